@@ -20,7 +20,7 @@ from acceptance.train import Run
 
 from feedline.analysis.report.console import Console
 from feedline.cli.options import at_least, name_list
-from feedline.cli.output import check_files, name_files, progress_bar, save
+from feedline.cli.outputs import check_files, name_files, progress_bar, save
 from feedline.profiler.errors import FeedlineError, Interrupted, ScriptError
 from feedline.profiler.printable import say
 from feedline.profiler.samplers.cgroup import effective_cpus

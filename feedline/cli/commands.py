@@ -32,7 +32,7 @@ JOBS: dict[str, dict[str, type[Command]]] = {
     "Predict": {"whatif": WhatifCommand, "tune": TuneCommand, "scale": ScaleCommand},
     "Measure this machine and its loaders": {"probe": ProbeCommand, "compare": CompareCommand, "pack": PackCommand},
     "Prove a change": {"verify": VerifyCommand},
-    "Converge with large batches": {f"converge {name}": kind for name, kind in converge.COMMANDS.items()},
+    "Converge with large batches": {f"converge {name}": kind for name, kind in converge.CONVERGE_COMMANDS.items()},
 }
 COMMANDS: dict[str, type[Command]] = {
     **{name: kind for commands in JOBS.values() for name, kind in commands.items() if " " not in name},
@@ -86,7 +86,7 @@ def parsed(words: list[str]) -> argparse.Namespace:
     parser = parser_of_all()
     parser.refuse_other(words[0] if words else "-", COMMANDS)
     if words[:1] == ["converge"]:
-        parser.commands["converge"].refuse_other(words[1] if len(words) > 1 else "-", converge.COMMANDS)
+        parser.commands["converge"].refuse_other(words[1] if len(words) > 1 else "-", converge.CONVERGE_COMMANDS)
     if words[:1] == ["run"]:  # argparse would take the first "--" from the script's arguments
         words = [DASHES if word == "--" else word for word in words]
     if words[:1] == ["diff"] and "--" in words:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from feedline.cli.options import STDOUT, add_output
-from feedline.cli.output import check_json, name_files, print_json, save_json
+from feedline.cli.outputs import check_json, name_files, print_json, save_json
 
 
 class EnvCommand:

@@ -7,7 +7,7 @@ from itertools import combinations
 from pathlib import Path
 
 from feedline.cli.options import add_output, add_rank_pool, at_least, rank_pool, refuse_twice
-from feedline.cli.output import check_json, default_folder, progress_bar
+from feedline.cli.outputs import check_json, default_folder, progress_bar
 from feedline.profiler.errors import FeedlineError, Interrupted, PlaceTaken, RankCollision, ScriptError, TraceDamaged
 from feedline.profiler.few import few
 from feedline.profiler.files import single

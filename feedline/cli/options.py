@@ -19,7 +19,7 @@ Group = argparse._ActionsContainer  # a parser, or one of its groups
 _OVERWRITE = "overwrite existing files"
 _SILENT = "print nothing but errors"
 STDOUT = Path("-")
-_MOST = 10**9  # of anything that is counted: what is larger was not meant
+_MAX_COUNT = 10**9  # of anything that is counted: what is larger was not meant
 _PREFIXES = {"": 1, "k": 10**3, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
 _PER_BYTE = {"B": 1, "bit": 8, "b": 8}
 
@@ -87,7 +87,7 @@ def add_training(group: Group, data_required: bool = False) -> None:
     group.add_argument("--batch-size", type=at_least(1), default=32, metavar="IMAGES", help="images per batch (default: 32)")
 
 
-def at_least(least: int, most: int = _MOST) -> Callable[[str], int]:
+def at_least(least: int, most: int = _MAX_COUNT) -> Callable[[str], int]:
     """Return a type for whole numbers in a range."""
 
     def number(text: str) -> int:

@@ -15,9 +15,9 @@ from feedline.profiler.few import few
 if TYPE_CHECKING:
     from feedline.pipelines.stores import Packed, Progress
 
-KINDS = ("lmdb", "recordio", "tar", "tfrecord")
-_NAMED_CLASSES = 3
-_NAMED = 10  # files left out that are printed; all are in the store's manifest.json
+STORE_KINDS = ("lmdb", "recordio", "tar", "tfrecord")
+_MAX_NAMED_CLASSES = 3
+_MAX_FILES_LEFT_OUT = 10  # files left out that are printed; all are in the store's manifest.json
 
 
 class PackCommand:
@@ -36,7 +36,7 @@ class PackCommand:
     def prepare_parser(self, parser: argparse.ArgumentParser) -> None:
         parser.add_argument("data", type=Path, metavar="DIR", help="image folder with one subfolder per class")
         packing = parser.add_argument_group("packing")
-        packing.add_argument("--kind", choices=KINDS, required=True, help="LMDB, MXNet RecordIO, WebDataset (tar) or TFRecord")
+        packing.add_argument("--kind", choices=STORE_KINDS, required=True, help="LMDB, MXNet RecordIO, WebDataset (tar) or TFRecord")
         packing.add_argument("--verify", action="store_true", help="read the whole store back and compare checksums")
         packing.add_argument("--unlabeled", action="store_true", help="pack images whose labels are not their class folders, without those")
         packing.add_argument("--strict", action="store_true", help="stop at the first file that cannot be packed")
@@ -84,9 +84,9 @@ def _summary(done: "Packed") -> list[str]:
     if done.left_out:
         kinds = Counter(re.split(r"[,(:]| after ", entry.message)[0].strip() for entry in done.left_out)
         lines.append(f"  left out: {len(done.left_out):,} ({', '.join(f'{number:,} {kind}' for kind, number in kinds.most_common())})")
-        lines += [f"    {entry.path}: {entry.message}" for entry in done.left_out[:_NAMED]]
-        if len(done.left_out) > _NAMED:
-            lines.append(f"    and {len(done.left_out) - _NAMED:,} more, in {done.path / 'manifest.json'}")
+        lines += [f"    {entry.path}: {entry.message}" for entry in done.left_out[:_MAX_FILES_LEFT_OUT]]
+        if len(done.left_out) > _MAX_FILES_LEFT_OUT:
+            lines.append(f"    and {len(done.left_out) - _MAX_FILES_LEFT_OUT:,} more, in {done.path / 'manifest.json'}")
     return lines
 
 
@@ -101,7 +101,7 @@ def _label_lines(done: "Packed") -> list[str]:
     ]
     lines += [f"labels not packed: {label.message}" for label in done.lost]
     if done.empty:
-        lines.append(f"classes without an image: {len(done.empty):,} ({few(done.empty, _NAMED_CLASSES)}); they keep their labels")
+        lines.append(f"classes without an image: {len(done.empty):,} ({few(done.empty, _MAX_NAMED_CLASSES)}); they keep their labels")
     if done.below:
         below, take = ("a folder", "takes") if done.below == 1 else ("folders", "take")
         lines.append(f"{counted(done.below, 'file')} in {below} below a class folder {take} its label")

@@ -13,7 +13,7 @@ from types import FrameType
 from typing import TYPE_CHECKING
 
 from feedline.cli.options import add_output, at_least
-from feedline.cli.output import check_json, default_folder
+from feedline.cli.outputs import check_json, default_folder
 from feedline.cli.program import Program, exit_like, from_module, from_script, show
 from feedline.cli.settings import OVERRIDES, add_settings, as_code
 from feedline.profiler import masks
@@ -30,9 +30,9 @@ if TYPE_CHECKING:
     from feedline.profiler.session.session import Session
 
 DASHES = "\0--"  #: stands for ``--`` while argparse looks at a command line: no argument can hold a null byte
-_LOOK_S = 1.0  # between looks at the processes below
+_POLL_S = 1.0  # between looks at the processes below
 _FORWARDED = (signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
-_KILLED = 128  # exit code of a command that a signal ended, less the signal's number, as a shell gives it
+_SIGNAL_EXIT = 128  # exit code of a command that a signal ended, less the signal's number, as a shell gives it
 
 
 @dataclass(frozen=True)
@@ -365,8 +365,8 @@ def _run_command(args: argparse.Namespace, command: list[str]) -> int:
     recording = _recording_request(args, run, launch, start)
     process = subprocess.Popen(command, env={**os.environ, **recording.variables(os.environ)})
     code = _wait_for(process, Unfollowed(run, args.record_argv))
-    if code > _KILLED:
-        _write_signal(run, process.pid, code - _KILLED)
+    if code > _SIGNAL_EXIT:
+        _write_signal(run, process.pid, code - _SIGNAL_EXIT)
     hold.release()
     report_what_was_made(recording)
     return code
@@ -399,8 +399,8 @@ def _wait_for(process: "subprocess.Popen[bytes]", below: "Unfollowed | None") ->
     try:
         while True:
             try:
-                code = process.wait(_LOOK_S)
-                return code if code >= 0 else _KILLED - code
+                code = process.wait(_POLL_S)
+                return code if code >= 0 else _SIGNAL_EXIT - code
             except subprocess.TimeoutExpired:
                 if below is not None:
                     below.read()

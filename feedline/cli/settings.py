@@ -10,8 +10,9 @@ from feedline.profiler.errors import ScriptError
 
 Value = int | float | bool | str
 Known = Mapping[str, Callable[[str], Value]]  # name -> type of its value
-MOST_WORKERS = 4096
-_MOST_PREFETCHED = 4096  # batches per worker
+MAX_WORKERS = 4096
+WORKER_THREADS = "worker_threads"  # threads per library in each worker
+_MAX_PREFETCHED = 4096  # batches per worker
 _FOR_WORKERS = ("prefetch_factor", "persistent_workers")  # torch refuses them without workers
 
 
@@ -31,8 +32,8 @@ def _start_method(text: str) -> str:
 
 #: Arguments of the DataLoader.
 LOADER: Known = {
-    "num_workers": at_least(0, MOST_WORKERS),
-    "prefetch_factor": at_least(1, _MOST_PREFETCHED),
+    "num_workers": at_least(0, MAX_WORKERS),
+    "prefetch_factor": at_least(1, _MAX_PREFETCHED),
     "in_order": _yes_or_no,
     "persistent_workers": _yes_or_no,
     "pin_memory": _yes_or_no,
@@ -42,7 +43,7 @@ LOADER: Known = {
 OVERRIDES: Known = {
     **LOADER,
     "multiprocessing_context": _start_method,
-    "worker_threads": at_least(1, 1024),
+    WORKER_THREADS: at_least(1, 1024),
 }
 #: The machine.
 MACHINE: Known = {"cores": positive}

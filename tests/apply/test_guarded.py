@@ -162,7 +162,7 @@ def test_an_interrupted_trial_is_killed_at_once_and_no_handler_of_it_runs(tmp_pa
         command.send_signal(number)
         command.wait(60)
 
-        assert time.monotonic() - sent < child.PATIENCE_S / 2
+        assert time.monotonic() - sent < child.END_PATIENCE_S / 2
         assert log.read_text() == "here\n"
         assert sleepers(seconds) == []
     finally:

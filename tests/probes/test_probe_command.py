@@ -87,7 +87,7 @@ def test_a_folder_that_is_not_there_and_code_that_is_not_there_have_their_exit_c
 
 def test_the_command_and_the_probes_know_the_same_parts():
     assert COMMANDS["probe"] is probe.Probe
-    assert probe.PARTS == tuple(parts.PARTS)
+    assert probe.PROBE_PARTS == tuple(parts.PARTS)
 
 
 def test_of_several_numbers_of_readers_the_table_shows_the_fastest():

@@ -10,7 +10,7 @@ FOLDERS = ("feedline", "profiler", "analysis", "pipelines", "convergence")
 ALLOWED = {
     ("profiler/printable.py", "print"): "say() itself",
     ("analysis/report/console.py", "rich.console"): "the one console",
-    ("feedline/cli/output.py", "print"): "JSON, in which json.dumps escapes whatever is not ASCII",
+    ("feedline/cli/outputs.py", "print"): "JSON, in which json.dumps escapes whatever is not ASCII",
     ("feedline/cli/program.py", "print"): "the code that the training itself ended with, as Python prints it",
     ("pipelines/stores/lmdb.py", "print"): "the answer of a child process to its parent, through a pipe",
     ("analysis/report/page.py", "jinja2.Environment"): "the one environment, with its filter",

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from feedline.cli.options import add_output, refuse_twice
-from feedline.cli.output import name_files, save
+from feedline.cli.outputs import name_files, save
 from feedline.profiler.deferred import deferred
 from feedline.profiler.errors import NotJudged, OverBudget
 from feedline.profiler.files import output

@@ -24,7 +24,7 @@ _THAN_BASE = ("step", "stage", "sample_cpu")
 _FINDINGS = ("none_of_severity", "none_of")
 _TOP = ("base", "min_steps", "at_least", "at_most", "findings", "than_base")
 _DEFAULT = 0.05  # of [than_base], where there is a base and no limit
-_MOST_BYTES = 1_000_000
+_MAX_BYTES = 1_000_000
 _MAX_LIMIT = 1e30  # of a limit: what is larger, infinity too, limits nothing
 #: Shares, in which a number from 1 on is a percentage by mistake.
 _SHARES = ("at_most.input_share", "at_most.stage_share.", "than_base.")
@@ -39,7 +39,7 @@ def read(path: Path) -> Budget:
         BudgetError: it cannot be read, has an unknown key, a value of another kind, or no limit.
     """
     try:
-        if path.stat().st_size > _MOST_BYTES:
+        if path.stat().st_size > _MAX_BYTES:
             raise BudgetError(f"{path} is too large for a budget: give a TOML file with limits (docs/jobs/ci.md)")
         table: dict[str, Any] = tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:

@@ -13,15 +13,15 @@ from feedline.analysis.diff.side import Measured
 from feedline.analysis.report.console import Console
 from feedline.analysis.report.json_report import plain as as_plain
 from feedline.analysis.report.tables import plain
-from feedline.cli.output import save
+from feedline.cli.outputs import save
 from feedline.profiler import masks
 from feedline.profiler.errors import OutputError
 from feedline.profiler.printable import printable
 
-_SCHEMA_VERSION = 1
-_STYLES = {PASSED: "green", EXCEEDED: "bold red", UNKNOWN: "bold yellow"}
-_MARKS = {PASSED: "✅ passed", EXCEEDED: "❌ exceeded", UNKNOWN: "❔ unknown"}
-_PLACE = re.compile(r"^(?P<file>.+):(?P<line>\d+)$")
+_CHECK_SCHEMA_VERSION = 1
+_OUTCOME_STYLES = {PASSED: "green", EXCEEDED: "bold red", UNKNOWN: "bold yellow"}
+_OUTCOME_MARKS = {PASSED: "✅ passed", EXCEEDED: "❌ exceeded", UNKNOWN: "❔ unknown"}
+_FILE_AND_LINE = re.compile(r"^(?P<file>.+):(?P<line>\d+)$")
 
 
 def _title(results: Sequence[Checked]) -> str:
@@ -37,7 +37,7 @@ def show(results: Sequence[Checked], run: Measured, console: Console) -> None:
     console.print(plain(f"{_title(results)} ({run.report.run.name})", "bold"))
     console.print()
     for result in sorted(results, key=lambda result: (EXCEEDED, UNKNOWN, PASSED).index(result.outcome)):
-        line = Text(f"{result.outcome:9}", _STYLES[result.outcome])
+        line = Text(f"{result.outcome:9}", _OUTCOME_STYLES[result.outcome])
         console.print(line.append(Text(printable(f"{result.id}: {result.message}"), style="default")), soft_wrap=True)
     console.print()
 
@@ -45,7 +45,7 @@ def show(results: Sequence[Checked], run: Measured, console: Console) -> None:
 def _place(result: Checked, run: Measured) -> tuple[str, str]:
     """Return the file and line that a result is about: where the loader is made, or else the script; "" if unknown."""
     for loader in run.report.loaders if result.about == "input" else ():
-        if loader.role == "training" and (place := _PLACE.match(str(loader.settings.get("made_at", "")))):
+        if loader.role == "training" and (place := _FILE_AND_LINE.match(str(loader.settings.get("made_at", "")))):
             return place["file"], place["line"]
     script = next((word for word in run.report.run.command if word.endswith(".py")), "")
     return script, ""
@@ -91,7 +91,7 @@ def markdown(results: Sequence[Checked], run: Measured) -> str:
     """Render a heading and a table."""
     lines = [f"### feedline: {cell(_title(results))}", "", f"{cell(run.report.run.name)}: {cell(run.report.verdict)}", ""]
     lines += ["| limit | outcome | |", "|---|---|---|"]
-    lines += [f"| {cell(result.id)} | {_MARKS[result.outcome]} | {cell(result.message)} |" for result in results]
+    lines += [f"| {cell(result.id)} | {_OUTCOME_MARKS[result.outcome]} | {cell(result.message)} |" for result in results]
     return "\n".join(lines) + "\n"
 
 
@@ -117,4 +117,5 @@ def as_json(results: Sequence[Checked], run: Measured, diffs: Mapping[str, Diff]
     exceeded, unknown = unmet(list(results))
     outcome = EXCEEDED if exceeded else UNKNOWN if unknown else PASSED
     comparison = next(iter(diffs.values()), None)
-    return as_plain({"schema_version": _SCHEMA_VERSION, "run": run.name, "outcome": outcome, "limits": list(results), "diff": comparison})
+    head = {"schema_version": _CHECK_SCHEMA_VERSION, "run": run.name, "outcome": outcome}
+    return as_plain({**head, "limits": list(results), "diff": comparison})

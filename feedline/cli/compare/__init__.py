@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from feedline.cli.options import add_output, add_training, at_least, name_list
-from feedline.cli.output import make_folder, name_files, progress_bar, save
+from feedline.cli.outputs import make_folder, name_files, progress_bar, save
 from feedline.profiler.deferred import deferred
 from feedline.profiler.errors import ScriptError
 from feedline.profiler.files import results
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from feedline.pipelines.compare.result import Comparison, Compute
     from feedline.pipelines.loaders.protocol import LoaderKind, Task
 
-_FILES = ("compare.json", "benchmark.json", "compare.html", "ceilings.json")
-_IMAGE = 224  # pixels, of the default transform
+_COMPARISON_FILES = ("compare.json", "benchmark.json", "compare.html", "ceilings.json")
+_IMAGE_SIZE = 224  # pixels, of the default transform
 
 
 class CompareCommand:
@@ -63,7 +63,7 @@ class CompareCommand:
         )
 
     def run(self, args: argparse.Namespace) -> int:
-        folder, new = make_folder(args, "compare", _FILES)
+        folder, new = make_folder(args, "compare", _COMPARISON_FILES)
         try:
             return _measure(args, folder)
         except BaseException:
@@ -148,7 +148,7 @@ def _load_transform(spec: str | None) -> Any:
     transforms = load("torchvision.transforms")
     mean, std = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
     steps = [
-        transforms.RandomResizedCrop(_IMAGE),
+        transforms.RandomResizedCrop(_IMAGE_SIZE),
         transforms.RandomHorizontalFlip(),
         transforms.ToTensor(),
         transforms.Normalize(mean, std),
@@ -219,7 +219,7 @@ def _write(comparison: "Comparison", folder: Path, json_file: Path | None) -> li
         render(comparison),
         to_json.ceilings(comparison).text(),
     )
-    written = [results.save(folder, name, text) for name, text in zip(_FILES, texts, strict=True)]
+    written = [results.save(folder, name, text) for name, text in zip(_COMPARISON_FILES, texts, strict=True)]
     if json_file is not None:
         save(json_file, plain)
         written.append(json_file)

@@ -20,19 +20,18 @@ from feedline.pipelines.translate.difference import Difference
 from feedline.profiler.few import few
 from feedline.profiler.printable import printable_in
 
-_NAMED = 3  # files named per kind of problem
-_STAGES = ("read", "decode", "augment", "transport")
-_HERE = Path(__file__).parent
+_MAX_NAMED_FILES = 3  # files named per kind of problem
+_SAMPLE_STEPS = ("read", "decode", "augment", "transport")
 _ROW, _BAR = 40, 14  # px; a bar stands below its name
 _COLORS = {"read": "read", "decode": "decode", "augment": "augment", "transport": "transport", "rest": "other"}
 #: What is compared with where no transform is named (compare.the_transform).
-_USUAL = """from torchvision import transforms
+_USUAL_TRANSFORM = """from torchvision import transforms
 
 transform = transforms.Compose([
     transforms.RandomResizedCrop(224), transforms.RandomHorizontalFlip(), transforms.ToTensor(),
     transforms.Normalize((0.485, 0.456, 0.406), (0.229, 0.224, 0.225)),
 ])"""
-_LINES = """{transform}
+_PROGRAM = """{transform}
 
 from feedline.pipelines.loaders.take import Taken
 
@@ -48,7 +47,7 @@ def show(comparison: Comparison, console: Console) -> None:
     comparison = printable_in(comparison)
     console.print(plain(_about(comparison)))
     for kind, paths in comparison.left_out.items():
-        console.print(plain(f"left out, {kind.replace('_', ' ')}: {len(paths)} ({few(paths, _NAMED)})"), soft_wrap=True)
+        console.print(plain(f"left out, {kind.replace('_', ' ')}: {len(paths)} ({few(paths, _MAX_NAMED_FILES)})"), soft_wrap=True)
     for title, table in _tables(comparison):
         console.print()
         console.print(Text(title, style="bold underline"))
@@ -106,13 +105,13 @@ def _rate_table(comparison: Comparison) -> Table:
 
 def _step_table(rows: Sequence[Row]) -> Table:
     """Return the CPU time of each step."""
-    scale = Scale.column(max(getattr(row.stages, stage) for row in rows if row.stages for stage in _STAGES))
-    table = columns("loader", *(f"{stage} {scale.unit}" for stage in _STAGES))
+    scale = Scale.column(max(getattr(row.stages, stage) for row in rows if row.stages for stage in _SAMPLE_STEPS))
+    table = columns("loader", *(f"{stage} {scale.unit}" for stage in _SAMPLE_STEPS))
     for row in rows:
         if row.stages:
-            table.add_row(plain(row.name), *(scale(getattr(row.stages, stage)) for stage in _STAGES))
+            table.add_row(plain(row.name), *(scale(getattr(row.stages, stage)) for stage in _SAMPLE_STEPS))
         elif row.stages_why:
-            table.add_row(plain(row.name), *[BLANK] * len(_STAGES))
+            table.add_row(plain(row.name), *[BLANK] * len(_SAMPLE_STEPS))
     return table
 
 
@@ -180,7 +179,7 @@ def render(comparison: Comparison) -> str:
     ranked = places(comparison.measured)
     rows = [row for _, row in ranked]
     return page.render(
-        _HERE / "compare.html",
+        Path(__file__).with_name("compare.html"),
         it=comparison,
         rows=rows,
         ranked=ranked,
@@ -248,7 +247,7 @@ def _cost_figure(rows: list[Row]) -> Markup | None:
 
 def _shares(row: Row) -> dict[str, float]:
     """Return seconds of each step; ``rest`` is what the running loader spent in addition, or everything if the steps are unknown."""
-    known = {stage: getattr(row.stages, stage) for stage in _STAGES} if row.stages else {}
+    known = {stage: getattr(row.stages, stage) for stage in _SAMPLE_STEPS} if row.stages else {}
     return {**known, "rest": max(0.0, row.cpu_s - sum(known.values()))}
 
 
@@ -262,13 +261,13 @@ def program_lines(name: str, data: Path, spec: str | None, batch_size: object, w
         batch_size: images per batch.
         workers: worker processes or threads.
     """
-    return _LINES.format(transform=_transform(spec), name=name, data=str(data), batch_size=batch_size, workers=workers).splitlines()
+    return _PROGRAM.format(transform=_transform(spec), name=name, data=str(data), batch_size=batch_size, workers=workers).splitlines()
 
 
 def _transform(spec: str | None) -> str:
     """Return the statements that leave ``transform``."""
     if spec is None:
-        return _USUAL
+        return _USUAL_TRANSFORM
     from feedline.pipelines import user_code
 
     module, _, name = spec.partition(":")

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from feedline.cli.options import add_output, rank_counts, refuse_twice
-from feedline.cli.output import check_files, save
+from feedline.cli.outputs import check_files, save
 from feedline.cli.parser import Command, Parser, overview
 from feedline.profiler.errors import ScriptError
 
@@ -64,7 +64,7 @@ class _AdviseCommand:
         return 0
 
 
-COMMANDS: dict[str, type[Command]] = {"advise": _AdviseCommand}
+CONVERGE_COMMANDS: dict[str, type[Command]] = {"advise": _AdviseCommand}
 
 
 class ConvergeCommand:
@@ -72,8 +72,8 @@ class ConvergeCommand:
 
     def prepare_parser(self, parser: argparse.ArgumentParser) -> None:
         assert isinstance(parser, Parser)
-        parser.description = f"{parser.description}\n\n{overview({'commands:': COMMANDS})}"
-        parser.add_commands(COMMANDS)
+        parser.description = f"{parser.description}\n\n{overview({'commands:': CONVERGE_COMMANDS})}"
+        parser.add_commands(CONVERGE_COMMANDS)
 
     def run(self, args: argparse.Namespace) -> int:
         raise AssertionError("one of its commands is run")

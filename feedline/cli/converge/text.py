@@ -21,7 +21,7 @@ from feedline.analysis.report.console import Console
 from feedline.analysis.report.tables import SEVERITY_COLORS, columns, plain
 from feedline.profiler.printable import printable_in
 
-_WIDTH = 80
+_MAX_WIDTH = 80
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ class TimesToTarget:
 def show(runs: Sequence[Recorded], advised: Advised, times: TimesToTarget | None, console: Console) -> None:
     """Print the advice, at most 80 columns wide."""
     for part in _parts(printable_in(runs), printable_in(advised), printable_in(times)):
-        console.print(part, width=min(_WIDTH, console.width))
+        console.print(part, width=min(_MAX_WIDTH, console.width))
 
 
 def _parts(runs: Sequence[Recorded], advised: Advised, times: TimesToTarget | None) -> Iterator[RenderableType]:

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from feedline.cli.options import add_output, refuse_twice, share
-from feedline.cli.output import check_files, name_files, save
+from feedline.cli.outputs import check_files, name_files, save
 from feedline.profiler.deferred import deferred
 from feedline.profiler.errors import OutputError, ScriptError
 

@@ -17,7 +17,7 @@ from feedline.analysis.report.console import Console
 from feedline.analysis.report.tables import columns, item, plain
 from feedline.profiler.printable import printable_in
 
-_GROUPS = {
+_GROUP_TITLES = {
     "step": "Time",
     "stage": "Stages",
     "cpu": "CPU of main thread",
@@ -29,11 +29,10 @@ _GROUPS = {
     "gauge": "Gauges",
 }
 _OUTCOMES = {CHANGED: "changed", MACHINE: "machine", EITHER: "unclear", "same": "", "unknown": "not tested", "one side": "one side only"}
-_SHOWN = ("step", "stage", "cpu", "sample", "blocked", "work", "collective")  # in the terminal; the others where they changed
-_STYLES = {CHANGED: "bold yellow", MACHINE: "cyan", EITHER: "cyan"}
-_MOST = 8  # settings in the terminal
-_LEAST = 0.01  # of the step or of a sample: smaller stages that did not change are not listed
-_HERE = Path(__file__).parent
+_SHOWN_GROUPS = ("step", "stage", "cpu", "sample", "blocked", "work", "collective")  # in the terminal; the others where they changed
+_CHANGE_STYLES = {CHANGED: "bold yellow", MACHINE: "cyan", EITHER: "cyan"}
+_MAX_SETTINGS = 8  # settings in the terminal
+_MIN_STAGE_SHARE = 0.01  # of the step or of a sample: smaller stages that did not change are not listed
 
 
 def show(diff: Diff, console: Console) -> None:
@@ -76,8 +75,9 @@ def _listed_quantities(diff: Diff) -> list[Quantity]:
 
     def shows(quantity: Quantity) -> bool:
         total = totals.get(quantity.group)
-        large = total is None or max(quantity.before or 0.0, quantity.after or 0.0) >= _LEAST * max(total.before or 0.0, total.after or 0.0)
-        return quantity.outcome == CHANGED or (quantity.group in _SHOWN and large)
+        amount = max(quantity.before or 0.0, quantity.after or 0.0)
+        large = total is None or amount >= _MIN_STAGE_SHARE * max(total.before or 0.0, total.after or 0.0)
+        return quantity.outcome == CHANGED or (quantity.group in _SHOWN_GROUPS and large)
 
     return [quantity for quantity in diff.quantities if shows(quantity)]
 
@@ -91,14 +91,14 @@ def _table(diff: Diff, quantities: Sequence[Quantity]) -> Table:
         if quantity.group != group:
             group = quantity.group
             table.add_row(Text(_title(group, diff), "dim"))
-        table.add_row(*cells(quantity), style=_STYLES.get(quantity.outcome))
+        table.add_row(*cells(quantity), style=_CHANGE_STYLES.get(quantity.outcome))
     return table
 
 
 def _title(group: str, diff: Diff) -> str:
     """Return the title of a group of rows: what they are, and per step or sample, as in ``Stages per step``."""
     unit = diff.per if group in OF_STEP else "sample" if group in ("sample", "blocked", "work") else ""
-    return f"{_GROUPS[group]} per {unit}" if unit else _GROUPS[group]
+    return f"{_GROUP_TITLES[group]} per {unit}" if unit else _GROUP_TITLES[group]
 
 
 def cells(quantity: Quantity) -> list[str]:
@@ -144,10 +144,10 @@ def settings(diff: Diff) -> list[str]:
 
 
 def _settings(diff: Diff) -> Iterator[str]:
-    for one in diff.settings[:_MOST]:
-        yield f"{one.kind}: {differing(one)}" if one.kind != one.name else differing(one)
-    if len(diff.settings) > _MOST:
-        yield f"and {len(diff.settings) - _MOST} more; --json FILE has all"
+    for setting in diff.settings[:_MAX_SETTINGS]:
+        yield f"{setting.kind}: {differing(setting)}" if setting.kind != setting.name else differing(setting)
+    if len(diff.settings) > _MAX_SETTINGS:
+        yield f"and {len(diff.settings) - _MAX_SETTINGS} more; --json FILE has all"
 
 
 def render(diff: Diff) -> str:
@@ -155,7 +155,7 @@ def render(diff: Diff) -> str:
     diff = printable_in(diff)
     groups = [(_title(group, diff), list(rows)) for group, rows in groupby(diff.quantities, key=lambda quantity: quantity.group)]
     return page.render(
-        _HERE / "diff.html",
+        Path(__file__).with_name("diff.html"),
         it=diff,
         opening=phrases.opening(diff.conclusion),
         groups=groups,

@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from feedline.cli.options import add_output, add_training
-from feedline.cli.output import check_files, name_files
+from feedline.cli.outputs import check_files, name_files
 
 if TYPE_CHECKING:
     from feedline.pipelines.probes.subject import Subject
 
-PARTS = ("read", "decode", "augment", "transport", "copy", "compute", "sweep", "all_reduce")
+PROBE_PARTS = ("read", "decode", "augment", "transport", "copy", "compute", "sweep", "all_reduce")
 
 
 class ProbeCommand:
@@ -31,7 +31,11 @@ class ProbeCommand:
         add_training(parser.add_argument_group("training"))
         measuring = parser.add_argument_group("measuring")
         measuring.add_argument(
-            "--parts", type=_parts_of, default=list(PARTS), metavar="PART,PART", help=f"measure only these parts, out of {', '.join(PARTS)}"
+            "--parts",
+            type=_parts_of,
+            default=list(PROBE_PARTS),
+            metavar="PART,PART",
+            help=f"measure only these parts, out of {', '.join(PROBE_PARTS)}",
         )
         measuring.add_argument("--quick", action="store_true", help="fewer files and rounds: a first look, with a larger spread")
         add_output(parser, "write the limits to FILE as JSON")
@@ -62,13 +66,13 @@ class ProbeCommand:
 
 
 def _parts_of(text: str) -> list[str]:
-    """Parse the requested parts, in the order of ``PARTS``."""
+    """Parse the requested parts, in the order of ``PROBE_PARTS``."""
     wanted = {part.strip() for part in text.split(",") if part.strip()}
-    if unknown := wanted - set(PARTS):
-        raise argparse.ArgumentTypeError(f"unknown part {', '.join(sorted(unknown))}; the parts are {', '.join(PARTS)}")
+    if unknown := wanted - set(PROBE_PARTS):
+        raise argparse.ArgumentTypeError(f"unknown part {', '.join(sorted(unknown))}; the parts are {', '.join(PROBE_PARTS)}")
     if not wanted:
-        raise argparse.ArgumentTypeError(f"expected some of {', '.join(PARTS)}, separated by commas")
-    return [part for part in PARTS if part in wanted]
+        raise argparse.ArgumentTypeError(f"expected some of {', '.join(PROBE_PARTS)}, separated by commas")
+    return [part for part in PROBE_PARTS if part in wanted]
 
 
 def _subject_of(args: argparse.Namespace) -> "tuple[Subject, list[str]]":

@@ -12,19 +12,19 @@ from feedline.analysis.formatting import BLANK, counted, number, seconds, share,
 from feedline.profiler.ceilings import Ceiling, Ceilings
 from feedline.profiler.printable import printable_in
 
-_OF = {"core": "on one core", "machine": "of the machine", "device": "of the device"}
-_LEFT_OUT_SHOWN = 5
+_PER = {"core": "on one core", "machine": "of the machine", "device": "of the device"}
+_MAX_LEFT_OUT = 5
 #: What makes a sample in most trainings -> its ceilings, of which CPU seconds are summed: torchvision's ImageFolder in a DataLoader.
-_USUAL = {
+_USUAL_CEILINGS = {
     "read": ("read/files read warm x1",),
     "decode": ("decode/Pillow",),
     "augment": ("augment/all own transform",),
     "transport": ("collate/float32 shared", "transport/float32 shared"),
 }
-_INSTEAD = {"decode": "decode/", "augment": "augment/all "}  # part -> how the names of all ways to do it begin
-_COLD = {"pattern": "files", "cache": "cold"}  # settings of ceilings of reading
-_NEAR = 0.95  # of the best throughput, as pipelines/probes/sweep.py
-_WORTH = 1.1  # times faster, from which on another way is named
+_ALTERNATIVES = {"decode": "decode/", "augment": "augment/all "}  # part -> how the names of all ways to do it begin
+_COLD_READING = {"pattern": "files", "cache": "cold"}  # settings of ceilings of reading
+_NEAR_BEST = 0.95  # of the best throughput, as pipelines/probes/sweep.py
+_MIN_SPEEDUP = 1.1  # times faster, from which on another way is named
 _WHY_ENDED = {
     "memory": "a larger batch does not fit into memory",
     "saturation": "two doublings gained less than 3 % in a first look",
@@ -53,7 +53,7 @@ def _table(measured: list[Ceiling]) -> Table:
         table.add_column(name, justify="right", no_wrap=True)
     for (part, per, unit), rows in groupby(fastest_only(measured), lambda ceiling: (ceiling.part, ceiling.per, ceiling.unit)):
         per_unit = {"B/s": "CPU / GB", "FLOP/s": "CPU / GFLOP"}.get(unit, "CPU / sample")
-        table.add_row(Text(f"{part}, {_OF[per]}", "bold"), "", "", Text(per_unit, "dim"))
+        table.add_row(Text(f"{part}, {_PER[per]}", "bold"), "", "", Text(per_unit, "dim"))
         for ceiling in rows:
             table.add_row(
                 Text(f"  {ceiling.name.partition('/')[2]}"), Text(_rate(ceiling), "bold"), Text(_spread(ceiling)), Text(_cpu(ceiling))
@@ -109,8 +109,8 @@ def _not_measured(ceilings: list[Ceiling]) -> Iterator[RenderableType]:
 def _remarks(ceilings: Ceilings) -> Iterator[str]:
     """Return files that were left out, the model's MFU, and the knee of the batch size."""
     if ceilings.notes:
-        more = len(ceilings.notes) - _LEFT_OUT_SHOWN
-        yield "\n".join([f"Files left out: {len(ceilings.notes)}", *ceilings.notes[:_LEFT_OUT_SHOWN], *[f"and {more} more"][: more > 0]])
+        more = len(ceilings.notes) - _MAX_LEFT_OUT
+        yield "\n".join([f"Files left out: {len(ceilings.notes)}", *ceilings.notes[:_MAX_LEFT_OUT], *[f"and {more} more"][: more > 0]])
     for ceiling in ceilings.ceilings:
         settings = ceiling.settings
         if ceiling.name == "compute/model" and settings.get("mfu"):
@@ -124,7 +124,9 @@ def conclusion(ceilings: Ceilings) -> str:
     """Say which part limits a training with these parts, by CPU time; "" if nothing that makes samples was measured."""
     known = {ceiling.name: ceiling for ceiling in ceilings.ceilings if ceiling.value is not None}
     stages = {
-        part: sum(known[name].cpu_s or 0.0 for name in names) for part, names in _USUAL.items() if all(name in known for name in names)
+        part: sum(known[name].cpu_s or 0.0 for name in names)
+        for part, names in _USUAL_CEILINGS.items()
+        if all(name in known for name in names)
     }
     stages = {part: cost for part, cost in stages.items() if cost > 0}
     if not stages or not ceilings.cores:
@@ -134,7 +136,7 @@ def conclusion(ceilings: Ceilings) -> str:
 
 def _sentences(cores: float, known: dict[str, Ceiling], stages: dict[str, float]) -> Iterator[str]:
     total, costliest = sum(stages.values()), max(stages, key=lambda part: stages[part])
-    missing = [part for part in _USUAL if part not in stages]
+    missing = [part for part in _USUAL_CEILINGS if part not in stages]
     left_out = f" ({', '.join(missing)} not measured)" if missing else ""
     rate = cores / total
     loads = "load" if cores != 1 else "loads"
@@ -144,10 +146,8 @@ def _sentences(cores: float, known: dict[str, Ceiling], stages: dict[str, float]
     )
     yield from _model(known.get("compute/model"), cores, total, rate)
     yield from _instead(known, costliest, stages[costliest])
-    cold = max(
-        (ceiling.value or 0.0 for ceiling in known.values() if ceiling.part == "read" and _COLD.items() <= ceiling.settings.items()),
-        default=0.0,
-    )
+    reading = [ceiling for ceiling in known.values() if ceiling.part == "read"]
+    cold = max((ceiling.value or 0.0 for ceiling in reading if _COLD_READING.items() <= ceiling.settings.items()), default=0.0)
     if 0 < cold < rate:
         yield f"While the files are not in the page cache, reading gives about {number(cold)} samples/s"
 
@@ -171,8 +171,8 @@ def _instead(known: dict[str, Ceiling], part: str, cost: float) -> Iterator[str]
     ways = {
         name: ceiling.cpu_s
         for name, ceiling in known.items()
-        if part in _INSTEAD
-        and name.startswith(_INSTEAD[part])
+        if part in _ALTERNATIVES
+        and name.startswith(_ALTERNATIVES[part])
         and ceiling.per == "core"
         and ceiling.cpu_s
         and not ceiling.settings.get("left_out")
@@ -180,8 +180,8 @@ def _instead(known: dict[str, Ceiling], part: str, cost: float) -> Iterator[str]
     if not ways:
         return
     best = min(ways, key=lambda name: ways[name])
-    if cost > _WORTH * ways[best]:
-        yield f"{best.removeprefix(_INSTEAD[part])} {part}s in {seconds(ways[best])} (whole loaders: `feedline compare --data FOLDER`)"
+    if cost > _MIN_SPEEDUP * ways[best]:
+        yield f"{best.removeprefix(_ALTERNATIVES[part])} {part}s in {seconds(ways[best])} (whole loaders: `feedline compare --data FOLDER`)"
 
 
 def batch_size(sweep: Ceiling) -> str:
@@ -191,7 +191,7 @@ def batch_size(sweep: Ceiling) -> str:
     best, largest = batches[rates.index(max(rates))], batches[-1]
     ended = _WHY_ENDED.get(str(settings["stopped"]))
     tried = f"{largest:,}, the largest that was tried{f' ({ended})' if ended else ''}"
-    near = [rate >= _NEAR * max(rates) for rate in rates]
+    near = [rate >= _NEAR_BEST * max(rates) for rate in rates]
     knee = batches[near.index(True)]
     if knee == largest:
         larger = "" if settings["stopped"] == "memory" else ": a larger one may be faster"

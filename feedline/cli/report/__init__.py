@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from feedline.cli.options import add_output, add_rank_pool, bandwidth, rank_pool, refuse_twice
-from feedline.cli.output import check_files, check_json, name_files, progress_bar, save, save_json, try_write_into_run, write_into_run
+from feedline.cli.outputs import check_files, check_json, name_files, progress_bar, save, save_json, try_write_into_run, write_into_run
 from feedline.cli.parser import Parser
 from feedline.profiler.errors import FeedlineError, OutputError, ScriptError
 from feedline.profiler.files import owned, removal
@@ -331,7 +331,7 @@ def _report_several(
 
     def rows(base: Path) -> "list[Row]":
         places = [Path(os.path.relpath(training.path / _REPORT_FILES[0], base)) for training in trainings]
-        return [row(*one) for one in zip(numbers, reports, places, strict=True)]
+        return [row(*columns) for columns in zip(numbers, reports, places, strict=True)]
 
     command, outside = run.ranks[min(run.ranks)].manifest.command, _outside(run, trainings)
     written: list[Path] = []

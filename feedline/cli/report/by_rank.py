@@ -14,8 +14,8 @@ from feedline.analysis.report.figures.rank_parts import PARTS
 from feedline.analysis.report.tables import columns, plain
 from feedline.profiler.printable import printable_in
 
-_WORST = 8  # ranks shown
-_LEAST = 0.01  # of the step, from which on a rank is named
+_MAX_STRAGGLERS = 8  # ranks shown
+_MIN_BLAMED_SHARE = 0.01  # of the step, from which on a rank is named
 
 
 def show(many: Many, console: Console) -> None:
@@ -41,8 +41,8 @@ def _verdict(many: Many) -> str:
         return "The ranks did not train together: no collective averaged gradients in their steps, so each trained a model of its own."
     first = next((rank for rank in many.late if rank.step_s), None)
     each = first.caused_s / max(1, len(many.ranks) - 1) if first else 0.0
-    if first is None or each < _LEAST * first.step_s:
-        return f"No rank delays the others by more than {share(_LEAST)} of the step."
+    if first is None or each < _MIN_BLAMED_SHARE * first.step_s:
+        return f"No rank delays the others by more than {share(_MIN_BLAMED_SHARE)} of the step."
     total = sum(rank.caused_s for rank in many.late)
     if first.caused_s < PERSISTENT_SHARE * total:
         shares = ", ".join(f"rank {rank.rank} {share(rank.caused_s / total)}" for rank in many.late[:SHARES])
@@ -90,7 +90,7 @@ def _straggler_table(many: Many) -> Table:
     """Return the ranks that the others waited for, and how long each waited on average."""
     table = columns("rank", "host", "others waited", "each", "of step", gap=2)
     others = max(1, len(many.ranks) - 1)
-    for rank in many.late[:_WORST]:
+    for rank in many.late[:_MAX_STRAGGLERS]:
         each = rank.caused_s / others
         table.add_row(
             str(rank.rank), plain(rank.host), seconds(rank.caused_s), seconds(each), share(each / rank.step_s) if rank.step_s else BLANK

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from feedline.cli.options import add_output, positive, rank_counts, refuse_twice
-from feedline.cli.output import check_json, make_folder, name_files, save
+from feedline.cli.outputs import check_json, make_folder, name_files, save
 from feedline.profiler.deferred import deferred
 from feedline.profiler.errors import NotJudged, ScriptError
 from feedline.profiler.files import results
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from feedline.analysis.scaling.time_to_accuracy import Noise
     from feedline.cli.unfinished import Unfinished
 
-_FILES = ("scale.html", "scale.json")
-_MOST_RATE = 1e18  # samples/s, samples, steps: sums and squares of them stay finite
+_STUDY_FILES = ("scale.html", "scale.json")
+_MAX_RATE = 1e18  # samples/s, samples, steps: sums and squares of them stay finite
 
 
 class ScaleCommand:
@@ -197,7 +197,7 @@ def _throughput(text: str) -> dict[int, float]:
             number, rate = int(ranks), float(text_of_rate)
         except ValueError:
             number = rate = 0
-        if not 1 <= number <= MOST_RANKS or not 0 < rate <= _MOST_RATE:
+        if not 1 <= number <= MOST_RANKS or not 0 < rate <= _MAX_RATE:
             raise argparse.ArgumentTypeError(f"invalid entry {part[:40]!r}: expected RANKS=SAMPLES_PER_S, for example 2=142704")
         if number in rates:
             raise argparse.ArgumentTypeError(f"the throughput of {number} ranks is given twice: give each number of ranks once")
@@ -223,7 +223,7 @@ def _steps(text: str) -> float:
 
 def _reasonable(text: str) -> float:
     """Parse a number above zero, with squares that stay finite. Raises ValueError."""
-    if not 0 < (value := float(text)) < _MOST_RATE:
+    if not 0 < (value := float(text)) < _MAX_RATE:
         raise ValueError(text)
     return value
 
@@ -244,7 +244,7 @@ def _folder_for(args: argparse.Namespace) -> tuple[Path | None, bool]:
     if args.output is None and not args.program:
         check_json(args)
         return None, False
-    return make_folder(args, "scale", _FILES)
+    return make_folder(args, "scale", _STUDY_FILES)
 
 
 class StudyInput(NamedTuple):
@@ -295,7 +295,7 @@ def _show_study(measured: StudyInput, args: argparse.Namespace, folder: Path | N
     console = Console(quiet=args.quiet)
     show(result, console)
     as_json = json.dumps(plain(result), indent=1)
-    texts = list(zip(_FILES, (render(result), as_json), strict=True)) if folder else []
+    texts = list(zip(_STUDY_FILES, (render(result), as_json), strict=True)) if folder else []
     with deferred():
         written = [results.save(folder, name, text) for name, text in texts if folder]
         if args.json is not None:

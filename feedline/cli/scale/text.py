@@ -17,13 +17,12 @@ from feedline.analysis.scaling.predict import Prediction
 from feedline.analysis.scaling.study import Study
 from feedline.profiler.printable import printable_in
 
-_KINDS = {
+_KIND_TEXTS = {
     "weak": "Weak scaling: constant batch of {batch} samples per rank.",
     "strong": "Strong scaling: constant total batch of {whole} samples.",
     "mixed": "Neither the batch per rank nor the total batch is constant: efficiencies compare different work.",
     "unknown": "Batch sizes are unknown: weak scaling (constant batch per rank) is assumed.",
 }
-_HERE = Path(__file__).parent
 
 
 def show(study: Study, console: Console) -> None:
@@ -51,7 +50,7 @@ def _kind(study: Study) -> str:
         return "No samples were recorded: steps of all ranks together are compared, assuming weak scaling (constant batch per rank)."
     first = study.rows[0].point
     batch = first.batch or 0.0
-    return _KINDS[study.kind].format(batch=count(round(batch, 2)), whole=count(round(batch * first.ranks, 2)))
+    return _KIND_TEXTS[study.kind].format(batch=count(round(batch, 2)), whole=count(round(batch * first.ranks, 2)))
 
 
 def _table(study: Study) -> Table:
@@ -132,7 +131,7 @@ def render(study: Study) -> str:
     """Render the study as a self-contained HTML file: a figure and its table."""
     study = printable_in(study)
     return page.render(
-        _HERE / "scale.html",
+        Path(__file__).with_name("scale.html"),
         it=study,
         opening=phrases.opening(study.conclusion),
         about=_kind(study),

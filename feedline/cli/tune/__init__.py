@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from feedline.cli.options import STDOUT, add_output, at_least, byte_count, positive
-from feedline.cli.output import check_json, name_files, print_json, save, save_json
-from feedline.cli.settings import MOST_WORKERS
+from feedline.cli.outputs import check_json, name_files, print_json, save, save_json
+from feedline.cli.settings import MAX_WORKERS
+from feedline.cli.whatif import NO_PREDICTION
 from feedline.profiler.deferred import deferred
 from feedline.profiler.errors import OutputError
 from feedline.profiler.files import output
@@ -18,7 +19,6 @@ if TYPE_CHECKING:
     from feedline.analysis.predict.search import Limits, Memory, Tuning
     from feedline.cli.whatif.prediction import Replayable
 
-_REFUSED = 1  # exit code: no prediction
 _PAGES = (".html", ".htm")
 
 
@@ -39,7 +39,7 @@ class TuneCommand:
         limits = parser.add_argument_group("limits")
         limits.add_argument(
             "--max-workers",
-            type=at_least(0, MOST_WORKERS),
+            type=at_least(0, MAX_WORKERS),
             metavar="N",
             help="largest num_workers to try (default: 2 per CPU, at least 4)",
         )
@@ -67,7 +67,7 @@ class TuneCommand:
         show(tuning, console)
         with deferred():
             name_files(console, _write(tuning, args))
-        return _REFUSED if tuning.refused else 0
+        return NO_PREDICTION if tuning.refused else 0
 
 
 def _check_outputs(args: argparse.Namespace) -> None:
@@ -121,7 +121,7 @@ def _limits_of(training: "Replayable", memory: "Memory", args: argparse.Namespac
     available, free = _gauge(training, "memory/available", min), _gauge(training, "shm/free", min)
     room = None if available is None else available + (memory.of(now) or 0.0)
     shared = None if free is None else free + memory.shared_of(now)
-    return Limits(min(workers, MOST_WORKERS), args.cores, room if args.memory is None else args.memory, shared)
+    return Limits(min(workers, MAX_WORKERS), args.cores, room if args.memory is None else args.memory, shared)
 
 
 def _gauge(training: "Replayable", name: str, choose: Callable[[list[float]], float]) -> float | None:
@@ -142,7 +142,8 @@ def _write(tuning: "Tuning", args: argparse.Namespace) -> list[Path]:
     from feedline.analysis.report.json_report import plain
     from feedline.cli.tune.text import render
 
-    value, written = plain(_flat(tuning)), []
+    value = plain(_flat(tuning))
+    written: list[Path] = []
     if args.json == STDOUT:
         print_json(value)
     elif args.json is not None:

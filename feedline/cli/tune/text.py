@@ -18,8 +18,7 @@ from feedline.cli.whatif.text import limit_sentence, rate_change, rates_of_other
 from feedline.profiler.printable import printable_in
 
 _BAR = 22  # characters, of the fastest
-_NAMES = ("num_workers", "prefetch_factor", "persistent_workers")
-_HERE = Path(__file__).parent
+_SETTING_NAMES = ("num_workers", "prefetch_factor", "persistent_workers")
 
 
 def show(tuning: Tuning, console: Console) -> None:
@@ -61,7 +60,7 @@ def _best_few(search: Search) -> Table:
     """Return the chosen settings first, then the fastest others."""
     table = columns("workers", "prefetch", "persistent", "samples/s", "interval", "memory at most", gap=2)
     for candidate in search.few:
-        cells = [str(candidate.settings.get(name, BLANK)) for name in _NAMES]
+        cells = [str(candidate.settings.get(name, BLANK)) for name in _SETTING_NAMES]
         memory = BLANK if candidate.memory_bytes is None else size(candidate.memory_bytes)
         table.add_row(
             *cells, number(candidate.predicted.after), _interval(candidate), memory, style="bold" if candidate == search.best else ""
@@ -155,13 +154,13 @@ def render(tuning: Tuning) -> str:
     tuning = printable_in(tuning)
     assert tuning.search is not None
     return page.render(
-        _HERE / "tune.html",
+        Path(__file__).with_name("tune.html"),
         it=tuning.search,
         line=tuning.line,
         advice=conclusion(tuning.search),
         figure=workers(tuning.search),
         remarks=list(why_not_more(tuning)),
-        names=_NAMES,
+        names=_SETTING_NAMES,
         interval=_interval,
         blank=BLANK,
     )

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from feedline.cli.options import add_output, at_least, finite
-from feedline.cli.output import check_json, save
+from feedline.cli.outputs import check_json, save
 from feedline.cli.settings import OVERRIDES, add_settings
 from feedline.profiler.errors import FixError, ScriptError
 

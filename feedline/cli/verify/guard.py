@@ -13,8 +13,8 @@ from feedline.cli.verify import write_guard
 from feedline.profiler.errors import FixError
 
 OUT = "{out}"
-_SAFE = 3  # version of Landlock from which on a file cannot be truncated either
-_SYSTEM = ("/dev", "/proc")  # CUDA names its threads in /proc/PID/task/*/comm, and does not start if it cannot
+_SAFE_VERSION = 3  # version of Landlock from which on a file cannot be truncated either
+_SYSTEM_FOLDERS = ("/dev", "/proc")  # CUDA names its threads in /proc/PID/task/*/comm, and does not start if it cannot
 #: Folders that programs share, caches above all: where they are, unless a variable says so.
 _CACHES = {
     "XDG_CACHE_HOME": "~/.cache",
@@ -30,7 +30,7 @@ _CACHES = {
 }
 #: Of a run that MLflow is told to continue.
 _CONTINUED = ("MLFLOW_RUN_ID", "MLFLOW_EXPERIMENT_ID", "MLFLOW_EXPERIMENT_NAME")
-_EVERYTHING = Path(write_guard.EVERYTHING)
+_ALL_FILES = Path(write_guard.EVERYTHING)
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,7 @@ def check_writable(writable: Sequence[Path]) -> None:
     for folder in writable:
         if not folder.exists():
             raise FixError(f"--writable {folder}: no such folder")
-    if _EVERYTHING not in writable and write_guard.version() < _SAFE:
+    if _ALL_FILES not in writable and write_guard.version() < _SAFE_VERSION:
         raise FixError(
             "this kernel cannot keep a trial from overwriting files (it has no Landlock, or one before Linux 6.2): make sure that the "
             "training writes only to {out}, and add --writable /"
@@ -78,7 +78,7 @@ def guard(run: Path, writable: Sequence[Path]) -> Iterator[TrialGuard]:
         out, temporary = root / "out", root / "tmp"
         for path in (out, temporary):
             path.mkdir()
-        allowed = [root, run, *writable, *caches(os.environ), *(Path(name) for name in _SYSTEM if os.path.isdir(name))]
+        allowed = [root, run, *writable, *caches(os.environ), *(Path(name) for name in _SYSTEM_FOLDERS if os.path.isdir(name))]
         yield TrialGuard([sys.executable, "-I", write_guard.__file__, *map(str, allowed), "--"], out, _environment(out, temporary))
 
 

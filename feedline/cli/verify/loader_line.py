@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from feedline.cli.settings import Value, as_code
+from feedline.cli.settings import WORKER_THREADS, Value, as_code
 
 #: Positional arguments of torch's DataLoader, in order (torch/utils/data/dataloader.py).
 _POSITIONAL = (
@@ -32,7 +32,6 @@ _WITHOUT_WORKERS: dict[str, Value | None] = {
     "timeout": 0,
     "multiprocessing_context": None,
 }
-_WORKER_THREADS = "worker_threads"
 #: Of transformers, which makes its loaders from arguments given elsewhere.
 _TRAINING_ARGUMENTS = ("TrainingArguments", "Seq2SeqTrainingArguments")
 _THEIR_NAMES = {name: f"dataloader_{name}" for name in ("num_workers", "prefetch_factor", "persistent_workers", "pin_memory")}
@@ -95,7 +94,7 @@ def loader_diff(made_at: str, made_by: str, kind: str, settings: Mapping[str, Va
     path, instead = folder / name, f"write {kind}(..., {as_code(settings)})"
     if made_by == "transformers" and settings.keys() <= _THEIR_NAMES.keys():
         instead = f"set {as_code({_THEIR_NAMES[key]: value for key, value in settings.items()})} in TrainingArguments"
-    if _WORKER_THREADS in settings:
+    if WORKER_THREADS in settings:
         raise NoDiff(_threads_in_code(settings))
     if not name or not line.isdecimal() or "***" in name:
         raise NoDiff(f"the file that makes the DataLoader is not known: {instead}")
@@ -116,8 +115,8 @@ def loader_diff(made_at: str, made_by: str, kind: str, settings: Mapping[str, Va
 
 def _threads_in_code(settings: Mapping[str, Value]) -> str:
     """Say what to write if the threads of workers are limited."""
-    threads = settings[_WORKER_THREADS]
-    others = {name: value for name, value in settings.items() if name != _WORKER_THREADS}
+    threads = settings[WORKER_THREADS]
+    others = {name: value for name, value in settings.items() if name != WORKER_THREADS}
     opencv = f"cv2.setNumThreads({0 if threads == 1 else threads})"
     advice = f"threads are limited in code: write a worker_init_fn that calls torch.set_num_threads({threads}) and, if used, {opencv}"
     return f"{advice}, and DataLoader(..., {as_code(others)})" if others else advice

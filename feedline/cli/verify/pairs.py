@@ -16,7 +16,7 @@ from feedline.analysis.ranks import recorded as between_ranks
 from feedline.analysis.report.console import Console
 from feedline.analysis.report.json_report import plain
 from feedline.cli import child
-from feedline.cli.output import name_files
+from feedline.cli.outputs import name_files
 from feedline.cli.unfinished import Unfinished, fingerprint
 from feedline.cli.verify.guard import OUT, check_writable, guard
 from feedline.cli.verify.loader_line import NoDiff, loader_diff
@@ -32,11 +32,11 @@ from feedline.profiler.store.opening import open_run
 from feedline.profiler.store.read import Run
 from feedline.profiler.store.trainings import trainings
 
-_RECORDED = "recorded"
+_UNCHANGED_RUN = "recorded"
 #: What costs time in a recording and says nothing about throughput; the same in both arms.
-_LIGHT = ("--sample-interval", "1000000", "--torch-profiler", "off")
-_DENIED = ("Permission denied", "PermissionError", "cannot be opened", "Read-only file system")
-_REFUSED = re.compile(r"Permission denied: '([^'\n]+)'")
+_LIGHT_RECORDING = ("--sample-interval", "1000000", "--torch-profiler", "off")
+_DENIED_MESSAGES = ("Permission denied", "PermissionError", "cannot be opened", "Read-only file system")
+_DENIED_PATH = re.compile(r"Permission denied: '([^'\n]+)'")
 _PATCH = "fix.patch"
 _RECORD_S = 30  # of the recording that is made where none is given
 
@@ -54,7 +54,7 @@ def verify_by_pairs(args: argparse.Namespace, program: list[str]) -> int:
     names = [_run_name(arm, pair) for arm, pair in order(args.pairs)]
     asked = [*fingerprint(program), str(args.run_folder), str(args.fix), str(args.settings), str(args.steps), str(args.ranks)]
     owned.discard(args.output, _PATCH)  # of an earlier trial
-    unfinished = Unfinished(args.output, asked, [*([] if args.run_folder else [_RECORDED]), *names], args.force)
+    unfinished = Unfinished(args.output, asked, [*([] if args.run_folder else [_UNCHANGED_RUN]), *names], args.force)
     with unfinished.resumable(new, named=True):
         run = args.run_folder or _record_unchanged(args, program, unfinished)
         recording = read_recording(run)
@@ -84,7 +84,7 @@ def _record_unchanged(args: argparse.Namespace, program: list[str], unfinished: 
     Raises:
         ScriptError: it fails.
     """
-    run: Path = args.output / _RECORDED
+    run: Path = args.output / _UNCHANGED_RUN
     if run.name in unfinished:
         return run
     if args.ranks > 1 and args.steps is None:
@@ -166,7 +166,7 @@ def _trial_run(plan: PairPlan, arm: str, pair: int, unfinished: Unfinished) -> t
         FixError: the change did not act.
     """
     name, at = _run_name(arm, pair), plan.tried.made_at
-    options = [*_LIGHT, "--stop-after", plan.stop_after]
+    options = [*_LIGHT_RECORDING, "--stop-after", plan.stop_after]
     changed = arm == CHANGED and bool(plan.settings)
     if changed:
         options += ["--set", ",".join(f"{key}={value}" for key, value in plan.settings.items()), *(["--set-at", at] if at else [])]
@@ -202,9 +202,9 @@ def train(plan: PairPlan, name: str, options: list[str], environment: Mapping[st
 def _hint(log: Path) -> str:
     """Say what to do if a trial was not allowed to write."""
     output = child.tail(log)
-    if not any(word in output for word in _DENIED):
+    if not any(word in output for word in _DENIED_MESSAGES):
         return ""
-    refused = _REFUSED.findall(output)
+    refused = _DENIED_PATH.findall(output)
     where = f", and it tried to change {masks.place(Path(refused[-1]))}" if refused else ""
     return (
         f" (trial runs must not overwrite files{where}: let the training write to {{out}}, as in --output-dir {{out}}, "

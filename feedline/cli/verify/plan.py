@@ -13,17 +13,16 @@ from feedline.analysis.measure.model import Throughput
 from feedline.analysis.predict.change import Change, PredictedRate, Refused
 from feedline.analysis.ranks.model import Prediction
 from feedline.analysis.rules.input import page_faults, thread_oversubscription
-from feedline.cli.settings import LOADER, Value, as_code, refuse_impossible
+from feedline.cli.settings import LOADER, WORKER_THREADS, Value, as_code, refuse_impossible
 from feedline.cli.whatif.prediction import Replayable, change_of_settings, replayable
 from feedline.profiler.errors import FixError, ScriptError
 
-_INTERVAL = 0.03  # half the width of a run's 95 % interval, as far as its steps vary by themselves
-_TRIAL_S = 20.0  # of a run's steps, at most; two passes over the loader may take twice as long
-_FIRST = 10  # steps in which workers start and queues fill
-_FEWEST = 30
-_WORKER_THREADS = "worker_threads"
+_HALF_WIDTH = 0.03  # half the width of a run's 95 % interval, as far as its steps vary by themselves
+_MAX_TRIAL_S = 20.0  # of a run's steps, at most; two passes over the loader may take twice as long
+_WARMUP_STEPS = 10  # steps in which workers start and queues fill
+_MIN_TRIAL_STEPS = 30
 #: Fixes that can be applied, though what they give is not predicted.
-_NOT_PREDICTED: Mapping[str, Mapping[str, Value]] = {thread_oversubscription.RULE_ID: {_WORKER_THREADS: 1}}
+_NOT_PREDICTED: Mapping[str, Mapping[str, Value]] = {thread_oversubscription.RULE_ID: {WORKER_THREADS: 1}}
 
 
 @dataclass(frozen=True)
@@ -191,7 +190,7 @@ def _of_fix(training: Replayable, rule_id: str) -> PredictedRate | Refused:
 
 def _prediction(training: Replayable, settings: Mapping[str, Value]) -> PredictedRate | Refused:
     """Predict as ``feedline whatif`` does."""
-    if settings == {_WORKER_THREADS: 1}:
+    if settings == {WORKER_THREADS: 1}:
         return _of_fix(training, thread_oversubscription.RULE_ID)
     if unknown := [name for name in settings if name not in LOADER]:
         return Refused("unknown_setting", f"the replay does not know what {', '.join(unknown)} changes")
@@ -205,9 +204,9 @@ def _steps(facts: RuleInputs) -> int:
     A short pass over the loader is repeated whole, at least twice, because its beginning is a part of the throughput.
     """
     mean_s, spread_s = facts.step.mean_s, max(facts.step.p95_s - facts.step.median_s, 0.0) / 1.645
-    wanted = (1.96 * spread_s / max(mean_s, 1e-9) / _INTERVAL) ** 2
-    max_steps = _TRIAL_S / max(mean_s, 1e-6)
-    number = _FIRST + round(min(max(wanted, _FEWEST), max(max_steps, _FEWEST)))
+    wanted = (1.96 * spread_s / max(mean_s, 1e-9) / _HALF_WIDTH) ** 2
+    max_steps = _MAX_TRIAL_S / max(mean_s, 1e-6)
+    number = _WARMUP_STEPS + round(min(max(wanted, _MIN_TRIAL_STEPS), max(max_steps, _MIN_TRIAL_STEPS)))
     length = _pass_steps(facts)
     if length is not None and 2 * length <= 2 * max_steps:
         number = math.ceil(max(number, 2 * length) / length) * length

@@ -16,7 +16,7 @@ from feedline.analysis.explain.speed_trial import CODES
 from feedline.analysis.explain.tried import LEDGER
 from feedline.analysis.report.console import Console
 from feedline.cli import child
-from feedline.cli.output import name_files
+from feedline.cli.outputs import name_files
 from feedline.cli.unfinished import Unfinished, fingerprint
 from feedline.cli.verify.text import show_seeds, write_trial
 from feedline.convergence.apply import parse

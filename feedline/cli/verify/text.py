@@ -14,7 +14,7 @@ from feedline.analysis.explain.speed_trial import CHANGED, UNCHANGED, SpeedTrial
 from feedline.analysis.formatting import BLANK, number
 from feedline.analysis.predict.change import PredictedRate
 from feedline.analysis.report.console import Console
-from feedline.cli.output import save
+from feedline.cli.outputs import save
 from feedline.profiler.files import results
 from feedline.profiler.printable import printable_in
 from feedline.profiler.record.privacy import mask_argv
@@ -120,7 +120,11 @@ def write_trial(entry: Mapping[str, object], folder: Path, json_file: Path | Non
     """Add a trial to the ledger, and write it as JSON.
 
     Args:
-        more: only for the JSON.
+        entry: the trial.
+        folder: of the ledger.
+        json_file: file for the JSON, if any.
+        program: command line of the training.
+        **more: only for the JSON.
 
     Raises:
         OutputError: no room.

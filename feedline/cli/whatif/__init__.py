@@ -6,14 +6,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from feedline.cli.options import STDOUT, add_output
-from feedline.cli.output import check_json, name_files, print_json, save_json
+from feedline.cli.outputs import check_json, name_files, print_json, save_json
 from feedline.cli.settings import LOADER, MACHINE, SAMPLE, add_settings, refuse_impossible
 from feedline.profiler.errors import ScriptError
 
 if TYPE_CHECKING:
     from feedline.analysis.predict.whatif import WhatIf
 
-_REFUSED = 1  # exit code: no prediction
+NO_PREDICTION = 1  # exit code
 
 
 class WhatifCommand:
@@ -61,7 +61,7 @@ class WhatifCommand:
             if args.json is not None:
                 save_json(args.json, plain(answer))
                 name_files(console, [args.json])
-        return _REFUSED if answer.refused else 0
+        return NO_PREDICTION if answer.refused else 0
 
 
 def predict(args: argparse.Namespace) -> "WhatIf":

@@ -35,7 +35,7 @@ _UNKNOWN = {
 #: Of the loader as recorded, where torch would refuse them without workers -> torch's default.
 _DROPPED = {"prefetch_factor": 2, "persistent_workers": False}
 _OTHER_INPUT = "{} returns a different image type than the transforms get now; the cost of adapting them is not predicted."
-_RECORD = "record the training itself with `feedline run SCRIPT`"
+_RECORD_ADVICE = "record the training itself with `feedline run SCRIPT`"
 
 
 @dataclass(frozen=True)
@@ -203,11 +203,11 @@ def replayable(path: Path, again: bool = False) -> "Replayable | Refused":
 
     run = open_run(path)
     if holds_traces(run):
-        return Refused("trace", f"a trace of another tool does not say how long each batch takes to make: {_RECORD}")
+        return Refused("trace", f"a trace of another tool does not say how long each batch takes to make: {_RECORD_ADVICE}")
     training = only(run)
     inputs = training_input(training, ceilings_of(place(path, None)[0]), () if again else rejected_of(training))
     if inputs.facts is None or inputs.predictions is None:
-        return Refused("no_step", f"no training step was recorded: {_RECORD}, for a few dozen steps")
+        return Refused("no_step", f"no training step was recorded: {_RECORD_ADVICE}, for a few dozen steps")
     if inputs.facts.loader is None:
         return Refused("no_loader", "no DataLoader feeds this training, so it has no settings to change")
     return Replayable(inputs.facts, inputs.gauges, inputs.predictions.of, inputs.throughput)
