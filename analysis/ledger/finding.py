@@ -43,15 +43,18 @@ class Evidence:
     """One measured fact.
 
     Attributes:
-        id: what was measured, stable between versions, for code; ``what`` is for people.
-        value: in ``unit``: "s", "B", "samples/s", ``SHARE`` for shares from 0 to 1, "1" for other ratios, ...
-        of: which one, where a finding has several of one id or names one of many: a rank, an operation, the "lower" end of an interval.
+        id: What was measured, as a name that is stable between versions, e.g. decode_share.
+        what: The same in words.
+        value: The figure. Unit: see unit.
+        unit: s, B, samples/s and so on; share for shares from 0 to 1, 1 for other ratios.
+        of: Which one, if a finding has several with the same id: a rank, an operation, the lower or
+            upper end; else empty.
     """
 
     id: str
     what: str
     value: float
-    unit: str
+    unit: str  # SHARE for shares
     of: str = ""
 
 
@@ -65,14 +68,15 @@ class Blame:
     """The rank that a finding names, and what it does.
 
     Attributes:
-        rank: the late one; None: it changes from step to step.
-        phase: what it takes longer for than the others: ``wait`` (for its loader), ``copy``, ``forward``, ``backward``, ``optimizer``,
-            ``other``, or a stage that the user named. Of traces also ``computing``, ``launching``, ``synchronising`` and ``BEFORE_TRACE``.
-        part: of a sample, where the phase is ``wait`` and its workers tell: ``read``, ``decode``, ``augment``, ...
+        rank: The late rank. None: it changes from step to step.
+        phase: What takes it longer: wait (for its loader), copy, forward, backward, optimizer,
+            other, or a user's stage.
+        part: The stage of a sample that takes longer: read, decode, augment, .... None: phase is
+            not wait, or not measured.
     """
 
     rank: int | None
-    phase: str
+    phase: str  # of traces also computing, launching, synchronising and BEFORE_TRACE
     part: str | None = None
 
 
@@ -81,9 +85,10 @@ class PredictedRate:
     """Throughput of all ranks, in samples/s, as it is and with a change.
 
     Attributes:
-        before: as recorded.
-        after: with the change.
-        low, high: the 95 % interval of ``after``.
+        before: Throughput of all ranks as recorded. Unit: samples/s.
+        after: The same with the fix. Unit: samples/s.
+        low: Lower end of the 95 % interval of to. Unit: samples/s.
+        high: Its upper end. Unit: samples/s.
     """
 
     before: float = field(metadata={"key": "from"})
@@ -97,21 +102,35 @@ class Finding:
     """One cause with its evidence and its fix.
 
     Attributes:
-        rule_id: the rule's name, a stable identifier such as ``decode_bound``.
-        severity: from the share of the step that it costs.
-        message: one sentence for a person, with the figures.
-        evidence: what was measured.
-        fix: what to change.
-        how_to_check: what to do, and the outcome that would prove this finding wrong.
-        cost_s: seconds per step that the cause costs. 0: none is known; null in JSON.
-        cost_low_s, cost_high_s: the 95 % interval of the prediction; None: ``cost_s`` is not a prediction.
-        cost_kind: what ``cost_s`` says of the gain. A rule sets it where it knows a bound; other costs are estimates (diagnose.py): without
-            the cause, what is left may hide behind the step or get its CPU time, so the gain can be larger (docs/measured/faults.md).
-        blame: the rank and its phase, where ranks were compared and one of them is the cause.
-        settings: arguments of the DataLoader that the fix names -> their new values.
-        environment: variables that the fix names -> their values.
-        predicted: the throughput with the fix; None: not predicted.
-        refused: why it is not predicted, in a sentence that says how to find out; empty if it is.
+        rule_id: The rule's name, stable between versions, e.g. decode_bound.
+        severity: Usually by the cost: info below 5 % of a step, low from 5 %, high from 20 %
+            (docs/rules.md has the exceptions, such as a cause of half the wait or more). Of a
+            mistake in the setup (cost_s null): high: the training is not the one that was intended.
+        message: One sentence with the figures.
+        evidence: What was measured.
+        fix: What to change.
+        how_to_check: How to check the finding: an experiment, and the outcome that would prove it
+            wrong.
+        cost_s: What the cause costs per step; cost_kind says what that means for the fix's gain.
+            Unit: s. None: no cost per step is known: a trace has no steps, the finding is about the
+            setup, or it asks for no change.
+        blame: The late rank and its phase. None: the finding is not about late ranks.
+        cost_low_s: Lower end of the 95 % interval of the prediction. Unit: s. None: cost_s is not a
+            prediction.
+        cost_high_s: Its upper end. Unit: s. None: cost_s is not a prediction.
+        settings: Arguments of the DataLoader that the fix names -> their new values, e.g.
+            num_workers.
+        environment: Environment variables that the fix names -> their values, with which to start
+            the program.
+        predicted: Throughput predicted with the fix, by a replay of the loader or of the ranks.
+            None: refused says why not.
+        refused: Why the fix is not predicted, and which measurement would settle it; empty if it is
+            predicted.
+        cost_kind: What cost_s says of the gain. predicted: a replay saves it, cost_low_s to
+            cost_high_s. estimated: the time of the cause; the gain can be more or less
+            (docs/rules.md). at_least: estimated, and probably more, because the CPUs are full and
+            the fix also leaves CPU time to the step. bound: no fix of this cause saves more.
+            unknown: no time is known.
     """
 
     rule_id: str = field(metadata={"key": "cause"})
@@ -120,7 +139,7 @@ class Finding:
     evidence: list[Evidence] = field(default_factory=list)
     fix: str = ""
     how_to_check: str = field(default="", metadata={"key": "disproof"})
-    cost_s: float = field(default=0.0, metadata={"unknown": 0.0})
+    cost_s: float = field(default=0.0, metadata={"unknown": 0.0})  # 0: not known
     blame: Blame | None = None
     cost_low_s: float | None = None
     cost_high_s: float | None = None
@@ -128,7 +147,7 @@ class Finding:
     environment: dict[str, str] = field(default_factory=dict)
     predicted: PredictedRate | None = None
     refused: str = ""
-    cost_kind: CostKind = CostKind.UNKNOWN
+    cost_kind: CostKind = CostKind.UNKNOWN  # a rule sets it if it knows a bound; other costs are estimates (diagnose.py)
 
 
 #: Why a cost may be more.

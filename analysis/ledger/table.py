@@ -11,11 +11,15 @@ class LedgerRow:
     """Seconds with an owner.
 
     Attributes:
-        where: from the stage down to what it hides, as a path: ``wait/starved``, ``other/user/validate``.
-        s: seconds of what the table is of.
-        steps: share (0 to 1) of the steps in which they lie; None: unknown, or not of steps.
-        trend: their mean in the last third of the steps over that in the first; None: unknown.
-        place: file and line; empty: unknown.
+        where: Path from the stage down to what it hides, such as wait/starved or
+            other/user/validate. Of a run, the first part is start, steps, evaluation, profiled
+            (steps that torch.profiler recorded), between (steps) or end, and the stage follows.
+        s: What it takes of the table's whole. Unit: s.
+        steps: Share (0 to 1) of the recorded steps in which it occurs. Unit: 1. None: unknown, or
+            the row is of a run.
+        trend: Its mean in the last third of the recorded steps over that in the first. Unit: 1.
+            None: the steps are fewer than 15.
+        place: File and line; empty: unknown.
     """
 
     where: str
@@ -35,9 +39,9 @@ class LedgerTable:
     """Rows that sum to a whole.
 
     Attributes:
-        of: "step" (the mean one) or "run" (all of it).
-        whole_s: seconds of it.
-        rows: disjoint, the largest first.
+        of: step (the mean one) or run.
+        whole_s: What the rows sum to, within 0.1 %. Unit: s.
+        rows: Disjoint parts of it, the largest first.
     """
 
     of: str
@@ -76,8 +80,9 @@ class Ledger:
     """Where one rank's time went.
 
     Attributes:
-        step: the mean step.
-        run: the whole run; None: its begin or end is unknown.
+        step: The mean step.
+        run: The whole run, from the begin of the recording to its end. None: one of these is
+            unknown.
     """
 
     step: LedgerTable

@@ -16,36 +16,91 @@ _WIDE = 0.1  # of a measured rate: a narrower interval is not told
 
 @dataclass(frozen=True)
 class RunInfo:
+    """The run: what was recorded, when and where.
+
+    Attributes:
+        name: Name of the run folder.
+        path: The run folder.
+        state: finished; ended (the program itself ended the process, as multiprocessing.Pool does
+            with its workers); cut (its process was killed; everything up to then is here); or live
+            (still going).
+        command: The command line, one item per argument. Values that might be private are masked.
+        started: When recording began, ISO 8601.
+        duration_s: From the beginning to the end of recording. Unit: s.
+        exit_code: The script's exit code. None: the run was cut or is live.
+        ranks: How many processes trained together.
+        versions: Name -> version: feedline, python, torch and others.
+        machine: Name -> value: cpus, effective_cpus (affinity and quota), affinity_cpus, cpu_quota,
+            memory_bytes, shm_bytes, system.
+        model: Class of the outermost module that was trained; empty: not seen.
+        optimizer: Class of each optimizer and its first learning rate, as in `SGD, lr 0.1`; empty:
+            not seen.
+        ended_by: What ended it: the type of an exception, or the name of a signal, if known; empty
+            otherwise.
+        ended_at: The line of the program that raised the exception or was interrupted, as in
+            train.py:31, if known; empty otherwise.
+        waited_s: How long the main process had waited, when the run ended, for a batch that did not
+            come. Unit: s. None: it did not wait for one then.
+        silent_s: For how long nothing had been recorded when the run failed or was interrupted.
+            Unit: s. None: it was less than 3 s, or is unknown.
+        stopped: Why recording ended before the training did, as in No space left on device; empty
+            otherwise.
+    """
+
     name: str
     path: str
-    state: str  # "finished", "ended" (by the program itself), "cut" (its process was killed) or "live"
-    command: list[str]  # masked argv
-    started: str  # ISO 8601
+    state: str
+    command: list[str]
+    started: str
     duration_s: float
     exit_code: int | None
     ranks: int
-    versions: dict[str, str]  # feedline, python, torch, ...
-    machine: dict[str, object]  # cpus, cpu_quota, memory_bytes, hostname is not in it
-    model: str = ""  # class of the outermost module that was trained
-    optimizer: str = ""  # class and first learning rate, as in "SGD, lr 0.1"
-    ended_by: str = ""  # type of the exception, or name of the signal, that ended it
-    ended_at: str = ""  # line of the program that raised the exception or was interrupted, as in "train.py:31"
-    waited_s: float | None = None  # it had waited for a batch that did not come when it ended
-    silent_s: float | None = None  # nothing was recorded at its end, where that was long
-    stopped: str = ""  # why recording ended before the training did, as in "No space left on device"
+    versions: dict[str, str]
+    machine: dict[str, object]
+    model: str = ""
+    optimizer: str = ""
+    ended_by: str = ""
+    ended_at: str = ""
+    waited_s: float | None = None
+    silent_s: float | None = None
+    stopped: str = ""
 
 
 @dataclass(frozen=True)
 class Throughput:
+    """The speed of the training.
+
+    Attributes:
+        samples_per_s: Samples per second in training steps of the shown rank. All means exclude the
+            first step, if the run has four or more, and all steps up to the one whose FLOP were
+            counted, unless these are more than half. Unit: samples/s. None: no step, or batches of
+            unknown size.
+        steps_per_s: Steps (optimizer updates) per second. Unit: steps/s. None: no step.
+        samples: Samples in all training steps. Unit: samples.
+        steps: Training steps. Unit: steps.
+        steps_in_detail: Steps whose records were all kept; splits into stages are means over these.
+            Unit: steps.
+        batch_size: Mean samples per step and rank. Unit: samples. None: no step, or batches of
+            unknown size.
+        ranks: Number of ranks whose samples all_ranks_samples_per_s counts.
+        all_ranks_samples_per_s: Samples per second of all ranks together. Unit: samples/s. None:
+            one rank, or not measured on all.
+        low: Lower end of the 95 % interval of the samples per second of all ranks, as `feedline
+            check` judges them. Unit: samples/s. None: fewer than eight steps, or steps that vary so
+            much that it has no end.
+        high: Upper end of the same. Unit: samples/s. None: fewer than eight steps, or steps that
+            vary so much that it has no end.
+    """
+
     samples_per_s: float | None
     steps_per_s: float | None
     samples: int
     steps: int
-    steps_in_detail: int  # steps whose records were all kept
-    batch_size: float | None  # mean samples per step
-    ranks: int = 1  # whose samples are in all_ranks_samples_per_s
-    all_ranks_samples_per_s: float | None = None  # None: one rank, or not measured on all
-    low: float | None = None  # 95 % interval of the samples/s of all ranks: how another run of the same training may differ
+    steps_in_detail: int
+    batch_size: float | None
+    ranks: int = 1
+    all_ranks_samples_per_s: float | None = None
+    low: float | None = None
     high: float | None = None
 
     @property
@@ -64,76 +119,164 @@ class Throughput:
 
 @dataclass(frozen=True)
 class Cost:
-    """Mean cost of one sample in one stage. wall = cpu + runqueue + blocked where all are measured."""
+    """Mean cost of one sample in one stage. wall = cpu + runqueue + blocked where all are measured.
+
+    Attributes:
+        wall_s: Wall time per sample; cpu_s + runqueue_s + blocked_s if all three are measured.
+            Unit: s.
+        cpu_s: CPU time of the thread that made the sample. Unit: s. None: no sample was measured in
+            detail.
+        runqueue_s: Time runnable but without a CPU. Unit: s. None: the kernel does not report it
+            (no schedstat).
+        blocked_s: The rest: waiting for a disk, the network or a lock, or sleeping. Unit: s. None:
+            the kernel does not report it (no schedstat).
+        bytes: Bytes read, decoded, collated or sent, depending on the stage; for total, the bytes
+            that read calls returned. Unit: B. None: the stage counts none.
+        error_s: Standard error of wall_s, because only one sample in N is timed (Student's t); 0 if
+            all were. Unit: s. None: too few samples to tell.
+    """
 
     wall_s: float
     cpu_s: float | None
     runqueue_s: float | None
     blocked_s: float | None
     bytes: float | None
-    error_s: float | None  # standard error of wall_s from looking at one sample in N; 0: every sample was measured
+    error_s: float | None
 
 
 @dataclass(frozen=True)
 class Operation:
-    """One operation inside a sample, e.g. augment / RandomResizedCrop."""
+    """One operation inside a sample, e.g. augment / RandomResizedCrop.
+
+    Attributes:
+        stage: The stage it belongs to.
+        name: Its name, e.g. RandomResizedCrop.
+        wall_s: Wall time per sample. Unit: s.
+        cpu_s: CPU time per sample. Unit: s. None: not measured for this operation.
+        calls: Calls per sample. Unit: calls.
+    """
 
     stage: str
     name: str
-    wall_s: float  # per sample
+    wall_s: float
     cpu_s: float | None
-    calls: float  # per sample
+    calls: float
 
 
 @dataclass(frozen=True)
 class Workers:
-    """What making batches costs, in the loader's workers or, without workers, in the training process itself."""
+    """What making batches costs, in the loader's workers or, without workers, in the training process itself.
+
+    Attributes:
+        processes: How many processes made samples; 0: the main process itself did (num_workers=0).
+            Unit: processes.
+        busy_share: Share (0 to 1) of the workers' time, first to last batch, spent making batches.
+            Unit: 1. None: no workers.
+        idle_share: Share (0 to 1) of that time spent waiting for indices. Unit: 1. None: no
+            workers.
+        batches: Batches made. Unit: batches.
+        samples: Samples made. Unit: samples.
+        samples_in_detail: Samples whose operations were timed one by one. Unit: samples.
+        per_sample: Stage -> mean cost of one sample; total is the sum of all except transport,
+            which runs in another thread.
+        operations: Single operations inside a sample, the longest first.
+        fetch_mean_s: Mean time to make one batch; those before the first counted step count only if
+            there are no others. Unit: s. None: no batch was made.
+        fetch_cv: Standard deviation of that time, divided by its mean. Unit: 1. None: fewer than
+            two batches.
+        decoded_pixels: Pixels decoded per sample. Unit: pixels. None: no decoder was seen.
+        output_pixels: Pixels per sample of the last picture before the tensor. Unit: pixels. None:
+            no picture was seen.
+        sample_wall_histogram: Pairs (upper edge, number of samples between the edge before and this
+            one); estimated in long runs. Unit: s, samples.
+        blocked_by: What the threads that make batches waited for -> share (0 to 1) of their blocked
+            time, sampled from outside: sleep, lock, network, another process, file, page fault,
+            unknown. Empty: not seen. Unit: 1.
+        blocked_looks: How often a look at these threads found one blocked while it made a batch; if
+            that is rare, blocked_by is uncertain. Unit: looks.
+        process_cpu_s: CPU time per sample of the whole processes that make samples, helper threads
+            included. Unit: s. None: /proc does not show it.
+        batch_tensors: Tensors in a batch as collate made it. Unit: tensors. None: no batch was
+            examined.
+        without_batches: Of processes: made no batch, usually because the data has fewer parts than
+            there are workers. Unit: workers.
+    """
 
     processes: int
-    busy_share: float | None  # of the time between first and last batch of the workers that made some
-    idle_share: float | None  # waiting for indices
+    busy_share: float | None
+    idle_share: float | None
     batches: int
     samples: int
     samples_in_detail: int
-    per_sample: dict[str, Cost]  # SAMPLE_STAGES that occurred, and "total"
+    per_sample: dict[str, Cost]  # SAMPLE_STAGES that occurred, and total
     operations: list[Operation]
-    fetch_mean_s: float | None  # S: making one batch
-    fetch_cv: float | None  # its coefficient of variation
-    decoded_pixels: float | None  # per sample
-    output_pixels: float | None  # per sample, of the last picture before the tensor
-    sample_wall_histogram: list[tuple[float, int]]  # (upper edge in s, samples)
-    blocked_by: dict[str, float] = field(default_factory=dict)  # what blocked makers of batches waited for -> share of the looks at them
-    blocked_looks: int = 0  # that found one blocked
-    process_cpu_s: float | None = None  # per sample, of whole processes, helper threads included
-    batch_tensors: float | None = None  # per batch, as collate made it
-    without_batches: int = 0  # of processes: made none, though the loader had begun
+    fetch_mean_s: float | None
+    fetch_cv: float | None
+    decoded_pixels: float | None
+    output_pixels: float | None
+    sample_wall_histogram: list[tuple[float, int]]
+    blocked_by: dict[str, float] = field(default_factory=dict)
+    blocked_looks: int = 0
+    process_cpu_s: float | None = None
+    batch_tensors: float | None = None
+    without_batches: int = 0
 
 
 @dataclass(frozen=True)
 class Loader:
-    """A DataLoader as the program configured it, and what it handed over."""
+    """A DataLoader as the program configured it, and what it handed over.
 
-    name: str  # "loader 0"
-    kind: str  # class name
-    settings: dict[
-        str, object
-    ]  # num_workers, batch_size, prefetch_factor, in_order, persistent_workers, start_method, sampler, collate, made_at (train.py:31), ...
-    role: str  # "training", "evaluation" or "unused": no model was given its batches
+    Attributes:
+        name: loader 0, loader 1, ... in the order they were made.
+        kind: Class name.
+        settings: num_workers, batch_size, prefetch_factor, in_order, ... as the program set them.
+            made_at: the line that made the loader (train.py:31; absent if the file's name is
+            masked); made_by: the library that creates it for this line, e.g. transformers.
+        role: training, evaluation, or unused: no model was given its batches.
+        batches: Batches handed to the program. Unit: batches.
+        samples: Samples in them. Unit: samples.
+        batch_bytes: Mean bytes of a batch's tensors. Unit: B. None: no tensor was seen in a batch.
+        flags: What its batches are: float32, shared (in shared memory), pinned, objects (no
+            tensors).
+        pickle_bytes: Mean bytes pickled to send one batch. Unit: B. None: nothing was pickled
+            (num_workers=0).
+        first_batch_s: From asking for an iterator to its first batch, mean over epochs. Unit: s.
+            None: no epoch delivered a batch.
+        epochs: Epochs that began and delivered at least one batch. Unit: epochs.
+        objects: Loader objects that were iterated: more than one if the program makes a new one for
+            each epoch. Unit: loaders.
+    """
+
+    name: str
+    kind: str
+    settings: dict[str, object]
+    role: str
     batches: int
     samples: int
     batch_bytes: float | None
-    flags: list[str]  # of its batches: float32, shared, pinned, objects
-    pickle_bytes: float | None  # per batch
-    first_batch_s: float | None  # mean over epochs: from asking for an iterator to its first batch
-    epochs: int = 0  # that were begun, with a first batch
-    objects: int = 1  # more than one: the program makes it again, for each epoch or now and then
+    flags: list[str]
+    pickle_bytes: float | None
+    first_batch_s: float | None
+    epochs: int = 0
+    objects: int = 1
 
 
 @dataclass(frozen=True)
 class Gauge:
-    """One sampled quantity, thinned to at most 600 points."""
+    """One sampled quantity, thinned to at most 600 points.
 
-    name: str  # e.g. "cpu/used", "gpu0/sm"
+    Attributes:
+        name: Source and quantity, e.g. cpu/used, gpu0/sm.
+        unit: Unit of all its figures; 1 for ratios.
+        mean: Mean over the run. Unit: see unit.
+        minimum: Smallest value sampled. Unit: see unit.
+        maximum: Largest value sampled. Unit: see unit.
+        at_s: When each value was taken, since recording began; at most 600. Unit: s.
+        values: One value for each time in at_s. Unit: see unit. None: (an element) it could not be
+            read at that time.
+    """
+
+    name: str
     unit: str
     mean: float
     minimum: float
@@ -144,15 +287,32 @@ class Gauge:
 
 @dataclass(frozen=True)
 class Cpus:
-    """Who used the CPUs while the steps ran. All in CPUs: CPU seconds per second, on average."""
+    """Who used the CPUs while the steps ran. All in CPUs: CPU seconds per second, on average.
 
-    allowed: float  # that the run may use: affinity, capped by the quota
-    quota: float | None  # of the control group; None: it has none
-    affinity: float | None  # in the affinity mask: those that the run shares with other programs
-    own: float | None  # by the training's processes on this machine, of all ranks, helper threads included
-    others: float | None  # by other programs, on the CPUs of the affinity mask
-    free: float | None  # that the training may use and that were idle
-    ranks: int = 1  # of the run, that share them
+    Attributes:
+        allowed: CPUs that the run may use: those of its affinity mask, capped by the quota. Unit:
+            CPUs.
+        quota: CPU quota of the control group. Unit: CPUs. None: it has none, or it cannot be seen.
+        affinity: CPUs in the affinity mask, which other programs may use as well. Unit: CPUs. None:
+            not measured.
+        own: CPU seconds per second of the training's processes on this machine, of all ranks, with
+            helper threads. Unit: CPUs. None: nothing was sampled while the steps ran: a run of less
+            than a quarter of a second, or no /proc.
+        others: CPU seconds per second of other programs on the CPUs of the affinity mask. Unit:
+            CPUs. None: nothing was sampled while the steps ran: a run of less than a quarter of a
+            second, or no /proc.
+        free: CPUs that were idle and that the run may use. Unit: CPUs. None: nothing was sampled
+            while the steps ran: a run of less than a quarter of a second, or no /proc.
+        ranks: Ranks of the run on this machine, which share the CPUs. Unit: ranks.
+    """
+
+    allowed: float
+    quota: float | None
+    affinity: float | None
+    own: float | None
+    others: float | None
+    free: float | None
+    ranks: int = 1
 
 
 _GPU_AT_MOST = 1.03  # of the mean step: the clocks of two processes differ
@@ -163,82 +323,174 @@ GPU_BEHIND = 1.1  # times the mean step: what profiled steps and the others diff
 
 @dataclass(frozen=True)
 class StepSeries:
-    """Step by step, thinned to at most 600 columns: for each column the median over the steps in it. Lists all have one length."""
+    """Step by step, thinned to at most 600 columns: for each column the median over the steps in it. Lists all have one length.
 
-    start_s: list[float]  # seconds since the first step
-    steps: list[int]  # how many steps the column stands for
+    Attributes:
+        start_s: Start of the column's first step, since the first step's start. All lists have one
+            length, at most 600. Unit: s.
+        steps: How many steps the column represents. Unit: steps.
+        wall_min_s: Shortest step in the column. Unit: s.
+        wall_s: Median step in the column. Unit: s.
+        wall_max_s: Longest step in the column. Unit: s.
+        stages: Stage -> mean time per step in the column. samples: making samples in the main
+            process, which step.stages splits further. Unit: s.
+    """
+
+    start_s: list[float]
+    steps: list[int]
     wall_min_s: list[float]
-    wall_s: list[float]  # median
+    wall_s: list[float]
     wall_max_s: list[float]
-    stages: dict[str, list[float]]  # stage -> mean seconds a step
+    stages: dict[str, list[float]]
 
 
 @dataclass(frozen=True)
 class Flop:
-    """Floating-point operations of one step, counted operator by operator (profiler/taps/flops.py)."""
+    """Floating-point operations of one step, counted operator by operator (profiler/taps/flops.py).
+
+    Attributes:
+        forward: Of all forwards in training mode, as torch.utils.flop_counter counts. Unit: FLOP.
+        backward: Of all backwards. Unit: FLOP.
+        samples: In that step. Unit: samples.
+        computed_in: float32, tf32, float16 or bfloat16: the fastest in which a tenth of them or
+            more are computed; empty: unknown.
+    """
 
     forward: float
     backward: float
     samples: float
-    computed_in: str = ""  # float32, tf32, float16 or bfloat16: the fastest of much of them; empty: not known
+    computed_in: str = ""
 
 
 @dataclass(frozen=True)
 class Sampled:
-    """How the mean step is known where most steps were only counted and timed, to keep recording cheap."""
+    """How the mean step is known where most steps were only counted and timed, to keep recording cheap.
+
+    Attributes:
+        counted: Steps that were only counted and timed. Unit: steps.
+        recorded: Steps recorded in full, from which the stages are estimated. Unit: steps.
+        windows: Runs of consecutive steps that these belong to. Unit: windows.
+        share_low: Stage -> lower end of the 95 % interval of its share of such a step (bootstrap
+            over the windows). Unit: 1.
+        share_high: Stage -> upper end. Unit: 1.
+        recording_s: Extra time that recording a step in full takes; subtracted from all figures.
+            Unit: s.
+    """
 
     counted: int
-    recorded: int  # in full, which stand for the counted ones
-    windows: int  # of neighboring steps that they come in
-    share_low: dict[str, float]  # stage -> of a step in which nothing special happens, 95 % interval
+    recorded: int
+    windows: int
+    share_low: dict[str, float]
     share_high: dict[str, float]
-    recording_s: float  # what recording a step in full took longer; in none of the figures
+    recording_s: float
 
 
 @dataclass(frozen=True)
 class OwnFunction:
-    """A function that the training loop calls, or lines of the loop itself, between models, backward passes and updates."""
+    """A function that the training loop calls, or lines of the loop itself, between models, backward passes and updates.
 
-    name: str  # with file and line
-    s: float  # with all that it calls there
-    low_s: float  # 95 % interval
+    Attributes:
+        name: The function with its file and first line, or lines of the loop with their file.
+        s: What it takes of s, with everything that it calls there. Unit: s.
+        low_s: Lower end of its 95 % interval (Student's t over the steps that were looked at).
+            Unit: s.
+        high_s: Upper end. Unit: s.
+        mainly: A function called in it that takes at least half of its time; empty if none is
+            known.
+    """
+
+    name: str
+    s: float
+    low_s: float
     high_s: float
-    mainly: str  # a function called in it that has at least half of its time; empty: none is known
+    mainly: str
 
 
 @dataclass(frozen=True)
 class OwnCode:
-    """The program's own code between models, backward passes and updates, by function. Its parts sum to at most ``s``."""
+    """The program's own code between models, backward passes and updates, by function. Its parts sum to at most ``s``.
 
-    s: float  # of step.own_code: per step, in the stages other and loss. Of step.evaluation_code: in all evaluations and rollouts
-    looks: int  # stretches of it in which calls were timed, chosen by chance
-    functions: list[OwnFunction]  # that which takes longest first
+    Attributes:
+        s: All of this code: per step, or of evaluations and rollouts in total. Unit: s.
+        looks: Stretches of this code that were observed, chosen at random: each lasts from one call
+            of a model, backward or optimizer to the next. Unit: looks.
+        functions: What the training loop calls, and lines of the loop itself, longest first. They
+            add up to at most s.
+    """
+
+    s: float
+    looks: int
+    functions: list[OwnFunction]
 
 
 @dataclass(frozen=True)
 class StepSummary:
-    """The mean step. ``stages`` sums to ``mean_s``."""
+    """The mean step. ``stages`` sums to ``mean_s``.
+
+    Attributes:
+        mean_s: Mean wall time of a step. Unit: s.
+        median_s: Median wall time of a step. Unit: s.
+        p95_s: 95 % of the steps took at most this long. Unit: s.
+        stages: Stage -> mean time per step, in the order they happen; they sum to mean_s. other:
+            outside all stages. Unit: s.
+        waits: Why the main process waited -> mean time per step; they sum to stages.wait. Unit: s.
+        boundary: What cut the run into steps: optimizer, backward or loader; in traces
+            profiler_step, feedline, range, optimizer, collectives or none.
+        evaluation_s: Time in loops that only infer (evaluation, rollouts) over the whole run,
+            outside all steps. Unit: s.
+        series: Step by step over the run.
+        gpu_stages: Stage -> mean time per step from the GPU's start of the stage's work to its end,
+            gaps included. Stages may overlap. Unit: s. None: no GPU was timed: the hook CUDA events
+            says why.
+        flop: Floating-point operations of one step. None: they were not counted: the hook FLOP says
+            why.
+        cpu_s: CPU time per step of the training process and all it started, threads included. Unit:
+            s. None: fewer than three readings.
+        runqueue_s: Time per step during which the main thread could run but had no CPU, in forward
+            and backward. Unit: s. None: the kernel does not report it (no schedstat).
+        sampled: How the stages were estimated if steps were so short that most were only counted.
+            None: every step was recorded.
+        main_runqueue_share: Share (0 to 1) of the step in which the main thread could run but had
+            no CPU, in loading, forward and backward. Unit: 1. None: the kernel does not report it
+            (no schedstat).
+        input_share: Share (0 to 1) of the step that its input takes. The start of a loader that
+            starts only once is excluded. Unit: 1. None: no loader was seen, or only the program's
+            own threads read from it; or the figures come from a trace.
+        input_share_low: Lower end of its 95 % interval (Student's t over the steps, or bootstrap
+            over windows). Unit: 1. None: no loader was seen, or only the program's own threads read
+            from it; or the figures come from a trace.
+        input_share_high: Upper end. Unit: 1. None: no loader was seen, or only the program's own
+            threads read from it; or the figures come from a trace.
+        own_code: The program's own code in the step: what the stage other, and loss between a
+            forward and its backward, are spent on. None: too few steps were observed, or the
+            program has a trace or profile function of its own.
+        evaluation_code: The same of evaluations and rollouts, over the whole run. None: too few
+            steps were observed, or the program has a trace or profile function of its own.
+        gpu_work: What the GPU did per step, in the steps that torch.profiler recorded. None:
+            torch.profiler recorded no steps of this training, or did not see the work of exactly
+            one GPU.
+    """
 
     mean_s: float
     median_s: float
     p95_s: float
     stages: dict[str, float]
-    waits: dict[str, float]  # WAIT_KINDS -> mean seconds a step; sums to stages["wait"]
-    boundary: str  # what the steps were cut by: "optimizer", "backward" or "loader"; of traces, see traces.files.steps
-    evaluation_s: float  # time in evaluation loops, outside all steps, over the whole run
+    waits: dict[str, float]  # by WAIT_KINDS
+    boundary: str
+    evaluation_s: float
     series: StepSeries
-    gpu_stages: dict[str, float] | None = None  # stage -> mean seconds a step between two marks in the GPU's work
+    gpu_stages: dict[str, float] | None = None
     flop: Flop | None = None
-    cpu_s: float | None = None  # of the training process and all it started, threads included
-    runqueue_s: float | None = None  # the main thread runnable without a CPU, in forward and backward
-    sampled: Sampled | None = None  # None: every step was recorded in full
-    main_runqueue_share: float | None = None  # of the step: the main thread runnable without a CPU, in loading, forward and backward
-    input_share: float | None = None  # of the step, the loader's only start aside
-    input_share_low: float | None = None  # 95 % interval
+    cpu_s: float | None = None
+    runqueue_s: float | None = None
+    sampled: Sampled | None = None
+    main_runqueue_share: float | None = None
+    input_share: float | None = None
+    input_share_low: float | None = None
     input_share_high: float | None = None
-    own_code: OwnCode | None = None  # None: not looked at
+    own_code: OwnCode | None = None
     evaluation_code: OwnCode | None = None
-    gpu_work: GpuWork | None = None  # None: no window of torch.profiler, or none that shows the work of one GPU
+    gpu_work: GpuWork | None = None
 
     @property
     def gpu_s(self) -> float:

@@ -11,34 +11,70 @@ SHARES = 3  # ranks that are named where another one is late in each step
 
 @dataclass(frozen=True)
 class CollectiveKind:
-    """Collectives of one operation and size. Bandwidths in GB/s = 1e9 bytes/s, as nccl-tests count them (doc/PERFORMANCE.md)."""
+    """Collectives of one operation and size. Bandwidths in GB/s = 1e9 bytes/s, as nccl-tests count them (doc/PERFORMANCE.md).
 
-    name: str  # all_reduce, reduce_scatter, all_gather, ...
-    bytes: int  # the full message
-    n: int  # ranks of the group
+    Attributes:
+        name: Operation: all_reduce, reduce_scatter, all_gather, ..., send_recv (a message of one
+            rank to another).
+        bytes: The full message; the larger side of all_gather and reduce_scatter. Unit: B.
+        n: Size of its group. Unit: ranks.
+        backend: gloo, nccl, ....
+        count: How many, each counted once for all ranks.
+        transfer_s: Median time in which its bytes moved, without waiting for ranks. Unit: s. None:
+            no end was seen, a rank of its group left no records, or clocks cannot be compared.
+        algbw_gbps: bytes divided by the mean time in which they moved, on the rank where it is
+            longest; 1 GB = 1e9 B. Unit: GB/s. None: as transfer_s, or no bytes.
+        busbw_gbps: algbw_gbps times the factor of the operation and n (nccl-tests, PERFORMANCE.md).
+            Unit: GB/s. None: as algbw_gbps.
+    """
+
+    name: str
+    bytes: int
+    n: int
     backend: str
     count: int
-    transfer_s: float | None  # median, without waiting
+    transfer_s: float | None
     algbw_gbps: float | None
     busbw_gbps: float | None
 
 
 @dataclass(frozen=True)
 class LateRank:
-    """A rank that others waited for."""
+    """A rank that others waited for.
+
+    Attributes:
+        rank: Its number.
+        steps: Steps in which it was the late rank. Unit: steps.
+        late_steps: Steps in which any rank was late by more than the clocks' error. Unit: steps.
+        all_steps: Steps examined. Unit: steps.
+        late_s: How much later than the median of the others it began, mean over its late steps.
+            Unit: s.
+        waited_s: How long each other rank waited for it, mean over its late steps. Unit: s.
+        phase: What took it longer: wait (for its loader), copy, forward, backward, optimizer,
+            other, or a user's stage.
+        excess_s: How much longer that took than on the median of the others, mean over its late
+            steps. Unit: s.
+        part: The stage of a sample that takes longer there. None: phase is not wait, or samples
+            were not measured on two ranks.
+        cost_s: How much shorter the mean step would be if this rank were as fast as the median of
+            the others. Unit: s. None: no replay.
+        persistent: true: the same rank again and again; false: it changes from step to step, or
+            there are too few steps to tell.
+        whole_host: true: all ranks of its host are late, and no others.
+    """
 
     rank: int
-    steps: int  # in which it was the late one
-    late_steps: int  # in which any rank was
+    steps: int
+    late_steps: int
     all_steps: int
-    late_s: float  # against the median of the others, mean over its late steps
-    waited_s: float  # by each other rank, mean over its late steps
-    phase: str  # what took it longer
-    excess_s: float  # by how much, mean over its late steps
-    part: str | None  # of a sample, where the phase is "wait"
-    cost_s: float | None  # what the mean step would be shorter by without its lateness (replay)
+    late_s: float
+    waited_s: float
+    phase: str
+    excess_s: float
+    part: str | None
+    cost_s: float | None
     persistent: bool
-    whole_host: bool  # all ranks of its host are late, and no other
+    whole_host: bool
 
 
 def in_turns(lates: Sequence[LateRank]) -> str:
@@ -50,21 +86,50 @@ def in_turns(lates: Sequence[LateRank]) -> str:
 
 @dataclass(frozen=True)
 class Prediction:
-    """What the mean step would be if something about the communication were different."""
+    """What the mean step would be if something about the communication were different.
+
+    Attributes:
+        id: Stable name of what is different. The first, as_it_was, is the run itself, replayed.
+        value: The rank that is on time (rank_on_time), how many times as fast the link is
+            (faster_link), the buckets' MiB (bucket_size), or batches per update (accumulation).
+            None: the id says everything.
+        what: `id` and `value` in words.
+        step_s: Mean step with the change. Unit: s. None: refused; the reason is in `why`.
+        low: Lower end of its 95 % interval. Unit: s. None: refused.
+        high: Upper end. Unit: s. None: refused.
+        gain_s: The measured mean step less step_s; 0 if refused. Unit: s.
+        why: Why it was refused; empty otherwise.
+    """
 
     id: QuestionId
-    value: float | None  # the rank, times as fast, MiB, or batches, as the id says
+    value: float | None
     what: str
-    step_s: float | None  # None: refused
+    step_s: float | None
     low: float | None
     high: float | None
     gain_s: float
-    why: str  # why it was refused
+    why: str
 
 
 @dataclass(frozen=True)
 class RankParts:
-    """What a rank's mean step goes to, in seconds; the parts sum to it. None: it met no other rank, so its transfer holds the waiting."""
+    """What a rank's mean step goes to, in seconds; the parts sum to it. None: it met no other rank, so its transfer holds the waiting.
+
+    Attributes:
+        compute_s: Everything else: what is neither transfer nor waiting. Unit: s. None: no step of
+            this rank counts.
+        hidden_transfer_s: Per step: time in which bytes moved, hidden behind the rank's own
+            backward pass (docs/rules.md, Hidden). Unit: s. None: no step of this rank counts.
+        exposed_transfer_s: Per step: time in which bytes moved, not hidden. Unit: s. None: no step
+            of this rank counts.
+        hidden_wait_s: Per step: waiting for another rank, hidden behind the rank's own backward
+            pass. Unit: s. None: none of its collectives can be compared with another rank's: its
+            transfer then includes the waiting.
+        exposed_wait_s: Per step: waiting for another rank, not hidden. Unit: s. None: none of its
+            collectives can be compared with another rank's: its transfer then includes the waiting.
+        queue_s: Per step: collectives queued behind one that waited. Unit: s. None: none of its
+            collectives can be compared with another rank's: its transfer then includes the waiting.
+    """
 
     compute_s: float | None
     hidden_transfer_s: float | None
@@ -86,7 +151,15 @@ class RankParts:
 
 @dataclass(frozen=True)
 class ExposedKind:
-    """Collectives of one operation, called in one phase of the step: what of their transfer no backward covers."""
+    """Collectives of one operation, called in one phase of the step: what of their transfer no backward covers.
+
+    Attributes:
+        name: Operation: all_reduce, all_gather, ....
+        phase: Phase of the step in which the collective was called: forward, backward, optimizer,
+            loader, init or other.
+        transfer_s: Mean time per step in which it moved bytes, not hidden behind a backward pass,
+            shared evenly among collectives that move at the same time. Unit: s.
+    """
 
     name: str
     phase: str
@@ -95,18 +168,35 @@ class ExposedKind:
 
 @dataclass(frozen=True)
 class Communication:
-    """What the ranks did together."""
+    """What the ranks did together.
 
-    collectives: list[CollectiveKind]  # most bytes first
-    clock_bound_s: float | None  # error of the clocks between ranks; None: they cannot be compared
-    clocks: str  # how ranks were aligned: "measured", "collective ends" or "none"
-    late: list[LateRank]  # most costly first
-    network: str  # the bandwidth against what it should be, in a sentence
-    network_share: float | None  # of the ceiling
-    what_if: list[Prediction]  # the first is the run itself, replayed
-    nccl: list[str]  # what NCCL_DEBUG output says, in sentences
-    unseen: list[str]  # backends whose collectives are missing, and why
-    exposed: dict[str, list[ExposedKind]] = field(default_factory=dict)  # rank -> its exposed_transfer_s by what moved, most first
+    Attributes:
+        collectives: By operation, message and group, most bytes first; at most 20.
+        clock_bound_s: Clock error between ranks; smaller differences are not significant. Unit: s.
+            None: the ranks' clocks cannot be compared.
+        clocks: How ranks were aligned: measured, collective ends, or none.
+        late: Ranks that others waited for, most costly first; at most 8.
+        network: The bandwidth compared with the expected one, in a sentence.
+        network_share: Bus bandwidth of the largest collectives, divided by that of the link or the
+            probe. Unit: 1. None: neither is known, or no transfer_s is.
+        what_if: Replays of the bucket timeline.
+        nccl: What the given NCCL_DEBUG output says, in sentences.
+        unseen: Whose collectives are missing, and why; notes say what share of the step no stage
+            explains.
+        exposed: Rank number (as text) -> its exposed_transfer_s (ranks) by operation and phase,
+            most first.
+    """
+
+    collectives: list[CollectiveKind]
+    clock_bound_s: float | None
+    clocks: str
+    late: list[LateRank]
+    network: str
+    network_share: float | None
+    what_if: list[Prediction]
+    nccl: list[str]
+    unseen: list[str]
+    exposed: dict[str, list[ExposedKind]] = field(default_factory=dict)
 
 
 #: Phase of a rank that was late already when its trace began.

@@ -20,15 +20,27 @@ from feedline.profiler.store.segment_reader import Process
 
 @dataclass(frozen=True)
 class GpuWork:
-    """What the GPU did in the steps that torch.profiler recorded."""
+    """What the GPU did in the steps that torch.profiler recorded.
 
-    busy_s: float  # per step: kernels, copies and fills, where they overlap once
-    kernels: float  # per step
-    kernel_s: float  # mean duration of one
+    Attributes:
+        busy_s: Time per step during which a kernel, a copy or a fill ran. Unit: s.
+        kernels: Kernels per step. Unit: kernels.
+        kernel_s: Mean duration of a kernel. Unit: s.
+        steps: Steps that were recorded by torch.profiler. Unit: steps.
+        ranks: Ranks of the training; with several, the GPU is also busy waiting for the others.
+            Unit: ranks.
+        float32_products_s: Time per step during which a matrix product of float32 ran that uses no
+            tensor cores. Unit: s.
+        device: Name of the GPU; empty if torch.profiler did not record it.
+    """
+
+    busy_s: float
+    kernels: float
+    kernel_s: float
     steps: int
-    ranks: int = 1  # of the training: one of several GPUs is also busy waiting for the others
-    float32_products_s: float = 0.0  # per step: matrix products of float32 that do not use tensor cores
-    device: str = ""  # its name; empty: the window does not say
+    ranks: int = 1
+    float32_products_s: float = 0.0
+    device: str = ""
 
 
 def gpu_work(rank: Rank, main: Process) -> GpuWork | None:

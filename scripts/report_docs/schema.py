@@ -16,7 +16,7 @@ Node = dict[str, typing.Any]
 
 
 def schema() -> Node:
-    """A JSON Schema (draft 2020-12) that every JSON report fulfils.
+    """Return a JSON Schema (draft 2020-12) that every JSON report fulfils.
 
     All fields are required; others may be added without a new ``schema_version``. Every float may be null: NaN and infinity are written so.
     """
