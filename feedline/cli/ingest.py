@@ -110,7 +110,7 @@ def _refuse_copies(files: list[str]) -> None:
 
 
 def _waits_for_report(run: Path, command: list[str]) -> bool:
-    """Whether this same command made the run folder and was interrupted before the report."""
+    """Return whether this same command made the run folder and was interrupted before the report."""
     from feedline.profiler.record.privacy import mask_argv
     from feedline.profiler.store.opening import open_run
 

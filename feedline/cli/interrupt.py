@@ -32,7 +32,7 @@ class _Interrupts:
 
     @property
     def came(self) -> bool:
-        """Whether Ctrl-C was pressed."""
+        """Return whether Ctrl-C was pressed."""
         return self._last > float("-inf")
 
     def detach(self) -> None:

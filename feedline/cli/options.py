@@ -156,7 +156,7 @@ def byte_count(text: str) -> float:
 
 
 def _file_name(text: str) -> Path:
-    """The path of a result that is only written to files: ``-`` would be a file of that name."""
+    """Parse the path of a result that is only written to files: ``-`` would be a file of that name."""
     if text == "-":
         raise argparse.ArgumentTypeError("'-' (standard output) is not supported here: name a file")
     return Path(text)

@@ -21,7 +21,7 @@ class Command(Protocol):
         """Add its arguments."""
 
     def run(self, args: argparse.Namespace) -> int:
-        """Do it. Returns the exit code. Raises FeedlineError."""
+        """Run it and return the exit code. Raises FeedlineError."""
 
 
 @dataclass(frozen=True)

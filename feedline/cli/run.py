@@ -260,7 +260,7 @@ class _Fixes:
 
     @property
     def failed(self) -> dict[str, str]:
-        """Fixes that were not applied, with the reason."""
+        """Return fixes that were not applied, with the reason."""
         return {"--fix": "the program never imported torch"} if self._outside is None else self._outside.failed
 
 

@@ -164,7 +164,7 @@ def _part_of(run: "Recorded") -> float:
 
 
 def _same_part(run: "Recorded", like: "Recorded") -> bool:
-    """Whether a worker has equally many samples in an update in both runs."""
+    """Return whether a worker has equally many samples in an update in both runs."""
     from feedline.analysis.scaling.efficiency import SAME_BATCH
 
     return abs(_part_of(run) / _part_of(like) - 1) <= SAME_BATCH

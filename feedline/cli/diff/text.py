@@ -139,7 +139,7 @@ def _change(finding: FindingChange) -> str:
 
 
 def settings(diff: Diff) -> list[str]:
-    """Settings, versions and hardware that differ."""
+    """Return settings, versions and hardware that differ."""
     return list(_settings(diff))
 
 

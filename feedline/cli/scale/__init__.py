@@ -248,7 +248,7 @@ def _folder_for(args: argparse.Namespace) -> tuple[Path | None, bool]:
 
 
 class StudyInput(NamedTuple):
-    """What a study is made from: see its arguments."""
+    """The arguments of a study."""
 
     points: "list[Point]"
     basis: "Basis | None" = None

@@ -56,7 +56,7 @@ def conclusion_lines(trial: SpeedTrial) -> list[str]:
 
 
 def _rates(rate: PredictedRate, unit: str) -> str:
-    """``251 -> 410 samples/s [380, 430], +63.3 %``."""
+    """Return ``251 -> 410 samples/s [380, 430], +63.3 %``."""
     shown = f"{number(rate.before)} -> {number(rate.after)} {unit} [{number(rate.low)}, {number(rate.high)}]"
     return f"{shown}, {more(rate.after / rate.before - 1)}" if rate.before > 0 else shown
 
