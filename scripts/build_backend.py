@@ -1,7 +1,8 @@
 """The build backend: setuptools, whose wheels also get feedline.pth.
 
-By that file Python begins feedline where FEEDLINE=1 is set, and below `feedline run` where PYTHONPATH was replaced or is ignored
-(python -I, -E). setuptools has no place for a file beside the packages.
+By that file Python begins feedline where FEEDLINE=1 is set, and below `feedline run` where
+PYTHONPATH was replaced or is ignored (python -I, -E). setuptools has no place for a file beside the
+packages.
 """
 
 import base64

@@ -1,4 +1,4 @@
-"""Run the commands whose output and pictures the documentation shows, and put what they print into the pages: `scripts/docs --record`.
+"""Put what commands print, and their pictures, into the documentation's pages.
 
 A page asks for an output by a comment before a block, and for a picture by one before an image:
 
@@ -7,9 +7,11 @@ A page asks for an output by a comment before a block, and for a picture by one 
     <!-- output of `feedline report runs/demo`, from "Mean step" to "sum", the verdict -->
     <!-- picture of `feedline report runs/demo` -->
 
-Runs that are read are kept in docs/recorded, so that a page shows what feedline says of them today, and the site has their reports. A run
-that is not kept, or named after --anew, is recorded by the command of a page that makes it (of an ingested trace, the report is kept).
-Commands run in runs/docs, apart from other runs. What cannot be run here (a trace that is not there) stays on its page, and is named.
+Runs that are read are kept in docs/recorded, so that a page shows what feedline says of them today,
+and the site has their reports. A run that is not kept, or named after --anew, is recorded by the
+command of a page that makes it (of an ingested trace, the report is kept). Commands run in
+runs/docs, apart from other runs. What cannot be run here (a trace that is not there) stays on its
+page, and is named.
 """
 
 import argparse
@@ -64,7 +66,7 @@ class Page:
     text: str
 
     def commands(self) -> Iterator[str]:
-        """Return the commands of its blocks, then those of scripts/demo, which every page may mention."""
+        """Return its commands, then those of scripts/demo, which every page may mention."""
         for line in self.text.replace("\\\n", " ").splitlines():
             line = line.strip().removeprefix("$ ")
             if line.startswith(("feedline ", "python examples/")):
@@ -129,7 +131,10 @@ class Workshop:
                 self.kept.add(f"runs/{run.name}")
 
     def output(self, page: Page, command: str, colors: bool = False) -> str:
-        """Return what a command prints; first make the runs and photographs that it reads. Raises CannotRun, Kept."""
+        """Return what a command prints; first make the runs and photographs that it reads.
+
+        Raises CannotRun, Kept.
+        """
         if (command, colors) in self.printed:
             return self.printed[command, colors]
         if self.kept.intersection(made_by(command)):
@@ -163,7 +168,10 @@ class Workshop:
         return done.stdout
 
     def photograph(self, run: str, picture: Path) -> None:
-        """Take a picture of the top of a run's HTML report, with its verdict as a text in the file. Raises CannotRun."""
+        """Take a picture of the top of a run's HTML report, with its verdict as a text in the file.
+
+        Raises CannotRun.
+        """
         from PIL import Image
         from PIL.PngImagePlugin import PngInfo
 
@@ -199,7 +207,10 @@ class Workshop:
 
 
 def cut(text: str, parts: str) -> str:
-    """Return the lines that a page wants of an output, an ellipsis for those left out; all, if it names none."""
+    """Return the lines that a page wants of an output; all, if it names none.
+
+    An ellipsis stands for those left out.
+    """
     lines = [line.rstrip() for line in text.strip("\n").splitlines()]
     excerpts = []
     for begin, end in CUT.findall(parts):
@@ -215,7 +226,10 @@ def cut(text: str, parts: str) -> str:
 
 
 def draw(text: str, command: str) -> str:
-    """Draw a terminal with a command and its output, as SVG. Fonts are the reader's own: nothing is fetched."""
+    """Draw a terminal with a command and its output, as SVG.
+
+    Fonts are the reader's own: nothing is fetched.
+    """
     console = Console(record=True, width=COLUMNS, file=io.StringIO(), force_terminal=True, color_system="truecolor", highlight=False)
     console.print(Text.from_ansi(text.strip("\n")))
     fetched = re.compile(r"@font-face \{\{.*?\n    \}\}", re.DOTALL)

@@ -1,4 +1,7 @@
-"""What scripts/torch-matrix and scripts/python-matrix share: environments, tests run in them, and the page that tells of it."""
+"""What scripts/torch-matrix and scripts/python-matrix share.
+
+That is environments, tests run in them, and the page that tells of it.
+"""
 
 import collections
 import pathlib
@@ -30,7 +33,12 @@ class Results:
         self.skipped: collections.Counter[str] = collections.Counter()
 
     def add(self, report: pathlib.Path, row: Callable[[str], str]) -> None:
-        """Count what a file of ``pytest --junitxml`` tells; ``row`` makes a row's name of a test module's dotted name."""
+        """Count what a file of ``pytest --junitxml`` tells.
+
+        Args:
+            report: the file.
+            row: makes a row's name of a test module's dotted name.
+        """
         for case in ElementTree.parse(report).iter("testcase"):
             found = next((child for child in case if child.tag in OUTCOMES), None)
             outcome = "passed" if found is None else OUTCOMES[found.tag]

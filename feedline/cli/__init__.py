@@ -1,4 +1,8 @@
-"""The command line. Imports nothing slow at first: each command imports what it needs inside ``main``, where Ctrl-C is handled."""
+"""The command line.
+
+Imports nothing slow at first: each command imports what it needs inside ``main``, where Ctrl-C is
+handled.
+"""
 
 import sys
 
@@ -16,7 +20,8 @@ def main(argv: list[str] | None = None) -> int:
         The exit code (docs/exit-codes.md).
 
     Raises:
-        KeyboardInterrupt: the training under ``run`` was interrupted; Python then ends by the signal itself.
+        KeyboardInterrupt: the training under ``run`` was interrupted; Python then ends by the
+            signal itself.
     """
     words = list(sys.argv[1:] if argv is None else argv)
     owns_process = argv is None and words[:1] != ["run"]

@@ -17,7 +17,8 @@ from feedline.profiler.files import results
 from feedline.profiler.samplers.processes import descendants
 
 _LAST_LINES = 12  # of a training that failed
-#: For torchrun to end its ranks; it gives them as long, and would leave those that ignore SIGTERM if it is killed first.
+#: For torchrun to end its ranks; it gives them as long, and would leave those that ignore SIGTERM
+#: if it is killed first.
 END_PATIENCE_S = 30.0
 _TIDYING_S = 5.0  # for those that unlink shared memory once all others have ended
 _MARK = "FEEDLINE_TRIAL"  # in the environment of a trial and of all that it starts, daemons included
@@ -26,15 +27,15 @@ _MARK = "FEEDLINE_TRIAL"  # in the environment of a trial and of all that it sta
 def run(command: Sequence[str], log: Path, environment: dict[str, str], leaves_nothing: bool = False) -> int:
     """Run a command to its end.
 
-    Ctrl-C in a terminal does not reach it, because torchrun leaves ranks behind if it is interrupted twice. It is ended when this process
-    is interrupted or terminated.
+    Ctrl-C in a terminal does not reach it, because torchrun leaves ranks behind if it is
+    interrupted twice. It is ended when this process is interrupted or terminated.
 
     Args:
         command: the command line.
         log: file for its output.
         environment: its environment variables.
-        leaves_nothing: whether to kill it at once then, and after it all that it started, daemons too. Otherwise it has PATIENCE_S to end
-            by itself, and a daemon stays.
+        leaves_nothing: whether to kill it at once then, and after it all that it started, daemons
+            too. Otherwise it has PATIENCE_S to end by itself, and a daemon stays.
 
     Returns:
         Its exit code; 128 + the signal's number if one ended it.
@@ -65,7 +66,10 @@ def run(command: Sequence[str], log: Path, environment: dict[str, str], leaves_n
 
 
 def _end(process: "subprocess.Popen[bytes]") -> None:
-    """End a process and its own processes: torchrun's ranks have their own sessions. Another Ctrl-C does not wait."""
+    """End a process and its own processes: torchrun's ranks have their own sessions.
+
+    Another Ctrl-C does not wait.
+    """
     try:
         if process.poll() is None:
             process.send_signal(signal.SIGTERM)
@@ -106,7 +110,7 @@ def _kill_marked(process: "subprocess.Popen[bytes]", mark: str) -> None:
 
 
 def _marked(mark: str) -> list[int]:
-    """Return the processes with a trial's mark in their environment, wherever they are; zombies have none."""
+    """Return the processes with a trial's mark in their environment; zombies have none."""
     wanted = f"{_MARK}={mark}".encode()
     pids = [int(name) for name in os.listdir("/proc") if name.isdecimal()]
     return [pid for pid in pids if wanted in proc.read(pid, "environ").split(b"\0")]

@@ -1,4 +1,7 @@
-"""The table of commands by job, and the parser of their arguments. Each command is a class in a file of its own."""
+"""The table of commands by job, and the parser of their arguments.
+
+Each command is a class in a file of its own.
+"""
 
 import argparse
 import errno
@@ -57,7 +60,8 @@ def perform(words: list[str]) -> int:
         words: as they were typed, without "feedline".
 
     Returns:
-        The exit code: the training's own for ``run``, else 0, or that of the error (profiler/errors.py).
+        The exit code: the training's own for ``run``, else 0, or that of the error
+        (profiler/errors.py).
 
     Raises:
         KeyboardInterrupt: Ctrl-C, which the command did not make an ``Interrupted``.
@@ -82,7 +86,10 @@ def perform(words: list[str]) -> int:
 
 
 def parsed(words: list[str]) -> argparse.Namespace:
-    """Parse the arguments; ``program`` has everything after ``--``, for commands that take a training there."""
+    """Parse the arguments.
+
+    ``program`` has everything after ``--``, for commands that take a training there.
+    """
     parser = parser_of_all()
     parser.refuse_other(words[0] if words else "-", COMMANDS)
     if words[:1] == ["converge"]:
@@ -97,7 +104,10 @@ def parsed(words: list[str]) -> argparse.Namespace:
 
 
 def _with_options_first(words: list[str]) -> tuple[list[str], list[str]]:
-    """Return what comes before ``--`` with the options that follow the names after it, and these names."""
+    """Return the words before ``--`` and those after it.
+
+    Options that follow the names after ``--`` are moved before it.
+    """
     cut = words.index("--")
     after = words[cut + 1 :]
     end = next((at for at, word in enumerate(after) if word.startswith("-")), len(after))

@@ -46,7 +46,10 @@ class EnvCommand:
 
 @contextmanager
 def _only_errors() -> Iterator[None]:
-    """Redirect what libraries print to standard error (gloo of torch 2.8 prints from C++): standard output has only the result."""
+    """Redirect what libraries print to standard error: standard output has only the result.
+
+    Some print from C++, as gloo of torch 2.8 does.
+    """
     sys.stdout.flush()
     standard_output = os.dup(1)
     os.dup2(2, 1)

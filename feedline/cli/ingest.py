@@ -19,8 +19,9 @@ from feedline.profiler.ranks import MOST_RANKS
 class IngestCommand:
     """Read traces of torch.profiler, Nsight Systems, rocprof or JAX.
 
-    Makes one run folder from the traces (one trace per rank) and reports on it: input stalls, exposed communication, and which rank the
-    others wait for. A trace that cannot be read is named and skipped; the exit code is then 65.
+    Makes one run folder from the traces (one trace per rank) and reports on it: input stalls,
+    exposed communication, and which rank the others wait for. A trace that cannot be read is named
+    and skipped; the exit code is then 65.
 
     Nsight Systems first has to export its report: nsys export --type sqlite report.nsys-rep
 
@@ -110,7 +111,7 @@ def _refuse_copies(files: list[str]) -> None:
 
 
 def _waits_for_report(run: Path, command: list[str]) -> bool:
-    """Return whether this same command made the run folder and was interrupted before the report."""
+    """Return whether this command made the run folder, but was interrupted before the report."""
     from feedline.profiler.record.privacy import mask_argv
     from feedline.profiler.store.opening import open_run
 
@@ -130,7 +131,8 @@ def _parse_ranks(given: list[str], files: list[str]) -> dict[str, int]:
         files: the traces: their paths, or their names without the folders.
 
     Raises:
-        ScriptError: a value does not have this form, its file is not among the traces, or it says two ranks.
+        ScriptError: a value does not have this form, its file is not among the traces, or it says
+            two ranks.
     """
     ranks: dict[str, int] = {}
     for text in given:

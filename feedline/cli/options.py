@@ -1,4 +1,7 @@
-"""Options shared by several commands, defined once so that their names and help agree, and the types of arguments."""
+"""Options shared by several commands, and the types of arguments.
+
+They are defined once, so that their names and help agree.
+"""
 
 import argparse
 import math
@@ -58,7 +61,7 @@ def add_output(
 
 
 def add_rank_pool(group: Group) -> None:
-    """Add the options for where ranks are read: in processes on this machine, or on a Dask cluster."""
+    """Add the options for where ranks are read: on this machine, or on a Dask cluster."""
     group.add_argument("--processes", type=at_least(1), metavar="N", help="number of processes on this machine (default: one per CPU)")
     group.add_argument(
         "--dask", metavar="ADDRESS", help="use the Dask cluster of this scheduler; its workers must see the same file system"
@@ -66,7 +69,7 @@ def add_rank_pool(group: Group) -> None:
 
 
 def rank_pool(args: argparse.Namespace, parts: int | None = None) -> "AbstractContextManager[RankPool]":
-    """Return the workers that read the ranks: this process, others on this machine, or a Dask cluster.
+    """Return the workers that read ranks: this process, others here, or a Dask cluster.
 
     Args:
         args: with the options of ``add_rank_pool``.
@@ -139,7 +142,10 @@ def finite(text: str) -> float:
 
 
 def bandwidth(text: str) -> float:
-    """Parse ``25GB/s`` or ``200Gbit/s`` into bytes/s. The unit is required: data sheets use bits, reports bytes."""
+    """Parse ``25GB/s`` or ``200Gbit/s`` into bytes/s.
+
+    The unit is required: data sheets use bits, reports bytes.
+    """
     parts = re.fullmatch(r"([\d.]+(?:e[+-]?\d+)?) ?([kKMGT]?)(B|bit|b)(?:/s|ps)", text.strip())
     if parts is None:
         raise argparse.ArgumentTypeError(f"expected a bandwidth with its unit, such as 25GB/s or 200Gbit/s, got {text[:40]!r}")
@@ -147,7 +153,10 @@ def bandwidth(text: str) -> float:
 
 
 def byte_count(text: str) -> float:
-    """Parse ``8GB`` or ``512MB`` (powers of 1000) or ``8GiB`` (powers of 1024) into bytes. The unit is required."""
+    """Parse ``8GB`` or ``512MB`` (powers of 1000) or ``8GiB`` (powers of 1024) into bytes.
+
+    The unit is required.
+    """
     parts = re.fullmatch(r"([\d.]+(?:e[+-]?\d+)?) ?([kKMGT]?)(i?)B", text.strip())
     if parts is None or (parts[3] and not parts[2]):
         raise argparse.ArgumentTypeError(f"expected a size with its unit, such as 8GB or 512MB, got {text[:40]!r}")
@@ -156,7 +165,7 @@ def byte_count(text: str) -> float:
 
 
 def _file_name(text: str) -> Path:
-    """Parse the path of a result that is only written to files: ``-`` would be a file of that name."""
+    """Parse the path of a result that is only written to files, not to standard output."""
     if text == "-":
         raise argparse.ArgumentTypeError("'-' (standard output) is not supported here: name a file")
     return Path(text)

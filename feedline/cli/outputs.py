@@ -21,13 +21,19 @@ save = output.save
 
 
 def check_files(args: argparse.Namespace) -> None:
-    """Check, before any work, that the files of ``-o FILE`` and ``--json FILE`` may be written. Raises OutputError."""
+    """Check, before any work, that the files of ``-o FILE`` and ``--json FILE`` may be written.
+
+    Raises OutputError.
+    """
     for path in (getattr(args, "output", None), getattr(args, "json", None)):
         output.refuse_taken(path, args.force)
 
 
 def check_json(args: argparse.Namespace) -> None:
-    """Check the file of ``--json FILE`` only, for commands whose ``-o`` is a folder. Raises OutputError."""
+    """Check the file of ``--json FILE`` only, for commands whose ``-o`` is a folder.
+
+    Raises OutputError.
+    """
     output.refuse_taken(args.json, args.force)
 
 
@@ -42,7 +48,12 @@ def default_folder(name: str, at: str = "") -> Path:
 
 
 def make_folder(args: argparse.Namespace, command: str, names: Iterable[str]) -> tuple[Path, bool]:
-    """Create the folder of ``-o``, or one below runs/, for results of these names; also return whether it is new.
+    """Create the folder of ``-o``, or one below runs/; also return whether it is new.
+
+    Args:
+        args: the command line.
+        command: what the name of a folder below runs/ begins with.
+        names: of the results.
 
     Raises:
         OutputError: a name is taken, also that of ``--json``, or the folder cannot be made.
@@ -77,7 +88,10 @@ def write_into_run(folder: Path, name: str, text: str) -> Path:
 
 
 def try_write_into_run(folder: Path, texts: Iterable[tuple[str, str]]) -> list[Path]:
-    """Write files into a run folder. What cannot be written is reported, and the terminal still shows the report."""
+    """Write files into a run folder.
+
+    What cannot be written is reported, and the terminal still shows the report.
+    """
     written = []
     for name, text in texts:
         try:
@@ -95,7 +109,10 @@ def name_files(console: "Console", files: Iterable[Path]) -> None:
 
 @contextmanager
 def progress_bar(quiet: bool, first: str = "starting") -> "Iterator[Tell]":
-    """Show a progress bar on standard error if it is a terminal; call what is yielded to move it: (what, done, of)."""
+    """Show a progress bar on standard error if it is a terminal.
+
+    Call what is yielded to move it: (what, done, of).
+    """
     from rich.progress import BarColumn, Progress
 
     from feedline.analysis.report.console import Console, Count, Words

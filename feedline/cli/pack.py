@@ -23,9 +23,10 @@ _MAX_FILES_LEFT_OUT = 10  # files left out that are printed; all are in the stor
 class PackCommand:
     """Pack an image folder into one store that is faster to read.
 
-    Files keep their bytes; files that are not images or cannot be read are named and left out. The label of an image is its class
-    folder: a folder whose labels are in a table or in a file per image is refused, unless --unlabeled allows a store without them.
-    A pack that was interrupted continues where it stopped when the same command is given again; until it is complete, the store
+    Files keep their bytes; files that are not images or cannot be read are named and left out. The
+    label of an image is its class folder: a folder whose labels are in a table or in a file per
+    image is refused, unless --unlabeled allows a store without them. A pack that was interrupted
+    continues where it stopped when the same command is given again; until it is complete, the store
     cannot be opened.
 
     Examples:

@@ -15,7 +15,10 @@ _NAME_WIDTH = 18  # of the commands in `feedline --help`
 
 
 class Command(Protocol):
-    """A command. Its docstring is its help: a summary in one line, paragraphs, and ``Examples:``."""
+    """A command.
+
+    Its docstring is its help: a summary in one line, paragraphs, and ``Examples:``.
+    """
 
     def prepare_parser(self, parser: argparse.ArgumentParser) -> None:
         """Add its arguments."""
@@ -46,7 +49,7 @@ class HelpText:
 
 
 class _HelpFormatter(argparse.HelpFormatter):
-    """Fills each paragraph to the width of the terminal; a paragraph with indented lines stays unchanged."""
+    """Fills each paragraph to the terminal's width; one with indented lines stays unchanged."""
 
     def __init__(self, prog: str, **settings: Any) -> None:
         super().__init__(prog, **{"max_help_position": 28, **settings})
@@ -104,14 +107,17 @@ class Parser(argparse.ArgumentParser):
         return parser
 
     def _get_option_tuples(self, option_string: str) -> list[Any]:
-        """Return the options that an abbreviation may mean: those in the help, never an internal one."""
+        """Return the options that an abbreviation may mean: never an internal one."""
         return [option for option in super()._get_option_tuples(option_string) if option[0].help != argparse.SUPPRESS]
 
     def _flags(self, shown: bool = False) -> dict[str, argparse.Action]:
         return {flag: action for action in self._actions for flag in action.option_strings if not shown or action.help != argparse.SUPPRESS}
 
     def _unknown_option(self) -> str:
-        """Return the first option before any other program's that is not one of ours, nor begins like one; else ""."""
+        """Return the first option that is not one of ours, nor begins like one; else "".
+
+        Options of another program, which follow a positional argument, do not count.
+        """
         flags, words = self._flags(), iter(self._words)
         others_follow = any(action.nargs in (argparse.REMAINDER, argparse.PARSER) for action in self._actions)
         for word in words:

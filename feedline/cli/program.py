@@ -1,4 +1,7 @@
-"""Runs a user's script or module as Python does: same ``__main__``, sys.argv, sys.path[0], exit code and traceback."""
+"""Runs a user's script or module as Python does.
+
+It has the same ``__main__``, sys.argv, sys.path[0], exit code and traceback.
+"""
 
 import builtins
 import importlib.machinery
@@ -41,7 +44,9 @@ def _safe_path() -> bool:
 
 
 def from_script(script: str, args: list[str]) -> Program:
-    """Load a program from a file of source or byte code, or from a folder or zip file with a ``__main__``.
+    """Load a program from a file of source or byte code, or a folder or zip file.
+
+    A folder or zip file has a ``__main__``.
 
     Raises:
         ScriptError: there is no such file.
@@ -127,7 +132,8 @@ def exit_like(error: BaseException | None) -> int:
     """Return the exit code to end with.
 
     Raises:
-        KeyboardInterrupt: the program was interrupted. Python then ends by the signal itself, after ``atexit``; all was printed before.
+        KeyboardInterrupt: the program was interrupted. Python then ends by the signal itself, after
+            ``atexit``; all was printed before.
     """
     if isinstance(error, KeyboardInterrupt):
         sys.excepthook = lambda *_: None

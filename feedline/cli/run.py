@@ -81,8 +81,9 @@ def _report_options(args: argparse.Namespace, folder: Path) -> tuple[str, ...]:
 class RunCommand:
     """Record an unmodified training and report what limits it.
 
-    The training itself is unchanged. Options before SCRIPT belong to feedline, everything after SCRIPT is passed to the script, and the
-    exit code is the training's own. When it ends, the report is printed and written into the run folder.
+    The training itself is unchanged. Options before SCRIPT belong to feedline, everything after
+    SCRIPT is passed to the script, and the exit code is the training's own. When it ends, the
+    report is printed and written into the run folder.
 
     Examples:
         feedline run train.py --epochs 3
@@ -213,7 +214,9 @@ class RunCommand:
 
 
 def _script_of(words: list[str]) -> list[str]:
-    """Return the script and its arguments, with each ``--`` as typed; a ``--`` before the script is feedline's.
+    """Return the script and its arguments, with each ``--`` as typed.
+
+    A ``--`` before the script is feedline's.
 
     Raises:
         ScriptError: nothing but a ``--``.
@@ -315,7 +318,10 @@ def _run_unrecorded(program: Program) -> int:
 
 
 def _run_recorded(program: Program, session: "Session") -> BaseException | None:
-    """Run the program, and end the recording however it ends; return what it raised. A fork of it may also return here."""
+    """Run the program, and end the recording however it ends; return what it raised.
+
+    A fork of it may also return here.
+    """
     ended: BaseException | None = None
     try:
         program.run()
@@ -326,7 +332,7 @@ def _run_recorded(program: Program, session: "Session") -> BaseException | None:
 
 
 def _is_command(words: list[str]) -> bool:
-    """Return whether the words after ``--`` are a command; else they are a script and its arguments."""
+    """Return whether the words after ``--`` are a command, and not a script and its arguments."""
     return shutil.which(words[0]) is not None
 
 
@@ -335,7 +341,8 @@ def _run_command(args: argparse.Namespace, command: list[str]) -> int:
 
     Raises:
         FixError, ScriptError: an option was given that only a script can have.
-        OutputError: with ``--strict`` or ``--set``: nothing can be recorded, so nothing can be changed either.
+        OutputError: with ``--strict`` or ``--set``: nothing can be recorded, so nothing can be
+            changed either.
     """
     if args.fix is not None:
         with_ranks = "torchrun ... -m feedline run --fix ... train.py"
@@ -378,7 +385,10 @@ def _folder_message(refused: PlaceTaken, path: Path, run: Path) -> str:
 
 
 def _write_signal(run: Path, pid: int, number: int) -> None:
-    """Write into the run folder which signal killed the command, if that was the training process itself, which could not."""
+    """Write into the run folder which signal killed the command.
+
+    That is if the command was the training process itself, which could not write it.
+    """
     from feedline.profiler.store.trainings import trainings
 
     with suppress(FeedlineError, OSError, ValueError):
@@ -389,7 +399,10 @@ def _write_signal(run: Path, pid: int, number: int) -> None:
 
 
 def _wait_for(process: "subprocess.Popen[bytes]", below: "Unfollowed | None") -> int:
-    """Wait for a command, and forward signals. A terminal sends Ctrl-C to all processes, so it needs no forwarding."""
+    """Wait for a command, and forward signals.
+
+    A terminal sends Ctrl-C to all processes, so it needs no forwarding.
+    """
 
     def forward(number: int, frame: FrameType | None) -> None:
         process.send_signal(number)

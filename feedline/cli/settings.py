@@ -1,4 +1,4 @@
-"""``--set NAME=VALUE,...``: arguments of the DataLoader, and what else a training may be given instead of what it has."""
+"""``--set NAME=VALUE,...``: arguments of the DataLoader, and what else may be changed."""
 
 import argparse
 from collections.abc import Callable, Mapping

@@ -1,4 +1,7 @@
-"""Resumes an interrupted command: given again, it keeps the complete runs in its folder and records the others."""
+"""Resumes an interrupted command.
+
+Given again, it keeps the complete runs in its folder and records the others.
+"""
 
 import hashlib
 import json
@@ -21,7 +24,8 @@ class Unfinished:
 
     Args:
         folder: where results were prepared (files/results.py).
-        asked: what must be the same for a run to be kept. Only a digest of it is stored: there may be secrets in it.
+        asked: what must be the same for a run to be kept. Only a digest of it is stored: there may
+            be secrets in it.
         runs: names of all runs; the log of each is beside it.
         force: record all of them again.
 
@@ -57,7 +61,8 @@ class Unfinished:
     def resumable(self, new: bool, named: bool) -> Iterator[None]:
         """Wrap the whole command, to its last file.
 
-        After an error nothing is resumed, because the cause will be changed: the next attempt replaces its runs and logs.
+        After an error nothing is resumed, because the cause will be changed: the next attempt
+        replaces its runs and logs.
 
         Args:
             new: whether the folder was made for this; it is removed if no run in it is complete.
@@ -94,7 +99,8 @@ class Unfinished:
     def _drop(self, run: str) -> None:
         """Remove what there is of a run that was interrupted or failed, with its log.
 
-        What a process still uses stays, and is replaced later; what feedline did not make stays as well.
+        What a process still uses stays, and is replaced later; what feedline did not make stays as
+        well.
         """
         if Path(run).name != run:
             return
@@ -118,7 +124,10 @@ class Unfinished:
 
 
 def fingerprint(program: Sequence[str]) -> list[str]:
-    """Return a command line and the state of the files that it names: a changed script is another training."""
+    """Return a command line and the state of the files that it names.
+
+    A changed script is another training.
+    """
     files = []
     for word in program:
         with suppress(OSError, ValueError):

@@ -1,7 +1,8 @@
 """What each field of the JSON report means, read from the docstrings of its dataclasses.
 
-The schema's descriptions and the tables in docs/report.md are made from it. A field's line under ``Attributes:`` is its
-meaning, then ``Unit: s.`` if it has one, then ``None: ...``, when it is null:
+The schema's descriptions and the tables in docs/report.md are made from it. A field's line under
+``Attributes:`` is its meaning, then ``Unit: s.`` if it has one, then ``None: ...``, when it is
+null:
 
     mean_s: Mean time of a step. Unit: s. None: the rank made no step.
 """
@@ -90,7 +91,10 @@ class Field(NamedTuple):
 
 
 def fields_of(cls: type) -> dict[str, Field]:
-    """Return the described fields of a dataclass by their JSON key. Raises ValueError for a line that cannot be read."""
+    """Return the described fields of a dataclass by their JSON key.
+
+    Raises ValueError for a line that cannot be read.
+    """
     fields = {field.name: key_of(field) for field in dataclasses.fields(cls)}
     described = {}
     for line in _attributes(cls):

@@ -1,6 +1,7 @@
 """Writes what docs say of fields, columns and tapped libraries (``scripts/docs-fields``).
 
-These are ``docs/report.schema.json``, and tables of ``docs/report.md``, ``docs/api.md`` and ``docs/recording.md``.
+These are ``docs/report.schema.json``, and tables of ``docs/report.md``, ``docs/api.md`` and
+``docs/recording.md``.
 """
 
 import dataclasses

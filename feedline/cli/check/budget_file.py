@@ -92,7 +92,10 @@ def _inner(table: Mapping[str, Any], key: str) -> dict[str, Any]:
 
 
 def _limits(table: Mapping[str, Any], keys: Iterable[str], before: str) -> dict[str, float]:
-    """Return numbers by key, those of tables of stages as ``stage_s.forward``. Raises ValueError."""
+    """Return numbers by key, those of tables of stages as ``stage_s.forward``.
+
+    Raises ValueError.
+    """
     _refuse_unknown(table, keys, before)
     numbers: dict[str, float] = {}
     for key, value in table.items():

@@ -43,7 +43,10 @@ def show(results: Sequence[Checked], run: Measured, console: Console) -> None:
 
 
 def _place(result: Checked, run: Measured) -> tuple[str, str]:
-    """Return the file and line that a result is about: where the loader is made, or else the script; "" if unknown."""
+    """Return the file and line that a result is about; "" if unknown.
+
+    That is where the loader is made, or else the script.
+    """
     for loader in run.report.loaders if result.about == "input" else ():
         if loader.role == "training" and (place := _FILE_AND_LINE.match(str(loader.settings.get("made_at", "")))):
             return place["file"], place["line"]
@@ -52,7 +55,10 @@ def _place(result: Checked, run: Measured) -> tuple[str, str]:
 
 
 def annotations(results: Sequence[Checked], run: Measured) -> Iterator[str]:
-    """Return workflow commands for limits that do not hold: ``::error file=train.py,line=31,title=...::...``."""
+    """Return workflow commands for limits that do not hold.
+
+    They are ``::error file=train.py,line=31,title=...::...``.
+    """
     for result in results:
         if result.outcome != PASSED:
             file, line = _place(result, run)
@@ -63,7 +69,10 @@ def annotations(results: Sequence[Checked], run: Measured) -> Iterator[str]:
 
 
 def escaped(text: str, also: str = "") -> str:
-    """Escape the text of a workflow command as actions/toolkit does (packages/core/src/command.ts)."""
+    """Escape the text of a workflow command.
+
+    It is escaped as actions/toolkit does (packages/core/src/command.ts).
+    """
     for sign in ("%", "\r", "\n", *also):
         text = text.replace(sign, f"%{ord(sign):02X}")
     return printable(text)
@@ -101,7 +110,10 @@ def cell(text: str) -> str:
 
 
 def save_markdown(path: Path, text: str, appends: bool) -> None:
-    """Write Markdown, or append it: the summary of a step is shared by several commands. Raises OutputError."""
+    """Write Markdown, or append it: the summary of a step is shared by several commands.
+
+    Raises OutputError.
+    """
     if not appends:
         save(path, text)
         return

@@ -26,11 +26,13 @@ _IMAGE_SIZE = 224  # pixels, of the default transform
 class CompareCommand:
     """Compare data loaders on your images and transforms: PyTorch, SPDL, DALI.
 
-    Each loader first runs one epoch (does every image arrive exactly once?) and applies your transforms with fixed random parameters
-    (do all loaders produce the same tensors?). Their throughput is then measured in alternating rounds.
+    Each loader first runs one epoch (does every image arrive exactly once?) and applies your
+    transforms with fixed random parameters (do all loaders produce the same tensors?). Their
+    throughput is then measured in alternating rounds.
 
-    MODULE:NAME is an object in a module that Python can import from the current folder. Default transforms: RandomResizedCrop(224),
-    RandomHorizontalFlip, ToTensor, Normalize. With --model, the result also says which loader keeps this model busy.
+    MODULE:NAME is an object in a module that Python can import from the current folder. Default
+    transforms: RandomResizedCrop(224), RandomHorizontalFlip, ToTensor, Normalize. With --model, the
+    result also says which loader keeps this model busy.
 
     Examples:
         feedline compare --data photos
@@ -157,7 +159,7 @@ def _load_transform(spec: str | None) -> Any:
 
 
 def _try_out(task: "Task") -> None:
-    """Run the transform on images of very different sizes and shapes, to report a mistake in it at once.
+    """Run the transform on very different images, to report a mistake in it at once.
 
     Raises:
         UserCodeError: it raises, gives no tensor, or tensors that do not fit into one batch.
@@ -180,7 +182,7 @@ def _try_out(task: "Task") -> None:
 
 
 def _compute_of(spec: str | None, task: "Task") -> "Callable[[], Compute] | None":
-    """Return a function that measures a training step of the user's model; None if no model was given.
+    """Return a function that measures a training step of the user's model; None: no model.
 
     Raises:
         UserCodeError: the model cannot be loaded.

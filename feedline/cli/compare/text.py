@@ -1,4 +1,4 @@
-"""What ``feedline compare`` shows: tables and a recommendation in the terminal, a page, and a program with the recommended loader."""
+"""What ``feedline compare`` shows: tables, a page, and a program with the best loader."""
 
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -194,7 +194,10 @@ def render(comparison: Comparison) -> str:
 
 
 def _rate_figure(rows: list[Row], comparison: Comparison) -> Markup | None:
-    """Draw samples/s: a bar for the median, a line for its 95 % interval, and the model's own speed as a line across all."""
+    """Draw samples/s by loader.
+
+    A bar is the median, a line its 95 % interval; the model's own speed is a line across all.
+    """
     shown = [row for row in rows if row.name != SYNTHETIC]
     if not shown:
         return None
@@ -226,7 +229,7 @@ def _rate_figure(rows: list[Row], comparison: Comparison) -> Markup | None:
 
 
 def _cost_figure(rows: list[Row]) -> Markup | None:
-    """Draw CPU time per sample: the steps side by side, and the rest that the running loader spent."""
+    """Draw CPU time per sample: the steps, and the rest that the running loader spent."""
     shown = [row for row in rows if row.name != SYNTHETIC]
     if not shown:
         return None
@@ -246,13 +249,16 @@ def _cost_figure(rows: list[Row]) -> Markup | None:
 
 
 def _shares(row: Row) -> dict[str, float]:
-    """Return seconds of each step; ``rest`` is what the running loader spent in addition, or everything if the steps are unknown."""
+    """Return the seconds of each step.
+
+    ``rest`` is what the running loader spent in addition, or everything if the steps are unknown.
+    """
     known = {stage: getattr(row.stages, stage) for stage in _SAMPLE_STEPS} if row.stages else {}
     return {**known, "rest": max(0.0, row.cpu_s - sum(known.values()))}
 
 
 def program_lines(name: str, data: Path, spec: str | None, batch_size: object, workers: object) -> list[str]:
-    """Return a program that trains with a loader; it runs in the folder in which ``feedline compare`` was started.
+    """Return a program that trains with a loader, in the folder that ``compare`` was started in.
 
     Args:
         name: the loader.

@@ -21,9 +21,10 @@ if TYPE_CHECKING:
 class _AdviseCommand:
     """Say what a large batch costs a training, and which fix to try first.
 
-    Compares runs with the one at the smallest batch, and says whether a loss of accuracy comes from too few updates, stale statistics,
-    worse generalization or instability. Runs that have the same batch are treated as seeds. With --target, the time to
-    a target value is reported for each number of ranks; predicting it for other numbers needs runs with two different numbers of ranks.
+    Compares runs with the one at the smallest batch, and says whether a loss of accuracy comes from
+    too few updates, stale statistics, worse generalization or instability. Runs that have the same
+    batch are treated as seeds. With --target, the time to a target value is reported for each
+    number of ranks; predicting it for other numbers needs runs with two different numbers of ranks.
 
     Examples:
         feedline converge advise runs/batch-32 runs/batch-256
@@ -96,7 +97,9 @@ def parse_target(text: str) -> tuple[str, float]:
 
 
 def choose_run(runs: "list[Recorded]", wanted: tuple[str, float]) -> "tuple[Recorded, Reached]":
-    """Return the run with the smallest batch that reaches the target, else the one with the smallest batch; and when it did.
+    """Return the run to reach the target with, and when it did.
+
+    That is the run with the smallest batch that reaches it, else the one with the smallest batch.
 
     Raises:
         ScriptError: no run has such a curve, or knows its batch.
@@ -114,7 +117,7 @@ def choose_run(runs: "list[Recorded]", wanted: tuple[str, float]) -> "tuple[Reco
 
 
 def step_times(paths: "list[Path]", runs: "list[Recorded]", like: "Recorded", workers: list[int]) -> "list[StepTime]":
-    """Return seconds per update for each number of workers, with as many samples per worker as in ``like``.
+    """Return seconds per update for each number of workers, at the batch per worker of ``like``.
 
     They are measured in the runs, or predicted by the scaling laws fitted to them.
 

@@ -1,4 +1,4 @@
-"""The advice in the terminal: 80 columns, the evidence under each sentence, and at the end what to do first."""
+"""The advice in the terminal: the evidence under each sentence, and last what to do first."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -56,7 +56,7 @@ def _parts(runs: Sequence[Recorded], advised: Advised, times: TimesToTarget | No
 
 
 def _conclusion(advised: Advised) -> list[str]:
-    """Return what to do first and what it would give, then the line that tries it, if there is one."""
+    """Return what to do first, what it would give, and the line that tries it if there is one."""
     if advised.stopped:
         return ["Fix this first; until then all other numbers reflect the misconfiguration, and nothing else is advised."]
     if not advised.advice:

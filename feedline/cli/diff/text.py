@@ -1,4 +1,4 @@
-"""A comparison of runs in the terminal, 80 columns wide, and as a page: the conclusion, then what it is made of."""
+"""A comparison of runs in the terminal and as a page: the conclusion, then what it is made of."""
 
 from collections.abc import Iterator, Sequence
 from itertools import groupby
@@ -96,7 +96,7 @@ def _table(diff: Diff, quantities: Sequence[Quantity]) -> Table:
 
 
 def _title(group: str, diff: Diff) -> str:
-    """Return the title of a group of rows: what they are, and per step or sample, as in ``Stages per step``."""
+    """Return the title of a group of rows, as in ``Stages per step``."""
     unit = diff.per if group in OF_STEP else "sample" if group in ("sample", "blocked", "work") else ""
     return f"{_GROUP_TITLES[group]} per {unit}" if unit else _GROUP_TITLES[group]
 

@@ -18,9 +18,10 @@ PROBE_PARTS = ("read", "decode", "augment", "transport", "copy", "compute", "swe
 class ProbeCommand:
     """Measure how fast each part of this machine is by itself.
 
-    Measures reading, decoding, augmenting, transport between processes, copies to the device, compute and all-reduce, on a sample of
-    your own files, with your transforms and your model. Each limit comes with its spread and CPU time; what cannot be measured here is
-    listed with the reason. `feedline report --ceilings FILE` draws the limits into the roofline of a run.
+    Measures reading, decoding, augmenting, transport between processes, copies to the device,
+    compute and all-reduce, on a sample of your own files, with your transforms and your model. Each
+    limit comes with its spread and CPU time; what cannot be measured here is listed with the
+    reason. `feedline report --ceilings FILE` draws the limits into the roofline of a run.
 
     Examples:
         feedline probe --data photos --model train:model -o ceilings.json
@@ -79,7 +80,8 @@ def _subject_of(args: argparse.Namespace) -> "tuple[Subject, list[str]]":
     """Return what to probe, and remarks on it.
 
     Raises:
-        DataError: no image in the folder can be used. UserCodeError: the transforms or the model cannot be had.
+        DataError: no image in the folder can be used. UserCodeError: the transforms or the model
+            cannot be had.
     """
     import torch
 

@@ -1,4 +1,4 @@
-"""What ``feedline probe`` prints: a table of ceilings, what was not measured and why, the model's figures, and the conclusion."""
+"""What ``feedline probe`` prints: ceilings, what was not measured and why, the conclusion."""
 
 from collections.abc import Iterator
 from itertools import groupby
@@ -14,7 +14,8 @@ from feedline.profiler.printable import printable_in
 
 _PER = {"core": "on one core", "machine": "of the machine", "device": "of the device"}
 _MAX_LEFT_OUT = 5
-#: What makes a sample in most trainings -> its ceilings, of which CPU seconds are summed: torchvision's ImageFolder in a DataLoader.
+#: What makes a sample in most trainings -> its ceilings, of which CPU seconds are summed:
+#: torchvision's ImageFolder in a DataLoader.
 _USUAL_CEILINGS = {
     "read": ("read/files read warm x1",),
     "decode": ("decode/Pillow",),
@@ -46,7 +47,10 @@ def renderables(ceilings: Ceilings) -> Iterator[RenderableType]:
 
 
 def _table(measured: list[Ceiling]) -> Table:
-    """Return a row for each ceiling under its part; of the same reading with 1, 4 and 16 processes only the fastest."""
+    """Return a row for each ceiling, under its part.
+
+    Of the same reading with 1, 4 and 16 processes only the fastest is shown.
+    """
     table = Table(box=None, pad_edge=False, header_style="bold")
     table.add_column("part, how", overflow="fold", min_width=24)
     for name in ("ceiling", "spread", "CPU"):
@@ -121,7 +125,10 @@ def _remarks(ceilings: Ceilings) -> Iterator[str]:
 
 
 def conclusion(ceilings: Ceilings) -> str:
-    """Say which part limits a training with these parts, by CPU time; "" if nothing that makes samples was measured."""
+    """Say which part limits a training with these parts, by CPU time.
+
+    It is "" if nothing that makes samples was measured.
+    """
     known = {ceiling.name: ceiling for ceiling in ceilings.ceilings if ceiling.value is not None}
     stages = {
         part: sum(known[name].cpu_s or 0.0 for name in names)
@@ -185,7 +192,7 @@ def _instead(known: dict[str, Ceiling], part: str, cost: float) -> Iterator[str]
 
 
 def batch_size(sweep: Ceiling) -> str:
-    """Say from which batch size on throughput is close to its best, and whether larger ones are better."""
+    """Say from which batch size on throughput is near its best, and whether larger ones are better."""
     settings = sweep.settings
     batches, rates = list(map(int, _numbers(settings["batches"]))), list(map(float, _numbers(settings["samples_per_s"])))
     best, largest = batches[rates.index(max(rates))], batches[-1]

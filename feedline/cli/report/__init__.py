@@ -35,15 +35,17 @@ _MAX_PAGES = 64  # trainings that get a page of their own unasked
 class ReportCommand:
     """Show the report of a run, or write it as HTML, JSON, text or a Perfetto trace.
 
-    Works for finished, killed and live runs. Without -o, report.html, report.json and trace.json.gz are also written into the run
-    folder. The last lines printed are the verdict, what to change, the expected gain, and where the files are.
+    Works for finished, killed and live runs. Without -o, report.html, report.json and trace.json.gz
+    are also written into the run folder. The last lines printed are the verdict, what to change,
+    the expected gain, and where the files are.
 
     If RUN holds several trainings, an overview is shown. Each training has its own report: those of
-    separate processes in RUN/training-N (training-0: the script itself), consecutive ones of one process in RUN/parts/N. A file written
-    with -o contains the overview and all reports.
+    separate processes in RUN/training-N (training-0: the script itself), consecutive ones of one
+    process in RUN/parts/N. A file written with -o contains the overview and all reports.
 
-    With --by-rank, the ranks of a large run are read in parallel and compared: which rank the others wait for, and how long. Several
-    folders (one per node) and addresses that fsspec can open (s3://...) are accepted; missing, restarted or killed ranks are named.
+    With --by-rank, the ranks of a large run are read in parallel and compared: which rank the
+    others wait for, and how long. Several folders (one per node) and addresses that fsspec can open
+    (s3://...) are accepted; missing, restarted or killed ranks are named.
 
     Examples:
         feedline report runs/train-1121-0943
@@ -224,9 +226,10 @@ def _report_process(
     notes: list[str],
     done: Callable[[], None],
 ) -> "_ProcessReports":
-    """Build the report of one process's training and write it: into the run folder if it is the only one, else into its own.
+    """Build the report of one process's training and write it.
 
-    Of several trainings that the process ran one after another: a report for each, and an overview.
+    It goes into the run folder if it is the only one, else into its own. Of several trainings that
+    the process ran one after another: a report for each, and an overview.
     """
     from feedline.analysis.explain import tried
     from feedline.analysis.explain.build_traces import holds_traces
@@ -341,7 +344,7 @@ def _report_several(
 
 
 def _write_report(folder: Path, report: "Report", args: argparse.Namespace) -> list[Path]:
-    """Write the requested files; a read-only run folder gets none, and the terminal still shows the report."""
+    """Write the requested files; a read-only run folder gets none."""
     from feedline.analysis import report as reports
     from feedline.analysis.report import trace
 

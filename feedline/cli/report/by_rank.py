@@ -1,4 +1,4 @@
-"""The comparison of many ranks in the terminal: the mean step over all ranks, stragglers, hosts, collectives."""
+"""The comparison of many ranks in the terminal: the mean step, stragglers, collectives."""
 
 from collections.abc import Iterator, Sequence
 
@@ -36,7 +36,10 @@ def show(many: Many, console: Console) -> None:
 
 
 def _verdict(many: Many) -> str:
-    """Return the verdict: which rank the others wait for, and the cost. It is the last line on the screen."""
+    """Return the verdict: which rank the others wait for, and the cost.
+
+    It is the last line on the screen.
+    """
     if many.together is False and len(many.ranks) > 1:
         return "The ranks did not train together: no collective averaged gradients in their steps, so each trained a model of its own."
     first = next((rank for rank in many.late if rank.step_s), None)

@@ -29,9 +29,10 @@ _MAX_RATE = 1e18  # samples/s, samples, steps: sums and squares of them stay fin
 class ScaleCommand:
     """Measure throughput by number of ranks, and predict it for more ranks.
 
-    Everything after `--` is a training. It runs under torchrun and `feedline run`, once for each number of ranks, so give it arguments
-    that keep it short. OMP_NUM_THREADS defaults to 1, also for a single rank (torchrun sets it only for two or more). Instead
-    of a training, give existing runs or measured throughputs.
+    Everything after `--` is a training. It runs under torchrun and `feedline run`, once for each
+    number of ranks, so give it arguments that keep it short. OMP_NUM_THREADS defaults to 1, also
+    for a single rank (torchrun sets it only for two or more). Instead of a training, give existing
+    runs or measured throughputs.
 
     Examples:
         feedline scale --ranks 1,2,4 --predict 8 -- train.py --epochs 1
@@ -91,7 +92,9 @@ class ScaleCommand:
 
 
 def _record_and_show(args: argparse.Namespace, folder: Path, new: bool) -> int:
-    """Record the training with each number of ranks, and show the result. Returns the exit code of a training that failed, or 0.
+    """Record the training with each number of ranks, and show the result.
+
+    Returns the exit code of a training that failed, or 0.
 
     Raises:
         Interrupted: Ctrl-C; the same command continues from there.
@@ -109,7 +112,9 @@ def _record_and_show(args: argparse.Namespace, folder: Path, new: bool) -> int:
 def _record_ranks(
     folder: Path, ranks: list[int], program: list[str], unfinished: "Unfinished", quiet: bool = False
 ) -> tuple[list[Path], int]:
-    """Record the training with each number of ranks, the smallest first. Its output goes to a file beside each run.
+    """Record the training with each number of ranks, the smallest first.
+
+    Its output goes to a file beside each run.
 
     Args:
         folder: for the runs.
@@ -119,7 +124,8 @@ def _record_ranks(
         quiet: whether to print nothing.
 
     Returns:
-        The run folders, and the exit code of the first training that failed; those with more ranks are not tried then.
+        The run folders, and the exit code of the first training that failed; those with more ranks
+        are not tried then.
 
     Raises:
         ScriptError: the training failed with the fewest ranks already; with its exit code.
@@ -229,7 +235,10 @@ def _reasonable(text: str) -> float:
 
 
 def _noise_of(args: argparse.Namespace) -> "Noise | None":
-    """Return the values of ``--noise-scale`` and ``--min-steps``. Raises ScriptError for the steps alone."""
+    """Return the values of ``--noise-scale`` and ``--min-steps``.
+
+    Raises ScriptError for the steps alone.
+    """
     from feedline.analysis.scaling.time_to_accuracy import Noise
 
     if args.noise_scale is None:
@@ -240,7 +249,10 @@ def _noise_of(args: argparse.Namespace) -> "Noise | None":
 
 
 def _folder_for(args: argparse.Namespace) -> tuple[Path | None, bool]:
-    """Return the output folder (None: nothing is written), and whether it is new. Raises OutputError."""
+    """Return the output folder (None: nothing is written), and whether it is new.
+
+    Raises OutputError.
+    """
     if args.output is None and not args.program:
         check_json(args)
         return None, False
@@ -264,7 +276,10 @@ def _from_table(args: argparse.Namespace) -> StudyInput:
 
 
 def from_runs(paths: list[Path]) -> StudyInput:
-    """Return throughputs and step times of recorded runs, the late rank of the largest, and whether their ranks trained together.
+    """Return what recorded runs tell of scaling.
+
+    These are throughputs and step times, the late rank of the largest, and whether their ranks
+    trained together.
 
     Raises:
         RunNotFound, RunDamaged, SchemaTooNew: a folder is none, or cannot be read.
@@ -281,7 +296,9 @@ def from_runs(paths: list[Path]) -> StudyInput:
 
 
 def _show_study(measured: StudyInput, args: argparse.Namespace, folder: Path | None) -> int:
-    """Print the result, and write it where requested; return the exit code: NotJudged's where there is no efficiency.
+    """Print the result, and write it where requested; return the exit code.
+
+    That is NotJudged's if there is no efficiency.
 
     Raises:
         OutputError: a file cannot be written.

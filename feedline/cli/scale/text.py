@@ -105,7 +105,10 @@ def _time_to_accuracy(study: Study, ranks: int, predicted: bool) -> str:
 
 
 def _meaning(study: Study) -> Iterator[str]:
-    """Return the shape, the laws, and what cannot be predicted; nothing if the conclusion says that the launches show no scaling."""
+    """Return the shape, the laws, and what cannot be predicted.
+
+    Nothing is returned if the conclusion says that the launches show no scaling.
+    """
     if study.refused:
         return
     if study.shape is not None:

@@ -25,9 +25,10 @@ _PAGES = (".html", ".htm")
 class TuneCommand:
     """Find the best DataLoader settings for a recorded training.
 
-    Searches num_workers, prefetch_factor and persistent_workers in a replay of the recorded batches and steps, within the available
-    CPUs and memory. Nothing is run. Of settings within 2 % of the best throughput, the one with the fewest workers is chosen.
-    in_order=False, which changes the order of batches, is never chosen; its predicted throughput is reported.
+    Searches num_workers, prefetch_factor and persistent_workers in a replay of the recorded batches
+    and steps, within the available CPUs and memory. Nothing is run. Of settings within 2 % of the
+    best throughput, the one with the fewest workers is chosen. in_order=False, which changes the
+    order of batches, is never chosen; its predicted throughput is reported.
 
     Examples:
         feedline tune runs/demo
@@ -98,8 +99,8 @@ def tuned(training: "Replayable", args: argparse.Namespace) -> "Tuning":
 def _memory_of(training: "Replayable") -> "Memory":
     """Return what a worker and a batch take, as recorded.
 
-    A worker takes at most what a process of the training took on average: pages that workers share with the main process, which is the
-    largest, count for each.
+    A worker takes at most what a process of the training took on average: pages that workers share
+    with the main process, which is the largest, count for each.
     """
     from feedline.analysis.predict.search import Memory
 
@@ -131,7 +132,7 @@ def _gauge(training: "Replayable", name: str, choose: Callable[[list[float]], fl
 
 
 def _flat(tuning: "Tuning") -> dict[str, object]:
-    """Return the result as it is written: what was found beside what limited it, without a level between."""
+    """Return the result as it is written: the search beside its limits, without a level between."""
     values: dict[str, Any] = {field.name: getattr(tuning, field.name) for field in dataclasses.fields(tuning)}
     search = values.pop("search")
     return {**({field.name: getattr(search, field.name) for field in dataclasses.fields(search)} if search else {}), **values}

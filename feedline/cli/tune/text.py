@@ -1,4 +1,4 @@
-"""A search for loader settings in the terminal, 80 columns wide, and as a page: throughput by workers, the best few, the line to change."""
+"""A search for loader settings in the terminal and as a page."""
 
 from collections.abc import Iterator
 from pathlib import Path

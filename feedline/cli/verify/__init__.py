@@ -16,23 +16,26 @@ _PAIRS, _SEEDS = 3, 3
 class VerifyCommand:
     """Run a training with and without a change, and say whether the change helps.
 
-    The change is applied without editing files. It is accepted if, at 95 % confidence, the improvement exceeds --margin and that of its
-    control, if it has one. Each trial is appended to ledger.jsonl. The report of RUN mentions them; without any argument, this command
-    lists them.
+    The change is applied without editing files. It is accepted if, at 95 % confidence, the
+    improvement exceeds --margin and that of its control, if it has one. Each trial is appended to
+    ledger.jsonl. The report of RUN mentions them; without any argument, this command lists them.
 
-    Changes of the DataLoader (--set, or --fix with a finding of RUN) are tried in pairs of short runs. The measured throughput is shown
-    beside the one predicted from RUN; without RUN, the training is recorded first. The lines to change in your program are printed as a
-    diff. Each run is stopped after some steps and can write only to {out}, to temporary folders and to caches (and to what --writable
-    names), so that it overwrites no file of yours; W&B and MLflow are offline in these runs.
-    --fix page_faults is tried in the same way, with the environment variables that the finding names.
+    Changes of the DataLoader (--set, or --fix with a finding of RUN) are tried in pairs of short
+    runs. The measured throughput is shown beside the one predicted from RUN; without RUN, the
+    training is recorded first. The lines to change in your program are printed as a diff. Each run
+    is stopped after some steps and can write only to {out}, to temporary folders and to caches (and
+    to what --writable names), so that it overwrites no file of yours; W&B and MLflow are offline in
+    these runs. --fix page_faults is tried in the same way, with the environment variables that the
+    finding names.
 
-    Fixes for large batches (--fix NAME=VALUE, as in `feedline run --fix`) are tried in full training runs, several seeds per arm:
-    unchanged, with the fix, and with its control (a change of equal cost that the fix has to beat). All must process the same number of
-    samples, and they write where they always do. {arm}, {seed} and {checkpoint} in the arguments are replaced by each run's values;
-    {arm} and {seed} together give each run an output folder of its own.
+    Fixes for large batches (--fix NAME=VALUE, as in `feedline run --fix`) are tried in full
+    training runs, several seeds per arm: unchanged, with the fix, and with its control (a change of
+    equal cost that the fix has to beat). All must process the same number of samples, and they
+    write where they always do. {arm}, {seed} and {checkpoint} in the arguments are replaced by each
+    run's values; {arm} and {seed} together give each run an output folder of its own.
 
-    The values of {out}, {arm}, {seed} and {checkpoint} are also in the environment variables FEEDLINE_OUT, FEEDLINE_ARM, FEEDLINE_SEED
-    and FEEDLINE_CHECKPOINT.
+    The values of {out}, {arm}, {seed} and {checkpoint} are also in the environment variables
+    FEEDLINE_OUT, FEEDLINE_ARM, FEEDLINE_SEED and FEEDLINE_CHECKPOINT.
 
     Examples:
         feedline verify runs/one --set num_workers=4 -- train.py --output-dir {out}

@@ -1,4 +1,7 @@
-"""Keeps a trial from changing files of others: it is given a folder for its output, and the kernel refuses all others."""
+"""Keeps a trial from changing other files.
+
+It is given a folder for its output, and the kernel refuses all others.
+"""
 
 import os
 import sys
@@ -39,7 +42,8 @@ class TrialGuard:
 
     Attributes:
         command: what to put before the trial's.
-        out: a new folder, which stands for ``{out}`` in its arguments. It is removed after the trial.
+        out: a new folder, which stands for ``{out}`` in its arguments. It is removed after the
+            trial.
         environment: the trial's.
     """
 
@@ -83,7 +87,10 @@ def guard(run: Path, writable: Sequence[Path]) -> Iterator[TrialGuard]:
 
 
 def caches(variables: Mapping[str, str]) -> list[Path]:
-    """Return the caches that exist, except one that also holds the working or home folder, as with ``HF_HOME=/workspace``."""
+    """Return the caches that exist.
+
+    One that also holds the working or home folder is left out, as with ``HF_HOME=/workspace``.
+    """
     names = [variables.get(name) or os.path.expanduser(default) for name, default in _CACHES.items()]
     folders = [Path(name) for name in dict.fromkeys(names) if name and os.path.isdir(name)]
     protected = [Path.cwd(), Path(os.path.realpath(os.path.expanduser("~")))]
@@ -91,7 +98,10 @@ def caches(variables: Mapping[str, str]) -> list[Path]:
 
 
 def _environment(out: Path, temporary: Path) -> dict[str, str]:
-    """Return a trial's variables: what it logs to W&B or MLflow stays in its temporary folder, and continues no run of theirs."""
+    """Return a trial's variables.
+
+    What it logs to W&B or MLflow stays in its temporary folder, and continues no run of theirs.
+    """
     kept = {name: value for name, value in os.environ.items() if name not in _CONTINUED}
     wandb = "disabled" if os.environ.get("WANDB_MODE") == "disabled" else "offline"
     mlflow = f"sqlite:///{temporary}/mlflow.db" if find_spec("sqlalchemy") else f"file://{temporary}/mlruns"  # mlflow-skinny has none

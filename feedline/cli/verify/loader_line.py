@@ -1,4 +1,4 @@
-"""The lines to change in the program, as a unified diff: found by ``ast``, so that all formatting stays."""
+"""The lines to change in the program, as a diff: found by ``ast``, so that formatting stays."""
 
 import ast
 import difflib
@@ -194,7 +194,10 @@ def _check_changed(changed: str, target: _Target) -> None:
 
 
 def _insertion(source: bytes, starts: list[int], call: ast.Call, new: list[str]) -> _Edit:
-    """Put arguments behind the last one: on lines of their own if it has one, else on the same line."""
+    """Put arguments behind the last one.
+
+    They are on lines of their own if that has one, else on the same line.
+    """
     arguments = [*call.args, *(word.value for word in call.keywords)]
     close = starts[(call.end_lineno or 1) - 1] + (call.end_col_offset or 1) - 1
     if not arguments:
@@ -220,7 +223,10 @@ def _line_starts(source: bytes) -> list[int]:
 
 
 def _span(starts: list[int], node: ast.expr) -> tuple[int, int]:
-    """Return offsets of a node's first byte and of the one after its last. Parentheses around it are outside."""
+    """Return offsets of a node's first byte and of the one after its last.
+
+    Parentheses around it are outside.
+    """
     return starts[node.lineno - 1] + node.col_offset, starts[(node.end_lineno or 1) - 1] + (node.end_col_offset or 0)
 
 
@@ -234,7 +240,8 @@ def _applied(source: bytes, edits: Iterator[_Edit]) -> bytes:
 def _unified(name: str, old: str, new: str) -> str:
     """Return a unified diff.
 
-    A last line without a newline is marked as ``patch`` wants it, and a name with blanks is ended by a tab.
+    A last line without a newline is marked as ``patch`` wants it, and a name with blanks is ended
+    by a tab.
     """
     shown = f"{name}\t" if " " in name else name
     before, after = (re.findall(r"[^\n]*\n|[^\n]+", text) for text in (old, new))

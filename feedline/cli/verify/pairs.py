@@ -1,4 +1,4 @@
-"""A change of speed, tried in pairs of short runs with and without it: ``feedline verify --set``."""
+"""A change of speed, tried in pairs of short runs: ``feedline verify --set``."""
 
 import argparse
 import os
@@ -45,7 +45,8 @@ def verify_by_pairs(args: argparse.Namespace, program: list[str]) -> int:
     """Record the training if need be, run the pairs, decide, and show the result.
 
     Raises:
-        FixError: the change cannot be applied, or files cannot be protected. ScriptError: the training fails.
+        FixError: the change cannot be applied, or files cannot be protected. ScriptError: the
+            training fails.
         Interrupted: Ctrl-C; the same command continues from there.
     """
     check_writable(args.writable)
@@ -79,7 +80,9 @@ def verify_by_pairs(args: argparse.Namespace, program: list[str]) -> int:
 
 
 def _record_unchanged(args: argparse.Namespace, program: list[str], unfinished: Unfinished) -> Path:
-    """Record the unchanged training for half a minute, or as many steps as its runs will have; return its folder.
+    """Record the unchanged training, and return its folder.
+
+    That takes half a minute, or as many steps as its runs will have.
 
     Raises:
         ScriptError: it fails.
@@ -125,7 +128,10 @@ def _show_patch(patch: str, why: str, path: Path, console: Console) -> None:
 
 
 def order(pairs: int) -> list[tuple[str, int]]:
-    """Return arms and pairs. The arm that goes first alternates, so that a machine that becomes slower affects both."""
+    """Return arms and pairs.
+
+    The arm that goes first alternates, so that a machine that becomes slower affects both.
+    """
     both = (UNCHANGED, CHANGED)
     return [(arm, pair) for pair in range(1, pairs + 1) for arm in (both if pair % 2 else both[::-1])]
 
@@ -154,7 +160,7 @@ def _record(plan: PairPlan, unfinished: Unfinished) -> SpeedTrial:
 
 
 def in_one_line(failed: str) -> str:
-    """Return how a training failed, and the last line of its log, where Python names the exception."""
+    """Return how a training failed, with the last line of its log, which names the exception."""
     first, *log = failed.splitlines() or [""]
     return f"{first} {log[-1].strip()}" if log else first
 
@@ -213,7 +219,9 @@ def _hint(log: Path) -> str:
 
 
 def _rate_of(path: Path) -> tuple[float | None, int, str]:
-    """Return the steady throughput of a run, its steps, and the unit: samples/s, or steps/s if samples were not seen.
+    """Return the steady throughput of a run, its steps, and the unit.
+
+    That is samples/s, or steps/s if samples were not seen.
 
     Raises:
         FeedlineError: it cannot be read.

@@ -1,4 +1,4 @@
-"""What a trial by pairs tries: a change of the loader or of the environment, in a training that was recorded."""
+"""What a trial by pairs tries: a change of the loader or of the environment."""
 
 import argparse
 import math
@@ -199,9 +199,11 @@ def _prediction(training: Replayable, settings: Mapping[str, Value]) -> Predicte
 
 
 def _steps(facts: RuleInputs) -> int:
-    """Return how many steps a trial takes: until the mean step is known to 3 %, as far as the recorded ones vary, but no more than 20 s.
+    """Return how many steps a trial takes.
 
-    A short pass over the loader is repeated whole, at least twice, because its beginning is a part of the throughput.
+    They suffice to know the mean step to 3 %, as far as the recorded ones vary, but take no more
+    than 20 s. A short pass over the loader is repeated whole, at least twice, because its beginning
+    is a part of the throughput.
     """
     mean_s, spread_s = facts.step.mean_s, max(facts.step.p95_s - facts.step.median_s, 0.0) / 1.645
     wanted = (1.96 * spread_s / max(mean_s, 1e-9) / _HALF_WIDTH) ** 2

@@ -1,4 +1,4 @@
-"""A fix for large batches, tried in full trainings by seed: ``feedline verify --fix NAME=VALUE``."""
+"""A fix for large batches, tried by seed: ``feedline verify --fix NAME=VALUE``."""
 
 import argparse
 import dataclasses
@@ -128,10 +128,13 @@ def _branch_name(arm: str, seed: int) -> str:
 
 
 def _record(plan: _SeedPlan, unfinished: Unfinished) -> Trial:
-    """Run every branch and decide. Arms alternate, so that a machine that becomes slower affects all of them.
+    """Run every branch and decide.
+
+    Arms alternate, so that a machine that becomes slower affects all of them.
 
     Raises:
-        OutputError: there is no room. ScriptError: the unchanged training fails with the first seed.
+        OutputError: there is no room. ScriptError: the unchanged training fails with the first
+            seed.
         FixError: the fix did not act, the seeds change nothing, or no branch has the metric.
     """
     runs: dict[tuple[str, int], Recorded | str] = {}

@@ -1,4 +1,4 @@
-"""What ``feedline verify`` prints of its trials, by pairs, by seed and earlier ones, and what it adds to their ledger."""
+"""What ``feedline verify`` prints of its trials, and adds to their ledger."""
 
 import datetime
 import json

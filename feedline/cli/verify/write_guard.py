@@ -1,8 +1,12 @@
-"""Runs a command that cannot change files outside given folders: ``write_guard.py FOLDER... -- COMMAND``; ``/``: it may change all.
+"""Runs a command that cannot change files outside given folders.
 
-The kernel enforces it, by Landlock (Linux 5.13, 2021; https://docs.kernel.org/userspace-api/landlock.html), for the process and all that
-it starts. From Linux 6.12 on they cannot signal other processes either. Reading is not restricted, nor are permissions and times of files.
-A program on its own, which imports nothing of feedline: it becomes the command.
+``write_guard.py FOLDER... -- COMMAND``; with ``/`` it may change all.
+
+The kernel enforces it, by Landlock (Linux 5.13, 2021;
+https://docs.kernel.org/userspace-api/landlock.html), for the process and all that it starts. From
+Linux 6.12 on they cannot signal other processes either. Reading is not restricted, nor are
+permissions and times of files. A program on its own, which imports nothing of feedline: it becomes
+the command.
 """
 
 import ctypes
@@ -13,7 +17,8 @@ import sys
 _CREATE_RULESET, _ADD_RULE, _RESTRICT_SELF = 444, 445, 446  # system calls, on every architecture
 _PATH_BENEATH, _VERSION = 1, 1
 _PARENT_DEATH_SIGNAL, _NO_NEW_PRIVS = 1, 38  # of prctl
-#: Rights of the first version: write a file, remove (folder, file), make (device, folder, file, socket, pipe, block device, link).
+#: Rights of the first version: write a file, remove (folder, file), make (device, folder, file,
+#: socket, pipe, block device, link).
 _WRITE, _ON_FILES = 1 << 1 | sum(1 << bit for bit in range(4, 13)), 1 << 1
 _REFER, _TRUNCATE = 1 << 13, 1 << 14  # of versions 2 and 3
 _SIGNALS = 1 << 1  # of version 6: only to processes that are restricted as well
@@ -46,7 +51,10 @@ def _process_control(option: int, value: int) -> None:
 
 
 def version() -> int:
-    """Return the version of the kernel's Landlock; 0: it has none, or it is off. From 3 on nothing can change a file's content."""
+    """Return the version of the kernel's Landlock; 0: it has none, or it is off.
+
+    From 3 on nothing can change a file's content.
+    """
     try:
         return _system_call(_CREATE_RULESET, None, ctypes.c_size_t(0), ctypes.c_uint32(_VERSION))
     except OSError:
@@ -54,7 +62,7 @@ def version() -> int:
 
 
 def _restrict(folders: list[str]) -> None:
-    """Let this process, and all that it starts, change nothing but what is in these folders (or is one of these files).
+    """Let this process, and all that it starts, change nothing but these folders and files.
 
     Raises:
         OSError: the kernel cannot do that, or a folder does not exist.

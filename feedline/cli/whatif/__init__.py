@@ -19,12 +19,14 @@ NO_PREDICTION = 1  # exit code
 class WhatifCommand:
     """Predict the throughput of a recorded training with other settings.
 
-    Replays the recorded batches and steps as the DataLoader would hand them over with these settings, and prints samples/s before
-    and after the change, with a 95 % interval and what would limit the training then. Nothing is run. If the recording cannot answer,
-    feedline says why, and names the command that measures it if there is one.
+    Replays the recorded batches and steps as the DataLoader would hand them over with these
+    settings, and prints samples/s before and after the change, with a 95 % interval and what would
+    limit the training then. Nothing is run. If the recording cannot answer, feedline says why, and
+    names the command that measures it if there is one.
 
-    Settings: num_workers, prefetch_factor, in_order and persistent_workers of the DataLoader; cores=N, the CPUs that the training may use;
-    decode=NAME, another decoder for JPEGs and other images, measured on at most 50 files of --data.
+    Settings: num_workers, prefetch_factor, in_order and persistent_workers of the DataLoader;
+    cores=N, the CPUs that the training may use; decode=NAME, another decoder for JPEGs and other
+    images, measured on at most 50 files of --data.
 
     Examples:
         feedline whatif runs/demo --set num_workers=4
@@ -70,7 +72,8 @@ def predict(args: argparse.Namespace) -> "WhatIf":
     Raises:
         RunNotFound, RunDamaged, SchemaTooNew: as ``replayable``.
         ScriptError: the settings or the fix do not suit this training.
-        DataError, MissingDependency: a decoder is to be measured, and ``--data`` has no usable image.
+        DataError, MissingDependency: a decoder is to be measured, and ``--data`` has no usable
+            image.
     """
     from feedline.analysis.predict.change import Change, Refused
     from feedline.analysis.predict.whatif import WhatIf, answer

@@ -1,4 +1,4 @@
-"""What a prediction starts from: a run whose loader can be replayed, and the change that is asked for."""
+"""What a prediction starts from: a run whose loader can be replayed, and the change."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -103,7 +103,8 @@ class _MeasuredStage:
     """What was measured of one stage.
 
     Attributes:
-        stages: stage -> factor: as measured, and at both ends of the spread. Empty where nothing was asked for.
+        stages: stage -> factor: as measured, and at both ends of the spread. Empty where nothing
+            was asked for.
         remarks: on the measurement.
     """
 
@@ -185,13 +186,15 @@ def replayable(path: Path, again: bool = False) -> "Replayable | Refused":
 
     Args:
         path: the run folder.
-        again: whether to predict settings that ``feedline verify`` rejected, too: they are tried again.
+        again: whether to predict settings that ``feedline verify`` rejected, too: they are tried
+            again.
 
     Returns:
         Refused: it holds no recorded loader whose settings could change.
 
     Raises:
-        RunNotFound, RunDamaged, SchemaTooNew: there is no run, it holds several trainings, or it cannot be read.
+        RunNotFound, RunDamaged, SchemaTooNew: there is no run, it holds several trainings, or it
+            cannot be read.
         CeilingsDamaged: its ceilings.json cannot be read.
     """
     from feedline.analysis.explain.build import rejected_of, training_input

@@ -1,4 +1,4 @@
-"""A prediction in the terminal: the throughput in one sentence, what would limit it then, and the line to change."""
+"""A prediction in the terminal: the throughput, the next limit, and the line to change."""
 
 import shlex
 from collections.abc import Iterator
@@ -65,7 +65,10 @@ def _next_lines(answer: WhatIf, run: Path) -> Iterator[str]:
 
 
 def rate_change(rate: PredictedRate) -> str:
-    """Return ``251 -> 410 samples/s [380, 430]``: as recorded, with the change, and the 95 % interval of that."""
+    """Return ``251 -> 410 samples/s [380, 430]``.
+
+    That is as recorded, with the change, and its 95 % interval.
+    """
     return f"{number(rate.before)} -> {number(rate.after)} samples/s [{number(rate.low)}, {number(rate.high)}]"
 
 
