@@ -35,14 +35,14 @@ def main(argv: list[str] | None = None) -> int:
         if words[:1] == ["run"]:
             sys.excepthook = lambda *_: None  # what the program printed for it is printed
             raise
-        code = interrupted(words)
+        code = _print_interrupted(words)
     finally:
         if owns_process:
             interrupts.detach()
     return code
 
 
-def interrupted(words: list[str]) -> int:
+def _print_interrupted(words: list[str]) -> int:
     """Print one line for Ctrl-C, and return the exit code."""
     from feedline.profiler.printable import say
 

@@ -18,7 +18,7 @@ from feedline.profiler.ranks import MOST_RANKS
 if TYPE_CHECKING:
     from feedline.analysis.ranks.many.rank_pool import RankPool
 
-Group = argparse._ActionsContainer  # a parser, or one of its groups
+_Group = argparse._ActionsContainer  # a parser, or one of its groups
 _OVERWRITE = "overwrite existing files"
 _SILENT = "print nothing but errors"
 STDOUT = Path("-")
@@ -60,7 +60,7 @@ def add_output(
     group.add_argument("-q", "--quiet", action="store_true", help=quiet)
 
 
-def add_rank_pool(group: Group) -> None:
+def add_rank_pool(group: _Group) -> None:
     """Add the options for where ranks are read: on this machine, or on a Dask cluster."""
     group.add_argument("--processes", type=at_least(1), metavar="N", help="number of processes on this machine (default: one per CPU)")
     group.add_argument(
@@ -82,7 +82,7 @@ def rank_pool(args: argparse.Namespace, parts: int | None = None) -> "AbstractCo
     return here() if parts == 1 or (parts is not None and args.processes == 1) else local(args.processes)
 
 
-def add_training(group: Group, data_required: bool = False) -> None:
+def add_training(group: _Group, data_required: bool = False) -> None:
     """Add the options that describe a training: data, transforms, model, batch size."""
     group.add_argument("--data", type=Path, required=data_required, metavar="DIR", help="image folder with one subfolder per class")
     group.add_argument("--transforms", metavar="MODULE:NAME", help="torchvision transform, or a function that returns one")

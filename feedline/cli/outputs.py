@@ -9,9 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from feedline.profiler.errors import FeedlineError, OutputError
-from feedline.profiler.files import output, owned, results
-from feedline.profiler.printable import say
+from feedline.profiler.files import output, results
 
 if TYPE_CHECKING:
     from feedline.analysis.ranks.many.rank_pool import Tell
@@ -71,34 +69,6 @@ def save_json(path: Path, value: object) -> None:
 def print_json(value: object) -> None:
     """Print JSON, in which whatever is not ASCII is escaped, as the only output of a command."""
     print(json.dumps(value, indent=1))
-
-
-def write_into_run(folder: Path, name: str, text: str) -> Path:
-    """Write a file into a run folder, with its private mode.
-
-    Raises:
-        OutputError: the folder is read-only or full, or the file is not feedline's.
-    """
-    try:
-        owned.ensure(folder)
-        owned.write(folder, name, text)
-    except OSError as error:
-        raise OutputError.unwritable(folder / name, error) from error
-    return folder / name
-
-
-def try_write_into_run(folder: Path, texts: Iterable[tuple[str, str]]) -> list[Path]:
-    """Write files into a run folder.
-
-    What cannot be written is reported, and the terminal still shows the report.
-    """
-    written = []
-    for name, text in texts:
-        try:
-            written.append(write_into_run(folder, name, text))
-        except FeedlineError as error:
-            say(error)
-    return written
 
 
 def name_files(console: "Console", files: Iterable[Path]) -> None:

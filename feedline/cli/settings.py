@@ -9,7 +9,7 @@ from feedline.cli.parser import suggestion
 from feedline.profiler.errors import ScriptError
 
 Value = int | float | bool | str
-Known = Mapping[str, Callable[[str], Value]]  # name -> type of its value
+_Known = Mapping[str, Callable[[str], Value]]  # name -> type of its value
 MAX_WORKERS = 4096
 WORKER_THREADS = "worker_threads"  # threads per library in each worker
 _MAX_PREFETCHED = 4096  # batches per worker
@@ -31,7 +31,7 @@ def _start_method(text: str) -> str:
 
 
 #: Arguments of the DataLoader.
-LOADER: Known = {
+LOADER: _Known = {
     "num_workers": at_least(0, MAX_WORKERS),
     "prefetch_factor": at_least(1, _MAX_PREFETCHED),
     "in_order": _yes_or_no,
@@ -40,15 +40,15 @@ LOADER: Known = {
     "batch_size": at_least(1),
 }
 #: What `run` and `verify` can change in a training that runs.
-OVERRIDES: Known = {
+OVERRIDES: _Known = {
     **LOADER,
     "multiprocessing_context": _start_method,
     WORKER_THREADS: at_least(1, 1024),
 }
 #: The machine.
-MACHINE: Known = {"cores": positive}
+MACHINE: _Known = {"cores": positive}
 #: What makes a sample. Its cost is measured before anything is predicted.
-SAMPLE: Known = {"decode": str, "image_size": at_least(1), "store": str, "device": str}
+SAMPLE: _Known = {"decode": str, "image_size": at_least(1), "store": str, "device": str}
 
 
 class _MergeSettings(argparse.Action):
@@ -64,7 +64,7 @@ class _MergeSettings(argparse.Action):
         setattr(namespace, self.dest, {**before, **values})
 
 
-def add_settings(group: argparse._ActionsContainer, known: Known, text: str) -> None:
+def add_settings(group: argparse._ActionsContainer, known: _Known, text: str) -> None:
     """Add ``--set``, which may be repeated; ``args.settings`` is {name: value}, in the order given.
 
     Args:
@@ -77,7 +77,7 @@ def add_settings(group: argparse._ActionsContainer, known: Known, text: str) -> 
     )
 
 
-def settings_of(known: Known) -> Callable[[str], dict[str, Value]]:
+def settings_of(known: _Known) -> Callable[[str], dict[str, Value]]:
     """Return a type for ``num_workers=4,in_order=false``."""
 
     def settings(text: str) -> dict[str, Value]:

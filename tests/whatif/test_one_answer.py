@@ -27,7 +27,7 @@ from feedline.cli import main
 from feedline.cli.settings import as_typed
 from feedline.cli.tune import TuneCommand
 from feedline.cli.tune import tuned as search_of
-from feedline.cli.verify import plan as planning
+from feedline.cli.verify import pairs as planning
 from feedline.cli.verify.text import write_trial
 from feedline.cli.whatif import predict, prediction
 from feedline.profiler.errors import RunNotFound, ScriptError

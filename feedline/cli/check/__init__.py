@@ -1,13 +1,12 @@
 """``feedline check``."""
 
 import argparse
-import json
 import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from feedline.cli.options import add_output, refuse_twice
-from feedline.cli.outputs import name_files, save
+from feedline.cli.outputs import name_files
 from feedline.profiler.deferred import deferred
 from feedline.profiler.errors import NotJudged, OverBudget
 from feedline.profiler.files import output
@@ -61,7 +60,7 @@ class CheckCommand:
         from feedline.analysis.diff.side import Measured
         from feedline.analysis.report.console import Console
         from feedline.cli.check.budget_file import read
-        from feedline.cli.check.text import annotations, as_json, junit, markdown, save_markdown, show
+        from feedline.cli.check.text import print_annotations, show, write
 
         budget = read(args.budget)
         refuse_twice([args.run, *budget.base], "run folder")
@@ -72,17 +71,9 @@ class CheckCommand:
         console = Console(quiet=args.quiet)
         show(results, run, console)
         if not args.quiet and (args.github or os.environ.get("GITHUB_ACTIONS")):
-            for line in annotations(results, run):
-                print(line, flush=True)
-        texts = [
-            (args.junit, junit(results, run)),
-            (args.json, json.dumps(as_json(results, run, diffs), indent=1)),
-        ]
+            print_annotations(results, run)
         with deferred():
-            written = [path for path, text in texts if path is not None and not save(path, text)]
-            if args.markdown is not None:
-                save_markdown(args.markdown, markdown(results, run), appends)
-                written.append(args.markdown)
+            written = write(results, run, diffs, args, appends)
         name_files(console, written)
         return _exit_code(results)
 

@@ -1,5 +1,7 @@
 """The result of a check: terminal, JUnit XML, Markdown, annotations of GitHub Actions, JSON."""
 
+import argparse
+import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -42,6 +44,42 @@ def show(results: Sequence[Checked], run: Measured, console: Console) -> None:
     console.print()
 
 
+def print_annotations(results: Sequence[Checked], run: Measured) -> None:
+    """Print annotations for GitHub Actions."""
+    for line in _annotations(results, run):
+        print(line, flush=True)
+
+
+def write(
+    results: Sequence[Checked],
+    run: Measured,
+    diffs: Mapping[str, Diff],
+    args: argparse.Namespace,
+    appends: bool,
+) -> list[Path]:
+    """Write the results to the requested files, and return these.
+
+    Args:
+        results: of each limit.
+        run: that was checked.
+        diffs: comparisons with the base, by limit.
+        args: the command line.
+        appends: whether to append the Markdown to its file.
+
+    Raises:
+        OutputError: a file cannot be written.
+    """
+    texts = [
+        (args.junit, _junit(results, run)),
+        (args.json, json.dumps(_as_json(results, run, diffs), indent=1)),
+    ]
+    written = [path for path, text in texts if path is not None and not save(path, text)]
+    if args.markdown is not None:
+        _save_markdown(args.markdown, _markdown(results, run), appends)
+        written.append(args.markdown)
+    return written
+
+
 def _place(result: Checked, run: Measured) -> tuple[str, str]:
     """Return the file and line that a result is about; "" if unknown.
 
@@ -54,7 +92,7 @@ def _place(result: Checked, run: Measured) -> tuple[str, str]:
     return script, ""
 
 
-def annotations(results: Sequence[Checked], run: Measured) -> Iterator[str]:
+def _annotations(results: Sequence[Checked], run: Measured) -> Iterator[str]:
     """Return workflow commands for limits that do not hold.
 
     They are ``::error file=train.py,line=31,title=...::...``.
@@ -78,7 +116,7 @@ def escaped(text: str, also: str = "") -> str:
     return printable(text)
 
 
-def junit(results: Sequence[Checked], run: Measured) -> str:
+def _junit(results: Sequence[Checked], run: Measured) -> str:
     """Render one test case per limit: exceeded is a failure, unknown an error."""
     exceeded, unknown = unmet(list(results))
     counts = {"tests": str(len(results)), "failures": str(exceeded), "errors": str(unknown)}
@@ -96,7 +134,7 @@ def junit(results: Sequence[Checked], run: Measured) -> str:
     return ElementTree.tostring(root, encoding="unicode", xml_declaration=True) + "\n"
 
 
-def markdown(results: Sequence[Checked], run: Measured) -> str:
+def _markdown(results: Sequence[Checked], run: Measured) -> str:
     """Render a heading and a table."""
     lines = [f"### feedline: {cell(_title(results))}", "", f"{cell(run.report.run.name)}: {cell(run.report.verdict)}", ""]
     lines += ["| limit | outcome | |", "|---|---|---|"]
@@ -109,7 +147,7 @@ def cell(text: str) -> str:
     return re.sub(r"([\\`*_{}\[\]<>|#])", r"\\\1", printable(text)).replace("\\<", "&lt;").replace("\\>", "&gt;")
 
 
-def save_markdown(path: Path, text: str, appends: bool) -> None:
+def _save_markdown(path: Path, text: str, appends: bool) -> None:
     """Write Markdown, or append it: the summary of a step is shared by several commands.
 
     Raises OutputError.
@@ -124,7 +162,7 @@ def save_markdown(path: Path, text: str, appends: bool) -> None:
         raise OutputError.unwritable(path, error) from error
 
 
-def as_json(results: Sequence[Checked], run: Measured, diffs: Mapping[str, Diff]) -> object:
+def _as_json(results: Sequence[Checked], run: Measured, diffs: Mapping[str, Diff]) -> object:
     """Return the results as data, with the comparisons that they are from."""
     exceeded, unknown = unmet(list(results))
     outcome = EXCEEDED if exceeded else UNKNOWN if unknown else PASSED

@@ -46,7 +46,7 @@ class ProbeCommand:
 
         from feedline.analysis.report.console import Console
         from feedline.analysis.report.progress import building
-        from feedline.cli.probe.text import conclusion, renderables
+        from feedline.cli.probe.text import conclusion, show
         from feedline.pipelines.probes import parts
 
         console = Console(quiet=args.quiet)
@@ -58,8 +58,7 @@ class ProbeCommand:
                 done()
         ceilings = parts.together(subject, measured, notes)
         ceilings = replace(ceilings, conclusion=conclusion(ceilings))
-        for part in renderables(ceilings):
-            console.print(part)
+        show(ceilings, console)
         if args.output is not None:
             ceilings.write(args.output)
             name_files(console, [args.output])

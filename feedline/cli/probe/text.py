@@ -9,6 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from feedline.analysis.formatting import BLANK, counted, number, seconds, share, size
+from feedline.analysis.report.console import Console
 from feedline.profiler.ceilings import Ceiling, Ceilings
 from feedline.profiler.printable import printable_in
 
@@ -33,9 +34,14 @@ _WHY_ENDED = {
 }
 
 
-def renderables(ceilings: Ceilings) -> Iterator[RenderableType]:
+def show(ceilings: Ceilings, console: Console) -> None:
+    """Print everything."""
+    for part in _renderables(printable_in(ceilings)):
+        console.print(part)
+
+
+def _renderables(ceilings: Ceilings) -> Iterator[RenderableType]:
     """Return everything, in order."""
-    ceilings = printable_in(ceilings)
     yield _table([ceiling for ceiling in ceilings.ceilings if ceiling.value is not None])
     reasons = list(_not_measured(ceilings.ceilings))
     if reasons:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from feedline.cli.options import add_output, add_rank_pool, bandwidth, rank_pool, refuse_twice
-from feedline.cli.outputs import check_files, check_json, name_files, progress_bar, save, save_json, try_write_into_run, write_into_run
+from feedline.cli.outputs import check_files, check_json, name_files, progress_bar, save, save_json
 from feedline.cli.parser import Parser
 from feedline.profiler.errors import FeedlineError, OutputError, ScriptError
 from feedline.profiler.files import owned, removal
@@ -353,7 +353,7 @@ def _write_report(folder: Path, report: "Report", args: argparse.Namespace) -> l
         reports.write(report, args.output)
         written.append(args.output)
     if args.output is None:
-        written += try_write_into_run(folder, ((name, reports.text(report, Path(name))) for name in _REPORT_FILES))
+        written += _try_write_into_run(folder, ((name, reports.text(report, Path(name))) for name in _REPORT_FILES))
     return written
 
 
@@ -363,7 +363,7 @@ def _write_training(folder: Path, report: "Report") -> str | None:
 
     try:
         for name in _REPORT_FILES:
-            write_into_run(folder, name, reports.text(report, Path(name)))
+            _write_into_run(folder, name, reports.text(report, Path(name)))
     except FeedlineError as error:
         return str(error)
     return None
@@ -394,7 +394,35 @@ def _write_overview(folder: Path, overview: "Overview", reports: "list[Report]",
         save(args.output, render(overview, reports[:_MAX_PAGES]))
         written.append(args.output)
     if args.output is None:
-        written += try_write_into_run(folder, ((name, ENDINGS[Path(name).suffix](overview)) for name in _REPORT_FILES))
+        written += _try_write_into_run(folder, ((name, ENDINGS[Path(name).suffix](overview)) for name in _REPORT_FILES))
+    return written
+
+
+def _write_into_run(folder: Path, name: str, text: str) -> Path:
+    """Write a file into a run folder, with its private mode.
+
+    Raises:
+        OutputError: the folder is read-only or full, or the file is not feedline's.
+    """
+    try:
+        owned.ensure(folder)
+        owned.write(folder, name, text)
+    except OSError as error:
+        raise OutputError.unwritable(folder / name, error) from error
+    return folder / name
+
+
+def _try_write_into_run(folder: Path, texts: Iterable[tuple[str, str]]) -> list[Path]:
+    """Write files into a run folder.
+
+    What cannot be written is reported, and the terminal still shows the report.
+    """
+    written = []
+    for name, text in texts:
+        try:
+            written.append(_write_into_run(folder, name, text))
+        except FeedlineError as error:
+            say(error)
     return written
 
 

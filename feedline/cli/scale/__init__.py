@@ -259,7 +259,7 @@ def _folder_for(args: argparse.Namespace) -> tuple[Path | None, bool]:
     return make_folder(args, "scale", _STUDY_FILES)
 
 
-class StudyInput(NamedTuple):
+class _StudyInput(NamedTuple):
     """The arguments of a study."""
 
     points: "list[Point]"
@@ -268,14 +268,14 @@ class StudyInput(NamedTuple):
     refused: str = ""
 
 
-def _from_table(args: argparse.Namespace) -> StudyInput:
+def _from_table(args: argparse.Namespace) -> _StudyInput:
     """Return throughputs given by the user, without further data."""
     from feedline.analysis.scaling.efficiency import Point
 
-    return StudyInput([Point(ranks, rate, batch=args.batch_size) for ranks, rate in args.throughput.items()])
+    return _StudyInput([Point(ranks, rate, batch=args.batch_size) for ranks, rate in args.throughput.items()])
 
 
-def from_runs(paths: list[Path]) -> StudyInput:
+def from_runs(paths: list[Path]) -> _StudyInput:
     """Return what recorded runs tell of scaling.
 
     These are throughputs and step times, the late rank of the largest, and whether their ranks
@@ -291,11 +291,11 @@ def from_runs(paths: list[Path]) -> StudyInput:
     launches = measured.launches([only(open_run(path)) for path in paths])
     points = measured.points_of(launches)
     if refused := together.refusal(launches, points):
-        return StudyInput(points, refused=refused)
-    return StudyInput(points, basis.basis_of(launches), late.late_of(launches[-1], points[-1]))
+        return _StudyInput(points, refused=refused)
+    return _StudyInput(points, basis.basis_of(launches), late.late_of(launches[-1], points[-1]))
 
 
-def _show_study(measured: StudyInput, args: argparse.Namespace, folder: Path | None) -> int:
+def _show_study(measured: _StudyInput, args: argparse.Namespace, folder: Path | None) -> int:
     """Print the result, and write it where requested; return the exit code.
 
     That is NotJudged's if there is no efficiency.

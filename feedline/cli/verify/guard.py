@@ -37,7 +37,7 @@ _ALL_FILES = Path(write_guard.EVERYTHING)
 
 
 @dataclass(frozen=True)
-class TrialGuard:
+class _TrialGuard:
     """Where a trial may write.
 
     Attributes:
@@ -69,7 +69,7 @@ def check_writable(writable: Sequence[Path]) -> None:
 
 
 @contextmanager
-def guard(run: Path, writable: Sequence[Path]) -> Iterator[TrialGuard]:
+def guard(run: Path, writable: Sequence[Path]) -> Iterator[_TrialGuard]:
     """Make the folders for one trial, removed after it.
 
     Args:
@@ -83,7 +83,7 @@ def guard(run: Path, writable: Sequence[Path]) -> Iterator[TrialGuard]:
         for path in (out, temporary):
             path.mkdir()
         allowed = [root, run, *writable, *caches(os.environ), *(Path(name) for name in _SYSTEM_FOLDERS if os.path.isdir(name))]
-        yield TrialGuard([sys.executable, "-I", write_guard.__file__, *map(str, allowed), "--"], out, _environment(out, temporary))
+        yield _TrialGuard([sys.executable, "-I", write_guard.__file__, *map(str, allowed), "--"], out, _environment(out, temporary))
 
 
 def caches(variables: Mapping[str, str]) -> list[Path]:

@@ -39,7 +39,7 @@ _RECORD_ADVICE = "record the training itself with `feedline run SCRIPT`"
 
 
 @dataclass(frozen=True)
-class AskedChange:
+class _SettingsChange:
     """A change that can be replayed.
 
     Attributes:
@@ -56,7 +56,7 @@ class AskedChange:
     remarks: tuple[str, ...]
 
 
-def change_of_settings(asked: Mapping[str, Value], fix: Change, facts: RuleInputs, data: Path | None) -> AskedChange | Refused:
+def change_of_settings(asked: Mapping[str, Value], fix: Change, facts: RuleInputs, data: Path | None) -> _SettingsChange | Refused:
     """Return what settings change.
 
     Args:
@@ -82,7 +82,7 @@ def change_of_settings(asked: Mapping[str, Value], fix: Change, facts: RuleInput
     line = handover.change(facts, settings) if settings else ""
     workers = settings.get("num_workers", facts.setting("num_workers", 0))
     remarks = (*measured.remarks, *_side_effects(settings, facts))
-    return AskedChange(change, tuple(extremes), workers if isinstance(workers, int) else 0, line, remarks)
+    return _SettingsChange(change, tuple(extremes), workers if isinstance(workers, int) else 0, line, remarks)
 
 
 def _side_effects(settings: Mapping[str, int | bool], facts: RuleInputs) -> Iterator[str]:
