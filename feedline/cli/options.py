@@ -90,12 +90,12 @@ def add_training(group: _Group, data_required: bool = False) -> None:
     group.add_argument("--batch-size", type=at_least(1), default=32, metavar="IMAGES", help="images per batch (default: 32)")
 
 
-def at_least(least: int, most: int = _MAX_COUNT) -> Callable[[str], int]:
+def at_least(minimum: int, maximum: int = _MAX_COUNT) -> Callable[[str], int]:
     """Return a type for whole numbers in a range."""
 
     def number(text: str) -> int:
-        if not (text.isdecimal() and len(text) <= 20 and least <= int(text) <= most):
-            raise argparse.ArgumentTypeError(f"expected a whole number from {least} to {most:,}, got {text[:40]!r}")
+        if not (text.isdecimal() and len(text) <= 20 and minimum <= int(text) <= maximum):
+            raise argparse.ArgumentTypeError(f"expected a whole number from {minimum} to {maximum:,}, got {text[:40]!r}")
         return int(text)
 
     return number

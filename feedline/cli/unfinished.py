@@ -24,7 +24,7 @@ class Unfinished:
 
     Args:
         folder: where results were prepared (files/results.py).
-        asked: what must be the same for a run to be kept. Only a digest of it is stored: there may
+        request: what must be the same for a run to be kept. Only a digest of it is stored: there may
             be secrets in it.
         runs: names of all runs; the log of each is beside it.
         force: record all of them again.
@@ -33,11 +33,11 @@ class Unfinished:
         OutputError: a run or log is there already, of another command.
     """
 
-    def __init__(self, folder: Path, asked: Sequence[str], runs: Sequence[str], force: bool) -> None:
+    def __init__(self, folder: Path, request: Sequence[str], runs: Sequence[str], force: bool) -> None:
         self._folder, self._runs = folder, runs
         before = {} if force else _read(folder)
         self._salt = str(before.get("salt") or secrets.token_hex(16))
-        self._digest = hashlib.sha256(json.dumps([self._salt, *asked]).encode()).hexdigest()
+        self._digest = hashlib.sha256(json.dumps([self._salt, *request]).encode()).hexdigest()
         same = before.get("asked") == self._digest
         self._whole = [name for name in runs if same and name in before["whole"] and (folder / name).is_dir()]
         if not same:

@@ -95,9 +95,9 @@ def verify_by_pairs(args: argparse.Namespace, program: list[str]) -> int:
     program = ["--", *program] if _is_command(program) else program
     new = results.prepare(args.output, [_PATCH], args.force)
     names = [_run_name(arm, pair) for arm, pair in order(args.pairs)]
-    asked = [*fingerprint(program), str(args.run_folder), str(args.fix), str(args.settings), str(args.steps), str(args.ranks)]
+    request = [*fingerprint(program), str(args.run_folder), str(args.fix), str(args.settings), str(args.steps), str(args.ranks)]
     owned.discard(args.output, _PATCH)  # of an earlier trial
-    unfinished = Unfinished(args.output, asked, [*([] if args.run_folder else [_UNCHANGED_RUN]), *names], args.force)
+    unfinished = Unfinished(args.output, request, [*([] if args.run_folder else [_UNCHANGED_RUN]), *names], args.force)
     with unfinished.resumable(new, named=True):
         run = args.run_folder or _record_unchanged(args, program, unfinished)
         recording = _read_recording(run)

@@ -113,13 +113,13 @@ def _prepare(plan: _SeedPlan) -> tuple[Unfinished, bool]:
         OutputError: there are older branches, or it cannot be created.
     """
     new = results.prepare(plan.folder, [], plan.force)
-    asked = [
+    request = [
         *fingerprint([*plan.program, str(plan.checkpoint or "")]),
         str(plan.ranks),
         *(f"{arm}: {fix}" for arm, fix in plan.arms.items()),
     ]
     names = [_branch_name(arm, seed) for seed in range(plan.seeds) for arm in plan.arms]
-    return Unfinished(plan.folder, asked, names, plan.force), new
+    return Unfinished(plan.folder, request, names, plan.force), new
 
 
 def _branch_name(arm: str, seed: int) -> str:

@@ -49,9 +49,9 @@ def conclusion_lines(trial: SpeedTrial) -> list[str]:
             f"Conditions have changed: the unchanged training runs at {now} {trial.unit}, recorded were {then}; the prediction is for those"
         )
     if trial.residual is not None and trial.predicted and trial.gain:
-        within = "overlap" if trial.inside else "do not overlap"
+        overlap = "overlap" if trial.inside else "do not overlap"
         measured, expected = number(1 + trial.gain.mean), number(trial.predicted.after / trial.predicted.before)
-        lines.append(f"Speedup    {measured} times measured, {expected} times predicted; the intervals {within}")
+        lines.append(f"Speedup    {measured} times measured, {expected} times predicted; the intervals {overlap}")
     return [*lines, "", f"{trial.verdict.upper()}: {trial.why}"]
 
 
@@ -69,9 +69,9 @@ def show_seeds(trial: Trial, console: Console) -> None:
     for name in ("arm", "mean", "sd", "by seed", "samples", "updates", "s/update"):
         table.add_column(name, justify="left" if name in ("arm", "by seed") else "right")
     for arm in ("baseline", "control", "fix"):
-        own = [branch for branch in trial.branches if branch.arm == arm]
-        if own:
-            table.add_row({"control": f"control {trial.control}", "fix": trial.fix}.get(arm, "unchanged"), *_cells(own))
+        branches = [branch for branch in trial.branches if branch.arm == arm]
+        if branches:
+            table.add_row({"control": f"control {trial.control}", "fix": trial.fix}.get(arm, "unchanged"), *_cells(branches))
     console.print(table)
     console.print()
     console.print(f"{trial.verdict.upper()}: {trial.why}")
