@@ -86,7 +86,7 @@ def test_a_folder_that_is_not_there_and_code_that_is_not_there_have_their_exit_c
 
 
 def test_the_command_and_the_probes_know_the_same_parts():
-    assert COMMANDS["probe"] is probe.Probe
+    assert COMMANDS["probe"] is probe.ProbeCommand
     assert probe.PROBE_PARTS == tuple(parts.PARTS)
 
 
