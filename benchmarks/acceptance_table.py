@@ -19,9 +19,8 @@ from acceptance.text import show
 from acceptance.train import Run
 
 from feedline.analysis.report.console import Console
-from feedline.cli.arguments import at_least, listed
-from feedline.cli.output import check_files, name_files, save
-from feedline.cli.work import working
+from feedline.cli.options import at_least, name_list
+from feedline.cli.outputs import check_files, name_files, progress_bar, save
 from feedline.profiler.errors import FeedlineError, Interrupted, ScriptError
 from feedline.profiler.printable import say
 from feedline.profiler.samplers.cgroup import effective_cpus
@@ -46,7 +45,7 @@ def main() -> int:
 def parser() -> argparse.ArgumentParser:
     made = argparse.ArgumentParser(description=ABOUT, formatter_class=argparse.RawDescriptionHelpFormatter)
     made.add_argument("--seeds", type=at_least(1), default=5, metavar="N", help="number of trainings per arm (default: 5)")
-    made.add_argument("--arms", type=listed, metavar="A,B", help="train only these arms (an unknown letter prints the list)")
+    made.add_argument("--arms", type=name_list, metavar="A,B", help="train only these arms (an unknown letter prints the list)")
     made.add_argument("--all", action="store_true", help="train all arms, also those that no gate needs")
     made.add_argument("--processes", type=at_least(1), metavar="N", help="number of trainings at a time (default: one per CPU)")
     made.add_argument("--check", action="store_true", help="exit with code 1 if a gate fails")
@@ -105,7 +104,7 @@ def measure(arms: list[Arm], seeds: int, processes: int | None, quiet: bool) -> 
     began = time.monotonic()
     made, runs = None, list[Run]()
     try:
-        with working(quiet, "making data") as tell:
+        with progress_bar(quiet, "making data") as tell:
             made = data.make()
             race(arms, range(seeds), made, processes or max(1, int(effective_cpus())), tell, runs)
     except KeyboardInterrupt:

@@ -4,8 +4,8 @@ feedline run train.py            records an unchanged script, from the shell
 feedline.record("runs/mine")     records a part of a program: a context manager and a decorator
 feedline.stage("mixup")          names a stage of your own, inside a recording
 feedline.metric("val accuracy", a)    records a number of the training, for `feedline converge`
-feedline.on_trace_ready("dir")   for torch.profiler.profile(on_trace_ready=...): writes traces for `feedline ingest`
-feedline.load("runs/mine")       opens a recorded run: its report, and pandas frames of steps, samples, collectives, gauges, findings
+feedline.on_trace_ready("dir")   for torch.profiler.profile(on_trace_ready=...): writes traces
+feedline.load("runs/mine")       opens a recorded run: its report, and pandas frames
 """
 
 from typing import TYPE_CHECKING, Any

@@ -1,5 +1,9 @@
-"""setuptools, whose wheels also get feedline.pth, by which Python begins feedline where FEEDLINE=1 is set, and below `feedline run` where
-PYTHONPATH was replaced or is ignored (python -I, -E). setuptools has no place for a file beside the packages."""
+"""The build backend: setuptools, whose wheels also get feedline.pth.
+
+By that file Python begins feedline where FEEDLINE=1 is set, and below `feedline run` where
+PYTHONPATH was replaced or is ignored (python -I, -E). setuptools has no place for a file beside the
+packages.
+"""
 
 import base64
 import hashlib
@@ -17,14 +21,14 @@ LINE = (
 
 
 def build_wheel(wheel_directory, config_settings=None, metadata_directory=None):
-    return with_start(wheel_directory, build_meta.build_wheel(wheel_directory, config_settings, metadata_directory))
+    return _add_start(wheel_directory, build_meta.build_wheel(wheel_directory, config_settings, metadata_directory))
 
 
 def build_editable(wheel_directory, config_settings=None, metadata_directory=None):
-    return with_start(wheel_directory, build_meta.build_editable(wheel_directory, config_settings, metadata_directory))
+    return _add_start(wheel_directory, build_meta.build_editable(wheel_directory, config_settings, metadata_directory))
 
 
-def with_start(folder: str, name: str) -> str:
+def _add_start(folder: str, name: str) -> str:
     """Add the file to a wheel and to its RECORD."""
     path = os.path.join(folder, name)
     digest = base64.urlsafe_b64encode(hashlib.sha256(LINE.encode()).digest()).rstrip(b"=").decode()

@@ -1,4 +1,4 @@
-"""Run the commands whose output and pictures the documentation shows, and put what they print into the pages: `scripts/docs --record`.
+"""Put what commands print, and their pictures, into the documentation's pages.
 
 A page asks for an output by a comment before a block, and for a picture by one before an image:
 
@@ -7,9 +7,11 @@ A page asks for an output by a comment before a block, and for a picture by one 
     <!-- output of `feedline report runs/demo`, from "Mean step" to "sum", the verdict -->
     <!-- picture of `feedline report runs/demo` -->
 
-Runs that are read are kept in docs/recorded, so that a page shows what feedline says of them today, and the site has their reports. A run
-that is not kept, or named after --anew, is recorded by the command of a page that makes it (of an ingested trace, the report is kept).
-Commands run in runs/docs, apart from other runs. What cannot be run here (a trace that is not there) stays on its page, and is named.
+Runs that are read are kept in docs/recorded, so that a page shows what feedline says of them today,
+and the site has their reports. A run that is not kept, or named after --anew, is recorded by the
+command of a page that makes it (of an ingested trace, the report is kept). Commands run in
+runs/docs, apart from other runs. What cannot be run here (a trace that is not there) stays on its
+page, and is named.
 """
 
 import argparse
@@ -64,7 +66,7 @@ class Page:
     text: str
 
     def commands(self) -> Iterator[str]:
-        """Those of its blocks, lines that end with a backslash joined; last those of scripts/demo, which every page may mention."""
+        """Return its commands, then those of scripts/demo, which every page may mention."""
         for line in self.text.replace("\\\n", " ").splitlines():
             line = line.strip().removeprefix("$ ")
             if line.startswith(("feedline ", "python examples/")):
@@ -74,27 +76,27 @@ class Page:
                 yield line.removeprefix(".venv/bin/").replace(" -f ", " ").removesuffix(' "$@"')
 
     def shown(self) -> list[str]:
-        """Commands whose output or picture it shows."""
+        """Return the commands whose output or picture it shows."""
         return [command for _, command, *_ in OUTPUT.findall(self.text)] + [command for command, _ in PICTURE.findall(self.text)]
 
     def reads(self) -> set[str]:
-        """Runs that these read."""
+        """Return the runs that these read."""
         return {run for command in self.shown() for run in RUN.findall(command) if run not in made_by(command)}
 
     def makes(self, run: str) -> str:
-        """The command that makes a run folder."""
+        """Return the command that makes a run folder."""
         return next(
             (command for command in self.commands() if run in made_by(command)),
             "",
         ) or sys.exit(f"{self.path.relative_to(ROOT)}: no command on the page makes {run}")
 
     def makes_data(self, folder: str) -> str | None:
-        """The command that makes photographs; None: the page has none."""
+        """Return the command that makes photographs; None: the page has none."""
         return next((command for command in self.commands() if command.startswith(f"python examples/photos.py {folder} ")), None)
 
 
 def made_by(command: str) -> list[str]:
-    """Run folders that a command makes."""
+    """Return the run folders that a command makes."""
     return re.findall(r"(?:-o|--output) (runs/[\w-]+)", command)
 
 
@@ -106,6 +108,7 @@ class Workshop:
         folder: its ``runs`` begin with the kept ones.
         kept: runs that were there at the beginning.
         made: those that were recorded since.
+        printed: what commands printed.
     """
 
     folder: Path
@@ -114,7 +117,7 @@ class Workshop:
     printed: dict[tuple[str, bool], str] = field(default_factory=dict)
 
     def open(self, anew: set[str]) -> None:
-        """Set it up; without the runs that are to be recorded anew."""
+        """Set the folder up, without the runs that are to be recorded anew."""
         for name in ("runs", "examples"):
             shutil.rmtree(self.folder / name, ignore_errors=True)
         (self.folder / "runs").mkdir(parents=True)
@@ -128,7 +131,10 @@ class Workshop:
                 self.kept.add(f"runs/{run.name}")
 
     def output(self, page: Page, command: str, colors: bool = False) -> str:
-        """What a command prints, the runs and photographs that it reads made first. Raises CannotRun, Kept."""
+        """Return what a command prints; first make the runs and photographs that it reads.
+
+        Raises CannotRun, Kept.
+        """
         if (command, colors) in self.printed:
             return self.printed[command, colors]
         if self.kept.intersection(made_by(command)):
@@ -145,7 +151,7 @@ class Workshop:
         return self.printed[command, colors]
 
     def perform(self, command: str, colors: bool = False) -> str:
-        """What a command prints on standard output. Raises CannotRun."""
+        """Return what a command prints on standard output. Raises CannotRun."""
         environment = {
             **os.environ,
             "PATH": f"{ROOT / '.venv' / 'bin'}{os.pathsep}{os.environ['PATH']}",
@@ -162,7 +168,10 @@ class Workshop:
         return done.stdout
 
     def photograph(self, run: str, picture: Path) -> None:
-        """Take a picture of the top of a run's HTML report, with its verdict as a text in the file. Raises CannotRun."""
+        """Take a picture of the top of a run's HTML report, with its verdict as a text in the file.
+
+        Raises CannotRun.
+        """
         from PIL import Image
         from PIL.PngImagePlugin import PngInfo
 
@@ -175,7 +184,10 @@ class Workshop:
         Image.open(picture).convert("RGB").quantize(COLORS, dither=Image.Dither.NONE).save(picture, optimize=True, pnginfo=about)
 
     def keep(self, run: str) -> None:
-        """Put a run into docs/recorded, or the report of one that was made of traces, with nothing in it that says where it was made."""
+        """Put a run into docs/recorded, or the report of one that was made of traces.
+
+        Nothing in it says where it was made.
+        """
         sys.path.insert(0, str(ROOT / "tests"))
         from golden.record import refuse_traces_of_here, scrub
 
@@ -195,23 +207,29 @@ class Workshop:
 
 
 def cut(text: str, parts: str) -> str:
-    """The lines that a page wants of an output, an ellipsis where some are left out; all, where it names none."""
+    """Return the lines that a page wants of an output; all, if it names none.
+
+    An ellipsis stands for those left out.
+    """
     lines = [line.rstrip() for line in text.strip("\n").splitlines()]
-    found = []
+    excerpts = []
     for begin, end in CUT.findall(parts):
         first = next(number for number, line in enumerate(lines) if line.lstrip().startswith(begin))
         last = next(number for number, line in enumerate(lines[first:], first) if line.lstrip().startswith(end))
         while last + 1 < len(lines) and lines[last + 1].startswith("  "):  # what the last one goes on with
             last += 1
-        found.append("\n".join(lines[first : last + 1]))
+        excerpts.append("\n".join(lines[first : last + 1]))
     if parts.endswith(VERDICT):
         ending = "\n".join(lines).split("\n\n")[-1]
-        found.append(re.split(FILES, ending, maxsplit=1)[0])
-    return "\n…\n".join(found or ["\n".join(lines)]) + "\n"
+        excerpts.append(re.split(FILES, ending, maxsplit=1)[0])
+    return "\n…\n".join(excerpts or ["\n".join(lines)]) + "\n"
 
 
-def drawn(text: str, command: str) -> str:
-    """A terminal with a command and its output, as SVG. Fonts are the reader's own: nothing is fetched."""
+def draw(text: str, command: str) -> str:
+    """Draw a terminal with a command and its output, as SVG.
+
+    Fonts are the reader's own: nothing is fetched.
+    """
     console = Console(record=True, width=COLUMNS, file=io.StringIO(), force_terminal=True, color_system="truecolor", highlight=False)
     console.print(Text.from_ansi(text.strip("\n")))
     fetched = re.compile(r"@font-face \{\{.*?\n    \}\}", re.DOTALL)
@@ -221,14 +239,14 @@ def drawn(text: str, command: str) -> str:
     return console.export_svg(title=f"$ {command}", theme=MONOKAI, code_format=form)
 
 
-def renewed(page: Page, shop: Workshop) -> str:
-    """The page with new outputs; its pictures are drawn."""
+def renew(page: Page, shop: Workshop) -> str:
+    """Return the page with new outputs; its pictures are drawn."""
     for command, name in PICTURE.findall(page.text):
         picture = (page.path.parent / name).resolve()
         try:
             printed = shop.output(page, command, colors=picture.suffix == ".svg")
             if picture.suffix == ".svg":
-                picture.write_text(drawn(printed, command))
+                picture.write_text(draw(printed, command))
             else:
                 shop.photograph(RUN.findall(command)[0], picture)
         except CannotRun as error:
@@ -268,7 +286,7 @@ def main() -> None:
     shop = Workshop(ROOT / "runs" / "docs")
     shop.open(anew=set().union(*(read[name] for name in wanted)))
     for page in pages:
-        new = renewed(page, shop)
+        new = renew(page, shop)
         if new != page.text:
             page.path.write_text(new)
             print(f"renewed {page.path.relative_to(ROOT)}")

@@ -1,4 +1,7 @@
-"""What scripts/torch-matrix and scripts/python-matrix share: environments, tests run in them, and the page that tells of it."""
+"""What scripts/torch-matrix and scripts/python-matrix share.
+
+That is environments, tests run in them, and the page that tells of it.
+"""
 
 import collections
 import pathlib
@@ -30,7 +33,12 @@ class Results:
         self.skipped: collections.Counter[str] = collections.Counter()
 
     def add(self, report: pathlib.Path, row: Callable[[str], str]) -> None:
-        """Count what a file of ``pytest --junitxml`` tells; ``row`` makes a row's name of a test module's dotted name."""
+        """Count what a file of ``pytest --junitxml`` tells.
+
+        Args:
+            report: the file.
+            row: makes a row's name of a test module's dotted name.
+        """
         for case in ElementTree.parse(report).iter("testcase"):
             found = next((child for child in case if child.tag in OUTCOMES), None)
             outcome = "passed" if found is None else OUTCOMES[found.tag]
@@ -42,15 +50,16 @@ class Results:
                 self.skipped[found.get("message", "")] += 1
 
 
-def say(*command: str | pathlib.Path) -> str:
-    """What a command prints; its failure ends this script."""
+def output_of(*command: str | pathlib.Path) -> str:
+    """Return what a command prints; its failure ends this script."""
     return subprocess.run([str(part) for part in command], check=True, cwd=ROOT, stdout=subprocess.PIPE, text=True).stdout
 
 
 def environment(venv: pathlib.Path, python: str, pins: Callable[[str], Iterable[str]]) -> tuple[pathlib.Path, Command]:
-    """Make a virtual environment where there is none.
+    """Make a virtual environment if it is missing.
 
     Args:
+        venv: its folder.
         python: makes it.
         pins: what a line of constraints.txt becomes.
 
@@ -59,7 +68,7 @@ def environment(venv: pathlib.Path, python: str, pins: Callable[[str], Iterable[
     """
     inside = venv / "bin" / "python"
     if not inside.exists():
-        say(python, "-m", "venv", venv)
+        output_of(python, "-m", "venv", venv)
     constraints = venv / "constraints.txt"
     lines = (ROOT / "constraints.txt").read_text().splitlines()
     constraints.write_text("".join(f"{pin}\n" for line in lines for pin in pins(line)))
@@ -69,7 +78,7 @@ def environment(venv: pathlib.Path, python: str, pins: Callable[[str], Iterable[
 
 
 def run_tests(python: pathlib.Path, report: pathlib.Path, *arguments: str) -> bool:
-    """Run pytest; False: it was left without a test. Ends this script if pytest cannot run."""
+    """Run pytest; return whether any test ran. Ends this script if pytest cannot run."""
     code = subprocess.run([python, "-m", "pytest", "-q", f"--junitxml={report}", *arguments], cwd=ROOT).returncode
     if code not in (0, 1, NO_TESTS):
         sys.exit(f"{pathlib.Path(sys.argv[0]).name}: pytest could not run {' '.join(arguments)} (exit code {code}, see above)")
@@ -77,7 +86,7 @@ def run_tests(python: pathlib.Path, report: pathlib.Path, *arguments: str) -> bo
 
 
 def table(first: str, columns: dict[str, Results]) -> str:
-    """A Markdown table, a column for each environment."""
+    """Return a Markdown table, a column for each environment."""
     lines = [f"| {first} | {' | '.join(columns)} |", "|---" * (len(columns) + 1) + "|"]
     for row in sorted({row for results in columns.values() for row in results.rows}):
         cells = [", ".join(f"{n} {outcome}" for outcome, n in sorted(results.rows[row].items())) or "-" for results in columns.values()]

@@ -10,7 +10,7 @@ from collections import Counter
 import pytest
 
 from feedline.cli.commands import JOBS, parsed, parser_of_all
-from feedline.cli.parser import About, Parser
+from feedline.cli.parser import HelpText, Parser
 
 INTERNAL = {"--finish", "--wait", "--stop-after"}  # feedline passes them to itself
 WIDTH = 100
@@ -64,7 +64,7 @@ def test_its_examples_can_be_typed(command, kind, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     for name in ("one", "two", "four-node0", "four-node1"):
         (tmp_path / "runs" / name).mkdir(parents=True)
-    examples = About.of(kind).examples
+    examples = HelpText.of(kind).examples
 
     assert 1 <= len(examples) <= 3
     for example in examples:

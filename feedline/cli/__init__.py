@@ -1,4 +1,8 @@
-"""The command line. Imports nothing slow at first: each command imports what it needs inside ``main``, where Ctrl-C is handled."""
+"""The command line.
+
+Imports nothing slow at first: each command imports what it needs inside ``main``, where Ctrl-C is
+handled.
+"""
 
 import sys
 
@@ -16,11 +20,12 @@ def main(argv: list[str] | None = None) -> int:
         The exit code (docs/exit-codes.md).
 
     Raises:
-        KeyboardInterrupt: the training under ``run`` was interrupted; Python then ends by the signal itself.
+        KeyboardInterrupt: the training under ``run`` was interrupted; Python then ends by the
+            signal itself.
     """
     words = list(sys.argv[1:] if argv is None else argv)
-    alone = argv is None and words[:1] != ["run"]
-    if alone:
+    owns_process = argv is None and words[:1] != ["run"]
+    if owns_process:
         interrupts.attach()
     try:
         from feedline.cli.commands import perform
@@ -30,15 +35,15 @@ def main(argv: list[str] | None = None) -> int:
         if words[:1] == ["run"]:
             sys.excepthook = lambda *_: None  # what the program printed for it is printed
             raise
-        code = interrupted(words)
+        code = _print_interrupted(words)
     finally:
-        if alone:
+        if owns_process:
             interrupts.detach()
     return code
 
 
-def interrupted(words: list[str]) -> int:
-    """Print one line for Ctrl-C. Returns the exit code."""
+def _print_interrupted(words: list[str]) -> int:
+    """Print one line for Ctrl-C, and return the exit code."""
     from feedline.profiler.printable import say
 
     if "--finish" not in words:  # `feedline run` says more about it

@@ -1,11 +1,12 @@
-"""Runs a training as a child process of a command, with its output in a file."""
+"""Trainings that a command runs as child processes, with their output in files."""
 
 import os
 import secrets
 import signal
 import subprocess
+import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -16,24 +17,32 @@ from feedline.profiler.files import results
 from feedline.profiler.samplers.processes import descendants
 
 _LAST_LINES = 12  # of a training that failed
-PATIENCE_S = 30.0  # for torchrun to end its ranks; it gives them as long, and would leave those that ignore SIGTERM if it is killed first
+#: For torchrun to end its ranks; it gives them as long, and would leave those that ignore SIGTERM
+#: if it is killed first.
+END_PATIENCE_S = 30.0
 _TIDYING_S = 5.0  # for those that unlink shared memory once all others have ended
 _MARK = "FEEDLINE_TRIAL"  # in the environment of a trial and of all that it starts, daemons included
 
 
 def run(command: Sequence[str], log: Path, environment: dict[str, str], leaves_nothing: bool = False) -> int:
-    """Run a command to its end. Ctrl-C in a terminal does not reach it, because torchrun leaves ranks behind if it is interrupted twice. It
-    is ended when this process is interrupted or terminated.
+    """Run a command to its end.
+
+    Ctrl-C in a terminal does not reach it, because torchrun leaves ranks behind if it is
+    interrupted twice. It is ended when this process is interrupted or terminated.
 
     Args:
-        leaves_nothing: it is killed at once then, and all that it started is killed after it, daemons too. Otherwise it has PATIENCE_S to
-            end by itself, and a daemon stays.
+        command: the command line.
+        log: file for its output.
+        environment: its environment variables.
+        leaves_nothing: whether to kill it at once then, and after it all that it started, daemons
+            too. Otherwise it has PATIENCE_S to end by itself, and a daemon stays.
 
     Returns:
         Its exit code; 128 + the signal's number if one ended it.
 
     Raises:
-        OutputError: the log cannot be written. KeyboardInterrupt, SystemExit: this process is to end; all that was started has ended.
+        OutputError: the log cannot be written.
+        KeyboardInterrupt, SystemExit: this process is to end; all that was started has ended.
     """
     process, mark = None, secrets.token_hex(8)
     with ended_in_order(), os.fdopen(results.log(log.parent, log.name), "wb") as output:
@@ -57,34 +66,41 @@ def run(command: Sequence[str], log: Path, environment: dict[str, str], leaves_n
 
 
 def _end(process: "subprocess.Popen[bytes]") -> None:
-    """Let it end its own processes, then end the remaining ones: torchrun's ranks have their own sessions. Another Ctrl-C does not wait."""
+    """End a process and its own processes: torchrun's ranks have their own sessions.
+
+    Another Ctrl-C does not wait.
+    """
     try:
         if process.poll() is None:
             process.send_signal(signal.SIGTERM)
-            process.wait(PATIENCE_S)
+            process.wait(END_PATIENCE_S)
     except subprocess.TimeoutExpired:
         pass
     finally:
-        left = descendants(process.pid)
+        remaining = descendants(process.pid)
         with suppress(ProcessLookupError, PermissionError):
             os.killpg(process.pid, signal.SIGKILL)
-        for pid in left:
+        for pid in remaining:
             with suppress(ProcessLookupError, PermissionError):
                 os.kill(pid, signal.SIGKILL)
         process.wait()
 
 
 def _kill_marked(process: "subprocess.Popen[bytes]", mark: str) -> None:
-    """Kill a trial and all that it started, what unlinks shared memory last. No signal interrupts that, for at most 2 x TIDYING_S."""
+    """Kill a trial and all that it started, what unlinks shared memory last.
+
+    No signal interrupts that, for at most 2 * _TIDYING_S.
+    """
     blocked = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, *SIGNALS})
     try:
         began = time.monotonic()
         while time.monotonic() < began + 2 * _TIDYING_S:  # unless one hangs in the kernel
-            own = [process.pid, *descendants(process.pid)] if process.poll() is None else []  # setproctitle writes over an environment
-            left = {*own, *marked(mark)}
-            if not left:
+            remaining = set(_marked(mark))
+            if process.poll() is None:
+                remaining |= {process.pid, *descendants(process.pid)}  # setproctitle writes over an environment
+            if not remaining:
                 return
-            for pid in left:
+            for pid in remaining:
                 if not proc.tidies_up(pid) or time.monotonic() > began + _TIDYING_S:
                     with suppress(ProcessLookupError, PermissionError):
                         os.kill(pid, signal.SIGKILL)
@@ -93,13 +109,33 @@ def _kill_marked(process: "subprocess.Popen[bytes]", mark: str) -> None:
         signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
 
 
-def marked(mark: str) -> list[int]:
-    """The processes with a trial's mark in their environment, wherever they are; zombies have none."""
+def _marked(mark: str) -> list[int]:
+    """Return the processes with a trial's mark in their environment; zombies have none."""
     wanted = f"{_MARK}={mark}".encode()
     pids = [int(name) for name in os.listdir("/proc") if name.isdecimal()]
     return [pid for pid in pids if wanted in proc.read(pid, "environ").split(b"\0")]
 
 
 def tail(log: Path) -> str:
-    """The last lines of a log."""
+    """Return the last lines of a log."""
     return "\n".join(f"  {line}" for line in log.read_text(encoding="utf-8", errors="replace").splitlines()[-_LAST_LINES:])
+
+
+def recording_command(run: Path, options: list[str], program: list[str], ranks: int) -> list[str]:
+    """Return the command line that records one run of a training.
+
+    Args:
+        run: the run folder.
+        options: those of ``feedline run``.
+        program: script or ``-m module``, and its arguments; or ``--`` and a command.
+        ranks: number of processes, under torchrun from 2 on.
+    """
+    launcher = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(ranks)] if ranks > 1 else []
+    return [sys.executable, *launcher, "-m", "feedline", "run", "-q", "-f", "--strict", "-o", str(run), *options, *program]
+
+
+def fill_placeholders(word: str, words: Mapping[str, str]) -> str:
+    """Replace the placeholders of an argument."""
+    for name, value in words.items():
+        word = word.replace(name, value)
+    return word

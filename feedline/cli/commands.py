@@ -1,4 +1,7 @@
-"""The table of commands by job, and the parser of their arguments. Each command is a class in a file of its own."""
+"""The table of commands by job, and the parser of their arguments.
+
+Each command is a class in a file of its own.
+"""
 
 import argparse
 import errno
@@ -6,37 +9,37 @@ import shlex
 
 from feedline import __version__
 from feedline.cli import converge
-from feedline.cli.check import Check
-from feedline.cli.compare import Compare
-from feedline.cli.diff import Diff
-from feedline.cli.env import Env
-from feedline.cli.ingest import Ingest
+from feedline.cli.check import CheckCommand
+from feedline.cli.compare import CompareCommand
+from feedline.cli.diff import DiffCommand
+from feedline.cli.env import EnvCommand
+from feedline.cli.ingest import IngestCommand
 from feedline.cli.interrupt import interrupts
-from feedline.cli.pack import Pack
+from feedline.cli.pack import PackCommand
 from feedline.cli.parser import Command, Parser, overview
-from feedline.cli.probe import Probe
-from feedline.cli.report import Report
-from feedline.cli.run import DASHES, Run
-from feedline.cli.scale import Scale
-from feedline.cli.tune import Tune
-from feedline.cli.verify import Verify
-from feedline.cli.whatif import Whatif
+from feedline.cli.probe import ProbeCommand
+from feedline.cli.report import ReportCommand
+from feedline.cli.run import DASHES, RunCommand
+from feedline.cli.scale import ScaleCommand
+from feedline.cli.tune import TuneCommand
+from feedline.cli.verify import VerifyCommand
+from feedline.cli.whatif import WhatifCommand
 from feedline.profiler.errors import FeedlineError, ScriptError, shows_tracebacks
 from feedline.profiler.files.bounded import one_line
 from feedline.profiler.printable import say
 
 #: Job -> its commands: what `feedline --help` shows. Those of two words are subcommands.
 JOBS: dict[str, dict[str, type[Command]]] = {
-    "Record a training": {"run": Run, "env": Env},
-    "Read a recording": {"report": Report, "ingest": Ingest, "diff": Diff, "check": Check},
-    "Predict": {"whatif": Whatif, "tune": Tune, "scale": Scale},
-    "Measure this machine and its loaders": {"probe": Probe, "compare": Compare, "pack": Pack},
-    "Prove a change": {"verify": Verify},
-    "Converge with large batches": {f"converge {name}": kind for name, kind in converge.COMMANDS.items()},
+    "Record a training": {"run": RunCommand, "env": EnvCommand},
+    "Read a recording": {"report": ReportCommand, "ingest": IngestCommand, "diff": DiffCommand, "check": CheckCommand},
+    "Predict": {"whatif": WhatifCommand, "tune": TuneCommand, "scale": ScaleCommand},
+    "Measure this machine and its loaders": {"probe": ProbeCommand, "compare": CompareCommand, "pack": PackCommand},
+    "Prove a change": {"verify": VerifyCommand},
+    "Converge with large batches": {f"converge {name}": kind for name, kind in converge.CONVERGE_COMMANDS.items()},
 }
 COMMANDS: dict[str, type[Command]] = {
     **{name: kind for commands in JOBS.values() for name, kind in commands.items() if " " not in name},
-    "converge": converge.Converge,
+    "converge": converge.ConvergeCommand,
 }
 #: Commands that take a training after `--`; all that comes after it is the training's.
 _BEFORE_TRAINING = ("scale", "verify")
@@ -57,7 +60,8 @@ def perform(words: list[str]) -> int:
         words: as they were typed, without "feedline".
 
     Returns:
-        The exit code: the training's own for ``run``, else 0, or that of the error (profiler/errors.py).
+        The exit code: the training's own for ``run``, else 0, or that of the error
+        (profiler/errors.py).
 
     Raises:
         KeyboardInterrupt: Ctrl-C, which the command did not make an ``Interrupted``.
@@ -82,11 +86,14 @@ def perform(words: list[str]) -> int:
 
 
 def parsed(words: list[str]) -> argparse.Namespace:
-    """The arguments; ``program`` has everything after ``--``, for commands that take a training there."""
+    """Parse the arguments.
+
+    ``program`` has everything after ``--``, for commands that take a training there.
+    """
     parser = parser_of_all()
     parser.refuse_other(words[0] if words else "-", COMMANDS)
     if words[:1] == ["converge"]:
-        parser.commands["converge"].refuse_other(words[1] if len(words) > 1 else "-", converge.COMMANDS)
+        parser.commands["converge"].refuse_other(words[1] if len(words) > 1 else "-", converge.CONVERGE_COMMANDS)
     if words[:1] == ["run"]:  # argparse would take the first "--" from the script's arguments
         words = [DASHES if word == "--" else word for word in words]
     if words[:1] == ["diff"] and "--" in words:
@@ -97,7 +104,10 @@ def parsed(words: list[str]) -> argparse.Namespace:
 
 
 def _with_options_first(words: list[str]) -> tuple[list[str], list[str]]:
-    """What comes before ``--`` with the options that follow the names after it, and these names."""
+    """Return the words before ``--`` and those after it.
+
+    Options that follow the names after ``--`` are moved before it.
+    """
     cut = words.index("--")
     after = words[cut + 1 :]
     end = next((at for at, word in enumerate(after) if word.startswith("-")), len(after))
@@ -105,7 +115,7 @@ def _with_options_first(words: list[str]) -> tuple[list[str], list[str]]:
 
 
 def parser_of_all() -> Parser:
-    """The parser of all commands."""
+    """Return the parser of all commands."""
     parser = Parser(prog="feedline", description=f"{_PURPOSE}\n\n{overview(JOBS)}", epilog=_MORE)
     parser.add_argument("--version", action="version", version=f"feedline {__version__}", help="print the version and exit")
     parser.add_commands(COMMANDS)
@@ -113,7 +123,7 @@ def parser_of_all() -> Parser:
 
 
 def _last_resort(error: Exception, words: list[str]) -> str:
-    """The message for an error in feedline itself."""
+    """Return the message for an error in feedline itself."""
     what = f"{type(error).__name__}: {one_line(error)}" if str(error) else type(error).__name__
     again = shlex.join(["feedline", *words])
     failed = "the run cannot be analyzed" if words[0] in _READ_RUNS else f"feedline {words[0]} failed"

@@ -7,10 +7,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from feedline.cli.options import STDOUT, add_output
-from feedline.cli.output import check_json, name_files, print_json, save_json
+from feedline.cli.outputs import check_json, name_files, print_json, save_json
 
 
-class Env:
+class EnvCommand:
     """Check what feedline can record on this machine with this PyTorch.
 
     Attaches every hook to a tiny training, checks what it records, and reads every counter once.
@@ -31,28 +31,31 @@ class Env:
 
         with _only_errors():
             results = run_selftests()
-        found = [{"name": result.name, "works": result.works, "says": result.message} for result in results]
+        entries = [{"name": result.name, "works": result.works, "says": result.message} for result in results]
         if args.json == STDOUT:
-            print_json(found)
+            print_json(entries)
             return 0
         console = Console(quiet=args.quiet)
         for result in results:
             console.print(f"{'yes' if result.works else 'NO ':4}{result.name:26}{result.message}", soft_wrap=True)
         if args.json is not None:
-            save_json(args.json, found)
+            save_json(args.json, entries)
             name_files(console, [args.json])
         return 0
 
 
 @contextmanager
 def _only_errors() -> Iterator[None]:
-    """Redirect what libraries print to standard error (gloo of torch 2.8 prints from C++): standard output has only the result."""
+    """Redirect what libraries print to standard error: standard output has only the result.
+
+    Some print from C++, as gloo of torch 2.8 does.
+    """
     sys.stdout.flush()
-    answer = os.dup(1)
+    standard_output = os.dup(1)
     os.dup2(2, 1)
     try:
         yield
     finally:
         sys.stdout.flush()
-        os.dup2(answer, 1)
-        os.close(answer)
+        os.dup2(standard_output, 1)
+        os.close(standard_output)

@@ -6,9 +6,8 @@ from contextlib import suppress
 from itertools import combinations
 from pathlib import Path
 
-from feedline.cli.arguments import at_least, refuse_twice
-from feedline.cli.options import add_output, add_rank_pool
-from feedline.cli.output import below_runs, check_json
+from feedline.cli.options import add_output, add_rank_pool, at_least, rank_pool, refuse_twice
+from feedline.cli.outputs import check_json, default_folder, progress_bar
 from feedline.profiler.errors import FeedlineError, Interrupted, PlaceTaken, RankCollision, ScriptError, TraceDamaged
 from feedline.profiler.files import single
 from feedline.profiler.files.own_folders import MAX_NAMED
@@ -17,11 +16,12 @@ from feedline.profiler.printable import say
 from feedline.profiler.ranks import MOST_RANKS
 
 
-class Ingest:
+class IngestCommand:
     """Read traces of torch.profiler, Nsight Systems, rocprof or JAX.
 
-    Makes one run folder from the traces (one trace per rank) and reports on it: input stalls, exposed communication, and which rank the
-    others wait for. A trace that cannot be read is named and skipped; the exit code is then 65.
+    Makes one run folder from the traces (one trace per rank) and reports on it: input stalls,
+    exposed communication, and which rank the others wait for. A trace that cannot be read is named
+    and skipped; the exit code is then 65.
 
     Nsight Systems first has to export its report: nsys export --type sqlite report.nsys-rep
 
@@ -53,34 +53,32 @@ class Ingest:
         )
 
     def run(self, args: argparse.Namespace) -> int:
-        output = args.output or below_runs(Path(args.file[0].rstrip("/")).name.split(".")[0])
-        given = _ranks(args.rank, args.file)
+        output = args.output or default_folder(Path(args.file[0].rstrip("/")).name.split(".")[0])
+        ranks = _parse_ranks(args.rank, args.file)
         refuse_twice(args.file, "trace")
         _refuse_copies(args.file)
         command = ["feedline", "ingest", *args.file]
         check_json(args)
-        read_before = not args.force and not args.quiet and _waits_for_report(output, command)
-        if os.path.lexists(output) and not args.force and not read_before:
+        resumes = not args.force and not args.quiet and _waits_for_report(output, command)
+        if os.path.lexists(output) and not args.force and not resumes:
             raise PlaceTaken.exists(output)
 
         from feedline.analysis.ranks.ingest_traces import ingest
         from feedline.analysis.traces.trace_columns import DEFAULT, TraceLimits
-        from feedline.cli.ranks import pool_of
         from feedline.cli.report import show_run
-        from feedline.cli.work import working
 
         limits = TraceLimits.of(args.max_events) if args.max_events else DEFAULT
         problems: dict[str, str] = {}
         try:
-            if read_before:
+            if resumes:
                 say(f"{output} already holds these traces; writing its report")
             else:
-                with pool_of(args, len(args.file)) as pool, working(args.quiet) as tell:
-                    problems = ingest(args.file, output, pool, given, limits, command, tell, args.force).problems
+                with rank_pool(args, len(args.file)) as pool, progress_bar(args.quiet) as report_progress:
+                    problems = ingest(args.file, output, pool, ranks, limits, command, report_progress, args.force).problems
             for problem in problems.values():
                 say(f"skipped: {problem}")
             if not args.quiet or args.json:
-                show_run(output, *_options_of_report(args))
+                show_run(output, *_report_options(args))
         except KeyboardInterrupt as error:
             if not _waits_for_report(output, command):
                 raise
@@ -88,8 +86,8 @@ class Ingest:
         return TraceDamaged.exit_code if problems else 0
 
 
-def _options_of_report(args: argparse.Namespace) -> list[str]:
-    """Those of ``feedline report`` that were given."""
+def _report_options(args: argparse.Namespace) -> list[str]:
+    """Return the options of ``feedline report`` that were given."""
     flags = ["--force"] * args.force + ["--quiet"] * args.quiet
     return [*flags, *([f"--json={args.json}"] if args.json else [])]
 
@@ -106,14 +104,14 @@ def _refuse_copies(files: list[str]) -> None:
     for file in files:
         if single.is_regular(Path(file)):
             sizes.setdefault(os.path.getsize(file), []).append(file)
-    for one, other in (pair for alike in sizes.values() for pair in combinations(alike, 2)):
+    for first, second in (pair for files in sizes.values() for pair in combinations(files, 2)):
         with suppress(OSError):
-            if filecmp.cmp(one, other, shallow=False):
-                raise RankCollision(f"{one} and {other} are the same trace: give only one of them")
+            if filecmp.cmp(first, second, shallow=False):
+                raise RankCollision(f"{first} and {second} are the same trace: give only one of them")
 
 
 def _waits_for_report(run: Path, command: list[str]) -> bool:
-    """Whether this same command made the run folder and was interrupted before the report."""
+    """Return whether this command made the run folder, but was interrupted before the report."""
     from feedline.profiler.record.privacy import mask_argv
     from feedline.profiler.store.trainings import open_run
 
@@ -125,22 +123,24 @@ def _waits_for_report(run: Path, command: list[str]) -> bool:
         return False
 
 
-def _ranks(given: list[str], files: list[str]) -> dict[str, int]:
-    """The ranks given with ``--rank FILE=N``.
+def _parse_ranks(given: list[str], files: list[str]) -> dict[str, int]:
+    """Parse the ranks given with ``--rank FILE=N``.
 
     Args:
+        given: the values of ``--rank``.
         files: the traces: their paths, or their names without the folders.
 
     Raises:
-        ScriptError: it does not have this form, its file is not among the traces, or it says two ranks.
+        ScriptError: a value does not have this form, its file is not among the traces, or it says
+            two ranks.
     """
-    found: dict[str, int] = {}
+    ranks: dict[str, int] = {}
     for text in given:
         file, _, number = text.rpartition("=")
         if not file or not number.isdecimal() or not len(number) <= 20 or int(number) >= MOST_RANKS:
             raise ScriptError(f"--rank {text}: expected FILE=N, where N is a rank below {MOST_RANKS:,}")
         if file not in files and file not in map(os.path.basename, files):
             raise ScriptError(f"--rank {text}: {file} is not one of the given traces ({few(files, MAX_NAMED)})")
-        if found.setdefault(file, int(number)) != int(number):
-            raise ScriptError(f"--rank {text}: {file} already has rank {found[file]}: give each trace one rank")
-    return found
+        if ranks.setdefault(file, int(number)) != int(number):
+            raise ScriptError(f"--rank {text}: {file} already has rank {ranks[file]}: give each trace one rank")
+    return ranks

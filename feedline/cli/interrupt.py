@@ -1,4 +1,4 @@
-"""Ctrl-C in a command: the command ends with one line and exit code 130, and its output stays complete."""
+"""Ctrl-C in a command: it ends with one line and exit code 130, and its output is complete."""
 
 import signal
 import time
@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from types import FrameType
 
-#: A key that is held down sends 30 signals per second: they are one Ctrl-C, or they would break what cleans up behind the first.
+#: A key that is held down sends 30 signals per second: they are one Ctrl-C, or they would break
+#: what cleans up behind the first.
 _SAME_S = 2.0
 SIGNALS = (signal.SIGTERM, signal.SIGHUP)
 
@@ -18,7 +19,10 @@ class _Interrupts:
         self._last = float("-inf")
 
     def attach(self) -> None:
-        """Replace Python's handler of SIGINT. A shell that starts a background job ignores the signal; then it stays ignored."""
+        """Replace Python's handler of SIGINT.
+
+        A shell that starts a background job ignores the signal; then it stays ignored.
+        """
         with suppress(ValueError):  # not in the main thread
             if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
                 signal.signal(signal.SIGINT, self)
@@ -32,11 +36,14 @@ class _Interrupts:
 
     @property
     def came(self) -> bool:
-        """Whether Ctrl-C was pressed."""
+        """Return whether Ctrl-C was pressed."""
         return self._last > float("-inf")
 
     def detach(self) -> None:
-        """Ignore SIGINT once the command is done: Python's cleanup is not interrupted, and the exit code stays."""
+        """Ignore SIGINT once the command is done.
+
+        Python's cleanup is not interrupted, and the exit code stays.
+        """
         with suppress(ValueError):
             if signal.getsignal(signal.SIGINT) is self:
                 signal.signal(signal.SIGINT, signal.SIG_IGN)
@@ -48,7 +55,7 @@ interrupts = _Interrupts()
 
 @contextmanager
 def ended_in_order() -> Iterator[None]:
-    """Let SIGTERM and SIGHUP raise SystemExit in the block, so that the processes it started are ended, too.
+    """Let SIGTERM and SIGHUP raise SystemExit in the block, to end the processes it started.
 
     Raises:
         SystemExit: 128 + the signal's number.

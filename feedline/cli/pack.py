@@ -15,17 +15,18 @@ from feedline.profiler.message import few
 if TYPE_CHECKING:
     from feedline.pipelines.stores import Packed, Progress
 
-KINDS = ("lmdb", "recordio", "tar", "tfrecord")
-_NAMED_CLASSES = 3
-_NAMED = 10  # files left out that are printed; all are in the store's manifest.json
+STORE_KINDS = ("lmdb", "recordio", "tar", "tfrecord")
+_MAX_NAMED_CLASSES = 3
+_MAX_FILES_LEFT_OUT = 10  # files left out that are printed; all are in the store's manifest.json
 
 
-class Pack:
+class PackCommand:
     """Pack an image folder into one store that is faster to read.
 
-    Files keep their bytes; files that are not images or cannot be read are named and left out. The label of an image is its class
-    folder: a folder whose labels are in a table or in a file per image is refused, unless --unlabeled allows a store without them.
-    A pack that was interrupted continues where it stopped when the same command is given again; until it is complete, the store
+    Files keep their bytes; files that are not images or cannot be read are named and left out. The
+    label of an image is its class folder: a folder whose labels are in a table or in a file per
+    image is refused, unless --unlabeled allows a store without them. A pack that was interrupted
+    continues where it stopped when the same command is given again; until it is complete, the store
     cannot be opened.
 
     Examples:
@@ -36,7 +37,7 @@ class Pack:
     def prepare_parser(self, parser: argparse.ArgumentParser) -> None:
         parser.add_argument("data", type=Path, metavar="DIR", help="image folder with one subfolder per class")
         packing = parser.add_argument_group("packing")
-        packing.add_argument("--kind", choices=KINDS, required=True, help="LMDB, MXNet RecordIO, WebDataset (tar) or TFRecord")
+        packing.add_argument("--kind", choices=STORE_KINDS, required=True, help="LMDB, MXNet RecordIO, WebDataset (tar) or TFRecord")
         packing.add_argument("--verify", action="store_true", help="read the whole store back and compare checksums")
         packing.add_argument("--unlabeled", action="store_true", help="pack images whose labels are not their class folders, without those")
         packing.add_argument("--strict", action="store_true", help="stop at the first file that cannot be packed")
@@ -72,7 +73,7 @@ class Pack:
 
 
 def _summary(done: "Packed") -> list[str]:
-    """Lines on what was packed and what was left out."""
+    """Return lines on what was packed and what was left out."""
     lines = [
         f"{done.path}: {done.samples:,} images, {done.bytes / 1e6:,.1f} MB, packed as {done.kind} into {done.stored_bytes / 1e6:,.1f} MB"
     ]
@@ -80,18 +81,18 @@ def _summary(done: "Packed") -> list[str]:
         lines.append("  already complete: nothing to do")
     elif done.resumed_at:
         lines.append(f"  continued after the {done.resumed_at:,} samples that were already packed")
-    lines += [f"  {line}" for line in _of_labels(done)]
+    lines += [f"  {line}" for line in _label_lines(done)]
     if done.left_out:
         kinds = Counter(re.split(r"[,(:]| after ", entry.message)[0].strip() for entry in done.left_out)
         lines.append(f"  left out: {len(done.left_out):,} ({', '.join(f'{number:,} {kind}' for kind, number in kinds.most_common())})")
-        lines += [f"    {entry.path}: {entry.message}" for entry in done.left_out[:_NAMED]]
-        if len(done.left_out) > _NAMED:
-            lines.append(f"    and {len(done.left_out) - _NAMED:,} more, in {done.path / 'manifest.json'}")
+        lines += [f"    {entry.path}: {entry.message}" for entry in done.left_out[:_MAX_FILES_LEFT_OUT]]
+        if len(done.left_out) > _MAX_FILES_LEFT_OUT:
+            lines.append(f"    and {len(done.left_out) - _MAX_FILES_LEFT_OUT:,} more, in {done.path / 'manifest.json'}")
     return lines
 
 
-def _of_labels(done: "Packed") -> list[str]:
-    """Lines on the labels that the store has, and on those that it does not have."""
+def _label_lines(done: "Packed") -> list[str]:
+    """Return lines on the labels that the store has, and on those that it does not have."""
     from feedline.analysis.formatting import counted
 
     lines = [
@@ -99,9 +100,9 @@ def _of_labels(done: "Packed") -> list[str]:
         if len(done.classes) > 1
         else f"labels: none, all images are of one class ({done.classes[0]})"
     ]
-    lines += [f"labels not packed: {one.message}" for one in done.lost]
+    lines += [f"labels not packed: {label.message}" for label in done.lost]
     if done.empty:
-        lines.append(f"classes without an image: {len(done.empty):,} ({few(done.empty, _NAMED_CLASSES)}); they keep their labels")
+        lines.append(f"classes without an image: {len(done.empty):,} ({few(done.empty, _MAX_NAMED_CLASSES)}); they keep their labels")
     if done.below:
         below, take = ("a folder", "takes") if done.below == 1 else ("folders", "take")
         lines.append(f"{counted(done.below, 'file')} in {below} below a class folder {take} its label")
@@ -113,7 +114,7 @@ def _of_labels(done: "Packed") -> list[str]:
 
 @contextmanager
 def _progress_bar(quiet: bool) -> Iterator["Callable[[Progress], None]"]:
-    """A progress bar on standard error if it is a terminal."""
+    """Show a progress bar on standard error if it is a terminal."""
     from rich import progress as rich
 
     from feedline.analysis.report.console import Console, Words

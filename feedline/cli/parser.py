@@ -15,17 +15,20 @@ _NAME_WIDTH = 18  # of the commands in `feedline --help`
 
 
 class Command(Protocol):
-    """A command. Its docstring is its help: a summary in one line, paragraphs, and ``Examples:``."""
+    """A command.
+
+    Its docstring is its help: a summary in one line, paragraphs, and ``Examples:``.
+    """
 
     def prepare_parser(self, parser: argparse.ArgumentParser) -> None:
         """Add its arguments."""
 
     def run(self, args: argparse.Namespace) -> int:
-        """Do it. Returns the exit code. Raises FeedlineError."""
+        """Run it and return the exit code. Raises FeedlineError."""
 
 
 @dataclass(frozen=True)
-class About:
+class HelpText:
     """The docstring of a command, in parts.
 
     Attributes:
@@ -39,14 +42,14 @@ class About:
     examples: list[str]
 
     @classmethod
-    def of(cls, kind: type) -> "About":
+    def of(cls, kind: type) -> "HelpText":
         words, _, examples = inspect.cleandoc(kind.__doc__ or "").partition("\n\nExamples:\n")
         summary, _, text = words.partition("\n\n")
         return cls(summary, text, textwrap.dedent(examples).splitlines())
 
 
 class _HelpFormatter(argparse.HelpFormatter):
-    """Fills each paragraph to the width of the terminal; a paragraph with indented lines stays unchanged."""
+    """Fills each paragraph to the terminal's width; one with indented lines stays unchanged."""
 
     def __init__(self, prog: str, **settings: Any) -> None:
         super().__init__(prog, **{"max_help_position": 28, **settings})
@@ -71,16 +74,16 @@ class Parser(argparse.ArgumentParser):
 
     def parse_known_args(self, args: Sequence[str] | None = None, namespace: Any = None) -> Any:  # type: ignore[override]
         self._words = args or ()
-        found, unknown = super().parse_known_args(args, namespace)
+        arguments, unknown = super().parse_known_args(args, namespace)
         if unknown and self._subparsers is None:
             self.error(f"unrecognized arguments: {' '.join(unknown)}")
-        return found, unknown
+        return arguments, unknown
 
     def error(self, message: str) -> NoReturn:
         unknown = self._unknown_option()  # argparse complains of its value first, which it takes for an argument of its own
         of_training = "goes after `--`" in message and not self._words[0].startswith("-")  # its option, then
         if unknown and not of_training:
-            message = f"unknown option {unknown}{meant(unknown, self._flags(shown=True))}"
+            message = f"unknown option {unknown}{suggestion(unknown, self._flags(shown=True))}"
             if self.prog.endswith(" run"):
                 message += f"; put the script's own options after the script: feedline run train.py {unknown} ..."
         elif message.endswith(" required: COMMAND"):
@@ -96,7 +99,7 @@ class Parser(argparse.ArgumentParser):
         self.commands = {name: self._add_command(added, name, kind) for name, kind in commands.items()}
 
     def _add_command(self, commands: Any, name: str, kind: type[Command]) -> "Parser":
-        about, command = About.of(kind), kind()
+        about, command = HelpText.of(kind), kind()
         examples = "\n".join(["examples:", *(f"  {line}" for line in about.examples)]) if about.examples else ""
         parser: Parser = commands.add_parser(name, description=f"{about.summary}\n\n{about.text}".strip(), epilog=examples)
         command.prepare_parser(parser)
@@ -104,14 +107,17 @@ class Parser(argparse.ArgumentParser):
         return parser
 
     def _get_option_tuples(self, option_string: str) -> list[Any]:
-        """Return the options that an abbreviation may mean: those in the help, never an internal one."""
-        return [found for found in super()._get_option_tuples(option_string) if found[0].help != argparse.SUPPRESS]
+        """Return the options that an abbreviation may mean: never an internal one."""
+        return [option for option in super()._get_option_tuples(option_string) if option[0].help != argparse.SUPPRESS]
 
     def _flags(self, shown: bool = False) -> dict[str, argparse.Action]:
-        return {flag: one for one in self._actions for flag in one.option_strings if not shown or one.help != argparse.SUPPRESS}
+        return {flag: action for action in self._actions for flag in action.option_strings if not shown or action.help != argparse.SUPPRESS}
 
     def _unknown_option(self) -> str:
-        """The first option before any other program's that is not one of ours, nor begins like one; else empty."""
+        """Return the first option that is not one of ours, nor begins like one; else "".
+
+        Options of another program, which follow a positional argument, do not count.
+        """
         flags, words = self._flags(), iter(self._words)
         others_follow = any(action.nargs in (argparse.REMAINDER, argparse.PARSER) for action in self._actions)
         for word in words:
@@ -124,7 +130,7 @@ class Parser(argparse.ArgumentParser):
             name = word.partition("=")[0]
             if not name.startswith("--"):
                 name = name[:2]
-            near = [flags[name]] if name in flags else [one[0] for one in self._get_option_tuples(name) if name.startswith("--")]
+            near = [flags[name]] if name in flags else [option[0] for option in self._get_option_tuples(name) if name.startswith("--")]
             if not near:
                 return word.partition("=")[0]
             if near[0].nargs != 0 and word == name:
@@ -136,11 +142,11 @@ class Parser(argparse.ArgumentParser):
         known = list(commands)
         if not word.startswith("-") and word not in known:
             script = f", or run a script with `feedline run {word}`" if Path(word).suffix == ".py" else ""
-            self.error(f"unknown command {word!r}{meant(word, known)}; commands: {', '.join(known)}{script}")
+            self.error(f"unknown command {word!r}{suggestion(word, known)}; commands: {', '.join(known)}{script}")
 
 
-def meant(word: str, known: Iterable[str]) -> str:
-    """A suggestion as in Python 3.14's argparse."""
+def suggestion(word: str, known: Iterable[str]) -> str:
+    """Return a suggestion as Python 3.14's argparse makes it."""
     import difflib
 
     near = difflib.get_close_matches(word, list(known), 1)
@@ -148,12 +154,12 @@ def meant(word: str, known: Iterable[str]) -> str:
 
 
 def overview(jobs: Mapping[str, Mapping[str, type[Command]]]) -> str:
-    """Commands by job, each with its summary and first example."""
+    """List commands by job, each with its summary and first example."""
     parts = []
     for job, commands in jobs.items():
         lines = [job]
         for name, kind in commands.items():
-            about = About.of(kind)
+            about = HelpText.of(kind)
             lines.append(f"  {name:{_NAME_WIDTH}}{about.summary}".rstrip())
             lines += [f"  {'':{_NAME_WIDTH}}$ {example.partition('  ')[0]}" for example in about.examples[:1]]  # python -OO: no docstrings
         parts.append("\n".join(lines))

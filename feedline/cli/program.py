@@ -1,4 +1,7 @@
-"""Runs a user's script or module as Python does: same ``__main__``, sys.argv, sys.path[0], exit code and traceback."""
+"""Runs a user's script or module as Python does.
+
+It has the same ``__main__``, sys.argv, sys.path[0], exit code and traceback.
+"""
 
 import builtins
 import importlib.machinery
@@ -28,19 +31,21 @@ class Program:
     def run(self) -> None:
         """Run it as ``__main__``. Raises what it raises, including SystemExit."""
         sys.argv[:] = self.argv
-        if not safe_path():
+        if not _safe_path():
             sys.path[0] = self.path0
         sys.modules["__main__"] = self.module
         exec(self.code, self.module.__dict__)
 
 
-def safe_path() -> bool:
-    """Whether Python was started (-I, -P) without a script's folder on sys.path."""
+def _safe_path() -> bool:
+    """Return whether Python was started (-I, -P) without a script's folder on sys.path."""
     return bool(sys.flags.isolated or getattr(sys.flags, "safe_path", False))
 
 
 def from_script(script: str, args: list[str]) -> Program:
-    """A program from a file of source or byte code, or from a folder or zip file with a ``__main__``.
+    """Load a program from a file of source or byte code, or a folder or zip file.
+
+    A folder or zip file has a ``__main__``.
 
     Raises:
         ScriptError: there is no such file.
@@ -77,12 +82,12 @@ def _from_package(finder: Any, script: str, args: list[str]) -> Program:
 
 
 def from_module(name: str, args: list[str]) -> Program:
-    """A program from an importable module or a package with ``__main__``, as ``python -m``.
+    """Load a program from an importable module or a package with ``__main__``, as ``python -m``.
 
     Raises:
         ScriptError: there is no such module.
     """
-    if not safe_path():
+    if not _safe_path():
         sys.path[0] = os.getcwd()
     try:
         spec = importlib.util.find_spec(name)
@@ -123,10 +128,11 @@ def show(error: BaseException | None) -> None:
 
 
 def exit_like(error: BaseException | None) -> int:
-    """The exit code to end with.
+    """Return the exit code to end with.
 
     Raises:
-        KeyboardInterrupt: the program was interrupted. Python then ends by the signal itself, after ``atexit``; all was printed before.
+        KeyboardInterrupt: the program was interrupted. Python then ends by the signal itself, after
+            ``atexit``; all was printed before.
     """
     if isinstance(error, KeyboardInterrupt):
         sys.excepthook = lambda *_: None

@@ -1,36 +1,89 @@
-"""``feedline run``."""
+"""``feedline run``: records a script, or a command that starts processes which train."""
 
 import argparse
 import os
+import shutil
+import signal
+import subprocess
+import sys
+from contextlib import suppress
+from dataclasses import dataclass, field
 from pathlib import Path
+from types import FrameType
 from typing import TYPE_CHECKING
 
-from feedline.cli.arguments import at_least
-from feedline.cli.options import add_output
-from feedline.cli.output import below_runs, check_json
+from feedline.cli.options import add_output, at_least
+from feedline.cli.outputs import check_json, default_folder
 from feedline.cli.program import Program, exit_like, from_module, from_script, show
-from feedline.cli.recording import Start, asked
-from feedline.cli.run_command import elsewhere, is_command, run_command
-from feedline.cli.settings import OVERRIDES, add_settings
+from feedline.cli.settings import OVERRIDES, add_settings, as_code
 from feedline.profiler import masks
-from feedline.profiler.errors import OutputError, ScriptError
-from feedline.profiler.printable import say
+from feedline.profiler.errors import FeedlineError, FixError, OutputError, PlaceTaken, ScriptError
+from feedline.profiler.printable import say_in_training
 from feedline.profiler.session.ending import Ending
 
 if TYPE_CHECKING:
     from feedline.convergence.apply import FixInjector
-    from feedline.profiler.noise_scale import Window
+    from feedline.profiler.follow.recording_settings import RecordingSettings
+    from feedline.profiler.record.detail import ProfilerWindow
+    from feedline.profiler.samplers.processes import UnfollowedProcesses
     from feedline.profiler.session.hooks import Hooks
     from feedline.profiler.session.session import Session
 
 DASHES = "\0--"  #: stands for ``--`` while argparse looks at a command line: no argument can hold a null byte
+_POLL_S = 1.0  # between looks at the processes below
+_FORWARDED = (signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
+_SIGNAL_EXIT = 128  # exit code of a command that a signal ended, less the signal's number, as a shell gives it
 
 
-class Run:
+@dataclass(frozen=True)
+class _Start:
+    """The state that the program may change while it runs, saved before."""
+
+    folder: Path = field(default_factory=Path.cwd)
+    python_path: tuple[str, ...] = field(default_factory=lambda: tuple(sys.path))
+
+
+def _recording_request(args: argparse.Namespace, run: Path, launch: str, start: _Start, reports: bool = True) -> "RecordingSettings":
+    """Return the recording that a command line requests.
+
+    Args:
+        args: the command line.
+        run: the run folder that was made.
+        launch: the launch that the folder belongs to.
+        start: the state at the start.
+        reports: whether this process makes the report.
+    """
+    from feedline.profiler.follow.recording_settings import RecordingSettings
+
+    return RecordingSettings(
+        top=os.getpid() if reports else 0,
+        run=str(run),
+        launch=launch,
+        every=args.sample_interval,
+        window=None if args.torch_profiler is None else str(args.torch_profiler),
+        record_argv=args.record_argv,
+        report=_report_options(args, start.folder),
+        folder=str(start.folder),
+        path=start.python_path,
+        settings=args.settings,
+        made_at=args.set_at,
+        strict=args.strict,
+        stop_after=args.stop_after,
+    )
+
+
+def _report_options(args: argparse.Namespace, folder: Path) -> tuple[str, ...]:
+    options = ["-q"] if args.quiet else []
+    options += ["-f"] if args.force else []
+    return (*options, *(["--json", str(folder / args.json)] if args.json else []))
+
+
+class RunCommand:
     """Record an unmodified training and report what limits it.
 
-    The training itself is unchanged. Options before SCRIPT belong to feedline, everything after SCRIPT is passed to the script, and the
-    exit code is the training's own. When it ends, the report is printed and written into the run folder.
+    The training itself is unchanged. Options before SCRIPT belong to feedline, everything after
+    SCRIPT is passed to the script, and the exit code is the training's own. When it ends, the
+    report is printed and written into the run folder.
 
     Examples:
         feedline run train.py --epochs 3
@@ -93,10 +146,10 @@ class Run:
         )
 
     def run(self, args: argparse.Namespace) -> int:
-        start, dashes = Start(), args.script == DASHES
+        start, dashes = _Start(), args.script == DASHES
         args.script, *args.args = _script_of([args.script, *args.args])
-        if dashes and is_command([args.script]):
-            return run_command(args, [args.script, *args.args])
+        if dashes and _is_command([args.script]):
+            return _run_command(args, [args.script, *args.args])
         try:
             program = (from_module if args.module else from_script)(args.script, args.args)
         except (SyntaxError, ValueError) as error:  # ValueError: a null byte, before Python 3.12
@@ -116,10 +169,10 @@ class Run:
         changes = [change for change in (fixes, overrides) if change is not None]
 
         name = Path(args.script).stem if not args.module else args.script.rsplit(".", 1)[-1]
-        path = start.folder / (args.output or below_runs(name, ranks.started_at()))
+        path = start.folder / (args.output or default_folder(name, ranks.started_at()))
         first = ranks.place().rank == 0
         if first:
-            _see_that_json_is_free(args)
+            _check_json_file(args)
         try:
             session = Session(
                 path,
@@ -136,32 +189,36 @@ class Run:
         except Exception as error:  # whatever is wrong with recording, the training runs; but not without a change that was asked for
             if args.strict or changes:
                 raise
-            say(f"not recording: {error}")
-            return _unrecorded(program)
+            say_in_training(f"not recording: {error}")
+            return _run_unrecorded(program)
         speaks = first and not args.quiet
         if session.refused is not None and first:
-            say(elsewhere(session.refused, path, session.path))
+            say_in_training(_folder_message(session.refused, path, session.path))
         elif speaks:
-            say(f"recording into {os.path.relpath(path)}")
+            say_in_training(f"recording into {os.path.relpath(path)}")
         if speaks and fixes is not None:
-            say(fixes.lines(), lines=True)
+            say_in_training(fixes.lines(), lines=True)
         if speaks and overrides is not None:
-            say(f"changing the training's DataLoader: {overrides.text}")
-        recording = asked(args, session.path, session.manifest.launch, start, first)
+            say_in_training(f"changing the training's DataLoader: {overrides.text}")
+        recording = _recording_request(args, session.path, session.manifest.launch, start, first)
         python_start.stop()
         follow(recording, session, overrides)
         ended = _run_recorded(program, session)
         show(ended)
         failed = {name: why for change in changes for name, why in change.failed.items()}
         if failed and session.is_mine:
-            say("these changes were not applied, or only in part: " + "; ".join(f"{name}: {why}" for name, why in failed.items()))
+            say_in_training(
+                "these changes were not applied, or only in part: " + "; ".join(f"{name}: {why}" for name, why in failed.items())
+            )
         if first and session.is_mine:
             report(recording)
         return exit_like(ended)
 
 
 def _script_of(words: list[str]) -> list[str]:
-    """The script and its arguments, with each ``--`` as typed; a ``--`` before the script is feedline's.
+    """Return the script and its arguments, with each ``--`` as typed.
+
+    A ``--`` before the script is feedline's.
 
     Raises:
         ScriptError: nothing but a ``--``.
@@ -188,42 +245,42 @@ class _Fixes:
         self._outside: FixInjector | None = None
 
     def lines(self) -> str:
-        """The lines that would make the fixes permanent."""
+        """Return the lines that would make the fixes permanent."""
         return "\n\n".join(f"{request.text}: {request.fix.summary}. To keep it, write:\n\n{request.lines}" for request in self._requests)
 
     def attach(self, hooks: "Hooks") -> None:
         """Apply the fixes once torch is imported."""
 
-        def arrived() -> None:
+        def attach_fixes() -> None:
             from feedline.convergence.apply import FixInjector
 
-            outside = self._outside = FixInjector(hooks.tell)
+            outside = self._outside = FixInjector(hooks.report)
             hooks.attach("fixes", "the training is changed", lambda patches: hooks.add_undo(outside.attach(self._requests, patches)))
 
-        hooks.when_imported("torch", arrived)
+        hooks.when_imported("torch", attach_fixes)
 
     def setup(self) -> dict[str, object]:
-        """The fixes, and those that were not applied, for the manifest."""
+        """Return the fixes, and those that were not applied, for the manifest."""
         return {"fixes": self.text, "fixes_failed": {name: masks.text(why) for name, why in self.failed.items()}}
 
     @property
     def failed(self) -> dict[str, str]:
-        """Fixes that were not applied, with the reason."""
+        """Return fixes that were not applied, with the reason."""
         return {"--fix": "the program never imported torch"} if self._outside is None else self._outside.failed
 
 
-def _window(text: str) -> "Window":
-    """The value of ``--torch-profiler``."""
-    from feedline.profiler.noise_scale import Window
+def _window(text: str) -> "ProfilerWindow":
+    """Parse the value of ``--torch-profiler``."""
+    from feedline.profiler.record.detail import ProfilerWindow
 
     try:
-        return Window.parse(text)
+        return ProfilerWindow.parse(text)
     except ValueError as error:
         raise argparse.ArgumentTypeError(str(error)) from error
 
 
 def _stop_after(text: str) -> str:
-    """The value of ``--stop-after``, checked."""
+    """Check the value of ``--stop-after``."""
     from feedline.profiler.session.stop_after import StopAfter
 
     try:
@@ -234,8 +291,10 @@ def _stop_after(text: str) -> str:
     return text
 
 
-def _see_that_json_is_free(args: argparse.Namespace) -> None:
-    """Before the training, check that FILE of ``--json`` is free. An existing file is left alone and does not stop the training.
+def _check_json_file(args: argparse.Namespace) -> None:
+    """Check, before the training, that FILE of ``--json`` is free.
+
+    An existing file is left alone and does not stop the training.
 
     Raises:
         OutputError: --strict was given.
@@ -245,12 +304,12 @@ def _see_that_json_is_free(args: argparse.Namespace) -> None:
     except OutputError as error:
         if args.strict:
             raise
-        say(f"--json is ignored: {error}")
+        say_in_training(f"--json is ignored: {error}")
         args.json = None
 
 
-def _unrecorded(program: Program) -> int:
-    """Run the program as Python would. Returns its exit code."""
+def _run_unrecorded(program: Program) -> int:
+    """Run the program as Python would, and return its exit code."""
     ended: BaseException | None = None
     try:
         program.run()
@@ -261,7 +320,10 @@ def _unrecorded(program: Program) -> int:
 
 
 def _run_recorded(program: Program, session: "Session") -> BaseException | None:
-    """Run the program, and end the recording however it ends. Returns what it raised. A fork of it may also return here."""
+    """Run the program, and end the recording however it ends; return what it raised.
+
+    A fork of it may also return here.
+    """
     ended: BaseException | None = None
     try:
         program.run()
@@ -269,3 +331,93 @@ def _run_recorded(program: Program, session: "Session") -> BaseException | None:
         ended = error
     session.stop(Ending.of(ended))
     return ended
+
+
+def _is_command(words: list[str]) -> bool:
+    """Return whether the words after ``--`` are a command, and not a script and its arguments."""
+    return shutil.which(words[0]) is not None
+
+
+def _run_command(args: argparse.Namespace, command: list[str]) -> int:
+    """Run a command, report the trainings below it, and return its exit code.
+
+    Raises:
+        FixError, ScriptError: an option was given that only a script can have.
+        OutputError: with ``--strict`` or ``--set``: nothing can be recorded, so nothing can be
+            changed either.
+    """
+    if args.fix is not None:
+        with_ranks = "torchrun ... -m feedline run --fix ... train.py"
+        raise FixError(f"--fix needs a script, not a command: feedline run --fix ... train.py, or with ranks: {with_ranks}")
+    if args.module:
+        raise ScriptError("-m takes a module and `--` takes a command: use only one of them")
+    from feedline.profiler import ranks
+    from feedline.profiler.follow.reporting import report_what_was_made
+    from feedline.profiler.session.session import run_folder
+
+    start, launch = _Start(), f"command-{os.getpid()}-{ranks.started_at()}"
+    path = start.folder / (args.output or default_folder(Path(command[0]).stem, ranks.started_at()))
+    try:
+        (run, hold), refused = run_folder(path, launch, args.force, args.strict)
+    except OutputError as error:
+        if args.strict or args.settings:
+            raise
+        say_in_training(f"not recording: {error}")
+        return _wait_for(subprocess.Popen(command), None)
+    if refused is not None:
+        say_in_training(_folder_message(refused, path, run))
+    elif not args.quiet:
+        say_in_training(f"recording into {os.path.relpath(run)}")
+    if args.settings and not args.quiet:
+        say_in_training(f"changing the training's DataLoader: {as_code(args.settings)}")
+    recording = _recording_request(args, run, launch, start)
+    process = subprocess.Popen(command, env={**os.environ, **recording.variables(os.environ)})
+    code = _wait_for(process, UnfollowedProcesses(run, args.record_argv))
+    if code > _SIGNAL_EXIT:
+        _write_signal(run, process.pid, code - _SIGNAL_EXIT)
+    hold.release()
+    report_what_was_made(recording)
+    return code
+
+
+def _folder_message(refused: PlaceTaken, path: Path, run: Path) -> str:
+    """Return the message for a run folder that differs from the requested one."""
+    return f"{refused.what.replace(str(path), os.path.relpath(path))}, recording into {os.path.relpath(run)}"
+
+
+def _write_signal(run: Path, pid: int, number: int) -> None:
+    """Write into the run folder which signal killed the command.
+
+    That is if the command was the training process itself, which could not write it.
+    """
+    from feedline.profiler.store.trainings import trainings
+
+    with suppress(FeedlineError, OSError, ValueError):
+        for rank in (rank for training in trainings(run) for rank in training.run.ranks.values()):
+            if rank.manifest.pid == pid and not rank.manifest.ended:
+                rank.manifest.ended_by = signal.Signals(number).name
+                rank.manifest.write(rank.folder)
+
+
+def _wait_for(process: "subprocess.Popen[bytes]", below: "UnfollowedProcesses | None") -> int:
+    """Wait for a command, and forward signals.
+
+    A terminal sends Ctrl-C to all processes, so it needs no forwarding.
+    """
+
+    def forward(number: int, frame: FrameType | None) -> None:
+        process.send_signal(number)
+
+    before = {number: signal.signal(number, forward) for number in _FORWARDED}
+    before[signal.SIGINT] = signal.signal(signal.SIGINT, lambda *_: None)
+    try:
+        while True:
+            try:
+                code = process.wait(_POLL_S)
+                return code if code >= 0 else _SIGNAL_EXIT - code
+            except subprocess.TimeoutExpired:
+                if below is not None:
+                    below.read()
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

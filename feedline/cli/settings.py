@@ -1,57 +1,58 @@
-"""``--set NAME=VALUE,...``: arguments of the DataLoader, and what else a training may be given instead of what it has."""
+"""``--set NAME=VALUE,...``: arguments of the DataLoader, and what else may be changed."""
 
 import argparse
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from feedline.cli.arguments import at_least, positive
-from feedline.cli.parser import meant
+from feedline.cli.options import at_least, positive
+from feedline.cli.parser import suggestion
 from feedline.profiler.errors import ScriptError
 
 Value = int | float | bool | str
-Known = Mapping[str, Callable[[str], Value]]  # name -> type of its value
-MOST_WORKERS = 4096
-_MOST_PREFETCHED = 4096  # batches per worker
+_Known = Mapping[str, Callable[[str], Value]]  # name -> type of its value
+MAX_WORKERS = 4096
+WORKER_THREADS = "worker_threads"  # threads per library in each worker
+_MAX_PREFETCHED = 4096  # batches per worker
 _FOR_WORKERS = ("prefetch_factor", "persistent_workers")  # torch refuses them without workers
 
 
 def _yes_or_no(text: str) -> bool:
-    """``true`` or ``false``, in any case: as in Python, or in YAML."""
+    """Parse ``true`` or ``false``, in any case: as in Python, or in YAML."""
     if text.lower() not in ("true", "false"):
         raise argparse.ArgumentTypeError(f"expected true or false, got {text[:40]!r}")
     return text.lower() == "true"
 
 
 def _start_method(text: str) -> str:
-    """How workers are started."""
+    """Check how workers are started."""
     if text not in ("fork", "spawn", "forkserver"):
         raise argparse.ArgumentTypeError(f"expected fork, spawn or forkserver, got {text[:40]!r}")
     return text
 
 
 #: Arguments of the DataLoader.
-LOADER: Known = {
-    "num_workers": at_least(0, MOST_WORKERS),
-    "prefetch_factor": at_least(1, _MOST_PREFETCHED),
+LOADER: _Known = {
+    "num_workers": at_least(0, MAX_WORKERS),
+    "prefetch_factor": at_least(1, _MAX_PREFETCHED),
     "in_order": _yes_or_no,
     "persistent_workers": _yes_or_no,
     "pin_memory": _yes_or_no,
     "batch_size": at_least(1),
 }
 #: What `run` and `verify` can change in a training that runs.
-OVERRIDES: Known = {
+OVERRIDES: _Known = {
     **LOADER,
     "multiprocessing_context": _start_method,
-    "worker_threads": at_least(1, 1024),
+    WORKER_THREADS: at_least(1, 1024),
 }
 #: The machine.
-MACHINE: Known = {"cores": positive}
+MACHINE: _Known = {"cores": positive}
 #: What makes a sample. Its cost is measured before anything is predicted.
-SAMPLE: Known = {"decode": str, "image_size": at_least(1), "store": str, "device": str}
+SAMPLE: _Known = {"decode": str, "image_size": at_least(1), "store": str, "device": str}
 
 
 class _MergeSettings(argparse.Action):
-    """Joins what several ``--set`` say; a name given twice is refused."""
+    """Merges what several ``--set`` say; a name given twice is refused."""
 
     def __call__(
         self, parser: argparse.ArgumentParser, namespace: argparse.Namespace, values: Any, option_string: str | None = None
@@ -63,10 +64,11 @@ class _MergeSettings(argparse.Action):
         setattr(namespace, self.dest, {**before, **values})
 
 
-def add_settings(group: argparse._ActionsContainer, known: Known, text: str) -> None:
+def add_settings(group: argparse._ActionsContainer, known: _Known, text: str) -> None:
     """Add ``--set``, which may be repeated; ``args.settings`` is {name: value}, in the order given.
 
     Args:
+        group: of options.
         known: names that the command takes.
         text: its help.
     """
@@ -75,27 +77,27 @@ def add_settings(group: argparse._ActionsContainer, known: Known, text: str) -> 
     )
 
 
-def settings_of(known: Known) -> Callable[[str], dict[str, Value]]:
-    """A type for ``num_workers=4,in_order=false``."""
+def settings_of(known: _Known) -> Callable[[str], dict[str, Value]]:
+    """Return a type for ``num_workers=4,in_order=false``."""
 
     def settings(text: str) -> dict[str, Value]:
-        found: dict[str, Value] = {}
+        settings_by_name: dict[str, Value] = {}
         for part in filter(None, map(str.strip, text.split(","))):
             name, sign, value = (piece.strip() for piece in part.partition("="))
             if name not in known:
                 names = ", ".join(known)
-                raise argparse.ArgumentTypeError(f"unknown setting {name[:40]!r}{meant(name, known)}; settings: {names}")
+                raise argparse.ArgumentTypeError(f"unknown setting {name[:40]!r}{suggestion(name, known)}; settings: {names}")
             if not sign or not value:
                 raise argparse.ArgumentTypeError(f"expected NAME=VALUE, such as num_workers=4, got {part[:40]!r}")
-            if name in found:
+            if name in settings_by_name:
                 raise argparse.ArgumentTypeError(f"{name} is given twice")
             try:
-                found[name] = known[name](value)
+                settings_by_name[name] = known[name](value)
             except argparse.ArgumentTypeError as error:
                 raise argparse.ArgumentTypeError(f"{name}: {error}") from None
-        if not found:
+        if not settings_by_name:
             raise argparse.ArgumentTypeError(f"expected NAME=VALUE, such as num_workers=4, got {text[:40]!r}")
-        return found
+        return settings_by_name
 
     return settings
 
@@ -119,10 +121,10 @@ def refuse_impossible(given: Mapping[str, Value], now: Mapping[str, object]) -> 
 
 
 def as_code(settings: Mapping[str, Value]) -> str:
-    """``num_workers=2, in_order=False``: as Python has it."""
+    """Return ``num_workers=2, in_order=False``: as Python has it."""
     return ", ".join(f"{name}={value:g}" if isinstance(value, float) else f"{name}={value}" for name, value in settings.items())
 
 
 def as_typed(settings: Mapping[str, Value]) -> str:
-    """``num_workers=2,in_order=false``: as ``--set`` takes it."""
+    """Return ``num_workers=2,in_order=false``: as ``--set`` takes it."""
     return as_code({name: str(value).lower() if isinstance(value, bool) else value for name, value in settings.items()}).replace(", ", ",")

@@ -1,4 +1,7 @@
-"""Resumes an interrupted command: the same command keeps the complete runs in its folder and records the others again."""
+"""Resumes an interrupted command.
+
+Given again, it keeps the complete runs in its folder and records the others.
+"""
 
 import hashlib
 import json
@@ -17,23 +20,24 @@ _FILE = "unfinished.json"
 
 
 class Unfinished:
-    """Runs in a folder, recorded one after another. A file lists the complete ones until all are.
+    """Runs in a folder, recorded one after another; a file lists the complete ones until all are.
 
     Args:
         folder: where results were prepared (files/results.py).
-        asked: what must be the same for a run to be taken over. Only a digest of it is kept: there may be secrets in it.
-        runs: names of all that are wanted; the log of each is beside it.
+        request: what must be the same for a run to be kept. Only a digest of it is stored: there may
+            be secrets in it.
+        runs: names of all runs; the log of each is beside it.
         force: record all of them again.
 
     Raises:
         OutputError: a run or log is there already, of another command.
     """
 
-    def __init__(self, folder: Path, asked: Sequence[str], runs: Sequence[str], force: bool) -> None:
+    def __init__(self, folder: Path, request: Sequence[str], runs: Sequence[str], force: bool) -> None:
         self._folder, self._runs = folder, runs
         before = {} if force else _read(folder)
         self._salt = str(before.get("salt") or secrets.token_hex(16))
-        self._digest = hashlib.sha256(json.dumps([self._salt, *asked]).encode()).hexdigest()
+        self._digest = hashlib.sha256(json.dumps([self._salt, *request]).encode()).hexdigest()
         same = before.get("asked") == self._digest
         self._whole = [name for name in runs if same and name in before["whole"] and (folder / name).is_dir()]
         if not same:
@@ -45,7 +49,7 @@ class Unfinished:
         self._write()
 
     def __contains__(self, run: str) -> bool:
-        """Whether a run is complete."""
+        """Return whether a run is complete."""
         return run in self._whole
 
     def add(self, run: str) -> None:
@@ -55,12 +59,14 @@ class Unfinished:
 
     @contextmanager
     def resumable(self, new: bool, named: bool) -> Iterator[None]:
-        """Wraps the whole command, to its last file. After an error nothing is resumed, because the cause will be changed: the next attempt
+        """Wrap the whole command, to its last file.
+
+        After an error nothing is resumed, because the cause will be changed: the next attempt
         replaces its runs and logs.
 
         Args:
-            new: the folder was made for this, and goes if nothing in it is whole.
-            named: the user chose it.
+            new: whether the folder was made for this; it is removed if no run in it is complete.
+            named: whether the user chose it.
 
         Raises:
             Interrupted: Ctrl-C.
@@ -91,8 +97,11 @@ class Unfinished:
         )
 
     def _drop(self, run: str) -> None:
-        """Remove what there is of a run that was interrupted or failed, with its log. What a process still uses stays, and is replaced
-        later; what feedline did not make stays as well."""
+        """Remove what there is of a run that was interrupted or failed, with its log.
+
+        What a process still uses stays, and is replaced later; what feedline did not make stays as
+        well.
+        """
         if Path(run).name != run:
             return
         with suppress(OSError, OutputError):
@@ -115,20 +124,23 @@ class Unfinished:
 
 
 def fingerprint(program: Sequence[str]) -> list[str]:
-    """A command line and the state of the files that it names: a changed script is another training."""
-    found = []
+    """Return a command line and the state of the files that it names.
+
+    A changed script is another training.
+    """
+    files = []
     for word in program:
         with suppress(OSError, ValueError):
-            about = os.stat(word)
-            found.append(f"{word} {about.st_size} {about.st_mtime_ns}")
-    return [*program, *found]
+            state = os.stat(word)
+            files.append(f"{word} {state.st_size} {state.st_mtime_ns}")
+    return [*program, *files]
 
 
 def _read(folder: Path) -> dict[str, Any]:
     if _FILE not in own_folders.listed_names(folder):
         return {}
     try:
-        found = json.loads((folder / _FILE).read_text())
-        return found if isinstance(found, dict) and isinstance(found.get("whole"), list) else {}
+        content = json.loads((folder / _FILE).read_text())
+        return content if isinstance(content, dict) and isinstance(content.get("whole"), list) else {}
     except (OSError, ValueError):
         return {}

@@ -1,1 +1,4 @@
-"""What the documentation says of the fields of the report and of the data frames. No command of feedline needs it."""
+"""What the documentation says of the fields of the report and of the data frames.
+
+No command of feedline needs it.
+"""

@@ -1,4 +1,7 @@
-"""The JSON Schema of the JSON report, made from the dataclasses' type hints. ``docs/report.schema.json`` is its output."""
+"""The JSON Schema of the JSON report, made from the dataclasses' type hints.
+
+``docs/report.schema.json`` is its output.
+"""
 
 import dataclasses
 import enum
@@ -16,9 +19,10 @@ Node = dict[str, typing.Any]
 
 
 def schema() -> Node:
-    """A JSON Schema (draft 2020-12) that every JSON report fulfils.
+    """Return a JSON Schema (draft 2020-12) that every JSON report fulfils.
 
-    All fields are required; others may be added without a new ``schema_version``. Every float may be null: NaN and infinity are written so.
+    All fields are required; others may be added without a new ``schema_version``. Every float may
+    be null: NaN and infinity are written so.
     """
     definitions: dict[str, Node] = {}
     root = _dataclass(Report, definitions)

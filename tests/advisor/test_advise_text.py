@@ -11,8 +11,8 @@ from advisor.made_up import run, with_curve, with_norms
 from feedline.analysis.convergence.advisor import advise
 from feedline.analysis.convergence.target import StepTime
 from feedline.analysis.report.console import Console
-from feedline.cli.converge import advise as advise_command
-from feedline.cli.converge import advise_text
+from feedline.cli import converge as advise_command
+from feedline.cli.converge import text as advise_text
 from feedline.profiler.errors import ScriptError
 
 SMALL = run("runs-small", batch=32, train=0.10, held=0.30, ranks=1, scale=150.0)
@@ -28,7 +28,7 @@ STEPS = [
 def shown(runs, target=None):
     file = io.StringIO()
     found = advise(runs)
-    to = advise_command.time_to(*advise_command.chosen(runs, target), found, target, STEPS) if target else None
+    to = advise_command.times_to_target(*advise_command.choose_run(runs, target), found, target, STEPS) if target else None
     advise_text.show(runs, found, to, Console(file=file, width=80, color_system=None, force_terminal=False))
     return file.getvalue()
 
@@ -76,7 +76,7 @@ def test_a_target_that_is_never_reached_is_told():
 
 def test_a_curve_that_is_not_there_names_those_that_are():
     with pytest.raises(ScriptError, match="eval loss, lr, train loss"):
-        advise_command.chosen([SMALL], ("accuracy", 0.9))
+        advise_command.choose_run([SMALL], ("accuracy", 0.9))
 
 
 def test_markup_in_a_name_stays_text():
@@ -86,17 +86,17 @@ def test_markup_in_a_name_stays_text():
 @pytest.mark.parametrize("text", ["", "0.3", "=0.3", "train loss=", "train loss=x", "train loss=nan"])
 def test_a_target_without_a_name_or_a_number_is_refused(text):
     with pytest.raises(ArgumentTypeError, match="such as 'train loss=0.3'"):
-        advise_command.target(text)
+        advise_command.parse_target(text)
 
 
 def test_the_name_of_a_target_may_hold_a_sign_of_equality():
-    assert advise_command.target("k=3 loss=0.5") == ("k=3 loss", 0.5)
+    assert advise_command.parse_target("k=3 loss=0.5") == ("k=3 loss", 0.5)
 
 
 def test_json_holds_everything_and_no_nan(tmp_path):
     found = advise([with_curve(DEFICIT, "train loss", [np.nan] * 192), SMALL])
 
-    advise_command.write(tmp_path / "a.json", found, None)
+    advise_command.write_advice(tmp_path / "a.json", found, None)
 
     again = json.loads((tmp_path / "a.json").read_text(), parse_constant=pytest.fail)
     assert again["verdicts"][0]["kind"] == "instability" and again["advice"] and again["target"] is None

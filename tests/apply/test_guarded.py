@@ -10,9 +10,10 @@ from pathlib import Path
 import pytest
 
 from feedline.analysis.explain.speed_trial import Tried
-from feedline.cli import child, write_guard
-from feedline.cli.speed import guarded, pairs
-from feedline.cli.speed.plan import Plan
+from feedline.cli import child
+from feedline.cli.verify import guard as guarded
+from feedline.cli.verify import pairs, write_guard
+from feedline.cli.verify.pairs import PairPlan
 
 pytestmark = pytest.mark.skipif(write_guard.version() < 3, reason="Landlock is off, or older than Linux 6.2")
 
@@ -57,7 +58,7 @@ while True:
 
 def plan(folder, program):
     tried = Tried("num_workers=1", "", "", "samples/s", 0.02, None, "")
-    return Plan(tried, {"num_workers": 1}, program, "5", 2, 1, folder, (), quiet=True)
+    return PairPlan(tried, {"num_workers": 1}, program, "5", 2, 1, folder, (), quiet=True)
 
 
 def sleepers(seconds):
@@ -161,7 +162,7 @@ def test_an_interrupted_trial_is_killed_at_once_and_no_handler_of_it_runs(tmp_pa
         command.send_signal(number)
         command.wait(60)
 
-        assert time.monotonic() - sent < child.PATIENCE_S / 2
+        assert time.monotonic() - sent < child.END_PATIENCE_S / 2
         assert log.read_text() == "here\n"
         assert sleepers(seconds) == []
     finally:

@@ -4,7 +4,7 @@ import subprocess
 
 import pytest
 
-from feedline.cli.speed.loader_line import NoDiff, diff
+from feedline.cli.verify.loader_line import NoDiff, loader_diff
 
 SETTINGS = {"num_workers": 4, "persistent_workers": True}
 CALLS = {
@@ -67,7 +67,7 @@ def test_the_diff_applies_and_changes_nothing_else(project, case, ending, tool):
     folder = project.folder
     before = (folder / "src" / "train.py").read_text()
 
-    (folder / "fix.patch").write_text(diff(at, "", "DataLoader", SETTINGS, folder))
+    (folder / "fix.patch").write_text(loader_diff(at, "", "DataLoader", SETTINGS, folder))
     assert (folder / "src" / "train.py").read_text() == before
     subprocess.run(tool, cwd=folder, check=True, capture_output=True)
 
@@ -87,7 +87,7 @@ def test_the_diff_applies_and_changes_nothing_else(project, case, ending, tool):
     ],
 )
 def test_without_workers_what_needs_them_is_neutral(project, code, settings, changed):
-    assert changed in diff(project(code), "", "DataLoader", settings, project.folder)
+    assert changed in loader_diff(project(code), "", "DataLoader", settings, project.folder)
 
 
 @pytest.mark.parametrize(
@@ -102,32 +102,32 @@ def test_without_workers_what_needs_them_is_neutral(project, code, settings, cha
 )
 def test_a_call_that_cannot_be_changed_for_sure_is_refused(project, code, why):
     with pytest.raises(NoDiff, match=f"{why}.*: write DataLoader\\(..., num_workers=4, persistent_workers=True\\)"):
-        diff(project(code), "", "DataLoader", SETTINGS, project.folder)
+        loader_diff(project(code), "", "DataLoader", SETTINGS, project.folder)
 
 
 @pytest.mark.parametrize("at", ["", "***.py:3", "src/gone.py:3"])
 def test_a_file_that_is_not_known_is_refused(project, at):
     with pytest.raises(NoDiff, match="write DataLoader"):
-        diff(at, "", "DataLoader", SETTINGS, project.folder)
+        loader_diff(at, "", "DataLoader", SETTINGS, project.folder)
 
 
 def test_a_function_of_a_library_that_takes_the_arguments_gets_them(project):
     project("loader = timm.data.create_loader(data,\n    num_workers=2)  # a DataLoader()")
 
-    assert "+    num_workers=4)" in diff("src/train.py:3", "timm", "MultiEpochsDataLoader", {"num_workers": 4}, project.folder)
+    assert "+    num_workers=4)" in loader_diff("src/train.py:3", "timm", "MultiEpochsDataLoader", {"num_workers": 4}, project.folder)
     with pytest.raises(NoDiff, match="nothing that takes num_workers, persistent_workers"):
-        diff("src/train.py:3", "timm", "MultiEpochsDataLoader", SETTINGS, project.folder)
+        loader_diff("src/train.py:3", "timm", "MultiEpochsDataLoader", SETTINGS, project.folder)
 
 
 def test_transformers_is_given_them_in_its_arguments(project):
     code = "arguments = TrainingArguments(output_dir='out', dataloader_num_workers=2)\nloader = DataLoader(Trainer(arguments))"
     at = project(code)
 
-    found = diff(at, "transformers", "DataLoader", SETTINGS, project.folder)
+    found = loader_diff(at, "transformers", "DataLoader", SETTINGS, project.folder)
 
     assert "+arguments = TrainingArguments(output_dir='out', dataloader_num_workers=4, dataloader_persistent_workers=True)" in found
     with pytest.raises(NoDiff, match="have no such setting"):
-        diff(at, "transformers", "DataLoader", {"in_order": False}, project.folder)
+        loader_diff(at, "transformers", "DataLoader", {"in_order": False}, project.folder)
 
 
 @pytest.mark.parametrize("tool", [["patch", "-p0", "-s", "-i", "fix.patch"], ["git", "apply", "-p0", "fix.patch"]], ids=["patch", "git"])
@@ -138,7 +138,7 @@ def test_dos_line_ends_tabs_and_blanks_in_the_name_stay(tmp_path, ending, tool):
     old = f"import torch\n\r\nif True:\r\n\tloader = DataLoader(\r\n\t\tdata,\r\n\t\tbatch_size=8,\r\n\t){ending}"
     file.write_bytes(old.encode())
 
-    (tmp_path / "fix.patch").write_bytes(diff("my src/train it.py:4", "", "DataLoader", {"num_workers": 4}, tmp_path).encode())
+    (tmp_path / "fix.patch").write_bytes(loader_diff("my src/train it.py:4", "", "DataLoader", {"num_workers": 4}, tmp_path).encode())
     subprocess.run(tool, cwd=tmp_path, check=True, capture_output=True)
 
     assert file.read_bytes() == old.replace("batch_size=8,", "batch_size=8,\r\n\t\tnum_workers=4,").encode()
@@ -149,4 +149,4 @@ def test_a_symbolic_link_is_refused(project):
     (project.folder / "src" / "link.py").symlink_to("train.py")
 
     with pytest.raises(NoDiff, match=r"src/link.py is a symbolic link.*: write DataLoader"):
-        diff(at.replace("train.py", "link.py"), "", "DataLoader", SETTINGS, project.folder)
+        loader_diff(at.replace("train.py", "link.py"), "", "DataLoader", SETTINGS, project.folder)

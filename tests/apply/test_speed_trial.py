@@ -3,9 +3,9 @@
 import pytest
 
 from feedline.analysis.explain.speed_trial import CHANGED, CODES, UNCHANGED, Recorded, TrialRun, Tried, decide
-from feedline.analysis.ledger.change import PredictedRate
-from feedline.cli.speed.pairs import order
-from feedline.cli.speed.text import lines
+from feedline.analysis.ledger.finding import PredictedRate
+from feedline.cli.verify.pairs import order
+from feedline.cli.verify.text import conclusion_lines
 
 PREDICTED = PredictedRate(100.0, 160.0, 150.0, 170.0)
 
@@ -44,7 +44,7 @@ def test_predicted_and_measured_are_compared_as_gains():
     assert slower_machine.residual == pytest.approx(1.0, abs=0.01)
     assert slower_machine.inside
     assert slower_machine.measured.before == 90
-    assert "Speedup    1.60 times measured, 1.60 times predicted; the intervals overlap" in lines(slower_machine)
+    assert "Speedup    1.60 times measured, 1.60 times predicted; the intervals overlap" in conclusion_lines(slower_machine)
     assert not trial((100, 100, 100), (120, 121, 120)).inside
     refused = trial((100, 100, 100), (120, 121, 120), predicted=None)
     assert (refused.residual, refused.inside, refused.verdict) == (None, None, "accept")
@@ -56,9 +56,9 @@ def test_a_trial_under_other_conditions_than_recorded_says_so_and_is_not_compare
     said = "Conditions have changed: the unchanged training runs at 50.0 samples/s, recorded were 100; the prediction is for those"
 
     assert found.verdict == "accept" and found.conditions_changed and (found.residual, found.inside) == (None, None)
-    assert said in lines(found) and not any("Speedup" in line for line in lines(found))
+    assert said in conclusion_lines(found) and not any("Speedup" in line for line in conclusion_lines(found))
     near = trial((85, 85, 85), (90, 91, 89), recorded=Recorded(100.0, 90.0, 130.0))  # below the interval, but not by a quarter
-    assert near.residual is not None and not any("Conditions" in line for line in lines(near))
+    assert near.residual is not None and not any("Conditions" in line for line in conclusion_lines(near))
 
 
 @pytest.mark.parametrize(("changed", "code"), [((160, 158, 162), 0), ((80, 82, 81), 77), ((100, 140, 90), 75)])

@@ -11,7 +11,8 @@ import pytest
 from PIL import Image
 
 from feedline.analysis.explain.speed_trial import CODES
-from feedline.cli import main, write_guard
+from feedline.cli import main
+from feedline.cli.verify import write_guard
 
 pytestmark = pytest.mark.skipif(write_guard.version() < 3, reason="Landlock is off, or older than Linux 6.2")
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from feedline.cli import write_guard
+from feedline.cli.verify import write_guard
 
 pytestmark = pytest.mark.skipif(write_guard.version() < 3, reason="Landlock is off, or older than Linux 6.2")
 

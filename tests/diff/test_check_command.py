@@ -11,8 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from feedline.analysis.convergence.checks import GRAVE, STOPS
-from feedline.cli import check_output, main
-from feedline.cli.budget_file import OTHER_CHECKS
+from feedline.cli import main
+from feedline.cli.check import text as check_output
+from feedline.cli.check.budget_file import OTHER_CHECKS
 
 OVER, NOT_JUDGED, WRONG = 77, 75, 78
 HOLDS = "[at_most]\nstep_mean_s = 1000\n"

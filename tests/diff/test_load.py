@@ -10,7 +10,7 @@ from feedline.analysis.diff.diff_runs import diff
 from feedline.analysis.diff.run_diff import Outcome
 from feedline.analysis.diff.side import Influence
 from feedline.analysis.measure.model import Cpus
-from feedline.cli.diff_text import cells
+from feedline.cli.diff.text import cells
 
 
 @pytest.fixture(scope="module")

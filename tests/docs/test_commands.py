@@ -11,7 +11,7 @@ import pytest
 from docs.pages import PATHS, ROOT, Page, page
 
 from feedline.cli.commands import COMMANDS, parsed
-from feedline.cli.converge import COMMANDS as CONVERGE
+from feedline.cli.converge import CONVERGE_COMMANDS as CONVERGE
 
 OPTION = re.compile(r"(?<![\w-])--?[a-zA-Z][\w-]*")
 #: Options in the text that are those of other programs: of launchers, of trainings, of Python.

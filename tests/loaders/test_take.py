@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from loaders.conftest import COUNT, RUNNING
 
-from feedline.cli.compare_lines import lines
+from feedline.cli.compare.text import program_lines
 from feedline.pipelines.loaders.take import Taken
 
 MINE = """from torchvision import transforms as T
@@ -45,7 +45,7 @@ def test_the_lines_run_as_they_are_printed(spec, folder, tmp_path, monkeypatch, 
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(tmp_path)
     program = tmp_path / "train.py"
-    program.write_text("\n".join(lines("pillow-v2", folder, spec, 8, 1)))
+    program.write_text("\n".join(program_lines("pillow-v2", folder, spec, 8, 1)))
     monkeypatch.delitem(sys.modules, "mine", raising=False)
 
     done = warm_python.run(program, folder=tmp_path)
@@ -57,7 +57,7 @@ def test_a_transform_is_named_as_it_was_given_and_called_where_it_is_a_function_
     (tmp_path / "mine.py").write_text(MINE)
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(tmp_path)
-    said = [lines("spdl", Path("photos"), f"mine:{name}", 8, 1) for name in ("crop", "make", "Kept.one")]
+    said = [program_lines("spdl", Path("photos"), f"mine:{name}", 8, 1) for name in ("crop", "make", "Kept.one")]
     monkeypatch.delitem(sys.modules, "mine", raising=False)
 
     assert [line for text in said for line in text if line.startswith("transform")] == [
@@ -66,7 +66,7 @@ def test_a_transform_is_named_as_it_was_given_and_called_where_it_is_a_function_
 
 
 def test_lines_name_what_was_compared():
-    said = "\n".join(lines("dali-cpu", Path("photos"), None, 32, 4))
+    said = "\n".join(program_lines("dali-cpu", Path("photos"), None, 32, 4))
 
     assert "Taken('dali-cpu', 'photos', transform, batch_size=32, workers=4)" in said and "RandomResizedCrop(224)" in said
 

@@ -87,12 +87,12 @@ def test_a_folder_that_is_not_there_and_code_that_is_not_there_have_their_exit_c
 
 
 def test_the_command_and_the_probes_know_the_same_parts():
-    assert COMMANDS["probe"] is probe.Probe
-    assert probe.PARTS == tuple(probes.PROBES)
+    assert COMMANDS["probe"] is probe.ProbeCommand
+    assert probe.PROBE_PARTS == tuple(probes.PROBES)
 
 
 def test_of_several_numbers_of_readers_the_table_shows_the_fastest():
-    from feedline.cli.probe_table import fastest_only
+    from feedline.cli.probe.text import fastest_only
 
     rows = [Ceiling(f"read/files read cold x{n}", "read", value, settings={"readers": n}) for n, value in ((1, 5.0), (4, 9.0), (16, 7.0))]
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from feedline.cli.probe_says import batch_size, conclusion
+from feedline.cli.probe.text import batch_size, conclusion
 from feedline.profiler.ceilings import Ceiling, Ceilings
 
 MS = 1e-3

@@ -9,7 +9,7 @@ import pytest
 from advisor.made_up import run
 
 from feedline.cli import main
-from feedline.cli.converge.advise import step_times
+from feedline.cli.converge import step_times
 
 TABLE = "1=67758,2=142704,4=235271,8=381000"
 

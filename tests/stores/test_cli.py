@@ -11,7 +11,7 @@ import sys
 import pytest
 
 from feedline.cli import main
-from feedline.cli.pack import KINDS as CHOICES
+from feedline.cli.pack import STORE_KINDS as CHOICES
 from feedline.pipelines.stores import STORE_KINDS, open_store, pack
 from feedline.profiler.errors import StoreDamaged
 

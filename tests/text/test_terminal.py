@@ -252,8 +252,8 @@ def test_without_standard_error_it_goes_on(tmp_path: Path) -> None:
 def test_markup_in_a_progress_bar_is_text(tmp_path: Path) -> None:
     script = tmp_path / "bar.py"
     script.write_text(
-        "import sys, time\nfrom feedline.cli.work import working\n"
-        "with working(False) as tell:\n    tell(sys.argv[1], 1, 2)\n    time.sleep(0.3)\n"
+        "import sys, time\nfrom feedline.cli.outputs import progress_bar\n"
+        "with progress_bar(False) as tell:\n    tell(sys.argv[1], 1, 2)\n    time.sleep(0.3)\n"
     )
     code, said = in_terminal(sys.executable, script, CLEAR + MARKUP + "\nx", folder=tmp_path, columns=200)
 

@@ -23,12 +23,13 @@ from feedline.analysis.predict.whatif import WhatIf, rate_of
 from feedline.analysis.report.json_report import plain
 from feedline.analysis.rules import BY_ID
 from feedline.analysis.rules.input import cpu_saturated
-from feedline.cli import branch, main, predicting
+from feedline.cli import main
 from feedline.cli.settings import as_typed
-from feedline.cli.speed import plan as planning
-from feedline.cli.tune import Tune
+from feedline.cli.tune import TuneCommand
 from feedline.cli.tune import tuned as search_of
-from feedline.cli.whatif import answered
+from feedline.cli.verify import pairs as planning
+from feedline.cli.verify.text import write_trial
+from feedline.cli.whatif import predict, prediction
 from feedline.profiler.errors import RunNotFound, ScriptError
 from feedline.profiler.files import results
 from feedline.profiler.store.trainings import open_run, split_run
@@ -57,15 +58,15 @@ RUNS = [pytest.param(path, id="-".join(path.relative_to(TESTS.parent).parts[2:])
 @pytest.fixture(autouse=True)
 def read_once(monkeypatch):
     """Every command reads the run by itself, to the same end: here it is read once."""
-    monkeypatch.setattr(predicting, "replayable", replayable)
+    monkeypatch.setattr(prediction, "replayable", replayable)
     monkeypatch.setattr(planning, "replayable", replayable)
 
 
 #: Reads of this module, whichever test asks.
-read_run = cache(predicting.replayable)
+read_run = cache(prediction.replayable)
 
 
-def replayable(path: Path, again: bool = False) -> "predicting.Replayable | Refused":
+def replayable(path: Path, again: bool = False) -> "prediction.Replayable | Refused":
     return read_run(path)
 
 
@@ -82,12 +83,12 @@ def tune(path: Path):
     if isinstance(training, Refused):
         return None
     parser = argparse.ArgumentParser()
-    Tune().prepare_parser(parser)
+    TuneCommand().prepare_parser(parser)
     return search_of(training, parser.parse_args([str(path)])).search
 
 
 def whatif(path: Path, settings=None, fix=None) -> WhatIf:
-    return answered(argparse.Namespace(run=path, settings=settings or {}, fix=fix, data=None))
+    return predict(argparse.Namespace(run=path, settings=settings or {}, fix=fix, data=None))
 
 
 def of_the_loader(found: Report) -> list[Finding]:
@@ -182,7 +183,7 @@ def tried_run(tmp_path):
 
 def trial_of(run: Path, settings, gain: float, recorded_times: float = 1.0) -> dict[str, object]:
     """The line that ``feedline verify`` writes of three pairs of runs."""
-    asked = planning.tried(predicting.replayable(run), settings, "", 0.02)
+    asked = planning.tried(prediction.replayable(run), settings, "", 0.02)
     assert asked.recorded is not None
     unchanged = asked.recorded.rate * recorded_times
     rates = [(arm, pair, unchanged * times) for pair in (1, 2, 3) for arm, times in ((UNCHANGED, 1.0), (CHANGED, gain + 0.001 * pair))]
@@ -190,14 +191,14 @@ def trial_of(run: Path, settings, gain: float, recorded_times: float = 1.0) -> d
     entry = plain({"kind": SPEED, "run": identity(run), **vars(trial)})
     folder = run.parent / VERIFY
     results.prepare(folder, [], False)
-    branch.write(entry, folder, None, ["train.py"])
+    write_trial(entry, folder, None, ["train.py"])
     return json.loads((folder / LEDGER).read_text().splitlines()[-1])
 
 
 def test_a_stored_trial_says_what_whatif_predicted_and_what_tune_then_does_not_advise(tried_run, monkeypatch, capfd):
     monkeypatch.undo()
     monkeypatch.setenv("COLUMNS", "80")
-    before = predicting.replayable(tried_run)
+    before = prediction.replayable(tried_run)
     advice = next(one for one in report(tried_run).findings if one.settings)
     answer = rate_of(whatif(tried_run, advice.settings))
 

@@ -6,7 +6,7 @@ from whatif.closed_form import ClosedForm
 from feedline.analysis.ledger.change import PredictedRate, Refused
 from feedline.analysis.predict.limits import CPUS, STEP, WORKERS
 from feedline.analysis.predict.search import NEAR, Limits, Memory, Search, Searcher, Tuning, numbers
-from feedline.cli.tune_text import conclusion, why_not_more
+from feedline.cli.tune.text import conclusion, why_not_more
 
 NOW = {"num_workers": 1, "prefetch_factor": 2, "in_order": True, "persistent_workers": False, "made_at": "train.py:3"}
 MB = 1e6

@@ -15,10 +15,11 @@ from whatif.closed_form import ClosedForm
 from feedline.analysis.predict.limits import CPUS, STEP, NextLimit
 from feedline.analysis.predict.search import Limits, Memory, Search, Searcher, Tuning
 from feedline.analysis.report.figures.throughput import throughput_by_workers
-from feedline.cli import main, tune_text
-from feedline.cli.arguments import byte_count
+from feedline.cli import main
+from feedline.cli.options import byte_count
 from feedline.cli.parser import Parser
-from feedline.cli.tune import Tune
+from feedline.cli.tune import TuneCommand
+from feedline.cli.tune import text as tune_text
 
 MOST_S = 30  # of a search, on a machine that does other things too
 
@@ -169,7 +170,7 @@ def test_settings_that_are_the_best_already_are_kept():
 
 def test_its_help_names_its_defaults():
     parser = Parser(prog="feedline tune")
-    Tune().prepare_parser(parser)
+    TuneCommand().prepare_parser(parser)
 
     assert "2 per CPU, at least 4" in " ".join(parser.format_help().split())
 

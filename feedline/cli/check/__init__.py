@@ -1,0 +1,103 @@
+"""``feedline check``."""
+
+import argparse
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from feedline.cli.options import add_output, refuse_twice
+from feedline.cli.outputs import name_files
+from feedline.profiler.deferred import deferred
+from feedline.profiler.errors import NotJudged, OverBudget
+from feedline.profiler.files import output
+
+if TYPE_CHECKING:
+    from feedline.analysis.diff.budget import Budget, CheckedLimit
+    from feedline.analysis.diff.run_diff import RunDiff
+    from feedline.analysis.diff.side import MeasuredRun
+
+
+class CheckCommand:
+    """Check a run against a budget: a gate for CI.
+
+    The budget is a TOML file with limits for throughput, steps, stages, the cost of a sample and
+    findings. A limit may also be relative: how much slower than a base run the training may be.
+    docs/jobs/ci.md lists its keys.
+
+    A limit counts as exceeded only if the excess is larger than the run's noise. The exit code is
+    77 if a limit is exceeded, and 75 if none is exceeded but at least one could not be judged: the
+    run is too short, was killed, or did not record what the limit is about. In GitHub Actions,
+    problems are also printed as annotations.
+
+    Examples:
+        feedline check runs/ci --budget budget.toml
+        feedline check runs/ci --budget budget.toml --junit feedline.xml --markdown "$GITHUB_STEP_SUMMARY"
+    """
+
+    def prepare_parser(self, parser: argparse.ArgumentParser) -> None:
+        parser.add_argument("run", type=Path, metavar="RUN", help="run folder")
+        parser.add_argument("--budget", type=Path, required=True, metavar="FILE", help="TOML file with the limits")
+        results = parser.add_argument_group("results")
+        results.add_argument("--junit", type=Path, metavar="FILE", help="also write the results as JUnit XML")
+        results.add_argument(
+            "--markdown",
+            type=Path,
+            metavar="FILE",
+            help="also write the results as Markdown to FILE; if FILE is $GITHUB_STEP_SUMMARY, append to it",
+        )
+        results.add_argument(
+            "--github", action="store_true", help="print annotations for GitHub Actions (default: if GITHUB_ACTIONS is set)"
+        )
+        add_output(parser, json="the results")
+
+    def run(self, args: argparse.Namespace) -> int:
+        appends = args.markdown is not None and str(args.markdown) == os.environ.get("GITHUB_STEP_SUMMARY")
+        refuse_twice([path for path in (args.junit, args.markdown, args.json) if path is not None], "file")
+        for path in (args.junit, None if appends else args.markdown, args.json):
+            output.refuse_taken(path, args.force)
+
+        from feedline.analysis.diff.budget import check_budget
+        from feedline.analysis.diff.side import MeasuredRun
+        from feedline.analysis.report.console import Console
+        from feedline.cli.check.budget_file import read
+        from feedline.cli.check.text import print_annotations, show, write
+
+        budget = read(args.budget)
+        refuse_twice([args.run, *budget.base], "run folder")
+        run = MeasuredRun.of(args.run)
+        base = [MeasuredRun.of(Path(path)) for path in budget.base]
+        diffs = _against_base(budget, run, base)
+        results = check_budget(budget, run, base, diffs)
+        console = Console(quiet=args.quiet)
+        show(results, run, console)
+        if not args.quiet and (args.github or os.environ.get("GITHUB_ACTIONS")):
+            print_annotations(results, run)
+        with deferred():
+            written = write(results, run, diffs, args, appends)
+        name_files(console, written)
+        return _exit_code(results)
+
+
+def _against_base(budget: "Budget", run: "MeasuredRun", base: "list[MeasuredRun]") -> "dict[str, RunDiff]":
+    """Compare with the base, by limit: each limit has the smallest change that counts."""
+    from feedline.analysis.diff.diff_runs import diff
+
+    by_change = {change: diff(base, [run], change) for change in set(budget.than_base.values())}
+    return {name: by_change[change] for name, change in budget.than_base.items()}
+
+
+def _exit_code(results: "list[CheckedLimit]") -> int:
+    """Return 0 if every limit holds.
+
+    Raises:
+        OverBudget: one is exceeded. NotJudged: none is, but one could not be judged.
+    """
+    from feedline.analysis.diff.budget import count_unmet
+
+    exceeded, unknown = count_unmet(results)
+    also = f"; {unknown} could not be judged" if unknown else ""
+    if exceeded:
+        raise OverBudget(f"{exceeded} of {len(results)} limits {'is' if exceeded == 1 else 'are'} exceeded{also}")
+    if unknown:
+        raise NotJudged(f"{unknown} of {len(results)} limits could not be judged, so the run does not pass")
+    return 0

@@ -1,0 +1,173 @@
+"""A comparison of runs in the terminal and as a page: the conclusion, then what it is made of."""
+
+from collections.abc import Iterator, Sequence
+from itertools import groupby
+from pathlib import Path
+
+from rich.table import Table
+from rich.text import Text
+
+from feedline.analysis.diff.conclusion import describe_difference, machine_reasons
+from feedline.analysis.diff.context import STAYED, UNJUDGED
+from feedline.analysis.diff.run_diff import FindingChange, Outcome, Quantity, RunDiff, RunName
+from feedline.analysis.diff.side import OF_STEP
+from feedline.analysis.formatting import BLANK, counted, value
+from feedline.analysis.report import page, phrases
+from feedline.analysis.report.console import Console
+from feedline.analysis.report.tables import columns, item, plain
+from feedline.profiler.printable import printable_in
+
+_GROUP_TITLES = {
+    "step": "Time",
+    "stage": "Stages",
+    "cpu": "CPU of main thread",
+    "sample": "CPU",
+    "blocked": "Blocked",
+    "wait": "Waits",
+    "collective": "Collectives",
+    "work": "Work",
+    "gauge": "Gauges",
+}
+_OUTCOMES = {
+    Outcome.CHANGED: "changed",
+    Outcome.MACHINE: "machine",
+    Outcome.EITHER: "unclear",
+    "same": "",
+    "unknown": "not tested",
+    "one side": "one side only",
+}
+_SHOWN_GROUPS = ("step", "stage", "cpu", "sample", "blocked", "work", "collective")  # in the terminal; the others where they changed
+_CHANGE_STYLES = {Outcome.CHANGED: "bold yellow", Outcome.MACHINE: "cyan", Outcome.EITHER: "cyan"}
+_MAX_SETTINGS = 8  # settings in the terminal
+_MIN_STAGE_SHARE = 0.01  # of the step or of a sample: smaller stages that did not change are not listed
+
+
+def show(diff: RunDiff, console: Console) -> None:
+    """Print the comparison."""
+    diff = printable_in(diff)
+    console.print(plain(diff.conclusion, "bold"))
+    console.print()
+    console.print(plain(f"A: {_runs(diff.before)}", "dim"))
+    console.print(plain(f"B: {_runs(diff.after)}", "dim"))
+    console.print()
+    console.print(_table(diff, _listed_quantities(diff)))
+    for title, lines in _sections(diff):
+        console.print()
+        console.print(Text(title, style="bold underline"))
+        for line in lines:
+            console.print(item("", line))
+    console.print()
+
+
+def _sections(diff: RunDiff) -> list[tuple[str, list[str]]]:
+    """Return the (title, lines) of what comes below the table."""
+    sections = {
+        "Machine": list(machine_reasons(diff.machine)),
+        "Findings": _findings(diff.findings),
+        "Differs": settings(diff),
+        "Notes": diff.notes,
+    }
+    return [(title, lines) for title, lines in sections.items() if lines]
+
+
+def _runs(side: Sequence[RunName]) -> str:
+    """Return ``demo (36 steps)``."""
+    return ", ".join(f"{run.name} ({counted(run.steps, 'step')})" for run in side)
+
+
+def _listed_quantities(diff: RunDiff) -> list[Quantity]:
+    """Return the quantities that the terminal shows."""
+    step, sample = diff.of("step/mean"), diff.of("sample/total")
+    totals = {"stage": step, "cpu": step, "collective": step, "sample": sample, "blocked": sample}
+
+    def shows(quantity: Quantity) -> bool:
+        total = totals.get(quantity.group)
+        amount = max(quantity.before or 0.0, quantity.after or 0.0)
+        large = total is None or amount >= _MIN_STAGE_SHARE * max(total.before or 0.0, total.after or 0.0)
+        return quantity.outcome == Outcome.CHANGED or (quantity.group in _SHOWN_GROUPS and large)
+
+    return [quantity for quantity in diff.quantities if shows(quantity)]
+
+
+def _table(diff: RunDiff, quantities: Sequence[Quantity]) -> Table:
+    """Return both sides of each quantity, the ratio with its interval, and the outcome."""
+    table = columns("", "A", "B", "B/A", "95 %", "", gap=2)
+    table.columns[-1].justify = "left"
+    group = ""
+    for quantity in quantities:
+        if quantity.group != group:
+            group = quantity.group
+            table.add_row(Text(_title(group, diff), "dim"))
+        table.add_row(*cells(quantity), style=_CHANGE_STYLES.get(quantity.outcome))
+    return table
+
+
+def _title(group: str, diff: RunDiff) -> str:
+    """Return the title of a group of rows, as in ``Stages per step``."""
+    unit = diff.per if group in OF_STEP else "sample" if group in ("sample", "blocked", "work") else ""
+    return f"{_GROUP_TITLES[group]} per {unit}" if unit else _GROUP_TITLES[group]
+
+
+def cells(quantity: Quantity) -> list[str]:
+    """Return a row: name, A, B, ratio, interval, outcome."""
+    amounts = [BLANK if amount is None else value(amount, quantity.unit) for amount in (quantity.before, quantity.after)]
+    return [f"  {quantity.name.replace('_', ' ')}", *amounts, _ratio(quantity), _interval(quantity), _OUTCOMES[quantity.outcome]]
+
+
+def _ratio(quantity: Quantity) -> str:
+    """Return B / A, as measured."""
+    return BLANK if quantity.ratio is None or quantity.measured is None else f"{quantity.measured:.2f}"
+
+
+def _interval(quantity: Quantity) -> str:
+    """Return ``0.97 - 1.08``, the interval of the ratio."""
+    low, high = quantity.measured_interval
+    if low is None or high is None:
+        return BLANK
+    return f"{low:.2f}{BLANK}{high:.2f}" if high < 100 else "too wide"
+
+
+def _findings(changes: Sequence[FindingChange]) -> list[str]:
+    """Return findings that came or went, and the others in one line."""
+    lines = [
+        f"{_change(finding)}: {finding.rule_id} ({finding.severity_before or finding.severity_after}): {finding.message}"
+        for finding in changes
+        if finding.change != STAYED
+    ]
+    stayed = [finding.rule_id for finding in changes if finding.change == STAYED]
+    return [*lines, *([f"in both: {', '.join(stayed)}"] if stayed else [])]
+
+
+def _change(finding: FindingChange) -> str:
+    """Return what a finding did, or why that is unknown."""
+    if finding.change != UNJUDGED:
+        return finding.change
+    return "in A; unknown in B" if finding.severity_before else "in B; unknown in A"
+
+
+def settings(diff: RunDiff) -> list[str]:
+    """Return settings, versions and hardware that differ."""
+    return list(_settings(diff))
+
+
+def _settings(diff: RunDiff) -> Iterator[str]:
+    for setting in diff.settings[:_MAX_SETTINGS]:
+        yield f"{setting.kind}: {describe_difference(setting)}" if setting.kind != setting.name else describe_difference(setting)
+    if len(diff.settings) > _MAX_SETTINGS:
+        yield f"and {len(diff.settings) - _MAX_SETTINGS} more; --json FILE has all"
+
+
+def render(diff: RunDiff) -> str:
+    """Render the comparison as a self-contained HTML file."""
+    diff = printable_in(diff)
+    groups = [(_title(group, diff), list(rows)) for group, rows in groupby(diff.quantities, key=lambda quantity: quantity.group)]
+    return page.render(
+        Path(__file__).with_name("diff.html"),
+        it=diff,
+        opening=phrases.opening(diff.conclusion),
+        groups=groups,
+        cells=cells,
+        change=_change,
+        runs=_runs,
+        machine=list(machine_reasons(diff.machine)),
+    )

@@ -1,0 +1,101 @@
+"""``feedline probe``."""
+
+import argparse
+import os
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from feedline.cli.options import add_output, add_training
+from feedline.cli.outputs import check_files, name_files
+
+if TYPE_CHECKING:
+    from feedline.pipelines.probes.probe_rounds import Subject
+
+PROBE_PARTS = ("read", "decode", "augment", "transport", "copy", "compute", "sweep", "all_reduce")
+
+
+class ProbeCommand:
+    """Measure how fast each part of this machine is by itself.
+
+    Measures reading, decoding, augmenting, transport between processes, copies to the device,
+    compute and all-reduce, on a sample of your own files, with your transforms and your model. Each
+    limit comes with its spread and CPU time; what cannot be measured here is listed with the
+    reason. `feedline report --ceilings FILE` draws the limits into the roofline of a run.
+
+    Examples:
+        feedline probe --data photos --model train:model -o ceilings.json
+        feedline probe --data photos --parts read,decode --quick
+    """
+
+    def prepare_parser(self, parser: argparse.ArgumentParser) -> None:
+        add_training(parser.add_argument_group("training"))
+        measuring = parser.add_argument_group("measuring")
+        measuring.add_argument(
+            "--parts",
+            type=_parts_of,
+            default=list(PROBE_PARTS),
+            metavar="PART,PART",
+            help=f"measure only these parts, out of {', '.join(PROBE_PARTS)}",
+        )
+        measuring.add_argument("--quick", action="store_true", help="fewer files and rounds: a first look, with a larger spread")
+        add_output(parser, "write the limits to FILE as JSON")
+
+    def run(self, args: argparse.Namespace) -> int:
+        check_files(args)
+
+        from feedline.analysis.report.console import Console
+        from feedline.analysis.report.progress import building
+        from feedline.cli.probe.text import conclusion, show
+        from feedline.pipelines import probes
+
+        console = Console(quiet=args.quiet)
+        measured = []
+        with building(Console(stderr=True, quiet=args.quiet), [f"probing: {part}" for part in args.parts]) as done:
+            subject, notes = _subject_of(args)
+            for part in args.parts:
+                measured += probes.run_probe(subject, part)
+                done()
+        ceilings = probes.all_ceilings(subject, measured, notes)
+        ceilings = replace(ceilings, conclusion=conclusion(ceilings))
+        show(ceilings, console)
+        if args.output is not None:
+            ceilings.write(args.output)
+            name_files(console, [args.output])
+        return 0
+
+
+def _parts_of(text: str) -> list[str]:
+    """Parse the requested parts, in the order of ``PROBE_PARTS``."""
+    wanted = {part.strip() for part in text.split(",") if part.strip()}
+    if unknown := wanted - set(PROBE_PARTS):
+        raise argparse.ArgumentTypeError(f"unknown part {', '.join(sorted(unknown))}; the parts are {', '.join(PROBE_PARTS)}")
+    if not wanted:
+        raise argparse.ArgumentTypeError(f"expected some of {', '.join(PROBE_PARTS)}, separated by commas")
+    return [part for part in PROBE_PARTS if part in wanted]
+
+
+def _subject_of(args: argparse.Namespace) -> "tuple[Subject, list[str]]":
+    """Return what to probe, and remarks on it.
+
+    Raises:
+        DataError: no image in the folder can be used. UserCodeError: the transforms or the model
+            cannot be had.
+    """
+    import torch
+
+    from feedline.pipelines import photos, user_code
+    from feedline.pipelines.probes.probe_rounds import ProbePlan, Subject
+    from feedline.pipelines.translate.recipe import read_recipe
+
+    plan = ProbePlan.quick() if args.quick else ProbePlan()
+    data = photos.scan(args.data, limit=plan.files) if args.data else None
+    transform = user_code.load_transforms(args.transforms) if args.transforms is not None else None
+    model = user_code.load_model(args.model) if args.model is not None else None
+    device = "cuda:0" if torch.cuda.is_available() else "cpu"
+    recipe = read_recipe(transform) if transform is not None else None
+    notes = (
+        [f"{os.path.relpath(problem.path, data.root)}: {problem.message}" for problem in data.problems if problem.left_out] if data else []
+    )
+    folder = args.data or Path.cwd()
+    return Subject(data, transform, recipe, model, args.batch_size, device, folder, plan), notes

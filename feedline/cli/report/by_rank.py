@@ -1,0 +1,111 @@
+"""The comparison of many ranks in the terminal: the mean step, stragglers, collectives."""
+
+from collections.abc import Iterator, Sequence
+
+from rich.table import Table
+from rich.text import Text
+
+from feedline.analysis.formatting import BLANK, Scale, count, counted, number, seconds, share, size
+from feedline.analysis.ranks.blame import PERSISTENT_SHARE
+from feedline.analysis.ranks.communication import SHARES
+from feedline.analysis.ranks.many.reduce import Many, RankCost
+from feedline.analysis.report.console import Console
+from feedline.analysis.report.figures.rank_parts import PART_LABELS
+from feedline.analysis.report.tables import columns, plain
+from feedline.profiler.printable import printable_in
+
+_MAX_STRAGGLERS = 8  # ranks shown
+_MIN_BLAMED_SHARE = 0.01  # of the step, from which on a rank is named
+
+
+def show(many: Many, console: Console) -> None:
+    """Print the comparison."""
+    many = printable_in(many)
+    console.print(plain(_about(many)))
+    for title, table in _tables(many):
+        console.print()
+        console.print(Text(title, style="bold underline"))
+        console.print(table)
+    if many.notes:
+        console.print()
+        console.print(Text("Notes", style="bold underline"))
+        for note in many.notes:
+            console.print(plain(f"- {note}"))
+    console.print()
+    console.print(plain(_verdict(many), "bold"))
+
+
+def _verdict(many: Many) -> str:
+    """Return the verdict: which rank the others wait for, and the cost.
+
+    It is the last line on the screen.
+    """
+    if many.together is False and len(many.ranks) > 1:
+        return "The ranks did not train together: no collective averaged gradients in their steps, so each trained a model of its own."
+    first = next((rank for rank in many.late if rank.step_s), None)
+    each = first.caused_s / max(1, len(many.ranks) - 1) if first else 0.0
+    if first is None or each < _MIN_BLAMED_SHARE * first.step_s:
+        return f"No rank delays the others by more than {share(_MIN_BLAMED_SHARE)} of the step."
+    total = sum(rank.caused_s for rank in many.late)
+    if first.caused_s < PERSISTENT_SHARE * total:
+        shares = ", ".join(f"rank {rank.rank} {share(rank.caused_s / total)}" for rank in many.late[:SHARES])
+        return f"The slow rank changes. Of the time that ranks wait for others, each causes its share: {shares}."
+    others = "the other rank waits" if len(many.ranks) == 2 else "each other rank waits"
+    return f"Rank {first.rank} ({first.host}) is the straggler: {others} {seconds(each)} per step ({share(each / first.step_s)})."
+
+
+def _about(many: Many) -> str:
+    """Return the numbers of ranks, hosts, steps and collectives."""
+    hosts = len({rank.host for rank in many.ranks})
+    missing = f", {count(many.incomplete)} of them not started by all ranks" if many.incomplete else ""
+    steps = max(rank.steps for rank in many.ranks)
+    rate = "" if many.samples_per_s is None else f", {number(many.samples_per_s)} samples/s"
+    about = f"{count(len(many.ranks))} of {count(many.world_size)} ranks on {counted(hosts, 'host')}, {count(steps)} steps{rate}"
+    if not many.collectives:
+        return f"{about}, no collectives."
+    return f"{about}, {count(many.collectives)} collectives{missing}. Clocks agree within {seconds(many.clock_bound_s)}."
+
+
+def _tables(many: Many) -> Iterator[tuple[str, Table]]:
+    """Return the (title, table) of each part that has content."""
+    if many.kinds:
+        yield "Collectives", _collective_table(many)
+    yield "Mean step", _step_table(many.ranks, [name for name in PART_LABELS if many.collectives or name == "compute_s"])
+    if many.late:
+        yield "Stragglers", _straggler_table(many)
+
+
+def _step_table(ranks: Sequence[RankCost], parts: Sequence[str]) -> Table:
+    """Return each part of the step: mean, smallest and largest over the ranks."""
+    scale = Scale.column(max(rank.step_s for rank in ranks))
+    table = columns("", f"mean {scale.unit}", "of step", "least", "most", "on rank", gap=2)
+    total = sum(rank.step_s for rank in ranks)
+    for name, words in [*((name, PART_LABELS[name].short) for name in parts), ("step_s", "step")]:
+        values = [getattr(rank, name) for rank in ranks]
+        worst = ranks[values.index(max(values))] if max(values) > 0 else None
+        mean = sum(values) / len(values)
+        part = share(sum(values) / total) if total else BLANK
+        table.add_row(words, scale(mean), part, scale(min(values)), scale(max(values)), str(worst.rank) if worst else BLANK)
+    return table
+
+
+def _straggler_table(many: Many) -> Table:
+    """Return the ranks that the others waited for, and how long each waited on average."""
+    table = columns("rank", "host", "others waited", "each", "of step", gap=2)
+    others = max(1, len(many.ranks) - 1)
+    for rank in many.late[:_MAX_STRAGGLERS]:
+        each = rank.caused_s / others
+        table.add_row(
+            str(rank.rank), plain(rank.host), seconds(rank.caused_s), seconds(each), share(each / rank.step_s) if rank.step_s else BLANK
+        )
+    return table
+
+
+def _collective_table(many: Many) -> Table:
+    """Return the kinds that move most bytes."""
+    table = columns("collective", "message", "ranks", "count", "busbw GB/s", gap=2)
+    for kind in many.kinds:
+        table.add_row(
+            kind.name, size(kind.nbytes), count(kind.ranks), count(kind.count), number(kind.busbw_gbps) if kind.busbw_gbps else BLANK
+        )
+    return table

@@ -1,1 +1,0 @@
-"""``feedline verify`` for a change of speed: short runs of the training with and without it."""

@@ -1,0 +1,156 @@
+"""``feedline tune``."""
+
+import argparse
+import dataclasses
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from feedline.cli.options import STDOUT, add_output, at_least, byte_count, positive
+from feedline.cli.outputs import check_json, name_files, print_json, save, save_json
+from feedline.cli.settings import MAX_WORKERS
+from feedline.cli.whatif import NO_PREDICTION
+from feedline.profiler.deferred import deferred
+from feedline.profiler.errors import OutputError
+from feedline.profiler.files import output
+
+if TYPE_CHECKING:
+    from feedline.analysis.predict.search import Limits, Memory, Tuning
+    from feedline.cli.whatif.prediction import Replayable
+
+_PAGES = (".html", ".htm")
+
+
+class TuneCommand:
+    """Find the best DataLoader settings for a recorded training.
+
+    Searches num_workers, prefetch_factor and persistent_workers in a replay of the recorded batches
+    and steps, within the available CPUs and memory. Nothing is run. Of settings within 2 % of the
+    best throughput, the one with the fewest workers is chosen. in_order=False, which changes the
+    order of batches, is never chosen; its predicted throughput is reported.
+
+    Examples:
+        feedline tune runs/demo
+        feedline tune runs/demo --cores 8 --memory 16GB -o tune.html
+    """
+
+    def prepare_parser(self, parser: argparse.ArgumentParser) -> None:
+        parser.add_argument("run", type=Path, metavar="RUN", help="run folder")
+        limits = parser.add_argument_group("limits")
+        limits.add_argument(
+            "--max-workers",
+            type=at_least(0, MAX_WORKERS),
+            metavar="N",
+            help="largest num_workers to try (default: 2 per CPU, at least 4)",
+        )
+        limits.add_argument("--cores", type=positive, metavar="N", help="CPUs that the training may use (default: as recorded)")
+        limits.add_argument(
+            "--memory",
+            type=byte_count,
+            metavar="SIZE",
+            help="memory for the workers and their batches, such as 8GB (default: what was available when the run was recorded)",
+        )
+        add_output(parser, "write a page with the figure to FILE, which ends in .html", json="the result", json_to_stdout=True)
+
+    def run(self, args: argparse.Namespace) -> int:
+        _check_outputs(args)
+
+        from feedline.analysis.ledger.change import Refused
+        from feedline.analysis.predict.search import Tuning
+        from feedline.analysis.report.console import Console
+        from feedline.cli.tune.text import show
+        from feedline.cli.whatif.prediction import replayable
+
+        training = replayable(args.run)
+        tuning = Tuning(refused=training) if isinstance(training, Refused) else tuned(training, args)
+        console = Console(quiet=args.quiet or args.json == STDOUT)
+        show(tuning, console)
+        with deferred():
+            name_files(console, _write(tuning, args))
+        return NO_PREDICTION if tuning.refused else 0
+
+
+def _check_outputs(args: argparse.Namespace) -> None:
+    """Check, before any work, where the results go. Raises OutputError."""
+    if args.output is not None and args.output.suffix.lower() not in _PAGES:
+        raise OutputError(f"{args.output}: the result is written as a page: name it {args.output.with_suffix('.html')}")
+    output.refuse_taken(args.output, args.force)
+    if args.json != STDOUT:
+        check_json(args)
+
+
+def tuned(training: "Replayable", args: argparse.Namespace) -> "Tuning":
+    """Search, and measure how long that takes."""
+    from feedline.analysis.ledger.change import Refused
+    from feedline.analysis.ledger.view import handover
+    from feedline.analysis.predict.search import Searcher, Tuning
+
+    began = time.monotonic()
+    memory = _memory_of(training)
+    limits = _limits_of(training, memory, args)
+    search = Searcher(training.predict, training.settings, training.facts.epochs, limits, memory).search()
+    if isinstance(search, Refused):
+        return Tuning(limits=limits, memory=memory, refused=search)
+    line = handover.change(training.facts, dict(search.changes)) if search.changes else ""
+    return Tuning(search, limits, memory, line, time.monotonic() - began, measured_interval=training.throughput.varies)
+
+
+def _memory_of(training: "Replayable") -> "Memory":
+    """Return what a worker and a batch take, as recorded.
+
+    A worker takes at most what a process of the training took on average: pages that workers share
+    with the main process, which is the largest, count for each.
+    """
+    from feedline.analysis.predict.search import Memory
+
+    total_bytes = _gauge(training, "memory/processes_anonymous", max)
+    workers = training.facts.setting("num_workers", 0)
+    worker_bytes = total_bytes / (1 + workers) if total_bytes is not None and isinstance(workers, int) else None
+    loader = training.facts.loader
+    return Memory(worker_bytes, loader.batch_bytes if loader else None)
+
+
+def _limits_of(training: "Replayable", memory: "Memory", args: argparse.Namespace) -> "Limits":
+    """Return the limits of the command line, or else of the machine as recorded."""
+    from feedline.analysis.predict.search import Limits, recorded_settings, usual_most
+
+    now = recorded_settings(training.settings)
+    cpus = args.cores or training.facts.effective_cpus
+    usual = usual_most(cpus, now.get("num_workers", 0))
+    workers = usual if args.max_workers is None else args.max_workers
+    available, free = _gauge(training, "memory/available", min), _gauge(training, "shm/free", min)
+    room = None if available is None else available + (memory.of(now) or 0.0)
+    shared = None if free is None else free + memory.shared_of(now)
+    return Limits(min(workers, MAX_WORKERS), args.cores, room if args.memory is None else args.memory, shared)
+
+
+def _gauge(training: "Replayable", name: str, choose: Callable[[list[float]], float]) -> float | None:
+    """Return a figure of a gauge of the run; None: it was not sampled."""
+    values = next((gauge.values for gauge in training.gauges if gauge.name == name), [])
+    return choose(values) if values else None
+
+
+def _flat(tuning: "Tuning") -> dict[str, object]:
+    """Return the result as it is written: the search beside its limits, without a level between."""
+    values: dict[str, Any] = {field.name: getattr(tuning, field.name) for field in dataclasses.fields(tuning)}
+    search = values.pop("search")
+    return {**({field.name: getattr(search, field.name) for field in dataclasses.fields(search)} if search else {}), **values}
+
+
+def _write(tuning: "Tuning", args: argparse.Namespace) -> list[Path]:
+    """Write the page and the JSON that were requested, or print the JSON; return the files."""
+    from feedline.analysis.report.json_report import plain
+    from feedline.cli.tune.text import render
+
+    value = plain(_flat(tuning))
+    written: list[Path] = []
+    if args.json == STDOUT:
+        print_json(value)
+    elif args.json is not None:
+        save_json(args.json, value)
+        written.append(args.json)
+    if args.output is not None and tuning.search is not None:
+        save(args.output, render(tuning))
+        written.insert(0, args.output)
+    return written

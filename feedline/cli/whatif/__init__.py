@@ -1,0 +1,95 @@
+"""``feedline whatif``."""
+
+import argparse
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from feedline.cli.options import STDOUT, add_output
+from feedline.cli.outputs import check_json, name_files, print_json, save_json
+from feedline.cli.settings import LOADER, MACHINE, SAMPLE, add_settings, refuse_impossible
+from feedline.profiler.errors import ScriptError
+
+if TYPE_CHECKING:
+    from feedline.analysis.predict.whatif import WhatIf
+
+NO_PREDICTION = 1  # exit code
+
+
+class WhatifCommand:
+    """Predict the throughput of a recorded training with other settings.
+
+    Replays the recorded batches and steps as the DataLoader would hand them over with these
+    settings, and prints samples/s before and after the change, with a 95 % interval and what would
+    limit the training then. Nothing is run. If the recording cannot answer, feedline says why, and
+    names the command that measures it if there is one.
+
+    Settings: num_workers, prefetch_factor, in_order and persistent_workers of the DataLoader;
+    cores=N, the CPUs that the training may use; decode=NAME, another decoder for JPEGs and other
+    images, measured on at most 50 files of --data.
+
+    Examples:
+        feedline whatif runs/demo --set num_workers=4
+        feedline whatif runs/demo --set num_workers=8,prefetch_factor=4 --set cores=8 --json
+        feedline whatif runs/demo --set decode=simplejpeg --data photos
+    """
+
+    def prepare_parser(self, parser: argparse.ArgumentParser) -> None:
+        parser.add_argument("run", type=Path, metavar="RUN", help="run folder")
+        changed = parser.add_argument_group("what to change")
+        add_settings(changed, {**LOADER, **MACHINE, **SAMPLE}, "settings to predict; may be repeated")
+        changed.add_argument("--fix", metavar="ID", help="the fix of a finding of the run, such as too_few_workers")
+        changed.add_argument("--data", type=Path, metavar="DIR", help="image folder with one subfolder per class")
+        add_output(parser, json="the prediction", json_to_stdout=True)
+
+    def run(self, args: argparse.Namespace) -> int:
+        if not args.settings and args.fix is None:
+            raise ScriptError("nothing to change: add --set NAME=VALUE, such as --set num_workers=4, or --fix ID")
+        if args.data is not None and "decode" not in args.settings:
+            raise ScriptError("--data is only used to measure a decoder: add --set decode=NAME, or leave it out")
+        if args.json != STDOUT:
+            check_json(args)
+
+        from feedline.analysis.report.console import Console
+        from feedline.analysis.report.json_report import plain
+        from feedline.cli.whatif.text import show
+
+        answer = predict(args)
+        if args.json == STDOUT:
+            print_json(plain(answer))
+        else:
+            console = Console(quiet=args.quiet)
+            show(answer, console, args.run)
+            if args.json is not None:
+                save_json(args.json, plain(answer))
+                name_files(console, [args.json])
+        return NO_PREDICTION if answer.refused else 0
+
+
+def predict(args: argparse.Namespace) -> "WhatIf":
+    """Read the run and predict.
+
+    Raises:
+        RunNotFound, RunDamaged, SchemaTooNew: as ``replayable``.
+        ScriptError: the settings or the fix do not suit this training.
+        DataError, MissingDependency: a decoder is to be measured, and ``--data`` has no usable
+            image.
+    """
+    from feedline.analysis.ledger.change import Change, Refused
+    from feedline.analysis.predict.whatif import WhatIf, answer
+    from feedline.cli.whatif.prediction import change_of_settings, replayable
+
+    question = WhatIf(args.settings, fix=args.fix or "")
+    training = replayable(args.run)
+    if isinstance(training, Refused):
+        return replace(question, refused=training)
+    fix = training.change_of_fix(args.fix) if args.fix is not None else Change()
+    if isinstance(fix, Refused):
+        return replace(question, refused=fix)
+    question = replace(question, settings={**fix.settings, **args.settings})
+    refuse_impossible(question.settings, training.settings)
+    asked = change_of_settings(question.settings, fix, training.facts, args.data)
+    if isinstance(asked, Refused):
+        return replace(question, refused=asked)
+    question = replace(question, line=asked.line, remarks=asked.remarks, measured_interval=training.throughput.varies)
+    return answer(question, training.predict, asked.change, asked.workers, asked.extremes)
