@@ -87,4 +87,4 @@ def test_reasons_that_count_as_no_loss_are_those_that_the_recorder_gives() -> No
     sources = " ".join(path.read_text(encoding="utf-8") for path in PROFILER.rglob("*.py"))
     names = {reason: name for name, reason in vars(message).items() if name.isupper() and isinstance(reason, str)}
 
-    assert [reason for reason in phrases.NO_LOSS if f"reasons.{names[reason]})" not in " ".join(sources.split()).replace(" )", ")")] == []
+    assert [reason for reason in phrases.NO_LOSS if f"message.{names[reason]})" not in " ".join(sources.split()).replace(" )", ")")] == []
