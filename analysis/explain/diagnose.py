@@ -9,6 +9,7 @@ from feedline.analysis.explain.predictions import Predictions, refused_of_traces
 from feedline.analysis.formatting import sentence
 from feedline.analysis.ledger.facts import RuleInputs
 from feedline.analysis.ledger.finding import CostKind, Evidence, Finding, Severity
+from feedline.analysis.ledger.rule import F, Rule
 from feedline.analysis.ledger.trace_facts import TraceFacts
 from feedline.analysis.ledger.view.batch_function import sure_of_the_rest
 from feedline.analysis.ledger.view.enough_steps import enough_steps
@@ -23,7 +24,6 @@ from feedline.analysis.rules.input import (
     input_not_seen,
     made_in_step,
 )
-from feedline.analysis.rules.rule import F, Rule
 
 _MIN_EXPLAINED = 1 / 3
 MAX_FINDINGS = 3  # that ask for a change: more is a list, not advice

@@ -8,8 +8,8 @@ from feedline.analysis.explain.limits import holds, is_rough
 from feedline.analysis.explain.model import Report, Roofline, ThroughputBound
 from feedline.analysis.ledger.change import Change, Refused
 from feedline.analysis.ledger.finding import CostKind, Finding, PredictedRate, Severity
+from feedline.analysis.ledger.rule import AS_MUCH_CPU, CHEAPER
 from feedline.analysis.rules import BY_ID
-from feedline.analysis.rules.rule import AS_MUCH_CPU, CHEAPER
 
 _GRAVEST = list(Severity)[::-1]
 _GPU = "gpu"  # id of the limit that holds even where it is the nearest: a batch that comes earlier does not make the GPU's work shorter

@@ -9,8 +9,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from fnmatch import fnmatchcase
 
 from feedline.analysis.ledger.finding import Finding, Severity
+from feedline.analysis.ledger.rule import Effort, Time
 from feedline.analysis.rules import BY_ID
-from feedline.analysis.rules.rule import Effort, Time
 
 #: A part goes first only if it can win this share of what the whole can; else it is a detail of it. In planted trainings (tests/planted)
 #: decoding was half to three quarters of what full CPUs cost, as the machine was busy or not.

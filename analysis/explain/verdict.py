@@ -6,12 +6,12 @@ from feedline.analysis.convergence.checks import ASIDE, DIVERGED, GRAVE
 from feedline.analysis.formatting import seconds, sentence, share
 from feedline.analysis.ledger.facts import RuleInputs
 from feedline.analysis.ledger.finding import SHARE, Finding, Severity, rates, saving
+from feedline.analysis.ledger.rule import Effort
 from feedline.analysis.ledger.trace_facts import TraceFacts, mean_step_s
 from feedline.analysis.ledger.view.enough_steps import maybe_below, only_infers, unsure
 from feedline.analysis.ledger.view.handover import setting
 from feedline.analysis.ledger.view.input_wait import num_workers, steady_share
 from feedline.analysis.rules import BY_ID
-from feedline.analysis.rules.rule import Effort
 from feedline.analysis.rules.trace import device_bound, host_bound
 from feedline.analysis.traces.trace_budget import STEP_PARTS
 

@@ -3,6 +3,7 @@
 from typing import Any
 
 from feedline.analysis.ledger.facts import RankFacts, RuleInputs
+from feedline.analysis.ledger.rule import Rule
 from feedline.analysis.ledger.trace_facts import TraceFacts
 from feedline.analysis.rules.cross_rank import exposed_communication, late_rank
 from feedline.analysis.rules.input import (
@@ -45,7 +46,6 @@ from feedline.analysis.rules.loop import (
     own_code,
     recompilation,
 )
-from feedline.analysis.rules.rule import Rule
 from feedline.analysis.rules.trace import device_bound, exposed_copy, host_bound, input_stall, synchronisation
 
 #: Of a recorded run whose steps wait for their input.

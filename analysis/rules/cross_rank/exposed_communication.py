@@ -6,9 +6,9 @@ from feedline.analysis.formatting import seconds, sentence, share
 from feedline.analysis.ledger.change import Refused
 from feedline.analysis.ledger.facts import Exposed, RankFacts
 from feedline.analysis.ledger.finding import Finding, Severity
+from feedline.analysis.ledger.rule import Effort, Rule
 from feedline.analysis.ranks.communication import Communication, ExposedKind, Prediction, QuestionId
 from feedline.analysis.ranks.comparison import MIN_EXPOSED_SHARE
-from feedline.analysis.rules.rule import Effort, Rule
 
 SLOW = "slow_network"
 RULE_ID = "exposed_communication"

@@ -6,9 +6,9 @@ from feedline.analysis.formatting import seconds, share
 from feedline.analysis.ledger.change import Refused
 from feedline.analysis.ledger.facts import RankFacts, Waiting
 from feedline.analysis.ledger.finding import SHARE, Blame, CostKind, Evidence, Finding, Severity
+from feedline.analysis.ledger.rule import Rule
 from feedline.analysis.ledger.view.recorded_ranks import FEWEST_STEPS
 from feedline.analysis.ranks.communication import BEFORE_TRACE, Communication, LateRank, Prediction, QuestionId, describe_late_ranks
-from feedline.analysis.rules.rule import Rule
 
 RULE_ID = "late_rank"
 SPREAD = "late_ranks"

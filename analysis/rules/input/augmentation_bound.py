@@ -4,10 +4,10 @@ from feedline.analysis.formatting import seconds, share
 from feedline.analysis.ledger.change import Refused
 from feedline.analysis.ledger.facts import RuleInputs
 from feedline.analysis.ledger.finding import SHARE, Evidence, Finding, Severity
+from feedline.analysis.ledger.rule import Rule
 from feedline.analysis.ledger.view.cpus import cost_share, cpu_share_of, making_wait_s
 from feedline.analysis.ledger.view.input_wait import making_share, severity
 from feedline.analysis.measure.model import Operation
-from feedline.analysis.rules.rule import Rule
 
 RULE_ID = "augmentation_bound"
 

@@ -4,6 +4,7 @@ from feedline.analysis.formatting import seconds, share
 from feedline.analysis.ledger.change import Change, Factor, Refused
 from feedline.analysis.ledger.facts import RuleInputs
 from feedline.analysis.ledger.finding import SHARE, Evidence, Finding, Severity, measured
+from feedline.analysis.ledger.rule import AS_MUCH_CPU, Rule, Time
 from feedline.analysis.ledger.view import cpus, handover
 from feedline.analysis.ledger.view.handover import arguments
 from feedline.analysis.ledger.view.input_wait import maker, severity
@@ -12,7 +13,6 @@ from feedline.analysis.ledger.view.storage import ANSWERS, LOCK, MIN_BLOCKED_SHA
 from feedline.analysis.ledger.view.workers_needed import advised
 from feedline.analysis.measure.blocking import DOING
 from feedline.analysis.measure.stages import MAKING_STAGES
-from feedline.analysis.rules.rule import AS_MUCH_CPU, Rule, Time
 
 RULE_ID = "blocked"
 _SLEEP = "sleep"

@@ -4,10 +4,10 @@ from feedline.analysis.formatting import seconds, share, share_range
 from feedline.analysis.ledger.change import NOTHING_TO_CHANGE, Refused
 from feedline.analysis.ledger.facts import RuleInputs
 from feedline.analysis.ledger.finding import SHARE, Evidence, Finding, Severity
+from feedline.analysis.ledger.rule import EVERY_LIMIT, Rule
 from feedline.analysis.ledger.view.batch_function import who
 from feedline.analysis.ledger.view.enough_steps import input_known
 from feedline.analysis.ledger.view.input_wait import MIN_WAIT_SHARE, steady_share
-from feedline.analysis.rules.rule import EVERY_LIMIT, Rule
 
 RULE_ID = "borderline_input"
 

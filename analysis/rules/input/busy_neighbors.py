@@ -7,13 +7,13 @@ from feedline.analysis.formatting import number, seconds, share
 from feedline.analysis.ledger.change import Change
 from feedline.analysis.ledger.facts import RuleInputs
 from feedline.analysis.ledger.finding import SHARE, Finding, Severity, measured
+from feedline.analysis.ledger.rule import AS_MUCH_CPU, Effort, Rule
 from feedline.analysis.ledger.view import cpus, handover
 from feedline.analysis.ledger.view.handover import arguments
 from feedline.analysis.ledger.view.input_wait import MIN_WAIT_SHARE, input_wait, num_workers
 from feedline.analysis.ledger.view.workers_needed import gained_s, needed, repeats
 from feedline.analysis.measure.cpu_use import MIN_OTHERS
 from feedline.analysis.measure.stages import MAKING_STAGES
-from feedline.analysis.rules.rule import AS_MUCH_CPU, Effort, Rule
 
 RULE_ID = "busy_neighbors"
 NO_ROOM = "they hold CPUs that more loader workers would use"

@@ -4,13 +4,13 @@ from feedline.analysis.formatting import sentence, share, size
 from feedline.analysis.ledger.change import Change, Refused
 from feedline.analysis.ledger.facts import RuleInputs
 from feedline.analysis.ledger.finding import SHARE, Evidence, Finding, Severity, measured
+from feedline.analysis.ledger.rule import AS_MUCH_CPU, Effort, Rule, Time
 from feedline.analysis.ledger.view import handover
 from feedline.analysis.ledger.view.cpus import saturated
 from feedline.analysis.ledger.view.handover import arguments
 from feedline.analysis.ledger.view.input_wait import severity
 from feedline.analysis.ledger.view.storage import MIN_BLOCKED_SHARE, MIN_DISK_BYTES, blocked_by, from_swap, spared_s, storage_share
 from feedline.analysis.ledger.view.workers_needed import carried
-from feedline.analysis.rules.rule import AS_MUCH_CPU, Effort, Rule, Time
 
 RULE_ID = "cold_storage"
 

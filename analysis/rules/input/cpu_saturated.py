@@ -4,10 +4,10 @@ from feedline.analysis.formatting import number, sentence, share
 from feedline.analysis.ledger.change import Refused
 from feedline.analysis.ledger.facts import RuleInputs
 from feedline.analysis.ledger.finding import SHARE, Evidence, Finding, Severity, measured
+from feedline.analysis.ledger.rule import CHEAPER, Rule
 from feedline.analysis.ledger.view import cpus
 from feedline.analysis.ledger.view.cheaper import less_cpu
 from feedline.analysis.ledger.view.input_wait import input_wait, num_workers, severity
-from feedline.analysis.rules.rule import CHEAPER, Rule
 
 RULE_ID = "cpu_saturated"
 _WEIGHTS = list(Severity)

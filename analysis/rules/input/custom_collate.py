@@ -4,6 +4,7 @@ from feedline.analysis.formatting import size
 from feedline.analysis.ledger.change import Change, Factor
 from feedline.analysis.ledger.facts import RuleInputs
 from feedline.analysis.ledger.finding import Evidence, Finding, Severity, measured
+from feedline.analysis.ledger.rule import CHEAPER, Rule
 from feedline.analysis.ledger.view.handover import MAX_PICKLE_BYTES, call
 from feedline.analysis.ledger.view.input_wait import (
     RECEIVING,
@@ -15,7 +16,6 @@ from feedline.analysis.ledger.view.input_wait import (
     num_workers,
     severity,
 )
-from feedline.analysis.rules.rule import CHEAPER, Rule
 
 RULE_ID = "custom_collate"
 

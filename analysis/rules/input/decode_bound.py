@@ -4,13 +4,13 @@ from feedline.analysis.formatting import seconds, sentence, share
 from feedline.analysis.ledger.change import Refused
 from feedline.analysis.ledger.facts import RuleInputs
 from feedline.analysis.ledger.finding import SHARE, Evidence, Finding, Severity
+from feedline.analysis.ledger.rule import Rule
 from feedline.analysis.ledger.view.cheaper import fewer_pixels, may_crop
 from feedline.analysis.ledger.view.cpus import accounted, cost_share, cpu_share_of, making_wait_s, total
 from feedline.analysis.ledger.view.expected import heaviest
 from feedline.analysis.ledger.view.input_wait import making_share, severity
 from feedline.analysis.ledger.view.slow_stage import is_slowest_stage
 from feedline.analysis.ledger.view.storage import decoder_threads
-from feedline.analysis.rules.rule import Rule
 
 RULE_ID = "decode_bound"
 

@@ -4,10 +4,10 @@ from feedline.analysis.formatting import seconds
 from feedline.analysis.ledger.change import Change, Refused
 from feedline.analysis.ledger.facts import RuleInputs
 from feedline.analysis.ledger.finding import Finding, Severity, measured
+from feedline.analysis.ledger.rule import CHEAPER, Effort, Rule
 from feedline.analysis.ledger.view import handover
 from feedline.analysis.ledger.view.input_wait import input_wait, num_workers, severity
 from feedline.analysis.ledger.view.page_faults import assignments
-from feedline.analysis.rules.rule import CHEAPER, Effort, Rule
 
 RULE_ID = "epoch_restart"
 _SETTINGS: dict[str, int | bool] = {"persistent_workers": True}

@@ -6,12 +6,12 @@ from feedline.analysis.formatting import seconds
 from feedline.analysis.ledger.change import Change
 from feedline.analysis.ledger.facts import RuleInputs
 from feedline.analysis.ledger.finding import Evidence, Finding, Severity, measured
+from feedline.analysis.ledger.rule import AS_MUCH_CPU, Effort, Rule
 from feedline.analysis.ledger.view import handover
 from feedline.analysis.ledger.view.handover import alone_s, at_best_s, crowded, making_s, receiving_s, with_workers_s
 from feedline.analysis.ledger.view.input_wait import MIN_WAIT_SHARE, RECEIVING, input_wait, num_workers, severity
 from feedline.analysis.ledger.view.workers_needed import needed
 from feedline.analysis.rules.input import custom_collate, epoch_restart, objects_in_queue, too_few_workers
-from feedline.analysis.rules.rule import AS_MUCH_CPU, Effort, Rule
 
 RULE_ID = "fewer_workers"
 

@@ -4,8 +4,8 @@ from feedline.analysis.formatting import size
 from feedline.analysis.ledger.change import Change, Factor, Refused
 from feedline.analysis.ledger.facts import RuleInputs
 from feedline.analysis.ledger.finding import SHARE, Evidence, Finding, Severity
+from feedline.analysis.ledger.rule import CHEAPER, Rule
 from feedline.analysis.ledger.view.input_wait import input_wait, making_share, operations_share, severity
-from feedline.analysis.rules.rule import CHEAPER, Rule
 
 RULE_ID = "float32_on_host"
 

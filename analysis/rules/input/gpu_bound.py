@@ -4,8 +4,8 @@ from feedline.analysis.formatting import seconds, share
 from feedline.analysis.ledger.change import NOTHING_TO_CHANGE, Refused
 from feedline.analysis.ledger.facts import RuleInputs
 from feedline.analysis.ledger.finding import SHARE, CostKind, Evidence, Finding, Severity
+from feedline.analysis.ledger.rule import Rule
 from feedline.analysis.ledger.view.input_wait import MIN_WAIT_SHARE, steady_share
-from feedline.analysis.rules.rule import Rule
 
 RULE_ID = "gpu_bound"
 

@@ -4,10 +4,10 @@ from feedline.analysis.formatting import counted, seconds, share
 from feedline.analysis.ledger.change import Refused
 from feedline.analysis.ledger.facts import RuleInputs
 from feedline.analysis.ledger.finding import SHARE, Evidence, Finding, Severity, measured
+from feedline.analysis.ledger.rule import EVERY_LIMIT, Rule
 from feedline.analysis.ledger.view import cpus
 from feedline.analysis.ledger.view.input_wait import input_wait, making_share, num_workers, steady_share
 from feedline.analysis.measure.stages import MAKING_STAGES
-from feedline.analysis.rules.rule import EVERY_LIMIT, Rule
 
 RULE_ID = "input_bound_unexplained"
 #: Parts of what the step waits for (input_wait.py) -> in words.

@@ -4,10 +4,10 @@ from feedline.analysis.formatting import seconds, share
 from feedline.analysis.ledger.change import Refused
 from feedline.analysis.ledger.facts import RuleInputs
 from feedline.analysis.ledger.finding import SHARE, Evidence, Finding, Severity
+from feedline.analysis.ledger.rule import Rule
 from feedline.analysis.ledger.trace_facts import TraceFacts
 from feedline.analysis.ledger.view.batch_function import HOW_TO_CHECK, unsure
 from feedline.analysis.rules.loop import own_code
-from feedline.analysis.rules.rule import Rule
 
 RULE_ID = "input_not_seen"
 _IN_TORCH = "Trace a few steps with torch.profiler around the loop over the DataLoader, or record the training with `feedline run`."

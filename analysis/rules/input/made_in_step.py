@@ -4,11 +4,11 @@ from feedline.analysis.formatting import seconds
 from feedline.analysis.ledger.change import Refused
 from feedline.analysis.ledger.facts import RuleInputs
 from feedline.analysis.ledger.finding import SHARE, Evidence, Finding, Severity
+from feedline.analysis.ledger.rule import Rule
 from feedline.analysis.ledger.view import cpus
 from feedline.analysis.ledger.view.batch_function import HOW_TO_CHECK, _does, _waits, who
 from feedline.analysis.ledger.view.handover import receiving_s
 from feedline.analysis.ledger.view.input_wait import MIN_WAIT_SHARE
-from feedline.analysis.rules.rule import Rule
 
 RULE_ID = "made_in_step"
 

@@ -4,9 +4,9 @@ from feedline.analysis.formatting import count, seconds
 from feedline.analysis.ledger.change import Refused
 from feedline.analysis.ledger.facts import RuleInputs
 from feedline.analysis.ledger.finding import Evidence, Finding, Severity
+from feedline.analysis.ledger.rule import Rule
 from feedline.analysis.ledger.view.handover import Between, call, receiving_s
 from feedline.analysis.ledger.view.input_wait import MIN_WAIT_SHARE, input_wait, num_workers, severity, unsure_s
-from feedline.analysis.rules.rule import Rule
 
 RULE_ID = "made_one_by_one"
 _IN_ONE_CALL = "Make each batch in one call: let the dataset's __getitem__ take a list of indices and return the whole batch. "

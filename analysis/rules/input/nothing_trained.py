@@ -4,8 +4,8 @@ from feedline.analysis.formatting import counted
 from feedline.analysis.ledger.change import Refused
 from feedline.analysis.ledger.facts import RuleInputs
 from feedline.analysis.ledger.finding import Evidence, Finding, Severity
+from feedline.analysis.ledger.rule import Rule
 from feedline.analysis.ledger.view.enough_steps import REFUSED, only_infers
-from feedline.analysis.rules.rule import Rule
 
 RULE_ID = "nothing_trained"
 

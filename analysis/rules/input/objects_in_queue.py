@@ -4,9 +4,9 @@ from feedline.analysis.formatting import size
 from feedline.analysis.ledger.change import Change, Factor
 from feedline.analysis.ledger.facts import RuleInputs
 from feedline.analysis.ledger.finding import Evidence, Finding, Severity, measured
+from feedline.analysis.ledger.rule import CHEAPER, Rule
 from feedline.analysis.ledger.view.handover import MAX_PICKLE_BYTES
 from feedline.analysis.ledger.view.input_wait import RECEIVING, batch_s, batches_per_step, input_wait, making_share, num_workers, severity
-from feedline.analysis.rules.rule import CHEAPER, Rule
 
 RULE_ID = "objects_in_queue"
 

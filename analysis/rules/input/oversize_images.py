@@ -4,13 +4,13 @@ from feedline.analysis.formatting import number
 from feedline.analysis.ledger.change import Change, Factor, Refused
 from feedline.analysis.ledger.facts import RuleInputs
 from feedline.analysis.ledger.finding import SHARE, Evidence, Finding
+from feedline.analysis.ledger.rule import Effort, Rule, Time
 from feedline.analysis.ledger.view.cheaper import may_crop
 from feedline.analysis.ledger.view.cpus import cost_share, making_wait_s
 from feedline.analysis.ledger.view.expected import heaviest
 from feedline.analysis.ledger.view.input_wait import operations_share, severity
 from feedline.analysis.ledger.view.page_faults import faults_share
 from feedline.analysis.measure.stages import MAKING_STAGES
-from feedline.analysis.rules.rule import Effort, Rule, Time
 
 RULE_ID = "oversize_images"
 

@@ -4,12 +4,12 @@ from feedline.analysis.formatting import count, share, size
 from feedline.analysis.ledger.change import Change, Factor
 from feedline.analysis.ledger.facts import RuleInputs
 from feedline.analysis.ledger.finding import SHARE, Evidence, Finding, Severity
+from feedline.analysis.ledger.rule import Effort, Rule, Time
 from feedline.analysis.ledger.view.input_wait import maker, severity
 from feedline.analysis.ledger.view.page_faults import _faults, assignments, environment, faults_share
 from feedline.analysis.ledger.view.storage import spared_s
 from feedline.analysis.measure.costs import PAGE_BYTES
 from feedline.analysis.measure.stages import MAKING_STAGES
-from feedline.analysis.rules.rule import Effort, Rule, Time
 
 RULE_ID = "page_faults"
 

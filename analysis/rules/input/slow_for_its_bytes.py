@@ -4,11 +4,11 @@ from feedline.analysis.formatting import seconds
 from feedline.analysis.ledger.change import Change, Refused
 from feedline.analysis.ledger.facts import RuleInputs
 from feedline.analysis.ledger.finding import Evidence, Finding, Severity, measured
+from feedline.analysis.ledger.rule import CHEAPER, Rule, Time
 from feedline.analysis.ledger.view.expected import Work
 from feedline.analysis.ledger.view.input_wait import severity
 from feedline.analysis.ledger.view.slow_stage import slowest_stage
 from feedline.analysis.ledger.view.why_slow import UNKNOWN_CALL, Why
-from feedline.analysis.rules.rule import CHEAPER, Rule, Time
 
 RULE_ID = "slow_for_its_bytes"
 

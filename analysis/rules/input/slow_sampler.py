@@ -4,8 +4,8 @@ from feedline.analysis.formatting import count, seconds
 from feedline.analysis.ledger.change import Refused
 from feedline.analysis.ledger.facts import RuleInputs
 from feedline.analysis.ledger.finding import SHARE, Evidence, Finding, Severity
+from feedline.analysis.ledger.rule import CHEAPER, Rule
 from feedline.analysis.ledger.view.input_wait import batches_per_step, input_wait, severity
-from feedline.analysis.rules.rule import CHEAPER, Rule
 
 RULE_ID = "slow_sampler"
 

@@ -4,9 +4,9 @@ from feedline.analysis.formatting import counted, number, share, size
 from feedline.analysis.ledger.change import Refused
 from feedline.analysis.ledger.facts import RuleInputs
 from feedline.analysis.ledger.finding import SHARE, Evidence, Finding, Severity
+from feedline.analysis.ledger.rule import CHEAPER, Effort, Rule, Time
 from feedline.analysis.ledger.view.input_wait import making_share, severity
 from feedline.analysis.ledger.view.storage import MIN_BLOCKED_SHARE, spared_s, storage_share
-from feedline.analysis.rules.rule import CHEAPER, Effort, Rule, Time
 
 RULE_ID = "small_files"
 

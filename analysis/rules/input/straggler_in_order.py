@@ -4,9 +4,9 @@ from feedline.analysis.formatting import seconds, share
 from feedline.analysis.ledger.change import Change
 from feedline.analysis.ledger.facts import RuleInputs
 from feedline.analysis.ledger.finding import SHARE, Evidence, Finding, Severity
+from feedline.analysis.ledger.rule import AS_MUCH_CPU, Effort, Rule
 from feedline.analysis.ledger.view import handover
 from feedline.analysis.ledger.view.input_wait import input_wait, num_workers, severity, shortage_s
-from feedline.analysis.rules.rule import AS_MUCH_CPU, Effort, Rule
 
 RULE_ID = "straggler_in_order"
 _SETTINGS: dict[str, int | bool] = {"in_order": False}

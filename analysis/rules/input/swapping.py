@@ -4,11 +4,11 @@ from feedline.analysis.formatting import share, size
 from feedline.analysis.ledger.change import Refused
 from feedline.analysis.ledger.facts import RuleInputs
 from feedline.analysis.ledger.finding import SHARE, Evidence, Finding, Severity
+from feedline.analysis.ledger.rule import CHEAPER, Effort, Rule, Time
 from feedline.analysis.ledger.view import cpus
 from feedline.analysis.ledger.view.handover import place
 from feedline.analysis.ledger.view.input_wait import severity
 from feedline.analysis.ledger.view.storage import MIN_BLOCKED_SHARE, from_swap, spared_s, storage_share
-from feedline.analysis.rules.rule import CHEAPER, Effort, Rule, Time
 
 RULE_ID = "swapping"
 

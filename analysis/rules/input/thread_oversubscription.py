@@ -4,11 +4,11 @@ from feedline.analysis.formatting import counted, seconds, share
 from feedline.analysis.ledger.change import Change
 from feedline.analysis.ledger.facts import RuleInputs
 from feedline.analysis.ledger.finding import SHARE, Evidence, Finding, Severity
+from feedline.analysis.ledger.rule import CHEAPER, Effort, Rule
 from feedline.analysis.ledger.view import cpus
 from feedline.analysis.ledger.view.handover import call
 from feedline.analysis.ledger.view.input_wait import num_workers, severity
 from feedline.analysis.ledger.view.storage import decoder_threads
-from feedline.analysis.rules.rule import CHEAPER, Effort, Rule
 
 RULE_ID = "thread_oversubscription"
 

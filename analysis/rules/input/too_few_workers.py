@@ -4,12 +4,12 @@ from feedline.analysis.formatting import seconds, sentence
 from feedline.analysis.ledger.change import Change, Refused
 from feedline.analysis.ledger.facts import RuleInputs
 from feedline.analysis.ledger.finding import SHARE, Evidence, Finding, Severity, measured
+from feedline.analysis.ledger.rule import AS_MUCH_CPU, Effort, Rule
 from feedline.analysis.ledger.view import cheaper, cpus, handover
 from feedline.analysis.ledger.view.handover import arguments, making_s, receiving_s
 from feedline.analysis.ledger.view.input_wait import compute_s, input_wait, least_s, num_workers, severity
 from feedline.analysis.ledger.view.storage import MIN_BLOCKED_SHARE, answers_share, from_swap, unknown_answers
 from feedline.analysis.ledger.view.workers_needed import advised, gained_s, repeats, sure_to_help
-from feedline.analysis.rules.rule import AS_MUCH_CPU, Effort, Rule
 
 RULE_ID = "too_few_workers"
 

@@ -6,11 +6,11 @@ from feedline.analysis.formatting import count, counted, seconds, share_range
 from feedline.analysis.ledger.change import Refused
 from feedline.analysis.ledger.facts import RuleInputs
 from feedline.analysis.ledger.finding import SHARE, Evidence, Finding, Severity
+from feedline.analysis.ledger.rule import Rule
 from feedline.analysis.ledger.view.enough_steps import _FEWEST, _HIGH_SHARE, input_known
 from feedline.analysis.ledger.view.input_wait import MIN_WAIT_SHARE, input_wait, steady_share
 from feedline.analysis.measure.model import Certainty
 from feedline.analysis.measure.stages import UNATTRIBUTED
-from feedline.analysis.rules.rule import Rule
 
 RULE_ID = "too_short"
 

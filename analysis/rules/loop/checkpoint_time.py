@@ -4,7 +4,7 @@ from feedline.analysis.formatting import counted, seconds, share
 from feedline.analysis.ledger.change import Refused
 from feedline.analysis.ledger.facts import RuleInputs
 from feedline.analysis.ledger.finding import SHARE, Evidence, Finding, Severity
-from feedline.analysis.rules.rule import Rule
+from feedline.analysis.ledger.rule import Rule
 
 RULE_ID = "checkpoint_time"
 _STAGE = "checkpoint"

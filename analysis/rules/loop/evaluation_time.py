@@ -4,8 +4,8 @@ from feedline.analysis.formatting import seconds, share
 from feedline.analysis.ledger.change import Refused
 from feedline.analysis.ledger.facts import RuleInputs
 from feedline.analysis.ledger.finding import SHARE, Evidence, Finding, Severity
+from feedline.analysis.ledger.rule import Rule
 from feedline.analysis.ledger.view.own_functions import NAMED, NAMED_SHARE, parts
-from feedline.analysis.rules.rule import Rule
 
 RULE_ID = "evaluation_time"
 

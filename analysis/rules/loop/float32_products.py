@@ -4,8 +4,8 @@ from feedline.analysis.formatting import seconds
 from feedline.analysis.ledger.change import Refused
 from feedline.analysis.ledger.facts import RuleInputs
 from feedline.analysis.ledger.finding import SHARE, Evidence, Finding, Severity
+from feedline.analysis.ledger.rule import Rule
 from feedline.analysis.ledger.view.tensor_cores import CHECKS, FIXES, MIN_SHARE, TensorCores, tensor_cores
-from feedline.analysis.rules.rule import Rule
 
 RULE_ID = "float32_products"
 

@@ -3,9 +3,9 @@
 from feedline.analysis.formatting import counted, seconds, share
 from feedline.analysis.ledger.facts import RuleInputs
 from feedline.analysis.ledger.finding import SHARE, Evidence, Finding, Severity
+from feedline.analysis.ledger.rule import Rule
 from feedline.analysis.ledger.view import launches
 from feedline.analysis.measure.stages import STAGES
-from feedline.analysis.rules.rule import Rule
 
 RULE_ID = "gpu_waits"
 

@@ -4,8 +4,8 @@ from feedline.analysis.formatting import count, seconds, share
 from feedline.analysis.ledger.change import Refused
 from feedline.analysis.ledger.facts import RuleInputs
 from feedline.analysis.ledger.finding import SHARE, Evidence, Finding, Severity
+from feedline.analysis.ledger.rule import Rule
 from feedline.analysis.measure.model import Updated
-from feedline.analysis.rules.rule import Rule
 
 RULE_ID = "optimizer_time"
 _STAGE = "optimizer"

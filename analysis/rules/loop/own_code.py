@@ -7,10 +7,10 @@ from feedline.analysis.formatting import seconds, share, size
 from feedline.analysis.ledger.change import Refused
 from feedline.analysis.ledger.facts import RuleInputs
 from feedline.analysis.ledger.finding import SHARE, Evidence, Finding, Severity
+from feedline.analysis.ledger.rule import Rule
 from feedline.analysis.ledger.view.handover_cost import FREEING_S_PER_BYTE, shared_bytes
 from feedline.analysis.ledger.view.own_functions import NAMED, NAMED_SHARE, parts
 from feedline.analysis.measure.model import OwnFunction
-from feedline.analysis.rules.rule import Rule
 
 RULE_ID = "own_code"
 

@@ -3,9 +3,9 @@
 from feedline.analysis.formatting import share
 from feedline.analysis.ledger.change import Refused
 from feedline.analysis.ledger.finding import SHARE, Evidence, Finding, Severity
+from feedline.analysis.ledger.rule import Rule
 from feedline.analysis.ledger.trace_facts import TraceFacts
 from feedline.analysis.ledger.view.tensor_cores import FIXES, MIN_SHARE, TensorCores, tensor_cores
-from feedline.analysis.rules.rule import Rule
 from feedline.analysis.traces.kernel_names import short_name
 from feedline.analysis.traces.kinds_of_work import ELEMENTWISE, FLOAT32_PRODUCT, NCHW_TO_NHWC
 

@@ -2,9 +2,9 @@
 
 from feedline.analysis.formatting import counted, seconds, share
 from feedline.analysis.ledger.finding import SHARE, Evidence, Finding, Severity
+from feedline.analysis.ledger.rule import Rule
 from feedline.analysis.ledger.trace_facts import TraceFacts
 from feedline.analysis.ledger.view import launches
-from feedline.analysis.rules.rule import Rule
 
 RULE_ID = "host_bound"
 

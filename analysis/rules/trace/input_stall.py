@@ -3,8 +3,8 @@
 from feedline.analysis.formatting import number, share
 from feedline.analysis.ledger.change import Refused
 from feedline.analysis.ledger.finding import SHARE, Evidence, Finding, Severity, measured
+from feedline.analysis.ledger.rule import Rule
 from feedline.analysis.ledger.trace_facts import TraceFacts
-from feedline.analysis.rules.rule import Rule
 
 RULE_ID = "input_stall"
 
