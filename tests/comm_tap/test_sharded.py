@@ -9,7 +9,7 @@ from feedline.profiler.store.trainings import open_run
 
 
 def test_gathered_parameters_are_not_called_gradients(tmp_path, monkeypatch, warm_python):
-    monkeypatch.setattr(diagnose, "MOST", 10)  # on a busy machine, three others may cost more
+    monkeypatch.setattr(diagnose, "MAX_FINDINGS", 10)  # on a busy machine, three others may cost more
     say_what_went_wrong(launch(tmp_path, "sharded.py", 2, warm=warm_python))
 
     report = build(open_run(tmp_path / "run"))

@@ -7,16 +7,12 @@ from feedline.analysis.ledger.change import Change
 from feedline.analysis.ledger.facts import RuleInputs
 from feedline.analysis.ledger.finding import Evidence, Finding, Severity, measured
 from feedline.analysis.ledger.rule import AS_MUCH_CPU, Effort, Rule
-from feedline.analysis.ledger.view import handover
+from feedline.analysis.ledger.view import cpus, handover
 from feedline.analysis.ledger.view.handover import alone_s, at_best_s, crowded, making_s, receiving_s, with_workers_s
 from feedline.analysis.ledger.view.input_wait import MIN_WAIT_SHARE, RECEIVING, input_wait, num_workers, severity
 from feedline.analysis.ledger.view.workers_needed import needed
-from feedline.analysis.rules.input import custom_collate, epoch_restart, objects_in_queue, too_few_workers
 
 RULE_ID = "fewer_workers"
-
-#: What else can be done about workers and their queue.
-_OTHERWISE = (too_few_workers.check, epoch_restart.check, objects_in_queue.check, custom_collate.check)
 
 
 def check(facts: RuleInputs) -> Finding | None:
@@ -29,7 +25,7 @@ def check(facts: RuleInputs) -> Finding | None:
     weight = severity(facts, cost_s)
     if weight is Severity.INFO or cost_s < MIN_WAIT_SHARE * facts.step.mean_s:
         return None
-    if any(rule(facts) for rule in _OTHERWISE) and _in_order_s(facts) <= alone:
+    if _can_be_put_in_order(facts, workers) and _in_order_s(facts) <= alone:
         return None
     loading = input_wait(facts).total_s - input_wait(facts).start_s
     settings = _settings(facts)
@@ -54,6 +50,23 @@ def change(facts: RuleInputs) -> Change:
 def _settings(facts: RuleInputs) -> dict[str, int | bool]:
     kept = {"persistent_workers": False} if facts.setting("persistent_workers") else {}  # torch refuses both together
     return {"num_workers": 0, **kept}
+
+
+def _can_be_put_in_order(facts: RuleInputs, workers: int) -> bool:
+    """Whether workers could do better: with others beside them, without restarts, or by sending only descriptors of tensors."""
+    gate_s = MIN_WAIT_SHARE * facts.step.mean_s
+    sends_more = _sends_more(facts) and receiving_s(facts).low - at_best_s(facts).high >= gate_s
+    more_help = (needed(facts) or 0) > workers and input_wait(facts).making_s >= gate_s and not cpus.queueing(facts)
+    return more_help or sends_more or input_wait(facts).restart_s >= gate_s
+
+
+def _sends_more(facts: RuleInputs) -> bool:
+    """Whether batches are copied or pickled into the queue, where descriptors of tensors in shared memory could be sent."""
+    loader = facts.loader
+    if loader is None:
+        return False
+    pickled = (loader.pickle_bytes or 0.0) > handover.MAX_PICKLE_BYTES
+    return pickled or not {"shared", "objects"} & set(loader.flags) and facts.setting("collate") != "default"
 
 
 def _in_order_s(facts: RuleInputs) -> float:

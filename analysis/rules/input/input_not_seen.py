@@ -7,7 +7,7 @@ from feedline.analysis.ledger.finding import SHARE, Evidence, Finding, Severity
 from feedline.analysis.ledger.rule import Rule
 from feedline.analysis.ledger.trace_facts import TraceFacts
 from feedline.analysis.ledger.view.batch_function import HOW_TO_CHECK, unsure
-from feedline.analysis.rules.loop import own_code
+from feedline.analysis.ledger.view.own_functions import named_functions
 
 RULE_ID = "input_not_seen"
 _IN_TORCH = "Trace a few steps with torch.profiler around the loop over the DataLoader, or record the training with `feedline run`."
@@ -37,8 +37,8 @@ def check(facts: RuleInputs) -> Finding:
             found.append(Evidence("unseen_share", "share of the step that may be input", facts.unseen.share, SHARE))
             what = "share of the step that may be input, upper end of its 95 % interval"
             found.append(Evidence("unseen_share_end", what, facts.unseen.high, SHARE))
-    if own_code.check(facts) is not None:
-        message += f"; the code named in the finding {own_code.RULE_ID} may be part of the input"
+    if named_functions(facts) is not None:
+        message += "; the code named in the finding own_code may be part of the input"
     return Finding(
         RULE_ID,
         Severity.INFO,

@@ -8,46 +8,27 @@ from feedline.analysis.ledger.change import Refused
 from feedline.analysis.ledger.facts import RuleInputs
 from feedline.analysis.ledger.finding import SHARE, Evidence, Finding, Severity
 from feedline.analysis.ledger.rule import Rule
-from feedline.analysis.ledger.view.handover_cost import FREEING_S_PER_BYTE, shared_bytes
-from feedline.analysis.ledger.view.own_functions import NAMED, NAMED_SHARE, parts
+from feedline.analysis.ledger.view.own_functions import (
+    named_functions,
+    parts,
+)
 from feedline.analysis.measure.model import OwnFunction
 
 RULE_ID = "own_code"
 
-#: Of the step, all of it: below, something else is worth more, unless one function alone surely takes _MIN_NAMED.
-_MIN_SHARE = 0.20
 #: Places in libraries: masked, or shortened to fit into a record (profiler/taps/own_code/producers.py).
 _OF_LIBRARY = r"\((?:(?:site|dist)-packages/|python3\.\d+/|\w+…/)"
-#: What is named takes this share of the step, at least: the rest may be what torch does around the calls that feedline records.
-_MIN_NAMED = 0.05
 #: From this share on, waiting for a CPU is told; it is not measured there, but in forward and backward.
 _TOLD_QUEUED = 0.1
-#: A batch in shared memory that takes milliseconds to free.
-_LARGE_BYTES = 8e6
-#: Of all steps together: what feedline does once, such as counting operations, is a good part of a shorter training.
-_MIN_TRAINING_S = 1.0
-#: Of a shorter step, a good part is what recording it costs, and how much is not known well enough.
-_SHORT_S = 0.002
 
 
 def check(facts: RuleInputs) -> Finding | None:
     """Name the functions and lines that take most of it."""
-    step, own, on_gpu = facts.step, facts.step.own_code, facts.step.gpu_stages is not None
-    queued = 0.0 if on_gpu else facts.main_queued_share or 0.0  # this code probably waits for a CPU as often as the model does
-    freed_bytes = _freed_bytes(facts)
-    freeing_s = FREEING_S_PER_BYTE.middle * freed_bytes
-    if own is None or not own.functions:
+    found = named_functions(facts)
+    if found is None:
         return None
-    whole_s = (own.s - freeing_s) * (1 - queued)
-    surely_s = 0.0 if freed_bytes else own.functions[0].low_s * (1 - queued)  # what freeing takes is only estimated
-    if whole_s < _MIN_SHARE * step.mean_s and surely_s < _MIN_NAMED * step.mean_s:
-        return None
-    if step.mean_s < _SHORT_S or step.mean_s * facts.throughput.steps < _MIN_TRAINING_S:
-        return None
-    named = [one for one in own.functions if one.s >= NAMED_SHARE * step.mean_s][:NAMED]
-    took = (sum(one.s for one in named) - freeing_s) * (1 - queued)
-    if took < _MIN_NAMED * step.mean_s:
-        return None
+    step, own, on_gpu = facts.step, found.own, facts.step.gpu_stages is not None
+    named, took, queued, freed_bytes, freeing_s = found.functions, found.took_s, found.queued, found.freed_bytes, found.freeing_s
     waiting = ", including waiting for the GPU" if on_gpu else ""
     left_out = "probably waiting for a CPU, which does not count as a saving"
     crowded = f". About {share(queued)} of this time is {left_out}" if queued >= _TOLD_QUEUED else ""
@@ -86,14 +67,6 @@ def check(facts: RuleInputs) -> Finding | None:
         f"much less than {seconds(named[0].s)} per step, this finding is wrong.",
         cost_s=took,
     )
-
-
-def _freed_bytes(facts: RuleInputs) -> float:
-    """Of a batch in shared memory that the main thread frees; 0.0 if it is small, or another thread does."""
-    if not facts.setting("num_workers") or facts.setting("pin_memory"):
-        return 0.0
-    nbytes = shared_bytes(facts)
-    return nbytes if nbytes >= _LARGE_BYTES else 0.0
 
 
 def _freeing(freed_bytes: float, freeing_s: float, flags: Sequence[str], images: bool) -> str:
