@@ -193,7 +193,7 @@ def test_a_report_in_the_gallery_says_what_the_gallery_shows_it_for(name, report
 
 
 def test_a_page_gets_the_lines_that_it_asks_for_and_what_they_need_is_made_first(shop):
-    new = outputs.renewed(outputs.Page(ROOT / "docs" / "page.md", TEXT), shop)
+    new = outputs.renew(outputs.Page(ROOT / "docs" / "page.md", TEXT), shop)
 
     assert shop.done == ["python examples/photos.py data/x --count 3", "feedline run -o runs/x train.py data/x", "feedline report runs/x"]
     assert new == TEXT.replace("old\n", "Mean step\nwait 1\nsum 2\n…\n  Fix  do it\n")
@@ -204,9 +204,9 @@ def test_a_kept_run_is_read_and_not_made(shop):
     shop.kept.add("runs/x")
     made = TEXT.replace('feedline report runs/x`, from "Mean" to "sum", from "Fix" to "Fix"', "feedline run -o runs/x train.py data/x`")
 
-    outputs.renewed(outputs.Page(ROOT / "docs" / "page.md", TEXT), shop)
+    outputs.renew(outputs.Page(ROOT / "docs" / "page.md", TEXT), shop)
     assert shop.done == ["feedline report runs/x"]
-    assert outputs.renewed(outputs.Page(ROOT / "docs" / "page.md", made), shop) == made
+    assert outputs.renew(outputs.Page(ROOT / "docs" / "page.md", made), shop) == made
     assert shop.done == ["feedline report runs/x"]
 
 
@@ -214,12 +214,12 @@ def test_what_cannot_be_run_here_stays_as_it_is_and_is_named(tmp_path, capsys):
     text = TEXT.replace("feedline run -o runs/x", "feedline ingest -o runs/x").replace("train.py data/x", "no.gz")
     page = outputs.Page(ROOT / "docs" / "page.md", text)
 
-    assert outputs.renewed(page, outputs.Workshop(tmp_path)) == page.text
+    assert outputs.renew(page, outputs.Workshop(tmp_path)) == page.text
     assert "stays as it is" in capsys.readouterr().err
 
 
 def test_a_terminal_is_drawn_with_fonts_of_the_reader():
-    picture = outputs.drawn("\x1b[1mbold\x1b[0m text", "feedline report runs/x")
+    picture = outputs.draw("\x1b[1mbold\x1b[0m text", "feedline report runs/x")
 
     assert "bold" in picture and "feedline&#160;report&#160;runs/x" in picture
     assert "http" not in picture.replace("http://www.w3.org/2000/svg", "").replace("https://www.textualize.io", "")

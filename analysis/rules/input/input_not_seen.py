@@ -71,5 +71,5 @@ def change(facts: RuleInputs | TraceFacts) -> Refused:
     )
 
 
-RULE: Rule[RuleInputs] = Rule(RULE_ID, check, change)
-TRACED_RULE: Rule[TraceFacts] = Rule(RULE_ID, traced, change, of_input=True, asks_for_more=True)
+RULE: Rule[RuleInputs] = Rule(RULE_ID, check, change, of_input=True, asks_for_more=True)
+TRACED_RULE: Rule[TraceFacts] = Rule(RULE_ID, traced, change, of_input=True)
