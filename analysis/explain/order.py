@@ -51,7 +51,7 @@ def in_order(findings: Sequence[Finding], rows: Rows, mean_s: float) -> list[Fin
     claims = {finding.rule_id: claimed(finding, rows) for finding in findings}
 
     def key(finding: Finding) -> tuple[int, float, float, str]:
-        return _GRAVEST.index(finding.severity), -worth_s(finding, mean_s), -sum(claims[finding.rule_id].values()), finding.rule_id
+        return _GRAVEST.index(finding.severity), -_worth_s(finding, mean_s), -sum(claims[finding.rule_id].values()), finding.rule_id
 
     ranked: list[Finding] = []
     for finding in sorted(findings, key=key):
@@ -66,11 +66,11 @@ def in_order(findings: Sequence[Finding], rows: Rows, mean_s: float) -> list[Fin
 def _lead(ranked: Sequence[Finding], rows: Rows) -> Finding | None:
     """The best finding of the kind of causes that claims most of the step."""
     grave = [finding for finding in ranked if finding.severity is Severity.HIGH] or [*ranked]
-    kind = largest_bound(grave, rows)
-    return next((finding for finding in grave if bound_of(finding) == kind), None)
+    kind = _largest_bound(grave, rows)
+    return next((finding for finding in grave if _bound_of(finding) == kind), None)
 
 
-def worth_s(finding: Finding, mean_s: float) -> float:
+def _worth_s(finding: Finding, mean_s: float) -> float:
     """Return the seconds per step that its fix is predicted to spare, for its effort; an estimate counts for less."""
     if finding.predicted is None:
         return finding.cost_s / _BOUND / _effort(finding)
@@ -94,19 +94,19 @@ def without_contradictions(findings: Sequence[Finding], rows: Rows) -> list[Find
     return [finding for finding in findings if finding.rule_id not in dropped]
 
 
-def largest_bound(findings: Iterable[Finding], rows: Rows) -> str:
+def _largest_bound(findings: Iterable[Finding], rows: Rows) -> str:
     """Return what a verdict calls a run: by the kind of causes that claim most of it, overlapping claims once; empty: input-bound."""
     of_kind: dict[str, float] = {}
     taken: dict[str, list[dict[str, float]]] = {}
     for finding in sorted(findings, key=lambda one: (-one.cost_s, one.rule_id)):
-        kind, claim = bound_of(finding), claimed(finding, rows)
+        kind, claim = _bound_of(finding), claimed(finding, rows)
         if not any(_overlap(claim, other) >= 1 - _WITHIN for other in taken.get(kind, [])) or not claim:
             of_kind[kind] = of_kind.get(kind, 0.0) + finding.cost_s
             taken.setdefault(kind, []).append(claim)
     return max(of_kind, key=lambda kind: (of_kind[kind], kind), default="")
 
 
-def bound_of(finding: Finding) -> str:
+def _bound_of(finding: Finding) -> str:
     """Return what a verdict calls a run that a finding holds back; empty: input-bound."""
     rule = BY_ID.get(finding.rule_id)
     return "" if rule is None or rule.of_input else rule.bound

@@ -112,7 +112,7 @@ class Replayed:
 
 
 @dataclass
-class Clock:
+class _Clock:
     """Moves those who compute, and those who wait, to their next event.
 
     Attributes:
@@ -163,7 +163,7 @@ class Clock:
 class _Replay:
     """The state of one pass."""
 
-    def __init__(self, setting: Setting, work: Pass, clock: Clock) -> None:
+    def __init__(self, setting: Setting, work: Pass, clock: _Clock) -> None:
         self.setting, self.work, self.clock = setting, work, clock
         workers = range(setting.num_workers)
         self.asked: list[deque[int]] = [deque() for _ in workers]
@@ -339,4 +339,4 @@ def replay(setting: Setting, work: Pass, cpus: float, others: float = 0.0) -> Re
     Args:
         others: threads of other programs that want a CPU all the time.
     """
-    return _Replay(setting, work, Clock(cpus, others)).run()
+    return _Replay(setting, work, _Clock(cpus, others)).run()

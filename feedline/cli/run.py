@@ -353,6 +353,7 @@ def _run_command(args: argparse.Namespace, command: list[str]) -> int:
         raise ScriptError("-m takes a module and `--` takes a command: use only one of them")
     from feedline.profiler import ranks
     from feedline.profiler.follow.reporting import report_what_was_made
+    from feedline.profiler.samplers.processes import UnfollowedProcesses
     from feedline.profiler.session.session import run_folder
 
     start, launch = _Start(), f"command-{os.getpid()}-{ranks.started_at()}"

@@ -21,7 +21,7 @@ class _GpuTimer(Protocol):
     def end_copy(self, pair: Any, start: int, source: Any, target: Any) -> None: ...
 
 
-class FlopObserver(Protocol):
+class _FlopObserver(Protocol):
     """Counts the floating-point operations of a step (taps/flops.py)."""
 
     def begin(self, module: Any) -> Any: ...
@@ -157,7 +157,7 @@ class _Recorder:
         self.segment: Segment | None = None
         self.ranges: nvtx_ranges.NvtxRanges | None = None
         self.gpu: _GpuTimer | None = None
-        self.flops: FlopObserver | None = None
+        self.flops: _FlopObserver | None = None
         self.convergence: ConvergenceTap | None = None
         self.optimizers: _OptimizerTracker | None = None
         self.on_new_training: Callable[[], None] | None = None

@@ -161,7 +161,7 @@ class Session:
                     self._tell_hook(name, False, why)
         finally:  # a notebook's cell may be interrupted here, too
             recorder.close()
-        self.manifest.versions = versions()
+        self.manifest.versions = _versions()
         self.manifest.exit_code, self.manifest.ended_by, self.manifest.ended_at = ending.exit_code, ending.by, ending.at
         self.manifest.ended = True
         self.manifest.anchors.append(clock.anchor())
@@ -195,7 +195,7 @@ class Session:
 
     def _tell_loader(self, kind: str, settings: dict[str, object]) -> int:
         self.manifest.loaders.append({"kind": kind, **settings})
-        self.manifest.versions = versions()
+        self.manifest.versions = _versions()
         self._write_manifest()
         return len(self.manifest.loaders) - 1
 
@@ -338,7 +338,7 @@ _VERSIONED = {
 _VERSION = re.compile(r"\d[\w.+!-]{0,63}", re.ASCII)  # a module of the program's own may have such a name, and say anything
 
 
-def versions() -> dict[str, str]:
+def _versions() -> dict[str, str]:
     """Name -> version."""
     by_name = {"python": platform.python_version()}
     for name, module in _VERSIONED.items():

@@ -171,7 +171,7 @@ def rank_folders(path: Path) -> list[tuple[tuple[int, int], Path]]:
         raise RunDamaged(f"{path} cannot be listed ({error.strerror}): you need permission to read it") from error
 
 
-MAX_RANKS_NAMED = 8  # ranks in a sentence
+_MAX_RANKS_NAMED = 8  # ranks in a sentence
 
 
 def restart_notes(places: Iterable[tuple[int, int]], last: int) -> list[str]:
@@ -191,4 +191,4 @@ def restart_notes(places: Iterable[tuple[int, int]], last: int) -> list[str]:
 
 def name_ranks(ranks: Sequence[int]) -> str:
     """Return ``rank 3``, or ``ranks 3, 4, 9 and 2 more``."""
-    return f"rank{'s' * (len(ranks) > 1)} {few(ranks, MAX_RANKS_NAMED)}"
+    return f"rank{'s' * (len(ranks) > 1)} {few(ranks, _MAX_RANKS_NAMED)}"

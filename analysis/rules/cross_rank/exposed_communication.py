@@ -123,7 +123,7 @@ def change(facts: RankFacts) -> Prediction | Refused:
     return best or _UNKNOWN_GAIN
 
 
-def faster(facts: RankFacts) -> Refused:
+def _faster(facts: RankFacts) -> Refused:
     """Nothing is predicted: what the network can do is unknown."""
     way = _WITH_NCCL if _nccl(facts.comm) else _WITH_OTHERS
     return Refused(
@@ -229,7 +229,7 @@ def _open(comm: Communication | None, question: QuestionId) -> bool:
 SLOW_RULE: Rule[RankFacts] = Rule(
     SLOW,
     slow,
-    faster,
+    _faster,
     claims=("*/comm/transfer", "exposed_transfer"),
     effort=Effort.HARDWARE,
     bound="Bound by the network",

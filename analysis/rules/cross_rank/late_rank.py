@@ -67,7 +67,7 @@ def check(facts: RankFacts) -> Finding | None:
     )
 
 
-def changing(facts: RankFacts) -> Finding | None:
+def _changing(facts: RankFacts) -> Finding | None:
     """Find ranks that are late in turns."""
     if not facts.late or _straggler(facts) is not None:
         return None
@@ -120,7 +120,7 @@ def change(facts: RankFacts) -> Prediction | Refused:
     return _answered(facts, "rank_on_time", late.rank if late is not None else None)
 
 
-def no_changes(facts: RankFacts) -> Prediction | Refused:
+def _no_changes(facts: RankFacts) -> Prediction | Refused:
     """No rank later than the median."""
     return _answered(facts, "no_late_rank")
 
@@ -243,5 +243,5 @@ RULE: Rule[RankFacts] = Rule(
     RULE_ID, check, change, claims=("*/comm/late", "waiting_for_rank"), bound="Bound by a late rank", lifts=frozenset({"step"})
 )
 SPREAD_RULE: Rule[RankFacts] = Rule(
-    SPREAD, changing, no_changes, claims=("*/comm/late", "waiting_for_rank"), bound="Bound by late ranks", lifts=frozenset({"step"})
+    SPREAD, _changing, _no_changes, claims=("*/comm/late", "waiting_for_rank"), bound="Bound by late ranks", lifts=frozenset({"step"})
 )

@@ -50,7 +50,7 @@ def check(facts: RuleInputs) -> Finding:
     )
 
 
-def traced(facts: TraceFacts) -> Finding | None:
+def _traced(facts: TraceFacts) -> Finding | None:
     """Of a trace without ranges of a loader."""
     reason = facts.shown.input.reasons.get("loader_pct")
     if reason is None:
@@ -72,4 +72,4 @@ def change(facts: RuleInputs | TraceFacts) -> Refused:
 
 
 RULE: Rule[RuleInputs] = Rule(RULE_ID, check, change, of_input=True, asks_for_more=True)
-TRACED_RULE: Rule[TraceFacts] = Rule(RULE_ID, traced, change, of_input=True)
+TRACED_RULE: Rule[TraceFacts] = Rule(RULE_ID, _traced, change, of_input=True)

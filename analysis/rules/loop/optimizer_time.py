@@ -55,5 +55,11 @@ def change(facts: RuleInputs) -> Refused:
 
 
 RULE: Rule[RuleInputs] = Rule(
-    RULE_ID, check, change, claims=("optimizer",), bound="Bound by the optimizer", lifts=frozenset({"step"}), supposing="if it took no time"
+    RULE_ID,
+    check,
+    change,
+    claims=("optimizer",),
+    bound="Bound by the optimizer",
+    lifts=frozenset({"step"}),
+    supposing="if it took no time",
 )
