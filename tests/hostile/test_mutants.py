@@ -26,7 +26,7 @@ def fails(*_: object, **__: object) -> None:
 
 def test_an_error_of_our_own_is_one_line_that_asks_for_a_report(finished, monkeypatch, capsys):
     monkeypatch.delenv("FEEDLINE_TRACEBACK")
-    monkeypatch.setattr(build, "_report", fails)
+    monkeypatch.setattr(build, "measure", fails)
 
     code = main(["report", str(finished)])
 
@@ -38,7 +38,7 @@ def test_an_error_of_our_own_is_one_line_that_asks_for_a_report(finished, monkey
 
 
 def test_with_tracebacks_it_is_python_s(finished, monkeypatch):
-    monkeypatch.setattr(build, "_report", fails)
+    monkeypatch.setattr(build, "measure", fails)
 
     with pytest.raises(TypeError):
         main(["report", str(finished)])
