@@ -4,4 +4,7 @@ Import it as ``feedline.analysis``.
 """
 
 if __name__ != "feedline.analysis":
-    raise ImportError(f"import feedline.analysis, not {__name__}: a second copy would not share its classes with the first")
+    raise ImportError(
+        f"import feedline.analysis, not {__name__}: a second copy would not share its classes "
+        f"with the first"
+    )

@@ -8,14 +8,19 @@ NOT_MEASURED = "not measured"
 BLANK = "–"  # in table cells; every table that can hold one says what it means
 
 _TINY, _HUGE = 1e-6, 1e15
-_ROUNDED = 1 + 1e-9  # a sum of floats that should be 10 ms may be a little less, which must not decide on its digits
+_ROUNDED = (
+    1 + 1e-9
+)  # a sum of floats that should be 10 ms may be a little less, which must not decide on its digits
 _SECONDS = ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs"), (1e-9, "ns"))
 _HERTZ = ((1e9, "GHz"), (1e6, "MHz"), (1e3, "kHz"), (1.0, "Hz"))
 _BYTES = ((1e12, "TB"), (1e9, "GB"), (1e6, "MB"), (1e3, "kB"), (1.0, "B"))
 
 
 def number(x: float | None, digits: int = 3) -> str:
-    """At least ``digits`` significant digits, thousands apart: 0.0123, 12.3, 1,234. Below a millionth and from 1e15 on: 1.66e-24."""
+    """At least ``digits`` significant digits, thousands apart: 0.0123, 12.3, 1,234.
+
+    Below a millionth and from 1e15 on: 1.66e-24.
+    """
     if x is None or not math.isfinite(x):
         return NOT_MEASURED
     if x == 0:
@@ -102,17 +107,26 @@ def value(x: float | None, unit: str) -> str:
         return number(x)
     if unit == "%":
         return f"{x:.1f} %"
-    return _scaled(x, _HERTZ) if unit == "Hz" else f"{count(x)} {unit.removesuffix('s') if x == 1 and unit == 'CPUs' else unit}"
+    return (
+        _scaled(x, _HERTZ)
+        if unit == "Hz"
+        else f"{count(x)} {unit.removesuffix('s') if x == 1 and unit == 'CPUs' else unit}"
+    )
 
 
 def gauge_value(x: float | None, unit: str) -> str:
-    """A figure of a gauge in its own unit. Of gauges, the unit "1" means a share (profiler/samplers/source.py)."""
+    """A figure of a gauge in its own unit.
+
+    Of gauges, the unit "1" means a share (profiler/samplers/source.py).
+    """
     return value(x, "share" if unit == "1" else unit)
 
 
 @dataclass(frozen=True)
 class Scale:
-    """One unit and one number of decimals for a whole column, so that its figures can be added up by eye."""
+    """One unit and one number of decimals for a whole column, so that its figures can be added up
+    by eye.
+    """
 
     unit: str
     factor: float
@@ -131,7 +145,9 @@ class Scale:
 
     @classmethod
     def column(cls, largest: float) -> "Scale":
-        """For tables whose parts may be a thousandth of their sum: four digits, and up to 10 s milliseconds (1,464.2 ms, not 1.464 s)."""
+        """For tables whose parts may be a thousandth of their sum: four digits, and up to 10 s
+        milliseconds (1,464.2 ms, not 1.464 s).
+        """
         return cls("ms", 1e-3, 1) if 1 <= largest < 10 else cls.of_seconds(largest, digits=4)
 
     def __call__(self, x: float | None) -> str:
@@ -149,5 +165,7 @@ class Scale:
 
 
 def sentence(text: str) -> str:
-    """A text with a capital at its beginning, unless it begins with a name such as ``num_workers=4`` or ``get_batch (train.py:116)``."""
+    """A text with a capital at its beginning, unless it begins with a name such as
+    ``num_workers=4`` or ``get_batch (train.py:116)``.
+    """
     return text[:1].upper() + text[1:] if re.match(r"[a-z]+[ ,](?!\()", text) else text

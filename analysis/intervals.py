@@ -1,7 +1,8 @@
 """Sets of moments and spans of one thread: the one place for the algebra of intervals.
 
-A set is an int64 [k, 2] array of [begin, end) in whole nanoseconds, sorted, disjoint and not touching, none empty. ``union`` makes one of
-anything. Spans may nest; ``flatten`` gives each moment to the innermost.
+A set is an int64 [k, 2] array of [begin, end) in whole nanoseconds, sorted, disjoint and not
+touching, none empty. ``union`` makes one of anything. Spans may nest; ``flatten`` gives each moment
+to the innermost.
 """
 
 from collections.abc import Callable
@@ -20,7 +21,8 @@ def union(start: IntArray, end: IntArray) -> IntArray:
     """Every moment that lies in one of [start, end).
 
     Args:
-        start, end: int64 [n], ns, in any order, overlapping or not; those with end <= start hold no moment.
+        start, end: int64 [n], ns, in any order, overlapping or not; those with end <= start hold no
+            moment.
     """
     some = end > start
     if not some.all():
@@ -83,7 +85,9 @@ def holds(intervals: IntArray, moment: IntArray) -> BoolArray:
     return np.asarray((place >= 0) & (moment < intervals[place, 1]), bool)
 
 
-def _chosen(one: IntArray, other: IntArray, rule: Callable[[BoolArray, BoolArray], BoolArray]) -> IntArray:
+def _chosen(
+    one: IntArray, other: IntArray, rule: Callable[[BoolArray, BoolArray], BoolArray]
+) -> IntArray:
     """The pieces between neighboring ends of either set that the rule takes."""
     edges = np.sort(np.concatenate([one.ravel(), other.ravel()]), kind="stable")
     begin, end = edges[:-1], edges[1:]
@@ -107,7 +111,11 @@ def overlap(start: IntArray, end: IntArray, begins: IntArray, ends: IntArray) ->
 
     def covered(time: IntArray) -> IntArray:
         index = np.searchsorted(begins, time, "right") - 1
-        inside = np.where(index >= 0, np.minimum(time, ends[np.maximum(index, 0)]) - begins[np.maximum(index, 0)], 0)
+        inside = np.where(
+            index >= 0,
+            np.minimum(time, ends[np.maximum(index, 0)]) - begins[np.maximum(index, 0)],
+            0,
+        )
         return np.where(index >= 0, before[np.maximum(index, 0)] + inside, 0)
 
     return np.asarray(covered(end) - covered(start), np.int64)
@@ -130,7 +138,8 @@ class Pieces:
 def flatten(start: IntArray, wall: IntArray) -> Pieces:
     """Cut nested spans into pieces that belong to the innermost span.
 
-    A span that outlasts the one it began in (two clocks were read in between) is cut at its parent's end.
+    A span that outlasts the one it began in (two clocks were read in between) is cut at its
+    parent's end.
 
     Args:
         start: int64 [n], ns, in any order.
@@ -165,7 +174,10 @@ def flatten(start: IntArray, wall: IntArray) -> Pieces:
 
 
 def parents(start: IntArray, wall: IntArray) -> IntArray:
-    """Index of the span that each span lies in, or -1. Args as for ``flatten``; the innermost of those that hold its start."""
+    """Index of the span that each span lies in, or -1.
+
+    Args as for ``flatten``; the innermost of those that hold its start.
+    """
     order = np.lexsort((-wall, start))
     found = np.full(len(start), -1, np.int64)
     stack: list[tuple[int, int]] = []

@@ -43,13 +43,35 @@ def main() -> int:
 
 
 def parser() -> argparse.ArgumentParser:
-    made = argparse.ArgumentParser(description=ABOUT, formatter_class=argparse.RawDescriptionHelpFormatter)
-    made.add_argument("--seeds", type=at_least(1), default=5, metavar="N", help="number of trainings per arm (default: 5)")
-    made.add_argument("--arms", type=name_list, metavar="A,B", help="train only these arms (an unknown letter prints the list)")
-    made.add_argument("--all", action="store_true", help="train all arms, also those that no gate needs")
-    made.add_argument("--processes", type=at_least(1), metavar="N", help="number of trainings at a time (default: one per CPU)")
+    made = argparse.ArgumentParser(
+        description=ABOUT, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    made.add_argument(
+        "--seeds",
+        type=at_least(1),
+        default=5,
+        metavar="N",
+        help="number of trainings per arm (default: 5)",
+    )
+    made.add_argument(
+        "--arms",
+        type=name_list,
+        metavar="A,B",
+        help="train only these arms (an unknown letter prints the list)",
+    )
+    made.add_argument(
+        "--all", action="store_true", help="train all arms, also those that no gate needs"
+    )
+    made.add_argument(
+        "--processes",
+        type=at_least(1),
+        metavar="N",
+        help="number of trainings at a time (default: one per CPU)",
+    )
     made.add_argument("--check", action="store_true", help="exit with code 1 if a gate fails")
-    made.add_argument("-o", "--output", type=Path, metavar="FILE", help="write the figure, an SVG file")
+    made.add_argument(
+        "-o", "--output", type=Path, metavar="FILE", help="write the figure, an SVG file"
+    )
     made.add_argument("--json", type=Path, metavar="FILE", help="write the table as JSON")
     made.add_argument("-f", "--force", action="store_true", help="overwrite existing files")
     made.add_argument("-q", "--quiet", action="store_true", help="print nothing but errors")
@@ -69,7 +91,10 @@ def run(args: argparse.Namespace) -> int:
     console = Console(quiet=args.quiet)
     show(table, console)
     if table.interrupted:
-        raise Interrupted("interrupted: the table above holds the trainings that were finished; nothing was written")
+        raise Interrupted(
+            "interrupted: the table above holds the trainings that were finished; nothing was "
+            "written"
+        )
     if args.output is not None:
         save(args.output, standalone(table))
     if args.json is not None:
@@ -79,7 +104,8 @@ def run(args: argparse.Namespace) -> int:
 
 
 def chosen(asked: list[str] | None, everything: bool) -> list[Arm]:
-    """The arms to train, in the order of the table; without Muon if torch lacks it, unless requested.
+    """The arms to train, in the order of the table; without Muon if torch lacks it, unless
+    requested.
 
     Raises:
         ScriptError: there is no such arm.
@@ -110,7 +136,14 @@ def measure(arms: list[Arm], seeds: int, processes: int | None, quiet: bool) -> 
     except KeyboardInterrupt:
         if made is None or not runs:
             return None
-    return summarize(arms, range(seeds), runs, made, time.monotonic() - began, interrupted=len(runs) < len(arms) * seeds)
+    return summarize(
+        arms,
+        range(seeds),
+        runs,
+        made,
+        time.monotonic() - began,
+        interrupted=len(runs) < len(arms) * seeds,
+    )
 
 
 if __name__ == "__main__":

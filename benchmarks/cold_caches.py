@@ -1,4 +1,5 @@
-"""How much longer Python code takes directly after a step, which has filled the caches with its weights, than in a loop of its own.
+"""How much longer Python code takes directly after a step, which has filled the caches with its
+weights, than in a loop of its own.
 
 python benchmarks/cold_caches.py
 """

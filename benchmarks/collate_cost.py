@@ -1,9 +1,11 @@
-"""What a batch costs its worker that a collate function of the program's own stacks in ordinary memory, and one that torch's stacks.
+"""What a batch costs its worker that a collate function of the program's own stacks in ordinary
+memory, and one that torch's stacks.
 
     python benchmarks/collate_cost.py [--rounds 3]
 
-One worker stacks the same sample over and over; CPU time of the worker per batch, the two in turns. The first is copied into shared memory
-once more. analysis/rules/input/custom_collate.py has its constants from here. Prints Markdown.
+One worker stacks the same sample over and over; CPU time of the worker per batch, the two in turns.
+The first is copied into shared memory once more. analysis/rules/input/custom_collate.py has its
+constants from here. Prints Markdown.
 """
 
 import argparse
@@ -38,7 +40,9 @@ def stacked(samples: list[torch.Tensor]) -> torch.Tensor:
 
 def worker_s(how: str, nbytes: int) -> float:
     """CPU seconds of the worker per batch, in this process, which has no other child."""
-    for _ in DataLoader(Same(nbytes), SAMPLES, num_workers=1, collate_fn=stacked if how == "stacked" else None):
+    for _ in DataLoader(
+        Same(nbytes), SAMPLES, num_workers=1, collate_fn=stacked if how == "stacked" else None
+    ):
         pass
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
     return (used.ru_utime + used.ru_stime) / BATCHES
@@ -46,12 +50,19 @@ def worker_s(how: str, nbytes: int) -> float:
 
 def measure(nbytes: int, how: str) -> float:
     """The same in a new process."""
-    done = subprocess.run([sys.executable, __file__, "--one", how, str(nbytes)], capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, __file__, "--one", how, str(nbytes)],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
     return float(done.stdout)
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--one", nargs=2, help=argparse.SUPPRESS)
     given = parser.parse_args()
@@ -64,7 +75,14 @@ def main() -> None:
         rounds = list(in_turns(("stacked", "default"), partial(measure, nbytes), given.rounds))
         own, default = (median(one[how] for one in rounds) for how in ("stacked", "default"))
         whole = SAMPLES * nbytes
-        rows.append([f"{whole / 1e6:.1f} MB", f"{1e3 * own:.1f} ms", f"{1e3 * default:.1f} ms", f"{1e9 * (own - default) / whole:.2f} ns"])
+        rows.append(
+            [
+                f"{whole / 1e6:.1f} MB",
+                f"{1e3 * own:.1f} ms",
+                f"{1e3 * default:.1f} ms",
+                f"{1e9 * (own - default) / whole:.2f} ns",
+            ]
+        )
     print(table(rows))
 
 

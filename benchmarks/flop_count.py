@@ -1,4 +1,5 @@
-"""What counting the operations of one step costs that step (profiler/taps/flops.py), beside the same step uncounted.
+"""What counting the operations of one step costs that step (profiler/taps/flops.py), beside the
+same step uncounted.
 
 python benchmarks/flop_count.py [-o flop_count.json]
 """
@@ -34,7 +35,9 @@ def layers() -> tuple[nn.Module, torch.Tensor]:
 
 
 def measure(make: Callable[[], tuple[nn.Module, torch.Tensor]]) -> tuple[Estimate, Estimate, int]:
-    """Milliseconds of a step; milliseconds that counting adds to one, the first making of the kernels aside; operators counted."""
+    """Milliseconds of a step; milliseconds that counting adds to one, the first making of the
+    kernels aside; operators counted.
+    """
     model, inputs = make()
     noted = 0
 
@@ -54,7 +57,11 @@ def measure(make: Callable[[], tuple[nn.Module, torch.Tensor]]) -> tuple[Estimat
 
     step("plain"), step("counted")
     rounds = list(in_turns(["plain", "counted"], step, ROUNDS))
-    return Estimate.of([r["plain"] for r in rounds]), Estimate.of([r["counted"] - r["plain"] for r in rounds]), noted
+    return (
+        Estimate.of([r["plain"] for r in rounds]),
+        Estimate.of([r["counted"] - r["plain"] for r in rounds]),
+        noted,
+    )
 
 
 def main() -> None:
@@ -65,8 +72,20 @@ def main() -> None:
     rows, found = [["model", "operators", "step, ms", "counting adds, ms", "us an operator"]], {}
     for make in (resnet18, transformer, layers):
         plain, added, noted = measure(make)
-        rows.append([make.__name__, str(noted), plain.text(), added.text(), f"{1e3 * added.median / noted:.0f}"])
-        found[make.__name__] = {"plain_ms": plain.median, "added_ms": added.median, "operators": noted}
+        rows.append(
+            [
+                make.__name__,
+                str(noted),
+                plain.text(),
+                added.text(),
+                f"{1e3 * added.median / noted:.0f}",
+            ]
+        )
+        found[make.__name__] = {
+            "plain_ms": plain.median,
+            "added_ms": added.median,
+            "operators": noted,
+        }
     print(table(rows))
     write_json(args.output, found=found)
 

@@ -1,6 +1,8 @@
-"""Feed the reader of Kineto traces broken files: it may refuse them, never crash, hang or fill the memory.
+"""Feed the reader of Kineto traces broken files: it may refuse them, never crash, hang or fill the
+memory.
 
-With atheris (libFuzzer, guided by the branches that an input takes) where it is installed, else with a plain random mutator:
+With atheris (libFuzzer, guided by the branches that an input takes) where it is installed, else
+with a plain random mutator:
 
     python benchmarks/fuzz_kineto.py --seconds 600 TRACE...
 
@@ -67,7 +69,13 @@ def seeds(traces: list[str]) -> list[bytes]:
     for trace in traces:
         text = gzip.decompress(Path(trace).read_bytes())
         begin = text.index(b"[", text.index(b'"traceEvents"')) + 1
-        found += [b'{"traceEvents": [' + part for part in (text[begin : begin + 1500], text[text.rfind(b"},", 0, len(text) - 1500) + 2 :])]
+        found += [
+            b'{"traceEvents": [' + part
+            for part in (
+                text[begin : begin + 1500],
+                text[text.rfind(b"},", 0, len(text) - 1500) + 2 :],
+            )
+        ]
     return found
 
 
@@ -81,10 +89,16 @@ class Check:
 
     def __call__(self, data: bytes) -> None:
         how, content = (data[0], data[1:]) if data else (0, b"")
-        self.path.write_bytes(gzip.compress(content, 1)[: -(how >> 4) or None] if how & 1 else content)
+        self.path.write_bytes(
+            gzip.compress(content, 1)[: -(how >> 4) or None] if how & 1 else content
+        )
         begun = time.perf_counter()
         try:
-            self.events += len(read_kineto(str(self.path), LIMITS, piece=[1 << 19, 16, 100, 700][how >> 1 & 3]).events)
+            self.events += len(
+                read_kineto(
+                    str(self.path), LIMITS, piece=[1 << 19, 16, 100, 700][how >> 1 & 3]
+                ).events
+            )
         except TraceDamaged:
             self.refused += 1
         self.runs += 1
@@ -110,7 +124,13 @@ def mutated(random_: random.Random, corpus: list[bytes]) -> bytes:
         other = random_.choice(corpus)
         cut = random_.randrange(len(other))
         data[at : at + random_.choice((0, width))] = random_.choice(
-            (b"", random_.choice(SPLICES), random_.randbytes(width), bytes(data[at : at + width]) * 2, other[cut : cut + width])
+            (
+                b"",
+                random_.choice(SPLICES),
+                random_.randbytes(width),
+                bytes(data[at : at + width]) * 2,
+                other[cut : cut + width],
+            )
         )
     return bytes([random_.randrange(256)]) + bytes(data)
 
@@ -131,8 +151,22 @@ def main() -> None:
             for number, seed in enumerate(corpus):
                 for how in range(8):
                     (folder / "corpus" / f"{number}-{how}").write_bytes(bytes([how]) + seed)
-            flags = [f"-max_total_time={options.seconds}", "-max_len=8192", f"-rss_limit_mb={2 * MOST_MB}", f"-seed={options.seed + 1}"]
-            atheris.Setup([sys.argv[0], str(folder / "corpus"), *flags, f"-timeout={HANG_S}", f"-artifact_prefix={Path.cwd()}/"], check)
+            flags = [
+                f"-max_total_time={options.seconds}",
+                "-max_len=8192",
+                f"-rss_limit_mb={2 * MOST_MB}",
+                f"-seed={options.seed + 1}",
+            ]
+            atheris.Setup(
+                [
+                    sys.argv[0],
+                    str(folder / "corpus"),
+                    *flags,
+                    f"-timeout={HANG_S}",
+                    f"-artifact_prefix={Path.cwd()}/",
+                ],
+                check,
+            )
             atheris.Fuzz()
         random_, until = random.Random(options.seed), time.monotonic() + options.seconds
         while time.monotonic() < until:

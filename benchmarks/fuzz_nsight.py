@@ -1,9 +1,11 @@
-"""Damages exports of Nsight Systems and reads them: nothing but a trace or TraceDamaged may come of it, in bounded time and memory.
+"""Damages exports of Nsight Systems and reads them: nothing but a trace or TraceDamaged may come of
+it, in bounded time and memory.
 
     python benchmarks/fuzz_nsight.py --seconds 600
 
-Under atheris, where it is installed, inputs that reach new lines of the reader are kept and changed further; without it they are drawn at
-random. An input is a list of orders: which cells of which tables hold what, which bytes of the file are then overwritten, where it is cut.
+Under atheris, where it is installed, inputs that reach new lines of the reader are kept and changed
+further; without it they are drawn at random. An input is a list of orders: which cells of which
+tables hold what, which bytes of the file are then overwritten, where it is cut.
 """
 
 import argparse
@@ -27,13 +29,19 @@ MOST_BYTES = 1 << 30  # that the process may grow by
 FOLDER = Path(tempfile.mkdtemp(prefix="fuzz_nsight"))
 TABLES = {
     "StringIds": "id value",
-    "CUPTI_ACTIVITY_KIND_KERNEL": "start end deviceId contextId streamId correlationId globalPid demangledName shortName",
-    "CUPTI_ACTIVITY_KIND_MEMCPY": "start end deviceId contextId streamId correlationId globalPid bytes copyKind srcKind dstKind",
-    "CUPTI_ACTIVITY_KIND_MEMSET": "start end deviceId contextId streamId correlationId globalPid bytes memKind",
-    "CUPTI_ACTIVITY_KIND_SYNCHRONIZATION": "start end deviceId contextId streamId correlationId globalPid syncType",
-    "CUPTI_ACTIVITY_KIND_GRAPH_TRACE": "start end deviceId contextId streamId correlationId globalPid",
+    "CUPTI_ACTIVITY_KIND_KERNEL": "start end deviceId contextId streamId correlationId globalPid "
+    "demangledName shortName",
+    "CUPTI_ACTIVITY_KIND_MEMCPY": "start end deviceId contextId streamId correlationId globalPid "
+    "bytes copyKind srcKind dstKind",
+    "CUPTI_ACTIVITY_KIND_MEMSET": "start end deviceId contextId streamId correlationId globalPid "
+    "bytes memKind",
+    "CUPTI_ACTIVITY_KIND_SYNCHRONIZATION": "start end deviceId contextId streamId correlationId "
+    "globalPid syncType",
+    "CUPTI_ACTIVITY_KIND_GRAPH_TRACE": "start end deviceId contextId streamId correlationId "
+    "globalPid",
     "CUPTI_ACTIVITY_KIND_RUNTIME": "start end eventClass globalTid correlationId nameId",
-    "NVTX_EVENTS": "start end eventType text globalTid textId domainId int64Value uint64Value jsonText jsonTextId",
+    "NVTX_EVENTS": "start end eventType text globalTid textId domainId int64Value uint64Value "
+    "jsonText jsonTextId",
     "OSRT_API": "start end globalTid nameId",
     "SCHED_EVENTS": "start cpu isSchedIn globalTid",
     "PROFILER_OVERHEAD": "start end globalTid nameId",
@@ -46,11 +54,62 @@ TABLES = {
     "META_DATA_CAPTURE": "name value",
 }
 VALUES: list[object] = [
-    *(0, 1, -1, 2, 7, 39, 59, 60, 67, 75, 34, 100, 281477392629760, 281477392629904, 2**31, 2**62, 2**63 - 1, -(2**63), 1.5, 1e300),
-    *(None, "", "x", "12", "aten::mm, seq = 4, op_id = 12, sizes = [[10], [32, 64]]", "nccl:all_reduce, op_id = 4", ", sizes = [["),
-    *("ncclGroupEnd", "NCCL", "ncclAllReduce", "ncclSend", "ncclCommInitRank", "ncclGroupStart", "ncclDevKernel_AllReduce", "MPI Rank 3"),
-    *("feedline", "RANK=2;WORLD_SIZE=4", '{"No. of ranks": 8, "Rank": 3, "NCCL communicator ID": 5}', '{"Message size [bytes]": 4096}'),
-    *("[" * 5000, b"\xff\xfe", b"\0" * 9, "true", "EXPORT_PARAM_TIME_NORMALIZE", "DeviceEnvironment", "PROCESS_0:ENVIRONMENT_VARIABLE"),
+    *(
+        0,
+        1,
+        -1,
+        2,
+        7,
+        39,
+        59,
+        60,
+        67,
+        75,
+        34,
+        100,
+        281477392629760,
+        281477392629904,
+        2**31,
+        2**62,
+        2**63 - 1,
+        -(2**63),
+        1.5,
+        1e300,
+    ),
+    *(
+        None,
+        "",
+        "x",
+        "12",
+        "aten::mm, seq = 4, op_id = 12, sizes = [[10], [32, 64]]",
+        "nccl:all_reduce, op_id = 4",
+        ", sizes = [[",
+    ),
+    *(
+        "ncclGroupEnd",
+        "NCCL",
+        "ncclAllReduce",
+        "ncclSend",
+        "ncclCommInitRank",
+        "ncclGroupStart",
+        "ncclDevKernel_AllReduce",
+        "MPI Rank 3",
+    ),
+    *(
+        "feedline",
+        "RANK=2;WORLD_SIZE=4",
+        '{"No. of ranks": 8, "Rank": 3, "NCCL communicator ID": 5}',
+        '{"Message size [bytes]": 4096}',
+    ),
+    *(
+        "[" * 5000,
+        b"\xff\xfe",
+        b"\0" * 9,
+        "true",
+        "EXPORT_PARAM_TIME_NORMALIZE",
+        "DeviceEnvironment",
+        "PROCESS_0:ENVIRONMENT_VARIABLE",
+    ),
 ]
 
 
@@ -85,7 +144,10 @@ def written(orders: Bytes, path: Path) -> None:
             names = names[: 1 + orders.below(len(names))]
         connection.execute(f"CREATE TABLE {table} ({', '.join(names)})")
         for _ in range(orders.below(6)):
-            row = [VALUES[orders.below(len(VALUES))] if orders.below(3) == 0 else orders.below(60) for _ in names]
+            row = [
+                VALUES[orders.below(len(VALUES))] if orders.below(3) == 0 else orders.below(60)
+                for _ in names
+            ]
             connection.execute(f"INSERT INTO {table} VALUES ({', '.join('?' * len(names))})", row)
     connection.execute("COMMIT")
     connection.close()
@@ -119,7 +181,11 @@ def one(data: bytes) -> None:
 
 def told() -> None:
     """libFuzzer ends the process without a word of Python's, so this is said on the way."""
-    print(COUNTS, f"largest {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10} MiB", flush=True)
+    print(
+        COUNTS,
+        f"largest {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10} MiB",
+        flush=True,
+    )
 
 
 def drawn(seconds: float, seed: int) -> None:
@@ -157,7 +223,13 @@ def main() -> None:
     if atheris is None:
         drawn(args.seconds, args.seed)
     else:
-        flags = [f"-max_total_time={args.seconds:.0f}", f"-seed={args.seed}", "-max_len=4000", "-timeout=20", "-print_final_stats=1"]
+        flags = [
+            f"-max_total_time={args.seconds:.0f}",
+            f"-seed={args.seed}",
+            "-max_len=4000",
+            "-timeout=20",
+            "-print_final_stats=1",
+        ]
         atheris.Setup([sys.argv[0], *flags, seeds(args.seed)], one)
         atheris.Fuzz()
 

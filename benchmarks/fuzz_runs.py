@@ -1,11 +1,14 @@
-"""Damages run folders and reads them with every command: a report or one line of refusal may come of it, in bounded time and memory.
+"""Damages run folders and reads them with every command: a report or one line of refusal may come
+of it, in bounded time and memory.
 
     python benchmarks/fuzz_runs.py --mutants 10000 --jobs 2
     python benchmarks/fuzz_runs.py --only 4711                one mutant again, by its seed
 
-Run folders of four kinds are recorded first, by real trainings: loaders with workers, convergence and a window of torch.profiler; two
-ranks with DDP; one that was killed, in raw segments; ingested traces of two ranks. Each mutant is a copy with one to three changes (see
-benchmarks/programs/damage.py), made and read in a forked process of its own, whose peak memory and time are the kernel's.
+Run folders of four kinds are recorded first, by real trainings: loaders with workers, convergence
+and a window of torch.profiler; two ranks with DDP; one that was killed, in raw segments; ingested
+traces of two ranks. Each mutant is a copy with one to three changes (see
+benchmarks/programs/damage.py), made and read in a forked process of its own, whose peak memory and
+time are the kernel's.
 """
 
 import argparse
@@ -30,7 +33,11 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent))
 # Forks have one thread: no library may have started others before.
-os.environ |= {"ARROW_DEFAULT_MEMORY_POOL": "system", "OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
+os.environ |= {
+    "ARROW_DEFAULT_MEMORY_POOL": "system",
+    "OPENBLAS_NUM_THREADS": "1",
+    "OMP_NUM_THREADS": "1",
+}
 
 from programs.damage import damage
 
@@ -40,11 +47,21 @@ MOST_S = 10  # of CPU: the machine may be busy
 MOST_WAIT_S = 60
 MOST_MB = 1024
 PROGRAMS = Path(__file__).parent / "programs"
-REFUSED = (2, 64, 65, 66, 76)  # exit codes of what is wrong with a folder, or with what is asked of it
-NOT_JUDGED = 75  # of a folder that was read: its ranks share no work, so `scale` gives no efficiency
+REFUSED = (
+    2,
+    64,
+    65,
+    66,
+    76,
+)  # exit codes of what is wrong with a folder, or with what is asked of it
+NOT_JUDGED = (
+    75  # of a folder that was read: its ranks share no work, so `scale` gives no efficiency
+)
 NET = "please report"  # what the last resort of the command line says
 WEIGHTS = (8, 4, 2, 4, 3, 3, 2, 3)  # of the commands
-Start = Callable[[list[str], dict[str, str], Path], None]  # arguments of Python, environment, working directory
+Start = Callable[
+    [list[str], dict[str, str], Path], None
+]  # arguments of Python, environment, working directory
 
 
 @dataclass(frozen=True)
@@ -52,8 +69,8 @@ class Outcome:
     """What came of one mutant.
 
     Attributes:
-        kind: "read" by all commands, "refused" by one or more, "traceback", "net" (the last resort was needed), "hang", "killed" or
-            "refusal" (refused in other than one line).
+        kind: "read" by all commands, "refused" by one or more, "traceback", "net" (the last resort
+            was needed), "hang", "killed" or "refusal" (refused in other than one line).
         said: what was done to it, and the traceback or the refusals.
     """
 
@@ -72,7 +89,11 @@ def record(folder: Path, start: Start) -> list[Path]:
     """
     program, feedline = str(PROGRAMS / "small_training.py"), ["-m", "feedline"]
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-    start([*feedline, "run", "-q", "-o", "loader", "--torch-profiler", "2:2", program, "finish"], environment, folder)
+    start(
+        [*feedline, "run", "-q", "-o", "loader", "--torch-profiler", "2:2", program, "finish"],
+        environment,
+        folder,
+    )
     start([*feedline, "run", "-q", "-o", "killed", program, "kill"], environment, folder)
     start(["-m", "torch.distributed.run", "--nproc-per-node", "2", "--master-port", "0", "--rdzv-backend", "c10d", "--rdzv-endpoint",
            "localhost:0", *feedline, "run", "-q", "-o", "ranks", program, "ddp"], environment, folder)  # fmt: skip
@@ -88,38 +109,95 @@ def write_ceilings(path: Path) -> None:
     """What `feedline probe` might find."""
     from feedline.profiler.ceilings import Ceiling, Ceilings
 
-    parts = {"decode/simplejpeg": "decode", "read/random cold": "read", "compute/model": "compute", "sweep": "sweep"}
+    parts = {
+        "decode/simplejpeg": "decode",
+        "read/random cold": "read",
+        "compute/model": "compute",
+        "sweep": "sweep",
+    }
     found = [
         Ceiling(name, part, 100.0 * number, 90.0, 500.0, per="core", source="measured")
         for number, (name, part) in enumerate(parts.items(), 1)
     ]
-    Ceilings(found, {"cpus": 2}, flop_per_sample=1e9, peak_flops=1e12, sample_bytes=1e5, cores=2.0).write(path)
+    Ceilings(
+        found, {"cpus": 2}, flop_per_sample=1e9, peak_flops=1e12, sample_bytes=1e5, cores=2.0
+    ).write(path)
 
 
 def write_trace(path: Path, rank: int) -> None:
-    """A trace of four steps as torch.profiler writes them, on a GPU and with a collective of two ranks."""
+    """A trace of four steps as torch.profiler writes them, on a GPU and with a collective of two
+    ranks.
+    """
     events: list[dict[str, object]] = []
     for step in range(4):
         at, number = 1_700_000_000_000_000 + step * 10_000, step * 10
 
-        def host(cat: str, name: str, start: int, length: int, at: int = at, **args: object) -> None:
-            events.append({"ph": "X", "cat": cat, "name": name, "pid": 10, "tid": 10, "ts": at + start, "dur": length, "args": args})
+        def host(
+            cat: str, name: str, start: int, length: int, at: int = at, **args: object
+        ) -> None:
+            events.append(
+                {
+                    "ph": "X",
+                    "cat": cat,
+                    "name": name,
+                    "pid": 10,
+                    "tid": 10,
+                    "ts": at + start,
+                    "dur": length,
+                    "args": args,
+                }
+            )
 
-        def device(cat: str, name: str, stream: int, start: int, length: int, at: int = at, **args: object) -> None:
+        def device(
+            cat: str, name: str, stream: int, start: int, length: int, at: int = at, **args: object
+        ) -> None:
             place = {"device": rank, "stream": stream, **args}
-            events.append({"ph": "X", "cat": cat, "name": name, "pid": rank, "tid": stream, "ts": at + start, "dur": length, "args": place})
+            events.append(
+                {
+                    "ph": "X",
+                    "cat": cat,
+                    "name": name,
+                    "pid": rank,
+                    "tid": stream,
+                    "ts": at + start,
+                    "dur": length,
+                    "args": place,
+                }
+            )
 
         host("user_annotation", f"ProfilerStep#{step}", 0, 10_000)
-        host("user_annotation", "enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__", 0, 2000)
+        host(
+            "user_annotation",
+            "enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__",
+            0,
+            2000,
+        )
         host("cuda_runtime", "cudaMemcpyAsync", 2000, 20, correlation=number + 1)
-        device("gpu_memcpy", "Memcpy HtoD (Pageable -> Device)", 7, 2020, 300, bytes=1_000_000, correlation=number + 1)
-        host("cpu_op", "aten::mm", 2300, 60, **{"Input Dims": [[64, 64], [64, 64]], "Input type": ["float", "float"]})
+        device(
+            "gpu_memcpy",
+            "Memcpy HtoD (Pageable -> Device)",
+            7,
+            2020,
+            300,
+            bytes=1_000_000,
+            correlation=number + 1,
+        )
+        host(
+            "cpu_op",
+            "aten::mm",
+            2300,
+            60,
+            **{"Input Dims": [[64, 64], [64, 64]], "Input type": ["float", "float"]},
+        )
         host("cuda_runtime", "cudaLaunchKernel", 2310, 20, correlation=number + 2)
         device("kernel", "gemm_kernel", 7, 2400 + 100 * rank, 4000, correlation=number + 2)
         device("kernel", "ncclDevKernel_AllReduce_Sum_f32_RING_LL", 9, 6500 + 100 * rank, 2900 - 100 * rank, **{
             "Collective name": "allreduce", "Process Group Name": "0", "Process Group Ranks": "[0, 1]", "Group size": 2, "Seq": step,
             "In msg nelems": 250_000, "Out msg nelems": 250_000, "dtype": "Float"})  # fmt: skip
-    about = {"distributedInfo": {"backend": "nccl", "rank": rank, "world_size": 2}, "deviceProperties": [{"id": rank, "name": "GPU"}]}
+    about = {
+        "distributedInfo": {"backend": "nccl", "rank": rank, "world_size": 2},
+        "deviceProperties": [{"id": rank, "name": "GPU"}],
+    }
     path.write_text(json.dumps({"schemaVersion": 1, **about, "traceEvents": events}))
 
 
@@ -133,7 +211,16 @@ def commands(run: Path, other: Path) -> list[list[str]]:
         ["report", str(run), "-q", "-f", "-o", str(beside / "out.trace.json.gz")],
         ["report", "--by-rank", str(run), "--processes", "1", "--json", str(beside / "ranks.json")],
         ["converge", "advise", str(run), str(other), "--json", str(beside / "advice.json")],
-        ["converge", "advise", str(other), str(run), "--target", "train loss=0.3", "--ranks", "1,2,4"],
+        [
+            "converge",
+            "advise",
+            str(other),
+            str(run),
+            "--target",
+            "train loss=0.3",
+            "--ranks",
+            "1,2,4",
+        ],
         ["scale", str(run), str(other), "--predict", "4,8", "-o", str(beside / "scale")],
     ]
 
@@ -192,7 +279,9 @@ def child(seed: int, bases: list[Path], folder: Path, answer: Path, every: bool)
     os._exit(0)
 
 
-def judged(seed: int, bases: list[Path], every: bool, most_s: float = MOST_S, most_mb: float = MOST_MB) -> Outcome:
+def judged(
+    seed: int, bases: list[Path], every: bool, most_s: float = MOST_S, most_mb: float = MOST_MB
+) -> Outcome:
     """One mutant in a process of its own."""
     folder = Path(tempfile.mkdtemp(prefix="mutant"))
     answer = folder / "answer"
@@ -204,7 +293,10 @@ def judged(seed: int, bases: list[Path], every: bool, most_s: float = MOST_S, mo
     with contextlib.suppress(ProcessLookupError):
         os.killpg(pid, signal.SIGKILL)  # processes of a pool
     took, peak = usage.ru_utime + usage.ru_stime, usage.ru_maxrss / 1024
-    kind, said = "killed", f"signal {os.WTERMSIG(status)}" if os.WIFSIGNALED(status) else f"exit {status}"
+    kind, said = (
+        "killed",
+        f"signal {os.WTERMSIG(status)}" if os.WIFSIGNALED(status) else f"exit {status}",
+    )
     if answer.exists():
         kind, said = json.loads(answer.read_text())
     if kind in ("read", "refused") and peak > most_mb:
@@ -226,7 +318,10 @@ def warm(bases: list[Path]) -> None:
             run = Path(temporary) / base.name / "run"
             shutil.copytree(base, run)
             for command in commands(run, bases[0]):
-                with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
+                with (
+                    contextlib.redirect_stdout(io.StringIO()),
+                    contextlib.redirect_stderr(io.StringIO()),
+                ):
                     main(command)
     gc.collect()
     gc.freeze()  # or the garbage collector of each fork would look at, and so copy, all of it
@@ -245,7 +340,12 @@ def outcomes(seeds: list[int], bases: list[Path], every: bool, jobs: int = 1) ->
         if os.fork() == 0:
             for seed in seeds[job::jobs]:
                 line = json.dumps(vars(judged(seed, bases, every)))
-                os.write(writing, line[:4000].encode() + b"\n" if len(line) < 4000 else cut(line).encode() + b"\n")
+                os.write(
+                    writing,
+                    line[:4000].encode() + b"\n"
+                    if len(line) < 4000
+                    else cut(line).encode() + b"\n",
+                )
             os._exit(0)
     os.close(writing)
     with open(reading) as lines:
@@ -260,37 +360,63 @@ def cut(line: str) -> str:
 
 
 def start(arguments: list[str], environment: dict[str, str], folder: Path) -> None:
-    subprocess.run([sys.executable, *arguments], env=environment, cwd=folder, check=False, stdout=subprocess.DEVNULL)
+    subprocess.run(
+        [sys.executable, *arguments],
+        env=environment,
+        cwd=folder,
+        check=False,
+        stdout=subprocess.DEVNULL,
+    )
 
 
 def main() -> int:
     """Returns 1 when anything but reports and refusals came of it."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--mutants", type=int, default=1000)
-    parser.add_argument("--seed", type=int, default=0, help="of the first mutant; the others' follow")
+    parser.add_argument(
+        "--seed", type=int, default=0, help="of the first mutant; the others' follow"
+    )
     parser.add_argument("--only", type=int, help="this seed, with all that is said of it")
     parser.add_argument("--jobs", type=int, default=1)
-    parser.add_argument("--every", action="store_true", help="each mutant with every command, not with one of them")
-    parser.add_argument("--bases", type=Path, help="where run folders are, or are to be recorded; default: a new folder that is removed")
+    parser.add_argument(
+        "--every", action="store_true", help="each mutant with every command, not with one of them"
+    )
+    parser.add_argument(
+        "--bases",
+        type=Path,
+        help="where run folders are, or are to be recorded; default: a new folder that is removed",
+    )
     options = parser.parse_args()
     with contextlib.ExitStack() as stack:
-        place = options.bases or Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="bases")))
+        place = options.bases or Path(
+            stack.enter_context(tempfile.TemporaryDirectory(prefix="bases"))
+        )
         place.mkdir(exist_ok=True)
         bases = [place / name for name in ("loader", "killed", "ranks", "traces")]
         bases = bases if all(base.is_dir() for base in bases) else record(place, start)
         warm(bases)
-        seeds = [options.only] if options.only is not None else list(range(options.seed, options.seed + options.mutants))
+        seeds = (
+            [options.only]
+            if options.only is not None
+            else list(range(options.seed, options.seed + options.mutants))
+        )
         counts: Counter[str] = Counter()
         slowest = largest = Outcome(0, "", 0.0, 0.0, "")
         for number, outcome in enumerate(outcomes(seeds, bases, options.every, options.jobs), 1):
             counts[outcome.kind] += 1
-            slowest, largest = max(slowest, outcome, key=lambda o: o.seconds), max(largest, outcome, key=lambda o: o.megabytes)
+            slowest, largest = (
+                max(slowest, outcome, key=lambda o: o.seconds),
+                max(largest, outcome, key=lambda o: o.megabytes),
+            )
             if outcome.kind not in ("read", "refused") or options.only is not None:
                 print(f"--- seed {outcome.seed}: {outcome.kind}\n{outcome.said}", flush=True)
             if number % 500 == 0:
                 print(number, dict(counts), flush=True)
         print(f"seeds {seeds[0]} to {seeds[-1]}: {dict(counts)}")
-        print(f"slowest {slowest.seconds:.1f} s (seed {slowest.seed}), largest {largest.megabytes:.0f} MB (seed {largest.seed})")
+        print(
+            f"slowest {slowest.seconds:.1f} s (seed {slowest.seed}), largest "
+            f"{largest.megabytes:.0f} MB (seed {largest.seed})"
+        )
     return int(set(counts) - {"read", "refused"} != set())
 
 

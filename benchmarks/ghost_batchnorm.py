@@ -1,9 +1,11 @@
-"""Ghost batch norm against the loop over the ghosts that it equals, and against batch norm of the whole batch: forward and backward.
+"""Ghost batch norm against the loop over the ghosts that it equals, and against batch norm of the
+whole batch: forward and backward.
 
     python benchmarks/ghost_batchnorm.py --rounds 15 --json ghosts.json
 
-Each round times all of them on the same tensors, in an order that swaps; the ratios are medians over rounds. Times are CPU seconds, which
-hold on a machine that others use too, and by default of one thread.
+Each round times all of them on the same tensors, in an order that swaps; the ratios are medians
+over rounds. Times are CPU seconds, which hold on a machine that others use too, and by default of
+one thread.
 """
 
 import argparse
@@ -18,7 +20,8 @@ from twins import Estimate, in_turns, table, write_json
 from feedline.convergence.fixes import ghost_bn
 from feedline.convergence.fixes.ghost_bn import convert_ghost_batchnorm
 
-#: (shape, ghost, layout): the acceptance table's, a ResNet's on 32 pixels from first to last stage, a multilayer perceptron's.
+#: (shape, ghost, layout): the acceptance table's, a ResNet's on 32 pixels from first to last stage,
+#: a multilayer perceptron's.
 CASES = [
     ((256, 25, 18), 32, "contiguous"),
     ((256, 64, 32, 32), 32, "contiguous"),
@@ -34,7 +37,9 @@ NORMS = {2: nn.BatchNorm1d, 3: nn.BatchNorm1d, 4: nn.BatchNorm2d}
 WAYS = ["loop", "ghost", "whole"]
 
 
-def measure(shape: tuple[int, ...], ghost: int, layout: str, rounds: int, together_below: int | None) -> dict[str, list[float]]:
+def measure(
+    shape: tuple[int, ...], ghost: int, layout: str, rounds: int, together_below: int | None
+) -> dict[str, list[float]]:
     """CPU seconds of a forward and a backward, by way, round by round."""
     if together_below is not None:
         ghost_bn.TOGETHER_BELOW = together_below
@@ -44,7 +49,11 @@ def measure(shape: tuple[int, ...], ghost: int, layout: str, rounds: int, togeth
     if layout == "channels last":
         x = x.contiguous(memory_format=torch.channels_last)
     grad = torch.randn_like(x)
-    forwards = {"loop": lambda x: torch.cat([norm(part) for part in x.split(ghost)]), "ghost": ghosted, "whole": norm}
+    forwards = {
+        "loop": lambda x: torch.cat([norm(part) for part in x.split(ghost)]),
+        "ghost": ghosted,
+        "whole": norm,
+    }
     repeats = max(1, int(1e6 / x.numel()))
 
     def once(way: str) -> float:
@@ -60,17 +69,36 @@ def measure(shape: tuple[int, ...], ghost: int, layout: str, rounds: int, togeth
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--rounds", type=int, default=15)
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument(
-        "--together-below", type=int, help="elements of a ghost below which all are done together; the library's own without it"
+        "--together-below",
+        type=int,
+        help="elements of a ghost below which all are done together; the library's own without it",
     )
-    parser.add_argument("--cases", type=int, nargs="*", default=range(len(CASES)), help="numbers of some of them")
+    parser.add_argument(
+        "--cases", type=int, nargs="*", default=range(len(CASES)), help="numbers of some of them"
+    )
     parser.add_argument("--json", type=Path)
     args = parser.parse_args()
     torch.set_num_threads(args.threads)
-    rows, kept = [["shape", "ghost", "layout", "loop, ms", "ghost norm, ms", "loop / ghost norm", "ghost norm / batch norm"]], []
+    rows, kept = (
+        [
+            [
+                "shape",
+                "ghost",
+                "layout",
+                "loop, ms",
+                "ghost norm, ms",
+                "loop / ghost norm",
+                "ghost norm / batch norm",
+            ]
+        ],
+        [],
+    )
     for shape, ghost, layout in (CASES[number] for number in args.cases):
         found = measure(shape, ghost, layout, args.rounds, args.together_below)
         faster = Estimate.of([loop / ours for loop, ours in zip(found["loop"], found["ghost"])])

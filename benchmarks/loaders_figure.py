@@ -1,6 +1,8 @@
-"""Draw what scripts/gpu-check measured of the loaders: samples/s by cores, beside what the models alone make.
+"""Draw what scripts/gpu-check measured of the loaders: samples/s by cores, beside what the models
+alone make.
 
-python benchmarks/loaders_figure.py docs/measured/gpu-nvidia-h200.json docs/measured/gpu-nvidia-h200-loaders.svg
+python benchmarks/loaders_figure.py docs/measured/gpu-nvidia-h200.json
+docs/measured/gpu-nvidia-h200-loaders.svg
 """
 
 import json
@@ -27,17 +29,37 @@ def main(source: Path, target: Path) -> None:
     found = loaders["loaders"]
     by_cores = {int(cores): rows for cores, rows in found["samples_per_s_cpu_s_gpu_s"].items()}
     cores = sorted(by_cores)
-    names = sorted((name for name in by_cores[cores[-1]] if name != MEANINGLESS), key=lambda name: by_cores[cores[-1]][name][0])
+    names = sorted(
+        (name for name in by_cores[cores[-1]] if name != MEANINGLESS),
+        key=lambda name: by_cores[cores[-1]][name][0],
+    )
     pyplot.rcParams.update({"svg.fonttype": "none", "svg.hashsalt": "feedline", "font.size": 10})
     figure, axes = pyplot.subplots(figsize=(9, 5), layout="constrained")
     log = [math.log10(by_cores[cores[-1]][name][0]) for name in names]
     for index, (name, label) in enumerate(zip(names, apart(log), strict=True)):
-        axes.plot(cores, [by_cores[one][name][0] for one in cores], marker="o", markersize=4, color=f"C{index}")
-        axes.annotate(name, (cores[-1], 10**label), (8, 0), textcoords="offset points", va="center", color=f"C{index}")
+        axes.plot(
+            cores,
+            [by_cores[one][name][0] for one in cores],
+            marker="o",
+            markersize=4,
+            color=f"C{index}",
+        )
+        axes.annotate(
+            name,
+            (cores[-1], 10**label),
+            (8, 0),
+            textcoords="offset points",
+            va="center",
+            color=f"C{index}",
+        )
     for name, model in found["models"].items():
         axes.axhline(1 / model["step_s"], linestyle="--", linewidth=1, color="0.4")
         axes.annotate(
-            f"{name} alone: {1 / model['step_s']:,.0f}", (cores[0], 1 / model["step_s"]), (0, 4), textcoords="offset points", color="0.3"
+            f"{name} alone: {1 / model['step_s']:,.0f}",
+            (cores[0], 1 / model["step_s"]),
+            (0, 4),
+            textcoords="offset points",
+            color="0.3",
         )
     axes.set_xscale("log", base=2)
     axes.set_yscale("log")

@@ -1,8 +1,10 @@
-"""Does a recording grow with its length: resident memory, threads and descriptors of a training of 200,000 tiny steps, plain and recorded.
+"""Does a recording grow with its length: resident memory, threads and descriptors of a training of
+200,000 tiny steps, plain and recorded.
 
 python benchmarks/long_run.py [--steps 200000] [--json long_run.json]
 
-The slope of resident memory is fitted to the steps after the first quarter; its limit is 20 bytes per step over the plain twin.
+The slope of resident memory is fitted to the steps after the first quarter; its limit is 20 bytes
+per step over the plain twin.
 """
 
 import argparse
@@ -37,30 +39,62 @@ json.dump(rows, open(out, "w"))
 
 
 def measure(how: str, steps: int, folder: Path) -> dict[str, float]:
-    """Run once. Bytes per step of resident memory after the first quarter; threads and descriptors, then and at the end."""
+    """Run once.
+
+    Bytes per step of resident memory after the first quarter; threads and descriptors, then and at
+    the end.
+    """
     script, out = folder / "train.py", folder / f"{how}.json"
     script.write_text(TRAINING)
-    recorded = ["-m", "feedline", "run", "-q", "-f", "-o", str(folder / "run")] if how == "recorded" else []
+    recorded = (
+        ["-m", "feedline", "run", "-q", "-f", "-o", str(folder / "run")]
+        if how == "recorded"
+        else []
+    )
     arguments = [str(steps), str(max(1, steps // SAMPLES)), str(out)]
-    subprocess.run([sys.executable, *recorded, str(script), *arguments], check=True, env={**os.environ, "OMP_NUM_THREADS": "1"})
+    subprocess.run(
+        [sys.executable, *recorded, str(script), *arguments],
+        check=True,
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+    )
     rows = np.array(json.loads(out.read_text()))
     late = rows[rows[:, 0] >= steps // 4]
     slope = float(np.polyfit(late[:, 0], late[:, 1], 1)[0])
     names = ("threads", "descriptors")
-    ends = {f"{name} {when}": int(late[at, 3 + column]) for column, name in enumerate(names) for when, at in (("before", 0), ("after", -1))}
+    ends = {
+        f"{name} {when}": int(late[at, 3 + column])
+        for column, name in enumerate(names)
+        for when, at in (("before", 0), ("after", -1))
+    }
     return {"bytes per step": slope, "resident, MB": late[-1, 1] / 1e6, **ends}
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--steps", type=int, default=200_000)
     parser.add_argument("--pairs", type=int, default=1)
     parser.add_argument("--json", type=Path, metavar="FILE")
     args = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
-        found = [(how, measure(how, args.steps, Path(folder))) for _ in range(args.pairs) for how in ("plain", "recorded")]
-    print(table([["run", *found[0][1]], *([how, *(f"{value:.1f}" for value in figures.values())] for how, figures in found)]))
-    slopes = {how: np.mean([figures["bytes per step"] for one, figures in found if one == how]) for how in ("plain", "recorded")}
+        found = [
+            (how, measure(how, args.steps, Path(folder)))
+            for _ in range(args.pairs)
+            for how in ("plain", "recorded")
+        ]
+    print(
+        table(
+            [
+                ["run", *found[0][1]],
+                *([how, *(f"{value:.1f}" for value in figures.values())] for how, figures in found),
+            ]
+        )
+    )
+    slopes = {
+        how: np.mean([figures["bytes per step"] for one, figures in found if one == how])
+        for how in ("plain", "recorded")
+    }
     over = slopes["recorded"] - slopes["plain"]
     print(f"over plain: {over:.2f} bytes per step (limit {LIMIT_BYTES:g})")
     write_json(args.json, steps=args.steps, runs=found, over_plain_bytes_per_step=over)

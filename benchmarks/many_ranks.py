@@ -1,9 +1,12 @@
-"""256 ranks of 1,000 steps with 60 collectives each: what ``feedline report --by-rank`` takes, and whether a Dask cluster finds the same.
+"""256 ranks of 1,000 steps with 60 collectives each: what ``feedline report --by-rank`` takes, and
+whether a Dask cluster finds the same.
 
     python benchmarks/many_ranks.py [--ranks 256] [--keep FOLDER] [--json many_ranks.json]
 
-The run folders are written by feedline's own recorder with made-up times (programs/synthetic_run.py), so that it is known who was late and
-how much the others waited. Memory is the sum of the resident sets of all processes of the command, sampled; what they share counts in each.
+The run folders are written by feedline's own recorder with made-up times
+(programs/synthetic_run.py), so that it is known who was late and how much the others waited. Memory
+is the sum of the resident sets of all processes of the command, sampled; what they share counts in
+each.
 """
 
 import argparse
@@ -46,7 +49,11 @@ def write(path: Path, plan: Plan) -> None:
     """All ranks, on all CPUs; those that are there already, and whole, are kept."""
     with ProcessPoolExecutor() as pool:
         folders = {rank: path / f"rank{rank}" for rank in range(plan.ranks)}
-        todo = [rank for rank, one in folders.items() if not (one / TOTALS).exists() or (one / SEGMENTS).exists()]
+        todo = [
+            rank
+            for rank, one in folders.items()
+            if not (one / TOTALS).exists() or (one / SEGMENTS).exists()
+        ]
         for rank in todo:
             shutil.rmtree(folders[rank], ignore_errors=True)
         list(pool.map(write_rank, [path] * len(todo), [plan] * len(todo), todo))
@@ -65,7 +72,19 @@ def tree(pid: int) -> Iterator[tuple[int, float, int]]:
 def reduce(name: str, run: Path, options: list[str], folder: Path) -> Taken:
     """``feedline report --by-rank``, watched."""
     out = folder / f"{name}.json"
-    command = [sys.executable, "-m", "feedline", "report", "--by-rank", str(run), "-q", "-f", "--json", str(out), *options]
+    command = [
+        sys.executable,
+        "-m",
+        "feedline",
+        "report",
+        "--by-rank",
+        str(run),
+        "-q",
+        "-f",
+        "--json",
+        str(out),
+        *options,
+    ]
     begun = time.perf_counter()
     process = subprocess.Popen(command, cwd=folder)
     peak = 0
@@ -93,11 +112,15 @@ def truth(plan: Plan) -> dict[int, float]:
     """Rank -> seconds that all others waited for it, per step that counts."""
     counted = range(2, plan.steps)
     late = [plan.late_rank(step) for step in counted]
-    return {rank: late.count(rank) / len(late) * LATE / 1e9 * (plan.ranks - 1) for rank in set(late)}
+    return {
+        rank: late.count(rank) / len(late) * LATE / 1e9 * (plan.ranks - 1) for rank in set(late)
+    }
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--ranks", type=int, default=256)
     parser.add_argument("--steps", type=int, default=1000)
     parser.add_argument("--collectives", type=int, default=60)
@@ -114,20 +137,42 @@ def main() -> None:
         if not args.no_dask:
             from distributed import LocalCluster
 
-            with LocalCluster(n_workers=DISTRIBUTED_WORKERS, threads_per_worker=1, dashboard_address=None) as cluster:
+            with LocalCluster(
+                n_workers=DISTRIBUTED_WORKERS, threads_per_worker=1, dashboard_address=None
+            ) as cluster:
                 found.append(reduce("dask", run, ["--dask", cluster.scheduler_address], folder))
     expected = truth(plan)
     ranks = {rank["rank"]: rank for rank in found[0].result["ranks"]}  # type: ignore[attr-defined]
-    worst = max(abs(ranks[rank]["caused_s"] - seconds) for rank, seconds in expected.items()) / max(expected.values())
+    worst = max(abs(ranks[rank]["caused_s"] - seconds) for rank, seconds in expected.items()) / max(
+        expected.values()
+    )
     rows = [["", "wall s", "CPU s", "peak MB"]]
-    rows += [[one.name, f"{one.wall_s:.1f}", f"{one.cpu_s:.1f}", f"{one.peak_bytes / 1e6:.0f}"] for one in found]
+    rows += [
+        [one.name, f"{one.wall_s:.1f}", f"{one.cpu_s:.1f}", f"{one.peak_bytes / 1e6:.0f}"]
+        for one in found
+    ]
     print(table(rows))
-    print(f"\n{plan.ranks * plan.steps * plan.collectives:,} collectives; limits {LIMIT_S:.0f} s and {LIMIT_BYTES / 1e6:.0f} MB: ", end="")
+    print(
+        f"\n{plan.ranks * plan.steps * plan.collectives:,} collectives; limits {LIMIT_S:.0f} s "
+        f"and {LIMIT_BYTES / 1e6:.0f} MB: ",
+        end="",
+    )
     print("kept" if found[0].wall_s <= LIMIT_S and found[0].peak_bytes <= LIMIT_BYTES else "BROKEN")
-    print(f"waiting caused by each rank against the truth: largest error {100 * worst:.2f} % of the largest")
+    print(
+        f"waiting caused by each rank against the truth: largest error {100 * worst:.2f} % of the "
+        f"largest"
+    )
     if len(found) > 1:
-        print(f"the cluster's result is {'the same, digit by digit' if found[0].result == found[1].result else 'DIFFERENT'}")
-    write_json(args.json, plan=asdict(plan), taken=[asdict(one) | {"result": None} for one in found], worst_error=worst)
+        print(
+            f"the cluster's result is "
+            f"{'the same, digit by digit' if found[0].result == found[1].result else 'DIFFERENT'}"
+        )
+    write_json(
+        args.json,
+        plan=asdict(plan),
+        taken=[asdict(one) | {"result": None} for one in found],
+        worst_error=worst,
+    )
 
 
 if __name__ == "__main__":

@@ -2,13 +2,15 @@
 
     python benchmarks/noise_scale_truth.py --json out.json
 
-Truth: the network of acceptance_table.py is trained at batch 32; at four moments its weights are held (rate 0), the exact noise scale
-is worked out from every sample's own gradient, and four gloo ranks with 16 samples each go through the data for six epochs as
-DistributedDataParallel, recorded; a single process that accumulates four micro-batches of 16 does the same. Samples are drawn without
+Truth: the network of acceptance_table.py is trained at batch 32; at four moments its weights are
+held (rate 0), the exact noise scale is worked out from every sample's own gradient, and four gloo
+ranks with 16 samples each go through the data for six epochs as DistributedDataParallel, recorded;
+a single process that accumulates four micro-batches of 16 does the same. Samples are drawn without
 replacement, so feedline's estimator is told the size of the dataset.
 
-Cost: ResNet-18 on two gloo ranks; eight updates with the measurement, as often as it chooses to measure, and eight without take turns in
-the same processes. Beside it, what the measurement takes on the first rank, timed around each of its parts.
+Cost: ResNet-18 on two gloo ranks; eight updates with the measurement, as often as it chooses to
+measure, and eight without take turns in the same processes. Beside it, what the measurement takes
+on the first rank, timed around each of its parts.
 """
 
 import argparse
@@ -79,7 +81,9 @@ def held(weights: Path, folder: Path) -> None:
             for begin in range(0, len(x) - RANKS * BATCH + 1, RANKS * BATCH):
                 for part in [rank] if ranks > 1 else range(RANKS):
                     rows = order[begin + part * BATCH : begin + (part + 1) * BATCH]
-                    (F.cross_entropy(model(x[rows]), y[rows]) / (1 if ranks > 1 else RANKS)).backward()
+                    (
+                        F.cross_entropy(model(x[rows]), y[rows]) / (1 if ranks > 1 else RANKS)
+                    ).backward()
                 optimizer.step()
                 optimizer.zero_grad()
     if ranks > 1:
@@ -95,7 +99,10 @@ def cost(out: Path) -> None:
     dist.init_process_group("gloo")
     model = torch.nn.parallel.DistributedDataParallel(resnet18())
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9)
-    images, labels = torch.randn(COST_BATCH, 3, COST_PIXELS, COST_PIXELS), torch.randint(1000, (COST_BATCH,))
+    images, labels = (
+        torch.randn(COST_BATCH, 3, COST_PIXELS, COST_PIXELS),
+        torch.randint(1000, (COST_BATCH,)),
+    )
     pairs: list[dict[str, tuple[float, float]]] = []
     with tempfile.TemporaryDirectory() as folder, feedline.record(Path(folder) / "run"):
         watch = recorder.convergence
@@ -142,7 +149,12 @@ def together(ranks: int, *arguments: str) -> None:
     with socket.socket() as listening:
         listening.bind(("localhost", 0))
         port = listening.getsockname()[1]
-    place = {"WORLD_SIZE": ranks, "MASTER_ADDR": "localhost", "MASTER_PORT": port, "OMP_NUM_THREADS": 1}
+    place = {
+        "WORLD_SIZE": ranks,
+        "MASTER_ADDR": "localhost",
+        "MASTER_PORT": port,
+        "OMP_NUM_THREADS": 1,
+    }
     processes = []
     for rank in range(ranks):
         named = {**place, "RANK": rank, "LOCAL_RANK": rank} if ranks > 1 else {}
@@ -182,7 +194,9 @@ def moments(folder: Path) -> list[dict[str, object]]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--json", type=Path)
     parser.add_argument("--held", nargs=2, help=argparse.SUPPRESS)
     parser.add_argument("--cost", type=Path, help=argparse.SUPPRESS)
@@ -205,11 +219,17 @@ def main() -> None:
         for name in ("ddp", "accumulation"):
             value, low, high, _ = row[name]  # type: ignore[misc]
             number = "not measurable" if value is None else f"{value:.1f}"
-            ends = [f"{low:.1f}" if low is not None else "", f"{high:.1f}" if high is not None else ""]
+            ends = [
+                f"{low:.1f}" if low is not None else "",
+                f"{high:.1f}" if high is not None else "",
+            ]
             inside = (low is None or low <= row["exact"]) and (high is None or row["exact"] <= high)
             cells += [f"{number} [{ends[0]}, {ends[1]}]", "yes" if inside else "no"]
         shown.append(cells)
-    ratios = {name: Estimate.of([pair["with"][at] / pair["without"][at] - 1 for pair in pairs]) for at, name in enumerate(("wall", "CPU"))}
+    ratios = {
+        name: Estimate.of([pair["with"][at] / pair["without"][at] - 1 for pair in pairs])
+        for at, name in enumerate(("wall", "CPU"))
+    }
     print(f"{machine()}\n\n{table(shown)}\n\nadded to an update of ResNet-18 on two ranks, percent")
     for name, estimate in ratios.items():
         print(f"{name}: {estimate.text(100)} ({estimate.pairs} pairs)")

@@ -1,8 +1,10 @@
-"""What NVTX ranges cost per range: with a tool that does nothing, and without a tool (one ``is None`` check).
+"""What NVTX ranges cost per range: with a tool that does nothing, and without a tool (one ``is
+None`` check).
 
     python benchmarks/nvtx_ranges.py
 
-Prints the minimum and the median of 20 repeats, in nanoseconds, less the empty loop. Needs gcc for the tool with a tool.
+Prints the minimum and the median of 20 repeats, in nanoseconds, less the empty loop. Needs gcc for
+the tool with a tool.
 """
 
 import os
@@ -21,7 +23,10 @@ CALLS, REPEATS = 100_000, 20
 
 def measure(name: str, statement: str, **names: object) -> None:
     empty = min(timeit.repeat("pass", number=CALLS, repeat=REPEATS))
-    times = [(t - empty) / CALLS * 1e9 for t in timeit.repeat(statement, globals=names, number=CALLS, repeat=REPEATS)]
+    times = [
+        (t - empty) / CALLS * 1e9
+        for t in timeit.repeat(statement, globals=names, number=CALLS, repeat=REPEATS)
+    ]
     print(f"{name:44s} min {min(times):7.1f} ns   median {statistics.median(times):7.1f} ns")
 
 
@@ -33,7 +38,11 @@ def with_tool() -> None:
 
 
 def main() -> None:
-    measure("no tool: `if ranges is not None`", "if r is not None: r.push('read')", r=nvtx_ranges.ranges())
+    measure(
+        "no tool: `if ranges is not None`",
+        "if r is not None: r.push('read')",
+        r=nvtx_ranges.ranges(),
+    )
     with tempfile.TemporaryDirectory() as folder:
         library = pathlib.Path(folder) / "tool.so"
         subprocess.run(["gcc", "-O2", "-shared", "-fPIC", "-o", library, TOOL], check=True)

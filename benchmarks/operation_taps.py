@@ -1,8 +1,10 @@
-"""What the taps inside a sample cost: per call while nobody looks, per span in a sample that is looked at, and per JPEG sample.
+"""What the taps inside a sample cost: per call while nobody looks, per span in a sample that is
+looked at, and per JPEG sample.
 
     python benchmarks/operation_taps.py
 
-With and without taps take turns, so that a machine that gets slower in between does not decide. Prints minimum and median over the turns.
+With and without taps take turns, so that a machine that gets slower in between does not decide.
+Prints minimum and median over the turns.
 """
 
 import functools
@@ -51,8 +53,13 @@ def per_call(call: Callable[[], Any], calls: int) -> float:
     return (time.thread_time_ns() - start) / calls
 
 
-def compare(name: str, make: Callable[[], Callable[[], Any]], calls: int, write: Any = None) -> None:
-    """Cost in CPU nanoseconds per call, without and with taps; ``write``: in a sample that is looked at."""
+def compare(
+    name: str, make: Callable[[], Callable[[], Any]], calls: int, write: Any = None
+) -> None:
+    """Cost in CPU nanoseconds per call, without and with taps;
+
+    ``write``: in a sample that is looked at.
+    """
     with_taps, without = [], []
     for _ in range(TURNS):
         for attach, costs in ((untapped, without), (tapped, with_taps)):
@@ -63,11 +70,16 @@ def compare(name: str, make: Callable[[], Callable[[], Any]], calls: int, write:
             undo()
     more = [after - before for before, after in zip(without, with_taps, strict=True)]
     least = min(with_taps) - min(without)
-    print(f"{name:52s} {min(without):11,.0f} ns   taps {least:+,.0f} ns (median of differences {statistics.median(more):+,.0f})")
+    print(
+        f"{name:52s} {min(without):11,.0f} ns   taps {least:+,.0f} ns (median of differences "
+        f"{statistics.median(more):+,.0f})"
+    )
 
 
 def jpeg_sample() -> Callable[[], Any]:
-    """A JPEG through the usual transforms; a small one: its calls are those of a large one, and what they add is not lost in it."""
+    """A JPEG through the usual transforms; a small one: its calls are those of a large one, and
+    what they add is not lost in it.
+    """
     file = io.BytesIO()
     Image.new("RGB", (16, 16)).save(file, "JPEG")
     chain = transforms.Compose(

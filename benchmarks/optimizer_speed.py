@@ -1,7 +1,9 @@
-"""Step time of feedline's optimizers beside torch.optim's foreach SGD and AdamW, on the parameters of torchvision's ResNet-18.
+"""Step time of feedline's optimizers beside torch.optim's foreach SGD and AdamW, on the parameters
+of torchvision's ResNet-18.
 
-All optimizers make a few steps each in turns, in one process, each with parameters and gradients of its own; a ratio is of two that were
-measured in the same round. CPU seconds hold on a shared machine where wall times do not.
+All optimizers make a few steps each in turns, in one process, each with parameters and gradients of
+its own; a ratio is of two that were measured in the same round. CPU seconds hold on a shared
+machine where wall times do not.
 """
 
 import argparse
@@ -22,7 +24,9 @@ from feedline.convergence.fixes.soap import soap
 
 Made = Callable[[list[nn.Parameter]], torch.optim.Optimizer]
 MAKERS: dict[str, Made] = {
-    "SGD foreach": lambda params: torch.optim.SGD(params, lr=1e-3, momentum=0.9, weight_decay=1e-4, foreach=True),
+    "SGD foreach": lambda params: torch.optim.SGD(
+        params, lr=1e-3, momentum=0.9, weight_decay=1e-4, foreach=True
+    ),
     "AdamW foreach": lambda params: torch.optim.AdamW(params, lr=1e-3, foreach=True),
     "AdamW one by one": lambda params: torch.optim.AdamW(params, lr=1e-3, foreach=False),
     "Lars": lambda params: Lars(params, lr=1e-3),
@@ -66,13 +70,22 @@ def main() -> None:
     optimizers = {name: MAKERS[name](parameters()) for name in args.only}
     for name, optimizer in optimizers.items():
         measure(optimizer, 1 if name in SLOW else 3)
-    rounds = list(in_turns(args.only, lambda name: measure(optimizers[name], 1 if name in SLOW else args.steps), args.rounds))
+    rounds = list(
+        in_turns(
+            args.only,
+            lambda name: measure(optimizers[name], 1 if name in SLOW else args.steps),
+            args.rounds,
+        )
+    )
 
     peers = [name for name in ("SGD foreach", "AdamW foreach") if name in args.only]
     rows = [["optimizer", "step, ms", "CPU, ms", *(f"CPU / {peer}" for peer in peers)]]
     for name in args.only:
         cpu, wall = (Estimate.of([found[name][which] for found in rounds]) for which in (0, 1))
-        ratios = [Estimate.of([found[name][0] / found[peer][0] for found in rounds]).text() for peer in peers]
+        ratios = [
+            Estimate.of([found[name][0] / found[peer][0] for found in rounds]).text()
+            for peer in peers
+        ]
         rows.append([name, wall.text(1e3, 1), cpu.text(1e3, 1), *ratios])
     print(table(rows))
     write_json(args.json, rounds=rounds)

@@ -1,13 +1,16 @@
-"""Are the ceilings true? The probes against fio and against bare loops, in turns on the same file, images and matrices.
+"""Are the ceilings true? The probes against fio and against bare loops, in turns on the same file,
+images and matrices.
 
     python benchmarks/probe_truth.py --data data/photos --folder . --json probe_truth.json
 
-Storage against fio (Debian package fio) on the same file with the same blocks: cold, where the file's pages are dropped before either, and
-warm. Both read by processes, into a buffer that begins with a page, and keep a mapping as long as they read; fio gives the kernel no advice
-where the probe gives none. Decoding, copying and multiplying against a loop that anybody would write.
+Storage against fio (Debian package fio) on the same file with the same blocks: cold, where the
+file's pages are dropped before either, and warm. Both read by processes, into a buffer that begins
+with a page, and keep a mapping as long as they read; fio gives the kernel no advice where the probe
+gives none. Decoding, copying and multiplying against a loop that anybody would write.
 
-A ratio of 1 means that both found the same rate; its interval is a bootstrap over the pairs. "Drift" is by how much fio, or the bare loop,
-differs from its own previous run (median): no comparison can be finer than this without many pairs.
+A ratio of 1 means that both found the same rate; its interval is a bootstrap over the pairs.
+"Drift" is by how much fio, or the bare loop, differs from its own previous run (median): no
+comparison can be finer than this without many pairs.
 """
 
 import argparse
@@ -40,7 +43,9 @@ MIB = 1 << 20
 SIZE = 512 * MIB
 SECONDS = 0.5  # of each side in each pair, at least, where a pass can be repeated
 READERS = (1, 4)
-REST = 1 / 256e6  # seconds a byte, before a cold pass: a rented disk lends a burst and then a third of it until it has rested
+REST = (
+    1 / 256e6
+)  # seconds a byte, before a cold pass: a rented disk lends a burst and then a third of it until it has rested
 FIO_ENGINE = {READ: "psync", MMAP: "mmap", ADVISED: "mmap"}
 Rate = Callable[[], float]
 
@@ -56,8 +61,14 @@ class Pair(NamedTuple):
 
 def storage_pairs(file: Path, pool: Readers) -> Iterator[Pair]:
     """Every way of reading that fio has as well."""
-    patterns = (("sequential", MIB, (READ, MMAP)), ("random 4 KiB", 4096, (READ, ADVISED)), ("random 64 KiB", 65536, (READ,)))
-    for cache, (pattern, block, hows), number in itertools.product(("cold", "warm"), patterns, READERS):
+    patterns = (
+        ("sequential", MIB, (READ, MMAP)),
+        ("random 4 KiB", 4096, (READ, ADVISED)),
+        ("random 64 KiB", 65536, (READ,)),
+    )
+    for cache, (pattern, block, hows), number in itertools.product(
+        ("cold", "warm"), patterns, READERS
+    ):
         for how in hows:
             way = read_speed.ReadMode(pattern, how, cache, number, block)
             yield Pair(way.name, partial(probe, file, way, pool), partial(fio, file, way), 0.10)
@@ -67,15 +78,22 @@ def probe(file: Path, way: read_speed.ReadMode, pool: Readers) -> float:
     """B/s of the probe."""
     rest(file, way)
     with open(file, "rb") as opened:
-        work = read_speed.pattern_workload(opened.fileno(), SIZE, way, ProbePlan(seconds=10.0 if way.cache == "cold" else SECONDS), pool)
+        work = read_speed.pattern_workload(
+            opened.fileno(),
+            SIZE,
+            way,
+            ProbePlan(seconds=10.0 if way.cache == "cold" else SECONDS),
+            pool,
+        )
         return rate_of(work, 0.0)()
 
 
 def fio(file: Path, way: read_speed.ReadMode) -> float:
     """B/s of fio for the same way, by as many processes.
 
-    Each reads from a stretch of its own, as the probe's readers do. With an offset, fio's mmap engine (3.33) reads the start of the file in
-    every process: there it gets its stretch as a file, or for random places the whole file, where two seldom take the same 4 KiB.
+    Each reads from a stretch of its own, as the probe's readers do. With an offset, fio's mmap
+    engine (3.33) reads the start of the file in every process: there it gets its stretch as a file,
+    or for random places the whole file, where two seldom take the same 4 KiB.
     """
     span_bytes = rest(file, way)
     in_order = way.pattern == "sequential"
@@ -105,7 +123,9 @@ def fio(file: Path, way: read_speed.ReadMode) -> float:
     if way.cache == "warm":
         job |= {"time_based": 1, "runtime": f"{round(SECONDS * 1e3)}ms"}
     flags = [f"--{name}={value}" for name, value in job.items()]
-    done = subprocess.run(["fio", "--group_reporting", *flags], check=True, capture_output=True, text=True)
+    done = subprocess.run(
+        ["fio", "--group_reporting", *flags], check=True, capture_output=True, text=True
+    )
     [found] = json.loads(done.stdout[done.stdout.index("{") :])["jobs"]
     read = found["read"]
     return float(read["io_bytes"]) / (read["runtime"] * 1e-3)
@@ -139,7 +159,12 @@ def decode_pairs(data: Path) -> Iterator[Pair]:
         ready = decoders.prepare_decoder(decoder, photos)
         assert isinstance(ready, decoders.CheckedDecoder), ready
         work = decoders.decode_workload(ready)
-        yield Pair(f"decode/{name}", pinned_rate(rate_of(work, SECONDS)), partial(looped, partial(bare, blobs), len(blobs)), 0.10)
+        yield Pair(
+            f"decode/{name}",
+            pinned_rate(rate_of(work, SECONDS)),
+            partial(looped, partial(bare, blobs), len(blobs)),
+            0.10,
+        )
 
 
 def with_pillow(blobs: list[bytes]) -> None:
@@ -171,11 +196,21 @@ def torch_pairs() -> Iterator[Pair]:
     """A copy and a matrix product."""
     size = device_copy.MEMORY_BYTES
     one, other = torch.zeros(size, dtype=torch.uint8), torch.ones(size, dtype=torch.uint8)
-    yield Pair("memory/copy", rate_of(device_copy.memory_copy(size), SECONDS), lambda: looped(lambda: one.copy_(other), size), 0.05)
+    yield Pair(
+        "memory/copy",
+        rate_of(device_copy.memory_copy(size), SECONDS),
+        lambda: looped(lambda: one.copy_(other), size),
+        0.05,
+    )
     work, n = compute.matmul_workload(torch.float32, "cpu")
     left, right = torch.randn(n, n), torch.randn(n, n)
     out = torch.empty(n, n)
-    yield Pair(f"compute/matmul {n}", rate_of(work, SECONDS), lambda: looped(lambda: torch.mm(left, right, out=out), 2 * n**3), 0.05)
+    yield Pair(
+        f"compute/matmul {n}",
+        rate_of(work, SECONDS),
+        lambda: looped(lambda: torch.mm(left, right, out=out), 2 * n**3),
+        0.05,
+    )
 
 
 def rate_of(work: Workload, seconds: float) -> Rate:
@@ -228,7 +263,9 @@ def measure(pair: Pair, rounds: int) -> list[dict[str, float]]:
 def row(pair: Pair, found: list[dict[str, float]]) -> list[str]:
     ratio = Estimate.of([one["probe"] / one["bare"] for one in found])
     probe, bare = (Estimate.of([one[side] for one in found]).median for side in ("probe", "bare"))
-    drift = statistics.median(abs(after["bare"] / before["bare"] - 1) for before, after in itertools.pairwise(found))
+    drift = statistics.median(
+        abs(after["bare"] / before["bare"] - 1) for before, after in itertools.pairwise(found)
+    )
     return [
         pair.name,
         f"{probe:,.0f}",
@@ -247,22 +284,37 @@ def verdict(ratio: Estimate, goal: float) -> str:
         return "yes"
     if ratio.low > 1 + goal or ratio.high < 1 - goal:
         return f"no, {100 * off:.0f} % off"
-    return "noise: the median is, the interval is not" if off <= goal else "noise: the median is not, the interval partly is"
+    return (
+        "noise: the median is, the interval is not"
+        if off <= goal
+        else "noise: the median is not, the interval partly is"
+    )
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data", type=Path, required=True, help="a folder of images, for the decoders")
-    parser.add_argument("--folder", type=Path, default=Path("."), help="on the disk that is measured")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--data", type=Path, required=True, help="a folder of images, for the decoders"
+    )
+    parser.add_argument(
+        "--folder", type=Path, default=Path("."), help="on the disk that is measured"
+    )
     parser.add_argument("--rounds", type=int, default=15, help="pairs of each (default 15)")
     parser.add_argument("--only", default="", help="only what has this in its name")
-    parser.add_argument("--wait", type=float, default=60.0, help="seconds to wait for a quiet machine, at most")
+    parser.add_argument(
+        "--wait", type=float, default=60.0, help="seconds to wait for a quiet machine, at most"
+    )
     parser.add_argument("--json", type=Path, help="keep every figure")
     args = parser.parse_args()
     if shutil.which("fio") is None:
         parser.exit(1, "probe_truth.py: fio is not installed: apt-get install fio\n")
     load = wait_for_quiet(0.5, args.wait)
-    rows, kept = [["what", "probe", "bare loop or fio", "probe / bare", "drift", "goal", "within"]], {}
+    rows, kept = (
+        [["what", "probe", "bare loop or fio", "probe / bare", "drift", "goal", "within"]],
+        {},
+    )
     with random_file(args.folder) as file, start_readers(max(READERS)) as pool:
         for pair in [*storage_pairs(file, pool), *decode_pairs(args.data), *torch_pairs()]:
             if args.only in pair.name:

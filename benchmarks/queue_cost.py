@@ -1,10 +1,12 @@
-"""What a batch costs the main process on its way from a worker, by the number of its tensors and their bytes: a worker that is far ahead.
+"""What a batch costs the main process on its way from a worker, by the number of its tensors and
+their bytes: a worker that is far ahead.
 
     python benchmarks/queue_cost.py [--batches 200] [--json queue_cost.json]
 
-The main process sleeps between batches, so that the next one is always ready, and then takes it: ``next(loader)`` by the clock and in CPU
-seconds of the main thread. What the first touch of the batch's pages costs is beside it. Straight lines through the batches of 4 kB give
-the cost per batch and per tensor. analysis/ledger/view/handover.py has its constants from here. Prints Markdown.
+The main process sleeps between batches, so that the next one is always ready, and then takes it:
+``next(loader)`` by the clock and in CPU seconds of the main thread. What the first touch of the
+batch's pages costs is beside it. Straight lines through the batches of 4 kB give the cost per batch
+and per tensor. analysis/ledger/view/handover.py has its constants from here. Prints Markdown.
 """
 
 import argparse
@@ -47,7 +49,9 @@ class Received:
 
 
 def receive(tensors: int, nbytes: int, batches: int) -> Received:
-    loader: DataLoader[Any] = DataLoader(Ones(batches, tensors, nbytes), 1, num_workers=1, collate_fn=default_collate)
+    loader: DataLoader[Any] = DataLoader(
+        Ones(batches, tensors, nbytes), 1, num_workers=1, collate_fn=default_collate
+    )
     walls, cpus, touches = [], [], []
     batch_of = iter(loader)
     while True:
@@ -64,18 +68,26 @@ def receive(tensors: int, nbytes: int, batches: int) -> Received:
             tensor.view(-1)[::PAGE_FLOATS].sum()
         touches.append(time.perf_counter() - begin)
         del batch
-    return Received(tensors, nbytes, *(statistics.median(times[1:]) * 1e3 for times in (walls, cpus, touches)))
+    return Received(
+        tensors, nbytes, *(statistics.median(times[1:]) * 1e3 for times in (walls, cpus, touches))
+    )
 
 
 def line(found: Sequence[Received], what: str) -> Line:
-    """(at no tensor, per tensor) by Theil and Sen: the median slope forgets a point that a neighbor disturbed."""
+    """(at no tensor, per tensor) by Theil and Sen: the median slope forgets a point that a neighbor
+    disturbed.
+    """
     points = [(float(one.tensors), float(getattr(one, what))) for one in found]
-    slope = statistics.median((b[1] - a[1]) / (b[0] - a[0]) for at, a in enumerate(points) for b in points[at + 1 :])
+    slope = statistics.median(
+        (b[1] - a[1]) / (b[0] - a[0]) for at, a in enumerate(points) for b in points[at + 1 :]
+    )
     return statistics.median(y - slope * x for x, y in points), slope
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--batches", type=int, default=200)
     parser.add_argument("--json", type=Path)
     given = parser.parse_args()
@@ -83,11 +95,23 @@ def main() -> None:
     small = [receive(tensors, SMALL, given.batches) for tensors in TENSORS]
     large = [receive(2, nbytes, max(20, given.batches // 8)) for nbytes in LARGE]
     rows = [["tensors", "bytes each", "next() ms", "of it CPU", "first touch ms"]]
-    rows += [[str(r.tensors), f"{r.nbytes:,}", f"{r.wall_ms:.2f}", f"{r.cpu_ms:.2f}", f"{r.touch_ms:.2f}"] for r in small + large]
+    rows += [
+        [
+            str(r.tensors),
+            f"{r.nbytes:,}",
+            f"{r.wall_ms:.2f}",
+            f"{r.cpu_ms:.2f}",
+            f"{r.touch_ms:.2f}",
+        ]
+        for r in small + large
+    ]
     print(f"{machine()}\n\n{table(rows)}\n")
     for what in ("cpu_ms", "wall_ms"):
         print("{}: {:.2f} per batch and {:.2f} per tensor".format(what, *line(small, what)))
-    print("first touch: " + ", ".join(f"{r.touch_ms * 1e6 / (r.tensors * r.nbytes):.2f} ns per byte" for r in large))
+    print(
+        "first touch: "
+        + ", ".join(f"{r.touch_ms * 1e6 / (r.tensors * r.nbytes):.2f} ns per byte" for r in large)
+    )
     write_json(given.json, received=[asdict(one) for one in small + large])
 
 

@@ -1,10 +1,12 @@
-"""What the usual advice for slow input gives on this machine, each advice against what it replaces, in turns.
+"""What the usual advice for slow input gives on this machine, each advice against what it replaces,
+in turns.
 
     python benchmarks/recommendations.py data/photos --json out.json
 
-Stores against single files with a cold page cache (photographs, and thumbnails of a few kB), mmap against read, libjpeg-turbo against
-Pillow, uint8 against float32 from worker to main process, augmentation of whole batches against that of single samples. A factor above 1
-means that the advice helps. Prints Markdown.
+Stores against single files with a cold page cache (photographs, and thumbnails of a few kB), mmap
+against read, libjpeg-turbo against Pillow, uint8 against float32 from worker to main process,
+augmentation of whole batches against that of single samples. A factor above 1 means that the advice
+helps. Prints Markdown.
 """
 
 import argparse
@@ -32,10 +34,16 @@ Turn = dict[str, float]
 
 
 class Ready(Dataset[torch.Tensor]):
-    """uint8 images that lie decoded in memory, handed over as uint8 or as the float32 that ToTensor makes."""
+    """uint8 images that lie decoded in memory, handed over as uint8 or as the float32 that ToTensor
+    makes.
+    """
 
     def __init__(self, number: int, as_float: bool) -> None:
-        self._image, self._number, self._as_float = torch.randint(0, 256, (3, SIZE, SIZE), dtype=torch.uint8), number, as_float
+        self._image, self._number, self._as_float = (
+            torch.randint(0, 256, (3, SIZE, SIZE), dtype=torch.uint8),
+            number,
+            as_float,
+        )
 
     def __len__(self) -> int:
         return self._number
@@ -98,7 +106,9 @@ def thumbnails(data: Path, folder: Path, copies: int) -> Path:
     return small
 
 
-def mapped(folder: Path, shuffled: bool, rounds: int, megabytes: int = 128, piece: int = 64 << 10) -> list[dict[str, Turn]]:
+def mapped(
+    folder: Path, shuffled: bool, rounds: int, megabytes: int = 128, piece: int = 64 << 10
+) -> list[dict[str, Turn]]:
     """One file in pieces with a cold cache, by read and by mmap."""
     file = folder / "large.bin"
     file.write_bytes(os.urandom(megabytes << 20))
@@ -111,9 +121,13 @@ def mapped(folder: Path, shuffled: bool, rounds: int, megabytes: int = 128, piec
         try:
             evict(descriptor)
             if how == "read":
-                return timed(lambda: sum(len(os.pread(descriptor, piece, place)) > 0 for place in places))
+                return timed(
+                    lambda: sum(len(os.pread(descriptor, piece, place)) > 0 for place in places)
+                )
             with mmap.mmap(descriptor, 0, prot=mmap.PROT_READ) as mapping:
-                return timed(lambda: sum(len(mapping[place : place + piece]) > 0 for place in places))
+                return timed(
+                    lambda: sum(len(mapping[place : place + piece]) > 0 for place in places)
+                )
         finally:
             os.close(descriptor)
 
@@ -121,7 +135,10 @@ def mapped(folder: Path, shuffled: bool, rounds: int, megabytes: int = 128, piec
 
 
 def decoders(files: Sequence[bytes], rounds: int) -> list[dict[str, Turn]]:
-    ways: dict[str, Callable[[bytes], object]] = {"Pillow": lambda data: decode_pillow(data).load(), "libjpeg-turbo": decode_libjpeg}
+    ways: dict[str, Callable[[bytes], object]] = {
+        "Pillow": lambda data: decode_pillow(data).load(),
+        "libjpeg-turbo": decode_libjpeg,
+    }
 
     def decode(how: str) -> Turn:
         def all_of_it() -> int:
@@ -138,7 +155,9 @@ def transport(rounds: int, batches: int = 40) -> list[dict[str, Turn]]:
     """An epoch from one worker; the main process gets float32 in both."""
 
     def epoch(how: str) -> Turn:
-        loader: DataLoader[torch.Tensor] = DataLoader(Ready(batches * BATCH, how == "float32"), BATCH, num_workers=1)
+        loader: DataLoader[torch.Tensor] = DataLoader(
+            Ready(batches * BATCH, how == "float32"), BATCH, num_workers=1
+        )
 
         def all_of_it() -> int:
             for batch in loader:
@@ -152,8 +171,17 @@ def transport(rounds: int, batches: int = 40) -> list[dict[str, Turn]]:
 
 
 def augmentation(rounds: int) -> list[dict[str, Turn]]:
-    """Crop, flip and colours on single samples, and on the batch. On a GPU the second is what "augment on the device" means."""
-    chain = v2.Compose([v2.RandomResizedCrop(SIZE, antialias=True), v2.RandomHorizontalFlip(), v2.ColorJitter(0.2, 0.2, 0.2)])
+    """Crop, flip and colours on single samples, and on the batch.
+
+    On a GPU the second is what "augment on the device" means.
+    """
+    chain = v2.Compose(
+        [
+            v2.RandomResizedCrop(SIZE, antialias=True),
+            v2.RandomHorizontalFlip(),
+            v2.ColorJitter(0.2, 0.2, 0.2),
+        ]
+    )
     batch = torch.randint(0, 256, (BATCH, 3, 400, 500), dtype=torch.uint8)
 
     def change(how: str) -> Turn:
@@ -165,8 +193,12 @@ def augmentation(rounds: int) -> list[dict[str, Turn]]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("data", type=Path, help="a folder of photographs, as examples/photos.py makes it")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "data", type=Path, help="a folder of photographs, as examples/photos.py makes it"
+    )
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--json", type=Path)
     args = parser.parse_args()
@@ -182,16 +214,34 @@ def main() -> None:
             found[f"photographs, cold, {order}"] = stores(folder, data, shuffled, rounds)
             found[f"thumbnails, cold, {order}"] = stores(folder, small, shuffled, rounds)
             found[f"one file in 64 KiB pieces, cold, {order}"] = mapped(folder, shuffled, rounds)
-    found["decode a photograph"] = decoders([path.read_bytes() for path in sorted(data.rglob("*.jpg"))[::6]], rounds)
+    found["decode a photograph"] = decoders(
+        [path.read_bytes() for path in sorted(data.rglob("*.jpg"))[::6]], rounds
+    )
     found["a worker's batches to the main process"] = transport(rounds)
     found["crop, flip, colours"] = augmentation(rounds)
-    rows, factors = [["what", "advice", "instead of", "times as fast (wall)", "times less CPU", "before: us", "after: us"]], {}
+    rows, factors = (
+        [
+            [
+                "what",
+                "advice",
+                "instead of",
+                "times as fast (wall)",
+                "times less CPU",
+                "before: us",
+                "after: us",
+            ]
+        ],
+        {},
+    )
     for what, turns in found.items():
         before, *advised = turns[0]
         for after in advised:
             wall = Estimate.of([turn[before]["wall_s"] / turn[after]["wall_s"] for turn in turns])
             cpu = Estimate.of([turn[before]["cpu_s"] / turn[after]["cpu_s"] for turn in turns])
-            each = [f"{Estimate.of([turn[how]['wall_s'] for turn in turns]).median * 1e6:,.0f}" for how in (before, after)]
+            each = [
+                f"{Estimate.of([turn[how]['wall_s'] for turn in turns]).median * 1e6:,.0f}"
+                for how in (before, after)
+            ]
             rows.append([what, after, before, wall.text(), cpu.text(), *each])
             factors[f"{what}: {after}"] = {"wall": asdict(wall), "cpu": asdict(cpu)}
     print(f"{machine()}, load {load:.1f} before, {rounds} rounds\n\n{table(rows)}")

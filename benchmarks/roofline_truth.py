@@ -1,21 +1,24 @@
-"""Is the lowest roof the throughput? Six trainings of different compute per sample, one DataLoader configuration.
+"""Is the lowest roof the throughput? Six trainings of different compute per sample, one DataLoader
+configuration.
 
     OMP_NUM_THREADS=1 python benchmarks/roofline_truth.py data/photos [--rounds 12] [-o roofline_truth.json]
 
-For each training the ceilings are measured apart: the loader alone (one worker, nobody computes), the model alone (on batches that it has
-got already). The prediction is the lowest of three roofs:
+For each training the ceilings are measured apart: the loader alone (one worker, nobody computes),
+the model alone (on batches that it has got already). The prediction is the lowest of three roofs:
 
     loader   samples/s of the loader alone
-    step     1 / (seconds of a sample in the model alone + seconds of the main process for getting it)
-    CPUs     CPUs / (CPU seconds of a sample in the loader + in the main process)
+    step     1 / (seconds of a sample in the model alone + seconds of the main process for getting
+    it) CPUs     CPUs / (CPU seconds of a sample in the loader + in the main process)
 
-It is compared with the training as it runs, of which no figure goes into the prediction, round by round: on a machine that gets slower and
-faster, what was measured one after the other belongs together. What another program disturbed (a process of ours waited for a CPU for
-more than DISTURBED of the time) is measured again, up to TRIES times; the least disturbed counts.
+It is compared with the training as it runs, of which no figure goes into the prediction, round by
+round: on a machine that gets slower and faster, what was measured one after the other belongs
+together. What another program disturbed (a process of ours waited for a CPU for more than DISTURBED
+of the time) is measured again, up to TRIES times; the least disturbed counts.
 
-A training is input-limited when its main process waits for 5 % of its time or more (rules/input/input_wait.py), and predicted to be when
-the loader's roof is lower than the step's by as much. CPUs are counted by what as many processes as there are decode at once, over what one
-does: a shared machine may give less than it shows.
+A training is input-limited when its main process waits for 5 % of its time or more
+(rules/input/input_wait.py), and predicted to be when the loader's roof is lower than the step's by
+as much. CPUs are counted by what as many processes as there are decode at once, over what one does:
+a shared machine may give less than it shows.
 """
 
 import argparse
@@ -36,7 +39,11 @@ from torchvision.datasets import ImageFolder
 from torchvision.models.resnet import BasicBlock, ResNet
 from twins import Estimate, table, write_json
 
-BATCH, AHEAD, FEWEST = 16, 4, 4  # samples; batches before the first that is timed: what was fetched ahead is used up by then; batches timed
+BATCH, AHEAD, FEWEST = (
+    16,
+    4,
+    4,
+)  # samples; batches before the first that is timed: what was fetched ahead is used up by then; batches timed
 INPUT_LIMITED = 0.05  # share of its time that the main process waits
 DISTURBED, TRIES = 0.04, 4
 TICK = os.sysconf("SC_CLK_TCK")
@@ -50,8 +57,17 @@ def wide(width: int) -> ResNet:
         for module in list(model.modules()):
             for name, child in list(module.named_children()):
                 if isinstance(child, nn.Conv2d):
-                    channels = [count if count == 3 else round(count * scale) for count in (child.in_channels, child.out_channels)]
-                    setattr(module, name, nn.Conv2d(*channels, child.kernel_size, child.stride, child.padding, bias=False))
+                    channels = [
+                        count if count == 3 else round(count * scale)
+                        for count in (child.in_channels, child.out_channels)
+                    ]
+                    setattr(
+                        module,
+                        name,
+                        nn.Conv2d(
+                            *channels, child.kernel_size, child.stride, child.padding, bias=False
+                        ),
+                    )
                 elif isinstance(child, nn.BatchNorm2d):
                     setattr(module, name, nn.BatchNorm2d(round(child.num_features * scale)))
         model.fc = nn.Linear(round(512 * scale), 10)
@@ -59,7 +75,9 @@ def wide(width: int) -> ResNet:
 
 
 def tiny() -> nn.Module:
-    return nn.Sequential(nn.Conv2d(3, 8, 3, 2), nn.ReLU(), nn.AdaptiveAvgPool2d(4), nn.Flatten(), nn.Linear(128, 10))
+    return nn.Sequential(
+        nn.Conv2d(3, 8, 3, 2), nn.ReLU(), nn.AdaptiveAvgPool2d(4), nn.Flatten(), nn.Linear(128, 10)
+    )
 
 
 TRAININGS: dict[str, tuple[Callable[[], nn.Module], int]] = {
@@ -124,7 +142,11 @@ class Training:
         begin, mine, theirs = time.perf_counter(), time.thread_time(), cpu_s(self.worker)
         for _ in islice(self.batches, batches):
             pass
-        times = {"loader": time.perf_counter() - begin, "get": time.thread_time() - mine, "loader_cpu": cpu_s(self.worker) - theirs}
+        times = {
+            "loader": time.perf_counter() - begin,
+            "get": time.thread_time() - mine,
+            "loader_cpu": cpu_s(self.worker) - theirs,
+        }
         return {name: taken / batches / BATCH for name, taken in times.items()}
 
     def model_alone(self, batches: int) -> dict[str, float]:
@@ -171,7 +193,13 @@ class Training:
 
     def runqueue_s(self) -> float:
         """Time without a CPU of the main thread and of the worker."""
-        return sum(int(Path(f"/proc/{pid}/schedstat").read_text().split()[1]) for pid in (os.getpid(), self.worker)) / 1e9
+        return (
+            sum(
+                int(Path(f"/proc/{pid}/schedstat").read_text().split()[1])
+                for pid in (os.getpid(), self.worker)
+            )
+            / 1e9
+        )
 
     def rest(self) -> None:
         """Until the worker has fetched all that it may ahead."""
@@ -222,7 +250,10 @@ def measure_all(training: Training, number: int, seconds: float) -> None:
 
 def row(name: str, rounds: list[Round], cpus: float) -> tuple[list[str], dict[str, object]]:
     """A row of the table, and the same as figures."""
-    roofs = {roof: statistics.median(one.roofs(cpus)[roof] for one in rounds) for roof in ("loader", "step", "CPUs")}
+    roofs = {
+        roof: statistics.median(one.roofs(cpus)[roof] for one in rounds)
+        for roof in ("loader", "step", "CPUs")
+    }
     lowest = min(roofs, key=roofs.__getitem__)
     predicted = [min(one.roofs(cpus).values()) for one in rounds]
     error = Estimate.of([rate * one.whole - 1 for rate, one in zip(predicted, rounds, strict=True)])
@@ -230,24 +261,54 @@ def row(name: str, rounds: list[Round], cpus: float) -> tuple[list[str], dict[st
     waited = statistics.median(one.waited for one in rounds)
     expected = "input" if roofs["loader"] < (1 - INPUT_LIMITED) * roofs["step"] else "device"
     observed = "input" if waited >= INPUT_LIMITED else "device"
-    cells = [f"{roofs['loader']:.0f}", f"{roofs['step']:.0f}", f"{roofs['CPUs']:.0f}", f"{statistics.median(predicted):.1f} ({lowest})"]
-    cells += [whole.text(digits=1), f"{error.text(100, 1)} %", f"{100 * waited:.0f} %", expected, observed]
-    figures = {"roofs": roofs, "measured": whole.median, "error": error.median, "waited_share": waited}
-    return [name, *cells], {**figures, "predicted_verdict": expected, "observed_verdict": observed, "rounds": [vars(one) for one in rounds]}
+    cells = [
+        f"{roofs['loader']:.0f}",
+        f"{roofs['step']:.0f}",
+        f"{roofs['CPUs']:.0f}",
+        f"{statistics.median(predicted):.1f} ({lowest})",
+    ]
+    cells += [
+        whole.text(digits=1),
+        f"{error.text(100, 1)} %",
+        f"{100 * waited:.0f} %",
+        expected,
+        observed,
+    ]
+    figures = {
+        "roofs": roofs,
+        "measured": whole.median,
+        "error": error.median,
+        "waited_share": waited,
+    }
+    return [name, *cells], {
+        **figures,
+        "predicted_verdict": expected,
+        "observed_verdict": observed,
+        "rounds": [vars(one) for one in rounds],
+    }
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("data", type=Path, help="a folder with one folder of images per class")
     parser.add_argument("--rounds", type=int, default=12)
-    parser.add_argument("--seconds", type=float, default=1.0, help="of each measurement; short, so that what is compared is close together")
+    parser.add_argument(
+        "--seconds",
+        type=float,
+        default=1.0,
+        help="of each measurement; short, so that what is compared is close together",
+    )
     parser.add_argument("-o", "--output", type=Path)
     args = parser.parse_args()
     torch.set_num_threads(1)
     torch.manual_seed(0)
     looks = min(args.rounds, 5)
     before = usable_cpus(args.data, looks)
-    trainings = {name: Training(args.data, make(), size) for name, (make, size) in TRAININGS.items()}
+    trainings = {
+        name: Training(args.data, make(), size) for name, (make, size) in TRAININGS.items()
+    }
     for number in range(-1, args.rounds):
         for training in trainings.values():
             measure_all(training, number, args.seconds)
@@ -257,15 +318,42 @@ def main() -> None:
     after = usable_cpus(args.data, looks)
     cpus = (before.median + after.median) / 2
     made = {name: row(name, training.rounds, cpus) for name, training in trainings.items()}
-    head = ["training", "loader", "step", "CPUs", "predicted (roof)", "measured", "error", "waits", "verdict predicted", "observed"]
+    head = [
+        "training",
+        "loader",
+        "step",
+        "CPUs",
+        "predicted (roof)",
+        "measured",
+        "error",
+        "waits",
+        "verdict predicted",
+        "observed",
+    ]
     print(table([head, *(cells for cells, _ in made.values())]))
     within = sum(abs(float(str(figures["error"]))) <= 0.10 for _, figures in made.values())
-    right = sum(figures["predicted_verdict"] == figures["observed_verdict"] for _, figures in made.values())
-    print(f"samples/s. Within 10 %: {within} of {len(made)}; verdict right: {right} of {len(made)}.")
-    disturbed = [share for training in trainings.values() for one in training.rounds for share in one.disturbed.values()]
-    print(f"Disturbed above {DISTURBED:.0%} even so: {sum(share > DISTURBED for share in disturbed)} of {len(disturbed)} measurements.")
+    right = sum(
+        figures["predicted_verdict"] == figures["observed_verdict"] for _, figures in made.values()
+    )
+    print(
+        f"samples/s. Within 10 %: {within} of {len(made)}; verdict right: {right} of {len(made)}."
+    )
+    disturbed = [
+        share
+        for training in trainings.values()
+        for one in training.rounds
+        for share in one.disturbed.values()
+    ]
+    print(
+        f"Disturbed above {DISTURBED:.0%} even so: "
+        f"{sum(share > DISTURBED for share in disturbed)} of {len(disturbed)} measurements."
+    )
     print(f"CPUs that two processes get: {before.text()} before, {after.text()} after.")
-    write_json(args.output, cpus=[before.median, after.median], found={name: figures for name, (_, figures) in made.items()})
+    write_json(
+        args.output,
+        cpus=[before.median, after.median],
+        found={name: figures for name, (_, figures) in made.items()},
+    )
 
 
 if __name__ == "__main__":

@@ -1,9 +1,11 @@
-"""What `feedline run -q` adds to programs that hardly do anything: the whole command, from its first import to its end, in pairs.
+"""What `feedline run -q` adds to programs that hardly do anything: the whole command, from its
+first import to its end, in pairs.
 
     python benchmarks/start_cost.py --pairs 15 --json out.json
 
-Each program is run plain and under feedline in turns. CPU seconds are those of the command and of every process that it waited for, the one
-that makes the report included; byte code is in place. Prints Markdown.
+Each program is run plain and under feedline in turns. CPU seconds are those of the command and of
+every process that it waited for, the one that makes the report included; byte code is in place.
+Prints Markdown.
 """
 
 import argparse
@@ -68,34 +70,64 @@ def measure(how: str, script: Path) -> Ended:
 
 
 def costs(text: str, pairs: int) -> list[dict[str, Ended]]:
-    """Pairs of one program, after one of each that warms the caches; and a report on the last recording with each pair."""
+    """Pairs of one program, after one of each that warms the caches; and a report on the last
+    recording with each pair.
+    """
     with tempfile.TemporaryDirectory() as scratch:
         script = Path(scratch) / "script.py"
         script.write_text(text)
         for how in ("plain", "feedline"):
             measure(how, script)
-        return list(in_turns(("plain", "feedline", "report"), lambda how: measure(how, script), pairs))
+        return list(
+            in_turns(("plain", "feedline", "report"), lambda how: measure(how, script), pairs)
+        )
 
 
 def row(name: str, pairs: list[dict[str, Ended]]) -> list[str]:
     """One line of the table."""
     added = [pair["feedline"].cpu_s - pair["plain"].cpu_s for pair in pairs]
     longer = [pair["feedline"].wall_s - pair["plain"].wall_s for pair in pairs]
-    figures = ([pair["plain"].cpu_s for pair in pairs], added, longer, [pair["report"].cpu_s for pair in pairs])
+    figures = (
+        [pair["plain"].cpu_s for pair in pairs],
+        added,
+        longer,
+        [pair["report"].cpu_s for pair in pairs],
+    )
     return [name, *(Estimate.of(values).text() for values in figures), str(GOAL_S.get(name, ""))]
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--pairs", type=int, default=15)
-    parser.add_argument("--only", choices=list(PROGRAMS), action="append", help="these programs; may be given again")
+    parser.add_argument(
+        "--only", choices=list(PROGRAMS), action="append", help="these programs; may be given again"
+    )
     parser.add_argument("--json", type=Path, metavar="FILE")
     args = parser.parse_args()
     found = {name: costs(PROGRAMS[name], args.pairs) for name in args.only or PROGRAMS}
-    head = ["program", "plain: CPU s", "added: CPU s", "added: wall s", "`feedline report -q` alone: CPU s", "goal: CPU s"]
-    print(", ".join(f"{key} {value}" for key, value in machine().items()), f"{args.pairs} pairs each.\n", sep="; ")
+    head = [
+        "program",
+        "plain: CPU s",
+        "added: CPU s",
+        "added: wall s",
+        "`feedline report -q` alone: CPU s",
+        "goal: CPU s",
+    ]
+    print(
+        ", ".join(f"{key} {value}" for key, value in machine().items()),
+        f"{args.pairs} pairs each.\n",
+        sep="; ",
+    )
     print(table([head, *(row(name, pairs) for name, pairs in found.items())]))
-    write_json(args.json, runs={name: [{how: asdict(one) for how, one in pair.items()} for pair in pairs] for name, pairs in found.items()})
+    write_json(
+        args.json,
+        runs={
+            name: [{how: asdict(one) for how, one in pair.items()} for pair in pairs]
+            for name, pairs in found.items()
+        },
+    )
 
 
 if __name__ == "__main__":

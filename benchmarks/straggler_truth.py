@@ -1,11 +1,14 @@
-"""Are transfer, culprit, cost of a late rank and replayed steps true? Hosts in network namespaces, each with its own clock; needs root.
+"""Are transfer, culprit, cost of a late rank and replayed steps true? Hosts in network namespaces,
+each with its own clock; needs root.
 
     python benchmarks/straggler_truth.py [--ranks 3,4] [--mbit 200] [--keep FOLDER] [--json straggler_truth.json]
 
-``feedline run`` records programs/straggling_ddp.py. Its ranks are in time namespaces (unshare --time), so that their clocks are seconds and
-hours apart, and each step has a rank that is 0, 20, 50 or 80 ms late. The truth of a transfer is what the program itself measures after
-barriers, by the time of day that all ranks share; of a late rank's cost, how much longer the steps with that delay are than those without.
-``even link`` is the replay that knows no more of the link than its mean bandwidth and latency.
+``feedline run`` records programs/straggling_ddp.py. Its ranks are in time namespaces (unshare
+--time), so that their clocks are seconds and hours apart, and each step has a rank that is 0, 20,
+50 or 80 ms late. The truth of a transfer is what the program itself measures after barriers, by the
+time of day that all ranks share; of a late rank's cost, how much longer the steps with that delay
+are than those without. ``even link`` is the replay that knows no more of the link than its mean
+bandwidth and latency.
 """
 
 import argparse
@@ -77,12 +80,33 @@ class Held:
 
 
 def record(net: netlab.Lab, folder: Path, ranks: int, steps: int) -> None:
-    """One rank on each host. Without time namespaces all clocks are one, and nothing is shown about clocks."""
-    chosen = [sys.executable, "-m", "feedline", "run", "-q", "-f", "--torch-profiler", "off", "-o", str(folder / "run"), str(PROGRAM)]
-    ahead = ["sh", "-c", f'set -- {" ".join(map(str, AHEAD_S))} -- "$@"; eval "own=\\${{$((RANK + 1))}}"; shift {len(AHEAD_S) + 1}; '
+    """One rank on each host.
+
+    Without time namespaces all clocks are one, and nothing is shown about clocks.
+    """
+    chosen = [
+        sys.executable,
+        "-m",
+        "feedline",
+        "run",
+        "-q",
+        "-f",
+        "--torch-profiler",
+        "off",
+        "-o",
+        str(folder / "run"),
+        str(PROGRAM),
+    ]
+    ahead = ["sh", "-c", f'set -- {" ".join(map(str, AHEAD_S))} -- "$@"; eval "own=\\${{$((RANK + '
+                         f'1))}}"; shift {len(AHEAD_S) + 1}; '
              'exec unshare --time --monotonic "$own" "$@"', "sh"]  # fmt: skip
     prefix = ahead if time_namespaces() else []
-    net.together(ranks, [*prefix, *chosen, "--steps", str(steps), "--truth", str(folder / "truth.json")], folder, LIMIT_S)
+    net.together(
+        ranks,
+        [*prefix, *chosen, "--steps", str(steps), "--truth", str(folder / "truth.json")],
+        folder,
+        LIMIT_S,
+    )
 
 
 @functools.cache
@@ -90,7 +114,10 @@ def time_namespaces() -> bool:
     """Whether this kernel has them."""
     return (
         shutil.which("unshare") is not None
-        and subprocess.run(["unshare", "--time", "--monotonic", "9", "true"], capture_output=True).returncode == 0
+        and subprocess.run(
+            ["unshare", "--time", "--monotonic", "9", "true"], capture_output=True
+        ).returncode
+        == 0
     )
 
 
@@ -107,16 +134,25 @@ def without_clocks(ranks: Sequence[Collectives]) -> list[Collectives]:
 
 
 def hold(ranks: list[Collectives], clocks: str, truth: Truth) -> tuple[list[Held], float, float]:
-    """Analyse, and hold it against the plan. Also: the clock bound, and the true error of the alignment (ms), of which the truth is what
-    the time namespaces were told.
+    """Analyse, and hold it against the plan. Also: the clock bound, and the true error of the
+    alignment (ms), of which the truth is what the time namespaces were told.
     """
     together = combine(ranks)
-    matched, alignment, parts = together.matched, together.alignment, list(together.partitions.values())
+    matched, alignment, parts = (
+        together.matched,
+        together.alignment,
+        list(together.partitions.values()),
+    )
     found = blame.blame_steps(together)
     made = cut_timeline(together, WARM_UP)
     asked = BucketReplay(made, fit_link(made, together))
     costs = np.stack([asked.cost(column) for column in range(len(ranks))], 1) * 1e3
-    moved = np.stack([part.parts["hidden_transfer"] + part.parts["exposed_transfer"] for part in parts], 1).mean(1) / 1e6
+    moved = (
+        np.stack(
+            [part.parts["hidden_transfer"] + part.parts["exposed_transfer"] for part in parts], 1
+        ).mean(1)
+        / 1e6
+    )
     last = last_to_arrive(ranks, matched)
     rows: dict[float, list[tuple[float, ...]]] = defaultdict(list)
     for index, number in enumerate(made.numbers.tolist()):
@@ -124,7 +160,11 @@ def hold(ranks: list[Collectives], clocks: str, truth: Truth) -> tuple[list[Held
         guilty = int(found.column[number])
         phase = max(found.excess, key=lambda name: int(found.excess[name][number]))
         right = guilty == late if ms else bool(found.late[number] < CLAIMED_MS / 2 * 1e6)
-        shares = (float(right), float(guilty == last[number] if ms else right), float(phase == "wait"))
+        shares = (
+            float(right),
+            float(guilty == last[number] if ms else right),
+            float(phase == "wait"),
+        )
         times = (
             moved[number],
             found.waited[number] / 1e6,
@@ -134,10 +174,16 @@ def hold(ranks: list[Collectives], clocks: str, truth: Truth) -> tuple[list[Held
             costs[index, late],
         )
         rows[ms].append((*shares, *times))
-    return summed(len(ranks), clocks, rows, truth), alignment.bound / 1e6, error_ms(matched.end, alignment.reference(matched.end), ranks)
+    return (
+        summed(len(ranks), clocks, rows, truth),
+        alignment.bound / 1e6,
+        error_ms(matched.end, alignment.reference(matched.end), ranks),
+    )
 
 
-def summed(ranks: int, clocks: str, rows: dict[float, list[tuple[float, ...]]], truth: Truth) -> list[Held]:
+def summed(
+    ranks: int, clocks: str, rows: dict[float, list[tuple[float, ...]]], truth: Truth
+) -> list[Held]:
     """One line for each delay: shares of right answers, medians of times, means of steps."""
     healthy = float(np.median(np.array(rows[0.0])[:, 5]))
     held = []
@@ -167,11 +213,18 @@ def summed(ranks: int, clocks: str, rows: dict[float, list[tuple[float, ...]]], 
 
 
 def last_to_arrive(ranks: Sequence[Collectives], matched: CollectiveTable) -> list[int]:
-    """For each step the rank that truly was furthest behind the others: other programs on this machine delay ranks as well."""
-    start = np.stack([matched.start[:, column] - ahead_ns(one.rank) for column, one in enumerate(ranks)], 1)
+    """For each step the rank that truly was furthest behind the others: other programs on this
+    machine delay ranks as well.
+    """
+    start = np.stack(
+        [matched.start[:, column] - ahead_ns(one.rank) for column, one in enumerate(ranks)], 1
+    )
     behind = start - np.median(start, 1, keepdims=True)
     step = ranks[0].step_at(matched.start[:, 0])
-    return [int(behind[step == number].max(0).argmax()) if (step == number).any() else -1 for number in range(len(ranks[0].steps))]
+    return [
+        int(behind[step == number].max(0).argmax()) if (step == number).any() else -1
+        for number in range(len(ranks[0].steps))
+    ]
 
 
 def ahead_ns(rank: int) -> int:
@@ -184,7 +237,13 @@ def error_ms(own: IntArray, reference: IntArray, ranks: Sequence[Collectives]) -
     worst = 0.0
     for column, one in enumerate(ranks):
         there = own[:, column] != MISSING
-        worst = max(worst, float(np.abs(reference[there, column] - (own[there, column] - ahead_ns(one.rank))).max()) / 1e6)
+        worst = max(
+            worst,
+            float(
+                np.abs(reference[there, column] - (own[there, column] - ahead_ns(one.rank))).max()
+            )
+            / 1e6,
+        )
     return worst
 
 
@@ -193,7 +252,9 @@ def main() -> None:
     parser.add_argument("--ranks", default="3,4")
     parser.add_argument("--mbit", type=float, default=200.0)
     parser.add_argument("--steps", type=int, default=90)
-    parser.add_argument("--keep", type=Path, help="recordings that are there already are used again")
+    parser.add_argument(
+        "--keep", type=Path, help="recordings that are there already are used again"
+    )
     parser.add_argument("--json", type=Path)
     args = parser.parse_args()
     netlab.PREFIX, netlab.SWITCH = "fs", "fssw"  # beside another laboratory
@@ -229,14 +290,24 @@ def main() -> None:
         "true",
     ]
     print(table([head, *(line(one) for one in results)]))
-    print(table([["ranks", "clocks", "bound ms", "true error ms"], *([str(n), how, f"{b:.3f}", f"{e:.3f}"] for n, how, b, e in bounds)]))
+    print(
+        table(
+            [
+                ["ranks", "clocks", "bound ms", "true error ms"],
+                *([str(n), how, f"{b:.3f}", f"{e:.3f}"] for n, how, b, e in bounds),
+            ]
+        )
+    )
     write_json(args.json, held=[asdict(one) for one in results], clocks=bounds)
 
 
 def line(one: Held) -> list[str]:
     """A row of the table."""
     share = [f"{100 * part:.0f} %" for part in (one.culprit_right, one.last_right, one.phase_right)]
-    times = [f"{value:.1f}" for value in (one.waited, one.step, one.replayed, one.even, one.cost, one.cost_true)]
+    times = [
+        f"{value:.1f}"
+        for value in (one.waited, one.step, one.replayed, one.even, one.cost, one.cost_true)
+    ]
     return [
         str(one.ranks),
         one.clocks,

@@ -1,11 +1,13 @@
-"""Is time to target predicted from one run at batch 32 and its noise scale? Batches of 64 to 1,024 against what they measure.
+"""Is time to target predicted from one run at batch 32 and its noise scale? Batches of 64 to 1,024
+against what they measure.
 
     python benchmarks/time_to_target.py [--seeds 5] [--target 70] [--keep FOLDER] [--json time_to_target.json]
 
-The model of acceptance_table.py without norms (with batch norm a sample's gradient depends on its batch, which the theory does not
-cover), SGD with momentum at a constant rate. Batch 32 is trained as two micro-batches of 16, whose gradient norms give the noise scale on
-the way. Rates of all batches, 32 included, are tuned for the fewest updates on other seeds; no prediction sees anything but its one run at
-batch 32. With --keep, trainings that are there already are not repeated.
+The model of acceptance_table.py without norms (with batch norm a sample's gradient depends on its
+batch, which the theory does not cover), SGD with momentum at a constant rate. Batch 32 is trained
+as two micro-batches of 16, whose gradient norms give the noise scale on the way. Rates of all
+batches, 32 included, are tuned for the fewest updates on other seeds; no prediction sees anything
+but its one run at batch 32. With --keep, trainings that are there already are not repeated.
 """
 
 import argparse
@@ -33,7 +35,8 @@ from feedline.analysis.convergence.training_record import Curve, GradientNorms, 
 from feedline.analysis.convergence.training_series import NoiseOverTraining, TimeToTarget
 
 BASE, LARGER = 32, (64, 128, 256, 512, 1024)
-#: Of each batch the best is inside, or the next larger one does not come to the target with every seed.
+#: Of each batch the best is inside, or the next larger one does not come to the target with every
+#: seed.
 RATES = {
     BASE: (0.02, 0.04, 0.08, 0.16),
     64: (0.04, 0.08, 0.16, 0.32),
@@ -47,7 +50,11 @@ MOMENTUM, WEIGHT_DECAY = 0.9, 5e-4
 EVERY = 256  # samples between evaluations, or an update where that is more
 WIDTH = 5  # evaluations that the curve is smoothed over
 BEYOND = 3.0  # points above the target where a training ends, so that the curve is seen to pass it
-LIMIT = {BASE: 2000, 64: 1200, 128: 800}  # updates until a training is given up; of larger batches 500
+LIMIT = {
+    BASE: 2000,
+    64: 1200,
+    128: 800,
+}  # updates until a training is given up; of larger batches 500
 GOAL = 4  # of the five batches
 
 _data: Data | None = None
@@ -101,18 +108,25 @@ def train(job: Job) -> Trained:
     assert _data is not None
     torch.manual_seed(job.seed)
     net = models.make("none")
-    optimizer = torch.optim.SGD(net.parameters(), lr=job.rate, momentum=MOMENTUM, weight_decay=WEIGHT_DECAY)
+    optimizer = torch.optim.SGD(
+        net.parameters(), lr=job.rate, momentum=MOMENTUM, weight_decay=WEIGHT_DECAY
+    )
     accuracy: list[tuple[int, float]] = []
     norms: list[tuple[float, float]] = []
     spent = 0.0
     for number, chosen in enumerate(batches(len(_data.x), job.batch, job.seed), 1):
         began = time.process_time()
-        norms += update(net, optimizer, _data.x[chosen], _data.y[chosen], in_halves=job.batch == BASE)
+        norms += update(
+            net, optimizer, _data.x[chosen], _data.y[chosen], in_halves=job.batch == BASE
+        )
         spent += time.process_time() - began
         if number % max(1, EVERY // job.batch) == 0:
             found, loss = models.score(net, _data.x_test, _data.y_test)
             accuracy.append((number, 100 * found))
-            passed = len(accuracy) >= WIDTH and statistics.fmean(one for _, one in accuracy[-WIDTH:]) >= job.target + BEYOND
+            passed = (
+                len(accuracy) >= WIDTH
+                and statistics.fmean(one for _, one in accuracy[-WIDTH:]) >= job.target + BEYOND
+            )
             if passed or not math.isfinite(loss) or number >= LIMIT.get(job.batch, 500):
                 return Trained(accuracy, norms, spent / number)
     raise AssertionError("batches have no end")
@@ -126,7 +140,11 @@ def batches(samples: int, batch: int, seed: int) -> Iterator[torch.Tensor]:
 
 
 def update(
-    net: nn.Module, optimizer: torch.optim.Optimizer, x: torch.Tensor, y: torch.Tensor, in_halves: bool
+    net: nn.Module,
+    optimizer: torch.optim.Optimizer,
+    x: torch.Tensor,
+    y: torch.Tensor,
+    in_halves: bool,
 ) -> list[tuple[float, float]]:
     """One optimizer step; in two micro-batches, whose norms are told, where that is asked for."""
     optimizer.zero_grad()
@@ -148,7 +166,9 @@ def norm_sq(net: nn.Module) -> float:
     return sum(float(one.grad.square().sum()) for one in net.parameters() if one.grad is not None)
 
 
-def all_of(jobs: Sequence[Job], data: Data, keep: Path | None, processes: int) -> dict[Job, Trained]:
+def all_of(
+    jobs: Sequence[Job], data: Data, keep: Path | None, processes: int
+) -> dict[Job, Trained]:
     """Train what is not kept yet."""
     found = {}
     for job in jobs:
@@ -164,11 +184,15 @@ def all_of(jobs: Sequence[Job], data: Data, keep: Path | None, processes: int) -
 
 
 def tuned(found: dict[Job, Trained], batch: int, target: float) -> float:
-    """The rate with the fewest updates to the target, mean over the seeds of tuning; a training that never comes there loses."""
+    """The rate with the fewest updates to the target, mean over the seeds of tuning; a training
+    that never comes there loses.
+    """
 
     def mean(rate: float) -> float:
         jobs = [Job(batch, rate, seed, target) for seed in TUNED_ON]
-        return statistics.fmean(found[job].reached(target, batch).updates or math.inf for job in jobs)
+        return statistics.fmean(
+            found[job].reached(target, batch).updates or math.inf for job in jobs
+        )
 
     return min(RATES[batch], key=mean)
 
@@ -179,14 +203,39 @@ def noise_of(trained: Trained, reached: Reached, samples: int) -> NoiseOverTrain
     updates = np.arange(len(norms))
     seen = updates * float(BASE)
     sizes = np.full(len(norms), float(BASE))
-    column = GradientNorms(updates, seen, updates * trained.step_s, norms[:, 0], norms[:, 1], sizes / 2, sizes, "accumulation", 2)
-    run = TrainingRecord("base", {}, column, "", {}, 1, float(BASE), seen[-1], float(samples), len(norms), trained.step_s, True)
+    column = GradientNorms(
+        updates,
+        seen,
+        updates * trained.step_s,
+        norms[:, 0],
+        norms[:, 1],
+        sizes / 2,
+        sizes,
+        "accumulation",
+        2,
+    )
+    run = TrainingRecord(
+        "base",
+        {},
+        column,
+        "",
+        {},
+        1,
+        float(BASE),
+        seen[-1],
+        float(samples),
+        len(norms),
+        trained.step_s,
+        True,
+    )
     return noise_over_training(run)
 
 
 @dataclass(frozen=True)
 class Held:
-    """A prediction from the run of a seed against the mean over seeds of what was measured, updates."""
+    """A prediction from the run of a seed against the mean over seeds of what was measured,
+    updates.
+    """
 
     seed: int
     batch: int
@@ -196,7 +245,11 @@ class Held:
 
     @property
     def inside(self) -> bool:
-        return (self.predicted.updates_low or math.inf) <= self.measured <= (self.predicted.updates_high or 0.0)
+        return (
+            (self.predicted.updates_low or math.inf)
+            <= self.measured
+            <= (self.predicted.updates_high or 0.0)
+        )
 
 
 def fitted(measured: dict[int, float]) -> tuple[float, float]:
@@ -207,35 +260,59 @@ def fitted(measured: dict[int, float]) -> tuple[float, float]:
     return float(fewest), float(slope)
 
 
-def show(held: Sequence[Held], noises: dict[int, NoiseOverTraining], base: dict[int, Reached]) -> bool:
+def show(
+    held: Sequence[Held], noises: dict[int, NoiseOverTraining], base: dict[int, Reached]
+) -> bool:
     """Print what came out; returns whether the goal is reached by most runs."""
     rows = [["run", "updates at 32", "noise scale", *(str(batch) for batch in LARGER), "inside"]]
     for seed, noise in noises.items():
         ours = [one for one in held if one.seed == seed]
-        cells = [f"{one.predicted.updates:.0f} ({one.predicted.updates_low:.0f}-{one.predicted.updates_high:.0f})" for one in ours]
+        cells = [
+            f"{one.predicted.updates:.0f} "
+            f"({one.predicted.updates_low:.0f}-{one.predicted.updates_high:.0f})"
+            for one in ours
+        ]
         inside = sum(one.inside for one in ours)
         rows.append(
-            [str(seed), f"{base[seed].updates:.0f}", f"{noise.value:.0f} ({noise.low:.0f}-{noise.high:.0f})", *cells, f"{inside} of 5"]
+            [
+                str(seed),
+                f"{base[seed].updates:.0f}",
+                f"{noise.value:.0f} ({noise.low:.0f}-{noise.high:.0f})",
+                *cells,
+                f"{inside} of 5",
+            ]
         )
     first = [one for one in held if one.seed == min(noises)]
     rows.append(["measured", "", "", *(f"{one.measured:.0f}" for one in first), ""])
     print(table(rows))
     fewest, slope = fitted(
-        {BASE: statistics.fmean(one.updates or math.nan for one in base.values()), **{one.batch: one.measured for one in first}}
+        {
+            BASE: statistics.fmean(one.updates or math.nan for one in base.values()),
+            **{one.batch: one.measured for one in first},
+        }
     )
     print(f"\nwhat was measured follows {fewest:.0f} (1 + {slope / fewest:.0f} / B)")
     errors = [abs(math.log((one.predicted.updates or 1) / one.measured)) for one in held]
     widths = [(one.predicted.updates_high or 1) / (one.predicted.updates_low or 1) for one in held]
     inside = sum(one.inside for one in held) / len(held)
-    print(f"inside {100 * inside:.0f} %; off by a factor of {math.exp(statistics.median(errors)):.2f} in the median, ", end="")
-    print(f"{math.exp(max(errors)):.2f} at most; a band's upper end is {statistics.median(widths):.1f} times its lower")
+    print(
+        f"inside {100 * inside:.0f} %; off by a factor of "
+        f"{math.exp(statistics.median(errors)):.2f} in the median, ",
+        end="",
+    )
+    print(
+        f"{math.exp(max(errors)):.2f} at most; a band's upper end is "
+        f"{statistics.median(widths):.1f} times its lower"
+    )
     reached = sum(sum(one.inside for one in held if one.seed == seed) >= GOAL for seed in noises)
     print(f"{reached} of {len(noises)} runs have {GOAL} of 5 batches or more inside")
     return reached > len(noises) / 2
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--target", type=float, default=70.0, help="percent")
     parser.add_argument("--processes", type=int, default=2)
@@ -246,23 +323,53 @@ def main() -> None:
         args.keep.mkdir(parents=True, exist_ok=True)
     data = table_data.make()
     sizes = (BASE, *LARGER)
-    tuning = [Job(batch, rate, seed, args.target) for batch in sizes for rate in RATES[batch] for seed in TUNED_ON]
+    tuning = [
+        Job(batch, rate, seed, args.target)
+        for batch in sizes
+        for rate in RATES[batch]
+        for seed in TUNED_ON
+    ]
     found = all_of(tuning, data, args.keep, args.processes)
     rates = {batch: tuned(found, batch, args.target) for batch in sizes}
     print("rates:", ", ".join(f"{batch}: {rate:g}" for batch, rate in rates.items()))
-    jobs = {(batch, seed): Job(batch, rates[batch], seed, args.target) for batch in sizes for seed in range(args.seeds)}
+    jobs = {
+        (batch, seed): Job(batch, rates[batch], seed, args.target)
+        for batch in sizes
+        for seed in range(args.seeds)
+    }
     found |= all_of(list(jobs.values()), data, args.keep, args.processes)
     reached = {key: found[job].reached(args.target, key[0]) for key, job in jobs.items()}
-    never = [f"batch {batch}, seed {seed}: {one.why}" for (batch, seed), one in reached.items() if one.updates is None]
+    never = [
+        f"batch {batch}, seed {seed}: {one.why}"
+        for (batch, seed), one in reached.items()
+        if one.updates is None
+    ]
     print("\n".join(never))
-    noises = {seed: noise_of(found[jobs[BASE, seed]], reached[BASE, seed], len(data.x)) for seed in range(args.seeds)}
+    noises = {
+        seed: noise_of(found[jobs[BASE, seed]], reached[BASE, seed], len(data.x))
+        for seed in range(args.seeds)
+    }
     held = []
     for seed, noise in noises.items():
         for batch in LARGER:
-            there = [one for other in range(args.seeds) if (one := reached[batch, other].updates) is not None]
-            step_s = statistics.median(found[jobs[batch, other]].step_s for other in range(args.seeds))
+            there = [
+                one
+                for other in range(args.seeds)
+                if (one := reached[batch, other].updates) is not None
+            ]
+            step_s = statistics.median(
+                found[jobs[batch, other]].step_s for other in range(args.seeds)
+            )
             step = StepTime(batch // BASE, step_s, None, None, "measured")
-            held.append(Held(seed, batch, time_to_target(reached[BASE, seed], BASE, batch, noise, step), statistics.fmean(there), step_s))
+            held.append(
+                Held(
+                    seed,
+                    batch,
+                    time_to_target(reached[BASE, seed], BASE, batch, noise, step),
+                    statistics.fmean(there),
+                    step_s,
+                )
+            )
     good = show(held, noises, {seed: reached[BASE, seed] for seed in noises})
     updates = {f"{batch}-{seed}": asdict(one) for (batch, seed), one in reached.items()}
     write_json(

@@ -1,11 +1,13 @@
-"""Does ``feedline verify`` measure what its diff then gives? The demo's training, and two programs by others.
+"""Does ``feedline verify`` measure what its diff then gives? The demo's training, and two programs
+by others.
 
     python benchmarks/verify_truth.py --repositories FOLDER [--only demo] [--rounds 3] [--work KEPT] [--json verify.json]
 
-FOLDER holds checkouts as OWNER/NAME. Each program runs in a copy of its folder, with pictures made for it. There, `feedline run` records
-it, and `feedline verify` tries the first finding whose fix it can apply, or, without one, two persistent workers; checksums tell whether a
-file has changed. Then `patch` applies the diff, or the variables are set that the finding names, and the program runs with and without
-that, in turns, under `feedline run`. Prints Markdown.
+FOLDER holds checkouts as OWNER/NAME. Each program runs in a copy of its folder, with pictures made
+for it. There, `feedline run` records it, and `feedline verify` tries the first finding whose fix it
+can apply, or, without one, two persistent workers; checksums tell whether a file has changed. Then
+`patch` applies the diff, or the variables are set that the finding names, and the program runs with
+and without that, in turns, under `feedline run`. Prints Markdown.
 """
 
 import argparse
@@ -32,7 +34,10 @@ HERE = Path(__file__).resolve().parent
 FEEDLINE = [sys.executable, "-m", "feedline"]
 ENVIRONMENT = "page_faults"  # the finding whose fix is not a setting of the loader
 OTHERWISE = "num_workers=2,persistent_workers=true"
-FEW = "--trainer.max_epochs=2 --trainer.limit_train_batches=100 --trainer.limit_val_batches=1 --trainer.limit_test_batches=1"
+FEW = (
+    "--trainer.max_epochs=2 --trainer.limit_train_batches=100 --trainer.limit_val_batches=1 "
+    "--trainer.limit_test_batches=1"
+)
 
 
 @dataclass(frozen=True)
@@ -64,7 +69,8 @@ PROGRAMS = {
     "timm": Program(
         "huggingface/pytorch-image-models",
         "",
-        "train.py photos --model resnet10t --num-classes 2 --img-size 64 -b 8 -j 1 --epochs 3 --device cpu --warmup-epochs 0 "
+        "train.py photos --model resnet10t --num-classes 2 --img-size 64 -b 8 -j 1 --epochs 3 "
+        "--device cpu --warmup-epochs 0 "
         "--output {out}",
         (photos("photos/train", 120, 1600, 1200), photos("photos/validation", 4)),
         ("train.py", "timm"),
@@ -93,7 +99,9 @@ class Result:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--repositories", type=Path, required=True)
     parser.add_argument("--only", nargs="+", default=list(PROGRAMS), choices=list(PROGRAMS))
     parser.add_argument("--rounds", type=int, default=3)
@@ -135,7 +143,11 @@ def measured(name: str, folder: Path, given: argparse.Namespace) -> Result:
     try:
         return tried(Result(name), program, work, folder / f"{name}-out", given.rounds)
     except subprocess.CalledProcessError as error:
-        return Result(name, problem=f"{shlex.join(error.cmd)} ended with {error.returncode}: {error.stderr[-1500:]}")
+        return Result(
+            name,
+            problem=f"{shlex.join(error.cmd)} ended with {error.returncode}: "
+            f"{error.stderr[-1500:]}",
+        )
 
 
 def tried(result: Result, program: Program, work: Path, out: Path, rounds: int) -> Result:
@@ -143,17 +155,40 @@ def tried(result: Result, program: Program, work: Path, out: Path, rounds: int) 
     shutil.rmtree(out, ignore_errors=True)
     out.mkdir(parents=True)
     report = recorded(program, work, out / "recorded")
-    result.finding = next((one["cause"] for one in report["findings"] if one["settings"] or one["cause"] == ENVIRONMENT), "")
+    result.finding = next(
+        (
+            one["cause"]
+            for one in report["findings"]
+            if one["settings"] or one["cause"] == ENVIRONMENT
+        ),
+        "",
+    )
     change = ["--fix", result.finding] if result.finding else ["--set", OTHERWISE]
     before = checksums(work)
-    to = ["-o", str(out / "verify"), "--json", str(out / "trial.json"), *change, str(out / "recorded")]
-    call([*FEEDLINE, "verify", "-q", "-f", *to, "--", *shlex.split(program.words)], work, codes=CODES.values())
-    result.changed_files = sorted(path for path, found in checksums(work).items() if before.get(path) != found)
+    to = [
+        "-o",
+        str(out / "verify"),
+        "--json",
+        str(out / "trial.json"),
+        *change,
+        str(out / "recorded"),
+    ]
+    call(
+        [*FEEDLINE, "verify", "-q", "-f", *to, "--", *shlex.split(program.words)],
+        work,
+        codes=CODES.values(),
+    )
+    result.changed_files = sorted(
+        path for path, found in checksums(work).items() if before.get(path) != found
+    )
     result.trial = json.loads((out / "trial.json").read_text())
     result.change = result.trial["change"]
     patch, patched, variables = out / "verify" / "fix.patch", work, dict[str, str]()
     if result.finding == ENVIRONMENT:
-        result.patched, variables = "variables", dict(one.split("=") for one in result.change.split())
+        result.patched, variables = (
+            "variables",
+            dict(one.split("=") for one in result.change.split()),
+        )
     elif patch.exists():
         patched = work.with_name("patched")
         shutil.rmtree(patched, ignore_errors=True)
@@ -164,7 +199,9 @@ def tried(result: Result, program: Program, work: Path, out: Path, rounds: int) 
         result.patched = "no diff"
         return result
     sides = {"without": (work, {}), "with": (patched, variables)}
-    pairs = list(in_turns(list(sides), lambda side: rate(program, *sides[side], out / side), rounds))
+    pairs = list(
+        in_turns(list(sides), lambda side: rate(program, *sides[side], out / side), rounds)
+    )
     result.ratio = Estimate.of([pair["with"] / pair["without"] for pair in pairs])
     return result
 
@@ -173,16 +210,45 @@ def rate(program: Program, work: Path, variables: dict[str, str], run: Path) -> 
     return float(recorded(program, work, run, variables)["throughput"]["samples_per_s"])
 
 
-def recorded(program: Program, work: Path, run: Path, variables: Mapping[str, str] = MappingProxyType({})) -> dict[str, Any]:
+def recorded(
+    program: Program, work: Path, run: Path, variables: Mapping[str, str] = MappingProxyType({})
+) -> dict[str, Any]:
     words = shlex.split(program.words.replace("{out}", str(run.with_name("written"))))
-    call([*FEEDLINE, "run", "-q", "-f", "-o", str(run), "--json", str(run.with_suffix(".json")), *words], work, variables)
+    call(
+        [
+            *FEEDLINE,
+            "run",
+            "-q",
+            "-f",
+            "-o",
+            str(run),
+            "--json",
+            str(run.with_suffix(".json")),
+            *words,
+        ],
+        work,
+        variables,
+    )
     found: dict[str, Any] = json.loads(run.with_suffix(".json").read_text())
     return found
 
 
-def call(words: list[str], work: Path, variables: Mapping[str, str] = MappingProxyType({}), codes: Collection[int] = (0,)) -> None:
-    environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONDONTWRITEBYTECODE": "1", "HF_HUB_OFFLINE": "1", **variables}
-    done = subprocess.run(words, cwd=work, env=environment, capture_output=True, text=True, stdin=subprocess.DEVNULL)
+def call(
+    words: list[str],
+    work: Path,
+    variables: Mapping[str, str] = MappingProxyType({}),
+    codes: Collection[int] = (0,),
+) -> None:
+    environment = {
+        **os.environ,
+        "OMP_NUM_THREADS": "1",
+        "PYTHONDONTWRITEBYTECODE": "1",
+        "HF_HUB_OFFLINE": "1",
+        **variables,
+    }
+    done = subprocess.run(
+        words, cwd=work, env=environment, capture_output=True, text=True, stdin=subprocess.DEVNULL
+    )
     if done.returncode not in codes:
         done.check_returncode()
 
@@ -190,7 +256,10 @@ def call(words: list[str], work: Path, variables: Mapping[str, str] = MappingPro
 def checksums(folder: Path) -> dict[str, str]:
     """Of every file, by its path."""
     files = (path for path in folder.rglob("*") if path.is_file())
-    return {str(path.relative_to(folder)): hashlib.sha256(path.read_bytes()).hexdigest() for path in files}
+    return {
+        str(path.relative_to(folder)): hashlib.sha256(path.read_bytes()).hexdigest()
+        for path in files
+    }
 
 
 def row(one: Result) -> list[str]:
@@ -200,8 +269,14 @@ def row(one: Result) -> list[str]:
     predicted, gain = trial["predicted"], trial["gain"]
     told = "refused"
     if predicted:
-        told = "{:.2f} [{:.2f}, {:.2f}]".format(*(predicted[end] / predicted["from"] for end in ("to", "low", "high")))
-    by = "{:.2f} [{:.2f}, {:.2f}]".format(*(1 + gain[end] for end in ("mean", "low", "high"))) if gain else "-"
+        told = "{:.2f} [{:.2f}, {:.2f}]".format(
+            *(predicted[end] / predicted["from"] for end in ("to", "low", "high"))
+        )
+    by = (
+        "{:.2f} [{:.2f}, {:.2f}]".format(*(1 + gain[end] for end in ("mean", "low", "high")))
+        if gain
+        else "-"
+    )
     inside = {True: "yes", False: "no", None: "-"}[trial["inside"]]
     files = "none" if not one.changed_files else ", ".join(one.changed_files)
     return [

@@ -1,11 +1,14 @@
-"""Are predictions of other loader settings true? One recorded run each of three trainings, then all settings, really run.
+"""Are predictions of other loader settings true? One recorded run each of three trainings, then all
+settings, really run.
 
     python benchmarks/whatif_truth.py [--only jpeg,served] [--rounds 2] [--seconds 5] [--keep FOLDER] [--json whatif.json]
 
-The trainings (programs/whatif_training.py) read JPEG photographs from files, small ones from a server that answers late
-(programs/late_server.py), or both with a larger model. Each is recorded once by ``feedline run`` with two workers that prefetch two
-batches. Its plain runs go through all settings in one process, in another order each round. Predicted and measured samples/s are
-absolute: what recording costs, and how the machine drifts between the runs, is part of the error. Prints Markdown.
+The trainings (programs/whatif_training.py) read JPEG photographs from files, small ones from a
+server that answers late (programs/late_server.py), or both with a larger model. Each is recorded
+once by ``feedline run`` with two workers that prefetch two batches. Its plain runs go through all
+settings in one process, in another order each round. Predicted and measured samples/s are absolute:
+what recording costs, and how the machine drifts between the runs, is part of the error. Prints
+Markdown.
 """
 
 import argparse
@@ -82,13 +85,21 @@ class Compared:
     @property
     def error(self) -> float | None:
         """Relative, of the prediction."""
-        return self.predicted.after / median(self.measured) - 1 if isinstance(self.predicted, PredictedRate) else None
+        return (
+            self.predicted.after / median(self.measured) - 1
+            if isinstance(self.predicted, PredictedRate)
+            else None
+        )
 
     @property
     def inside(self) -> bool | None:
         """Whether the interval holds what was measured."""
         found = self.predicted
-        return found.low <= median(self.measured) <= found.high if isinstance(found, PredictedRate) else None
+        return (
+            found.low <= median(self.measured) <= found.high
+            if isinstance(found, PredictedRate)
+            else None
+        )
 
 
 @contextmanager
@@ -103,14 +114,30 @@ def late_server() -> Iterator[str]:
         process.wait()
 
 
-def program(training: str, photos: Path, port: str, seconds: float, settings: list[Settings]) -> list[str]:
-    given = [str(PROGRAM), str(photos / TRAININGS[training]), training, "--port", port, "--seconds", str(seconds)]
+def program(
+    training: str, photos: Path, port: str, seconds: float, settings: list[Settings]
+) -> list[str]:
+    given = [
+        str(PROGRAM),
+        str(photos / TRAININGS[training]),
+        training,
+        "--port",
+        port,
+        "--seconds",
+        str(seconds),
+    ]
     return [*given, *map(json.dumps, settings)]
 
 
-def recorded(training: str, photos: Path, port: str, seconds: float, folder: Path) -> RecordedInput | Refused:
+def recorded(
+    training: str, photos: Path, port: str, seconds: float, folder: Path
+) -> RecordedInput | Refused:
     command = program(training, photos, port, seconds, [RECORDED])
-    subprocess.run([sys.executable, "-m", "feedline", "run", "-q", "-f", "-o", str(folder), *command], check=True, capture_output=True)
+    subprocess.run(
+        [sys.executable, "-m", "feedline", "run", "-q", "-f", "-o", str(folder), *command],
+        check=True,
+        capture_output=True,
+    )
     return read(folder)
 
 
@@ -120,26 +147,36 @@ def read(folder: Path) -> RecordedInput | Refused:
     return recorded_input(found.shown, found.facts)
 
 
-def measured(training: str, photos: Path, port: str, seconds: float, rounds: int) -> dict[str, list[float]]:
+def measured(
+    training: str, photos: Path, port: str, seconds: float, rounds: int
+) -> dict[str, list[float]]:
     """Settings as JSON -> samples/s of each round."""
     found: dict[str, list[float]] = {json.dumps(settings): [] for settings in SETTINGS}
     for number in range(rounds):
         order = random.Random(number).sample(SETTINGS, len(SETTINGS))
-        command = program(training, photos, port, seconds, [RECORDED, *order])  # the first one warms up
-        ended = subprocess.run([sys.executable, *command], check=True, capture_output=True, text=True)
+        command = program(
+            training, photos, port, seconds, [RECORDED, *order]
+        )  # the first one warms up
+        ended = subprocess.run(
+            [sys.executable, *command], check=True, capture_output=True, text=True
+        )
         for settings, line in zip(order, ended.stdout.splitlines()[1:], strict=True):
             run = json.loads(line)
             found[json.dumps(settings)].append(run["samples"] / run["seconds"])
     return found
 
 
-def compared(training: str, recording: RecordedInput | Refused, runs: dict[str, list[float]]) -> list[Compared]:
+def compared(
+    training: str, recording: RecordedInput | Refused, runs: dict[str, list[float]]
+) -> list[Compared]:
     found = []
     for settings in SETTINGS:
         said = (
             recording
             if isinstance(recording, Refused)
-            else predict(recording, Change({"in_order": True, "persistent_workers": False, **settings}))
+            else predict(
+                recording, Change({"in_order": True, "persistent_workers": False, **settings})
+            )
         )
         found.append(Compared(training, settings, runs[json.dumps(settings)], said))
     return found
@@ -172,11 +209,20 @@ def summary(of: str, found: list[Compared]) -> str:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--only", default=",".join(TRAININGS), help="trainings, separated by commas")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--only", default=",".join(TRAININGS), help="trainings, separated by commas"
+    )
     parser.add_argument("--rounds", type=int, default=2)
     parser.add_argument("--seconds", type=float, default=5, help="of each run, at least")
-    parser.add_argument("--quiet", type=float, default=1.0, help="wait up to 10 minutes for a load average below this")
+    parser.add_argument(
+        "--quiet",
+        type=float,
+        default=1.0,
+        help="wait up to 10 minutes for a load average below this",
+    )
     parser.add_argument("--keep", type=Path, help="keep photographs and recordings in this folder")
     parser.add_argument("--json", type=Path)
     given = parser.parse_args()
@@ -186,19 +232,38 @@ def main() -> None:
         folder = given.keep or Path(scratch)
         for name, size in SIZES.items():
             subprocess.run(
-                [sys.executable, str(PHOTOS), str(folder / name), "--count", "200", "--size", *size], check=True, capture_output=True
+                [
+                    sys.executable,
+                    str(PHOTOS),
+                    str(folder / name),
+                    "--count",
+                    "200",
+                    "--size",
+                    *size,
+                ],
+                check=True,
+                capture_output=True,
             )
         for training in given.only.split(","):
-            recording = recorded(training, folder, port, 2 * given.seconds, folder / f"run-{training}")
+            recording = recorded(
+                training, folder, port, 2 * given.seconds, folder / f"run-{training}"
+            )
             runs = measured(training, folder, port, given.seconds, given.rounds)
             found += compared(training, recording, runs)
             print(summary(training, found[-len(SETTINGS) :]), file=sys.stderr, flush=True)
     print(f"{machine()}\n")
-    print(table([["training", "settings", "measured", "predicted", "error", "inside"], *map(row, found)]))
+    print(
+        table(
+            [["training", "settings", "measured", "predicted", "error", "inside"], *map(row, found)]
+        )
+    )
     for training in given.only.split(","):
         print(f"\n{summary(training, [one for one in found if one.training == training])}")
     print(f"\n{summary('All', found)}")
-    write_json(given.json, compared=[{**asdict(one), "error": one.error, "inside": one.inside} for one in found])
+    write_json(
+        given.json,
+        compared=[{**asdict(one), "error": one.error, "inside": one.inside} for one in found],
+    )
 
 
 if __name__ == "__main__":

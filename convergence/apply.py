@@ -12,7 +12,13 @@ import torch
 from torch.optim import optimizer as torch_optimizer
 from torch.utils.data import DataLoader
 
-from feedline.convergence.fix import Fix, RateChanges, TrainingProgress, multiply_rates, restore_rates
+from feedline.convergence.fix import (
+    Fix,
+    RateChanges,
+    TrainingProgress,
+    multiply_rates,
+    restore_rates,
+)
 from feedline.convergence.fixes import FIXES
 from feedline.profiler import ranks
 from feedline.profiler.errors import FixError
@@ -52,7 +58,9 @@ def parse_fixes(text: str) -> list[FixRequest]:
         name, _, value = part.partition("=")
         fix = known.get(name.strip())
         if fix is None:
-            raise FixError(f"unknown fix {name.strip()!r}; the fixes are {', '.join(sorted(known))}")
+            raise FixError(
+                f"unknown fix {name.strip()!r}; the fixes are {', '.join(sorted(known))}"
+            )
         try:
             requests.append(FixRequest(fix, part.strip(), fix.parse(value.strip())))
         except ValueError as error:
@@ -69,7 +77,10 @@ def _check_requests(requests: list[FixRequest]) -> None:
         raise FixError(f"a fix is given twice in {','.join(names)}")
     for request in requests:
         if request.fix.attach is None:
-            raise FixError(f"{request.fix.name} cannot be applied from outside; add it to the program:", f"\n{request.lines}")
+            raise FixError(
+                f"{request.fix.name} cannot be applied from outside; add it to the program:",
+                f"\n{request.lines}",
+            )
     optimizers = [request.fix.name for request in requests if request.fix.replaces_optimizer]
     if len(optimizers) > 1:
         raise FixError(f"{' and '.join(optimizers)} are optimizers: use only one")
@@ -180,7 +191,12 @@ class FixInjector:
         is_compiling, depth = torch.compiler.is_compiling, self._depth
 
         def __call__(module: torch.nn.Module, *args: Any, **kwargs: Any) -> Any:
-            if is_compiling() or depth.inside or not (module.training and torch.is_grad_enabled()) or in_backward():
+            if (
+                is_compiling()
+                or depth.inside
+                or not (module.training and torch.is_grad_enabled())
+                or in_backward()
+            ):
                 return original(module, *args, **kwargs)
             return self._forward(original, module, args, kwargs)
 
@@ -205,7 +221,10 @@ class FixInjector:
         for name, change in self._outputs:
             with self._guarded(name):
                 if not isinstance(output, torch.Tensor) or not output.dim():
-                    raise ValueError(f"the model returns {type(output).__name__}, not one tensor with a row per sample")
+                    raise ValueError(
+                        f"the model returns {type(output).__name__}, not one tensor with a row "
+                        f"per sample"
+                    )
                 output = change(output)
         return output
 
@@ -239,19 +258,29 @@ class FixInjector:
                 return isinstance(instance, original) or type(instance) in made_types
 
         def __new__(cls: type, params: Any = (), *args: Any, **kwargs: Any) -> Any:
-            if cls is not replacement or getattr(torch.optim, name) is not replacement or self._make is None:
+            if (
+                cls is not replacement
+                or getattr(torch.optim, name) is not replacement
+                or self._make is None
+            ):
                 return object.__new__(cls)  # a class of the program's own
             fix, make = self._make
             params = list(params)
             try:
-                optimizer = make(original, params, {**kwargs, **dict(zip(("lr",), args, strict=False))})
+                optimizer = make(
+                    original, params, {**kwargs, **dict(zip(("lr",), args, strict=False))}
+                )
             except Exception as error:
                 self._fail(fix, error)
                 return original(params, *args, **kwargs)
             made_types.append(type(optimizer))
             return optimizer
 
-        replacement = Kind(name, (original,), {"__new__": __new__, "__module__": original.__module__, "__doc__": original.__doc__})
+        replacement = Kind(
+            name,
+            (original,),
+            {"__new__": __new__, "__module__": original.__module__, "__doc__": original.__doc__},
+        )
         patches.set(torch.optim, name, replacement)
 
     def _patch_init(self, patches: Patches) -> None:
@@ -269,7 +298,9 @@ class FixInjector:
     def _before_update(self, optimizer: torch.optim.Optimizer, *_: Any) -> None:
         restore_rates(self._changed.pop(id(optimizer), []))  # the last update raised
         batch = (self._samples - self._before) * self.ranks
-        progress = TrainingProgress(self._updates, self._before * self.ranks, self._epoch, batch, self.ranks)
+        progress = TrainingProgress(
+            self._updates, self._before * self.ranks, self._epoch, batch, self.ranks
+        )
         factor = 1.0
         for name, of in self._rates:
             with self._guarded(name):

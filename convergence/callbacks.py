@@ -44,7 +44,11 @@ class _AppliedFixes:
     def __init__(self, fixes: Fixes) -> None:
         """Make the noise; nothing acts before ``begin``."""
         self.fixes = fixes
-        self.noise = None if fixes.gradient_noise is None else GradientNoise(fixes.gradient_noise, fixes.noise_seed)
+        self.noise = (
+            None
+            if fixes.gradient_noise is None
+            else GradientNoise(fixes.gradient_noise, fixes.noise_seed)
+        )
         self.outputs = 0
         self.counted = 0
         self._warmups: list[Warmup] = []
@@ -60,7 +64,10 @@ class _AppliedFixes:
         if self.noise is not None:
             self._hooks.append(model.register_forward_hook(self._output))
         if self.fixes.warmup is not None:
-            self._warmups = [Warmup(_inside(optimizer), self.fixes.warmup, self.fixes.warmup_start) for optimizer in optimizers]
+            self._warmups = [
+                Warmup(_inside(optimizer), self.fixes.warmup, self.fixes.warmup_start)
+                for optimizer in optimizers
+            ]
         self._count(self.counted)
 
     def count(self, batch: object, ranks: int) -> None:
@@ -74,7 +81,11 @@ class _AppliedFixes:
             warmup.count(samples)
 
     def _output(self, model: nn.Module, _: object, output: Any) -> None:
-        tensors = [each for each in (getattr(output, "logits", None), *_parts(output)) if isinstance(each, torch.Tensor)]
+        tensors = [
+            each
+            for each in (getattr(output, "logits", None), *_parts(output))
+            if isinstance(each, torch.Tensor)
+        ]
         tensor = next((each for each in tensors if each.ndim), None)
         if self.noise is None or tensor is None or not model.training:
             return
@@ -88,7 +99,10 @@ class _AppliedFixes:
             ValueError: it has seen none.
         """
         if self.noise is not None and not self.outputs:
-            raise ValueError("gradient noise saw no output of the model: the training step has to call the model itself, as in self(x)")
+            raise ValueError(
+                "gradient noise saw no output of the model: the training step has to call the "
+                "model itself, as in self(x)"
+            )
 
     def end(self) -> None:
         """Remove all hooks and warm-ups."""
@@ -98,19 +112,29 @@ class _AppliedFixes:
 
     def state_dict(self) -> dict[str, Any]:
         """Return plain numbers and text, which any checkpoint can store."""
-        noise = None if self.noise is None else bytes(self.noise.state_dict()["generator"].tolist()).hex()
+        noise = (
+            None
+            if self.noise is None
+            else bytes(self.noise.state_dict()["generator"].tolist()).hex()
+        )
         return {"counted": self.counted, "noise": noise}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Continue from a saved state."""
         self.counted = int(state["counted"])
         if self.noise is not None and state["noise"] is not None:
-            self.noise.load_state_dict({"generator": torch.tensor(list(bytes.fromhex(state["noise"])), dtype=torch.uint8)})
+            self.noise.load_state_dict(
+                {"generator": torch.tensor(list(bytes.fromhex(state["noise"])), dtype=torch.uint8)}
+            )
 
 
 def _inside(optimizer: Any) -> torch.optim.Optimizer:
     """Return the optimizer inside accelerate's wrapper, which has no step hooks."""
-    return _inside(optimizer.optimizer) if isinstance(getattr(optimizer, "optimizer", None), torch.optim.Optimizer) else optimizer
+    return (
+        _inside(optimizer.optimizer)
+        if isinstance(getattr(optimizer, "optimizer", None), torch.optim.Optimizer)
+        else optimizer
+    )
 
 
 def _parts(batch: object) -> Iterable[Any]:
@@ -134,8 +158,12 @@ def lightning_callback(**fixes: Any) -> Any:
     Noise is added to the output of the LightningModule's own forward, so ``training_step`` has to
     call ``self(x)``. The state goes into Lightning's checkpoints.
     """
-    name = next((name for name in ("lightning.pytorch", "pytorch_lightning") if name in sys.modules), None)
-    library: Any = importlib.import_module(name or _first_installed("lightning.pytorch", "pytorch_lightning"))
+    name = next(
+        (name for name in ("lightning.pytorch", "pytorch_lightning") if name in sys.modules), None
+    )
+    library: Any = importlib.import_module(
+        name or _first_installed("lightning.pytorch", "pytorch_lightning")
+    )
 
     class FeedlineFixes(library.Callback):
         def __init__(self) -> None:
@@ -148,7 +176,9 @@ def lightning_callback(**fixes: Any) -> Any:
         def on_train_start(self, trainer: Any, pl_module: Any) -> None:
             self.applied.begin(pl_module, trainer.optimizers)
 
-        def on_train_batch_start(self, trainer: Any, pl_module: Any, batch: Any, batch_idx: int) -> None:
+        def on_train_batch_start(
+            self, trainer: Any, pl_module: Any, batch: Any, batch_idx: int
+        ) -> None:
             self.applied.count(batch, trainer.world_size)
 
         def on_train_batch_end(self, *_: Any) -> None:
@@ -180,14 +210,28 @@ def transformers_callback(**fixes: Any) -> Any:
             self.resumed: dict[str, Any] | None = None
             self.watch: Any = None
 
-        def on_train_begin(self, args: Any, state: Any, control: Any, model: Any = None, optimizer: Any = None, **_: Any) -> None:
+        def on_train_begin(
+            self,
+            args: Any,
+            state: Any,
+            control: Any,
+            model: Any = None,
+            optimizer: Any = None,
+            **_: Any,
+        ) -> None:
             if self.resumed is not None:
                 self.applied.load_state_dict(self.resumed)
             elif state.global_step:
-                warnings.warn("resumed without the state of the fixes: set restore_callback_states_from_checkpoint=True", stacklevel=2)
+                warnings.warn(
+                    "resumed without the state of the fixes: set "
+                    "restore_callback_states_from_checkpoint=True",
+                    stacklevel=2,
+                )
             self.applied.norms(model)
             self.applied.begin(model, [optimizer])
-            self.watch = model.register_forward_pre_hook(self._count(args.world_size), with_kwargs=True)
+            self.watch = model.register_forward_pre_hook(
+                self._count(args.world_size), with_kwargs=True
+            )
 
         def _count(self, ranks: int) -> Any:
             def count(model: nn.Module, inputs: tuple[Any, ...], named: dict[str, Any]) -> None:
@@ -204,10 +248,16 @@ def transformers_callback(**fixes: Any) -> Any:
             self.applied.end()
 
         def state(self) -> dict[str, Any]:
-            return {"args": asdict(self.applied.fixes), "attributes": {"resumed": self.applied.state_dict()}}
+            return {
+                "args": asdict(self.applied.fixes),
+                "attributes": {"resumed": self.applied.state_dict()},
+            }
 
     return FeedlineFixes(**fixes)
 
 
 def _first_installed(*names: str) -> str:
-    return next((name for name in names if importlib.util.find_spec(name.partition(".")[0]) is not None), names[-1])
+    return next(
+        (name for name in names if importlib.util.find_spec(name.partition(".")[0]) is not None),
+        names[-1],
+    )

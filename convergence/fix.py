@@ -55,7 +55,9 @@ class TrainingProgress:
             ValueError: it is in epochs, and the length of an epoch is unknown.
         """
         if epochs is not None and self.samples_per_epoch is None:
-            raise ValueError("the loader does not say how many samples an epoch has: give the length in samples")
+            raise ValueError(
+                "the loader does not say how many samples an epoch has: give the length in samples"
+            )
         length = samples if epochs is None else epochs * (self.samples_per_epoch or 0)
         return min(1.0, self.samples / length) if length else 1.0
 
@@ -68,7 +70,10 @@ class TrainingHooks(Protocol):
 
     ranks: int
 
-    def optimizer(self, make: Callable[[type[torch.optim.Optimizer], Any, dict[str, Any]], torch.optim.Optimizer]) -> None:
+    def optimizer(
+        self,
+        make: Callable[[type[torch.optim.Optimizer], Any, dict[str, Any]], torch.optim.Optimizer],
+    ) -> None:
         """Make another optimizer where the program makes torch's SGD, Adam or AdamW.
 
         ``make`` is called with its class, its parameters and its arguments.
@@ -180,7 +185,11 @@ RateChanges = list[tuple[dict[str, Any], Any, Any]]
 
 def multiply_rates(optimizer: torch.optim.Optimizer, factor: float) -> RateChanges:
     """Multiply the rate of every group; pass the result to `restore_rates`."""
-    changed = [(group, group["lr"], group["lr"] * factor) for group in optimizer.param_groups if "lr" in group]
+    changed = [
+        (group, group["lr"], group["lr"] * factor)
+        for group in optimizer.param_groups
+        if "lr" in group
+    ]
     for group, _, during in changed:
         group["lr"] = during
     return changed
@@ -208,7 +217,9 @@ class OptimizerSetting:
         return f"{name}({', '.join([params, f'lr={self.lr:g}', *(f'{key}={value}' for key, value in self.arguments.items())])})"
 
 
-def _parse_optimizer(value: str, keys: tuple[str, ...], betas: tuple[float, float]) -> OptimizerSetting:
+def _parse_optimizer(
+    value: str, keys: tuple[str, ...], betas: tuple[float, float]
+) -> OptimizerSetting:
     """Parse ``LR[:key=number...]``, such as ``0.04:weight_decay=0.2:beta1=0.8``.
 
     Args:
@@ -225,7 +236,9 @@ def _parse_optimizer(value: str, keys: tuple[str, ...], betas: tuple[float, floa
         written, _, text = option.partition("=")
         key = _OPTION_BY_ARGUMENT.get(written, written)
         if key not in keys:
-            known = (key if _OPTION_ARGUMENTS[key] == "betas" else _OPTION_ARGUMENTS[key] for key in keys)
+            known = (
+                key if _OPTION_ARGUMENTS[key] == "betas" else _OPTION_ARGUMENTS[key] for key in keys
+            )
             raise ValueError(f"{written!r} is not one of its settings ({', '.join(known)})")
         number = _parse_nonnegative(text, written)
         if key in ("beta1", "beta2"):
@@ -261,7 +274,11 @@ def groups_at_rate(params: Any, arguments: dict[str, Any], lr: float) -> list[di
         return [{"params": entries}]
     groups = []
     for group in entries:
-        kept: dict[str, Any] = {"params": group["params"] if isinstance(group["params"], torch.Tensor) else list(group["params"])}
+        kept: dict[str, Any] = {
+            "params": group["params"]
+            if isinstance(group["params"], torch.Tensor)
+            else list(group["params"])
+        }
         if "lr" in group and arguments.get("lr"):
             kept["lr"] = lr * group["lr"] / arguments["lr"]
         if group.get("weight_decay", None) == 0:
@@ -292,15 +309,29 @@ def optimizer_fix(
     """
 
     def lines(setting: OptimizerSetting) -> str:
-        return f"from feedline.convergence.fixes.{name} import {make.__name__}\n\noptimizer = {setting.call(make.__name__, params)}\n"
+        return (
+            f"from feedline.convergence.fixes.{name} import {make.__name__}\n\noptimizer = "
+            f"{setting.call(make.__name__, params)}\n"
+        )
 
     def attach(setting: OptimizerSetting, training: TrainingHooks) -> None:
         training.optimizer(
-            lambda _, params, arguments: make(groups_at_rate(params, arguments, setting.lr), lr=setting.lr, **setting.arguments)
+            lambda _, params, arguments: make(
+                groups_at_rate(params, arguments, setting.lr), lr=setting.lr, **setting.arguments
+            )
         )
 
     value = "LR" + "".join(f"[:{key}=NUMBER]" for key in keys)
-    return Fix(name, value, summary, lambda text: _parse_optimizer(text, keys, betas), lines, attach, control, replaces_optimizer=True)
+    return Fix(
+        name,
+        value,
+        summary,
+        lambda text: _parse_optimizer(text, keys, betas),
+        lines,
+        attach,
+        control,
+        replaces_optimizer=True,
+    )
 
 
 def at_most_one_dimension(param: Tensor) -> bool:
@@ -322,12 +353,27 @@ def without_small_decay(params: Any, weight_decay: float) -> list[dict[str, Any]
     groups = entries if entries and isinstance(entries[0], dict) else [{"params": entries}]
     split = []
     for group in groups:
-        members = [group["params"]] if isinstance(group["params"], Tensor) else list(group["params"])
-        small = [at_most_one_dimension(each[1] if isinstance(each, tuple) else each) for each in members]
+        members = (
+            [group["params"]] if isinstance(group["params"], Tensor) else list(group["params"])
+        )
+        small = [
+            at_most_one_dimension(each[1] if isinstance(each, tuple) else each) for each in members
+        ]
         if not group.get("weight_decay", weight_decay) or not any(small):
             split.append({**group, "params": members})
             continue
         if not all(small):
-            split.append({**group, "params": [each for each, is_small in zip(members, small) if not is_small]})
-        split.append({**group, "params": [each for each, is_small in zip(members, small) if is_small], "weight_decay": 0.0})
+            split.append(
+                {
+                    **group,
+                    "params": [each for each, is_small in zip(members, small) if not is_small],
+                }
+            )
+        split.append(
+            {
+                **group,
+                "params": [each for each, is_small in zip(members, small) if is_small],
+                "weight_decay": 0.0,
+            }
+        )
     return split

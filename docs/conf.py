@@ -1,4 +1,8 @@
-"""Sphinx builds docs/ into site/: `scripts/docs`. Nothing is fetched: theme, fonts, scripts and the search index are files of the site."""
+"""Sphinx builds docs/ into site/:
+
+`scripts/docs`. Nothing is fetched: theme, fonts, scripts and the search index are files of the
+site.
+"""
 
 import io
 import re
@@ -61,18 +65,24 @@ def help_of(command: list[str]) -> str:
 
 
 def leading_out(app: Sphinx, name: str, source: list[str]) -> None:
-    """Pages of the repository that are none of the site can be had as files (MyST calls that ``path:``); kept runs are reports there."""
+    """Pages of the repository that are none of the site can be had as files (MyST calls that
+    ``path:``); kept runs are reports there.
+    """
 
     def link(found: "re.Match[str]") -> str:
         target = (Path(app.srcdir, name).parent / found[1]).resolve()
         return found[0] if target.is_relative_to(app.srcdir) else f"](path:{found[1]})"
 
     source[0] = re.sub(r"\]\(((?:\.\./)+[^)#]+\.md)\)", link, source[0])
-    source[0] = re.sub(r"\[([^\]]+)\]\((recorded/[\w-]+)(?:\.html)?\)", r'<a href="\2.html">\1</a>', source[0])
+    source[0] = re.sub(
+        r"\[([^\]]+)\]\((recorded/[\w-]+)(?:\.html)?\)", r'<a href="\2.html">\1</a>', source[0]
+    )
 
 
 def with_reports(app: Sphinx, error: Exception | None) -> None:
-    """Write the reports of the kept runs, as they read today, and copy those that are kept as files."""
+    """Write the reports of the kept runs, as they read today, and copy those that are kept as
+    files.
+    """
     if error is not None:
         return
     kept, reports = Path(app.srcdir, "recorded"), Path(app.outdir, "recorded")
@@ -86,7 +96,9 @@ def with_reports(app: Sphinx, error: Exception | None) -> None:
                 raise ExtensionError(f"{run} has no report")
 
 
-def without_substitutions(app: Sphinx, what: str, name: str, of: object, options: object, lines: list[str]) -> None:
+def without_substitutions(
+    app: Sphinx, what: str, name: str, of: object, options: object, lines: list[str]
+) -> None:
     """|g| in a docstring is a norm."""
     lines[:] = [line.replace("|", r"\|") for line in lines]
 

@@ -1,4 +1,5 @@
-"""Make an ImageFolder dataset of real JPEG photographs: crops of those that the scikit-image package ships. Nothing is downloaded.
+"""Make an ImageFolder dataset of real JPEG photographs: crops of those that the scikit-image
+package ships. Nothing is downloaded.
 
 python examples/photos.py data/photos --count 600
 """
@@ -32,28 +33,49 @@ def photographs() -> dict[str, Image.Image]:
     """
     spec = importlib.util.find_spec("skimage")
     if spec is None or spec.origin is None:
-        sys.exit("photos.py: the photographs are inside scikit-image, which is not installed: pip install scikit-image")
+        sys.exit(
+            "photos.py: the photographs are inside scikit-image, which is not installed: pip "
+            "install scikit-image"
+        )
     folder = Path(spec.origin).parent / "data"
     return {name: Image.open(folder / file).convert("RGB") for name, file in SOURCES.items()}
 
 
 def crop(photograph: Image.Image, size: tuple[int, int], dice: random.Random) -> Image.Image:
-    """Cut 40 to 100 % of each side at a random place, mirror half of them, and scale to about ``size`` (width, height; +-20 %)."""
+    """Cut 40 to 100 % of each side at a random place, mirror half of them, and scale to about
+    ``size`` (width, height; +-20 %).
+    """
     share, stretch = dice.uniform(0.4, 1.0), dice.uniform(0.8, 1.2)
     width, height = (round(side * stretch) for side in size)
     scale = share * min(photograph.width / width, photograph.height / height)
     cut = (scale * width, scale * height)
-    left, top = dice.uniform(0, photograph.width - cut[0]), dice.uniform(0, photograph.height - cut[1])
+    left, top = (
+        dice.uniform(0, photograph.width - cut[0]),
+        dice.uniform(0, photograph.height - cut[1]),
+    )
     box = (left, top, left + cut[0], top + cut[1])
     image = photograph.resize((width, height), Image.Resampling.BICUBIC, box)
     return image.transpose(Image.Transpose.FLIP_LEFT_RIGHT) if dice.random() < 0.5 else image
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("folder", type=Path, help="where to put it; files that are there already are kept")
-    parser.add_argument("--count", type=int, default=600, help="number of photographs (default 600)")
-    parser.add_argument("--size", type=int, nargs=2, default=(500, 400), metavar=("WIDTH", "HEIGHT"), help="about this many pixels")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "folder", type=Path, help="where to put it; files that are there already are kept"
+    )
+    parser.add_argument(
+        "--count", type=int, default=600, help="number of photographs (default 600)"
+    )
+    parser.add_argument(
+        "--size",
+        type=int,
+        nargs=2,
+        default=(500, 400),
+        metavar=("WIDTH", "HEIGHT"),
+        help="about this many pixels",
+    )
     parser.add_argument("--seed", type=int, default=0)
     args = parser.parse_args()
 
@@ -70,7 +92,9 @@ def main() -> None:
         unfinished.rename(path)
     files = list(args.folder.glob("*/*.jpg"))
     total = sum(file.stat().st_size for file in files)
-    print(f"{len(files)} photographs in {len(sources)} classes, {total / 1e6:.1f} MB: {args.folder}")
+    print(
+        f"{len(files)} photographs in {len(sources)} classes, {total / 1e6:.1f} MB: {args.folder}"
+    )
 
 
 if __name__ == "__main__":

@@ -28,10 +28,17 @@ class Clips(Dataset):
 
 
 def parse_args() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--samples", type=int, default=4096)
     parser.add_argument("--batch-size", type=int, default=32, help="per rank")
-    parser.add_argument("--slow-rank", type=int, default=-1, help="the rank that reads four times as slowly (default: none)")
+    parser.add_argument(
+        "--slow-rank",
+        type=int,
+        default=-1,
+        help="the rank that reads four times as slowly (default: none)",
+    )
     return parser.parse_args()
 
 
@@ -43,7 +50,9 @@ def main() -> None:
     torch.set_num_threads(1)
     data = Clips(args.samples, 0.004 if rank == args.slow_rank else 0.001)
     loader = DataLoader(data, args.batch_size, sampler=DistributedSampler(data), num_workers=1)
-    model = DistributedDataParallel(nn.Sequential(nn.Linear(512, 512), nn.ReLU(), nn.Linear(512, 10)))
+    model = DistributedDataParallel(
+        nn.Sequential(nn.Linear(512, 512), nn.ReLU(), nn.Linear(512, 10))
+    )
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
     criterion = nn.CrossEntropyLoss()
     for samples, labels in loader:

@@ -20,7 +20,8 @@ def digits() -> tuple[TensorDataset, TensorDataset]:
     arguments.num_samples = 5120
     data = make_dataset(arguments)
     return tuple(
-        TensorDataset(torch.tensor(data[x], dtype=torch.float32), torch.tensor(data[y])) for x, y in (("x", "y"), ("x_test", "y_test"))
+        TensorDataset(torch.tensor(data[x], dtype=torch.float32), torch.tensor(data[y]))
+        for x, y in (("x", "y"), ("x_test", "y_test"))
     )
 
 
@@ -34,7 +35,9 @@ def accuracy(model: nn.Module, test: TensorDataset) -> float:
 
 
 def parse_args() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--batch-size", type=int, default=32)
     parser.add_argument("--lr", type=float, default=0.02)
     parser.add_argument("--epochs", type=int, default=12)
@@ -46,12 +49,16 @@ def main() -> None:
     args = parse_args()
     torch.manual_seed(args.seed)
     train, test = digits()
-    model = nn.Sequential(nn.Linear(40, 128), nn.ReLU(), nn.Linear(128, 128), nn.ReLU(), nn.Linear(128, 10))
+    model = nn.Sequential(
+        nn.Linear(40, 128), nn.ReLU(), nn.Linear(128, 128), nn.ReLU(), nn.Linear(128, 10)
+    )
     optimizer = torch.optim.SGD(model.parameters(), lr=args.lr, momentum=0.9)
     criterion = nn.CrossEntropyLoss()
     for _ in range(args.epochs):
         for samples, labels in DataLoader(train, args.batch_size, shuffle=True):
-            halves = zip(samples.chunk(2), labels.chunk(2), strict=True)  # accumulated, so the noise scale can be measured
+            halves = zip(
+                samples.chunk(2), labels.chunk(2), strict=True
+            )  # accumulated, so the noise scale can be measured
             for some, theirs in halves:
                 (criterion(model(some), theirs) / 2).backward()
             optimizer.step()

@@ -35,7 +35,9 @@ def make_loader(args: argparse.Namespace, device: torch.device) -> DataLoader:
     )
 
 
-def train_epoch(model: nn.Module, loader: DataLoader, optimizer: torch.optim.Optimizer, device: torch.device) -> float:
+def train_epoch(
+    model: nn.Module, loader: DataLoader, optimizer: torch.optim.Optimizer, device: torch.device
+) -> float:
     """One pass over the data; returns the mean loss."""
     model.train()
     criterion = nn.CrossEntropyLoss()
@@ -51,14 +53,20 @@ def train_epoch(model: nn.Module, loader: DataLoader, optimizer: torch.optim.Opt
 
 
 def parse_args() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("data", help="a folder with one folder of images per class")
     parser.add_argument("--epochs", type=int, default=2)
     parser.add_argument("--batch-size", type=int, default=32)
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--size", type=int, default=224, help="pixels per side that the model sees")
     parser.add_argument("--model", default="resnet18", help="a classification model of torchvision")
-    parser.add_argument("--start-method", choices=["fork", "spawn", "forkserver"], help="of the workers; default: Python's own")
+    parser.add_argument(
+        "--start-method",
+        choices=["fork", "spawn", "forkserver"],
+        help="of the workers; default: Python's own",
+    )
     parser.add_argument("--device", default="auto", help="auto, cpu, cuda, cuda:1, ...")
     return parser.parse_args()
 
@@ -66,7 +74,9 @@ def parse_args() -> argparse.Namespace:
 def main() -> None:
     args = parse_args()
     torch.manual_seed(0)
-    device = torch.device(args.device if args.device != "auto" else "cuda" if torch.cuda.is_available() else "cpu")
+    device = torch.device(
+        args.device if args.device != "auto" else "cuda" if torch.cuda.is_available() else "cpu"
+    )
     loader = make_loader(args, device)
     model = models.get_model(args.model, num_classes=len(loader.dataset.classes)).to(device)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9, weight_decay=1e-4)
@@ -74,7 +84,11 @@ def main() -> None:
         started = time.perf_counter()
         loss = train_epoch(model, loader, optimizer, device)
         images = len(loader) * args.batch_size
-        print(f"epoch {epoch}: loss {loss:.3f}, {images / (time.perf_counter() - started):.0f} images/s", flush=True)
+        print(
+            f"epoch {epoch}: loss {loss:.3f}, {images / (time.perf_counter() - started):.0f} "
+            f"images/s",
+            flush=True,
+        )
 
 
 if __name__ == "__main__":

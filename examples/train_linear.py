@@ -1,4 +1,5 @@
-"""Train a linear classifier on crops of photographs: hardly any computing, so the input decides how fast it is.
+"""Train a linear classifier on crops of photographs: hardly any computing, so the input decides how
+fast it is.
 
 python examples/train_linear.py data/crops
 """
@@ -15,7 +16,9 @@ SIDE, STRIDE = 320, 8  # px: of a crop, and from one pixel that the model sees t
 
 
 def parse_args() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("data", help="a folder with one folder of images per class")
     parser.add_argument("--epochs", type=int, default=2)
     parser.add_argument("--batch-size", type=int, default=16)
@@ -26,8 +29,12 @@ def parse_args() -> argparse.Namespace:
 def main() -> None:
     args = parse_args()
     torch.manual_seed(0)
-    data = ImageFolder(args.data, transforms.Compose([transforms.RandomCrop(SIDE), transforms.PILToTensor()]))
-    loader = DataLoader(data, args.batch_size, shuffle=True, drop_last=True, num_workers=args.workers)
+    data = ImageFolder(
+        args.data, transforms.Compose([transforms.RandomCrop(SIDE), transforms.PILToTensor()])
+    )
+    loader = DataLoader(
+        data, args.batch_size, shuffle=True, drop_last=True, num_workers=args.workers
+    )
     model = nn.Sequential(nn.Flatten(), nn.Linear(3 * (SIDE // STRIDE) ** 2, len(data.classes)))
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
     criterion = nn.CrossEntropyLoss()

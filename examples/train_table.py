@@ -1,4 +1,5 @@
-"""Train on rows of a table that is memory-mapped; with --cold none of them is in memory, as when the table is larger than that.
+"""Train on rows of a table that is memory-mapped; with --cold none of them is in memory, as when
+the table is larger than that.
 
 python examples/train_table.py data/table.npy --cold
 """
@@ -49,12 +50,16 @@ def drop_from_cache(path: Path) -> None:
 
 
 def parse_args() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("table", type=Path, help="a .npy file, which is written if it is not there")
     parser.add_argument("--samples", type=int, default=4096)
     parser.add_argument("--batch-size", type=int, default=64)
     parser.add_argument("--workers", type=int, default=2)
-    parser.add_argument("--cold", action="store_true", help="drop the table from the page cache first")
+    parser.add_argument(
+        "--cold", action="store_true", help="drop the table from the page cache first"
+    )
     return parser.parse_args()
 
 
@@ -65,7 +70,9 @@ def main() -> None:
         write_table(args.table)
     if args.cold:
         drop_from_cache(args.table)
-    loader = DataLoader(Neighbors(args.table, args.samples), args.batch_size, num_workers=args.workers)
+    loader = DataLoader(
+        Neighbors(args.table, args.samples), args.batch_size, num_workers=args.workers
+    )
     model = nn.Sequential(nn.Linear(COLUMNS, 256), nn.ReLU(), nn.Linear(256, 2))
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     criterion = nn.CrossEntropyLoss()

@@ -17,7 +17,17 @@ if TYPE_CHECKING:
     from feedline.profiler.session.trace_ready import on_trace_ready
 
 __version__ = "0.1.0"
-__all__ = ["FeedlineError", "LoadedRun", "__version__", "load", "load_all", "metric", "on_trace_ready", "record", "stage"]
+__all__ = [
+    "FeedlineError",
+    "LoadedRun",
+    "__version__",
+    "load",
+    "load_all",
+    "metric",
+    "on_trace_ready",
+    "record",
+    "stage",
+]
 
 #: Public name -> its module, which is imported when the name is first used.
 _HOMES = {

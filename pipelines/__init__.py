@@ -4,4 +4,7 @@ Import it as ``feedline.pipelines``.
 """
 
 if __name__ != "feedline.pipelines":
-    raise ImportError(f"import feedline.pipelines, not {__name__}: a second copy would not share its classes with the first")
+    raise ImportError(
+        f"import feedline.pipelines, not {__name__}: a second copy would not share its classes "
+        f"with the first"
+    )

@@ -30,7 +30,9 @@ def load(*names: str) -> ModuleType:
             module = importlib.import_module(name)
         except (ImportError, OSError) as error:
             package = _package_of(name)
-            raise MissingDependency(f"{name} cannot be imported ({error}): install {package}") from error
+            raise MissingDependency(
+                f"{name} cannot be imported ({error}): install {package}"
+            ) from error
     assert module is not None
     return module
 

@@ -75,7 +75,19 @@ def check_image(path: Path) -> ImageCheck:
             if bad is None:
                 image.load()
             checked = ImageCheck(size, kind, image.width, image.height, image.mode, bad)
-            return checked if bad else ImageCheck(size, kind, image.width, image.height, image.mode, None, _remarks(image, kind, path))
+            return (
+                checked
+                if bad
+                else ImageCheck(
+                    size,
+                    kind,
+                    image.width,
+                    image.height,
+                    image.mode,
+                    None,
+                    _remarks(image, kind, path),
+                )
+            )
     except Exception as error:  # noqa: BLE001 - Pillow's plugins raise nearly everything (SyntaxError, struct.error, ...) on broken files
         return ImageCheck(size, bad=_broken(error))
 
@@ -96,7 +108,10 @@ def _unreadable(image: "Image", kind: str) -> tuple[str, str] | None:
     """Return (kind, says) of why loaders would read this image differently."""
     frames = getattr(image, "n_frames", 1)
     if frames > 1 and image.format != "MPO":
-        return "animated", f"{frames} frames or pages; loaders take one of them, and not all the same one"
+        return (
+            "animated",
+            f"{frames} frames or pages; loaders take one of them, and not all the same one",
+        )
     if kind not in _FORMAT_ENDINGS:
         return "other_format", f"{kind} is not read by all loaders"
     if image.mode == "CMYK":
@@ -130,13 +145,21 @@ def _remarks(image: "Image", kind: str, path: Path) -> list[tuple[str, str]]:
     remarks = []
     orientation = image.getexif().get(_EXIF_ORIENTATION, 1)
     if orientation != 1:
-        remarks.append(("exif_rotated", f"EXIF orientation {orientation}; not applied by any loader here, as in torchvision"))
+        remarks.append(
+            (
+                "exif_rotated",
+                f"EXIF orientation {orientation}; not applied by any loader here, as in "
+                f"torchvision",
+            )
+        )
     if path.suffix.lower() not in _FORMAT_ENDINGS[kind]:
         remarks.append(("misnamed", f"a {kind} by its content"))
     return remarks
 
 
-def walk_files(folder: str | os.PathLike[str], cannot: Callable[[OSError], None] | None = None) -> Iterator[str]:
+def walk_files(
+    folder: str | os.PathLike[str], cannot: Callable[[OSError], None] | None = None
+) -> Iterator[str]:
     """Yield all files below a folder, in the order of torchvision's ImageFolder.
 
     Each folder is sorted. Links are followed; a link to a folder above itself is not, which
@@ -251,9 +274,18 @@ def scan(root: Path, limit: int | None = None, seed: int = 0) -> Photos:
             message = f"class {name} has {'no image' if not paths else 'no image that can be used'}"
             problems.append(Problem(str(root / name), "empty_class", message, left_out=False))
     if not photos:
-        first = next((f" ({problem.path}: {problem.message})" for problem in problems if problem.left_out), "")
-        raise DataError(f"{root} contains no usable image{first}: give an image folder with one subfolder per class")
-    place = {str(path): number for number, path in enumerate(path for paths in classes.values() for path in paths)}
+        first = next(
+            (f" ({problem.path}: {problem.message})" for problem in problems if problem.left_out),
+            "",
+        )
+        raise DataError(
+            f"{root} contains no usable image{first}: give an image folder with one subfolder per "
+            f"class"
+        )
+    place = {
+        str(path): number
+        for number, path in enumerate(path for paths in classes.values() for path in paths)
+    }
     photos.sort(key=lambda photo: place[photo.path])
     problems.sort(key=lambda problem: (place.get(problem.path, len(place)), problem.kind))
     return Photos(root, list(classes), photos, problems)
@@ -265,15 +297,27 @@ def _classes(root: Path) -> dict[str, list[Path]]:
         state = "is a file" if os.path.exists(root) else "does not exist"
         raise DataError(f"{root} {state}: give an image folder with one subfolder per class")
     try:
-        folders = sorted(entry.name for entry in root.iterdir() if entry.is_dir() and not entry.name.startswith("."))
-        classes = {name: [path for path in map(Path, walk_files(root / name)) if _is_image(path)] for name in folders}
+        folders = sorted(
+            entry.name
+            for entry in root.iterdir()
+            if entry.is_dir() and not entry.name.startswith(".")
+        )
+        classes = {
+            name: [path for path in map(Path, walk_files(root / name)) if _is_image(path)]
+            for name in folders
+        }
         if not any(classes.values()):
             loose = [path for path in sorted(root.iterdir()) if _is_image(path)]
             classes = {root.resolve().name: loose} if loose else classes
     except OSError as error:
-        raise DataError(f"{error.filename} cannot be read ({error.strerror}): you need permission to read it") from error
+        raise DataError(
+            f"{error.filename} cannot be read ({error.strerror}): you need permission to read it"
+        ) from error
     if not any(classes.values()):
-        raise DataError(f"{root} has no images ({', '.join(sorted(IMAGE_ENDINGS))}): give an image folder with one subfolder per class")
+        raise DataError(
+            f"{root} has no images ({', '.join(sorted(IMAGE_ENDINGS))}): give an image folder "
+            f"with one subfolder per class"
+        )
     return classes
 
 
@@ -281,14 +325,23 @@ def _is_image(path: Path) -> bool:
     return path.suffix.lower() in IMAGE_ENDINGS and not path.is_dir()
 
 
-def _balanced(classes: dict[str, list[Path]], label: dict[str, int], seed: int) -> list[tuple[Path, int]]:
+def _balanced(
+    classes: dict[str, list[Path]], label: dict[str, int], seed: int
+) -> list[tuple[Path, int]]:
     """Shuffle each class's files, and take one of each class in turn."""
     dice = random.Random(seed)
-    columns = [[(path, label[name]) for path in dice.sample(paths, len(paths))] for name, paths in classes.items()]
-    return [candidate for row in zip_longest(*columns) for candidate in row if candidate is not None]
+    columns = [
+        [(path, label[name]) for path in dice.sample(paths, len(paths))]
+        for name, paths in classes.items()
+    ]
+    return [
+        candidate for row in zip_longest(*columns) for candidate in row if candidate is not None
+    ]
 
 
-def _examine(candidates: list[tuple[Path, int]], limit: int | None) -> tuple[list[Photo], list[Problem]]:
+def _examine(
+    candidates: list[tuple[Path, int]], limit: int | None
+) -> tuple[list[Photo], list[Problem]]:
     """Check files until ``limit`` can be used."""
     try:
         import PIL.Image
@@ -304,13 +357,25 @@ def _examine(candidates: list[tuple[Path, int]], limit: int | None) -> tuple[lis
     with warnings.catch_warnings(), ThreadPoolExecutor(threads) as pool:
         # Pillow warns of odd EXIF data and of very large images; both decode
         warnings.simplefilter("ignore")
-        while len(photos) < wanted and (chunk := list(islice(rest, min(wanted - len(photos), 1024)))):
+        while len(photos) < wanted and (
+            chunk := list(islice(rest, min(wanted - len(photos), 1024)))
+        ):
             looked_at = pool.map(check_image, [path for path, _ in chunk])
             with closing(looked_at):  # type: ignore[type-var]  # a generator; closing it calls off what has not begun
                 for (path, label), checked in zip(chunk, looked_at):
                     problems += _problems(path, checked)
                     if checked.bad is None:
-                        photos.append(Photo(str(path), label, checked.bytes, checked.format, checked.width, checked.height, checked.mode))
+                        photos.append(
+                            Photo(
+                                str(path),
+                                label,
+                                checked.bytes,
+                                checked.format,
+                                checked.width,
+                                checked.height,
+                                checked.mode,
+                            )
+                        )
     return photos, problems
 
 

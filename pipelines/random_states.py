@@ -66,7 +66,13 @@ class TransformRng:
     def here(self) -> random.Random:
         """Return the generator of this process."""
         worker = get_worker_info()
-        of = worker.seed if worker is not None else None if os.getpid() == self.made_in else os.getpid()
+        of = (
+            worker.seed
+            if worker is not None
+            else None
+            if os.getpid() == self.made_in
+            else os.getpid()
+        )
         if of != self._of:
             self._of = of
             self._dice = random.Random(f"{self.seed} {of}")

@@ -70,7 +70,8 @@ def load_model(name: str) -> "nn.Module":
     model = named if isinstance(named, nn.Module) else _call(named, name, "--model")
     if not isinstance(model, nn.Module):
         raise UserCodeError(
-            f"--model {name} returns a {type(model).__name__}, not an nn.Module: give the model, its class, or a function that returns it"
+            f"--model {name} returns a {type(model).__name__}, not an nn.Module: give the model, "
+            f"its class, or a function that returns it"
         )
     return model
 
@@ -79,13 +80,21 @@ def _find(name: str, option: str) -> Any:
     """Return the object of that name."""
     module_name, colon, attributes = name.partition(":")
     if not module_name or not colon or not attributes:
-        raise UserCodeError(f"{option} {name}: expected MODULE:NAME, such as train:model for `model` in train.py")
+        raise UserCodeError(
+            f"{option} {name}: expected MODULE:NAME, such as train:model for `model` in train.py"
+        )
     named: Any = _import(module_name, option)
     for attribute in attributes.split("."):
         if not hasattr(named, attribute):
             near = difflib.get_close_matches(attribute, dir(named), n=1)
-            hint = f": did you mean {near[0]}?" if near else f": give it that name at the top level of {_file(named) or module_name}"
-            raise UserCodeError(f"{option} {name}: {_file(named) or module_name} has no {attribute}{hint}")
+            hint = (
+                f": did you mean {near[0]}?"
+                if near
+                else f": give it that name at the top level of {_file(named) or module_name}"
+            )
+            raise UserCodeError(
+                f"{option} {name}: {_file(named) or module_name} has no {attribute}{hint}"
+            )
         named = getattr(named, attribute)
     return named
 
@@ -102,9 +111,14 @@ def _import(name: str, option: str) -> ModuleType:
                 f"{option}: no module {error.name} in {os.getcwd()} or on sys.path: "
                 "change to its folder, and write its name as for `python -m`"
             ) from error
-        raise UserCodeError(f"{option}: importing {name} failed at {_place(error)}: {error}: install it, or leave it out") from error
+        raise UserCodeError(
+            f"{option}: importing {name} failed at {_place(error)}: {error}: install it, or leave "
+            f"it out"
+        ) from error
     except (Exception, SystemExit) as error:
-        raise UserCodeError(f"{option}: importing {name} raised {_said(error)} at {_place(error)}: {_GUARD}") from error
+        raise UserCodeError(
+            f"{option}: importing {name} raised {_said(error)} at {_place(error)}: {_GUARD}"
+        ) from error
 
 
 def _safe_path() -> bool:
@@ -130,7 +144,11 @@ def _required(named: Any) -> list[str]:
     except (TypeError, ValueError):
         return []
     variable = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
-    return [parameter.name for parameter in parameters if parameter.default is parameter.empty and parameter.kind not in variable]
+    return [
+        parameter.name
+        for parameter in parameters
+        if parameter.default is parameter.empty and parameter.kind not in variable
+    ]
 
 
 def _call(named: Any, name: str, option: str) -> Any:
@@ -138,12 +156,16 @@ def _call(named: Any, name: str, option: str) -> Any:
         return named
     if required := _required(named):
         raise UserCodeError(
-            f"{option} {name} at {_defined(named)} requires {', '.join(required)}: give a function without required arguments that calls it"
+            f"{option} {name} at {_defined(named)} requires {', '.join(required)}: give a "
+            f"function without required arguments that calls it"
         )
     try:
         return named()
     except (Exception, SystemExit) as error:
-        raise UserCodeError(f"{option}: {name}() raised {_said(error)} at {_place(error)}: make it work without arguments") from error
+        raise UserCodeError(
+            f"{option}: {name}() raised {_said(error)} at {_place(error)}: make it work without "
+            f"arguments"
+        ) from error
 
 
 def _said(error: BaseException) -> str:
@@ -164,7 +186,9 @@ def _place(error: BaseException) -> str:
 
 
 def _is_users(file: str) -> bool:
-    return file.startswith(os.getcwd() + os.sep) and "site-packages" not in file and file != __file__
+    return (
+        file.startswith(os.getcwd() + os.sep) and "site-packages" not in file and file != __file__
+    )
 
 
 def _defined(named: Any) -> str:

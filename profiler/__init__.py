@@ -1,7 +1,12 @@
-"""The recorder: what runs inside the training (clocks, taps, samplers), and the run folder that it writes to.
+"""The recorder: what runs inside the training (clocks, taps, samplers), and the run folder that it
+writes to.
 
-Import it as ``feedline.profiler``; setup.cfg maps this folder there, so that a ``profiler`` module of the user's own is never in the way.
+Import it as ``feedline.profiler``; setup.cfg maps this folder there, so that a ``profiler`` module
+of the user's own is never in the way.
 """
 
 if __name__ != "feedline.profiler":
-    raise ImportError(f"import feedline.profiler, not {__name__}: a second copy would not share its classes with the first")
+    raise ImportError(
+        f"import feedline.profiler, not {__name__}: a second copy would not share its classes "
+        f"with the first"
+    )

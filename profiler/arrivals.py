@@ -1,6 +1,7 @@
 """Calls functions when the program imports a module. Imports nothing itself.
 
-A finder at the head of sys.meta_path looks the module up where the others would find it, and its loader tells when the module has run.
+A finder at the head of sys.meta_path looks the module up where the others would find it, and its
+loader tells when the module has run.
 """
 
 import sys
@@ -14,13 +15,17 @@ _Arrived = Callable[[ModuleType], None]
 
 
 class ImportArrivals:
-    """Import hook in sys.meta_path while a module is awaited. It has no lock, which a fork could leave locked."""
+    """Import hook in sys.meta_path while a module is awaited.
+
+    It has no lock, which a fork could leave locked.
+    """
 
     def __init__(self) -> None:
         self._awaited: dict[str, list[_Arrived]] = {}
 
     def when_imported(self, name: str, arrived: _Arrived) -> Callable[[], None]:
-        """Call ``arrived`` once a module has run, in the thread that imports it; at once if it is already imported.
+        """Call ``arrived`` once a module has run, in the thread that imports it; at once if it is
+        already imported.
 
         What it raises is dropped: it would end the program's import.
 
@@ -36,8 +41,13 @@ class ImportArrivals:
             sys.meta_path.insert(0, self)
         return lambda: self._wait_no_more(name, arrived)
 
-    def find_spec(self, name: str, path: Sequence[str] | None, target: ModuleType | None = None) -> ModuleSpec | None:
-        """Return the spec found by the later finders, with a loader that reports the import; None for modules that are not awaited."""
+    def find_spec(
+        self, name: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        """Return the spec found by the later finders, with a loader that reports the import;
+
+        None for modules that are not awaited.
+        """
         if name not in self._awaited:
             return None
         finders = list(sys.meta_path)
@@ -67,7 +77,8 @@ def _call(arrived: _Arrived, module: ModuleType) -> None:
 
 
 class _NotifyingLoader:
-    """Wraps a loader until its module has run. By then, module and spec have their own loader again.
+    """Wraps a loader until its module has run. By then, module and spec have their own loader
+    again.
 
     Args:
         notify: called with the module when it has run; not where that raised.

@@ -1,4 +1,7 @@
-"""Ceilings: what each part of a machine can do alone. Probes write them as JSON, reports read them."""
+"""Ceilings: what each part of a machine can do alone.
+
+Probes write them as JSON, reports read them.
+"""
 
 import json
 from dataclasses import asdict, dataclass, field
@@ -22,13 +25,16 @@ class Ceiling:
 
     Attributes:
         name: ``part/how``, such as ``decode/simplejpeg``, ``read/random cold``, ``compute/model``.
-        part: the stage of a step that it limits: ``read``, ``decode``, ``augment``, ``collate``, ``transport``, ``pin``, ``copy``,
-            ``memory`` (copies within main memory), ``compute``, ``sweep``, ``all_reduce``, ``loader``.
+        part: the stage of a step that it limits: ``read``, ``decode``, ``augment``, ``collate``,
+            ``transport``, ``pin``, ``copy``, ``memory`` (copies within main memory), ``compute``,
+            ``sweep``, ``all_reduce``, ``loader``.
         value: in ``unit``: the median over the rounds. None: not measured, ``why`` says why.
         low, high: its spread: the smallest and the largest round.
         unit: ``samples/s``, ``B/s`` or ``FLOP/s``.
-        per: what the value belongs to: ``core`` (n cores do n times as much), ``machine`` or ``device``.
-        cpu_s: CPU seconds of the whole process per sample (or per byte, FLOP). Holds on a busy machine when wall time does not.
+        per: what the value belongs to: ``core`` (n cores do n times as much), ``machine`` or
+            ``device``.
+        cpu_s: CPU seconds of the whole process per sample (or per byte, FLOP). Holds on a busy
+            machine when wall time does not.
         source: how it was measured, or where a specified figure is from.
         settings: what it depends on: size, concurrency, page cache, image size, ...
     """
@@ -86,11 +92,13 @@ class Ceilings:
     """All ceilings of one machine and one dataset.
 
     Attributes:
-        flop_per_sample: forward and backward, of the model that was probed (torch.utils.flop_counter); None: no model was given.
+        flop_per_sample: forward and backward, of the model that was probed
+            (torch.utils.flop_counter); None: no model was given.
         peak_flops: FLOP/s of the device; its source is the ceiling of the same value in the list.
         sample_bytes: mean bytes of one file of the dataset.
         cores: that this process may use, at most the cgroup quota.
-        conclusion: what they come to, as `feedline probe` prints it; empty: too little was measured.
+        conclusion: what they come to, as `feedline probe` prints it; empty: too little was
+            measured.
     """
 
     ceilings: list[Ceiling]
@@ -117,14 +125,18 @@ class Ceilings:
 
     @classmethod
     def joined(cls, many: "list[Ceilings]") -> "Ceilings":
-        """Several files combined, such as a probe and a comparison. Single figures are taken from the first file that has them.
+        """Several files combined, such as a probe and a comparison. Single figures are taken from
+        the first file that has them.
 
         Args:
             many: at least one.
         """
 
         def first(name: str) -> float | None:
-            return next((figure for ceilings in many if (figure := getattr(ceilings, name)) is not None), None)
+            return next(
+                (figure for ceilings in many if (figure := getattr(ceilings, name)) is not None),
+                None,
+            )
 
         return cls(
             [ceiling for ceilings in many for ceiling in ceilings.ceilings],
@@ -156,6 +168,7 @@ class Ceilings:
                 return ceilings
         except (OSError, ValueError, RunDamaged) as error:
             raise CeilingsDamaged(
-                f"{path} is not a ceilings file ({one_line(error)}): create one with `feedline probe -o {path.name}`"
+                f"{path} is not a ceilings file ({one_line(error)}): create one with `feedline "
+                f"probe -o {path.name}`"
             ) from error
         raise SchemaTooNew.of(path, version, _CEILINGS_SCHEMA_VERSION)

@@ -5,9 +5,11 @@ cpu   thread_time_ns: CLOCK_THREAD_CPUTIME_ID.
 runqueue  /proc/thread-self/schedstat, field 2: runnable, but another task had the CPU.
 blocked   what remains of wall: disk, network, lock or sleep.
 
-``now`` and ``since`` are cheap enough for both ends of every span. Reading a thread's run-queue delay is a system call: 2 us, and 20 where
-the work has just pushed it out of the caches. But a thread whose CPU clock kept pace with the wall clock has not been waiting for a CPU. So
-the delay is read only where the two have parted by SLACK_NS since the last reading; less than that is called no delay.
+``now`` and ``since`` are cheap enough for both ends of every span. Reading a thread's run-queue
+delay is a system call: 2 us, and 20 where the work has just pushed it out of the caches. But a
+thread whose CPU clock kept pace with the wall clock has not been waiting for a CPU. So the delay is
+read only where the two have parted by SLACK_NS since the last reading; less than that is called no
+delay.
 
 Tests put a fake in place of ``wall_ns``; everything that stamps looks it up here at attach time.
 """
@@ -22,12 +24,16 @@ from feedline.profiler import masks
 from feedline.profiler.events import UNMEASURED
 from feedline.profiler.files.descriptor import Descriptor
 
-#: Begins the name of an annotation in a trace of torch.profiler; ``wall_ns``, read just before it, follows (taps/kineto_window.py).
+#: Begins the name of an annotation in a trace of torch.profiler; ``wall_ns``, read just before it,
+#: follows (taps/kineto_window.py).
 MARK = "feedline:clock:"
 
 wall_ns = time.perf_counter_ns
 cpu_ns = time.thread_time_ns
-_monotonic_ns, _calendar_ns = time.perf_counter_ns, time.time_ns  # programs that freeze time replace them in the module
+_monotonic_ns, _calendar_ns = (
+    time.perf_counter_ns,
+    time.time_ns,
+)  # programs that freeze time replace them in the module
 
 
 class FileTraffic(NamedTuple):
@@ -37,12 +43,16 @@ class FileTraffic(NamedTuple):
     calls: int  # read calls
     disk: int  # bytes that had to come from the disk
     major_faults: int  # page faults that had to read (mmap)
-    minor_faults: int  # page faults that only had to map a page: new memory, or a file's page in the cache
+    minor_faults: (
+        int  # page faults that only had to map a page: new memory, or a file's page in the cache
+    )
     system_ns: int  # CPU time in the kernel
 
 
 class _Own(threading.local):
-    """Bytes that this thread has read from /proc for feedline; the kernel counts them as its file traffic."""
+    """Bytes that this thread has read from /proc for feedline; the kernel counts them as its file
+    traffic.
+    """
 
     chars = calls = 0
 
@@ -50,7 +60,8 @@ class _Own(threading.local):
 class _ThreadCounters:
     """Reads the calling thread's /proc counters through file descriptors opened once per thread.
 
-    A kernel or container that does not offer them gives UNMEASURED; ``absent`` then says which and why.
+    A kernel or container that does not offer them gives UNMEASURED; ``absent`` then says which and
+    why.
     """
 
     def __init__(self) -> None:
@@ -74,14 +85,27 @@ class _ThreadCounters:
         return UNMEASURED
 
     def traffic(self) -> FileTraffic | None:
-        """Return the file traffic of the calling thread so far, without reading these counters; None if /proc does not provide it."""
+        """Return the file traffic of the calling thread so far, without reading these counters;
+
+        None if /proc does not provide it.
+        """
         try:
             own = self._own
-            chars, calls = own.chars, own.calls  # the reading under way is counted when it has ended
+            chars, calls = (
+                own.chars,
+                own.calls,
+            )  # the reading under way is counted when it has ended
             fields = self._read(self._local.io, 256).split()
             usage = resource.getrusage(resource.RUSAGE_THREAD)
             system_ns = int(usage.ru_stime * 1e9)
-            return FileTraffic(int(fields[1]) - chars, int(fields[5]) - calls, int(fields[9]), usage.ru_majflt, usage.ru_minflt, system_ns)
+            return FileTraffic(
+                int(fields[1]) - chars,
+                int(fields[5]) - calls,
+                int(fields[9]),
+                usage.ru_majflt,
+                usage.ru_minflt,
+                system_ns,
+            )
         except AttributeError:
             if self._open("io"):
                 return self.traffic()
@@ -119,14 +143,18 @@ def anchor() -> dict[str, int]:
 
 _SLACK_NS = 20_000
 
-#: (start, CPU time, run-queue delay) of the thread so far, ns; the last UNMEASURED where the kernel does not tell.
+#: (start, CPU time, run-queue delay) of the thread so far, ns; the last UNMEASURED where the kernel
+#: does not tell.
 Moment = tuple[int, int, int]
 
 
 class _Known(threading.local):
     """The clocks of this thread when its run-queue delay was last read."""
 
-    said = -(1 << 62), UNMEASURED  # wall less CPU, ns, so small that the first moment reads; the delay
+    said = (
+        -(1 << 62),
+        UNMEASURED,
+    )  # wall less CPU, ns, so small that the first moment reads; the delay
 
 
 _known = _Known()
@@ -137,18 +165,25 @@ def now() -> Moment:
     cpu = cpu_ns()
     wall = wall_ns()
     lost, delay = _known.said
-    if not -_SLACK_NS < wall - cpu - lost < _SLACK_NS:  # negative: the CPU clock of a forked child restarts
+    if (
+        not -_SLACK_NS < wall - cpu - lost < _SLACK_NS
+    ):  # negative: the CPU clock of a forked child restarts
         delay = _read(wall - cpu)
     return wall, cpu, delay
 
 
 def now_without_cpu() -> Moment:
-    """Return the beginning of a span that needs only wall time; skips both readings of the CPU clock."""
+    """Return the beginning of a span that needs only wall time; skips both readings of the CPU
+    clock.
+    """
     return wall_ns(), UNMEASURED, UNMEASURED
 
 
 def since(begun: Moment) -> tuple[int, int, int]:
-    """Return (wall, CPU, run-queue) nanoseconds from ``begun`` until now. Run-queue time is limited to the time without a CPU."""
+    """Return (wall, CPU, run-queue) nanoseconds from ``begun`` until now.
+
+    Run-queue time is limited to the time without a CPU.
+    """
     wall = wall_ns()
     start, cpu_before, delay_before = begun
     if cpu_before < 0:

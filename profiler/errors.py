@@ -1,25 +1,26 @@
-"""Every error a user can see, with the exit code of the command that met it (numbers from sysexits.h; docs/exit-codes.md has all codes).
+"""Every error a user can see, with the exit code of the command that met it (numbers from
+sysexits.h; docs/exit-codes.md has all codes).
 
-FeedlineError                  70
-+-- ScriptError                 2   the script or module to run cannot be found (Python's own code for it)
-+-- RunNotFound                66   no run folder at that path
-+-- RunDamaged                 65   a run folder whose files cannot be read
-+-- SchemaTooNew               76   written by a newer feedline
-+-- OutputError                73   the place to write to is read-only or full
+FeedlineError                  70 +-- ScriptError                 2   the script or module to run
+cannot be found (Python's own code for it) +-- RunNotFound                66   no run folder at that
+path +-- RunDamaged                 65   a run folder whose files cannot be read +-- SchemaTooNew
+76   written by a newer feedline +-- OutputError                73   the place to write to is
+read-only or full
 |   +-- PlaceTaken             73   it exists already, or holds files that feedline did not make
-+-- MissingDependency          69   an optional package is needed for this and is not installed
-+-- DataError                  66   a folder of images that is missing, or has nothing in it that can be used
-+-- StoreDamaged               65   a packed dataset that is incomplete, or whose bytes are not those that were packed
-+-- CeilingsDamaged            65   a file of ceilings that cannot be read
-+-- WorkersLost                69   helper processes of a pool or a cluster do not respond
-+-- TraceDamaged               65   a trace of another tool that cannot be read, is empty, or is larger than the limit
-+-- RankCollision              65   two traces claim one rank
-+-- FixError                   64   --fix names an unknown fix, contradicts itself, or cannot be applied from outside
-+-- BudgetError                78   a file of `feedline check --budget` that cannot be read, or has a key that does not exist
-+-- OverBudget                 77   the run exceeds a limit of its budget
-+-- NotJudged                  75   the run exceeds no limit, but some could not be judged; or its ranks share no work
-+-- Interrupted               130   Ctrl-C; the message says what became of the output
-+-- UserCodeError               1   a transform or model given as module:name that cannot be imported, or raises
++-- MissingDependency          69   an optional package is needed for this and is not installed +--
+DataError                  66   a folder of images that is missing, or has nothing in it that can be
+used +-- StoreDamaged               65   a packed dataset that is incomplete, or whose bytes are not
+those that were packed +-- CeilingsDamaged            65   a file of ceilings that cannot be read
++-- WorkersLost                69   helper processes of a pool or a cluster do not respond +--
+TraceDamaged               65   a trace of another tool that cannot be read, is empty, or is larger
+than the limit +-- RankCollision              65   two traces claim one rank +-- FixError
+64   --fix names an unknown fix, contradicts itself, or cannot be applied from outside +--
+BudgetError                78   a file of `feedline check --budget` that cannot be read, or has a
+key that does not exist +-- OverBudget                 77   the run exceeds a limit of its budget
++-- NotJudged                  75   the run exceeds no limit, but some could not be judged; or its
+ranks share no work +-- Interrupted               130   Ctrl-C; the message says what became of the
+output +-- UserCodeError               1   a transform or model given as module:name that cannot be
+imported, or raises
 """
 
 import os
@@ -28,7 +29,10 @@ from typing import NamedTuple
 
 
 def shows_tracebacks() -> bool:
-    """Return whether an error of feedline's own is to be shown as Python shows it: ``FEEDLINE_TRACEBACK=1``, as in feedline's tests."""
+    """Return whether an error of feedline's own is to be shown as Python shows it:
+
+    ``FEEDLINE_TRACEBACK=1``, as in feedline's tests.
+    """
     return bool(os.environ.get("FEEDLINE_TRACEBACK"))
 
 
@@ -64,7 +68,10 @@ class SchemaTooNew(FeedlineError):
     @classmethod
     def of(cls, place: object, schema: int, known: int, made: str = "written") -> "SchemaTooNew":
         """Return the error for a schema above the one that this feedline knows."""
-        return cls(f"{place} was {made} by a newer feedline (schema {schema}, this one reads up to {known}): update feedline")
+        return cls(
+            f"{place} was {made} by a newer feedline (schema {schema}, this one reads up to "
+            f"{known}): update feedline"
+        )
 
 
 class WayOut(NamedTuple):
@@ -90,7 +97,9 @@ class OutputError(FeedlineError):
 
     def __init__(self, what: str, *ways: WayOut | str) -> None:
         self._what, self._ways = what, ways
-        super().__init__(self._said([way.command if isinstance(way, WayOut) else way for way in ways]))
+        super().__init__(
+            self._said([way.command if isinstance(way, WayOut) else way for way in ways])
+        )
 
     @classmethod
     def unwritable(cls, place: object, error: OSError, *ways: WayOut | str) -> "OutputError":
@@ -110,7 +119,9 @@ class OutputError(FeedlineError):
 
     def for_call(self) -> None:
         """Word the ways out for a function call from here on."""
-        self.args = (self._said([way.call if isinstance(way, WayOut) else way for way in self._ways]),)
+        self.args = (
+            self._said([way.call if isinstance(way, WayOut) else way for way in self._ways]),
+        )
 
     def _said(self, ways: list[str]) -> str:
         return f"{self._what}: {', or '.join(ways)}" if ways else self._what
@@ -181,7 +192,9 @@ class NotJudged(FeedlineError):
 
 
 def leave_out_us(error: BaseException) -> None:
-    """Remove feedline's frames from the traceback of an exception and of its causes, except where feedline raised it."""
+    """Remove feedline's frames from the traceback of an exception and of its causes, except where
+    feedline raised it.
+    """
     seen: set[int] = set()
     waiting: list[BaseException | None] = [error]
     while waiting:
@@ -200,7 +213,9 @@ def _without_us(trace: TracebackType | None) -> TracebackType | None:
         trace = trace.tb_next
     kept: TracebackType | None = None
     for frame in reversed(frames):
-        if kept is None or not str(frame.tb_frame.f_globals.get("__name__", "")).startswith("feedline."):
+        if kept is None or not str(frame.tb_frame.f_globals.get("__name__", "")).startswith(
+            "feedline."
+        ):
             frame.tb_next = kept
             kept = frame
     return kept

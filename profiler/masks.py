@@ -1,12 +1,15 @@
-"""Masks texts and paths before they are written: tokens, hosts, users and folders are replaced by MASK.
+"""Masks texts and paths before they are written: tokens, hosts, users and folders are replaced by
+MASK.
 
-This is the net for what feedline itself says: why a hook could not be attached, which file could not be read. What the program was given
-(its arguments, its environment) is held to a stricter rule in record/privacy.py.
+This is the net for what feedline itself says: why a hook could not be attached, which file could
+not be read. What the program was given (its arguments, its environment) is held to a stricter rule
+in record/privacy.py.
 
-Plainly harmless are numbers, and names made of words common in trainings; passwords and tokens are not: ``resnet50``, ``AdamW``,
-``vit_base_patch16_224``, ``0.9,0.999``, ``{'lr': 1e-3}``, ``max_split_size_mb:128`` are; ``bob``, ``hunter2``, ``a1B2c3D4`` and
-``2024-01-15`` are not. A word that is missing here costs a person ``***`` in a report; one that is here by mistake may cost a secret: no
-names of people or places, no words of everyday language that people make passwords of.
+Plainly harmless are numbers, and names made of words common in trainings; passwords and tokens are
+not: ``resnet50``, ``AdamW``, ``vit_base_patch16_224``, ``0.9,0.999``, ``{'lr': 1e-3}``,
+``max_split_size_mb:128`` are; ``bob``, ``hunter2``, ``a1B2c3D4`` and ``2024-01-15`` are not. A word
+that is missing here costs a person ``***`` in a report; one that is here by mistake may cost a
+secret: no names of people or places, no words of everyday language that people make passwords of.
 """
 
 import os
@@ -18,8 +21,9 @@ from types import TracebackType
 MASK = "***"
 PYTHON, FEEDLINE = "python", "feedline"  # as libraries
 
-#: Tokens known by their prefix alone: GitHub, GitLab, AWS, Slack, SendGrid and JWT as in detect-secrets 1.5, the others as seen in use.
-#: Lengths are lower bounds on purpose, and still long enough for ordinary names (``sk-learn``, ``global-batch``) to pass.
+#: Tokens known by their prefix alone: GitHub, GitLab, AWS, Slack, SendGrid and JWT as in
+#: detect-secrets 1.5, the others as seen in use. Lengths are lower bounds on purpose, and still
+#: long enough for ordinary names (``sk-learn``, ``global-batch``) to pass.
 _SHAPES = re.compile(
     r"""(?<![A-Za-z0-9])(?:
       gh[opsur]_[A-Za-z0-9]{20,} | github_pat_\w{20,}                             # GitHub
@@ -37,14 +41,21 @@ _SHAPES = re.compile(
     re.VERBOSE,
 )
 _PRIVATE_KEY = re.compile(r"""(-----BEGIN [A-Z ]*PRIVATE KEY-----)[^"']*?(-----END|(?=["'])|\Z)""")
-_BEARER = re.compile(r"""\b(bearer\s+(?=\S{6})|authorization["']?\s*[:=]\s*["']?(?:[a-z]+\s+)?)[^\s"',]+""", re.IGNORECASE)
-_URL = re.compile(r"(?<![a-z0-9+.-])([a-z][a-z0-9+.-]{0,20}://)[^\s'\"<>]+", re.IGNORECASE)  # its host and folders may be private too
+_BEARER = re.compile(
+    r"""\b(bearer\s+(?=\S{6})|authorization["']?\s*[:=]\s*["']?(?:[a-z]+\s+)?)[^\s"',]+""",
+    re.IGNORECASE,
+)
+_URL = re.compile(
+    r"(?<![a-z0-9+.-])([a-z][a-z0-9+.-]{0,20}://)[^\s'\"<>]+", re.IGNORECASE
+)  # its host and folders may be private too
 _PAIR = re.compile(
     r"""((?:pass(?:word|wd|phrase)?|pwd|secret|token|key|credentials?|auth|login|user(?:name)?)s?["']?\s{0,8}(?:=|:|%3D)\s{0,8}["']?)"""
     r"""[^\s"',;&}]+""",
     re.IGNORECASE,
 )
-_PATH = re.compile(r"""(?<=['"])/[^'"\\\n]+(?=['"])|(?<![\w~.*/%-])(?!//\*{3})/+[^\s'":,;()<>|\\]+""")
+_PATH = re.compile(
+    r"""(?<=['"])/[^'"\\\n]+(?=['"])|(?<![\w~.*/%-])(?!//\*{3})/+[^\s'":,;()<>|\\]+"""
+)
 _QUOTED = re.compile(r"""'([^'\n]{1,300})'|"([^"\n]{1,300})\"""")
 
 _SYSTEM = ("/proc/", "/sys/", "/dev/")
@@ -54,14 +65,18 @@ _ENDING = re.compile(r"(?:\.[a-z][a-z0-9]{0,10}){1,2}\Z", re.IGNORECASE)
 
 
 def text(said: str) -> str:
-    """Return a text with MASK in place of known tokens, URLs except their scheme, values of secret names, and folders (as in ``path``)."""
+    """Return a text with MASK in place of known tokens, URLs except their scheme, values of secret
+    names, and folders (as in ``path``).
+    """
     said = _PRIVATE_KEY.sub(rf"\1{MASK}\2", said)
     said = _URL.sub(rf"\1{MASK}", said)
     said = _BEARER.sub(rf"\1{MASK}", said)
     said = _PAIR.sub(rf"\1{MASK}", said)
     said = _SHAPES.sub(MASK, said)
     for folder in filter(None, (_here(), _home())):  # also where blanks are in it
-        said = re.sub(rf"{re.escape(folder)}/[^\s'\":,;()<>|\\]*", lambda match: path(match[0]), said)
+        said = re.sub(
+            rf"{re.escape(folder)}/[^\s'\":,;()<>|\\]*", lambda match: path(match[0]), said
+        )
     return _PATH.sub(lambda match: path(match[0]), said)
 
 
@@ -73,9 +88,10 @@ def token(text: str) -> str:
 def path(name: str | Path) -> str:
     """Return a path without the folders that identify a machine or user.
 
-    Below the working directory it is relative to it; of one in an installed library, what is below ``site-packages``; ``/proc``, ``/sys``
-    and ``/dev`` stay. Of any other the last part stays where its words are plainly harmless, or else its ending: ``***/imagenet``,
-    ``***.pt``, ``~`` in place of a home folder. Parts that look like a user or a token become MASK.
+    Below the working directory it is relative to it; of one in an installed library, what is below
+    ``site-packages``; ``/proc``, ``/sys`` and ``/dev`` stay. Of any other the last part stays where
+    its words are plainly harmless, or else its ending: ``***/imagenet``, ``***.pt``, ``~`` in place
+    of a home folder. Parts that look like a user or a token become MASK.
     """
     full = os.path.normpath(os.path.expanduser(str(name)))
     if not os.path.isabs(full) and not full.startswith(("..", "~")):
@@ -95,20 +111,29 @@ def path(name: str | Path) -> str:
 
 
 def source(file: str) -> str:
-    """Mask a file of Python code, as ``path``, but keep its own name as below the working directory.
+    """Mask a file of Python code, as ``path``, but keep its own name as below the working
+    directory.
 
     Names of functions stay, too, and a line to change is of no use without its file.
     """
     shown, last = path(file), os.path.basename(file)
     stem, is_code = os.path.splitext(last)
     masked = os.path.basename(shown).startswith(MASK)
-    if not masked or is_code != ".py" or not (stem.isidentifier() and is_name(stem)) or stem in _users() or token(last) != last:
+    if (
+        not masked
+        or is_code != ".py"
+        or not (stem.isidentifier() and is_name(stem))
+        or stem in _users()
+        or token(last) != last
+    ):
         return shown
     return f"{'~/' if shown.startswith('~/') else ''}{MASK}/{last}"
 
 
 def place(run: Path) -> str:
-    """Return where a run folder is, so that its owner recognises it: relative to the working directory, or with ``~`` for a home folder."""
+    """Return where a run folder is, so that its owner recognises it: relative to the working
+    directory, or with ``~`` for a home folder.
+    """
     full, here, home = os.path.abspath(run), _here(), _home()
     if here and _is_below(full, here):
         return os.path.relpath(full, here)
@@ -120,18 +145,24 @@ def place(run: Path) -> str:
 def ending(name: str) -> str:
     """Return the known extension of a file name, such as ``.yaml`` or ``.tar.gz``; else empty."""
     match = _ENDING.search(name)
-    return match[0] if match and all(is_plain(part) for part in match[0].strip(".").split(".")) else ""
+    return (
+        match[0] if match and all(is_plain(part) for part in match[0].strip(".").split(".")) else ""
+    )
 
 
 def error(raised: BaseException) -> str:
-    """Return an exception as text. If the program's own code raised it, only its type, because its message can contain anything.
+    """Return an exception as text. If the program's own code raised it, only its type, because its
+    message can contain anything.
 
-    In the others what stands in quotes stays where it looks like a name (``has no attribute 'fetch'``).
+    In the others what stands in quotes stays where it looks like a name (``has no attribute
+    'fetch'``).
     """
     kind = type(raised).__name__
     if isinstance(raised, OSError) and raised.strerror:
         return f"{kind}: {raised.strerror}" + (
-            f": {path(os.fsdecode(raised.filename))}" if isinstance(raised.filename, (str, bytes)) else ""
+            f": {path(os.fsdecode(raised.filename))}"
+            if isinstance(raised.filename, (str, bytes))
+            else ""
         )
     if _is_of_the_program(raised.__traceback__):
         return f"{kind} (raised in the program's own code)"
@@ -146,7 +177,8 @@ def _quoted(match: re.Match[str]) -> str:
 
 
 def library(file: str) -> str:
-    """Return the installed library that a source file belongs to, such as ``torch``, or PYTHON or FEEDLINE.
+    """Return the installed library that a source file belongs to, such as ``torch``, or PYTHON or
+    FEEDLINE.
 
     Empty for the program's own files.
     """
@@ -181,7 +213,11 @@ def _is_below(full: str, folder: str) -> bool:
 
 
 def _here() -> str | None:
-    """Return the working directory; None where names below it say more than it hides: the root, or a folder that home folders lie in."""
+    """Return the working directory;
+
+    None where names below it say more than it hides: the root, or a folder that home folders lie
+    in.
+    """
     try:
         here = os.getcwd()
     except OSError:
@@ -197,13 +233,24 @@ def _home() -> str | None:
 
 def _users() -> set[str]:
     home = _home()
-    return {name for name in (os.environ.get("USER"), os.environ.get("LOGNAME"), home and os.path.basename(home)) if name}
+    return {
+        name
+        for name in (
+            os.environ.get("USER"),
+            os.environ.get("LOGNAME"),
+            home and os.path.basename(home),
+        )
+        if name
+    }
 
 
 _FEEDLINE_FOLDERS = ("profiler", "feedline", "analysis", "pipelines", "convergence", "cli")
-#: As imported, and where links lead: Python names a source file by the path that it was found under.
+#: As imported, and where links lead: Python names a source file by the path that it was found
+#: under.
 _OURS = tuple(
-    f"{root / part}/" for root in {Path(__file__).parent.parent, Path(__file__).resolve().parent.parent} for part in _FEEDLINE_FOLDERS
+    f"{root / part}/"
+    for root in {Path(__file__).parent.parent, Path(__file__).resolve().parent.parent}
+    for part in _FEEDLINE_FOLDERS
 )
 
 
@@ -286,8 +333,9 @@ _WORD_PARTS = re.compile(r"[-_./@]+")
 _CAMEL = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
 _LONGEST = 400
 
-#: What looks like a name that a programmer gave, of an option, a key, a folder: ``max_steps``, ``--fp16-opt-level``, ``ILSVRC2012``. One
-#: case in each part, or camel case, and few digits at its ends.
+#: What looks like a name that a programmer gave, of an option, a key, a folder: ``max_steps``,
+#: ``--fp16-opt-level``, ``ILSVRC2012``. One case in each part, or camel case, and few digits at its
+#: ends.
 _NAME = re.compile(
     r"\d{0,4}[a-z]{1,24}\d{0,4}[a-z]{0,4}|(?:[A-Z]?[a-z]{2,16}){1,5}(?:\d{0,4}|\d{1,2}[a-z]{1,2})|\d{0,4}[A-Z]{1,24}\d{0,4}|\d{1,8}"
 )
@@ -296,21 +344,32 @@ _NAME = re.compile(
 @lru_cache(1024)
 def is_plain(value: str) -> bool:
     """Return whether a value is plainly harmless; lists, tuples and dicts if all their values are."""
-    return len(value) <= _LONGEST and value.isascii() and all(_is_plain_atom(atom) for atom in _SEPARATORS.split(value))
+    return (
+        len(value) <= _LONGEST
+        and value.isascii()
+        and all(_is_plain_atom(atom) for atom in _SEPARATORS.split(value))
+    )
 
 
 def is_name(text: str) -> bool:
     """Return whether a text looks like a name in code, not like a token."""
-    return 0 < len(text) <= 80 and all(_NAME.fullmatch(part) for part in _WORD_PARTS.split(text) if part)
+    return 0 < len(text) <= 80 and all(
+        _NAME.fullmatch(part) for part in _WORD_PARTS.split(text) if part
+    )
 
 
 def words_of(name: str) -> list[str]:
-    """Return the words of a name in lower case: ``--hubToken`` and ``HUB_TOKEN`` are hub and token."""
+    """Return the words of a name in lower case:
+
+    ``--hubToken`` and ``HUB_TOKEN`` are hub and token.
+    """
     return [word.lower() for word in _CAMEL.findall(name) if not word.isdigit()]
 
 
 def _is_plain_atom(atom: str) -> bool:
-    """Return a number, or known words that make up half of its letters and digits at least: a UUID may have a word of two letters too."""
+    """Return a number, or known words that make up half of its letters and digits at least: a UUID
+    may have a word of two letters too.
+    """
     atom = atom.removeprefix("~/").removeprefix("***/")  # masked before
     if _NUMBER.fullmatch(atom) or _SHORT.fullmatch(atom) or atom in ("127.0.0.1", "0.0.0.0"):
         return True
@@ -320,7 +379,10 @@ def _is_plain_atom(atom: str) -> bool:
 
 
 def _known(part: str) -> int | None:
-    """Return how many letters of a part are in known words; None where it is not made of these, of single letters and of short numbers."""
+    """Return how many letters of a part are in known words;
+
+    None where it is not made of these, of single letters and of short numbers.
+    """
     if part.lower() in WORDS:
         return len(part)
     if part.isdigit() and len(part) <= 5:
@@ -334,4 +396,6 @@ def _known(part: str) -> int | None:
 def _is_plain_piece(piece: str) -> bool:
     if piece.isdigit():
         return len(piece) <= 3
-    return len(piece) == 1 or piece.lower() in WORDS or all(word in WORDS for word in words_of(piece))
+    return (
+        len(piece) == 1 or piece.lower() in WORDS or all(word in WORDS for word in words_of(piece))
+    )

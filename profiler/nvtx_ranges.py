@@ -1,14 +1,18 @@
 """The stages as NVTX ranges in the domain ``feedline``, for Nsight Systems and other NVTX tools.
 
-A tap holds what ``ranges()`` returned. Without a tool that is None, a range costs one ``is None`` check, and nvtx is not even imported.
+A tap holds what ``ranges()`` returned. Without a tool that is None, a range costs one ``is None``
+check, and nvtx is not even imported.
 
-A tool is a library that NVTX loads once per process, at the first call, from the path in NVTX_INJECTION64_PATH; none can be attached later.
-What that means for loader workers (tests/nvtx/test_nvtx_in_workers.py):
+A tool is a library that NVTX loads once per process, at the first call, from the path in
+NVTX_INJECTION64_PATH; none can be attached later. What that means for loader workers
+(tests/nvtx/test_nvtx_in_workers.py):
 
-spawn, forkserver  The environment is inherited and the worker loads the tool for itself.
-fork               A tool that the parent had loaded is inherited as it was: its callbacks run in the worker, its threads do not. One that
-                   the parent had not loaded is loaded by the worker. Nsight Systems needs ``--trace-fork-before-exec=true`` to see either
-                   (NVIDIA's forum; not run here, there was no Nsight Systems).
+spawn, forkserver  The environment is inherited and the worker loads the tool for itself. fork
+A tool that the parent had loaded is inherited as it was: its callbacks run in the worker, its
+threads do not. One that
+                   the parent had not loaded is loaded by the worker. Nsight Systems needs
+                   ``--trace-fork-before-exec=true`` to see either (NVIDIA's forum; not run here,
+                   there was no Nsight Systems).
 
 NVTX nests ranges per thread and domain: push and pop in the same thread.
 """
@@ -24,7 +28,9 @@ from feedline.profiler.events import Stage
 
 _DOMAIN = "feedline"
 INJECTION = "NVTX_INJECTION64_PATH" if sys.maxsize > 2**32 else "NVTX_INJECTION32_PATH"
-_MAX_NAMES = 4096  # NVTX keeps every name for the life of the process; a program that makes up names without end gets "other" after these
+# NVTX keeps every name for the life of the process; a program that makes up names without end gets
+# "other" after these
+_MAX_NAMES = 4096
 
 #: The range of each stage.
 NAMES: dict[Stage, str] = {stage: stage.name.lower() for stage in Stage if stage is not Stage.NAME}
@@ -45,7 +51,8 @@ class NvtxRanges:
 
         Args:
             name: a stage of ``NAMES``, or a user's own.
-            payload: a number that the tool shows with the range: bytes, where a stage has bytes. Left out where it does not fit in int64.
+            payload: a number that the tool shows with the range: bytes, where a stage has bytes.
+                Left out where it does not fit in int64.
         """
         if payload is None:
             self._push(self._named[name])
@@ -62,12 +69,17 @@ class NvtxRanges:
 
 
 def listening() -> bool:
-    """Return whether an NVTX tool listens to this process, from the environment alone: cheap, imports nothing. NVTX_DISABLE means no."""
+    """Return whether an NVTX tool listens to this process, from the environment alone: cheap,
+    imports nothing. NVTX_DISABLE means no.
+    """
     return bool(os.environ.get(INJECTION)) and not os.environ.get("NVTX_DISABLE")
 
 
 def ranges() -> NvtxRanges | None:
-    """Ranges of the domain ``feedline``; None if no tool listens, it cannot be loaded, or the package nvtx is missing."""
+    """Ranges of the domain ``feedline``;
+
+    None if no tool listens, it cannot be loaded, or the package nvtx is missing.
+    """
     attached = _attach()
     return attached if isinstance(attached, NvtxRanges) else None
 
@@ -86,15 +98,23 @@ def _attach() -> NvtxRanges | str:
     try:
         import nvtx
     except Exception as error:
-        return f"an NVTX tool listens, but the package nvtx cannot be imported ({masks.error(error)}): pip install nvtx"
+        return (
+            f"an NVTX tool listens, but the package nvtx cannot be imported "
+            f"({masks.error(error)}): pip install nvtx"
+        )
     try:
         domain = nvtx.get_domain(_DOMAIN)
-        # nvtx gives a domain without attributes when no tool was loaded; it says so in no other way.
+        # nvtx gives a domain without attributes when no tool was loaded; it says so in no other
+        # way.
         if domain.get_event_attributes("next") is None:
-            return f"NVTX could not load the tool at {INJECTION}={masks.path(os.environ[INJECTION])}"
+            return (
+                f"NVTX could not load the tool at {INJECTION}={masks.path(os.environ[INJECTION])}"
+            )
         return NvtxRanges(domain)
     except Exception as error:
-        return f"this version of nvtx lacks what is needed ({masks.error(error)}): pip install -U nvtx"
+        return (
+            f"this version of nvtx lacks what is needed ({masks.error(error)}): pip install -U nvtx"
+        )
 
 
 class _Attributes(dict[str, Any]):
@@ -116,7 +136,9 @@ class _Attributes(dict[str, Any]):
 
 
 class _PerThread(threading.local):
-    """EventAttributes per thread: another thread could change the payload between setting and pushing."""
+    """EventAttributes per thread: another thread could change the payload between setting and
+    pushing.
+    """
 
     def __init__(self, domain: Any) -> None:
         self.named = _Attributes(domain)

@@ -1,4 +1,7 @@
-"""Helper processes of a command. Ctrl-C, which a terminal sends to a whole process group, reaches only the command, which ends them."""
+"""Helper processes of a command.
+
+Ctrl-C, which a terminal sends to a whole process group, reaches only the command, which ends them.
+"""
 
 import signal
 from collections.abc import Callable, Iterator
@@ -16,8 +19,9 @@ _T = TypeVar("_T")
 def sheltered() -> Iterator[None]:
     """Shelter processes started in the block, and their children, from SIGINT.
 
-    The signal is blocked, not ignored, so that it is blocked from their first moment. In this process it acts at the end of the block: an
-    interrupted start could leave a process without handle.
+    The signal is blocked, not ignored, so that it is blocked from their first moment. In this
+    process it acts at the end of the block: an interrupted start could leave a process without
+    handle.
     """
     resource_tracker.ensure_running()  # starting it later would unblock SIGINT
     with deferred():
@@ -37,7 +41,9 @@ class _Pool(ProcessPoolExecutor):
 
 
 @contextmanager
-def pool(count: int, initializer: Callable[..., object] | None = None, initargs: tuple[Any, ...] = ()) -> Iterator[ProcessPoolExecutor]:
+def pool(
+    count: int, initializer: Callable[..., object] | None = None, initargs: tuple[Any, ...] = ()
+) -> Iterator[ProcessPoolExecutor]:
     """A pool of ``count`` processes; they are ended at once if the block raises.
 
     Args:
@@ -47,7 +53,9 @@ def pool(count: int, initializer: Callable[..., object] | None = None, initargs:
     """
     with sheltered():
         forkserver.ensure_running()
-    executor = _Pool(count, mp_context=get_context("forkserver"), initializer=initializer, initargs=initargs)
+    executor = _Pool(
+        count, mp_context=get_context("forkserver"), initializer=initializer, initargs=initargs
+    )
     try:
         yield executor
     except BaseException:
@@ -59,5 +67,7 @@ def pool(count: int, initializer: Callable[..., object] | None = None, initargs:
 
 def stop(executor: ProcessPoolExecutor) -> None:
     """End its processes, whatever they are doing."""
-    for process in list((executor._processes or {}).values()):  # Python 3.14 has terminate_workers()
+    for process in list(
+        (executor._processes or {}).values()
+    ):  # Python 3.14 has terminate_workers()
         process.terminate()

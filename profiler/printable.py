@@ -1,6 +1,8 @@
-"""Makes text from outside safe to show: names of files, kernels and stages, messages of libraries, contents of run folders and traces.
+"""Makes text from outside safe to show: names of files, kernels and stages, messages of libraries,
+contents of run folders and traces.
 
-Terminal and HTML pass every string through here where it leaves the program; JSON and traces keep the true strings.
+Terminal and HTML pass every string through here where it leaves the program; JSON and traces keep
+the true strings.
 """
 
 import dataclasses
@@ -13,11 +15,16 @@ from typing import Any, TextIO, TypeVar, cast
 from feedline.profiler.errors import FeedlineError
 from feedline.profiler.message import reworded
 
-_MAX_MARKS = 8  # combining marks on one letter; living scripts need up to 5, a pile of them covers the lines around it
+# combining marks on one letter; living scripts need up to 5, a pile of them covers the lines around
+# it
+_MAX_MARKS = 8
 _ZERO_WIDTH_JOINER = "\u200d"
-#: Characters without a shape that Unicode lists as letters, marks or unassigned: grapheme joiner, fillers, vowels that are not drawn.
+#: Characters without a shape that Unicode lists as letters, marks or unassigned: grapheme joiner,
+#: fillers, vowels that are not drawn.
 _SHAPELESS = frozenset("\u034f\u115f\u1160\u17b4\u17b5\u2065\u3164\uffa0")
-_HIDDEN = frozenset(("Cc", "Cf", "Cs", "Zl", "Zp"))  # controls, formats (bidi, zero width, tags), surrogates, line and paragraph separators
+_HIDDEN = frozenset(
+    ("Cc", "Cf", "Cs", "Zl", "Zp")
+)  # controls, formats (bidi, zero width, tags), surrogates, line and paragraph separators
 _PICTOGRAPHS = ((0x2600, 0x27BF), (0x2B00, 0x2BFF), (0x1F000, 0x1FAFF))
 _SELECTORS = ((0x180B, 0x180D), (0x180F, 0x180F), (0xFE00, 0xFE0F), (0xE0100, 0xE01EF))
 
@@ -38,7 +45,11 @@ def printable(text: object, lines: bool = False) -> str:
     if (text.isascii() and text.isprintable()) or (lines and text == "\n"):
         return text
     shown: list[str] = []
-    marks, pictograph, bare = 0, False, False  # marks since the last letter; what stood before; whether a letter that has no mark yet did
+    marks, pictograph, bare = (
+        0,
+        False,
+        False,
+    )  # marks since the last letter; what stood before; whether a letter that has no mark yet did
     for at, c in enumerate(text):
         kind = unicodedata.category(c)
         mark = kind in ("Mn", "Me")
@@ -66,9 +77,11 @@ def _hidden(c: str, kind: str) -> bool:
 
 
 def printable_in(value: _T) -> _T:
-    """Return a copy of dataclasses, dicts, lists and tuples in which every string is printable and one line.
+    """Return a copy of dataclasses, dicts, lists and tuples in which every string is printable and
+    one line.
 
-    Harmless values are not copied. Two keys of a dict that become the same are kept apart by a number.
+    Harmless values are not copied. Two keys of a dict that become the same are kept apart by a
+    number.
     """
     return cast(_T, _printable_in(value))
 
@@ -77,10 +90,16 @@ def _printable_in(value: Any) -> Any:
     if isinstance(value, enum.Enum):
         return value
     if isinstance(value, str):
-        return value if value.isascii() and value.isprintable() else reworded(value, printable(value))
+        return (
+            value if value.isascii() and value.isprintable() else reworded(value, printable(value))
+        )
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        fields = {item.name: getattr(value, item.name) for item in dataclasses.fields(value) if item.init}
-        changed = {name: shown for name, old in fields.items() if (shown := _printable_in(old)) is not old}
+        fields = {
+            item.name: getattr(value, item.name) for item in dataclasses.fields(value) if item.init
+        }
+        changed = {
+            name: shown for name, old in fields.items() if (shown := _printable_in(old)) is not old
+        }
         return dataclasses.replace(value, **changed) if changed else value
     if isinstance(value, dict):
         return _in_dict(value)
@@ -114,14 +133,17 @@ def say(text: object, lines: bool = False, to: TextIO | None = None) -> None:
     """
     message, *more = text.args if isinstance(text, FeedlineError) and text.args else (text,)
     file = sys.stderr if to is None else to
-    shown = "\n".join([f"feedline: {printable(message, lines)}", *(printable(line, lines=True) for line in more)])
+    shown = "\n".join(
+        [f"feedline: {printable(message, lines)}", *(printable(line, lines=True) for line in more)]
+    )
     with suppress(OSError, ValueError, AttributeError):  # closed, or no standard error at all
         encoding = getattr(file, "encoding", None) or "utf-8"
         print(shown.encode(encoding, "backslashreplace").decode(encoding), file=file, flush=True)
 
 
 def say_in_training(text: object, lines: bool = False) -> None:
-    """Print on the standard error that the process started with; the program may have replaced or closed it.
+    """Print on the standard error that the process started with; the program may have replaced or
+    closed it.
 
     Args:
         text: as for ``say``.

@@ -11,7 +11,9 @@ def read(pid: int, name: str) -> bytes:
 
 
 def stat(pid: int) -> list[bytes]:
-    """Return the fields of /proc/PID/stat from the third on; the second, the name, can hold anything."""
+    """Return the fields of /proc/PID/stat from the third on; the second, the name, can hold
+    anything.
+    """
     return read(pid, "stat").rpartition(b")")[2].split()
 
 
@@ -22,9 +24,11 @@ def started(pid: int) -> int:
 
 
 def tidies_up(pid: int) -> bool:
-    """Return whether a process only waits for others to end, and then unlinks the shared memory that they left.
+    """Return whether a process only waits for others to end, and then unlinks the shared memory
+    that they left.
 
-    Killed before, it would stay. Source: ``multiprocessing/resource_tracker.py``; torch's ``lib/libshm/manager.cpp``.
+    Killed before, it would stay. Source: ``multiprocessing/resource_tracker.py``; torch's
+    ``lib/libshm/manager.cpp``.
     """
     command = read(pid, "cmdline")
     return b"multiprocessing.resource_tracker" in command or b"torch_shm_manager" in command

@@ -1,10 +1,12 @@
 """The rank and launch of this process, from the environment variables of the launcher.
 
-torchrun is asked first, then Slurm, then MPI. Two traps in between: a batch script has SLURM_NTASKS although only one process runs, so
-Slurm counts inside a step (srun) only; and the processes of an mpirun inside an allocation inherit the SLURM_* of the daemon that started
-them, so Open MPI's own variables go before Slurm's.
+torchrun is asked first, then Slurm, then MPI. Two traps in between: a batch script has SLURM_NTASKS
+although only one process runs, so Slurm counts inside a step (srun) only; and the processes of an
+mpirun inside an allocation inherit the SLURM_* of the daemon that started them, so Open MPI's own
+variables go before Slurm's.
 
-Ask in the training's main process and hand the answers to workers: without a launcher, a worker is a launch of its own.
+Ask in the training's main process and hand the answers to workers: without a launcher, a worker is
+a launch of its own.
 """
 
 import hashlib
@@ -22,7 +24,9 @@ _LAUNCHER_MARKS = {
     "slurm": ("SLURM_JOB_ID", "SLURM_STEP_ID", "SLURM_PROCID"),
     "mpi": ("OMPI_COMM_WORLD_RANK", "PMI_RANK"),
 }
-MOST_RANKS = 1_000_000  # more than any training has: what is read from elsewhere is checked against it
+MOST_RANKS = (
+    1_000_000  # more than any training has: what is read from elsewhere is checked against it
+)
 _TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
 
 
@@ -33,42 +37,59 @@ class RankPlace:
     rank: int = 0
     local_rank: int = 0  # on this host; the rank itself where the launcher does not tell
     world_size: int = 1
-    group_rank: int | None = 0  # number of this host, or torchrun agent; None where the launcher does not tell
+    group_rank: int | None = (
+        0  # number of this host, or torchrun agent; None where the launcher does not tell
+    )
     restart: int = 0  # how often the launcher has started this launch again
-    launcher: str = "none"  # torchrun, slurm, mpi, env (RANK and WORLD_SIZE, set by anything else) or none
+    launcher: str = (
+        "none"  # torchrun, slurm, mpi, env (RANK and WORLD_SIZE, set by anything else) or none
+    )
 
 
 def place(environ: Mapping[str, str] = os.environ) -> RankPlace:
-    """Return the place of this process. A value that is not a number, or a rank outside its world, counts as not set."""
+    """Return the place of this process.
+
+    A value that is not a number, or a rank outside its world, counts as not set.
+    """
     named = _by_rank_variables(environ)
     if named is not None and named.launcher == "torchrun":
         return named
     for other in (_slurm(environ), _mpi(environ)):
-        # Where RANK says something else, a launcher of its own was started once per Slurm task or MPI process.
-        if other is not None and (named is None or (named.rank, named.world_size) == (other.rank, other.world_size)):
+        # Where RANK says something else, a launcher of its own was started once per Slurm task or
+        # MPI process.
+        if other is not None and (
+            named is None or (named.rank, named.world_size) == (other.rank, other.world_size)
+        ):
             return other
     return named or RankPlace()
 
 
 def launch_id(environ: Mapping[str, str] = os.environ) -> str:
-    """Return a name shared by the ranks of one launch on one host and by no other launch, usable as a file name.
+    """Return a name shared by the ranks of one launch on one host and by no other launch, usable as
+    a file name.
 
-    For Slurm it is the same on all hosts. For RANK and WORLD_SIZE set by hand it is the process group's: one for a script that starts the
-    ranks, but several where they were typed one by one.
+    For Slurm it is the same on all hosts. For RANK and WORLD_SIZE set by hand it is the process
+    group's: one for a script that starts the ranks, but several where they were typed one by one.
     """
     launcher = place(environ).launcher
     if launcher == "slurm":
-        parts = [environ.get(name) for name in ("SLURM_JOB_ID", "SLURM_STEP_ID", "SLURM_RESTART_COUNT")]
+        parts = [
+            environ.get(name) for name in ("SLURM_JOB_ID", "SLURM_STEP_ID", "SLURM_RESTART_COUNT")
+        ]
     else:
         root = _root(launcher, environ)
-        named = environ.get("TORCHELASTIC_RUN_ID", "") if launcher == "torchrun" else ""  # by the user: anything
+        named = (
+            environ.get("TORCHELASTIC_RUN_ID", "") if launcher == "torchrun" else ""
+        )  # by the user: anything
         run = hashlib.sha256(os.fsencode(named)).hexdigest()[:8] if named else ""
         parts = [run, str(root), str(_start_ticks(root))]
     return re.sub(r"[^\w.-]", "_", "-".join([launcher, *(part for part in parts if part)]))
 
 
 def started_at(environ: Mapping[str, str] = os.environ) -> str:
-    """Local time, MMDD-HHMMSS, at which the launch started on this host: the same for all its ranks here."""
+    """Local time, MMDD-HHMMSS, at which the launch started on this host: the same for all its ranks
+    here.
+    """
     ticks = _start_ticks(_root(place(environ).launcher, environ)) or _start_ticks(os.getpid())
     boot = _boot_time()
     began = boot + ticks // _TICKS_PER_SECOND if ticks and boot is not None else time.time()
@@ -112,7 +133,14 @@ def _mpi(environ: Mapping[str, str]) -> RankPlace | None:
     )
 
 
-def _made(launcher: str, rank: int | None, size: int | None, local: int | None, group: int | None, restart: int | None) -> RankPlace | None:
+def _made(
+    launcher: str,
+    rank: int | None,
+    size: int | None,
+    local: int | None,
+    group: int | None,
+    restart: int | None,
+) -> RankPlace | None:
     if rank is None or size is None or rank >= size:
         return None
     return RankPlace(rank, rank if local is None else local, size, group, restart or 0, launcher)
@@ -127,10 +155,12 @@ def _number(environ: Mapping[str, str], *names: str) -> int | None:
 
 
 def _root(launcher: str, environ: Mapping[str, str]) -> int:
-    """Return the process that stands for the launch on this host: the nearest ancestor that is not part of this rank.
+    """Return the process that stands for the launch on this host: the nearest ancestor that is not
+    part of this rank.
 
-    That is the parent, unless a wrapper script stands between; a wrapper has the rank's own variables. One whose environment may not be
-    read belongs to another user (slurmstepd), so it is the launcher.
+    That is the parent, unless a wrapper script stands between; a wrapper has the rank's own
+    variables. One whose environment may not be read belongs to another user (slurmstepd), so it is
+    the launcher.
     """
     if launcher == "env":
         return os.getpgrp()
@@ -157,7 +187,9 @@ def _parent_of(pid: int) -> int:
 
 
 def _start_ticks(pid: int) -> int:
-    """Clock ticks from boot to the start of a process; of a zombie too, which may have led the launch. 0: there is none."""
+    """Clock ticks from boot to the start of a process; of a zombie too, which may have led the
+    launch. 0: there is none.
+    """
     fields = proc.stat(pid)
     return int(fields[19]) if len(fields) > 19 else 0
 

@@ -3,9 +3,9 @@
 A page asks for an output by a comment before a block, and for a picture by one before an image:
 
     <!-- output of `feedline report runs/demo` -->
-    <!-- output of `feedline compare --data data/photos -o runs/compare`, from "Loaders" to "pillow-v1 " -->
-    <!-- output of `feedline report runs/demo`, from "Mean step" to "sum", the verdict -->
-    <!-- picture of `feedline report runs/demo` -->
+    <!-- output of `feedline compare --data data/photos -o runs/compare`, from "Loaders" to
+    "pillow-v1 " --> <!-- output of `feedline report runs/demo`, from "Mean step" to "sum", the
+    verdict --> <!-- picture of `feedline report runs/demo` -->
 
 Runs that are read are kept in docs/recorded, so that a page shows what feedline says of them today,
 and the site has their reports. A run that is not kept, or named after --anew, is recorded by the
@@ -39,9 +39,15 @@ LIMIT_S = 300  # of one command
 REPORT_SIZE = (960, 700)  # px, of the picture of an HTML report
 COLORS = 128  # of such a picture, so that it stays small
 SHOWS = "Description"  # keyword of the text in it (PNG specification, 11.3.3.2)
-BROWSER = "chromium --headless --no-sandbox --disable-gpu --hide-scrollbars --force-device-scale-factor=1"
+BROWSER = (
+    "chromium --headless --no-sandbox --disable-gpu --hide-scrollbars --force-device-scale-factor=1"
+)
 
-OUTPUT = re.compile(r'(<!-- output of `(.+?)`((?:, from ".+?" to ".+?")*(?:, the verdict)?) -->\n```text\n)(.*?)(```\n)', re.DOTALL)
+OUTPUT = re.compile(
+    r'(<!-- output of `(.+?)`((?:, from ".+?" to ".+?")*(?:, the verdict)?) '
+    r"-->\n```text\n)(.*?)(```\n)",
+    re.DOTALL,
+)
 PICTURE = re.compile(r"<!-- picture of `(.+?)` -->\n!\[[^\]]*\]\((.+?)\)")
 CUT = re.compile(r', from "(.+?)" to "(.+?)"')
 VERDICT = ", the verdict"  # the last lines of a report, without the files that it names
@@ -77,11 +83,18 @@ class Page:
 
     def shown(self) -> list[str]:
         """Return the commands whose output or picture it shows."""
-        return [command for _, command, *_ in OUTPUT.findall(self.text)] + [command for command, _ in PICTURE.findall(self.text)]
+        return [command for _, command, *_ in OUTPUT.findall(self.text)] + [
+            command for command, _ in PICTURE.findall(self.text)
+        ]
 
     def reads(self) -> set[str]:
         """Return the runs that these read."""
-        return {run for command in self.shown() for run in RUN.findall(command) if run not in made_by(command)}
+        return {
+            run
+            for command in self.shown()
+            for run in RUN.findall(command)
+            if run not in made_by(command)
+        }
 
     def makes(self, run: str) -> str:
         """Return the command that makes a run folder."""
@@ -92,7 +105,14 @@ class Page:
 
     def makes_data(self, folder: str) -> str | None:
         """Return the command that makes photographs; None: the page has none."""
-        return next((command for command in self.commands() if command.startswith(f"python examples/photos.py {folder} ")), None)
+        return next(
+            (
+                command
+                for command in self.commands()
+                if command.startswith(f"python examples/photos.py {folder} ")
+            ),
+            None,
+        )
 
 
 def made_by(command: str) -> list[str]:
@@ -158,13 +178,22 @@ class Workshop:
             "COLUMNS": str(COLUMNS),
             "LINES": "50",
             "OMP_NUM_THREADS": "1",
-            **({"FORCE_COLOR": "1", "COLORTERM": "truecolor", "TERM": "xterm-256color"} if colors else {"NO_COLOR": "1"}),
+            **(
+                {"FORCE_COLOR": "1", "COLORTERM": "truecolor", "TERM": "xterm-256color"}
+                if colors
+                else {"NO_COLOR": "1"}
+            ),
         }
         print(f"$ {command}", flush=True)
         within = ["timeout", str(LIMIT_S), "bash", "-c", command]
-        done = subprocess.run(within, cwd=self.folder, env=environment, capture_output=True, text=True)
+        done = subprocess.run(
+            within, cwd=self.folder, env=environment, capture_output=True, text=True
+        )
         if done.returncode != 0:
-            raise CannotRun(f"`{command}` ended with {done.returncode}: {(done.stderr.strip().splitlines() or ['nothing was said'])[-1]}")
+            raise CannotRun(
+                f"`{command}` ended with {done.returncode}: "
+                f"{(done.stderr.strip().splitlines() or ['nothing was said'])[-1]}"
+            )
         return done.stdout
 
     def photograph(self, run: str, picture: Path) -> None:
@@ -178,10 +207,17 @@ class Workshop:
         picture.parent.mkdir(exist_ok=True)
         width, height = REPORT_SIZE
         page = (self.folder / run / "report.html").as_uri()
-        self.perform(f"{BROWSER} --user-data-dir={self.folder / 'chromium'} --window-size={width},{height} --screenshot={picture} {page}")
+        self.perform(
+            f"{BROWSER} --user-data-dir={self.folder / 'chromium'} --window-size={width},{height} "
+            f"--screenshot={picture} {page}"
+        )
         about = PngInfo()
-        about.add_text(SHOWS, json.loads((self.folder / run / "report.json").read_text())["verdict"])
-        Image.open(picture).convert("RGB").quantize(COLORS, dither=Image.Dither.NONE).save(picture, optimize=True, pnginfo=about)
+        about.add_text(
+            SHOWS, json.loads((self.folder / run / "report.json").read_text())["verdict"]
+        )
+        Image.open(picture).convert("RGB").quantize(COLORS, dither=Image.Dither.NONE).save(
+            picture, optimize=True, pnginfo=about
+        )
 
     def keep(self, run: str) -> None:
         """Put a run into docs/recorded, or the report of one that was made of traces.
@@ -199,7 +235,11 @@ class Workshop:
             return
         findings = json.loads((source / "report.json").read_text())["findings"]
         if findings and findings[0]["cause"] == "busy_neighbors":
-            print(f"{run} shows other programs more than itself: record it again when they have ended", file=sys.stderr)
+            print(
+                f"{run} shows other programs more than itself: record it again when they have "
+                f"ended",
+                file=sys.stderr,
+            )
         shutil.rmtree(kept, ignore_errors=True)
         shutil.copytree(source, kept)
         scrub(kept)
@@ -215,8 +255,14 @@ def cut(text: str, parts: str) -> str:
     excerpts = []
     for begin, end in CUT.findall(parts):
         first = next(number for number, line in enumerate(lines) if line.lstrip().startswith(begin))
-        last = next(number for number, line in enumerate(lines[first:], first) if line.lstrip().startswith(end))
-        while last + 1 < len(lines) and lines[last + 1].startswith("  "):  # what the last one goes on with
+        last = next(
+            number
+            for number, line in enumerate(lines[first:], first)
+            if line.lstrip().startswith(end)
+        )
+        while last + 1 < len(lines) and lines[last + 1].startswith(
+            "  "
+        ):  # what the last one goes on with
             last += 1
         excerpts.append("\n".join(lines[first : last + 1]))
     if parts.endswith(VERDICT):
@@ -230,7 +276,14 @@ def draw(text: str, command: str) -> str:
 
     Fonts are the reader's own: nothing is fetched.
     """
-    console = Console(record=True, width=COLUMNS, file=io.StringIO(), force_terminal=True, color_system="truecolor", highlight=False)
+    console = Console(
+        record=True,
+        width=COLUMNS,
+        file=io.StringIO(),
+        force_terminal=True,
+        color_system="truecolor",
+        highlight=False,
+    )
     console.print(Text.from_ansi(text.strip("\n")))
     fetched = re.compile(r"@font-face \{\{.*?\n    \}\}", re.DOTALL)
     form = fetched.sub("", CONSOLE_SVG_FORMAT).replace(
@@ -261,14 +314,19 @@ def renew(page: Page, shop: Workshop) -> str:
         except CannotRun as error:
             print(f"{page.path.name}: an output stays as it is: {error}", file=sys.stderr)
         except StopIteration:
-            print(f"{page.path.name}: `{command}` prints no such lines ({parts}); the old ones stay", file=sys.stderr)
+            print(
+                f"{page.path.name}: `{command}` prints no such lines ({parts}); the old ones stay",
+                file=sys.stderr,
+            )
         return f"{before}{old}{after}"
 
     return OUTPUT.sub(block, page.text)
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument(
         "--anew",
         nargs="+",
@@ -279,7 +337,9 @@ def main() -> None:
     args = parser.parse_args()
 
     pages = [Page(path, path.read_text()) for path in PAGES]
-    read = {str(page.path.relative_to(ROOT / "docs").with_suffix("")): page.reads() for page in pages}
+    read = {
+        str(page.path.relative_to(ROOT / "docs").with_suffix("")): page.reads() for page in pages
+    }
     wanted = list(read) if "all" in args.anew else args.anew
     if unknown := sorted(set(wanted) - set(read)):
         parser.error(f"there is no page {', '.join(unknown)}")

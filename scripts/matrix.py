@@ -28,7 +28,9 @@ class Results:
     """
 
     def __init__(self) -> None:
-        self.rows: dict[str, collections.Counter[str]] = collections.defaultdict(collections.Counter)
+        self.rows: dict[str, collections.Counter[str]] = collections.defaultdict(
+            collections.Counter
+        )
         self.failed: list[str] = []
         self.skipped: collections.Counter[str] = collections.Counter()
 
@@ -52,10 +54,14 @@ class Results:
 
 def output_of(*command: str | pathlib.Path) -> str:
     """Return what a command prints; its failure ends this script."""
-    return subprocess.run([str(part) for part in command], check=True, cwd=ROOT, stdout=subprocess.PIPE, text=True).stdout
+    return subprocess.run(
+        [str(part) for part in command], check=True, cwd=ROOT, stdout=subprocess.PIPE, text=True
+    ).stdout
 
 
-def environment(venv: pathlib.Path, python: str, pins: Callable[[str], Iterable[str]]) -> tuple[pathlib.Path, Command]:
+def environment(
+    venv: pathlib.Path, python: str, pins: Callable[[str], Iterable[str]]
+) -> tuple[pathlib.Path, Command]:
     """Make a virtual environment if it is missing.
 
     Args:
@@ -72,16 +78,29 @@ def environment(venv: pathlib.Path, python: str, pins: Callable[[str], Iterable[
     constraints = venv / "constraints.txt"
     lines = (ROOT / "constraints.txt").read_text().splitlines()
     constraints.write_text("".join(f"{pin}\n" for line in lines for pin in pins(line)))
-    install: Command = [inside, "-m", "pip", "--quiet", "--disable-pip-version-check", "install", "--no-compile"]
+    install: Command = [
+        inside,
+        "-m",
+        "pip",
+        "--quiet",
+        "--disable-pip-version-check",
+        "install",
+        "--no-compile",
+    ]
     install += ["--constraint", constraints]
     return inside, install
 
 
 def run_tests(python: pathlib.Path, report: pathlib.Path, *arguments: str) -> bool:
     """Run pytest; return whether any test ran. Ends this script if pytest cannot run."""
-    code = subprocess.run([python, "-m", "pytest", "-q", f"--junitxml={report}", *arguments], cwd=ROOT).returncode
+    code = subprocess.run(
+        [python, "-m", "pytest", "-q", f"--junitxml={report}", *arguments], cwd=ROOT
+    ).returncode
     if code not in (0, 1, NO_TESTS):
-        sys.exit(f"{pathlib.Path(sys.argv[0]).name}: pytest could not run {' '.join(arguments)} (exit code {code}, see above)")
+        sys.exit(
+            f"{pathlib.Path(sys.argv[0]).name}: pytest could not run {' '.join(arguments)} (exit "
+            f"code {code}, see above)"
+        )
     return code != NO_TESTS
 
 
@@ -89,7 +108,10 @@ def table(first: str, columns: dict[str, Results]) -> str:
     """Return a Markdown table, a column for each environment."""
     lines = [f"| {first} | {' | '.join(columns)} |", "|---" * (len(columns) + 1) + "|"]
     for row in sorted({row for results in columns.values() for row in results.rows}):
-        cells = [", ".join(f"{n} {outcome}" for outcome, n in sorted(results.rows[row].items())) or "-" for results in columns.values()]
+        cells = [
+            ", ".join(f"{n} {outcome}" for outcome, n in sorted(results.rows[row].items())) or "-"
+            for results in columns.values()
+        ]
         lines.append(f"| {row} | {' | '.join(cells)} |")
     return "\n".join(lines)
 

@@ -16,11 +16,12 @@ from warm_python import MODULES, WarmPython
 if TYPE_CHECKING:
     from reports.browser import Browser
 
-# No test reaches a network: albumentations asks for its newest version when it is imported, the others for models.
+# No test reaches a network: albumentations asks for its newest version when it is imported, the
+# others for models.
 os.environ["NO_ALBUMENTATIONS_UPDATE"] = os.environ["HF_HUB_OFFLINE"] = "1"
 
-# How long an example takes says how busy the machine is. The same examples each time, so that a change is judged by what it changes;
-# scripts/test-long draws new ones ("by chance").
+# How long an example takes says how busy the machine is. The same examples each time, so that a
+# change is judged by what it changes; scripts/test-long draws new ones ("by chance").
 settings.register_profile("by chance", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.register_profile("the same each time", settings.get_profile("by chance"), derandomize=True)
 settings.load_profile("the same each time")
@@ -31,10 +32,20 @@ os.environ["FEEDLINE_TRACEBACK"] = "1"
 
 def tap_state() -> dict[str, object]:
     """Everything in this process that a recording changes and has to put back."""
-    state: dict[str, object] = {f"os.environ {name}": value for name, value in os.environ.items() if name.startswith("FEEDLINE")}
-    state["sys.meta_path"] = [finder for finder in sys.meta_path if type(finder).__module__.startswith("feedline")]
+    state: dict[str, object] = {
+        f"os.environ {name}": value
+        for name, value in os.environ.items()
+        if name.startswith("FEEDLINE")
+    }
+    state["sys.meta_path"] = [
+        finder for finder in sys.meta_path if type(finder).__module__.startswith("feedline")
+    ]
     if (patch := sys.modules.get("feedline.profiler.taps.patch")) is not None:
-        state |= {f"{patch.place_of(*place)}": id(new) for *place, _, new in patch.Patches.standing() if hasattr(place[0], "__name__")}
+        state |= {
+            f"{patch.place_of(*place)}": id(new)
+            for *place, _, new in patch.Patches.standing()
+            if hasattr(place[0], "__name__")
+        }
     if (updates := sys.modules.get("feedline.profiler.taps.updates")) is not None:
         state["followers of updates"] = updates.updates._before + updates.updates._after or None
     return state
@@ -52,7 +63,9 @@ MadeOnce = Callable[[str, Callable[[Path], object]], Path]
 
 @pytest.fixture(scope="session")
 def made_once(tmp_path_factory: pytest.TempPathFactory) -> MadeOnce:
-    """Gives a folder that the first process of this run of pytest to want it has filled: recordings that take long, not to be changed."""
+    """Gives a folder that the first process of this run of pytest to want it has filled: recordings
+    that take long, not to be changed.
+    """
     root = tmp_path_factory.getbasetemp()
     shared = root.parent if "PYTEST_XDIST_WORKER" in os.environ else root
 
@@ -77,7 +90,18 @@ def small_disk(tmp_path: Path) -> Iterator[Callable[[int], Path]]:
 
     def mount(size: int) -> Path:
         disk.mkdir()
-        command = ["sh", "-c", 'mount "$@"', "sh", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", str(disk)]
+        command = [
+            "sh",
+            "-c",
+            'mount "$@"',
+            "sh",
+            "-t",
+            "tmpfs",
+            "-o",
+            f"size={size}",
+            "tmpfs",
+            str(disk),
+        ]
         mounted = subprocess.run(command, capture_output=True, text=True)
         if mounted.returncode:
             pytest.skip(f"a small file system cannot be mounted here: {mounted.stderr.strip()}")
@@ -99,7 +123,9 @@ CHROMIUM_FLAGS = (
 def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator["Browser"]:
     """A real Chromium, for what only a browser can tell."""
     if CHROMIUM is None or DRIVER is None:
-        pytest.skip("chromium or chromedriver is not installed (Debian packages chromium, chromium-driver)")
+        pytest.skip(
+            "chromium or chromedriver is not installed (Debian packages chromium, chromium-driver)"
+        )
     from reports.browser import Browser
     from selenium import webdriver
 
@@ -108,7 +134,9 @@ def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator["Browser"]:
     options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
     for flag in [*CHROMIUM_FLAGS.split(), f"--user-data-dir={tmp_path_factory.mktemp('chromium')}"]:
         options.add_argument(flag)
-    driver = webdriver.Chrome(options=options, service=webdriver.ChromeService(DRIVER, log_output=os.devnull))
+    driver = webdriver.Chrome(
+        options=options, service=webdriver.ChromeService(DRIVER, log_output=os.devnull)
+    )
     try:
         yield Browser(driver, tmp_path_factory.mktemp("reports"))
     finally:
@@ -117,7 +145,10 @@ def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator["Browser"]:
 
 @pytest.fixture(autouse=True)
 def dynamo_forgets() -> Iterator[None]:
-    """What a test compiled is forgotten before the next one: FLOPs are not counted where torch.compile has compiled something."""
+    """What a test compiled is forgotten before the next one:
+
+    FLOPs are not counted where torch.compile has compiled something.
+    """
     yield
     dynamo = sys.modules.get("torch._dynamo")
     if dynamo is not None and dynamo.utils.counters:

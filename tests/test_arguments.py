@@ -1,4 +1,6 @@
-"""What is typed wrongly is refused with what, where and the way out, by the exit code of the table, before anything is done."""
+"""What is typed wrongly is refused with what, where and the way out, by the exit code of the table,
+before anything is done.
+"""
 
 import argparse
 import os
@@ -45,19 +47,38 @@ def said(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str]:
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["rnu", "train.py"], "feedline: error: unknown command 'rnu' (did you mean run?); commands: run, env, report, "),
+        (
+            ["rnu", "train.py"],
+            "feedline: error: unknown command 'rnu' (did you mean run?); commands: run, env, "
+            "report, ",
+        ),
         (["train.py"], "or run a script with `feedline run train.py`"),
-        (["converge", "advsie"], "feedline converge: error: unknown command 'advsie' (did you mean advise?); commands: advise"),
+        (
+            ["converge", "advsie"],
+            "feedline converge: error: unknown command 'advsie' (did you mean advise?); commands: "
+            "advise",
+        ),
         (["verfy"], "feedline: error: unknown command 'verfy' (did you mean verify?); commands: "),
         ([], "feedline: error: no command given; see feedline --help"),
         (["converge"], "feedline converge: error: no command given; see feedline converge --help"),
-        (["run"], "feedline run: error: no script given: add the path of the training script, followed by its arguments"),
+        (
+            ["run"],
+            "feedline run: error: no script given: add the path of the training script, followed "
+            "by its arguments",
+        ),
         (["run", "-q"], "feedline run: error: no script given: "),
-        (["report", "run", "--json", "-"], "argument --json: '-' (standard output) is not supported here: name a file"),
-        (["ingest", "a.json", "-o", "-"], "argument -o/--output: '-' (standard output) is not supported here: "),
+        (
+            ["report", "run", "--json", "-"],
+            "argument --json: '-' (standard output) is not supported here: name a file",
+        ),
+        (
+            ["ingest", "a.json", "-o", "-"],
+            "argument -o/--output: '-' (standard output) is not supported here: ",
+        ),
         (
             ["run", "--epochs", "3", "train.py"],
-            "unknown option --epochs; put the script's own options after the script: feedline run train.py --epochs",
+            "unknown option --epochs; put the script's own options after the script: feedline run "
+            "train.py --epochs",
         ),
         (["run", "--quite", "train.py"], "unknown option --quite (did you mean --quiet?)"),
         (
@@ -72,40 +93,86 @@ def said(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str]:
         (["env", "here"], "feedline env: error: unrecognized arguments: here"),
         (["--hlep"], "feedline: error: unknown option --hlep (did you mean --help?)"),
         (["report", "--by-rank", "-json", "run"], "unknown option -json (did you mean --json?)"),
-        (["whatif", "run"], "nothing to change: add --set NAME=VALUE, such as --set num_workers=4, or --fix ID"),
+        (
+            ["whatif", "run"],
+            "nothing to change: add --set NAME=VALUE, such as --set num_workers=4, or --fix ID",
+        ),
         (
             ["whatif", "run", "--set", "num_worker=2"],
             "argument --set: unknown setting 'num_worker' (did you mean num_workers?); settings: ",
         ),
-        (["tune", "run", "--memory", "8"], "argument --memory: expected a size with its unit, such as 8GB or 512MB, got '8'"),
+        (
+            ["tune", "run", "--memory", "8"],
+            "argument --memory: expected a size with its unit, such as 8GB or 512MB, got '8'",
+        ),
         (["scale", "--rank", "x"], "argument --ranks: expected numbers of ranks"),
         (["report", "run", "--dask", "tcp://host:1"], "--dask needs --by-rank"),
-        (["report", "a", "b"], "several run folders can only be compared by rank: add --by-rank, or give one run folder"),
+        (
+            ["report", "a", "b"],
+            "several run folders can only be compared by rank: add --by-rank, or give one run "
+            "folder",
+        ),
         (["report", "--by-rank", "run", "--full"], "--full cannot be combined with --by-rank"),
-        (["report", "--by-rank", "run", "-o", "ranks.html"], "write it as JSON with --json FILE, and leave out -o"),
+        (
+            ["report", "--by-rank", "run", "-o", "ranks.html"],
+            "write it as JSON with --json FILE, and leave out -o",
+        ),
         (["scale", *THROUGHPUT, "--min-steps", "3000"], "--min-steps needs --noise-scale"),
         (["scale", "--predict", "-1", "-x", "2"], "unknown option -x"),
         (["report", "-qf", "--ful", "-oreport.html"], "the following arguments are required: RUN"),
         (["verify", "--fix", "warmup=1ep", "--sedes", "3"], "unknown option --sedes"),
-        (["ingest", "a.json", "--rank", "x=1"], "--rank x=1: x is not one of the given traces (a.json)"),
-        (["ingest", "a.json", "--rank", "a.json=1", "--rank", "a.json=2"], "--rank a.json=2: a.json already has rank 1"),
+        (
+            ["ingest", "a.json", "--rank", "x=1"],
+            "--rank x=1: x is not one of the given traces (a.json)",
+        ),
+        (
+            ["ingest", "a.json", "--rank", "a.json=1", "--rank", "a.json=2"],
+            "--rank a.json=2: a.json already has rank 1",
+        ),
         (["ingest", "a.json", "--rank", "a.json=1000000"], "where N is a rank below 1,000,000"),
         (["ingest", "a.json", "b.json", "a.json"], "a.json is given twice: name each trace once"),
-        (["ingest", "a.json", "./a.json"], "./a.json is given twice (also as a.json): name each trace once"),
+        (
+            ["ingest", "a.json", "./a.json"],
+            "./a.json is given twice (also as a.json): name each trace once",
+        ),
         (["report", "--by-rank", "run", "run"], "run is given twice: name each run folder once"),
-        (["converge", "advise", "run", "../{here}/run"], "run is given twice (also as run): name each run folder once"),
-        (["probe", "--batch-size", "0"], "argument --batch-size: expected a whole number from 1 to"),
-        (["scale", *THROUGHPUT, "--batch-size", "nan"], "argument --batch-size: expected a number, got 'nan'"),
-        (["report", "run", "--link-bandwidth", "25"], "argument --link-bandwidth: expected a bandwidth with its unit, such as 25GB/s or"),
-        (["report", "run", "--link-bandwidth", "0GB/s"], "argument --link-bandwidth: expected a number above 0, got '0'"),
-        (["verify", "--fix", "warmup=1ep", "--margin", "inf"], "argument --margin: expected a number, got 'inf'"),
+        (
+            ["converge", "advise", "run", "../{here}/run"],
+            "run is given twice (also as run): name each run folder once",
+        ),
+        (
+            ["probe", "--batch-size", "0"],
+            "argument --batch-size: expected a whole number from 1 to",
+        ),
+        (
+            ["scale", *THROUGHPUT, "--batch-size", "nan"],
+            "argument --batch-size: expected a number, got 'nan'",
+        ),
+        (
+            ["report", "run", "--link-bandwidth", "25"],
+            "argument --link-bandwidth: expected a bandwidth with its unit, such as 25GB/s or",
+        ),
+        (
+            ["report", "run", "--link-bandwidth", "0GB/s"],
+            "argument --link-bandwidth: expected a number above 0, got '0'",
+        ),
+        (
+            ["verify", "--fix", "warmup=1ep", "--margin", "inf"],
+            "argument --margin: expected a number, got 'inf'",
+        ),
         (
             ["verify", "--set", "num_workers=x", "--", "train.py"],
             "argument --set: num_workers: expected a whole number from 0 to 4,096, got 'x'",
         ),
         (["run", "--set", "cores=8", "train.py"], "argument --set: unknown setting 'cores'"),
-        (["run", "--stop-after", "0", "train.py"], "expected a number of updates, or of seconds such as 20s, got '0'"),
-        (["compare", "--data", ".", "--loaders", ""], "argument --loaders: expected names separated by commas, got ''"),
+        (
+            ["run", "--stop-after", "0", "train.py"],
+            "expected a number of updates, or of seconds such as 20s, got '0'",
+        ),
+        (
+            ["compare", "--data", ".", "--loaders", ""],
+            "argument --loaders: expected names separated by commas, got ''",
+        ),
     ],
 )
 def test_it_is_said_with_exit_code_2(words, message, folder, capsys):
@@ -121,7 +188,9 @@ def test_it_is_said_with_exit_code_2(words, message, folder, capsys):
 def test_a_copy_of_a_trace_under_another_name_is_named(folder, capsys):
     shutil.copy("a.json", "rank5.json")
 
-    code, line = said(capsys, "ingest", "a.json", "rank5.json", "--rank", "rank5.json=5", "-q", "-o", "run")
+    code, line = said(
+        capsys, "ingest", "a.json", "rank5.json", "--rank", "rank5.json=5", "-q", "-o", "run"
+    )
 
     assert code == 65
     assert "a.json and rank5.json are the same trace" in line
@@ -193,13 +262,18 @@ def test_the_api_names_its_arguments_and_no_flags(folder, capfd):
         with pytest.raises(OutputError) as raised, feedline.record(path, strict=True):
             pass
         assert str(raised.value) == message
-    with pytest.raises(OutputError, match="notes.txt, which feedline did not make: move it away, or pass another path"):
+    with pytest.raises(
+        OutputError,
+        match="notes.txt, which feedline did not make: move it away, or pass another path",
+    ):
         (folder / "run" / "rank0" / "notes.txt").write_text("mine")
         with feedline.record("run", overwrite=True, strict=True):
             pass
     with feedline.record("/proc/nowhere/run"):
         pass
-    assert "not recording: cannot write the run folder /proc/nowhere/run" in (err := capfd.readouterr().err)
+    assert "not recording: cannot write the run folder /proc/nowhere/run" in (
+        err := capfd.readouterr().err
+    )
     assert "(No such file or directory): pass another path\n" in err and " -o" not in err
 
 
@@ -218,18 +292,22 @@ def test_what_a_recording_by_the_api_lacks_is_told_without_flags_that_a_call_can
 
 
 @pytest.mark.parametrize("training", [["train.py"], ["--", sys.executable, "train.py"]])
-def test_a_taken_or_unwritable_run_folder_is_one_sentence_for_a_script_and_for_a_command(training, folder, capfd):
+def test_a_taken_or_unwritable_run_folder_is_one_sentence_for_a_script_and_for_a_command(
+    training, folder, capfd
+):
     with feedline.record("run"):
         pass
     (folder / "file").write_text("mine")
 
     assert said(capfd, "run", "-q", "--strict", "-o", "run", *training) == (
         73,
-        f"feedline: {folder}/run already holds a run: name another folder with -o, or overwrite it with -f",
+        f"feedline: {folder}/run already holds a run: name another folder with -o, or overwrite "
+        f"it with -f",
     )
     assert said(capfd, "run", "-q", "--strict", "-o", "/proc/nowhere/run", *training) == (
         73,
-        "feedline: cannot write the run folder /proc/nowhere/run (No such file or directory): name another folder with -o",
+        "feedline: cannot write the run folder /proc/nowhere/run (No such file or directory): "
+        "name another folder with -o",
     )
     assert said(capfd, "run", "-q", "--strict", "-o", "file", *training) == (
         73,
@@ -246,5 +324,7 @@ def test_a_command_names_its_flags_for_the_same_errors(folder, capsys):
     code, line = said(capsys, "run", "-q", "--strict", "-o", "run", str(script))
 
     assert code == 73
-    assert line.endswith("run already holds a run: name another folder with -o, or overwrite it with -f")
+    assert line.endswith(
+        "run already holds a run: name another folder with -o, or overwrite it with -f"
+    )
     assert not (folder / "trained").exists() and "train" not in sys.modules

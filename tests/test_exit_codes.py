@@ -17,7 +17,9 @@ def rows() -> dict[str, list[str]]:
     return {code: re.findall(r"`(\w+)`", names) for code, names in table}
 
 
-def kinds(base: type[errors.FeedlineError] = errors.FeedlineError) -> list[type[errors.FeedlineError]]:
+def kinds(
+    base: type[errors.FeedlineError] = errors.FeedlineError,
+) -> list[type[errors.FeedlineError]]:
     here = [base] if base.__module__ == errors.__name__ else []
     return [*here, *(kind for below in base.__subclasses__() for kind in kinds(below))]
 
@@ -35,7 +37,9 @@ def test_a_code_without_an_error_is_pythons_or_a_signal():
 def test_the_tree_at_the_top_of_the_errors_has_every_error_at_its_code():
     tree = dict(re.findall(r"^[|+\- ]*(\w+) +(\d+)(?: |$)", errors.__doc__ or "", re.MULTILINE))
 
-    assert {name: int(code) for name, code in tree.items()} == {kind.__name__: kind.exit_code for kind in kinds()}
+    assert {name: int(code) for name, code in tree.items()} == {
+        kind.__name__: kind.exit_code for kind in kinds()
+    }
 
 
 def test_the_page_has_every_verdict_of_verify_at_its_code():
@@ -48,7 +52,9 @@ def test_the_page_has_every_verdict_of_verify_at_its_code():
 
     assert CODES.keys() == said.keys()
     for verdict, code in CODES.items():
-        assert [at for at, text in page.items() if f"`verify`: {said[verdict]}" in text] == [str(code)]
+        assert [at for at, text in page.items() if f"`verify`: {said[verdict]}" in text] == [
+            str(code)
+        ]
 
 
 def test_the_help_names_the_page_and_codes_that_are_on_it():
@@ -65,6 +71,10 @@ def test_the_help_names_the_page_and_codes_that_are_on_it():
 
 def test_the_page_says_of_every_command_what_ctrl_c_leaves():
     table = PAGE.read_text().partition("| after Ctrl-C |")[2]
-    named = {name.split(" --")[0] for cell in re.findall(r"^\| (`.*?) \|", table, re.MULTILINE) for name in re.findall(r"`([^`]+)`", cell)}
+    named = {
+        name.split(" --")[0]
+        for cell in re.findall(r"^\| (`.*?) \|", table, re.MULTILINE)
+        for name in re.findall(r"`([^`]+)`", cell)
+    }
 
     assert named == {name for commands in JOBS.values() for name in commands} - {"run"}

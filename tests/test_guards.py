@@ -1,4 +1,6 @@
-"""The folder names profiler, analysis, pipelines and convergence stay free for the user's own modules."""
+"""The folder names profiler, analysis, pipelines and convergence stay free for the user's own
+modules.
+"""
 
 import subprocess
 import sys

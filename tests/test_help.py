@@ -1,4 +1,6 @@
-"""The help pages: every command by job, every option explained, no line too long, and examples that can be typed as they are."""
+"""The help pages: every command by job, every option explained, no line too long, and examples that
+can be typed as they are.
+"""
 
 import argparse
 import re
@@ -20,7 +22,9 @@ OUTPUTS = {"FILE", "FOLDER", "RUN", "STORE"}  # what a command makes
 def pages() -> dict[str, Parser]:
     """The parsers of all help pages, by command; the first is that of `feedline --help`."""
     front = parser_of_all()
-    inner = {f"converge {name}": parser for name, parser in front.commands["converge"].commands.items()}
+    inner = {
+        f"converge {name}": parser for name, parser in front.commands["converge"].commands.items()
+    }
     return {"": front, **front.commands, **inner}
 
 
@@ -39,7 +43,10 @@ def test_no_line_is_too_long(command, monkeypatch):
 def test_every_option_has_a_help_text(command):
     for action in pages()[command]._actions:
         if action.help == argparse.SUPPRESS:
-            assert isinstance(action, argparse._SubParsersAction) or set(action.option_strings) <= INTERNAL, action
+            assert (
+                isinstance(action, argparse._SubParsersAction)
+                or set(action.option_strings) <= INTERNAL
+            ), action
         else:
             assert action.help and not action.help.endswith("."), action
 
@@ -48,13 +55,20 @@ def test_every_command_stands_in_one_group_with_an_example():
     text = parser_of_all().format_help()
 
     shown = re.findall(r"^  (\w+(?: \w+)?) {2,}[A-Z].*\n +\$ feedline (.*)$", text, re.MULTILINE)
-    assert Counter(name for name, _ in shown) == Counter({name for name in pages() if name not in ("", "converge")})
+    assert Counter(name for name, _ in shown) == Counter(
+        {name for name in pages() if name not in ("", "converge")}
+    )
     for name, example in shown:
         assert example.startswith(name)
 
 
 def test_the_commands_are_listed_without_docstrings():
-    shown = subprocess.run([sys.executable, "-OO", "-m", "feedline", "--help"], capture_output=True, text=True, check=True).stdout
+    shown = subprocess.run(
+        [sys.executable, "-OO", "-m", "feedline", "--help"],
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout
 
     assert all(f"\n  {name}" in shown for commands in JOBS.values() for name in commands)
 

@@ -6,7 +6,10 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
-FOLDERS = {"feedline": "feedline", **{name: f"feedline.{name}" for name in ("profiler", "analysis", "pipelines", "convergence")}}
+FOLDERS = {
+    "feedline": "feedline",
+    **{name: f"feedline.{name}" for name in ("profiler", "analysis", "pipelines", "convergence")},
+}
 LAYERS = [  # the highest first; a module belongs to the longest name that begins its own
     ["feedline.cli", "feedline.__main__"],
     ["feedline"],
@@ -22,7 +25,19 @@ HEIGHT = {name: -number for number, layer in enumerate(LAYERS) for name in layer
 APART = set(LAYERS[2])  # of one height, and none imports another
 NEVER = {"feedline.analysis": {"torch", "nvidia", "torchvision"}}
 #: Packages inside analysis, the highest first: none reaches one above it, by whatever modules.
-ANALYSIS = ["report", "diff", "scaling", "explain", "rules", "predict", "convergence", "ledger", "ranks", "measure", "traces"]
+ANALYSIS = [
+    "report",
+    "diff",
+    "scaling",
+    "explain",
+    "rules",
+    "predict",
+    "convergence",
+    "ledger",
+    "ranks",
+    "measure",
+    "traces",
+]
 INSIDE = ("feedline.analysis.", "feedline.profiler.")
 
 
@@ -66,12 +81,19 @@ def circles(graph: dict[str, set[str]]) -> set[frozenset[str]]:
     while ends := {module for module, others in graph.items() if not others}:
         graph = {module: others - ends for module, others in graph.items() if module not in ends}
     reach = {module: reached(graph, module) for module in graph}
-    return {frozenset(other for other in others if module in reach[other]) for module, others in reach.items() if module in others}
+    return {
+        frozenset(other for other in others if module in reach[other])
+        for module, others in reach.items()
+        if module in others
+    }
 
 
 def graph_of(known: dict[str, Path]) -> dict[str, set[str]]:
     """Module -> those that it imports, inside functions too."""
-    return {module: {name for name in imports(path, known) if name in known} - {module} for module, path in known.items()}
+    return {
+        module: {name for name in imports(path, known) if name in known} - {module}
+        for module, path in known.items()
+    }
 
 
 def packages(graph: dict[str, set[str]], depth: int) -> dict[str, set[str]]:
@@ -93,9 +115,18 @@ def test_modules_import_each_other_in_no_circle():
 @pytest.mark.parametrize("depth", [2, 3])
 def test_packages_import_each_other_in_no_circle(depth):
     """A package's ``__init__`` is what its modules are reached through, and counts as one of them."""
-    inside = {module: others for module, others in graph_of(modules()).items() if module.startswith(INSIDE)}
+    inside = {
+        module: others
+        for module, others in graph_of(modules()).items()
+        if module.startswith(INSIDE)
+    }
 
-    assert circles(packages({module: others & inside.keys() for module, others in inside.items()}, depth)) == set()
+    assert (
+        circles(
+            packages({module: others & inside.keys() for module, others in inside.items()}, depth)
+        )
+        == set()
+    )
 
 
 def test_no_package_of_analysis_reaches_a_higher_one():
@@ -134,4 +165,9 @@ def test_analysis_imports_neither_torch_nor_dali():
 
 
 def test_every_module_is_looked_at():
-    assert {"feedline", "feedline.profiler.events", "feedline.analysis.ledger.finding", "feedline.pipelines"} <= set(modules())
+    assert {
+        "feedline",
+        "feedline.profiler.events",
+        "feedline.analysis.ledger.finding",
+        "feedline.pipelines",
+    } <= set(modules())

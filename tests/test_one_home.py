@@ -8,7 +8,19 @@ import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
 FOLDERS = ("feedline", "profiler", "analysis", "pipelines", "convergence")
-OPTIONS = {"-o", "--output", "-f", "--force", "-q", "--quiet", "--json", "--processes", "--dask", "--model", "--transforms"}
+OPTIONS = {
+    "-o",
+    "--output",
+    "-f",
+    "--force",
+    "-q",
+    "--quiet",
+    "--json",
+    "--processes",
+    "--dask",
+    "--model",
+    "--transforms",
+}
 
 
 def trees() -> Iterator[tuple[str, ast.Module]]:
@@ -20,7 +32,11 @@ def texts(tree: ast.Module) -> Iterator[str]:
     """String constants, docstrings aside."""
     documentation = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
     for node in ast.walk(tree):
-        if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in documentation:
+        if (
+            isinstance(node, ast.Constant)
+            and isinstance(node.value, str)
+            and id(node) not in documentation
+        ):
             yield node.value
 
 
@@ -28,7 +44,10 @@ def texts(tree: ast.Module) -> Iterator[str]:
     ("text", "homes"),
     [
         (" already exists", {"profiler/errors.py"}),
-        ("cannot write ", {"profiler/errors.py", "profiler/session/trace_ready.py"}),  # the second: whatever torch raises
+        (
+            "cannot write ",
+            {"profiler/errors.py", "profiler/session/trace_ready.py"},
+        ),  # the second: whatever torch raises
         (" cannot be written", set()),
     ],
 )
@@ -41,7 +60,9 @@ def test_options_of_several_commands_are_added_in_one_module():
         (path, word.value)
         for path, tree in trees()
         for call in ast.walk(tree)
-        if isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute) and call.func.attr == "add_argument"
+        if isinstance(call, ast.Call)
+        and isinstance(call.func, ast.Attribute)
+        and call.func.attr == "add_argument"
         for word in call.args
         if isinstance(word, ast.Constant) and word.value in OPTIONS
     }

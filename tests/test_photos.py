@@ -32,11 +32,21 @@ def sixteen_bit_rgb_png(path: Path) -> None:
     import zlib
 
     def chunk(kind: bytes, content: bytes) -> bytes:
-        return struct.pack(">I", len(content)) + kind + content + struct.pack(">I", zlib.crc32(kind + content))
+        return (
+            struct.pack(">I", len(content))
+            + kind
+            + content
+            + struct.pack(">I", zlib.crc32(kind + content))
+        )
 
     rows = b"".join(b"\0" + bytes(range(48)) for _ in range(8))
     header = struct.pack(">IIBBBBB", 8, 8, 16, 2, 0, 0, 0)
-    path.write_bytes(b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IDAT", zlib.compress(rows)) + chunk(b"IEND", b""))
+    path.write_bytes(
+        b"\x89PNG\r\n\x1a\n"
+        + chunk(b"IHDR", header)
+        + chunk(b"IDAT", zlib.compress(rows))
+        + chunk(b"IEND", b"")
+    )
 
 
 def sixteen_bit_gray_png(path: Path) -> None:
@@ -61,7 +71,10 @@ BAD = {
     "truncated": ("z.jpg", truncated),
     "truncated png": ("z.png", truncated),
     "corrupt": ("z.jpg", lambda path, photograph: path.write_text("<html>404 not found</html>")),
-    "corrupt header": ("z.jpg", lambda path, photograph: path.write_bytes(b"\xff\xd8\xff\xe0" + bytes(200))),
+    "corrupt header": (
+        "z.jpg",
+        lambda path, photograph: path.write_bytes(b"\xff\xd8\xff\xe0" + bytes(200)),
+    ),
     "cmyk": ("z.jpg", lambda path, photograph: photograph.convert("CMYK").save(path)),
     "16_bit": ("z.png", lambda path, photograph: sixteen_bit_gray_png(path)),
     "16_bit rgb": ("z.png", lambda path, photograph: sixteen_bit_rgb_png(path)),
@@ -148,7 +161,11 @@ def test_a_class_without_a_file_is_remarked_and_keeps_its_label(root):
     assert found.classes == ["a", "aa", "b"]
     assert [photo.label for photo in found.photos] == [0, 0, 2, 2]
     (problem,) = found.problems
-    assert (problem.kind, problem.path, problem.left_out) == ("empty_class", str(root / "aa"), False)
+    assert (problem.kind, problem.path, problem.left_out) == (
+        "empty_class",
+        str(root / "aa"),
+        False,
+    )
 
 
 def test_a_class_whose_files_are_all_left_out_is_remarked(root):
@@ -199,7 +216,10 @@ def test_a_limit_is_filled_with_usable_images(root):
         (lambda folder: folder.write_text(""), "is a file"),
         (lambda folder: folder.mkdir(), "has no images"),
         (lambda folder: (folder / "a").mkdir(parents=True), "has no images"),
-        (lambda folder: (folder.mkdir(), (folder / "a.jpg").touch()), "no usable image (.*a.jpg: the file is empty)"),
+        (
+            lambda folder: (folder.mkdir(), (folder / "a.jpg").touch()),
+            "no usable image (.*a.jpg: the file is empty)",
+        ),
     ],
 )
 def test_a_folder_without_a_usable_image_is_an_error_with_the_way_out(make, message, tmp_path):

@@ -17,7 +17,9 @@ HELP_S = 0.3
 
 def declared(path: Path) -> list[str] | None:
     for node in ast.parse(path.read_text()).body:
-        if isinstance(node, ast.Assign) and any(isinstance(target, ast.Name) and target.id == "__all__" for target in node.targets):
+        if isinstance(node, ast.Assign) and any(
+            isinstance(target, ast.Name) and target.id == "__all__" for target in node.targets
+        ):
             return ast.literal_eval(node.value)
     return None
 
@@ -28,33 +30,57 @@ def test_the_public_names_are_sorted_and_exist():
 
 
 def test_dir_shows_the_public_names_before_one_of_them_was_used():
-    done = subprocess.run([sys.executable, "-c", "import feedline; print(*dir(feedline))"], capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", "import feedline; print(*dir(feedline))"],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
 
     assert done.stdout.split() == feedline.__all__
 
 
 def test_every_list_of_public_names_is_sorted():
-    lists = {path: declared(path) for folder in ("feedline", "profiler", "analysis", "pipelines") for path in (ROOT / folder).rglob("*.py")}
+    lists = {
+        path: declared(path)
+        for folder in ("feedline", "profiler", "analysis", "pipelines")
+        for path in (ROOT / folder).rglob("*.py")
+    }
 
-    assert [str(path) for path, names in lists.items() if names is not None and names != sorted(names)] == []
+    assert [
+        str(path) for path, names in lists.items() if names is not None and names != sorted(names)
+    ] == []
 
 
 @pytest.mark.parametrize("command", [["-m", "feedline", "--help"], ["-c", "import feedline"]])
 def test_opening_feedline_imports_nothing_heavy(command, tmp_path):
-    done = subprocess.run([sys.executable, "-X", "importtime", *command], cwd=tmp_path, capture_output=True, text=True)
+    done = subprocess.run(
+        [sys.executable, "-X", "importtime", *command], cwd=tmp_path, capture_output=True, text=True
+    )
 
     assert done.returncode == 0, done.stderr
-    imported = {line.rsplit("|", 1)[-1].strip().split(".")[0] for line in done.stderr.splitlines() if line.startswith("import time:")}
+    imported = {
+        line.rsplit("|", 1)[-1].strip().split(".")[0]
+        for line in done.stderr.splitlines()
+        if line.startswith("import time:")
+    }
     assert "feedline" in imported
     assert imported & HEAVY == set()
 
 
 def test_help_is_printed_within_its_time(tmp_path):
-    """In CPU seconds: it waits for nothing, so that they are the wall time of a machine with nothing else to do."""
+    """In CPU seconds: it waits for nothing, so that they are the wall time of a machine with
+    nothing else to do.
+    """
     taken = []
     for _ in range(5):
         before = resource.getrusage(resource.RUSAGE_CHILDREN)
-        subprocess.run([sys.executable, "-m", "feedline", "--help"], cwd=tmp_path, check=True, stdout=subprocess.DEVNULL)
+        subprocess.run(
+            [sys.executable, "-m", "feedline", "--help"],
+            cwd=tmp_path,
+            check=True,
+            stdout=subprocess.DEVNULL,
+        )
         after = resource.getrusage(resource.RUSAGE_CHILDREN)
         taken.append(after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
 

@@ -1,8 +1,10 @@
-"""A Python that has imported torch and waits; what a test runs in it is a fork of it, and spares the four seconds that the imports take.
+"""A Python that has imported torch and waits; what a test runs in it is a fork of it, and spares
+the four seconds that the imports take.
 
-Each program has a process, a ``__main__``, a folder, an environment, an exit code and an end of its own, as ``python PROGRAM`` has. What
-differs: torch is there before feedline is, and reports are made by forks of another such Python (warm_reader.py). Tests of how things begin
-(import hooks, torchrun, signals, tracebacks) start a cold Python.
+Each program has a process, a ``__main__``, a folder, an environment, an exit code and an end of its
+own, as ``python PROGRAM`` has. What differs: torch is there before feedline is, and reports are
+made by forks of another such Python (warm_reader.py). Tests of how things begin (import hooks,
+torchrun, signals, tracebacks) start a cold Python.
 """
 
 import atexit
@@ -36,13 +38,21 @@ class Program:
         returncode: None until ``communicate`` has returned.
     """
 
-    def __init__(self, python: "WarmPython", number: int, command: list[str], outputs: tuple[Path, Path], pid: int) -> None:
+    def __init__(
+        self,
+        python: "WarmPython",
+        number: int,
+        command: list[str],
+        outputs: tuple[Path, Path],
+        pid: int,
+    ) -> None:
         self.number, self.pid = number, pid
         self.returncode: int | None = None
         self._python, self._command, self._outputs, self._asked = python, command, outputs, False
 
     def communicate(self, timeout: float | None = None) -> tuple[str, str]:
-        """Standard output and error, at its end. Of several programs, wait for one to its end before you wait for the next.
+        """Standard output and error, at its end. Of several programs, wait for one to its end
+        before you wait for the next.
 
         Raises:
             subprocess.TimeoutExpired: it went on for longer than these seconds.
@@ -83,15 +93,28 @@ class WarmPython:
         self._running: dict[int, Program] = {}
 
     def run(
-        self, *command: object, folder: Path, environment: Mapping[str, str] = os.environ, cpus: int | None = None
+        self,
+        *command: object,
+        folder: Path,
+        environment: Mapping[str, str] = os.environ,
+        cpus: int | None = None,
     ) -> CompletedProcess[str]:
-        """Run ``python COMMAND`` to its end, at most as long as pytest lets a test run. The arguments are those of ``start``."""
+        """Run ``python COMMAND`` to its end, at most as long as pytest lets a test run.
+
+        The arguments are those of ``start``.
+        """
         program = self.start(*command, folder=folder, environment=environment, cpus=cpus)
         out, err = program.communicate()
         assert program.returncode is not None
         return CompletedProcess([str(part) for part in command], program.returncode, out, err)
 
-    def start(self, *command: object, folder: Path, environment: Mapping[str, str] = os.environ, cpus: int | None = None) -> Program:
+    def start(
+        self,
+        *command: object,
+        folder: Path,
+        environment: Mapping[str, str] = os.environ,
+        cpus: int | None = None,
+    ) -> Program:
         """Start ``python COMMAND``.
 
         Args:
@@ -101,7 +124,10 @@ class WarmPython:
             cpus: how many of them it may use.
         """
         number = next(number for number in itertools.count() if number not in self._running)
-        words, outputs = [str(part) for part in command], (folder / f".stdout{number}", folder / f".stderr{number}")
+        words, outputs = (
+            [str(part) for part in command],
+            (folder / f".stdout{number}", folder / f".stderr{number}"),
+        )
         places = {"folder": str(folder), "out": str(outputs[0]), "err": str(outputs[1])}
         self.tell({"command": words, **places, "environment": dict(environment), "cpus": cpus})
         self._running[number] = Program(self, number, words, outputs, int(self.answer()))
@@ -125,16 +151,27 @@ class WarmPython:
         if self._server is None:
             environment = {**os.environ, "OMP_NUM_THREADS": "1"}
             # Unbuffered: has_answered asks the kernel.
-            self._server = subprocess.Popen(self._command, stdin=PIPE, stdout=PIPE, bufsize=0, env=environment, start_new_session=True)
+            self._server = subprocess.Popen(
+                self._command,
+                stdin=PIPE,
+                stdout=PIPE,
+                bufsize=0,
+                env=environment,
+                start_new_session=True,
+            )
         assert self._server.stdin
         self._server.stdin.write(json.dumps(task).encode() + b"\n")
 
     def has_answered(self, seconds: float | None) -> bool:
-        """Whether an answer comes within this time (None: at most as long as pytest lets a test run)."""
+        """Whether an answer comes within this time (None: at most as long as pytest lets a test
+        run).
+        """
         assert self._server and self._server.stdout
         try:
             return bool(select.select([self._server.stdout], [], [], seconds)[0])
-        except BaseException:  # a test that took too long: its programs go, and the next test gets a new server
+        except (
+            BaseException
+        ):  # a test that took too long: its programs go, and the next test gets a new server
             self.close()
             raise
 
@@ -148,7 +185,8 @@ class WarmPython:
 
 
 def next_program(reader: bytes) -> list[str]:
-    """Fork for each task from standard input and answer with the pid; for each that waits, with the exit code. Returns in the forks.
+    """Fork for each task from standard input and answer with the pid; for each that waits, with the
+    exit code. Returns in the forks.
 
     Args:
         reader: address of the one that makes reports.
@@ -184,7 +222,9 @@ def settle(task: dict) -> None:
     if task["cpus"]:
         os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[: task["cpus"]])
     for descriptor, file in enumerate((os.devnull, task["out"], task["err"])):
-        opened = file if isinstance(file, int) else os.open(file, os.O_RDWR | os.O_CREAT | os.O_APPEND)
+        opened = (
+            file if isinstance(file, int) else os.open(file, os.O_RDWR | os.O_CREAT | os.O_APPEND)
+        )
         os.dup2(opened, descriptor)
         os.close(opened)
     sys.stdin = open(0, closefd=False)  # the old one has read ahead
@@ -209,7 +249,9 @@ def become(command: list[str]) -> None:
 
 
 def end() -> None:
-    """Do what Python does at its end, but for taking torch apart, which would copy all of its memory first: 0.7 s."""
+    """Do what Python does at its end, but for taking torch apart, which would copy all of its
+    memory first: 0.7 s.
+    """
     threading._shutdown()
     atexit._run_exitfuncs()
     sys.stdout.flush()
@@ -218,7 +260,10 @@ def end() -> None:
 
 
 def serve(*modules: str) -> list[str]:
-    """Be a warm Python, with a reader below it. Returns in the forks of either, with what to run."""
+    """Be a warm Python, with a reader below it.
+
+    Returns in the forks of either, with what to run.
+    """
     listening = warm_reader.listen()
     if os.fork() == 0:
         task = warm_reader.next_task(listening)

@@ -1,6 +1,8 @@
-"""A Python that has read a run and waits; what only reads is a fork of it, and spares the second that its imports and templates take.
+"""A Python that has read a run and waits; what only reads is a fork of it, and spares the second
+that its imports and templates take.
 
-Programs of a warm Python (warm_python.py) ask it: ``feedline run`` for the report at its end, and commands that record nothing.
+Programs of a warm Python (warm_python.py) ask it: ``feedline run`` for the report at its end, and
+commands that record nothing.
 """
 
 import contextlib
@@ -28,7 +30,11 @@ MOST_S = 60  # of CPU, for one of them: what never ends is killed
 def reads(command: Sequence[object]) -> bool:
     """Whether ``python COMMAND`` is feedline, and trains nothing."""
     words = [str(word) for word in command]
-    return words[:2] == ["-m", "feedline"] and any(tuple(words[2 : 2 + len(one)]) == one for one in COMMANDS) and "--" not in words
+    return (
+        words[:2] == ["-m", "feedline"]
+        and any(tuple(words[2 : 2 + len(one)]) == one for one in COMMANDS)
+        and "--" not in words
+    )
 
 
 def listen() -> socket.socket:
@@ -40,7 +46,10 @@ def listen() -> socket.socket:
 
 
 def ask(address: bytes, task: dict[str, object], out: int, err: int) -> int:
-    """Have a task done in a fork of the reader, with these descriptors as its outputs. Returns its exit code."""
+    """Have a task done in a fork of the reader, with these descriptors as its outputs.
+
+    Returns its exit code.
+    """
     with socket.socket(socket.AF_UNIX) as asked:
         asked.connect(address)
         socket.send_fds(asked, [b"."], [out, err])
@@ -50,13 +59,23 @@ def ask(address: bytes, task: dict[str, object], out: int, err: int) -> int:
 
 
 def report_at(address: bytes) -> None:
-    """From now on, the report at the end of a recording in this process, or in a fork of it, is made by the reader."""
+    """From now on, the report at the end of a recording in this process, or in a fork of it, is
+    made by the reader.
+    """
     run = subprocess.run
 
     def run_or_ask(command: Any, *args: Any, **options: Any) -> Any:
-        if command[0] != sys.executable or "-c" not in command or "from feedline.cli import main" not in command[-1]:
+        if (
+            command[0] != sys.executable
+            or "-c" not in command
+            or "from feedline.cli import main" not in command[-1]
+        ):
             return run(command, *args, **options)
-        task = {"command": ["-c", command[-1]], "folder": options["cwd"], "environment": options["env"]}
+        task = {
+            "command": ["-c", command[-1]],
+            "folder": options["cwd"],
+            "environment": options["env"],
+        }
         return CompletedProcess(command, ask(address, task, options["stdout"], 2))
 
     subprocess.run = run_or_ask
@@ -97,7 +116,9 @@ def next_connection(listening: socket.socket, parent: int) -> socket.socket:
 
 def warm_up() -> None:
     """Make every kind of report once, so that forks find everything imported and compiled."""
-    os.environ["ARROW_DEFAULT_MEMORY_POOL"] = "system"  # without a thread of its own: a fork would not have it
+    os.environ["ARROW_DEFAULT_MEMORY_POOL"] = (
+        "system"  # without a thread of its own: a fork would not have it
+    )
     from feedline.cli import main
 
     with tempfile.TemporaryDirectory() as folder, contextlib.redirect_stdout(io.StringIO()):

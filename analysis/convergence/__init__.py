@@ -1,1 +1,3 @@
-"""What a run tells about its convergence: the noise scale, the price of its batch, what is wrong with its set-up, and what to try."""
+"""What a run tells about its convergence: the noise scale, the price of its batch, what is wrong
+with its set-up, and what to try.
+"""

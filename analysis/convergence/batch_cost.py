@@ -1,34 +1,55 @@
-"""What a batch costs in samples and saves in updates, against the critical batch, in figures and in words."""
+"""What a batch costs in samples and saves in updates, against the critical batch, in figures and in
+words.
+"""
 
 from feedline.analysis.convergence.training_series import BatchPrice, NoiseOverTraining
 from feedline.analysis.formatting import count, number
 
-DOUBT = "The noise scale only approximates the critical batch size (Merrill et al., arXiv:2505.23971): trust only its order of magnitude"
-#: Beyond these multiples of the ends of the noise scale's range, a batch is far off: at twice the upper end, 2 of 3 samples are wasted;
-#: at a third of the lower end, doubling the batch still saves 37 % of the updates.
+DOUBT = (
+    "The noise scale only approximates the critical batch size (Merrill et al., "
+    "arXiv:2505.23971): trust only its order of magnitude"
+)
+#: Beyond these multiples of the ends of the noise scale's range, a batch is far off: at twice the
+#: upper end, 2 of 3 samples are wasted; at a third of the lower end, doubling the batch still saves
+#: 37 % of the updates.
 _FAR_ABOVE, _FAR_BELOW = 2.0, 1 / 3
 
 
-def _says(noise: NoiseOverTraining, batch: float, where: str, spent: float | None, factor: float | None) -> str:
+def _says(
+    noise: NoiseOverTraining, batch: float, where: str, spent: float | None, factor: float | None
+) -> str:
     """Return one sentence, without a full stop.
 
     ``where``, ``spent`` and ``factor``: as where, samples_factor and updates_factor of BatchPrice.
     """
     if where == "unknown":
-        return f"the cost of the batch of {count(batch)} is unknown: {noise.why or 'the noise scale is too uncertain'}"
+        return (
+            f"the cost of the batch of {count(batch)} is unknown: "
+            f"{noise.why or 'the noise scale is too uncertain'}"
+        )
     if noise.value is None:
-        bound = f"at least {number(noise.low)}" if noise.low is not None else f"at most {number(noise.high)}"
-        return f"the batch of {count(batch)} is {where} the critical batch size, which is {bound}: {noise.why}"
+        bound = (
+            f"at least {number(noise.low)}"
+            if noise.low is not None
+            else f"at most {number(noise.high)}"
+        )
+        return (
+            f"the batch of {count(batch)} is {where} the critical batch size, which is "
+            f"{bound}: {noise.why}"
+        )
     at = {"near": "in the range of"}.get(where, where)
     return (
-        f"the batch of {count(batch)} is {at} the critical batch size, {number(noise.value)} ({number(noise.low)} to {number(noise.high)} "
-        f"over the training): for the same loss, it takes {number(spent)} times the samples that a very small "
+        f"the batch of {count(batch)} is {at} the critical batch size, {number(noise.value)} "
+        f"({number(noise.low)} to {number(noise.high)} "
+        f"over the training): for the same loss, it takes {number(spent)} times the samples that "
+        f"a very small "
         f"batch takes, and {number(factor)} times the updates of a very large one"
     )
 
 
 def price_batch(noise: NoiseOverTraining, batch: float) -> BatchPrice:
-    """Return what a batch costs: E/Emin = 1 + B/Bc and S/Smin = 1 + Bc/B, over the noise scale's range.
+    """Return what a batch costs: E/Emin = 1 + B/Bc and S/Smin = 1 + Bc/B, over the noise scale's
+    range.
 
     McCandlish and others, arXiv:1812.06162, section 2.3.
 
@@ -41,11 +62,25 @@ def price_batch(noise: NoiseOverTraining, batch: float) -> BatchPrice:
     """
     if not batch > 0:
         raise ValueError(f"a batch has samples, not {batch}")
-    spent = [None if bound is None else samples_factor(batch, bound) for bound in (noise.value, noise.high, noise.low)]
-    updates = [None if bound is None else updates_factor(batch, bound) for bound in (noise.value, noise.low, noise.high)]
+    spent = [
+        None if bound is None else samples_factor(batch, bound)
+        for bound in (noise.value, noise.high, noise.low)
+    ]
+    updates = [
+        None if bound is None else updates_factor(batch, bound)
+        for bound in (noise.value, noise.low, noise.high)
+    ]
     where = _place(batch, noise.low, noise.high)
     return BatchPrice(
-        batch, where, spent[0], spent[1], spent[2], updates[0], updates[1], updates[2], _says(noise, batch, where, spent[0], updates[0])
+        batch,
+        where,
+        spent[0],
+        spent[1],
+        spent[2],
+        updates[0],
+        updates[1],
+        updates[2],
+        _says(noise, batch, where, spent[0], updates[0]),
     )
 
 

@@ -1,4 +1,6 @@
-"""Curves of a training: what a noisy one says at a number of samples, and what kind of loss a larger batch brought."""
+"""Curves of a training: what a noisy one says at a number of samples, and what kind of loss a
+larger batch brought.
+"""
 
 import math
 from collections.abc import Sequence
@@ -17,23 +19,39 @@ TAIL = 0.1
 #: Blocks of neighbours behind a standard error: neighbours are alike, blocks hardly.
 _TAIL_BLOCKS = 10
 _MAX_CURVE_POINTS = 200
-#: A loss that climbs back by this share of all that it had come down broke out. Healthy trainings at batch 32 climbed back by 0.26.
+#: A loss that climbs back by this share of all that it had come down broke out. Healthy trainings
+#: at batch 32 climbed back by 0.26.
 _CLIMB = 0.5
 
-_RISING = ("acc", "accuracy", "top1", "top5", "f1", "auc", "map", "bleu", "miou", "precision", "recall")
+_RISING = (
+    "acc",
+    "accuracy",
+    "top1",
+    "top5",
+    "f1",
+    "auc",
+    "map",
+    "bleu",
+    "miou",
+    "precision",
+    "recall",
+)
 _HELD_OUT = ("eval", "val", "valid", "validation", "test")
 _RECALIBRATED = " recalibrated"
 TRAIN = "train loss"
 _EVAL = "eval loss"
 #: Differences within this many standard errors are noise.
 _NOISE_ERRORS = 3.0
-#: Two trainings that differ in their seed alone differ by as much, 19 times of 20: 4 % of what the loss came down, 4 points of a hundred
-#: for an accuracy (1.96 sqrt(2) times the acceptance table's root mean square deviation over seeds: 0.028 of a loss that fell by 2.1, and
-#: 1.4 points; docs/measured/convergence-table.md), and at least 10 % of the loss. With n seeds on either side 1 / sqrt(n) of it.
+#: Two trainings that differ in their seed alone differ by as much, 19 times of 20: 4 % of what the
+#: loss came down, 4 points of a hundred for an accuracy (1.96 sqrt(2) times the acceptance table's
+#: root mean square deviation over seeds: 0.028 of a loss that fell by 2.1, and 1.4 points;
+#: docs/measured/convergence-table.md), and at least 10 % of the loss. With n seeds on either side 1
+#: / sqrt(n) of it.
 _OF_LOSS, _OF_FALL, _OF_ACCURACY = 0.10, 0.04, 0.04
 #: Recalibration closes the gap where it closes this share of it.
 _CLOSED_SHARE = 0.5
-#: Running statistics with momentum 0.1 look back over 10 updates; with fewer than 100 in all, much of what they saw is a younger model.
+#: Running statistics with momentum 0.1 look back over 10 updates; with fewer than 100 in all, much
+#: of what they saw is a younger model.
 FEW_UPDATES = 100
 _Kind = tuple[str, bool, str, list[Evidence]]
 
@@ -55,8 +73,12 @@ def _level_at(curve: Curve, samples: float, tail: float = TAIL) -> _CurveLevel |
     seen = (curve.samples <= samples * (1 + 1e-9)) & np.isfinite(curve.values)
     values = curve.values[seen & (curve.samples >= samples * (1 - tail))]
     if len(values) >= 4:
-        means = np.array([block.mean() for block in np.array_split(values, min(_TAIL_BLOCKS, len(values)))])
-        return _CurveLevel(float(values.mean()), float(means.std(ddof=1)) / math.sqrt(len(means)), len(values))
+        means = np.array(
+            [block.mean() for block in np.array_split(values, min(_TAIL_BLOCKS, len(values)))]
+        )
+        return _CurveLevel(
+            float(values.mean()), float(means.std(ddof=1)) / math.sqrt(len(means)), len(values)
+        )
     before = curve.values[seen]
     if not len(before):
         return None
@@ -67,7 +89,8 @@ def _level_at(curve: Curve, samples: float, tail: float = TAIL) -> _CurveLevel |
 def final_value_of(name: str, curve: Curve) -> float | None:
     """Return what a curve ended at.
 
-    Of the training's loss that is the mean over the last tenth of its samples, of any other the last value.
+    Of the training's loss that is the mean over the last tenth of its samples, of any other the
+    last value.
     """
     if name == TRAIN and len(curve.samples):
         end = _level_at(curve, float(curve.samples[-1]))
@@ -94,13 +117,19 @@ def _pooled_level(levels: Sequence[_CurveLevel]) -> _CurveLevel:
     between = float(means.std(ddof=1)) if len(means) > 1 else 0.0
     within = float(np.mean([level_of_run.error for level_of_run in levels]))
     return _CurveLevel(
-        float(means.mean()), max(between, within) / math.sqrt(len(means)), sum(level_of_run.points for level_of_run in levels)
+        float(means.mean()),
+        max(between, within) / math.sqrt(len(means)),
+        sum(level_of_run.points for level_of_run in levels),
     )
 
 
 def is_higher_better(name: str) -> bool:
     """Tell whether more is better, as its name says: an accuracy, but not a loss or an error."""
-    return any(word in _RISING for word in words_of_name(name)) and not {"loss", "error", "err"} & set(words_of_name(name))
+    return any(word in _RISING for word in words_of_name(name)) and not {
+        "loss",
+        "error",
+        "err",
+    } & set(words_of_name(name))
 
 
 def _is_held_out(name: str) -> bool:
@@ -123,7 +152,9 @@ def running_mean(values: FloatArray, width: int) -> FloatArray:
 
 @dataclass(frozen=True)
 class _LossSpike:
-    """Where a loss left its way: it was at ``low`` when ``begin`` updates were made, and had climbed to ``high`` by ``update``."""
+    """Where a loss left its way: it was at ``low`` when ``begin`` updates were made, and had
+    climbed to ``high`` by ``update``.
+    """
 
     begin: int
     update: int
@@ -149,16 +180,26 @@ def find_spike(curve: Curve) -> _LossSpike | None:
     if climbed <= max(_CLIMB * gained, 8 * scatter, 1e-12):
         return None
     begin = int(np.argmin(smoothed[: at + 1]))
-    return _LossSpike(int(updates[begin + width - 1]), int(updates[at + width - 1]), float(lowest[at]), float(smoothed[at]))
+    return _LossSpike(
+        int(updates[begin + width - 1]),
+        int(updates[at + width - 1]),
+        float(lowest[at]),
+        float(smoothed[at]),
+    )
 
 
 def thinned_points(name: str, curve: Curve) -> CurvePoints:
     """Thin a curve to at most 200 points.
 
-    Each is the mean of its neighbours' values at the last one's place. A value that is not finite is left out.
+    Each is the mean of its neighbours' values at the last one's place. A value that is not finite
+    is left out.
     """
     fine = np.flatnonzero(np.isfinite(curve.values))
-    pieces = [piece for piece in np.array_split(fine, min(_MAX_CURVE_POINTS, len(fine))) if len(piece)] if len(fine) else []
+    pieces = (
+        [piece for piece in np.array_split(fine, min(_MAX_CURVE_POINTS, len(fine))) if len(piece)]
+        if len(fine)
+        else []
+    )
     return CurvePoints(
         name,
         [int(curve.updates[piece[-1]]) for piece in pieces],
@@ -184,7 +225,8 @@ class LossKind:
 VERDICT_WORDS = {
     LossKind.DEFICIT: "optimization deficit: this run fits the training data less well",
     LossKind.LAG: "statistics lag: batch norm's running statistics lag behind the weights",
-    LossKind.GAP: "generalization gap: this run fits the training data as well, but held-out data less well",
+    LossKind.GAP: "generalization gap: this run fits the training data as well, but held-out data "
+    "less well",
     LossKind.INSTABILITY: "instability: the loss spiked or diverged",
     LossKind.HEALTHY: "healthy: no difference beyond the noise",
     LossKind.UNKNOWN: "unknown",
@@ -224,7 +266,11 @@ class _Group:
 
     @property
     def name(self) -> str:
-        return self.runs[0].name if len(self.runs) == 1 else f"{self.runs[0].name} and {len(self.runs) - 1} more"
+        return (
+            self.runs[0].name
+            if len(self.runs) == 1
+            else f"{self.runs[0].name} and {len(self.runs) - 1} more"
+        )
 
     @property
     def batch(self) -> float | None:
@@ -240,14 +286,25 @@ class _Group:
         """Return what the training loss came down, mean over runs."""
         falls = []
         for run in self.runs:
-            if TRAIN in run.curves and (values := run.curves[TRAIN].values[np.isfinite(run.curves[TRAIN].values)]).size:
-                falls.append(float(values[: max(1, len(values) // 100)].mean() - values[-max(1, len(values) // 10) :].mean()))
+            if (
+                TRAIN in run.curves
+                and (values := run.curves[TRAIN].values[np.isfinite(run.curves[TRAIN].values)]).size
+            ):
+                falls.append(
+                    float(
+                        values[: max(1, len(values) // 100)].mean()
+                        - values[-max(1, len(values) // 10) :].mean()
+                    )
+                )
         return max(0.0, float(np.mean(falls))) if falls else 0.0
 
 
 @dataclass(frozen=True)
 class _CurveDifference:
-    """A measure of two groups at equal samples; ``worse``: by how much the larger batch is, and beyond the margin it counts."""
+    """A measure of two groups at equal samples;
+
+    ``worse``: by how much the larger batch is, and beyond the margin it counts.
+    """
 
     name: str
     reference: _CurveLevel
@@ -267,7 +324,9 @@ class _CurveDifference:
 
     def text(self) -> str:
         noise = f"differences up to {number(self.margin)} are noise"
-        return f"{self.name} {number(self.other.mean)} against {number(self.reference.mean)} ({noise})"
+        return (
+            f"{self.name} {number(self.other.mean)} against {number(self.reference.mean)} ({noise})"
+        )
 
     def evidence(self) -> list[Evidence]:
         return [
@@ -302,7 +361,14 @@ def classify(runs: Sequence[TrainingRecord]) -> list[Verdict]:
     shaky = _unstable(reference)
     if not shaky:
         return [verdict for other in others for verdict in _against(reference, other)]
-    first = Verdict(reference.name, "", LossKind.INSTABILITY, False, f"the smallest batch is unstable: {shaky[0]}", shaky[1])
+    first = Verdict(
+        reference.name,
+        "",
+        LossKind.INSTABILITY,
+        False,
+        f"the smallest batch is unstable: {shaky[0]}",
+        shaky[1],
+    )
     return [first, *(_without_reference(reference, other) for other in others)]
 
 
@@ -310,13 +376,36 @@ def _without_reference(reference: _Group, other: _Group) -> Verdict:
     """Return what can be said of a run whose reference is unstable."""
     ratio = other.batch / reference.batch if other.batch and reference.batch else None
     if broken := _unstable(other):
-        return Verdict(other.name, reference.name, LossKind.INSTABILITY, False, broken[0], broken[1], [], None, ratio)
+        return Verdict(
+            other.name,
+            reference.name,
+            LossKind.INSTABILITY,
+            False,
+            broken[0],
+            broken[1],
+            [],
+            None,
+            ratio,
+        )
     message = f"{reference.name} is unstable, so there is nothing to compare with"
-    return Verdict(other.name, reference.name, LossKind.UNKNOWN, False, message, [], ["a stable run with a smaller batch"], None, ratio)
+    return Verdict(
+        other.name,
+        reference.name,
+        LossKind.UNKNOWN,
+        False,
+        message,
+        [],
+        ["a stable run with a smaller batch"],
+        None,
+        ratio,
+    )
 
 
 def _without_comparison(group: _Group) -> Verdict:
-    needs = ["a run of the same training with a smaller batch for the same number of samples, to tell a deficit from a generalization gap"]
+    needs = [
+        "a run of the same training with a smaller batch for the same number of samples, to tell "
+        "a deficit from a generalization gap"
+    ]
     broken = _unstable(group)
     if broken:
         return Verdict(group.name, "", LossKind.INSTABILITY, False, broken[0], broken[1], needs)
@@ -328,48 +417,116 @@ def _against(reference: _Group, other: _Group) -> list[Verdict]:
     ratio = other.batch / reference.batch if other.batch and reference.batch else None
     broken = _unstable(other)
     if broken:
-        return [Verdict(other.name, reference.name, LossKind.INSTABILITY, False, broken[0], broken[1], [], None, ratio)]
+        return [
+            Verdict(
+                other.name,
+                reference.name,
+                LossKind.INSTABILITY,
+                False,
+                broken[0],
+                broken[1],
+                [],
+                None,
+                ratio,
+            )
+        ]
     samples, needs = _common(reference, other)
     if not samples:
-        return [Verdict(other.name, reference.name, LossKind.UNKNOWN, False, "one of the runs recorded no samples", [], needs, None, ratio)]
+        return [
+            Verdict(
+                other.name,
+                reference.name,
+                LossKind.UNKNOWN,
+                False,
+                "one of the runs recorded no samples",
+                [],
+                needs,
+                None,
+                ratio,
+            )
+        ]
     train = _difference(TRAIN, reference, other, samples)
     held = _held_out(reference, other, samples)
     lag = _lag(reference, other, samples, held)
     verdicts = []
     for kind, suspected, message, evidence in _kinds(other, train, held, lag):
-        verdicts.append(Verdict(other.name, reference.name, kind, suspected, message, evidence, needs, samples, ratio))
+        verdicts.append(
+            Verdict(
+                other.name,
+                reference.name,
+                kind,
+                suspected,
+                message,
+                evidence,
+                needs,
+                samples,
+                ratio,
+            )
+        )
     return verdicts
 
 
-def _kinds(other: _Group, train: _CurveDifference | None, held: _CurveDifference | None, lag: float | None) -> list[_Kind]:
+def _kinds(
+    other: _Group, train: _CurveDifference | None, held: _CurveDifference | None, lag: float | None
+) -> list[_Kind]:
     """Return every kind that the differences show, the main one first."""
     if train is None and held is None:
-        return [(LossKind.UNKNOWN, False, "neither a training nor an evaluation loss was recorded in both runs", [])]
+        return [
+            (
+                LossKind.UNKNOWN,
+                False,
+                "neither a training nor an evaluation loss was recorded in both runs",
+                [],
+            )
+        ]
     kinds: list[_Kind] = []
     if lag is not None and held is not None and lag >= _CLOSED_SHARE:
-        why = f"recalibrating the statistics closes {share(min(lag, 1.0))} of the gap in {held.name}: {held.text()}"
+        why = (
+            f"recalibrating the statistics closes {share(min(lag, 1.0))} of the gap in "
+            f"{held.name}: {held.text()}"
+        )
         kinds.append(
             (
                 LossKind.LAG,
                 False,
                 why,
-                [*held.evidence(), Evidence("recalibration_share", "share of the gap that recalibration closes", lag, SHARE)],
+                [
+                    *held.evidence(),
+                    Evidence(
+                        "recalibration_share",
+                        "share of the gap that recalibration closes",
+                        lag,
+                        SHARE,
+                    ),
+                ],
             )
         )
     if train is not None and train.counts:
-        kinds.append((LossKind.DEFICIT, False, f"{train.text()} after the same number of samples", train.evidence()))
+        kinds.append(
+            (
+                LossKind.DEFICIT,
+                False,
+                f"{train.text()} after the same number of samples",
+                train.evidence(),
+            )
+        )
     elif held is not None and held.counts and not kinds:
         proof = [*(train.evidence() if train else []), *held.evidence()]
         levels = f"{train.text()}, but {held.text()}" if train else held.text()
         if lag is None and _may_lag(other):
-            why = f"{levels}; {count(other.runs[0].updates)} updates are few for running statistics to settle"
+            why = (
+                f"{levels}; {count(other.runs[0].updates)} updates are few for running "
+                f"statistics to settle"
+            )
             kinds.append((LossKind.LAG, True, why, proof))
         kinds.append((LossKind.GAP, bool(kinds) or train is None, levels, proof))
     if not kinds:
         both = [window for window in (train, held) if window is not None]
         kind = LossKind.UNKNOWN if any(level.unclear for level in both) else LossKind.HEALTHY
         why = "; ".join(level.text() for level in both) + (
-            "; too noisy to tell: record more seeds or evaluations" if kind == LossKind.UNKNOWN else ""
+            "; too noisy to tell: record more seeds or evaluations"
+            if kind == LossKind.UNKNOWN
+            else ""
         )
         kinds.append((kind, False, why, [fact for level in both for fact in level.evidence()]))
     return kinds
@@ -377,7 +534,11 @@ def _kinds(other: _Group, train: _CurveDifference | None, held: _CurveDifference
 
 def _may_lag(group: _Group) -> bool:
     norms = group.runs[0].setup.get("norms")
-    layers = sum(n for kind, n in norms.items() if "BatchNorm" in kind and isinstance(n, int)) if isinstance(norms, dict) else 0
+    layers = (
+        sum(n for kind, n in norms.items() if "BatchNorm" in kind and isinstance(n, int))
+        if isinstance(norms, dict)
+        else 0
+    )
     return layers > 0 and group.runs[0].updates < FEW_UPDATES
 
 
@@ -389,10 +550,14 @@ def _common(reference: _Group, other: _Group) -> tuple[float, list[str]]:
     if samples < 0.9 * max(ends):
         longer = reference.name if ends[0] > ends[1] else other.name
         needs.append(
-            f"runs with the same number of samples: {longer} was compared before its end, where its learning rate may still be high"
+            f"runs with the same number of samples: {longer} was compared before its end, where "
+            f"its learning rate may still be high"
         )
     if not any(_EVAL in group.runs[0].curves or _measures(group) for group in (reference, other)):
-        needs.append("an evaluation loss, or an accuracy given to feedline.metric, to see a generalization gap")
+        needs.append(
+            "an evaluation loss, or an accuracy given to feedline.metric, to see a generalization "
+            "gap"
+        )
     return samples, needs
 
 
@@ -401,20 +566,30 @@ def _measures(group: _Group) -> list[str]:
     return [
         name
         for name in group.runs[0].curves
-        if is_higher_better(name) and not name.endswith(_RECALIBRATED) and "train" not in words_of_name(name)
+        if is_higher_better(name)
+        and not name.endswith(_RECALIBRATED)
+        and "train" not in words_of_name(name)
     ]
 
 
 def _held_out(reference: _Group, other: _Group, samples: float) -> _CurveDifference | None:
-    """Return the measure on held-out data: an accuracy before a loss, which overfitting raises without harm."""
-    losses = [name for name in reference.runs[0].curves if _is_held_out(name) and not is_higher_better(name) and _RECALIBRATED not in name]
+    """Return the measure on held-out data: an accuracy before a loss, which overfitting raises
+    without harm.
+    """
+    losses = [
+        name
+        for name in reference.runs[0].curves
+        if _is_held_out(name) and not is_higher_better(name) and _RECALIBRATED not in name
+    ]
     for name in [*_measures(reference), _EVAL, *losses]:
         if (difference := _difference(name, reference, other, samples)) is not None:
             return difference
     return None
 
 
-def _difference(name: str, reference: _Group, other: _Group, samples: float) -> _CurveDifference | None:
+def _difference(
+    name: str, reference: _Group, other: _Group, samples: float
+) -> _CurveDifference | None:
     before, after = reference.level(name, samples), other.level(name, samples)
     if before is None or after is None:
         return None
@@ -429,8 +604,11 @@ def _difference(name: str, reference: _Group, other: _Group, samples: float) -> 
     return _CurveDifference(name, before, after, worse, max(noise, floor), floor)
 
 
-def _lag(reference: _Group, other: _Group, samples: float, held: _CurveDifference | None) -> float | None:
-    """Return the share of the held-out gap that recalibrating batch norm closes: 1: all of it, below 0: it grows.
+def _lag(
+    reference: _Group, other: _Group, samples: float, held: _CurveDifference | None
+) -> float | None:
+    """Return the share of the held-out gap that recalibrating batch norm closes: 1: all of it,
+    below 0: it grows.
 
     None: no gap, or not tried.
     """
@@ -458,7 +636,10 @@ def _unstable(group: _Group) -> tuple[str, list[Evidence]] | None:
         bad = np.flatnonzero(~np.isfinite(curve.values))
         if len(bad):
             at = int(curve.updates[bad[0]])
-            message = f"the loss of {run.name} was NaN or infinite {counted(len(bad), 'time')}, first after {count(at)} updates"
+            message = (
+                f"the loss of {run.name} was NaN or infinite {counted(len(bad), 'time')}, "
+                f"first after {count(at)} updates"
+            )
             return message, [
                 Evidence("updates_before", "updates before", at, "updates"),
                 Evidence("updates_before_climb", "updates before it began", at, "updates"),
@@ -466,8 +647,20 @@ def _unstable(group: _Group) -> tuple[str, list[Evidence]] | None:
             ]
         out = find_spike(curve)
         if out is not None:
-            message = f"the loss of {run.name} climbed from {number(out.low)} to {number(out.high)} by update {count(out.update)}"
-            facts = [Evidence("loss_before", "loss before", out.low, "1"), Evidence("highest_loss", "loss at its height", out.high, "1")]
-            began = Evidence("updates_before_climb", "updates before it began", out.begin, "updates")
-            return message, [*facts, Evidence("updates_before", "updates before", out.update, "updates"), began]
+            message = (
+                f"the loss of {run.name} climbed from {number(out.low)} to "
+                f"{number(out.high)} by update {count(out.update)}"
+            )
+            facts = [
+                Evidence("loss_before", "loss before", out.low, "1"),
+                Evidence("highest_loss", "loss at its height", out.high, "1"),
+            ]
+            began = Evidence(
+                "updates_before_climb", "updates before it began", out.begin, "updates"
+            )
+            return message, [
+                *facts,
+                Evidence("updates_before", "updates before", out.update, "updates"),
+                began,
+            ]
     return None

@@ -21,7 +21,9 @@ from feedline.profiler.store.trainings import open_run, require_one_training
 
 #: First in a report; the others by name.
 _CURVE_ORDER = ("train loss", "eval loss", "lr")
-_PAUSE = 5.0  # times the median: an update that took longer has an evaluation or a checkpoint before it, and is not a step
+# times the median: an update that took longer has an evaluation or a checkpoint before it, and is
+# not a step
+_PAUSE = 5.0
 
 
 def summarise(recorded: TrainingRecord) -> ConvergenceSummary:
@@ -54,7 +56,8 @@ def read(path: Path) -> TrainingRecord:
     """Read a run folder, of one rank or many.
 
     Raises:
-        RunNotFound, RunDamaged, SchemaTooNew: as ``open_run``, and for a folder that holds several trainings.
+        RunNotFound, RunDamaged, SchemaTooNew: as ``open_run``, and for a folder that holds several
+            trainings.
     """
     return of_run(require_one_training(open_run(path)))
 
@@ -63,7 +66,8 @@ def of_run(run: Run) -> TrainingRecord:
     """Read what the advisor needs of a run that is open.
 
     Raises:
-        RunDamaged: the records of rank 0's training process, or of the lowest rank that is there, are missing.
+        RunDamaged: the records of rank 0's training process, or of the lowest rank that is there,
+            are missing.
     """
     shown = run.ranks[min(run.ranks)]
     main, feeding = shown.main, training_loaders(shown.main)
@@ -71,7 +75,8 @@ def of_run(run: Run) -> TrainingRecord:
     ranks = int(str(shown.manifest.place.get("world_size", 1)))
     values = main.view(Stage.VALUE)
     curves = {
-        main.names.get(source, "?"): _curve(values[values["source"] == source], ranks, values) for source in np.unique(values["source"])
+        main.names.get(source, "?"): _curve(values[values["source"] == source], ranks, values)
+        for source in np.unique(values["source"])
     }
     norms, why = _read_norms(run, values, ranks)
     loss = curves.get("train loss")
@@ -83,10 +88,16 @@ def of_run(run: Run) -> TrainingRecord:
         setup=setup,
         ranks=ranks,
         batch=_batch(loss),
-        samples=float(int(str(setup.get("samples", values["samples"].max() if len(values) else 0)))) * ranks,
+        samples=float(int(str(setup.get("samples", values["samples"].max() if len(values) else 0))))
+        * ranks,
         samples_known=bool(setup.get("samples_known", feeding)),
-        samples_per_epoch=_samples_per_epoch([about for number, about in enumerate(shown.manifest.loaders) if number in feeding], ranks),
-        updates=int(str(setup.get("updates", int(loss.updates[-1]) + 1 if loss is not None else 0))),
+        samples_per_epoch=_samples_per_epoch(
+            [about for number, about in enumerate(shown.manifest.loaders) if number in feeding],
+            ranks,
+        ),
+        updates=int(
+            str(setup.get("updates", int(loss.updates[-1]) + 1 if loss is not None else 0))
+        ),
         step_s=_step_s(loss),
         ended=shown.manifest.ended and shown.manifest.exit_code == 0,
         fixes=str(setup.get("fixes", "")),
@@ -137,16 +148,27 @@ def _samples_per_epoch(feeding: list[dict[str, object]], ranks: int) -> float | 
 
     None: it does not say, or there are several.
     """
-    counts = [entry.get("epoch_samples", entry.get("dataset_samples") if ranks == 1 else None) for entry in feeding]
-    return float(int(str(counts[0]))) * ranks if len(counts) == 1 and counts[0] is not None else None
+    counts = [
+        entry.get("epoch_samples", entry.get("dataset_samples") if ranks == 1 else None)
+        for entry in feeding
+    ]
+    return (
+        float(int(str(counts[0]))) * ranks if len(counts) == 1 and counts[0] is not None else None
+    )
 
 
 def _of_loaders(setup: dict[str, object], feeding: frozenset[int]) -> dict[str, object]:
-    """Return the set-up without samplers that draw for other loaders: an evaluation may take the same order every time."""
+    """Return the set-up without samplers that draw for other loaders: an evaluation may take the
+    same order every time.
+    """
     listed = setup.get("samplers")
     if not isinstance(listed, list):
         return setup
-    kept = [sampler for sampler in listed if not isinstance(sampler, dict) or "loader" not in sampler or sampler["loader"] in feeding]
+    kept = [
+        sampler
+        for sampler in listed
+        if not isinstance(sampler, dict) or "loader" not in sampler or sampler["loader"] in feeding
+    ]
     return {**setup, "samplers": kept}
 
 
@@ -169,11 +191,23 @@ def _read_norms(run: Run, values: Records, ranks: int) -> tuple[GradientNorms | 
             kept.append(other)
     sharded = bool(records["flags"][0] & Flag.SHARD)
     if sharded and len(kept) < ranks:
-        return None, f"with {how}, each rank holds a shard of the gradient, and only {len(kept)} of {ranks} ranks are in the run folder"
+        return (
+            None,
+            f"with {how}, each rank holds a shard of the gradient, and only {len(kept)} of "
+            f"{ranks} ranks are in the run folder",
+        )
     if not len(shared):
         return None, "no update was measured by all ranks"
     rows = [rank[np.searchsorted(rank["updates"], shared)] for rank in kept]
-    pairs = np.stack([np.ascontiguousarray(rank["norms_sq"]).view(np.float32).reshape(-1, 2).astype(np.float64) for rank in rows])
+    pairs = np.stack(
+        [
+            np.ascontiguousarray(rank["norms_sq"])
+            .view(np.float32)
+            .reshape(-1, 2)
+            .astype(np.float64)
+            for rank in rows
+        ]
+    )
     first = rows[0]
     b = first["part_samples"].astype(np.float64)
     b[b == 0] = np.nan
@@ -203,7 +237,9 @@ def _gradients(rank: Rank) -> tuple[Records, dict[int, str]]:
 
 
 def _keep_usual(records: Records, names: dict[int, str]) -> tuple[Records, str]:
-    """Return the records that were seen in the way, and made of as many parts, as most were: one estimate is of one kind."""
+    """Return the records that were seen in the way, and made of as many parts, as most were: one
+    estimate is of one kind.
+    """
     kinds, counts = np.unique(records[["source", "parts"]], return_counts=True)
     usual = kinds[counts.argmax()]
     kept = records[(records["source"] == usual["source"]) & (records["parts"] == usual["parts"])]
@@ -211,7 +247,9 @@ def _keep_usual(records: Records, names: dict[int, str]) -> tuple[Records, str]:
 
 
 def _samples_at(updates: IntArray, values: Records, ranks: int) -> npt.NDArray[np.float64]:
-    """Return samples that all ranks had trained on by these updates, between the values that were written down."""
+    """Return samples that all ranks had trained on by these updates, between the values that were
+    written down.
+    """
     if not len(values):
         return np.full(len(updates), np.nan)
     ordered = values[np.argsort(values["updates"], kind="stable")]

@@ -1,6 +1,8 @@
-"""Updates and time to a target at another batch and number of workers: S(B) from the noise scale times the time of a step.
+"""Updates and time to a target at another batch and number of workers: S(B) from the noise scale
+times the time of a step.
 
-Throughput alone says what N workers read in a second; here each of their samples teaches less, the larger their batch.
+Throughput alone says what N workers read in a second; here each of their samples teaches less, the
+larger their batch.
 """
 
 from dataclasses import dataclass
@@ -16,8 +18,9 @@ from feedline.analysis.formatting import number
 _SMOOTHING = 0.02
 #: Standard errors to either side of the smoothed curve: its crossings are the ends of the interval.
 _STEP_TIME_ERRORS = 2.0
-#: The noise scale stands for the critical batch only to within such a factor: 38 to 54 where what was measured follows 131
-#: (docs/measured/time-to-target.md). McCandlish and others speak of the same order of magnitude.
+#: The noise scale stands for the critical batch only to within such a factor: 38 to 54 where what
+#: was measured follows 131 (docs/measured/time-to-target.md). McCandlish and others speak of the
+#: same order of magnitude.
 _PROXY = 3.0
 
 
@@ -27,7 +30,8 @@ class Reached:
 
     Attributes:
         updates, samples, at_s: by the smoothed curve.
-        low, high: updates by the curve two standard errors better and worse; without high: worse, it does not come there.
+        low, high: updates by the curve two standard errors better and worse; without high: worse,
+            it does not come there.
     """
 
     updates: float | None
@@ -40,7 +44,10 @@ class Reached:
 
 @dataclass(frozen=True)
 class StepTime:
-    """Mean seconds of an update on this number of ranks; ``source`` says "measured", or whose prediction it is."""
+    """Mean seconds of an update on this number of ranks;
+
+    ``source`` says "measured", or whose prediction it is.
+    """
 
     workers: int
     step_s: float | None
@@ -49,7 +56,9 @@ class StepTime:
     source: str
 
 
-def steps_to_target(curve: Curve, target: float, *, rising: bool = False, smoothing: float = _SMOOTHING) -> Reached:
+def steps_to_target(
+    curve: Curve, target: float, *, rising: bool = False, smoothing: float = _SMOOTHING
+) -> Reached:
     """Find the first update at which the smoothed curve is at the target or past it.
 
     Args:
@@ -62,7 +71,9 @@ def steps_to_target(curve: Curve, target: float, *, rising: bool = False, smooth
         ValueError: a target that is not a finite number, or smoothing outside 0 to 1.
     """
     if not np.isfinite(target) or not 0 <= smoothing <= 1:
-        raise ValueError(f"a target is a finite number and smoothing a share, not {target} and {smoothing}")
+        raise ValueError(
+            f"a target is a finite number and smoothing a share, not {target} and {smoothing}"
+        )
     fine = np.isfinite(curve.values)
     values = curve.values[fine] if rising else -curve.values[fine]
     goal = target if rising else -target
@@ -70,15 +81,28 @@ def steps_to_target(curve: Curve, target: float, *, rising: bool = False, smooth
         return Reached(None, None, None, None, None, "the curve has no finite value")
     width = max(1, round(smoothing * len(values)))
     smoothed = running_mean(values, width)
-    scatter = float(np.median(np.abs(np.diff(values)))) / 0.954 if width > 1 else 0.0  # median |x - y| of two normal draws: 0.954 sigma
+    scatter = (
+        float(np.median(np.abs(np.diff(values)))) / 0.954 if width > 1 else 0.0
+    )  # median |x - y| of two normal draws: 0.954 sigma
     error = _STEP_TIME_ERRORS * scatter / width**0.5
     first = [_first(smoothed + shift, goal) for shift in (error, 0.0, -error)]
-    updates, samples, at_s = (column[fine] for column in (curve.updates.astype(float), curve.samples, curve.at_s))
+    updates, samples, at_s = (
+        column[fine] for column in (curve.updates.astype(float), curve.samples, curve.at_s)
+    )
     if first[1] is None:
         best = float(smoothed.max() if rising else -smoothed.max())
-        return Reached(None, None, None, None, None, f"the curve never reaches {number(target)}; its best value is {number(best)}")
+        return Reached(
+            None,
+            None,
+            None,
+            None,
+            None,
+            f"the curve never reaches {number(target)}; its best value is {number(best)}",
+        )
     low, high = (None if bound is None else float(updates[bound]) for bound in (first[0], first[2]))
-    return Reached(float(updates[first[1]]), float(samples[first[1]]), float(at_s[first[1]]), low, high)
+    return Reached(
+        float(updates[first[1]]), float(samples[first[1]]), float(at_s[first[1]]), low, high
+    )
 
 
 def _first(values: np.ndarray, goal: float) -> int | None:
@@ -94,11 +118,14 @@ def _updates_at(updates: float, base_batch: float, batch: float, critical: float
     return updates * (1 + critical / batch) / (1 + critical / base_batch)
 
 
-def time_to_target(reached: Reached, base_batch: float, batch: float, noise: NoiseOverTraining, step: StepTime) -> TimeToTarget:
+def time_to_target(
+    reached: Reached, base_batch: float, batch: float, noise: NoiseOverTraining, step: StepTime
+) -> TimeToTarget:
     """Predict how long another batch takes to the target, from a run and its noise scale.
 
-    The band joins the ends of all: when the curve came to the target, the noise scale's range over the training, what it is worth as a
-    proxy of the critical batch (PROXY, either way), and the step's time.
+    The band joins the ends of all: when the curve came to the target, the noise scale's range over
+    the training, what it is worth as a proxy of the critical batch (PROXY, either way), and the
+    step's time.
 
     Args:
         reached: of the run at ``base_batch``.
@@ -111,9 +138,15 @@ def time_to_target(reached: Reached, base_batch: float, batch: float, noise: Noi
     if reached.updates is None:
         return TimeToTarget(step.workers, batch, *nothing, step.source, reached.why)
     if noise.value is None and batch != base_batch:
-        return TimeToTarget(step.workers, batch, *nothing, step.source, f"the noise scale is unknown: {noise.why}")
+        return TimeToTarget(
+            step.workers, batch, *nothing, step.source, f"the noise scale is unknown: {noise.why}"
+        )
     value = noise.value or 0.0
-    criticals = [value, (value if noise.low is None else noise.low) / _PROXY, (value if noise.high is None else noise.high) * _PROXY]
+    criticals = [
+        value,
+        (value if noise.low is None else noise.low) / _PROXY,
+        (value if noise.high is None else noise.high) * _PROXY,
+    ]
     updates = _updates_at(reached.updates, base_batch, batch, criticals[0])
     ends = [
         _updates_at(of, base_batch, batch, critical)
@@ -122,6 +155,27 @@ def time_to_target(reached: Reached, base_batch: float, batch: float, noise: Noi
     ]
     low, high = min(ends), max(ends)
     if step.step_s is None:
-        return TimeToTarget(step.workers, batch, updates, low, high, None, None, None, step.source, f"unknown step time: {step.source}")
+        return TimeToTarget(
+            step.workers,
+            batch,
+            updates,
+            low,
+            high,
+            None,
+            None,
+            None,
+            step.source,
+            f"unknown step time: {step.source}",
+        )
     fast, slow = step.low or step.step_s, step.high or step.step_s
-    return TimeToTarget(step.workers, batch, updates, low, high, updates * step.step_s, low * fast, high * slow, step.source)
+    return TimeToTarget(
+        step.workers,
+        batch,
+        updates,
+        low,
+        high,
+        updates * step.step_s,
+        low * fast,
+        high * slow,
+        step.source,
+    )

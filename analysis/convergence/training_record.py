@@ -7,7 +7,8 @@ from feedline.analysis.intervals import FloatArray, IntArray
 
 @dataclass(frozen=True)
 class Curve:
-    """One number of the training as it went on, in the order of updates. Not every update is there in a long run.
+    """One number of the training as it went on, in the order of updates. Not every update is there
+    in a long run.
 
     Attributes:
         updates: int64 [n], optimizer steps made before.
@@ -24,12 +25,14 @@ class Curve:
 
 @dataclass(frozen=True)
 class GradientNorms:
-    """Squared norms of a part's mean gradient and of the whole's, update by update; where ranks were recorded, the mean over them.
+    """Squared norms of a part's mean gradient and of the whole's, update by update; where ranks
+    were recorded, the mean over them.
 
     Attributes:
         updates, samples, at_s: as in a Curve.
         small_sq: float64 [n], |g_b|^2, mean over the parts that were seen.
-        big_sq: float64 [n], |g_B|^2 of the mean over all parts, as the optimizer got it before clipping.
+        big_sq: float64 [n], |g_B|^2 of the mean over all parts, as the optimizer got it before
+            clipping.
         b, B: float64 [n], samples behind the two. NaN: unknown.
         how: "ddp", "hook", "manual" (all_reduce by the program), "accumulation" or "fsdp2".
         parts: parts in the whole: ranks, or micro-batches.
@@ -52,17 +55,19 @@ class TrainingRecord:
 
     Attributes:
         name: of the run folder.
-        curves: by name: "train loss" (what backward was called on, summed over an update's micro-batches), "eval loss", "lr" (of the first
-            parameter group), and what the program gave to ``feedline.metric``.
+        curves: by name: "train loss" (what backward was called on, summed over an update's
+            micro-batches), "eval loss", "lr" (of the first parameter group), and what the program
+            gave to ``feedline.metric``.
         norms: None: not seen; ``why`` says what it needs.
         why: why there are no norms; "" where there are.
-        setup: ``Manifest.training`` of rank 0 (profiler/taps/convergence/training_setup.py says its keys).
+        setup: ``Manifest.training`` of rank 0 (profiler/taps/convergence/training_setup.py says its
+            keys).
         ranks: processes.
         batch: samples per update, all ranks together, median; None: unknown.
         samples: trained on in all, all ranks together.
         samples_per_epoch: None where the loader's length is unknown.
-        samples_known: False where no loader feeds the training: ``samples`` are then rows that its models were given, which compare
-            moments of this run and are not its samples.
+        samples_known: False where no loader feeds the training: ``samples`` are then rows that its
+            models were given, which compare moments of this run and are not its samples.
         updates: made in all.
         step_s: mean seconds per update.
         ended: the run came to its end by itself, without an error.

@@ -1,6 +1,7 @@
 """What a report says about a training's convergence, as plain dataclasses (``Report.convergence``).
 
-Seconds end in ``_s``, shares go from 0 to 1. None: it could not be measured; a ``why`` beside it, or ``notes``, say why.
+Seconds end in ``_s``, shares go from 0 to 1. None: it could not be measured; a ``why`` beside it,
+or ``notes``, say why.
 """
 
 from dataclasses import dataclass, field
@@ -10,7 +11,8 @@ from feedline.analysis.ledger.finding import Finding
 
 @dataclass(frozen=True)
 class CurvePoints:
-    """One number of the training as it went on, thinned to at most 200 points: the mean over a point's values. Lists have one length.
+    """One number of the training as it went on, thinned to at most 200 points: the mean over a
+    point's values. Lists have one length.
 
     Attributes:
         name: train loss, eval loss, lr, or the name passed to feedline.metric.
@@ -58,7 +60,8 @@ class NoiseWindow:
 
 @dataclass(frozen=True)
 class NoiseOverTraining:
-    """Gradient noise scale in samples, McCandlish and others, arXiv:1812.06162, as it went over the training.
+    """Gradient noise scale in samples, McCandlish and others, arXiv:1812.06162, as it went over the
+    training.
 
     Attributes:
         value: Noise scale of the whole training: the windows weighted by the progress made in them.
@@ -88,7 +91,8 @@ class NoiseOverTraining:
 
 @dataclass(frozen=True)
 class BatchPrice:
-    """What the batch costs in samples and saves in updates: E/Emin = 1 + B/Bc and S/Smin = 1 + Bc/B.
+    """What the batch costs in samples and saves in updates: E/Emin = 1 + B/Bc and S/Smin = 1 +
+    Bc/B.
 
     Attributes:
         batch: Samples per update, all ranks together. Unit: samples.
@@ -121,7 +125,8 @@ class BatchPrice:
 
 @dataclass(frozen=True)
 class TimeToTarget:
-    """Updates and time to a target on this number of ranks, with bands from the range of the noise scale and the time of a step.
+    """Updates and time to a target on this number of ranks, with bands from the range of the noise
+    scale and the time of a step.
 
     Attributes:
         workers: Processes.

@@ -13,7 +13,9 @@ from feedline.profiler.noise_scale import student
 
 _SAME_SAMPLES = 0.02  # arms may differ by so much: a last batch that one drops and another does not
 _LOWER_WORDS = ("loss", "error", "perplexity")
-_LOWER_NAMES = frozenset("bpb bpc bpd brier cer ece eer fid kld mae mape mse nll nmse ppl rmse rmsle ter wer".split())  # or parts of names
+_LOWER_NAMES = frozenset(
+    "bpb bpc bpd brier cer ece eer fid kld mae mape mse nll nmse ppl rmse rmsle ter wer".split()
+)  # or parts of names
 
 
 @dataclass(frozen=True)
@@ -39,7 +41,9 @@ class Branch:
 
 @dataclass(frozen=True)
 class _ArmDifference:
-    """By how much one arm is better than another: mean over seeds of the paired differences, 95 % interval by Student's t."""
+    """By how much one arm is better than another: mean over seeds of the paired differences, 95 %
+    interval by Student's t.
+    """
 
     than: str
     mean: float
@@ -69,7 +73,9 @@ class FixTrial:
 
 def _is_lower_better(metric: str) -> bool:
     """Tell whether a number of this name is better when it is smaller."""
-    return any(word in metric.lower() for word in _LOWER_WORDS) or bool(_LOWER_NAMES & set(re.split(r"[^a-z]+", metric.lower())))
+    return any(word in metric.lower() for word in _LOWER_WORDS) or bool(
+        _LOWER_NAMES & set(re.split(r"[^a-z]+", metric.lower()))
+    )
 
 
 def usual_metric(runs: Sequence[TrainingRecord]) -> str:
@@ -85,7 +91,9 @@ def usual_metric(runs: Sequence[TrainingRecord]) -> str:
     for name in (*own, "eval loss", "train loss"):
         if name in shared:
             return name
-    raise ValueError("the branches have no metric in common: neither a loss nor feedline.metric() was recorded")
+    raise ValueError(
+        "the branches have no metric in common: neither a loss nor feedline.metric() was recorded"
+    )
 
 
 def final_value(run: TrainingRecord, metric: str) -> float:
@@ -96,15 +104,22 @@ def final_value(run: TrainingRecord, metric: str) -> float:
     curve = run.curves.get(metric)
     if curve is None or not len(curve.values):
         return math.nan
-    ends = curve.values[curve.samples >= (1 - curves.TAIL) * curve.samples[-1]] if metric == curves.TRAIN else curve.values[-1:]
+    ends = (
+        curve.values[curve.samples >= (1 - curves.TAIL) * curve.samples[-1]]
+        if metric == curves.TRAIN
+        else curve.values[-1:]
+    )
     value = curves.final_value_of(metric, curve)
     return value if value is not None and np.isfinite(ends).all() else math.nan
 
 
-def decide(fix: str, control: str, metric: str, branches: list[Branch], margin: float = 0.0) -> FixTrial:
+def decide(
+    fix: str, control: str, metric: str, branches: list[Branch], margin: float = 0.0
+) -> FixTrial:
     """Accept a fix that beats the training as it is and its control, with 95 % confidence each.
 
-    Reject one that is worse than either, or that makes the training diverge. Everything else is inconclusive.
+    Reject one that is worse than either, or that makes the training diverge. Everything else is
+    inconclusive.
 
     Args:
         fix: its name.
@@ -114,7 +129,11 @@ def decide(fix: str, control: str, metric: str, branches: list[Branch], margin: 
         margin: what it must be better than the baseline by, in the metric's unit.
     """
     lower = _is_lower_better(metric)
-    differences = [difference for than in ("baseline", "control") if (difference := _difference(branches, than, lower)) is not None]
+    differences = [
+        difference
+        for than in ("baseline", "control")
+        if (difference := _difference(branches, than, lower)) is not None
+    ]
     verdict, why = _judged(control, branches, differences, margin)
     return FixTrial(fix, control, metric, lower, branches, differences, verdict, why)
 
@@ -124,8 +143,14 @@ def _difference(branches: list[Branch], than: str, lower: bool) -> _ArmDifferenc
 
     None with fewer than two.
     """
-    values = {(branch.arm, branch.seed): branch.value for branch in branches if branch.value is not None}
-    pairs = [(value, values[than, seed]) for (arm, seed), value in values.items() if arm == "fix" and (than, seed) in values]
+    values = {
+        (branch.arm, branch.seed): branch.value for branch in branches if branch.value is not None
+    }
+    pairs = [
+        (value, values[than, seed])
+        for (arm, seed), value in values.items()
+        if arm == "fix" and (than, seed) in values
+    ]
     if len(pairs) < 2:
         return None
     gains = np.array([(other - own) if lower else (own - other) for own, other in pairs])
@@ -134,40 +159,68 @@ def _difference(branches: list[Branch], than: str, lower: bool) -> _ArmDifferenc
     return _ArmDifference(than, mean, mean - half, mean + half, len(gains))
 
 
-def _judged(control: str, branches: list[Branch], differences: list[_ArmDifference], margin: float) -> tuple[str, str]:
+def _judged(
+    control: str, branches: list[Branch], differences: list[_ArmDifference], margin: float
+) -> tuple[str, str]:
     """Return the verdict and its reason."""
-    failed = {arm: [branch for branch in branches if branch.arm == arm and branch.failed] for arm in ("baseline", "fix", "control")}
+    failed = {
+        arm: [branch for branch in branches if branch.arm == arm and branch.failed]
+        for arm in ("baseline", "fix", "control")
+    }
     if failed["fix"] and not failed["baseline"]:
         first = failed["fix"][0]
         runs = f"{len(failed['fix'])} training run{'s' * (len(failed['fix']) > 1)}"
-        return "reject", f"with the fix, {runs} failed (seed {first.seed}: {first.failed}); without it, none did"
+        return (
+            "reject",
+            f"with the fix, {runs} failed (seed {first.seed}: {first.failed}); without it, none "
+            f"did",
+        )
     if failed["baseline"]:
         first = failed["baseline"][0]
         return "inconclusive", f"the unchanged training failed (seed {first.seed}: {first.failed})"
     samples = [branch.samples for branch in branches if not branch.failed]
     if max(samples) > (1 + _SAME_SAMPLES) * min(samples):
-        return "inconclusive", f"the arms trained on different numbers of samples: {min(samples):,.0f} to {max(samples):,.0f}"
+        return (
+            "inconclusive",
+            f"the arms trained on different numbers of samples: {min(samples):,.0f} to "
+            f"{max(samples):,.0f}",
+        )
     by_arm = {found.than: found for found in differences}
     base, beside = by_arm.get("baseline"), by_arm.get("control")
     if base is None:
-        return "inconclusive", "a single seed does not show the spread between seeds: use --seeds 3 or more"
+        return (
+            "inconclusive",
+            "a single seed does not show the spread between seeds: use --seeds 3 or more",
+        )
     if base.high < 0:
-        return "reject", f"worse than the baseline by {-base.mean:.4g} [{-base.high:.4g}, {-base.low:.4g}]"
+        return (
+            "reject",
+            f"worse than the baseline by {-base.mean:.4g} [{-base.high:.4g}, {-base.low:.4g}]",
+        )
     if beside is not None and beside.high < 0:
-        return "reject", f"its control ({control}) is better by {-beside.mean:.4g} [{-beside.high:.4g}, {-beside.low:.4g}]"
+        return (
+            "reject",
+            f"its control ({control}) is better by {-beside.mean:.4g} [{-beside.high:.4g}, "
+            f"{-beside.low:.4g}]",
+        )
     if base.low <= margin:
         return (
             "inconclusive",
-            f"gain over the baseline {base.mean:.4g} [{base.low:.4g}, {base.high:.4g}] with {base.seeds} seeds: "
+            f"gain over the baseline {base.mean:.4g} [{base.low:.4g}, {base.high:.4g}] with "
+            f"{base.seeds} seeds: "
             f"not certainly above {margin:.4g}",
         )
     gain = f"better than the baseline by {base.mean:.4g} [{base.low:.4g}, {base.high:.4g}]"
     if beside is not None and beside.low <= 0:
         return (
             "inconclusive",
-            f"{gain}, but not better than its control ({control}): {beside.mean:.4g} [{beside.low:.4g}, {beside.high:.4g}]; "
+            f"{gain}, but not better than its control ({control}): {beside.mean:.4g} "
+            f"[{beside.low:.4g}, {beside.high:.4g}]; "
             "use the simpler one",
         )
     return "accept", gain + (
-        f", and better than its control ({control}) by {beside.mean:.4g} [{beside.low:.4g}, {beside.high:.4g}]" if beside else ""
+        f", and better than its control ({control}) by {beside.mean:.4g} [{beside.low:.4g}, "
+        f"{beside.high:.4g}]"
+        if beside
+        else ""
     )

@@ -1,1 +1,3 @@
-"""How two runs, or several runs of two versions, differ: what changed, by how much, and whether it is more than noise."""
+"""How two runs, or several runs of two versions, differ: what changed, by how much, and whether it
+is more than noise.
+"""

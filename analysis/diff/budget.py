@@ -14,13 +14,22 @@ from feedline.analysis.measure.mean_step import half_width, interval_of_rate
 from feedline.analysis.measure.stages import INPUT_STAGES, MAKING_STAGES, STEP_STAGES
 
 MIN_STEPS = 16
-#: Half an interval over the step or the sample: a change that small would not have been seen, so that "no change" says nothing.
+#: Half an interval over the step or the sample: a change that small would not have been seen, so
+#: that "no change" says nothing.
 _RESOLUTION = 0.25
-#: A figure that is beyond its limit by no more than this share, and within the noise of the run, passes; beyond it, it is unknown.
+#: A figure that is beyond its limit by no more than this share, and within the noise of the run,
+#: passes; beyond it, it is unknown.
 _SLACK = 0.05
 _SEVERITY_ORDER = list(Severity)
-#: Stages that a step may lack -> the hook that sees them. Without a forward or backward pass, what was recorded is not known to be a step.
-_OPTIONAL = {"compile": "torch.compile", "checkpoint": "torch.save", "gradients": "gradients", "copy": "Tensor.to", "pin": "pin_memory"}
+#: Stages that a step may lack -> the hook that sees them. Without a forward or backward pass, what
+#: was recorded is not known to be a step.
+_OPTIONAL = {
+    "compile": "torch.compile",
+    "checkpoint": "torch.save",
+    "gradients": "gradients",
+    "copy": "Tensor.to",
+    "pin": "pin_memory",
+}
 _LIMIT_GROUPS = {"step": ("step/mean",), "stage": ("stage", "cpu"), "sample_cpu": ("sample",)}
 
 
@@ -36,10 +45,12 @@ class Budget:
     """Limits, as the file has them.
 
     Attributes:
-        at_least, at_most: name of a figure -> its limit. Figures of stages are ``stage_s.forward``, ``sample_cpu_s.decode``, ...
+        at_least, at_most: name of a figure -> its limit. Figures of stages are ``stage_s.forward``,
+            ``sample_cpu_s.decode``, ...
         severity: no finding of this severity or a higher one; "": any may be there.
         rules: findings that must not be there.
-        than_base: ``step``, ``stage`` or ``sample_cpu`` -> by which share it may be more than in the base.
+        than_base: ``step``, ``stage`` or ``sample_cpu`` -> by which share it may be more than in
+            the base.
         base: run folders of the base.
         min_steps: a run with fewer steps cannot be judged.
     """
@@ -61,7 +72,8 @@ class CheckedLimit:
         id: of the limit, as ``at_most.step_mean_s``.
         outcome: ``passed``, ``exceeded`` or ``unknown``.
         message: one sentence.
-        value, limit: in the unit of the key; None where the quantity is missing or the limit is not a number.
+        value, limit: in the unit of the key; None where the quantity is missing or the limit is not
+            a number.
         about: ``input`` where it is about the loader, whose line in the script is known.
     """
 
@@ -95,16 +107,23 @@ class _Figure:
 _ZERO_SECONDS = _Figure(0.0, None, None, "s")
 
 
-def check_budget(budget: Budget, run: MeasuredRun, base: Sequence[MeasuredRun], diffs: Mapping[str, RunDiff]) -> list[CheckedLimit]:
+def check_budget(
+    budget: Budget, run: MeasuredRun, base: Sequence[MeasuredRun], diffs: Mapping[str, RunDiff]
+) -> list[CheckedLimit]:
     """Check every limit of the budget.
 
     Args:
         budget: the limits.
         run: the run that is held against them.
         base: the runs that the budget names.
-        diffs: ``step``, ``stage`` or ``sample_cpu`` -> the comparison of the base with the run whose smallest change is that limit.
+        diffs: ``step``, ``stage`` or ``sample_cpu`` -> the comparison of the base with the run
+            whose smallest change is that limit.
     """
-    limits, findings, than_base = _limits(budget, run), _findings(budget, run), _against_base(budget, run, base, diffs)
+    limits, findings, than_base = (
+        _limits(budget, run),
+        _findings(budget, run),
+        _against_base(budget, run, base, diffs),
+    )
     if why := _unjudged(budget, run):
         return [_unknown(finding, why) for finding in (*limits, *findings, *than_base)]
     if lost := _lost(run):
@@ -130,7 +149,9 @@ def _unjudged(budget: Budget, run: MeasuredRun) -> str:
     """Say why nothing can be said of a run; "": it can be judged."""
     report, steps = run.report, run.report.throughput.steps
     if report.run.state in ("cut", "live"):
-        return "the run was killed" if report.run.state == "cut" else "the run is still being recorded"
+        return (
+            "the run was killed" if report.run.state == "cut" else "the run is still being recorded"
+        )
     if report.headline:
         return report.headline.rstrip(".")
     if run.unread:
@@ -142,39 +163,81 @@ def _unjudged(budget: Budget, run: MeasuredRun) -> str:
 
 def _limits(budget: Budget, run: MeasuredRun) -> Iterator[CheckedLimit]:
     figures = dict(_figures_of(run))
-    for section, limits, sign in (("at_least", budget.at_least, -1), ("at_most", budget.at_most, 1)):
+    for section, limits, sign in (
+        ("at_least", budget.at_least, -1),
+        ("at_most", budget.at_most, 1),
+    ):
         for name, limit in limits.items():
-            yield _limited(f"{section}.{name}", name, figures, limit, sign, _takes_no_time(name, run))
+            yield _limited(
+                f"{section}.{name}", name, figures, limit, sign, _takes_no_time(name, run)
+            )
 
 
-def _limited(id: str, name: str, figures: Mapping[str, _Figure], limit: float, sign: int, absent: bool) -> CheckedLimit:
-    """Return a figure against its limit: exceeded only if its whole interval is beyond, so that noise does not fail a gate."""
+def _limited(
+    id: str, name: str, figures: Mapping[str, _Figure], limit: float, sign: int, absent: bool
+) -> CheckedLimit:
+    """Return a figure against its limit: exceeded only if its whole interval is beyond, so that
+    noise does not fail a gate.
+    """
     figure = figures.get(name, _ZERO_SECONDS if absent else None)
     if figure is None:
         group = name.partition(".")[0] + "."
-        others = ", ".join(figure.removeprefix(group) for figure in figures if figure.startswith(group)) if "." in name else ""
-        return CheckedLimit(id, Outcome.UNKNOWN, f"not measured in this run{f' (measured: {others})' if others else ''}", None, limit)
+        others = (
+            ", ".join(figure.removeprefix(group) for figure in figures if figure.startswith(group))
+            if "." in name
+            else ""
+        )
+        return CheckedLimit(
+            id,
+            Outcome.UNKNOWN,
+            f"not measured in this run{f' (measured: {others})' if others else ''}",
+            None,
+            limit,
+        )
     if not math.isfinite(figure.value):
         return CheckedLimit(id, Outcome.UNKNOWN, NOT_MEASURED, None, limit, figure.about)
-    shown, bound = figure.text(figure.value), f"{'at most' if sign > 0 else 'at least'} {figure.text(limit)}"
+    shown, bound = (
+        figure.text(figure.value),
+        f"{'at most' if sign > 0 else 'at least'} {figure.text(limit)}",
+    )
     if sign * figure.value <= sign * limit:
-        return CheckedLimit(id, LimitOutcome.PASSED, f"{shown}, {bound}", figure.value, limit, figure.about)
-    near, beyond = figure.low if sign > 0 else figure.high, abs(figure.value - limit) / limit if limit else math.inf
+        return CheckedLimit(
+            id, LimitOutcome.PASSED, f"{shown}, {bound}", figure.value, limit, figure.about
+        )
+    near, beyond = (
+        figure.low if sign > 0 else figure.high,
+        abs(figure.value - limit) / limit if limit else math.inf,
+    )
     interval = (
-        "" if figure.low is None or figure.high is None else f" (95 % interval {figure.text(figure.low)} to {figure.text(figure.high)})"
+        ""
+        if figure.low is None or figure.high is None
+        else f" (95 % interval {figure.text(figure.low)} to {figure.text(figure.high)})"
     )
     if near is not None and sign * near <= sign * limit:
-        outcome, message = (LimitOutcome.PASSED, "") if beyond <= _SLACK else (Outcome.UNKNOWN, "too noisy to judge, ")
+        outcome, message = (
+            (LimitOutcome.PASSED, "")
+            if beyond <= _SLACK
+            else (Outcome.UNKNOWN, "too noisy to judge, ")
+        )
         within = f"{message}beyond the limit but within the noise{interval}"
-        return CheckedLimit(id, outcome, f"{shown}, {bound}: {within}", figure.value, limit, figure.about)
-    return CheckedLimit(id, LimitOutcome.EXCEEDED, f"{shown}, {bound}{interval}", figure.value, limit, figure.about)
+        return CheckedLimit(
+            id, outcome, f"{shown}, {bound}: {within}", figure.value, limit, figure.about
+        )
+    return CheckedLimit(
+        id, LimitOutcome.EXCEEDED, f"{shown}, {bound}{interval}", figure.value, limit, figure.about
+    )
 
 
 def _takes_no_time(name: str, run: MeasuredRun) -> bool:
     """Tell whether a figure is of a stage that would have been seen, but did not occur."""
     group, _, stage = name.partition(".")
     report = run.report
-    if report.step is None or report.traces is not None or not group.startswith("stage_") or stage not in STEP_STAGES:
+    if (
+        report.step is None
+        or report.traces is not None
+        or not group.startswith("stage_")
+        or stage not in STEP_STAGES
+    ):
         return False
     if stage not in INPUT_STAGES:
         return any(hook.attached and hook.name == _OPTIONAL.get(stage) for hook in report.hooks)
@@ -185,24 +248,37 @@ def _takes_no_time(name: str, run: MeasuredRun) -> bool:
 def _figures_of(run: MeasuredRun) -> Iterator[tuple[str, _Figure]]:
     """Return the name -> figure."""
     report, step = run.report, run.report.step
-    for name, id in (("step_mean_s", "step/mean"), ("step_median_s", "step/median"), ("step_p95_s", "step/p95")):
+    for name, id in (
+        ("step_mean_s", "step/mean"),
+        ("step_median_s", "step/median"),
+        ("step_p95_s", "step/p95"),
+    ):
         if id in run.measures:
             yield name, _figure(run, id)
     if step is None or not step.mean_s > 0 or "step/mean" not in run.measures:
         return
     half = half_width(run.measures["step/mean"].error, run.measures["step/mean"].drift)
-    for name, rate in (("samples_per_s", report.throughput.of_all_ranks), ("steps_per_s", report.throughput.steps_per_s)):
+    for name, rate in (
+        ("samples_per_s", report.throughput.of_all_ranks),
+        ("steps_per_s", report.throughput.steps_per_s),
+    ):
         if rate:
             yield name, _Figure(rate, *interval_of_rate(rate, half), name.replace("_per_s", "/s"))
     if step.input_share is not None:
-        yield "input_share", _Figure(step.input_share, step.input_share_low, step.input_share_high, SHARE, "input")
+        yield (
+            "input_share",
+            _Figure(step.input_share, step.input_share_low, step.input_share_high, SHARE, "input"),
+        )
     if step.cpu_s is not None:
         yield "step_cpu_s", _Figure(step.cpu_s, None, None, "s")
     for id, measure in run.measures.items():
         if measure.group == "stage":
             figure = _figure(run, id)
             yield f"stage_s.{measure.name}", figure
-            parts = [None if bound is None else bound / step.mean_s for bound in (figure.value, figure.low, figure.high)]
+            parts = [
+                None if bound is None else bound / step.mean_s
+                for bound in (figure.value, figure.low, figure.high)
+            ]
             yield f"stage_share.{measure.name}", _Figure(parts[0] or 0.0, parts[1], parts[2], SHARE)
         if measure.group == "sample":
             yield f"sample_cpu_s.{measure.name}", _figure(run, id, "input")
@@ -222,12 +298,19 @@ def _findings(budget: Budget, run: MeasuredRun) -> Iterator[CheckedLimit]:
         worse = [
             finding
             for finding in report.findings
-            if _SEVERITY_ORDER.index(finding.severity) >= _SEVERITY_ORDER.index(Severity(budget.severity))
+            if _SEVERITY_ORDER.index(finding.severity)
+            >= _SEVERITY_ORDER.index(Severity(budget.severity))
         ]
-        yield _finding(f"findings.none_of_severity={budget.severity}", worse, context.why_severity_unjudged(run, budget.severity))
+        yield _finding(
+            f"findings.none_of_severity={budget.severity}",
+            worse,
+            context.why_severity_unjudged(run, budget.severity),
+        )
     for rule_id in budget.rules:
         there = [finding for finding in all_of if finding.rule_id == rule_id]
-        yield _finding(f"findings.none_of={rule_id}", there, context.why_rule_unjudged(run, rule_id))
+        yield _finding(
+            f"findings.none_of={rule_id}", there, context.why_rule_unjudged(run, rule_id)
+        )
 
 
 def _finding(id: str, there: list[Finding], unknown: str) -> CheckedLimit:
@@ -239,19 +322,30 @@ def _finding(id: str, there: list[Finding], unknown: str) -> CheckedLimit:
         unknown: why the finding may be true although the report lacks it; "": it is not true.
     """
     if there:
-        message = "; ".join(f"{finding.rule_id}: {finding.message}{f'. Fix: {finding.fix}' if finding.fix else ''}" for finding in there)
+        message = "; ".join(
+            f"{finding.rule_id}: {finding.message}{f'. Fix: {finding.fix}' if finding.fix else ''}"
+            for finding in there
+        )
         return CheckedLimit(id, LimitOutcome.EXCEEDED, message, about="input")
-    return CheckedLimit(id, Outcome.UNKNOWN, unknown) if unknown else CheckedLimit(id, LimitOutcome.PASSED, "no such finding")
+    return (
+        CheckedLimit(id, Outcome.UNKNOWN, unknown)
+        if unknown
+        else CheckedLimit(id, LimitOutcome.PASSED, "no such finding")
+    )
 
 
-def _against_base(budget: Budget, run: MeasuredRun, base: Sequence[MeasuredRun], diffs: Mapping[str, RunDiff]) -> Iterator[CheckedLimit]:
+def _against_base(
+    budget: Budget, run: MeasuredRun, base: Sequence[MeasuredRun], diffs: Mapping[str, RunDiff]
+) -> Iterator[CheckedLimit]:
     for name, limit in budget.than_base.items():
         id, about, diff = f"than_base.{name}", "input" if name == "sample_cpu" else "", diffs[name]
         if why := _incomparable(budget, run, base, name):
             yield CheckedLimit(id, Outcome.UNKNOWN, why, None, limit, about)
         else:
             chosen = [
-                quantity for quantity in diff.quantities if quantity.id in _LIMIT_GROUPS[name] or quantity.group in _LIMIT_GROUPS[name]
+                quantity
+                for quantity in diff.quantities
+                if quantity.id in _LIMIT_GROUPS[name] or quantity.group in _LIMIT_GROUPS[name]
             ]
             yield _than_base(id, diff, chosen, limit, about)
 
@@ -261,44 +355,102 @@ def _incomparable(budget: Budget, run: MeasuredRun, base: Sequence[MeasuredRun],
 
     CPU time of a sample is known of other models and machines, too.
     """
-    if damaged := [f"its base {run.report.run.name}: {why}" for run in base if (why := _unjudged(budget, run) or _lost(run))]:
+    if damaged := [
+        f"its base {run.report.run.name}: {why}"
+        for run in base
+        if (why := _unjudged(budget, run) or _lost(run))
+    ]:
         return "; ".join(damaged)
-    differs = [] if name == "sample_cpu" else [*context.different_work(base, [run]), *context.different_machine(base, [run])]
-    return f"not comparable with its base ({'; '.join(differs)}): record a base like this run" if differs else ""
+    differs = (
+        []
+        if name == "sample_cpu"
+        else [*context.different_work(base, [run]), *context.different_machine(base, [run])]
+    )
+    return (
+        f"not comparable with its base ({'; '.join(differs)}): record a base like this run"
+        if differs
+        else ""
+    )
 
 
-def _than_base(id: str, diff: RunDiff, quantities: list[Quantity], limit: float, about: str) -> CheckedLimit:
+def _than_base(
+    id: str, diff: RunDiff, quantities: list[Quantity], limit: float, about: str
+) -> CheckedLimit:
     """Check a limit against the base.
 
-    It is exceeded where a quantity grew by more than the limit, the noise, and what the machine explains.
+    It is exceeded where a quantity grew by more than the limit, the noise, and what the machine
+    explains.
     """
-    grown = [quantity for quantity in quantities if quantity.outcome == Outcome.CHANGED and (quantity.ratio is None or quantity.ratio > 1)]
+    grown = [
+        quantity
+        for quantity in quantities
+        if quantity.outcome == Outcome.CHANGED and (quantity.ratio is None or quantity.ratio > 1)
+    ]
     if grown:
         most = max(grown, key=lambda item: (item.after or 0.0) - (item.before or 0.0))
         ratio = None if most.ratio is None else most.ratio - 1
         growth = ", ".join(map(_growth, grown))
-        return CheckedLimit(id, LimitOutcome.EXCEEDED, f"{growth}, at most {1 + limit:g}x: {diff.conclusion}", ratio, limit, about)
-    if shared := [quantity for quantity in quantities if quantity.outcome == Outcome.EITHER and quantity.grew]:
+        return CheckedLimit(
+            id,
+            LimitOutcome.EXCEEDED,
+            f"{growth}, at most {1 + limit:g}x: {diff.conclusion}",
+            ratio,
+            limit,
+            about,
+        )
+    if shared := [
+        quantity for quantity in quantities if quantity.outcome == Outcome.EITHER and quantity.grew
+    ]:
         why = "how much of that other programs or slower CPUs explain is unknown"
-        return CheckedLimit(id, Outcome.UNKNOWN, f"{', '.join(map(_growth, shared))}: {why}", None, limit, about)
+        return CheckedLimit(
+            id, Outcome.UNKNOWN, f"{', '.join(map(_growth, shared))}: {why}", None, limit, about
+        )
     of = "sample" if about == "input" else "step"
     whole = diff.of("sample/total" if about == "input" else "step/mean")
     if whole is None or whole.outcome == Outcome.ONE_SIDE:
-        return CheckedLimit(id, Outcome.UNKNOWN, "not measured in the run or in its base", None, limit, about)
+        return CheckedLimit(
+            id, Outcome.UNKNOWN, "not measured in the run or in its base", None, limit, about
+        )
     if whole.p is None or not whole.before or not whole.after:
         return CheckedLimit(
-            id, Outcome.UNKNOWN, f"too little was recorded to know how much {of}s vary: record more steps", None, limit, about
+            id,
+            Outcome.UNKNOWN,
+            f"too little was recorded to know how much {of}s vary: record more steps",
+            None,
+            limit,
+            about,
         )
     seen = max(_resolution(quantity, whole) for quantity in quantities)
     unseen_of = f"less than {share(seen)} of the {of} would not have been seen"
     if seen > _RESOLUTION:
         way = "record more steps, or on a less busy machine"
-        return CheckedLimit(id, Outcome.UNKNOWN, f"too noisy to judge: changes of {unseen_of}; {way}", None, limit, about)
-    if explained := [quantity for quantity in quantities if quantity.outcome == Outcome.MACHINE and quantity.grew]:
+        return CheckedLimit(
+            id,
+            Outcome.UNKNOWN,
+            f"too noisy to judge: changes of {unseen_of}; {way}",
+            None,
+            limit,
+            about,
+        )
+    if explained := [
+        quantity for quantity in quantities if quantity.outcome == Outcome.MACHINE and quantity.grew
+    ]:
         growth = ", ".join(map(_growth, explained))
-        return CheckedLimit(id, LimitOutcome.PASSED, f"{growth}, which other programs or slower CPUs explain", None, limit, about)
+        return CheckedLimit(
+            id,
+            LimitOutcome.PASSED,
+            f"{growth}, which other programs or slower CPUs explain",
+            None,
+            limit,
+            about,
+        )
     return CheckedLimit(
-        id, LimitOutcome.PASSED, f"no increase beyond noise and {share(limit)}; increases of {unseen_of}", None, limit, about
+        id,
+        LimitOutcome.PASSED,
+        f"no increase beyond noise and {share(limit)}; increases of {unseen_of}",
+        None,
+        limit,
+        about,
     )
 
 
@@ -306,7 +458,10 @@ def _growth(quantity: Quantity) -> str:
     """``forward 1.32x``, as measured; and what is left of it where the machine explains a part."""
     if quantity.ratio is None or quantity.measured is None:
         return f"{quantity.name} is new"
-    apart = quantity.outcome == Outcome.CHANGED and abs(quantity.measured / max(quantity.ratio, MIN_RATIO) - 1) >= MIN_MACHINE_SHARE
+    apart = (
+        quantity.outcome == Outcome.CHANGED
+        and abs(quantity.measured / max(quantity.ratio, MIN_RATIO) - 1) >= MIN_MACHINE_SHARE
+    )
     left = f" ({quantity.ratio:.2f}x without what the machine explains)" if apart else ""
     return f"{quantity.name} {quantity.measured:.2f}x{left}"
 

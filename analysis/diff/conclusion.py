@@ -4,7 +4,14 @@ import math
 from collections.abc import Iterator, Sequence
 
 from feedline.analysis.diff.context import different_work, how_diverged, shared_differences
-from feedline.analysis.diff.run_diff import Differing, MachineChange, Outcome, Quantity, RunDiff, RunName
+from feedline.analysis.diff.run_diff import (
+    Differing,
+    MachineChange,
+    Outcome,
+    Quantity,
+    RunDiff,
+    RunName,
+)
 from feedline.analysis.diff.side import MeasuredRun
 from feedline.analysis.formatting import number, sentence, value
 from feedline.analysis.measure.cpu_use import MIN_OTHERS
@@ -21,7 +28,9 @@ _LIBRARIES_OF_STAGES = {
     "read": ("python",),
     "dataset": ("numpy", "torch", "python"),
     "collate": ("torch", "numpy"),
-    **dict.fromkeys(("forward", "loss", "backward", "optimizer"), ("torch", "timm", "transformers")),
+    **dict.fromkeys(
+        ("forward", "loss", "backward", "optimizer"), ("torch", "timm", "transformers")
+    ),
 }
 #: Settings of a loader that decide how fast it is.
 _LOADER = (
@@ -37,7 +46,9 @@ _LOADER = (
 )
 _EXPLAINS = 0.25  # of a change of the wait: a stage of a sample that moved by less is not why
 MIN_RATIO = 1e-3  # smallest ratio of times, so that rates stay finite
-_OPEN = 0.05  # an interval whose ratio of times starts below this is printed as "or more": its rate could be over 20 times as high
+# an interval whose ratio of times starts below this is printed as "or more": its rate could be over
+# 20 times as high
+_OPEN = 0.05
 MIN_MACHINE_SHARE = 0.02  # the smallest share of a change that is mentioned
 _MAX_DIFFERENCES = 3  # differences in a sentence
 #: Stages whose name says little in a sentence.
@@ -50,7 +61,9 @@ _STAGE_WORDS = {
 _CLOCK_WORDS = {"cpu": " CPU", "blocked": " blocked"}
 
 
-def cause_of(quantities: Sequence[Quantity], base: MeasuredRun, other: MeasuredRun, by_sample: bool) -> str:
+def cause_of(
+    quantities: Sequence[Quantity], base: MeasuredRun, other: MeasuredRun, by_sample: bool
+) -> str:
     """Return the id of the stage that explains the change best; "": none did.
 
     Of the stages that changed, that is the one that moved the step most.
@@ -67,23 +80,39 @@ def cause_of(quantities: Sequence[Quantity], base: MeasuredRun, other: MeasuredR
 
     def moved_s(quantity: Quantity) -> float:
         before = quantity.before or 0.0
-        own = abs((quantity.ratio - 1) * before if quantity.ratio is not None else quantity.after or 0.0)
-        return own if quantity.group in _PER_STEP else own * per_step * (per_cpu_s if quantity.clock == "cpu" else 1.0)
+        own = abs(
+            (quantity.ratio - 1) * before if quantity.ratio is not None else quantity.after or 0.0
+        )
+        return (
+            own
+            if quantity.group in _PER_STEP
+            else own * per_step * (per_cpu_s if quantity.clock == "cpu" else 1.0)
+        )
 
-    changed = [quantity for quantity in quantities if quantity.outcome == Outcome.CHANGED and quantity.group in _CAUSE_GROUPS]
+    changed = [
+        quantity
+        for quantity in quantities
+        if quantity.outcome == Outcome.CHANGED and quantity.group in _CAUSE_GROUPS
+    ]
     changed = [quantity for quantity in changed if quantity.id not in _SAMPLE_TOTALS] or changed
     if not changed:
         return ""
     most = max(changed, key=moved_s)
-    same = [quantity for quantity in changed if quantity.clock == "cpu" and quantity.name == most.name]
+    same = [
+        quantity for quantity in changed if quantity.clock == "cpu" and quantity.name == most.name
+    ]
     if same and most.clock == "wall":  # which other programs change, too
         return same[0].id
     inside = [
         quantity
         for quantity in changed
-        if quantity.group not in _PER_STEP and quantity.grew == most.grew and moved_s(quantity) >= _EXPLAINS * moved_s(most)
+        if quantity.group not in _PER_STEP
+        and quantity.grew == most.grew
+        and moved_s(quantity) >= _EXPLAINS * moved_s(most)
     ]
-    return max(inside, key=moved_s).id if most.id == "stage/wait" and inside else most.id  # a wait follows from what the loader does
+    return (
+        max(inside, key=moved_s).id if most.id == "stage/wait" and inside else most.id
+    )  # a wait follows from what the loader does
 
 
 def _per_cpu_s(run: MeasuredRun) -> float:
@@ -92,12 +121,17 @@ def _per_cpu_s(run: MeasuredRun) -> float:
     return 1 + (total.runqueue_s or 0.0) / total.cpu_s if total is not None and total.cpu_s else 1.0
 
 
-def conclude_diff(diff: RunDiff, before: Sequence[MeasuredRun], after: Sequence[MeasuredRun]) -> str:
+def conclude_diff(
+    diff: RunDiff, before: Sequence[MeasuredRun], after: Sequence[MeasuredRun]
+) -> str:
     """Say in a few sentences what a comparison comes to."""
     sentences = [_pace(diff, [*before, *after])]
     if other := different_work(before, after):
         sentences.append(f"Steps do different work: {'; '.join(other)}.")
-    lost = [(side, next(filter(None, map(how_diverged, runs)), "")) for side, runs in (("A", before), ("B", after))]
+    lost = [
+        (side, next(filter(None, map(how_diverged, runs)), ""))
+        for side, runs in (("A", before), ("B", after))
+    ]
     sentences += [f"{side} diverged: {why}." for side, why in lost if why]
     cause = diff.of(diff.cause)
     step = diff.of("step/mean")
@@ -105,13 +139,21 @@ def conclude_diff(diff: RunDiff, before: Sequence[MeasuredRun], after: Sequence[
         joined = sentence("; ".join([_changed(cause, diff.per), *_related(diff, cause)]))
         if cause.clock == "cpu" and (step is None or step.outcome != Outcome.CHANGED):
             return " ".join([f"{joined}.", *sentences])
-        agrees = step is not None and step.outcome in (Outcome.CHANGED, Outcome.EITHER) and step.grew == cause.grew
+        agrees = (
+            step is not None
+            and step.outcome in (Outcome.CHANGED, Outcome.EITHER)
+            and step.grew == cause.grew
+        )
         sentences.append(f"{joined}." if agrees else f"But {joined[0].lower()}{joined[1:]}.")
     elif work := _pixels(diff):
         sentences.append(f"{sentence(work[0])}.")
     elif step is not None and step.outcome == Outcome.CHANGED:
-        settings = ", ".join([describe_difference(item) for item in _loader(diff)][:_MAX_DIFFERENCES])
-        sentences.append(f"No single stage explains it{f'; the loader differs: {settings}' if settings else ''}.")
+        settings = ", ".join(
+            [describe_difference(item) for item in _loader(diff)][:_MAX_DIFFERENCES]
+        )
+        sentences.append(
+            f"No single stage explains it{f'; the loader differs: {settings}' if settings else ''}."
+        )
     return " ".join(sentences)
 
 
@@ -125,23 +167,42 @@ def _pace(diff: RunDiff, runs: Sequence[MeasuredRun]) -> str:
     step = diff.of("step/mean")
     if step is None or not step.before or not step.after or step.p is None or step.measured is None:
         few = f"A has {_steps(diff.before)}, B has {_steps(diff.after)}"
-        return f"Too few steps to compare: {few}; at least {FEWEST_COMPARED} of each run must count toward the mean."
+        return (
+            f"Too few steps to compare: {few}; at least {FEWEST_COMPARED} of each run must "
+            f"count toward the mean."
+        )
     rates, by = _rate(step, diff.per, runs), _faster(step.measured)
     if step.outcome == Outcome.CHANGED:
         assert step.ratio is not None
-        equal = "" if _negligible(step.machine) else f"; at least {_faster(step.ratio)} at equal machine speed"
+        equal = (
+            ""
+            if _negligible(step.machine)
+            else f"; at least {_faster(step.ratio)} at equal machine speed"
+        )
         return f"B is {by} than A: {rates}{equal} ({_interval(step)})."
     if step.outcome == Outcome.MACHINE:
         return f"B ran {by} than A ({rates}), but the machine explains it: {_because(diff)}."
     if step.outcome == Outcome.EITHER:
-        return f"B ran {by} than A ({rates}); how much of that is due to the machine is unknown: {_because(diff)}."
+        return (
+            f"B ran {by} than A ({rates}); how much of that is due to the machine is unknown: "
+            f"{_because(diff)}."
+        )
     if abs(_speed(step.measured)) >= diff.min_change:
         if _negligible(step.machine):
-            return f"B ran {by} than A ({rates}), which is within the noise of the runs ({_interval(step)})."
-        machine = f"the machine explains up to {_faster(step.machine)}, and the rest is within the noise of the runs"
+            return (
+                f"B ran {by} than A ({rates}), which is within the noise of the runs "
+                f"({_interval(step)})."
+            )
+        machine = (
+            f"the machine explains up to {_faster(step.machine)}, and the rest is within "
+            f"the noise of the runs"
+        )
         return f"B ran {by} than A ({rates}): {machine} ({_interval(step)})."
     seen = max(_resolution(step), diff.min_change)
-    return f"No change in speed beyond noise: {rates}; a change of less than {_percent(seen)} would not have been seen."
+    return (
+        f"No change in speed beyond noise: {rates}; a change of less than {_percent(seen)} "
+        f"would not have been seen."
+    )
 
 
 def _steps(side: Sequence[RunName]) -> str:
@@ -172,13 +233,21 @@ def _interval(step: Quantity) -> str:
 
     ``+71 % or more``, where the time may be next to nothing.
     """
-    fastest, slowest = (None if end is None else f"{round(100 * _speed(end)):+d} %" for end in (step.low, step.high))
+    fastest, slowest = (
+        None if end is None else f"{round(100 * _speed(end)):+d} %" for end in (step.low, step.high)
+    )
     return f"95 % interval {slowest} {'or more' if (step.low or 0.0) < _OPEN else f'to {fastest}'}"
 
 
 def _resolution(quantity: Quantity) -> float:
-    """Return the smallest change of a time that its interval excludes: half the width of the interval."""
-    return math.inf if quantity.low is None or quantity.high is None else (quantity.high - quantity.low) / 2
+    """Return the smallest change of a time that its interval excludes: half the width of the
+    interval.
+    """
+    return (
+        math.inf
+        if quantity.low is None or quantity.high is None
+        else (quantity.high - quantity.low) / 2
+    )
 
 
 def _rate(step: Quantity, per: str, runs: Sequence[MeasuredRun]) -> str:
@@ -188,7 +257,10 @@ def _rate(step: Quantity, per: str, runs: Sequence[MeasuredRun]) -> str:
     batch = 1.0 if per == "sample" else None if None in batches else batches[0]
     unit = "steps/s" if batch is None else "samples/s"
     ranks = " per rank" if any(run.report.run.ranks > 1 for run in runs) else ""
-    return f"{number((batch or 1.0) / step.before)} -> {number((batch or 1.0) / step.after)} {unit}{ranks}"
+    return (
+        f"{number((batch or 1.0) / step.before)} -> {number((batch or 1.0) / step.after)} "
+        f"{unit}{ranks}"
+    )
 
 
 def _because(diff: RunDiff) -> str:
@@ -198,10 +270,19 @@ def _because(diff: RunDiff) -> str:
     """
     step = diff.of("step/mean")
     assert step is not None
-    reason = " and ".join(text for slower, text in _differences(diff.machine) if slower == step.grew)
+    reason = " and ".join(
+        text for slower, text in _differences(diff.machine) if slower == step.grew
+    )
     reason = reason or f"its processes waited {'longer' if step.grew else 'less'} for a CPU"
-    speed, same = diff.machine.speed or 1.0, [describe_difference(item) for item in shared_differences(diff.settings)]
-    return f"{reason}; {', '.join(same)} could also explain it" if same and (speed > 1) == step.grew and not _negligible(speed) else reason
+    speed, same = (
+        diff.machine.speed or 1.0,
+        [describe_difference(item) for item in shared_differences(diff.settings)],
+    )
+    return (
+        f"{reason}; {', '.join(same)} could also explain it"
+        if same and (speed > 1) == step.grew and not _negligible(speed)
+        else reason
+    )
 
 
 def machine_reasons(machine: MachineChange) -> list[str]:
@@ -213,10 +294,15 @@ def _differences(machine: MachineChange) -> Iterator[tuple[bool, str]]:
     """Tell whether it slows B down, and what it is."""
     if machine.speed is not None and abs(machine.speed - 1) >= MIN_MACHINE_SHARE:
         yield machine.speed > 1, f"all stages took {machine.speed:.2f}x the CPU time"
-    if machine.waiting_before and machine.waiting_after and abs(machine.waiting_after / machine.waiting_before - 1) >= MIN_MACHINE_SHARE:
+    if (
+        machine.waiting_before
+        and machine.waiting_after
+        and abs(machine.waiting_after / machine.waiting_before - 1) >= MIN_MACHINE_SHARE
+    ):
         yield (
             machine.waiting_after > machine.waiting_before,
-            f"the main thread waited for a CPU {_percent(1 - 1 / machine.waiting_after)} of the time "
+            f"the main thread waited for a CPU {_percent(1 - 1 / machine.waiting_after)} of the "
+            f"time "
             f"({_percent(1 - 1 / machine.waiting_before)} in A)",
         )
     first, last = machine.others_before, machine.others_after
@@ -230,27 +316,52 @@ def _differences(machine: MachineChange) -> Iterator[tuple[bool, str]]:
 def _changed(quantity: Quantity, per: str) -> str:
     """``decode takes 1.10x as long per sample (6.2 -> 6.8 ms CPU)``."""
     of = "sample" if quantity.group in ("sample", "blocked") else per
-    what = "making a sample" if quantity.name == "total" else _STAGE_WORDS.get(quantity.name, quantity.name)
+    what = (
+        "making a sample"
+        if quantity.name == "total"
+        else _STAGE_WORDS.get(quantity.name, quantity.name)
+    )
     if quantity.measured is None or not quantity.after:
-        states = ("no longer blocked", "now blocked") if quantity.group == "blocked" else ("gone", "new")
+        states = (
+            ("no longer blocked", "now blocked") if quantity.group == "blocked" else ("gone", "new")
+        )
         return f"{what} is {states[bool(quantity.after)]} ({_amounts(quantity)} per {of})"
     verb = "is blocked" if quantity.group == "blocked" else "takes"
-    apart = "" if _negligible(quantity.machine) else f", of which the machine explains up to {quantity.machine:.2f}x"
+    apart = (
+        ""
+        if _negligible(quantity.machine)
+        else f", of which the machine explains up to {quantity.machine:.2f}x"
+    )
     return f"{what} {verb} {quantity.measured:.2f}x as long per {of} ({_amounts(quantity)}{apart})"
 
 
 def _amounts(quantity: Quantity) -> str:
     """``6.2 -> 6.8 ms CPU``."""
-    before, after = value(quantity.before or 0.0, quantity.unit), value(quantity.after or 0.0, quantity.unit)
+    before, after = (
+        value(quantity.before or 0.0, quantity.unit),
+        value(quantity.after or 0.0, quantity.unit),
+    )
     same = before.rpartition(" ")[2] == after.rpartition(" ")[2]
-    return f"{before.rpartition(' ')[0] if same else before} -> {after}{_CLOCK_WORDS.get(quantity.clock, '')}"
+    return (
+        f"{before.rpartition(' ')[0] if same else before} -> "
+        f"{after}{_CLOCK_WORDS.get(quantity.clock, '')}"
+    )
 
 
 def _pixels(diff: RunDiff) -> list[str]:
     """Return what samples are made of that differs."""
-    named = (("work/decoded_pixels", "decoded images have"), ("work/output_pixels", "transformed images have"))
-    changes = [(words, work) for id, words in named if (work := diff.of(id)) is not None and work.outcome == Outcome.CHANGED]
-    return [f"{words} {work.ratio:.2f}x the pixels" for words, work in changes if work.ratio is not None]
+    named = (
+        ("work/decoded_pixels", "decoded images have"),
+        ("work/output_pixels", "transformed images have"),
+    )
+    changes = [
+        (words, work)
+        for id, words in named
+        if (work := diff.of(id)) is not None and work.outcome == Outcome.CHANGED
+    ]
+    return [
+        f"{words} {work.ratio:.2f}x the pixels" for words, work in changes if work.ratio is not None
+    ]
 
 
 def _related(diff: RunDiff, cause: Quantity) -> list[str]:
@@ -258,9 +369,16 @@ def _related(diff: RunDiff, cause: Quantity) -> list[str]:
     related = _pixels(diff) if cause.group == "sample" else []
     disk = diff.of("gauge/disk/read") if cause.group == "blocked" else None
     if disk is not None and disk.outcome == Outcome.MACHINE and disk.grew == cause.grew:
-        related.append(f"the disk was read at {_amounts(disk)}: only one of the runs may have found its files in the page cache")
+        related.append(
+            f"the disk was read at {_amounts(disk)}: only one of the runs may have found its "
+            f"files in the page cache"
+        )
     libraries = _LIBRARIES_OF_STAGES.get(cause.name, ())
-    related += [describe_difference(item) for item in diff.settings if item.kind == "version" and item.name in libraries]
+    related += [
+        describe_difference(item)
+        for item in diff.settings
+        if item.kind == "version" and item.name in libraries
+    ]
     if cause.id == "stage/wait" or cause.group in ("sample", "blocked"):
         related += [describe_difference(item) for item in _loader(diff)]
     return related[:_MAX_DIFFERENCES]

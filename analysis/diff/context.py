@@ -34,21 +34,39 @@ _OF_RANKS = {rule.rule_id for rule in CROSS_RANK}
 _OF_RUNS = {*_OF_INPUT, *_OF_RANKS, *(rule.rule_id for rule in (*MACHINE, *OTHERWISE))}
 _OF_TRACES = {*_OF_RANKS, *(rule.rule_id for rule in TRACE)}
 #: For information: none of them is left out for others.
-_ALWAYS = {one.RULE_ID for one in (compute_bound, borderline_input, too_short, input_not_seen, nothing_trained)}
+_ALWAYS = {
+    one.RULE_ID
+    for one in (compute_bound, borderline_input, too_short, input_not_seen, nothing_trained)
+}
 _LATE_RULES = (late_rank.RULE_ID, late_rank.SPREAD)
 #: Findings in whose place no rule about the input was tried.
 _RULES_INSTEAD = (input_not_seen.RULE_ID, borderline_input.RULE_ID, made_in_step.RULE_ID)
 _CAME, _WENT, STAYED, UNJUDGED = "came", "went", "stayed", "unjudged"
-#: Properties of the machine that say what it is, beside its GPUs; others, such as free memory, vary.
+#: Properties of the machine that say what it is, beside its GPUs; others, such as free memory,
+#: vary.
 _HARDWARE = ("cpus", "effective_cpus", "affinity_cpus", "cpu_quota", "memory_bytes", "system")
 #: Those that decide how long a step takes.
 _SPEED = ("cpus", "effective_cpus", "affinity_cpus", "cpu_quota", "gpus")
 #: What every stage depends on.
 _SHARED = (("version", "python"), ("version", "torch"), ("machine", "system"), ("machine", "cpus"))
 #: Classes around a model that say nothing of what it computes.
-_WRAPPERS = ("OptimizedModule", "DistributedDataParallel", "DataParallel", "FullyShardedDataParallel", "DeepSpeedEngine")
+_WRAPPERS = (
+    "OptimizedModule",
+    "DistributedDataParallel",
+    "DataParallel",
+    "FullyShardedDataParallel",
+    "DeepSpeedEngine",
+)
 #: Settings of a loader that do not decide how fast it is.
-_LOADER_ASIDE = ("made_at", "torchs_dispatch", "torchs_sampler", "replacement", "sample_code", "asks_for_worker", "dataset_changes")
+_LOADER_ASIDE = (
+    "made_at",
+    "torchs_dispatch",
+    "torchs_sampler",
+    "replacement",
+    "sample_code",
+    "asks_for_worker",
+    "dataset_changes",
+)
 
 
 def why_rule_unjudged(run: MeasuredRun, rule_id: str) -> str:
@@ -60,9 +78,14 @@ def why_rule_unjudged(run: MeasuredRun, rule_id: str) -> str:
     if nothing := _message(report, *UNKNOWN):
         return nothing
     if rule_id not in BY_ID:
-        return "" if report.convergence is not None else "how the training is set up was not recorded"
+        return (
+            "" if report.convergence is not None else "how the training is set up was not recorded"
+        )
     if rule_id not in (_OF_TRACES if report.traces else _OF_RUNS):
-        return f"only {'recorded runs' if report.traces else 'traces of other tools'} are checked for it"
+        return (
+            f"only {'recorded runs' if report.traces else 'traces of other tools'} are checked "
+            f"for it"
+        )
     if rule_id in _OF_RANKS and _is_alone(run):
         return ""
     if unseen := _why_unjudged(run, rule_id):
@@ -71,7 +94,10 @@ def why_rule_unjudged(run: MeasuredRun, rule_id: str) -> str:
     if rule_id in _ALWAYS or len(asking) < MAX_FINDINGS:
         return ""
     told = ", ".join(finding.rule_id for finding in asking)
-    return f"it may be left out: a report has at most {MAX_FINDINGS} findings that ask for a change ({told})"
+    return (
+        f"it may be left out: a report has at most {MAX_FINDINGS} findings that ask for a "
+        f"change ({told})"
+    )
 
 
 def why_severity_unjudged(run: MeasuredRun, severity: str) -> str:
@@ -89,11 +115,17 @@ def _why_unjudged(run: MeasuredRun, rule_id: str) -> str:
     if rule_id in _LATE_RULES:
         return _late_unseen(run)
     if rule_id in _OF_RANKS:
-        return _ranks_unseen(run) or (_network_unseen(report) if rule_id == exposed_communication.SLOW else "")
+        return _ranks_unseen(run) or (
+            _network_unseen(report) if rule_id == exposed_communication.SLOW else ""
+        )
     if rule_id == input_stall.RULE_ID:
         return _message(report, input_not_seen.RULE_ID)
     if rule_id == busy_neighbors.RULE_ID:
-        sampled = report.cpus is not None and report.cpus.own is not None and report.cpus.others is not None
+        sampled = (
+            report.cpus is not None
+            and report.cpus.own is not None
+            and report.cpus.others is not None
+        )
         return "" if sampled else "CPU use by other programs was not sampled"
     return _input_unseen(report) if rule_id in _OF_INPUT else ""
 
@@ -109,7 +141,8 @@ def _is_alone(run: MeasuredRun) -> bool:
     """
     report = run.report
     silent = report.traces is None or all(
-        rank.gpu is not None and rank.gpu.reasons.get("overlap_pct_of_comm") == NO_COMMUNICATION for rank in report.ranks.values()
+        rank.gpu is not None and rank.gpu.reasons.get("overlap_pct_of_comm") == NO_COMMUNICATION
+        for rank in report.ranks.values()
     )
     return silent and max(run.world, report.run.ranks) == 1
 
@@ -126,7 +159,11 @@ def _late_unseen(run: MeasuredRun) -> str:
     if comm.clock_bound_s is None:
         return "the clocks of the ranks cannot be compared, so which rank was late is unknown"
     world = max([run.world, run.report.run.ranks, *(kind.n for kind in comm.collectives)])
-    return f"only {there} of {world} ranks were recorded, so which rank was late is unknown" if there < world else ""
+    return (
+        f"only {there} of {world} ranks were recorded, so which rank was late is unknown"
+        if there < world
+        else ""
+    )
 
 
 def _network_unseen(report: Report) -> str:
@@ -138,21 +175,30 @@ def _input_unseen(report: Report) -> str:
     if instead := _message(report, *_RULES_INSTEAD):
         return f"not looked for: {instead}"
     looked_at = report.workers is not None and report.workers.samples_in_detail
-    return "" if looked_at or _message(report, compute_bound.RULE_ID) else "no sample was timed in detail"
+    return (
+        ""
+        if looked_at or _message(report, compute_bound.RULE_ID)
+        else "no sample was timed in detail"
+    )
 
 
-def changed_findings(before: Sequence[MeasuredRun], after: Sequence[MeasuredRun]) -> list[FindingChange]:
+def changed_findings(
+    before: Sequence[MeasuredRun], after: Sequence[MeasuredRun]
+) -> list[FindingChange]:
     """List findings that came, went and stayed.
 
-    With several runs of a side, a finding is there if most of them have it. One that a side lacks, but may only have been unable to
-    see, did not come or go.
+    With several runs of a side, a finding is there if most of them have it. One that a side lacks,
+    but may only have been unable to see, did not come or go.
     """
     first, last = _findings(before), _findings(after)
     changes = []
     for rule_id in dict.fromkeys([*last, *first]):
         old, new = first.get(rule_id), last.get(rule_id)
         change = STAYED if old and new else _CAME if new else _WENT
-        if any(why_rule_unjudged(run, rule_id) for run in (() if old and new else before if new else after)):
+        if any(
+            why_rule_unjudged(run, rule_id)
+            for run in (() if old and new else before if new else after)
+        ):
             change = UNJUDGED
         shown = new or old
         assert shown is not None
@@ -164,12 +210,16 @@ def changed_findings(before: Sequence[MeasuredRun], after: Sequence[MeasuredRun]
 def _findings(side: Sequence[MeasuredRun]) -> dict[str, Finding]:
     by_rule: dict[str, list[Finding]] = {}
     for run in side:
-        for rule_id, finding in {finding.rule_id: finding for finding in run.report.findings}.items():
+        for rule_id, finding in {
+            finding.rule_id: finding for finding in run.report.findings
+        }.items():
             by_rule.setdefault(rule_id, []).append(finding)
     return {rule_id: many[0] for rule_id, many in by_rule.items() if 2 * len(many) > len(side)}
 
 
-def differing_settings(before: Sequence[MeasuredRun], after: Sequence[MeasuredRun]) -> list[Differing]:
+def differing_settings(
+    before: Sequence[MeasuredRun], after: Sequence[MeasuredRun]
+) -> list[Differing]:
     """List settings, versions and hardware that differ.
 
     What most likely explains a change comes first.
@@ -217,7 +267,11 @@ def _gpus(listed: object) -> str:
     """
     if isinstance(listed, str):  # of traces, the names alone
         return listed
-    names = Counter(str(window.get("name") or "GPU") for window in listed if isinstance(window, dict)) if isinstance(listed, list) else {}
+    names = (
+        Counter(str(window.get("name") or "GPU") for window in listed if isinstance(window, dict))
+        if isinstance(listed, list)
+        else {}
+    )
     return ", ".join(f"{times} x {name}" for name, times in sorted(names.items()))
 
 
@@ -260,9 +314,13 @@ def different_machine(before: Sequence[MeasuredRun], after: Sequence[MeasuredRun
 
     Those that a side does not know are not compared.
     """
-    known = [name for name in _SPEED if all(name in run.report.run.machine for run in (*before, *after))]
+    known = [
+        name for name in _SPEED if all(name in run.report.run.machine for run in (*before, *after))
+    ]
     return [
-        f"{item.name} {item.before or 'none'} -> {item.after or 'none'}" for item in differing_settings(before, after) if item.name in known
+        f"{item.name} {item.before or 'none'} -> {item.after or 'none'}"
+        for item in differing_settings(before, after)
+        if item.name in known
     ]
 
 
@@ -282,13 +340,20 @@ _WORK: dict[str, Callable[[MeasuredRun], str]] = {
     "model": _model,
     "ranks": lambda run: str(run.report.run.ranks),
     "steps cut by": lambda run: run.report.step.boundary if run.report.step else "",
-    "batch size": lambda run: "" if run.report.step is None else "unknown" if run.batch is None else "known",
+    "batch size": lambda run: (
+        "" if run.report.step is None else "unknown" if run.batch is None else "known"
+    ),
 }
 
 
 def comparison_notes(before: Sequence[MeasuredRun], after: Sequence[MeasuredRun]) -> list[str]:
     """List what limits the comparison."""
-    listed = [f"{side}: {note}" for side, runs in (("A", before), ("B", after)) for run in runs for note in _of_one(run)]
+    listed = [
+        f"{side}: {note}"
+        for side, runs in (("A", before), ("B", after))
+        for run in runs
+        for note in _of_one(run)
+    ]
     if work := different_work(before, after):
         listed.append(f"Steps do different work: {'; '.join(work)}")
     if len({run.report.run.ranks for run in (*before, *after)}) > 1:
@@ -297,7 +362,8 @@ def comparison_notes(before: Sequence[MeasuredRun], after: Sequence[MeasuredRun]
         listed.append(f"The machines differ: {'; '.join(machine)}")
     if len(before) + len(after) < MEASURED + 2:
         listed.append(
-            "How much two identical runs differ is estimated, not measured. To measure it, record two or more of each "
+            "How much two identical runs differ is estimated, not measured. To measure it, record "
+            "two or more of each "
             "alternately, and compare them: feedline diff A1 A2 A3 -- B1 B2 B3"
         )
     return listed
@@ -308,11 +374,20 @@ def _of_one(run: MeasuredRun) -> Iterator[str]:
     name, steps, state = run.report.run.name, run.report.throughput.steps, run.report.run.state
     if state in ("cut", "live"):
         word = "was killed" if state == "cut" else "is still being recorded"
-        yield f"{name} {word}: it may have stopped in a part of the training that the other has not reached"
+        yield (
+            f"{name} {word}: it may have stopped in a part of the training that the other has "
+            f"not reached"
+        )
     if steps < FEWEST_COMPARED:
-        yield f"{name} has {counted(steps, 'step')}: {FEWEST_COMPARED} or more are needed to compare them"
+        yield (
+            f"{name} has {counted(steps, 'step')}: {FEWEST_COMPARED} or more are needed to "
+            f"compare them"
+        )
     if run.unread:
-        yield f"{name}: no figure includes rank {', '.join(map(str, run.unread))}, whose records cannot be read"
+        yield (
+            f"{name}: no figure includes rank {', '.join(map(str, run.unread))}, whose records "
+            f"cannot be read"
+        )
     if run.report.headline:
         yield run.report.headline
 
@@ -320,6 +395,14 @@ def _of_one(run: MeasuredRun) -> Iterator[str]:
 def _of_all_ranks(before: Sequence[MeasuredRun], after: Sequence[MeasuredRun]) -> str:
     """Throughput of the whole training, where steps are those of a rank."""
     rates = [[run.report.throughput.of_all_ranks for run in side] for side in (before, after)]
-    known = [sum(rate for rate in side if rate is not None) / len(side) for side in rates if None not in side]
-    whole = f"; all ranks together: {number(known[0])} -> {number(known[1])} samples/s" if len(known) == 2 else ""
+    known = [
+        sum(rate for rate in side if rate is not None) / len(side)
+        for side in rates
+        if None not in side
+    ]
+    whole = (
+        f"; all ranks together: {number(known[0])} -> {number(known[1])} samples/s"
+        if len(known) == 2
+        else ""
+    )
     return f"The numbers of ranks differ; steps of one rank each are compared{whole}"

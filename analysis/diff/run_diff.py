@@ -1,4 +1,7 @@
-"""What ``feedline diff`` found, as plain data. ``before`` is A, ``after`` is B; seconds end in ``_s``, shares go from 0 to 1."""
+"""What ``feedline diff`` found, as plain data.
+
+``before`` is A, ``after`` is B; seconds end in ``_s``, shares go from 0 to 1.
+"""
 
 from dataclasses import dataclass, field
 
@@ -9,8 +12,11 @@ class Outcome:
     """What a quantity did."""
 
     CHANGED = "changed"  # by more than noise, and by more than the machine explains
-    MACHINE = "machine"  # by more than noise, but the machine explains it: other programs, or CPUs that were slower for everything
-    EITHER = "either"  # by more than noise; the machine and the program may both be why, by shares that are unknown
+    # by more than noise, but the machine explains it: other programs, or CPUs that were slower for
+    # everything
+    MACHINE = "machine"
+    # by more than noise; the machine and the program may both be why, by shares that are unknown
+    EITHER = "either"
     SAME = "same"  # by no more than noise, or by less than counts
     UNKNOWN = "unknown"  # there are too few values to tell
     ONE_SIDE = "one side"  # it occurs in A or in B only
@@ -21,13 +27,16 @@ class Quantity:
     """One measured quantity in both runs.
 
     Attributes:
-        id: stable name: ``step/mean``, ``stage/forward``, ``cpu/forward``, ``sample/decode``, ``sample/total``, ``wait/starved``,
-            ``collective/exposed_wait``, ``gauge/cpu/used``.
-        group: ``step``, ``stage``, ``cpu`` (of the main thread in a stage), ``sample``, ``blocked``, ``work``, ``wait``, ``collective`` or
-            ``gauge``.
-        unit: of ``before`` and ``after``: seconds per step (or per sample, where batch sizes differ), else the gauge's.
-        clock: ``wall``; ``cpu`` for CPU seconds, which waiting for a CPU does not lengthen; ``blocked`` for time asleep.
-        before, after: as the reports of the runs have it, the mean over several runs. None: no run of the side has it.
+        id: stable name: ``step/mean``, ``stage/forward``, ``cpu/forward``, ``sample/decode``,
+            ``sample/total``, ``wait/starved``, ``collective/exposed_wait``, ``gauge/cpu/used``.
+        group: ``step``, ``stage``, ``cpu`` (of the main thread in a stage), ``sample``,
+            ``blocked``, ``work``, ``wait``, ``collective`` or ``gauge``.
+        unit: of ``before`` and ``after``: seconds per step (or per sample, where batch sizes
+            differ), else the gauge's.
+        clock: ``wall``; ``cpu`` for CPU seconds, which waiting for a CPU does not lengthen;
+            ``blocked`` for time asleep.
+        before, after: as the reports of the runs have it, the mean over several runs. None: no run
+            of the side has it.
         ratio: after / before with the machine's part taken out. None: not comparable.
         low, high: 95 % interval of ``ratio``.
         machine: after / before that the machine explains at most; 1: nothing.
@@ -57,7 +66,11 @@ class Quantity:
     @property
     def measured_interval(self) -> tuple[float | None, float | None]:
         """Of ``measured``, 95 %."""
-        return (None, None) if self.low is None or self.high is None else (self.low * self.machine, self.high * self.machine)
+        return (
+            (None, None)
+            if self.low is None or self.high is None
+            else (self.low * self.machine, self.high * self.machine)
+        )
 
     @property
     def grew(self) -> bool:
@@ -70,9 +83,10 @@ class MachineChange:
     """What the machine did to the two sides.
 
     Attributes:
-        speed: CPU time of B over A for the same work, the common change of all stages. None: too few stages to tell.
-        waiting_before, waiting_after: time of the main thread over its time with a CPU: 1.25 means that it waited for a CPU 20 % of the
-            time. None: not measured.
+        speed: CPU time of B over A for the same work, the common change of all stages. None: too
+            few stages to tell.
+        waiting_before, waiting_after: time of the main thread over its time with a CPU: 1.25 means
+            that it waited for a CPU 20 % of the time. None: not measured.
         others_before, others_after: CPUs that other programs used. None: not measured.
         cpus_before, cpus_after: CPUs that the run may use. None: unknown.
     """
@@ -91,7 +105,8 @@ class FindingChange:
     """A finding of a side, or of both.
 
     Attributes:
-        change: ``came``, ``went`` or ``stayed``; ``unjudged``: the other side's runs do not tell whether they have it.
+        change: ``came``, ``went`` or ``stayed``; ``unjudged``: the other side's runs do not tell
+            whether they have it.
         severity_before, severity_after: "" where it is not.
     """
 
@@ -141,8 +156,8 @@ class RunDiff:
         per: what times of steps are of: ``step``, or ``sample`` where batch sizes differ.
         min_change: share by which a quantity has to change to count.
         cause: id of the quantity that explains the change best; "": none changed.
-        between: how run-to-run variation is known: ``measured`` (several runs of each) or ``drift`` (one of each: from how the stretches
-            of a run differ).
+        between: how run-to-run variation is known: ``measured`` (several runs of each) or ``drift``
+            (one of each: from how the stretches of a run differ).
     """
 
     before: list[RunName]

@@ -1,4 +1,6 @@
-"""The runs of one side of a comparison: what each measured, how well that is known, and what the machine did to it."""
+"""The runs of one side of a comparison: what each measured, how well that is known, and what the
+machine did to it.
+"""
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
@@ -23,7 +25,9 @@ from feedline.profiler.store.trainings import open_run, require_one_training
 
 
 class Influence:
-    """What the machine does to a quantity: nothing, CPU time, or time of a thread that waits for CPUs."""
+    """What the machine does to a quantity: nothing, CPU time, or time of a thread that waits for
+    CPUs.
+    """
 
     NONE = "none"
     CPU = "cpu"
@@ -32,8 +36,13 @@ class Influence:
 
 #: Stages that wait for something other than a CPU, whose length says nothing of the CPUs.
 _NOT_OF_CPU = frozenset(("wait", "epoch_start", "copy", "checkpoint"))
-CPU_TIMED_STAGES = {"forward": Stage.FORWARD, "backward": Stage.BACKWARD}  # in which the main thread's CPU time is measured
-_CPU_BOUND = 0.8  # CPU time over the time not waiting for a CPU, from which on a stage is made of CPU time
+CPU_TIMED_STAGES = {
+    "forward": Stage.FORWARD,
+    "backward": Stage.BACKWARD,
+}  # in which the main thread's CPU time is measured
+_CPU_BOUND = (
+    0.8  # CPU time over the time not waiting for a CPU, from which on a stage is made of CPU time
+)
 _MIN_TAIL_VALUES = 10  # values beyond a quantile, below which a bootstrap says nothing of it
 _RARE = 0.01  # of a sample's wall time: less blocked time is not looked at
 #: Groups of quantities that are per step.
@@ -49,8 +58,10 @@ class Measure:
         id, group, name, unit, clock: as in ``Quantity``.
         value: as the report has it.
         error: of ``value``, relative, from how the run's own values scatter; NaN: too few values.
-        drift: relative standard deviation of what the machine did to it during the run; NaN: too few values.
-        kind: what slows it down: ``cpu``, slower CPUs; ``thread``, also waiting for a CPU; ``none``.
+        drift: relative standard deviation of what the machine did to it during the run; NaN: too
+            few values.
+        kind: what slows it down: ``cpu``, slower CPUs; ``thread``, also waiting for a CPU;
+            ``none``.
     """
 
     id: str
@@ -72,7 +83,15 @@ class Measure:
         return replace(self, value=self.value / by)
 
 
-def _measure(id: str, unit: str, value: float, series: FloatArray, *, kind: str = Influence.NONE, clock: str = "wall") -> Measure:
+def _measure(
+    id: str,
+    unit: str,
+    value: float,
+    series: FloatArray,
+    *,
+    kind: str = Influence.NONE,
+    clock: str = "wall",
+) -> Measure:
     """Make a measure: a mean over a series of values.
 
     Args:
@@ -98,7 +117,9 @@ def _of_steps(rank: RankMetrics, report: Report) -> Iterator[Measure]:
     yield from _quantiles(step, walls)
     used = next((gauge for gauge in report.gauges if gauge.name == "cpu/processes"), None)
     if step.cpu_s and used is not None:
-        yield _measure("step/cpu", "s", step.cpu_s, np.array(used.values), kind=Influence.CPU, clock="cpu")
+        yield _measure(
+            "step/cpu", "s", step.cpu_s, np.array(used.values), kind=Influence.CPU, clock="cpu"
+        )
     for name, mean_s in step.stages.items():
         if name in rank.stages:
             yield from _stage(rank, name, mean_s, chosen)
@@ -117,18 +138,43 @@ def _quantiles(step: StepSummary, walls: FloatArray) -> Iterator[Measure]:
         error = error_of(lambda drawn, at=at: np.quantile(drawn, at, axis=-1), walls)  # type: ignore[misc]
         middle = float(np.quantile(walls, at))
         known = middle > 0 and len(walls) * min(at, 1 - at) >= _MIN_TAIL_VALUES
-        yield replace(_measure(f"step/{name}", "s", value, walls), error=error / middle if known else math.nan)
+        yield replace(
+            _measure(f"step/{name}", "s", value, walls), error=error / middle if known else math.nan
+        )
 
 
-def _stage(rank: RankMetrics, name: str, mean_s: float, chosen: "np.ndarray[tuple[int], np.dtype[np.bool_]]") -> Iterator[Measure]:
-    """Yield a stage of the step, and the CPU time of the main thread in it, where it is made of that."""
+def _stage(
+    rank: RankMetrics,
+    name: str,
+    mean_s: float,
+    chosen: "np.ndarray[tuple[int], np.dtype[np.bool_]]",
+) -> Iterator[Measure]:
+    """Yield a stage of the step, and the CPU time of the main thread in it, where it is made of
+    that.
+    """
     series = rank.stages[name][chosen]
-    yield _measure(f"stage/{name}", "s", mean_s, series, kind=Influence.NONE if name in _NOT_OF_CPU else Influence.THREAD)
-    if name in CPU_TIMED_STAGES and (cpu := _main_thread(rank, CPU_TIMED_STAGES[name], "cpu")) is not None:
+    yield _measure(
+        f"stage/{name}",
+        "s",
+        mean_s,
+        series,
+        kind=Influence.NONE if name in _NOT_OF_CPU else Influence.THREAD,
+    )
+    if (
+        name in CPU_TIMED_STAGES
+        and (cpu := _main_thread(rank, CPU_TIMED_STAGES[name], "cpu")) is not None
+    ):
         queued = _main_thread(rank, CPU_TIMED_STAGES[name], "runqueue")
         own = float(series.sum() - (queued[chosen].sum() if queued is not None else 0.0))
         if own > 0 and cpu[chosen].sum() >= _CPU_BOUND * own:
-            yield _measure(f"cpu/{name}", "s", float(cpu[chosen].mean()) / 1e9, cpu[chosen], kind=Influence.CPU, clock="cpu")
+            yield _measure(
+                f"cpu/{name}",
+                "s",
+                float(cpu[chosen].mean()) / 1e9,
+                cpu[chosen],
+                kind=Influence.CPU,
+                clock="cpu",
+            )
 
 
 def _main_thread(rank: RankMetrics, stage: Stage, clock: str) -> FloatArray | None:
@@ -185,13 +231,21 @@ def _of_samples(rank: RankMetrics, report: Report) -> Iterator[Measure]:
 def _batches(rank: RankMetrics, clock: str) -> FloatArray:
     """Return float64 [n], ns per sample of each batch that was made, in order of time."""
     batches = np.concatenate([process.batches for process in rank.makers.processes])
-    batches = batches[np.isin(batches["source"], list(rank.makers.loaders)) & (batches["samples"] > 0)]
+    batches = batches[
+        np.isin(batches["source"], list(rank.makers.loaders)) & (batches["samples"] > 0)
+    ]
     steps = rank.steps
-    if steps is not None and rank.first < len(steps.start) and (late := batches["start"] >= steps.start[rank.first]).sum() >= FEWEST:
+    if (
+        steps is not None
+        and rank.first < len(steps.start)
+        and (late := batches["start"] >= steps.start[rank.first]).sum() >= FEWEST
+    ):
         batches = batches[late]  # the first ones import, allocate and fill caches
     batches = batches[np.argsort(batches["start"], kind="stable")]
     if clock == "blocked":
-        spent = np.maximum(batches["wall"] - np.maximum(batches["cpu"], 0) - np.maximum(batches["runqueue"], 0), 0)
+        spent = np.maximum(
+            batches["wall"] - np.maximum(batches["cpu"], 0) - np.maximum(batches["runqueue"], 0), 0
+        )
     else:
         spent = np.maximum(batches["cpu"], 0)
     return np.asarray(spent / batches["samples"])
@@ -203,9 +257,20 @@ def _sample(rank: RankMetrics, id: str, clock: str, value: float, batches: Float
     Its error is that of the whole, of which every batch was timed, and that of its share of the
     whole, which only samples in detail tell.
     """
-    measure = _measure(id, "s", value, batches, kind=Influence.CPU if clock == "cpu" else Influence.NONE, clock=clock)
+    measure = _measure(
+        id,
+        "s",
+        value,
+        batches,
+        kind=Influence.CPU if clock == "cpu" else Influence.NONE,
+        clock=clock,
+    )
     name = id.partition("/")[2]
-    share = 0.0 if name in ("total", "collate", "transport") else _share_error(rank.details, name, clock, rank.samples)
+    share = (
+        0.0
+        if name in ("total", "collate", "transport")
+        else _share_error(rank.details, name, clock, rank.samples)
+    )
     return replace(measure, error=math.hypot(measure.error, share))
 
 
@@ -216,9 +281,16 @@ def _share_error(details: SampledDetails, name: str, clock: str, samples: int) -
     """
 
     def spent(of: dict[str, FloatArray]) -> FloatArray:
-        return of["cpu"] if clock == "cpu" else np.maximum(of["wall"] - of["cpu"] - of["runqueue"], 0.0)
+        return (
+            of["cpu"]
+            if clock == "cpu"
+            else np.maximum(of["wall"] - of["cpu"] - of["runqueue"], 0.0)
+        )
 
-    parts = {stage: spent({at: details.sum(stage, at) for at in details.whole}) for stage in details.nbytes}
+    parts = {
+        stage: spent({at: details.sum(stage, at) for at in details.whole})
+        for stage in details.nbytes
+    }
     whole = spent(details.whole)
     part = parts[name] if name in parts else whole - sum(parts.values())
     ratio, error = details.share(part, samples, whole)
@@ -233,7 +305,9 @@ def _of_gauges(report: Report) -> Iterator[Measure]:
 
 
 def _of_collectives(report: Report, shown: str) -> Iterator[Measure]:
-    """Return what the shown rank's step goes to, where ranks were compared: no interval from one run."""
+    """Return what the shown rank's step goes to, where ranks were compared: no interval from one
+    run.
+    """
     parts = report.ranks[shown].comm if shown in report.ranks else None
     for name, value in (vars(parts) if parts is not None else {}).items():
         if value:
@@ -241,7 +315,9 @@ def _of_collectives(report: Report, shown: str) -> Iterator[Measure]:
 
 
 def _of_trace(report: Report) -> Iterator[Measure]:
-    """Yield the step and its stages of a trace, from the columns of its figure: one per step, of up to 600."""
+    """Yield the step and its stages of a trace, from the columns of its figure: one per step, of up
+    to 600.
+    """
     step = report.step
     if step is None:
         return
@@ -261,7 +337,11 @@ def interval_of(measure: Measure) -> tuple[float | None, float | None]:
     It holds what the values scatter by, and what the machine did to the run meanwhile.
     """
     half = half_width(measure.error, measure.drift)
-    return (max(0.0, measure.value * (1 - half)), measure.value * (1 + half)) if math.isfinite(half) else (None, None)
+    return (
+        (max(0.0, measure.value * (1 - half)), measure.value * (1 + half))
+        if math.isfinite(half)
+        else (None, None)
+    )
 
 
 @dataclass(frozen=True)
@@ -271,7 +351,8 @@ class MeasuredRun:
     Attributes:
         measures: by id.
         waiting: time over time with a CPU of its main thread; None: not measured.
-        environment: variables that decide how many threads there are, and others that the recorder keeps.
+        environment: variables that decide how many threads there are, and others that the recorder
+            keeps.
         unread: ranks without readable records, which no figure includes.
         world: ranks that were started, as the program was told.
     """
@@ -296,12 +377,22 @@ class MeasuredRun:
         report = pipeline.report_of(run, pipeline.ceilings_of(folder))
         manifest = run.ranks[min(run.ranks)].manifest
         if pipeline.holds_traces(run):
-            measures, waiting = [*_of_trace(report), *_of_collectives(report, next(iter(report.ranks)))], None
+            measures, waiting = (
+                [*_of_trace(report), *_of_collectives(report, next(iter(report.ranks)))],
+                None,
+            )
         else:
             rank = _shown_rank(run, report)
             measures, waiting = list(_measures_of(rank, report)), _waiting_factor(rank)
         world = int(str(manifest.place.get("world_size", 1)))
-        return cls(report, {measure.id: measure for measure in measures}, waiting, manifest.environment, tuple(_unread(run, report)), world)
+        return cls(
+            report,
+            {measure.id: measure for measure in measures},
+            waiting,
+            manifest.environment,
+            tuple(_unread(run, report)),
+            world,
+        )
 
     @property
     def name(self) -> RunName:
@@ -315,10 +406,14 @@ class MeasuredRun:
 
 
 def _unread(run: Run, report: Report) -> list[int]:
-    """Return ranks of the last start that no figure includes, because their records are missing or damaged."""
+    """Return ranks of the last start that no figure includes, because their records are missing or
+    damaged.
+    """
     places = [place for place, _ in rank_folders(run.ranks[min(run.ranks)].folder.parent)]
     last = max((restart for _, restart in places), default=0)
-    return sorted(number for number, restart in places if restart == last and str(number) not in report.ranks)
+    return sorted(
+        number for number, restart in places if restart == last and str(number) not in report.ranks
+    )
 
 
 def _shown_rank(run: Run, report: Report) -> RankMetrics:
@@ -336,10 +431,16 @@ def _measures_of(rank: RankMetrics, report: Report) -> Iterator[Measure]:
 
 
 def _same_work(runs: Sequence[MeasuredRun]) -> bool:
-    """Tell whether a step of all runs is the same work for the CPUs: the same model, batch, number of ranks and size of images."""
-    described = {(run.report.run.model, run.report.run.ranks, round(run.batch or 0.0)) for run in runs}
+    """Tell whether a step of all runs is the same work for the CPUs: the same model, batch, number
+    of ranks and size of images.
+    """
+    described = {
+        (run.report.run.model, run.report.run.ranks, round(run.batch or 0.0)) for run in runs
+    }
     pixels = [run.measures[_PIXELS].value for run in runs if _PIXELS in run.measures]
-    return len(described) == 1 and (not pixels or (len(pixels) == len(runs) and max(pixels) < _SAME_PIXELS * min(pixels)))
+    return len(described) == 1 and (
+        not pixels or (len(pixels) == len(runs) and max(pixels) < _SAME_PIXELS * min(pixels))
+    )
 
 
 def same_processes(runs: Sequence[MeasuredRun]) -> bool:
@@ -349,8 +450,18 @@ def same_processes(runs: Sequence[MeasuredRun]) -> bool:
     """
     described = {
         (
-            tuple(str(loader.settings.get("num_workers")) for loader in run.report.loaders if loader.role == "training"),
-            tuple(sorted((name, value) for name, value in run.environment.items() if name.endswith("_NUM_THREADS"))),
+            tuple(
+                str(loader.settings.get("num_workers"))
+                for loader in run.report.loaders
+                if loader.role == "training"
+            ),
+            tuple(
+                sorted(
+                    (name, value)
+                    for name, value in run.environment.items()
+                    if name.endswith("_NUM_THREADS")
+                )
+            ),
             run.report.run.ranks,
         )
         for run in runs
@@ -376,7 +487,9 @@ def _taken_by_others(run: MeasuredRun) -> float:
 
 
 def per_sample(runs: Sequence[MeasuredRun], after: Sequence[MeasuredRun]) -> bool:
-    """Tell whether the sides have batches of different sizes, so that their steps are different work."""
+    """Tell whether the sides have batches of different sizes, so that their steps are different
+    work.
+    """
     sizes = [run.batch for run in (*runs, *after)]
     known = [size for size in sizes if size]
     return len(known) == len(sizes) and max(known) > 1.01 * min(known)
@@ -385,7 +498,10 @@ def per_sample(runs: Sequence[MeasuredRun], after: Sequence[MeasuredRun]) -> boo
 def of_equal_work(run: MeasuredRun) -> MeasuredRun:
     """Divide times of steps by the samples of a step."""
     assert run.batch
-    divided = {id: measure.divided(run.batch) if measure.group in OF_STEP else measure for id, measure in run.measures.items()}
+    divided = {
+        id: measure.divided(run.batch) if measure.group in OF_STEP else measure
+        for id, measure in run.measures.items()
+    }
     return replace(run, measures=divided)
 
 
@@ -393,10 +509,12 @@ def of_equal_work(run: MeasuredRun) -> MeasuredRun:
 class Speed:
     """How fast the CPUs were in each run, for the same work.
 
-    That is the common change of the CPU time of all stages, so that one that changed by itself does not decide.
+    That is the common change of the CPU time of all stages, so that one that changed by itself does
+    not decide.
 
     Attributes:
-        shift: run -> stage id -> log of the CPU time over its mean over all runs, in the stages that every run has.
+        shift: run -> stage id -> log of the CPU time over its mean over all runs, in the stages
+            that every run has.
         weight: stage id -> one over its variance.
         loaded: share of the CPUs that other programs used beside the run where they used most.
     """
@@ -405,27 +523,49 @@ class Speed:
     weight: dict[str, float]
     loaded: float = 0.0
 
-    PARTS = ("cpu/", "sample/")  # groups of stages that one change may move together: those of the model, and those of a sample
+    PARTS = (
+        "cpu/",
+        "sample/",
+    )  # groups of stages that one change may move together: those of the model, and those of a sample
     FEWEST = 3  # stages that tell a machine's speed from a stage's own change
-    FLOOR = 0.015  # of a stage's CPU time between two runs on one machine, at best (docs/measured/diff.md)
-    OF_MODEL = 0.05  # the same of forward and backward on a CPU, whose speed depends on where a run's tensors lie in memory
-    LOADED = 0.2  # of any stage if other programs use all CPUs: they take caches, and their turns cost CPU time
+    # of a stage's CPU time between two runs on one machine, at best (docs/measured/diff.md)
+    FLOOR = 0.015
+    # the same of forward and backward on a CPU, whose speed depends on where a run's tensors lie in
+    # memory
+    OF_MODEL = 0.05
+    # of any stage if other programs use all CPUs: they take caches, and their turns cost CPU time
+    LOADED = 0.2
     LOADED_SAMPLE = 0.15  # the same of what a sample itself takes
     MOST = 1.5  # times: a larger common change is not the machine's, but that of what is trained
 
     @classmethod
     def of(cls, before: Sequence[MeasuredRun], after: Sequence[MeasuredRun]) -> "Speed":
         runs = [*before, *after]
-        alike = [id for id, measure in runs[0].measures.items() if measure.kind == Influence.CPU and id not in ("sample/total", "step/cpu")]
-        ids = [id for id in alike if all(_known(run.measures.get(id)) for run in runs)] if _same_work(runs) and same_processes(runs) else []
+        alike = [
+            id
+            for id, measure in runs[0].measures.items()
+            if measure.kind == Influence.CPU and id not in ("sample/total", "step/cpu")
+        ]
+        ids = (
+            [id for id in alike if all(_known(run.measures.get(id)) for run in runs)]
+            if _same_work(runs) and same_processes(runs)
+            else []
+        )
         logs = {id: [math.log(run.measures[id].value) for run in runs] for id in ids}
-        middle = {id: (np.mean(x[: len(before)]) + np.mean(x[len(before) :])) / 2 for id, x in logs.items()}
+        middle = {
+            id: (np.mean(x[: len(before)]) + np.mean(x[len(before) :])) / 2
+            for id, x in logs.items()
+        }
         shifts = [{id: float(logs[id][at] - middle[id]) for id in ids} for at in range(len(runs))]
-        weight = {id: 1 / (cls.FLOOR**2 + max(run.measures[id].error for run in runs) ** 2) for id in ids}
+        weight = {
+            id: 1 / (cls.FLOOR**2 + max(run.measures[id].error for run in runs) ** 2) for id in ids
+        }
         loaded = max(_taken_by_others(run) for run in runs)
         speed = cls(shifts, weight, loaded)
         spread = [speed.of_run(at, "") for at in range(len(runs))]
-        return speed if max(spread) - min(spread) < math.log(cls.MOST) else replace(speed, weight={})
+        return (
+            speed if max(spread) - min(spread) < math.log(cls.MOST) else replace(speed, weight={})
+        )
 
     def of_run(self, at: int, without: str) -> float:
         """Return the logarithm of a run's CPU time for the same work, from all stages but one.
@@ -437,7 +577,11 @@ class Speed:
 
     def _common(self, shift: Mapping[str, float], ids: Sequence[str]) -> float:
         parts = [[id for id in ids if id.startswith(part)] for part in self.PARTS]
-        medians = [_weighted_median([shift[id] for id in part], [self.weight[id] for id in part]) for part in parts if part]
+        medians = [
+            _weighted_median([shift[id] for id in part], [self.weight[id] for id in part])
+            for part in parts
+            if part
+        ]
         return min(medians, key=abs) if min(medians) * max(medians) > 0 else 0.0
 
     def known(self, without: str = "") -> bool:
@@ -448,12 +592,17 @@ class Speed:
         """Return the least relative standard deviation between two runs of a stage on one machine."""
         of_batch = id in ("sample/collate", "sample/transport")
         beside = self.LOADED_SAMPLE if id.startswith("sample/") and not of_batch else self.LOADED
-        return math.hypot(beside * self.loaded, self.OF_MODEL if id.partition("/")[2] in CPU_TIMED_STAGES else self.FLOOR)
+        return math.hypot(
+            beside * self.loaded,
+            self.OF_MODEL if id.partition("/")[2] in CPU_TIMED_STAGES else self.FLOOR,
+        )
 
     def scatter(self, without: str) -> float:
-        """Return the standard deviation between two runs of a stage's CPU time beside the common change.
+        """Return the standard deviation between two runs of a stage's CPU time beside the common
+        change.
 
-        It is that of the other stages, the one that differs most left out, which may have changed by itself; at least ``floor``.
+        It is that of the other stages, the one that differs most left out, which may have changed
+        by itself; at least ``floor``.
         """
         ids = [id for id in self.weight if id != without]
         if len(ids) < self.FEWEST:
@@ -461,7 +610,13 @@ class Speed:
         moved = {id: self.shifts[-1][id] - self.shifts[0][id] for id in ids}
         common = self._common(moved, ids)
         apart = sorted((abs(moved[id] - common), self.weight[id]) for id in ids)[:-1]
-        return max(self.floor(without), math.sqrt(sum(weight * value**2 for value, weight in apart) / sum(weight for _, weight in apart)))
+        return max(
+            self.floor(without),
+            math.sqrt(
+                sum(weight * value**2 for value, weight in apart)
+                / sum(weight for _, weight in apart)
+            ),
+        )
 
 
 def _known(measure: Measure | None) -> bool:
@@ -473,7 +628,9 @@ def _weighted_median(values: Sequence[float], weights: Sequence[float]) -> float
     order = np.argsort(values, kind="stable")
     sums = np.cumsum(np.array(weights)[order])
     at = int(np.searchsorted(sums, sums[-1] / 2))
-    upper = min(at + 1, len(order) - 1) if math.isclose(float(sums[at]), float(sums[-1]) / 2) else at
+    upper = (
+        min(at + 1, len(order) - 1) if math.isclose(float(sums[at]), float(sums[-1]) / 2) else at
+    )
     return float(values[order[at]] + values[order[upper]]) / 2
 
 

@@ -2,8 +2,8 @@
 
 build
     measure          records -> what each rank did, and the view that rules read (measured.py)
-    _predictions_of  limits (roofline.py), which predictions keep to (predictions.py)
-    diagnose         findings in their order (diagnose.py, order.py), each held against the limits (next_limit.py)
+    _predictions_of  limits (roofline.py), which predictions keep to (predictions.py) diagnose
+    findings in their order (diagnose.py, order.py), each held against the limits (next_limit.py)
     verdict          what holds the run back, in a sentence (verdict.py)
 """
 
@@ -49,19 +49,32 @@ def build(run: Run, ceilings: Ceilings | None = None, beside: NetworkHints = NO_
         return Report.of(read.run, f"{none.message}." if none else unknown, [none] if none else [])
     predictions = _predictions_of(read, read.view, ceilings, rejected_of(run))
     checks = read.run.convergence.checks if read.run.convergence else []
-    findings = within(diagnose(read.view, checks, predictions), predictions.limits, read.view.step.mean_s)
+    findings = within(
+        diagnose(read.view, checks, predictions), predictions.limits, read.view.step.mean_s
+    )
     if read.ended_badly:
         findings = [_without_more(finding, read.view) for finding in findings]
-    return Report.of(read.run, verdict(findings, read.view), findings, predictions.limits, predictions.together(findings))
+    return Report.of(
+        read.run,
+        verdict(findings, read.view),
+        findings,
+        predictions.limits,
+        predictions.together(findings),
+    )
 
 
 def rejected_of(run: Run) -> list[Trial]:
-    """Return the trials that rejected settings of this training; none if the process ran several, because trials do not say which."""
+    """Return the trials that rejected settings of this training; none if the process ran several,
+    because trials do not say which.
+    """
     return rejected(run.path) if run.part is None else []
 
 
-def _predictions_of(read: Measurement, view: RuleInputs, ceilings: Ceilings | None, tried: Sequence[Trial]) -> Predictions:
-    """Predictions for a run, held against its limits: those of its report, of ``whatif`` and of ``tune``.
+def _predictions_of(
+    read: Measurement, view: RuleInputs, ceilings: Ceilings | None, tried: Sequence[Trial]
+) -> Predictions:
+    """Predictions for a run, held against its limits: those of its report, of ``whatif`` and of
+    ``tune``.
 
     A rate is compared with limits of the input: how long steps wait for it must be known.
 
@@ -74,7 +87,9 @@ def _predictions_of(read: Measurement, view: RuleInputs, ceilings: Ceilings | No
 
 
 def _without_more(finding: Finding, view: RuleInputs) -> Finding:
-    """The finding without its fix, where that is another recording: this run cannot simply be made longer, and the headline says why."""
+    """The finding without its fix, where that is another recording: this run cannot simply be made
+    longer, and the headline says why.
+    """
     asks = BY_ID[finding.rule_id].asks_for_more if finding.rule_id in BY_ID else False
     names_the_error = finding.rule_id == too_short.RULE_ID and view.failed
     return dataclasses.replace(finding, fix="") if asks and not names_the_error else finding
@@ -98,7 +113,9 @@ class TrainingInput:
     predictions: Predictions | None
 
 
-def training_input(run: Run, ceilings: Ceilings | None = None, tried: Sequence[Trial] = ()) -> TrainingInput:
+def training_input(
+    run: Run, ceilings: Ceilings | None = None, tried: Sequence[Trial] = ()
+) -> TrainingInput:
     """Read what ``build`` reads, without its findings. Errors as there.
 
     Args:

@@ -7,7 +7,17 @@ from pathlib import Path
 import numpy as np
 
 from feedline.analysis.explain.diagnose import diagnose_traces
-from feedline.analysis.explain.model import CopyTime, KernelTime, OperatorTime, RankGpu, RankInput, RankSummary, Report, TraceFile, Traces
+from feedline.analysis.explain.model import (
+    CopyTime,
+    KernelTime,
+    OperatorTime,
+    RankGpu,
+    RankInput,
+    RankSummary,
+    Report,
+    TraceFile,
+    Traces,
+)
 from feedline.analysis.explain.verdict import verdict_of_traces
 from feedline.analysis.ledger.trace_facts import SHOWN, TraceFacts, mean_step_s
 from feedline.analysis.measure.gather import series
@@ -58,7 +68,10 @@ def build(run: Run, pool: RankPool) -> Report:
         raise problem
     traces = dict(sorted(traces.items()))
     between = compare(traces)
-    budgets = {number: (between.budgets.get(number) if between else None) or trace.budget for number, trace in traces.items()}
+    budgets = {
+        number: (between.budgets.get(number) if between else None) or trace.budget
+        for number, trace in traces.items()
+    }
     return _report(run, traces, budgets, between, notes)
 
 
@@ -73,7 +86,11 @@ def _summaries(part: Sequence[tuple[int, Path]]) -> "list[tuple[int, RankTrace |
 
 
 def _report(
-    run: Run, traces: Mapping[int, RankTrace], budgets: Mapping[int, StepBudget], between: RankComparison | None, notes: list[str]
+    run: Run,
+    traces: Mapping[int, RankTrace],
+    budgets: Mapping[int, StepBudget],
+    between: RankComparison | None,
+    notes: list[str],
 ) -> Report:
     first = min(traces)
     shown = traces[first]
@@ -88,10 +105,15 @@ def _report(
         step=step,
         workers=None,
         loaders=[],
-        ranks={str(number): _rank(trace, budgets[number], between, number) for number, trace in traces.items()},
+        ranks={
+            str(number): _rank(trace, budgets[number], between, number)
+            for number, trace in traces.items()
+        },
         gauges=[],
         hooks=[],
-        notes=[reworded(note, masks.text(run.named(note))) for note in (*notes, *_notes(run, between))],
+        notes=[
+            reworded(note, masks.text(run.named(note))) for note in (*notes, *_notes(run, between))
+        ],
         comm=between.communication if between else None,
         traces=_traces(traces, budgets[first], facts),
         ledger=facts.ledger,
@@ -100,14 +122,20 @@ def _report(
 
 def _run_info(run: Run, traces: Mapping[int, RankTrace]) -> RunInfo:
     first = run.ranks[min(traces)].manifest
-    begin = min((trace.origin_ns + trace.begin_ns for trace in traces.values() if trace.origin_ns), default=0)
+    begin = min(
+        (trace.origin_ns + trace.begin_ns for trace in traces.values() if trace.origin_ns),
+        default=0,
+    )
     return RunInfo(
         name=run.path.name,
         path=masks.place(run.path),
         state="finished",
         command=first.command,
-        started=datetime.datetime.fromtimestamp(begin / 1e9, datetime.timezone.utc).isoformat(timespec="seconds"),
-        duration_s=max((trace.end_ns - trace.begin_ns for trace in traces.values()), default=0) / 1e9,
+        started=datetime.datetime.fromtimestamp(begin / 1e9, datetime.timezone.utc).isoformat(
+            timespec="seconds"
+        ),
+        duration_s=max((trace.end_ns - trace.begin_ns for trace in traces.values()), default=0)
+        / 1e9,
         exit_code=None,
         ranks=len(traces),
         versions=first.versions,
@@ -138,7 +166,9 @@ def _step(shown: RankTrace, budget: StepBudget) -> StepSummary | None:
     )
 
 
-def _rank(trace: RankTrace, budget: StepBudget, between: RankComparison | None, number: int) -> RankSummary:
+def _rank(
+    trace: RankTrace, budget: StepBudget, between: RankComparison | None, number: int
+) -> RankSummary:
     return RankSummary(
         steps=len(trace.steps),
         mean_s=mean_step_s(budget) or None,
@@ -163,7 +193,10 @@ def _notes(run: Run, between: RankComparison | None) -> Iterator[str]:
 def _traces(traces: Mapping[int, RankTrace], budget: StepBudget, facts: TraceFacts) -> Traces:
     shown = facts.shown
     perhaps = facts.perhaps_communication
-    unsure = f"compute includes kernels that may be communication by their names: {few([short_name(row.name) for row in perhaps], SHOWN)}"
+    unsure = (
+        f"compute includes kernels that may be communication by their names: "
+        f"{few([short_name(row.name) for row in perhaps], SHOWN)}"
+    )
     return Traces(
         files=[
             TraceFile(number, trace.source, trace.maker, trace.events, (trace.end_ns - trace.begin_ns) / 1e9, trace.steps.how)

@@ -1,4 +1,6 @@
-"""From the view of a run, or of traces, to findings: which rules are asked, and which of their findings are told."""
+"""From the view of a run, or of traces, to findings: which rules are asked, and which of their
+findings are told.
+"""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
@@ -27,18 +29,25 @@ from feedline.analysis.rules.input import (
 
 _MIN_EXPLAINED = 1 / 3
 MAX_FINDINGS = 3  # that ask for a change: more is a list, not advice
-_LOOP_IDS = frozenset(rule.rule_id for rule in LOOP)  # told beside those: they say nothing of the input
+_LOOP_IDS = frozenset(
+    rule.rule_id for rule in LOOP
+)  # told beside those: they say nothing of the input
 
 
-def diagnose(run: RuleInputs, checks: Sequence[Finding] = (), predictions: Predictions | None = None) -> list[Finding]:
-    """Return what holds a run back, most important first: at most three findings that are not info, then those that are.
+def diagnose(
+    run: RuleInputs, checks: Sequence[Finding] = (), predictions: Predictions | None = None
+) -> list[Finding]:
+    """Return what holds a run back, most important first: at most three findings that are not info,
+    then those that are.
 
-    Says nothing of a run that trained nothing, or that is too short. Speaks of the input only if the step waits for it at least 5 % of its
-    time (the loader's only start aside); otherwise says that it does not, or, without a loader, that it cannot tell. What ranks cost each
-    other is looked at in any case.
+    Says nothing of a run that trained nothing, or that is too short. Speaks of the input only if
+    the step waits for it at least 5 % of its time (the loader's only start aside); otherwise says
+    that it does not, or, without a loader, that it cannot tell. What ranks cost each other is
+    looked at in any case.
 
     Args:
-        checks: what is wrong with how the training is set up. Of it, only what is of high severity is told here.
+        checks: what is wrong with how the training is set up. Of it, only what is of high severity
+            is told here.
         predictions: of the same run; None: nothing is predicted.
     """
     enough, ranks, rows, mean_s = enough_steps(run), recorded(run), run.rows, run.step.mean_s
@@ -48,16 +57,27 @@ def diagnose(run: RuleInputs, checks: Sequence[Finding] = (), predictions: Predi
     between = [_with_loader_fix(finding, in_order(own, rows, mean_s)) for finding in between]
     wrong = _wrong(checks)
     grave = [finding for finding in wrong if finding.rule_id in GRAVE]
-    own += [_with_idle_workers(finding, run) for finding in _statement(run, own, [*of_loop, *between], around)]
-    others = [*map(_estimated, (*around, *own, *of_loop, *between)), *(finding for finding in wrong if finding not in grave)]
+    own += [
+        _with_idle_workers(finding, run)
+        for finding in _statement(run, own, [*of_loop, *between], around)
+    ]
+    others = [
+        *map(_estimated, (*around, *own, *of_loop, *between)),
+        *(finding for finding in wrong if finding not in grave),
+    ]
     if predictions is not None:
         grave, others = predictions.attached(grave), predictions.attached(others)
-    return _told([*grave, *(_with_claims(finding, rows) for finding in in_order(others, rows, mean_s))])
+    return _told(
+        [*grave, *(_with_claims(finding, rows) for finding in in_order(others, rows, mean_s))]
+    )
 
 
 def diagnose_traces(facts: TraceFacts) -> list[Finding]:
     """Return the same of traces."""
-    findings, rows = refused_of_traces([*found(TRACE, facts), *found(CROSS_RANK, facts.ranks)], facts), facts.rows
+    findings, rows = (
+        refused_of_traces([*found(TRACE, facts), *found(CROSS_RANK, facts.ranks)], facts),
+        facts.rows,
+    )
     ranked = [_with_claims(_estimated(finding), rows) for finding in in_order(findings, rows, 1.0)]
     if not facts.shown.basis.steps:  # what a cause costs per step is unknown
         ranked = [replace(finding, cost_s=0.0, cost_kind=CostKind.UNKNOWN) for finding in ranked]
@@ -75,25 +95,34 @@ def _causes_of_input(run: RuleInputs) -> list[Finding]:
         return []
     if run.loader is None or run.loader_elsewhere:
         near = borderline_input.check(run) if sure_of_the_rest(run) else None
-        made = made_in_step.check(run) if run.loader is None and "input" in run.step.stages and not near else None
+        made = (
+            made_in_step.check(run)
+            if run.loader is None and "input" in run.step.stages and not near
+            else None
+        )
         return [made] if made else []
     if borderline_input.check(run) or steady_share(run) < MIN_WAIT_SHARE:
         return []
     return without_contradictions(found(INPUT, run), run.rows)
 
 
-def _statement(run: RuleInputs, causes: Sequence[Finding], beside: Sequence[Finding], around: Sequence[Finding]) -> list[Finding]:
-    """What is said of the input where no cause is known: that it does not hold the run back, or that this is unknown.
+def _statement(
+    run: RuleInputs, causes: Sequence[Finding], beside: Sequence[Finding], around: Sequence[Finding]
+) -> list[Finding]:
+    """What is said of the input where no cause is known: that it does not hold the run back, or
+    that this is unknown.
 
     Args:
         causes: of the time that it takes.
-        beside: findings about the loop and other ranks. A rank that waits for its loader, or any that asks for a change, say what holds it
-            back.
+        beside: findings about the loop and other ranks. A rank that waits for its loader, or any
+            that asks for a change, say what holds it back.
         around: findings about the machine: only those that cost much explain the wait.
     """
     if unknown := untold(run):
         return [unknown]
-    loader_elsewhere = any(finding.blame is not None and finding.blame.phase == "wait" for finding in beside)
+    loader_elsewhere = any(
+        finding.blame is not None and finding.blame.phase == "wait" for finding in beside
+    )
     asked = any(_asks(finding) for finding in beside)
     compute = None if asked or loader_elsewhere else compute_bound.check
     if run.loader is None or run.loader_elsewhere:
@@ -105,7 +134,9 @@ def _statement(run: RuleInputs, causes: Sequence[Finding], beside: Sequence[Find
     elif any(map(_asks, causes)) or any(_explains(finding, run) for finding in around):
         said = None
     else:
-        said = (None if loader_elsewhere else gpu_bound.check(run)) or input_bound_unexplained.check(run)
+        said = (
+            None if loader_elsewhere else gpu_bound.check(run)
+        ) or input_bound_unexplained.check(run)
     return [said] if said else []
 
 
@@ -123,26 +154,48 @@ def _without_a_loader(run: RuleInputs, loader_elsewhere: bool, asked: bool) -> F
 
 
 def _with_idle_workers(finding: Finding, run: RuleInputs) -> Finding:
-    """The finding, whose evidence begins with the workers that never made a batch: figures of workers are those of the others."""
+    """The finding, whose evidence begins with the workers that never made a batch: figures of
+    workers are those of the others.
+    """
     if not run.idle_workers or finding.severity is Severity.INFO:
         return finding
-    never = Evidence("idle_workers", f"workers that never made a batch, of {num_workers(run)}", run.idle_workers, "workers")
+    never = Evidence(
+        "idle_workers",
+        f"workers that never made a batch, of {num_workers(run)}",
+        run.idle_workers,
+        "workers",
+    )
     return replace(finding, evidence=[never, *finding.evidence])
 
 
 def _with_loader_fix(finding: Finding, causes: Sequence[Finding]) -> Finding:
-    """The finding, with what holds its loader back where it blames the loader of the rank that is shown."""
+    """The finding, with what holds its loader back where it blames the loader of the rank that is
+    shown.
+    """
     top = next(filter(_asks, causes), None)
-    if top is None or finding.blame is None or finding.blame.rank is None or finding.blame.phase != "wait":
+    if (
+        top is None
+        or finding.blame is None
+        or finding.blame.rank is None
+        or finding.blame.phase != "wait"
+    ):
         return finding
     if top.settings:  # a line of code, which nothing can follow
         return replace(finding, fix=f"{finding.fix} Or: {top.fix}")
-    return replace(finding, fix=f"{sentence(top.fix).removesuffix('.')}. Or {finding.fix[:1].lower()}{finding.fix[1:]}")
+    return replace(
+        finding,
+        fix=f"{sentence(top.fix).removesuffix('.')}. Or {finding.fix[:1].lower()}{finding.fix[1:]}",
+    )
 
 
 def _explains(finding: Finding, run: RuleInputs) -> bool:
-    """Whether what the machine costs is much, or much of the wait: then it need not be called unexplained."""
-    return finding.severity is Severity.HIGH or finding.cost_s >= _MIN_EXPLAINED * steady_share(run) * run.step.mean_s
+    """Whether what the machine costs is much, or much of the wait: then it need not be called
+    unexplained.
+    """
+    return (
+        finding.severity is Severity.HIGH
+        or finding.cost_s >= _MIN_EXPLAINED * steady_share(run) * run.step.mean_s
+    )
 
 
 def _with_claims(finding: Finding, rows: Rows) -> Finding:
@@ -171,4 +224,6 @@ def _told(ranked: Sequence[Finding]) -> list[Finding]:
 def _wrong(checks: Sequence[Finding]) -> list[Finding]:
     high = [finding for finding in checks if finding.severity is Severity.HIGH]
     same = any(finding.rule_id == "same_data" for finding in high)  # whose fix is the same
-    return [finding for finding in high if not (same and finding.rule_id == "whole_data_on_every_rank")]
+    return [
+        finding for finding in high if not (same and finding.rule_id == "whole_data_on_every_rank")
+    ]

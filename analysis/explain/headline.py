@@ -1,4 +1,6 @@
-"""What a reader has to know before any verdict: how a run ended that did not end well, and why recording ended before it."""
+"""What a reader has to know before any verdict: how a run ended that did not end well, and why
+recording ended before it.
+"""
 
 from feedline.analysis.formatting import count, counted, seconds
 from feedline.analysis.measure.at_end import AtEnd, waits
@@ -9,7 +11,14 @@ _FULL = "No space left on device"
 _UNKNOWN_END = AtEnd()
 
 
-def headline(run: RunInfo, steps: int, updates: int = 0, who: str = "The training", end: AtEnd = _UNKNOWN_END, unit: str = "step") -> str:
+def headline(
+    run: RunInfo,
+    steps: int,
+    updates: int = 0,
+    who: str = "The training",
+    end: AtEnd = _UNKNOWN_END,
+    unit: str = "step",
+) -> str:
     """One or two sentences; nothing for a run that ended well and was recorded to its end.
 
     Args:
@@ -19,11 +28,14 @@ def headline(run: RunInfo, steps: int, updates: int = 0, who: str = "The trainin
         end: what it was doing then.
         unit: what a step is called: without a training, it is a batch.
     """
-    return " ".join(part for part in (_ended(run, steps, who, end, unit), _stopped(run, steps, updates)) if part)
+    return " ".join(
+        part for part in (_ended(run, steps, who, end, unit), _stopped(run, steps, updates)) if part
+    )
 
 
 def how(state: str, exit_code: int | None, ended_by: str = "", ended_at: str = "") -> str:
-    """How a run ended, where that was not well: ``failed with ValueError (exit code 1)``; nothing for one that is going on.
+    """How a run ended, where that was not well: ``failed with ValueError (exit code 1)``; nothing
+    for one that is going on.
 
     Args:
         state, exit_code, ended_by, ended_at: as in RunInfo.
@@ -32,7 +44,11 @@ def how(state: str, exit_code: int | None, ended_by: str = "", ended_at: str = "
     if exit_code == INTERRUPTED:
         return f"was interrupted (Ctrl-C){at}"
     if exit_code:
-        return f"failed with {ended_by}{at} (exit code {exit_code})" if ended_by else f"ended with exit code {exit_code}{at}"
+        return (
+            f"failed with {ended_by}{at} (exit code {exit_code})"
+            if ended_by
+            else f"ended with exit code {exit_code}{at}"
+        )
     if state == "ended":
         return "was ended by the program itself"
     if state == "cut":
@@ -53,11 +69,16 @@ def _ended(run: RunInfo, steps: int, who: str, end: AtEnd, unit: str) -> str:
     if not steps:  # the verdict tells of a wait for the first batch
         doing = _doing(run, end) if end.wait is None else ""
         return f"{who} {ended}{cut} before its first step{doing}."
-    return f"{who} {ended}{cut} after {counted(steps, unit)}{_doing(run, end)}; figures cover the run until then."
+    return (
+        f"{who} {ended}{cut} after {counted(steps, unit)}{_doing(run, end)}; figures cover the "
+        f"run until then."
+    )
 
 
 def _doing(run: RunInfo, end: AtEnd) -> str:
-    """What it was doing, where that explains the end: a call that failed or was interrupted, a long wait, a long silence."""
+    """What it was doing, where that explains the end: a call that failed or was interrupted, a long
+    wait, a long silence.
+    """
     raised = bool(run.ended_by) or run.exit_code == INTERRUPTED
     if end.wait is not None and end.hangs:
         return f", {waits(end.wait)}"
@@ -73,4 +94,7 @@ def _stopped(run: RunInfo, steps: int, updates: int) -> str:
         return ""
     why = f"the disk is full ({_FULL})" if _FULL in run.stopped else run.stopped
     of = f" of {count(updates)}" if updates > steps else ""
-    return f"Recording stopped after {count(steps)}{of} step{'s' * (max(steps, updates) != 1)}: {why}. Figures cover the run until then."
+    return (
+        f"Recording stopped after {count(steps)}{of} step{'s' * (max(steps, updates) != 1)}: "
+        f"{why}. Figures cover the run until then."
+    )

@@ -1,4 +1,6 @@
-"""The limits of a run's throughput in words: how close the run is to them, and what their figures hold and leave out."""
+"""The limits of a run's throughput in words: how close the run is to them, and what their figures
+hold and leave out.
+"""
 
 from feedline.analysis.explain.model import MeasuredRun, ThroughputBound
 from feedline.analysis.formatting import counted, number, seconds, share
@@ -9,8 +11,8 @@ _BINDS = 0.8  # of a limit that is said to bind, at least
 _LEAST = 1e-3  # of a figure: less than its last digit
 RATE = "samples/s"
 ALL_CPUS = "all_cpus"  # id of the limit
-#: Times the rate, and kinds: at a higher rate, samples and steps take less time, so such limits far above it are rough
-#: (docs/measured/faults.md).
+#: Times the rate, and kinds: at a higher rate, samples and steps take less time, so such limits far
+#: above it are rough (docs/measured/faults.md).
 _HOLD = frozenset({"gpu", "device"})
 _FAR, _OF_THE_HOST = 2.0, frozenset({"workers", "turns", "cores", "step"})
 
@@ -19,18 +21,25 @@ def is_rough(limit: ThroughputBound, rate: float, nearest: str | None) -> bool:
     """Whether what the limit was worked out from takes less time once the run comes near it.
 
     Args:
-        nearest: id of the binding limit. Full CPUs make everything else take longer, by more than the time that threads wait for a CPU.
+        nearest: id of the binding limit. Full CPUs make everything else take longer, by more than
+            the time that threads wait for a CPU.
     """
     return limit.kind in _OF_THE_HOST and (limit.samples_per_s > _FAR * rate or nearest == ALL_CPUS)
 
 
 def holds(limit: ThroughputBound) -> bool:
-    """Whether nothing but other work or another device raises it. Limits of the host are made of times at the present rate, which full
-    CPUs and rare stalls lengthen; more than twice the rate of one was measured (docs/measured/faults.md)."""
+    """Whether nothing but other work or another device raises it. Limits of the host are made of
+    times at the present rate, which full CPUs and rare stalls lengthen; more than twice the rate of
+    one was measured (docs/measured/faults.md)."""
     return limit.kind in _HOLD
 
 
-def sentence(rate: float, nearest: ThroughputBound | None, following: ThroughputBound | None, unit: str = RATE) -> str:
+def sentence(
+    rate: float,
+    nearest: ThroughputBound | None,
+    following: ThroughputBound | None,
+    unit: str = RATE,
+) -> str:
     """The binding limit and the next.
 
     Args:
@@ -41,7 +50,10 @@ def sentence(rate: float, nearest: ThroughputBound | None, following: Throughput
     part = min(rate / nearest.samples_per_s, 1.0)
     if part < _BINDS:
         at = f"at {number(nearest.samples_per_s)} {unit}"
-        return f"The nearest known limit is {_named(nearest)}, {at}: this run reaches {share(part)} of it."
+        return (
+            f"The nearest known limit is {_named(nearest)}, {at}: this run reaches "
+            f"{share(part)} of it."
+        )
     here = f"{number(rate)} {unit} is {share(part)} of the binding limit, {_named(nearest)}."
     if nearest.kind == "gpu":
         return f"{here} Only a faster GPU, or less GPU work per sample, raises that limit."
@@ -49,7 +61,10 @@ def sentence(rate: float, nearest: ThroughputBound | None, following: Throughput
         return f"{here} No other limit is known."
     most = "at most" if holds(following) else "about"
     more = " or more" if is_rough(following, rate, nearest.id) else ""
-    return f"{here} The next limit is {_named(following)}: {most} {number(following.samples_per_s)} {unit}{more}."
+    return (
+        f"{here} The next limit is {_named(following)}: {most} "
+        f"{number(following.samples_per_s)} {unit}{more}."
+    )
 
 
 def behind(step: StepSummary) -> str:
@@ -57,25 +72,42 @@ def behind(step: StepSummary) -> str:
     work = step.gpu_work
     assert work is not None
     return (
-        f"No limit is named: the {counted(work.steps, 'step')} that torch.profiler recorded need {seconds(work.busy_s)} of the GPU's time "
+        f"No limit is named: the {counted(work.steps, 'step')} that torch.profiler recorded need "
+        f"{seconds(work.busy_s)} of the GPU's time "
         f"each, and the mean step took only {seconds(step.mean_s)}. Record more steps."
     )
 
 
 def _named(roof: ThroughputBound) -> str:
-    name = {"step": "the step itself", "gpu": "the GPU", "turns": "serialized loading"}.get(roof.id, roof.name)
+    name = {"step": "the step itself", "gpu": "the GPU", "turns": "serialized loading"}.get(
+        roof.id, roof.name
+    )
     return f"{name} ({roof.message})"
 
 
 def without(parts: dict[str, float], whole_s: float) -> str:
     """What a figure excludes, in words, so that it is not mistaken for the whole."""
-    named = [f"{seconds(spent)} {what}" for what, spent in parts.items() if spent >= _LEAST * whole_s > 0]
-    return f", excluding {' and '.join([', '.join(named[:-1]), named[-1]] if len(named) > 1 else named)}" if named else ""
+    named = [
+        f"{seconds(spent)} {what}" for what, spent in parts.items() if spent >= _LEAST * whole_s > 0
+    ]
+    return (
+        f", excluding "
+        f"{' and '.join([', '.join(named[:-1]), named[-1]] if len(named) > 1 else named)}"
+        if named
+        else ""
+    )
 
 
 def cpus(cores: float, run: MeasuredRun) -> str:
-    """How many there are for a rank; other programs' part is in it, for a limit is what the run could have."""
+    """How many there are for a rank; other programs' part is in it, for a limit is what the run
+    could have.
+    """
     others = run.cpus.others if run.cpus else None
     known = others is not None and others >= MIN_OTHERS
-    taken = f", if other programs left the {number((others or 0.0) / max(run.run.ranks, 1))} that they used" if known else ""
+    taken = (
+        f", if other programs left the {number((others or 0.0) / max(run.run.ranks, 1))} that "
+        f"they used"
+        if known
+        else ""
+    )
     return f"{counted(cores, 'CPU')}{' per rank' if run.run.ranks > 1 else ''}{taken}"

@@ -1,4 +1,6 @@
-"""Measure a run: what each rank did, what ranks cost each other, and the view of it that rules read."""
+"""Measure a run: what each rank did, what ranks cost each other, and the view of it that rules
+read.
+"""
 
 import dataclasses
 import datetime
@@ -23,7 +25,17 @@ from feedline.analysis.measure.certainty import certainty, unseen
 from feedline.analysis.measure.cpu_use import cpu_use, mean_of
 from feedline.analysis.measure.gather import RankMetrics
 from feedline.analysis.measure.mean_step import half_width, interval_of_rate, means_of, relative
-from feedline.analysis.measure.model import Cpus, Gauge, Loader, RunInfo, StepSummary, Throughput, Traffic, Updated, Workers
+from feedline.analysis.measure.model import (
+    Cpus,
+    Gauge,
+    Loader,
+    RunInfo,
+    StepSummary,
+    Throughput,
+    Traffic,
+    Updated,
+    Workers,
+)
 from feedline.analysis.measure.rank_gauges import read_rank_gauges
 from feedline.analysis.measure.stages import INPUT_STAGES
 from feedline.analysis.measure.steps import runs_closures
@@ -43,12 +55,19 @@ from feedline.profiler.store.segment_reader import Process
 
 #: Variables that change what glibc's malloc returns to the system.
 _SETTINGS_OF_MALLOC = frozenset(
-    ("MALLOC_MMAP_THRESHOLD_", "MALLOC_TRIM_THRESHOLD_", "MALLOC_TOP_PAD_", "MALLOC_MMAP_MAX_", "GLIBC_TUNABLES")
+    (
+        "MALLOC_MMAP_THRESHOLD_",
+        "MALLOC_TRIM_THRESHOLD_",
+        "MALLOC_TOP_PAD_",
+        "MALLOC_MMAP_MAX_",
+        "GLIBC_TUNABLES",
+    )
 )
 
 
 def gather_ranks(run: Run, notes: list[str]) -> dict[int, RankMetrics]:
-    """What each rank did, by its number. Ranks that cannot be read are left out, and named in the notes.
+    """What each rank did, by its number. Ranks that cannot be read are left out, and named in the
+    notes.
 
     Raises:
         RunDamaged: none can be read.
@@ -85,17 +104,24 @@ class Measurement:
 
     @property
     def ended_badly(self) -> bool:
-        """Whether it failed, was killed, or no longer made progress. A person may interrupt any other run."""
+        """Whether it failed, was killed, or no longer made progress.
+
+        A person may interrupt any other run.
+        """
         about = self.run.run
         failed = about.state == "cut" or bool(about.exit_code) and about.exit_code != INTERRUPTED
         return failed or self.end.hangs
 
 
-def measure(run: Run, ceilings: Ceilings | None = None, beside: NetworkHints = NO_HINTS) -> Measurement:
+def measure(
+    run: Run, ceilings: Ceilings | None = None, beside: NetworkHints = NO_HINTS
+) -> Measurement:
     """Measure a run. Args and errors as for ``build``."""
     notes = list(run.notes)
     gathered = gather_ranks(run, notes)
-    compared = between_ranks.compare_recorded(gathered, gathered[min(gathered)], ceilings, beside, notes, rank_cpus(gathered))
+    compared = between_ranks.compare_recorded(
+        gathered, gathered[min(gathered)], ceilings, beside, notes, rank_cpus(gathered)
+    )
     shown = gathered[between_ranks.choose_shown_rank(gathered, compared)]
     gauges = read_rank_gauges(shown.rank, notes)
     workers, loaders = gather.workers(shown), gather.loaders(shown)
@@ -108,8 +134,19 @@ def measure(run: Run, ceilings: Ceilings | None = None, beside: NetworkHints = N
     trained = convergence(run, notes)
     pace, trained = _throughput(gathered, shown, trained, step)
     if run.part is not None:
-        loaders = [loader for number, loader in enumerate(loaders) if number in _used_loaders(shown)]
-    notes = [*notes, *notes_of.of_rank(shown), *(note for rank in gathered.values() if rank is not shown for note in notes_of.ending(rank))]
+        loaders = [
+            loader for number, loader in enumerate(loaders) if number in _used_loaders(shown)
+        ]
+    notes = [
+        *notes,
+        *notes_of.of_rank(shown),
+        *(
+            note
+            for rank in gathered.values()
+            if rank is not shown
+            for note in notes_of.ending(rank)
+        ),
+    ]
     who = "The training" if len(gathered) == 1 else f"Rank {ended}"
     unit = "batch" if step is not None and step.boundary == "loader" else "step"
     measured = MeasuredRun(
@@ -121,7 +158,12 @@ def measure(run: Run, ceilings: Ceilings | None = None, beside: NetworkHints = N
         ranks={str(number): _rank_summary(rank, compared) for number, rank in gathered.items()},
         gauges=gauges,
         hooks=[
-            Hook(str(hook["name"]), bool(hook["attached"]), str(hook["why"]), str(hook.get("reason", "")))
+            Hook(
+                str(hook["name"]),
+                bool(hook["attached"]),
+                str(hook["why"]),
+                str(hook.get("reason", "")),
+            )
             for hook in shown.rank.manifest.hooks
         ],
         notes=[reworded(note, masks.text(run.named(note))) for note in notes],
@@ -148,18 +190,27 @@ def _step(shown: RankMetrics, gauges: list[Gauge]) -> StepSummary | None:
     )
 
 
-def _cpu_use(shown: RankMetrics, gathered: Mapping[int, RankMetrics], gauges: list[Gauge]) -> Cpus | None:
+def _cpu_use(
+    shown: RankMetrics, gathered: Mapping[int, RankMetrics], gauges: list[Gauge]
+) -> Cpus | None:
     """Who used the CPUs while the steps of the shown rank ran."""
-    beside = [(rank, read_rank_gauges(rank.rank, [])) for rank in gathered.values() if rank is not shown]
+    beside = [
+        (rank, read_rank_gauges(rank.rank, [])) for rank in gathered.values() if rank is not shown
+    ]
     return cpu_use(shown, gauges, beside)
 
 
 def _throughput(
-    gathered: Mapping[int, RankMetrics], shown: RankMetrics, trained: ConvergenceSummary | None, step: StepSummary | None
+    gathered: Mapping[int, RankMetrics],
+    shown: RankMetrics,
+    trained: ConvergenceSummary | None,
+    step: StepSummary | None,
 ) -> tuple[Throughput, ConvergenceSummary | None]:
     """The rate with its interval, and the convergence with the same number of samples."""
     pace = between_ranks.throughput(gathered, shown)
-    if len(gathered) == 1 and shown.rank.manifest.ended and not len(shown.main.of(Stage.PROFILED)):  # whose steps do not count
+    if (
+        len(gathered) == 1 and shown.rank.manifest.ended and not len(shown.main.of(Stage.PROFILED))
+    ):  # whose steps do not count
         pace, trained = _trained_on(pace, trained)
     if pace.of_all_ranks and step is not None:
         low, high = interval_of_rate(pace.of_all_ranks, half_width(*relative(means_of(shown))))
@@ -167,16 +218,20 @@ def _throughput(
     return pace, trained
 
 
-def _trained_on(pace: Throughput, trained: ConvergenceSummary | None) -> tuple[Throughput, ConvergenceSummary | None]:
+def _trained_on(
+    pace: Throughput, trained: ConvergenceSummary | None
+) -> tuple[Throughput, ConvergenceSummary | None]:
     """The same number of samples in both.
 
-    One counts the batches of the steps. The other counts as updates come, when it is not known yet that a batch before them was only
-    looked at, or is fetched ahead.
+    One counts the batches of the steps. The other counts as updates come, when it is not known yet
+    that a batch before them was only looked at, or is fetched ahead.
     """
     if trained is None or trained.samples is None or not pace.samples:
         return pace, trained
     samples = min(pace.samples, round(trained.samples))
-    return dataclasses.replace(pace, samples=samples), dataclasses.replace(trained, samples=float(samples))
+    return dataclasses.replace(pace, samples=samples), dataclasses.replace(
+        trained, samples=float(samples)
+    )
 
 
 def _used_loaders(rank: RankMetrics) -> set[int]:
@@ -218,7 +273,11 @@ def _view(
     if step is None or rank.steps is None:
         return None
     training = next((loader for loader in loaders if loader.role == "training"), None)
-    cpus = rank.rank.manifest.machine.get("effective_cpus") or rank.rank.manifest.machine.get("cpus") or 1
+    cpus = (
+        rank.rank.manifest.machine.get("effective_cpus")
+        or rank.rank.manifest.machine.get("cpus")
+        or 1
+    )
     epochs, glibc = training.epochs if training else 0, _glibc(rank.rank.manifest)
     facts = RuleInputs(
         throughput=gather.throughput(rank),
@@ -254,13 +313,19 @@ def _view(
         shown=rank.rank.number,
     )
     parts = facts.comm_parts.get(rank.rank.number)
-    return dataclasses.replace(facts, ledger=ledger_of(rank, step, facts.costs, parts, facts.exposed))
+    return dataclasses.replace(
+        facts, ledger=ledger_of(rank, step, facts.costs, parts, facts.exposed)
+    )
 
 
 def failed(manifest: Manifest) -> str:
-    """How a run ended with an error; empty for one that did not, that goes on, or that a person interrupted."""
+    """How a run ended with an error; empty for one that did not, that goes on, or that a person
+    interrupted.
+    """
     return (
-        "" if manifest.exit_code == INTERRUPTED or manifest.state == "ended" else how(manifest.state, manifest.exit_code, manifest.ended_by)
+        ""
+        if manifest.exit_code == INTERRUPTED or manifest.state == "ended"
+        else how(manifest.state, manifest.exit_code, manifest.ended_by)
     )
 
 
@@ -270,14 +335,22 @@ def _updated(training: dict[str, object]) -> Updated | None:
     if not isinstance(listed, list) or len(listed) != 1:
         return None
     kind, groups = str(listed[0].get("kind", "")), listed[0].get("groups") or []
-    tensors, elements = (sum(int(group.get(name, 0)) for group in groups) for name in ("tensors", "elements"))
+    tensors, elements = (
+        sum(int(group.get(name, 0)) for group in groups) for name in ("tensors", "elements")
+    )
     return Updated(kind, tensors, elements, all(group.get("fused") is True for group in groups))
 
 
 def _glibc(manifest: Manifest) -> tuple[int, ...]:
-    """Version of glibc's malloc, where nothing in the environment has changed its thresholds; () where that is not known."""
+    """Version of glibc's malloc, where nothing in the environment has changed its thresholds; ()
+    where that is not known.
+    """
     found = re.fullmatch(r"glibc (\d+)\.(\d+)", str(manifest.machine.get("malloc", "")))
-    return tuple(map(int, found.groups())) if found and not manifest.environment.keys() & _SETTINGS_OF_MALLOC else ()
+    return (
+        tuple(map(int, found.groups()))
+        if found and not manifest.environment.keys() & _SETTINGS_OF_MALLOC
+        else ()
+    )
 
 
 def _with_input(facts: RuleInputs) -> StepSummary:
@@ -285,7 +358,12 @@ def _with_input(facts: RuleInputs) -> StepSummary:
     sure = facts.certainty
     if facts.loader is None or facts.loader_elsewhere or sure is None:
         return facts.step
-    return dataclasses.replace(facts.step, input_share=steady_share(facts), input_share_low=sure.low, input_share_high=sure.high)
+    return dataclasses.replace(
+        facts.step,
+        input_share=steady_share(facts),
+        input_share_low=sure.low,
+        input_share_high=sure.high,
+    )
 
 
 def _wait_seconds(step: StepSummary) -> float:
@@ -317,7 +395,9 @@ def _run_info(run: Run, rank: Rank, ending: AtEnd) -> RunInfo:
         path=place(run),
         state=manifest.state,
         command=manifest.command,
-        started=datetime.datetime.fromtimestamp(anchor["time_ns"] / 1e9, datetime.timezone.utc).isoformat(timespec="seconds"),
+        started=datetime.datetime.fromtimestamp(
+            anchor["time_ns"] / 1e9, datetime.timezone.utc
+        ).isoformat(timespec="seconds"),
         duration_s=max(end - begin, 0) / 1e9,
         exit_code=manifest.exit_code,
         ranks=len(run.ranks),

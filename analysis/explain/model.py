@@ -1,7 +1,8 @@
-"""The one object that every report is drawn from, as plain dataclasses. ``docs/report.md`` says the same for users of the JSON.
+"""The one object that every report is drawn from, as plain dataclasses. ``docs/report.md`` says the
+same for users of the JSON.
 
-Seconds are floats that end in ``_s``, bytes end in ``_bytes``, shares go from 0 to 1. None: it could not be measured;
-``notes`` or ``hooks`` say why.
+Seconds are floats that end in ``_s``, bytes end in ``_bytes``, shares go from 0 to 1. None: it
+could not be measured; ``notes`` or ``hooks`` say why.
 """
 
 from dataclasses import dataclass, field, fields
@@ -9,7 +10,15 @@ from dataclasses import dataclass, field, fields
 from feedline.analysis.convergence.training_series import ConvergenceSummary
 from feedline.analysis.ledger.finding import Finding, PredictedRate
 from feedline.analysis.ledger.table import Ledger
-from feedline.analysis.measure.model import Cpus, Gauge, Loader, RunInfo, StepSummary, Throughput, Workers
+from feedline.analysis.measure.model import (
+    Cpus,
+    Gauge,
+    Loader,
+    RunInfo,
+    StepSummary,
+    Throughput,
+    Workers,
+)
 from feedline.analysis.ranks.communication import Communication, RankParts
 
 REPORT_SCHEMA_VERSION = 2
@@ -37,7 +46,8 @@ class Hook:
 
 @dataclass(frozen=True)
 class ThroughputBound:
-    """One bound of the throughput. All of a report's are in samples/s at the run's own FLOP per sample.
+    """One bound of the throughput. All of a report's are in samples/s at the run's own FLOP per
+    sample.
 
     Attributes:
         id: Stable name, once in a report, e.g. workers, decode, cold_disk.
@@ -66,7 +76,8 @@ class ThroughputBound:
 
 @dataclass(frozen=True)
 class Sweep:
-    """Throughput of the model alone by batch size. Lists all have one length, batch sizes ascending.
+    """Throughput of the model alone by batch size. Lists all have one length, batch sizes
+    ascending.
 
     Attributes:
         batch_sizes: Batch sizes, ascending. All lists have one length. Unit: samples.
@@ -332,7 +343,9 @@ class MeasuredRun:
     step: StepSummary | None  # None: the run never made a step
     workers: Workers | None  # None: no loader was seen
     loaders: list[Loader]
-    ranks: dict[str, RankSummary]  # by rank number; all other figures are those of the rank ``shown``
+    ranks: dict[
+        str, RankSummary
+    ]  # by rank number; all other figures are those of the rank ``shown``
     gauges: list[Gauge]
     hooks: list[Hook]
     notes: list[str] = field(default_factory=list)
@@ -342,7 +355,9 @@ class MeasuredRun:
     cpus: Cpus | None = None  # None: it is not known how many there are, or no step was made
     shown: int | None = None  # the rank that all figures are of; None: the lowest
     ledger: Ledger | None = None  # None: no step was made
-    headline: str = ""  # what has to be known before the verdict: a crash, a kill, a full disk; empty where the run ended well
+    # what has to be known before the verdict: a crash, a kill, a full disk; empty where the run
+    # ended well
+    headline: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -406,4 +421,6 @@ class Report(MeasuredRun):
     ) -> "Report":
         """Return the report of a run: what was measured, and what was concluded from it."""
         measured = {one.name: getattr(run, one.name) for one in fields(MeasuredRun)}
-        return cls(**measured, verdict=verdict, findings=findings, roofline=roofline, together=together)
+        return cls(
+            **measured, verdict=verdict, findings=findings, roofline=roofline, together=together
+        )

@@ -12,8 +12,13 @@ from feedline.analysis.ledger.rule import AS_MUCH_CPU, CHEAPER
 from feedline.analysis.rules import BY_ID
 
 _GRAVEST = list(Severity)[::-1]
-_GPU = "gpu"  # id of the limit that holds even where it is the nearest: a batch that comes earlier does not make the GPU's work shorter
-ABOVE = Refused("above_limit", "The replay of this change is faster than a limit of this run allows, so it predicts nothing.")
+# id of the limit that holds even where it is the nearest: a batch that comes earlier does not make
+# the GPU's work shorter
+_GPU = "gpu"
+ABOVE = Refused(
+    "above_limit",
+    "The replay of this change is faster than a limit of this run allows, so it predicts nothing.",
+)
 _CLOCKS = 0.03  # what limits are off by, too (analysis/explain/roofline.py)
 
 
@@ -27,8 +32,13 @@ def within(findings: Sequence[Finding], limits: Roofline | None, mean_s: float) 
     full = cpus_are_full(finding.rule_id for finding in findings)
     kept = [_at_most(finding, mean_s, limits, full) if limits else finding for finding in findings]
     if full:
-        more = [_relieves(finding, before.cost_s, limits) for finding, before in zip(kept, findings)]
-        kept = [dataclasses.replace(finding, cost_kind=CostKind.AT_LEAST) if one else finding for finding, one in zip(kept, more)]
+        more = [
+            _relieves(finding, before.cost_s, limits) for finding, before in zip(kept, findings)
+        ]
+        kept = [
+            dataclasses.replace(finding, cost_kind=CostKind.AT_LEAST) if one else finding
+            for finding, one in zip(kept, more)
+        ]
     return sorted(kept, key=lambda finding: _GRAVEST.index(finding.severity))
 
 
@@ -41,8 +51,8 @@ def lifted(rule_id: str, full: bool) -> frozenset[str]:
     """Kinds of limits that the fix of a cause lifts.
 
     Args:
-        full: the CPUs are. A sample that takes less of them then leaves more to the main thread, whose waits for a CPU the limit of the
-            step holds.
+        full: the CPUs are. A sample that takes less of them then leaves more to the main thread,
+            whose waits for a CPU the limit of the step holds.
     """
     kinds = BY_ID[rule_id].lifts if rule_id in BY_ID else CHEAPER
     return kinds | {"step"} if full and CHEAPER <= kinds else kinds
@@ -61,7 +71,9 @@ def lifted_by(change: Change, workers: object, full: bool) -> frozenset[str]:
     if isinstance(workers, int) and settings.get("num_workers", workers) < workers:
         kinds.add("step")  # which holds receiving, and the main thread's own waits for a CPU
     if change.stages:
-        kinds |= CHEAPER if any(factor.cpu < 1 for factor in change.stages.values()) else AS_MUCH_CPU
+        kinds |= (
+            CHEAPER if any(factor.cpu < 1 for factor in change.stages.values()) else AS_MUCH_CPU
+        )
     if change.cpus is not None:
         kinds |= {"cores", "step"}
     if change.endless:
@@ -70,8 +82,9 @@ def lifted_by(change: Change, workers: object, full: bool) -> frozenset[str]:
 
 
 def held(told: PredictedRate, limits: Roofline, lifts: frozenset[str]) -> PredictedRate | Refused:
-    """A prediction of the loader's replay, at most the lowest limit that its change does not lift, with what limits are off by in its
-    interval. One that is rough holds only the lower end of the interval; where even that is above, nothing is predicted.
+    """A prediction of the loader's replay, at most the lowest limit that its change does not lift,
+    with what limits are off by in its interval. One that is rough holds only the lower end of the
+    interval; where even that is above, nothing is predicted.
     """
     ids = [roof.id for roof in limits.roofs]
     above = limits.roofs[ids.index(limits.nearest_id) :] if limits.nearest_id in ids else []
@@ -80,12 +93,16 @@ def held(told: PredictedRate, limits: Roofline, lifts: frozenset[str]) -> Predic
     if limit is None:
         return told
     most_per_s = told.before * max(_times(limit, limits), 1.0)
-    rough = is_rough(limit, limits.samples_per_s, limits.nearest_id if limit.id != limits.nearest_id else None)
+    rough = is_rough(
+        limit, limits.samples_per_s, limits.nearest_id if limit.id != limits.nearest_id else None
+    )
     if told.low > most_per_s * (1 + _CLOCKS if rough else 1.0):
         return ABOVE
     if rough or told.high <= most_per_s * (1 + _CLOCKS) and told.after <= most_per_s:
         return told
-    return dataclasses.replace(told, after=min(told.after, most_per_s), high=min(told.high, most_per_s * (1 + _CLOCKS)))
+    return dataclasses.replace(
+        told, after=min(told.after, most_per_s), high=min(told.high, most_per_s * (1 + _CLOCKS))
+    )
 
 
 def beyond(finding: Finding, report: Report) -> str:
@@ -94,9 +111,17 @@ def beyond(finding: Finding, report: Report) -> str:
     if following is None:
         return ""
     if finding.cost_kind is CostKind.PREDICTED:
-        return f"; above the next limit ({following.name}) of the rank that is shown, which the fix removes"
-    raises = following.kind in lifted(finding.rule_id, cpus_are_full(one.rule_id for one in report.findings))
-    return f"; above the next limit ({following.name}), which {'this fix also raises' if raises else 'is rough'}"
+        return (
+            f"; above the next limit ({following.name}) of the rank that is shown, which the "
+            f"fix removes"
+        )
+    raises = following.kind in lifted(
+        finding.rule_id, cpus_are_full(one.rule_id for one in report.findings)
+    )
+    return (
+        f"; above the next limit ({following.name}), which "
+        f"{'this fix also raises' if raises else 'is rough'}"
+    )
 
 
 def beyond_together(findings: Sequence[Finding], report: Report) -> str:
@@ -106,15 +131,24 @@ def beyond_together(findings: Sequence[Finding], report: Report) -> str:
         return ""
     full = cpus_are_full(one.rule_id for one in report.findings)
     raise_it = any(following.kind in lifted(finding.rule_id, full) for finding in findings)
-    return f"; above the next limit ({following.name}), which {'these fixes also raise' if raise_it else 'is rough'}"
+    return (
+        f"; above the next limit ({following.name}), which "
+        f"{'these fixes also raise' if raise_it else 'is rough'}"
+    )
 
 
 def _exceeded(told: PredictedRate | None, limits: Roofline | None) -> ThroughputBound | None:
     """The next limit, if a prediction is above it."""
-    following = next((roof for roof in limits.roofs if roof.id == limits.next_id), None) if limits else None
+    following = (
+        next((roof for roof in limits.roofs if roof.id == limits.next_id), None) if limits else None
+    )
     if limits is None or following is None or told is None:
         return None
-    return following if limits.samples_per_s * told.after / told.before > following.samples_per_s * (1 + _CLOCKS) else None
+    return (
+        following
+        if limits.samples_per_s * told.after / told.before > following.samples_per_s * (1 + _CLOCKS)
+        else None
+    )
 
 
 def gained(mean_s: float, cost_s: float, rate: float) -> float:
@@ -138,21 +172,29 @@ def _times(limit: ThroughputBound | None, limits: Roofline) -> float:
 
 
 def _relieves(finding: Finding, cost_s: float, limits: Roofline | None) -> bool:
-    """Whether its fix leaves more of full CPUs to the step than it costs, which no other limit holds.
+    """Whether its fix leaves more of full CPUs to the step than it costs, which no other limit
+    holds.
 
     Args:
         cost_s: before it was held against the next limit.
     """
     rule = BY_ID.get(finding.rule_id)
-    if rule is None or not CHEAPER <= rule.lifts or finding.cost_kind is not CostKind.ESTIMATED or finding.cost_s < cost_s:
+    if (
+        rule is None
+        or not CHEAPER <= rule.lifts
+        or finding.cost_kind is not CostKind.ESTIMATED
+        or finding.cost_s < cost_s
+    ):
         return False
-    in_turns = limits is not None and any(roof.id == "turns" for roof in limits.roofs)  # then no workers compete for the CPUs
+    in_turns = limits is not None and any(
+        roof.id == "turns" for roof in limits.roofs
+    )  # then no workers compete for the CPUs
     return finding.severity is not Severity.INFO and not in_turns
 
 
 def _at_most(finding: Finding, mean_s: float, limits: Roofline, full: bool) -> Finding:
-    """Its cost at most what the next limit leaves. That is a bound if the limit is one: other limits are made of times that change with the
-    rate, and say as much as an estimate."""
+    """Its cost at most what the next limit leaves. That is a bound if the limit is one: other
+    limits are made of times that change with the rate, and say as much as an estimate."""
     limit = _limit(finding, limits, full)
     most_s = mean_s * (1 - 1 / max(_times(limit, limits), 1.0))
     if limit is None or finding.cost_s <= most_s or finding.cost_kind is CostKind.PREDICTED:

@@ -1,4 +1,6 @@
-"""What a reader has to know to judge the figures of one rank: what is missing, what is estimated, what is left out."""
+"""What a reader has to know to judge the figures of one rank: what is missing, what is estimated,
+what is left out.
+"""
 
 from feedline.analysis.explain.headline import how
 from feedline.analysis.explain.model import FIRST_STEPS
@@ -11,7 +13,8 @@ from feedline.profiler.message import Message
 from feedline.profiler.session import overrides
 
 REPEATED = (
-    "the workers of the iterable dataset were seen to yield the same batches, so each sample may come once per worker: split it between "
+    "the workers of the iterable dataset were seen to yield the same batches, so each sample may "
+    "come once per worker: split it between "
     "them (torch.utils.data.get_worker_info)"
 )
 
@@ -21,16 +24,36 @@ def of_rank(rank: RankMetrics) -> list[str]:
     notes = [*rank.rank.manifest.notes, *rank.rank.notes, *ending(rank)]
     for process in [rank.main, *rank.workers]:
         if "stopped" in process.header:
-            who = f"worker {process.header['worker']} of loader {process.header['loader']}" if process.is_worker else "the training process"
-            notes.append(f"{who} stopped recording ({process.header['stopped']}); figures cover what it recorded until then")
+            who = (
+                f"worker {process.header['worker']} of loader {process.header['loader']}"
+                if process.is_worker
+                else "the training process"
+            )
+            notes.append(
+                f"{who} stopped recording ({process.header['stopped']}); figures cover what it "
+                f"recorded until then"
+            )
     if rank.main.stride > 1:
-        notes.append(f"long run: details were kept for one window of 64 batches in {rank.main.stride}; sums are exact")
+        notes.append(
+            f"long run: details were kept for one window of 64 batches in {rank.main.stride}; "
+            f"sums are exact"
+        )
     if rank.rank.slice is not None and any(worker.stride > 1 for worker in rank.workers):
-        notes.append("workers dropped part of their records, so what they did in this training is estimated from the rest")
-    notes += [str(hook["why"]) for hook in rank.rank.manifest.hooks if hook["name"] == overrides.OVERRIDES_HOOK and hook["attached"]]
+        notes.append(
+            "workers dropped part of their records, so what they did in this training is "
+            "estimated from the rest"
+        )
+    notes += [
+        str(hook["why"])
+        for hook in rank.rank.manifest.hooks
+        if hook["name"] == overrides.OVERRIDES_HOOK and hook["attached"]
+    ]
     notes += _sampled(rank)
     if len(rank.main.of(Stage.PROFILED)):
-        notes.append("steps that torch.profiler recorded are excluded, because it slows them: see kineto.json.gz in the run folder")
+        notes.append(
+            "steps that torch.profiler recorded are excluded, because it slows them: see "
+            "kineto.json.gz in the run folder"
+        )
     notes += _ahead(rank)
     if repeats_stream(rank):
         notes.append(REPEATED)
@@ -38,21 +61,37 @@ def of_rank(rank: RankMetrics) -> list[str]:
         first = "first step is" if rank.first == 1 else f"first {rank.first} steps are"
         starts = ("workers start", *["caches warm up"]) if rank.workers else ("caches warm up",)
         why = [*starts, *(["feedline counts FLOPs"] if rank.first > 1 else [])]
-        said = f"the {first} excluded from the means: {' and '.join([', '.join(why[:-1]), why[-1]] if len(why) > 1 else why)}"
+        said = (
+            f"the {first} excluded from the means: "
+            f"{' and '.join([', '.join(why[:-1]), why[-1]] if len(why) > 1 else why)}"
+        )
         notes.append(Message(said, FIRST_STEPS))
     if missing := _missing_workers(rank):
-        notes.append(f"{counted(missing, 'worker')} left no records: they ended before the first batch, or feedline could not attach")
+        notes.append(
+            f"{counted(missing, 'worker')} left no records: they ended before the first batch, or "
+            f"feedline could not attach"
+        )
     return notes
 
 
 def _ahead(rank: RankMetrics) -> list[str]:
-    """Where the host was faster than the GPU until the run ended: CUDA queues about a thousand launches, often many steps."""
+    """Where the host was faster than the GPU until the run ended:
+
+    CUDA queues about a thousand launches, often many steps.
+    """
     work, steps_per_s = rank.gpu_work, throughput(rank).steps_per_s
-    if work is None or work.ranks > 1 or steps_per_s is None or work.busy_s < GPU_BEHIND / steps_per_s:
+    if (
+        work is None
+        or work.ranks > 1
+        or steps_per_s is None
+        or work.busy_s < GPU_BEHIND / steps_per_s
+    ):
         return []
     return [
-        f"the GPU needs {seconds(work.busy_s)} for each step that torch.profiler recorded, but the mean step took "
-        f"{seconds(1 / steps_per_s)}: either the host ran ahead of the GPU, and a longer run would be slower than this rate, or the other "
+        f"the GPU needs {seconds(work.busy_s)} for each step that torch.profiler recorded, but "
+        f"the mean step took "
+        f"{seconds(1 / steps_per_s)}: either the host ran ahead of the GPU, and a longer run "
+        f"would be slower than this rate, or the other "
         "steps have less work"
     ]
 
@@ -64,12 +103,19 @@ def _sampled(rank: RankMetrics) -> list[str]:
         return []
     steps, alike = throughput(rank), int(estimate.alike.sum())
     note = (
-        f"stages were recorded in {steps.steps_in_detail:,} of {steps.steps:,} steps; to keep the overhead low, the others were only timed"
+        f"stages were recorded in {steps.steps_in_detail:,} of {steps.steps:,} steps; to keep "
+        f"the overhead low, the others were only timed"
     )
     if alike < steps.steps_in_detail:
-        note += f". Their stages are estimated from {alike:,} of the {steps.steps_in_detail:,}, without those that were disturbed"
+        note += (
+            f". Their stages are estimated from {alike:,} of the {steps.steps_in_detail:,}, "
+            f"without those that were disturbed"
+        )
     if estimate.cost_ns:
-        note += f". Full recording adds {seconds(estimate.cost_ns / 1e9)} per step; the figures are corrected for it"
+        note += (
+            f". Full recording adds {seconds(estimate.cost_ns / 1e9)} per step; the figures "
+            f"are corrected for it"
+        )
     found = estimate.sampled(rank.stages)
     if estimate.longer:
         note += (
@@ -78,15 +124,26 @@ def _sampled(rank: RankMetrics) -> list[str]:
         )
     largest = max(found.share_high, key=lambda stage: found.share_high[stage])
     between = f"{100 * found.share_low[largest]:.0f} to {100 * found.share_high[largest]:.0f} %"
-    closure = " with the code of its closure" if largest == "optimizer" and runs_closures(rank.main) else ""
-    return [f"{note}. The largest stage, {largest}{closure}, is {between} of the mean step (95 % interval)"]
+    closure = (
+        " with the code of its closure"
+        if largest == "optimizer" and runs_closures(rank.main)
+        else ""
+    )
+    return [
+        f"{note}. The largest stage, {largest}{closure}, is {between} of the mean step (95 % "
+        f"interval)"
+    ]
 
 
 def _missing_workers(rank: RankMetrics) -> int:
     """Workers that loaders were to have and of which there are no records."""
     expected = [int(about.get("num_workers") or 0) for about in rank.rank.manifest.loaders]  # type: ignore[call-overload]
-    there = {(int(str(one.header["loader"])), int(str(one.header["worker"]))) for one in rank.workers}
-    return sum(expected) - sum(loader < len(expected) and worker < expected[loader] for loader, worker in there)
+    there = {
+        (int(str(one.header["loader"])), int(str(one.header["worker"]))) for one in rank.workers
+    }
+    return sum(expected) - sum(
+        loader < len(expected) and worker < expected[loader] for loader, worker in there
+    )
 
 
 def ending(rank: RankMetrics) -> list[str]:

@@ -1,8 +1,9 @@
 """The order in which a person should act on findings, from what they claim of the ledger.
 
-Gain per effort decides. A cause goes directly ahead of the whole that it is a part of, if it explains enough of it and its fix asks for no
-more, or if the time that it claims is no work at all. Findings whose fixes contradict each other are not told together. No rule is asked
-whether another has spoken.
+Gain per effort decides. A cause goes directly ahead of the whole that it is a part of, if it
+explains enough of it and its fix asks for no more, or if the time that it claims is no work at all.
+Findings whose fixes contradict each other are not told together. No rule is asked whether another
+has spoken.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -12,14 +13,17 @@ from feedline.analysis.ledger.finding import Finding, Severity
 from feedline.analysis.ledger.rule import Effort, Time
 from feedline.analysis.rules import BY_ID
 
-#: A part goes first only if it can win this share of what the whole can; else it is a detail of it. In planted trainings (tests/planted)
-#: decoding was half to three quarters of what full CPUs cost, as the machine was busy or not.
+#: A part goes first only if it can win this share of what the whole can; else it is a detail of it.
+#: In planted trainings (tests/planted) decoding was half to three quarters of what full CPUs cost,
+#: as the machine was busy or not.
 _MIN_PART = 1 / 3
 #: Of a claim's time: from here on it lies within another one.
 _WITHIN = 0.8
-#: What a fix gives at most counts half beside what is predicted: that can be relied on, and few stages can be removed altogether.
+#: What a fix gives at most counts half beside what is predicted: that can be relied on, and few
+#: stages can be removed altogether.
 _BOUND = 2.0
-#: Of what a setting costs that makes other findings pointless: one of them that explains this much is told in its place.
+#: Of what a setting costs that makes other findings pointless: one of them that explains this much
+#: is told in its place.
 _EXPLAINS = 0.5
 
 _MAKING = "wait/starved"  # workers are busy with the batch
@@ -37,13 +41,19 @@ def claimed(finding: Finding, rows: Rows) -> dict[str, float]:
 
 
 def _matching(rows: Rows, patterns: Iterable[str]) -> dict[str, float]:
-    return {where: s for where, s in rows.items() if any(fnmatchcase(where, p) or fnmatchcase(where, f"{p}/*") for p in patterns)}
+    return {
+        where: s
+        for where, s in rows.items()
+        if any(fnmatchcase(where, p) or fnmatchcase(where, f"{p}/*") for p in patterns)
+    }
 
 
 def in_order(findings: Sequence[Finding], rows: Rows, mean_s: float) -> list[Finding]:
-    """Return the findings by severity, then by what their fix gives for its effort, each part ahead of its whole.
+    """Return the findings by severity, then by what their fix gives for its effort, each part ahead
+    of its whole.
 
-    First comes the best one of the kind of causes that claims most of the step, or what goes ahead of it.
+    First comes the best one of the kind of causes that claims most of the step, or what goes ahead
+    of it.
 
     Args:
         mean_s: of the step: predictions are rates, and costs seconds of it.
@@ -51,14 +61,24 @@ def in_order(findings: Sequence[Finding], rows: Rows, mean_s: float) -> list[Fin
     claims = {finding.rule_id: claimed(finding, rows) for finding in findings}
 
     def key(finding: Finding) -> tuple[int, float, float, str]:
-        return _GRAVEST.index(finding.severity), -_worth_s(finding, mean_s), -sum(claims[finding.rule_id].values()), finding.rule_id
+        return (
+            _GRAVEST.index(finding.severity),
+            -_worth_s(finding, mean_s),
+            -sum(claims[finding.rule_id].values()),
+            finding.rule_id,
+        )
 
     ranked: list[Finding] = []
     for finding in sorted(findings, key=key):
-        whole = next((place for place, other in enumerate(ranked) if _goes_before(finding, other, claims)), len(ranked))
+        whole = next(
+            (place for place, other in enumerate(ranked) if _goes_before(finding, other, claims)),
+            len(ranked),
+        )
         ranked.insert(whole, finding)
     lead = _lead(ranked, rows)
-    if lead is None or any(_goes_before(first, lead, claims) for first in ranked[: ranked.index(lead)]):
+    if lead is None or any(
+        _goes_before(first, lead, claims) for first in ranked[: ranked.index(lead)]
+    ):
         return ranked
     return [lead, *(finding for finding in ranked if finding is not lead)]
 
@@ -71,7 +91,9 @@ def _lead(ranked: Sequence[Finding], rows: Rows) -> Finding | None:
 
 
 def _worth_s(finding: Finding, mean_s: float) -> float:
-    """Return the seconds per step that its fix is predicted to spare, for its effort; an estimate counts for less."""
+    """Return the seconds per step that its fix is predicted to spare, for its effort; an estimate
+    counts for less.
+    """
     if finding.predicted is None:
         return finding.cost_s / _BOUND / _effort(finding)
     return mean_s * (1 - finding.predicted.before / finding.predicted.after) / _effort(finding)
@@ -80,27 +102,42 @@ def _worth_s(finding: Finding, mean_s: float) -> float:
 def without_contradictions(findings: Sequence[Finding], rows: Rows) -> list[Finding]:
     """Return the findings whose fixes can be made together.
 
-    Of two that set one argument differently, the one that costs more stays. A setting that takes away all the time that others claim
-    makes them pointless, unless one of them explains half of it: then its fix keeps what the setting would remove.
+    Of two that set one argument differently, the one that costs more stays. A setting that takes
+    away all the time that others claim makes them pointless, unless one of them explains half of
+    it: then its fix keeps what the setting would remove.
     """
     claims = {finding.rule_id: claimed(finding, rows) for finding in findings}
     dropped: set[str] = set()
-    for setting in (finding for finding in findings if finding.settings and finding.rule_id not in dropped):
-        for other in (other for other in findings if other.rule_id not in dropped and other is not setting):
-            if any(setting.settings[name] != other.settings[name] for name in setting.settings.keys() & other.settings.keys()):
+    for setting in (
+        finding for finding in findings if finding.settings and finding.rule_id not in dropped
+    ):
+        for other in (
+            other for other in findings if other.rule_id not in dropped and other is not setting
+        ):
+            if any(
+                setting.settings[name] != other.settings[name]
+                for name in setting.settings.keys() & other.settings.keys()
+            ):
                 dropped.add(min(setting, other, key=lambda one: (one.cost_s, one.rule_id)).rule_id)
             elif _lies_within(claims[other.rule_id], claims[setting.rule_id]):
-                dropped.add(setting.rule_id if other.cost_s >= _EXPLAINS * setting.cost_s else other.rule_id)
+                dropped.add(
+                    setting.rule_id if other.cost_s >= _EXPLAINS * setting.cost_s else other.rule_id
+                )
     return [finding for finding in findings if finding.rule_id not in dropped]
 
 
 def _largest_bound(findings: Iterable[Finding], rows: Rows) -> str:
-    """Return what a verdict calls a run: by the kind of causes that claim most of it, overlapping claims once; empty: input-bound."""
+    """Return what a verdict calls a run: by the kind of causes that claim most of it, overlapping
+    claims once; empty: input-bound.
+    """
     of_kind: dict[str, float] = {}
     taken: dict[str, list[dict[str, float]]] = {}
     for finding in sorted(findings, key=lambda one: (-one.cost_s, one.rule_id)):
         kind, claim = _bound_of(finding), claimed(finding, rows)
-        if not any(_overlap(claim, other) >= 1 - _WITHIN for other in taken.get(kind, [])) or not claim:
+        if (
+            not any(_overlap(claim, other) >= 1 - _WITHIN for other in taken.get(kind, []))
+            or not claim
+        ):
             of_kind[kind] = of_kind.get(kind, 0.0) + finding.cost_s
             taken.setdefault(kind, []).append(claim)
     return max(of_kind, key=lambda kind: (of_kind[kind], kind), default="")
@@ -119,7 +156,9 @@ def _goes_before(first: Finding, second: Finding, claims: Mapping[str, Rows]) ->
         return False
     if first.cost_s < _MIN_PART * second.cost_s:
         return False
-    if first.blame is not None and first.blame.phase == "wait":  # what holds back the loader of the rank that others wait for
+    if (
+        first.blame is not None and first.blame.phase == "wait"
+    ):  # what holds back the loader of the rank that others wait for
         return other.of_input
     if one.effort.value > other.effort.value and one.time is Time.WORK:
         return False
@@ -137,7 +176,9 @@ def _effort(finding: Finding) -> float:
 
 def _is_part(part: Rows, whole: Rows) -> bool:
     """Whether one claim lies within another, which claims more."""
-    return _lies_within(part, whole) and sum(_of_tables(part, whole).values()) < sum(_of_tables(whole, part).values())
+    return _lies_within(part, whole) and sum(_of_tables(part, whole).values()) < sum(
+        _of_tables(whole, part).values()
+    )
 
 
 def _lies_within(part: Rows, whole: Rows) -> bool:
@@ -153,7 +194,9 @@ def _of_tables(claim: Rows, other: Rows) -> Rows:
 
 
 def _is_made_of(wait: Rows, samples: Rows) -> bool:
-    """Whether one claim is the wait for batches that workers make, and the other what takes them so long."""
+    """Whether one claim is the wait for batches that workers make, and the other what takes them so
+    long.
+    """
     return _MAKING in wait and any(_of_sample(where) for where in samples)
 
 

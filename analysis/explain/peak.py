@@ -1,4 +1,6 @@
-"""The most FLOP/s that a device can do in the arithmetic of a run: a roof, and what MFU is a share of."""
+"""The most FLOP/s that a device can do in the arithmetic of a run: a roof, and what MFU is a share
+of.
+"""
 
 from feedline.profiler.ceilings import Ceiling, Ceilings
 
@@ -16,14 +18,21 @@ def peak(ceilings: Ceilings | None, computed_in: str) -> tuple[float | None, str
     """
     if ceilings is None:
         return None, NO_CEILINGS
-    products = [one for one in ceilings.ceilings if one.part == "compute" and one.unit == "FLOP/s" and one.value]
+    products = [
+        one
+        for one in ceilings.ceilings
+        if one.part == "compute" and one.unit == "FLOP/s" and one.value
+    ]
     if not computed_in or not products:
         return _of_the_probe(ceilings, products)
     for how in ("specified", "matmul"):
         for one in products:
             if one.name.startswith(f"compute/{how} ") and _arithmetic(one) == computed_in:
                 return one.high or one.value, f"{one.name}: {one.source}"
-    return None, f"the ceilings file gives no peak FLOP/s for {spoken(computed_in)}, which this run uses"
+    return (
+        None,
+        f"the ceilings file gives no peak FLOP/s for {spoken(computed_in)}, which this run uses",
+    )
 
 
 def spoken(computed_in: str) -> str:
@@ -31,7 +40,10 @@ def spoken(computed_in: str) -> str:
 
 
 def _arithmetic(one: Ceiling) -> str:
-    """What a product was computed in. An older feedline measured or named float32 with TF32 where the settings allowed it."""
+    """What a product was computed in.
+
+    An older feedline measured or named float32 with TF32 where the settings allowed it.
+    """
     dtype = str(one.settings.get("dtype", ""))
     return "tf32" if dtype == "float32" and one.settings.get("tf32") else dtype
 

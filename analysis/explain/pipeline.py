@@ -41,17 +41,27 @@ def of_process(run: Run, number: int | None) -> list[Run]:
 
 
 def ceilings_of(run: Path, files: Sequence[Path] | None = None) -> Ceilings | None:
-    """What was measured of the machine; several files as one. Without files, ceilings.json of the run folder.
+    """What was measured of the machine; several files as one. Without files, ceilings.json of the
+    run folder.
 
     Raises:
         CeilingsDamaged, SchemaTooNew: a file cannot be read.
     """
-    own = [Ceilings.read(run / CEILINGS_FILE, in_run=True)] if not files and os.path.lexists(run / CEILINGS_FILE) else []
+    own = (
+        [Ceilings.read(run / CEILINGS_FILE, in_run=True)]
+        if not files and os.path.lexists(run / CEILINGS_FILE)
+        else []
+    )
     found = own or [Ceilings.read(file) for file in files or []]
     return Ceilings.joined(found) if found else None
 
 
-def report_of(run: Run, ceilings: Ceilings | None = None, beside: NetworkHints = NO_HINTS, processes: bool = True) -> Report:
+def report_of(
+    run: Run,
+    ceilings: Ceilings | None = None,
+    beside: NetworkHints = NO_HINTS,
+    processes: bool = True,
+) -> Report:
     """The report of one training, or of traces.
 
     Args:
@@ -62,6 +72,8 @@ def report_of(run: Run, ceilings: Ceilings | None = None, beside: NetworkHints =
     """
     if not holds_traces(run):
         return build(run, ceilings=ceilings, beside=beside)
-    chosen: AbstractContextManager[rank_pool.RankPool] = rank_pool.local() if processes and len(run.ranks) > 1 else rank_pool.here()
+    chosen: AbstractContextManager[rank_pool.RankPool] = (
+        rank_pool.local() if processes and len(run.ranks) > 1 else rank_pool.here()
+    )
     with chosen as workers:
         return build_of_traces(run, workers)

@@ -1,6 +1,8 @@
-"""What changes would give: the replay of the loader or of the ranks, held against the limits of the run.
+"""What changes would give: the replay of the loader or of the ranks, held against the limits of the
+run.
 
-The findings of a report, their fixes together, ``feedline whatif``, ``tune`` and ``verify`` all ask ``Predictions.of``, so they agree.
+The findings of a report, their fixes together, ``feedline whatif``, ``tune`` and ``verify`` all ask
+``Predictions.of``, so they agree.
 """
 
 import functools
@@ -25,17 +27,34 @@ from feedline.analysis.predict.replay_of import predict, recorded_input
 from feedline.analysis.predict.search import Limits, Memory, Searcher, effective, usual_most
 from feedline.analysis.ranks.communication import Prediction
 from feedline.analysis.rules import BY_ID, CROSS_RANK
-from feedline.analysis.rules.input import cpu_saturated, epoch_restart, nothing_trained, too_few_workers, too_short
+from feedline.analysis.rules.input import (
+    cpu_saturated,
+    epoch_restart,
+    nothing_trained,
+    too_few_workers,
+    too_short,
+)
 from feedline.profiler.errors import FeedlineError, shows_tracebacks
 
 #: Findings about several ranks: their rules read other facts.
 BETWEEN_RANKS = frozenset(rule.rule_id for rule in CROSS_RANK)
 
-_NO_RATE = Refused("no_rate", "No loader reported the size of its batches, so no rate in samples/s can be predicted.")
-SET_UP = Refused("set_up", "This finding is about correctness or convergence, not speed, so no speedup is predicted.")
-TOO_LITTLE = Refused("too_little", "This finding costs less than 5 % of the step, too little to predict a gain.")
+_NO_RATE = Refused(
+    "no_rate",
+    "No loader reported the size of its batches, so no rate in samples/s can be predicted.",
+)
+SET_UP = Refused(
+    "set_up",
+    "This finding is about correctness or convergence, not speed, so no speedup is predicted.",
+)
+TOO_LITTLE = Refused(
+    "too_little", "This finding costs less than 5 % of the step, too little to predict a gain."
+)
 _NO_INTERVAL = Refused("no_interval", "The uncertainty of the replay is unknown.")
-NOT_REPLAYED = Refused("not_replayed", "The replay of this run does not show the delay, so it cannot predict a run without it.")
+NOT_REPLAYED = Refused(
+    "not_replayed",
+    "The replay of this run does not show the delay, so it cannot predict a run without it.",
+)
 
 
 @dataclass(frozen=True)
@@ -61,31 +80,49 @@ class Predictions:
         return [self._not_workers(_with(finding, self._of(finding))) for finding in findings]
 
     def _not_workers(self, finding: Finding) -> Finding:
-        """The finding that the CPUs are full says that more workers do not help, if that is what is predicted for them."""
+        """The finding that the CPUs are full says that more workers do not help, if that is what is
+        predicted for them.
+        """
         if finding.rule_id != cpu_saturated.RULE_ID or self.more_workers_gain() is not False:
             return finding
-        return replace(finding, fix=f"{sentence(finding.fix).removesuffix('.')}. {cpu_saturated.NOT_WORKERS}")
+        return replace(
+            finding, fix=f"{sentence(finding.fix).removesuffix('.')}. {cpu_saturated.NOT_WORKERS}"
+        )
 
     def more_workers_gain(self) -> bool | None:
-        """Whether more workers are predicted to be faster, as ``feedline tune`` searches; None: not known."""
+        """Whether more workers are predicted to be faster, as ``feedline tune`` searches;
+
+        None: not known.
+        """
         loader, workers = self.facts.loader, self.facts.setting("num_workers")
         if loader is None or not isinstance(workers, int):
             return None
         limits = Limits(max(usual_most(self.facts.effective_cpus, workers), 2 * workers))
-        return Searcher(self.of, loader.settings, self.facts.epochs, limits, Memory(None, None)).more_workers_gain()
+        return Searcher(
+            self.of, loader.settings, self.facts.epochs, limits, Memory(None, None)
+        ).more_workers_gain()
 
     def _of(self, finding: Finding) -> PredictedRate | Refused:
         change = change_of(finding.rule_id, self.facts)
         if finding.severity is Severity.INFO and not isinstance(change, Refused):
             return TOO_LITTLE
         made = self.of(change)
-        return NOT_REPLAYED if isinstance(made, PredictedRate) and made.low == made.high and math.isclose(made.low, made.before) else made
+        return (
+            NOT_REPLAYED
+            if isinstance(made, PredictedRate)
+            and made.low == made.high
+            and math.isclose(made.low, made.before)
+            else made
+        )
 
-    def of(self, change: Change | Prediction | Refused, interval: bool = True) -> PredictedRate | Refused:
+    def of(
+        self, change: Change | Prediction | Refused, interval: bool = True
+    ) -> PredictedRate | Refused:
         """The rate with a change.
 
         Args:
-            interval: False: spare the bootstrap of the loader's replay; low and high are then the prediction itself.
+            interval: False: spare the bootstrap of the loader's replay; low and high are then the
+                prediction itself.
         """
         if isinstance(change, Refused):
             return change
@@ -93,7 +130,9 @@ class Predictions:
             return _NO_RATE
         if isinstance(change, Change) and (tried := self._tried(change)) is not None:
             return tried.refusal()
-        made = _of_step(change) if isinstance(change, Prediction) else self._replayed(change, interval)
+        made = (
+            _of_step(change) if isinstance(change, Prediction) else self._replayed(change, interval)
+        )
         return made if isinstance(made, Refused) else _from(self.rate, made)
 
     def _tried(self, change: Change) -> Trial | None:
@@ -101,7 +140,10 @@ class Predictions:
         if change != Change(settings=change.settings) or self.facts.loader is None:
             return None
         now, asked = self.facts.loader.settings, dict(change.settings)
-        return next((one for one in self.rejected if effective(one.settings, now) == effective(asked, now)), None)
+        return next(
+            (one for one in self.rejected if effective(one.settings, now) == effective(asked, now)),
+            None,
+        )
 
     def _replayed(self, change: Change, interval: bool) -> PredictedRate | Refused:
         """What the replay predicts, as far as the limits of the run allow it."""
@@ -112,24 +154,48 @@ class Predictions:
         made = self.replay(change, interval)
         if isinstance(made, Refused) or self.limits is None:
             return made
-        lifts = lifted_by(change, self.facts.setting("num_workers"), full=cpu_saturated.check(self.facts) is not None)
+        lifts = lifted_by(
+            change,
+            self.facts.setting("num_workers"),
+            full=cpu_saturated.check(self.facts) is not None,
+        )
         kept = held(made, self.limits, lifts)
         if interval or kept is made:
             return kept
-        exact = self._replayed(change, True)  # whether the limits leave anything of it depends on its interval
-        return exact if isinstance(exact, Refused) else replace(exact, low=exact.after, high=exact.after)
+        exact = self._replayed(
+            change, True
+        )  # whether the limits leave anything of it depends on its interval
+        return (
+            exact
+            if isinstance(exact, Refused)
+            else replace(exact, low=exact.after, high=exact.after)
+        )
 
     def together(self, findings: Sequence[Finding]) -> PredictedRate | None:
-        """All that findings change in the loader, at once; None: fewer than two of them are predicted, or all at once is not."""
-        changes = [change_of(finding.rule_id, self.facts) for finding in findings_together(findings)]
+        """All that findings change in the loader, at once;
+
+        None: fewer than two of them are predicted, or all at once is not.
+        """
+        changes = [
+            change_of(finding.rule_id, self.facts) for finding in findings_together(findings)
+        ]
         loaders = [change for change in changes if isinstance(change, Change)]
         made = self.of(joined(loaders)) if len(loaders) > 1 else SET_UP
-        best = max((finding.predicted.after for finding in findings if finding.predicted is not None), default=0.0)
-        return None if isinstance(made, Refused) or made.after < best else made  # less than one of them: they contradict each other
+        best = max(
+            (finding.predicted.after for finding in findings if finding.predicted is not None),
+            default=0.0,
+        )
+        return (
+            None if isinstance(made, Refused) or made.after < best else made
+        )  # less than one of them: they contradict each other
 
 
 def of_recording(
-    shown: RankMetrics, facts: RuleInputs, rate: float | None, limits: Roofline | None, rejected: Sequence[Trial] = ()
+    shown: RankMetrics,
+    facts: RuleInputs,
+    rate: float | None,
+    limits: Roofline | None,
+    rejected: Sequence[Trial] = (),
 ) -> Predictions:
     """Predictions from a recorded rank. Its loader is read only when a prediction needs it.
 
@@ -145,22 +211,31 @@ def of_recording(
             return other
         try:
             recorded = recording()
-            return recorded if isinstance(recorded, Refused) else predict(recorded, change, interval)
+            return (
+                recorded if isinstance(recorded, Refused) else predict(recorded, change, interval)
+            )
         except Exception as error:  # the rest of a report does not need it
             if shows_tracebacks() and not isinstance(error, FeedlineError):
                 raise
-            return Refused("failed", f"the loader could not be replayed: {error or type(error).__name__}")
+            return Refused(
+                "failed", f"the loader could not be replayed: {error or type(error).__name__}"
+            )
 
     return Predictions(facts, rate, replay, limits, rejected)
 
 
 def untold(facts: RuleInputs) -> Finding | None:
-    """The finding that nothing can be said of this run's input, let alone predicted; None: there is none."""
+    """The finding that nothing can be said of this run's input, let alone predicted;
+
+    None: there is none.
+    """
     return nothing_trained.check(facts) or too_short.check(facts)
 
 
 def _another_training(facts: RuleInputs, change: Change) -> Refused | None:
-    """Why a change of settings would make another training of it, in which workers repeat samples, or miss what the program changes."""
+    """Why a change of settings would make another training of it, in which workers repeat samples,
+    or miss what the program changes.
+    """
     now = num_workers(facts) or 0
     if not facts.may_be_split and change.settings.get("num_workers", 0) > max(now, 1):
         return too_few_workers.NOT_SPLIT
@@ -169,18 +244,27 @@ def _another_training(facts: RuleInputs, change: Change) -> Refused | None:
 
 
 def findings_together(findings: Sequence[Finding]) -> list[Finding]:
-    """Findings whose fixes are predicted together: those that change the loader and have a prediction of their own, each gain once."""
+    """Findings whose fixes are predicted together: those that change the loader and have a
+    prediction of their own, each gain once.
+    """
     found = [
         finding
         for finding in findings
-        if finding.predicted is not None and finding.severity is not Severity.INFO and finding.rule_id not in BETWEEN_RANKS
+        if finding.predicted is not None
+        and finding.severity is not Severity.INFO
+        and finding.rule_id not in BETWEEN_RANKS
     ]
-    larger = any(finding.rule_id == "oversize_images" for finding in found)  # smaller images spare their page faults as well
+    larger = any(
+        finding.rule_id == "oversize_images" for finding in found
+    )  # smaller images spare their page faults as well
     return [finding for finding in found if not (larger and finding.rule_id == "page_faults")]
 
 
 def change_of(rule_id: str, facts: RuleInputs) -> Change | Prediction | Refused:
-    """What the fix of a finding changes. Mistakes in the setup have no rule here, and no speedup is predicted for them."""
+    """What the fix of a finding changes.
+
+    Mistakes in the setup have no rule here, and no speedup is predicted for them.
+    """
     if rule_id not in BY_ID:
         return SET_UP
     made = BY_ID[rule_id].change(recorded(facts) if rule_id in BETWEEN_RANKS else facts)
@@ -190,13 +274,23 @@ def change_of(rule_id: str, facts: RuleInputs) -> Change | Prediction | Refused:
 
 
 def refused_of_traces(findings: Sequence[Finding], facts: TraceFacts) -> list[Finding]:
-    """Findings of traces, with the reason why none is predicted: traces have neither a loader nor ranks to replay."""
-    changes = [BY_ID[one.rule_id].change(facts.ranks if one.rule_id in BETWEEN_RANKS else facts) for one in findings]
-    return [_with(one, made if isinstance(made, Refused) else _NO_RATE) for one, made in zip(findings, changes)]
+    """Findings of traces, with the reason why none is predicted: traces have neither a loader nor
+    ranks to replay.
+    """
+    changes = [
+        BY_ID[one.rule_id].change(facts.ranks if one.rule_id in BETWEEN_RANKS else facts)
+        for one in findings
+    ]
+    return [
+        _with(one, made if isinstance(made, Refused) else _NO_RATE)
+        for one, made in zip(findings, changes)
+    ]
 
 
 def joined(changes: Sequence[Change]) -> Change:
-    """All of them at once: factors of a stage multiply, and of two values for one setting the first counts."""
+    """All of them at once: factors of a stage multiply, and of two values for one setting the first
+    counts.
+    """
     stages: dict[str, Factor] = {}
     settings: dict[str, int | bool] = {}
     for change in changes:
@@ -218,10 +312,14 @@ def joined(changes: Sequence[Change]) -> Change:
 def _with(finding: Finding, made: PredictedRate | Refused) -> Finding:
     if isinstance(made, Refused) and made.reason == REJECTED:
         tried = f"{sentence(made.message)}. Look for another change."
-        told = replace(finding, predicted=None, refused=tried, fix=tried, how_to_check="", settings={})
+        told = replace(
+            finding, predicted=None, refused=tried, fix=tried, how_to_check="", settings={}
+        )
         return replace(told, severity=Severity.INFO, cost_s=0.0)
     if isinstance(made, Refused):
-        return replace(finding, predicted=None, refused=f"{sentence(made.message).removesuffix('.')}.")
+        return replace(
+            finding, predicted=None, refused=f"{sentence(made.message).removesuffix('.')}."
+        )
     return replace(finding, predicted=made, refused="")
 
 
@@ -229,10 +327,14 @@ def _of_step(told: Prediction) -> PredictedRate | Refused:
     """A step time that the replay of the ranks predicted, as rates in steps/s."""
     if told.step_s is None or told.low is None or told.high is None or told.low <= 0:
         return _NO_INTERVAL
-    return PredictedRate(1 / (told.step_s + told.gain_s), 1 / told.step_s, 1 / told.high, 1 / told.low)
+    return PredictedRate(
+        1 / (told.step_s + told.gain_s), 1 / told.step_s, 1 / told.high, 1 / told.low
+    )
 
 
 def _from(rate: float, made: PredictedRate) -> PredictedRate:
-    """A predicted rate scaled to that of the whole training: the replay may be of one rank, or in steps/s, so only its ratio counts."""
+    """A predicted rate scaled to that of the whole training: the replay may be of one rank, or in
+    steps/s, so only its ratio counts.
+    """
     times = rate / made.before
     return PredictedRate(rate, made.after * times, made.low * times, made.high * times)

@@ -1,6 +1,8 @@
-"""The run among its roofs: which bound of the throughput is nearest, and which the run meets after that one is gone.
+"""The run among its roofs: which bound of the throughput is nearest, and which the run meets after
+that one is gone.
 
-The lowest roof is the bottleneck (Williams et al., Roofline, Communications of the ACM 52(4), 2009, with samples for bytes).
+The lowest roof is the bottleneck (Williams et al., Roofline, Communications of the ACM 52(4), 2009,
+with samples for bytes).
 """
 
 import math
@@ -11,7 +13,8 @@ from feedline.analysis.explain.model import MeasuredRun, Roofline, Sweep, Throug
 from feedline.analysis.explain.peak import peak
 from feedline.profiler.ceilings import Ceilings
 
-_MARGIN = 0.03  # the clocks of several processes, and steps that begin before their first batch was asked for
+# the clocks of several processes, and steps that begin before their first batch was asked for
+_MARGIN = 0.03
 _WARM = 3  # columns of a long series that are left out of its spread
 _KNEE_SHARE = 0.95
 
@@ -38,7 +41,10 @@ def roofline(run: MeasuredRun, ceilings: Ceilings | None = None) -> Roofline | N
     found.sort(key=lambda roof: roof.samples_per_s)
     mfu = rate * flop / peak_flops if flop and peak_flops else None
     if mfu is not None and mfu > 1 + _MARGIN:
-        peak_source = f"{peak_source}; the run reached {mfu:.1f} times that: the machine may have been busy when the peak was measured"
+        peak_source = (
+            f"{peak_source}; the run reached {mfu:.1f} times that: the machine may have "
+            f"been busy when the peak was measured"
+        )
         mfu = None
     low, high = _spread(run)
     pace, least = run.throughput, low or rate
@@ -59,7 +65,9 @@ def roofline(run: MeasuredRun, ceilings: Ceilings | None = None) -> Roofline | N
         nearest=nearest.name if nearest else None,
         next=following.name if following else None,
         becomes=following.samples_per_s if following else None,
-        message=behind(run.step) if run.step.gpu_is_behind else sentence(rate, nearest, following, unit),
+        message=behind(run.step)
+        if run.step.gpu_is_behind
+        else sentence(rate, nearest, following, unit),
         sweep=sweep(ceilings) if ceilings else None,
         nearest_id=nearest.id if nearest else None,
         next_id=following.id if following else None,
@@ -70,7 +78,9 @@ def flop_per_sample(run: MeasuredRun, ceilings: Ceilings | None) -> tuple[float 
     """FLOP of forward and backward for one sample, and how it is known or why it is not."""
     counted = run.step.flop if run.step else None
     if counted is not None and counted.samples:
-        return (counted.forward + counted.backward) / counted.samples, "counted in one step of this run"
+        return (
+            counted.forward + counted.backward
+        ) / counted.samples, "counted in one step of this run"
     if ceilings is not None and ceilings.flop_per_sample:
         return ceilings.flop_per_sample, "counted by `feedline probe` on the model given to it"
     hook = next((hook for hook in run.hooks if hook.name == "FLOP" and not hook.attached), None)
@@ -78,7 +88,9 @@ def flop_per_sample(run: MeasuredRun, ceilings: Ceilings | None) -> tuple[float 
 
 
 def _spread(run: MeasuredRun) -> tuple[float | None, float | None]:
-    """Throughput two standard errors of the mean step below and above; from the columns of the series, so a slow drift is in it too."""
+    """Throughput two standard errors of the mean step below and above; from the columns of the
+    series, so a slow drift is in it too.
+    """
     rate, step = run.throughput.samples_per_s, run.step
     if rate is None or step is None:
         return None, None
@@ -90,18 +102,29 @@ def _spread(run: MeasuredRun) -> tuple[float | None, float | None]:
         return None, None
     total = sum(steps)
     mean = sum(n * one for n, one in zip(steps, means, strict=True)) / total
-    error = math.sqrt(sum((n * (one - mean)) ** 2 for n, one in zip(steps, means, strict=True))) / total / mean
+    error = (
+        math.sqrt(sum((n * (one - mean)) ** 2 for n, one in zip(steps, means, strict=True)))
+        / total
+        / mean
+    )
     return rate / (1 + 2 * error), rate / max(1 - 2 * error, 0.01)
 
 
-def _bounds(found: list[ThroughputBound], at_least: float) -> tuple[ThroughputBound | None, ThroughputBound | None]:
-    """The nearest roof and the next, of those that can bind; one that lies below the run did not hold.
+def _bounds(
+    found: list[ThroughputBound], at_least: float
+) -> tuple[ThroughputBound | None, ThroughputBound | None]:
+    """The nearest roof and the next, of those that can bind; one that lies below the run did not
+    hold.
 
     Args:
         found: lowest first.
         at_least: samples/s that the run reached for certain.
     """
-    above = [roof for roof in found if roof.binds and (roof.high or roof.samples_per_s) >= at_least * (1 - _MARGIN)]
+    above = [
+        roof
+        for roof in found
+        if roof.binds and (roof.high or roof.samples_per_s) >= at_least * (1 - _MARGIN)
+    ]
     if above and above[0].kind == "gpu":  # which a fix of anything else does not lift
         return above[0], None
     return (above[0] if above else None), (above[1] if len(above) > 1 else None)
@@ -114,7 +137,11 @@ def sweep(ceilings: Ceilings) -> Sweep | None:
             rows = _columns(one.settings)
             if len(rows) >= 2:
                 sizes, rates, low, high = (list(column) for column in zip(*rows, strict=True))
-                knee = next(int(size) for size, rate in zip(sizes, rates, strict=True) if rate >= _KNEE_SHARE * max(rates))
+                knee = next(
+                    int(size)
+                    for size, rate in zip(sizes, rates, strict=True)
+                    if rate >= _KNEE_SHARE * max(rates)
+                )
                 return Sweep([int(size) for size in sizes], rates, low, high, knee, one.source)
     return None
 
@@ -123,5 +150,9 @@ def _columns(settings: dict[str, object]) -> list[tuple[float, float, float, flo
     lists = [settings.get(name) for name in ("batches", "samples_per_s", "low", "high")]
     if not all(isinstance(one, list) for one in lists):
         return []
-    rows = [row for row in zip(*lists, strict=False) if all(isinstance(cell, (int, float)) and cell > 0 for cell in row)]
+    rows = [
+        row
+        for row in zip(*lists, strict=False)
+        if all(isinstance(cell, (int, float)) and cell > 0 for cell in row)
+    ]
     return sorted((float(a), float(b), float(c), float(d)) for a, b, c, d in rows)

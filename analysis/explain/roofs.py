@@ -1,7 +1,8 @@
-"""Bounds of a run's throughput, each in samples/s: what the run itself shows, and what was measured apart.
+"""Bounds of a run's throughput, each in samples/s: what the run itself shows, and what was measured
+apart.
 
-One trace gives most of them by accounting: workers over wall time per sample, CPUs over CPU seconds per sample, the step without its
-waiting (as in Kuchnik et al., Plumber, MLSys 2022).
+One trace gives most of them by accounting: workers over wall time per sample, CPUs over CPU seconds
+per sample, the step without its waiting (as in Kuchnik et al., Plumber, MLSys 2022).
 """
 
 import math
@@ -18,7 +19,8 @@ from feedline.profiler.ceilings import Ceiling, Ceilings
 _THIS_RUN = "this run"
 _WAITING = ("wait", "epoch_start")  # of the main process
 _MOVING = ("transport", "pin", "copy")  # in the main process
-_MOSTLY = 0.5  # a read that is blocked for so much of its time comes from a disk; so much of a step is told
+# a read that is blocked for so much of its time comes from a disk; so much of a step is told
+_MOSTLY = 0.5
 
 
 def of_run(run: MeasuredRun) -> list[ThroughputBound]:
@@ -26,17 +28,27 @@ def of_run(run: MeasuredRun) -> list[ThroughputBound]:
     step, workers, batch = run.step, run.workers, run.throughput.batch_size
     if step is None or not batch:
         return []
-    found = [*_of_step(run, step, batch), *_of_workers(workers, _in_turns(workers, step)), *_of_cpus(run, batch)]
+    found = [
+        *_of_step(run, step, batch),
+        *_of_workers(workers, _in_turns(workers, step)),
+        *_of_cpus(run, batch),
+    ]
     return [roof for roof in found if math.isfinite(roof.samples_per_s) and roof.samples_per_s > 0]
 
 
 def _in_turns(workers: Workers | None, step: StepSummary) -> bool:
     """Samples are made in the main process, between one step and the next."""
-    return workers is not None and workers.processes == 0 and any(step.stages.get(name) for name in MAKING_STAGES)
+    return (
+        workers is not None
+        and workers.processes == 0
+        and any(step.stages.get(name) for name in MAKING_STAGES)
+    )
 
 
 def _for_ranks_s(run: MeasuredRun) -> float:
-    """Seconds of the shown rank's mean step in which it did nothing but wait for another rank: no work of its own is in them."""
+    """Seconds of the shown rank's mean step in which it did nothing but wait for another rank: no
+    work of its own is in them.
+    """
     shown = min(run.ranks, key=int, default="") if run.shown is None else str(run.shown)
     own = run.ranks[shown].comm if run.ranks else None
     return (own.exposed_wait_s or 0.0) if own else 0.0
@@ -45,8 +57,12 @@ def _for_ranks_s(run: MeasuredRun) -> float:
 def _left_out(step: StepSummary, turns: bool, for_ranks: float) -> dict[str, float]:
     """Seconds of the mean step that are none of its own work, by what they are, in words."""
     return {
-        "in the DataLoader" if turns else "waiting for batches": sum(step.stages.get(name, 0.0) for name in _WAITING),
-        "making batches": sum(step.stages.get(name, 0.0) for name in MAKING_STAGES) if turns else 0.0,
+        "in the DataLoader" if turns else "waiting for batches": sum(
+            step.stages.get(name, 0.0) for name in _WAITING
+        ),
+        "making batches": sum(step.stages.get(name, 0.0) for name in MAKING_STAGES)
+        if turns
+        else 0.0,
         "waiting for other ranks": for_ranks,
         "waiting for a CPU in forward and backward": step.runqueue_s or 0.0,
         "in steps that were not recorded in detail": step.stages.get(UNATTRIBUTED, 0.0),
@@ -65,22 +81,43 @@ def _of_step(run: MeasuredRun, step: StepSummary, batch: float) -> Iterator[Thro
     alone = step.mean_s - sum(parts.values())
     if alone > 0:
         received = step.stages.get("transport", 0.0)
-        most = f", {seconds(received)} of it receiving batches from workers" if received > _MOSTLY * alone else ""
-        yield _roof("step", "step", "step", batch / alone, f"{seconds(alone)} {per_step}{most}{limits.without(parts, step.mean_s)}")
+        most = (
+            f", {seconds(received)} of it receiving batches from workers"
+            if received > _MOSTLY * alone
+            else ""
+        )
+        yield _roof(
+            "step",
+            "step",
+            "step",
+            batch / alone,
+            f"{seconds(alone)} {per_step}{most}{limits.without(parts, step.mean_s)}",
+        )
     if step.gpu_work is not None and step.gpu_s:
-        message = f"{seconds(step.gpu_s)} of work {per_step}, in the {counted(step.gpu_work.steps, 'step')} that torch.profiler recorded"
+        message = (
+            f"{seconds(step.gpu_s)} of work {per_step}, in the "
+            f"{counted(step.gpu_work.steps, 'step')} that torch.profiler recorded"
+        )
         yield _roof("gpu", "GPU", "gpu", batch / step.gpu_s, message)
     if turns:
         both, apart = step.mean_s - for_ranks, {"waiting for other ranks": for_ranks}
         message = (
-            f"no workers: each step makes its batch, then computes on it, {seconds(both)} {per_step}{limits.without(apart, step.mean_s)}"
+            f"no workers: each step makes its batch, then computes on it, {seconds(both)} "
+            f"{per_step}{limits.without(apart, step.mean_s)}"
         )
         yield _roof("turns", "serialized", "turns", batch / both, message)
     for name in _MOVING:
         on_gpu = (step.gpu_stages or {}).get(name)
         took = on_gpu or step.stages.get(name, 0.0)
         if took > 0:
-            yield _roof(name, name, "stage", batch / took, f"{seconds(took)} per step{' on the GPU' if on_gpu else ''}", binds=False)
+            yield _roof(
+                name,
+                name,
+                "stage",
+                batch / took,
+                f"{seconds(took)} per step{' on the GPU' if on_gpu else ''}",
+                binds=False,
+            )
 
 
 def _of_workers(workers: Workers | None, turns: bool) -> Iterator[ThroughputBound]:
@@ -90,9 +127,18 @@ def _of_workers(workers: Workers | None, turns: bool) -> Iterator[ThroughputBoun
     busy = total.wall_s - (total.runqueue_s or 0.0)
     if busy > 0 and (workers.processes or turns):
         processes = max(workers.processes, 1)
-        each = f"{seconds(busy)} per sample{limits.without({'waiting for a CPU': total.runqueue_s or 0.0}, total.wall_s)}"
+        each = (
+            f"{seconds(busy)} per "
+            f"sample{limits.without({'waiting for a CPU': total.runqueue_s or 0.0}, total.wall_s)}"
+        )
         message = each if turns else f"{processes} worker{'s' * (processes > 1)}, {each}"
-        yield _roof("workers", "making samples one after another" if turns else "workers", "workers", processes / busy, message)
+        yield _roof(
+            "workers",
+            "making samples one after another" if turns else "workers",
+            "workers",
+            processes / busy,
+            message,
+        )
 
 
 def _of_cpus(run: MeasuredRun, batch: float) -> Iterator[ThroughputBound]:
@@ -102,25 +148,52 @@ def _of_cpus(run: MeasuredRun, batch: float) -> Iterator[ThroughputBound]:
     have = limits.cpus(cores, run)
     if step is not None and step.cpu_s:
         each = step.cpu_s / batch
-        yield _roof(limits.ALL_CPUS, "all CPUs", "cores", cores / each, f"{have}; {seconds(each)} of CPU time per sample in total")
+        yield _roof(
+            limits.ALL_CPUS,
+            "all CPUs",
+            "cores",
+            cores / each,
+            f"{have}; {seconds(each)} of CPU time per sample in total",
+        )
     costs = workers.per_sample if workers else {}
     for stage in ("total", *SAMPLE_STAGES):
         cost = costs.get(stage)
         if cost is not None and cost.cpu_s and stage not in _MOVING:
-            id, name, kind = ("loader_on_all_cpus", "loader on all CPUs", "cores") if stage == "total" else (stage, stage, "stage")
+            id, name, kind = (
+                ("loader_on_all_cpus", "loader on all CPUs", "cores")
+                if stage == "total"
+                else (stage, stage, "stage")
+            )
             message = f"{have}; {seconds(cost.cpu_s)} of CPU time per sample"
             yield _roof(id, name, kind, cores / cost.cpu_s, message, binds=stage == "total")
 
 
-def _roof(id: str, name: str, kind: str, samples_per_s: float, message: str, binds: bool = True) -> ThroughputBound:
+def _roof(
+    id: str, name: str, kind: str, samples_per_s: float, message: str, binds: bool = True
+) -> ThroughputBound:
     return ThroughputBound(id, name, kind, samples_per_s, None, None, message, _THIS_RUN, binds)
 
 
-def of_device(peak_flops: float, flop_per_sample: float, computed_in: str, source: str) -> ThroughputBound:
+def of_device(
+    peak_flops: float, flop_per_sample: float, computed_in: str, source: str
+) -> ThroughputBound:
     """What the device's peak allows."""
     arithmetic = f" in {spoken(computed_in)}" if computed_in else ""
-    message = f"{number(peak_flops / 1e12)} TFLOP/s{arithmetic} at {number(flop_per_sample / 1e9)} GFLOP per sample"
-    return ThroughputBound("device", "device", "device", peak_flops / flop_per_sample, None, None, message, source, True)
+    message = (
+        f"{number(peak_flops / 1e12)} TFLOP/s{arithmetic} at "
+        f"{number(flop_per_sample / 1e9)} GFLOP per sample"
+    )
+    return ThroughputBound(
+        "device",
+        "device",
+        "device",
+        peak_flops / flop_per_sample,
+        None,
+        None,
+        message,
+        source,
+        True,
+    )
 
 
 def of_ceilings(run: MeasuredRun, ceilings: Ceilings) -> list[ThroughputBound]:
@@ -131,24 +204,54 @@ def of_ceilings(run: MeasuredRun, ceilings: Ceilings) -> list[ThroughputBound]:
     for one in measured:
         if one.part == "loader" and one.value:
             name = one.name.partition("/")[2]
-            found.append(ThroughputBound(one.name, name, "loader", one.value, one.low, one.high, one.name, one.source, False))
+            found.append(
+                ThroughputBound(
+                    one.name,
+                    name,
+                    "loader",
+                    one.value,
+                    one.low,
+                    one.high,
+                    one.name,
+                    one.source,
+                    False,
+                )
+            )
     return found
 
 
-def _disk(run: MeasuredRun, ceilings: Ceilings, measured: list[Ceiling]) -> Iterator[ThroughputBound]:
-    """The best that reading did with a cold and with a warm page cache: of the user's own files where they were read, else in order."""
+def _disk(
+    run: MeasuredRun, ceilings: Ceilings, measured: list[Ceiling]
+) -> Iterator[ThroughputBound]:
+    """The best that reading did with a cold and with a warm page cache: of the user's own files
+    where they were read, else in order.
+    """
     costs = run.workers.per_sample if run.workers else {}
     read = costs.get("read")
-    nbytes = (read.bytes if read else None) or (costs["total"].bytes if "total" in costs else None) or ceilings.sample_bytes
+    nbytes = (
+        (read.bytes if read else None)
+        or (costs["total"].bytes if "total" in costs else None)
+        or ceilings.sample_bytes
+    )
     from_disk = read is not None and (read.blocked_s or 0.0) > _MOSTLY * read.wall_s
     for cache in ("cold", "warm"):
-        reads = [one for one in measured if one.part == "read" and one.settings.get("cache") == cache]
+        reads = [
+            one for one in measured if one.part == "read" and one.settings.get("cache") == cache
+        ]
         chosen = [one for one in reads if one.settings.get("pattern") == "files"]
         chosen = chosen or [one for one in reads if one.settings.get("pattern") == "sequential"]
         made = [
             roof
             for one in chosen
-            if (roof := _in_samples(one, f"{cache}_disk", f"disk, {cache} cache", nbytes, from_disk == (cache == "cold")))
+            if (
+                roof := _in_samples(
+                    one,
+                    f"{cache}_disk",
+                    f"disk, {cache} cache",
+                    nbytes,
+                    from_disk == (cache == "cold"),
+                )
+            )
         ]
         yield from sorted(made, key=lambda roof: -roof.samples_per_s)[:1]
 
@@ -167,7 +270,9 @@ def _moving(run: MeasuredRun, measured: list[Ceiling]) -> Iterator[ThroughputBou
         "copy": {"pinned": "pinned" in loader.flags},
     }
     for part, settings in wanted.items():
-        fitting = [one for one in measured if one.part == part and settings.items() <= one.settings.items()]
+        fitting = [
+            one for one in measured if one.part == part and settings.items() <= one.settings.items()
+        ]
         if part in stages and fitting:
             nearest = min(fitting, key=lambda one: abs(math.log(_bytes(one, nbytes) / nbytes)))
             roof = _in_samples(nearest, f"{part}_alone", f"{part} alone", nbytes / batch, True)
@@ -179,8 +284,13 @@ def _bytes(one: Ceiling, other: float) -> float:
     return float(found) if isinstance(found, (int, float)) and found > 0 else other
 
 
-def _in_samples(one: Ceiling, id: str, name: str, nbytes: float | None, binds: bool) -> ThroughputBound | None:
-    """A ceiling in B/s, or in samples/s of another size, for samples of ``nbytes``; None: their size is not known."""
+def _in_samples(
+    one: Ceiling, id: str, name: str, nbytes: float | None, binds: bool
+) -> ThroughputBound | None:
+    """A ceiling in B/s, or in samples/s of another size, for samples of ``nbytes``;
+
+    None: their size is not known.
+    """
     assert one.value is not None
     if one.unit == "samples/s":
         theirs, samples = one.settings.get("batch_bytes"), one.settings.get("batch_size")
@@ -194,4 +304,6 @@ def _in_samples(one: Ceiling, id: str, name: str, nbytes: float | None, binds: b
     else:
         return None
     low, high = (None if edge is None else edge * factor for edge in (one.low, one.high))
-    return ThroughputBound(id, name, "ceiling", one.value * factor, low, high, message, one.source, binds)
+    return ThroughputBound(
+        id, name, "ceiling", one.value * factor, low, high, message, one.source, binds
+    )

@@ -1,4 +1,6 @@
-"""Whether a change makes a training faster: short runs with and without it, in pairs, beside what was predicted."""
+"""Whether a change makes a training faster: short runs with and without it, in pairs, beside what
+was predicted.
+"""
 
 import math
 from collections.abc import Sequence
@@ -12,9 +14,17 @@ from feedline.profiler.noise_scale import student
 
 UNCHANGED, CHANGED = "unchanged", "changed"
 ACCEPT, REJECT, INCONCLUSIVE = "accept", "reject", "inconclusive"
-CODES = {ACCEPT: 0, REJECT: OverBudget.exit_code, INCONCLUSIVE: NotJudged.exit_code}  # exit codes (docs/exit-codes.md)
-_CHANGED_BY = 1.25  # times: how much faster or slower the unchanged training runs at least, where its conditions have changed
-MARGIN = 0.02  # gain that a change must be sure to give: less is not worth a line of code, and within what machines drift
+CODES = {
+    ACCEPT: 0,
+    REJECT: OverBudget.exit_code,
+    INCONCLUSIVE: NotJudged.exit_code,
+}  # exit codes (docs/exit-codes.md)
+# times: how much faster or slower the unchanged training runs at least, where its conditions have
+# changed
+_CHANGED_BY = 1.25
+# gain that a change must be sure to give: less is not worth a line of code, and within what
+# machines drift
+MARGIN = 0.02
 
 
 @dataclass(frozen=True)
@@ -38,7 +48,9 @@ class TrialRun:
 
 @dataclass(frozen=True)
 class Recorded:
-    """The throughput of the run that a change is predicted from, and its 95 % interval, where that is known."""
+    """The throughput of the run that a change is predicted from, and its 95 % interval, where that
+    is known.
+    """
 
     rate: float
     low: float | None
@@ -46,13 +58,17 @@ class Recorded:
 
     def differs(self, rate: float) -> bool:
         """Whether the same training at this rate runs under other conditions."""
-        inside = self.low is not None and self.low <= rate and (self.high is None or rate <= self.high)
+        inside = (
+            self.low is not None and self.low <= rate and (self.high is None or rate <= self.high)
+        )
         return not inside and not 1 / _CHANGED_BY <= rate / self.rate <= _CHANGED_BY
 
 
 @dataclass(frozen=True)
 class Gain:
-    """Throughput with the change over that without it, less 1: geometric mean over pairs, 95 % interval by Student's t."""
+    """Throughput with the change over that without it, less 1: geometric mean over pairs, 95 %
+    interval by Student's t.
+    """
 
     mean: float
     low: float
@@ -73,8 +89,9 @@ class SpeedTrial:
         predicted: None: refused, for this reason.
         measured: mean rate without the change, and the same times the gain; None: too few runs.
         recorded: in ``unit``. None: not known.
-        residual: measured over predicted, of the rate with the change over that without it. None: one of them is missing, or conditions
-            have changed since the recording, which the prediction is for.
+        residual: measured over predicted, of the rate with the change over that without it. None:
+            one of them is missing, or conditions have changed since the recording, which the
+            prediction is for.
         inside: whether the intervals of the measured and the predicted gain overlap.
         verdict: "accept", "reject" or "inconclusive".
         why: in a sentence, with figures and the rule.
@@ -99,7 +116,11 @@ class SpeedTrial:
     @property
     def conditions_changed(self) -> bool:
         """Whether the unchanged training runs at another rate than recorded."""
-        return self.recorded is not None and self.measured is not None and self.recorded.differs(self.measured.before)
+        return (
+            self.recorded is not None
+            and self.measured is not None
+            and self.recorded.differs(self.measured.before)
+        )
 
 
 @dataclass(frozen=True)
@@ -117,28 +138,51 @@ class Tried:
 
 
 def decide(tried: Tried, runs: Sequence[TrialRun]) -> SpeedTrial:
-    """Accept a change that is faster by more than the margin with 95 % confidence, and reject one that is not, with the same confidence, or
-    with which the training fails. Everything else is inconclusive."""
+    """Accept a change that is faster by more than the margin with 95 % confidence, and reject one
+    that is not, with the same confidence, or with which the training fails. Everything else is
+    inconclusive."""
     gain = _gain_of(runs)
     measured, residual, inside = None, None, None
     if gain is not None:
         before = fmean(run.rate for run in runs if run.arm == UNCHANGED and run.rate is not None)
-        measured = PredictedRate(before, *(before * (1 + part) for part in (gain.mean, gain.low, gain.high)))
-    comparable = measured is not None and (tried.recorded is None or not tried.recorded.differs(measured.before))
-    if gain is not None and comparable and tried.predicted is not None and tried.predicted.before > 0:
+        measured = PredictedRate(
+            before, *(before * (1 + part) for part in (gain.mean, gain.low, gain.high))
+        )
+    comparable = measured is not None and (
+        tried.recorded is None or not tried.recorded.differs(measured.before)
+    )
+    if (
+        gain is not None
+        and comparable
+        and tried.predicted is not None
+        and tried.predicted.before > 0
+    ):
         expected = tried.predicted
         residual = (1 + gain.mean) * expected.before / expected.after
-        inside = (1 + gain.low) * expected.before <= expected.high and (1 + gain.high) * expected.before >= expected.low
+        inside = (1 + gain.low) * expected.before <= expected.high and (
+            1 + gain.high
+        ) * expected.before >= expected.low
     verdict, why = _judged(runs, gain, tried.margin)
     return SpeedTrial(
-        **vars(tried), runs=list(runs), measured=measured, gain=gain, residual=residual, inside=inside, verdict=verdict, why=why
+        **vars(tried),
+        runs=list(runs),
+        measured=measured,
+        gain=gain,
+        residual=residual,
+        inside=inside,
+        verdict=verdict,
+        why=why,
     )
 
 
 def _gain_of(runs: Sequence[TrialRun]) -> Gain | None:
     """None: fewer than two pairs are whole."""
     rates = {(run.arm, run.pair): run.rate for run in runs if run.rate}
-    logs = [math.log(rate / rates[UNCHANGED, pair]) for (arm, pair), rate in rates.items() if arm == CHANGED and (UNCHANGED, pair) in rates]
+    logs = [
+        math.log(rate / rates[UNCHANGED, pair])
+        for (arm, pair), rate in rates.items()
+        if arm == CHANGED and (UNCHANGED, pair) in rates
+    ]
     if len(logs) < 2:
         return None
     half = student(len(logs) - 1) * stdev(logs) / math.sqrt(len(logs))
@@ -148,7 +192,9 @@ def _gain_of(runs: Sequence[TrialRun]) -> Gain | None:
 
 def _judged(runs: Sequence[TrialRun], gain: Gain | None, margin: float) -> tuple[str, str]:
     """The verdict and its reason."""
-    failed = {arm: [run for run in runs if run.arm == arm and run.failed] for arm in (UNCHANGED, CHANGED)}
+    failed = {
+        arm: [run for run in runs if run.arm == arm and run.failed] for arm in (UNCHANGED, CHANGED)
+    }
     if failed[CHANGED] and not failed[UNCHANGED]:
         which = f"1 run failed ({failed[CHANGED][0].failed})"
         if len(failed[CHANGED]) > 1:
@@ -157,14 +203,23 @@ def _judged(runs: Sequence[TrialRun], gain: Gain | None, margin: float) -> tuple
     if failed[UNCHANGED]:
         return INCONCLUSIVE, f"the unchanged training failed ({failed[UNCHANGED][0].failed})"
     if gain is None:
-        return INCONCLUSIVE, "one pair of runs does not show how much they vary: use --pairs 3 or more"
-    percent = f"{more(gain.mean)} [{more(gain.low)}, {more(gain.high)}] in {gain.pairs} pairs of runs"
+        return (
+            INCONCLUSIVE,
+            "one pair of runs does not show how much they vary: use --pairs 3 or more",
+        )
+    percent = (
+        f"{more(gain.mean)} [{more(gain.low)}, {more(gain.high)}] in {gain.pairs} pairs of runs"
+    )
     wanted = f"{number(100 * margin)} %"
     if gain.low > margin:
         return ACCEPT, f"throughput {percent}: more than {wanted} at 95 % confidence"
     if gain.high <= margin:
         return REJECT, f"throughput {percent}: no more than {wanted} at 95 % confidence"
-    return INCONCLUSIVE, f"throughput {percent}: the required {wanted} lies inside the interval; raise --pairs or --steps"
+    return (
+        INCONCLUSIVE,
+        f"throughput {percent}: the required {wanted} lies inside the interval; raise --pairs or "
+        f"--steps",
+    )
 
 
 def more(gain: float) -> str:

@@ -1,4 +1,7 @@
-"""What ``feedline verify`` tried before: its ledger, read back. What it rejected is not recommended again."""
+"""What ``feedline verify`` tried before: its ledger, read back.
+
+What it rejected is not recommended again.
+"""
 
 import ast
 import json
@@ -45,21 +48,35 @@ class Trial:
         """Arguments of the DataLoader that were tried; empty: something else was."""
         try:
             call = ast.parse(f"f({self.change})", mode="eval").body
-            given = {word.arg: ast.literal_eval(word.value) for word in call.keywords} if isinstance(call, ast.Call) else {}
+            given = (
+                {word.arg: ast.literal_eval(word.value) for word in call.keywords}
+                if isinstance(call, ast.Call)
+                else {}
+            )
         except (SyntaxError, ValueError):
             return {}
-        return {name: value for name, value in given.items() if name is not None and isinstance(value, int)}
+        return {
+            name: value
+            for name, value in given.items()
+            if name is not None and isinstance(value, int)
+        }
 
     def refusal(self) -> Refused:
         """Why a change that was rejected is neither predicted nor recommended."""
         outcome = f"measured {self.measured}" if self.measured else "the training failed with it"
-        return Refused(REJECTED, f"{self.change} was tried by feedline verify on {self.at[:10]} and rejected: {outcome}")
+        return Refused(
+            REJECTED,
+            f"{self.change} was tried by feedline verify on {self.at[:10]} and rejected: {outcome}",
+        )
 
     def says(self) -> str:
         """In a sentence, for a report."""
         measured = f"measured {self.measured}" if self.measured else "no gain was measured"
         expected = f", predicted {self.predicted}" if self.predicted else ""
-        return f"tried on {self.at[:10]} by feedline verify: {self.change}: {measured}{expected}; {self.verdict}"
+        return (
+            f"tried on {self.at[:10]} by feedline verify: {self.change}: {measured}{expected}; "
+            f"{self.verdict}"
+        )
 
 
 def lines(folder: Path) -> list[dict[str, Any]]:
@@ -85,16 +102,26 @@ def read(lines: Iterable[Mapping[str, Any]]) -> list[Trial]:
 
 
 def trial(line: Mapping[str, Any]) -> Trial:
-    """A line. Raises LookupError, TypeError, AttributeError, ValueError: it is not one of feedline's."""
+    """A line.
+
+    Raises LookupError, TypeError, AttributeError, ValueError: it is not one of feedline's.
+    """
     at, verdict = str(line["at"]), str(line["verdict"])
     if line.get("kind") != SPEED:
         return Trial(at, "", str(line["fix"]), "", "", None, None, verdict)
-    predicted, gain, residual, inside = line["predicted"], line["gain"], line["residual"], line["inside"]
+    predicted, gain, residual, inside = (
+        line["predicted"],
+        line["gain"],
+        line["residual"],
+        line["inside"],
+    )
     return Trial(
         at,
         str(line.get("run", "")),
         str(line["change"]),
-        _gains(*(predicted[name] / predicted["from"] - 1 for name in ("to", "low", "high"))) if predicted and predicted["from"] else "",
+        _gains(*(predicted[name] / predicted["from"] - 1 for name in ("to", "low", "high")))
+        if predicted and predicted["from"]
+        else "",
         _gains(*(gain[name] for name in ("mean", "low", "high"))) if gain else "",
         None if residual is None else float(residual),
         None if inside is None else bool(inside),
@@ -108,21 +135,37 @@ def _gains(mean: float, low: float, high: float) -> str:
 
 
 def identity(run: Path) -> str:
-    """Of a run folder: its launch and its name, because one launch may record several; "": not known."""
+    """Of a run folder: its launch and its name, because one launch may record several; "": not
+    known.
+    """
     with suppress(OSError):
         listing = own_folders.read_list(run)
-        return f"{listing.launch} {run.resolve().name}" if listing is not None and listing.launch else ""
+        return (
+            f"{listing.launch} {run.resolve().name}"
+            if listing is not None and listing.launch
+            else ""
+        )
     return ""
 
 
 def of_run(run: Path) -> list[Trial]:
-    """What was tried from a run: by trials in ``verify`` beside it, or by those that recorded it themselves."""
+    """What was tried from a run: by trials in ``verify`` beside it, or by those that recorded it
+    themselves.
+    """
     own = identity(run)
     folders = (run.parent / VERIFY, run.parent)
-    return [trial for folder in folders for trial in read(lines(folder)) if trial.run == own] if own else []
+    return (
+        [trial for folder in folders for trial in read(lines(folder)) if trial.run == own]
+        if own
+        else []
+    )
 
 
 def rejected(run: Path) -> list[Trial]:
     """Trials whose settings were rejected, and not accepted since."""
-    last = {tuple(sorted(trial.settings.items())): trial for trial in sorted(of_run(run), key=lambda trial: trial.at) if trial.settings}
+    last = {
+        tuple(sorted(trial.settings.items())): trial
+        for trial in sorted(of_run(run), key=lambda trial: trial.at)
+        if trial.settings
+    }
     return [trial for trial in last.values() if trial.verdict == REJECT]

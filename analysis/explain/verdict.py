@@ -19,16 +19,23 @@ from feedline.analysis.traces.trace_budget import STEP_PARTS
 _WRONG_SET_UP = "Misconfigured"
 _WRONG = dict.fromkeys(GRAVE, _WRONG_SET_UP) | dict.fromkeys(DIVERGED, "Training diverged")
 
-#: What a run is called that waits for its input; the second, where the interval of its share also contains shares that do not count.
+#: What a run is called that waits for its input; the second, where the interval of its share also
+#: contains shares that do not count.
 _SURE, _PERHAPS = "Input-bound", "Probably input-bound"
 
 #: Before the verdict of a program that only calls its model.
-_ONLY_INFERS = "No training was seen (no backward pass and no optimizer update); steps are the loader's batches. "
+_ONLY_INFERS = (
+    "No training was seen (no backward pass and no optimizer update); steps are the "
+    "loader's batches. "
+)
 
 
 def leading(findings: Sequence[Finding]) -> Finding | None:
     """Return the finding that the verdict tells; None without findings."""
-    return next((finding for finding in findings if finding.rule_id not in ASIDE), findings[0] if findings else None)
+    return next(
+        (finding for finding in findings if finding.rule_id not in ASIDE),
+        findings[0] if findings else None,
+    )
 
 
 def verdict(findings: Sequence[Finding], run: RuleInputs) -> str:
@@ -52,8 +59,14 @@ def _verdict(findings: Sequence[Finding], run: RuleInputs) -> str:
     if not rule.of_input:
         weight = _weight(top, run.step.mean_s) if rule.in_part else Severity.HIGH
         return _sentences(top, run.step.mean_s, _partly(called, weight), change=change)
-    goes = "waits for data" if run.loader is not None and num_workers(run) != 0 else "goes to the input"
-    waits = f"{share(steady_share(run))}{unsure(run)} of each {seconds(run.step.mean_s)} step {goes}. "
+    goes = (
+        "waits for data"
+        if run.loader is not None and num_workers(run) != 0
+        else "goes to the input"
+    )
+    waits = (
+        f"{share(steady_share(run))}{unsure(run)} of each {seconds(run.step.mean_s)} step {goes}. "
+    )
     if rule.in_part:
         called = _PERHAPS if maybe_below(run) else _partly(called, Severity.of(steady_share(run)))
     return _sentences(top, run.step.mean_s, called, waits, change)
@@ -62,22 +75,40 @@ def _verdict(findings: Sequence[Finding], run: RuleInputs) -> str:
 def verdict_of_traces(findings: Sequence[Finding], facts: TraceFacts) -> str:
     """Return the same of traces."""
     mean_s = mean_step_s(facts.budgets[facts.rank])
-    computes = next((finding for finding in findings if finding.rule_id == device_bound.RULE_ID), None)
-    if computes is not None and findings[0].severity is Severity.LOW:  # what else costs a little is not what binds it
-        return f"{sentence(computes.message)}. {sentence(findings[0].message)}.{saving(findings[0], mean_s)}"
+    computes = next(
+        (finding for finding in findings if finding.rule_id == device_bound.RULE_ID), None
+    )
+    if (
+        computes is not None and findings[0].severity is Severity.LOW
+    ):  # what else costs a little is not what binds it
+        return (
+            f"{sentence(computes.message)}. "
+            f"{sentence(findings[0].message)}.{saving(findings[0], mean_s)}"
+        )
     if not findings:
         most = max(STEP_PARTS, key=facts.share)
-        return f"No single cause takes 5 % or more of {facts.whole}; {share(facts.share(most))} of it is {most.replace('_', ' ')}."
+        return (
+            f"No single cause takes 5 % or more of {facts.whole}; {share(facts.share(most))} "
+            f"of it is {most.replace('_', ' ')}."
+        )
     rule = BY_ID[findings[0].rule_id]
     called = rule.bound or _SURE
-    if rule.rule_id == host_bound.RULE_ID and "loader_pct" in facts.shown.input.reasons:  # whether it waits for data is unknown
+    if (
+        rule.rule_id == host_bound.RULE_ID and "loader_pct" in facts.shown.input.reasons
+    ):  # whether it waits for data is unknown
         called = "Host-bound, or input-bound"
-    return _sentences(findings[0], mean_s, _partly(called, _weight(findings[0], mean_s))) + _unexplained(facts, findings[0])
+    return _sentences(
+        findings[0], mean_s, _partly(called, _weight(findings[0], mean_s))
+    ) + _unexplained(facts, findings[0])
 
 
 def _weight(finding: Finding, mean_s: float | None) -> Severity:
-    """Of what it costs alone: a finding is also of low severity where the steps are too few to be sure."""
-    return Severity.of(finding.cost_s / mean_s) if finding.cost_s > 0 and mean_s else finding.severity
+    """Of what it costs alone: a finding is also of low severity where the steps are too few to be
+    sure.
+    """
+    return (
+        Severity.of(finding.cost_s / mean_s) if finding.cost_s > 0 and mean_s else finding.severity
+    )
 
 
 def _partly(bound: str, weight: Severity) -> str:
@@ -87,12 +118,16 @@ def _partly(bound: str, weight: Severity) -> str:
     return f"Partly {bound if bound.startswith('GPU') else bound[0].lower() + bound[1:]}"
 
 
-def _sentences(top: Finding, mean_s: float | None, bound: str, waits: str = "", change: str = "") -> str:
-    """What limits the training, by how much, what to change where that is a setting, and what can be saved.
+def _sentences(
+    top: Finding, mean_s: float | None, bound: str, waits: str = "", change: str = ""
+) -> str:
+    """What limits the training, by how much, what to change where that is a setting, and what can
+    be saved.
 
     Args:
         bound: what the run is called.
-        waits: a sentence about the input, where the finding does not say how much of the step it takes.
+        waits: a sentence about the input, where the finding does not say how much of the step it
+            takes.
         change: of the loader's settings, as an instruction; empty: it names none.
     """
     if top.severity is Severity.INFO:
@@ -104,9 +139,18 @@ def _sentences(top: Finding, mean_s: float | None, bound: str, waits: str = "", 
 def _gain(top: Finding, mean_s: float | None, change: str) -> str:
     """What to change where that is a setting, and what it gives."""
     rule = BY_ID.get(top.rule_id)
-    if rule is None or not rule.by_settings or not change or (top.predicted is None and rule.effort is not Effort.SETTING):
+    if (
+        rule is None
+        or not rule.by_settings
+        or not change
+        or (top.predicted is None and rule.effort is not Effort.SETTING)
+    ):
         return saving(top, mean_s)
-    return f" {change}.{saving(top, mean_s)}" if top.predicted is None else f" {change}: {rates(top.predicted)}."
+    return (
+        f" {change}.{saving(top, mean_s)}"
+        if top.predicted is None
+        else f" {change}: {rates(top.predicted)}."
+    )
 
 
 def _unexplained(facts: TraceFacts, top: Finding) -> str:
@@ -115,4 +159,7 @@ def _unexplained(facts: TraceFacts, top: Finding) -> str:
     told = next((one.value for one in top.evidence if one.unit == SHARE), 0.0)
     if Severity.of(part) is Severity.INFO or part < told:
         return ""
-    return f" {share(part)} of {facts.whole} is unexplained: the device was idle, and the trace does not show what the host did."
+    return (
+        f" {share(part)} of {facts.whole} is unexplained: the device was idle, and the trace "
+        f"does not show what the host did."
+    )

@@ -1,4 +1,6 @@
-"""What a fix changes in a training: what rules say of their fix, ``feedline whatif`` of its arguments, and what the replay is given."""
+"""What a fix changes in a training: what rules say of their fix, ``feedline whatif`` of its
+arguments, and what the replay is given.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -14,7 +16,8 @@ class Factor:
 
     Attributes:
         cpu: of its CPU seconds.
-        off_cpu: of the seconds in which it waits for something that is not a CPU: a disk, a lock, the network.
+        off_cpu: of the seconds in which it waits for something that is not a CPU: a disk, a lock,
+            the network.
     """
 
     cpu: float = 1.0
@@ -26,14 +29,18 @@ class Change:
     """Any number of changes at once.
 
     Attributes:
-        settings: arguments of the DataLoader -> their new values: num_workers, prefetch_factor, in_order, persistent_workers, ...
-        stages: stage of a sample, batch or step (``read``, ``decode``, ``augment``, ``collate``, ``transport``, ...) -> its factor.
+        settings: arguments of the DataLoader -> their new values: num_workers, prefetch_factor,
+            in_order, persistent_workers, ...
+        stages: stage of a sample, batch or step (``read``, ``decode``, ``augment``, ``collate``,
+            ``transport``, ...) -> its factor.
         helper_threads: whether the threads that workers' libraries start still use CPUs.
         cpus: that the training may use then; None: as many as it had.
         others: whether other programs still use CPUs.
-        into_shared: whether arrays that were pickled are made in shared memory instead, which takes CPU time, as giving it back does.
+        into_shared: whether arrays that were pickled are made in shared memory instead, which takes
+            CPU time, as giving it back does.
         endless: whether the loader is gone through only once, and that pass does not end.
-        lifts: kinds of limits that what it changes besides settings raises, as the rule of a fix knows them; empty: see next_limit.py.
+        lifts: kinds of limits that what it changes besides settings raises, as the rule of a fix
+            knows them; empty: see next_limit.py.
     """
 
     settings: Mapping[str, int | bool] = field(default_factory=dict)

@@ -1,4 +1,7 @@
-"""What rules read: of a recorded run, and of ranks that were recorded or traced together. Of traces: traces/facts.py."""
+"""What rules read: of a recorded run, and of ranks that were recorded or traced together.
+
+Of traces: traces/facts.py.
+"""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -8,7 +11,19 @@ from feedline.analysis.ledger.finding import Evidence
 from feedline.analysis.ledger.rows import sample_rows, step_rows
 from feedline.analysis.ledger.table import Ledger
 from feedline.analysis.measure.making import Making
-from feedline.analysis.measure.model import Certainty, Cost, Cpus, Loader, Moved, StepSummary, Throughput, Traffic, Unseen, Updated, Workers
+from feedline.analysis.measure.model import (
+    Certainty,
+    Cost,
+    Cpus,
+    Loader,
+    Moved,
+    StepSummary,
+    Throughput,
+    Traffic,
+    Unseen,
+    Updated,
+    Workers,
+)
 from feedline.analysis.ranks.communication import Communication, ExposedKind, LateRank, RankParts
 
 
@@ -17,34 +32,41 @@ class RuleInputs:
     """One rank's training loader and step.
 
     Attributes:
-        wait_share: share of the mean step in which the main process has no batch because of the loader
-            (wait + transport + epoch_start + sampler; with num_workers=0 also read, decode, augment, dataset, collate), or because the
-            program makes it itself (input).
+        wait_share: share of the mean step in which the main process has no batch because of the
+            loader (wait + transport + epoch_start + sampler; with num_workers=0 also read, decode,
+            augment, dataset, collate), or because the program makes it itself (input).
         ready_share: share of the requests for a batch that found one ready (None: num_workers=0).
         effective_cpus: CPUs that this process may use: its affinity, capped by the cgroup quota.
         main_runqueue_share: share of the step that the main thread was runnable but had no CPU.
-        process_cpu_s: CPU seconds per sample of whole worker processes, helper threads included (None: not measured).
-        straggler_share: share of worker time idle while another batch was awaited in order (None: no workers or out of order).
+        process_cpu_s: CPU seconds per sample of whole worker processes, helper threads included
+            (None: not measured).
+        straggler_share: share of worker time idle while another batch was awaited in order (None:
+            no workers or out of order).
         epochs: how many epochs were begun.
         cpus: who used the CPUs while the steps ran (None: not known).
         batch_tensors: tensors in a batch as collate made it (None: not known).
         moved: stage -> what one step moves in it, of ``transport``, ``pin`` and ``copy``.
-        swapped_in: bytes per second that the machine reads back from swap while the steps run (None: not sampled).
-        loader_elsewhere: only threads of the program's own ask the loader: how long steps wait for them is not measured.
+        swapped_in: bytes per second that the machine reads back from swap while the steps run
+            (None: not sampled).
+        loader_elsewhere: only threads of the program's own ask the loader: how long steps wait for
+            them is not measured.
         comm: what the ranks did together (None: one rank, or no collective was seen).
         comm_parts: by rank, where ranks were compared.
         certainty: of the share of the input (None: not computed).
         shown: number of the rank (None: not known).
         making: functions of the program that make its batches (None: not known, or a loader does).
         unseen: where no loader feeds the steps, what else may be input (None: not computed).
-        staying_s: CPU seconds that a batch takes more in workers that stay between passes, if these did not.
-        glibc: version of its malloc, if the program has it as it is, without settings in the environment; () if not.
+        staying_s: CPU seconds that a batch takes more in workers that stay between passes, if these
+            did not.
+        glibc: version of its malloc, if the program has it as it is, without settings in the
+            environment; () if not.
         closures: whether updates call closures, whose own code is in the stage "optimizer".
-        main_queued_share: share (0 to 1) of the time in which the main thread wants a CPU that it has none, in forward and backward (None:
-            not measured).
+        main_queued_share: share (0 to 1) of the time in which the main thread wants a CPU that it
+            has none, in forward and backward (None: not measured).
         ledger: where the time of the step and of the run went (None: not computed).
         updated: what its one optimizer updates (None: there are several, or none was described).
-        order_s: seconds in which a pass over the loader draws its first indices, on average (None: not known).
+        order_s: seconds in which a pass over the loader draws its first indices, on average (None:
+            not known).
         repeated_stream: the loader's workers were seen to yield the same batches of a stream.
         failed: the run ended with an error: how, in words; empty: it did not.
     """
@@ -84,11 +106,15 @@ class RuleInputs:
 
     @cached_property
     def rows(self) -> dict[str, float]:
-        """Row of the ledger -> seconds: of the mean step, and of a mean sample (``sample/decode/cpu``)."""
+        """Row of the ledger -> seconds: of the mean step, and of a mean sample
+        (``sample/decode/cpu``).
+        """
         _, of_sample = sample_rows(self.costs)
         parts = self.comm_parts.get(self.shown) if self.shown is not None else None
         of_step = step_rows(self.step, parts, self.exposed)
-        return {row.where: row.s for row in of_step if row.s > 0} | {f"sample/{row.where}": row.s for row in of_sample if row.s > 0}
+        return {row.where: row.s for row in of_step if row.s > 0} | {
+            f"sample/{row.where}": row.s for row in of_sample if row.s > 0
+        }
 
     @property
     def exposed(self) -> Sequence[ExposedKind]:
@@ -97,8 +123,14 @@ class RuleInputs:
 
     @property
     def on_gpu(self) -> bool:
-        """Whether the training was seen to use a GPU: one's work was timed, or tensors were copied to a device."""
-        return self.step.gpu_stages is not None or self.step.gpu_work is not None or bool(self.step.stages.get("copy"))
+        """Whether the training was seen to use a GPU: one's work was timed, or tensors were copied
+        to a device.
+        """
+        return (
+            self.step.gpu_stages is not None
+            or self.step.gpu_work is not None
+            or bool(self.step.stages.get("copy"))
+        )
 
     @property
     def decodes_images(self) -> bool:
@@ -107,14 +139,18 @@ class RuleInputs:
 
     @property
     def is_stream(self) -> bool:
-        """Whether the training loader reads an iterable dataset, of which each worker has a copy of its own."""
+        """Whether the training loader reads an iterable dataset, of which each worker has a copy of
+        its own.
+        """
         return self.setting("map_style") is False
 
     @property
     def may_be_split(self) -> bool:
-        """Whether more than one worker may share the samples: not of a stream whose workers yield the same, or that does not ask for its
-        worker."""
-        return not (self.is_stream and (self.repeated_stream or self.setting("asks_for_worker") is False))
+        """Whether more than one worker may share the samples: not of a stream whose workers yield
+        the same, or that does not ask for its worker."""
+        return not (
+            self.is_stream and (self.repeated_stream or self.setting("asks_for_worker") is False)
+        )
 
     @property
     def dataset_changes(self) -> list[str]:
@@ -129,7 +165,9 @@ class RuleInputs:
 
     @property
     def unseen_at_most(self) -> float | None:
-        """Share (0 to 1) of the step that may be input without a loader; the upper end of its interval where most steps were only timed."""
+        """Share (0 to 1) of the step that may be input without a loader; the upper end of its
+        interval where most steps were only timed.
+        """
         if self.unseen is None:
             return None
         return self.unseen.share if self.step.sampled is None else self.unseen.high
@@ -146,14 +184,25 @@ class RuleInputs:
 
     @property
     def runqueue_share(self) -> float | None:
-        """Share (0 to 1) of a sample's wall time in which it could run but had no CPU; None: not measured."""
+        """Share (0 to 1) of a sample's wall time in which it could run but had no CPU;
+
+        None: not measured.
+        """
         cost = self.costs.get("total")
-        return cost.runqueue_s / cost.wall_s if cost and cost.wall_s > 0 and cost.runqueue_s is not None else None
+        return (
+            cost.runqueue_s / cost.wall_s
+            if cost and cost.wall_s > 0 and cost.runqueue_s is not None
+            else None
+        )
 
     def waiting_cpus(self) -> float:
-        """CPUs that the training lacks: its threads that could run but have no CPU, on average, of those that are measured."""
+        """CPUs that the training lacks: its threads that could run but have no CPU, on average, of
+        those that are measured.
+        """
         workers, queued = self.workers, self.runqueue_share or 0.0
-        return (self.main_runqueue_share or 0.0) + (workers.processes * (workers.busy_share or 0.0) * queued if workers else 0.0)
+        return (self.main_runqueue_share or 0.0) + (
+            workers.processes * (workers.busy_share or 0.0) * queued if workers else 0.0
+        )
 
     def setting(self, name: str, default: object = None) -> object:
         """A setting of the training loader, such as ``num_workers``."""
@@ -193,10 +242,12 @@ class Exposed:
     """Communication of a rank during which nothing computes.
 
     Attributes:
-        rank: in a run, the one that has least of it: what the others have more is waiting in disguise. Of traces, the one that is shown.
+        rank: in a run, the one that has least of it: what the others have more is waiting in
+            disguise. Of traces, the one that is shown.
         s: seconds per step; of a trace without steps, in all of it.
         share: the same, from 0 to 1, of the step or the trace.
-        beyond: what hides the rest of it: "backward" in a run, "computation" where kernels were traced.
+        beyond: what hides the rest of it: "backward" in a run, "computation" where kernels were
+            traced.
         kinds: it by what moves, most first.
         hidden_share: of the transfer, from 0 to 1. None: not known.
         where: which rank, where that has to be said; continues a sentence.
@@ -219,13 +270,15 @@ class Exposed:
 
 @dataclass(frozen=True)
 class RankFacts:
-    """What ranks cost each other, whether they were recorded (rules/cross_rank/recorded.py) or traced (traces/facts.py).
+    """What ranks cost each other, whether they were recorded (rules/cross_rank/recorded.py) or
+    traced (traces/facts.py).
 
     Attributes:
         ranks: how many were compared.
         whole: what shares are of, in words.
         comm: None: one rank was traced.
-        late: those that others waited for, most costly first. None of a run that has too few steps with a late rank.
+        late: those that others waited for, most costly first. None of a run that has too few steps
+            with a late rank.
         waiting: None: no rank is late.
         exposed: None: nothing is known of it.
     """

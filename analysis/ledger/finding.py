@@ -33,7 +33,8 @@ class CostKind(str, enum.Enum):
 
     PREDICTED = "predicted"  # a replay without the cause saves it, within an interval
     ESTIMATED = "estimated"  # the time of the cause: what the fix saves can be more or less
-    AT_LEAST = "at_least"  # estimated, and probably more: on full CPUs, cheaper samples also leave CPU time to the step
+    # estimated, and probably more: on full CPUs, cheaper samples also leave CPU time to the step
+    AT_LEAST = "at_least"
     BOUND = "bound"  # no fix of this cause saves more
     UNKNOWN = "unknown"  # no time is known
 
@@ -148,7 +149,9 @@ class Finding:
     environment: dict[str, str] = field(default_factory=dict)
     predicted: PredictedRate | None = None
     refused: str = ""
-    cost_kind: CostKind = CostKind.UNKNOWN  # a rule sets it if it knows a bound; other costs are estimates (diagnose.py)
+    cost_kind: CostKind = (
+        CostKind.UNKNOWN
+    )  # a rule sets it if it knows a bound; other costs are estimates (diagnose.py)
     claims: list[str] = field(default_factory=list)
 
 
@@ -169,7 +172,10 @@ def saving(finding: Finding, mean_step_s: float | None) -> str:
     if finding.cost_s <= 0:
         return ""
     if finding.cost_kind is CostKind.PREDICTED:
-        return f" Replaying the steps without this delay predicts that {cost(finding, mean_step_s)} can be saved ({interval(finding)})."
+        return (
+            f" Replaying the steps without this delay predicts that "
+            f"{cost(finding, mean_step_s)} can be saved ({interval(finding)})."
+        )
     if finding.cost_kind is CostKind.BOUND:
         return f" Up to {cost(finding, mean_step_s)} can be saved."
     more = f", or more: {COMPETES}" if finding.cost_kind is CostKind.AT_LEAST else ""
@@ -180,7 +186,9 @@ def rates(predicted: PredictedRate) -> str:
     """``251 -> 410 samples/s [380, 430]``, the 95 % interval in brackets."""
     unsure = ", which may be no gain" if predicted.low <= predicted.before else ""
     low, high = number(predicted.low), number(predicted.high)
-    return f"{number(predicted.before)} -> {number(predicted.after)} samples/s [{low}, {high}]{unsure}"
+    return (
+        f"{number(predicted.before)} -> {number(predicted.after)} samples/s [{low}, {high}]{unsure}"
+    )
 
 
 def interval(finding: Finding) -> str:

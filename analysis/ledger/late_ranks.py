@@ -1,20 +1,33 @@
 """Ranks that others wait for, in words, and how far ranks can be compared."""
 
 from feedline.analysis.formatting import count, seconds
-from feedline.analysis.ranks.communication import BEFORE_TRACE, Communication, LateRank, describe_late_ranks
+from feedline.analysis.ranks.communication import (
+    BEFORE_TRACE,
+    Communication,
+    LateRank,
+    describe_late_ranks,
+)
 
 
 def slower(one: LateRank) -> str:
     """``its loader (decode) takes 12.7 ms longer``."""
     part = f" ({one.part})" if one.part else ""
-    known = {"wait": "its loader", "other": "what it does outside all stages", BEFORE_TRACE: "what came before its trace"}
+    known = {
+        "wait": "its loader",
+        "other": "what it does outside all stages",
+        BEFORE_TRACE: "what came before its trace",
+    }
     what = known.get(one.phase, f"its {one.phase}")
     return f"{what}{part} takes {seconds(one.excess_s)} longer"
 
 
 def late(one: LateRank) -> str:
     """One rank that others wait for."""
-    costs = "" if one.cost_s is None else f"; without this delay, the replayed step is {seconds(max(one.cost_s, 0.0))} shorter"
+    costs = (
+        ""
+        if one.cost_s is None
+        else f"; without this delay, the replayed step is {seconds(max(one.cost_s, 0.0))} shorter"
+    )
     times = f"in {count(one.steps)} of {count(one.all_steps)} steps"
     return f"Rank {one.rank} is {seconds(one.late_s)} late {times}: {slower(one)}{costs}."
 
@@ -24,11 +37,17 @@ def changing(comm: Communication) -> str:
     most = max(comm.late, key=lambda late: late.steps)
     if most.steps == most.late_steps:
         steps = "one step" if most.steps == 1 else f"{most.steps} steps"
-        return f"Rank {most.rank} was {seconds(most.late_s)} late in {steps}: not enough to tell whether it is always this rank."
+        return (
+            f"Rank {most.rank} was {seconds(most.late_s)} late in {steps}: not enough to tell "
+            f"whether it is always this rank."
+        )
     return f"The slow rank changes: {describe_late_ranks(comm.late)}."
 
 
 def clocks(how: str, bound_s: float) -> str:
     """How well ranks can be compared."""
-    way = {"measured": "measured during the run", "collective ends": "estimated from the ends of collectives"}.get(how, how)
+    way = {
+        "measured": "measured during the run",
+        "collective ends": "estimated from the ends of collectives",
+    }.get(how, how)
     return f"Clock error between ranks: {seconds(bound_s)} ({way})."

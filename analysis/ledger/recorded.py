@@ -1,4 +1,6 @@
-"""The ledger of a recorded rank: its mean step by stage and what is known of their inside, and where the time of the whole run went."""
+"""The ledger of a recorded rank: its mean step by stage and what is known of their inside, and
+where the time of the whole run went.
+"""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -6,7 +8,16 @@ from types import MappingProxyType
 
 import numpy as np
 
-from feedline.analysis.intervals import IntArray, clip, common, flatten, joined, length, union, without
+from feedline.analysis.intervals import (
+    IntArray,
+    clip,
+    common,
+    flatten,
+    joined,
+    length,
+    union,
+    without,
+)
 from feedline.analysis.ledger.rows import sample_rows, step_rows
 from feedline.analysis.ledger.table import Ledger, LedgerRow, LedgerTable
 from feedline.analysis.measure.gather import RankMetrics
@@ -19,9 +30,11 @@ from feedline.profiler.events import Stage
 _THIRDS = 3
 _FEWEST_IN_THIRD = 5  # steps: fewer have no trend
 
-#: Before the first step, between steps, and after the last one: what a stage took there is a row below these.
+#: Before the first step, between steps, and after the last one: what a stage took there is a row
+#: below these.
 _START, _BETWEEN, _END = "start", "between", "end"
-#: In steps that count: what a stage took is a row below it. Those in which torch.profiler recorded do not count.
+#: In steps that count: what a stage took is a row below it. Those in which torch.profiler recorded
+#: do not count.
 _STEPS, PROFILED, _EVALUATION = "steps", "profiled", "evaluation"
 
 
@@ -43,27 +56,39 @@ def ledger_of(
     return Ledger(_step_table(rank, step, parts, kinds), run_table(rank), sample)
 
 
-def _step_table(rank: RankMetrics, step: StepSummary, parts: RankParts | None, kinds: Sequence[ExposedKind]) -> LedgerTable:
-    """Return the mean step as rows, with the share of steps in which each stage lies, and how it changes.
+def _step_table(
+    rank: RankMetrics, step: StepSummary, parts: RankParts | None, kinds: Sequence[ExposedKind]
+) -> LedgerTable:
+    """Return the mean step as rows, with the share of steps in which each stage lies, and how it
+    changes.
 
     Args:
         step, parts, kinds: of the same rank, as for ``step_rows``.
     """
     rows = step_rows(step, parts, kinds)
     known = [
-        replace(row, steps=_occurs(rank, row.where), trend=trend(rank, row.where)) if row.where in step.stages else row for row in rows
+        replace(row, steps=_occurs(rank, row.where), trend=trend(rank, row.where))
+        if row.where in step.stages
+        else row
+        for row in rows
     ]
     return LedgerTable.made_of("step", step.mean_s, known)
 
 
 def _occurs(rank: RankMetrics, stage: str) -> float | None:
-    """Return the share (0 to 1) of the recorded steps in which a stage occurs; None without steps of that stage."""
+    """Return the share (0 to 1) of the recorded steps in which a stage occurs;
+
+    None without steps of that stage.
+    """
     ns = _counting(rank, stage)
     return float(np.count_nonzero(ns) / len(ns)) if ns is not None and len(ns) else None
 
 
 def trend(rank: RankMetrics, stage: str) -> float | None:
-    """Return what a stage takes in the last third of the recorded steps over the first; None where they are too few, or it was none."""
+    """Return what a stage takes in the last third of the recorded steps over the first;
+
+    None where they are too few, or it was none.
+    """
     ns = _counting(rank, stage)
     third = len(ns) // _THIRDS if ns is not None else 0
     if ns is None or third < _FEWEST_IN_THIRD:
@@ -80,7 +105,8 @@ def _counting(rank: RankMetrics, stage: str) -> FloatArray | None:
 
 
 def run_table(rank: RankMetrics) -> LedgerTable | None:
-    """Return where the time went from the recording's begin to its end; None where no step was made.
+    """Return where the time went from the recording's begin to its end; None where no step was
+    made.
 
     Of one of several trainings of a process, from the end of the one before to its own end.
     """
@@ -92,7 +118,9 @@ def run_table(rank: RankMetrics) -> LedgerTable | None:
     cut, counted = rank.steps.boundaries, rank.counted
     evaluation = common(cut.evaluation, whole)
     recorded = without(common(union(cut.start, cut.end), whole), evaluation)
-    only_counted = without(common(union(counted.start, counted.end), whole), joined(recorded, evaluation))
+    only_counted = without(
+        common(union(counted.start, counted.end), whole), joined(recorded, evaluation)
+    )
     outside = without(whole, joined(recorded, only_counted, evaluation))
     windows = rank.main.of(Stage.PROFILED)
     profiled = common(union(windows["start"], windows["start"] + windows["wall"]), outside)

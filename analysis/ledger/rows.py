@@ -11,18 +11,26 @@ _USER = "user"
 _PLACE = re.compile(r"(?P<name>.*) \((?P<place>[^()]+)\)")
 
 
-def step_rows(step: StepSummary, parts: RankParts | None = None, kinds: Sequence[ExposedKind] = ()) -> list[LedgerRow]:
+def step_rows(
+    step: StepSummary, parts: RankParts | None = None, kinds: Sequence[ExposedKind] = ()
+) -> list[LedgerRow]:
     """Return the mean step as disjoint rows that sum to it.
 
-    The kinds of waiting are rows below ``wait``, communication that nothing hides is below the phase in which it is called. What functions
-    of the program take between models, backward passes and updates are rows below ``other`` and ``loss``, in proportion: which of the two
-    they ran in was not recorded.
+    The kinds of waiting are rows below ``wait``, communication that nothing hides is below the
+    phase in which it is called. What functions of the program take between models, backward passes
+    and updates are rows below ``other`` and ``loss``, in proportion: which of the two they ran in
+    was not recorded.
 
     Args:
         parts: of the step of one of several ranks; None: they were not compared.
-        kinds: of its communication that nothing hides. What the rank waits for others is divided as their transfer is.
+        kinds: of its communication that nothing hides. What the rank waits for others is divided as
+            their transfer is.
     """
-    inside = [*_waits(step), *_functions(step), *(_communication(step, parts, kinds) if parts is not None else ())]
+    inside = [
+        *_waits(step),
+        *_functions(step),
+        *(_communication(step, parts, kinds) if parts is not None else ()),
+    ]
     rows = []
     for name, stage_s in step.stages.items():
         left = stage_s - sum(row.s for row in inside if row.stage == name)
@@ -31,7 +39,9 @@ def step_rows(step: StepSummary, parts: RankParts | None = None, kinds: Sequence
 
 
 def sample_rows(costs: Mapping[str, Cost]) -> tuple[float, list[LedgerRow]]:
-    """Return the seconds of a mean sample, and its rows: what each stage spends on a CPU, waiting for one, and blocked."""
+    """Return the seconds of a mean sample, and its rows: what each stage spends on a CPU, waiting
+    for one, and blocked.
+    """
     rows: list[LedgerRow] = []
     for stage, cost in costs.items():
         if stage == "total":
@@ -40,7 +50,9 @@ def sample_rows(costs: Mapping[str, Cost]) -> tuple[float, list[LedgerRow]]:
         known = {kind: seconds for kind, seconds in kinds.items() if seconds is not None}
         rows += [LedgerRow(f"{stage}/{kind}", seconds) for kind, seconds in known.items()]
         rows.append(LedgerRow(stage, max(0.0, cost.wall_s - sum(known.values()))))
-    whole = sum(costs[name].wall_s for name in ("total", "transport") if name in costs)  # it is sent after it is made
+    whole = sum(
+        costs[name].wall_s for name in ("total", "transport") if name in costs
+    )  # it is sent after it is made
     return whole or sum(row.s for row in rows), rows
 
 
@@ -61,13 +73,18 @@ def _functions(step: StepSummary) -> Iterator[LedgerRow]:
             yield LedgerRow(f"{stage}/{_USER}/{name}", one.s * part, place=place)
 
 
-def _communication(step: StepSummary, parts: RankParts, kinds: Sequence[ExposedKind]) -> Iterator[LedgerRow]:
+def _communication(
+    step: StepSummary, parts: RankParts, kinds: Sequence[ExposedKind]
+) -> Iterator[LedgerRow]:
     """What no computing hides, at most the stage that it is called in."""
     whole = sum(kind.transfer_s for kind in kinds)
     for phase in dict.fromkeys(kind.phase for kind in kinds if kind.phase in step.stages):
         transfer_s = sum(kind.transfer_s for kind in kinds if kind.phase == phase)
         left = step.stages[phase]
-        for name, seconds in (("transfer", transfer_s), ("late", (parts.exposed_wait_s or 0.0) * transfer_s / whole if whole else 0.0)):
+        for name, seconds in (
+            ("transfer", transfer_s),
+            ("late", (parts.exposed_wait_s or 0.0) * transfer_s / whole if whole else 0.0),
+        ):
             part = min(left, seconds)
             left -= part
             yield LedgerRow(f"{phase}/comm/{name}", part)

@@ -1,4 +1,6 @@
-"""What a rule declares: the rows of the ledger that it claims, the effort of its fix, and the limits that the fix lifts."""
+"""What a rule declares: the rows of the ledger that it claims, the effort of its fix, and the
+limits that the fix lifts.
+"""
 
 import enum
 from collections.abc import Callable
@@ -22,7 +24,9 @@ EVERY_LIMIT = frozenset(ROOF_KINDS) - {"gpu"}
 
 
 class Effort(enum.Enum):
-    """What a fix asks for, as what it must give, against a setting, to be told first (docs/rules.md)."""
+    """What a fix asks for, as what it must give, against a setting, to be told first
+    (docs/rules.md).
+    """
 
     SETTING = 1.0  # of the loader
     ENVIRONMENT = 1.25  # a variable, another program
@@ -32,16 +36,20 @@ class Effort(enum.Enum):
 
 
 class Time(enum.IntEnum):
-    """What a claim's time is: what is less than work goes ahead of the work that takes long because of it."""
+    """What a claim's time is: what is less than work goes ahead of the work that takes long because
+    of it.
+    """
 
     WORK = 0
     NEEDLESS = 1  # work for nothing: pixels that are thrown away, memory that is mapped again
-    IDLE = 2  # no work: samples wait, or take many times what their bytes need; a setting would only hide it
+    # no work: samples wait, or take many times what their bytes need; a setting would only hide it
+    IDLE = 2
 
 
 @dataclass(frozen=True)
 class Rule(Generic[F]):
-    """One cause: how it is found, and what its fix changes. explain.py decides which findings are told, and in which order.
+    """One cause: how it is found, and what its fix changes. explain.py decides which findings are
+    told, and in which order.
 
     Attributes:
         rule_id: the id of its finding.

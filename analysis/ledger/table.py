@@ -1,4 +1,7 @@
-"""The ledger: tables of seconds that close. A row is some seconds with an owner; a table is rows that sum to its whole."""
+"""The ledger: tables of seconds that close.
+
+A row is some seconds with an owner; a table is rows that sum to its whole.
+"""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field

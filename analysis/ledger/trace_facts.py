@@ -22,7 +22,8 @@ from feedline.analysis.traces.trace_budget import StepBudget
 _MUCH_LESS = 0.5  # of the shown rank's: then waiting is most of it
 SHOWN = 3  # operations, one by one
 _ALL_RANKS = (
-    "Ingest the traces of all ranks in one command (`feedline ingest rank0.json.gz rank1.json.gz ...`): feedline can then separate "
+    "Ingest the traces of all ranks in one command (`feedline ingest rank0.json.gz rank1.json.gz "
+    "...`): feedline can then separate "
     "transfer time from waiting time."
 )
 
@@ -81,7 +82,9 @@ class TraceFacts:
         budget = self.budgets[self.rank]
         whole_s = mean_step_s(budget)
         rows = [LedgerRow(part, share * whole_s) for part, share in budget.shares.items()]
-        return Ledger(LedgerTable.made_of("step" if self.shown.basis.steps else "trace", whole_s, rows), None)
+        return Ledger(
+            LedgerTable.made_of("step" if self.shown.basis.steps else "trace", whole_s, rows), None
+        )
 
     def busy_share(self, kernels: re.Pattern[str]) -> float:
         """Share (0 to 1) of the device's busy time in kernels whose names have the pattern."""
@@ -89,15 +92,28 @@ class TraceFacts:
 
     @property
     def perhaps_communication(self) -> list[KernelRow]:
-        """Kernels counted as computing that may be communication by their names, most first; none where they take next to nothing."""
-        found = [row for row in self.shown.kernels if not row.communication and may_communicate(row.name)]
-        return found if Severity.of(sum(row.busy_share for row in found)) is not Severity.INFO else []
+        """Kernels counted as computing that may be communication by their names, most first; none
+        where they take next to nothing.
+        """
+        found = [
+            row for row in self.shown.kernels if not row.communication and may_communicate(row.name)
+        ]
+        return (
+            found if Severity.of(sum(row.busy_share for row in found)) is not Severity.INFO else []
+        )
 
     @property
     def ranks(self) -> RankFacts:
         """What they cost each other."""
         comm = self.between.communication if self.between else None
-        return RankFacts(len(self.budgets), self.whole, comm, comm.late if comm else [], _waiting(self), _exposed(self))
+        return RankFacts(
+            len(self.budgets),
+            self.whole,
+            comm,
+            comm.late if comm else [],
+            _waiting(self),
+            _exposed(self),
+        )
 
 
 def mean_step_s(budget: StepBudget) -> float:
@@ -115,35 +131,68 @@ def _waiting(facts: TraceFacts) -> Waiting | None:
     others = [rank for rank in facts.budgets if rank != late]
     waiter, part = min(others), "waiting_for_rank"
     most = max(others, key=lambda rank: facts.share(part, rank))
-    waited, last, met = facts.share(part, waiter), int((between.last == late).sum()), len(between.last)
+    waited, last, met = (
+        facts.share(part, waiter),
+        int((between.last == late).sum()),
+        len(between.last),
+    )
     return Waiting(
         waiter,
         facts.cost_s(part, waiter),
         mean_step_s(facts.budgets[waiter]),
         waited,
         between.parts.get(waiter),
-        message=f"For {share(waited)} of {facts.whole}, rank {waiter} waits for others; rank {late} joins {last} of {met} collectives last",
+        message=f"For {share(waited)} of {facts.whole}, rank {waiter} waits for others; rank "
+        f"{late} joins {last} of {met} collectives last",
         evidence=[
-            Evidence("waiting_for_rank_share", f"rank {waiter} waits for other ranks", waited, SHARE, str(waiter)),
+            Evidence(
+                "waiting_for_rank_share",
+                f"rank {waiter} waits for other ranks",
+                waited,
+                SHARE,
+                str(waiter),
+            ),
             Evidence("last_in", f"collectives that rank {late} joined last", last, ""),
-            Evidence("longest_wait_share", f"the longest wait, that of rank {most}", facts.share(part, most), SHARE, str(most)),
+            Evidence(
+                "longest_wait_share",
+                f"the longest wait, that of rank {most}",
+                facts.share(part, most),
+                SHARE,
+                str(most),
+            ),
         ],
     )
 
 
 def _exposed(facts: TraceFacts) -> Exposed:
-    """The shown rank's; and the rank that has least, where that is far less: what the shown one has more is waiting that clocks hide."""
+    """The shown rank's; and the rank that has least, where that is far less: what the shown one has
+    more is waiting that clocks hide.
+    """
     part, kinds, hidden = "exposed_transfer", _kinds(facts), facts.shown.gpu.overlap_pct_of_comm
     own_s, least = facts.cost_s(part), min(facts.budgets, key=lambda rank: facts.cost_s(part, rank))
     least_s, alone = facts.cost_s(part, least), facts.between is None or not facts.between.waiting
     which = "one rank's trace" if facts.between is None else "these traces"
-    caveat = f"; this includes waiting for other ranks, which {which} cannot separate" if alone else ""
+    caveat = (
+        f"; this includes waiting for other ranks, which {which} cannot separate" if alone else ""
+    )
     if least_s <= _MUCH_LESS * own_s:
-        caveat += f"; on rank {least} it takes {seconds(least_s)}, so most of it is waiting for other ranks"
+        caveat += (
+            f"; on rank {least} it takes {seconds(least_s)}, so most of it is waiting for "
+            f"other ranks"
+        )
     exposed = "exposed per step" if facts.shown.basis.steps else "exposed"
-    evidence = [Evidence("exposed_transfer_share", "exposed communication", facts.share(part), SHARE)]
+    evidence = [
+        Evidence("exposed_transfer_share", "exposed communication", facts.share(part), SHARE)
+    ]
     if hidden is not None:
-        evidence.append(Evidence("hidden_transfer_share", "communication that overlaps with computation", hidden / 100, SHARE))
+        evidence.append(
+            Evidence(
+                "hidden_transfer_share",
+                "communication that overlaps with computation",
+                hidden / 100,
+                SHARE,
+            )
+        )
     return Exposed(
         facts.rank,
         own_s,
@@ -154,7 +203,13 @@ def _exposed(facts: TraceFacts) -> Exposed:
         where="",
         caveat=caveat,
         separate=_ALL_RANKS if alone else "",
-        evidence=[*evidence, *(Evidence("exposed_s", f"{exposed}: {one.name}", one.transfer_s, "s", one.name) for one in kinds)],
+        evidence=[
+            *evidence,
+            *(
+                Evidence("exposed_s", f"{exposed}: {one.name}", one.transfer_s, "s", one.name)
+                for one in kinds
+            ),
+        ],
     )
 
 
@@ -163,17 +218,31 @@ def _done_by(kernel: str) -> str:
 
 
 def _kinds(facts: TraceFacts) -> list[ExposedKind]:
-    """The shown rank's exposed transfer by operation, most first, then the others together. What two move at once is the first one's."""
+    """The shown rank's exposed transfer by operation, most first, then the others together.
+
+    What two move at once is the first one's.
+    """
     shown, window = facts.shown, facts.shown.basis
     seen, table = shown.collectives, shown.collectives.table
-    names = [operation(seen.names[row["said"]]) if row["said"] >= 0 else _done_by(seen.names[row["name"]]) for row in table]
-    taken = joined(seen.hidden, facts.between.waiting.get(facts.rank, NONE) if facts.between else NONE)
+    names = [
+        operation(seen.names[row["said"]])
+        if row["said"] >= 0
+        else _done_by(seen.names[row["name"]])
+        for row in table
+    ]
+    taken = joined(
+        seen.hidden, facts.between.waiting.get(facts.rank, NONE) if facts.between else NONE
+    )
     found = []
     for name in sorted(set(names), key=names.index):
         mine = np.array([one == name for one in names])
-        spans = without(clip(union(table["start"][mine], table["end"][mine]), window.begin, window.end), taken)
+        spans = without(
+            clip(union(table["start"][mine], table["end"][mine]), window.begin, window.end), taken
+        )
         taken = joined(taken, spans)
         found.append(ExposedKind(name, "", length(spans) / 1e9 / max(window.steps, 1)))
-    most = sorted((kind for kind in found if kind.transfer_s > 0), key=lambda kind: -kind.transfer_s)
+    most = sorted(
+        (kind for kind in found if kind.transfer_s > 0), key=lambda kind: -kind.transfer_s
+    )
     rest_s = sum(kind.transfer_s for kind in most[SHOWN:])
     return [*most[:SHOWN], *([ExposedKind("other", "", rest_s)] if rest_s else [])]

@@ -1,4 +1,6 @@
-"""Batches that were fetched for training and then not trained on: fetched ahead of a loop that ended before its loader."""
+"""Batches that were fetched for training and then not trained on: fetched ahead of a loop that
+ended before its loader.
+"""
 
 from collections.abc import Iterator
 
@@ -12,10 +14,12 @@ from feedline.profiler.store.record_columns import Records
 
 
 def left_over(asked: Records, main: Records, rests: Records) -> npt.NDArray[np.bool_]:
-    """bool [n]: batches that nothing was trained on, the last ones of passes that were left before their end.
+    """bool [n]: batches that nothing was trained on, the last ones of passes that were left before
+    their end.
 
     Args:
-        asked: NEXT records [n] of the loaders that feed the steps in order of time, those at the end of a pass too.
+        asked: NEXT records [n] of the loaders that feed the steps in order of time, those at the
+            end of a pass too.
         main: records of the main thread.
         rests: REST records: training went on in them.
     """
@@ -26,19 +30,32 @@ def left_over(asked: Records, main: Records, rests: Records) -> npt.NDArray[np.b
     for batches, until in _passes(asked):
         if (asked["flags"][batches] & Flag.END == 0).all():
             begin, end = np.searchsorted(trained, [asked["start"][batches[0]], until])
-            found[batches[len(batches) - _unused(asked["start"][batches], trained[begin:end]) :]] = True
+            found[
+                batches[len(batches) - _unused(asked["start"][batches], trained[begin:end]) :]
+            ] = True
     return found
 
 
 def _trained(main: Records, rests: Records) -> IntArray:
-    """When gradients were computed, ns, sorted. Where not every update had a backward that was seen, the updates say it too."""
-    backward, updates = (main["start"][main["stage"] == stage] for stage in (Stage.BACKWARD, Stage.OPTIMIZER))
-    seen = [backward, rests["start"]] if len(backward) >= len(updates) else [backward, updates, rests["start"]]
+    """When gradients were computed, ns, sorted.
+
+    Where not every update had a backward that was seen, the updates say it too.
+    """
+    backward, updates = (
+        main["start"][main["stage"] == stage] for stage in (Stage.BACKWARD, Stage.OPTIMIZER)
+    )
+    seen = (
+        [backward, rests["start"]]
+        if len(backward) >= len(updates)
+        else [backward, updates, rests["start"]]
+    )
     return np.sort(np.concatenate(seen))
 
 
 def _passes(asked: Records) -> Iterator[tuple[IntArray, int]]:
-    """Indices of each pass's requests, and when the same loader's next pass began, ns; "never" where passes run side by side."""
+    """Indices of each pass's requests, and when the same loader's next pass began, ns; "never"
+    where passes run side by side.
+    """
     never = np.iinfo(np.int64).max
     for source in np.unique(asked["source"]):
         own = np.flatnonzero(asked["source"] == source)
@@ -48,11 +65,15 @@ def _passes(asked: Records) -> Iterator[tuple[IntArray, int]]:
         passes.sort(key=lambda one: int(one[0]))
         for one, following in zip(passes, [*passes[1:], None]):
             apart = following is not None and following[0] > one[-1]
-            yield one, int(asked["start"][following[0]]) if following is not None and apart else never
+            yield (
+                one,
+                int(asked["start"][following[0]]) if following is not None and apart else never,
+            )
 
 
 def _unused(asked: IntArray, trained: IntArray) -> int:
-    """How many of a pass's batches nothing was trained on: those after the last time that anything was, and the lead with which it began.
+    """How many of a pass's batches nothing was trained on: those after the last time that anything
+    was, and the lead with which it began.
 
     Args:
         asked, trained: int64, ns, sorted.

@@ -1,4 +1,6 @@
-"""What the main process was doing when its run ended or was interrupted: waiting for a batch, say, or nothing that is recorded."""
+"""What the main process was doing when its run ended or was interrupted: waiting for a batch, say,
+or nothing that is recorded.
+"""
 
 from collections import Counter
 from dataclasses import dataclass, field
@@ -17,7 +19,9 @@ from feedline.profiler.samplers.blocked_threads import ON_UNKNOWN
 from feedline.profiler.store.record_columns import Records
 from feedline.profiler.store.segment_reader import Process
 
-LONG_S = 3.0  # a wait from here on is told; a person who sees nothing come waits longer before Ctrl-C
+LONG_S = (
+    3.0  # a wait from here on is told; a person who sees nothing come waits longer before Ctrl-C
+)
 _OF_STEPS = 3  # and only if it is that many times the longest step
 _FEWEST = 5  # looks at a blocked worker that tell what it waits for
 _MOST = 0.9  # of them, that found the same
@@ -45,7 +49,8 @@ class LastWait:
         s: how long it had lasted at the end.
         worker: number of the worker whose turn it was; None: not known, or there are no workers.
         workers: that had started.
-        blocked: worker -> what it was seen to wait for (profiler/samplers/blocked_threads.py), where that is sure.
+        blocked: worker -> what it was seen to wait for (profiler/samplers/blocked_threads.py),
+            where that is sure.
         looks: how many looks that is from.
     """
 
@@ -63,8 +68,10 @@ class AtEnd:
     """The last that is known of the main process.
 
     Attributes:
-        doing: the recorded call that was interrupted or failed, as in ``in torch.save``; empty: none was.
-        silent_s: seconds in which nothing was recorded, where they are many; None else, or not known.
+        doing: the recorded call that was interrupted or failed, as in ``in torch.save``; empty:
+            none was.
+        silent_s: seconds in which nothing was recorded, where they are many; None else, or not
+            known.
         wait: for a batch; None: it did not wait for one.
         evaluating: models were only called without gradients.
         batches: that came from loaders in the whole run, those that were only counted aside.
@@ -85,9 +92,17 @@ class AtEnd:
 
 
 def at_end(rank: RankMetrics, gauges: list[Gauge]) -> AtEnd:
-    """Look at the last records of a rank. Of one of several trainings of a process, only at what it asked loaders for."""
+    """Look at the last records of a rank.
+
+    Of one of several trainings of a process, only at what it asked loaders for.
+    """
     main = rank.main.records
-    main = main[(main["thread"] == 0) & ~np.isin(main["stage"], [stage for stage in ASIDE if stage not in (Stage.PROFILED, Stage.REST)])]
+    main = main[
+        (main["thread"] == 0)
+        & ~np.isin(
+            main["stage"], [stage for stage in ASIDE if stage not in (Stage.PROFILED, Stage.REST)]
+        )
+    ]
     asked = main[main["stage"] == Stage.NEXT]
     came = asked["flags"] & (Flag.END | Flag.FAILED) == 0
     ends = asked[asked["flags"] & Flag.END != 0]["source"].tolist()
@@ -96,21 +111,34 @@ def at_end(rank: RankMetrics, gauges: list[Gauge]) -> AtEnd:
         return told
     end, origin = _end(rank, gauges), _origin(rank)
     last = int((main["start"] + main["wall"]).max())
-    failed = main[(main["flags"] & (Flag.FAILED | Flag.END) == Flag.FAILED) & (main["start"] + main["wall"] >= main["start"].max())]
+    failed = main[
+        (main["flags"] & (Flag.FAILED | Flag.END) == Flag.FAILED)
+        & (main["start"] + main["wall"] >= main["start"].max())
+    ]
     waiting = failed[failed["stage"] == Stage.NEXT][:1]
     begun = main[main["stage"] == Stage.EPOCH] if not rank.rank.manifest.ended else main[:0]
     if len(waiting):
         wait = _wait(rank, waiting[0], int(waiting["wall"][0]), origin)
-    elif len(begun) and not len(asked) and main["stage"][np.argmax(main["start"])] in (Stage.EPOCH, Stage.SAMPLER):
+    elif (
+        len(begun)
+        and not len(asked)
+        and main["stage"][np.argmax(main["start"])] in (Stage.EPOCH, Stage.SAMPLER)
+    ):
         wait = _wait(rank, begun[-1], end - last, origin, since=last)
     else:
         wait = None
-    evaluation = rank.steps.boundaries.evaluation if rank.steps is not None else np.zeros((0, 2), np.int64)
+    evaluation = (
+        rank.steps.boundaries.evaluation if rank.steps is not None else np.zeros((0, 2), np.int64)
+    )
     return AtEnd(
-        doing=_DOING.get(Stage(int(failed["stage"][np.argmax(failed["start"])])), "") if len(failed) and wait is None else "",
+        doing=_DOING.get(Stage(int(failed["stage"][np.argmax(failed["start"])])), "")
+        if len(failed) and wait is None
+        else "",
         silent_s=_silent_s(rank, end - last) if wait is None and not len(failed) else None,
         wait=wait,
-        evaluating=bool(len(evaluation) and last <= evaluation[-1, 1]) and rank.steps is not None and rank.steps.boundaries.by != "loader",
+        evaluating=bool(len(evaluation) and last <= evaluation[-1, 1])
+        and rank.steps is not None
+        and rank.steps.boundaries.by != "loader",
         batches=told.batches,
         exhausted=told.exhausted,
     )
@@ -128,38 +156,66 @@ def _end(rank: RankMetrics, gauges: list[Gauge]) -> int:
         return int(manifest.anchors[-1]["perf_counter_ns"])
     if manifest.state == "live":
         return clock.wall_ns()
-    ends = [int((process.records["start"] + process.records["wall"]).max()) for process in rank.rank.processes if len(process.records)]
+    ends = [
+        int((process.records["start"] + process.records["wall"]).max())
+        for process in rank.rank.processes
+        if len(process.records)
+    ]
     sampled = [_origin(rank) + int(1e9 * gauge.at_s[-1]) for gauge in gauges if gauge.at_s]
     return max([*ends, *sampled])
 
 
 def _silent_s(rank: RankMetrics, ns: int) -> float | None:
-    """Seconds without a record before a run failed or was interrupted. One that came to its end may have had other things to do after its
-    steps, and a rest that a kill breaks off leaves no record."""
+    """Seconds without a record before a run failed or was interrupted. One that came to its end may
+    have had other things to do after its steps, and a rest that a kill breaks off leaves no record.
+    """
     steps, manifest = rank.steps, rank.rank.manifest
-    if not manifest.ended or not manifest.exit_code or steps is None or not len(steps.wall) or "stopped" in rank.main.header:
+    if (
+        not manifest.ended
+        or not manifest.exit_code
+        or steps is None
+        or not len(steps.wall)
+        or "stopped" in rank.main.header
+    ):
         return None
     return ns / 1e9 if ns / 1e9 >= LONG_S and ns >= _OF_STEPS * int(steps.wall.max()) else None
 
 
-def _wait(rank: RankMetrics, asked: "np.void", ns: int, origin: int, since: int | None = None) -> LastWait:
+def _wait(
+    rank: RankMetrics, asked: "np.void", ns: int, origin: int, since: int | None = None
+) -> LastWait:
     """The wait for a batch.
 
     Args:
-        asked: the NEXT record, or the EPOCH record of the pass to whose first batch it did not come.
+        asked: the NEXT record, or the EPOCH record of the pass to whose first batch it did not
+            come.
         ns: how long it lasted.
         since: ns, when it began; None: with the record.
     """
     begin = int(asked["start"]) if since is None else since
     loader = int(asked["source"])
-    workers = {int(str(one.header["worker"])): one for one in rank.rank.processes if one.is_worker and one.header["loader"] == loader}
+    workers = {
+        int(str(one.header["worker"])): one
+        for one in rank.rank.processes
+        if one.is_worker and one.header["loader"] == loader
+    }
     number = int(asked["number"]) & 0xFFFFFFFF if since is None else 0
     blocked, looks = _blocked(rank.main, workers, begin, begin + ns)
-    return LastWait(loader, (begin - origin) / 1e9, ns / 1e9, _turn(rank, loader, number), len(workers), blocked, looks)
+    return LastWait(
+        loader,
+        (begin - origin) / 1e9,
+        ns / 1e9,
+        _turn(rank, loader, number),
+        len(workers),
+        blocked,
+        looks,
+    )
 
 
 def _turn(rank: RankMetrics, loader: int, number: int) -> int | None:
-    """The worker whose batch is to come next: torch asks them in turn, as long as none of them is at its end."""
+    """The worker whose batch is to come next: torch asks them in turn, as long as none of them is
+    at its end.
+    """
     about = rank.rank.manifest.loaders[loader] if loader < len(rank.rank.manifest.loaders) else {}
     workers = int(str(about.get("num_workers") or 0))
     if not workers or not about.get("in_order", True):
@@ -170,15 +226,21 @@ def _turn(rank: RankMetrics, loader: int, number: int) -> int | None:
     return number % workers if in_turn else None
 
 
-def _blocked(main: Process, workers: dict[int, Process], begin: int, end: int) -> tuple[dict[int, str], int]:
-    """Worker -> what it waited for nearly all of a time, as far as it was looked at; and how many looks say so."""
+def _blocked(
+    main: Process, workers: dict[int, Process], begin: int, end: int
+) -> tuple[dict[int, str], int]:
+    """Worker -> what it waited for nearly all of a time, as far as it was looked at; and how many
+    looks say so.
+    """
     looks = main.view(Stage.LOOK)
     looks = looks[(looks["start"] >= begin) & (looks["start"] <= end)]
     found: dict[int, str] = {}
     number = 0
     for worker, process in workers.items():
         seen: Records = looks[np.isin(looks["pid"], pids(process))]
-        kinds = Counter[str](main.names.get(source, "unknown") for source in seen["source"].tolist())
+        kinds = Counter[str](
+            main.names.get(source, "unknown") for source in seen["source"].tolist()
+        )
         kind, most = kinds.most_common(1)[0] if kinds else ("", 0)
         if most >= _FEWEST and most >= _MOST * len(seen) and not _idle(process, begin):
             found[worker] = kind
@@ -187,8 +249,12 @@ def _blocked(main: Process, workers: dict[int, Process], begin: int, end: int) -
 
 
 def _idle(worker: Process, begin: int) -> bool:
-    """Whether it had no batch to make: it made none that was under way then, and has been given none since the last."""
-    made, given = (worker.of(stage)["start"] + worker.of(stage)["wall"] for stage in (Stage.FETCH, Stage.IDLE))
+    """Whether it had no batch to make: it made none that was under way then, and has been given
+    none since the last.
+    """
+    made, given = (
+        worker.of(stage)["start"] + worker.of(stage)["wall"] for stage in (Stage.FETCH, Stage.IDLE)
+    )
     last = int(made.max()) if len(made) else 0
     return last <= begin and not (len(given) and given.max() > last)
 
@@ -198,7 +264,9 @@ def waits(wait: LastWait) -> str:
     if wait.worker is None:
         return f"waiting {seconds(wait.s)} for a batch"
     kind = wait.blocked.get(wait.worker, ON_UNKNOWN)
-    blocked = "" if kind == ON_UNKNOWN else f", which was {DOING_BLOCKED.get(kind, f'blocked ({kind})')}"
+    blocked = (
+        "" if kind == ON_UNKNOWN else f", which was {DOING_BLOCKED.get(kind, f'blocked ({kind})')}"
+    )
     return f"waiting {seconds(wait.s)} for a batch from worker {wait.worker}{blocked}"
 
 
@@ -208,5 +276,9 @@ def of_workers(wait: LastWait) -> str:
     if not wait.workers or len(wait.blocked) < wait.workers or len(kinds) != 1:
         return ""
     kind = kinds.pop()
-    which = {1: "its worker was", 2: "both its workers were"}.get(wait.workers, f"all its {wait.workers} workers were")
-    return f"{which} {DOING_BLOCKED.get(kind, f'blocked ({kind})')} (in {counted(wait.looks, 'look')})"
+    which = {1: "its worker was", 2: "both its workers were"}.get(
+        wait.workers, f"all its {wait.workers} workers were"
+    )
+    return (
+        f"{which} {DOING_BLOCKED.get(kind, f'blocked ({kind})')} (in {counted(wait.looks, 'look')})"
+    )

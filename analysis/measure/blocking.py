@@ -1,4 +1,6 @@
-"""What the makers of batches waited for while they were blocked: looks at their threads that fell into the making of a batch."""
+"""What the makers of batches waited for while they were blocked: looks at their threads that fell
+into the making of a batch.
+"""
 
 from dataclasses import dataclass
 
@@ -6,7 +8,13 @@ import numpy as np
 
 from feedline.analysis.intervals import IntArray, holds
 from feedline.profiler.events import Stage
-from feedline.profiler.samplers.blocked_threads import ON_LOCK, ON_NETWORK, ON_PROCESS, ON_SLEEP, ON_UNKNOWN
+from feedline.profiler.samplers.blocked_threads import (
+    ON_LOCK,
+    ON_NETWORK,
+    ON_PROCESS,
+    ON_SLEEP,
+    ON_UNKNOWN,
+)
 from feedline.profiler.store.record_columns import Records
 from feedline.profiler.store.segment_reader import Process
 
@@ -25,7 +33,8 @@ class Blocked:
     """Blocked makers of batches, as they were seen.
 
     Attributes:
-        by: what they waited for -> share of the blocked time, largest first (profiler/samplers/blocked_threads.py has the words).
+        by: what they waited for -> share of the blocked time, largest first
+            (profiler/samplers/blocked_threads.py has the words).
         looks: how many looks it is from.
     """
 
@@ -44,7 +53,13 @@ def of(main: Process, makers: list[Process], loaders: frozenset[int]) -> Blocked
     seen = looks[inside]
     weights = np.bincount(seen["source"], seen["stands_for"].astype(float))
     ordered = sorted(np.flatnonzero(weights).tolist(), key=lambda source: -weights[source])
-    return Blocked({main.names.get(source, "unknown"): float(weights[source] / weights.sum()) for source in ordered}, len(seen))
+    return Blocked(
+        {
+            main.names.get(source, "unknown"): float(weights[source] / weights.sum())
+            for source in ordered
+        },
+        len(seen),
+    )
 
 
 def pids(process: Process) -> list[int]:
@@ -55,5 +70,7 @@ def pids(process: Process) -> list[int]:
 
 def _intervals(spans: Records) -> IntArray:
     """int64 [n, 2], ns: these spans, which one thread made one after another, in order."""
-    begins, walls = (spans[key][np.argsort(spans["start"], kind="stable")] for key in ("start", "wall"))
+    begins, walls = (
+        spans[key][np.argsort(spans["start"], kind="stable")] for key in ("start", "wall")
+    )
     return np.column_stack([begins, begins + walls])

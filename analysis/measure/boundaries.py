@@ -1,11 +1,14 @@
-"""Where a step begins and ends, and what is evaluation: read off what the main thread did, without a call by the user.
+"""Where a step begins and ends, and what is evaluation: read off what the main thread did, without
+a call by the user.
 
-A step is one update of the parameters. It begins where the loader is first asked after the update before (so its wait is the first thing in
-it), or right after that update when no loader is asked in between. Two optimizers that take turns within one iteration make one step,
-and those that train one after another steps of their own (profiler/record/optimizer_tracker.py).
+A step is one update of the parameters. It begins where the loader is first asked after the update
+before (so its wait is the first thing in it), or right after that update when no loader is asked in
+between. Two optimizers that take turns within one iteration make one step, and those that train one
+after another steps of their own (profiler/record/optimizer_tracker.py).
 
     iter(loader) next forward backward optimizer (logging) next forward backward next forward backward optimizer
-    |------------------------ step 0 ---------------------||----- step 1: gradient accumulation ----------------|
+    |------------------------ step 0 ---------------------||----- step 1: gradient accumulation
+    ----------------|
 """
 
 from dataclasses import dataclass
@@ -43,14 +46,20 @@ class Boundaries:
 
 
 def training_loaders(process: Process) -> frozenset[int]:
-    """Numbers of the loaders that feed the training of a process, whichever of its threads goes through them."""
-    records = process.records[np.isin(process.records["stage"], (Stage.NEXT, Stage.FORWARD, Stage.BACKWARD))]
+    """Numbers of the loaders that feed the training of a process, whichever of its threads goes
+    through them.
+    """
+    records = process.records[
+        np.isin(process.records["stage"], (Stage.NEXT, Stage.FORWARD, Stage.BACKWARD))
+    ]
     records = records[np.argsort(records["start"], kind="stable")]
     first = records["thread"] == 0
     return Asks.of(records[first], records[~first]).training_loaders
 
 
-def find(main: Records, rests: Records | None = None, elsewhere: Records | None = None) -> Boundaries | None:
+def find(
+    main: Records, rests: Records | None = None, elsewhere: Records | None = None
+) -> Boundaries | None:
     """Cut the main thread's records into steps; None when it made none.
 
     Args:
@@ -72,7 +81,15 @@ def find(main: Records, rests: Records | None = None, elsewhere: Records | None 
     start = np.array([begin, *edges[:-1]], np.int64)
     if rests is not None and len(rests):
         start = _after_rests(start, rests)
-    return Boundaries(start, np.array(edges, np.int64), evaluation, asked.training_loaders, asked.unused, by, asked.elsewhere)
+    return Boundaries(
+        start,
+        np.array(edges, np.int64),
+        evaluation,
+        asked.training_loaders,
+        asked.unused,
+        by,
+        asked.elsewhere,
+    )
 
 
 def _after_rests(start: IntArray, rests: Records) -> IntArray:
@@ -104,7 +121,11 @@ def _edges(updates: Records, asks: IntArray, by: str) -> list[int]:
     """End of each step, ns."""
     if by == "loader":
         return [*updates["start"][1:].tolist(), int(updates["start"][-1] + updates["wall"][-1])]
-    ends, starts, who = updates["start"] + updates["wall"], updates["start"], updates["number"].tolist()
+    ends, starts, who = (
+        updates["start"] + updates["wall"],
+        updates["start"],
+        updates["number"].tolist(),
+    )
     asked = np.searchsorted(asks, ends)  # first ask after each update
     next_start = np.append(starts[1:], np.iinfo(np.int64).max)
     ask = np.append(asks, np.iinfo(np.int64).max)[asked]
@@ -127,7 +148,9 @@ def _edges(updates: Records, asks: IntArray, by: str) -> list[int]:
 def _turns(who: list[int], asked: list[bool]) -> OptimizerAlternation:
     """Of these updates in order; ``asked``: a loader was asked for a batch after each."""
     turns = OptimizerAlternation()
-    for optimizer, before in zip(who, [None, *(None if ask else one for one, ask in zip(who, asked, strict=True))]):
+    for optimizer, before in zip(
+        who, [None, *(None if ask else one for one, ask in zip(who, asked, strict=True))]
+    ):
         turns.saw(optimizer, before)
     return turns
 
@@ -138,7 +161,8 @@ class Asks:
 
     Attributes:
         records: NEXT records [n] that returned a batch.
-        learns, infers: bool [n], a backward or a forward that trains followed; another forward followed.
+        learns, infers: bool [n], a backward or a forward that trains followed; another forward
+            followed.
     """
 
     records: Records
@@ -156,28 +180,41 @@ class Asks:
 
         def followed_by(chosen: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
             times = np.sort(main["start"][chosen])
-            return np.asarray(np.searchsorted(times, after) > np.searchsorted(times, asked["start"]))
+            return np.asarray(
+                np.searchsorted(times, after) > np.searchsorted(times, asked["start"])
+            )
 
-        return cls(asked, followed_by((main["stage"] == Stage.BACKWARD) | trains), followed_by(forward & ~trains))
+        return cls(
+            asked,
+            followed_by((main["stage"] == Stage.BACKWARD) | trains),
+            followed_by(forward & ~trains),
+        )
 
     @property
     def only_infers(self) -> npt.NDArray[np.bool_]:
-        """Evaluation. A batch that neither learns nor infers was fetched ahead, for accumulation."""
+        """Evaluation.
+
+        A batch that neither learns nor infers was fetched ahead, for accumulation.
+        """
         return self.infers & ~self.learns
 
     @property
     def training_loaders(self) -> frozenset[int]:
-        """Loaders after whose batches something was learned at least once, and those of which nothing can be told."""
+        """Loaders after whose batches something was learned at least once, and those of which
+        nothing can be told.
+        """
         sources = self.records["source"]
         untold = set(sources.tolist()) - set(sources[self.only_infers].tolist()) - self.unused
         return frozenset(set(sources[self.learns].tolist()) | untold)
 
     @property
     def unused(self) -> frozenset[int]:
-        """Loaders whose batches no model was given: all came before another loader's first batch to learn from, and nothing followed.
+        """Loaders whose batches no model was given: all came before another loader's first batch to
+        learn from, and nothing followed.
 
-        A program may look at one batch before it trains, or copy a loader into a dataset of its own. Of two loaders that feed each step
-        together only one is followed by its forward, but both are asked again.
+        A program may look at one batch before it trains, or copy a loader into a dataset of its
+        own. Of two loaders that feed each step together only one is followed by its forward, but
+        both are asked again.
         """
         sources, learned = self.records["source"], self.records["start"][self.learns]
         if len(learned) < 2:
@@ -188,29 +225,45 @@ class Asks:
     @property
     def elsewhere(self) -> Records:
         """Those in other threads, for training."""
-        chosen = (self.records["thread"] != 0) & ~self.only_infers & np.isin(self.records["source"], list(self.training_loaders))
+        chosen = (
+            (self.records["thread"] != 0)
+            & ~self.only_infers
+            & np.isin(self.records["source"], list(self.training_loaders))
+        )
         return self.records[chosen]
 
     def of_used(self, main: Records) -> npt.NDArray[np.bool_]:
-        """bool [len(main)]: a request, or the beginning of a pass, of a loader whose batches a model was given."""
-        return np.isin(main["stage"], (Stage.NEXT, Stage.EPOCH)) & ~np.isin(main["source"], list(self.unused))
+        """bool [len(main)]: a request, or the beginning of a pass, of a loader whose batches a
+        model was given.
+        """
+        return np.isin(main["stage"], (Stage.NEXT, Stage.EPOCH)) & ~np.isin(
+            main["source"], list(self.unused)
+        )
 
     def evaluates(self, main: Records) -> npt.NDArray[np.bool_]:
-        """bool [len(main)]: requests that only infer, and the beginning and end of a pass over a loader in which nothing is learned."""
+        """bool [len(main)]: requests that only infer, and the beginning and end of a pass over a
+        loader in which nothing is learned.
+        """
         keys = pass_of(self.records)
         passes = np.setdiff1d(keys[self.only_infers], keys[self.learns])
         of_pass = np.isin(main["stage"], (Stage.NEXT, Stage.EPOCH)) & np.isin(pass_of(main), passes)
-        return of_pass | (main["stage"] == Stage.NEXT) & np.isin(main["start"], self.records["start"][self.only_infers])
+        return of_pass | (main["stage"] == Stage.NEXT) & np.isin(
+            main["start"], self.records["start"][self.only_infers]
+        )
 
 
 def trains_forward(main: Records) -> npt.NDArray[np.bool_]:
-    """bool [n]: a forward in training mode with gradients. (Who forgets ``no_grad`` in an evaluation loop has called ``eval()``.)"""
+    """bool [n]: a forward in training mode with gradients. (Who forgets ``no_grad`` in an
+    evaluation loop has called ``eval()``.)
+    """
     wanted = Flag.GRAD | Flag.TRAINING
     return np.asarray((main["stage"] == Stage.FORWARD) & (main["flags"] & wanted == wanted))
 
 
 def gave(asked: Records) -> npt.NDArray[np.bool_]:
-    """bool [n]: requests to which a batch came: not at the end of a pass, nor where the request failed or was interrupted."""
+    """bool [n]: requests to which a batch came: not at the end of a pass, nor where the request
+    failed or was interrupted.
+    """
     return np.asarray(asked["flags"] & (Flag.END | Flag.FAILED) == 0)
 
 
@@ -221,8 +274,8 @@ def pass_of(records: Records) -> IntArray:
 
 
 def _evaluations(main: Records, asks: Asks) -> IntArray:
-    """Intervals [m, 2], ns, of evaluation: from the first request that only infers to the next event that trains; and loops without a
-    loader that call models without gradients."""
+    """Intervals [m, 2], ns, of evaluation: from the first request that only infers to the next
+    event that trains; and loops without a loader that call models without gradients."""
     loader = asks.of_used(main)
     trains = np.isin(main["source"], list(asks.training_loaders)) & loader & ~asks.evaluates(main)
     trains |= np.isin(main["stage"], (Stage.BACKWARD, Stage.OPTIMIZER)) | trains_forward(main)
@@ -241,9 +294,11 @@ def _evaluations(main: Records, asks: Asks) -> IntArray:
 
 
 def _inference(main: Records) -> list[tuple[int, int]]:
-    """Runs of forwards without gradients that nothing which trains interrupts, from the first one's start to the last one's end.
+    """Runs of forwards without gradients that nothing which trains interrupts, from the first one's
+    start to the last one's end.
 
-    Where steps have such forwards of their own (a teacher, a target network), a run is one only if it has more than twice as many.
+    Where steps have such forwards of their own (a teacher, a target network), a run is one only if
+    it has more than twice as many.
     """
     updates, _ = _learned(main)
     if not len(updates):
@@ -253,10 +308,14 @@ def _inference(main: Records) -> list[tuple[int, int]]:
     marks, alike = main[infers | trains], infers[infers | trains].astype(np.int64)
     edges = np.flatnonzero(np.diff(alike, prepend=0, append=0)).reshape(-1, 2)
     calls = edges[:, 1] - edges[:, 0]
-    of_step = np.bincount(np.searchsorted(updates["start"], marks["start"][edges[:, 0]]), calls, len(updates) + 1)
+    of_step = np.bincount(
+        np.searchsorted(updates["start"], marks["start"][edges[:, 0]]), calls, len(updates) + 1
+    )
     loops = edges[calls > 2 * np.median(of_step) + 1]
     ends = marks["start"] + marks["wall"]
-    return list(zip(marks["start"][loops[:, 0]].tolist(), ends[loops[:, 1] - 1].tolist(), strict=True))
+    return list(
+        zip(marks["start"][loops[:, 0]].tolist(), ends[loops[:, 1] - 1].tolist(), strict=True)
+    )
 
 
 def _union(intervals: list[tuple[int, int]]) -> IntArray:

@@ -1,4 +1,6 @@
-"""How sure the steps of a run are of the share that its input takes: a few steps, or steps that vary, say nothing."""
+"""How sure the steps of a run are of the share that its input takes: a few steps, or steps that
+vary, say nothing.
+"""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -32,14 +34,24 @@ def certainty(rank: RankMetrics, starts_once: bool) -> Certainty | None:
         return None
     parts = {name: values.astype(float) for name, values in rank.stages.items()}
     if starts_once:
-        parts |= {"epoch_start": np.zeros(len(steps.wall)), "wait": parts.get("wait", 0.0) - classify(steps, rank.ready)["first_batch"]}
+        parts |= {
+            "epoch_start": np.zeros(len(steps.wall)),
+            "wait": parts.get("wait", 0.0) - classify(steps, rank.ready)["first_batch"],
+        }
     low, high = _interval(rank, parts, steps.wall.astype(float))
     number = rank.estimate.stand_for if rank.estimate is not None else len(steps.wall) - rank.first
     if steps.making is not None:  # how long its functions wait for a CPU is not known
         return Certainty(number, low, high)
     inside = queued_ns(rank.main, steps, Stage.NEXT)
     queued = queued_ns(rank.main, steps, Stage.NEXT, Stage.FORWARD, Stage.BACKWARD)
-    return Certainty(number, low, high, *_interval(rank, _without(parts, inside, queued - inside), (steps.wall - queued).astype(float)))
+    return Certainty(
+        number,
+        low,
+        high,
+        *_interval(
+            rank, _without(parts, inside, queued - inside), (steps.wall - queued).astype(float)
+        ),
+    )
 
 
 def _waiting(parts: Mapping[str, FloatArray | float]) -> Any:
@@ -47,12 +59,19 @@ def _waiting(parts: Mapping[str, FloatArray | float]) -> Any:
     return sum(values for name, values in parts.items() if name in INPUT_STAGES)
 
 
-def _without(parts: dict[str, FloatArray], inside: IntArray, elsewhere: IntArray) -> dict[str, FloatArray]:
-    """The stages of each step, int64 [steps] ns of waiting for a CPU taken out of the input's stages and of the others, in proportion."""
+def _without(
+    parts: dict[str, FloatArray], inside: IntArray, elsewhere: IntArray
+) -> dict[str, FloatArray]:
+    """The stages of each step, int64 [steps] ns of waiting for a CPU taken out of the input's
+    stages and of the others, in proportion.
+    """
     waiting = _waiting(parts)
     of_input = _share_left(waiting, inside)
     of_others = _share_left(sum(parts.values(), np.zeros(len(inside))) - waiting, elsewhere)
-    return {name: values * (of_input if name in INPUT_STAGES else of_others) for name, values in parts.items()}
+    return {
+        name: values * (of_input if name in INPUT_STAGES else of_others)
+        for name, values in parts.items()
+    }
 
 
 def _share_left(whole: FloatArray, taken: IntArray) -> FloatArray:
@@ -64,38 +83,67 @@ def unseen(rank: RankMetrics) -> Unseen | None:
     steps, estimate = rank.steps, rank.estimate
     if steps is None or not len(steps.wall):
         return None
-    may_be, wall = steps.unclaimed[rank.first :].astype(float), steps.wall[rank.first :].astype(float)
+    may_be, wall = (
+        steps.unclaimed[rank.first :].astype(float),
+        steps.wall[rank.first :].astype(float),
+    )
     share = float(may_be.sum()) / float(wall.sum()) if wall.sum() > 0 else 1.0
     high, counted = interval(may_be, wall)[1], 0.0
-    if estimate is not None:  # steps that were only counted may have taken longer, for reasons that nothing tells
+    if (
+        estimate is not None
+    ):  # steps that were only counted may have taken longer, for reasons that nothing tells
         counted = max(1 - float(estimate.walls().mean()) / estimate.mean_ns, 0.0)
-    return Unseen(min(share + counted, 1.0), min(high + counted, 1.0), bool(steps.resident[rank.first :].all()) and counted < _MIN_SHARE)
+    return Unseen(
+        min(share + counted, 1.0),
+        min(high + counted, 1.0),
+        bool(steps.resident[rank.first :].all()) and counted < _MIN_SHARE,
+    )
 
 
-def _interval(rank: RankMetrics, parts: Mapping[str, FloatArray], wall: FloatArray) -> tuple[float, float]:
+def _interval(
+    rank: RankMetrics, parts: Mapping[str, FloatArray], wall: FloatArray
+) -> tuple[float, float]:
     """Of the share that the input stages among ``parts`` take of ``wall``, float64 [steps] each."""
-    looked = np.ones(len(wall), bool) if rank.steps is None or rank.steps.making is None else rank.steps.making.looked
+    looked = (
+        np.ones(len(wall), bool)
+        if rank.steps is None or rank.steps.making is None
+        else rank.steps.making.looked
+    )
     if rank.estimate is None:
-        return interval(np.broadcast_to(_waiting(parts), wall.shape)[rank.first :], wall[rank.first :], looked[rank.first :])
+        return interval(
+            np.broadcast_to(_waiting(parts), wall.shape)[rank.first :],
+            wall[rank.first :],
+            looked[rank.first :],
+        )
     alike = rank.estimate.alike & looked
     known = replace(rank.estimate, alike=alike) if alike.sum() >= _FEWEST else rank.estimate
     low, high = np.quantile(_waiting(known.drawn(parts)), (0.025, 0.975))
-    share = _waiting(rank.estimate.means(parts)) / rank.estimate.mean_ns  # of all steps, of which those that were looked at are a choice
-    return min(float(low), share), min(max(float(high), share) + rank.estimate.unattributed_share, 1.0)
+    share = (
+        _waiting(rank.estimate.means(parts)) / rank.estimate.mean_ns
+    )  # of all steps, of which those that were looked at are a choice
+    return min(float(low), share), min(
+        max(float(high), share) + rank.estimate.unattributed_share, 1.0
+    )
 
 
-def interval(part: FloatArray, whole: FloatArray, looked: npt.NDArray[np.bool_] | None = None) -> tuple[float, float]:
-    """95 % interval of sum(part) / sum(whole) over steps: Student's t over the steps' residuals (Cochran, Sampling Techniques, 6.4).
+def interval(
+    part: FloatArray, whole: FloatArray, looked: npt.NDArray[np.bool_] | None = None
+) -> tuple[float, float]:
+    """95 % interval of sum(part) / sum(whole) over steps: Student's t over the steps' residuals
+    (Cochran, Sampling Techniques, 6.4).
 
     Args:
         part, whole: float64 [n].
-        looked: bool [n], of the steps whose part was measured, and does not stand in for it; None: all.
+        looked: bool [n], of the steps whose part was measured, and does not stand in for it; None:
+            all.
     """
     seen = np.ones(len(whole), bool) if looked is None else looked
     number, total = int(seen.sum()), float(whole[seen].sum())
     if number < _FEWEST or total <= 0:
         return 0.0, 1.0
     residuals = part[seen] - float(part[seen].sum()) / total * whole[seen]
-    half = student(number - 1) * float(np.sqrt((residuals**2).sum() * number / (number - 1))) / total
+    half = (
+        student(number - 1) * float(np.sqrt((residuals**2).sum() * number / (number - 1))) / total
+    )
     share = float(part.sum()) / float(whole.sum())
     return max(share - half, 0.0), min(share + half, 1.0)

@@ -24,12 +24,16 @@ def flop(main: Process, steps: Steps) -> Flop | None:
     if not samples:
         return None
     return Flop(
-        float(counted["forward_flop"][-1]), float(counted["backward_flop"][-1]), samples, _NAMES.get(int(counted["arithmetic"][-1]), "")
+        float(counted["forward_flop"][-1]),
+        float(counted["backward_flop"][-1]),
+        samples,
+        _NAMES.get(int(counted["arithmetic"][-1]), ""),
     )
 
 
 def runqueue_s(main: Process, steps: Steps, first: int, *stages: Stage) -> float | None:
-    """Mean seconds a step that the main thread was runnable without a CPU, in what lies inside steps.
+    """Mean seconds a step that the main thread was runnable without a CPU, in what lies inside
+    steps.
 
     Args:
         first: index of the first step that counts.
@@ -46,30 +50,41 @@ def runqueue_s(main: Process, steps: Steps, first: int, *stages: Stage) -> float
 
 
 def queued_share(main: Process, steps: Steps, first: int, *stages: Stage) -> float | None:
-    """Share (0 to 1) of the time in which the main thread wants a CPU that it has none, in these stages inside steps; None: not measured.
+    """Share (0 to 1) of the time in which the main thread wants a CPU that it has none, in these
+    stages inside steps; None: not measured.
 
     Args:
         first: index of the first step that counts.
     """
     records = main.of(*stages)
     records = records[(records["runqueue"] >= 0) & (records["cpu"] >= 0) & (records["thread"] == 0)]
-    records = records[records["start"] >= steps.start[first]] if first < len(steps.start) else records[:0]
-    queued, wanted = float(records["runqueue"].sum()), float((records["runqueue"] + records["cpu"]).sum())
+    records = (
+        records[records["start"] >= steps.start[first]] if first < len(steps.start) else records[:0]
+    )
+    queued, wanted = (
+        float(records["runqueue"].sum()),
+        float((records["runqueue"] + records["cpu"]).sum()),
+    )
     return queued / wanted if wanted else None
 
 
 def queued_ns(main: Process, steps: Steps, *stages: Stage) -> IntArray:
-    """int64 [steps], ns that the main thread was runnable without a CPU, in these stages; 0 where that was not measured."""
+    """int64 [steps], ns that the main thread was runnable without a CPU, in these stages; 0 where
+    that was not measured.
+    """
     records = main.of(*stages)
     records = records[(records["runqueue"] > 0) & (records["thread"] == 0)]
     at = np.searchsorted(steps.start, records["start"], "right") - 1
     inside = (at >= 0) & (records["start"] < np.append(steps.boundaries.end, 0)[at])
     queued = np.minimum(records["runqueue"], records["wall"])[inside]
-    return np.minimum(np.bincount(at[inside], queued, len(steps.start)).astype(np.int64), steps.wall)
+    return np.minimum(
+        np.bincount(at[inside], queued, len(steps.start)).astype(np.int64), steps.wall
+    )
 
 
 def cpu_s(steps: Steps, first: int, gauge: Gauge, origin_ns: int, mean_s: float) -> float | None:
-    """Mean CPU seconds a step of the training process and all it started. None: too few readings while the steps ran.
+    """Mean CPU seconds a step of the training process and all it started. None: too few readings
+    while the steps ran.
 
     Args:
         gauge: CPU seconds per second of the tree of processes, over the whole run.
@@ -78,7 +93,10 @@ def cpu_s(steps: Steps, first: int, gauge: Gauge, origin_ns: int, mean_s: float)
     """
     if first >= len(steps.wall) or len(gauge.at_s) < _FEWEST_READINGS:
         return None
-    at, evaluation = (np.array(gauge.at_s) * 1e9).astype(np.int64) + origin_ns, steps.boundaries.evaluation
+    at, evaluation = (
+        (np.array(gauge.at_s) * 1e9).astype(np.int64) + origin_ns,
+        steps.boundaries.evaluation,
+    )
     since = np.append(at[0], at[:-1])  # a rate is that of the time since the reading before
     inside = (since >= steps.start[first]) & (at <= steps.boundaries.end[-1])
     inside &= overlap(since, at, evaluation[:, 0], evaluation[:, 1]) == 0

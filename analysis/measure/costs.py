@@ -1,11 +1,15 @@
-"""What a sample costs in the process that makes it: exact sums over all samples, split by the ones that were looked at in detail.
+"""What a sample costs in the process that makes it: exact sums over all samples, split by the ones
+that were looked at in detail.
 
-The total (FETCH less COLLATE) is measured for every batch. Which share of it is reading, decoding, augmenting is estimated from one sample
-in N (taps/fetch.py) by a ratio estimator, sum(w part) / sum(w whole), whose standard error is reported (Cochran, Sampling Techniques,
-3rd edition, sections 2.6 and 6.4). How the total is divided into CPU, waiting for a CPU and blocked is measured for every batch too: the
-samples in detail only say how that is spread over the stages, so that no column of stages exceeds its total.
+The total (FETCH less COLLATE) is measured for every batch. Which share of it is reading, decoding,
+augmenting is estimated from one sample in N (taps/fetch.py) by a ratio estimator, sum(w part) /
+sum(w whole), whose standard error is reported (Cochran, Sampling Techniques, 3rd edition, sections
+2.6 and 6.4). How the total is divided into CPU, waiting for a CPU and blocked is measured for every
+batch too: the samples in detail only say how that is spread over the stages, so that no column of
+stages exceeds its total.
 
-Samples in which a process imported something, and its first one, are in none of this: what they take longer belongs to no part.
+Samples in which a process imported something, and its first one, are in none of this: what they
+take longer belongs to no part.
 """
 
 from collections import Counter
@@ -58,20 +62,41 @@ class SampledDetails:
 
     @classmethod
     def of_all(cls, processes: list[Process], loaders: frozenset[int]) -> "SampledDetails":
-        """The detailed samples of these loaders. First-use samples count only where every sample is one."""
+        """The detailed samples of these loaders.
+
+        First-use samples count only where every sample is one.
+        """
         steady = cls.joined([cls.of(process, loaders) for process in processes])
-        return steady if len(steady.weight) else cls.joined([cls.of(process, loaders, first_use=True) for process in processes])
+        return (
+            steady
+            if len(steady.weight)
+            else cls.joined([cls.of(process, loaders, first_use=True) for process in processes])
+        )
 
     @classmethod
-    def of(cls, process: Process, loaders: frozenset[int], first_use: bool = False) -> "SampledDetails":
-        """Collect one process's detailed samples for these loaders, without those of first use or only these."""
+    def of(
+        cls, process: Process, loaders: frozenset[int], first_use: bool = False
+    ) -> "SampledDetails":
+        """Collect one process's detailed samples for these loaders, without those of first use or
+        only these.
+        """
         records = process.of(Stage.SAMPLE, *PARTS)
         own, home = _self_times(records), np.full(len(records), -1, np.int64)
         above = parents(records["start"], records["wall"])
-        for index in np.argsort(records["start"], kind="stable"):  # parents come before their children
-            home[index] = index if records["stage"][index] == Stage.SAMPLE else home[above[index]] if above[index] >= 0 else -1
+        for index in np.argsort(
+            records["start"], kind="stable"
+        ):  # parents come before their children
+            home[index] = (
+                index
+                if records["stage"][index] == Stage.SAMPLE
+                else home[above[index]]
+                if above[index] >= 0
+                else -1
+            )
         wanted = (records["flags"] & Flag.FIRST != 0) == first_use
-        sample_at = np.flatnonzero((records["stage"] == Stage.SAMPLE) & np.isin(records["source"], list(loaders)) & wanted)
+        sample_at = np.flatnonzero(
+            (records["stage"] == Stage.SAMPLE) & np.isin(records["source"], list(loaders)) & wanted
+        )
         position = np.full(len(records) + 1, -1, np.int64)
         position[sample_at] = np.arange(len(sample_at))
         row, count = position[home], len(sample_at)
@@ -85,13 +110,19 @@ class SampledDetails:
             for source in np.unique(records["source"][of_stage]).tolist():
                 chosen = of_stage & (records["source"] == source)
                 key = (name, process.names.get(source, "?"))
-                parts[key] = {clock: _sum_rows(row[chosen], own[clock][chosen], count) for clock in CLOCKS}
+                parts[key] = {
+                    clock: _sum_rows(row[chosen], own[clock][chosen], count) for clock in CLOCKS
+                }
                 calls[key] = _sum_rows(row[chosen], np.ones(int(chosen.sum())), count)
         samples = view(records[sample_at], Stage.SAMPLE)
         whole = {clock: np.maximum(samples[clock], 0).astype(float) for clock in CLOCKS}
         decodes = (records["stage"] == Stage.DECODE) & (row >= 0)
         decoded = _sum_rows(row[decodes], view(records[decodes], Stage.DECODE)["pixels"], count)
-        queued = frozenset(PARTS[Stage(stage)] for stage in set(records["stage"][records["runqueue"] >= 0].tolist()) if stage in PARTS)
+        queued = frozenset(
+            PARTS[Stage(stage)]
+            for stage in set(records["stage"][records["runqueue"] >= 0].tolist())
+            if stage in PARTS
+        )
         return cls(
             samples["stands_for"].astype(float),
             samples["samples"].astype(float),
@@ -109,7 +140,10 @@ class SampledDetails:
         """The same of several processes."""
 
         def column(found: Iterable[FloatArray | None]) -> FloatArray:
-            columns = (np.zeros(len(d.weight)) if values is None else values for d, values in zip(many, found))
+            columns = (
+                np.zeros(len(d.weight)) if values is None else values
+                for d, values in zip(many, found)
+            )
             return np.concatenate([np.zeros(0), *columns])
 
         keys = sorted({key for d in many for key in d.parts})
@@ -117,9 +151,17 @@ class SampledDetails:
             weight=column(d.weight for d in many),
             samples=column(d.samples for d in many),
             whole={clock: column(d.whole[clock] for d in many) for clock in CLOCKS},
-            parts={key: {clock: column(d.parts.get(key, {}).get(clock) for d in many) for clock in CLOCKS} for key in keys},
+            parts={
+                key: {
+                    clock: column(d.parts.get(key, {}).get(clock) for d in many) for clock in CLOCKS
+                }
+                for key in keys
+            },
             calls={key: column(d.calls.get(key) for d in many) for key in keys},
-            nbytes={stage: column(d.nbytes.get(stage) for d in many) for stage in sorted({stage for d in many for stage in d.nbytes})},
+            nbytes={
+                stage: column(d.nbytes.get(stage) for d in many)
+                for stage in sorted({stage for d in many for stage in d.nbytes})
+            },
             decoded=column(d.decoded for d in many),
             output=column(d.output for d in many),
             queued=frozenset().union(*(d.queued for d in many)),
@@ -127,18 +169,24 @@ class SampledDetails:
 
     def sum(self, stage: str, clock: str) -> FloatArray:
         """float64 [n], ns: all operations of a stage."""
-        return np.sum([clocks[clock] for (of, _), clocks in self.parts.items() if of == stage], axis=0)
+        return np.sum(
+            [clocks[clock] for (of, _), clocks in self.parts.items() if of == stage], axis=0
+        )
 
     def weighted_mean(self, values: FloatArray) -> float:
         """Weighted mean per sample."""
         samples = float(self.weight @ self.samples)
         return float(self.weight @ values) / samples if samples else 0.0
 
-    def share(self, part: FloatArray, samples: int, whole: FloatArray | None = None) -> tuple[float, float | None]:
-        """Share of the samples' wall time that a part's wall time takes, and the standard error of that share.
+    def share(
+        self, part: FloatArray, samples: int, whole: FloatArray | None = None
+    ) -> tuple[float, float | None]:
+        """Share of the samples' wall time that a part's wall time takes, and the standard error of
+        that share.
 
-        Twice the error is a 95 % interval also where few samples were looked at: it grows as Student's t does for as many as count alike
-        (Kish, Survey Sampling, 1965, section 11.7). None: one tells nothing of how the others differ. 0: all were looked at.
+        Twice the error is a 95 % interval also where few samples were looked at: it grows as
+        Student's t does for as many as count alike (Kish, Survey Sampling, 1965, section 11.7).
+        None: one tells nothing of how the others differ. 0: all were looked at.
 
         Args:
             samples: of how many.
@@ -148,19 +196,26 @@ class SampledDetails:
         total = float(weight @ whole)
         if total <= 0:
             return 0.0, None
-        ratio, left = float(weight @ part) / total, max(0.0, 1 - float(self.samples.sum()) / samples)
+        ratio, left = (
+            float(weight @ part) / total,
+            max(0.0, 1 - float(self.samples.sum()) / samples),
+        )
         alike = float(weight.sum()) ** 2 / float(weight @ weight)
         if left > 0 and alike < 2:
             return ratio, None
         residual = weight * (part - ratio * whole)
         error = np.sqrt(left * float(residual @ residual)) / total
-        return ratio, float(error * np.sqrt(alike / (alike - 1)) * student(int(alike) - 1) / NORMAL_975) if left else 0.0
+        return ratio, float(
+            error * np.sqrt(alike / (alike - 1)) * student(int(alike) - 1) / NORMAL_975
+        ) if left else 0.0
 
 
 def _self_times(records: Records) -> dict[str, FloatArray]:
-    """Each record's clocks less those of the records directly inside it. An unmeasured clock counts as 0.
+    """Each record's clocks less those of the records directly inside it. An unmeasured clock counts
+    as 0.
 
-    The clocks are read one after another, and a thread may lose its CPU in between: what did not fit into the wall time was outside.
+    The clocks are read one after another, and a thread may lose its CPU in between: what did not
+    fit into the wall time was outside.
     """
     above = parents(records["start"], records["wall"])
     has = above >= 0
@@ -168,8 +223,14 @@ def _self_times(records: Records) -> dict[str, FloatArray]:
     for clock in CLOCKS:
         value = np.maximum(records[clock], 0).astype(float)
         if clock == "runqueue":
-            value = np.minimum(value, np.maximum(records["wall"] - np.maximum(records["cpu"], 0), 0))
-        own[clock] = np.maximum(value - np.bincount(above[has], value[has], len(records)), 0) if len(records) else value
+            value = np.minimum(
+                value, np.maximum(records["wall"] - np.maximum(records["cpu"], 0), 0)
+            )
+        own[clock] = (
+            np.maximum(value - np.bincount(above[has], value[has], len(records)), 0)
+            if len(records)
+            else value
+        )
     return own
 
 
@@ -200,7 +261,8 @@ class Traffic(NamedTuple):
 
 
 PAGE_BYTES = 4096
-MOST_FAULT_S = 3e-6  # CPU time of a minor page fault at most, clearing the page included (docs/rules.md, page_faults)
+# CPU time of a minor page fault at most, clearing the page included (docs/rules.md, page_faults)
+MOST_FAULT_S = 3e-6
 
 
 class Kernel(NamedTuple):
@@ -212,11 +274,14 @@ class Kernel(NamedTuple):
 
 @dataclass(frozen=True)
 class BatchProducers:
-    """The processes that make a set of loaders' batches: their workers, or the training process itself."""
+    """The processes that make a set of loaders' batches: their workers, or the training process
+    itself.
+    """
 
     processes: list[Process]
     loaders: frozenset[int]
-    since: int = 0  # ns: batches whose making began before do not count, where a process kept all its windows
+    # ns: batches whose making began before do not count, where a process kept all its windows
+    since: int = 0
 
     @property
     def alone(self) -> bool:
@@ -224,13 +289,19 @@ class BatchProducers:
         return bool(self.processes) and not any(process.is_worker for process in self.processes)
 
     def sums(self, stage: Stage) -> Counter[str]:
-        """Sums of a stage's columns, and ``records``, over everything these loaders did; what was not measured counts as 0.
+        """Sums of a stage's columns, and ``records``, over everything these loaders did; what was
+        not measured counts as 0.
 
-        A process that forgot windows sums what it kept no note of in its totals, for all its loaders together.
+        A process that forgot windows sums what it kept no note of in its totals, for all its
+        loaders together.
         """
         total = Counter[str]()
         for process in self.processes:
-            total.update(process.total(stage) if process.stride > 1 else summed(self._of(process, stage), stage))
+            total.update(
+                process.total(stage)
+                if process.stride > 1
+                else summed(self._of(process, stage), stage)
+            )
         return total
 
     def first_use(self) -> Counter[str]:
@@ -241,7 +312,10 @@ class BatchProducers:
         return total
 
     def traffic(self) -> "Traffic | None":
-        """File traffic of a sample, without the batches of first use where there are others; None where /proc does not tell."""
+        """File traffic of a sample, without the batches of first use where there are others;
+
+        None where /proc does not tell.
+        """
         found = self._mean_of(Stage.TRAFFIC)
         return None if found is None else Traffic(*(found[name] for name in Traffic._fields))
 
@@ -279,17 +353,23 @@ class BatchProducers:
     @property
     def batches(self) -> int:
         """Batches made."""
-        return self.sums(Stage.FETCH)["records"] - sum(len(process.of(Stage.FETCH)) - len(process.batches) for process in self.processes)
+        return self.sums(Stage.FETCH)["records"] - sum(
+            len(process.of(Stage.FETCH)) - len(process.batches) for process in self.processes
+        )
 
     @property
     def described(self) -> int:
-        """Samples that the batches stand for which were looked into: about as many as were made; where there are none, those made."""
+        """Samples that the batches stand for which were looked into: about as many as were made;
+        where there are none, those made.
+        """
         return self.sums(Stage.BATCH)["samples"] or self.sums(Stage.FETCH)["samples"]
 
     @property
     def measures_runqueue(self) -> bool:
         """A kernel may not offer it."""
-        return any(bool((process.of(Stage.FETCH)["runqueue"] >= 0).any()) for process in self.processes)
+        return any(
+            bool((process.of(Stage.FETCH)["runqueue"] >= 0).any()) for process in self.processes
+        )
 
 
 @dataclass(frozen=True)
@@ -306,10 +386,16 @@ class Steady:
 
     @classmethod
     def of(cls, makers: BatchProducers, samples: int) -> "Steady":
-        fetch, collate, first = makers.sums(Stage.FETCH), makers.sums(Stage.COLLATE), makers.first_use()
+        fetch, collate, first = (
+            makers.sums(Stage.FETCH),
+            makers.sums(Stage.COLLATE),
+            makers.first_use(),
+        )
         if first["samples"] >= samples:  # every sample was one of first use
             first.clear()
-        left = {clock: max(0.0, float(fetch[clock] - collate[clock] - first[clock])) for clock in CLOCKS}
+        left = {
+            clock: max(0.0, float(fetch[clock] - collate[clock] - first[clock])) for clock in CLOCKS
+        }
         return cls(samples - first["samples"], left)
 
     def mean_ns(self, clock: str) -> float:
@@ -318,60 +404,95 @@ class Steady:
 
 
 def accounted_cpu_s(costs: Mapping[str, Cost]) -> float:
-    """CPU seconds per sample of the threads that make and send it: the queue's feeder thread pickles beside the worker."""
+    """CPU seconds per sample of the threads that make and send it: the queue's feeder thread
+    pickles beside the worker.
+    """
     return sum(costs[name].cpu_s or 0.0 for name in ("total", "transport") if name in costs)
 
 
-def costs_by_stage(details: SampledDetails, makers: BatchProducers, samples: int) -> dict[str, Cost]:
+def costs_by_stage(
+    details: SampledDetails, makers: BatchProducers, samples: int
+) -> dict[str, Cost]:
     """Mean cost of a sample by stage, and "total"."""
-    collate, pickle, batch = (makers.sums(stage) for stage in (Stage.COLLATE, Stage.PICKLE, Stage.BATCH))
+    collate, pickle, batch = (
+        makers.sums(stage) for stage in (Stage.COLLATE, Stage.PICKLE, Stage.BATCH)
+    )
     queued, described, traffic = makers.measures_runqueue, makers.described, makers.traffic()
     costs: dict[str, Cost] = {}
     steady = Steady.of(makers, samples)
     scale, making = _scale(details, steady), {clock: steady.mean_ns(clock) for clock in CLOCKS}
-    parts = {stage: {clock: details.sum(stage, clock) for clock in CLOCKS} for stage in sorted(details.nbytes)}
-    parts["dataset"] = {clock: details.whole[clock] - sum(part[clock] for part in parts.values()) for clock in CLOCKS}
-    seen = {stage: {clock: max(scale * details.weighted_mean(part[clock]), 0.0) for clock in CLOCKS} for stage, part in parts.items()}
+    parts = {
+        stage: {clock: details.sum(stage, clock) for clock in CLOCKS}
+        for stage in sorted(details.nbytes)
+    }
+    parts["dataset"] = {
+        clock: details.whole[clock] - sum(part[clock] for part in parts.values())
+        for clock in CLOCKS
+    }
+    seen = {
+        stage: {clock: max(scale * details.weighted_mean(part[clock]), 0.0) for clock in CLOCKS}
+        for stage, part in parts.items()
+    }
     if not scale:
         seen = {"dataset": making}
     for stage, ns in _spread(seen, making, len(details.weight)).items():
         nbytes = details.weighted_mean(details.nbytes[stage]) if stage in details.nbytes else 0.0
         error = details.share(parts[stage]["wall"], steady.samples)[1]
         error_ns = None if error is None else error * making["wall"]
-        costs[stage] = _cost(ns, queued and (stage == "dataset" or stage in details.queued), nbytes or None, error_ns)
+        costs[stage] = _cost(
+            ns, queued and (stage == "dataset" or stage in details.queued), nbytes or None, error_ns
+        )
     own = {clock: collate[clock] / samples for clock in CLOCKS}
     costs["collate"] = _cost(own, queued, batch["nbytes"] / described, 0.0)
     if pickle["records"]:
-        costs["transport"] = _cost({clock: pickle[clock] / samples for clock in CLOCKS}, False, pickle["nbytes"] / samples, 0.0)
+        costs["transport"] = _cost(
+            {clock: pickle[clock] / samples for clock in CLOCKS},
+            False,
+            pickle["nbytes"] / samples,
+            0.0,
+        )
     divided = [sum(column) for column in zip(_divided(making), _divided(own))]
     whole = dict(zip(CLOCKS, (making["wall"] + own["wall"], *divided)))
     costs["total"] = _cost(whole, queued, traffic.read_bytes if traffic is not None else None, 0.0)
     return {stage: costs[stage] for stage in (*SAMPLE_STAGES, "total") if stage in costs}
 
 
-def _spread(seen: dict[str, dict[str, float]], total: dict[str, float], number: int) -> dict[str, dict[str, float]]:
-    """Clocks of the stages that sum to the total's, clock by clock, and differ from those seen as little as that allows.
+def _spread(
+    seen: dict[str, dict[str, float]], total: dict[str, float], number: int
+) -> dict[str, dict[str, float]]:
+    """Clocks of the stages that sum to the total's, clock by clock, and differ from those seen as
+    little as that allows.
 
-    Iterative proportional fitting (Deming and Stephan, Annals of Mathematical Statistics 11(4), 1940): rows are scaled to the stages'
-    wall times and columns to the total's CPU, waiting and blocked time, in turns.
+    Iterative proportional fitting (Deming and Stephan, Annals of Mathematical Statistics 11(4),
+    1940): rows are scaled to the stages' wall times and columns to the total's CPU, waiting and
+    blocked time, in turns.
 
     Args:
         seen: stage -> clock -> ns, of the samples in detail, whose wall times sum to the total's.
         total: clock -> ns, of all samples.
-        number: of the samples in detail; that stages are divided as the total is counts as one more, so that few do not decide all.
+        number: of the samples in detail; that stages are divided as the total is counts as one
+            more, so that few do not decide all.
     """
     walls = np.array([ns["wall"] for ns in seen.values()])
     columns = np.array(_divided(total))
-    alike = walls[:, None] * columns / max(columns.sum(), _TINY)  # every stage divided as the total is
+    alike = (
+        walls[:, None] * columns / max(columns.sum(), _TINY)
+    )  # every stage divided as the total is
     table = (number * np.array([_divided(ns) for ns in seen.values()]) + alike) / (number + 1)
     for _ in range(_ROUNDS):
         table *= (walls / np.maximum(table.sum(1), _TINY))[:, None]
         table *= columns / np.maximum(table.sum(0), _TINY)
-    return {stage: {"wall": ns["wall"], "cpu": float(row[0]), "runqueue": float(row[1])} for (stage, ns), row in zip(seen.items(), table)}
+    return {
+        stage: {"wall": ns["wall"], "cpu": float(row[0]), "runqueue": float(row[1])}
+        for (stage, ns), row in zip(seen.items(), table)
+    }
 
 
 def _divided(ns: dict[str, float]) -> list[float]:
-    """CPU, waiting for a CPU, blocked: they sum to the wall time. The clocks are read one after another."""
+    """CPU, waiting for a CPU, blocked: they sum to the wall time.
+
+    The clocks are read one after another.
+    """
     cpu = min(ns["cpu"], ns["wall"])
     runqueue = min(ns["runqueue"], ns["wall"] - cpu)
     return [cpu, runqueue, ns["wall"] - cpu - runqueue]
@@ -381,20 +502,34 @@ def operations(details: SampledDetails, costs: Mapping[str, Cost]) -> list[Opera
     """Operations inside a sample, dearest first: parts of what their stage costs."""
     found = []
     for (stage, name), clocks in details.parts.items():
-        cost, whole = costs[stage], {clock: float(details.weight @ details.sum(stage, clock)) for clock in ("wall", "cpu")}
-        share = {clock: float(details.weight @ clocks[clock]) / whole[clock] if whole[clock] else 0.0 for clock in whole}
+        cost, whole = (
+            costs[stage],
+            {clock: float(details.weight @ details.sum(stage, clock)) for clock in ("wall", "cpu")},
+        )
+        share = {
+            clock: float(details.weight @ clocks[clock]) / whole[clock] if whole[clock] else 0.0
+            for clock in whole
+        }
         calls = details.weighted_mean(details.calls[stage, name])
-        found.append(Operation(stage, name, cost.wall_s * share["wall"], (cost.cpu_s or 0.0) * share["cpu"], calls))
+        found.append(
+            Operation(
+                stage, name, cost.wall_s * share["wall"], (cost.cpu_s or 0.0) * share["cpu"], calls
+            )
+        )
     return sorted(found, key=lambda operation: -operation.wall_s)
 
 
 def _scale(details: SampledDetails, steady: Steady) -> float:
-    """Wall time of all samples over that of the ones seen in detail, per sample: makes the parts sum to what was measured for all."""
+    """Wall time of all samples over that of the ones seen in detail, per sample: makes the parts
+    sum to what was measured for all.
+    """
     seen = details.weighted_mean(details.whole["wall"])
     return steady.mean_ns("wall") / seen if seen else 0.0
 
 
-def _cost(ns: dict[str, float], runqueue_measured: bool, nbytes: float | None, error_ns: float | None) -> Cost:
+def _cost(
+    ns: dict[str, float], runqueue_measured: bool, nbytes: float | None, error_ns: float | None
+) -> Cost:
     wall = ns["wall"] / 1e9
     cpu = min(ns["cpu"] / 1e9, wall)  # the clocks are read one after another
     runqueue = min(ns["runqueue"] / 1e9, wall - cpu) if runqueue_measured else None

@@ -1,4 +1,6 @@
-"""Who used the CPUs that a run may use while its steps ran: the training itself, and other programs."""
+"""Who used the CPUs that a run may use while its steps ran: the training itself, and other
+programs.
+"""
 
 from collections.abc import Iterable
 
@@ -11,15 +13,19 @@ from feedline.analysis.measure.model import Cpus, Gauge
 from feedline.analysis.measure.steps import Steps
 from feedline.profiler.events import Stage
 
-#: A reading is the mean since the one before. It counts for the steps if they fill this share of that time: a training of two seconds
-#: after ten seconds of imports has one that is about the imports.
+#: A reading is the mean since the one before. It counts for the steps if they fill this share of
+#: that time: a training of two seconds after ten seconds of imports has one that is about the
+#: imports.
 _MOSTLY = 0.5
 
-#: CPUs. Less is not told from the kernel's own work: a process's CPU time is known to 10 ms, and read every 250 ms at most (docs/rules.md).
+#: CPUs. Less is not told from the kernel's own work: a process's CPU time is known to 10 ms, and
+#: read every 250 ms at most (docs/rules.md).
 MIN_OTHERS = 0.1
 
 
-def cpu_use(shown: RankMetrics, gauges: list[Gauge], beside: Iterable[tuple[RankMetrics, list[Gauge]]] = ()) -> Cpus | None:
+def cpu_use(
+    shown: RankMetrics, gauges: list[Gauge], beside: Iterable[tuple[RankMetrics, list[Gauge]]] = ()
+) -> Cpus | None:
     """Divide the CPUs into what the training used, what other programs used, and what was free.
 
     Args:
@@ -28,26 +34,47 @@ def cpu_use(shown: RankMetrics, gauges: list[Gauge], beside: Iterable[tuple[Rank
         beside: the other ranks of the run and their gauges; those on another machine are left out.
 
     Returns:
-        None where the manifest does not say how many CPUs there are. Figures are None where too little was sampled while the steps ran.
+        None where the manifest does not say how many CPUs there are. Figures are None where too
+        little was sampled while the steps ran.
     """
     machine = shown.rank.manifest.machine
-    whole, allowed, quota = (_number(machine.get(name)) for name in ("cpus", "effective_cpus", "cpu_quota"))
+    whole, allowed, quota = (
+        _number(machine.get(name)) for name in ("cpus", "effective_cpus", "cpu_quota")
+    )
     allowed = allowed or whole
     if allowed is None:
         return None
     mask = _number(machine.get("affinity_cpus")) or (whole if whole == allowed else None)
-    of_rank = [(shown, gauges), *((other, read) for other, read in beside if machine_of(other) == machine_of(shown))]
+    of_rank = [
+        (shown, gauges),
+        *((other, read) for other, read in beside if machine_of(other) == machine_of(shown)),
+    ]
     used = [mean_of(shown, rank, read, "cpu/processes") for rank, read in of_rank]
     own = None if None in used else min(sum(one for one in used if one is not None), allowed)
-    busy = mean_of(shown, shown, gauges, "cpu/allowed") if mask != whole else mean_of(shown, shown, gauges, "cpu/machine")
+    busy = (
+        mean_of(shown, shown, gauges, "cpu/allowed")
+        if mask != whole
+        else mean_of(shown, shown, gauges, "cpu/machine")
+    )
     if own is None or busy is None or mask is None:
         return Cpus(allowed, quota, mask, own, None, None, len(of_rank))
     others = max(0.0, busy * mask - own)
-    return Cpus(allowed, quota, mask, own, others, max(0.0, min(mask - own - others, allowed - own)), len(of_rank))
+    return Cpus(
+        allowed,
+        quota,
+        mask,
+        own,
+        others,
+        max(0.0, min(mask - own - others, allowed - own)),
+        len(of_rank),
+    )
 
 
 def mean_of(shown: RankMetrics, rank: RankMetrics, gauges: list[Gauge], name: str) -> float | None:
-    """Mean of a rank's gauge while the shown rank's steps ran; None where it was not sampled then."""
+    """Mean of a rank's gauge while the shown rank's steps ran;
+
+    None where it was not sampled then.
+    """
     gauge = next((gauge for gauge in gauges if gauge.name == name), None)
     anchors = rank.rank.manifest.anchors
     if gauge is None or shown.steps is None or not anchors:
@@ -64,10 +91,17 @@ def _while_steps_ran(gauge: Gauge, steps: Steps, first: int, origin_ns: int) -> 
     """
     if first >= len(steps.wall) or not len(gauge.at_s):
         return None
-    at, evaluation = (np.array(gauge.at_s) * 1e9).astype(np.int64) + origin_ns, steps.boundaries.evaluation
+    at, evaluation = (
+        (np.array(gauge.at_s) * 1e9).astype(np.int64) + origin_ns,
+        steps.boundaries.evaluation,
+    )
     since = np.append(origin_ns, at[:-1])
     begin, end = int(steps.start[first]), int(steps.boundaries.end[-1])
-    inside = np.minimum(at, end) - np.maximum(since, begin) - overlap(since, at, evaluation[:, 0], evaluation[:, 1])
+    inside = (
+        np.minimum(at, end)
+        - np.maximum(since, begin)
+        - overlap(since, at, evaluation[:, 0], evaluation[:, 1])
+    )
     weight = np.where(inside > _MOSTLY * (at - since), inside, 0)
     return float(np.average(np.array(gauge.values), weights=weight)) if weight.any() else None
 
@@ -75,7 +109,9 @@ def _while_steps_ran(gauge: Gauge, steps: Steps, first: int, origin_ns: int) -> 
 def machine_of(rank: RankMetrics) -> tuple[object, str]:
     """What ranks of one machine have in common, as far as it is known."""
     told = rank.main.of(Stage.CLOCK)
-    return rank.rank.manifest.place.get("group_rank"), rank.main.names.get(int(told["source"][-1]), "") if len(told) else ""
+    return rank.rank.manifest.place.get("group_rank"), rank.main.names.get(
+        int(told["source"][-1]), ""
+    ) if len(told) else ""
 
 
 def _number(value: object) -> float | None:
@@ -88,10 +124,16 @@ def says(use: Cpus) -> str:
     if use.others is None or use.free is None:
         return of
     busy = f", other programs use {number(use.others)}" if use.others >= MIN_OTHERS else ""
-    return f"{of}{busy}; {f'{number(use.free)} CPUs are free' if use.free >= MIN_OTHERS else 'no CPU is free'}"
+    return (
+        f"{of}{busy}; "
+        f"{f'{number(use.free)} CPUs are free' if use.free >= MIN_OTHERS else 'no CPU is free'}"
+    )
 
 
 def may_use(allowed: float, quota: float | None) -> str:
     """``2 CPUs``, and what limits them."""
     limited = quota is not None and quota <= allowed
-    return f"{allowed:g} CPU{'s' * (allowed != 1)}{' (the quota of its control group)' if limited else ''}"
+    return (
+        f"{allowed:g} "
+        f"CPU{'s' * (allowed != 1)}{' (the quota of its control group)' if limited else ''}"
+    )

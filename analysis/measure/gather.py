@@ -10,9 +10,22 @@ import numpy as np
 from feedline.analysis.intervals import IntArray, overlap
 from feedline.analysis.measure import blocking, computing, waits
 from feedline.analysis.measure.boundaries import gave
-from feedline.analysis.measure.costs import BatchProducers, FloatArray, SampledDetails, costs_by_stage, operations
+from feedline.analysis.measure.costs import (
+    BatchProducers,
+    FloatArray,
+    SampledDetails,
+    costs_by_stage,
+    operations,
+)
 from feedline.analysis.measure.gpu_stages import gpu_stages
-from feedline.analysis.measure.model import Cost, Loader, StepSeries, StepSummary, Throughput, Workers
+from feedline.analysis.measure.model import (
+    Cost,
+    Loader,
+    StepSeries,
+    StepSummary,
+    Throughput,
+    Workers,
+)
 from feedline.analysis.measure.pace import first_step, throughput_of
 from feedline.analysis.measure.rested import Counted, Estimate
 from feedline.analysis.measure.stages import STEP_STAGES
@@ -27,7 +40,12 @@ from feedline.profiler.store.segment_reader import Process
 _IN_GETITEM = ("read", "decode", "augment", "user", "dataset")
 COLUMNS = 600  # points of a series: one per pixel column of a figure
 #: What a loader says of its batches, by the name it has in the report.
-_BATCH_FLAGS = {"float32": Flag.FLOAT32, "shared": Flag.SHARED, "pinned": Flag.PINNED, "objects": Flag.OBJECTS}
+_BATCH_FLAGS = {
+    "float32": Flag.FLOAT32,
+    "shared": Flag.SHARED,
+    "pinned": Flag.PINNED,
+    "objects": Flag.OBJECTS,
+}
 _FEW_BATCHES = 3  # of a worker in an epoch: with fewer, it is busy from its first to its last
 
 
@@ -62,25 +80,51 @@ class RankMetrics:
         main = rank.main
         workers = [process.without_failed for process in rank.processes if process.is_worker]
         steps = partition(main)
-        loaders = steps.boundaries.training_loaders if steps else frozenset(main.of(Stage.NEXT)["source"].tolist())
+        loaders = (
+            steps.boundaries.training_loaders
+            if steps
+            else frozenset(main.of(Stage.NEXT)["source"].tolist())
+        )
         makers = BatchProducers(
-            [*(w for w in workers if w.header["loader"] in loaders), *([main.without_failed] if len(main.of(Stage.FETCH)) else [])], loaders
+            [
+                *(w for w in workers if w.header["loader"] in loaders),
+                *([main.without_failed] if len(main.of(Stage.FETCH)) else []),
+            ],
+            loaders,
         )
         details = SampledDetails.of_all(makers.processes, loaders)
-        return cls(rank, main, workers, steps, first_step(main, steps) if steps else 0, waits.ready_times(workers), makers, details)
+        return cls(
+            rank,
+            main,
+            workers,
+            steps,
+            first_step(main, steps) if steps else 0,
+            waits.ready_times(workers),
+            makers,
+            details,
+        )
 
     @cached_property
     def stages(self) -> dict[str, FloatArray]:
-        """Stage -> float64 [steps], ns, in the order of the step. A loader's work in the main thread is split by what samples cost."""
+        """Stage -> float64 [steps], ns, in the order of the step.
+
+        A loader's work in the main thread is split by what samples cost.
+        """
         assert self.steps is not None
         found = {name: values.astype(float) for name, values in self.steps.stages.items()}
         making = found.pop("samples", None)
         if making is not None:
-            parts = {name: cost.wall_s for name, cost in self.sample_costs.items() if name in _IN_GETITEM}
+            parts = {
+                name: cost.wall_s for name, cost in self.sample_costs.items() if name in _IN_GETITEM
+            }
             whole = sum(parts.values())
             for name, part in (parts if whole else {"dataset": 1.0}).items():
                 found[name] = found.get(name, 0.0) + making * part / (whole or 1.0)
-        ordered = [*(name for name in STEP_STAGES[:-1] if name in found), *sorted(set(found) - set(STEP_STAGES)), "other"]
+        ordered = [
+            *(name for name in STEP_STAGES[:-1] if name in found),
+            *sorted(set(found) - set(STEP_STAGES)),
+            "other",
+        ]
         return {name: found[name] for name in ordered if found[name].any() or name == "other"}
 
     @cached_property
@@ -96,14 +140,22 @@ class RankMetrics:
     @property
     def loader_elsewhere(self) -> bool:
         """Whether only other threads ask the loaders that feed the steps."""
-        return self.steps is not None and len(self.steps.boundaries.elsewhere) > 0 and not len(self.steps.asked)
+        return (
+            self.steps is not None
+            and len(self.steps.boundaries.elsewhere) > 0
+            and not len(self.steps.asked)
+        )
 
     @property
     def in_rests(self) -> tuple[int, int]:
-        """Batches and samples that were only counted in rests; (0, 0) where the loader has workers, which record theirs."""
+        """Batches and samples that were only counted in rests; (0, 0) where the loader has workers,
+        which record theirs.
+        """
         if any(process.is_worker for process in self.makers.processes):
             return 0, 0
-        taken = [both for loader, both in self.counted.taken.items() if loader in self.makers.loaders]
+        taken = [
+            both for loader, both in self.counted.taken.items() if loader in self.makers.loaders
+        ]
         return sum(batches for batches, _ in taken), sum(samples for _, samples in taken)
 
     @property
@@ -135,7 +187,11 @@ def step_summary(rank: RankMetrics) -> StepSummary | None:
         return None
     kinds = waits.classify(steps, rank.ready, waits.sent_times(rank.workers), rank.makers.alone)
     recorded_s = float(steps.wall[rank.first :].mean()) / 1e9
-    mean = _recorded(rank, steps, kinds) if rank.estimate is None else _estimated(rank, rank.estimate, kinds)
+    mean = (
+        _recorded(rank, steps, kinds)
+        if rank.estimate is None
+        else _estimated(rank, rank.estimate, kinds)
+    )
     evaluation = steps.boundaries.evaluation
     queued_s = computing.runqueue_s(rank.main, steps, rank.first, Stage.FORWARD, Stage.BACKWARD)
     return StepSummary(
@@ -174,7 +230,10 @@ class _Mean(NamedTuple):
 def _recorded(rank: RankMetrics, steps: Steps, kinds: Mapping[str, IntArray]) -> _Mean:
     """Where every step was recorded."""
     walls = steps.wall[rank.first :] / 1e9
-    stages, split = ({name: float(ns[rank.first :].mean()) / 1e9 for name, ns in parts.items()} for parts in (rank.stages, kinds))
+    stages, split = (
+        {name: float(ns[rank.first :].mean()) / 1e9 for name, ns in parts.items()}
+        for parts in (rank.stages, kinds)
+    )
     return _Mean(float(walls.mean()), walls, stages, split)
 
 
@@ -202,7 +261,10 @@ def series(start: IntArray, wall_ns: IntArray, stages: dict[str, FloatArray]) ->
         wall_min_s=[float(wall[group].min()) for group in groups],
         wall_s=[float(np.median(wall[group])) for group in groups],
         wall_max_s=[float(wall[group].max()) for group in groups],
-        stages={name: [float(values[group].mean()) / 1e9 for group in groups] for name, values in stages.items()},
+        stages={
+            name: [float(values[group].mean()) / 1e9 for group in groups]
+            for name, values in stages.items()
+        },
     )
 
 
@@ -244,7 +306,9 @@ def workers(rank: RankMetrics) -> Workers | None:
 
 
 def _batch_walls(rank: RankMetrics) -> IntArray:
-    """int64 [n], ns: what making each batch took, without those from before the first step that counts where there are others."""
+    """int64 [n], ns: what making each batch took, without those from before the first step that
+    counts where there are others.
+    """
     fetches = np.concatenate([process.batches for process in rank.makers.processes])
     fetches = fetches[np.isin(fetches["source"], list(rank.makers.loaders))]
     counts = fetches["start"] >= _counted_since(rank)
@@ -254,7 +318,9 @@ def _batch_walls(rank: RankMetrics) -> IntArray:
 def _counted_since(rank: RankMetrics) -> int:
     """Nanoseconds: start of the first step that counts in the means; 0 where there is none."""
     steps = rank.steps
-    return int(steps.start[rank.first]) if steps is not None and rank.first < len(steps.start) else 0
+    return (
+        int(steps.start[rank.first]) if steps is not None and rank.first < len(steps.start) else 0
+    )
 
 
 def _who(process: Process) -> tuple[object, object]:
@@ -263,7 +329,8 @@ def _who(process: Process) -> tuple[object, object]:
 
 
 def without_batches(processes: list[Process]) -> int:
-    """Workers that made no batch, because their part of the data was empty or because they were never asked for one.
+    """Workers that made no batch, because their part of the data was empty or because they were
+    never asked for one.
 
     A worker that was still at its first one is none of them.
     """
@@ -278,10 +345,12 @@ def without_batches(processes: list[Process]) -> int:
 
 
 def busy_shares(processes: list[Process], since: int) -> tuple[float | None, float | None]:
-    """Shares of the workers' time, between their first and last batch of each epoch, that they made batches and had nothing to do.
+    """Shares of the workers' time, between their first and last batch of each epoch, that they made
+    batches and had nothing to do.
 
-    One whose part of the data ends early has nothing to do until the last batch of the others. A worker that makes one or two in an epoch
-    is left out: between them, it has hardly anything else to do.
+    One whose part of the data ends early has nothing to do until the last batch of the others. A
+    worker that makes one or two in an epoch is left out: between them, it has hardly anything else
+    to do.
 
     Args:
         since: ns, from which on batches count, where any worker makes more than two of them.
@@ -318,7 +387,11 @@ def _last_batches(processes: list[Process]) -> dict[tuple[int, int], int]:
     for process in processes:
         made = process.of(Stage.FETCH)
         made = made[made["flags"] & Flag.END == 0]
-        for loader, epoch, at in zip(made["source"].tolist(), (made["number"] >> 32).tolist(), (made["start"] + made["wall"]).tolist()):
+        for loader, epoch, at in zip(
+            made["source"].tolist(),
+            (made["number"] >> 32).tolist(),
+            (made["start"] + made["wall"]).tolist(),
+        ):
             found[loader, epoch] = max(found.get((loader, epoch), 0), at)
     return found
 
@@ -327,12 +400,22 @@ def histogram(processes: list[Process]) -> list[tuple[float, int]]:
     """(upper edge in s, samples) of the bins in use and those between them."""
     counts = np.sum([process.histograms[SAMPLE_HISTOGRAM] for process in processes], axis=0)
     used = np.flatnonzero(counts)
-    return [(bin_edge_ns(index + 1) / 1e9, int(counts[index])) for index in range(used[0], used[-1] + 1)] if len(used) else []
+    return (
+        [
+            (bin_edge_ns(index + 1) / 1e9, int(counts[index]))
+            for index in range(used[0], used[-1] + 1)
+        ]
+        if len(used)
+        else []
+    )
 
 
 def loaders(rank: RankMetrics) -> list[Loader]:
     """Every loader that was iterated."""
-    training, unused = rank.makers.loaders, rank.steps.boundaries.unused if rank.steps else frozenset[int]()
+    training, unused = (
+        rank.makers.loaders,
+        rank.steps.boundaries.unused if rank.steps else frozenset[int](),
+    )
     epochs = rank.main.of(Stage.EPOCH)
     found = []
     for number, about in enumerate(rank.rank.manifest.loaders):
@@ -344,7 +427,9 @@ def loaders(rank: RankMetrics) -> list[Loader]:
         pickles = [process.view(Stage.PICKLE)["nbytes"] for process in own]
         flags = int(np.bitwise_or.reduce(asked["flags"])) if len(asked) else 0
         made = [process.of(Stage.BATCH)["flags"] & Flag.SHARED for process in own]
-        if not all(shared.all() for shared in made):  # once it left the queue, every tensor is shared
+        if not all(
+            shared.all() for shared in made
+        ):  # once it left the queue, every tensor is shared
             flags &= ~Flag.SHARED
         names = [name for name, flag in _BATCH_FLAGS.items() if flags & flag]
         found.append(
@@ -352,7 +437,11 @@ def loaders(rank: RankMetrics) -> list[Loader]:
                 name=f"loader {number}",
                 kind=str(about["kind"]),
                 settings=settings,
-                role="training" if number in training else "unused" if number in unused else "evaluation",
+                role="training"
+                if number in training
+                else "unused"
+                if number in unused
+                else "evaluation",
                 batches=len(asked) + batches,
                 samples=int(asked["samples"].sum()) + samples,
                 batch_bytes=float(asked["nbytes"].mean()) if len(asked) else None,
@@ -360,7 +449,9 @@ def loaders(rank: RankMetrics) -> list[Loader]:
                 pickle_bytes=_mean(np.concatenate(pickles).tolist()) if pickles else None,
                 first_batch_s=_mean(starts := _first_batches(rank.main, number)),
                 epochs=len(starts),
-                objects=max(1, int((epochs["flags"][epochs["source"] == number] & Flag.FIRST != 0).sum())),
+                objects=max(
+                    1, int((epochs["flags"][epochs["source"] == number] & Flag.FIRST != 0).sum())
+                ),
             )
         )
     return found
@@ -369,14 +460,19 @@ def loaders(rank: RankMetrics) -> list[Loader]:
 def _first_batches(main: Process, loader: int) -> list[float]:
     """Seconds from asking for an iterator to its first batch, epoch by epoch."""
     records = main.records[main.records["source"] == loader]
-    begun = {int(epoch["epoch"]): int(epoch["start"]) for epoch in view(records[records["stage"] == Stage.EPOCH], Stage.EPOCH)}
+    begun = {
+        int(epoch["epoch"]): int(epoch["start"])
+        for epoch in view(records[records["stage"] == Stage.EPOCH], Stage.EPOCH)
+    }
     first = records[(records["stage"] == Stage.NEXT) & (records["flags"] & Flag.FIRST != 0)]
     ends = zip((first["number"] >> 32).tolist(), (first["start"] + first["wall"]).tolist())
     return [(end - begun[epoch]) / 1e9 for epoch, end in ends if epoch in begun]
 
 
 def order_s(rank: RankMetrics, passes: int) -> float | None:
-    """Seconds in which a pass draws its first indices, on average: a sampler that makes the order of a pass makes it then."""
+    """Seconds in which a pass draws its first indices, on average: a sampler that makes the order
+    of a pass makes it then.
+    """
     drawn, epochs = rank.main.of(Stage.SAMPLER), rank.main.of(Stage.EPOCH)
     begun = np.sort(epochs["start"][np.isin(epochs["source"], list(rank.makers.loaders))])
     drawn = drawn[np.isin(drawn["source"], list(rank.makers.loaders))]
@@ -387,7 +483,9 @@ def order_s(rank: RankMetrics, passes: int) -> float | None:
 
 
 def repeats_stream(rank: RankMetrics) -> bool:
-    """Whether the workers of a stream were seen to yield the same batches: all their first ones, of which no two are alike."""
+    """Whether the workers of a stream were seen to yield the same batches: all their first ones, of
+    which no two are alike.
+    """
     marks: dict[tuple[object, int], list[int]] = {}
     for process in rank.makers.processes:
         made = process.view(Stage.BATCH)
@@ -396,24 +494,45 @@ def repeats_stream(rank: RankMetrics) -> bool:
                 marks.setdefault((process.header["worker"], number >> 32), []).append(mark)
     first = min((epoch for _, epoch in marks), default=0)
     found = [told for (_, epoch), told in marks.items() if epoch == first]
-    return len(found) > 1 and len(set(found[0])) == len(found[0]) > 1 and all(told == found[0] for told in found)
+    return (
+        len(found) > 1
+        and len(set(found[0])) == len(found[0]) > 1
+        and all(told == found[0] for told in found)
+    )
 
 
 def straggler_share(rank: RankMetrics) -> float | None:
     """Share of the workers' time that they idle while another worker's batch is awaited in order."""
-    steps, of_workers = rank.steps, [process for process in rank.makers.processes if process.is_worker]
-    if steps is None or not of_workers or not any(about.get("in_order", True) for about in rank.rank.manifest.loaders):
+    steps, of_workers = (
+        rank.steps,
+        [process for process in rank.makers.processes if process.is_worker],
+    )
+    if (
+        steps is None
+        or not of_workers
+        or not any(about.get("in_order", True) for about in rank.rank.manifest.loaders)
+    ):
         return None
     begin, end = _head_of_line(steps, rank.ready)
     idle = np.concatenate([process.of(Stage.IDLE) for process in of_workers])
     count = len({(process.header["loader"], process.header["worker"]) for process in of_workers})
     total = count * int(steps.boundaries.end[-1] - steps.boundaries.start[rank.first])
-    return float(overlap(idle["start"], idle["start"] + idle["wall"], begin, end).sum()) / total if total else None
+    return (
+        float(overlap(idle["start"], idle["start"] + idle["wall"], begin, end).sum()) / total
+        if total
+        else None
+    )
 
 
 def _head_of_line(steps: Steps, ready: dict[tuple[int, int], int]) -> tuple[IntArray, IntArray]:
     later = np.array(waits.later_ready(steps.asked, ready), np.int64)
-    made = np.array([ready.get(key, 0) for key in zip(steps.asked["source"].tolist(), steps.asked["number"].tolist())], np.int64)
+    made = np.array(
+        [
+            ready.get(key, 0)
+            for key in zip(steps.asked["source"].tolist(), steps.asked["number"].tolist())
+        ],
+        np.int64,
+    )
     of = steps.waiting_for
     begin = np.maximum(steps.waiting.start, later[of]) if len(of) else np.zeros(0, np.int64)
     end = np.minimum(steps.waiting.end, made[of]) if len(of) else begin
@@ -434,18 +553,28 @@ def process_cpu_s(rank: RankMetrics) -> float | None:
 
 
 def main_runqueue_share(rank: RankMetrics) -> float | None:
-    """Share of the steps that the main thread was runnable without a CPU, in the stages where that is measured."""
+    """Share of the steps that the main thread was runnable without a CPU, in the stages where that
+    is measured.
+    """
     steps = rank.steps
     if steps is None:
         return None
-    waits_s = computing.runqueue_s(rank.main, steps, rank.first, Stage.NEXT, Stage.FORWARD, Stage.BACKWARD)
+    waits_s = computing.runqueue_s(
+        rank.main, steps, rank.first, Stage.NEXT, Stage.FORWARD, Stage.BACKWARD
+    )
     mean_s = float(steps.wall[rank.first :].mean()) / 1e9
     return waits_s / mean_s if waits_s is not None and mean_s else None
 
 
 def main_queued_share(rank: RankMetrics) -> float | None:
-    """Share of the time in which the main thread wants a CPU that it has none, in forward and backward."""
-    return computing.queued_share(rank.main, rank.steps, rank.first, Stage.FORWARD, Stage.BACKWARD) if rank.steps is not None else None
+    """Share of the time in which the main thread wants a CPU that it has none, in forward and
+    backward.
+    """
+    return (
+        computing.queued_share(rank.main, rank.steps, rank.first, Stage.FORWARD, Stage.BACKWARD)
+        if rank.steps is not None
+        else None
+    )
 
 
 def _mean(values: list[float]) -> float | None:

@@ -11,7 +11,8 @@ from feedline.profiler.store.segment_reader import Process
 def gpu_stages(main: Process, steps: Steps, first: int) -> dict[str, float] | None:
     """Stage -> mean seconds a step that the GPU took for it; None when no GPU was timed.
 
-    A stage's mean is over the steps all of whose records of that stage were timed: not those whose events were read after a window ended.
+    A stage's mean is over the steps all of whose records of that stage were timed: not those whose
+    events were read after a window ended.
 
     Args:
         first: index of the first step that counts.

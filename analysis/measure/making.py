@@ -1,7 +1,9 @@
-"""Input without a loader: functions of the program that make its batches in the training's own thread (profiler/taps/own_code).
+"""Input without a loader: functions of the program that make its batches in the training's own
+thread (profiler/taps/own_code).
 
-They were timed in some steps. There, what they took is taken out of the stage that it lies in: ``other``, or ``loss`` where the program
-computes its loss between a forward and the backward after it. The other steps are given the mean of those; their stages still sum.
+They were timed in some steps. There, what they took is taken out of the stage that it lies in:
+``other``, or ``loss`` where the program computes its loss between a forward and the backward after
+it. The other steps are given the mean of those; their stages still sum.
 """
 
 from collections import Counter
@@ -29,7 +31,8 @@ class Making:
         looked: bool [steps], those in which they were timed.
         took: stage that it lies in -> int64 [steps], ns; 0 in steps that were not looked at.
         calls: per step that was looked at.
-        working_share: of their time, on a CPU or waiting for one, at most. The rest they waited for something else.
+        working_share: of their time, on a CPU or waiting for one, at most. The rest they waited for
+            something else.
     """
 
     functions: tuple[str, ...]
@@ -39,7 +42,9 @@ class Making:
     working_share: float
 
     @classmethod
-    def of(cls, main: Process, spans: Records, pieces: Pieces, steps: Boundaries) -> "Making | None":
+    def of(
+        cls, main: Process, spans: Records, pieces: Pieces, steps: Boundaries
+    ) -> "Making | None":
         """None: unknown, or a loader feeds the steps.
 
         Args:
@@ -55,14 +60,29 @@ class Making:
         made, step = made[inside], step[inside]
         if steps.training_loaders or not len(made) or looked.sum() < _FEWEST:
             return None
-        begin, end, own = made["start"], made["start"] + made["stretch"], made["wall"] - made["copying"]
+        begin, end, own = (
+            made["start"],
+            made["start"] + made["stretch"],
+            made["wall"] - made["copying"],
+        )
         of_loss = pieces.owner < 0
         lost = np.minimum(own, overlap(begin, end, pieces.start[of_loss], pieces.end[of_loss]))
-        other = np.clip(own - lost, 0, made["stretch"] - overlap(begin, end, pieces.start, pieces.end))
-        took = {name: np.bincount(step, part, len(looked)).astype(np.int64) for name, part in (("loss", lost), ("other", other))}
+        other = np.clip(
+            own - lost, 0, made["stretch"] - overlap(begin, end, pieces.start, pieces.end)
+        )
+        took = {
+            name: np.bincount(step, part, len(looked)).astype(np.int64)
+            for name, part in (("loss", lost), ("other", other))
+        }
         if not any(part.any() for part in took.values()):
             return None  # the program names the stage itself
-        return cls(_functions(made, main.names), looked, took, float(made["calls"].sum() / looked.sum()), _working_share(made))
+        return cls(
+            _functions(made, main.names),
+            looked,
+            took,
+            float(made["calls"].sum() / looked.sum()),
+            _working_share(made),
+        )
 
     def taken_out(self, stages: dict[str, IntArray]) -> dict[str, IntArray]:
         """The steps' stages, with what making took in one of its own."""
@@ -84,7 +104,9 @@ def step_of(times: IntArray, steps: Boundaries) -> IntArray:
 
 def _for_evaluation(made: Records, spans: Records, steps: Boundaries) -> npt.NDArray[np.bool_]:
     """bool [n]: made in an evaluation, or directly before one."""
-    calls = spans["start"][np.isin(spans["stage"], (Stage.FORWARD, Stage.LOSS, Stage.BACKWARD, Stage.OPTIMIZER))]
+    calls = spans["start"][
+        np.isin(spans["stage"], (Stage.FORWARD, Stage.LOSS, Stage.BACKWARD, Stage.OPTIMIZER))
+    ]
     ends = np.append(calls, 2**62)[np.searchsorted(calls, made["start"])]
     return holds(steps.evaluation, made["start"]) | holds(steps.evaluation, ends)
 

@@ -1,4 +1,6 @@
-"""How well the mean step of a run is known, and with it the measured throughput: by how its steps scatter, and how they drift."""
+"""How well the mean step of a run is known, and with it the measured throughput: by how its steps
+scatter, and how they drift.
+"""
 
 import math
 
@@ -13,13 +15,21 @@ from feedline.analysis.measure.rested import FEWEST as FEWEST_RESTS
 def counted_in(rank: RankMetrics) -> "npt.NDArray[np.bool_]":
     """bool [steps]: those whose values say how the mean step varies."""
     assert rank.steps is not None
-    return rank.estimate.alike if rank.estimate is not None else np.arange(len(rank.steps.wall)) >= rank.first
+    return (
+        rank.estimate.alike
+        if rank.estimate is not None
+        else np.arange(len(rank.steps.wall)) >= rank.first
+    )
 
 
 def walls_of(rank: RankMetrics) -> FloatArray:
     """float64 [n], ns, of those steps."""
     assert rank.steps is not None
-    return rank.estimate.walls() if rank.estimate is not None else rank.steps.wall[counted_in(rank)].astype(float)
+    return (
+        rank.estimate.walls()
+        if rank.estimate is not None
+        else rank.steps.wall[counted_in(rank)].astype(float)
+    )
 
 
 def means_of(rank: RankMetrics) -> FloatArray:
@@ -32,7 +42,10 @@ def means_of(rank: RankMetrics) -> FloatArray:
 
 
 def relative(series: FloatArray) -> tuple[float, float]:
-    """Standard error of a mean over it, and what the machine did to it meanwhile, both relative. NaN: too few values."""
+    """Standard error of a mean over it, and what the machine did to it meanwhile, both relative.
+
+    NaN: too few values.
+    """
     error, mean = error_of_mean(series), float(series.mean()) if len(series) else 0.0
     return (error / mean, drift(series) / mean) if mean > 0 else (math.nan, 0.0)
 

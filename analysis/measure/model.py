@@ -1,6 +1,8 @@
-"""What is measured of a recorded rank, as plain dataclasses: the run, its steps, its loaders and workers, its machine.
+"""What is measured of a recorded rank, as plain dataclasses: the run, its steps, its loaders and
+workers, its machine.
 
-Seconds are floats that end in ``_s``, bytes end in ``_bytes``, shares go from 0 to 1. None: it could not be measured.
+Seconds are floats that end in ``_s``, bytes end in ``_bytes``, shares go from 0 to 1. None: it
+could not be measured.
 """
 
 from dataclasses import dataclass, field
@@ -106,7 +108,11 @@ class Throughput:
     @property
     def of_all_ranks(self) -> float | None:
         """Samples/s of the training as a whole, as far as it was measured."""
-        return self.samples_per_s if self.all_ranks_samples_per_s is None else self.all_ranks_samples_per_s
+        return (
+            self.samples_per_s
+            if self.all_ranks_samples_per_s is None
+            else self.all_ranks_samples_per_s
+        )
 
     @property
     def varies(self) -> tuple[float, float] | None:
@@ -165,7 +171,8 @@ class Operation:
 
 @dataclass(frozen=True)
 class Workers:
-    """What making batches costs, in the loader's workers or, without workers, in the training process itself.
+    """What making batches costs, in the loader's workers or, without workers, in the training
+    process itself.
 
     Attributes:
         processes: How many processes made samples; 0: the main process itself did (num_workers=0).
@@ -323,7 +330,8 @@ GPU_BEHIND = 1.1  # times the mean step: what profiled steps and the others diff
 
 @dataclass(frozen=True)
 class StepSeries:
-    """Step by step, thinned to at most 600 columns: for each column the median over the steps in it. Lists all have one length.
+    """Step by step, thinned to at most 600 columns: for each column the median over the steps in
+    it. Lists all have one length.
 
     Attributes:
         start_s: Start of the column's first step, since the first step's start. All lists have one
@@ -364,7 +372,8 @@ class Flop:
 
 @dataclass(frozen=True)
 class Sampled:
-    """How the mean step is known where most steps were only counted and timed, to keep recording cheap.
+    """How the mean step is known where most steps were only counted and timed, to keep recording
+    cheap.
 
     Attributes:
         counted: Steps that were only counted and timed. Unit: steps.
@@ -387,7 +396,8 @@ class Sampled:
 
 @dataclass(frozen=True)
 class OwnFunction:
-    """A function that the training loop calls, or lines of the loop itself, between models, backward passes and updates.
+    """A function that the training loop calls, or lines of the loop itself, between models,
+    backward passes and updates.
 
     Attributes:
         name: The function with its file and first line, or lines of the loop with their file.
@@ -408,7 +418,8 @@ class OwnFunction:
 
 @dataclass(frozen=True)
 class OwnCode:
-    """The program's own code between models, backward passes and updates, by function. Its parts sum to at most ``s``.
+    """The program's own code between models, backward passes and updates, by function. Its parts
+    sum to at most ``s``.
 
     Attributes:
         s: All of this code: per step, or of evaluations and rollouts in total. Unit: s.
@@ -494,16 +505,23 @@ class StepSummary:
 
     @property
     def gpu_s(self) -> float:
-        """Seconds that the GPU needs for a step, while the host may wait for a batch; 0.0: not known.
+        """Seconds that the GPU needs for a step, while the host may wait for a batch; 0.0: not
+        known.
 
-        It is not for one of several ranks, and where the mean step was shorter than the few that torch.profiler recorded.
+        It is not for one of several ranks, and where the mean step was shorter than the few that
+        torch.profiler recorded.
         """
         work = self.gpu_work
-        return work.busy_s if work and work.ranks == 1 and work.busy_s <= self.mean_s * _GPU_AT_MOST else 0.0
+        return (
+            work.busy_s
+            if work and work.ranks == 1 and work.busy_s <= self.mean_s * _GPU_AT_MOST
+            else 0.0
+        )
 
     @property
     def gpu_is_behind(self) -> bool:
-        """The GPU's work for the steps that torch.profiler recorded takes longer than the mean step, so the run's rate is not the GPU's.
+        """The GPU's work for the steps that torch.profiler recorded takes longer than the mean
+        step, so the run's rate is not the GPU's.
 
         Of one of several ranks that is not known: its GPU is also busy waiting for the others.
         """
@@ -513,13 +531,18 @@ class StepSummary:
 
 @dataclass(frozen=True)
 class Traffic:
-    """File traffic of the training loader's processes, per sample. None where /proc does not tell."""
+    """File traffic of the training loader's processes, per sample.
+
+    None where /proc does not tell.
+    """
 
     read_chars: float | None  # bytes returned by read(), cached or not
     read_calls: float | None
     disk_bytes: float | None  # bytes that came from the disk
     major_faults: float | None
-    minor_faults: float | None = None  # pages mapped without reading: new memory, or a file's pages in the cache
+    minor_faults: float | None = (
+        None  # pages mapped without reading: new memory, or a file's pages in the cache
+    )
     system_s: float | None = None  # CPU time in the kernel
 
 
@@ -547,8 +570,9 @@ class Certainty:
     Attributes:
         steps: that count in the mean.
         low, high: 95 % interval of the share; 0 and 1 where one step tells nothing.
-        own_low, own_high: the same of the time in which the main thread did not wait for a CPU: that comes in few long pieces, where other
-            programs want the CPUs, and says nothing of the training. None: as low and high.
+        own_low, own_high: the same of the time in which the main thread did not wait for a CPU:
+            that comes in few long pieces, where other programs want the CPUs, and says nothing of
+            the training. None: as low and high.
     """
 
     steps: int
@@ -560,7 +584,9 @@ class Certainty:
     @property
     def own(self) -> tuple[float, float]:
         """``own_low`` and ``own_high``."""
-        return (self.low if self.own_low is None else self.own_low), (self.high if self.own_high is None else self.own_high)
+        return (self.low if self.own_low is None else self.own_low), (
+            self.high if self.own_high is None else self.own_high
+        )
 
 
 @dataclass(frozen=True)
@@ -584,7 +610,8 @@ class Unseen:
     """Input that neither a loader nor a function of the program was seen to make.
 
     Attributes:
-        share: of the step that it takes at most: what no stage accounts for, or only one that may contain input.
+        share: of the step that it takes at most: what no stage accounts for, or only one that may
+            contain input.
         high: upper end of the 95 % interval of that.
         resident: models got only what was in memory before, unchanged, in all steps that count.
     """

@@ -1,4 +1,6 @@
-"""How well a mean over autocorrelated, drifting values is known, and which of many differences are more than noise."""
+"""How well a mean over autocorrelated, drifting values is known, and which of many differences are
+more than noise.
+"""
 
 import math
 from collections.abc import Callable, Sequence
@@ -13,14 +15,17 @@ FloatArray = npt.NDArray[np.float64]
 
 FEWEST = 8  # values, below which nothing is said of a mean (the report's own limit for steps)
 _STRETCHES = 8  # of a run, for its drift
-FEWEST_COMPARED = 2 * _STRETCHES  # values, below which nothing is said of how another run would differ
+FEWEST_COMPARED = (
+    2 * _STRETCHES
+)  # values, below which nothing is said of how another run would differ
 _DRAWS = 400  # of the bootstrap of a quantile
 _NORMAL = NormalDist()
 
 
 def block_length(values: FloatArray) -> int:
-    """How many neighbours belong together: the automatic choice of Politis and White (Econometric Reviews 23(1), 2004) for the circular
-    block bootstrap, with the correction of Patton, Politis and White (2009).
+    """How many neighbours belong together: the automatic choice of Politis and White (Econometric
+    Reviews 23(1), 2004) for the circular block bootstrap, with the correction of Patton, Politis
+    and White (2009).
 
     Args:
         values: float64 [n], in order of time.
@@ -32,7 +37,9 @@ def block_length(values: FloatArray) -> int:
     if n < FEWEST or variance <= 0:
         return 1
     lags = min(n - 1, max(5, math.ceil(math.sqrt(math.log10(n)))) + math.ceil(math.sqrt(n)))
-    covariance = np.array([float(centred[: n - lag] @ centred[lag:]) / n for lag in range(lags + 1)])
+    covariance = np.array(
+        [float(centred[: n - lag] @ centred[lag:]) / n for lag in range(lags + 1)]
+    )
     bandwidth = min(2 * _last_correlated(covariance / variance, n), lags)
     if not bandwidth:
         return 1
@@ -42,7 +49,9 @@ def block_length(values: FloatArray) -> int:
     spectrum = covariance[0] + 2 * float((window * covariance[1 : bandwidth + 1]).sum())
     if spectrum <= 0:
         return 1
-    return min(most, max(1, math.ceil((2 * g**2 / (4 / 3 * spectrum**2)) ** (1 / 3) * n ** (1 / 3))))
+    return min(
+        most, max(1, math.ceil((2 * g**2 / (4 / 3 * spectrum**2)) ** (1 / 3) * n ** (1 / 3)))
+    )
 
 
 def _last_correlated(correlation: FloatArray, n: int) -> int:
@@ -57,8 +66,9 @@ def _last_correlated(correlation: FloatArray, n: int) -> int:
 
 
 def error_of_mean(values: FloatArray) -> float:
-    """Standard error of the mean of autocorrelated values: that of the circular block bootstrap, which for a mean needs no draws
-    (Lahiri, Resampling Methods for Dependent Data, 2003, section 3.1). NaN for fewer than ``FEWEST`` values.
+    """Standard error of the mean of autocorrelated values: that of the circular block bootstrap,
+    which for a mean needs no draws (Lahiri, Resampling Methods for Dependent Data, 2003, section
+    3.1). NaN for fewer than ``FEWEST`` values.
 
     Args:
         values: float64 [n], in order of time.
@@ -90,12 +100,15 @@ def error_of(statistic: Callable[[FloatArray], FloatArray], values: FloatArray) 
 
 
 def drift(values: FloatArray) -> float:
-    """How far stretches of a run move beyond what the scatter of single values would move them: standard deviation.
+    """How far stretches of a run move beyond what the scatter of single values would move them:
+    standard deviation.
 
-    It stands for how another run of the same program differs. Slow noise has about as much variance at each longer time scale (flicker
-    noise), so another run is off by at least what stretches of this one are, however long both are. Of simulated pairs of identical runs
-    of autoregressive noise (0.9), 0 to 2 % differ at the 5 % level with it, and 25 % without; of noise at all time scales, up to
-    eight times the run's, 12 % and 50 % (tests/diff/test_noise.py). NaN for fewer than ``FEWEST_COMPARED`` values.
+    It stands for how another run of the same program differs. Slow noise has about as much variance
+    at each longer time scale (flicker noise), so another run is off by at least what stretches of
+    this one are, however long both are. Of simulated pairs of identical runs of autoregressive
+    noise (0.9), 0 to 2 % differ at the 5 % level with it, and 25 % without; of noise at all time
+    scales, up to eight times the run's, 12 % and 50 % (tests/diff/test_noise.py). NaN for fewer
+    than ``FEWEST_COMPARED`` values.
 
     Args:
         values: float64 [n], in order of time.
@@ -103,12 +116,15 @@ def drift(values: FloatArray) -> float:
     if len(values) < FEWEST_COMPARED:
         return math.nan
     means = np.array([stretch.mean() for stretch in np.array_split(values, _STRETCHES)])
-    return math.sqrt(max(0.0, float(means.var(ddof=1)) - _STRETCHES * float(values.var()) / len(values)))
+    return math.sqrt(
+        max(0.0, float(means.var(ddof=1)) - _STRETCHES * float(values.var()) / len(values))
+    )
 
 
 def p_of(effect: float, error: float, freedom: int | None = None) -> float:
-    """Two-sided p value of an effect: normal, or of Student's t with these degrees of freedom (Wallace's approximation, Annals of
-    Mathematical Statistics 30(4), 1959; within 0.002 of the exact value)."""
+    """Two-sided p value of an effect: normal, or of Student's t with these degrees of freedom
+    (Wallace's approximation, Annals of Mathematical Statistics 30(4), 1959; within 0.002 of the
+    exact value)."""
     if not (math.isfinite(effect) and math.isfinite(error)):
         return 1.0
     if error <= 0:
@@ -125,7 +141,9 @@ def reach(error: float, freedom: int | None = None) -> float:
 
 
 def holm(ps: Sequence[float]) -> list[float]:
-    """p values corrected for how many there are (Holm, Scandinavian Journal of Statistics 6(2), 1979)."""
+    """p values corrected for how many there are (Holm, Scandinavian Journal of Statistics 6(2),
+    1979).
+    """
     corrected, least = [0.0] * len(ps), 0.0
     for rank, at in enumerate(sorted(range(len(ps)), key=ps.__getitem__)):
         least = max(least, min(1.0, (len(ps) - rank) * ps[at]))

@@ -1,7 +1,9 @@
-"""The program's own code: what runs between models, backward passes and updates, in no other stage (profiler/taps/own_code/stretches.py).
+"""The program's own code: what runs between models, backward passes and updates, in no other stage
+(profiler/taps/own_code/stretches.py).
 
-Stretches of it were looked at by chance, and each stands for others. What a function takes of them is what it takes of the step's own code:
-the stage ``other``, and the part of ``loss`` that lies between a forward and its backward.
+Stretches of it were looked at by chance, and each stands for others. What a function takes of them
+is what it takes of the step's own code: the stage ``other``, and the part of ``loss`` that lies
+between a forward and its backward.
 """
 
 import math
@@ -26,7 +28,9 @@ _FEWEST = 3  # steps whose code was looked at that are worth a mean
 _FEWEST_EVALUATIONS = 2
 _Z = 1.96  # of a 95 % interval
 _MOST = 8  # functions that are kept
-_MAINLY = 0.5  # of a function's time that a function called in it takes, at least, to be told with it
+_MAINLY = (
+    0.5  # of a function's time that a function called in it takes, at least, to be told with it
+)
 
 
 def of_steps(rank: RankMetrics, step: StepSummary) -> OwnCode | None:
@@ -35,7 +39,9 @@ def of_steps(rank: RankMetrics, step: StepSummary) -> OwnCode | None:
         return None
     looks, steps = _looks(rank.main), rank.steps.boundaries
     chosen = looks[~_for_evaluation(looks, steps) & (step_of(looks["start"], steps) >= rank.first)]
-    loss = float(rank.steps.stages["loss"][rank.first :].sum()) if "loss" in rank.steps.stages else 0.0
+    loss = (
+        float(rank.steps.stages["loss"][rank.first :].sum()) if "loss" in rank.steps.stages else 0.0
+    )
     of_loss = float(rank.steps.computing_loss[rank.first :].sum()) / loss if loss else 0.0
     of_input = rank.steps.making.functions if rank.steps.making else ()
     whole_s = step.stages["other"] + of_loss * step.stages.get("loss", 0.0)
@@ -43,12 +49,19 @@ def of_steps(rank: RankMetrics, step: StepSummary) -> OwnCode | None:
 
 
 def of_evaluation(rank: RankMetrics) -> OwnCode | None:
-    """What the code in evaluation, rollouts or generation does; None: too little of it was looked at."""
+    """What the code in evaluation, rollouts or generation does;
+
+    None: too little of it was looked at.
+    """
     if rank.steps is None:
         return None
     looks = _looks(rank.main)
     chosen = looks[_for_evaluation(looks, rank.steps.boundaries)]
-    return _of(chosen, rank.main, rank.steps.evaluating / 1e9) if len(chosen) >= _FEWEST_EVALUATIONS else None
+    return (
+        _of(chosen, rank.main, rank.steps.evaluating / 1e9)
+        if len(chosen) >= _FEWEST_EVALUATIONS
+        else None
+    )
 
 
 def _looks(main: Process) -> Records:
@@ -61,13 +74,23 @@ def _for_evaluation(looks: Records, steps: Boundaries) -> npt.NDArray[np.bool_]:
     return holds(steps.evaluation, looks["start"]) & (looks["flags"] & Flag.GRAD == 0)
 
 
-def _of(looks: Records, main: Process, whole_s: float, without: Collection[str] = ()) -> OwnCode | None:
+def _of(
+    looks: Records, main: Process, whole_s: float, without: Collection[str] = ()
+) -> OwnCode | None:
     """Functions that took ``whole_s`` together, without those that belong to another stage."""
     took = looks["wall"].astype(float)
-    at = {(start, flags): index for index, (start, flags) in enumerate(zip(looks["start"].tolist(), looks["flags"].tolist()))}
+    at = {
+        (start, flags): index
+        for index, (start, flags) in enumerate(
+            zip(looks["start"].tolist(), looks["flags"].tolist())
+        )
+    }
     outer, depth = defaultdict[str, FloatArray](lambda: np.zeros(len(took))), Counter[str]()
     for one in main.view(Stage.CALLED):
-        index, name = at.get((int(one["start"]), int(one["flags"]))), main.names.get(int(one["source"]))
+        index, name = (
+            at.get((int(one["start"]), int(one["flags"]))),
+            main.names.get(int(one["source"])),
+        )
         if index is not None and name is not None:  # a damaged record has neither
             outer[name][index] += float(one["outer"])
             depth[name] += int(one["wall"])
@@ -80,27 +103,45 @@ def _of(looks: Records, main: Process, whole_s: float, without: Collection[str] 
     most, found = sorted(shares, key=shares.__getitem__, reverse=True)[:_MOST], []
     for name in most:
         low, high = _interval(outer[name], took)
-        found.append(OwnFunction(name, shares[name] * whole_s, low * whole_s, high * whole_s, _mainly(name, shares[name], inside)))
+        found.append(
+            OwnFunction(
+                name,
+                shares[name] * whole_s,
+                low * whole_s,
+                high * whole_s,
+                _mainly(name, shares[name], inside),
+            )
+        )
     return OwnCode(whole_s, int(looks["looks"].sum()), found)
 
 
 def _interval(part: FloatArray, whole: FloatArray) -> tuple[float, float]:
     """95 % interval of sum(part) / sum(whole), float64 [looks] each.
 
-    What only some of the looks saw may be rarer or more frequent than in those: the interval is at least that of how often it occurs
-    (Wilson, J. Am. Stat. Assoc. 22, 1927), from as many equal looks as these are worth (Kish, Survey Sampling, 1965).
+    What only some of the looks saw may be rarer or more frequent than in those: the interval is at
+    least that of how often it occurs (Wilson, J. Am. Stat. Assoc. 22, 1927), from as many equal
+    looks as these are worth (Kish, Survey Sampling, 1965).
     """
     low, high = interval(part, whole)
     seen = float(whole[part > 0].sum() / whole.sum())
     if seen >= 1 or seen <= 0:
         return low, high
     number, share = float(whole.sum() ** 2 / (whole**2).sum()), float(part.sum() / whole.sum())
-    middle, half = seen + _Z**2 / (2 * number), _Z * math.sqrt(seen * (1 - seen) / number + _Z**2 / (4 * number**2))
+    middle, half = (
+        seen + _Z**2 / (2 * number),
+        _Z * math.sqrt(seen * (1 - seen) / number + _Z**2 / (4 * number**2)),
+    )
     least, most = ((middle + sign * half) / (1 + _Z**2 / number) for sign in (-1, 1))
     return min(low, share * least / seen), max(high, min(share * most / seen, 1.0))
 
 
 def _mainly(name: str, share: float, depth: Mapping[str, float]) -> str:
-    """The deepest function that surely has half of another one's time, or more: what it takes cannot all be outside of that."""
-    inside = {other: took for other, took in depth.items() if other != name and took - (1 - share) >= _MAINLY * share}
+    """The deepest function that surely has half of another one's time, or more: what it takes
+    cannot all be outside of that.
+    """
+    inside = {
+        other: took
+        for other, took in depth.items()
+        if other != name and took - (1 - share) >= _MAINLY * share
+    }
     return min(inside, key=inside.__getitem__) if inside else ""

@@ -9,20 +9,28 @@ from feedline.analysis.measure.steps import Steps
 from feedline.profiler.events import Stage
 from feedline.profiler.store.segment_reader import Process
 
-_WARM_UP = 4  # with this many steps or more, the first is left out of the means: it starts workers, compiles and allocates
-_COUNTED = 2  # the steps up to the one whose FLOPs were counted (0.1 s slower) are excluded if they are at most one in two
+# with this many steps or more, the first is left out of the means: it starts workers, compiles and
+# allocates
+_WARM_UP = 4
+# the steps up to the one whose FLOPs were counted (0.1 s slower) are excluded if they are at most
+# one in two
+_COUNTED = 2
 
 
 def first_step(main: Process, steps: Steps) -> int:
     """Index of the first step that counts in the means."""
     counted = main.of(Stage.FLOP)["start"]
-    after = int(np.searchsorted(steps.start, counted.min(), "right")) if len(counted) else 0  # once more where an optimizer came late
+    after = (
+        int(np.searchsorted(steps.start, counted.min(), "right")) if len(counted) else 0
+    )  # once more where an optimizer came late
     one = int(len(steps.wall) >= _WARM_UP)
     return max(after, one) if _COUNTED * after <= len(steps.wall) else one
 
 
 def throughput_of(main: Process, steps: Steps | None) -> Throughput:
-    """The same from the training process alone: the one definition of a run's samples/s, whatever shows it."""
+    """The same from the training process alone: the one definition of a run's samples/s, whatever
+    shows it.
+    """
     if steps is None or not len(steps.wall):
         return Throughput(None, None, 0, 0, 0, None)
     first, counted = first_step(main, steps), Counted.of(main)
@@ -32,8 +40,12 @@ def throughput_of(main: Process, steps: Steps | None) -> Throughput:
         wall, number = estimate.mean_ns, 1
     steps_per_s = number / (wall / 1e9) if wall > 0 else None
     taken = counted.samples(steps.boundaries.training_loaders)
-    batch_size = float(_trained_on(steps.samples).sum() + taken) / (len(steps.samples) + counted.number)
-    updates = {"optimizer": Stage.OPTIMIZER, "backward": Stage.BACKWARD, "loader": Stage.NEXT}[steps.boundaries.by]
+    batch_size = float(_trained_on(steps.samples).sum() + taken) / (
+        len(steps.samples) + counted.number
+    )
+    updates = {"optimizer": Stage.OPTIMIZER, "backward": Stage.BACKWARD, "loader": Stage.NEXT}[
+        steps.boundaries.by
+    ]
     kept = len(main.of(updates))
     factor = main.total(updates)["records"] / kept if main.stride > 1 and kept else 1.0
     return Throughput(
@@ -47,8 +59,9 @@ def throughput_of(main: Process, steps: Steps | None) -> Throughput:
 
 
 def _trained_on(samples: IntArray) -> IntArray:
-    """int64 [steps], samples of each: those taken, without what the first step fetched ahead of a training that was ended before it came to
-    it. Where a training ends by itself, the last step takes fewer instead."""
+    """int64 [steps], samples of each: those taken, without what the first step fetched ahead of a
+    training that was ended before it came to it. Where a training ends by itself, the last step
+    takes fewer instead."""
     if len(samples) > 2 and samples[0] > samples[1] > 0 and (samples[1:] == samples[1]).all():
         return np.full_like(samples, samples[1])
     return samples

@@ -24,7 +24,12 @@ def read_rank_gauges(rank: Rank, notes: list[str]) -> list[Gauge]:
         notes.append(f"the machine's gauges cannot be read: {error}")
         return []
     origin = rank.manifest.anchors[0]["perf_counter_ns"] if rank.manifest.anchors else 0
-    return list(_gauges(sampled if rank.slice is None else sampled.between(rank.slice.begin, rank.slice.end), origin))
+    return list(
+        _gauges(
+            sampled if rank.slice is None else sampled.between(rank.slice.begin, rank.slice.end),
+            origin,
+        )
+    )
 
 
 def _gauges(sampled: Gauges, origin: int) -> Iterable[Gauge]:
@@ -37,7 +42,9 @@ def _gauges(sampled: Gauges, origin: int) -> Iterable[Gauge]:
         yield Gauge(
             name,
             unit,
-            float(np.average(values, weights=np.maximum(np.diff(times, prepend=0.0), 1e-9))),  # the first ones come more often
+            float(
+                np.average(values, weights=np.maximum(np.diff(times, prepend=0.0), 1e-9))
+            ),  # the first ones come more often
             float(values.min()),
             float(values.max()),
             [float(times[group[0]]) for group in groups],

@@ -1,11 +1,14 @@
-"""Steps that were only counted (profiler/taps/recording_schedule.py), and what those recorded in full say of them.
+"""Steps that were only counted (profiler/taps/recording_schedule.py), and what those recorded in
+full say of them.
 
-Three kinds of steps make the mean step. Those that something happened in which is always told (an epoch began or ended, an evaluation, a
-checkpoint, a compilation) stand for themselves. The other recorded ones stand for themselves and for all that were counted; those before
-the first rest, in which caches warm up, only where there are few others. But where the counted ones took longer than chance and the cost of
-recording explain, as after rare long stalls, what they took longer is in a stage of its own: nothing tells in which one it was. What
-recording a step in full costs, as the run itself has measured, is in no figure: it lies at both ends of every span, and is taken off what
-is around that.
+Three kinds of steps make the mean step. Those that something happened in which is always told (an
+epoch began or ended, an evaluation, a checkpoint, a compilation) stand for themselves. The other
+recorded ones stand for themselves and for all that were counted; those before the first rest, in
+which caches warm up, only where there are few others. But where the counted ones took longer than
+chance and the cost of recording explain, as after rare long stalls, what they took longer is in a
+stage of its own: nothing tells in which one it was. What recording a step in full costs, as the run
+itself has measured, is in no figure: it lies at both ends of every span, and is taken off what is
+around that.
 """
 
 from collections import Counter
@@ -37,7 +40,8 @@ class Counted:
         start, end: int64 [m], ns.
         steps: int64 [m].
         taken: loader -> batches and samples that it handed over in them.
-        cost_ns: of CPU, of recording a step in full, as the run has measured it; None: it was too short for that.
+        cost_ns: of CPU, of recording a step in full, as the run has measured it; None: it was too
+            short for that.
     """
 
     start: IntArray
@@ -53,8 +57,17 @@ class Counted:
         start, wall = rests["start"], np.maximum(rests["wall"], 0)
         loaders = np.unique(taken["source"]).tolist()
         sums = {one: taken[taken["source"] == one] for one in loaders}
-        by = {one: (int(np.maximum(own["batches"], 0).sum()), int(own["samples"].sum())) for one, own in sums.items()}
-        return cls(start, start + wall, rests["steps"], by, float(rests["cost"][-1]) if len(rests) and rests["cost"][-1] > 0 else None)
+        by = {
+            one: (int(np.maximum(own["batches"], 0).sum()), int(own["samples"].sum()))
+            for one, own in sums.items()
+        }
+        return cls(
+            start,
+            start + wall,
+            rests["steps"],
+            by,
+            float(rests["cost"][-1]) if len(rests) and rests["cost"][-1] > 0 else None,
+        )
 
     @property
     def number(self) -> int:
@@ -81,7 +94,8 @@ class Estimate:
         alone: bool [n], those that stand for themselves.
         wall: float64 [n], ns.
         window: int64 [n], in which stretch between rests each lies.
-        longer: counted steps took longer than the alike ones, by more than chance and the cost of recording explain.
+        longer: counted steps took longer than the alike ones, by more than chance and the cost of
+            recording explain.
         cost_ns: what recording one of them in full took longer, 0 or more.
         lies: stage -> share of that which lies in it.
     """
@@ -112,7 +126,9 @@ class Estimate:
         if (alike & (window > 0)).sum() >= _ENOUGH:
             alike &= window > 0
         longer = max(float(wall[alike].mean()) - counted.mean_ns, 0.0)
-        cost = min(longer if counted.cost_ns is None else counted.cost_ns, float(wall[alike].mean()) / 2)
+        cost = min(
+            longer if counted.cost_ns is None else counted.cost_ns, float(wall[alike].mean()) / 2
+        )
         found = cls(counted, alike, after & ~alike, cost, _cost_lies(main), wall, window)
         most = float(np.quantile(found.drawn_walls(), 0.975)) - cost * (1 - _UNSURE)
         return replace(found, longer=counted.mean_ns > most)
@@ -126,14 +142,24 @@ class Estimate:
     def mean_ns(self) -> float:
         """Mean wall time of all steps, without what recording cost."""
         alone = self.wall[self.alone]
-        return (float(alone.sum()) + self.stand_for * self.counted.mean_ns) / (len(alone) + self.stand_for)
+        return (float(alone.sum()) + self.stand_for * self.counted.mean_ns) / (
+            len(alone) + self.stand_for
+        )
 
     def means(self, stages: Mapping[str, IntArray | FloatArray]) -> dict[str, float]:
-        """Mean of each stage over all steps, ns. They sum to ``mean_ns`` if the stages sum to the wall time."""
-        own = self._without_cost({name: float(values[self.alike].mean()) for name, values in stages.items()})
+        """Mean of each stage over all steps, ns.
+
+        They sum to ``mean_ns`` if the stages sum to the wall time.
+        """
+        own = self._without_cost(
+            {name: float(values[self.alike].mean()) for name, values in stages.items()}
+        )
         number = int(self.alone.sum()) + self.stand_for
         alone = {name: float(values[self.alone].sum()) for name, values in stages.items()}
-        return {name: (alone.get(name, 0.0) + self.stand_for * value) / number for name, value in own.items()}
+        return {
+            name: (alone.get(name, 0.0) + self.stand_for * value) / number
+            for name, value in own.items()
+        }
 
     @property
     def unattributed_share(self) -> float:
@@ -144,7 +170,10 @@ class Estimate:
         return longer_ns * self.stand_for / (int(self.alone.sum()) + self.stand_for) / self.mean_ns
 
     def _without_cost(self, means: dict[str, float]) -> dict[str, float]:
-        own = {name: max(value - self.cost_ns * self.lies.get(name, 0.0), 0.0) for name, value in means.items()}
+        own = {
+            name: max(value - self.cost_ns * self.lies.get(name, 0.0), 0.0)
+            for name, value in means.items()
+        }
         whole = sum(own.values())
         if self.longer and whole < self.counted.mean_ns:
             return own | {UNATTRIBUTED: self.counted.mean_ns - whole}
@@ -158,39 +187,60 @@ class Estimate:
     def sampled(self, stages: Mapping[str, IntArray | FloatArray]) -> Sampled:
         """How sure the shares are."""
         drawn, windows = self.drawn(stages), len(np.unique(self.window[self.alike]))
-        low, high = ({name: float(np.quantile(values, at)) for name, values in drawn.items()} for at in (0.025, 0.975))
-        return Sampled(self.counted.number, int(self.alike.sum()), windows, low, high, self.cost_ns / 1e9)
+        low, high = (
+            {name: float(np.quantile(values, at)) for name, values in drawn.items()}
+            for at in (0.025, 0.975)
+        )
+        return Sampled(
+            self.counted.number, int(self.alike.sum()), windows, low, high, self.cost_ns / 1e9
+        )
 
     def drawn(self, stages: Mapping[str, IntArray | FloatArray]) -> dict[str, FloatArray]:
-        """Each stage's share of a counted step, float64 [DRAWS]: what it could be if other windows had been recorded (bootstrap over
-        windows)."""
+        """Each stage's share of a counted step, float64 [DRAWS]: what it could be if other windows
+        had been recorded (bootstrap over windows)."""
         of, draws = self._drawn()
-        sums = {name: np.bincount(of, values[self.alike].astype(float)) for name, values in stages.items()}
+        sums = {
+            name: np.bincount(of, values[self.alike].astype(float))
+            for name, values in stages.items()
+        }
         sizes = draws @ np.bincount(of)
-        found = {name: np.zeros(_DRAWS) for name in (*stages, *([UNATTRIBUTED] if self.longer else []))}
+        found = {
+            name: np.zeros(_DRAWS) for name in (*stages, *([UNATTRIBUTED] if self.longer else []))
+        }
         for index, (row, size) in enumerate(zip(draws, sizes.tolist())):
-            own = self._without_cost({name: float(row @ values) / size for name, values in sums.items()})
+            own = self._without_cost(
+                {name: float(row @ values) / size for name, values in sums.items()}
+            )
             for name, value in own.items():
                 found[name][index] = value / self.counted.mean_ns
         return found
 
     def drawn_walls(self) -> FloatArray:
-        """float64 [DRAWS], ns: what the mean of the alike steps could be, with what recording costs."""
+        """float64 [DRAWS], ns: what the mean of the alike steps could be, with what recording
+        costs.
+        """
         of, draws = self._drawn()
-        return np.asarray(draws @ np.bincount(of, self.wall[self.alike]) / (draws @ np.bincount(of)))
+        return np.asarray(
+            draws @ np.bincount(of, self.wall[self.alike]) / (draws @ np.bincount(of))
+        )
 
     def _drawn(self) -> tuple[IntArray, IntArray]:
-        """Which group each alike step is in, int64 [k], and how often each group is drawn, int64 [DRAWS, groups]: windows, where there are
-        some, else steps."""
+        """Which group each alike step is in, int64 [k], and how often each group is drawn, int64
+        [DRAWS, groups]: windows, where there are some, else steps."""
         groups = np.unique(self.window[self.alike])
         by_window = len(groups) >= FEWEST
-        of = np.searchsorted(groups, self.window[self.alike]) if by_window else np.arange(int(self.alike.sum()))
+        of = (
+            np.searchsorted(groups, self.window[self.alike])
+            if by_window
+            else np.arange(int(self.alike.sum()))
+        )
         number = int(of.max()) + 1
         return of, np.random.default_rng(0).multinomial(number, np.full(number, 1 / number), _DRAWS)
 
 
 def _cost_lies(main: Process) -> dict[str, float]:
-    """Stage -> share of what recording costs: of a span, in the one that it is in; of an outermost one, between it and its neighbors.
+    """Stage -> share of what recording costs: of a span, in the one that it is in; of an outermost
+    one, between it and its neighbors.
 
     Each span counts alike, but for those of gradients, which cost a tenth of a model's.
     """
@@ -198,7 +248,9 @@ def _cost_lies(main: Process) -> dict[str, float]:
     spans = main.records[(main.records["thread"] == 0) & np.isin(main.records["stage"], told)]
     spans = spans[np.argsort(spans["start"], kind="stable")]
     above = parents(spans["start"], spans["wall"])
-    found = Counter(STAGE_OF_RECORD[Stage(stage)] for stage in spans["stage"][above[above >= 0]].tolist())
+    found = Counter(
+        STAGE_OF_RECORD[Stage(stage)] for stage in spans["stage"][above[above >= 0]].tolist()
+    )
     outer = spans[above < 0]
     losses = int(of_loss(outer["stage"], outer["flags"]).sum())
     found.update({"loss": losses, "other": len(outer) - losses})
@@ -210,7 +262,9 @@ def _of_a_kind(main: Process, steps: Steps) -> npt.NDArray[np.bool_]:
     """bool [n]: steps in which something happened that is always told."""
     ends = main.of(Stage.NEXT)
     ends = ends[ends["flags"] & Flag.END != 0]
-    told = np.concatenate([main.of(Stage.EPOCH, Stage.CHECKPOINT, Stage.COMPILE, Stage.WOKEN)["start"], ends["start"]])
+    told = np.concatenate(
+        [main.of(Stage.EPOCH, Stage.CHECKPOINT, Stage.COMPILE, Stage.WOKEN)["start"], ends["start"]]
+    )
     at = np.searchsorted(steps.start, told, "right") - 1
     inside = (at >= 0) & (told < np.append(steps.boundaries.end, 0)[at])
     found = np.zeros(len(steps.start), bool)

@@ -1,6 +1,8 @@
-"""Every stage of a step and of a sample: one line each. Names, order, colors, phases and groups come from here.
+"""Every stage of a step and of a sample: one line each. Names, order, colors, phases and groups
+come from here.
 
-The order is that in which they happen. A stage that a program names itself (``feedline.stage``) stands under its own name behind these.
+The order is that in which they happen. A stage that a program names itself (``feedline.stage``)
+stands under its own name behind these.
 """
 
 from dataclasses import dataclass
@@ -18,7 +20,8 @@ class _StageSpec:
         colors: on white and on black; None: the next of those for the program's own stages.
         record: whose spans in the main thread it is; None: it is computed.
         phase: what a late rank is blamed for that spends its time there.
-        of_step, of_sample: part of what the report divides there. ``samples`` is divided by what samples cost, so it is part of neither.
+        of_step, of_sample: part of what the report divides there. ``samples`` is divided by what
+            samples cost, so it is part of neither.
         is_input: the step has no batch meanwhile.
     """
 
@@ -44,16 +47,63 @@ STAGES = (
         "wait",
         is_input=True,
     ),
-    _StageSpec("sampler", "drawing indices in the main process", "wait", ("#c7688c", "#dc86a6"), Stage.SAMPLER, "wait", is_input=True),
-    _StageSpec("input", "without a loader: functions of the program that make its batches", "input", ("#e8a01c", "#f0b13f"), is_input=True),
-    _StageSpec("samples", "a loader's own work in the main process", "input", ("#c98a3a", "#d69c50"), Stage.FETCH, "wait", of_step=False),
+    _StageSpec(
+        "sampler",
+        "drawing indices in the main process",
+        "wait",
+        ("#c7688c", "#dc86a6"),
+        Stage.SAMPLER,
+        "wait",
+        is_input=True,
+    ),
+    _StageSpec(
+        "input",
+        "without a loader: functions of the program that make its batches",
+        "input",
+        ("#e8a01c", "#f0b13f"),
+        is_input=True,
+    ),
+    _StageSpec(
+        "samples",
+        "a loader's own work in the main process",
+        "input",
+        ("#c98a3a", "#d69c50"),
+        Stage.FETCH,
+        "wait",
+        of_step=False,
+    ),
     _StageSpec("read", "reading files", "input", ("#7a4a12", "#a8713a"), **_MAKING),
-    _StageSpec("decode", "decoding images, audio, arrays", "input", ("#e8a01c", "#f0b13f"), **_MAKING),
+    _StageSpec(
+        "decode", "decoding images, audio, arrays", "input", ("#e8a01c", "#f0b13f"), **_MAKING
+    ),
     _StageSpec("augment", "transforms", "input", ("#a85b0b", "#c07428"), **_MAKING),
-    _StageSpec("user", "inside feedline.stage(...) in a dataset", "user", None, of_step=False, of_sample=True, is_input=True),
+    _StageSpec(
+        "user",
+        "inside feedline.stage(...) in a dataset",
+        "user",
+        None,
+        of_step=False,
+        of_sample=True,
+        is_input=True,
+    ),
     _StageSpec("dataset", "the rest of __getitem__", "input", ("#f3d58e", "#f5deaa"), **_MAKING),
-    _StageSpec("collate", "making one batch of samples", "input", ("#57571a", "#5f5d20"), Stage.COLLATE, **_MAKING),
-    _StageSpec("wait", "the main process has no batch yet", "wait", ("#cf3f16", "#e2562c"), Stage.NEXT, "wait", is_input=True),
+    _StageSpec(
+        "collate",
+        "making one batch of samples",
+        "input",
+        ("#57571a", "#5f5d20"),
+        Stage.COLLATE,
+        **_MAKING,
+    ),
+    _StageSpec(
+        "wait",
+        "the main process has no batch yet",
+        "wait",
+        ("#cf3f16", "#e2562c"),
+        Stage.NEXT,
+        "wait",
+        is_input=True,
+    ),
     _StageSpec(
         "transport",
         "receiving and unpickling a batch from a worker, in the main thread",
@@ -62,11 +112,31 @@ STAGES = (
         Stage.TRANSPORT,
         **_MAKING,
     ),
-    _StageSpec("pin", "copying a batch to pinned memory", "move", ("#17695a", "#1f6f5f"), Stage.PIN, "wait"),
-    _StageSpec("copy", "moving tensors between devices", "move", ("#46b08f", "#58c7a4"), Stage.COPY, "copy"),
-    _StageSpec("forward", "the model's forward pass", "compute", ("#3577c0", "#5a9be0"), Stage.FORWARD, "forward"),
-    _StageSpec("loss", "computing the loss", "compute", ("#b4d2f0", "#c9e0f7"), Stage.LOSS, "forward"),
-    _StageSpec("backward", "the backward pass", "compute", ("#1e3a80", "#3d57a6"), Stage.BACKWARD, "backward"),
+    _StageSpec(
+        "pin", "copying a batch to pinned memory", "move", ("#17695a", "#1f6f5f"), Stage.PIN, "wait"
+    ),
+    _StageSpec(
+        "copy", "moving tensors between devices", "move", ("#46b08f", "#58c7a4"), Stage.COPY, "copy"
+    ),
+    _StageSpec(
+        "forward",
+        "the model's forward pass",
+        "compute",
+        ("#3577c0", "#5a9be0"),
+        Stage.FORWARD,
+        "forward",
+    ),
+    _StageSpec(
+        "loss", "computing the loss", "compute", ("#b4d2f0", "#c9e0f7"), Stage.LOSS, "forward"
+    ),
+    _StageSpec(
+        "backward",
+        "the backward pass",
+        "compute",
+        ("#1e3a80", "#3d57a6"),
+        Stage.BACKWARD,
+        "backward",
+    ),
     _StageSpec(
         "gradients",
         "clearing, unscaling and clipping gradients: zero_grad, unscale_, clip_grad_norm_",
@@ -83,11 +153,21 @@ STAGES = (
         Stage.OPTIMIZER,
         "optimizer",
     ),
-    _StageSpec("compile", "torch.compile compiling a graph", "rest", ("#55565c", "#73757c"), Stage.COMPILE, "compile"),
-    _StageSpec("checkpoint", "torch.save", "rest", ("#9a9ca3", "#a7a9b0"), Stage.CHECKPOINT, "checkpoint"),
+    _StageSpec(
+        "compile",
+        "torch.compile compiling a graph",
+        "rest",
+        ("#55565c", "#73757c"),
+        Stage.COMPILE,
+        "compile",
+    ),
+    _StageSpec(
+        "checkpoint", "torch.save", "rest", ("#9a9ca3", "#a7a9b0"), Stage.CHECKPOINT, "checkpoint"
+    ),
     _StageSpec(
         "unattributed",
-        "in steps that were only timed: what they took longer than those recorded in detail, in an unknown stage",
+        "in steps that were only timed: what they took longer than those recorded in detail, in "
+        "an unknown stage",
         "rest",
         ("#b9a58f", "#8f7d68"),
     ),
@@ -104,7 +184,8 @@ MAKING_STAGES = tuple(name for name in SAMPLE_STAGES if name != "transport")
 INPUT_STAGES = tuple(spec.name for spec in STAGES if spec.is_input)
 #: Stage of time that no recorded step accounts for (rested.py).
 UNATTRIBUTED = "unattributed"
-#: Stage of a record -> stage of a step. What is not here (samples seen in detail) is part of its parent.
+#: Stage of a record -> stage of a step. What is not here (samples seen in detail) is part of its
+#: parent.
 STAGE_OF_RECORD = {spec.record: spec.name for spec in STAGES if spec.record is not None}
 #: Stage of a step -> phase that is blamed; a stage that is not here is blamed by its own name.
 PHASE_OF = {spec.name: spec.phase for spec in STAGES if spec.phase}

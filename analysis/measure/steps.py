@@ -1,4 +1,6 @@
-"""The partition of every step: each nanosecond of the main thread belongs to one stage, and unclaimed time is "other"."""
+"""The partition of every step: each nanosecond of the main thread belongs to one stage, and
+unclaimed time is "other".
+"""
 
 from dataclasses import dataclass, replace
 
@@ -42,18 +44,22 @@ class Steps:
         start: int64 [n], ns.
         wall: int64 [n], ns, evaluation taken out.
         stages: name -> int64 [n], ns; they sum to ``wall``.
-        batches: int64 [n], batches taken from training loaders, without those that nothing was trained on.
+        batches: int64 [n], batches taken from training loaders, without those that nothing was
+            trained on.
         samples: int64 [n], samples in them.
         boundaries: how they were cut.
         waiting: pieces [m] of waiting, each inside a NEXT record.
         waiting_for: int64 [m], index into ``asked``.
         waiting_in: int64 [m], index of the step.
         asked: the NEXT records of the training loaders, those at the end of an epoch too.
-        handing: int64 [n], ns of "wait" in which the main thread had begun to receive a batch and waited for its worker to go on.
+        handing: int64 [n], ns of "wait" in which the main thread had begun to receive a batch and
+            waited for its worker to go on.
         making: functions of the program that make its batches; None: not known, or a loader does.
-        unclaimed: int64 [n], ns that may be input without a loader: "other", stages that the program names, modules without parameters, and
-            of "loss" what lies between a forward and its backward.
-        computing_loss: int64 [n], ns of "loss" between a forward and its backward, where the program's own code runs.
+        unclaimed: int64 [n], ns that may be input without a loader: "other", stages that the
+            program names, modules without parameters, and of "loss" what lies between a forward and
+            its backward.
+        computing_loss: int64 [n], ns of "loss" between a forward and its backward, where the
+            program's own code runs.
         evaluating: ns of all evaluations and rollouts that belong to no stage.
         resident: bool [n], all that models get in the step was in memory before.
     """
@@ -79,7 +85,8 @@ class Steps:
 def partition(main: Process) -> Steps | None:
     """Cut the training process's records into steps x stages. None: it never made a step.
 
-    A run that forgot windows (store/segment.py) is cut window by window, and steps that touch a gap are left out.
+    A run that forgot windows (store/segment.py) is cut window by window, and steps that touch a gap
+    are left out.
     """
     first = main.records["thread"] == 0
     records = main.records[first & ~np.isin(main.records["stage"], ASIDE)]
@@ -88,28 +95,46 @@ def partition(main: Process) -> Steps | None:
     if boundaries is None:
         return None
     boundaries = _undisturbed(_whole(boundaries, records, main.stride), main.of(Stage.PROFILED))
-    spans = records[np.isin(records["stage"], list(STAGE_OF_RECORD)) | ((records["stage"] == Stage.USER) & ~_in_fetch(records))]
+    spans = records[
+        np.isin(records["stage"], list(STAGE_OF_RECORD))
+        | ((records["stage"] == Stage.USER) & ~_in_fetch(records))
+    ]
     pieces = flatten(spans["start"], spans["wall"])
     pieces = _loss_gaps(pieces, spans)
-    edges = np.unique(np.concatenate([boundaries.start, boundaries.end, boundaries.evaluation.ravel()]))
+    edges = np.unique(
+        np.concatenate([boundaries.start, boundaries.end, boundaries.evaluation.ravel()])
+    )
     pieces = cut(pieces, edges)
     asked = view(records[records["stage"] == Stage.NEXT], Stage.NEXT)
     asked = asked[np.isin(asked["source"], list(boundaries.training_loaders))]
-    left = left_over(asked, records, main.of(Stage.REST)) if main.stride == 1 else np.zeros(len(asked), np.bool_)
-    found, making = _sum(pieces, spans, main.names, boundaries, asked, left), Making.of(main, spans, pieces, boundaries)
+    left = (
+        left_over(asked, records, main.of(Stage.REST))
+        if main.stride == 1
+        else np.zeros(len(asked), np.bool_)
+    )
+    found, making = (
+        _sum(pieces, spans, main.names, boundaries, asked, left),
+        Making.of(main, spans, pieces, boundaries),
+    )
     if not len(main.of(Stage.REST)):  # else it is a part of what recording a step in full costs
         found = _without_looking(found, main.view(Stage.OWN_CODE))
     if making is None:
         return found
     stages = making.taken_out(found.stages)
-    moved = {name: found.stages[name] - stages[name] for name in ("loss", "other") if name in stages}
+    moved = {
+        name: found.stages[name] - stages[name] for name in ("loss", "other") if name in stages
+    }
     unclaimed = np.maximum(found.unclaimed - sum(moved.values()), 0)
     computing_loss = np.maximum(found.computing_loss - moved.get("loss", 0), 0)
-    return replace(found, stages=stages, making=making, unclaimed=unclaimed, computing_loss=computing_loss)
+    return replace(
+        found, stages=stages, making=making, unclaimed=unclaimed, computing_loss=computing_loss
+    )
 
 
 def runs_closures(main: Process) -> bool:
-    """Return whether updates call closures: the stage "optimizer" then has what these do outside the model and backward."""
+    """Return whether updates call closures: the stage "optimizer" then has what these do outside
+    the model and backward.
+    """
     updates, backwards = main.of(Stage.OPTIMIZER), main.of(Stage.BACKWARD)["start"]
     order = np.argsort(updates["start"], kind="stable")
     start, end = updates["start"][order], (updates["start"] + updates["wall"])[order]
@@ -117,7 +142,9 @@ def runs_closures(main: Process) -> bool:
 
 
 def left_after(steps: Steps | None) -> int | None:
-    """Return the batches of the last pass over the training loader, if that came to its end and no step followed; else None."""
+    """Return the batches of the last pass over the training loader, if that came to its end and no
+    step followed; else None.
+    """
     if steps is None or not len(steps.asked) or not len(steps.start):
         return None
     last = steps.asked[-1]
@@ -136,12 +163,22 @@ def _without_looking(found: Steps, looks: Records) -> Steps:
     stages = {**found.stages, "other": found.stages["other"] - took}
     evaluating = max(found.evaluating - int(looks["looking"][evaluated].sum()), 0)
     unclaimed = np.maximum(found.unclaimed - took, 0)
-    return replace(found, wall=found.wall - took, stages=stages, unclaimed=unclaimed, evaluating=evaluating)
+    return replace(
+        found, wall=found.wall - took, stages=stages, unclaimed=unclaimed, evaluating=evaluating
+    )
 
 
 def _in_fetch(records: Records) -> npt.NDArray[np.bool_]:
     fetches = records[records["stage"] == Stage.FETCH]
-    return overlap(records["start"], records["start"] + 1, fetches["start"], fetches["start"] + fetches["wall"]) > 0
+    return (
+        overlap(
+            records["start"],
+            records["start"] + 1,
+            fetches["start"],
+            fetches["start"] + fetches["wall"],
+        )
+        > 0
+    )
 
 
 def _whole(found: Boundaries, records: Records, stride: int) -> Boundaries:
@@ -155,8 +192,14 @@ def _whole(found: Boundaries, records: Records, stride: int) -> Boundaries:
 
 
 def _undisturbed(found: Boundaries, profiled: Records) -> Boundaries:
-    """Without the steps in which torch.profiler recorded, which takes time of its own; where next to nothing is left, with them."""
-    end = np.maximum.accumulate(profiled["start"] + profiled["wall"]) if len(profiled) else profiled["start"]
+    """Without the steps in which torch.profiler recorded, which takes time of its own; where next
+    to nothing is left, with them.
+    """
+    end = (
+        np.maximum.accumulate(profiled["start"] + profiled["wall"])
+        if len(profiled)
+        else profiled["start"]
+    )
     slowed = overlap(found.start, found.end, profiled["start"], end) > 0
     if (~slowed).sum() < _FEWEST:
         return found
@@ -164,12 +207,15 @@ def _undisturbed(found: Boundaries, profiled: Records) -> Boundaries:
 
 
 def _loss_gaps(pieces: Pieces, spans: Records) -> Pieces:
-    """Give the time between the end of a forward and the backward after it to the loss: no tap sees functional losses.
+    """Give the time between the end of a forward and the backward after it to the loss: no tap sees
+    functional losses.
 
     The owner of such a piece is -1.
     """
     gap = pieces.start[1:] - pieces.end[:-1]
-    at = np.flatnonzero((gap > 0) & of_loss(spans["stage"][pieces.owner], spans["flags"][pieces.owner]))
+    at = np.flatnonzero(
+        (gap > 0) & of_loss(spans["stage"][pieces.owner], spans["flags"][pieces.owner])
+    )
     return Pieces(
         np.insert(pieces.start, at + 1, pieces.end[at]),
         np.insert(pieces.end, at + 1, pieces.start[at + 1]),
@@ -178,9 +224,11 @@ def _loss_gaps(pieces: Pieces, spans: Records) -> Pieces:
 
 
 def of_loss(stage: npt.NDArray[np.uint8], flags: npt.NDArray[np.uint16]) -> npt.NDArray[np.bool_]:
-    """Whether the loss is computed between two spans: after a forward, before its backward. ``zero_grad`` may be called anywhere there.
+    """Whether the loss is computed between two spans: after a forward, before its backward.
+    ``zero_grad`` may be called anywhere there.
 
-    Not where the forward has returned the loss: what a program does then may be anything, such as getting the next batch.
+    Not where the forward has returned the loss: what a program does then may be anything, such as
+    getting the next batch.
 
     Args:
         stage, flags: [n], of spans in order.
@@ -191,12 +239,21 @@ def of_loss(stage: npt.NDArray[np.uint8], flags: npt.NDArray[np.uint16]) -> npt.
     calls = np.append(np.flatnonzero(stage != Stage.GRADIENTS), -1)
     index = np.searchsorted(calls[:-1], np.arange(max(len(stage) - 1, 0)), "right")
     last, following = calls[index - 1], calls[index]
-    forward = np.isin(stage[last], (Stage.FORWARD, Stage.LOSS)) & (flags[last] & (Flag.GRAD | Flag.WITH_LOSS) == Flag.GRAD)
-    return np.asarray(forward & (stage[following] == Stage.BACKWARD) & (index > 0) & (following >= 0))
+    forward = np.isin(stage[last], (Stage.FORWARD, Stage.LOSS)) & (
+        flags[last] & (Flag.GRAD | Flag.WITH_LOSS) == Flag.GRAD
+    )
+    return np.asarray(
+        forward & (stage[following] == Stage.BACKWARD) & (index > 0) & (following >= 0)
+    )
 
 
 def _sum(
-    pieces: Pieces, spans: Records, names: dict[int, str], boundaries: Boundaries, asked: Records, left: npt.NDArray[np.bool_]
+    pieces: Pieces,
+    spans: Records,
+    names: dict[int, str],
+    boundaries: Boundaries,
+    asked: Records,
+    left: npt.NDArray[np.bool_],
 ) -> Steps:
     count = len(boundaries.start)
     length = pieces.end - pieces.start
@@ -204,15 +261,29 @@ def _sum(
     inside = (step >= 0) & (pieces.start < np.append(boundaries.end, 0)[step])
     evaluation = boundaries.evaluation
     inside &= ~holds(evaluation, pieces.start)
-    wall = boundaries.end - boundaries.start - overlap(boundaries.start, boundaries.end, evaluation[:, 0], evaluation[:, 1])
+    wall = (
+        boundaries.end
+        - boundaries.start
+        - overlap(boundaries.start, boundaries.end, evaluation[:, 0], evaluation[:, 1])
+    )
     stages: dict[str, IntArray] = {}
     owner = np.maximum(pieces.owner, 0)
     stage = np.where(pieces.owner < 0, int(Stage.LOSS), spans["stage"][owner])
     for key in np.unique(stage[inside]).tolist():
-        for source in np.unique(spans["source"][owner[inside & (stage == key)]]).tolist() if key == Stage.USER else [None]:
+        for source in (
+            np.unique(spans["source"][owner[inside & (stage == key)]]).tolist()
+            if key == Stage.USER
+            else [None]
+        ):
             name = names.get(source, "stage") if source is not None else STAGE_OF_RECORD[Stage(key)]
-            chosen = inside & (stage == key) & (True if source is None else spans["source"][owner] == source)
-            stages[name] = stages.get(name, 0) + np.bincount(step[chosen], length[chosen], count).astype(np.int64)
+            chosen = (
+                inside
+                & (stage == key)
+                & (True if source is None else spans["source"][owner] == source)
+            )
+            stages[name] = stages.get(name, 0) + np.bincount(
+                step[chosen], length[chosen], count
+            ).astype(np.int64)
     handing = _handing(pieces, spans, step, inside, count)
     if handing.any():
         stages["transport"] = stages["transport"] - handing
@@ -235,18 +306,35 @@ def _sum(
         asked=asked,
         handing=handing,
         unclaimed=stages["other"] + _may_be_input(pieces, spans, names, step, inside, count),
-        computing_loss=np.bincount(step[inside & (pieces.owner < 0)], length[inside & (pieces.owner < 0)], count).astype(np.int64),
-        evaluating=int((evaluation[:, 1] - evaluation[:, 0] - overlap(evaluation[:, 0], evaluation[:, 1], pieces.start, pieces.end)).sum()),
+        computing_loss=np.bincount(
+            step[inside & (pieces.owner < 0)], length[inside & (pieces.owner < 0)], count
+        ).astype(np.int64),
+        evaluating=int(
+            (
+                evaluation[:, 1]
+                - evaluation[:, 0]
+                - overlap(evaluation[:, 0], evaluation[:, 1], pieces.start, pieces.end)
+            ).sum()
+        ),
         resident=_resident(spans, boundaries),
     )
 
 
 def _may_be_input(
-    pieces: Pieces, spans: Records, names: dict[int, str], step: IntArray, inside: npt.NDArray[np.bool_], count: int
+    pieces: Pieces,
+    spans: Records,
+    names: dict[int, str],
+    step: IntArray,
+    inside: npt.NDArray[np.bool_],
+    count: int,
 ) -> IntArray:
-    """int64 [count], ns of each step in which the program may make a batch although they belong to a stage."""
+    """int64 [count], ns of each step in which the program may make a batch although they belong to
+    a stage.
+    """
     owner = spans[np.maximum(pieces.owner, 0)]
-    named = (owner["stage"] == Stage.USER) & np.array([names.get(source) != INPUT for source in owner["source"].tolist()], bool)
+    named = (owner["stage"] == Stage.USER) & np.array(
+        [names.get(source) != INPUT for source in owner["source"].tolist()], bool
+    )
     bare = (owner["stage"] == Stage.FORWARD) & (owner["flags"] & Flag.BARE != 0)
     chosen = inside & ((pieces.owner < 0) | named | bare)
     return np.bincount(step[chosen], (pieces.end - pieces.start)[chosen], count).astype(np.int64)
@@ -258,13 +346,19 @@ def _resident(spans: Records, boundaries: Boundaries) -> npt.NDArray[np.bool_]:
     at = np.searchsorted(boundaries.start, forwards["start"], "right") - 1
     counts = (at >= 0) & ~holds(boundaries.evaluation, forwards["start"])
     known = forwards["flags"] & Flag.RESIDENT != 0
-    old, new = (np.bincount(at[counts & which], minlength=len(boundaries.start)) > 0 for which in (known, ~known))
+    old, new = (
+        np.bincount(at[counts & which], minlength=len(boundaries.start)) > 0
+        for which in (known, ~known)
+    )
     return np.asarray(old & ~new)
 
 
-def _handing(pieces: Pieces, spans: Records, step: IntArray, inside: npt.NDArray[np.bool_], count: int) -> IntArray:
-    """int64 [count], ns of each step's transport in which the main thread neither ran nor waited for a CPU: it waited for the worker, whose
-    thread that hands tensors over waits for Python's lock, for a CPU, or for room in the pipe."""
+def _handing(
+    pieces: Pieces, spans: Records, step: IntArray, inside: npt.NDArray[np.bool_], count: int
+) -> IntArray:
+    """int64 [count], ns of each step's transport in which the main thread neither ran nor waited
+    for a CPU: it waited for the worker, whose thread that hands tensors over waits for Python's
+    lock, for a CPU, or for room in the pipe."""
     owner = np.maximum(pieces.owner, 0)
     chosen = inside & (pieces.owner >= 0) & (spans["stage"][owner] == Stage.TRANSPORT)
     chosen &= (spans["cpu"][owner] >= 0) & (spans["runqueue"][owner] >= 0)
@@ -279,22 +373,34 @@ def _fed(asked: Records, spans: Records, boundaries: Boundaries) -> tuple[IntArr
     taken = np.searchsorted(boundaries.start, asked["start"], "right") - 1
     known = (taken >= 0) & (asked["start"] < np.append(boundaries.end, 0)[taken]) & gave(asked)
     known &= ~holds(boundaries.evaluation, asked["start"])
-    # a batch that another thread took is ahead of the step that trains on it: it counts where it was taken
+    # a batch that another thread took is ahead of the step that trains on it: it counts where it
+    # was taken
     elsewhere = boundaries.elsewhere
     at = np.clip(np.searchsorted(boundaries.start, elsewhere["start"], "right") - 1, 0, count - 1)
-    fed, sizes = np.concatenate([taken[known], at]), np.concatenate([asked["samples"][known], elsewhere["samples"]])
-    trains = (spans["stage"] == Stage.BACKWARD) | ((spans["stage"] == Stage.FORWARD) & (spans["flags"] & Flag.GRAD != 0))
-    before = int(np.count_nonzero(asked["start"][known] < spans["start"][trains][0])) if trains.any() else 0
+    fed, sizes = (
+        np.concatenate([taken[known], at]),
+        np.concatenate([asked["samples"][known], elsewhere["samples"]]),
+    )
+    trains = (spans["stage"] == Stage.BACKWARD) | (
+        (spans["stage"] == Stage.FORWARD) & (spans["flags"] & Flag.GRAD != 0)
+    )
+    before = (
+        int(np.count_nonzero(asked["start"][known] < spans["start"][trains][0]))
+        if trains.any()
+        else 0
+    )
     early = 0 if len(elsewhere) else _taken_early(np.bincount(fed, minlength=count), before)
     fed, sizes = fed[early:], sizes[early:]
     return np.bincount(fed, minlength=count), np.bincount(fed, sizes, count).astype(np.int64)
 
 
 def _taken_early(batches: IntArray, before: int) -> int:
-    """How many batches were taken before the training and not for it, such as the pictures that a GAN is shown with.
+    """How many batches were taken before the training and not for it, such as the pictures that a
+    GAN is shown with.
 
-    They are what the first step has more than each of the others, which all have the same. Where a loader fetches ahead, the last one has
-    fewer; where a step has several forwards, as after an update that a gradient scaler left out, batches come between them, too.
+    They are what the first step has more than each of the others, which all have the same. Where a
+    loader fetches ahead, the last one has fewer; where a step has several forwards, as after an
+    update that a gradient scaler left out, batches come between them, too.
 
     Args:
         batches: int64 [steps], taken in each.

@@ -1,4 +1,6 @@
-"""Why the main process had no batch: from when each batch was ready in its worker, on the clock that all processes of a host share."""
+"""Why the main process had no batch: from when each batch was ready in its worker, on the clock
+that all processes of a host share.
+"""
 
 import numpy as np
 
@@ -15,30 +17,44 @@ def ready_times(workers: list[Process]) -> dict[tuple[int, int], int]:
     found: dict[tuple[int, int], int] = {}
     for worker in workers:
         made = worker.batches
-        found.update(zip(zip(made["source"].tolist(), made["number"].tolist()), (made["start"] + made["wall"]).tolist()))
+        found.update(
+            zip(
+                zip(made["source"].tolist(), made["number"].tolist()),
+                (made["start"] + made["wall"]).tolist(),
+            )
+        )
     return found
 
 
 def sent_times(workers: list[Process]) -> dict[tuple[int, int], tuple[int, int]]:
-    """(loader, batch key) -> ns at which a worker's feeder thread had pickled the batch, and the CPU time that this took, ns."""
+    """(loader, batch key) -> ns at which a worker's feeder thread had pickled the batch, and the
+    CPU time that this took, ns.
+    """
     found: dict[tuple[int, int], tuple[int, int]] = {}
     for worker in workers:
         made = worker.of(Stage.PICKLE)
         cpu = np.where(made["cpu"] >= 0, made["cpu"], made["wall"])
-        found.update(zip(zip(made["source"].tolist(), made["number"].tolist()), zip((made["start"] + made["wall"]).tolist(), cpu.tolist())))
+        found.update(
+            zip(
+                zip(made["source"].tolist(), made["number"].tolist()),
+                zip((made["start"] + made["wall"]).tolist(), cpu.tolist()),
+            )
+        )
     return found
 
 
 def classify(
-    steps: Steps, ready: dict[tuple[int, int], int], sent: dict[tuple[int, int], tuple[int, int]] | None = None, alone: bool = False
+    steps: Steps,
+    ready: dict[tuple[int, int], int],
+    sent: dict[tuple[int, int], tuple[int, int]] | None = None,
+    alone: bool = False,
 ) -> dict[str, IntArray]:
     """Split each step's waiting by cause.
 
-    first_batch    for the first batch of an epoch, and for last epoch's workers to end
-    handover       the batch was made, but the worker's thread that sends it had no turn (Python's lock, a CPU, room in the pipe)
-    in_transit     the batch was made, and on its way
-    head_of_line   the batch was not made, but a later one was: the loader returns them in order
-    starved        no batch was made
+    first_batch    for the first batch of an epoch, and for last epoch's workers to end handover
+    the batch was made, but the worker's thread that sends it had no turn (Python's lock, a CPU,
+    room in the pipe) in_transit     the batch was made, and on its way head_of_line   the batch was
+    not made, but a later one was: the loader returns them in order starved        no batch was made
     overhead       the loader's own work in the main thread, which makes the batches itself
 
     Args:
@@ -54,7 +70,10 @@ def classify(
     edge = (asked["flags"] & (Flag.FIRST | Flag.END) != 0).tolist()
     loader, number = asked["source"].tolist(), asked["number"].tolist()
     for begin, end, of, step in zip(
-        steps.waiting.start.tolist(), steps.waiting.end.tolist(), steps.waiting_for.tolist(), steps.waiting_in.tolist()
+        steps.waiting.start.tolist(),
+        steps.waiting.end.tolist(),
+        steps.waiting_for.tolist(),
+        steps.waiting_in.tolist(),
     ):
         made = ready.get((loader[of], number[of]))
         if of >= 0 and edge[of]:
@@ -75,7 +94,9 @@ def classify(
 
 
 def later_ready(asked: Records, ready: dict[tuple[int, int], int]) -> list[int]:
-    """For each request, ns at which the first of the batches after it was made (2**62: none that is known)."""
+    """For each request, ns at which the first of the batches after it was made (2**62: none that is
+    known).
+    """
     never = 2**62
     found = [never] * len(asked)
     by_epoch: dict[tuple[int, int], list[tuple[int, int]]] = {}
@@ -93,10 +114,15 @@ def later_ready(asked: Records, ready: dict[tuple[int, int], int]) -> list[int]:
 
 
 def ready_share(asked: Records, ready: dict[tuple[int, int], int]) -> float | None:
-    """Share of the requests (the first of each epoch apart) that found their batch made; None without workers."""
+    """Share of the requests (the first of each epoch apart) that found their batch made;
+
+    None without workers.
+    """
     times = [
         (start, ready[loader, key])
-        for start, loader, key, flags in zip(*(asked[name].tolist() for name in ("start", "source", "number", "flags")))
+        for start, loader, key, flags in zip(
+            *(asked[name].tolist() for name in ("start", "source", "number", "flags"))
+        )
         if (loader, key) in ready and not flags & (Flag.FIRST | Flag.END | Flag.FAILED)
     ]
     return sum(made <= start for start, made in times) / len(times) if times else None

@@ -14,28 +14,43 @@ _MODELLED = ("num_workers", "prefetch_factor", "in_order", "persistent_workers")
 def not_modelled(recorded: RecordedInput, change: Change) -> Refused | None:
     """Whether it sets something to a new value that the replay does not know."""
     given = change.settings
-    unknown = sorted(name for name in given if name not in _MODELLED and given[name] != recorded.others_set.get(name))
+    unknown = sorted(
+        name
+        for name in given
+        if name not in _MODELLED and given[name] != recorded.others_set.get(name)
+    )
     if not unknown:
         return None
-    return Refused("not_modelled", f"the effect of {' and '.join(unknown)} on the loader is not modelled")
+    return Refused(
+        "not_modelled", f"the effect of {' and '.join(unknown)} on the loader is not modelled"
+    )
 
 
 def variants(recorded: RecordedInput, change: Change) -> Sequence[RecordedInput]:
     """The same training with the change; ``recorded`` itself where nothing changes.
 
-    Two of them where workers receive what the main process made: what that takes lies between two bounds. And two where helper threads
-    stop: whether they spun or did a part of the work is unknown. In the first their work is gone, in the second the worker's own thread
-    does it.
+    Two of them where workers receive what the main process made: what that takes lies between two
+    bounds. And two where helper threads stop: whether they spun or did a part of the work is
+    unknown. In the first their work is gone, in the second the worker's own thread does it.
     """
     changed = with_change(recorded, change)
     if changed.receiving_bounds and changed.setting.num_workers:
         return [replace(changed, receiving=bound) for bound in changed.receiving_bounds]
     if change.helper_threads or recorded.helpers == 1.0:
         return [changed]
-    making = _factor({name: (shares.cpu, shares.off_cpu) for name, shares in recorded.making.items()}, change.stages)
+    making = _factor(
+        {name: (shares.cpu, shares.off_cpu) for name, shares in recorded.making.items()},
+        change.stages,
+    )
     return [
         changed,
-        replace(changed, batches=[replace(_scaled(task, making, task.threads), threads=1.0) for task in _made(recorded, change)]),
+        replace(
+            changed,
+            batches=[
+                replace(_scaled(task, making, task.threads), threads=1.0)
+                for task in _made(recorded, change)
+            ],
+        ),
     ]
 
 
@@ -43,23 +58,36 @@ def with_change(recorded: RecordedInput, change: Change) -> RecordedInput:
     """The first of them."""
     given, own = change.settings, {name: (share, share) for name, share in recorded.own.items()}
     helpers = recorded.helpers if change.helper_threads else 1.0
-    making = _factor({name: (shares.cpu, shares.off_cpu) for name, shares in recorded.making.items()}, change.stages)
+    making = _factor(
+        {name: (shares.cpu, shares.off_cpu) for name, shares in recorded.making.items()},
+        change.stages,
+    )
     computing, transport = _factor(own, change.stages), change.stages.get("transport", Factor())
     into_shared = max(0.0, 1 - transport.cpu) if change.into_shared else 0.0
     setting = _setting(recorded.setting, given)
-    freeing_s = recorded.freeing_s * into_shared - (0.0 if setting.num_workers else recorded.freed_s)
+    freeing_s = recorded.freeing_s * into_shared - (
+        0.0 if setting.num_workers else recorded.freed_s
+    )
     changed = replace(
         recorded,
         setting=setting,
         persistent=_stay(recorded, change),
         batches=[_scaled(task, making, helpers) for task in _made(recorded, change)],
-        steps=[_longer(_scaled(task, computing, task.threads), freeing_s) for task in recorded.steps],
+        steps=[
+            _longer(_scaled(task, computing, task.threads), freeing_s) for task in recorded.steps
+        ],
         receiving=_scaled(recorded.receiving, _received(making, transport), 1.0),
         pinning=_scaled(recorded.pinning, change.stages.get("pin", Factor()), 1.0),
         unpacking=_scaled(recorded.unpacking, transport, 1.0),
-        receiving_bounds=tuple(_scaled(bound, transport, 1.0) for bound in recorded.receiving_bounds),
-        handing_over=_longer(_scaled(recorded.handing_over, transport, 1.0), recorded.sharing_s * into_shared),
-        starts=replace(recorded.starts, counted=0, per_pass=_ENDLESS, to_its_end=False) if change.endless else recorded.starts,
+        receiving_bounds=tuple(
+            _scaled(bound, transport, 1.0) for bound in recorded.receiving_bounds
+        ),
+        handing_over=_longer(
+            _scaled(recorded.handing_over, transport, 1.0), recorded.sharing_s * into_shared
+        ),
+        starts=replace(recorded.starts, counted=0, per_pass=_ENDLESS, to_its_end=False)
+        if change.endless
+        else recorded.starts,
         helpers=helpers,
         cpus=change.cpus or recorded.cpus,
         others=recorded.others if change.others else 0.0,
@@ -76,7 +104,10 @@ def _made(recorded: RecordedInput, change: Change) -> Sequence[Task]:
     """The batches as such workers make them."""
     if recorded.persistent or not recorded.staying or not _stay(recorded, change):
         return recorded.batches
-    return [replace(task, cpu_s=max(0.0, task.cpu_s + recorded.staying * task.threads)) for task in recorded.batches]
+    return [
+        replace(task, cpu_s=max(0.0, task.cpu_s + recorded.staying * task.threads))
+        for task in recorded.batches
+    ]
 
 
 def _longer(task: Task, cpu_s: float) -> Task:
@@ -84,8 +115,9 @@ def _longer(task: Task, cpu_s: float) -> Task:
 
 
 def _received(making: Factor, transport: Factor) -> Factor:
-    """What becomes of receiving a batch: what the main process waits for there is the worker's thread that sends, which probably waits for
-    Python's lock while the other thread makes the next batch. If batches take longer to make, it is taken to wait as long as before.
+    """What becomes of receiving a batch: what the main process waits for there is the worker's
+    thread that sends, which probably waits for Python's lock while the other thread makes the next
+    batch. If batches take longer to make, it is taken to wait as long as before.
     """
     return Factor(transport.cpu, transport.off_cpu * min(1.0, making.cpu))
 
@@ -112,7 +144,14 @@ def _factor(shares: Mapping[str, tuple[float, float]], stages: Mapping[str, Fact
 
 
 def _scaled(task: Task, factor: Factor, threads: float) -> Task:
-    """With other threads beside it, a task takes its main thread as long as before, apart from the factor."""
+    """With other threads beside it, a task takes its main thread as long as before, apart from the
+    factor.
+    """
     if factor == Factor() and threads == task.threads:
         return task
-    return replace(task, cpu_s=task.cpu_s * factor.cpu * threads / task.threads, off_cpu_s=task.off_cpu_s * factor.off_cpu, threads=threads)
+    return replace(
+        task,
+        cpu_s=task.cpu_s * factor.cpu * threads / task.threads,
+        off_cpu_s=task.off_cpu_s * factor.off_cpu,
+        threads=threads,
+    )

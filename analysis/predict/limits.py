@@ -1,4 +1,6 @@
-"""What limits a training once it is changed: what would raise its throughput further, by the same prediction."""
+"""What limits a training once it is changed: what would raise its throughput further, by the same
+prediction.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -11,16 +13,28 @@ class Predictor(Protocol):
     """What a change makes of a training's throughput."""
 
     def __call__(self, change: Change, interval: bool = True) -> PredictedRate | Refused:
-        """Predict it; without its interval, low and high are the prediction itself, which is several times faster."""
+        """Predict it; without its interval, low and high are the prediction itself, which is
+        several times faster.
+        """
 
 
-#: Times the throughput: what raises it by less is not called a limit. The replay's own error is of that size (docs/measured/whatif.md).
+#: Times the throughput: what raises it by less is not called a limit. The replay's own error is of
+#: that size (docs/measured/whatif.md).
 _WORTH = 1.05
 _MANY_CPUS = 1024.0
 _MORE_WORKERS = 2  # times as many
-_OF_DISK = "disk_bandwidth"  # why the replay refuses a prediction that would read faster than the disk was seen to
+# why the replay refuses a prediction that would read faster than the disk was seen to
+_OF_DISK = "disk_bandwidth"
 
-CPUS, WORKERS, BOTH, ALONE, PASSES, STEP, DISK = "cpus", "workers", "cpus_and_workers", "no_workers", "epoch_starts", "step", "disk"
+CPUS, WORKERS, BOTH, ALONE, PASSES, STEP, DISK = (
+    "cpus",
+    "workers",
+    "cpus_and_workers",
+    "no_workers",
+    "epoch_starts",
+    "step",
+    "disk",
+)
 
 
 @dataclass(frozen=True)
@@ -28,9 +42,10 @@ class NextLimit:
     """What limits the training after a change.
 
     Attributes:
-        id: ``cpus``, ``workers``, ``cpus_and_workers``, ``no_workers`` (the main process makes its batches itself),
-            ``epoch_starts`` (training waits for the first batch of each pass over the loader), ``disk`` (more than
-            it was seen to give would be read), or ``step``: whatever the loader is given, the rest of the step takes as long.
+        id: ``cpus``, ``workers``, ``cpus_and_workers``, ``no_workers`` (the main process makes its
+            batches itself), ``epoch_starts`` (training waits for the first batch of each pass over
+            the loader), ``disk`` (more than it was seen to give would be read), or ``step``:
+            whatever the loader is given, the rest of the step takes as long.
         samples_per_s: without this limit; of ``step`` and ``disk``, as with it.
     """
 
@@ -38,7 +53,9 @@ class NextLimit:
     samples_per_s: float
 
 
-def next_limit(predict: Predictor, change: Change, after: PredictedRate, workers: int) -> NextLimit | None:
+def next_limit(
+    predict: Predictor, change: Change, after: PredictedRate, workers: int
+) -> NextLimit | None:
     """Lift one limit after the other in the replay, and see which makes a difference.
 
     Args:

@@ -1,12 +1,16 @@
-"""Replay of one pass over a DataLoader: when is each batch there, and how long does training wait for it, with these settings?
+"""Replay of one pass over a DataLoader: when is each batch there, and how long does training wait
+for it, with these settings?
 
-A discrete-event simulation of torch's dispatch (``torch/utils/data/dataloader.py``, ``_MultiProcessingDataLoaderIter``): at the start
-``prefetch_factor`` batches are asked of each worker in turn, and each batch that is handed over asks for one more. With ``in_order`` a
-batch waits for all before it, and its worker gets no new work meanwhile; the main process receives those that come too early, too. With
-``pin_memory`` a thread of the main process receives them instead, and copies one after the other to pinned memory (``_pin_memory_loop``).
+A discrete-event simulation of torch's dispatch (``torch/utils/data/dataloader.py``,
+``_MultiProcessingDataLoaderIter``): at the start ``prefetch_factor`` batches are asked of each
+worker in turn, and each batch that is handed over asks for one more. With ``in_order`` a batch
+waits for all before it, and its worker gets no new work meanwhile; the main process receives those
+that come too early, too. With ``pin_memory`` a thread of the main process receives them instead,
+and copies one after the other to pinned memory (``_pin_memory_loop``).
 
-Threads that compute share the CPUs evenly: while there are more of them than CPUs, all run slower. That is processor sharing (Kleinrock,
-Queueing Systems II, 1976, section 4.4). Threads that wait for something else than a CPU are not slowed.
+Threads that compute share the CPUs evenly: while there are more of them than CPUs, all run slower.
+That is processor sharing (Kleinrock, Queueing Systems II, 1976, section 4.4). Threads that wait for
+something else than a CPU are not slowed.
 """
 
 import random
@@ -17,9 +21,13 @@ from heapq import heappop, heappush
 from itertools import count, cycle, islice
 
 _MAIN, _PINS, _FIRST_SENDER = -1, -2, -3
-_LOOKS = 4  # whether a worker still makes a batch, while another of its threads waits for Python's lock
+_LOOKS = (
+    4  # whether a worker still makes a batch, while another of its threads waits for Python's lock
+)
 LAG = 2  # steps of a few hundred launches each, of which CUDA queues about a thousand
-Part = tuple[float, float]  # of an actor's work: seconds, and threads that compute for so long on CPUs of their own (0: it waits)
+Part = tuple[
+    float, float
+]  # of an actor's work: seconds, and threads that compute for so long on CPUs of their own (0: it waits)
 _Actor = Generator[Part | None, None, None]  # None: until it is woken
 
 
@@ -63,15 +71,20 @@ class Pass:
 
     Attributes:
         batches: what making each takes, in the order of the sampler.
-        steps: what training does with each; as many as there are batches, or fewer where training ends before.
-        receiving: what the main process takes to receive a batch from a worker, or from the thread that pins.
-        gpu_s: what the GPU takes for the work of a step; it lags behind the main process, but by no more than LAG steps.
-        pinning: what copying a batch to pinned memory takes that thread, or without workers the main process; NOTHING: it is not done.
+        steps: what training does with each; as many as there are batches, or fewer where training
+            ends before.
+        receiving: what the main process takes to receive a batch from a worker, or from the thread
+            that pins.
+        gpu_s: what the GPU takes for the work of a step; it lags behind the main process, but by no
+            more than LAG steps.
+        pinning: what copying a batch to pinned memory takes that thread, or without workers the
+            main process; NOTHING: it is not done.
         unpacking: what receiving it takes that thread.
         sending: seconds from when a worker has made a batch until it can be received.
         starting: what the main process takes to start each worker.
         births: what a worker takes from its start to its first batch.
-        lock_s: how long a worker's other threads wait for Python's lock while its main thread makes the next batch: once to send a batch.
+        lock_s: how long a worker's other threads wait for Python's lock while its main thread makes
+            the next batch: once to send a batch.
         locks: how often they do to hand over its memory, while the main process receives it.
     """
 
@@ -97,7 +110,8 @@ class Replayed:
         wait_s: seconds that the main process had no batch and nothing to receive.
         cpu_s: CPU seconds of main process and workers until the last step ended.
         made_s: how long the making of each batch took, in the order in which they were made.
-        locked_s: seconds that the main process waited for Python's lock in workers while it received batches.
+        locked_s: seconds that the main process waited for Python's lock in workers while it
+            received batches.
     """
 
     ends_s: list[float]
@@ -147,7 +161,11 @@ class _Clock:
         """Go on to the next event: the actor that is done."""
         wanted = self.threads + self.others
         speed = 1.0 if wanted <= self.cpus else self.cpus / wanted
-        done = self.now + (self._computing[0][0] - self.share_s) / speed if self._computing else float("inf")
+        done = (
+            self.now + (self._computing[0][0] - self.share_s) / speed
+            if self._computing
+            else float("inf")
+        )
         computes = not self._waiting or done <= self._waiting[0][0]
         passed = (done if computes else self._waiting[0][0]) - self.now
         self.now += passed
@@ -173,7 +191,9 @@ class _Replay:
         self.sent: deque[tuple[float, int]] = deque()  # by workers: when each batch can be received
         pins = work.pinning != NOTHING and setting.num_workers > 0
         self.receiver = _PINS if pins else _MAIN  # from workers
-        self.ready: deque[tuple[float, int]] = deque() if pins else self.sent  # for the main process
+        self.ready: deque[tuple[float, int]] = (
+            deque() if pins else self.sent
+        )  # for the main process
         self.early: set[int] = set()  # received, and not yet their turn
         self.drawn = 0
         self.idle: set[int] = set()
@@ -192,7 +212,11 @@ class _Replay:
 
     def run(self) -> Replayed:
         """Replay it to the end of its last step."""
-        for actor in (_PINS, *(_FIRST_SENDER - number for number in range(self.setting.num_workers)), _MAIN):
+        for actor in (
+            _PINS,
+            *(_FIRST_SENDER - number for number in range(self.setting.num_workers)),
+            _MAIN,
+        ):
             self._go_on(actor)
         while len(self.ends) < len(self.work.steps):
             self._go_on(self.clock.next())
@@ -211,7 +235,11 @@ class _Replay:
             self.clock.begin(actor, (0.0, 0.0))
 
     def _does(self, task: Task) -> Generator[Part, None, None]:
-        cuts = [0.0, *sorted(self.dice.random() for _ in range(task.pieces - 1)), 1.0] if task.off_cpu_s and task.cpu_s else [0.0, 1.0]
+        cuts = (
+            [0.0, *sorted(self.dice.random() for _ in range(task.pieces - 1)), 1.0]
+            if task.off_cpu_s and task.cpu_s
+            else [0.0, 1.0]
+        )
         for begin, end in zip(cuts, cuts[1:]):
             if task.cpu_s:
                 yield (end - begin) * task.cpu_s / task.threads, task.threads
@@ -279,7 +307,12 @@ class _Replay:
         begin = self.clock.now
         yield from self._does(step)
         if self.work.gpu_s:
-            self.on_gpu.append(max(self.clock.now, max(begin, self.on_gpu[-1] if self.on_gpu else 0.0) + self.work.gpu_s))
+            self.on_gpu.append(
+                max(
+                    self.clock.now,
+                    max(begin, self.on_gpu[-1] if self.on_gpu else 0.0) + self.work.gpu_s,
+                )
+            )
             if len(self.on_gpu) > LAG and (late := self.on_gpu[-1 - LAG] - self.clock.now) > 0:
                 yield late, 0.0
         self.ends.append(self.clock.now)
@@ -318,7 +351,9 @@ class _Replay:
         return batch
 
     def _ask(self) -> None:
-        """``_try_put_index``: the next batch of the sampler goes to the next worker in turn, or to the next that has room."""
+        """``_try_put_index``: the next batch of the sampler goes to the next worker in turn, or to
+        the next that has room.
+        """
         if self.drawn == len(self.work.batches):
             return
         for number in islice(self.turn, self.setting.num_workers):

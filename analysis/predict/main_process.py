@@ -13,11 +13,19 @@ from feedline.analysis.measure.stages import MAKING_STAGES
 from feedline.analysis.predict.loader_replay import Task
 from feedline.profiler.events import Flag, Stage
 
-TIMED = (Stage.FORWARD, Stage.BACKWARD)  # whose CPU time is measured, and which lie outside of each other
-_MIN_HELPERS = 0.2  # of all CPU time: with less, threads beside the main one are not told from the work around batches and from feedline's
-ASLEEP = 0.5  # of what no record accounts for: with less CPU time than this, the main thread waits there for a device
+TIMED = (
+    Stage.FORWARD,
+    Stage.BACKWARD,
+)  # whose CPU time is measured, and which lie outside of each other
+# of all CPU time: with less, threads beside the main one are not told from the work around batches
+# and from feedline's
+_MIN_HELPERS = 0.2
+# of what no record accounts for: with less CPU time than this, the main thread waits there for a
+# device
+ASLEEP = 0.5
 _CROWDED = 0.05  # share of the time that it waits for a CPU, above which it does so everywhere
-_SLICE_S = 6e-3  # a thread that lost its CPU waits about that long: twice the scheduler's base slice of 3 ms
+# a thread that lost its CPU waits about that long: twice the scheduler's base slice of 3 ms
+_SLICE_S = 6e-3
 _NOTHING_ELSE = 1e-6  # s: a step has an end
 
 
@@ -26,13 +34,15 @@ class Main:
     """The main process, step by step.
 
     Attributes:
-        own_s: float64 [n], seconds on a CPU of its own, without waiting for batches and receiving them.
+        own_s: float64 [n], seconds on a CPU of its own, without waiting for batches and receiving
+            them.
         cpu_share: of that, in which it computes (0 to 1).
         threads: that compute meanwhile, on average.
         batches: per step.
         shares: stage -> its share of ``own_s``.
         receiving: what it takes to receive a batch from a worker.
-        starting_s: per batch, on average over all steps, what those take more in which workers were started.
+        starting_s: per batch, on average over all steps, what those take more in which workers were
+            started.
     """
 
     own_s: FloatArray
@@ -50,7 +60,9 @@ class Main:
         return [Task(own * cpu, own * off, self.threads) for own in each.tolist()]
 
 
-def main_process(rank: RankMetrics, facts: RuleInputs, workers: int, restarting_s: float, pinning_s: float) -> Main:
+def main_process(
+    rank: RankMetrics, facts: RuleInputs, workers: int, restarting_s: float, pinning_s: float
+) -> Main:
     """Read it from the steps that count.
 
     Args:
@@ -63,40 +75,72 @@ def main_process(rank: RankMetrics, facts: RuleInputs, workers: int, restarting_
     counts = np.arange(len(steps.wall)) >= rank.first
     if rank.estimate is not None:
         counts &= rank.estimate.alike
-    not_own = {"wait", "epoch_start", "sampler", "transport"} if workers else {"epoch_start", *MAKING_STAGES}
+    not_own = (
+        {"wait", "epoch_start", "sampler", "transport"}
+        if workers
+        else {"epoch_start", *MAKING_STAGES}
+    )
     stages = {name: values[counts] for name, values in rank.stages.items() if name not in not_own}
     whole = np.sum(list(stages.values()), axis=0)
     cpu, queued = (of_steps(rank, counts, column) for column in ("cpu", "runqueue"))
-    measured = np.minimum(sum((stages[name] for name in ("forward", "backward") if name in stages), np.zeros(len(whole))), whole)
-    waiting = queued.sum() / max(cpu.sum() + queued.sum(), 1)  # share of the time in which it wants a CPU
+    measured = np.minimum(
+        sum(
+            (stages[name] for name in ("forward", "backward") if name in stages),
+            np.zeros(len(whole)),
+        ),
+        whole,
+    )
+    waiting = queued.sum() / max(
+        cpu.sum() + queued.sum(), 1
+    )  # share of the time in which it wants a CPU
     rest = _computed(whole - measured, waiting)
     own = np.maximum(measured - np.minimum(queued, measured) + rest, _NOTHING_ELSE * 1e9)
-    batches = max(float(steps.batches[counts].mean()), _NOTHING_ELSE) if steps.batches[counts].any() else 1.0
-    beside_s = _making_cpu_s(facts) + asking_cpu_s(rank, workers) + (restarting_s + pinning_s) * batches
+    batches = (
+        max(float(steps.batches[counts].mean()), _NOTHING_ELSE)
+        if steps.batches[counts].any()
+        else 1.0
+    )
+    beside_s = (
+        _making_cpu_s(facts) + asking_cpu_s(rank, workers) + (restarting_s + pinning_s) * batches
+    )
     helped = not restarting_s  # what the ends of workers take is not told from helper threads
-    computes, threads = _computing(facts.step.cpu_s, beside_s, helped, float(np.minimum(cpu, own).mean()) / 1e9, float(rest.mean()) / 1e9)
+    computes, threads = _computing(
+        facts.step.cpu_s,
+        beside_s,
+        helped,
+        float(np.minimum(cpu, own).mean()) / 1e9,
+        float(rest.mean()) / 1e9,
+    )
     means = {name: value for name, value in facts.step.stages.items() if name not in not_own}
     unqueued = float(own.sum()) / max(float(whole.sum()), 1.0)
     target = sum(means.values()) * unqueued  # where steps were only counted, of all
-    usual = min(target, float(own.mean()) / 1e9) if restarting_s and rank.estimate is not None else target
+    usual = (
+        min(target, float(own.mean()) / 1e9)
+        if restarting_s and rank.estimate is not None
+        else target
+    )
     return Main(
         own_s=own / float(own.mean()) * max(usual, _NOTHING_ELSE),
         cpu_share=min(1.0, computes * 1e9 / float(own.mean())),
         threads=threads,
         batches=batches,
-        shares={name: value / max(sum(means.values()), _NOTHING_ELSE) for name, value in means.items()},
+        shares={
+            name: value / max(sum(means.values()), _NOTHING_ELSE) for name, value in means.items()
+        },
         receiving=_receiving(rank, counts) if workers else Task(0.0, 0.0),
         starting_s=(target - usual) / batches,
     )
 
 
 def _computed(rest: FloatArray, waiting: float) -> FloatArray:
-    """float64 [n], ns: of the time that no record of CPU time accounts for, what a step takes that has a CPU of its own.
+    """float64 [n], ns: of the time that no record of CPU time accounts for, what a step takes that
+    has a CPU of its own.
 
     A main thread that asks a worker for a batch wakes it, and often loses its CPU to it there.
 
     Args:
-        waiting: share of the time in which it wants a CPU and has none, where that is measured (0 to 1).
+        waiting: share of the time in which it wants a CPU and has none, where that is measured (0
+            to 1).
     """
     queued = rest * waiting
     if waiting > _CROWDED:
@@ -104,17 +148,23 @@ def _computed(rest: FloatArray, waiting: float) -> FloatArray:
     return np.asarray(rest - queued)
 
 
-def of_steps(rank: RankMetrics, counts: "np.ndarray[tuple[int], np.dtype[np.bool_]]", column: str) -> IntArray:
+def of_steps(
+    rank: RankMetrics, counts: "np.ndarray[tuple[int], np.dtype[np.bool_]]", column: str
+) -> IntArray:
     """int64 [n], ns of forward and backward in each step, by one clock."""
     assert rank.steps is not None
     steps, records = rank.steps, rank.main.of(*TIMED)
     records = records[(records[column] > 0) & (records["thread"] == 0)]
     at = np.searchsorted(steps.start, records["start"], "right") - 1
     inside = (at >= 0) & (records["start"] < np.append(steps.boundaries.end, 0)[at])
-    return np.bincount(at[inside], np.minimum(records[column], records["wall"])[inside], len(steps.start))[counts]
+    return np.bincount(
+        at[inside], np.minimum(records[column], records["wall"])[inside], len(steps.start)
+    )[counts]
 
 
-def _computing(cpu_s: float | None, beside_s: float, helped: bool, known_s: float, rest_s: float) -> tuple[float, float]:
+def _computing(
+    cpu_s: float | None, beside_s: float, helped: bool, known_s: float, rest_s: float
+) -> tuple[float, float]:
     """What the main thread computes, CPU seconds per step, and how many threads compute with it.
 
     Args:
@@ -135,8 +185,12 @@ def _computing(cpu_s: float | None, beside_s: float, helped: bool, known_s: floa
 
 
 def _making_cpu_s(facts: RuleInputs) -> float:
-    """CPU seconds per step of those who make its batches and send them: threads that pickle may be missing from those of the process."""
-    return max(facts.process_cpu_s or 0.0, accounted_cpu_s(facts.costs)) * (facts.throughput.batch_size or 0.0)
+    """CPU seconds per step of those who make its batches and send them: threads that pickle may be
+    missing from those of the process.
+    """
+    return max(facts.process_cpu_s or 0.0, accounted_cpu_s(facts.costs)) * (
+        facts.throughput.batch_size or 0.0
+    )
 
 
 def asking_cpu_s(rank: RankMetrics, workers: int) -> float:
@@ -147,11 +201,19 @@ def asking_cpu_s(rank: RankMetrics, workers: int) -> float:
 
 
 def _receiving(rank: RankMetrics, counts: "np.ndarray[tuple[int], np.dtype[np.bool_]]") -> Task:
-    """Per batch: CPU time inside ``__next__``, and how long it waits there for the worker to pass on the tensors."""
+    """Per batch:
+
+    CPU time inside ``__next__``, and how long it waits there for the worker to pass on the tensors.
+    """
     assert rank.steps is not None
     asked = rank.steps.asked
-    asked = asked[(asked["flags"] & (Flag.FIRST | Flag.END | Flag.FAILED) == 0) & (asked["cpu"] >= 0)]
+    asked = asked[
+        (asked["flags"] & (Flag.FIRST | Flag.END | Flag.FAILED) == 0) & (asked["cpu"] >= 0)
+    ]
     if not len(asked):
         return Task(0.0, 0.0)
     batches = max(int(rank.steps.batches[counts].sum()), 1)
-    return Task(float(np.minimum(asked["cpu"], asked["wall"]).mean()) / 1e9, float(rank.steps.handing[counts].sum()) / batches / 1e9)
+    return Task(
+        float(np.minimum(asked["cpu"], asked["wall"]).mean()) / 1e9,
+        float(rank.steps.handing[counts].sum()) / batches / 1e9,
+    )

@@ -1,4 +1,6 @@
-"""From a recorded run to what the replay of its loader takes: each batch's and each step's work, free of what it waited for."""
+"""From a recorded run to what the replay of its loader takes: each batch's and each step's work,
+free of what it waited for.
+"""
 
 from dataclasses import replace
 
@@ -26,47 +28,87 @@ from feedline.profiler.store.record_columns import Records
 
 FEWEST = 16  # batches, and steps: fewer say little of how they differ
 _MANY = 160  # batches that are replayed to learn how long one takes to be made
-_WEIGHTS = (1.0, 0.75, 0.5, 0.35, 0.25, 0.15, 0.1, 0.05, 0.0)  # of other programs' threads beside the training's
+_WEIGHTS = (
+    1.0,
+    0.75,
+    0.5,
+    0.35,
+    0.25,
+    0.15,
+    0.1,
+    0.05,
+    0.0,
+)  # of other programs' threads beside the training's
 _CLOSE = 1.02  # how much longer than recorded a batch may take to be made
-_SWITCH_INTERVAL_S = 5e-3  # sys.getswitchinterval(): after so long, a thread has to leave Python's lock to another
-_LOCKS_PER_TENSOR = 7  # that a worker's thread takes to hand over a tensor's file: accepting, two challenges, sending it
-_LOCKED = 0.5  # of what is waited for workers while batches are received: less is not told from other waiting
+_SWITCH_INTERVAL_S = (
+    5e-3  # sys.getswitchinterval(): after so long, a thread has to leave Python's lock to another
+)
+# that a worker's thread takes to hand over a tensor's file: accepting, two challenges, sending it
+_LOCKS_PER_TENSOR = 7
+# of what is waited for workers while batches are received: less is not told from other waiting
+_LOCKED = 0.5
 _LOCK_ERROR_S = 0.1e-3
-_MOST_PIECES = 6  # in which a batch computes and waits in turns: more change the replay by less than 1 %
+_MOST_PIECES = (
+    6  # in which a batch computes and waits in turns: more change the replay by less than 1 %
+)
 _STATEFUL = "StatefulDataLoader"  # of torchdata: it dispatches like torch's
 _FEW_BYTES = 1e6  # per second: any disk has room for more
 _SENDING_S = 0.3e-3  # through the queue's pipe, besides pickling
 _PICKLING_S = 0.1e-3  # CPU time per batch whose tensors are in shared memory
-_SHARING_S_PER_BYTE = 0.8e-9  # CPU time of a worker that collates into new shared memory (benchmarks/whatif_truth.py)
+_SHARING_S_PER_BYTE = (
+    0.8e-9  # CPU time of a worker that collates into new shared memory (benchmarks/whatif_truth.py)
+)
 
 
-def recorded_input(rank: RankMetrics, facts: RuleInputs, at_own_locks: bool = False) -> RecordedInput | Refused:
+def recorded_input(
+    rank: RankMetrics, facts: RuleInputs, at_own_locks: bool = False
+) -> RecordedInput | Refused:
     """Read what the replay needs.
 
     Args:
         rank: of a recorded run.
         facts: of the same rank.
-        at_own_locks: the locks at which samples wait are those of a library's threads, so other workers do not wait for them.
+        at_own_locks: the locks at which samples wait are those of a library's threads, so other
+            workers do not wait for them.
     """
     unfit = _unfit(rank, facts)
     if unfit is not None:
         return unfit
-    setting, persistent = _setting(facts), bool(facts.setting("persistent_workers")) and not facts.loader_made_again
+    setting, persistent = (
+        _setting(facts),
+        bool(facts.setting("persistent_workers")) and not facts.loader_made_again,
+    )
     made, steps = _made(rank, persistent), len(rank.steps.wall) - rank.first if rank.steps else 0
     if min(len(made), steps) < FEWEST:
         return Refused(
             "too_few_batches",
-            f"{len(made)} batches and {steps} steps were recorded; a prediction needs at least {FEWEST} of each: record a longer run",
+            f"{len(made)} batches and {steps} steps were recorded; a prediction needs at least "
+            f"{FEWEST} of each: record a longer run",
         )
     begins = starts(rank, setting.num_workers, persistent)
-    restarting_s = begins.worker_cpu_s * setting.num_workers / begins.per_pass if begins.counted and not persistent else 0.0
-    pins = setting.num_workers > 0 and "pin" in facts.moved  # in a thread, which then receives the batches, too
-    pinning, unpacking = (_moving(facts, stage) if pins else NOTHING for stage in ("pin", "transport"))
-    main = main_process(rank, facts, setting.num_workers, restarting_s, pinning.cpu_s + unpacking.cpu_s)
+    restarting_s = (
+        begins.worker_cpu_s * setting.num_workers / begins.per_pass
+        if begins.counted and not persistent
+        else 0.0
+    )
+    pins = (
+        setting.num_workers > 0 and "pin" in facts.moved
+    )  # in a thread, which then receives the batches, too
+    pinning, unpacking = (
+        _moving(facts, stage) if pins else NOTHING for stage in ("pin", "transport")
+    )
+    main = main_process(
+        rank, facts, setting.num_workers, restarting_s, pinning.cpu_s + unpacking.cpu_s
+    )
     helpers, best, into_shared_s = _helpers(facts), from_workers_s(facts), _into_shared_s(facts)
-    rate, samples = facts.throughput.samples_per_s or 0.0, (facts.throughput.batch_size or 1.0) / main.batches
+    rate, samples = (
+        facts.throughput.samples_per_s or 0.0,
+        (facts.throughput.batch_size or 1.0) / main.batches,
+    )
     sharing_s = _sharing_s(made, into_shared_s) if setting.num_workers else 0.0
-    handing_s = sharing_s + _pickling_s(rank) if setting.num_workers else into_shared_s + _PICKLING_S
+    handing_s = (
+        sharing_s + _pickling_s(rank) if setting.num_workers else into_shared_s + _PICKLING_S
+    )
     recorded = RecordedInput(
         setting=setting,
         persistent=persistent,
@@ -79,7 +121,9 @@ def recorded_input(rank: RankMetrics, facts: RuleInputs, at_own_locks: bool = Fa
         unpacking=unpacking,
         gpu_s=facts.step.gpu_s / main.batches,
         handing_over=Task(handing_s, 0.0),
-        sharing_s=max(0.0, _SHARING_S_PER_BYTE * min(_loader_bytes(facts)) - _collating_s(facts) * samples),
+        sharing_s=max(
+            0.0, _SHARING_S_PER_BYTE * min(_loader_bytes(facts)) - _collating_s(facts) * samples
+        ),
         freeing_s=FREEING_S_PER_BYTE.middle * min(_loader_bytes(facts)),
         freed_s=freed_s(facts) if setting.num_workers else 0.0,
         sending=_SENDING_S,
@@ -93,7 +137,10 @@ def recorded_input(rank: RankMetrics, facts: RuleInputs, at_own_locks: bool = Fa
         samples_per_batch=samples,
         samples_per_s=rate,
         locked=0.0 if at_own_locks else _locked(facts),
-        staying=0.0 if persistent else facts.staying_s * float((made["number"] >> 32 > 0).mean()) - settling_cpu_s(rank.makers),
+        staying=0.0
+        if persistent
+        else facts.staying_s * float((made["number"] >> 32 > 0).mean())
+        - settling_cpu_s(rank.makers),
     )
     return _delayed(_locking(recorded, tensors(facts)), made)
 
@@ -102,21 +149,46 @@ def _unfit(rank: RankMetrics, facts: RuleInputs) -> Refused | None:
     """Why this run cannot be replayed."""
     loader = facts.loader
     if rank.loader_elsewhere or facts.loader_elsewhere:
-        return Refused("loader_in_thread", "a thread of the program takes the batches from the loader; how it hands them over is unknown")
+        return Refused(
+            "loader_in_thread",
+            "a thread of the program takes the batches from the loader; how it hands them over is "
+            "unknown",
+        )
     if loader is None or rank.steps is None:
         return Refused("no_loader", "no DataLoader feeds the training")
-    if not facts.setting("torchs_dispatch", loader.kind == "DataLoader") and loader.kind != _STATEFUL:
-        return Refused("not_a_dataloader", f"{loader.kind} does not dispatch its batches as torch's DataLoader does")
+    if (
+        not facts.setting("torchs_dispatch", loader.kind == "DataLoader")
+        and loader.kind != _STATEFUL
+    ):
+        return Refused(
+            "not_a_dataloader",
+            f"{loader.kind} does not dispatch its batches as torch's DataLoader does",
+        )
     if len(rank.makers.loaders) > 1:
-        return Refused("several_loaders", f"{len(rank.makers.loaders)} loaders feed the training; only a single loader can be replayed")
+        return Refused(
+            "several_loaders",
+            f"{len(rank.makers.loaders)} loaders feed the training; only a single loader can be "
+            f"replayed",
+        )
     if facts.comm is not None or _ranks(rank) > 1:
-        return Refused("several_ranks", "a step lasts as long as that of the slowest rank, and the replay covers the loader of only one")
+        return Refused(
+            "several_ranks",
+            "a step lasts as long as that of the slowest rank, and the replay covers the loader "
+            "of only one",
+        )
     if not rank.makers.measures_runqueue:
-        return Refused("no_run_queue", "this kernel does not report how long threads wait for a CPU (schedstat)")
+        return Refused(
+            "no_run_queue",
+            "this kernel does not report how long threads wait for a CPU (schedstat)",
+        )
     if not facts.throughput.samples_per_s:
         return Refused("no_rate", "the size of the batches is unknown")
     if facts.setting("map_style") is False and _fed(rank) < _setting(facts).num_workers:
-        return Refused("idle_workers", "some workers made no batch (fewer shards than workers), and how the shards are divided is unknown")
+        return Refused(
+            "idle_workers",
+            "some workers made no batch (fewer shards than workers), and how the shards are "
+            "divided is unknown",
+        )
     return None
 
 
@@ -127,7 +199,13 @@ def _ranks(rank: RankMetrics) -> int:
 
 def _fed(rank: RankMetrics) -> int:
     """Workers that made batches."""
-    return len({process.header.get("worker") for process in rank.makers.processes if process.is_worker and len(process.batches)})
+    return len(
+        {
+            process.header.get("worker")
+            for process in rank.makers.processes
+            if process.is_worker and len(process.batches)
+        }
+    )
 
 
 def _setting(facts: RuleInputs) -> Setting:
@@ -140,12 +218,19 @@ def _setting(facts: RuleInputs) -> Setting:
 
 
 def _made(rank: RankMetrics, persistent: bool) -> Records:
-    """The FETCH records of the training loader's batches, in the order in which they were asked for; without the first ones of each worker
-    and those from before the first step that counts, where there are others."""
+    """The FETCH records of the training loader's batches, in the order in which they were asked
+    for; without the first ones of each worker and those from before the first step that counts,
+    where there are others."""
     assert rank.steps is not None
     many = warm_up(rank.makers.processes, persistent)
-    made = np.concatenate([process.batches[~warming(process, persistent, many)] for process in rank.makers.processes])
-    made = made[np.isin(made["source"], list(rank.makers.loaders)) & (made["cpu"] >= 0) & (made["runqueue"] >= 0)]
+    made = np.concatenate(
+        [process.batches[~warming(process, persistent, many)] for process in rank.makers.processes]
+    )
+    made = made[
+        np.isin(made["source"], list(rank.makers.loaders))
+        & (made["cpu"] >= 0)
+        & (made["runqueue"] >= 0)
+    ]
     made = made[np.argsort(made["number"], kind="stable")]
     after = made["start"] >= rank.steps.start[min(rank.first, len(rank.steps.start) - 1)]
     return np.asarray(made[after] if after.sum() >= FEWEST else made)
@@ -161,53 +246,75 @@ def _batches(made: Records, helpers: float, samples: float, sharing_s: float) ->
     off = np.maximum(made["wall"] / 1e9 - cpu - made["runqueue"] / 1e9, 0.0)
     pieces = max(1, min(_MOST_PIECES, round(samples)))
     own = cpu * (1 - sharing_s / max(float(cpu.mean()), 1e-9))
-    return [Task(computes * helpers, blocked, helpers, pieces) for computes, blocked in zip(own.tolist(), off.tolist())]
+    return [
+        Task(computes * helpers, blocked, helpers, pieces)
+        for computes, blocked in zip(own.tolist(), off.tolist())
+    ]
 
 
 def _into_shared_s(facts: RuleInputs) -> float:
-    """CPU seconds that a worker takes to collate a batch into new shared memory, instead of memory that it has."""
+    """CPU seconds that a worker takes to collate a batch into new shared memory, instead of memory
+    that it has.
+    """
     return _SHARING_S_PER_BYTE * shared_bytes(facts) + SHARING_S_PER_TENSOR * tensors(facts)
 
 
 def _sharing_s(made: Records, at_most_s: float) -> float:
-    """CPU seconds that a worker takes to write a batch into shared memory, half of what making it takes at most: a collate that copies it
-    into ordinary memory leaves that to the thread that pickles, whose time is measured."""
+    """CPU seconds that a worker takes to write a batch into shared memory, half of what making it
+    takes at most: a collate that copies it into ordinary memory leaves that to the thread that
+    pickles, whose time is measured."""
     return min(at_most_s, float(np.minimum(made["cpu"], made["wall"]).mean()) / 2e9)
 
 
 def _locking(recorded: RecordedInput, tensors: float) -> RecordedInput:
-    """The same where receiving waits for Python's lock in a worker that makes its next batch: as long as was recorded on average, but only
-    while a worker does. Where hardly any did, the waiting is of another kind and stays.
+    """The same where receiving waits for Python's lock in a worker that makes its next batch: as
+    long as was recorded on average, but only while a worker does. Where hardly any did, the waiting
+    is of another kind and stays.
 
     Args:
         tensors: of a batch.
     """
     waits_s = recorded.receiving.off_cpu_s
-    found = replace(recorded, receiving=replace(recorded.receiving, off_cpu_s=0.0), locks=round(_LOCKS_PER_TENSOR * tensors))
+    found = replace(
+        recorded,
+        receiving=replace(recorded.receiving, off_cpu_s=0.0),
+        locks=round(_LOCKS_PER_TENSOR * tensors),
+    )
     least, most = 0.0, _SWITCH_INTERVAL_S
     at_most_s = replace(found, lock_s=most).locked_s(_MANY) if waits_s else 0.0
     if at_most_s < _LOCKED * waits_s or not waits_s:
         return recorded
     while at_most_s > waits_s and most - least > _LOCK_ERROR_S:
         middle = (least + most) / 2
-        least, most = (least, middle) if replace(found, lock_s=middle).locked_s(_MANY) > waits_s else (middle, most)
+        least, most = (
+            (least, middle)
+            if replace(found, lock_s=middle).locked_s(_MANY) > waits_s
+            else (middle, most)
+        )
     rest_s = max(0.0, waits_s - replace(found, lock_s=most).locked_s(_MANY))
     return replace(found, receiving=replace(recorded.receiving, off_cpu_s=rest_s), lock_s=most)
 
 
 def _delayed(recorded: RecordedInput, made: Records) -> RecordedInput:
-    """The same with batches that wait for a CPU as long as recorded; other programs count for less until it is not slower than recorded.
+    """The same with batches that wait for a CPU as long as recorded; other programs count for less
+    until it is not slower than recorded.
 
-    Sharing the CPUs evenly slows it too much where other programs have a lower priority, and too little where a thread that wakes up has to
-    wait for its turn.
+    Sharing the CPUs evenly slows it too much where other programs have a lower priority, and too
+    little where a thread that wakes up has to wait for its turn.
     """
     queued_s, wall_s = (float(made[column].mean()) / 1e9 for column in ("runqueue", "wall"))
     for weight in _WEIGHTS if recorded.others else (0.0,):
         weighed = replace(recorded, others=recorded.others * weight)
         making_s = weighed.making_s(_MANY)
         late_s = min(queued_s, max(0.0, wall_s - making_s))
-        late = replace(weighed, batches=[replace(task, off_cpu_s=task.off_cpu_s + late_s) for task in weighed.batches])
-        if making_s <= wall_s * _CLOSE and late.batches_per_s(_MANY) * late.samples_per_batch * _CLOSE >= late.samples_per_s:
+        late = replace(
+            weighed,
+            batches=[replace(task, off_cpu_s=task.off_cpu_s + late_s) for task in weighed.batches],
+        )
+        if (
+            making_s <= wall_s * _CLOSE
+            and late.batches_per_s(_MANY) * late.samples_per_batch * _CLOSE >= late.samples_per_s
+        ):
             break
     return late
 
@@ -219,13 +326,17 @@ def _loader_bytes(facts: RuleInputs) -> tuple[float, float]:
 
 
 def _collating_s(facts: RuleInputs) -> float:
-    """CPU seconds per sample of copying it into a batch, which a collate into shared memory does at the same time."""
+    """CPU seconds per sample of copying it into a batch, which a collate into shared memory does at
+    the same time.
+    """
     cost = facts.costs.get("collate")
     return (cost.cpu_s or 0.0) if cost else 0.0
 
 
 def _pickling_s(rank: RankMetrics) -> float:
-    """CPU seconds per batch of a worker's thread that sends; it has the same lock of Python's as the thread that makes."""
+    """CPU seconds per batch of a worker's thread that sends; it has the same lock of Python's as
+    the thread that makes.
+    """
     pickle, fetch = rank.makers.sums(Stage.PICKLE), rank.makers.sums(Stage.FETCH)
     return pickle["cpu"] / fetch["records"] / 1e9 if fetch["records"] else 0.0
 
@@ -237,32 +348,50 @@ def _moving(facts: RuleInputs, stage: str) -> Task:
 
 
 def _helpers(facts: RuleInputs) -> float:
-    """CPU time of the processes that make batches over that of the threads that are accounted for, at least 1."""
+    """CPU time of the processes that make batches over that of the threads that are accounted for,
+    at least 1.
+    """
     accounted = accounted_cpu_s(facts.costs)
     return max(1.0, (facts.process_cpu_s or 0.0) / accounted) if accounted else 1.0
 
 
 def _making(facts: RuleInputs) -> dict[str, Shares]:
-    whole, stages = facts.costs.get("total"), {name: facts.costs[name] for name in MAKING_STAGES if name in facts.costs}
+    whole, stages = (
+        facts.costs.get("total"),
+        {name: facts.costs[name] for name in MAKING_STAGES if name in facts.costs},
+    )
     if whole is None:
         return {}
     cpu = max(whole.cpu_s or 0.0, sum(cost.cpu_s or 0.0 for cost in stages.values())) or 1.0
     off = max(whole.blocked_s or 0.0, sum(cost.blocked_s or 0.0 for cost in stages.values())) or 1.0
-    return {name: Shares((cost.cpu_s or 0.0) / cpu, (cost.blocked_s or 0.0) / off) for name, cost in stages.items()}
+    return {
+        name: Shares((cost.cpu_s or 0.0) / cpu, (cost.blocked_s or 0.0) / off)
+        for name, cost in stages.items()
+    }
 
 
 def _others(facts: RuleInputs) -> float:
-    """Threads of other programs that want a CPU: more than they got where the CPUs are full, for they wait as the training's own do."""
+    """Threads of other programs that want a CPU: more than they got where the CPUs are full, for
+    they wait as the training's own do.
+    """
     use = facts.cpus
     if use is None or not use.others:
         return 0.0
-    hidden = max(0.0, (use.affinity or use.allowed) - use.allowed)  # CPUs that a quota keeps from the training: others may have them first
+    hidden = max(
+        0.0, (use.affinity or use.allowed) - use.allowed
+    )  # CPUs that a quota keeps from the training: others may have them first
     return max(0.0, use.others - hidden) * (1 + facts.waiting_cpus() / use.own if use.own else 1.0)
 
 
 def _locked(facts: RuleInputs) -> float:
     workers, total = facts.workers, facts.costs.get("total")
-    if workers is None or total is None or not total.blocked_s or workers.blocked_looks < FEWEST or not workers.blocked_by:
+    if (
+        workers is None
+        or total is None
+        or not total.blocked_s
+        or workers.blocked_looks < FEWEST
+        or not workers.blocked_by
+    ):
         return 0.0
     return total.blocked_s / total.wall_s * workers.blocked_by.get("lock", 0.0)
 

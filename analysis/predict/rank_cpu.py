@@ -15,7 +15,11 @@ from feedline.analysis.predict.main_process import ASLEEP, TIMED, asking_cpu_s, 
 from feedline.analysis.ranks.replay import RankCpu
 from feedline.profiler.events import Stage
 
-_AS_RECORDED = (*INPUT_STAGES, "forward", "backward")  # stages whose CPU time is measured, or which are not the step's own
+_AS_RECORDED = (
+    *INPUT_STAGES,
+    "forward",
+    "backward",
+)  # stages whose CPU time is measured, or which are not the step's own
 
 
 def rank_cpus(gathered: Mapping[int, RankMetrics]) -> dict[int, RankCpu]:
@@ -24,7 +28,10 @@ def rank_cpus(gathered: Mapping[int, RankMetrics]) -> dict[int, RankCpu]:
         return {}
     machines = {number: machine_of(rank) for number, rank in gathered.items()}
     ranks = Counter(machines.values())
-    found = {number: rank_cpu(rank, machines[number], ranks[machines[number]]) for number, rank in gathered.items()}
+    found = {
+        number: rank_cpu(rank, machines[number], ranks[machines[number]])
+        for number, rank in gathered.items()
+    }
     return {number: rank for number, rank in found.items() if rank is not None}
 
 
@@ -38,7 +45,10 @@ def rank_cpu(rank: RankMetrics, machine: tuple[object, str], ranks: int) -> Rank
     used = mean_of(rank, rank, read_rank_gauges(rank.rank, []), "cpu/processes")
     if step is None or rank.steps is None or used is None or cpus is None:
         return None
-    workers, samples = any(process.is_worker for process in rank.makers.processes), float(rank.steps.samples[rank.first :].mean())
+    workers, samples = (
+        any(process.is_worker for process in rank.makers.processes),
+        float(rank.steps.samples[rank.first :].mean()),
+    )
     costs = rank.sample_costs
     making_s = max(process_cpu_s(rank) or 0.0, accounted_cpu_s(costs)) * samples if workers else 0.0
     whole = costs.get("total")
@@ -52,8 +62,14 @@ def rank_cpu(rank: RankMetrics, machine: tuple[object, str], ranks: int) -> Rank
 
 
 def _workers(rank: RankMetrics) -> int:
-    """That work at one time, of the loader that feeds the steps; 0: there are none, or several loaders, which may take turns."""
-    numbers = [about.get("num_workers") for number, about in enumerate(rank.rank.manifest.loaders) if number in rank.makers.loaders]
+    """That work at one time, of the loader that feeds the steps; 0: there are none, or several
+    loaders, which may take turns.
+    """
+    numbers = [
+        about.get("num_workers")
+        for number, about in enumerate(rank.rank.manifest.loaders)
+        if number in rank.makers.loaders
+    ]
     return numbers[0] if len(numbers) == 1 and isinstance(numbers[0], int) else 0
 
 
@@ -65,10 +81,23 @@ def _timed_s(rank: RankMetrics) -> float:
 
 
 def _cpus(rank: RankMetrics, ranks: int) -> float | None:
-    """Those that all ranks of a machine may use; of those that are kept on CPUs of their own, all together."""
+    """Those that all ranks of a machine may use; of those that are kept on CPUs of their own, all
+    together.
+    """
     machine = rank.rank.manifest.machine
-    whole, allowed, own = (machine.get(name) for name in ("cpus", "effective_cpus", "affinity_cpus"))
+    whole, allowed, own = (
+        machine.get(name) for name in ("cpus", "effective_cpus", "affinity_cpus")
+    )
     if not isinstance(allowed, (int, float)) or allowed <= 0:
         return float(whole) if isinstance(whole, (int, float)) and whole > 0 else None
-    pinned = isinstance(own, (int, float)) and own == allowed and isinstance(whole, (int, float)) and own < whole
-    return min(float(allowed) * ranks, float(whole)) if pinned and isinstance(whole, (int, float)) else float(allowed)
+    pinned = (
+        isinstance(own, (int, float))
+        and own == allowed
+        and isinstance(whole, (int, float))
+        and own < whole
+    )
+    return (
+        min(float(allowed) * ranks, float(whole))
+        if pinned and isinstance(whole, (int, float))
+        else float(allowed)
+    )

@@ -9,7 +9,9 @@ from statistics import fmean
 from feedline.analysis.predict.loader_replay import NOTHING, Pass, Replayed, Setting, Task, replay
 from feedline.analysis.predict.starts import Starts
 
-_BLOCK = 8  # neighboring batches or steps that are drawn together: what slows one often slows the next
+_BLOCK = (
+    8  # neighboring batches or steps that are drawn together: what slows one often slows the next
+)
 
 
 @dataclass(frozen=True)
@@ -28,15 +30,22 @@ class RecordedInput:
         setting: as it was recorded.
         persistent: whether workers stay between passes.
         others_set: the loader's other arguments, as far as they are known.
-        batches: the cost of making each one without competition for CPUs, in the order requested; handing it over is not included.
+        batches: the cost of making each one without competition for CPUs, in the order requested;
+            handing it over is not included.
         steps: what the main process does with each batch after receiving it.
-        receiving: the cost of receiving a batch from a worker: measured with workers, otherwise the middle of the estimate.
-        pinning: the cost of copying a batch to pinned memory, in the thread that receives it; NOTHING without such a thread.
-        unpacking: the cost of receiving a batch from a worker in that thread; NOTHING: the main process receives it.
-        staying: CPU seconds that a batch takes more (negative: less) in workers that stay between passes, if these did not.
+        receiving: the cost of receiving a batch from a worker: measured with workers, otherwise the
+            middle of the estimate.
+        pinning: the cost of copying a batch to pinned memory, in the thread that receives it;
+            NOTHING without such a thread.
+        unpacking: the cost of receiving a batch from a worker in that thread; NOTHING: the main
+            process receives it.
+        staying: CPU seconds that a batch takes more (negative: less) in workers that stay between
+            passes, if these did not.
         receiving_bounds: lower and upper end of that estimate; empty with workers.
-        handing_over: the cost, in a worker, of moving a batch into shared memory and pickling it; without workers, the least it can be.
-        sharing_s: additional CPU seconds to make a batch in shared memory instead of pickling its arrays.
+        handing_over: the cost, in a worker, of moving a batch into shared memory and pickling it;
+            without workers, the least it can be.
+        sharing_s: additional CPU seconds to make a batch in shared memory instead of pickling its
+            arrays.
         freeing_s: CPU seconds of the main process to give back such a batch's memory.
         freed_s: the same of a batch as it was received; 0.0 without workers.
         sending: seconds between a batch being made and being ready to be received.
@@ -85,42 +94,72 @@ class RecordedInput:
     receiving_bounds: tuple[Task, ...] = ()
 
     def drawn(self, dice: random.Random, number: int) -> "RecordedInput":
-        """The same training with other batches and steps of the same kind: a bootstrap of blocks (Kuensch, The jackknife and the bootstrap
-        for general stationary observations, Annals of Statistics 17(3), 1989).
+        """The same training with other batches and steps of the same kind: a bootstrap of blocks
+        (Kuensch, The jackknife and the bootstrap for general stationary observations, Annals of
+        Statistics 17(3), 1989).
 
         Args:
             number: of both.
         """
-        return replace(self, batches=_blocks(self.batches, dice, number), steps=_blocks(self.steps, dice, number))
+        return replace(
+            self,
+            batches=_blocks(self.batches, dice, number),
+            steps=_blocks(self.steps, dice, number),
+        )
 
     def batches_per_s(self, batches: int) -> float:
         """Rate of the steps that count, as the report counts them.
 
         Args:
-            batches: that are replayed at least. A longer pass is continued at the rate of its middle.
+            batches: that are replayed at least. A longer pass is continued at the rate of its
+                middle.
         """
         begins, long = self.starts, min(self.starts.per_pass, batches)
         passes = [self._times(number * long, long) for number in range(math.ceil(batches / long))]
         whole, first = (fmean(times) for times in zip(*passes))
         workers = self.setting.num_workers
-        between = begins.reset_s if self.persistent else begins.ending_s * max(1.0, workers / self.cpus) + begins.main_s
-        rate = ((begins.counted + 1) * begins.per_pass - 1) / (begins.counted * (whole + (between if workers else 0.0)) + whole - first)
-        return min(rate, 1 / self.gpu_s) if self.gpu_s else rate  # each pass began with a GPU that had nothing to do
+        between = (
+            begins.reset_s
+            if self.persistent
+            else begins.ending_s * max(1.0, workers / self.cpus) + begins.main_s
+        )
+        rate = ((begins.counted + 1) * begins.per_pass - 1) / (
+            begins.counted * (whole + (between if workers else 0.0)) + whole - first
+        )
+        return (
+            min(rate, 1 / self.gpu_s) if self.gpu_s else rate
+        )  # each pass began with a GPU that had nothing to do
 
     def work_s(self) -> float:
         """Seconds of all that is done for a batch, one thing after the other."""
-        work_s = fmean(map(_whole_s, self.batches)) + fmean(map(_whole_s, self.steps)) + _whole_s(self.pinning)
-        return work_s + sum(map(_whole_s, (self.handing_over, self.unpacking, self.receiving))) if self.setting.num_workers else work_s
+        work_s = (
+            fmean(map(_whole_s, self.batches))
+            + fmean(map(_whole_s, self.steps))
+            + _whole_s(self.pinning)
+        )
+        return (
+            work_s + sum(map(_whole_s, (self.handing_over, self.unpacking, self.receiving)))
+            if self.setting.num_workers
+            else work_s
+        )
 
     def restart_s(self) -> float:
-        """A batch's share of the seconds that starting and ending workers takes in each pass, one thing after the other."""
+        """A batch's share of the seconds that starting and ending workers takes in each pass, one
+        thing after the other.
+        """
         begins, workers = self.starts, self.setting.num_workers
         if not workers or self.persistent or not begins.counted:
             return 0.0
-        return (begins.main_s + _whole_s(begins.births) + workers * (_whole_s(begins.each) + begins.ending_s)) / begins.per_pass
+        return (
+            begins.main_s
+            + _whole_s(begins.births)
+            + workers * (_whole_s(begins.each) + begins.ending_s)
+        ) / begins.per_pass
 
     def making_s(self, batches: int) -> float:
-        """Mean seconds that a batch takes to be made, with all that competes for the CPUs meanwhile."""
+        """Mean seconds that a batch takes to be made, with all that competes for the CPUs
+        meanwhile.
+        """
         return fmean(self._pass(0, min(self.starts.per_pass, batches)).made_s)
 
     def locked_s(self, batches: int) -> float:
@@ -129,7 +168,10 @@ class RecordedInput:
         return self._pass(0, long).locked_s / long
 
     def _times(self, begin: int, long: int) -> tuple[float, float]:
-        """Seconds from the beginning of a pass to the end of its last step, and of its first. Arguments as of ``_pass``."""
+        """Seconds from the beginning of a pass to the end of its last step, and of its first.
+
+        Arguments as of ``_pass``.
+        """
         ends, early = self._pass(begin, long).ends_s, min(self._ahead(long), long // 4)
         each = (ends[-1] - ends[early]) / (long - 1 - early) if long > 1 else ends[-1]
         return ends[-1] + each * (self.starts.per_pass - long), ends[0]
@@ -143,13 +185,16 @@ class RecordedInput:
         """Replay a part of a pass.
 
         Args:
-            begin: index of its first batch among those recorded, which are gone through again and again.
+            begin: index of its first batch among those recorded, which are gone through again and
+                again.
             long: batches of it.
         """
         begins, setting = self.starts, self.setting
         started = setting.num_workers > 0 and not self.persistent and begins.counted > 0
         work = Pass(
-            batches=[self._made(task) for task in _round(self.batches, begin, long + self._ahead(long))],
+            batches=[
+                self._made(task) for task in _round(self.batches, begin, long + self._ahead(long))
+            ],
             steps=_round(self.steps, begin, long),
             receiving=self.receiving,
             lock_s=self.lock_s,
@@ -165,7 +210,11 @@ class RecordedInput:
 
     def _made(self, task: Task) -> Task:
         """A worker hands over what it has made; the main process does not."""
-        return replace(task, cpu_s=task.cpu_s + self.handing_over.cpu_s * task.threads) if self.setting.num_workers else task
+        return (
+            replace(task, cpu_s=task.cpu_s + self.handing_over.cpu_s * task.threads)
+            if self.setting.num_workers
+            else task
+        )
 
 
 def _whole_s(task: Task) -> float:

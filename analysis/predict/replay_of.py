@@ -1,4 +1,6 @@
-"""Throughput of a recorded training with a change: the measured rate times the replay with the change over the replay as it was."""
+"""Throughput of a recorded training with a change: the measured rate times the replay with the
+change over the replay as it was.
+"""
 
 import math
 import random
@@ -19,29 +21,39 @@ _BATCHES = 320  # that are replayed at least
 _DRAWS = 12  # of the bootstrap
 _OF_DRAW = 120  # batches of each
 _TOLERANCE = 0.15  # by which the replay of the run as it was may miss its rate
-_MOST_LOCKED = 0.1  # share of the making of batches that may be waiting for a lock where more workers are predicted
-#: Standard deviation of replayed over measured, as a logarithm, where the same work is done by other workers (docs/measured/whatif.md).
+# share of the making of batches that may be waiting for a lock where more workers are predicted
+_MOST_LOCKED = 0.1
+#: Standard deviation of replayed over measured, as a logarithm, where the same work is done by
+#: other workers (docs/measured/whatif.md).
 MODEL_ERROR = 0.05
-#: What is added to it, per logarithm of the gain, where work falls away: below and above what is replayed. What remains was a small part of
-#: what was measured, and is mostly less than it seemed: it had waited for what falls away (docs/measured/faults.md).
+#: What is added to it, per logarithm of the gain, where work falls away: below and above what is
+#: replayed. What remains was a small part of what was measured, and is mostly less than it seemed:
+#: it had waited for what falls away (docs/measured/faults.md).
 REMOVAL_ERROR = 0.1, 0.3
-#: Upper limit of that logarithm for starts of workers that fall away: the batches between them were measured without any start, so the
-#: length of a start adds no uncertainty. Passes so short that all their batches are first ones of a worker are an exception.
+#: Upper limit of that logarithm for starts of workers that fall away: the batches between them were
+#: measured without any start, so the length of a start adds no uncertainty. Passes so short that
+#: all their batches are first ones of a worker are an exception.
 _MOST_OF_STARTS = 1.0
 _NORMAL_975 = 1.96
 
 
-def predict(recorded: RecordedInput, change: Change, interval: bool = True) -> PredictedRate | Refused:
-    """Replay the training as it was, and with a change. The prediction is the median of where the rate may lie, which is more than what is
-    replayed where work falls away: the replay is more often too slow then than too fast.
+def predict(
+    recorded: RecordedInput, change: Change, interval: bool = True
+) -> PredictedRate | Refused:
+    """Replay the training as it was, and with a change. The prediction is the median of where the
+    rate may lie, which is more than what is replayed where work falls away: the replay is more
+    often too slow then than too fast.
 
     Args:
         recorded: of ``recorded_input``.
-        change: settings, stages, CPUs. What waits for a disk, a lock or a network is taken to wait as long as before, however much does so
-            at once; a disk that would have to give more than it was seen to give is refused.
+        change: settings, stages, CPUs. What waits for a disk, a lock or a network is taken to wait
+            as long as before, however much does so at once; a disk that would have to give more
+            than it was seen to give is refused.
         interval: False: spare the bootstrap; low and high are then the prediction itself.
     """
-    refused = not_modelled(recorded, change) or _invalid(recorded) or _behind_a_lock(recorded, change)
+    refused = (
+        not_modelled(recorded, change) or _invalid(recorded) or _behind_a_lock(recorded, change)
+    )
     if refused is not None:
         return refused
     changed, before = variants(recorded, change), recorded.samples_per_s
@@ -55,7 +67,9 @@ def predict(recorded: RecordedInput, change: Change, interval: bool = True) -> P
     if not interval:
         return PredictedRate(before, after, after, after)
     below, above = _spread(recorded, changed, removed) if changed[0] is not recorded else (0.0, 0.0)
-    return PredictedRate(before, after, before * ratios[0] * math.exp(-below), before * ratios[-1] * math.exp(above))
+    return PredictedRate(
+        before, after, before * ratios[0] * math.exp(-below), before * ratios[-1] * math.exp(above)
+    )
 
 
 def _invalid(recorded: RecordedInput) -> Refused | None:
@@ -65,18 +79,23 @@ def _invalid(recorded: RecordedInput) -> Refused | None:
         return None
     return Refused(
         "replay_disagrees",
-        f"replaying the unchanged run gives {number(replayed)} samples/s, but {number(recorded.samples_per_s)} were measured, so "
+        f"replaying the unchanged run gives {number(replayed)} samples/s, but "
+        f"{number(recorded.samples_per_s)} were measured, so "
         "predictions would not hold for this training",
     )
 
 
 def _behind_a_lock(recorded: RecordedInput, change: Change) -> Refused | None:
     """Whether more workers would wait for a lock that they already wait for."""
-    if change.settings.get("num_workers", 0) <= recorded.setting.num_workers or recorded.locked <= _MOST_LOCKED:
+    if (
+        change.settings.get("num_workers", 0) <= recorded.setting.num_workers
+        or recorded.locked <= _MOST_LOCKED
+    ):
         return None
     return Refused(
         "lock",
-        f"{share(recorded.locked)} of the time in which batches are made is spent waiting for a lock; how long more workers would wait for "
+        f"{share(recorded.locked)} of the time in which batches are made is spent waiting for a "
+        f"lock; how long more workers would wait for "
         "it is unknown",
     )
 
@@ -94,7 +113,9 @@ def _beyond_the_disk(recorded: RecordedInput, change: Change, ratio: float) -> R
 
 
 def _removed(recorded: RecordedInput, changed: RecordedInput) -> float:
-    """The logarithm of how many times as much is done as with the change, of starts as far as it is uncertain what is left without them."""
+    """The logarithm of how many times as much is done as with the change, of starts as far as it is
+    uncertain what is left without them.
+    """
     before_s, work_s, restart_s = recorded.work_s(), changed.work_s(), changed.restart_s()
     if work_s <= 0:
         return math.inf
@@ -111,21 +132,31 @@ def _errors(removed: float, by_chance: float = 0.0) -> tuple[float, float]:
 
 
 def _median(below: float, above: float) -> float:
-    """The median of a split normal distribution around 0, with these standard deviations of which the second is not the smaller one."""
+    """The median of a split normal distribution around 0, with these standard deviations of which
+    the second is not the smaller one.
+    """
     return above * NormalDist().inv_cdf((3 * above - below) / (4 * above))
 
 
-def _spread(recorded: RecordedInput, changed: Sequence[RecordedInput], removed: float) -> tuple[float, float]:
-    """How far the 95 % interval reaches below and above what is replayed, as logarithms: other batches and steps of the same kind, and the
-    model's error."""
-    by_chance = stdev(math.log(after / before) for after, before in zip(_draws(changed[0]), _draws_as_it_was(recorded)))
+def _spread(
+    recorded: RecordedInput, changed: Sequence[RecordedInput], removed: float
+) -> tuple[float, float]:
+    """How far the 95 % interval reaches below and above what is replayed, as logarithms: other
+    batches and steps of the same kind, and the model's error."""
+    by_chance = stdev(
+        math.log(after / before)
+        for after, before in zip(_draws(changed[0]), _draws_as_it_was(recorded))
+    )
     below, above = _errors(removed, by_chance)
     return _NORMAL_975 * below, _NORMAL_975 * above
 
 
 def _draws(recorded: RecordedInput) -> list[float]:
     """Batches per second, with other batches and steps of the same kind."""
-    return [recorded.drawn(random.Random(seed), _OF_DRAW).batches_per_s(_OF_DRAW) for seed in range(_DRAWS)]
+    return [
+        recorded.drawn(random.Random(seed), _OF_DRAW).batches_per_s(_OF_DRAW)
+        for seed in range(_DRAWS)
+    ]
 
 
 @lru_cache(maxsize=4)

@@ -1,4 +1,6 @@
-"""The best settings of a DataLoader under limits of CPUs and memory, searched in the replay of one recording."""
+"""The best settings of a DataLoader under limits of CPUs and memory, searched in the replay of one
+recording.
+"""
 
 import math
 from collections.abc import Iterable, Mapping
@@ -9,7 +11,8 @@ from feedline.analysis.predict.limits import NextLimit, Predictor, next_limit
 
 Settings = Mapping[str, int | bool]
 
-#: Of the best throughput: within it, fewer workers win, then fewer batches ahead. They cost memory, and CPUs that others could use.
+#: Of the best throughput: within it, fewer workers win, then fewer batches ahead. They cost memory,
+#: and CPUs that others could use.
 NEAR = 0.98
 _DEPTHS = (2, 4, 8)  # prefetch_factor
 _USUAL_DEPTH = 2  # torch's default
@@ -17,7 +20,12 @@ _ALL_WORKERS = 12  # up to it each number is tried, then those half as many agai
 _FEW = 5  # settings that are told
 _PER_CPU = 2  # workers that are tried, at most: those that are often blocked share a CPU
 _FEWEST = 4  # of them
-_USUAL: Settings = {"num_workers": 0, "prefetch_factor": _USUAL_DEPTH, "in_order": True, "persistent_workers": False}  # torch's defaults
+_USUAL: Settings = {
+    "num_workers": 0,
+    "prefetch_factor": _USUAL_DEPTH,
+    "in_order": True,
+    "persistent_workers": False,
+}  # torch's defaults
 _SEARCHED = tuple(_USUAL)
 
 
@@ -44,7 +52,11 @@ class Memory:
 
     def shared_of(self, settings: Settings) -> float:
         """Of it, in shared memory (/dev/shm): prefetch_factor batches per worker."""
-        return settings.get("num_workers", 0) * settings.get("prefetch_factor", _USUAL_DEPTH) * (self.batch_bytes or 0.0)
+        return (
+            settings.get("num_workers", 0)
+            * settings.get("prefetch_factor", _USUAL_DEPTH)
+            * (self.batch_bytes or 0.0)
+        )
 
 
 @dataclass(frozen=True)
@@ -95,10 +107,13 @@ class Search:
         best: the settings to take; those of now if nothing better was found.
         few: the best few, fastest first.
         by_workers: by number of workers, with the prefetch_factor of now: for a figure.
-        unordered: ``best`` with in_order=False, where that is faster; it changes the order of batches, and is never chosen.
+        unordered: ``best`` with in_order=False, where that is faster; it changes the order of
+            batches, and is never chosen.
         limit: what limits ``best``; None: not known.
-        left_out: number of workers from which on the limits of memory forbid more; None: they did not.
-        unpredicted: the smallest number of workers that could not be predicted, and why; None if all were.
+        left_out: number of workers from which on the limits of memory forbid more; None: they did
+            not.
+        unpredicted: the smallest number of workers that could not be predicted, and why; None if
+            all were.
         tried: predictions made.
         rejected: what was measured of settings that were rejected, which are left out.
         no_more: more workers than now were among them, so none are recommended.
@@ -131,7 +146,8 @@ class Tuning:
         refused: None: a setting was found.
         line: of the program, to change; empty where nothing is to change.
         took_s: seconds of the search.
-        measured_interval: 95 % interval of the measured rate, where it is wide: how another run without any change may differ.
+        measured_interval: 95 % interval of the measured rate, where it is wide: how another run
+            without any change may differ.
     """
 
     search: Search | None = None
@@ -169,31 +185,73 @@ class Searcher:
         if isinstance(now, Refused):
             return now
         depth = now.depth or _USUAL_DEPTH
-        curve = [one for number in numbers(self.limits.workers, now.workers) if (one := self._allowed(number, depth)) is not None]
+        curve = [
+            one
+            for number in numbers(self.limits.workers, now.workers)
+            if (one := self._allowed(number, depth)) is not None
+        ]
         if not curve:
             return self._refusal()
         most = _smallest(curve).workers
         around = [one.workers for one in curve if one.workers and most / 2 <= one.workers <= most]
-        deeper = [self._allowed(number, other, interval=False) for number in around for other in _DEPTHS if other != depth]
+        deeper = [
+            self._allowed(number, other, interval=False)
+            for number in around
+            for other in _DEPTHS
+            if other != depth
+        ]
         tried = [*curve, *(one for one in deeper if one is not None)]
-        no_more = any(workers > now.workers for workers in self.rejected)  # then others are not recommended either
-        best = self._with_interval(_smallest([one for one in tried if not no_more or one.workers <= now.workers] or [now]))
-        surely = best.predicted.low > now.predicted.after and best.predicted.after * NEAR >= now.predicted.after
+        no_more = any(
+            workers > now.workers for workers in self.rejected
+        )  # then others are not recommended either
+        best = self._with_interval(
+            _smallest([one for one in tried if not no_more or one.workers <= now.workers] or [now])
+        )
+        surely = (
+            best.predicted.low > now.predicted.after
+            and best.predicted.after * NEAR >= now.predicted.after
+        )
         if best.workers >= now.workers and not surely and self._fits(now.settings):
             best = now
         change = self._change(best.settings)
-        limit = None if no_more else next_limit(self._predicted, change, best.predicted, best.workers)
+        limit = (
+            None if no_more else next_limit(self._predicted, change, best.predicted, best.workers)
+        )
         unordered, few = self._unordered(best), list(map(self._with_interval, _ranked(tried, best)))
-        refused = [one for one in self.known.values() if isinstance(one, Refused) and one.reason == REJECTED]
-        rejected, asked = sorted({one.message for one in refused}), len({asked for asked, _ in self.known})
-        return Search(now, best, few, curve, unordered, limit, self.too_large, self.unpredicted, asked, rejected, no_more)
+        refused = [
+            one
+            for one in self.known.values()
+            if isinstance(one, Refused) and one.reason == REJECTED
+        ]
+        rejected, asked = (
+            sorted({one.message for one in refused}),
+            len({asked for asked, _ in self.known}),
+        )
+        return Search(
+            now,
+            best,
+            few,
+            curve,
+            unordered,
+            limit,
+            self.too_large,
+            self.unpredicted,
+            asked,
+            rejected,
+            no_more,
+        )
 
     def more_workers_gain(self) -> bool | None:
-        """Whether some larger number of workers is surely faster; None: not all of those tried can be predicted."""
+        """Whether some larger number of workers is surely faster;
+
+        None: not all of those tried can be predicted.
+        """
         now = self._candidate(recorded_settings(self.now))
         if isinstance(now, Refused):
             return None
-        for number in (number for number in numbers(self.limits.workers, now.workers) if number > now.workers):
+        for number in (
+            number for number in numbers(self.limits.workers, now.workers) if number > now.workers
+        ):
             settings = self._settings(number, now.depth or _USUAL_DEPTH)
             found = self._candidate(settings, interval=False)
             if isinstance(found, Candidate) and found.predicted.after > now.predicted.after:
@@ -223,17 +281,30 @@ class Searcher:
         if not workers:
             return {"num_workers": 0}
         order = {"in_order": bool(self.now["in_order"])} if "in_order" in self.now else {}
-        kept = bool(self.now.get("persistent_workers")) or (self.epochs > 1 and not self.now.get("dataset_changes"))
-        return {"num_workers": workers, "prefetch_factor": depth, **order, "persistent_workers": kept}
+        kept = bool(self.now.get("persistent_workers")) or (
+            self.epochs > 1 and not self.now.get("dataset_changes")
+        )
+        return {
+            "num_workers": workers,
+            "prefetch_factor": depth,
+            **order,
+            "persistent_workers": kept,
+        }
 
     def _fits(self, settings: Settings) -> bool:
         takes, limits = self.memory.of(settings), self.limits
         in_memory = limits.memory_bytes is None or takes is None or takes <= limits.memory_bytes
-        return in_memory and (limits.shared_bytes is None or self.memory.shared_of(settings) <= limits.shared_bytes)
+        return in_memory and (
+            limits.shared_bytes is None or self.memory.shared_of(settings) <= limits.shared_bytes
+        )
 
     def _candidate(self, settings: Settings, interval: bool = True) -> Candidate | Refused:
         rate = self._predicted(self._change(settings), interval)
-        return rate if isinstance(rate, Refused) else Candidate(settings, rate, self.memory.of(settings))
+        return (
+            rate
+            if isinstance(rate, Refused)
+            else Candidate(settings, rate, self.memory.of(settings))
+        )
 
     def _with_interval(self, one: Candidate) -> Candidate:
         """The candidate with its interval, which may not have been computed before."""
@@ -259,11 +330,17 @@ class Searcher:
         return refused[0] if refused else Refused("memory", said)
 
     def _unordered(self, best: Candidate) -> Candidate | None:
-        """The same without waiting for batches in their order, where it is faster by more than what counts as near."""
+        """The same without waiting for batches in their order, where it is faster by more than what
+        counts as near.
+        """
         if not best.settings.get("in_order"):
             return None
         found = self._candidate({**best.settings, "in_order": False})
-        return found if isinstance(found, Candidate) and found.predicted.after * NEAR > best.predicted.after else None
+        return (
+            found
+            if isinstance(found, Candidate) and found.predicted.after * NEAR > best.predicted.after
+            else None
+        )
 
 
 def recorded_settings(settings: Mapping[str, object]) -> Settings:
@@ -284,7 +361,9 @@ def effective(settings: Settings, now: Mapping[str, object]) -> dict[str, int | 
 
 
 def numbers(most: int, now: int) -> list[int]:
-    """Numbers of workers to try, ascending: all of the small ones, then half as many again; that of now among them."""
+    """Numbers of workers to try, ascending: all of the small ones, then half as many again; that of
+    now among them.
+    """
     found = list(range(min(most, _ALL_WORKERS) + 1))
     while found[-1] < most:
         found.append(min(most, found[-1] + max(1, found[-1] // 2)))
@@ -295,10 +374,15 @@ def _smallest(candidates: Iterable[Candidate]) -> Candidate:
     """The fewest workers, then the fewest batches ahead, that come near the best throughput."""
     candidates = list(candidates)
     best = max(one.predicted.after for one in candidates)
-    return min((one for one in candidates if one.predicted.after >= NEAR * best), key=lambda one: (one.workers, one.depth))
+    return min(
+        (one for one in candidates if one.predicted.after >= NEAR * best),
+        key=lambda one: (one.workers, one.depth),
+    )
 
 
 def _ranked(candidates: Iterable[Candidate], best: Candidate) -> list[Candidate]:
     """The chosen one, then the others, fastest first."""
     others = [one for one in candidates if one.settings != best.settings]
-    return [best, *sorted(others, key=lambda one: (-one.predicted.after, one.workers, one.depth))][:_FEW]
+    return [best, *sorted(others, key=lambda one: (-one.predicted.after, one.workers, one.depth))][
+        :_FEW
+    ]

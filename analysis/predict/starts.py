@@ -14,13 +14,15 @@ from feedline.profiler.events import Flag, Stage
 from feedline.profiler.store.record_columns import Records
 from feedline.profiler.store.segment_reader import Process
 
-#: Where no workers were recorded: a fork of a small training, what such a worker takes until its first batch, and its end
-#: (benchmarks/whatif_truth.py).
+#: Where no workers were recorded: a fork of a small training, what such a worker takes until its
+#: first batch, and its end (benchmarks/whatif_truth.py).
 _FORK = Task(7e-3, 1e-3)
 _BIRTH = Task(20e-3, 0.0)
 _ENDING_S = 7e-3
 _RESET_S = 1e-3  # for workers that stay
-WARMING = 3  # first batches of a worker, which take longer: it copies the pages of memory that it shares with its parent
+# first batches of a worker, which take longer: it copies the pages of memory that it shares with
+# its parent
+WARMING = 3
 _MANY_STARTS = 16  # of workers, which show themselves how many these are
 _FEWEST_IN_PASSES = 3  # batches from which passes tell what page faults take
 _CLEARLY = 2.0  # times as many page faults as in later passes, in each batch of the first one
@@ -37,10 +39,13 @@ class Starts:
         per_pass: batches in a pass.
         to_its_end: whether the last pass came to its end.
         each: what the main process takes to start each worker.
-        births: what a worker takes from then to its first batch, and what its first batches take more than later ones.
+        births: what a worker takes from then to its first batch, and what its first batches take
+            more than later ones.
         reset_s: for workers that stay.
-        ending_s: from the last batch of a pass to its end, for each worker that has a CPU of its own meanwhile.
-        main_s: what starting workers makes the main process take longer in the steps after it, per pass: it copies shared pages, too.
+        ending_s: from the last batch of a pass to its end, for each worker that has a CPU of its
+            own meanwhile.
+        main_s: what starting workers makes the main process take longer in the steps after it, per
+            pass: it copies shared pages, too.
     """
 
     counted: int
@@ -79,71 +84,107 @@ def starts(rank: RankMetrics, workers: int, persistent: bool) -> Starts:
         per_pass=_per_pass(rank, ends),
         to_its_end=bool((ends["number"] >> 32 == last).any()),
         each=_each(with_start, workers) if len(with_start) else _FORK,
-        births=_births(rank.makers.processes, with_start, workers, persistent) if len(with_start) else _BIRTH,
+        births=_births(rank.makers.processes, with_start, workers, persistent)
+        if len(with_start)
+        else _BIRTH,
         reset_s=float(resets["wall"].mean()) / 1e9 if len(resets) else _RESET_S,
-        ending_s=float(shut["wall"].mean()) / 1e9 / max(1.0, workers / _cpus(rank)) if len(shut) else _ENDING_S,
+        ending_s=float(shut["wall"].mean()) / 1e9 / max(1.0, workers / _cpus(rank))
+        if len(shut)
+        else _ENDING_S,
     )
 
 
 def warm_up(processes: Sequence[Process], persistent: bool) -> int:
-    """How many batches of a worker are the first ones that take longer: where many were started as these show, else WARMING; none where
-    there are few others."""
+    """How many batches of a worker are the first ones that take longer: where many were started as
+    these show, else WARMING; none where there are few others."""
     workers = [process for process in processes if process.is_worker and len(process.batches)]
     since = [_since_start(process, persistent) for process in workers]
     number = np.bincount(np.concatenate([*since, np.zeros(0, np.int64)]))
     if not len(number) or number[0] < _MANY_STARTS:
         return WARMING if number[WARMING:].sum() > number[:WARMING].sum() else 0
     whole = number >= number[0] / 2
-    cpu = np.bincount(np.concatenate(since), np.concatenate([process.batches["cpu"] for process in workers]))[whole] / number[whole]
+    cpu = (
+        np.bincount(
+            np.concatenate(since), np.concatenate([process.batches["cpu"] for process in workers])
+        )[whole]
+        / number[whole]
+    )
     warm = cpu <= _WARM * cpu[-max(1, len(cpu) // 3) :].mean()
     return int(np.argmax(warm))
 
 
 def staying_cpu_s(makers: BatchProducers) -> float:
-    """CPU seconds per batch for page faults that the workers of the first pass take more than those of later ones, and would go on to take
-    if they stayed: a worker that is forked later inherits the thresholds that the main process's malloc has learned by then, and returns
-    less memory to the system (docs/rules.md, page_faults). 0 where the page faults do not show that for sure."""
+    """CPU seconds per batch for page faults that the workers of the first pass take more than those
+    of later ones, and would go on to take if they stayed: a worker that is forked later inherits
+    the thresholds that the main process's malloc has learned by then, and returns less memory to
+    the system (docs/rules.md, page_faults). 0 where the page faults do not show that for sure."""
     number, seen = _page_faults(makers)
     first, later = seen[number >> 32 == 0], seen[number >> 32 > 0]
-    if min(len(first), len(later)) < _FEWEST_IN_PASSES or first[:, 0].min() < _CLEARLY * later[:, 0].mean():
+    if (
+        min(len(first), len(later)) < _FEWEST_IN_PASSES
+        or first[:, 0].min() < _CLEARLY * later[:, 0].mean()
+    ):
         return 0.0
     faults, system, _ = (first - later.mean(0)).mean(0)
     return float(max(0.0, min(system / 1e9, faults * MOST_FAULT_S)))
 
 
 def settling_cpu_s(makers: BatchProducers) -> float:
-    """CPU seconds per batch for page faults that grow fewer in the course of a pass, as they are in its last third, and would go on to do
-    so in workers that stay: a page of memory that a worker shares with its parent is copied once, and one of a memory map is mapped once.
-    What would be left of them is extrapolated (Aitken's delta-squared process: Proc. R. Soc. Edinburgh 46, 1926). 0 where they do not
-    clearly grow fewer, or where all of the work does, as in batches that are sorted by size."""
+    """CPU seconds per batch for page faults that grow fewer in the course of a pass, as they are in
+    its last third, and would go on to do so in workers that stay: a page of memory that a worker
+    shares with its parent is copied once, and one of a memory map is mapped once. What would be
+    left of them is extrapolated (Aitken's delta-squared process: Proc. R. Soc. Edinburgh 46, 1926).
+    0 where they do not clearly grow fewer, or where all of the work does, as in batches that are
+    sorted by size."""
     number, seen = _page_faults(makers)
     place = number & 0xFFFFFFFF
     third = np.minimum(place * 3 // (place.max(initial=0) + 1), 2)
     if np.bincount(third, minlength=3).min() < _FEWEST_IN_PASSES:
         return 0.0
     fault_ns = min(seen[:, 1].sum() / max(seen[:, 0].sum(), 1.0), MOST_FAULT_S * 1e9)
-    faults, cpu = ([values[third == which].mean() for which in range(3)] for values in (seen[:, 0], seen[:, 2] - seen[:, 0] * fault_ns))
+    faults, cpu = (
+        [values[third == which].mean() for which in range(3)]
+        for values in (seen[:, 0], seen[:, 2] - seen[:, 0] * fault_ns)
+    )
     fewer, fewer_still = faults[0] - faults[1], faults[1] - faults[2]
-    settles = faults[0] >= _FEWER * faults[1] and faults[1] >= _FEWER * faults[2] and fewer >= _FEWER * fewer_still > 0
-    if not settles or cpu[2] < cpu[0] * math.sqrt(faults[2] / faults[0]):  # the work falls as the page faults do, rather than not at all
+    settles = (
+        faults[0] >= _FEWER * faults[1]
+        and faults[1] >= _FEWER * faults[2]
+        and fewer >= _FEWER * fewer_still > 0
+    )
+    if not settles or cpu[2] < cpu[0] * math.sqrt(
+        faults[2] / faults[0]
+    ):  # the work falls as the page faults do, rather than not at all
         return 0.0
     return float(min(faults[2], fewer_still**2 / (fewer - fewer_still)) * fault_ns / 1e9)
 
 
 def _page_faults(makers: BatchProducers) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float64]]:
-    """Of each batch of a worker that was looked into: int64 [n], its number, and float64 [n, 3], minor faults, ns of CPU time in the kernel
-    and of all CPU time."""
+    """Of each batch of a worker that was looked into: int64 [n], its number, and float64 [n, 3],
+    minor faults, ns of CPU time in the kernel and of all CPU time."""
     numbers, found = [np.zeros(0, np.int64)], [np.zeros((0, 3))]
     for process in makers.processes:
         kernel, batch = (
-            records[np.isin(records["source"], list(makers.loaders))] for records in map(process.view, (Stage.KERNEL, Stage.BATCH))
+            records[np.isin(records["source"], list(makers.loaders))]
+            for records in map(process.view, (Stage.KERNEL, Stage.BATCH))
         )
-        stands_for = dict(zip(zip(batch["source"].tolist(), batch["number"].tolist()), batch["batches"].tolist()))
-        times = np.array([stands_for.get(key, 0) for key in zip(kernel["source"].tolist(), kernel["number"].tolist())], np.float64)
+        stands_for = dict(
+            zip(zip(batch["source"].tolist(), batch["number"].tolist()), batch["batches"].tolist())
+        )
+        times = np.array(
+            [
+                stands_for.get(key, 0)
+                for key in zip(kernel["source"].tolist(), kernel["number"].tolist())
+            ],
+            np.float64,
+        )
         own = process.is_worker & (times > 0) & (kernel["flags"] & Flag.FIRST == 0)
         made = process.batches
         cpu = dict(zip(zip(made["source"].tolist(), made["number"].tolist()), made["cpu"].tolist()))
-        whole = np.array([cpu.get(key, 0) for key in zip(kernel["source"].tolist(), kernel["number"].tolist())], np.float64)
+        whole = np.array(
+            [cpu.get(key, 0) for key in zip(kernel["source"].tolist(), kernel["number"].tolist())],
+            np.float64,
+        )
         faults, system = (kernel[name][own] / times[own] for name in ("minor_faults", "system_cpu"))
         numbers.append(kernel["number"][own])
         found.append(np.column_stack([faults, system, whole[own]]))
@@ -151,7 +192,9 @@ def _page_faults(makers: BatchProducers) -> tuple[npt.NDArray[np.int64], npt.NDA
 
 
 def warming(process: Process, persistent: bool, first: int) -> npt.NDArray[np.bool_]:
-    """bool [n]: whether each batch of a process is among the ``first`` batches of a newly started worker; False in other processes."""
+    """bool [n]: whether each batch of a process is among the ``first`` batches of a newly started
+    worker; False in other processes.
+    """
     return (_since_start(process, persistent) < first) & process.is_worker
 
 
@@ -170,7 +213,9 @@ def _per_pass(rank: RankMetrics, ends: Records) -> int:
     """Batches in a pass: as it ended, or as far as it came."""
     if len(ends):
         return max(1, int(np.median(ends["number"] & 0xFFFFFFFF)))
-    made = np.concatenate([process.batches["number"] & 0xFFFFFFFF for process in rank.makers.processes])
+    made = np.concatenate(
+        [process.batches["number"] & 0xFFFFFFFF for process in rank.makers.processes]
+    )
     return int(made.max()) + 1 if len(made) else 1
 
 
@@ -181,7 +226,9 @@ def _each(epochs: Records, workers: int) -> Task:
 
 
 def _births(processes: Sequence[Process], epochs: Records, workers: int, persistent: bool) -> Task:
-    """CPU time from a worker's start to its first instruction, and what its first batches take more than later ones."""
+    """CPU time from a worker's start to its first instruction, and what its first batches take more
+    than later ones.
+    """
     cpu: list[float] = []
     many = warm_up(processes, persistent)
     for process in processes:
@@ -189,24 +236,38 @@ def _births(processes: Sequence[Process], epochs: Records, workers: int, persist
         for epoch in epochs if isinstance(number, int) else ():
             assert isinstance(number, int)
             own = born[np.abs(born["start"] - epoch["start"]) <= epoch["wall"]]
-            lag = own["start"] + own["wall"] - epoch["start"] - (number + 1) * int(epoch["wall"]) // workers
+            lag = (
+                own["start"]
+                + own["wall"]
+                - epoch["start"]
+                - (number + 1) * int(epoch["wall"]) // workers
+            )
             cpu += np.clip(own["cpu"], 0, np.maximum(lag, 0)).tolist()
     if not cpu:
         return NOTHING
-    more, off = np.mean([_more(process, persistent, many) for process in processes if process.is_worker], axis=0).tolist()
+    more, off = np.mean(
+        [_more(process, persistent, many) for process in processes if process.is_worker], axis=0
+    ).tolist()
     return Task((float(np.mean(cpu)) + more) / 1e9, off / 1e9)
 
 
 def _more(process: Process, persistent: bool, many: int) -> tuple[float, float]:
-    """Extra CPU time and extra blocked time, ns, of a worker's first ``many`` batches, over ``many`` average later ones."""
+    """Extra CPU time and extra blocked time, ns, of a worker's first ``many`` batches, over
+    ``many`` average later ones.
+    """
     made, first = process.batches, warming(process, persistent, many)
     if not first.any() or first.all():
         return 0.0, 0.0
     blocked = made["wall"] - made["cpu"] - np.maximum(made["runqueue"], 0)
-    cpu, off = (max(0.0, float(values[first].mean() - values[~first].mean())) for values in (made["cpu"], blocked))
+    cpu, off = (
+        max(0.0, float(values[first].mean() - values[~first].mean()))
+        for values in (made["cpu"], blocked)
+    )
     return cpu * many, off * many
 
 
 def _cpus(rank: RankMetrics) -> float:
-    cpus = rank.rank.manifest.machine.get("effective_cpus") or rank.rank.manifest.machine.get("cpus")
+    cpus = rank.rank.manifest.machine.get("effective_cpus") or rank.rank.manifest.machine.get(
+        "cpus"
+    )
     return float(cpus) if isinstance(cpus, (int, float)) and cpus > 0 else 1.0

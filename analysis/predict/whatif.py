@@ -14,12 +14,15 @@ class WhatIf:
     Attributes:
         settings: what was asked for: arguments of the DataLoader, cores, ...; those of the fix too.
         fix: id of the finding whose fix was asked for; empty: of none.
-        before, after, low, high: samples/s as recorded and with the settings, and the 95 % interval of that. None: refused.
-        measured_interval: 95 % interval of the measured rate, where it is wide: how another run without the change may differ.
+        before, after, low, high: samples/s as recorded and with the settings, and the 95 % interval
+            of that. None: refused.
+        measured_interval: 95 % interval of the measured rate, where it is wide: how another run
+            without the change may differ.
         refused: None: there is a prediction.
         limit: what limits the training then. None: not known.
         stages: stage -> its factor, for parts of a sample that were measured again.
-        line: of the program, to change: ``DataLoader(..., num_workers=4)  # now 1, train.py:31``; empty where no setting of it changes.
+        line: of the program, to change: ``DataLoader(..., num_workers=4)  # now 1, train.py:31``;
+            empty where no setting of it changes.
         remarks: on side effects and on what was measured.
     """
 
@@ -37,7 +40,9 @@ class WhatIf:
     measured_interval: tuple[float, float] | None = None
 
 
-def answer(asked: WhatIf, predict: Predictor, change: Change, workers: int, extremes: Iterable[Change] = ()) -> WhatIf:
+def answer(
+    asked: WhatIf, predict: Predictor, change: Change, workers: int, extremes: Iterable[Change] = ()
+) -> WhatIf:
     """The same with its prediction, and with what would limit the training then.
 
     Args:
@@ -47,10 +52,21 @@ def answer(asked: WhatIf, predict: Predictor, change: Change, workers: int, extr
     found = predict(change)
     if isinstance(found, Refused):
         return replace(asked, refused=found, line="")
-    around = [found, *(other for one in extremes if isinstance(other := predict(one), PredictedRate))]
+    around = [
+        found,
+        *(other for one in extremes if isinstance(other := predict(one), PredictedRate)),
+    ]
     low, high = min(one.low for one in around), max(one.high for one in around)
     limit = next_limit(predict, change, found, workers)
-    return replace(asked, before=found.before, after=found.after, low=low, high=high, limit=limit, stages=change.stages)
+    return replace(
+        asked,
+        before=found.before,
+        after=found.after,
+        low=low,
+        high=high,
+        limit=limit,
+        stages=change.stages,
+    )
 
 
 def rate_of(found: WhatIf) -> PredictedRate | None:

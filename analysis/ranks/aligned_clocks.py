@@ -1,8 +1,9 @@
 """One clock for all ranks, with the error that cannot be excluded.
 
-Measured clocks (``RankClock``, a ping-pong while the training ran) are used where they agree with what must be so: of a collective in which
-everybody takes part, no rank can see the end before every rank has begun. Where they are missing or disagree, the ends of such collectives
-stand for one moment: the median of their differences, window by window, follows drift.
+Measured clocks (``RankClock``, a ping-pong while the training ran) are used where they agree with
+what must be so: of a collective in which everybody takes part, no rank can see the end before every
+rank has begun. Where they are missing or disagree, the ends of such collectives stand for one
+moment: the median of their differences, window by window, follows drift.
 """
 
 from collections.abc import Sequence
@@ -17,8 +18,11 @@ from feedline.analysis.traces.collectives import SLOTS, Collectives, RankClock
 _WINDOW = 20  # collectives that one offset is the median of
 _MOST_WINDOWS = 64
 MIN_COMMON_ENDS = 5  # ends in common below which nothing is aligned
-STAMP_SLACK_NS = 1_000_000  # stamps of start and end come from two threads, of which one may have been held up in between
-_DRIFTS = np.linspace(-5e-4, 5e-4, 101)  # how fast two clocks can part: what NTP slews at most (adjtimex(2): 500 ppm)
+# stamps of start and end come from two threads, of which one may have been held up in between
+STAMP_SLACK_NS = 1_000_000
+_DRIFTS = np.linspace(
+    -5e-4, 5e-4, 101
+)  # how fast two clocks can part: what NTP slews at most (adjtimex(2): 500 ppm)
 OUTLIERS = 0.01  # share of collectives that may contradict an alignment
 
 
@@ -28,7 +32,8 @@ class Alignment:
 
     Attributes:
         clocks: one for each column of CollectiveTable.
-        bound: ns: smaller differences between ranks are within the error of their clocks; inf: the clocks cannot be compared.
+        bound: ns: smaller differences between ranks are within the error of their clocks; inf: the
+            clocks cannot be compared.
         how: "measured", "collective ends" or "none".
         notes: what does not fit, in words.
     """
@@ -69,7 +74,8 @@ def align(ranks: Sequence[Collectives], matched: CollectiveTable) -> Alignment:
         if not wrong:
             return measured
         notes = [
-            f"the clock measured on rank {rank} is wrong: {share:.0%} of its collectives ended before another rank had begun them; "
+            f"the clock measured on rank {rank} is wrong: {share:.0%} of its collectives ended "
+            f"before another rank had begun them; "
             "clocks are aligned on the ends of collectives instead"
             for rank, share in wrong
         ]
@@ -101,14 +107,21 @@ def _passive(matched: CollectiveTable, notes: list[str]) -> Alignment:
     base = 0
     clocks, bounds = [], []
     for column, rank in enumerate(matched.ranks):
-        chosen = matched.together & (matched.end[:, column] != MISSING) & (matched.end[:, base] != MISSING)
+        chosen = (
+            matched.together
+            & (matched.end[:, column] != MISSING)
+            & (matched.end[:, base] != MISSING)
+        )
         own, reference = matched.end[chosen, column], matched.end[chosen, base]
         if column == base:
             clocks.append(RankClock(own[:0], own[:0], 0.0))
             bounds.append(0.0)
             continue
         if len(own) < MIN_COMMON_ENDS:
-            notes.append(f"ranks {matched.ranks[base]} and {rank} have {len(own)} collectives in common, too few to align their clocks")
+            notes.append(
+                f"ranks {matched.ranks[base]} and {rank} have {len(own)} collectives in common, "
+                f"too few to align their clocks"
+            )
             clocks.append(RankClock(own[:0], own[:0], np.inf))
             bounds.append(np.inf)
             continue
@@ -128,7 +141,9 @@ def _on_ends(own: IntArray, reference: IntArray) -> RankClock:
     middle = int(np.median(difference))  # float64 holds what is left exactly
     windows = np.array_split(np.arange(len(own)), max(1, min(_MOST_WINDOWS, len(own) // _WINDOW)))
     at = np.array([own[window[len(window) // 2]] for window in windows], np.int64)
-    offset = np.array([middle + int(np.median(difference[window] - middle)) for window in windows], np.int64)
+    offset = np.array(
+        [middle + int(np.median(difference[window] - middle)) for window in windows], np.int64
+    )
     clock = RankClock(at, offset, 0.0)
     return RankClock(at, offset, _bound(clock.to_reference(own) - reference[order]))
 
@@ -136,19 +151,26 @@ def _on_ends(own: IntArray, reference: IntArray) -> RankClock:
 def _bound(residual: IntArray) -> float:
     """ns: how far apart three quarters of the ends are that should be one moment.
 
-    The median of a window is closer than its ends are, unless one rank always hears of the end later than another: that part no passive
-    alignment sees, and it is of the order of this spread (benchmarks/straggler_truth.py prints the true error beside the bound).
+    The median of a window is closer than its ends are, unless one rank always hears of the end
+    later than another: that part no passive alignment sees, and it is of the order of this spread
+    (benchmarks/straggler_truth.py prints the true error beside the bound).
     """
     return float(np.quantile(np.abs(residual), 0.75))
 
 
 def _misfit(matched: CollectiveTable, base: int, column: int) -> str:
     """Say why no offset and no drift at all could let two ranks have met, or nothing."""
-    chosen = matched.together & (matched.start[:, [base, column]] != MISSING).all(1) & (matched.end[:, [base, column]] != MISSING).all(1)
+    chosen = (
+        matched.together
+        & (matched.start[:, [base, column]] != MISSING).all(1)
+        & (matched.end[:, [base, column]] != MISSING).all(1)
+    )
     if not chosen.any():
         return ""
     start, end = matched.start[chosen], matched.end[chosen]
-    low = start[:, base] - end[:, column] - STAMP_SLACK_NS  # own + offset: the other's end is not before my start, and the other way round
+    low = (
+        start[:, base] - end[:, column] - STAMP_SLACK_NS
+    )  # own + offset: the other's end is not before my start, and the other way round
     high = end[:, base] - start[:, column] + STAMP_SLACK_NS
     middle = int(np.median(low))
     time = (start[:, column] - start[0, column]).astype(float)
@@ -159,7 +181,8 @@ def _misfit(matched: CollectiveTable, base: int, column: int) -> str:
         return ""
     ranks = matched.ranks
     return (
-        f"the records of ranks {ranks[base]} and {ranks[column]} do not fit together: no clock offset explains their collectives. "
+        f"the records of ranks {ranks[base]} and {ranks[column]} do not fit together: no clock "
+        f"offset explains their collectives. "
         "They belong to different runs or are incomplete, so the ranks are not compared"
     )
 
@@ -184,14 +207,17 @@ class Meetings:
 
 @dataclass(frozen=True)
 class RankArrivals:
-    """When the others came to the collectives of one rank: int64 [n] each, one entry for each of its table's, in its own time.
+    """When the others came to the collectives of one rank: int64 [n] each, one entry for each of
+    its table's, in its own time.
 
     Attributes:
-        last: ns: the last rank that it had to wait for began; its own start where it waited for none. Never after its end.
+        last: ns: the last rank that it had to wait for began; its own start where it waited for
+            none. Never after its end.
         free: ns: bytes could move.
         late: which rank that was: index into ``ranks``.
         ranks: numbers of ranks.
-        met: whether any of its collectives can be compared with another rank's. Else nothing separates waiting from transfer.
+        met: whether any of its collectives can be compared with another rank's. Else nothing
+            separates waiting from transfer.
     """
 
     last: IntArray
@@ -205,9 +231,9 @@ def find_meetings(matched: CollectiveTable, alignment: Alignment) -> Meetings:
     """Find when all ranks had come to each collective, and when its bytes could move.
 
     In most operations no rank is done before all have begun. In a broadcast, a reduce or a message
-    between two ranks some can be: NCCL's root leaves what fits into the buffers of its receivers and
-    goes on, gloo's waits until each of them has asked for its part. How long a rank waited is seen
-    from its own end: it did not wait for a rank that began after that.
+    between two ranks some can be: NCCL's root leaves what fits into the buffers of its receivers
+    and goes on, gloo's waits until each of them has asked for its part. How long a rank waited is
+    seen from its own end: it did not wait for a rank that began after that.
     """
     start, end = alignment.reference(matched.start), alignment.reference(matched.end)
     last = start.max(1, initial=MISSING)
@@ -229,13 +255,17 @@ def slot_free_since(end: IntArray, backend: str) -> IntArray:
     """
     before = np.concatenate([[MISSING], np.maximum.accumulate(end)[:-1]]) if len(end) else end
     shifted = np.concatenate([[MISSING], end[:-1]]) if len(end) else end
-    for _ in range(SLOTS.get(backend, 1) - 1):  # the next largest of all earlier ends: what the largest so far pushes out
+    for _ in range(
+        SLOTS.get(backend, 1) - 1
+    ):  # the next largest of all earlier ends: what the largest so far pushes out
         pushed = np.minimum(shifted, np.concatenate([[MISSING], before[:-1]]))
         shifted, before = pushed, np.maximum.accumulate(pushed)
     return before
 
 
-def arrivals_of_matched(collectives: Collectives, column: int, matched: CollectiveTable, met: Meetings, bound: float) -> RankArrivals:
+def arrivals_of_matched(
+    collectives: Collectives, column: int, matched: CollectiveTable, met: Meetings, bound: float
+) -> RankArrivals:
     """Return when the others came to the collectives of one of several matched ranks.
 
     Args:
@@ -251,18 +281,29 @@ def arrivals_of_matched(collectives: Collectives, column: int, matched: Collecti
     row = matched.rows[column][there]
     last, late = met.last[row], met.last_column[row]
     if len(one_way := np.flatnonzero(~matched.together[row])):
-        last[one_way], late[one_way] = waited_for(met.start[row[one_way]], column, met.end[row[one_way], column])
+        last[one_way], late[one_way] = waited_for(
+            met.start[row[one_way]], column, met.end[row[one_way], column]
+        )
     several = bool(((matched.start[row] != MISSING).sum(1) > 1).any())
     return arrivals_of_differences(
-        collectives, there, last - met.start[row, column], met.free[row] - met.last[row], late, matched.ranks, bound, several
+        collectives,
+        there,
+        last - met.start[row, column],
+        met.free[row] - met.last[row],
+        late,
+        matched.ranks,
+        bound,
+        several,
     )
 
 
 def waited_for(start: IntArray, own: int, end: IntArray) -> tuple[IntArray, IntArray]:
-    """Find, where some ranks can be done before others have begun, the last to begin that a rank can have waited for.
+    """Find, where some ranks can be done before others have begun, the last to begin that a rank
+    can have waited for.
 
     Args:
-        start: int64 [n, k], ns: begins of ranks, the rank's own in column ``own``; MISSING where there is none.
+        start: int64 [n, k], ns: begins of ranks, the rank's own in column ``own``; MISSING where
+            there is none.
         own: column of the rank.
         end: int64 [n], ns: it was done.
 
@@ -283,7 +324,8 @@ def arrivals_of_differences(
     bound: float,
     met: bool,
 ) -> RankArrivals:
-    """Make arrivals of differences on the reference clock, which the rank's own clock shows as well.
+    """Make arrivals of differences on the reference clock, which the rank's own clock shows as
+    well.
 
     Args:
         collectives: the rank's collectives.
@@ -308,4 +350,13 @@ def arrivals_of_differences(
 def incomparable_arrivals(collectives: Collectives, ranks: Sequence[int]) -> RankArrivals:
     """Return arrivals of a rank that cannot be compared: all of its collectives are transfer."""
     nothing = np.zeros(0, np.int64)
-    return arrivals_of_differences(collectives, np.zeros(len(collectives.table), bool), nothing, nothing, nothing, ranks, 0.0, False)
+    return arrivals_of_differences(
+        collectives,
+        np.zeros(len(collectives.table), bool),
+        nothing,
+        nothing,
+        nothing,
+        ranks,
+        0.0,
+        False,
+    )

@@ -16,7 +16,9 @@ from feedline.analysis.traces.collectives import bus_factor, operation
 from feedline.profiler.ceilings import Ceiling, Ceilings
 
 _GB_PER_S = 1e9
-_GOOD = 0.80  # of the ceiling: nccl-tests on a quiet network vary by this much with the message's size
+_GOOD = (
+    0.80  # of the ceiling: nccl-tests on a quiet network vary by this much with the message's size
+)
 _POOR = 0.50
 _ALIKE_SIZES = 4.0  # the messages of a probe and a run are alike up to this ratio of their sizes
 
@@ -24,17 +26,22 @@ _ALIKE_SIZES = 4.0  # the messages of a probe and a run are alike up to this rat
 def collective_kinds(together: CrossRank) -> list[CollectiveKind]:
     """List kinds of collectives by total bytes, the most first.
 
-    Times and bandwidths are those of the link, without waiting; None where an end was not seen, or where waiting cannot be separated
-    from transfer (a rank of the group left no records, or clocks cannot be compared).
+    Times and bandwidths are those of the link, without waiting; None where an end was not seen, or
+    where waiting cannot be separated from transfer (a rank of the group left no records, or clocks
+    cannot be compared).
     """
     matched, took = together.matched, together.moving()
     comparable = matched.complete & np.isfinite(together.bound)
     took = np.where(comparable[:, None] & (took > 0), took, np.nan)
     rows: dict[tuple[int, int, int], list[int]] = defaultdict(list)
-    for index, key in enumerate(zip(matched.name.tolist(), matched.nbytes.tolist(), matched.group.tolist(), strict=True)):
+    for index, key in enumerate(
+        zip(matched.name.tolist(), matched.nbytes.tolist(), matched.group.tolist(), strict=True)
+    ):
         rows[key].append(index)
     every_kind = [_kind(matched, key, took[at]) for key, at in rows.items()]
-    return sorted(_merged(every_kind), key=lambda kind: (-kind.bytes * kind.count, kind.name, kind.n))
+    return sorted(
+        _merged(every_kind), key=lambda kind: (-kind.bytes * kind.count, kind.name, kind.n)
+    )
 
 
 def _kind(matched: CollectiveTable, key: tuple[int, int, int], took: FloatArray) -> CollectiveKind:
@@ -42,9 +49,22 @@ def _kind(matched: CollectiveTable, key: tuple[int, int, int], took: FloatArray)
     name, nbytes, group = matched.names[key[0]], key[1], matched.groups[key[2]]
     known = took[~np.isnan(took).all(1)]
     median = float(np.median(np.nanmax(known, 1))) / 1e9 if len(known) else None
-    each = [float(column[~np.isnan(column)].mean()) for column in known.T if not np.isnan(column).all()]
-    rate = bandwidth_of(name, nbytes, len(group.ranks), max(each)) if each else _Bandwidth(None, None)
-    return CollectiveKind(operation(name), nbytes, len(group.ranks), group.backend, len(took), median, rate.algbw, rate.busbw)
+    each = [
+        float(column[~np.isnan(column)].mean()) for column in known.T if not np.isnan(column).all()
+    ]
+    rate = (
+        bandwidth_of(name, nbytes, len(group.ranks), max(each)) if each else _Bandwidth(None, None)
+    )
+    return CollectiveKind(
+        operation(name),
+        nbytes,
+        len(group.ranks),
+        group.backend,
+        len(took),
+        median,
+        rate.algbw,
+        rate.busbw,
+    )
 
 
 class _Bandwidth(NamedTuple):
@@ -83,11 +103,20 @@ def _one(same: list[CollectiveKind]) -> CollectiveKind:
     counts = np.array([kind.count for kind in same], float)
 
     def mean(values: list[float | None]) -> float | None:
-        known = [(value, count) for value, count in zip(values, counts, strict=True) if value is not None]
-        return float(np.average([v for v, _ in known], weights=[c for _, c in known])) if known else None
+        known = [
+            (value, count) for value, count in zip(values, counts, strict=True) if value is not None
+        ]
+        return (
+            float(np.average([v for v, _ in known], weights=[c for _, c in known]))
+            if known
+            else None
+        )
 
     first = same[0]
-    rest = [mean([getattr(kind, name) for kind in same]) for name in ("transfer_s", "algbw_gbps", "busbw_gbps")]
+    rest = [
+        mean([getattr(kind, name) for kind in same])
+        for name in ("transfer_s", "algbw_gbps", "busbw_gbps")
+    ]
     return CollectiveKind(first.name, first.bytes, first.n, first.backend, int(counts.sum()), *rest)
 
 
@@ -104,16 +133,36 @@ class _BandwidthCheck:
     message: str
 
 
-def _measured_ceiling(ceilings: Ceilings | None, kind: CollectiveKind) -> tuple[float, Ceiling] | None:
+def _measured_ceiling(
+    ceilings: Ceilings | None, kind: CollectiveKind
+) -> tuple[float, Ceiling] | None:
     """Return the bus bandwidth (bytes/s) of the probe that is most like these collectives."""
     best: tuple[float, float, Ceiling] | None = None
     for probed in ceilings.ceilings if ceilings else []:
-        rate, ranks, nbytes = probed.value, probed.settings.get("ranks"), probed.settings.get("bytes")
-        if probed.part != "all_reduce" or not rate or probed.settings.get("backend", kind.backend) != kind.backend:
+        rate, ranks, nbytes = (
+            probed.value,
+            probed.settings.get("ranks"),
+            probed.settings.get("bytes"),
+        )
+        if (
+            probed.part != "all_reduce"
+            or not rate
+            or probed.settings.get("backend", kind.backend) != kind.backend
+        ):
             continue
         bus = probed.settings.get("bus_bytes_per_s")
-        bus = float(bus) if isinstance(bus, (int, float)) else rate * bus_factor("all_reduce", ranks) if isinstance(ranks, int) else rate
-        far = abs(np.log(max(kind.bytes, 1) / nbytes)) if isinstance(nbytes, (int, float)) and nbytes > 0 else np.log(_ALIKE_SIZES) * 2
+        bus = (
+            float(bus)
+            if isinstance(bus, (int, float))
+            else rate * bus_factor("all_reduce", ranks)
+            if isinstance(ranks, int)
+            else rate
+        )
+        far = (
+            abs(np.log(max(kind.bytes, 1) / nbytes))
+            if isinstance(nbytes, (int, float)) and nbytes > 0
+            else np.log(_ALIKE_SIZES) * 2
+        )
         if best is None or far < best[0]:
             best = (float(far), bus, probed)
     return (best[1], best[2]) if best else None
@@ -121,13 +170,28 @@ def _measured_ceiling(ceilings: Ceilings | None, kind: CollectiveKind) -> tuple[
 
 def _specified_link(ceilings: Ceilings | None) -> float | None:
     """bytes/s of a link as given by hand: a ceiling of part ``link``."""
-    return next((ceiling.value for ceiling in ceilings.ceilings if ceiling.part == "link" and ceiling.value), None) if ceilings else None
+    return (
+        next(
+            (
+                ceiling.value
+                for ceiling in ceilings.ceilings
+                if ceiling.part == "link" and ceiling.value
+            ),
+            None,
+        )
+        if ceilings
+        else None
+    )
 
 
 def judge_network(
-    listed: Sequence[CollectiveKind], together: CrossRank, ceilings: Ceilings | None = None, link_bytes_per_s: float | None = None
+    listed: Sequence[CollectiveKind],
+    together: CrossRank,
+    ceilings: Ceilings | None = None,
+    link_bytes_per_s: float | None = None,
 ) -> _BandwidthCheck:
-    """Say what the largest collectives with a known bandwidth tell of the network, or why there are none.
+    """Say what the largest collectives with a known bandwidth tell of the network, or why there are
+    none.
 
     Args:
         listed: of ``collective_kinds``.
@@ -139,16 +203,29 @@ def judge_network(
     if largest:
         return _verdict(largest, ceilings, link_bytes_per_s)
     if not np.isfinite(together.bound):
-        return _BandwidthCheck(None, "the ranks' clocks cannot be compared, so transfer cannot be separated from waiting")
+        return _BandwidthCheck(
+            None,
+            "the ranks' clocks cannot be compared, so transfer cannot be separated from waiting",
+        )
     if len(together.matched.complete) and not together.matched.complete.any():
-        return _BandwidthCheck(None, "no process group has records of all its ranks, so transfer cannot be separated from waiting")
-    return _BandwidthCheck(None, "message sizes are unknown, and so is the bandwidth of collectives")
+        return _BandwidthCheck(
+            None,
+            "no process group has records of all its ranks, so transfer cannot be separated from "
+            "waiting",
+        )
+    return _BandwidthCheck(
+        None, "message sizes are unknown, and so is the bandwidth of collectives"
+    )
 
 
-def _verdict(kind: CollectiveKind, ceilings: Ceilings | None, link_bytes_per_s: float | None = None) -> _BandwidthCheck:
+def _verdict(
+    kind: CollectiveKind, ceilings: Ceilings | None, link_bytes_per_s: float | None = None
+) -> _BandwidthCheck:
     """Say what the largest collectives tell of the network."""
     if kind.busbw_gbps is None or kind.transfer_s is None:
-        return _BandwidthCheck(None, "no collective with a known end moved any bytes: the bandwidth is unknown")
+        return _BandwidthCheck(
+            None, "no collective with a known end moved any bytes: the bandwidth is unknown"
+        )
     busbw = kind.busbw_gbps * _GB_PER_S
     what = f"{kind.name} of {size(kind.bytes)} over {kind.n} ranks"
     here = f"{what} reaches a bus bandwidth of {size(busbw)}/s"
@@ -159,14 +236,25 @@ def _verdict(kind: CollectiveKind, ceilings: Ceilings | None, link_bytes_per_s: 
     if ceiling is None:
         return _BandwidthCheck(
             None,
-            f"{here}; to judge it, give the link's speed with --link-bandwidth RATE, or, on one host, measure it with "
+            f"{here}; to judge it, give the link's speed with --link-bandwidth RATE, or, on one "
+            f"host, measure it with "
             "`feedline probe --parts all_reduce -o FILE` and pass --ceilings FILE",
         )
-    return _against(here, busbw / ceiling[0], f"the {size(ceiling[0])}/s of the probe ({ceiling[1].name})")
+    return _against(
+        here, busbw / ceiling[0], f"the {size(ceiling[0])}/s of the probe ({ceiling[1].name})"
+    )
 
 
 def _against(here: str, part: float, what: str) -> _BandwidthCheck:
     if part >= 1.15:
-        return _BandwidthCheck(part, f"{here}, above {what}, which is therefore not the limit of this network")
-    word = "as fast as the network allows" if part >= _GOOD else "slower than it should be" if part >= _POOR else "much too slow"
+        return _BandwidthCheck(
+            part, f"{here}, above {what}, which is therefore not the limit of this network"
+        )
+    word = (
+        "as fast as the network allows"
+        if part >= _GOOD
+        else "slower than it should be"
+        if part >= _POOR
+        else "much too slow"
+    )
     return _BandwidthCheck(part, f"{here}, {share(part)} of {what}: {word}")

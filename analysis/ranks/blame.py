@@ -14,10 +14,12 @@ from feedline.analysis.traces.collectives import Collectives, operation
 
 _BEHIND = 256  # collectives to look back for the last moment that all ranks had in common
 
-#: A rank is late persistently if it is to blame for this share of the late steps, and far more often than chance would have it. With less,
-#: other ranks cost a quarter of the waiting or more: two that collect garbage in turns share it by 58 to 42 %.
+#: A rank is late persistently if it is to blame for this share of the late steps, and far more
+#: often than chance would have it. With less, other ranks cost a quarter of the waiting or more:
+#: two that collect garbage in turns share it by 58 to 42 %.
 PERSISTENT_SHARE = 0.75
-#: Steps in which lateness costs: the fewest that hold this share of the waiting, and others down to that part of the least of them.
+#: Steps in which lateness costs: the fewest that hold this share of the waiting, and others down to
+#: that part of the least of them.
 _COSTLY_SHARE, _COSTLY_LEAST = 0.9, 0.5
 _CHANCE_SIGMAS = 2.0
 
@@ -28,10 +30,12 @@ class StepBlame:
 
     Attributes:
         ranks: rank of each column.
-        column: int64 [steps]: the late rank; -1: none, by less than the error of the clocks, or where lateness costs next to nothing.
+        column: int64 [steps]: the late rank; -1: none, by less than the error of the clocks, or
+            where lateness costs next to nothing.
         late: int64 [steps], ns: how much later it began than the median of the others.
         waited: int64 [steps], ns: waiting for it, mean over the other ranks.
-        excess: phase -> int64 [steps], ns: how much more of this phase it had than the median of the others, since all were last together.
+        excess: phase -> int64 [steps], ns: how much more of this phase it had than the median of
+            the others, since all were last together.
         row: int64 [steps]: the row of CollectiveTable at which it was latest; -1: no rank was late.
     """
 
@@ -43,7 +47,9 @@ class StepBlame:
     row: IntArray
 
 
-def _numbering(collectives: Collectives, column: int, matched: CollectiveTable, reference: Collectives) -> IntArray:
+def _numbering(
+    collectives: Collectives, column: int, matched: CollectiveTable, reference: Collectives
+) -> IntArray:
     """Find for each step of a rank the step of the reference rank with the same collectives.
 
     -1: none.
@@ -58,8 +64,15 @@ def _numbering(collectives: Collectives, column: int, matched: CollectiveTable, 
     if column < 0:
         return numbers
     row = matched.rows[column]
-    there = (row >= 0) & (matched.start[np.maximum(row, 0), 0] != MISSING) if len(row) else np.zeros(0, bool)
-    theirs, mine = reference.step_at(matched.start[row[there], 0]), collectives.step_at(collectives.table["start"][there])
+    there = (
+        (row >= 0) & (matched.start[np.maximum(row, 0), 0] != MISSING)
+        if len(row)
+        else np.zeros(0, bool)
+    )
+    theirs, mine = (
+        reference.step_at(matched.start[row[there], 0]),
+        collectives.step_at(collectives.table["start"][there]),
+    )
     known = (theirs >= 0) & (mine >= 0)
     for step in np.unique(mine[known]).tolist():
         numbers[step] = int(np.median(theirs[known & (mine == step)]))
@@ -101,8 +114,14 @@ def _costly(waited: IntArray) -> BoolArray:
         waited: int64 [steps], ns: waiting for the late rank.
     """
     ordered = np.sort(waited)[::-1]
-    enough = int(np.searchsorted(np.cumsum(ordered), _COSTLY_SHARE * waited.sum())) if len(waited) else 0
-    return waited > 0 if enough >= len(ordered) else (waited > 0) & (waited >= _COSTLY_LEAST * ordered[enough])
+    enough = (
+        int(np.searchsorted(np.cumsum(ordered), _COSTLY_SHARE * waited.sum())) if len(waited) else 0
+    )
+    return (
+        waited > 0
+        if enough >= len(ordered)
+        else (waited > 0) & (waited >= _COSTLY_LEAST * ordered[enough])
+    )
 
 
 def _decisive(together: CrossRank, column: IntArray) -> tuple[IntArray, IntArray]:
@@ -136,11 +155,15 @@ def behind_median(values: IntArray, column: IntArray) -> IntArray:
     others[at, column] = MISSING
     ordered = np.sort(others, 1)  # MISSING is the smallest number
     absent = (others == MISSING).sum(1)
-    middle = ordered[at, np.minimum(absent + (values.shape[1] - absent - 1) // 2, values.shape[1] - 1)]
+    middle = ordered[
+        at, np.minimum(absent + (values.shape[1] - absent - 1) // 2, values.shape[1] - 1)
+    ]
     return np.asarray(np.where(middle == MISSING, 0, values[at, column] - middle), np.int64)
 
 
-def _excess(ranks: Sequence[Collectives], matched: CollectiveTable, row: IntArray, column: IntArray) -> dict[str, IntArray]:
+def _excess(
+    ranks: Sequence[Collectives], matched: CollectiveTable, row: IntArray, column: IntArray
+) -> dict[str, IntArray]:
     ongoing = _ongoing(ranks[0], matched)
     begin = (
         np.stack([_together(matched, ongoing, int(spans_of_rank)) for spans_of_rank in row])
@@ -150,10 +173,17 @@ def _excess(ranks: Sequence[Collectives], matched: CollectiveTable, row: IntArra
     spans = [phase_spans(rank) for rank in ranks]
     spent = {
         phase: np.zeros((len(row), len(ranks)), np.int64)
-        for phase in [*dict.fromkeys(phase for spans_of_rank in spans for phase in spans_of_rank), OTHER]
+        for phase in [
+            *dict.fromkeys(phase for spans_of_rank in spans for phase in spans_of_rank),
+            OTHER,
+        ]
     }
     for number, rank in enumerate(ranks):
-        until = np.where(row >= 0, matched.start[np.maximum(row, 0), number], MISSING) if len(row) else row
+        until = (
+            np.where(row >= 0, matched.start[np.maximum(row, 0), number], MISSING)
+            if len(row)
+            else row
+        )
         since = np.where(begin[:, number] == MISSING, _step_start(rank, until), begin[:, number])
         known = (until != MISSING) & (since != MISSING) & (until > since)
         since, until = np.where(known, since, 0), np.where(known, until, 0)
@@ -163,7 +193,10 @@ def _excess(ranks: Sequence[Collectives], matched: CollectiveTable, row: IntArra
             spent[phase][:, number] = took
             left = left - took
         spent[OTHER][:, number] = left
-    return {phase: np.where(column >= 0, behind_median(values, np.maximum(column, 0)), 0) for phase, values in spent.items()}
+    return {
+        phase: np.where(column >= 0, behind_median(values, np.maximum(column, 0)), 0)
+        for phase, values in spent.items()
+    }
 
 
 def _ongoing(first: Collectives, matched: CollectiveTable) -> IntArray:
@@ -171,7 +204,9 @@ def _ongoing(first: Collectives, matched: CollectiveTable) -> IntArray:
 
     No rank waits for it before that step's backward ends.
     """
-    reduced = np.array([operation(name) == "all_reduce" for name in matched.names] or [False])[matched.name]
+    reduced = np.array([operation(name) == "all_reduce" for name in matched.names] or [False])[
+        matched.name
+    ]
     steps = np.full(len(matched.group), -1, np.int64)
     row = matched.rows[0]
     mine = (row >= 0) & (first.table["phase"] == BACKWARD)
@@ -189,7 +224,11 @@ def _together(matched: CollectiveTable, ongoing: IntArray, row: int) -> IntArray
         return nothing
     start, group = matched.start[row], matched.group[row]
     near = np.arange(max(0, row - _BEHIND), row)
-    near = near[(matched.group[near] == group) & matched.together[near] & ((ongoing[near] < 0) | (ongoing[near] != ongoing[row]))]
+    near = near[
+        (matched.group[near] == group)
+        & matched.together[near]
+        & ((ongoing[near] < 0) | (ongoing[near] != ongoing[row]))
+    ]
     there = start != MISSING
     done = (matched.end[near] != MISSING) & (matched.end[near] <= start)
     all_done = near[done[:, there].all(1)]
@@ -201,8 +240,11 @@ def _step_start(collectives: Collectives, until: IntArray) -> IntArray:
     return np.where(step >= 0, np.append(collectives.steps[:, 0], MISSING)[step], MISSING)
 
 
-def list_late_ranks(blamed: StepBlame, ranks: Sequence[Collectives], first: int = 0) -> list[LateRank]:
-    """List the ranks that were late: the persistent ones first, and of them the one that cost the others most.
+def list_late_ranks(
+    blamed: StepBlame, ranks: Sequence[Collectives], first: int = 0
+) -> list[LateRank]:
+    """List the ranks that were late: the persistent ones first, and of them the one that cost the
+    others most.
 
     Args:
         blamed: the late rank of each step.
@@ -212,14 +254,24 @@ def list_late_ranks(blamed: StepBlame, ranks: Sequence[Collectives], first: int 
     column = blamed.column[first:]
     total = int((column >= 0).sum())
     late = [number for number in range(len(ranks)) if (column == number).any()]
-    persistent = {number: _persistent(int((column == number).sum()), total, len(ranks)) for number in late}
-    hosts = {host: {number for number, rank in enumerate(ranks) if rank.host == host} for host in {rank.host for rank in ranks}}
-    often = {number for number in late if persistent[number] or (column == number).sum() > total / (2 * len(ranks))}
+    persistent = {
+        number: _persistent(int((column == number).sum()), total, len(ranks)) for number in late
+    }
+    hosts = {
+        host: {number for number, rank in enumerate(ranks) if rank.host == host}
+        for host in {rank.host for rank in ranks}
+    }
+    often = {
+        number
+        for number in late
+        if persistent[number] or (column == number).sum() > total / (2 * len(ranks))
+    }
     lates = []
     for number in late:
         chosen = column == number
         phase, excess_s = max(
-            ((phase, _mean_s(values[first:], chosen)) for phase, values in blamed.excess.items()), key=lambda pair: pair[1]
+            ((phase, _mean_s(values[first:], chosen)) for phase, values in blamed.excess.items()),
+            key=lambda pair: pair[1],
         )
         lates.append(LateRank(
             rank=blamed.ranks[number], steps=int(chosen.sum()), late_steps=total, all_steps=len(column),
@@ -238,7 +290,9 @@ def _mean_s(ns: IntArray, chosen: BoolArray) -> float:
 def _persistent(times: int, of: int, ranks: int) -> bool:
     chance = 1 / ranks
     sigma = float(np.sqrt(chance * (1 - chance) / max(of, 1)))
-    return of >= 4 and times / of >= max(PERSISTENT_SHARE, min(chance + _CHANCE_SIGMAS * sigma, 1.0))
+    return of >= 4 and times / of >= max(
+        PERSISTENT_SHARE, min(chance + _CHANCE_SIGMAS * sigma, 1.0)
+    )
 
 
 def part_of_sample(costs: dict[int, dict[str, float]], rank: int) -> str | None:
@@ -250,7 +304,10 @@ def part_of_sample(costs: dict[int, dict[str, float]], rank: int) -> str | None:
         costs: rank -> stage of a sample -> mean wall seconds.
         rank: its number.
     """
-    own, others = costs.get(rank), [cost for number, cost in costs.items() if number != rank and cost]
+    own, others = (
+        costs.get(rank),
+        [cost for number, cost in costs.items() if number != rank and cost],
+    )
     if not own or not others:
         return None
     excess: list[tuple[str, float]] = [

@@ -1,4 +1,6 @@
-"""The bucket timeline of data parallel training: when each rank had each bucket ready, in every step of the usual shape."""
+"""The bucket timeline of data parallel training: when each rank had each bucket ready, in every
+step of the usual shape.
+"""
 
 from dataclasses import dataclass, field
 
@@ -26,14 +28,16 @@ _MIN_LIKE_STEPS = 4  # steps
 class Timeline:
     """Steps of one shape.
 
-    A step is the time from one release of all ranks to the next, so that its lengths add up to the run's: without evaluation, and
-    without what was not kept.
+    A step is the time from one release of all ranks to the next, so that its lengths add up to the
+    run's: without evaluation, and without what was not kept.
 
     Attributes:
-        ready: int64 [steps, buckets, ranks], ns since the release before: the rank had enqueued the bucket.
+        ready: int64 [steps, buckets, ranks], ns since the release before: the rank had enqueued the
+            bucket.
         period: int64 [steps], ns: from one release to the next.
         nbytes: int64 [buckets].
-        synchronous: bool [buckets]: all ranks wait for it before they go on: what is ready later is counted from its end.
+        synchronous: bool [buckets]: all ranks wait for it before they go on: what is ready later is
+            counted from its end.
         group_ranks, slots: of the group that they belong to.
         dtype: of most bytes.
         numbers: int64 [steps]: the step of the first rank in which it ends.
@@ -83,16 +87,21 @@ def cut_timeline(together: CrossRank, first: int = 0) -> Timeline:
         raise NoTimeline("no step has a collective of all ranks")
     usual, numbers = _usual(matched, rows, step)
     if not len(usual):
-        raise NoTimeline(f"fewer than {_MIN_USUAL_SHARE:.0%} of the steps have the same collectives")
+        raise NoTimeline(
+            f"fewer than {_MIN_USUAL_SHARE:.0%} of the steps have the same collectives"
+        )
     shape = usual[0]
     nbytes = matched.nbytes[shape]
     if not nbytes.any():
         raise NoTimeline("its collectives move no bytes")
     gradients = _gradients(ranks[0], matched, shape)
     if nbytes[gradients].sum() < _MIN_REDUCED_SHARE * nbytes.sum():
-        names = sorted({operation(matched.names[int(matched.name[row])]) for row in shape[~gradients]})
+        names = sorted(
+            {operation(matched.names[int(matched.name[row])]) for row in shape[~gradients]}
+        )
         raise NoTimeline(
-            f"{1 - nbytes[gradients].sum() / max(nbytes.sum(), 1):.0%} of the bytes are {', '.join(names)} outside backward: "
+            f"{1 - nbytes[gradients].sum() / max(nbytes.sum(), 1):.0%} of the bytes are "
+            f"{', '.join(names)} outside backward: "
             "only data-parallel all-reduces can be replayed"
         )
     return _cut(together, usual, numbers, gradients)
@@ -106,7 +115,9 @@ def backward_passes(first: Collectives, buckets: Timeline) -> int:
     return int(np.median(each)) if len(each) else 0
 
 
-def without_sync(ready: IntArray, synchronous: np.ndarray, dropped: np.ndarray) -> tuple[IntArray, np.ndarray]:
+def without_sync(
+    ready: IntArray, synchronous: np.ndarray, dropped: np.ndarray
+) -> tuple[IntArray, np.ndarray]:
     """Return ``ready`` and ``synchronous`` as if no rank waited for some of the buckets.
 
     What follows such a bucket is ready that much after what came before.
@@ -125,23 +136,34 @@ def without_sync(ready: IntArray, synchronous: np.ndarray, dropped: np.ndarray) 
 
 
 def _rows(first: Collectives, matched: CollectiveTable) -> IntArray:
-    """Return rows that all ranks took part in, in the first rank's order, its constructor's left out."""
+    """Return rows that all ranks took part in, in the first rank's order, its constructor's left
+    out.
+    """
     phase = np.full(len(matched.group), _INIT)
     row = matched.rows[0]
     phase[row[row >= 0]] = first.table["phase"][row >= 0]
-    everybody = matched.complete & matched.member.all(1) & (matched.end != MISSING).all(1) & (phase != _INIT)
+    everybody = (
+        matched.complete
+        & matched.member.all(1)
+        & (matched.end != MISSING).all(1)
+        & (phase != _INIT)
+    )
     rows = np.flatnonzero(everybody)
     return rows[np.argsort(matched.start[rows, 0], kind="stable")]
 
 
 def _usual(matched: CollectiveTable, rows: IntArray, step: IntArray) -> tuple[IntArray, IntArray]:
-    """Return rows [steps, buckets] of the steps that have the most common collectives, and their numbers."""
+    """Return rows [steps, buckets] of the steps that have the most common collectives, and their
+    numbers.
+    """
     begin = np.flatnonzero(np.diff(step, prepend=step[0] - 1))
     parts = np.split(rows, begin[1:])
     shapes = [(matched.name[part].tobytes(), matched.nbytes[part].tobytes()) for part in parts]
     most = max(set(shapes), key=shapes.count)
     chosen = [index for index, shape in enumerate(shapes) if shape == most]
-    if len(chosen) < max(_MIN_LIKE_STEPS, _MIN_USUAL_SHARE * (len(shapes) - 3)):  # buckets are rebuilt after the first step
+    if len(chosen) < max(
+        _MIN_LIKE_STEPS, _MIN_USUAL_SHARE * (len(shapes) - 3)
+    ):  # buckets are rebuilt after the first step
         return np.zeros((0, 0), np.int64), np.zeros(0, np.int64)
     return np.stack([parts[index] for index in chosen]), step[begin][chosen]
 
@@ -150,11 +172,15 @@ def _gradients(first: Collectives, matched: CollectiveTable, shape: IntArray) ->
     phase = np.zeros(len(matched.group), np.int64)
     row = matched.rows[0]
     phase[row[row >= 0]] = first.table["phase"][row >= 0]
-    reduced = np.array([operation(matched.names[int(name)]) == "all_reduce" for name in matched.name[shape]], bool)
+    reduced = np.array(
+        [operation(matched.names[int(name)]) == "all_reduce" for name in matched.name[shape]], bool
+    )
     return reduced & (phase[shape] == BACKWARD)
 
 
-def _cut(together: CrossRank, usual: IntArray, numbers: IntArray, gradients: np.ndarray) -> Timeline:
+def _cut(
+    together: CrossRank, usual: IntArray, numbers: IntArray, gradients: np.ndarray
+) -> Timeline:
     ranks, matched, met = together.ranks, together.matched, together.met
     synchronous = ~gradients | _last_of_backward(ranks[0], matched.start[usual[0], 0])
     start, end = met.start[usual], met.end[usual]  # [steps, buckets, ranks]
@@ -173,10 +199,25 @@ def _cut(together: CrossRank, usual: IntArray, numbers: IntArray, gradients: np.
     largest = int(matched.nbytes[usual[0]].argmax())
     row = matched.rows[0]
     entry = np.flatnonzero(row == usual[0, largest])
-    dtype = ranks[0].dtypes[int(ranks[0].table["dtype"][entry[0]])] if len(entry) and ranks[0].dtypes else ""
+    dtype = (
+        ranks[0].dtypes[int(ranks[0].table["dtype"][entry[0]])]
+        if len(entry) and ranks[0].dtypes
+        else ""
+    )
     slots = SLOTS.get(group.backend, 1)
     nbytes, ranks_of_group = matched.nbytes[usual[0]], len(group.ranks)
-    return Timeline(ready, period, nbytes, synchronous, ranks_of_group, slots, dtype, numbers[following], usual[following], gradients)
+    return Timeline(
+        ready,
+        period,
+        nbytes,
+        synchronous,
+        ranks_of_group,
+        slots,
+        dtype,
+        numbers[following],
+        usual[following],
+        gradients,
+    )
 
 
 def _following(first: Collectives, last: IntArray, numbers: IntArray) -> IntArray:
@@ -193,7 +234,8 @@ def _following(first: Collectives, last: IntArray, numbers: IntArray) -> IntArra
 
 
 def _last_of_backward(first: Collectives, start: IntArray) -> np.ndarray:
-    """Tell after which buckets a backward ends: the step's last, and with accumulation others before it.
+    """Tell after which buckets a backward ends: the step's last, and with accumulation others
+    before it.
 
     Args:
         first: collectives of the first rank.

@@ -6,7 +6,16 @@ from typing import Literal
 
 from feedline.analysis.formatting import count
 
-QuestionId = Literal["as_it_was", "no_late_rank", "rank_on_time", "faster_link", "half_gradients", "bucket_size", "accumulation", "no_sync"]
+QuestionId = Literal[
+    "as_it_was",
+    "no_late_rank",
+    "rank_on_time",
+    "faster_link",
+    "half_gradients",
+    "bucket_size",
+    "accumulation",
+    "no_sync",
+]
 SHARES = 3  # ranks that are named where another one is late in each step
 #: Phase of a rank that was late already when its trace began.
 BEFORE_TRACE = "before_trace"
@@ -14,7 +23,8 @@ BEFORE_TRACE = "before_trace"
 
 @dataclass(frozen=True)
 class CollectiveKind:
-    """Collectives of one operation and size. Bandwidths in GB/s = 1e9 bytes/s, as nccl-tests count them (doc/PERFORMANCE.md).
+    """Collectives of one operation and size. Bandwidths in GB/s = 1e9 bytes/s, as nccl-tests count
+    them (doc/PERFORMANCE.md).
 
     Attributes:
         name: Operation: all_reduce, reduce_scatter, all_gather, ..., send_recv (a message of one
@@ -116,7 +126,8 @@ class Prediction:
 
 @dataclass(frozen=True)
 class RankParts:
-    """What a rank's mean step goes to, in seconds; the parts sum to it. None: it met no other rank, so its transfer holds the waiting.
+    """What a rank's mean step goes to, in seconds; the parts sum to it. None: it met no other rank,
+    so its transfer holds the waiting.
 
     Attributes:
         compute_s: Everything else: what is neither transfer nor waiting. Unit: s. None: no step of
@@ -154,7 +165,8 @@ class RankParts:
 
 @dataclass(frozen=True)
 class ExposedKind:
-    """Collectives of one operation, called in one phase of the step: what of their transfer no backward covers.
+    """Collectives of one operation, called in one phase of the step: what of their transfer no
+    backward covers.
 
     Attributes:
         name: Operation: all_reduce, all_gather, ....

@@ -1,4 +1,6 @@
-"""The comparison of the ranks of a run: from their folders, or their collectives, to what a report shows."""
+"""The comparison of the ranks of a run: from their folders, or their collectives, to what a report
+shows.
+"""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -11,7 +13,13 @@ from feedline.analysis.measure.gather import throughput as gather_throughput
 from feedline.analysis.measure.model import Throughput
 from feedline.analysis.ranks import bandwidth, blame, nccl_debug, replay
 from feedline.analysis.ranks.buckets import NoTimeline, backward_passes, cut_timeline
-from feedline.analysis.ranks.communication import Communication, ExposedKind, LateRank, Prediction, RankParts
+from feedline.analysis.ranks.communication import (
+    Communication,
+    ExposedKind,
+    LateRank,
+    Prediction,
+    RankParts,
+)
 from feedline.analysis.ranks.cross_rank import CrossRank, combine
 from feedline.analysis.ranks.partition import KNOWN_BY_COMPARISON, RANK_PARTS, Partition
 from feedline.analysis.ranks.read_collectives import collectives_of, unrecorded_communication
@@ -58,16 +66,22 @@ def compare_collectives(
     Args:
         ranks: collectives of each.
         ceilings: what was probed; None: nothing was.
-        costs: rank -> stage of a sample -> wall seconds, to tell what made a late rank's loader late.
+        costs: rank -> stage of a sample -> wall seconds, to tell what made a late rank's loader
+            late.
         first: steps before it do not count in the means.
         link_bytes_per_s: what the network is specified to give in one direction.
         nccl_lines: output with NCCL_DEBUG=INFO.
-        cpus: rank -> what its step takes of the CPUs that it shares with others; None, or some missing: it is taken to have enough.
+        cpus: rank -> what its step takes of the CPUs that it shares with others; None, or some
+            missing: it is taken to have enough.
     """
     if not any(len(rank.table) for rank in ranks) or len(_expected(ranks)) < 2:
         return None
     together = combine(ranks)
-    lates, predictions = _across(together, dict(costs or {}), first, ceilings, dict(cpus or {})) if together.comparable else ([], [])
+    lates, predictions = (
+        _across(together, dict(costs or {}), first, ceilings, dict(cpus or {}))
+        if together.comparable
+        else ([], [])
+    )
     comm = replace(
         describe_communication(together, lates, first, ceilings, link_bytes_per_s),
         what_if=predictions,
@@ -75,7 +89,9 @@ def compare_collectives(
         unseen=sorted({why for rank in ranks for why in rank.unseen}),
     )
     notes = [*together.matched.notes, *together.alignment.notes, *_unended(together.partitions)]
-    return Compared(comm, {rank: mean_parts(part, first) for rank, part in together.partitions.items()}, notes)
+    return Compared(
+        comm, {rank: mean_parts(part, first) for rank, part in together.partitions.items()}, notes
+    )
 
 
 def describe_communication(
@@ -106,7 +122,9 @@ def describe_communication(
 
 
 def _expected(ranks: Sequence[Collectives]) -> set[int]:
-    return {rank for of_rank in ranks for group in of_rank.groups for rank in group.ranks} | {rank.rank for rank in ranks}
+    return {rank for of_rank in ranks for group in of_rank.groups for rank in group.ranks} | {
+        rank.rank for rank in ranks
+    }
 
 
 def mean_parts(part: Partition, first: int) -> RankParts:
@@ -114,45 +132,85 @@ def mean_parts(part: Partition, first: int) -> RankParts:
 
     Waiting is None for a rank that met no other.
     """
-    counted = {name: values[first:] if len(values) > first else values for name, values in part.parts.items()}
-    known = {name: len(counted[name]) > 0 and (part.met or name not in KNOWN_BY_COMPARISON) for name in RANK_PARTS}
-    return RankParts(**{f"{name}_s": float(counted[name].mean()) / _GB if known[name] else None for name in RANK_PARTS})
+    counted = {
+        name: values[first:] if len(values) > first else values
+        for name, values in part.parts.items()
+    }
+    known = {
+        name: len(counted[name]) > 0 and (part.met or name not in KNOWN_BY_COMPARISON)
+        for name in RANK_PARTS
+    }
+    return RankParts(
+        **{
+            f"{name}_s": float(counted[name].mean()) / _GB if known[name] else None
+            for name in RANK_PARTS
+        }
+    )
 
 
 def _exposed(part: Partition, first: int) -> list[ExposedKind]:
-    """Return the mean seconds per step of the transfer that no backward covers, by what moved, the most first.
+    """Return the mean seconds per step of the transfer that no backward covers, by what moved, the
+    most first.
 
     They sum to exposed_transfer_s.
     """
-    counted = {what: values[first:] if len(values) > first else values for what, values in part.exposed.items()}
-    exposed = [ExposedKind(*what, float(values.mean()) / _GB) for what, values in counted.items() if values.any()]
+    counted = {
+        what: values[first:] if len(values) > first else values
+        for what, values in part.exposed.items()
+    }
+    exposed = [
+        ExposedKind(*what, float(values.mean()) / _GB)
+        for what, values in counted.items()
+        if values.any()
+    ]
     return sorted(exposed, key=lambda item: -item.transfer_s)
 
 
 def _across(
-    together: CrossRank, costs: dict[int, dict[str, float]], first: int, ceilings: Ceilings | None, cpus: dict[int, RankCpu]
+    together: CrossRank,
+    costs: dict[int, dict[str, float]],
+    first: int,
+    ceilings: Ceilings | None,
+    cpus: dict[int, RankCpu],
 ) -> tuple[list[LateRank], list[Prediction]]:
     """Late ranks, and answers of the replay."""
     late_ranks = blame.list_late_ranks(blame.blame_steps(together, first), together.ranks, first)
-    lates = [replace(late, part=blame.part_of_sample(costs, late.rank)) if late.phase == "wait" else late for late in late_ranks]
+    lates = [
+        replace(late, part=blame.part_of_sample(costs, late.rank)) if late.phase == "wait" else late
+        for late in late_ranks
+    ]
     try:
         buckets = thin_steps(cut_timeline(together, first))
     except NoTimeline as reason:
         return lates, [refuse(Question("as_it_was"), str(reason))]
-    asked = replay.BucketReplay(buckets, fit_link(buckets, together), _limit(ceilings), _sharing(together, first, cpus))
+    asked = replay.BucketReplay(
+        buckets, fit_link(buckets, together), _limit(ceilings), _sharing(together, first, cpus)
+    )
     column = {rank: number for number, rank in enumerate(together.matched.ranks)}
     if asked.as_it_was().low is not None:  # else the replay is too far from the run
         shown = lates[:_SHOWN_LATE]
-        lates = [replace(late, cost_s=float(asked.cost(column[late.rank]).mean())) for late in shown]
+        lates = [
+            replace(late, cost_s=float(asked.cost(column[late.rank]).mean())) for late in shown
+        ]
     always = lates[0].rank if lates and lates[0].persistent else None
     late = asked.no_straggler() if always is None else asked.no_straggler(column[always], always)
-    if always is not None and late.step_s is not None:  # the CPUs that ranks share may give less than the replay alone says
+    if (
+        always is not None and late.step_s is not None
+    ):  # the CPUs that ranks share may give less than the replay alone says
         lates[0] = replace(lates[0], cost_s=late.gain_s)
-    return lates, _questions(asked, late, replay.micro_batch_seconds(together.ranks, first), backward_passes(together.ranks[0], buckets))
+    return lates, _questions(
+        asked,
+        late,
+        replay.micro_batch_seconds(together.ranks, first),
+        backward_passes(together.ranks[0], buckets),
+    )
 
 
-def _sharing(together: CrossRank, first: int, cpus: dict[int, RankCpu]) -> dict[int, tuple[RankCpu, float]]:
-    """Return column -> what its rank's step takes of the CPUs, and seconds in which its main thread sleeps for itself.
+def _sharing(
+    together: CrossRank, first: int, cpus: dict[int, RankCpu]
+) -> dict[int, tuple[RankCpu, float]]:
+    """Return column -> what its rank's step takes of the CPUs, and seconds in which its main thread
+    sleeps for itself.
 
     Empty: not known of all.
     """
@@ -160,10 +218,15 @@ def _sharing(together: CrossRank, first: int, cpus: dict[int, RankCpu]) -> dict[
     if any(rank not in cpus for rank in ranks):
         return {}
     own_s = [mean_parts(together.partitions[rank], first).compute_s or 0.0 for rank in ranks]
-    return {column: (cpus[rank], max(0.0, s - cpus[rank].busy_s)) for column, (rank, s) in enumerate(zip(ranks, own_s))}
+    return {
+        column: (cpus[rank], max(0.0, s - cpus[rank].busy_s))
+        for column, (rank, s) in enumerate(zip(ranks, own_s))
+    }
 
 
-def _questions(asked: replay.BucketReplay, late: Prediction, micro_s: replay.FloatArray, passes: int = 1) -> list[Prediction]:
+def _questions(
+    asked: replay.BucketReplay, late: Prediction, micro_s: replay.FloatArray, passes: int = 1
+) -> list[Prediction]:
     """List what a report answers, the run itself first.
 
     Args:
@@ -184,7 +247,15 @@ def _questions(asked: replay.BucketReplay, late: Prediction, micro_s: replay.Flo
 
 def _limit(ceilings: Ceilings | None) -> float | None:
     """Return the fastest bus bandwidth that a probe saw."""
-    rates = [ceiling.settings.get("bus_bytes_per_s") for ceiling in ceilings.ceilings if ceiling.part == "all_reduce"] if ceilings else []
+    rates = (
+        [
+            ceiling.settings.get("bus_bytes_per_s")
+            for ceiling in ceilings.ceilings
+            if ceiling.part == "all_reduce"
+        ]
+        if ceilings
+        else []
+    )
     return max((float(rate) for rate in rates if isinstance(rate, (int, float))), default=None)
 
 
@@ -192,7 +263,11 @@ def _unended(partitions: Mapping[int, Partition]) -> list[str]:
     """Collectives without a known end."""
     counted = sum(part.unended for part in partitions.values())
     every = sum(len(part.moving) for part in partitions.values())
-    return [f"{counted} of {every} collectives have no known end: their time counts as compute"] if counted else []
+    return (
+        [f"{counted} of {every} collectives have no known end: their time counts as compute"]
+        if counted
+        else []
+    )
 
 
 @dataclass(frozen=True)
@@ -240,24 +315,40 @@ def compare_recorded(
             continue
         if one is not None:
             collectives.append(one)
-    comparison = compare_collectives(collectives, ceilings, _costs(gathered), shown.first, hints.link_bytes_per_s, hints.nccl_lines, cpus)
+    comparison = compare_collectives(
+        collectives,
+        ceilings,
+        _costs(gathered),
+        shown.first,
+        hints.link_bytes_per_s,
+        hints.nccl_lines,
+        cpus,
+    )
     if comparison is not None:
         notes.extend(comparison.notes)
     elif len(gathered) > 1:
-        notes.append("no collective of several ranks was recorded, so it is unknown how long ranks wait for each other")
+        notes.append(
+            "no collective of several ranks was recorded, so it is unknown how long ranks wait "
+            "for each other"
+        )
     notes.extend(_unrecorded(gathered))
     return comparison
 
 
 def _unrecorded(gathered: Mapping[int, RankMetrics]) -> list[str]:
-    """Libraries whose communication was not recorded, and how much of the step is unexplained on the rank where that is most."""
+    """Libraries whose communication was not recorded, and how much of the step is unexplained on
+    the rank where that is most.
+    """
     shares: dict[str, list[float]] = {}
     for rank in gathered.values():
         for why in unrecorded_communication(rank.rank):
             shares.setdefault(why, [])
             if rank.steps is not None and (whole := rank.steps.wall[rank.first :].sum()):
                 shares[why].append(float(rank.steps.stages["other"][rank.first :].sum() / whole))
-    return [f"{why}; no stage explains {share(max(parts))} of the mean step" if parts else why for why, parts in shares.items()]
+    return [
+        f"{why}; no stage explains {share(max(parts))} of the mean step" if parts else why
+        for why, parts in shares.items()
+    ]
 
 
 def choose_shown_rank(gathered: Mapping[int, RankMetrics], compared: Compared | None) -> int:
@@ -267,7 +358,11 @@ def choose_shown_rank(gathered: Mapping[int, RankMetrics], compared: Compared | 
     step = step_summary(gathered[lowest])
     if not late or not late[0].persistent or late[0].rank not in gathered or step is None:
         return lowest
-    return late[0].rank if (late[0].cost_s or late[0].waited_s) >= MIN_EXPOSED_SHARE * step.mean_s else lowest
+    return (
+        late[0].rank
+        if (late[0].cost_s or late[0].waited_s) >= MIN_EXPOSED_SHARE * step.mean_s
+        else lowest
+    )
 
 
 def first_failed(gathered: Mapping[int, RankMetrics]) -> int:
@@ -276,8 +371,14 @@ def first_failed(gathered: Mapping[int, RankMetrics]) -> int:
     Others fail later, or are killed.
     """
     ends = {number: rank.rank.manifest for number, rank in gathered.items()}
-    failed = [number for number, end in ends.items() if end.exit_code and end.ended_by and end.anchors]
-    return min(failed, key=lambda number: (ends[number].anchors[-1]["time_ns"], number), default=min(gathered))
+    failed = [
+        number for number, end in ends.items() if end.exit_code and end.ended_by and end.anchors
+    ]
+    return min(
+        failed,
+        key=lambda number: (ends[number].anchors[-1]["time_ns"], number),
+        default=min(gathered),
+    )
 
 
 def throughput(gathered: Mapping[int, RankMetrics], of: RankMetrics) -> Throughput:
@@ -286,7 +387,11 @@ def throughput(gathered: Mapping[int, RankMetrics], of: RankMetrics) -> Throughp
     rates = [gather_throughput(rank).samples_per_s for rank in gathered.values()]
     if len(rates) < 2 or None in rates:
         return own
-    return replace(own, ranks=len(rates), all_ranks_samples_per_s=sum(rate for rate in rates if rate is not None))
+    return replace(
+        own,
+        ranks=len(rates),
+        all_ranks_samples_per_s=sum(rate for rate in rates if rate is not None),
+    )
 
 
 def _costs(gathered: Mapping[int, RankMetrics]) -> dict[int, dict[str, float]]:

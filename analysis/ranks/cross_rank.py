@@ -1,4 +1,6 @@
-"""The ranks of one training on one clock, whoever recorded them: which collective is which, when all had come, where the time went."""
+"""The ranks of one training on one clock, whoever recorded them: which collective is which, when
+all had come, where the time went.
+"""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -7,7 +9,14 @@ import numpy as np
 import numpy.typing as npt
 
 from feedline.analysis.intervals import BoolArray
-from feedline.analysis.ranks.aligned_clocks import Alignment, Meetings, RankArrivals, align, arrivals_of_matched, find_meetings
+from feedline.analysis.ranks.aligned_clocks import (
+    Alignment,
+    Meetings,
+    RankArrivals,
+    align,
+    arrivals_of_matched,
+    find_meetings,
+)
 from feedline.analysis.ranks.match import CollectiveTable, match
 from feedline.analysis.ranks.partition import Partition, partition
 from feedline.analysis.traces.collectives import MESSAGE, Collectives
@@ -19,8 +28,10 @@ class CrossRank:
 
     Attributes:
         ranks: those that belong together, ascending: the columns of ``matched`` and ``met``.
-        awaited: bool [m]: no rank is done before the last has begun, or one was seen to wait for it. Not messages between two ranks.
-        arrivals, partitions: by rank; also of those that ``match`` left out, whose collectives all count as transfer.
+        awaited: bool [m]: no rank is done before the last has begun, or one was seen to wait for
+            it. Not messages between two ranks.
+        arrivals, partitions: by rank; also of those that ``match`` left out, whose collectives all
+            count as transfer.
     """
 
     ranks: list[Collectives]
@@ -33,7 +44,9 @@ class CrossRank:
 
     @property
     def bound(self) -> float:
-        """ns: smaller differences between ranks are within the error of their clocks; inf: their clocks cannot be compared."""
+        """ns: smaller differences between ranks are within the error of their clocks; inf: their
+        clocks cannot be compared.
+        """
         return self.alignment.bound
 
     @property
@@ -53,7 +66,10 @@ class CrossRank:
         return took
 
 
-def combine(ranks: Sequence[Collectives], aligned: Callable[[Sequence[Collectives], CollectiveTable], Alignment] = align) -> CrossRank:
+def combine(
+    ranks: Sequence[Collectives],
+    aligned: Callable[[Sequence[Collectives], CollectiveTable], Alignment] = align,
+) -> CrossRank:
     """Match the collectives of several ranks and compare them on one clock.
 
     Args:
@@ -69,19 +85,37 @@ def combine(ranks: Sequence[Collectives], aligned: Callable[[Sequence[Collective
     met = find_meetings(matched, alignment)
     column = {rank: number for number, rank in enumerate(matched.ranks)}
     arrivals = {
-        rank: arrivals_of_matched(of_rank, column.get(rank, -1), matched, met, alignment.bound) for rank, of_rank in by_rank.items()
+        rank: arrivals_of_matched(of_rank, column.get(rank, -1), matched, met, alignment.bound)
+        for rank, of_rank in by_rank.items()
     }
     partitions = {rank: partition(of_rank, arrivals[rank]) for rank, of_rank in by_rank.items()}
     ordered = [by_rank[rank] for rank in matched.ranks]
-    return CrossRank(ordered, matched, alignment, met, _awaited(ordered, matched, met, arrivals), arrivals, partitions)
+    return CrossRank(
+        ordered,
+        matched,
+        alignment,
+        met,
+        _awaited(ordered, matched, met, arrivals),
+        arrivals,
+        partitions,
+    )
 
 
-def _awaited(ranks: Sequence[Collectives], matched: CollectiveTable, met: Meetings, arrivals: Mapping[int, RankArrivals]) -> BoolArray:
-    message = np.array([name == MESSAGE for name in matched.names] or [False])[matched.name]  # who receives waits by design
+def _awaited(
+    ranks: Sequence[Collectives],
+    matched: CollectiveTable,
+    met: Meetings,
+    arrivals: Mapping[int, RankArrivals],
+) -> BoolArray:
+    message = np.array([name == MESSAGE for name in matched.names] or [False])[
+        matched.name
+    ]  # who receives waits by design
     awaited = matched.together.copy()
     for column, rank in enumerate(ranks):
         there = matched.rows[column] >= 0
         row, others = matched.rows[column][there], arrivals[rank.rank]
-        waited = (others.last > rank.table["start"])[there] & (others.late[there] == met.last_column[row])
+        waited = (others.last > rank.table["start"])[there] & (
+            others.late[there] == met.last_column[row]
+        )
         awaited[row[waited]] = True
     return awaited & ~message

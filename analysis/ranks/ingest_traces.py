@@ -1,4 +1,6 @@
-"""Files of other tools into a run folder: which rank each is of, read by many processes at once, moved in one go."""
+"""Files of other tools into a run folder: which rank each is of, read by many processes at once,
+moved in one go.
+"""
 
 import os
 import re
@@ -14,28 +16,39 @@ from feedline.analysis.traces.kineto.kineto_reader import read_kineto
 from feedline.analysis.traces.nsight.nsight_reader import read_nsight
 from feedline.analysis.traces.trace_columns import DEFAULT, Trace, TraceLimits
 from feedline.profiler import masks
-from feedline.profiler.errors import ELSEWHERE, FeedlineError, OutputError, RankCollision, TraceDamaged
+from feedline.profiler.errors import (
+    ELSEWHERE,
+    FeedlineError,
+    OutputError,
+    RankCollision,
+    TraceDamaged,
+)
 from feedline.profiler.files import own_folders, owned
 from feedline.profiler.record.privacy import mask_argv
 from feedline.profiler.store.layout import rank_folder
 from feedline.profiler.store.manifest import Manifest
 
-#: The word, at most one mark, and a number that does not go on as a date or a version does. Host names, process ids, steps
-#: and times have no such word before them.
+#: The word, at most one mark, and a number that does not go on as a date or a version does. Host
+#: names, process ids, steps and times have no such word before them.
 _RANK_IN_NAME = re.compile(
-    r"(?<![a-z])(?<!local[-_.])(?<!node[-_.])(?<!group[-_.])(?:rank|worker|trainer)[-_.=:]?(\d{1,6})(?!\d)", re.IGNORECASE
+    r"(?<![a-z])(?<!local[-_.])(?<!node[-_.])(?<!group[-_.])(?:rank|worker|trainer)[-_.=:]?(\d{1,6})(?!\d)",
+    re.IGNORECASE,
 )
-_RANK_OF_ALL = re.compile(r"(?<![a-z\d.])(?:rank|worker|trainer)?(\d{1,6})_?of_?(\d{1,6})(?!\d)", re.IGNORECASE)
+_RANK_OF_ALL = re.compile(
+    r"(?<![a-z\d.])(?:rank|worker|trainer)?(\d{1,6})_?of_?(\d{1,6})(?!\d)", re.IGNORECASE
+)
 _SQLITE = b"SQLite format 3\0"
 
 
 def _rank_of(trace: Trace, path: str, given: int | None = None) -> tuple[int | None, str]:
-    """Return the rank of a trace, and how it is known: "argument", "content", "file name", or "unknown" with None.
+    """Return the rank of a trace, and how it is known: "argument", "content", "file name", or
+    "unknown" with None.
 
     Args:
         trace: as it was read.
         path: as the user named it: the name of the file is looked at, then that of its folder.
-        given: what ``--rank FILE=N`` says of this file. It comes first, or it could not part two traces that claim one rank.
+        given: what ``--rank FILE=N`` says of this file. It comes first, or it could not part two
+            traces that claim one rank.
     """
     if given is not None:
         return given, "argument"
@@ -58,7 +71,9 @@ def _rank_in(name: str) -> int | None:
     return numbers.pop() if len(numbers) == 1 else None
 
 
-def _assign(traces: Sequence[tuple[str, Trace]], given: Mapping[str, int] | None = None) -> list[tuple[int, Trace]]:
+def _assign(
+    traces: Sequence[tuple[str, Trace]], given: Mapping[str, int] | None = None
+) -> list[tuple[int, Trace]]:
     """Give every trace its rank: (its place in ``traces``, the trace), in the order of ranks.
 
     Args:
@@ -79,13 +94,17 @@ def _assign(traces: Sequence[tuple[str, Trace]], given: Mapping[str, int] | None
             raise RankCollision(f"neither {path} nor its name contains a rank: pass --rank FILE=N")
         if rank in owners:
             named = f"{owners[rank]} and {path}"
-            raise RankCollision(f"rank {rank} appears twice, in {named}: pass --rank FILE=N for one of them")
+            raise RankCollision(
+                f"rank {rank} appears twice, in {named}: pass --rank FILE=N for one of them"
+            )
         owners[rank] = path
         complaints = {
             "alone": ["neither the trace nor its file name contains a rank: it is shown as rank 0"],
             "file name": [f"rank {rank} is taken from the file name"],
         }
-        ranked.append((index, replace(trace, rank=rank, notes=[*trace.notes, *complaints.get(how, [])])))
+        ranked.append(
+            (index, replace(trace, rank=rank, notes=[*trace.notes, *complaints.get(how, [])]))
+        )
     return sorted(ranked, key=lambda pair: pair[1].rank or 0)
 
 
@@ -97,7 +116,9 @@ def read_trace(path: str, limits: TraceLimits = DEFAULT) -> list[Trace]:
     """
     if "://" not in path and Path(path).is_file():
         with open(path, "rb") as file:
-            if file.read(len(_SQLITE)) == _SQLITE or path.endswith((".sqlite", ".nsys-rep", ".qdrep")):
+            if file.read(len(_SQLITE)) == _SQLITE or path.endswith(
+                (".sqlite", ".nsys-rep", ".qdrep")
+            ):
                 return read_nsight(path, limits)
     return [read_kineto(path, limits, strangers=False)]
 
@@ -144,10 +165,12 @@ def ingest(
 ) -> _Ingested:
     """Read traces and make a run folder of them. It appears whole, at the end, or not at all.
 
-    A file that cannot be read is named in ``problems`` and in the notes of the run; the others go on.
+    A file that cannot be read is named in ``problems`` and in the notes of the run; the others go
+    on.
 
     Args:
-        paths: of Kineto's JSON or Nsight Systems' SQLite files: local ones, or for Kineto addresses for fsspec.
+        paths: of Kineto's JSON or Nsight Systems' SQLite files: local ones, or for Kineto addresses
+            for fsspec.
         run: the folder to make.
         pool: where files are read.
         given: path, or name of the file -> rank.
@@ -157,19 +180,31 @@ def ingest(
         force: an older run there is removed, once the new one is whole.
 
     Raises:
-        TraceDamaged: no file can be read. RankCollision: two claim one rank. OutputError: the run folder cannot be made.
+        TraceDamaged: no file can be read. RankCollision: two claim one rank. OutputError: the run
+            folder cannot be made.
     """
     try:
-        with owned.staging(run, "run") as staging, owned.staging(run, own_folders.INNER_KIND) as reading:
+        with (
+            owned.staging(run, "run") as staging,
+            owned.staging(run, own_folders.INNER_KIND) as reading,
+        ):
             staged, problems = _read_all(paths, reading, pool, limits, tell)
             if not staged:
                 path, why = next(iter(problems.items()))
-                raise TraceDamaged(why if len(problems) == 1 else f"none of {len(problems)} files can be read; the first: {why}")
+                raise TraceDamaged(
+                    why
+                    if len(problems) == 1
+                    else f"none of {len(problems)} files can be read; the first: {why}"
+                )
             ranked = _ranked(staged, given or {})
             for rank, (trace, file) in ranked.items():
                 place = rank_folder(staging, rank)
                 owned.move(file.place, staging, place.name)
-                left_out = [why.replace(path, os.path.basename(path)) for path, why in problems.items()] if rank == min(ranked) else []
+                left_out = (
+                    [why.replace(path, os.path.basename(path)) for path, why in problems.items()]
+                    if rank == min(ranked)
+                    else []
+                )
                 _manifest(trace, file.end_ns, command, left_out).write(place)
             owned.put(staging, run, "run", force)
         return _Ingested(run, {rank: file.path for rank, (_, file) in ranked.items()}, problems)
@@ -177,7 +212,9 @@ def ingest(
         raise OutputError.unwritable(f"the run folder {run}", error, ELSEWHERE) from error
 
 
-def _read_all(paths: Sequence[str], staging: Path, pool: RankPool, limits: TraceLimits, tell: Tell) -> tuple[list[_Staged], dict[str, str]]:
+def _read_all(
+    paths: Sequence[str], staging: Path, pool: RankPool, limits: TraceLimits, tell: Tell
+) -> tuple[list[_Staged], dict[str, str]]:
     staged: list[_Staged] = []
     problems: dict[str, str] = {}
     numbered = [(path, staging / str(number)) for number, path in enumerate(dict.fromkeys(paths))]
@@ -191,7 +228,9 @@ def _read_all(paths: Sequence[str], staging: Path, pool: RankPool, limits: Trace
     return sorted(staged, key=lambda item: (order[item.path], item.place.name)), problems
 
 
-def _read_files(part: Sequence[tuple[str, Path]], limits: TraceLimits) -> "list[_Staged | tuple[str, str]]":
+def _read_files(
+    part: Sequence[tuple[str, Path]], limits: TraceLimits
+) -> "list[_Staged | tuple[str, str]]":
     """Read each file and stage its traces; a file that cannot be read gives (path, why)."""
     results: list[_Staged | tuple[str, str]] = []
     for path, place in part:
@@ -200,7 +239,9 @@ def _read_files(part: Sequence[tuple[str, Path]], limits: TraceLimits) -> "list[
                 where = place.with_name(f"{place.name}-{number:03d}")
                 folder.write(trace, where)
                 end = int((trace.events["start"] + trace.events["wall"]).max(initial=0))
-                results.append(_Staged(path, where, replace(trace, events=trace.events[:0].copy()), end))
+                results.append(
+                    _Staged(path, where, replace(trace, events=trace.events[:0].copy()), end)
+                )
         except FeedlineError as error:
             results.append((path, str(error)))
         except OSError as error:
@@ -208,7 +249,9 @@ def _read_files(part: Sequence[tuple[str, Path]], limits: TraceLimits) -> "list[
     return results
 
 
-def _ranked(staged: Sequence[_Staged], given: Mapping[str, int]) -> dict[int, tuple[Trace, _Staged]]:
+def _ranked(
+    staged: Sequence[_Staged], given: Mapping[str, int]
+) -> dict[int, tuple[Trace, _Staged]]:
     """Rank -> its trace, in order.
 
     Devices of one Nsight file that says no rank are numbered as they come.
@@ -216,9 +259,16 @@ def _ranked(staged: Sequence[_Staged], given: Mapping[str, int]) -> dict[int, tu
     Raises:
         RankCollision: two claim one rank, or one of several has none.
     """
-    if len(staged) > 1 and len({file.path for file in staged}) == 1 and all(file.about.rank is None for file in staged):
+    if (
+        len(staged) > 1
+        and len({file.path for file in staged}) == 1
+        and all(file.about.rank is None for file in staged)
+    ):
         note = "the file contains no ranks: its devices are numbered in order"
-        return {number: (replace(file.about, rank=number, notes=[*file.about.notes, note]), file) for number, file in enumerate(staged)}
+        return {
+            number: (replace(file.about, rank=number, notes=[*file.about.notes, note]), file)
+            for number, file in enumerate(staged)
+        }
     ranked = _assign([(file.path, file.about) for file in staged], given)
     return {trace.rank or 0: (trace, staged[index]) for index, trace in ranked}
 
@@ -230,7 +280,10 @@ def _manifest(trace: Trace, end_ns: int, command: Sequence[str], left_out: list[
         place={"rank": trace.rank or 0, "world_size": trace.world_size or 1},
         versions={"feedline": version("feedline"), "python": sys.version.split()[0]},
         machine={"gpus": ", ".join(sorted(set(trace.devices.values())))} if trace.devices else {},
-        anchors=[{"perf_counter_ns": 0, "time_ns": begin}, {"perf_counter_ns": end - begin, "time_ns": end}],
+        anchors=[
+            {"perf_counter_ns": 0, "time_ns": begin},
+            {"perf_counter_ns": end - begin, "time_ns": end},
+        ],
         exit_code=0,
         ended=True,
         notes=[masks.text(note) for note in (*trace.notes, *left_out)],

@@ -1,4 +1,7 @@
-"""Which collective of one rank is which of another: by group and number within it, never by time. A send and its recv are one."""
+"""Which collective of one rank is which of another: by group and number within it, never by time.
+
+A send and its recv are one.
+"""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -9,13 +12,21 @@ import numpy.typing as npt
 
 from feedline.analysis.formatting import counted
 from feedline.analysis.intervals import BoolArray, IntArray
-from feedline.analysis.traces.collectives import BETWEEN_TWO, MESSAGE, TOGETHER, Collectives, ProcessGroup, operation
+from feedline.analysis.traces.collectives import (
+    BETWEEN_TWO,
+    MESSAGE,
+    TOGETHER,
+    Collectives,
+    ProcessGroup,
+    operation,
+)
 from feedline.profiler.store.run_folder import name_ranks
 
 MISSING = np.iinfo(np.int64).min
 
-#: A rank of which more than this share of the collectives is something else than on most ranks belongs to another run. Single ones
-#: differ in honest programs: a rank that logs more, an all_to_all of uneven shards.
+#: A rank of which more than this share of the collectives is something else than on most ranks
+#: belongs to another run. Single ones differ in honest programs: a rank that logs more, an
+#: all_to_all of uneven shards.
 _FOREIGN_SHARE = 0.05
 
 #: Their messages are equally long on all ranks.
@@ -32,8 +43,10 @@ class CollectiveTable:
         group, name: int64 [m].
         nbytes: int64 [m].
         member: bool [m, ranks]: the rank belongs to the group.
-        start, end: int64 [m, ranks], ns, each column in its rank's own time; MISSING: not there, or unknown.
-        rows: for each column, int64 [k]: the row of each entry in that rank's table, -1 where it cannot be matched.
+        start, end: int64 [m, ranks], ns, each column in its rank's own time; MISSING: not there, or
+            unknown.
+        rows: for each column, int64 [k]: the row of each entry in that rank's table, -1 where it
+            cannot be matched.
         complete: bool [m]: every rank of the group is there.
         together: bool [m]: no rank ends before all have begun.
         notes: ranks that are missing, killed or foreign, in words.
@@ -62,7 +75,10 @@ def match(ranks: Sequence[Collectives]) -> CollectiveTable:
     """
     counts = Counter(rank.rank for rank in ranks)
     if double := [rank for rank, times in counts.items() if times > 1]:
-        raise ValueError(f"rank {double[0]} appears {counts[double[0]]} times: folders of different runs are mixed")
+        raise ValueError(
+            f"rank {double[0]} appears {counts[double[0]]} times: folders of different runs are "
+            f"mixed"
+        )
     ordered = sorted(ranks, key=lambda item: item.rank)
     joined = _join(ordered)
     foreign = _foreign(joined, ordered)
@@ -77,13 +93,26 @@ def _join(ranks: Sequence[Collectives]) -> CollectiveTable:
     names: dict[str, int] = {}
     keys, tables = [], []
     messages = [_messages(rank) for rank in ranks]
-    anybody = any(_from_anybody(rank, message & ~numbered) for rank, (message, numbered) in zip(ranks, messages, strict=True))
+    anybody = any(
+        _from_anybody(rank, message & ~numbered)
+        for rank, (message, numbered) in zip(ranks, messages, strict=True)
+    )
     for rank, (message, numbered) in zip(ranks, messages, strict=True):
-        numbers = np.array([groups.setdefault((group.name, group.ranks), len(groups)) for group in rank.groups] or [0])
+        numbers = np.array(
+            [groups.setdefault((group.name, group.ranks), len(groups)) for group in rank.groups]
+            or [0]
+        )
         meanings = np.array([names.setdefault(name, len(names)) for name in rank.names] or [0])
         table = rank.table
         group = numbers[table["group"]] if len(table) else np.zeros(0, np.int64)
-        key = np.stack([group, _generation(2 * group + message, table["sequence"]), table["sequence"].astype(np.int64)], 1)
+        key = np.stack(
+            [
+                group,
+                _generation(2 * group + message, table["sequence"]),
+                table["sequence"].astype(np.int64),
+            ],
+            1,
+        )
         key[message & (anybody | ~numbered)] = -1
         keys.append(key)
         meaning = meanings[table["name"]] if len(table) else group
@@ -92,7 +121,14 @@ def _join(ranks: Sequence[Collectives]) -> CollectiveTable:
     every = np.concatenate(keys) if keys else np.zeros((0, 3), np.int64)
     distinct, inverse = np.unique(every, axis=0, return_inverse=True)
     first = 1 if len(distinct) and distinct[0, 0] < 0 else 0
-    rows = [part.astype(np.int64) - first for part in np.split(inverse.ravel(), np.cumsum([len(key) for key in keys])[:-1])] if keys else []
+    rows = (
+        [
+            part.astype(np.int64) - first
+            for part in np.split(inverse.ravel(), np.cumsum([len(key) for key in keys])[:-1])
+        ]
+        if keys
+        else []
+    )
     return _filled(ranks, list(groups), list(names), distinct[first:], rows, tables)
 
 
@@ -105,13 +141,22 @@ def _from_anybody(collectives: Collectives, unnumbered: BoolArray) -> bool:
             the names that a rank keeps (profiler/taps/collectives/groups.py, OTHERS) have none of
             another group's numbers.
     """
-    return any(collectives.groups[group].name != "others" for group in np.unique(collectives.table["group"][unnumbered]).tolist())
+    return any(
+        collectives.groups[group].name != "others"
+        for group in np.unique(collectives.table["group"][unnumbered]).tolist()
+    )
 
 
 def _messages(collectives: Collectives) -> tuple[BoolArray, BoolArray]:
-    """Tell which entries of a table are sends and receives, and which are of a group that numbers them on both sides."""
-    message = np.array([operation(name) in BETWEEN_TWO for name in collectives.names] or [False])[collectives.table["name"]]
-    numbered = np.array([group.between_two for group in collectives.groups] or [False])[collectives.table["group"]]
+    """Tell which entries of a table are sends and receives, and which are of a group that numbers
+    them on both sides.
+    """
+    message = np.array([operation(name) in BETWEEN_TWO for name in collectives.names] or [False])[
+        collectives.table["name"]
+    ]
+    numbered = np.array([group.between_two for group in collectives.groups] or [False])[
+        collectives.table["group"]
+    ]
     return message, numbered
 
 
@@ -126,7 +171,9 @@ def _filled(
     shape = (len(distinct), len(ranks))
     start, end = np.full(shape, MISSING), np.full(shape, MISSING)
     name, nbytes = np.zeros(len(distinct), np.int64), np.zeros(len(distinct), np.int64)
-    for column, (row, (meaning, table)) in reversed(list(enumerate(zip(rows, tables, strict=True)))):  # the lowest rank has the last word
+    for column, (row, (meaning, table)) in reversed(
+        list(enumerate(zip(rows, tables, strict=True)))
+    ):  # the lowest rank has the last word
         there = row >= 0
         at = row[there]
         start[at, column] = table["start"][there]
@@ -134,7 +181,9 @@ def _filled(
         name[at], nbytes[at] = meaning[there], table["nbytes"][there]
     present = [rank.rank for rank in ranks]
     backends = {(group.name, group.ranks): group.backend for rank in ranks for group in rank.groups}
-    belongs = np.array([[rank in of for rank in present] for _, of in groups], bool).reshape(len(groups), len(present))
+    belongs = np.array([[rank in of for rank in present] for _, of in groups], bool).reshape(
+        len(groups), len(present)
+    )
     sizes = np.array([len(of) for _, of in groups], np.int64)
     group = distinct[:, 0].astype(np.int64)
     seen = (start != MISSING).sum(1)
@@ -195,7 +244,11 @@ def _foreign(joined: CollectiveTable, ranks: Sequence[Collectives]) -> dict[int,
         equal = np.array([operation(name) in _EQUAL for name in rank.names] or [False])
         there = (row >= 0) & ~_messages(rank)[0]
         table = rank.table[there]
-        signature[row[there], column] = meaning[table["name"]] * (1 << 48) + table["nbytes"] * equal[table["name"]] if len(table) else 0
+        signature[row[there], column] = (
+            meaning[table["name"]] * (1 << 48) + table["nbytes"] * equal[table["name"]]
+            if len(table)
+            else 0
+        )
     shared = (signature >= 0).sum(1) >= 2
     if not shared.any():
         return {}
@@ -203,10 +256,14 @@ def _foreign(joined: CollectiveTable, ranks: Sequence[Collectives]) -> dict[int,
     odd = (signature[shared] >= 0) & (signature[shared] != usual[:, None])
     complaints = {}
     for column, rank in enumerate(ranks):
-        shared_by, differ = int((signature[shared][:, column] >= 0).sum()), int(odd[:, column].sum())
+        shared_by, differ = (
+            int((signature[shared][:, column] >= 0).sum()),
+            int(odd[:, column].sum()),
+        )
         if shared_by and differ > _FOREIGN_SHARE * shared_by:
             complaints[rank.rank] = (
-                f"rank {rank.rank} is left out of the comparison: {differ} of its {shared_by} collectives differ from those of most ranks, "
+                f"rank {rank.rank} is left out of the comparison: {differ} of its {shared_by} "
+                f"collectives differ from those of most ranks, "
                 "so its folder belongs to another run or program"
             )
     return complaints if len(complaints) < len(ranks) else {}
@@ -215,7 +272,9 @@ def _foreign(joined: CollectiveTable, ranks: Sequence[Collectives]) -> dict[int,
 def _most_common(signature: IntArray) -> IntArray:
     """Per row, the value that most ranks have; of two ranks, the first one's."""
     best, most = np.full(len(signature), -1), np.zeros(len(signature), np.int64)
-    for column in range(min(signature.shape[1], 16)):  # among sixteen ranks is one of the majority, or there is none
+    for column in range(
+        min(signature.shape[1], 16)
+    ):  # among sixteen ranks is one of the majority, or there is none
         value = signature[:, column]
         times = np.where(value >= 0, (signature == value[:, None]).sum(1), 0)
         best, most = np.where(times > most, value, best), np.maximum(times, most)
@@ -227,44 +286,65 @@ def _absent(joined: CollectiveTable) -> list[str]:
     absent = sorted(expected - set(joined.ranks))
     if not absent:
         return []
-    who = f"rank {absent[0]}" if len(absent) == 1 else f"ranks {', '.join(map(str, absent[:8]))}{', ...' if len(absent) > 8 else ''}"
-    return [f"{who} left no records: waiting for {'it' if len(absent) == 1 else 'them'} counts as transfer"]
+    who = (
+        f"rank {absent[0]}"
+        if len(absent) == 1
+        else f"ranks {', '.join(map(str, absent[:8]))}{', ...' if len(absent) > 8 else ''}"
+    )
+    return [
+        f"{who} left no records: waiting for {'it' if len(absent) == 1 else 'them'} counts as "
+        f"transfer"
+    ]
 
 
 def _unended(joined: CollectiveTable, ranks: Sequence[Collectives]) -> list[str]:
-    """Return ranks that left the others, or were killed, during a collective: others began a later one, or no rank recorded its end."""
+    """Return ranks that left the others, or were killed, during a collective: others began a later
+    one, or no rank recorded its end.
+    """
     notes = []
     by_rank = {rank.rank: rank for rank in ranks}
     stride = np.array([by_rank[rank].stride for rank in joined.ranks])
     for column, rank in enumerate(joined.ranks):
         own = joined.start[:, column] != MISSING
-        others = (joined.start[:, stride >= stride[column]] != MISSING).any(1)  # that forgot no less: what they kept, this rank kept too
+        others = (joined.start[:, stride >= stride[column]] != MISSING).any(
+            1
+        )  # that forgot no less: what they kept, this rank kept too
         count = int((joined.member[:, column] & others & ~own).sum())
         if count and own.any():
             notes.append(_left(joined, column, by_rank) or (
-                f"{counted(count, 'collective')} that other ranks began {'were' if count > 1 else 'was'} not begun by rank {rank}, "
+                f"{counted(count, 'collective')} that other ranks began "
+                f"{'were' if count > 1 else 'was'} not begun by rank {rank}, "
                 "which had ended or been killed"
             ))  # fmt: skip
         if stride[column] > stride.min():
             notes.append(
-                f"rank {rank} kept 1 of {stride[column]} windows of 64 batches, others {describe_kept(int(stride.min()))}: in windows that "
+                f"rank {rank} kept 1 of {stride[column]} windows of 64 batches, others "
+                f"{describe_kept(int(stride.min()))}: in windows that "
                 "this rank did not keep, waiting for it counts as transfer"
             )
-    ends = np.bincount(joined.name, (joined.end != MISSING).any(1), len(joined.names))  # of some, no rank can ever tell the end
-    hanging = (joined.start != MISSING).any(1) & (joined.end == MISSING).all(1) & (ends[joined.name] > 0)
+    ends = np.bincount(
+        joined.name, (joined.end != MISSING).any(1), len(joined.names)
+    )  # of some, no rank can ever tell the end
+    hanging = (
+        (joined.start != MISSING).any(1) & (joined.end == MISSING).all(1) & (ends[joined.name] > 0)
+    )
     last = {int(joined.group[row]): row for row in np.flatnonzero(hanging)}
     for group, row in sorted(last.items()):
         if (joined.group[row + 1 :] == group).any():
             continue
-        begun = [rank for column, rank in enumerate(joined.ranks) if joined.start[row, column] != MISSING]
+        begun = [
+            rank for column, rank in enumerate(joined.ranks) if joined.start[row, column] != MISSING
+        ]
         name = joined.names[int(joined.name[row])]
-        notes.append(f"{name} of group {joined.groups[group].name}, begun by rank{'s' * (len(begun) > 1)} "
+        notes.append(f"{name} of group {joined.groups[group].name}, begun by "
+                     f"rank{'s' * (len(begun) > 1)} "
                      f"{', '.join(map(str, begun[:8]))}, never ended")  # fmt: skip
     return notes
 
 
 def _left(joined: CollectiveTable, column: int, by_rank: Mapping[int, Collectives]) -> str:
-    """Say that a rank had come to the end of its data, and which others wait for it in which collective.
+    """Say that a rank had come to the end of its data, and which others wait for it in which
+    collective.
 
     Empty if it had not.
     """
@@ -279,8 +359,10 @@ def _left(joined: CollectiveTable, column: int, by_rank: Mapping[int, Collective
     first = by_rank[waiting[0]]
     number = int(first.table["sequence"][joined.rows[joined.ranks.index(waiting[0])] == row][0])
     return (
-        f"rank {rank.rank} left its loop after {counted(rank.left_after, 'batch', 'batches')} of its last epoch; {name_ranks(waiting)} "
-        f"wait{'s' * (len(waiting) == 1)} for it in {operation(joined.names[int(joined.name[row])])} {number}"
+        f"rank {rank.rank} left its loop after {counted(rank.left_after, 'batch', 'batches')} of "
+        f"its last epoch; {name_ranks(waiting)} "
+        f"wait{'s' * (len(waiting) == 1)} for it in "
+        f"{operation(joined.names[int(joined.name[row])])} {number}"
     )
 
 

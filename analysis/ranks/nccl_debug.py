@@ -1,17 +1,30 @@
-"""What NCCL says about itself with ``NCCL_DEBUG=INFO`` (better: with ``NCCL_DEBUG_SUBSYS=INIT,GRAPH,NET,TUNING``)."""
+"""What NCCL says about itself with ``NCCL_DEBUG=INFO`` (better: with
+``NCCL_DEBUG_SUBSYS=INIT,GRAPH,NET,TUNING``).
+"""
 
 import re
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-_ALGORITHMS = ("Tree", "Ring", "CollnetDirect", "CollnetChain", "NVLS", "NVLSTree", "PAT")  # by number, NCCL's src/include/nccl_tuner.h
+_ALGORITHMS = (
+    "Tree",
+    "Ring",
+    "CollnetDirect",
+    "CollnetChain",
+    "NVLS",
+    "NVLSTree",
+    "PAT",
+)  # by number, NCCL's src/include/nccl_tuner.h
 _PROTOCOLS = ("LL", "LL128", "Simple")
 
 _VERSION_LINE = re.compile(r"NCCL version ([\w.+-]+)")
 _RANKS_LINE = re.compile(r"\brank (\d+) nranks (\d+)", re.I)
 _NODES_LINE = re.compile(r"\bnNodes (\d+)")
-_EDGE = re.compile(r"(?:Channel|Ring) (\d+)(?:/\d+)? : (\d+)(?:\[\w+\])? -> (\d+)(?:\[\w+\])?(?: \[(send|receive)\])? via (\S+)")
+_EDGE = re.compile(
+    r"(?:Channel|Ring) (\d+)(?:/\d+)? : (\d+)(?:\[\w+\])? -> (\d+)(?:\[\w+\])?(?: "
+    r"\[(send|receive)\])? via (\S+)"
+)
 _NETWORK = re.compile(r"Using network (\S+)")
 _PATTERN = re.compile(r"Pattern 4, crossNic \d+, nChannels \d+, (?:bw|speed) ([\d.]+)/([\d.]+)")
 _CHOICE = re.compile(r"(?:(\w+): )?(\d+) Bytes -> Algo (\w+) proto (\w+)", re.I)
@@ -24,7 +37,8 @@ class _NcclDebug:
 
     Attributes:
         edges: transport such as ``P2P/CUMEM`` or ``NET/IB/0/GDRDMA`` -> pairs of ranks that use it.
-        bandwidth: GB/s inside a node and between nodes that NCCL expects of a ring (Pattern 4), as it printed them.
+        bandwidth: GB/s inside a node and between nodes that NCCL expects of a ring (Pattern 4), as
+            it printed them.
         choices: (operation, bytes, algorithm, protocol) -> how often.
     """
 
@@ -46,16 +60,30 @@ class _NcclDebug:
         for transport, pairs in sorted(self.edges.items()):
             sentences.append(f"{_plain(transport)}: {len(pairs)} pairs of ranks ({transport})")
         if self.network == "Socket" and any(name.startswith("NET/") for name in self.edges):
-            sentences.append("NCCL uses plain TCP sockets between nodes: it found no InfiniBand or RoCE device that it may use")
+            sentences.append(
+                "NCCL uses plain TCP sockets between nodes: it found no InfiniBand or RoCE device "
+                "that it may use"
+            )
         if any(name.startswith("NET/IB") and "GDRDMA" not in name for name in self.edges):
-            sentences.append("data between nodes passes through main memory: GPUDirect RDMA is off (no GDRDMA in the channel lines)")
+            sentences.append(
+                "data between nodes passes through main memory: GPUDirect RDMA is off (no GDRDMA "
+                "in the channel lines)"
+            )
         if self.bandwidth:
             inside, outside = self.bandwidth
-            sentences.append(f"NCCL expects {inside:g} GB/s per channel inside a node and {outside:g} GB/s between nodes")
+            sentences.append(
+                f"NCCL expects {inside:g} GB/s per channel inside a node and {outside:g} GB/s "
+                f"between nodes"
+            )
         largest: dict[str, tuple[int, str, str]] = {}
-        for (name, nbytes, algorithm, protocol), _ in sorted(self.choices.items(), key=lambda pair: pair[0][1]):
+        for (name, nbytes, algorithm, protocol), _ in sorted(
+            self.choices.items(), key=lambda pair: pair[0][1]
+        ):
             largest[name] = (nbytes, algorithm, protocol)
-        sentences += [f"{name} of {nbytes:,} bytes: {algorithm}, {protocol}" for name, (nbytes, algorithm, protocol) in largest.items()]
+        sentences += [
+            f"{name} of {nbytes:,} bytes: {algorithm}, {protocol}"
+            for name, (nbytes, algorithm, protocol) in largest.items()
+        ]
         return sentences + [f"NCCL warned: {warning}" for warning in self.warnings]
 
 
@@ -73,7 +101,12 @@ def read(lines: Iterable[str]) -> _NcclDebug:
         if match := _EDGE.search(line):
             edges.setdefault(_family(match[5]), set()).add((int(match[2]), int(match[3])))
         elif match := _CHOICE.search(line):
-            choices[match[1] or "collective", int(match[2]), _named(match[3], _ALGORITHMS), _named(match[4], _PROTOCOLS)] += 1
+            choices[
+                match[1] or "collective",
+                int(match[2]),
+                _named(match[3], _ALGORITHMS),
+                _named(match[4], _PROTOCOLS),
+            ] += 1
         elif match := _PATTERN.search(line):
             bandwidth = float(match[1]), float(match[2])
         elif match := _NETWORK.search(line):
@@ -83,11 +116,16 @@ def read(lines: Iterable[str]) -> _NcclDebug:
         version = match[1] if (match := _VERSION_LINE.search(line)) else version
         ranks = max(ranks or 0, int(match[2])) if (match := _RANKS_LINE.search(line)) else ranks
         nodes = max(nodes or 0, int(match[1])) if (match := _NODES_LINE.search(line)) else nodes
-    return _NcclDebug(version, ranks, nodes, network, edges, bandwidth, dict(choices), tuple(warnings))
+    return _NcclDebug(
+        version, ranks, nodes, network, edges, bandwidth, dict(choices), tuple(warnings)
+    )
 
 
 def _family(transport: str) -> str:
-    """Return a transport without the number of the device: ``NET/IB/0/GDRDMA`` -> ``NET/IB/GDRDMA``."""
+    """Return a transport without the number of the device:
+
+    ``NET/IB/0/GDRDMA`` -> ``NET/IB/GDRDMA``.
+    """
     return "/".join(part for part in transport.split("/") if not part.isdigit())
 
 

@@ -5,7 +5,15 @@ import numpy as np
 from feedline.analysis.intervals import IntArray, overlap
 from feedline.analysis.measure.stages import STAGE_OF_RECORD
 from feedline.analysis.measure.steps import Steps, left_after, partition
-from feedline.analysis.traces.collectives import COLLECTIVE_DTYPE, NO_VALUE, PHASES, UNKNOWN_HOST, Collectives, ProcessGroup, RankClock
+from feedline.analysis.traces.collectives import (
+    COLLECTIVE_DTYPE,
+    NO_VALUE,
+    PHASES,
+    UNKNOWN_HOST,
+    Collectives,
+    ProcessGroup,
+    RankClock,
+)
 from feedline.profiler.events import Flag, Stage
 from feedline.profiler.message import OTHER_LIBRARY
 from feedline.profiler.store.record_columns import Records
@@ -21,7 +29,9 @@ _ENQUEUED_IN = {  # stage -> what the rank was doing when it asked for a collect
     Stage.NEXT: "loader",
     Stage.EPOCH: "loader",
 }
-_DISTURBED = 4.0  # a measurement with a round trip of more than this many medians was delayed on the way
+_DISTURBED = (
+    4.0  # a measurement with a round trip of more than this many medians was delayed on the way
+)
 _FASTEST_DRIFT = 5e-4  # what two clocks part at most: NTP slews no faster (adjtimex(2): 500 ppm)
 
 
@@ -64,7 +74,9 @@ def steps_and_collectives(rank: Rank) -> Collectives:
         groups=groups,
         names=names,
         dtypes=dtypes,
-        steps=np.zeros((0, 2), np.int64) if steps is None else np.stack([steps.start, steps.boundaries.end], 1),
+        steps=np.zeros((0, 2), np.int64)
+        if steps is None
+        else np.stack([steps.start, steps.boundaries.end], 1),
         stages=_stages_of(main),
         clock=clock,
         unseen=unrecorded_communication(rank),
@@ -88,7 +100,8 @@ def _came_to_it(records: Records) -> IntArray:
 def _phases(main: Process, times: IntArray, steps: Steps | None) -> IntArray:
     """Return what the main thread was doing at these times.
 
-    A backward that a kill cut short left no record: a collective that the reducer began then is in "other".
+    A backward that a kill cut short left no record: a collective that the reducer began then is in
+    "other".
 
     Returns:
         int64 [n], indices into PHASES.
@@ -98,7 +111,9 @@ def _phases(main: Process, times: IntArray, steps: Steps | None) -> IntArray:
     for stage, name in _ENQUEUED_IN.items():
         spans = records[records["stage"] == stage]
         spans = spans[np.argsort(spans["start"], kind="stable")]
-        end = np.maximum.accumulate(spans["start"] + spans["wall"]) if len(spans) else spans["start"]
+        end = (
+            np.maximum.accumulate(spans["start"] + spans["wall"]) if len(spans) else spans["start"]
+        )
         phases[overlap(times, times + 1, spans["start"], end) > 0] = PHASES.index(name)
     if steps is not None and len(steps.start):
         phases[(times < steps.start[0]) & (phases == PHASES.index("other"))] = PHASES.index("init")
@@ -125,7 +140,8 @@ def clock_of(main: Process, last: int) -> tuple[RankClock, str]:
 
     Args:
         main: the training process.
-        last: ns of the run's end, up to which the drift between the first and the last measurement is drawn out.
+        last: ns of the run's end, up to which the drift between the first and the last measurement
+            is drawn out.
     """
     notes = main.view(Stage.CLOCK)
     if not len(notes):
@@ -138,8 +154,13 @@ def clock_of(main: Process, last: int) -> tuple[RankClock, str]:
     bound = float(np.max(notes["round_trip"])) / 2
     if len(at) > 1 and 0 < last - at[-1] <= at[-1] - at[0]:  # no farther than was looked at
         slope = float(offset[-1] - offset[0]) / float(at[-1] - at[0])
-        if abs(offset[-1] - offset[0]) > 2 * bound and abs(slope) <= _FASTEST_DRIFT:  # not what two unlucky measurements make
-            at, offset = np.append(at, last), np.append(offset, offset[-1] + round(slope * (last - at[-1])))
+        if (
+            abs(offset[-1] - offset[0]) > 2 * bound and abs(slope) <= _FASTEST_DRIFT
+        ):  # not what two unlucky measurements make
+            at, offset = (
+                np.append(at, last),
+                np.append(offset, offset[-1] + round(slope * (last - at[-1]))),
+            )
     return RankClock(at, offset, bound), host
 
 
@@ -154,13 +175,23 @@ def _groups(main: Process, records: Records) -> tuple[list[ProcessGroup], IntArr
     groups = []
     for value in known.tolist():
         own = described[described["source"] == value]
-        ranks = {int(run["first_rank"]) + step * int(run["apart"]) for run in own for step in range(int(run["ranks"]))}
+        ranks = {
+            int(run["first_rank"]) + step * int(run["apart"])
+            for run in own
+            for step in range(int(run["ranks"]))
+        }
         backend = main.names.get(int(own["backend"][0]), "unknown") if len(own) else "unknown"
-        groups.append(ProcessGroup(main.names.get(int(value), "unknown"), tuple(sorted(ranks)), backend))
+        groups.append(
+            ProcessGroup(main.names.get(int(value), "unknown"), tuple(sorted(ranks)), backend)
+        )
     return groups, index.reshape(-1)
 
 
 def unrecorded_communication(rank: Rank) -> list[str]:
     """List backends and libraries whose communication was not recorded on this rank, and why."""
     hooks = [hook for hook in rank.manifest.hooks if not hook["attached"]]
-    return [f"{hook['name']}: {hook['why']}" for hook in hooks if hook["name"] == _TAP or hook.get("reason") == OTHER_LIBRARY]
+    return [
+        f"{hook['name']}: {hook['why']}"
+        for hook in hooks
+        if hook["name"] == _TAP or hook.get("reason") == OTHER_LIBRARY
+    ]

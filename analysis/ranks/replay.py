@@ -1,9 +1,11 @@
-"""Replay of the bucket timeline: buckets become ready, share a link, and the step ends when the last has arrived.
+"""Replay of the bucket timeline: buckets become ready, share a link, and the step ends when the
+last has arrived.
 
-Each bucket moves for as long as was measured. If it was slower than the link is on average, it is slower by the same factor in a changed
-replay, because a link that stalls for a moment would stall there, too. Every answer is the measured step plus the difference between two
-replays, so that what the replay leaves out cancels. Its interval comes from how far a replay with an even link is from the measured steps,
-from how much the steps vary, and from the error that predicted gains had.
+Each bucket moves for as long as was measured. If it was slower than the link is on average, it is
+slower by the same factor in a changed replay, because a link that stalls for a moment would stall
+there, too. Every answer is the measured step plus the difference between two replays, so that what
+the replay leaves out cancels. Its interval comes from how far a replay with an even link is from
+the measured steps, from how much the steps vary, and from the error that predicted gains had.
 """
 
 from collections.abc import Hashable, Mapping, Sequence
@@ -21,14 +23,20 @@ from feedline.analysis.ranks.partition import computing_spans, without_holes
 from feedline.analysis.traces.collectives import SLOTS, Collectives, bus_factor
 
 _STEP_ROUNDS = 50  # until the length of a step is found, which they halve in the worst case
-_CPU_ERROR = 0.5  # of what this adds to a step (docs/measured/faults.md: four recordings were 0.7 to 1.2 times as much longer)
+# of what this adds to a step (docs/measured/faults.md: four recordings were 0.7 to 1.2 times as
+# much longer)
+_CPU_ERROR = 0.5
 _Job = tuple[float, float, float]  # ready at, alpha, what the link alone takes: seconds
 #: How far the replayed mean step may be from the measured one before nothing is predicted from it.
 _MOST_OFF = 0.10
-#: Standard deviation of the measured gain over the predicted one, both as logarithms, less 1 (docs/measured/faults.md).
+#: Standard deviation of the measured gain over the predicted one, both as logarithms, less 1
+#: (docs/measured/faults.md).
 _MODEL_ERROR = 0.12
-_APART = 4.0  # largest over smallest message from which on latency and bandwidth can be distinguished
-#: How much faster workers may make batches than they did: from one run to the next (docs/measured/diff.md).
+_APART = (
+    4.0  # largest over smallest message from which on latency and bandwidth can be distinguished
+)
+#: How much faster workers may make batches than they did: from one run to the next
+#: (docs/measured/diff.md).
 _BATCHES_VARY = 0.1
 #: Steps that a replay looks at: evenly chosen from longer runs.
 _MOST_STEPS = 400
@@ -36,10 +44,15 @@ _MIB_BYTES = 1 << 20
 _FIRST_BUCKET = _MIB_BYTES  # torch.distributed._DEFAULT_FIRST_BUCKET_BYTES
 _FLOAT32_NAMES = ("float32", "float", "f32")
 _FASTER_MOST = 20.0  # no link so much faster was ever measured
-_LARGE = _MIB_BYTES  # from this size on, the latency of a collective is a small part of its time (10 us of 1 ms at 1 GB/s)
-_ONLY_SMALL = "all collectives are small and of about the same size, so how much of their time is latency is unknown"
-#: What gloo's fp16 hook adds to half the transfer, per byte of float32: casts, and sums of float16, which CPUs compute in software (0.8 to
-#: 2.2 ns for 1 to 25 MB on a core of a Xeon).
+# from this size on, the latency of a collective is a small part of its time (10 us of 1 ms at 1
+# GB/s)
+_LARGE = _MIB_BYTES
+_ONLY_SMALL = (
+    "all collectives are small and of about the same size, so how much of their time is "
+    "latency is unknown"
+)
+#: What gloo's fp16 hook adds to half the transfer, per byte of float32: casts, and sums of float16,
+#: which CPUs compute in software (0.8 to 2.2 ns for 1 to 25 MB on a core of a Xeon).
 _HALVING_S_PER_BYTE = 1.2e-9
 _LINK_ERROR = 0.10  # of the bandwidth, where a change stands or falls with it
 
@@ -50,9 +63,10 @@ class Question:
 
     Attributes:
         id: which change.
-        value: the rank (``rank_on_time``), how many times as fast (``faster_link``), MiB (``bucket_size``), batches (``accumulation``),
-            backward passes per update (``no_sync``).
-        limit: bytes/s that the ranks reach themselves, which a faster link does not change; None: they are not what limits it.
+        value: the rank (``rank_on_time``), how many times as fast (``faster_link``), MiB
+            (``bucket_size``), batches (``accumulation``), backward passes per update (``no_sync``).
+        limit: bytes/s that the ranks reach themselves, which a faster link does not change; None:
+            they are not what limits it.
     """
 
     id: QuestionId
@@ -64,7 +78,11 @@ def _text(asked: Question) -> str:
     """Say a question as a report puts it, after "with"."""
     value = asked.value if asked.value is not None else 0.0
     if asked.id == "faster_link":
-        itself = f" (the ranks themselves reach {size(asked.limit)}/s)" if asked.limit is not None else ""
+        itself = (
+            f" (the ranks themselves reach {size(asked.limit)}/s)"
+            if asked.limit is not None
+            else ""
+        )
         return f"a link {number(value, 2)} times as fast{itself}"
     return {
         "as_it_was": "the run itself",
@@ -105,9 +123,9 @@ class _Least:
     """What a step takes at least, in seconds.
 
     A replay of buckets moves them as fast as they were seen to move, while the late rank slept or
-    waited and left its CPUs to the others. Once none is late, all compute at the same time: what the
-    ranks of a machine compute per step fits into the time in which their main threads do not wait for
-    a device, a disk or a timer, apart from what workers do meanwhile.
+    waited and left its CPUs to the others. Once none is late, all compute at the same time: what
+    the ranks of a machine compute per step fits into the time in which their main threads do not
+    wait for a device, a disk or a timer, apart from what workers do meanwhile.
 
     Attributes:
         computing_s: for the CPU time of all ranks.
@@ -129,7 +147,13 @@ def _needed_s(ranks: Sequence[RankCpu], asleep_s: float) -> float:
         asleep_s: of the step, in which no main thread computes.
     """
     machines = {rank.machine for rank in ranks}
-    return max((_of_machine([rank for rank in ranks if rank.machine == machine], asleep_s) for machine in machines), default=0.0)
+    return max(
+        (
+            _of_machine([rank for rank in ranks if rank.machine == machine], asleep_s)
+            for machine in machines
+        ),
+        default=0.0,
+    )
 
 
 def _batches_s(ranks: Sequence[RankCpu]) -> float:
@@ -144,14 +168,19 @@ def _of_machine(ranks: Sequence[RankCpu], asleep_s: float) -> float:
     cpus, step_s = min(rank.cpus for rank in ranks), asleep_s + sum(rank.cpu_s for rank in ranks)
     for _ in range(_STEP_ROUNDS):
         awake_s = step_s - asleep_s
-        step_s = asleep_s + sum(rank.cpu_s - rank.making_s * _elsewhere(rank, awake_s, step_s) for rank in ranks) / cpus
+        step_s = (
+            asleep_s
+            + sum(rank.cpu_s - rank.making_s * _elsewhere(rank, awake_s, step_s) for rank in ranks)
+            / cpus
+        )
     return step_s
 
 
 def _elsewhere(rank: RankCpu, awake_s: float, step_s: float) -> float:
     """Return the share (0 to 1) of the workers' CPU time that falls into the rest of the step.
 
-    It is halfway between what has to, of a batch that takes longer than the others are awake, and all that fits.
+    It is halfway between what has to, of a batch that takes longer than the others are awake, and
+    all that fits.
     """
     making_s = min(rank.batch_s, step_s)
     if making_s <= 0:
@@ -165,10 +194,12 @@ class Link:
     """What carries the buckets.
 
     Attributes:
-        bytes_per_s: bus bandwidth: bytes per second that a rank's link carries, of all buckets together.
+        bytes_per_s: bus bandwidth: bytes per second that a rank's link carries, of all buckets
+            together.
         alpha_s: what a collective costs whatever its size; 0 where ``known`` is False.
         known: sizes differed enough to distinguish the two.
-        slowness: float64 [steps, buckets]: how many times as long as this says the bytes of each moved; empty: not measured.
+        slowness: float64 [steps, buckets]: how many times as long as this says the bytes of each
+            moved; empty: not measured.
     """
 
     bytes_per_s: float
@@ -183,19 +214,27 @@ def refuse(asked: Question, why: str) -> Prediction:
 
 
 def fit_link(buckets: Timeline, together: CrossRank) -> Link:
-    """Fit a link to bytes and the time in which they moved, not to the steps, so that a replay can be compared with the measured steps."""
-    moved = together.moving()[buckets.rows].max(2) / 1e9  # [steps, buckets], of the rank whose bytes moved longest; nan: unknown
+    """Fit a link to bytes and the time in which they moved, not to the steps, so that a replay can
+    be compared with the measured steps.
+    """
+    moved = (
+        together.moving()[buckets.rows].max(2) / 1e9
+    )  # [steps, buckets], of the rank whose bytes moved longest; nan: unknown
     sizes = np.broadcast_to(buckets.bus_bytes, moved.shape)
     known_bytes = moved > 0  # nan is not
     if not known_bytes.any():
         return Link(float("inf"), 0.0, False)
     alpha, known = _latency(moved[known_bytes], sizes[known_bytes])
     bytes_per_s = float(sizes[known_bytes].sum() / max((moved[known_bytes] - alpha).sum(), 1e-9))
-    return Link(bytes_per_s, alpha, known, np.where(known_bytes, moved / (alpha + sizes / bytes_per_s), 1.0))
+    return Link(
+        bytes_per_s, alpha, known, np.where(known_bytes, moved / (alpha + sizes / bytes_per_s), 1.0)
+    )
 
 
 def _latency(moved: np.ndarray, sizes: np.ndarray) -> tuple[float, bool]:
-    """(seconds, whether sizes differ enough): the line through the medians of the smallest and the largest size."""
+    """(seconds, whether sizes differ enough): the line through the medians of the smallest and the
+    largest size.
+    """
     small, large = sizes.min(), sizes.max()
     if large < _APART * max(small, 1):
         return 0.0, False
@@ -210,7 +249,11 @@ def thin_steps(buckets: Timeline) -> Timeline:
         return buckets
     chosen = np.linspace(0, len(buckets.period) - 1, _MOST_STEPS).astype(np.int64)
     return replace(
-        buckets, ready=buckets.ready[chosen], period=buckets.period[chosen], numbers=buckets.numbers[chosen], rows=buckets.rows[chosen]
+        buckets,
+        ready=buckets.ready[chosen],
+        period=buckets.period[chosen],
+        numbers=buckets.numbers[chosen],
+        rows=buckets.rows[chosen],
     )
 
 
@@ -226,11 +269,16 @@ def simulate_steps(ready: IntArray, buckets: Timeline, link: Link) -> FloatArray
     slowness = link.slowness if len(link.slowness) else np.ones_like(begin)
     alone = np.stack([link.alpha_s * slowness, buckets.bus_bytes / link.bytes_per_s * slowness], 2)
     return np.array(
-        [_step(row, took, buckets.synchronous, buckets.slots) for row, took in zip(begin.tolist(), alone.tolist(), strict=True)]
+        [
+            _step(row, took, buckets.synchronous, buckets.slots)
+            for row, took in zip(begin.tolist(), alone.tolist(), strict=True)
+        ]
     )
 
 
-def _step(ready: list[float], alone: list[list[float]], synchronous: npt.NDArray[np.bool_], slots: int) -> float:
+def _step(
+    ready: list[float], alone: list[list[float]], synchronous: npt.NDArray[np.bool_], slots: int
+) -> float:
     """Replay one step: buckets between two synchronous collectives share the link."""
     now, done = 0.0, 0.0
     waiting: list[_Job] = []
@@ -289,8 +337,9 @@ def _level(ready: IntArray) -> IntArray:
 def _apart_s(ready: IntArray, column: int) -> float:
     """Return the mean seconds that ranks still wait for each other once the late rank is on time.
 
-    Half the mean change, from one step to the next, of when the other ranks have their last bucket ready. The replay without the late rank
-    makes it no later than their median in every step, which no real rank achieves.
+    Half the mean change, from one step to the next, of when the other ranks have their last bucket
+    ready. The replay without the late rank makes it no later than their median in every step, which
+    no real rank achieves.
 
     Args:
         ready: as in Timeline.
@@ -314,10 +363,23 @@ def _held(prediction: Prediction, least: _Least, apart_s: float) -> Prediction:
     more_s = max(0.0, min(max(least.computing_s, least.batches_s), measured) - prediction.step_s)
     step_s, high = prediction.step_s + more_s, prediction.high + (1 + _CPU_ERROR) * more_s + apart_s
     low = max(prediction.low, min(least.batches_s, step_s) * (1 - _BATCHES_VARY))
-    return replace(prediction, step_s=step_s, gain_s=prediction.gain_s - more_s, low=low, high=max(min(high, measured), prediction.high))
+    return replace(
+        prediction,
+        step_s=step_s,
+        gain_s=prediction.gain_s - more_s,
+        low=low,
+        high=max(min(high, measured), prediction.high),
+    )
 
 
-def _answer(asked: Question, buckets: Timeline, base: FloatArray, changed: FloatArray, off_s: float, spread: float = 0.0) -> Prediction:
+def _answer(
+    asked: Question,
+    buckets: Timeline,
+    base: FloatArray,
+    changed: FloatArray,
+    off_s: float,
+    spread: float = 0.0,
+) -> Prediction:
     """Change the measured mean step by the difference between the two replays.
 
     Args:
@@ -325,7 +387,8 @@ def _answer(asked: Question, buckets: Timeline, base: FloatArray, changed: Float
         buckets: the timeline.
         base: float64 [steps], s: the replay as it was.
         changed: float64 [steps], s: as it would be.
-        off_s: how far the mean step is from a replay over a link with only a bandwidth and a latency.
+        off_s: how far the mean step is from a replay over a link with only a bandwidth and a
+            latency.
         spread: s: uncertainty of the change itself.
     """
     measured = buckets.period / 1e9
@@ -333,7 +396,9 @@ def _answer(asked: Question, buckets: Timeline, base: FloatArray, changed: Float
     bias = float((base - measured).mean())
     if abs(bias) > _MOST_OFF * mean:
         return refuse(
-            asked, f"the replay misses the measured step by {abs(bias) / mean:.0%}: something other than gradient buckets determines it"
+            asked,
+            f"the replay misses the measured step by {abs(bias) / mean:.0%}: something other than "
+            f"gradient buckets determines it",
         )
     gain = float((base - changed).mean())
     errors = base - changed - gain
@@ -352,19 +417,27 @@ class BucketReplay:
         made: thinned.
         link: fitted to ``made``.
         limit: bytes/s that the ranks can move at all (a probe on this machine); None: not measured.
-        sharing: column -> what its rank's step takes of the CPUs, and seconds in which its main thread sleeps; empty: there are enough.
+        sharing: column -> what its rank's step takes of the CPUs, and seconds in which its main
+            thread sleeps; empty: there are enough.
 
     Attributes:
         base: float64 [steps], s: the run replayed.
-        even: the same, as if every byte had moved as fast as the mean: what ``base`` knows better than a link's two numbers.
+        even: the same, as if every byte had moved as fast as the mean: what ``base`` knows better
+            than a link's two numbers.
     """
 
     def __init__(
-        self, buckets: Timeline, link: Link, limit: float | None = None, sharing: Mapping[int, tuple[RankCpu, float]] | None = None
+        self,
+        buckets: Timeline,
+        link: Link,
+        limit: float | None = None,
+        sharing: Mapping[int, tuple[RankCpu, float]] | None = None,
     ) -> None:
         self.made, self.link, self.limit, self.sharing = buckets, link, limit, sharing or {}
         self.base: FloatArray = simulate_steps(buckets.ready, buckets, link)
-        self.even: FloatArray = simulate_steps(buckets.ready, buckets, replace(link, slowness=np.zeros(0)))
+        self.even: FloatArray = simulate_steps(
+            buckets.ready, buckets, replace(link, slowness=np.zeros(0))
+        )
 
     def as_it_was(self) -> Prediction:
         """Replay the run itself, to be held against the measured step."""
@@ -378,26 +451,40 @@ class BucketReplay:
             column: of the rank; None: no rank is later than the median.
             rank: the number of the rank in that column.
         """
-        ready = _level(self.made.ready) if column is None else _without_rank(self.made.ready, column)
-        late = Question("no_late_rank") if column is None else Question("rank_on_time", column if rank is None else rank)
+        ready = (
+            _level(self.made.ready) if column is None else _without_rank(self.made.ready, column)
+        )
+        late = (
+            Question("no_late_rank")
+            if column is None
+            else Question("rank_on_time", column if rank is None else rank)
+        )
         apart = 0.0 if column is None else _apart_s(ready, column)
         return self._asked(late, ready, self.made, self.link, self._least(column), apart)
 
     def cost(self, column: int) -> FloatArray:
         """Return what a rank's lateness costs each step: float64 [steps], s."""
-        return np.asarray(self.base - simulate_steps(_without_rank(self.made.ready, column), self.made, self.link))
+        return np.asarray(
+            self.base - simulate_steps(_without_rank(self.made.ready, column), self.made, self.link)
+        )
 
     def faster_link(self, times: float) -> Prediction:
         """Predict a link with ``times`` the bandwidth and the same latency."""
         asked = Question("faster_link", times)
         if not 1 / _FASTER_MOST <= times <= _FASTER_MOST:
-            return refuse(asked, f"links more than {_FASTER_MOST:.0f} times as fast or slow as the measured one are not predicted")
+            return refuse(
+                asked,
+                f"links more than {_FASTER_MOST:.0f} times as fast or slow as the measured one "
+                f"are not predicted",
+            )
         if self._only_small():
             return refuse(asked, _ONLY_SMALL)
         rate = self.link.bytes_per_s * times
         if self.limit is not None and times > 1 and rate > self.limit:
             asked, rate = replace(asked, limit=self.limit), max(self.limit, self.link.bytes_per_s)
-        return self._asked(asked, self.made.ready, self.made, replace(self.link, bytes_per_s=rate), self._least())
+        return self._asked(
+            asked, self.made.ready, self.made, replace(self.link, bytes_per_s=rate), self._least()
+        )
 
     def half_gradients(self) -> Prediction:
         """Predict the fp16 or bf16 compression hook: half the bytes.
@@ -406,12 +493,26 @@ class BucketReplay:
         """
         asked = Question("half_gradients")
         if self.made.dtype.removeprefix("torch.").lower() not in _FLOAT32_NAMES:
-            return refuse(asked, f"gradients are {self.made.dtype} already" if self.made.dtype else "the type of the gradients is unknown")
+            return refuse(
+                asked,
+                f"gradients are {self.made.dtype} already"
+                if self.made.dtype
+                else "the type of the gradients is unknown",
+            )
         if self._only_small():
             return refuse(asked, _ONLY_SMALL)
         each_s = _HALVING_S_PER_BYTE if self.made.slots == SLOTS["gloo"] else 0.0
-        instead = each_s * self.link.bytes_per_s / bus_factor("all_reduce", self.made.group_ranks) if each_s else 0.0  # as if sent
-        smaller = replace(self.made, nbytes=np.where(self.made.gradients, self.made.nbytes * (0.5 + instead), self.made.nbytes))
+        instead = (
+            each_s * self.link.bytes_per_s / bus_factor("all_reduce", self.made.group_ranks)
+            if each_s
+            else 0.0
+        )  # as if sent
+        smaller = replace(
+            self.made,
+            nbytes=np.where(
+                self.made.gradients, self.made.nbytes * (0.5 + instead), self.made.nbytes
+            ),
+        )
         unsure_s = each_s * float(self.made.nbytes[self.made.gradients].sum())
         return self._asked(asked, self.made.ready, smaller, self.link, self._least(), unsure_s)
 
@@ -424,32 +525,52 @@ class BucketReplay:
         buckets = self.made.gradients
         total = int(self.made.nbytes[buckets].sum())
         if not self.link.known:
-            return refuse(asked, "all buckets have about the same size, so the cost of one more is unknown")
+            return refuse(
+                asked, "all buckets have about the same size, so the cost of one more is unknown"
+            )
         if buckets.sum() < 2 and mib * _MIB_BYTES < total:
-            return refuse(asked, "there is only one bucket: when each of its gradients became ready is unknown")
+            return refuse(
+                asked,
+                "there is only one bucket: when each of its gradients became ready is unknown",
+            )
         if self.made.synchronous[:-1].any():
             return refuse(asked, "other collectives run between the buckets")
         edges = _bucket_edges(total, int(mib * _MIB_BYTES))
         ready = _split_ready(self.made.ready, self.made.nbytes, edges)
         synchronous = np.zeros(len(edges) - 1, bool)
         synchronous[-1] = True
-        other_buckets = replace(self.made, nbytes=np.diff(edges), synchronous=synchronous, gradients=~np.zeros_like(synchronous))
-        of_step = np.average(self.link.slowness, 1, self.made.nbytes)[:, None]  # which bytes were slow is unknown for new buckets
-        return self._asked(asked, ready, other_buckets, replace(self.link, slowness=np.repeat(of_step, len(edges) - 1, 1)))
+        other_buckets = replace(
+            self.made,
+            nbytes=np.diff(edges),
+            synchronous=synchronous,
+            gradients=~np.zeros_like(synchronous),
+        )
+        of_step = np.average(self.link.slowness, 1, self.made.nbytes)[
+            :, None
+        ]  # which bytes were slow is unknown for new buckets
+        return self._asked(
+            asked,
+            ready,
+            other_buckets,
+            replace(self.link, slowness=np.repeat(of_step, len(edges) - 1, 1)),
+        )
 
     def accumulate(self, times: int, micro_s: FloatArray) -> Prediction:
-        """Predict an update of the parameters every ``times`` batches (``no_sync`` in between), per batch.
+        """Predict an update of the parameters every ``times`` batches (``no_sync`` in between), per
+        batch.
 
         Args:
             times: batches per update.
-            micro_s: float64 [ranks]: seconds of a batch without communication and without the optimizer.
+            micro_s: float64 [ranks]: seconds of a batch without communication and without the
+                optimizer.
         """
         asked = Question("accumulation", times)
         if not len(micro_s) or not micro_s.max() > 0:
             return refuse(asked, "the stages of the step are unknown")
         others = ~self.made.gradients  # they run in every batch all the same
         kept = (
-            simulate_steps(*self._without(self.made.gradients)) - simulate_steps(*self._without(others | self.made.gradients))
+            simulate_steps(*self._without(self.made.gradients))
+            - simulate_steps(*self._without(others | self.made.gradients))
             if others.any()
             else 0.0
         )
@@ -457,13 +578,17 @@ class BucketReplay:
         return self._answer(asked, changed, float(micro_s.std()) * (times - 1) / times)
 
     def no_sync(self, passes: int) -> Prediction:
-        """Predict that gradients are sent in the last of ``passes`` backward passes of an update only."""
+        """Predict that gradients are sent in the last of ``passes`` backward passes of an update
+        only.
+        """
         asked = Question("no_sync", passes)
         at = np.flatnonzero(self.made.gradients & self.made.synchronous)
         if len(at) < passes:
             return refuse(asked, "gradients are not sent in every backward pass already")
         parts = np.split(np.where(self.made.gradients, self.made.nbytes, 0), at[:-1] + 1)
-        if len(at) > passes or any(part[part > 0].tolist() != parts[-1][parts[-1] > 0].tolist() for part in parts):
+        if len(at) > passes or any(
+            part[part > 0].tolist() != parts[-1][parts[-1] > 0].tolist() for part in parts
+        ):
             return refuse(asked, "the backward passes of an update send different gradients")
         dropped = self.made.gradients & (np.arange(len(self.made.nbytes)) <= at[-2])
         return self._asked(asked, *self._without(dropped), self._least())
@@ -472,10 +597,16 @@ class BucketReplay:
         """Return the timeline, and a link that carries nothing of some buckets."""
         ready, synchronous = without_sync(self.made.ready, self.made.synchronous, dropped)
         slowness = self.link.slowness if len(self.link.slowness) else np.ones(ready.shape[:2])
-        return ready, replace(self.made, synchronous=synchronous), replace(self.link, slowness=np.where(dropped, 0.0, slowness))
+        return (
+            ready,
+            replace(self.made, synchronous=synchronous),
+            replace(self.link, slowness=np.where(dropped, 0.0, slowness)),
+        )
 
     def _only_small(self) -> bool:
-        """Tell whether all of a collective's time would count as bytes although most of it may be latency."""
+        """Tell whether all of a collective's time would count as bytes although most of it may be
+        latency.
+        """
         return not self.link.known and int(self.made.nbytes.max(initial=0)) < _LARGE
 
     def _least(self, late: int | None = None) -> _Least:
@@ -486,18 +617,34 @@ class BucketReplay:
         ranks = [both for column, both in sorted(self.sharing.items()) if column != late]
         if not ranks:
             return _NO_LEAST
-        like = sorted((rank for rank, _ in ranks), key=lambda rank: rank.cpu_s)[(len(ranks) - 1) // 2]
+        like = sorted((rank for rank, _ in ranks), key=lambda rank: rank.cpu_s)[
+            (len(ranks) - 1) // 2
+        ]
         instead = [] if late is None else [replace(like, machine=self.sharing[late][0].machine)]
-        computing_s = _needed_s([*(rank for rank, _ in ranks), *instead], float(np.median([asleep for _, asleep in ranks])))
+        computing_s = _needed_s(
+            [*(rank for rank, _ in ranks), *instead],
+            float(np.median([asleep for _, asleep in ranks])),
+        )
         return _Least(computing_s, _batches_s([rank for rank, _ in ranks]))
 
     def _asked(
-        self, asked: Question, ready: np.ndarray, buckets: Timeline, link: Link, least: _Least = _NO_LEAST, apart: float = 0.0
+        self,
+        asked: Question,
+        ready: np.ndarray,
+        buckets: Timeline,
+        link: Link,
+        least: _Least = _NO_LEAST,
+        apart: float = 0.0,
     ) -> Prediction:
         changed = simulate_steps(ready, buckets, link)
         slower = replace(link, bytes_per_s=link.bytes_per_s * (1 - _LINK_ERROR))
         before = replace(self.link, bytes_per_s=self.link.bytes_per_s * (1 - _LINK_ERROR))
-        moved = float((simulate_steps(self.made.ready, self.made, before) - simulate_steps(ready, buckets, slower)).mean())
+        moved = float(
+            (
+                simulate_steps(self.made.ready, self.made, before)
+                - simulate_steps(ready, buckets, slower)
+            ).mean()
+        )
         prediction = self._answer(asked, changed, abs(moved - float((self.base - changed).mean())))
         return _held(prediction, least, apart)
 
@@ -534,15 +681,17 @@ def _split_ready(ready: np.ndarray, nbytes: np.ndarray, edges: np.ndarray) -> np
     for step in range(steps):
         for rank in range(ranks):
             times = np.maximum.accumulate(ready[step, :, rank])
-            split[step, :, rank] = np.interp(edges[1:], ends, times)  # before the first bucket: no earlier than it
+            split[step, :, rank] = np.interp(
+                edges[1:], ends, times
+            )  # before the first bucket: no earlier than it
     return split
 
 
 def micro_batch_seconds(ranks: Sequence[Collectives], first: int = 0) -> FloatArray:
     """Return the mean seconds of a batch on each rank: float64 [ranks].
 
-    Per step, without the optimizer and waiting for collectives: what a program does between its steps is taken to belong to the
-    batch. Steps before the first that counts are left out.
+    Per step, without the optimizer and waiting for collectives: what a program does between its
+    steps is taken to belong to the batch. Steps before the first that counts are left out.
     """
     means = []
     for rank in ranks:
@@ -550,9 +699,23 @@ def micro_batch_seconds(ranks: Sequence[Collectives], first: int = 0) -> FloatAr
             return np.zeros(0)
         ended = rank.table[rank.table["end"] >= rank.table["start"]]
         in_flight = np.stack([ended["start"], ended["end"]], 1)
-        once = [rank.stages.get(stage, np.zeros((0, 2), np.int64)).reshape(-1, 2) for stage in ("optimizer", "backward")]
+        once = [
+            rank.stages.get(stage, np.zeros((0, 2), np.int64)).reshape(-1, 2)
+            for stage in ("optimizer", "backward")
+        ]
         pieces = without_holes(
-            np.concatenate([without_holes(rank.steps, np.concatenate([*once, in_flight])), computing_spans(rank)]), rank.evaluation
+            np.concatenate(
+                [
+                    without_holes(rank.steps, np.concatenate([*once, in_flight])),
+                    computing_spans(rank),
+                ]
+            ),
+            rank.evaluation,
         )
-        means.append(float(overlap(*rank.steps[first if len(rank.steps) > first else 0 :].T, *pieces.T).mean()) / 1e9)
+        means.append(
+            float(
+                overlap(*rank.steps[first if len(rank.steps) > first else 0 :].T, *pieces.T).mean()
+            )
+            / 1e9
+        )
     return np.array(means)

@@ -1,4 +1,6 @@
-"""All ranks' traces together: which collective is which, transfer and waiting, and what late ranks were doing."""
+"""All ranks' traces together: which collective is which, transfer and waiting, and what late ranks
+were doing.
+"""
 
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
@@ -17,7 +19,14 @@ from feedline.analysis.ranks.comparison import describe_communication, mean_part
 from feedline.analysis.ranks.cross_rank import CrossRank, combine
 from feedline.analysis.ranks.match import MISSING, CollectiveTable
 from feedline.analysis.ranks.partition import BLOCKED
-from feedline.analysis.traces.collectives import BETWEEN_TWO, COLLECTIVE_DTYPE, Collectives, ProcessGroup, RankClock, operation
+from feedline.analysis.traces.collectives import (
+    BETWEEN_TWO,
+    COLLECTIVE_DTYPE,
+    Collectives,
+    ProcessGroup,
+    RankClock,
+    operation,
+)
 from feedline.analysis.traces.kernel_names import operation_of
 from feedline.analysis.traces.rank_trace import RankTrace
 from feedline.analysis.traces.trace_budget import STEP_PARTS, StepBudget, with_waiting
@@ -28,13 +37,25 @@ _ELEMENT_BYTES = {
     **dict.fromkeys(("Double", "Long", "ComplexFloat", "UInt64"), 8),
     **dict.fromkeys(("Float", "Int", "ComplexHalf", "UInt32"), 4),
     **dict.fromkeys(("Half", "BFloat16", "Short", "UInt16"), 2),
-    **dict.fromkeys(("Byte", "Char", "Bool", "Float8_e4m3fn", "Float8_e5m2", "Float8_e4m3fnuz", "Float8_e5m2fnuz"), 1),
+    **dict.fromkeys(
+        (
+            "Byte",
+            "Char",
+            "Bool",
+            "Float8_e4m3fn",
+            "Float8_e5m2",
+            "Float8_e4m3fnuz",
+            "Float8_e5m2fnuz",
+        ),
+        1,
+    ),
     "ComplexDouble": 16,
 }
 _IN_A_STEP = 1 << 24  # more collectives than a step has: numbers are step * this + order
 _SHARDED_OPERATIONS = ("all_gather", "reduce_scatter")
 _UNSAID = (None, "", "coalesced")
-#: Part of a budget -> phase of a late rank, in the words of comm/blame.py where the meaning is the same.
+#: Part of a budget -> phase of a late rank, in the words of comm/blame.py where the meaning is the
+#: same.
 _PHASES = {
     "input": "wait",
     "exposed_copy": "copy",
@@ -50,8 +71,8 @@ _FEWEST_STEPS = 4  # as rules/late_rank.py
 #: Phases in the words of a trace's budget.
 _PHASE_WORDS = {"wait": "input", "other": "unexplained", BEFORE_TRACE: "before its trace"}
 _SHOWN_RANKS = 8
-#: ns: what an end is worth as a clock where too few are there to see how far they scatter: the most that alignment on ends was off with
-#: three ranks over gloo (8 to 144 us).
+#: ns: what an end is worth as a clock where too few are there to see how far they scatter: the most
+#: that alignment on ends was off with three ranks over gloo (8 to 144 us).
 _UNSEEN_BOUND = 144_000.0
 #: What clocks of two machines differ by at most where anything sets them: NTP does better by far.
 _CLOCKS_APART_NS = 1e9
@@ -63,7 +84,8 @@ class _Numbering:
 
     Attributes:
         ranks: ascending. Times are ns since each rank's ``since``.
-        kept: rank -> int64 [k]: for each entry of its table, the row in RankTrace.collectives.table.
+        kept: rank -> int64 [k]: for each entry of its table, the row in
+            RankTrace.collectives.table.
         since: rank -> ns: of Unix time where all traces have it, else 0.
         notes: what could not be matched, and what was assumed.
     """
@@ -93,11 +115,15 @@ class _One:
 def _numbered(ranks: Mapping[int, RankTrace]) -> _Numbering:
     """Give every collective a group and a number that are the same on all ranks.
 
-    The number is the trace's own; else its place among those of the same operation, group and stream in its step. Where ranks have
-    unequally many, they cannot be matched: they are left out, with a note.
+    The number is the trace's own; else its place among those of the same operation, group and
+    stream in its step. Where ranks have unequally many, they cannot be matched: they are left out,
+    with a note.
     """
     notes: list[str] = []
-    world = max([*(trace.world_size or 0 for trace in ranks.values()), *(number + 1 for number in ranks)], default=0)
+    world = max(
+        [*(trace.world_size or 0 for trace in ranks.values()), *(number + 1 for number in ranks)],
+        default=0,
+    )
     by_step = len({len(trace.steps) for trace in ranks.values()}) == 1
     ones = [_one(number, trace, world, by_step) for number, trace in sorted(ranks.items())]
     _send_recv(ones, notes)
@@ -108,38 +134,71 @@ def _numbered(ranks: Mapping[int, RankTrace]) -> _Numbering:
     unix = all(trace.origin_ns for trace in ranks.values())
     since = {number: trace.origin_ns if unix else 0 for number, trace in ranks.items()}
     return _Numbering(
-        [_collectives(rank, since[rank.number]) for rank in ones], {rank.number: np.flatnonzero(rank.keep) for rank in ones}, since, notes
+        [_collectives(rank, since[rank.number]) for rank in ones],
+        {rank.number: np.flatnonzero(rank.keep) for rank in ones},
+        since,
+        notes,
     )
 
 
 def _one(number: int, trace: RankTrace, world: int, by_step: bool) -> _One:
     collectives = trace.collectives
     table = collectives.table
-    args = [collectives.args[row] if row >= 0 else CollectiveArgs() for row in table["args"].tolist()]
-    collective_names = [collectives.names[row].partition(":")[2] if row >= 0 else None for row in table["said"].tolist()]
+    args = [
+        collectives.args[row] if row >= 0 else CollectiveArgs() for row in table["args"].tolist()
+    ]
+    collective_names = [
+        collectives.names[row].partition(":")[2] if row >= 0 else None
+        for row in table["said"].tolist()
+    ]
     names = [collectives.names[row] for row in table["name"].tolist()]
-    operations = [_operation(collective, told, name) for collective, told, name in zip(args, collective_names, names)]
-    streams = {stream: place for place, stream in enumerate(dict.fromkeys(table["stream"].tolist()))}  # numbers differ between ranks
+    operations = [
+        _operation(collective, told, name)
+        for collective, told, name in zip(args, collective_names, names)
+    ]
+    streams = {
+        stream: place for place, stream in enumerate(dict.fromkeys(table["stream"].tolist()))
+    }  # numbers differ between ranks
     groups = [
         _group(value, trace, world, f"{what} on stream {streams[stream]}")
         for value, what, stream in zip(args, operations, table["stream"].tolist())
     ]
-    sequence = np.array([-1 if collective.sequence is None else collective.sequence for collective in args], np.int64)
+    sequence = np.array(
+        [-1 if collective.sequence is None else collective.sequence for collective in args],
+        np.int64,
+    )
     at = np.where(table["launched"] >= 0, table["launched"], table["start"])
-    step = np.searchsorted(trace.steps.edges, at, "right") - 1 if by_step and len(trace.steps) else np.zeros(len(table), np.int64)
-    return _One(number, trace, operations, groups, sequence, np.minimum(step, max(len(trace.steps) - 1, 0)))
+    step = (
+        np.searchsorted(trace.steps.edges, at, "right") - 1
+        if by_step and len(trace.steps)
+        else np.zeros(len(table), np.int64)
+    )
+    return _One(
+        number, trace, operations, groups, sequence, np.minimum(step, max(len(trace.steps) - 1, 0))
+    )
 
 
 def _operation(args: CollectiveArgs, name_of_range: str | None, name: str) -> str:
-    operation_name = next((candidate for candidate in (args.operation, name_of_range) if candidate not in _UNSAID), None)
-    return (operation(operation_name) if operation_name else operation_of(name) or operation(name))[:80]
+    operation_name = next(
+        (candidate for candidate in (args.operation, name_of_range) if candidate not in _UNSAID),
+        None,
+    )
+    return (operation(operation_name) if operation_name else operation_of(name) or operation(name))[
+        :80
+    ]
 
 
-def _group(args: CollectiveArgs, trace: RankTrace, world: int, otherwise: str) -> tuple[str, tuple[int, ...]]:
+def _group(
+    args: CollectiveArgs, trace: RankTrace, world: int, otherwise: str
+) -> tuple[str, tuple[int, ...]]:
     """(name, ranks). Without ranks: all that have a group of this name."""
     if args.group is None:
         return otherwise, tuple(range(world))
-    ranks = args.ranks or trace.groups.get(args.group) or (tuple(range(world)) if args.size in (None, world) else ())
+    ranks = (
+        args.ranks
+        or trace.groups.get(args.group)
+        or (tuple(range(world)) if args.size in (None, world) else ())
+    )
     return args.group, tuple(sorted(ranks))
 
 
@@ -152,10 +211,17 @@ def _send_recv(ones: Sequence[_One], notes: list[str]) -> None:
     total = counts[0]["send_recv"] if counts else 0
     if not total or len(ones) < 2 or any(count != Counter(send_recv=total) for count in counts):
         return
-    notes.append(f"{total} SendRecv kernel{'s' * (total > 1)} without an annotation counted as all_to_all, because every rank ran as many")
+    notes.append(
+        f"{total} SendRecv kernel{'s' * (total > 1)} without an annotation counted as all_to_all, "
+        f"because every rank ran as many"
+    )
     for rank in ones:
-        rank.groups = [(name.replace("send_recv", "all_to_all"), ranks) for name, ranks in rank.groups]
-        rank.operations = ["all_to_all" if what == "send_recv" else what for what in rank.operations]
+        rank.groups = [
+            (name.replace("send_recv", "all_to_all"), ranks) for name, ranks in rank.groups
+        ]
+        rank.operations = [
+            "all_to_all" if what == "send_recv" else what for what in rank.operations
+        ]
 
 
 def _own_groups(ones: Sequence[_One], world: int, notes: list[str]) -> None:
@@ -172,9 +238,15 @@ def _own_groups(ones: Sequence[_One], world: int, notes: list[str]) -> None:
                 sizes[name] = rank.trace.collectives.args[row].size or world
     many = {name for name, found in members.items() if len(found) > sizes[name]}
     for rank in ones:
-        rank.keep &= np.array([bool(ranks) or name not in many for name, ranks in rank.groups] or [], bool)
-        rank.groups = [(name, ranks or _filled(members[name], sizes[name], world)) for name, ranks in rank.groups]
-    notes += [f"several groups of {sizes[name]} ranks are named '{name}', and the traces do not say which ranks each has: they are left out"
+        rank.keep &= np.array(
+            [bool(ranks) or name not in many for name, ranks in rank.groups] or [], bool
+        )
+        rank.groups = [
+            (name, ranks or _filled(members[name], sizes[name], world))
+            for name, ranks in rank.groups
+        ]
+    notes += [f"several groups of {sizes[name]} ranks are named '{name}', and the traces do not "
+              f"say which ranks each has: they are left out"
               for name in sorted(many)]  # fmt: skip
 
 
@@ -189,7 +261,10 @@ def _count(rank: _One) -> None:
     Before the first step the last ones are the common ones.
     """
     begun: Counter[tuple[str, str, int]] = Counter()
-    keys = [(what, name, step) for what, (name, _), step in zip(rank.operations, rank.groups, rank.step.tolist())]
+    keys = [
+        (what, name, step)
+        for what, (name, _), step in zip(rank.operations, rank.groups, rank.step.tolist())
+    ]
     totals = Counter(keys)
     for row, key in enumerate(keys):
         if rank.sequence[row] < 0:
@@ -200,16 +275,26 @@ def _count(rank: _One) -> None:
 
 def _unequal(ones: Sequence[_One], notes: list[str]) -> None:
     """Leave out what some rank of the group has more of than another within a step."""
-    counts: dict[tuple[str, tuple[int, ...], str, int], dict[int, int]] = defaultdict(lambda: defaultdict(int))
+    counts: dict[tuple[str, tuple[int, ...], str, int], dict[int, int]] = defaultdict(
+        lambda: defaultdict(int)
+    )
     keys = [
-        [(name, ranks, what, step) for (name, ranks), what, step in zip(rank.groups, rank.operations, rank.step.tolist())] for rank in ones
+        [
+            (name, ranks, what, step)
+            for (name, ranks), what, step in zip(rank.groups, rank.operations, rank.step.tolist())
+        ]
+        for rank in ones
     ]
     for of_rank, mine in zip(ones, keys):
         for row, key in enumerate(mine):
             if of_rank.sequence[row] >= _IN_A_STEP and key[3] >= 0:
                 counts[key][of_rank.number] += 1
     present = {rank.number for rank in ones}
-    odd = {key for key, found in counts.items() if len({found[rank] for rank in present & set(key[1])}) > 1}
+    odd = {
+        key
+        for key, found in counts.items()
+        if len({found[rank] for rank in present & set(key[1])}) > 1
+    }
     left = 0
     for of_rank, mine in zip(ones, keys):
         wrong = np.array([key in odd for key in mine] or [], bool)
@@ -217,7 +302,8 @@ def _unequal(ones: Sequence[_One], notes: list[str]) -> None:
         of_rank.keep &= ~wrong
     if left:
         what = ", ".join(sorted({key[2] for key in odd})[:4])
-        notes.append(f"{left} collectives ({what}) are left out: ranks have different numbers of them in a step, "
+        notes.append(f"{left} collectives ({what}) are left out: ranks have different numbers of "
+                     f"them in a step, "
                      "and without sequence numbers they cannot be matched")  # fmt: skip
 
 
@@ -228,11 +314,22 @@ def _collectives(rank: _One, since: int) -> Collectives:
     names: dict[str, int] = {}
     for place, row in enumerate(rows.tolist()):
         (name, ranks), what = rank.groups[row], rank.operations[row]
-        key = (name if what in name else f"{name} {what}" if rank.sequence[row] >= _IN_A_STEP else name, _backend(rank, row), ranks)
+        key = (
+            name
+            if what in name
+            else f"{name} {what}"
+            if rank.sequence[row] >= _IN_A_STEP
+            else name,
+            _backend(rank, row),
+            ranks,
+        )
         table["group"][place] = groups.setdefault(key, len(groups))
         table["name"][place] = names.setdefault(what, len(names))
         table["nbytes"][place] = _bytes(rank, row)
-    table["start"], table["end"] = traced.table["start"][rows] + since, traced.table["end"][rows] + since
+    table["start"], table["end"] = (
+        traced.table["start"][rows] + since,
+        traced.table["end"][rows] + since,
+    )
     table["sequence"] = rank.sequence[rows]
     nothing, edges = np.zeros(0, np.int64), rank.trace.budget.edges + since
     return Collectives(
@@ -251,19 +348,25 @@ def _collectives(rank: _One, since: int) -> Collectives:
 def _backend(rank: _One, row: int) -> str:
     traced = rank.trace.collectives
     name = traced.names[int(traced.table["name"][row])].lower()
-    return next((known for known in ("gloo", "rccl", "nccl", "mpi", "ucc") if known in name), "unknown")
+    return next(
+        (known for known in ("gloo", "rccl", "nccl", "mpi", "ucc") if known in name), "unknown"
+    )
 
 
 def _bytes(rank: _One, row: int) -> int:
     """Return the full message; 0: the trace does not say."""
     index = int(rank.trace.collectives.table["args"][row])
     args = rank.trace.collectives.args[index] if index >= 0 else CollectiveArgs()
-    most = max(args.elements_in or 0, args.elements_out or 0) * _ELEMENT_BYTES.get(args.dtype or "", 0)
+    most = max(args.elements_in or 0, args.elements_out or 0) * _ELEMENT_BYTES.get(
+        args.dtype or "", 0
+    )
     shard = rank.operations[row] in _SHARDED_OPERATIONS and args.elements_in == args.elements_out
     return most * len(rank.groups[row][1]) if shard else most
 
 
-def _before(together: CrossRank, traces: Mapping[int, RankTrace], kept: Mapping[int, IntArray]) -> IntArray:
+def _before(
+    together: CrossRank, traces: Mapping[int, RankTrace], kept: Mapping[int, IntArray]
+) -> IntArray:
     """Split each rank's time before each collective, since its last one had ended.
 
     Args:
@@ -283,9 +386,11 @@ def _before(together: CrossRank, traces: Mapping[int, RankTrace], kept: Mapping[
 
 
 def _excess(blamed: StepBlame, together: CrossRank, spent: IntArray) -> dict[str, IntArray]:
-    """Return how much longer the late rank of each step took for each phase than the median of the others.
+    """Return how much longer the late rank of each step took for each phase than the median of the
+    others.
 
-    Over all collectives at which it was the last; what it was late with already when its trace began is BEFORE_TRACE.
+    Over all collectives at which it was the last; what it was late with already when its trace
+    began is BEFORE_TRACE.
 
     Args:
         blamed: the late rank of each step.
@@ -296,7 +401,10 @@ def _excess(blamed: StepBlame, together: CrossRank, spent: IntArray) -> dict[str
         phase -> int64 [steps], ns.
     """
     matched, met = together.matched, together.met
-    excess = {phase: np.zeros(len(blamed.column), np.int64) for phase in (*dict.fromkeys(_PHASES.values()), BEFORE_TRACE)}
+    excess = {
+        phase: np.zeros(len(blamed.column), np.int64)
+        for phase in (*dict.fromkeys(_PHASES.values()), BEFORE_TRACE)
+    }
     step = together.ranks[0].step_at(matched.start[:, 0])
     row = np.flatnonzero(together.awaited & (step >= 0))
     row = row[met.last_column[row] == blamed.column[step[row]]]
@@ -328,12 +436,16 @@ class RankComparison:
     Attributes:
         communication: for the report.
         together: the ranks on one clock.
-        last: int64 [m]: the rank that began last, by more than the bound after the median of the others, -1: none by so much; of the
-            collectives that all ranks of their group left traces of, in order of start.
-        waiting: rank -> a set (intervals.py), ns since RankTrace.origin_ns: a collective ran, and another rank had not begun it.
-        budgets: rank -> its budget with ``waiting_for_rank``; only of ranks for which waiting is known.
+        last: int64 [m]: the rank that began last, by more than the bound after the median of the
+            others, -1: none by so much; of the collectives that all ranks of their group left
+            traces of, in order of start.
+        waiting: rank -> a set (intervals.py), ns since RankTrace.origin_ns: a collective ran, and
+            another rank had not begun it.
+        budgets: rank -> its budget with ``waiting_for_rank``; only of ranks for which waiting is
+            known.
         parts: by rank.
-        phases: rank that was late -> phase -> seconds that it took longer than the median of the others, most first, over all steps.
+        phases: rank that was late -> phase -> seconds that it took longer than the median of the
+            others, most first, over all steps.
         complete: every rank of every group left a trace: who was late can be said.
         notes: sentences for the report.
     """
@@ -364,8 +476,12 @@ def compare(traces: Mapping[int, RankTrace]) -> RankComparison | None:
         rank.rank: _waiting(rank, column, together, numbering.since[rank.rank]) for column, rank in enumerate(ordered)
     } if np.isfinite(together.bound) else {}  # fmt: skip
     last = _last(together)
-    complete = len(matched.complete) > 0 and {rank for group in matched.groups for rank in group.ranks} <= set(matched.ranks)
-    lates, phases = _late(numbering, together, traces) if complete and np.isfinite(together.bound) else ([], {})
+    complete = len(matched.complete) > 0 and {
+        rank for group in matched.groups for rank in group.ranks
+    } <= set(matched.ranks)
+    lates, phases = (
+        _late(numbering, together, traces) if complete and np.isfinite(together.bound) else ([], {})
+    )
     sentences = [_says(late, phases[late.rank], last) for late in lates[:1]]
     return RankComparison(
         communication=describe_communication(together, lates),
@@ -380,7 +496,12 @@ def compare(traces: Mapping[int, RankTrace]) -> RankComparison | None:
     )
 
 
-def _aligned(ranks: Sequence[Collectives], matched: CollectiveTable, numbering: _Numbering, traces: Mapping[int, RankTrace]) -> Alignment:
+def _aligned(
+    ranks: Sequence[Collectives],
+    matched: CollectiveTable,
+    numbering: _Numbering,
+    traces: Mapping[int, RankTrace],
+) -> Alignment:
     """Align clocks from the ends of collectives, of few ones too.
 
     What is left is that all ranks leave one at about the same time.
@@ -394,11 +515,20 @@ def _aligned(ranks: Sequence[Collectives], matched: CollectiveTable, numbering: 
     first, notes = traces[matched.ranks[0]], []
     bound = alignment.bound
     for rank, clock in zip(matched.ranks, alignment.clocks, strict=True):
-        moved = float(np.abs(clock.offset).max()) if len(clock.offset) and numbering.since[rank] else 0.0
-        if (traces[rank].maker, traces[rank].source, traces[rank].origin_ns) == ("nsight", first.source, first.origin_ns):
+        moved = (
+            float(np.abs(clock.offset).max())
+            if len(clock.offset) and numbering.since[rank]
+            else 0.0
+        )
+        if (traces[rank].maker, traces[rank].source, traces[rank].origin_ns) == (
+            "nsight",
+            first.source,
+            first.origin_ns,
+        ):
             bound = max(bound, moved)
         if moved > _CLOCKS_APART_NS:
-            notes.append(f"the collectives of ranks {matched.ranks[0]} and {rank} are {moved / _NS_PER_S:.3g} s apart on their own clocks: "
+            notes.append(f"the collectives of ranks {matched.ranks[0]} and {rank} are "
+                         f"{moved / _NS_PER_S:.3g} s apart on their own clocks: "
                          "the traces may be of different steps")  # fmt: skip
     return replace(alignment, bound=bound, notes=[*notes, *alignment.notes])
 
@@ -420,7 +550,9 @@ def _on_few_ends(matched: CollectiveTable) -> Alignment | None:
         bound = max(bound, float(np.abs(apart - middle).max()))
     alignment = Alignment(clocks, bound, "collective ends", [])
     start, end = alignment.reference(matched.start), alignment.reference(matched.end)
-    ends = np.where(end == MISSING, np.iinfo(np.int64).max, end).min(1, initial=np.iinfo(np.int64).max)
+    ends = np.where(end == MISSING, np.iinfo(np.int64).max, end).min(
+        1, initial=np.iinfo(np.int64).max
+    )
     met = (start.max(1, initial=MISSING) <= ends + bound) | ~matched.together
     return alignment if met.all() else None
 
@@ -430,7 +562,9 @@ def _last(together: CrossRank) -> IntArray:
     rows = np.flatnonzero(matched.complete & matched.together)
     rows = rows[np.argsort(matched.start[rows].max(1, initial=MISSING), kind="stable")]
     column = met.last_column[rows]
-    return np.where(behind_median(met.start[rows], column) > together.bound, np.array(matched.ranks)[column], -1)
+    return np.where(
+        behind_median(met.start[rows], column) > together.bound, np.array(matched.ranks)[column], -1
+    )
 
 
 def _waiting(collectives: Collectives, column: int, together: CrossRank, since: int) -> IntArray:
@@ -441,25 +575,39 @@ def _waiting(collectives: Collectives, column: int, together: CrossRank, since: 
     row = together.matched.rows[column]
     there = np.flatnonzero(row >= 0)
     there = there[together.matched.together[row[there]]]
-    return union(collectives.table["start"][there] - since, together.arrivals[collectives.rank].last[there] - since)
+    return union(
+        collectives.table["start"][there] - since,
+        together.arrivals[collectives.rank].last[there] - since,
+    )
 
 
 def _budget(trace: RankTrace, waiting: IntArray) -> StepBudget:
     table = trace.collectives.table
-    return with_waiting(trace.budget, trace.collectives.hidden, union(table["start"], table["end"]) if len(table) else NONE, waiting)
+    return with_waiting(
+        trace.budget,
+        trace.collectives.hidden,
+        union(table["start"], table["end"]) if len(table) else NONE,
+        waiting,
+    )
 
 
 def _gaps(matched: CollectiveTable, waiting: Mapping[int, IntArray]) -> list[str]:
-    missing = sorted({rank for group in matched.groups for rank in group.ranks} - set(matched.ranks))
+    missing = sorted(
+        {rank for group in matched.groups for rank in group.ranks} - set(matched.ranks)
+    )
     if not missing:
         return list(matched.notes)
     listed = f"{', '.join(map(str, missing[:_SHOWN_RANKS]))}{', ...' if len(missing) > _SHOWN_RANKS else ''}"
     notes = [
-        f"{len(missing)} of {len(missing) + len(matched.ranks)} ranks have no trace here ({listed}): "
+        f"{len(missing)} of {len(missing) + len(matched.ranks)} ranks have no trace here "
+        f"({listed}): "
         "which rank was late, and how much of a collective was transfer, is unknown"
     ]
     if waiting:
-        notes.append("waiting for a rank is a lower bound: it is counted only until the last rank with a trace had begun")
+        notes.append(
+            "waiting for a rank is a lower bound: it is counted only until the last rank with a "
+            "trace had begun"
+        )
     return notes
 
 
@@ -469,22 +617,37 @@ def _late(
     """Return late ranks, and what each was doing in seconds over all steps."""
     sure = replace(together, awaited=together.awaited & together.matched.complete)
     blamed = blame.blame_steps(sure)
-    blamed = replace(blamed, excess=_excess(blamed, sure, _before(together, traces, numbering.kept)))
-    lates = [replace(late, whole_host=False) for late in blame.list_late_ranks(blamed, together.ranks)]
+    blamed = replace(
+        blamed, excess=_excess(blamed, sure, _before(together, traces, numbering.kept))
+    )
+    lates = [
+        replace(late, whole_host=False) for late in blame.list_late_ranks(blamed, together.ranks)
+    ]
     phases = {}
     for late in lates:
         mine = blamed.column == together.matched.ranks.index(late.rank)
-        sums = {phase: float(values[mine].sum()) / _NS_PER_S for phase, values in blamed.excess.items()}
+        sums = {
+            phase: float(values[mine].sum()) / _NS_PER_S for phase, values in blamed.excess.items()
+        }
         phases[late.rank] = dict(sorted(sums.items(), key=lambda pair: -pair[1]))
     return lates, phases
 
 
 def _says(late: LateRank, phases: Mapping[str, float], last: IntArray) -> str:
-    most = [f"{_PHASE_WORDS.get(phase, phase)} {seconds(took / late.steps)}" for phase, took in list(phases.items())[:3] if took > 0]
+    most = [
+        f"{_PHASE_WORDS.get(phase, phase)} {seconds(took / late.steps)}"
+        for phase, took in list(phases.items())[:3]
+        if took > 0
+    ]
     doing = f"; what took longer than on the others: {', '.join(most)}" if most else ""
-    again = "other ranks in other steps" if late.late_steps >= _FEWEST_STEPS else "too few to tell whether it is always this rank"
+    again = (
+        "other ranks in other steps"
+        if late.late_steps >= _FEWEST_STEPS
+        else "too few to tell whether it is always this rank"
+    )
     often = "the same rank each time" if late.persistent else again
     return (
-        f"the others waited for rank {late.rank} in {late.steps} of {late.all_steps} steps ({often}); it came last in "
+        f"the others waited for rank {late.rank} in {late.steps} of {late.all_steps} steps "
+        f"({often}); it came last in "
         f"{int((last == late.rank).sum())} of {len(last)} collectives{doing}"
     )

@@ -20,7 +20,8 @@ _ENDINGS = {".html": "html_report", ".json": "json_report", ".txt": "terminal"}
 
 
 def write(report: Report, path: Path) -> None:
-    """Write a report into a file that the user named; an older one is replaced, and kept if writing fails.
+    """Write a report into a file that the user named; an older one is replaced, and kept if writing
+    fails.
 
     Raises:
         OutputError: an ending that no format has, or a place that cannot be written to.
@@ -37,12 +38,21 @@ def text(report: Report, path: Path) -> str:
     module = _ENDINGS.get(path.suffix.lower())
     if module is None:
         known = f"{', '.join(_ENDINGS)}, or .trace.json.gz for a trace"
-        raise OutputError(f"{path}: unknown report format {path.suffix or 'without an extension'}: use one of {known}")
+        raise OutputError(
+            f"{path}: unknown report format {path.suffix or 'without an extension'}: use one of "
+            f"{known}"
+        )
     made: str = importlib.import_module(f"{__name__}.{module}").render(report)
     return made
 
 
-def to_terminal(report: Report, console: "Console", full: bool = False, files: Sequence[Path] = (), run: Path | None = None) -> None:
+def to_terminal(
+    report: Report,
+    console: "Console",
+    full: bool = False,
+    files: Sequence[Path] = (),
+    run: Path | None = None,
+) -> None:
     """Print a report: in at most about 40 lines, or all of it.
 
     Args:

@@ -16,10 +16,12 @@ _ASCII = str.maketrans({"█": "#", "×": "x", "·": "|", "–": "-", "…": "~"
 
 
 class Console(rich.console.Console):
-    """Shows text as it is: no markup, no ``:emoji:``, no highlighting, and nothing in it that a terminal would act on.
+    """Shows text as it is: no markup, no ``:emoji:``, no highlighting, and nothing in it that a
+    terminal would act on.
 
-    Escape sequences are those that rich makes itself. Strings are made printable before they are measured, so that tables stay straight;
-    segments once more, whatever they were made of. A terminal that does not know every character gets others in their place.
+    Escape sequences are those that rich makes itself. Strings are made printable before they are
+    measured, so that tables stay straight; segments once more, whatever they were made of. A
+    terminal that does not know every character gets others in their place.
     """
 
     def __init__(
@@ -44,7 +46,9 @@ class Console(rich.console.Console):
             highlight=False,
         )
 
-        if self._poor and isinstance(self.file, io.TextIOWrapper):  # after the layout: nothing is cropped for what it is written as
+        if self._poor and isinstance(
+            self.file, io.TextIOWrapper
+        ):  # after the layout: nothing is cropped for what it is written as
             self.file.reconfigure(errors="backslashreplace")
 
     @property
@@ -52,9 +56,13 @@ class Console(rich.console.Console):
         return not self.encoding.startswith("utf")
 
     def render_str(self, text: str, **options: Any) -> Text:
-        return super().render_str(printable(text), **{**options, "markup": False, "emoji": False, "highlight": False})
+        return super().render_str(
+            printable(text), **{**options, "markup": False, "emoji": False, "highlight": False}
+        )
 
-    def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
+    def render(
+        self, renderable: RenderableType, options: ConsoleOptions | None = None
+    ) -> Iterable[Segment]:
         for segment in super().render(renderable, options):
             if segment.control:
                 yield segment

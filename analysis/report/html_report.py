@@ -15,9 +15,25 @@ from feedline.analysis.report import of_convergence, of_traces, page, phrases
 from feedline.analysis.report.figures.batch_size import batch_efficiency, noise_scale
 from feedline.analysis.report.figures.loss_curve import colors_of, loss_curve
 from feedline.analysis.report.figures.rank_parts import PART_LABELS, rank_parts
-from feedline.analysis.report.figures.roofline_chart import flops, operator_roofline, role, roofline_figure
-from feedline.analysis.report.figures.sample_cost import histogram, is_split, quantile_edge, sample_cost
-from feedline.analysis.report.figures.step_times import count_beyond_axis, gauge_figure, step_bar, step_series, thin_bar
+from feedline.analysis.report.figures.roofline_chart import (
+    flops,
+    operator_roofline,
+    role,
+    roofline_figure,
+)
+from feedline.analysis.report.figures.sample_cost import (
+    histogram,
+    is_split,
+    quantile_edge,
+    sample_cost,
+)
+from feedline.analysis.report.figures.step_times import (
+    count_beyond_axis,
+    gauge_figure,
+    step_bar,
+    step_series,
+    thin_bar,
+)
 from feedline.analysis.report.figures.throughput import batch_sweep
 from feedline.analysis.report.json_report import plain
 from feedline.analysis.report.palette import Palette
@@ -41,7 +57,9 @@ def render(report: Report) -> str:
         phrases=phrases,
         value=formatting.value,
         gauge_value=formatting.gauge_value,
-        machine=[_fact(name, figure) for name, figure in report.run.machine.items() if figure is not None],
+        machine=[
+            _fact(name, figure) for name, figure in report.run.machine.items() if figure is not None
+        ],
         blank=formatting.BLANK,
         colors=(made := Palette(report)).css_class,
         **page.assets(),
@@ -62,7 +80,9 @@ def render(report: Report) -> str:
 
 
 def embedded(data: object) -> Markup:
-    """JSON for a ``<script type="application/json">``: nothing in it can end the element or begin another."""
+    """JSON for a ``<script type="application/json">``: nothing in it can end the element or begin
+    another.
+    """
     text = json.dumps(printable_in(plain(data)), separators=(",", ":"), allow_nan=False)
     return Markup(text.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e"))
 
@@ -72,7 +92,10 @@ def prose(text: str) -> Markup:
     parts = tied(text).split("`")
     if len(parts) % 2 == 0:
         return escape(tied(text))
-    return Markup("").join(Markup("<code>{}</code>").format(part) if place % 2 else part for place, part in enumerate(parts))
+    return Markup("").join(
+        Markup("<code>{}</code>").format(part) if place % 2 else part
+        for place, part in enumerate(parts)
+    )
 
 
 def tied(text: str) -> str:
@@ -97,7 +120,10 @@ def _step(report: Report, step: StepSummary, made: Palette) -> dict[str, object]
         "on_gpu": thin_bar(step.gpu_stages, max(total, gpu_s), made) if step.gpu_stages else None,
         "gpu_fits": gpu_s <= total,
         "total": total,
-        "own_code": [(own, Scale.column(own.s), title, mean_s) for own, title, mean_s in phrases.own_codes(step)],
+        "own_code": [
+            (own, Scale.column(own.s), title, mean_s)
+            for own, title, mean_s in phrases.own_codes(step)
+        ],
         "waits": waits,
         "wait_scale": Scale.column(waits),
         "run": phrases.run_parts(report.ledger),
@@ -114,7 +140,9 @@ def _workers(workers: Workers, made: Palette) -> dict[str, object]:
     bins = workers.sample_wall_histogram
     return {
         "figure": sample_cost(workers, made),
-        "unsplit": any(not is_split(cost) for stage, cost in workers.per_sample.items() if stage != "total"),
+        "unsplit": any(
+            not is_split(cost) for stage, cost in workers.per_sample.items() if stage != "total"
+        ),
         "scale": Scale.column(longest),
         "operations": operations,
         "operation_scale": Scale.of_seconds(slowest, digits=3),
@@ -136,12 +164,20 @@ def _roofline(made: Roofline) -> dict[str, object]:
 
 def _comm(report: Report) -> dict[str, object]:
     shown, left_out = phrases.ranks_to_show(report, _RANKS_SHOWN)
-    scale = Scale.column(max((sum(getattr(own, name) or 0.0 for name in PART_LABELS) for own in shown.values()), default=0.0))
+    scale = Scale.column(
+        max(
+            (sum(getattr(own, name) or 0.0 for name in PART_LABELS) for own in shown.values()),
+            default=0.0,
+        )
+    )
     return {
         "figure": rank_parts(shown),
         "left_out": left_out,
         "parts": [(part.words, part.color) for part in PART_LABELS.values()],
-        "rows": [(rank, [scale(getattr(own, name)) for name in PART_LABELS]) for rank, own in shown.items()],
+        "rows": [
+            (rank, [scale(getattr(own, name)) for name in PART_LABELS])
+            for rank, own in shown.items()
+        ],
         "unit": scale.unit,
     }
 
@@ -156,7 +192,9 @@ def _convergence(report: Report, made: ConvergenceSummary) -> dict[str, object]:
         "price": of_convergence.price(made),
         "curves": loss_curve(made.curves, made.samples is not None),
         "legend": [(curve.name, colors[curve.name]) for curve in made.curves if curve.values],
-        "told": [curve for curve in of_convergence.told_curves(made) if curve.values][:_FIGURES_SHOWN],
+        "told": [curve for curve in of_convergence.told_curves(made) if curve.values][
+            :_FIGURES_SHOWN
+        ],
         "noise": noise_scale(made.noise, batch, made.samples or 0.0),
         "efficiency": batch_efficiency(made.noise, batch) if batch else None,
     }
@@ -178,7 +216,12 @@ def _ranks(report: Report, made: Palette) -> list[dict[str, object]]:
         return []
     longest = max((own.mean_s or 0.0 for own in report.ranks.values()), default=0.0)
     return [
-        {"rank": rank, "steps": own.steps, "mean_s": own.mean_s, "bar": thin_bar(own.stages, longest, made) if longest > 0 else None}
+        {
+            "rank": rank,
+            "steps": own.steps,
+            "mean_s": own.mean_s,
+            "bar": thin_bar(own.stages, longest, made) if longest > 0 else None,
+        }
         for rank, own in report.ranks.items()
     ]
 
@@ -187,12 +230,22 @@ def _loader(loader: Loader) -> dict[str, object]:
     settings = plain(loader.settings)
     assert isinstance(settings, dict)
     shown = {name: settings.get(name, formatting.BLANK) for name in _SETTINGS_SHOWN}
-    return {"it": loader, "shown": shown, "settings": {name: json.dumps(value, ensure_ascii=False) for name, value in settings.items()}}
+    return {
+        "it": loader,
+        "shown": shown,
+        "settings": {
+            name: json.dumps(value, ensure_ascii=False) for name, value in settings.items()
+        },
+    }
 
 
 def _span(gauge: Gauge) -> tuple[str, str]:
     """Times at both ends of a gauge's figure."""
-    return (formatting.duration(gauge.at_s[0]), formatting.duration(gauge.at_s[-1])) if gauge.at_s else ("", "")
+    return (
+        (formatting.duration(gauge.at_s[0]), formatting.duration(gauge.at_s[-1]))
+        if gauge.at_s
+        else ("", "")
+    )
 
 
 def _columns(series: StepSeries, made: Palette) -> dict[str, object]:
@@ -209,5 +262,8 @@ def _columns(series: StepSeries, made: Palette) -> dict[str, object]:
         "min": short(series.wall_min_s),
         "median": short(series.wall_s),
         "max": short(series.wall_max_s),
-        "stages": [{"name": stage, "class": made.css_class(stage), "mean": short(values)} for stage, values in series.stages.items()],
+        "stages": [
+            {"name": stage, "class": made.css_class(stage), "mean": short(values)}
+            for stage, values in series.stages.items()
+        ],
     }

@@ -1,4 +1,6 @@
-"""The report as JSON: exactly the dataclasses, field by field. docs/report.md says what each field means."""
+"""The report as JSON: exactly the dataclasses, field by field. docs/report.md says what each field
+means.
+"""
 
 import dataclasses
 import enum
@@ -10,7 +12,10 @@ from feedline.analysis.explain.model import Report
 
 
 def render(report: Report) -> str:
-    """JSON text that ``docs/report.schema.json`` describes. Floats that are no number (NaN, infinity) become null."""
+    """JSON text that ``docs/report.schema.json`` describes.
+
+    Floats that are no number (NaN, infinity) become null.
+    """
     return json.dumps(plain(report), indent=1, allow_nan=False) + "\n"
 
 
@@ -26,7 +31,9 @@ def _known(holder: object, field: "dataclasses.Field[object]") -> object:
 
 
 def plain(value: object) -> object:
-    """Dataclasses, enums, tuples and NumPy scalars as what JSON has; an object that is none of these as its ``repr``."""
+    """Dataclasses, enums, tuples and NumPy scalars as what JSON has; an object that is none of
+    these as its ``repr``.
+    """
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return {key_of(field): plain(_known(value, field)) for field in dataclasses.fields(value)}
     if isinstance(value, enum.Enum):

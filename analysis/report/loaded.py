@@ -39,7 +39,10 @@ _NAMED = 4  # trainings that an error names
 
 
 def frame(table: Table) -> "Callable[[Callable[[LoadedRun], pd.DataFrame]], property]":
-    """A property that is computed once and documented by its table: ``help`` shows no ``cached_property`` before Python 3.12."""
+    """A property that is computed once and documented by its table:
+
+    ``help`` shows no ``cached_property`` before Python 3.12.
+    """
 
     def documented(get: "Callable[[LoadedRun], pd.DataFrame]") -> property:
         def kept(self: "LoadedRun") -> "pd.DataFrame":
@@ -53,16 +56,20 @@ def frame(table: Table) -> "Callable[[Callable[[LoadedRun], pd.DataFrame]], prop
 
 
 class LoadedRun:
-    """A run opened by ``feedline.load``: ``report``, ``steps``, ``samples``, ``collectives``, ``gauges``, ``findings``.
+    """A run opened by ``feedline.load``: ``report``, ``steps``, ``samples``, ``collectives``,
+    ``gauges``, ``findings``.
 
-    The report and each frame are computed on first access and kept. If the run is still being recorded, they cover what it had recorded
-    by then; load it again to see more. Nothing is ever written into the run folder.
+    The report and each frame are computed on first access and kept. If the run is still being
+    recorded, they cover what it had recorded by then; load it again to see more. Nothing is ever
+    written into the run folder.
 
-    Every frame of records covers all ranks and has a column ``rank``: compare ranks with ``steps.groupby("rank")``, or select one with
-    ``steps[steps["rank"] == 1]``.
+    Every frame of records covers all ranks and has a column ``rank``: compare ranks with
+    ``steps.groupby("rank")``, or select one with ``steps[steps["rank"] == 1]``.
     """
 
-    def __init__(self, run: Run, ceilings: Ceilings | None = None, notes: Callable[[], list[str]] = list) -> None:
+    def __init__(
+        self, run: Run, ceilings: Ceilings | None = None, notes: Callable[[], list[str]] = list
+    ) -> None:
         self._run, self._ceilings, self._notes = run, ceilings, notes
         self._frames: dict[str, pd.DataFrame] = {}
 
@@ -73,7 +80,10 @@ class LoadedRun:
 
     @property
     def path(self) -> Path:
-        """The run folder, or ``RUN/parts/2`` for one of several trainings. ``load`` accepts either."""
+        """The run folder, or ``RUN/parts/2`` for one of several trainings.
+
+        ``load`` accepts either.
+        """
         return self._run.path
 
     @cached_property
@@ -88,7 +98,10 @@ class LoadedRun:
 
     @property
     def stages(self) -> list[str]:
-        """The columns of ``steps`` that are stages, in the order in which a step goes through them. They sum to ``wall_s``."""
+        """The columns of ``steps`` that are stages, in the order in which a step goes through them.
+
+        They sum to ``wall_s``.
+        """
         return list(self._steps[1])
 
     @frame(STEPS)
@@ -146,7 +159,10 @@ class LoadedRun:
             return f"{self.name}: {error}"
         from feedline.analysis.report import phrases
 
-        return f"{phrases.about(report.run)}: {' '.join(filter(None, [report.headline, report.verdict]))}"
+        return (
+            f"{phrases.about(report.run)}: "
+            f"{' '.join(filter(None, [report.headline, report.verdict]))}"
+        )
 
     @property
     def _html(self) -> str:
@@ -173,15 +189,17 @@ def load(path: "str | Path", training: int | None = None) -> LoadedRun:
 
         run = feedline.load("runs/train-1121-0943")
         run                                   # the verdict; in a notebook the report
-        run.steps["wall_s"].describe()        # also .samples, .collectives, .gauges, .findings: pandas frames
-        run.report.throughput.samples_per_s   # all that `feedline report` shows
+        run.steps["wall_s"].describe()        # also .samples, .collectives, .gauges, .findings:
+        pandas frames run.report.throughput.samples_per_s   # all that `feedline report` shows
         run.to_html("report.html")
 
     The run may have ended, have been killed, or still be recording.
 
     Args:
-        path: the run folder, or the folder of one of its trainings: ``RUN/parts/2``, ``RUN/training-1``.
-        training: which of several trainings that one process ran one after the other, counted from 1.
+        path: the run folder, or the folder of one of its trainings: ``RUN/parts/2``,
+            ``RUN/training-1``.
+        training: which of several trainings that one process ran one after the other, counted from
+            1.
 
     Raises:
         RunNotFound: there is no run, or it holds several trainings. ``load_all`` loads all of them.
@@ -193,19 +211,22 @@ def load(path: "str | Path", training: int | None = None) -> LoadedRun:
     if len(found) > 1:
         names = [str(one.path) for one in found[:_NAMED]] + ["..."] * (len(found) > _NAMED)
         raise RunNotFound(
-            f"{path} holds {len(found)} training runs: load one of them ({', '.join(names)}), or all with feedline.load_all()"
+            f"{path} holds {len(found)} training runs: load one of them ({', '.join(names)}), or "
+            f"all with feedline.load_all()"
         )
     return found[0]
 
 
 def load_all(path: "str | Path", training: int | None = None) -> list[LoadedRun]:
-    """All trainings in a run folder, in the order in which they began: usually one, several for a sweep or a cross-validation.
+    """All trainings in a run folder, in the order in which they began: usually one, several for a
+    sweep or a cross-validation.
 
     Args:
         path, training: as in ``load``.
 
     Raises:
-        RunNotFound, RunDamaged, SchemaTooNew, CeilingsDamaged: as in ``load``, except that several trainings are not an error.
+        RunNotFound, RunDamaged, SchemaTooNew, CeilingsDamaged: as in ``load``, except that several
+            trainings are not an error.
     """
     folder, number = pipeline.place(Path(path), training)
     found = trainings(folder)
@@ -216,7 +237,10 @@ def load_all(path: "str | Path", training: int | None = None) -> list[LoadedRun]
     for _, run in runs:
         _refuse_unreadable(run)
     beside = folder if len(runs) == 1 else None
-    return [LoadedRun(run, ceilings, partial(_notes, whole, number, beside, found)) for whole, run in runs]
+    return [
+        LoadedRun(run, ceilings, partial(_notes, whole, number, beside, found))
+        for whole, run in runs
+    ]
 
 
 def _refuse_unreadable(run: Run) -> None:
@@ -233,7 +257,8 @@ def _refuse_unreadable(run: Run) -> None:
 
 
 def _notes(whole: Run, number: int | None, folder: Path | None, found: list[Training]) -> list[str]:
-    """What ``feedline report`` says beside the report itself: of a window of torch.profiler, and of other processes.
+    """What ``feedline report`` says beside the report itself: of a window of torch.profiler, and of
+    other processes.
 
     Args:
         whole: all that the process recorded.
@@ -241,4 +266,8 @@ def _notes(whole: Run, number: int | None, folder: Path | None, found: list[Trai
         folder: the run folder, where it holds one training.
     """
     told = [] if number is not None or pipeline.holds_traces(whole) else read_windows(whole).notes
-    return told if folder is None else [*told, *process_log.notes(folder, {one.name for one in found}, worker_pids(found))]
+    return (
+        told
+        if folder is None
+        else [*told, *process_log.notes(folder, {one.name for one in found}, worker_pids(found))]
+    )

@@ -12,7 +12,9 @@ from feedline.profiler.message import ONE_GRADIENT
 
 _MOST_CHECKS, _MOST_CURVES = 3, 2  # lines and curves of the terminal
 _LEAST_EPOCHS = 0.01  # below this the dataset is endless, and epochs mean nothing
-_TURNS = 2  # times as many updates as steps: several optimizers take turns, and the number of steps is told as well
+# times as many updates as steps: several optimizers take turns, and the number of steps is told as
+# well
+_TURNS = 2
 #: Instead of the whole reason, where there is one line for it.
 NEEDS = "Noise scale: not measured; it needs several ranks or gradient accumulation."
 
@@ -22,18 +24,30 @@ def progress(curve: CurvePoints) -> str:
     if not curve.values:
         return f"{curve.name} has no finite value"
     first, last = number(curve.values[0]), number(curve.final)
-    then = f" (without {counted(curve.not_finite, 'value')}: NaN or infinite)" if curve.not_finite else ""
-    return f"{curve.name} {last}{then}" if len(curve.values) == 1 else f"{curve.name} {first} to {last}{then}"
+    then = (
+        f" (without {counted(curve.not_finite, 'value')}: NaN or infinite)"
+        if curve.not_finite
+        else ""
+    )
+    return (
+        f"{curve.name} {last}{then}"
+        if len(curve.values) == 1
+        else f"{curve.name} {first} to {last}{then}"
+    )
 
 
 def trained(made: ConvergenceSummary, steps: int, short: bool = False) -> str:
-    """Over how much: ``48 updates, 3,076 samples (3.00 epochs)``; in short, one of the last two. Optimizers that take turns make several
-    updates per step."""
+    """Over how much: ``48 updates, 3,076 samples (3.00 epochs)``; in short, one of the last two.
+    Optimizers that take turns make several updates per step."""
     updates = counted(made.updates, "update")
     if 0 < _TURNS * steps <= made.updates:
         updates += f" in {count(steps)} steps"
     said = f"{updates}, {count(made.samples)} samples" if made.samples else updates
-    if not made.samples_per_epoch or not made.samples or made.samples < _LEAST_EPOCHS * made.samples_per_epoch:
+    if (
+        not made.samples_per_epoch
+        or not made.samples
+        or made.samples < _LEAST_EPOCHS * made.samples_per_epoch
+    ):
         return said
     epochs = number(made.samples / made.samples_per_epoch)
     return f"{updates if short else said} ({epochs} epoch{'' if epochs == '1.00' else 's'})"
@@ -47,49 +61,83 @@ def told_curves(made: ConvergenceSummary) -> list[CurvePoints]:
 
 def price(made: ConvergenceSummary) -> str:
     """The batch against the noise scale in a sentence, or why there is none."""
-    said = made.price.message if made.price else f"the noise scale is unknown: {made.noise.why}" if made.noise.why else ""
+    said = (
+        made.price.message
+        if made.price
+        else f"the noise scale is unknown: {made.noise.why}"
+        if made.noise.why
+        else ""
+    )
     return f"{sentence(said)}." if said else ""
 
 
 def own_checks(report: Report) -> list[tuple[Finding, bool]]:
     """What is wrong with the training's set-up, and whether the report's findings tell it already."""
     told = {finding.rule_id for finding in report.findings}
-    return [(finding, finding.rule_id in told) for finding in report.convergence.checks] if report.convergence else []
+    return (
+        [(finding, finding.rule_id in told) for finding in report.convergence.checks]
+        if report.convergence
+        else []
+    )
 
 
 def lines(report: Report, width: int) -> list[str]:
-    """For the terminal: at most eight lines of ``width`` characters, four where nothing is wrong and there is no noise scale."""
+    """For the terminal: at most eight lines of ``width`` characters, four where nothing is wrong
+    and there is no noise scale.
+    """
     made = report.convergence
     if made is None or not (made.curves or made.noise.windows or made.checks):
         return []
     curves = ", ".join(progress(curve) for curve in told_curves(made)[:_MOST_CURVES])
-    text = f"{trained(made, report.throughput.steps, short=True)}: {curves or 'no metric was recorded'}."
+    text = (
+        f"{trained(made, report.throughput.steps, short=True)}: "
+        f"{curves or 'no metric was recorded'}."
+    )
     if made.noise.value is not None or (made.price and made.price.where != "unknown"):
         said = _at_most(text, width, 2) + _at_most(price(made), width, 3)
     else:
         said = [wrapped for line in (text, _no_scale(made)) for wrapped in _at_most(line, width, 2)]
     checks = own_checks(report)
     for finding, told in checks[:_MOST_CHECKS]:
-        said.append(shorten(f"- {finding.rule_id}: {'see the findings' if told else finding.fix or finding.message}", width))
+        said.append(
+            shorten(
+                f"- {finding.rule_id}: "
+                f"{'see the findings' if told else finding.fix or finding.message}",
+                width,
+            )
+        )
     return said
 
 
 def short(report: Report) -> list[tuple[str, str]]:
-    """For the short report: (label, text) of how the training got on, then of what is wrong with its set-up and told nowhere else."""
+    """For the short report: (label, text) of how the training got on, then of what is wrong with
+    its set-up and told nowhere else.
+    """
     made = report.convergence
     if made is None or not (made.curves or made.noise.windows or made.checks):
         return []
     curves = ", ".join(progress(curve) for curve in told_curves(made)[:_MOST_CURVES])
     measured = made.noise.value is not None or (made.price and made.price.where != "unknown")
-    said = [f"{trained(made, report.throughput.steps, short=True)}: {curves}." if curves else "", price(made) if measured else ""]
+    said = [
+        f"{trained(made, report.throughput.steps, short=True)}: {curves}." if curves else "",
+        price(made) if measured else "",
+    ]
     told = [("Convergence", " ".join(part for part in said if part))] if any(said) else []
-    return told + [("Set-up", f"{one.rule_id}: {one.fix or one.message}") for one, above in own_checks(report)[:_MOST_CHECKS] if not above]
+    return told + [
+        ("Set-up", f"{one.rule_id}: {one.fix or one.message}")
+        for one, above in own_checks(report)[:_MOST_CHECKS]
+        if not above
+    ]
 
 
 def _no_scale(made: ConvergenceSummary) -> str:
     if not made.noise.why:
         return ""
-    return NEEDS if made.noise.reason == ONE_GRADIENT else f"Noise scale: not measured; {made.noise.why}."
+    return (
+        NEEDS
+        if made.noise.reason == ONE_GRADIENT
+        else f"Noise scale: not measured; {made.noise.why}."
+    )
 
 
 def _at_most(text: str, width: int, most: int) -> list[str]:

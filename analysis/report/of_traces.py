@@ -25,7 +25,8 @@ def heads(narrow: bool = False) -> list[str]:
 def rows(report: Report, narrow: bool = False) -> list[tuple[str, list[str]]]:
     """Rank -> its cells; blank where the trace cannot say."""
     return [
-        (rank, [_cell(own, part, name) for part, name, _, fits in _COLUMNS if fits or not narrow]) for rank, own in report.ranks.items()
+        (rank, [_cell(own, part, name) for part, name, _, fits in _COLUMNS if fits or not narrow])
+        for rank, own in report.ranks.items()
     ]
 
 
@@ -33,7 +34,13 @@ def _cell(own: RankSummary, part: str, name: str) -> str:
     value: float | None = getattr(getattr(own, part), name, None)
     if value is None:
         return BLANK
-    return seconds(value) if name.endswith("_s") else f"{number(value)}×" if name == "speedup_ceiling" else f"{value:.1f}"
+    return (
+        seconds(value)
+        if name.endswith("_s")
+        else f"{number(value)}×"
+        if name == "speedup_ceiling"
+        else f"{value:.1f}"
+    )
 
 
 def reasons(report: Report) -> list[str]:
@@ -44,10 +51,16 @@ def reasons(report: Report) -> list[str]:
             for reason in dict.fromkeys(part.reasons.values()) if part else ():
                 found.setdefault(reason, []).append(rank)
     several = len(report.ranks) > 1
-    return [f"{_who(ranks, len(report.ranks))}: {why}" if several else why for why, ranks in found.items()]
+    return [
+        f"{_who(ranks, len(report.ranks))}: {why}" if several else why
+        for why, ranks in found.items()
+    ]
 
 
 def _who(ranks: list[str], of: int) -> str:
     if len(ranks) == of:
         return "all ranks"
-    return f"rank{'s' if len(ranks) > 1 else ''} {', '.join(ranks[:8])}{', ...' if len(ranks) > 8 else ''}"
+    return (
+        f"rank{'s' if len(ranks) > 1 else ''} "
+        f"{', '.join(ranks[:8])}{', ...' if len(ranks) > 8 else ''}"
+    )

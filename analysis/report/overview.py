@@ -57,7 +57,8 @@ class Row:
 
 @dataclass(frozen=True)
 class Outside:
-    """The time that is in no training: imports, preparing data, evaluation by what does not call the model.
+    """The time that is in no training: imports, preparing data, evaluation by what does not call
+    the model.
 
     Attributes:
         before_s: from the start of the recording to the first training.
@@ -93,7 +94,10 @@ class Overview:
     @property
     def lines(self) -> list[str]:
         """What is said below the table."""
-        return [*(_time_outside(self.outside, self.rows) if self.outside is not None else []), *self.notes]
+        return [
+            *(_time_outside(self.outside, self.rows) if self.outside is not None else []),
+            *self.notes,
+        ]
 
 
 def row(name: str, report: Report, path: Path) -> Row:
@@ -111,7 +115,9 @@ def row(name: str, report: Report, path: Path) -> Row:
         optimizer=report.run.optimizer,
         steps=pace.steps,
         samples=pace.samples,
-        epochs=made.samples / per_epoch if made is not None and made.samples is not None and per_epoch else None,
+        epochs=made.samples / per_epoch
+        if made is not None and made.samples is not None and per_epoch
+        else None,
         samples_per_s=pace.of_all_ranks,
         steps_per_s=pace.steps_per_s,
         duration_s=report.run.duration_s,
@@ -158,7 +164,14 @@ def show(overview: Overview, console: Console, alone: bool = True) -> None:
     console.print(plain(f"{overview.name}: {_title(overview)}", "bold"), width=width)
     console.print(_table(overview.rows[:_SHOWN]), width=width)
     if len(overview.rows) > _SHOWN:
-        console.print(plain(f"{len(overview.rows) - _SHOWN} more training runs are in report.html and report.json.", "dim"), width=width)
+        console.print(
+            plain(
+                f"{len(overview.rows) - _SHOWN} more training runs are in report.html and "
+                f"report.json.",
+                "dim",
+            ),
+            width=width,
+        )
     first, last = overview.rows[0].report, overview.rows[-1].report
     here = "; show one here with --training N" if overview.outside is not None else ""
     if alone:
@@ -170,21 +183,34 @@ def show(overview: Overview, console: Console, alone: bool = True) -> None:
 def _table(rows: Sequence[Row]) -> Table:
     table = Table.grid(padding=(0, 2, 0, 0), pad_edge=False)
     for head in _HEADS[:-1]:
-        table.add_column(justify="right" if _HEADS.index(head) >= _NUMBERED - 1 else "left", no_wrap=True)
+        table.add_column(
+            justify="right" if _HEADS.index(head) >= _NUMBERED - 1 else "left", no_wrap=True
+        )
     table.add_row(*(Text(head, "dim") for head in _HEADS[:-1]))
     for one in rows:
-        table.add_row(*(Text(cell if len(cell) <= _LONGEST else f"{cell[: _LONGEST - 1]}…") for cell in _cells(one)[:-1]))
+        table.add_row(
+            *(
+                Text(cell if len(cell) <= _LONGEST else f"{cell[: _LONGEST - 1]}…")
+                for cell in _cells(one)[:-1]
+            )
+        )
     return table
 
 
 def _verdicts(rows: Sequence[Row]) -> list[str]:
-    """What holds the trainings back, each cause once with the first training's figures; and how they ended, where not well."""
+    """What holds the trainings back, each cause once with the first training's figures; and how
+    they ended, where not well.
+    """
     by_rule: dict[str, list[Row]] = {}
     for one in rows:
         by_rule.setdefault(one.rule_id, []).append(one)
     said = []
     for rule_id, own in by_rule.items():
-        names = f"Training {own[0].name}" if len(own) == 1 else f"Training runs {few([one.name for one in own], _SHOWN)}"
+        names = (
+            f"Training {own[0].name}"
+            if len(own) == 1
+            else f"Training runs {few([one.name for one in own], _SHOWN)}"
+        )
         of_first = f" (Showing training {own[0].name}.)" if len(own) > 1 else ""
         said.append(f"{names}{f' ({rule_id})' if rule_id else ''} – {own[0].message}{of_first}")
     return [*said, *(f"Training {one.name} {ended}." for one in rows if (ended := _ending(one)))]
@@ -192,7 +218,9 @@ def _verdicts(rows: Sequence[Row]) -> list[str]:
 
 def _ending(one: Row) -> str:
     """How a training ended; nothing where it came to its end."""
-    return "is still running" if one.state == "live" else how(one.state, one.exit_code, one.ended_by)
+    return (
+        "is still running" if one.state == "live" else how(one.state, one.exit_code, one.ended_by)
+    )
 
 
 def _render_text(overview: Overview, reports: Sequence[Report] = ()) -> str:
@@ -202,13 +230,24 @@ def _render_text(overview: Overview, reports: Sequence[Report] = ()) -> str:
         reports: of the trainings, in order, to be in it.
     """
     file = io.StringIO()
-    show(overview, Console(file=file, width=WIDTH, color_system=None, force_terminal=False), alone=not reports)
-    texts = [file.getvalue(), *(f"\n{'=' * WIDTH}\nTraining {one.name}\n\n{render(made)}" for one, made in zip(overview.rows, reports))]
+    show(
+        overview,
+        Console(file=file, width=WIDTH, color_system=None, force_terminal=False),
+        alone=not reports,
+    )
+    texts = [
+        file.getvalue(),
+        *(
+            f"\n{'=' * WIDTH}\nTraining {one.name}\n\n{render(made)}"
+            for one, made in zip(overview.rows, reports)
+        ),
+    ]
     return "".join(f"{line.rstrip()}\n" for text in texts for line in text.splitlines())
 
 
 def render_json(overview: Overview, reports: Sequence[Report] = ()) -> str:
-    """As JSON: exactly the dataclasses, and ``schema_version``. Its member ``trainings`` tells it from the report of one training.
+    """As JSON: exactly the dataclasses, and ``schema_version``. Its member ``trainings`` tells it
+    from the report of one training.
 
     Args:
         reports: of the trainings, in order: its member ``reports``.
@@ -230,7 +269,8 @@ def _render_html(overview: Overview, reports: Sequence[Report] = ()) -> str:
     """As a page with a link to each training's own.
 
     Args:
-        reports: of the trainings, in order, to be in the page itself: each in a frame, for it has a script and anchors of its own.
+        reports: of the trainings, in order, to be in the page itself: each in a frame, for it has a
+            script and anchors of its own.
     """
     from feedline.analysis.report import html_report  # draws all figures: not for an overview alone
 
@@ -254,13 +294,25 @@ def _time_outside(outside: Outside, rows: Sequence[Row]) -> list[str]:
     """Where the time went that is in no step of any training, in sentences."""
     between = outside.between_s
     longest = max(between, default=0.0)
-    at = f" (at most {seconds(longest)}, before training {rows[between.index(longest) + 1].name})" if len(between) > 1 else ""
-    total, evaluation_s = outside.before_s + sum(between) + outside.after_s, sum(one.evaluation_s for one in rows)
+    at = (
+        f" (at most {seconds(longest)}, before training {rows[between.index(longest) + 1].name})"
+        if len(between) > 1
+        else ""
+    )
+    total, evaluation_s = (
+        outside.before_s + sum(between) + outside.after_s,
+        sum(one.evaluation_s for one in rows),
+    )
     said = [
-        f"Outside the training runs: {seconds(total)} of {seconds(outside.whole_s)}. Of that, {seconds(outside.before_s)} is before the "
-        f"first, {seconds(sum(between))} between training runs{at}, and {seconds(outside.after_s)} after the last. "
+        f"Outside the training runs: {seconds(total)} of {seconds(outside.whole_s)}. Of that, "
+        f"{seconds(outside.before_s)} is before the "
+        f"first, {seconds(sum(between))} between training runs{at}, and "
+        f"{seconds(outside.after_s)} after the last. "
         "This is where imports and data preparation happen."
     ]
     if evaluation_s > 0:
-        said.append(f"Evaluation, rollouts or generation outside the steps of the training runs: {seconds(evaluation_s)}.")
+        said.append(
+            f"Evaluation, rollouts or generation outside the steps of the training runs: "
+            f"{seconds(evaluation_s)}."
+        )
     return said

@@ -1,4 +1,6 @@
-"""Shared by all HTML pages: the templates, and the head with styles and script inline, so that a page loads nothing else."""
+"""Shared by all HTML pages: the templates, and the head with styles and script inline, so that a
+page loads nothing else.
+"""
 
 from pathlib import Path
 
@@ -10,14 +12,26 @@ from feedline.analysis.report import palette
 from feedline.profiler.printable import printable
 
 HERE = Path(__file__).parent
-_FILTERS = (formatting.count, formatting.duration, formatting.number, formatting.seconds, formatting.share, formatting.size)
+_FILTERS = (
+    formatting.count,
+    formatting.duration,
+    formatting.number,
+    formatting.seconds,
+    formatting.share,
+    formatting.size,
+)
 
 
 def environment(*folders: Path) -> jinja2.Environment:
     """Templates of these folders, and of this one: ``page.html``, which every page extends."""
     loader = jinja2.FileSystemLoader([*folders, HERE])
     made = jinja2.Environment(
-        loader=loader, autoescape=True, finalize=shown, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True
+        loader=loader,
+        autoescape=True,
+        finalize=shown,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
     )
     made.filters |= {function.__name__: function for function in _FILTERS}
     return made
@@ -29,7 +43,9 @@ def render(template: Path, **values: object) -> str:
 
 
 def shown(value: object) -> object:
-    """What every ``{{ value }}`` of a template passes through: made printable, unless it is HTML that ``figures/svg.py`` made."""
+    """What every ``{{ value }}`` of a template passes through: made printable, unless it is HTML
+    that ``figures/svg.py`` made.
+    """
     return value if isinstance(value, Markup) else printable(value)
 
 

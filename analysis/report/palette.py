@@ -1,8 +1,8 @@
 """One color per stage, the same in every figure.
 
-Hues follow what a stage does: making data is warm, moving it is green, computing is blue, the rest is gray. Within a family, neighbors
-differ in lightness, which every kind of color vision keeps and which survives gray paper; a test holds their distance under simulated
-color blindness.
+Hues follow what a stage does: making data is warm, moving it is green, computing is blue, the rest
+is gray. Within a family, neighbors differ in lightness, which every kind of color vision keeps and
+which survives gray paper; a test holds their distance under simulated color blindness.
 """
 
 import re
@@ -42,8 +42,17 @@ class Palette:
         if report.step:
             names.update(dict.fromkeys([*report.step.stages, *report.step.series.stages]))
         if report.workers:
-            names.update(dict.fromkeys([*report.workers.per_sample, *(operation.stage for operation in report.workers.operations)]))
-        own = [name for name in names if name not in COLORS and name not in _LIKE and name != "total"]
+            names.update(
+                dict.fromkeys(
+                    [
+                        *report.workers.per_sample,
+                        *(operation.stage for operation in report.workers.operations),
+                    ]
+                )
+            )
+        own = [
+            name for name in names if name not in COLORS and name not in _LIKE and name != "total"
+        ]
         self._slot = {name: f"c-user{index % len(_USER)}" for index, name in enumerate(own)}
 
     def css_class(self, stage: str) -> str:
@@ -60,9 +69,14 @@ def family(stage: str) -> str:
 
 
 def luminance(color: str) -> float:
-    """Relative luminance (0 to 1) of ``#rrggbb`` as WCAG 2.2 defines it (https://www.w3.org/TR/WCAG22/#dfn-relative-luminance)."""
+    """Relative luminance (0 to 1) of ``#rrggbb`` as WCAG 2.2 defines it
+    (https://www.w3.org/TR/WCAG22/#dfn-relative-luminance).
+    """
     channels = [int(color[index : index + 2], 16) / 255 for index in (1, 3, 5)]
-    linear = [channel / 12.92 if channel <= 0.04045 else ((channel + 0.055) / 1.055) ** 2.4 for channel in channels]
+    linear = [
+        channel / 12.92 if channel <= 0.04045 else ((channel + 0.055) / 1.055) ** 2.4
+        for channel in channels
+    ]
     return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
 
 

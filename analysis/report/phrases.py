@@ -7,13 +7,30 @@ from feedline.analysis.explain import next_limit
 from feedline.analysis.explain.headline import how
 from feedline.analysis.explain.model import Hook, Report, Roofline
 from feedline.analysis.explain.predictions import findings_together
-from feedline.analysis.formatting import count, counted, duration, number, seconds, sentence, share, size
+from feedline.analysis.formatting import (
+    count,
+    counted,
+    duration,
+    number,
+    seconds,
+    sentence,
+    share,
+    size,
+)
 from feedline.analysis.ledger.finding import COMPETES, CostKind, Finding, Severity, interval, rates
 from feedline.analysis.ledger.finding import cost as cost_of
 from feedline.analysis.ledger.late_ranks import changing, clocks, late
 from feedline.analysis.ledger.table import Ledger
 from feedline.analysis.measure import cpu_use
-from feedline.analysis.measure.model import Cost, Cpus, OwnCode, RunInfo, StepSummary, Throughput, Workers
+from feedline.analysis.measure.model import (
+    Cost,
+    Cpus,
+    OwnCode,
+    RunInfo,
+    StepSummary,
+    Throughput,
+    Workers,
+)
 from feedline.analysis.measure.stages import INPUT_STAGES
 from feedline.analysis.ranks.communication import Prediction, RankParts
 from feedline.analysis.rules import BY_ID
@@ -25,17 +42,23 @@ _STATES = {"live": "still running"}
 WAITS = {
     "starved": "no worker had finished a batch",
     "head_of_line": "a later batch was ready, but the next in order was not",
-    "handover": "the batch was ready, but not sent: its worker held the GIL to make the next one, had no CPU, or the pipe was full",
+    "handover": "the batch was ready, but not sent: its worker held the GIL to make the next one, "
+    "had no CPU, or the pipe was full",
     "in_transit": "the batch was ready, but still on its way from the worker",
     "first_batch": "workers were starting or making their first batch",
-    "overhead": "the DataLoader's own work in the main process (no workers), without making the samples",
+    "overhead": "the DataLoader's own work in the main process (no workers), without making the "
+    "samples",
 }
 #: Replaces an entry of WAITS in runs without workers.
 _WAITS_ALONE = {"first_batch": "starting the loader, or making its first batch"}
 #: The same of loaders whose batches were not seen being made.
-_WAITS_UNSEEN = {"starved": "the loader had no batch ready", "first_batch": "the loader was starting or making its first batch"}
+_WAITS_UNSEEN = {
+    "starved": "the loader had no batch ready",
+    "first_batch": "the loader was starting or making its first batch",
+}
 _SEVERITIES = {
-    Severity.HIGH: "costs at least 20 % of the step, or causes at least half of an input wait that does",
+    Severity.HIGH: "costs at least 20 % of the step, or causes at least half of an input wait "
+    "that does",
     Severity.LOW: "costs 5 to 20 % of the step, or causes at least half of an input wait that does",
     Severity.INFO: "costs less than 5 % of the step",
 }
@@ -48,7 +71,8 @@ _WRONG = {
 BOUNDARIES = {
     "optimizer": "a step ends with each optimizer update",
     "backward": "a step ends with each backward pass (no optimizer was seen)",
-    "loader": "a step is one batch of the loader (neither an optimizer nor a backward pass was seen)",
+    "loader": "a step is one batch of the loader (neither an optimizer nor a backward pass was "
+    "seen)",
     "profiler_step": "a step is one ProfilerStep range of torch.profiler",
     "feedline": "a step ends with feedline's NVTX range `feedline:optimizer`",
     "range": "a step is one repetition of a range that the program annotated",
@@ -64,14 +88,18 @@ NOISE = {
     "fsdp2": "FSDP2's reduce-scatter of gradients",
 }
 _NAMED = 0.97  # of the time outside the model: less of it in the functions that are shown is told
-NO_STEP = "No training step was recorded: feedline saw no optimizer update, no backward pass and no batch in a training loop."
+NO_STEP = (
+    "No training step was recorded: feedline saw no optimizer update, no backward pass and "
+    "no batch in a training loop."
+)
 NO_WORKERS = "Not measured: no loader was seen, so the cost per sample is unknown."
 NO_FINDINGS = "No rule found a cause that slows this run down."
 NO_SAMPLES = "Not measured: the loader made no sample that could be timed."
 NEXT_WITHOUT_STEPS = "feedline env  # what can be recorded on this machine, and what cannot"
 
 
-#: Hooks refused for one of these are not a loss: what they would have seen was not there, or is seen in another way.
+#: Hooks refused for one of these are not a loss: what they would have seen was not there, or is
+#: seen in another way.
 NO_LOSS = frozenset(
     {
         message.NO_GPU,
@@ -100,22 +128,34 @@ def full_stop(text: str) -> str:
 
 def state(run: RunInfo) -> str:
     """How the run ended."""
-    return how(run.state, run.exit_code, run.ended_by).removeprefix("was ") or _STATES.get(run.state, run.state)
+    return how(run.state, run.exit_code, run.ended_by).removeprefix("was ") or _STATES.get(
+        run.state, run.state
+    )
 
 
 def input_share(step: StepSummary) -> float:
     """Share of the step that its input takes, waiting included."""
-    return sum(step.stages.get(name, 0.0) for name in INPUT_STAGES) / step.mean_s if step.mean_s > 0 else 0.0
+    return (
+        sum(step.stages.get(name, 0.0) for name in INPUT_STAGES) / step.mean_s
+        if step.mean_s > 0
+        else 0.0
+    )
 
 
 def gain(finding: Finding, report: Report) -> str:
-    """Throughput with the fix: the prediction, or else an estimate or a bound; empty if the finding costs no time."""
+    """Throughput with the fix: the prediction, or else an estimate or a bound; empty if the finding
+    costs no time.
+    """
     if finding.predicted is not None:
         return f"{rates(finding.predicted)}{next_limit.beyond(finding, report)}"
     step, pace = report.step, report.throughput
     if step is None or finding.severity is Severity.INFO or not 0 < finding.cost_s < step.mean_s:
         return ""
-    rate, unit = (pace.of_all_ranks, "samples/s") if pace.of_all_ranks is not None else (pace.steps_per_s, "steps/s")
+    rate, unit = (
+        (pace.of_all_ranks, "samples/s")
+        if pace.of_all_ranks is not None
+        else (pace.steps_per_s, "steps/s")
+    )
     if not rate:
         return ""
     without = f"{number(next_limit.gained(step.mean_s, finding.cost_s, rate))} {unit}"
@@ -124,7 +164,10 @@ def gain(finding: Finding, report: Report) -> str:
     if finding.cost_kind is CostKind.BOUND:
         return f"{number(rate)} -> at most {without} (upper bound, not a prediction)"
     more = f"; or more, because {COMPETES}" if finding.cost_kind is CostKind.AT_LEAST else ""
-    return f"{number(rate)} -> about {without} {_supposing(finding)} (an estimate from its share of the time{more})"
+    return (
+        f"{number(rate)} -> about {without} {_supposing(finding)} (an estimate from its share "
+        f"of the time{more})"
+    )
 
 
 def _supposing(finding: Finding) -> str:
@@ -132,9 +175,15 @@ def _supposing(finding: Finding) -> str:
 
 
 def gains(finding: Finding, report: Report) -> str:
-    """Throughput with the fix and, where it is not predicted, why; empty if the finding costs no time or asks for no change."""
+    """Throughput with the fix and, where it is not predicted, why; empty if the finding costs no
+    time or asks for no change.
+    """
     told = gain(finding, report)
-    asks = finding.severity is not Severity.INFO and finding.cost_s > 0 and finding.cost_kind is not CostKind.PREDICTED
+    asks = (
+        finding.severity is not Severity.INFO
+        and finding.cost_s > 0
+        and finding.cost_kind is not CostKind.PREDICTED
+    )
     why = finding.refused if asks and finding.predicted is None else ""
     if told:
         return f"{full_stop(told)} {why}".rstrip()
@@ -142,7 +191,10 @@ def gains(finding: Finding, report: Report) -> str:
 
 
 def together(report: Report) -> tuple[str, str] | None:
-    """A heading, and the throughput with several fixes at once; None where that is not predicted."""
+    """A heading, and the throughput with several fixes at once;
+
+    None where that is not predicted.
+    """
     findings = findings_together(report.findings)
     if report.together is None or len(findings) < 2:
         return None
@@ -161,17 +213,23 @@ def pace(report: Report) -> list[str]:
     """The throughput line, in parts: what could not be measured is left out."""
     throughput, parts = report.throughput, []
     if throughput.of_all_ranks is not None:
-        parts.append(f"{number(throughput.of_all_ranks)} samples/s{spread(throughput)}{of_ranks(throughput)}")
+        parts.append(
+            f"{number(throughput.of_all_ranks)} samples/s{spread(throughput)}{of_ranks(throughput)}"
+        )
     if throughput.steps_per_s is not None:
         parts.append(f"{number(throughput.steps_per_s)} steps/s")
     if throughput.batch_size is not None:
         per_rank = " per rank" if throughput.ranks > 1 else ""
-        parts.append(f"{count(throughput.batch_size)} samples per step{per_rank}{accumulated(report)}")
+        parts.append(
+            f"{count(throughput.batch_size)} samples per step{per_rank}{accumulated(report)}"
+        )
     return parts or ["throughput not measured: no step was timed"]
 
 
 def spread(throughput: Throughput) -> str:
-    """`` [65.4, 106]``: the interval of the measured rate of one rank, from which the loader's replay predicts, if it is not narrow."""
+    """`` [65.4, 106]``: the interval of the measured rate of one rank, from which the loader's
+    replay predicts, if it is not narrow.
+    """
     if throughput.varies is None or throughput.ranks > 1:
         return ""
     low, high = throughput.varies
@@ -180,16 +238,30 @@ def spread(throughput: Throughput) -> str:
 
 def accumulated(report: Report) -> str:
     """`` (4 batches of 64)``, where a step takes several whole ones."""
-    sizes = {loader.settings.get("batch_size") for loader in report.loaders if loader.role == "training"}
+    sizes = {
+        loader.settings.get("batch_size") for loader in report.loaders if loader.role == "training"
+    }
     size, per_step = (sizes.pop() if len(sizes) == 1 else None), report.throughput.batch_size
-    if not isinstance(size, int) or size < 1 or per_step is None or per_step < 2 * size or per_step % size:
+    if (
+        not isinstance(size, int)
+        or size < 1
+        or per_step is None
+        or per_step < 2 * size
+        or per_step % size
+    ):
         return ""
     return f" ({count(per_step / size)} batches of {count(size)})"
 
 
 def no_samples(report: Report) -> str:
     """Why samples/s and the batch size are unknown."""
-    return "not in a trace" if report.traces else "no step was recorded" if report.step is None else "no loader reported it"
+    return (
+        "not in a trace"
+        if report.traces
+        else "no step was recorded"
+        if report.step is None
+        else "no loader reported it"
+    )
 
 
 def of_ranks(throughput: Throughput) -> str:
@@ -199,7 +271,11 @@ def of_ranks(throughput: Throughput) -> str:
 
 def steps(throughput: Throughput) -> str:
     """How many steps, and how many of them in detail."""
-    detail = f" ({count(throughput.steps_in_detail)} in detail)" if throughput.steps_in_detail < throughput.steps else ""
+    detail = (
+        f" ({count(throughput.steps_in_detail)} in detail)"
+        if throughput.steps_in_detail < throughput.steps
+        else ""
+    )
     return f"{counted(throughput.steps, 'step')}{detail}"
 
 
@@ -209,19 +285,26 @@ def step_title(step: StepSummary) -> str:
 
 
 def severity(finding: Finding) -> str:
-    """What the severity means: a share of the step or, for a mistake in the setup, how serious it is."""
+    """What the severity means: a share of the step or, for a mistake in the setup, how serious it
+    is.
+    """
     return _SEVERITIES[finding.severity] if finding.cost_s > 0 else _WRONG[finding.severity]
 
 
 def cost(finding: Finding, mean_step_s: float | None) -> str:
-    """What it costs, or what can be saved; empty if it costs no time, or if a rate is predicted, which says it."""
+    """What it costs, or what can be saved; empty if it costs no time, or if a rate is predicted,
+    which says it.
+    """
     if finding.cost_s <= 0 or finding.predicted is not None:
         return ""
     if finding.cost_kind is CostKind.PREDICTED:
         return f"about {cost_of(finding, mean_step_s)} can be saved, {interval(finding)}"
     if finding.cost_kind is CostKind.BOUND:
         return f"up to {cost_of(finding, mean_step_s)} can be saved"
-    return f"costs about {cost_of(finding, mean_step_s)}{', or more' if finding.cost_kind is CostKind.AT_LEAST else ''}"
+    return (
+        f"costs about "
+        f"{cost_of(finding, mean_step_s)}{', or more' if finding.cost_kind is CostKind.AT_LEAST else ''}"
+    )
 
 
 def ranks(report: Report) -> str:
@@ -230,8 +313,14 @@ def ranks(report: Report) -> str:
     if len(means) < 2:
         return ""
     slowest, fastest = max(means, key=means.__getitem__), min(means, key=means.__getitem__)
-    shown = min(report.ranks, key=lambda rank: int(rank) if rank.isdecimal() else 0) if report.shown is None else report.shown
-    waited_for = any(finding.blame and finding.blame.rank == report.shown for finding in report.findings)
+    shown = (
+        min(report.ranks, key=lambda rank: int(rank) if rank.isdecimal() else 0)
+        if report.shown is None
+        else report.shown
+    )
+    waited_for = any(
+        finding.blame and finding.blame.rank == report.shown for finding in report.findings
+    )
     shortest, longest = seconds(means[fastest]), seconds(means[slowest])
     alike = f"Mean step of all ranks: {longest}" if shortest == longest else ""
     mean = alike or f"Mean step: {shortest} (rank {fastest}) to {longest} (rank {slowest})"
@@ -239,7 +328,9 @@ def ranks(report: Report) -> str:
 
 
 def ranks_to_show(report: Report, most: int) -> tuple[dict[str, RankParts], int]:
-    """Rank -> its parts of the mean step, and how many are left out: of too many, those that were waited for and that waited most stay."""
+    """Rank -> its parts of the mean step, and how many are left out: of too many, those that were
+    waited for and that waited most stay.
+    """
     parts = {rank: own.comm for rank, own in report.ranks.items() if own.comm is not None}
     if len(parts) <= most:
         return parts, 0
@@ -250,8 +341,13 @@ def ranks_to_show(report: Report, most: int) -> tuple[dict[str, RankParts], int]
 
 
 def waits_title(report: Report) -> str:
-    """Title of the table of ``waits``. Without workers, the main process does not wait: it makes the batches itself."""
-    alone = report.workers is not None and not report.workers.processes  # None: it was not seen which process makes the batches
+    """Title of the table of ``waits``.
+
+    Without workers, the main process does not wait: it makes the batches itself.
+    """
+    alone = (
+        report.workers is not None and not report.workers.processes
+    )  # None: it was not seen which process makes the batches
     return f"{'What the DataLoader itself did' if alone else 'Why the main process waited for a batch'} (parts of the stage wait)"
 
 
@@ -267,10 +363,20 @@ def communication(report: Report, late_ranks: bool = True, in_short: bool = Fals
     comm = report.comm
     if comm is None:
         return []
-    said = [f"{sentence(comm.network)}."] if comm.network and not (in_short and comm.network_share is None) else []
+    said = (
+        [f"{sentence(comm.network)}."]
+        if comm.network and not (in_short and comm.network_share is None)
+        else []
+    )
     if late_ranks:
-        said += [late(one) for one in comm.late[:2] if one.persistent] or ([changing(comm)] if comm.late else [])
-    return [*said, clocks(comm.clocks, comm.clock_bound_s)] if comm.clock_bound_s and not in_short else said
+        said += [late(one) for one in comm.late[:2] if one.persistent] or (
+            [changing(comm)] if comm.late else []
+        )
+    return (
+        [*said, clocks(comm.clocks, comm.clock_bound_s)]
+        if comm.clock_bound_s and not in_short
+        else said
+    )
 
 
 def tells(one: Prediction) -> bool:
@@ -281,7 +387,9 @@ def tells(one: Prediction) -> bool:
 
 
 def own_codes(step: StepSummary) -> list[tuple[OwnCode, str, float | None]]:
-    """The program's own code in steps and in evaluation: its functions, a title, and the mean step that they are parts of."""
+    """The program's own code in steps and in evaluation: its functions, a title, and the mean step
+    that they are parts of.
+    """
     both = (
         (step.own_code, "Code outside the model, backward passes and updates", step.mean_s),
         (step.evaluation_code, "Own code of evaluation, rollouts or generation, in total", None),
@@ -301,16 +409,25 @@ _RUN_PARTS = {
 
 
 def run_parts(ledger: Ledger | None) -> list[tuple[str, float, float]]:
-    """Where the time of the whole run went: what, seconds, share (0 to 1). In the order of a run; empty: unknown."""
+    """Where the time of the whole run went: what, seconds, share (0 to 1).
+
+    In the order of a run; empty: unknown.
+    """
     table = ledger.run if ledger is not None else None
-    return [(words, table.total_s(where), table.share(where)) for where, words in _RUN_PARTS.items() if table and table.under(where)]
+    return [
+        (words, table.total_s(where), table.share(where))
+        for where, words in _RUN_PARTS.items()
+        if table and table.under(where)
+    ]
 
 
 def own_code(own: OwnCode) -> str:
     """How much it is in all, and how often it was observed."""
     named_s = sum(function.s for function in own.functions)
     rest = " (including functions that are not shown)" if named_s < _NAMED * own.s else ""
-    return f"all such code takes {seconds(own.s)}{rest}; it was observed {counted(own.looks, 'time')}"
+    return (
+        f"all such code takes {seconds(own.s)}{rest}; it was observed {counted(own.looks, 'time')}"
+    )
 
 
 def cpus(use: Cpus) -> str:
@@ -324,13 +441,18 @@ def roofline(made: Roofline) -> str:
     if made.mfu is not None:
         parts.append(f"This run reaches {share(made.mfu)} of the device's peak (MFU).")
     elif made.peak_flops is None:
-        parts.append(f"How far this run is from the device's peak FLOP/s is unknown: {made.peak_source}.")
+        parts.append(
+            f"How far this run is from the device's peak FLOP/s is unknown: {made.peak_source}."
+        )
     elif made.flop_per_sample is not None:
         parts.append(f"No MFU: this run is faster than the measured peak ({made.peak_source}).")
     if made.flop_per_sample is None:
         parts.append(f"The number of FLOPs per sample is unknown: {made.flop_source}.")
     if made.sweep is not None:
-        parts.append(f"Batches above {count(made.sweep.knee)} samples make the model alone less than 5 % faster.")
+        parts.append(
+            f"Batches above {count(made.sweep.knee)} samples make the model alone less than 5 % "
+            f"faster."
+        )
     return " ".join(parts)
 
 
@@ -341,9 +463,14 @@ def about(run: RunInfo) -> str:
 
 
 def sample_rows(made: Workers) -> list[tuple[str, str, Cost, float | None]]:
-    """(name, stage, cost, bytes) of a sample's stages and their total; sending it comes after that, in another thread. The total has no
-    bytes: those of its stages are not of one kind, files and pixels and batches."""
-    inside = [(stage, stage, cost, cost.bytes) for stage, cost in made.per_sample.items() if stage not in ("total", "transport")]
+    """(name, stage, cost, bytes) of a sample's stages and their total; sending it comes after that,
+    in another thread. The total has no bytes: those of its stages are not of one kind, files and
+    pixels and batches."""
+    inside = [
+        (stage, stage, cost, cost.bytes)
+        for stage, cost in made.per_sample.items()
+        if stage not in ("total", "transport")
+    ]
     total, sent = made.per_sample.get("total"), made.per_sample.get("transport")
     rows = [*inside, *([("total", "total", total, None)] if total else [])]
     return [*rows, *([("then pickled", "transport", sent, sent.bytes)] if sent else [])]
@@ -358,24 +485,39 @@ def workers(made: Workers) -> list[str]:
         varies = "" if made.fetch_cv is None else f" (standard deviation {share(made.fetch_cv)})"
         facts.append(f"{seconds(made.fetch_mean_s)} per batch{varies}")
     total, read = (made.per_sample.get(stage) for stage in ("total", "read"))
-    if total is not None and total.bytes is not None and not (read and read.bytes):  # else the table says it
+    if (
+        total is not None and total.bytes is not None and not (read and read.bytes)
+    ):  # else the table says it
         facts.append(f"{size(total.bytes)} per sample read with read()")
     facts.append(f"{made.samples_in_detail:,} of {made.samples:,} samples timed in detail")
     return facts
 
 
 def busy(made: Workers) -> list[str]:
-    """How many workers there are, those first that never made a batch, and how busy those are that do."""
+    """How many workers there are, those first that never made a batch, and how busy those are that
+    do.
+    """
     idle = made.without_batches
-    facts = [f"{idle} of {counted(made.processes, 'worker')} never made a batch" if idle else counted(made.processes, "worker")]
+    facts = [
+        f"{idle} of {counted(made.processes, 'worker')} never made a batch"
+        if idle
+        else counted(made.processes, "worker")
+    ]
     if made.busy_share is not None:
         facts.append(f"{'the others ' * (idle > 0)}busy {share(made.busy_share)}")
     return facts
 
 
 def run_place(run: RunInfo) -> str:
-    """A run's folder as one would type it: a shell knows ``~`` only outside of quotes. One whose place is masked goes by its name."""
-    home, rest = ("~/", run.path[2:]) if run.path.startswith("~/") else ("", run.path.removeprefix(f"{MASK}/"))
+    """A run's folder as one would type it: a shell knows ``~`` only outside of quotes.
+
+    One whose place is masked goes by its name.
+    """
+    home, rest = (
+        ("~/", run.path[2:])
+        if run.path.startswith("~/")
+        else ("", run.path.removeprefix(f"{MASK}/"))
+    )
     return home + shlex.quote(rest)
 
 
@@ -386,7 +528,10 @@ def typed_in(run: RunInfo) -> str:
 
 def shell(command: list[str]) -> str:
     """A command line as one would type it; what is masked is not quoted for that alone."""
-    return " ".join(argument if _is_safe(argument.replace(MASK, "x")) else shlex.quote(argument) for argument in command)
+    return " ".join(
+        argument if _is_safe(argument.replace(MASK, "x")) else shlex.quote(argument)
+        for argument in command
+    )
 
 
 def _is_safe(argument: str) -> bool:

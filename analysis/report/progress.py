@@ -10,7 +10,8 @@ from feedline.analysis.report.console import Console, Count, Words
 
 @contextmanager
 def building(console: Console, steps: Sequence[str]) -> Iterator[Callable[[], None]]:
-    """Show which of the steps is being done; the display goes away at the end. Prints nothing if the console is not a terminal.
+    """Show which of the steps is being done; the display goes away at the end. Prints nothing if
+    the console is not a terminal.
 
     Args:
         steps: what is done, in order, e.g. ``["reading the run", "cutting steps"]``.
@@ -19,13 +20,17 @@ def building(console: Console, steps: Sequence[str]) -> Iterator[Callable[[], No
         A function to call each time a step is done.
     """
     columns = (Words("{task.description}"), BarColumn(bar_width=20), Count())
-    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
+    with Progress(
+        *columns, console=console, transient=True, disable=not console.is_terminal
+    ) as progress:
         task = progress.add_task(steps[0] if steps else "", total=len(steps))
         done = 0
 
         def advance() -> None:
             nonlocal done
             done = min(done + 1, len(steps))
-            progress.update(task, completed=done, description=steps[min(done, len(steps) - 1)] if steps else "")
+            progress.update(
+                task, completed=done, description=steps[min(done, len(steps) - 1)] if steps else ""
+            )
 
         yield advance

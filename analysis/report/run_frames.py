@@ -1,4 +1,6 @@
-"""The frames of a run: steps, samples, collectives, gauges and findings, each with the names, units and meanings of its columns."""
+"""The frames of a run: steps, samples, collectives, gauges and findings, each with the names, units
+and meanings of its columns.
+"""
 
 import os
 import textwrap
@@ -33,8 +35,15 @@ if TYPE_CHECKING:  # pandas takes a second of CPU: it is imported when a frame i
     import pandas as pd
 
 
-#: Kind of a column -> its dtype. An integer that may be missing is "Int64"; "str" is what this pandas has for text.
-_DTYPE_OF_KIND = {"integer": "int64", "number": "float64", "bool": "bool", "time": "datetime64[ns, UTC]", "text": "str"}
+#: Kind of a column -> its dtype. An integer that may be missing is "Int64"; "str" is what this
+#: pandas has for text.
+_DTYPE_OF_KIND = {
+    "integer": "int64",
+    "number": "float64",
+    "bool": "bool",
+    "time": "datetime64[ns, UTC]",
+    "text": "str",
+}
 _NAT = int(np.iinfo(np.int64).min)  # pandas' NaT
 _DOC_WIDTH = 100  # of a docstring
 _Rows = Mapping[str, Any]  # column -> array [n], of one rank or process
@@ -44,7 +53,9 @@ _NOT_AN_INTERVAL = "cost_s is not a prediction"
 _NOT_PREDICTED = "refused says why it is not predicted"
 _NO_RANK = "it does not name one rank"
 _UNENDED = "its end was not seen"
-_NOT_COMPARABLE = "not comparable with other ranks: their records are missing, or clocks cannot be compared"
+_NOT_COMPARABLE = (
+    "not comparable with other ranks: their records are missing, or clocks cannot be compared"
+)
 
 
 @dataclass(frozen=True)
@@ -98,26 +109,44 @@ class Table:
         """Make the frame of all parts, one below the other.
 
         Args:
-            parts: column -> array or list [n]. A negative integer stands for a missing one in a column that may miss values.
+            parts: column -> array or list [n]. A negative integer stands for a missing one in a
+                column that may miss values.
             more: columns of numbers after the fixed ones; 0 in a part that lacks one.
         """
         import pandas as pd
 
         rows = [len(part[self.columns[0].name]) for part in parts]
-        columns = {column.name: _series(column, [part[column.name] for part in parts]) for column in self.fixed}
+        columns = {
+            column.name: _series(column, [part[column.name] for part in parts])
+            for column in self.fixed
+        }
         for name in more:
-            columns[name] = pd.Series(_joined([part.get(name, np.zeros(n)) for part, n in zip(parts, rows, strict=True)]), dtype="float64")
+            columns[name] = pd.Series(
+                _joined([part.get(name, np.zeros(n)) for part, n in zip(parts, rows, strict=True)]),
+                dtype="float64",
+            )
         return pd.DataFrame(columns)
 
     def docstring(self) -> str:
         """Write the docstring for the property of a loaded run."""
-        lines = [textwrap.fill(column.text(), _DOC_WIDTH, subsequent_indent="    ", break_on_hyphens=False) for column in self.columns]
-        return "\n".join([textwrap.fill(self.rows, _DOC_WIDTH, break_on_hyphens=False), "", *lines, ""])
+        lines = [
+            textwrap.fill(
+                column.text(), _DOC_WIDTH, subsequent_indent="    ", break_on_hyphens=False
+            )
+            for column in self.columns
+        ]
+        return "\n".join(
+            [textwrap.fill(self.rows, _DOC_WIDTH, break_on_hyphens=False), "", *lines, ""]
+        )
 
     def markdown(self) -> str:
         """Write a section of docs/api.md."""
         rows = ["| column | type | unit | meaning | missing when |", "|---|---|---|---|---|"]
-        rows += [f"| `{column.name}` | {column.kind} | {column.unit} | {column.meaning} | {column.missing} |" for column in self.columns]
+        rows += [
+            f"| `{column.name}` | {column.kind} | {column.unit} | {column.meaning} | "
+            f"{column.missing} |"
+            for column in self.columns
+        ]
         return f"## {self.name}\n\n{self.rows}\n\n" + "\n".join(rows) + "\n"
 
 
@@ -138,13 +167,25 @@ def _joined(values: Sequence[Any]) -> np.ndarray:
     return np.concatenate(values) if values else np.zeros(0)
 
 
-_RANK = _Column("rank", "integer", "", 'Number of the rank. Write `frame["rank"]`: `frame.rank` is a method of pandas')
-_TIME = _Column("time", "time", "", "Date and time (UTC) of its beginning; for gauges, of the reading", "the run's manifest has no date")
+_RANK = _Column(
+    "rank",
+    "integer",
+    "",
+    'Number of the rank. Write `frame["rank"]`: `frame.rank` is a method of pandas',
+)
+_TIME = _Column(
+    "time",
+    "time",
+    "",
+    "Date and time (UTC) of its beginning; for gauges, of the reading",
+    "the run's manifest has no date",
+)
 _START = _Column(
     "start_s",
     "number",
     "s",
-    "The same moment, since the recording of this rank began; of several trainings in a process, since this one began",
+    "The same moment, since the recording of this rank began; of several trainings in a process, "
+    "since this one began",
 )
 
 
@@ -167,7 +208,10 @@ class _MomentColumns:
         anchors = rank.manifest.anchors
         if anchors:
             return cls(rank.number, anchors[0]["perf_counter_ns"], anchors[0]["time_ns"])
-        first = min((process.records["start"].min() for process in rank.processes if len(process.records)), default=0)
+        first = min(
+            (process.records["start"].min() for process in rank.processes if len(process.records)),
+            default=0,
+        )
         return cls(rank.number, int(first), None)
 
     def columns(self, at: IntArray) -> dict[str, np.ndarray]:
@@ -183,31 +227,68 @@ class _MomentColumns:
 
 SAMPLES = Table(
     "samples",
-    "One row per sample that was measured in detail, of every loader: all of the first ones, later one in N. Its index in the dataset, or "
+    "One row per sample that was measured in detail, of every loader: all of the first ones, "
+    "later one in N. Its index in the dataset, or "
     "its file, is not recorded. `read_s` to `dataset_s` sum to `wall_s`.",
     (
         _RANK,
         _Column("process", "text", "", "What made it: main, or loader0-worker1"),
-        _Column("worker", "integer", "", "Number of the loader's worker", "the main process made it (num_workers=0)"),
-        _Column("loader", "integer", "", "Number of the loader, as in the names of `run.report.loaders`"),
+        _Column(
+            "worker",
+            "integer",
+            "",
+            "Number of the loader's worker",
+            "the main process made it (num_workers=0)",
+        ),
+        _Column(
+            "loader", "integer", "", "Number of the loader, as in the names of `run.report.loaders`"
+        ),
         _Column("epoch", "integer", "", "Pass over the loader, from 0"),
-        _Column("batch", "integer", "", "Batch within the epoch, from 0, in the order in which the sampler drew them"),
+        _Column(
+            "batch",
+            "integer",
+            "",
+            "Batch within the epoch, from 0, in the order in which the sampler drew them",
+        ),
         _TIME,
         _START,
-        _Column("samples", "integer", "", "Samples in it: 1; a batch for `__getitems__`; 0 where the dataset raised or was at its end"),
+        _Column(
+            "samples",
+            "integer",
+            "",
+            "Samples in it: 1; a batch for `__getitems__`; 0 where the dataset raised or was at "
+            "its end",
+        ),
         _Column(
             "in_mean",
             "bool",
             "",
-            "true: it counts in the report's costs, because it was made for a training loader and no import or cold start is in it",
+            "true: it counts in the report's costs, because it was made for a training loader and "
+            "no import or cold start is in it",
         ),
         _Column(
-            "stands_for", "number", "samples", "How many samples (or batches, for `__getitems__`) it stands for: the weight of its row"
+            "stands_for",
+            "number",
+            "samples",
+            "How many samples (or batches, for `__getitems__`) it stands for: the weight of its "
+            "row",
         ),
         _Column("wall_s", "number", "s", "How long it took"),
-        _Column("cpu_s", "number", "s", "CPU time of the thread that made it", "not measured on this system"),
+        _Column(
+            "cpu_s",
+            "number",
+            "s",
+            "CPU time of the thread that made it",
+            "not measured on this system",
+        ),
         _Column("runqueue_s", "number", "s", "Runnable without a CPU", _NO_SCHEDSTAT),
-        _Column("blocked_s", "number", "s", "The rest: asleep, waiting for a disk, a lock or a network", _NO_SCHEDSTAT),
+        _Column(
+            "blocked_s",
+            "number",
+            "s",
+            "The rest: asleep, waiting for a disk, a lock or a network",
+            _NO_SCHEDSTAT,
+        ),
         _Column("read_s", "number", "s", "Reading files"),
         _Column("decode_s", "number", "s", "Decoding"),
         _Column("augment_s", "number", "s", "Transforms"),
@@ -215,7 +296,9 @@ SAMPLES = Table(
         _Column("dataset_s", "number", "s", "The rest of `__getitem__`"),
         _Column("read_bytes", "number", "B", "Read by the operations in read_s"),
         _Column("decoded_pixels", "number", "pixels", "Decoded; 0: no decoder was seen"),
-        _Column("output_pixels", "number", "pixels", "Of the last picture before the tensor; 0: unknown"),
+        _Column(
+            "output_pixels", "number", "pixels", "Of the last picture before the tensor; 0: unknown"
+        ),
     ),
 )
 
@@ -247,7 +330,8 @@ def _samples_of_process(rank: RankMetrics, process: Process, first_use: bool) ->
         "epoch": rows["number"] >> 32,
         "batch": rows["number"] & 0xFFFFFFFF,
         "samples": rows["nbytes"],
-        "in_mean": np.isin(rows["source"], list(rank.makers.loaders)) & (first_use == _only_first_use(rank)),
+        "in_mean": np.isin(rows["source"], list(rank.makers.loaders))
+        & (first_use == _only_first_use(rank)),
         "stands_for": details.weight,
         **_clocks(rows),
         **{f"{name}_s": values / 1e9 for name, values in stages.items()},
@@ -260,7 +344,10 @@ def _samples_of_process(rank: RankMetrics, process: Process, first_use: bool) ->
 def _only_first_use(rank: RankMetrics) -> bool:
     """Tell whether all samples of the training's loaders are of first use: then those count."""
     rows = [process.of(Stage.SAMPLE) for process in rank.makers.processes]
-    return all((row["flags"][np.isin(row["source"], list(rank.makers.loaders))] & Flag.FIRST).all() for row in rows)
+    return all(
+        (row["flags"][np.isin(row["source"], list(rank.makers.loaders))] & Flag.FIRST).all()
+        for row in rows
+    )
 
 
 def _made_by(process: Process, count: int) -> _Rows:
@@ -273,21 +360,32 @@ def _made_by(process: Process, count: int) -> _Rows:
 def _clocks(rows: Records) -> dict[str, FloatArray]:
     """Wall, CPU, without a CPU, blocked; NaN where it was not measured."""
     wall = rows["wall"] / 1e9
-    cpu, runqueue = (np.where(rows[name] >= 0, rows[name] / 1e9, np.nan) for name in ("cpu", "runqueue"))
-    return {"wall_s": wall, "cpu_s": cpu, "runqueue_s": runqueue, "blocked_s": np.maximum(wall - cpu - runqueue, 0.0)}
+    cpu, runqueue = (
+        np.where(rows[name] >= 0, rows[name] / 1e9, np.nan) for name in ("cpu", "runqueue")
+    )
+    return {
+        "wall_s": wall,
+        "cpu_s": cpu,
+        "runqueue_s": runqueue,
+        "blocked_s": np.maximum(wall - cpu - runqueue, 0.0),
+    }
 
 
 GAUGES = Table(
     "gauges",
-    "One row per sample of a gauge of the machine, about one per second, in order of rank and time. "
-    '`run.gauges.pivot_table(index="start_s", columns="gauge", values="value")` has a column per gauge.',
+    "One row per sample of a gauge of the machine, about one per second, in order of rank and "
+    "time. "
+    '`run.gauges.pivot_table(index="start_s", columns="gauge", values="value")` has a column per '
+    "gauge.",
     (
         _RANK,
         _TIME,
         _START,
         _Column("gauge", "text", "", "What was sampled: cpu/used, memory/used, gpu0/sm, ..."),
         _Column("unit", "text", "", "Of the value"),
-        _Column("value", "number", "as `unit`", "The value. A rate is the mean since the sample before"),
+        _Column(
+            "value", "number", "as `unit`", "The value. A rate is the mean since the sample before"
+        ),
     ),
 )
 
@@ -322,20 +420,50 @@ def _gauges_of_rank(rank: Rank) -> _Rows | None:
 
 FINDINGS = Table(
     "findings",
-    "One row per finding of the report, most important first. `run.report.findings` has their evidence, too.",
+    "One row per finding of the report, most important first. `run.report.findings` has their "
+    "evidence, too.",
     (
-        _Column("cause", "text", "", "Stable identifier of the rule that found it: decode_bound, too_few_workers, ..."),
+        _Column(
+            "cause",
+            "text",
+            "",
+            "Stable identifier of the rule that found it: decode_bound, too_few_workers, ...",
+        ),
         _Column("severity", "text", "", "high, low or info"),
         _Column("says", "text", "", "One sentence with the figures"),
         _Column("cost_s", "number", "s", "What it costs per step", _NO_COST),
-        _Column("cost_kind", "text", "", "What cost_s says of the gain: predicted, estimated, at_least, bound or unknown"),
-        _Column("cost_low_s", "number", "s", "Lower end of the interval of a prediction (95 %)", _NOT_AN_INTERVAL),
+        _Column(
+            "cost_kind",
+            "text",
+            "",
+            "What cost_s says of the gain: predicted, estimated, at_least, bound or unknown",
+        ),
+        _Column(
+            "cost_low_s",
+            "number",
+            "s",
+            "Lower end of the interval of a prediction (95 %)",
+            _NOT_AN_INTERVAL,
+        ),
         _Column("cost_high_s", "number", "s", "Its upper end", _NOT_AN_INTERVAL),
         _Column("step_share", "number", "", "cost_s as a share of the mean step, 0 to 1", _NO_COST),
         _Column("fix", "text", "", "What to change"),
-        _Column("how_to_check", "text", "", "An experiment, and the outcome that would prove this finding wrong"),
-        _Column("predicted", "number", "samples/s", "Throughput with its fix, as predicted", _NOT_PREDICTED),
-        _Column("predicted_low", "number", "samples/s", "Lower end of its 95 % interval", _NOT_PREDICTED),
+        _Column(
+            "how_to_check",
+            "text",
+            "",
+            "An experiment, and the outcome that would prove this finding wrong",
+        ),
+        _Column(
+            "predicted",
+            "number",
+            "samples/s",
+            "Throughput with its fix, as predicted",
+            _NOT_PREDICTED,
+        ),
+        _Column(
+            "predicted_low", "number", "samples/s", "Lower end of its 95 % interval", _NOT_PREDICTED
+        ),
         _Column("predicted_high", "number", "samples/s", "Its upper end", _NOT_PREDICTED),
         _Column("refused", "text", "", "Why its fix is not predicted; empty where it is"),
         _Column("rank", "integer", "", "The rank that the others wait for", _NO_RANK),
@@ -358,10 +486,27 @@ def findings(report: Report) -> "pd.DataFrame":
                 "cost_kind": [finding.cost_kind.value for finding in report.findings],
                 "cost_low_s": _numbers([finding.cost_low_s for finding in report.findings]),
                 "cost_high_s": _numbers([finding.cost_high_s for finding in report.findings]),
-                "step_share": _numbers([None if cost is None or not mean else cost / mean for cost in costs]),
-                "predicted": _numbers([finding.predicted.after if finding.predicted else None for finding in report.findings]),
-                "predicted_low": _numbers([finding.predicted.low if finding.predicted else None for finding in report.findings]),
-                "predicted_high": _numbers([finding.predicted.high if finding.predicted else None for finding in report.findings]),
+                "step_share": _numbers(
+                    [None if cost is None or not mean else cost / mean for cost in costs]
+                ),
+                "predicted": _numbers(
+                    [
+                        finding.predicted.after if finding.predicted else None
+                        for finding in report.findings
+                    ]
+                ),
+                "predicted_low": _numbers(
+                    [
+                        finding.predicted.low if finding.predicted else None
+                        for finding in report.findings
+                    ]
+                ),
+                "predicted_high": _numbers(
+                    [
+                        finding.predicted.high if finding.predicted else None
+                        for finding in report.findings
+                    ]
+                ),
                 "refused": [finding.refused for finding in report.findings],
                 "how_to_check": [finding.how_to_check for finding in report.findings],
                 "rank": np.array([_rank(finding) for finding in report.findings], np.int64),
@@ -380,26 +525,52 @@ def _numbers(values: list[float | None]) -> np.ndarray:
 
 STEPS = Table(
     "steps",
-    "One row per step that was recorded, in order. The columns `<stage>_s` sum to `wall_s`; `run.stages` lists them.",
+    "One row per step that was recorded, in order. The columns `<stage>_s` sum to `wall_s`; "
+    "`run.stages` lists them.",
     (
         _RANK,
-        _Column("step", "integer", "", "Number of the step from 0. Steps that were only counted have a number and no row"),
+        _Column(
+            "step",
+            "integer",
+            "",
+            "Number of the step from 0. Steps that were only counted have a number and no row",
+        ),
         _TIME,
         _START,
         _Column("wall_s", "number", "s", "How long it took, without evaluation in it"),
         _Column("batches", "integer", "", "Batches that the loader handed over in it"),
-        _Column("samples", "integer", "", "Samples in them; 0 if their number is unknown, or if no batch was handed over"),
-        _Column("in_mean", "bool", "", "true: it counts in the report's means; the first steps, which warm up, do not"),
+        _Column(
+            "samples",
+            "integer",
+            "",
+            "Samples in them; 0 if their number is unknown, or if no batch was handed over",
+        ),
+        _Column(
+            "in_mean",
+            "bool",
+            "",
+            "true: it counts in the report's means; the first steps, which warm up, do not",
+        ),
         _Column(
             "stands_for",
             "number",
             "steps",
-            "How many steps of the run this one stands for: 1, or more where most steps were only counted (short steps, long runs). "
-            "Use it as the weight of a mean; over the rows of one rank, it sums to the steps of that rank "
-            "(`run.report.throughput.steps` of the rank shown). Where steps were only counted, `wall_s` of the "
-            "others includes what recording them cost (`run.report.step.sampled.recording_s`), which the report's means leave out",
+            "How many steps of the run this one stands for: 1, or more where most steps were only "
+            "counted (short steps, long runs). "
+            "Use it as the weight of a mean; over the rows of one rank, it sums to the steps of "
+            "that rank "
+            "(`run.report.throughput.steps` of the rank shown). Where steps were only counted, "
+            "`wall_s` of the "
+            "others includes what recording them cost (`run.report.step.sampled.recording_s`), "
+            "which the report's means leave out",
         ),
-        _Column("<stage>_s", "number", "s", 'Time in this stage: wait_s, forward_s, ...; mixup_s for your `feedline.stage("mixup")`'),
+        _Column(
+            "<stage>_s",
+            "number",
+            "s",
+            "Time in this stage: wait_s, forward_s, ...; mixup_s for your "
+            '`feedline.stage("mixup")`',
+        ),
     ),
 )
 
@@ -408,7 +579,11 @@ def steps(ranks: Mapping[int, RankMetrics]) -> "tuple[pd.DataFrame, list[str]]":
     """Make the frame of steps; return it and its columns of stages in the order of a step."""
     stepped = [(rank, rank.steps) for rank in ranks.values() if rank.steps is not None]
     names = dict.fromkeys(name for rank, _ in stepped for name in rank.stages)
-    ordered = [*(name for name in STEP_STAGES[:-1] if name in names), *(name for name in names if name not in STEP_STAGES), "other"]
+    ordered = [
+        *(name for name in STEP_STAGES[:-1] if name in names),
+        *(name for name in names if name not in STEP_STAGES),
+        "other",
+    ]
     columns = {name: _column_of(name) for name in ordered if name in names}
     parts = [_steps_of_rank(rank, found, columns) for rank, found in stepped]
     return STEPS.frame(parts, list(columns.values())), list(columns.values())
@@ -430,7 +605,10 @@ def _step_numbers(rank: RankMetrics, steps_found: Steps) -> IntArray:
     """
     rests = rank.counted
     before = np.concatenate([[0], np.cumsum(rests.steps)])
-    return np.asarray(np.arange(len(steps_found.wall)) + before[np.searchsorted(rests.start, steps_found.start, "left")])
+    return np.asarray(
+        np.arange(len(steps_found.wall))
+        + before[np.searchsorted(rests.start, steps_found.start, "left")]
+    )
 
 
 def _stands_for(rank: RankMetrics, steps_found: Steps) -> FloatArray:
@@ -457,26 +635,48 @@ def _steps_of_rank(rank: RankMetrics, steps_found: Steps, columns: Mapping[str, 
 
 COLLECTIVES = Table(
     "collectives",
-    "One row per collective (or send, or receive) and rank, in order of rank and start. Rows of one collective share their number in "
+    "One row per collective (or send, or receive) and rank, in order of rank and start. Rows of "
+    "one collective share their number in "
     "`collective`. Empty where none was recorded.",
     (
         _RANK,
         _Column(
-            "collective", "integer", "", "Number of the collective, the same on all ranks", "it could not be matched with other ranks'"
+            "collective",
+            "integer",
+            "",
+            "Number of the collective, the same on all ranks",
+            "it could not be matched with other ranks'",
         ),
-        _Column("step", "integer", "", "Number of the step that it began in, as in `steps`", "it began outside all steps"),
+        _Column(
+            "step",
+            "integer",
+            "",
+            "Number of the step that it began in, as in `steps`",
+            "it began outside all steps",
+        ),
         _TIME,
         _START,
         _Column("operation", "text", "", "all_reduce, reduce_scatter, all_gather, broadcast, ..."),
-        _Column("bytes", "integer", "B", "The full message; of all_gather and reduce_scatter the larger side"),
+        _Column(
+            "bytes",
+            "integer",
+            "B",
+            "The full message; of all_gather and reduce_scatter the larger side",
+        ),
         _Column("dtype", "text", "", "Of its elements; unknown where it was not recorded"),
         _Column("group", "text", "", "Name of its process group"),
         _Column("group_size", "integer", "ranks", "Ranks in that group; 0: unknown"),
         _Column("backend", "text", "", "gloo, nccl, ..."),
         _Column("phase", "text", "", f"What the rank was doing when it began: {', '.join(PHASES)}"),
-        _Column("wall_s", "number", "s", "From the call until it was complete on this rank", _UNENDED),
         _Column(
-            "wait_s", "number", "s", "Of that: until the last rank of the group had begun it, too", f"{_UNENDED}; or {_NOT_COMPARABLE}"
+            "wall_s", "number", "s", "From the call until it was complete on this rank", _UNENDED
+        ),
+        _Column(
+            "wait_s",
+            "number",
+            "s",
+            "Of that: until the last rank of the group had begun it, too",
+            f"{_UNENDED}; or {_NOT_COMPARABLE}",
         ),
         _Column(
             "queue_s",
@@ -485,7 +685,13 @@ COLLECTIVES = Table(
             "Of that: all ranks had begun it, and it was queued behind others",
             f"{_UNENDED}; or {_NOT_COMPARABLE}",
         ),
-        _Column("transfer_s", "number", "s", "Of that: its bytes moved. Collectives that move bytes at the same time share it", _UNENDED),
+        _Column(
+            "transfer_s",
+            "number",
+            "s",
+            "Of that: its bytes moved. Collectives that move bytes at the same time share it",
+            _UNENDED,
+        ),
     ),
 )
 

@@ -1,4 +1,6 @@
-"""What the terminal shows of a report before its end, unless all of it was asked for: parts that say something, each in a few lines."""
+"""What the terminal shows of a report before its end, unless all of it was asked for: parts that
+say something, each in a few lines.
+"""
 
 import dataclasses
 import textwrap
@@ -19,7 +21,8 @@ from feedline.analysis.report import of_convergence, phrases, tables
 from feedline.profiler.message import id_of
 
 _SMALL = 0.01  # of the step: stages below it are shown as one
-_WAITS = 0.05  # of the step, from which on the cost of a sample matters: below it the input holds nothing back
+# of the step, from which on the cost of a sample matters: below it the input holds nothing back
+_WAITS = 0.05
 _UNCERTAIN = 0.2  # of a sample: the error of a part that is told
 _LABEL = 11  # characters of "Convergence"
 _KERNELS, _STAGES, _RANKS, _HOOKS, _NOTES = 3, 4, 4, 3, 3  # how many of each are shown
@@ -60,18 +63,32 @@ def parts(report: Report, width: int) -> Iterable[Part]:
     for place, (label, text) in zip((6, 7, 7, 7), of_convergence.short(report)):
         yield _told(label, text, place)
     yield from _findings(report, width)
-    yield from _listed("Not seen", [f"{hook.name}: {hook.why}" for hook in phrases.refused_that_matter(report.hooks)], _HOOKS, width, 3)
-    yield from _listed("Note", [note for note in report.notes if id_of(note) != FIRST_STEPS], _NOTES, width, 2)
+    yield from _listed(
+        "Not seen",
+        [f"{hook.name}: {hook.why}" for hook in phrases.refused_that_matter(report.hooks)],
+        _HOOKS,
+        width,
+        3,
+    )
+    yield from _listed(
+        "Note", [note for note in report.notes if id_of(note) != FIRST_STEPS], _NOTES, width, 2
+    )
 
 
 def _folded(step: StepSummary) -> StepSummary:
     """The step with the stages that are hardly there as one."""
     total = sum(step.stages.values())
-    small = [stage for stage, time in step.stages.items() if time < _SMALL * total and not (step.gpu_stages or {}).get(stage)]
+    small = [
+        stage
+        for stage, time in step.stages.items()
+        if time < _SMALL * total and not (step.gpu_stages or {}).get(stage)
+    ]
     if len(small) < 2:
         return step
     stages = {stage: time for stage, time in step.stages.items() if stage not in small}
-    return dataclasses.replace(step, stages=stages | {f"{len(small)} smaller": sum(step.stages[stage] for stage in small)})
+    return dataclasses.replace(
+        step, stages=stages | {f"{len(small)} smaller": sum(step.stages[stage] for stage in small)}
+    )
 
 
 def _told(label: str, text: str, place: int, width: int = 0) -> Part:
@@ -80,7 +97,9 @@ def _told(label: str, text: str, place: int, width: int = 0) -> Part:
     row.add_column(width=_LABEL)
     row.add_column(overflow="fold")
     if width:
-        text = "\n".join(textwrap.wrap(text, width - _LABEL - 2, max_lines=_MOST_LINES, placeholder=" …"))
+        text = "\n".join(
+            textwrap.wrap(text, width - _LABEL - 2, max_lines=_MOST_LINES, placeholder=" …")
+        )
     row.add_row(Text(label, "dim"), Group(*map(tables.plain, text.split("\n"))))
     return Part("", row, place)
 
@@ -93,14 +112,20 @@ def _listed(label: str, texts: list[str], most: int, width: int, place: int) -> 
 
 
 def _input(report: Report) -> Iterable[Part]:
-    """What the step waits for and what a sample costs, where the input takes a part of the step that matters."""
+    """What the step waits for and what a sample costs, where the input takes a part of the step
+    that matters.
+    """
     step, made = report.step, report.workers
     if step is None or not step.mean_s > 0 or made is None:
         return
     waits = sum(step.waits.values())
     if waits >= _WAITS * step.mean_s:
         kinds = sorted(step.waits.items(), key=lambda one: -one[1])
-        told = [f"{share(time / waits)} of the wait: {phrases.waits(report)[kind]}" for kind, time in kinds if time >= _WAITS * waits]
+        told = [
+            f"{share(time / waits)} of the wait: {phrases.waits(report)[kind]}"
+            for kind, time in kinds
+            if time >= _WAITS * waits
+        ]
         yield _told("Waits", f"{'; '.join(told)}.", 8)
     if phrases.input_share(step) >= _WAITS and made.per_sample:
         yield _told("One sample", _sample(made), 7)
@@ -108,28 +133,40 @@ def _input(report: Report) -> Iterable[Part]:
 
 def _sample(made: Workers) -> str:
     outside = ("total", "transport")
-    stages = sorted(((cost.wall_s, stage) for stage, cost in made.per_sample.items() if stage not in outside), reverse=True)
+    stages = sorted(
+        ((cost.wall_s, stage) for stage, cost in made.per_sample.items() if stage not in outside),
+        reverse=True,
+    )
     sent = made.per_sample.get("transport")
     total = made.per_sample.get("total")
     whole = [seconds(total.wall_s)] if total else []
     where = [] if made.processes else ["made in the main process (no workers)"]
     if made.processes and (made.busy_share is not None or made.without_batches):
         where = [", ".join(phrases.busy(made))]
-    parts = ": ".join([*whole, ", ".join(f"{stage} {seconds(time)}" for time, stage in stages[:_STAGES])])
+    parts = ": ".join(
+        [*whole, ", ".join(f"{stage} {seconds(time)}" for time, stage in stages[:_STAGES])]
+    )
     then = [f"then pickled in {seconds(sent.wall_s)}"] if sent else []
     return f"{'; '.join([parts, *then, *where, *_certainty(made)])}."
 
 
 def _certainty(made: Workers) -> list[str]:
     """How far the parts may be from what they are said to be, where that is much."""
-    total, seen = made.per_sample.get("total"), f"{made.samples_in_detail:,} of {made.samples:,} samples"
+    total, seen = (
+        made.per_sample.get("total"),
+        f"{made.samples_in_detail:,} of {made.samples:,} samples",
+    )
     errors = [cost.error_s for cost in made.per_sample.values()]
     if not made.samples_in_detail:
         return []
     if None in errors:
         return [f"stages from {seen}, too few for an error estimate"]
     most = 2 * max(error for error in errors if error is not None)
-    return [f"stages from {seen}, ± {seconds(most)} (95 %)"] if total is not None and most > _UNCERTAIN * total.wall_s else []
+    return (
+        [f"stages from {seen}, ± {seconds(most)} (95 %)"]
+        if total is not None and most > _UNCERTAIN * total.wall_s
+        else []
+    )
 
 
 def _findings(report: Report, width: int) -> Iterable[Part]:
@@ -142,13 +179,17 @@ def _findings(report: Report, width: int) -> Iterable[Part]:
 
 
 def _also(finding: Finding, mean_step_s: float | None) -> str:
-    """A finding in a paragraph: cause, what its fix gives or the cause costs, what it says, its fix."""
+    """A finding in a paragraph: cause, what its fix gives or the cause costs, what it says, its
+    fix.
+    """
     said = f"{finding.rule_id}{_worth(finding, mean_step_s)}: {phrases.full_stop(finding.message)}"
     return f"{said} Fix: {finding.fix}" if finding.fix else said
 
 
 def _worth(finding: Finding, mean_step_s: float | None) -> str:
-    """``, predicted 81.0 -> 198 samples/s [178, 219]``, or ``, costs about 140 ms per step (35.4 %)``."""
+    """``, predicted 81.0 -> 198 samples/s [178, 219]``, or ``, costs about 140 ms per step (35.4
+    %)``.
+    """
     if finding.predicted is not None:
         return f", predicted {rates(finding.predicted)}"
     told = phrases.cost(finding, mean_step_s)
@@ -160,7 +201,11 @@ def _traces(report: Report) -> Part:
     if len(ranks) > _RANKS:
         ranks = list(phrases.ranks_to_show(report, _RANKS)[0]) or ranks[:_RANKS]
     longest = tables.kernels(report, _KERNELS) if len(ranks) == 1 else []
-    return Part(_title("Device and input", len(ranks), len(report.ranks)), Group(tables.traces(report, ranks), *longest), 4)
+    return Part(
+        _title("Device and input", len(ranks), len(report.ranks)),
+        Group(tables.traces(report, ranks), *longest),
+        4,
+    )
 
 
 def _communication(report: Report, width: int) -> Part:

@@ -1,4 +1,7 @@
-"""Parts of the report as text: tables, lists, and the words above them. ``terminal`` puts them into an order."""
+"""Parts of the report as text: tables, lists, and the words above them.
+
+``terminal`` puts them into an order.
+"""
 
 import json
 import math
@@ -25,7 +28,14 @@ NAME = 20  # longest stage name shown
 _GPU = "GPU span"
 _LONGEST_NAME = 40
 SEVERITY_COLORS = {"high": "bold red", "low": "bold yellow", "info": "bold"}
-COLORS = {"wait": "red", "input": "yellow", "move": "green", "compute": "blue", "rest": "bright_black", "user": "cyan"}
+COLORS = {
+    "wait": "red",
+    "input": "yellow",
+    "move": "green",
+    "compute": "blue",
+    "rest": "bright_black",
+    "user": "cyan",
+}
 
 
 def plain(text: object, style: str = "") -> Text:
@@ -60,7 +70,10 @@ def step_table(step: StepSummary, width: int, longest_name: int = NAME) -> Rende
     """The stages of the mean step, with their shares and bars."""
     total = math.fsum(step.stages.values())
     scale = Scale.column(max(total, step.mean_s))
-    figures = {stage: (scale(time), share(time / total) if total > 0 else BLANK) for stage, time in step.stages.items()}
+    figures = {
+        stage: (scale(time), share(time / total) if total > 0 else BLANK)
+        for stage, time in step.stages.items()
+    }
     names = max([len("stage"), *(min(longest_name, len(stage)) for stage in step.stages)])
     on_gpu = {stage: scale(time) for stage, time in (step.gpu_stages or {}).items()}
     beside = max((len(_GPU), *map(len, on_gpu.values()))) + 2 if on_gpu else 0
@@ -74,10 +87,19 @@ def step_table(step: StepSummary, width: int, longest_name: int = NAME) -> Rende
     head = [Text(_GPU, "dim")] if on_gpu else []
     table.add_row(Text("stage", "dim"), Text(scale.unit, "dim"), Text("share", "dim"), *head, "")
     for stage, (time, part) in figures.items():
-        bar = "█" * max(0, round(max(room, 0) * step.stages[stage] / longest)) if longest > 0 else ""
+        bar = (
+            "█" * max(0, round(max(room, 0) * step.stages[stage] / longest)) if longest > 0 else ""
+        )
         beside_it = [Text(on_gpu.get(stage, ""))] if on_gpu else []
-        table.add_row(_name(stage, longest_name), time, part, *beside_it, Text(bar, COLORS[family(stage)]))
-    table.add_row(Text("sum", "bold"), Text(scale(total), "bold"), Text(share(1.0) if total > 0 else BLANK, "bold"), "")
+        table.add_row(
+            _name(stage, longest_name), time, part, *beside_it, Text(bar, COLORS[family(stage)])
+        )
+    table.add_row(
+        Text("sum", "bold"),
+        Text(scale(total), "bold"),
+        Text(share(1.0) if total > 0 else BLANK, "bold"),
+        "",
+    )
     return table
 
 
@@ -95,7 +117,9 @@ def spread(step: StepSummary, usual: Sequence[str] = ()) -> Text:
     if step.boundary == "none":
         return plain(phrases.BOUNDARIES["none"], "dim")
     cut = [] if step.boundary in usual else [phrases.BOUNDARIES.get(step.boundary, step.boundary)]
-    return plain(" · ".join([f"median {seconds(step.median_s)}", f"p95 {seconds(step.p95_s)}", *cut]), "dim")
+    return plain(
+        " · ".join([f"median {seconds(step.median_s)}", f"p95 {seconds(step.p95_s)}", *cut]), "dim"
+    )
 
 
 def own_code(own: OwnCode, mean_s: float | None) -> Iterable[RenderableType]:
@@ -109,11 +133,17 @@ def own_code(own: OwnCode, mean_s: float | None) -> Iterable[RenderableType]:
     table.add_column(overflow="fold")
     for _ in range(2 if mean_s else 1):
         table.add_column(justify="right", no_wrap=True)
-    heads = ("function, or lines between two recorded calls", scale.unit, *(["share"] if mean_s else []))
+    heads = (
+        "function, or lines between two recorded calls",
+        scale.unit,
+        *(["share"] if mean_s else []),
+    )
     table.add_row(*(Text(head, "dim") for head in heads))
     for one in own.functions:
         mainly = f", mostly in {one.mainly}" if one.mainly else ""
-        table.add_row(plain(f"{one.name}{mainly}"), scale(one.s), *([share(one.s / mean_s)] if mean_s else []))
+        table.add_row(
+            plain(f"{one.name}{mainly}"), scale(one.s), *([share(one.s / mean_s)] if mean_s else [])
+        )
     yield table
     yield plain(phrases.own_code(own), "dim")
 
@@ -134,7 +164,12 @@ def waits(step: StepSummary, width: int, meaning: Mapping[str, str]) -> Renderab
     for kind, time in step.waits.items():
         if time > 0:
             why = meaning.get(kind, "")
-            table.add_row(_name(kind), scale.full(time), share(time / total), plain(why if width >= _NARROW else "", "dim"))
+            table.add_row(
+                _name(kind),
+                scale.full(time),
+                share(time / total),
+                plain(why if width >= _NARROW else "", "dim"),
+            )
     return table
 
 
@@ -177,15 +212,26 @@ def operations(workers: Workers) -> RenderableType:
         table.add_column(overflow="fold")
     for _ in range(3):
         table.add_column(justify="right", no_wrap=True)
-    table.add_row(*(Text(head, "dim") for head in ("operation, per sample", "stage", f"wall {scale.unit}", "CPU", "calls")))
+    table.add_row(
+        *(
+            Text(head, "dim")
+            for head in ("operation, per sample", "stage", f"wall {scale.unit}", "CPU", "calls")
+        )
+    )
     for one in ordered:
-        table.add_row(plain(one.name), plain(one.stage), scale(one.wall_s), scale(one.cpu_s), count(one.calls))
+        table.add_row(
+            plain(one.name), plain(one.stage), scale(one.wall_s), scale(one.cpu_s), count(one.calls)
+        )
     return table
 
 
 def loader(made: Loader) -> Iterable[RenderableType]:
     """A loader and its settings."""
-    facts = [f"{made.kind}, {made.role}", counted(made.batches, "batch"), counted(made.samples, "sample")]
+    facts = [
+        f"{made.kind}, {made.role}",
+        counted(made.batches, "batch"),
+        counted(made.samples, "sample"),
+    ]
     if made.batch_bytes is not None:
         facts.append(f"{size(made.batch_bytes)} per batch")
     if made.pickle_bytes is not None:
@@ -193,17 +239,25 @@ def loader(made: Loader) -> Iterable[RenderableType]:
     if made.first_batch_s is not None:
         facts.append(f"first batch after {seconds(made.first_batch_s)}")
     yield item(made.name, " · ".join([*facts, *made.flags]))
-    settings = ", ".join(f"{name}={json.dumps(as_json(value), ensure_ascii=False)}" for name, value in made.settings.items())
+    settings = ", ".join(
+        f"{name}={json.dumps(as_json(value), ensure_ascii=False)}"
+        for name, value in made.settings.items()
+    )
     yield Padding(plain(settings, "dim"), (0, 0, 0, 2))
 
 
 def traces(report: Report, ranks: Sequence[str]) -> RenderableType:
-    """Device and input of these ranks; a column that is blank for all of them is left out, and without any it says why."""
+    """Device and input of these ranks; a column that is blank for all of them is left out, and
+    without any it says why.
+    """
     rows = [(rank, cells) for rank, cells in of_traces.rows(report, narrow=True) if rank in ranks]
     heads = of_traces.heads(narrow=True)
     told = [at for at in range(len(heads)) if any(cells[at] != BLANK for _, cells in rows)]
     if not told:
-        return plain(f"not measured: {'; '.join(of_traces.reasons(report)[:1]) or 'the traces hold no device and no loader'}")
+        return plain(
+            f"not measured: "
+            f"{'; '.join(of_traces.reasons(report)[:1]) or 'the traces hold no device and no loader'}"
+        )
     table = columns("rank", *(heads[at] for at in told), gap=2)
     for rank, cells in rows:
         table.add_row(rank, *(cells[at] for at in told))
@@ -213,27 +267,54 @@ def traces(report: Report, ranks: Sequence[str]) -> RenderableType:
 def kernels(report: Report, most: int) -> Iterable[RenderableType]:
     """The kernels that keep the device busy longest, of the rank that is shown."""
     for row in report.traces.kernels[:most] if report.traces else ():
-        operator = f" ({row.operator})" if row.operator else " (communication)" if row.communication else ""
-        yield item(f"{share(row.busy_share)} of busy time", f"{kernel_names.fitting_name(row.name, _LONGEST_NAME)}{operator}")
+        operator = (
+            f" ({row.operator})"
+            if row.operator
+            else " (communication)"
+            if row.communication
+            else ""
+        )
+        yield item(
+            f"{share(row.busy_share)} of busy time",
+            f"{kernel_names.fitting_name(row.name, _LONGEST_NAME)}{operator}",
+        )
 
 
 def communication(shown: dict[str, RankParts], width: int) -> Iterable[RenderableType]:
     """Computing, transfer and waiting of these ranks; queueing, which is rare, where there is any."""
-    scale = Scale.column(max((getattr(own, part) or 0.0 for own in shown.values() for part in PART_LABELS), default=0.0))
-    names = {part: name for part, (_, name, _) in PART_LABELS.items() if part != QUEUE_KEY or any(own.queue_s for own in shown.values())}
+    scale = Scale.column(
+        max(
+            (getattr(own, part) or 0.0 for own in shown.values() for part in PART_LABELS),
+            default=0.0,
+        )
+    )
+    names = {
+        part: name
+        for part, (_, name, _) in PART_LABELS.items()
+        if part != QUEUE_KEY or any(own.queue_s for own in shown.values())
+    }
     if width < _NARROW:
         for rank, own in shown.items():
-            yield item(f"rank {rank}", ", ".join(f"{name} {scale.full(getattr(own, part))}" for part, name in names.items()))
+            yield item(
+                f"rank {rank}",
+                ", ".join(
+                    f"{name} {scale.full(getattr(own, part))}" for part, name in names.items()
+                ),
+            )
     elif shown:
         yield _rank_table(shown, names, scale)
 
 
-def _rank_table(shown: dict[str, RankParts], names: Mapping[str, str], scale: Scale) -> RenderableType:
+def _rank_table(
+    shown: dict[str, RankParts], names: Mapping[str, str], scale: Scale
+) -> RenderableType:
     table = Table.grid(padding=(0, 2))
     table.add_column(no_wrap=True)
     for _ in names:
         table.add_column(justify="right")
-    table.add_row(Text(f"rank, {scale.unit}", "dim"), *(Text(name, "dim") for name in names.values()))
+    table.add_row(
+        Text(f"rank, {scale.unit}", "dim"), *(Text(name, "dim") for name in names.values())
+    )
     for rank, own in shown.items():
         table.add_row(rank, *(scale(getattr(own, part)) for part in names))
     return table

@@ -1,7 +1,9 @@
-"""The report as text, at most 80 columns wide; everything is said in words and figures, color only repeats it.
+"""The report as text, at most 80 columns wide; everything is said in words and figures, color only
+repeats it.
 
-A terminal shows the last lines of what was printed. So the report ends with what limits the training, what to change, what that would give,
-and where the files are; before it comes what this rests on: at most 40 lines in all, or everything.
+A terminal shows the last lines of what was printed. So the report ends with what limits the
+training, what to change, what that would give, and where the files are; before it comes what this
+rests on: at most 40 lines in all, or everything.
 """
 
 import io
@@ -56,11 +58,19 @@ _Lines = list[list[Segment]]
 def render(report: Report) -> str:
     """All of the report as plain text, 80 columns wide."""
     file = io.StringIO()
-    show(report, Console(file=file, width=WIDTH, color_system=None, force_terminal=False), full=True)
+    show(
+        report, Console(file=file, width=WIDTH, color_system=None, force_terminal=False), full=True
+    )
     return file.getvalue()
 
 
-def show(report: Report, console: Console, full: bool = False, files: Sequence[Path] = (), run: Path | None = None) -> None:
+def show(
+    report: Report,
+    console: Console,
+    full: bool = False,
+    files: Sequence[Path] = (),
+    run: Path | None = None,
+) -> None:
     """Print the report.
 
     Args:
@@ -78,7 +88,11 @@ def show(report: Report, console: Console, full: bool = False, files: Sequence[P
         parts = _fitting(parts, [_height(part, page) for part in parts], room)
     page.show(head)
     for before, part in zip([None, *parts], parts):
-        page.show(page.heading(part) + page.lines([part.body]) if part.title or not before or before.title else page.lines([part.body]))
+        page.show(
+            page.heading(part) + page.lines([part.body])
+            if part.title or not before or before.title
+            else page.lines([part.body])
+        )
     page.show([[], *end])
     for label, text in places:
         console.print(Text.assemble((f"{label:<{_LABEL}}  ", "dim"), plain(text)), soft_wrap=True)
@@ -93,7 +107,11 @@ class _Page:
     def lines(self, body: Iterable[RenderableType]) -> _Lines:
         """As lines without spaces at their ends."""
         options = self._console.options.update(width=self.width, highlight=False)
-        return [_stripped(line) for part in body for line in self._console.render_lines(part, options, pad=False)]
+        return [
+            _stripped(line)
+            for part in body
+            for line in self._console.render_lines(part, options, pad=False)
+        ]
 
     def heading(self, part: Part) -> _Lines:
         """A blank line, and the part's title if it has one."""
@@ -143,7 +161,9 @@ def _end(report: Report) -> Iterable[RenderableType]:
     table.add_column(overflow="fold")
     if top and top.fix:
         table.add_row(Text("Fix", "dim"), plain(phrases.sentence(top.fix)))
-    if top and top.predicted is None and (gains := phrases.gains(top, report)):  # else the verdict says it
+    if (
+        top and top.predicted is None and (gains := phrases.gains(top, report))
+    ):  # else the verdict says it
         table.add_row(Text("Gain", "dim"), plain(gains))
     if together := phrases.together(report):
         table.add_row(Text(together[0], "dim"), plain(together[1]))
@@ -151,14 +171,24 @@ def _end(report: Report) -> Iterable[RenderableType]:
         yield table
 
 
-def _places(report: Report, files: Sequence[Path], full: bool, folder: Path | None) -> Iterable[tuple[str, str]]:
-    """Where the report is, and the command that shows more than this; not wrapped, so that it can be copied."""
+def _places(
+    report: Report, files: Sequence[Path], full: bool, folder: Path | None
+) -> Iterable[tuple[str, str]]:
+    """Where the report is, and the command that shows more than this; not wrapped, so that it can
+    be copied.
+    """
     files = sorted(files, key=lambda file: file.suffix.lower() != ".html")
-    run = phrases.run_place(report.run) if folder is None else shlex.quote(min(os.path.relpath(folder), str(folder), key=len))
+    run = (
+        phrases.run_place(report.run)
+        if folder is None
+        else shlex.quote(min(os.path.relpath(folder), str(folder), key=len))
+    )
     if files:
         yield "Report", _named(files)
     if report.step is None:
-        if not report.headline and not report.findings:  # else those come first: a crash, Ctrl-C, a full disk, an empty loader
+        if (
+            not report.headline and not report.findings
+        ):  # else those come first: a crash, Ctrl-C, a full disk, an empty loader
             yield "Next", phrases.NEXT_WITHOUT_STEPS
     elif not any(file.suffix.lower() == ".html" for file in files):
         yield "Next", f"feedline report {run} -o report.html"
@@ -169,9 +199,16 @@ def _places(report: Report, files: Sequence[Path], full: bool, folder: Path | No
 def _named(files: Sequence[Path]) -> str:
     """``runs/demo/report.html (beside it: report.json)``."""
     first, *more = (os.path.relpath(file) for file in files)
-    beside = [os.path.basename(file) for file in more if os.path.dirname(file) == os.path.dirname(first)]
-    elsewhere = [_elsewhere(file) for file in more if os.path.dirname(file) != os.path.dirname(first)]
-    told = [*([f"beside it: {', '.join(beside)}"] if beside else []), *([f"and {', '.join(elsewhere)}"] if elsewhere else [])]
+    beside = [
+        os.path.basename(file) for file in more if os.path.dirname(file) == os.path.dirname(first)
+    ]
+    elsewhere = [
+        _elsewhere(file) for file in more if os.path.dirname(file) != os.path.dirname(first)
+    ]
+    told = [
+        *([f"beside it: {', '.join(beside)}"] if beside else []),
+        *([f"and {', '.join(elsewhere)}"] if elsewhere else []),
+    ]
     return f"{first} ({'; '.join(told)})" if told else first
 
 
@@ -184,7 +221,10 @@ def _everything(report: Report, width: int) -> Iterable[Part]:
     """All parts, from the step to the notes; those that would say nothing are left out."""
     if report.step:
         name = _WHOLE_NAME if width == WIDTH else NAME
-        yield Part(phrases.step_title(report.step), Group(step_table(report.step, width, name), spread(report.step)))
+        yield Part(
+            phrases.step_title(report.step),
+            Group(step_table(report.step, width, name), spread(report.step)),
+        )
     if parts := phrases.run_parts(report.ledger):
         yield Part("The whole run", whole_run(parts))
     for own, title, mean_s in phrases.own_codes(report.step) if report.step else ():
@@ -194,7 +234,10 @@ def _everything(report: Report, width: int) -> Iterable[Part]:
     if report.traces:
         yield Part("Device and input, rank by rank", Group(*_traces(report)))
     elif report.workers:
-        yield Part(f"One sample{' in a worker' if report.workers.processes else ''}", Group(*samples(report.workers, width)))
+        yield Part(
+            f"One sample{' in a worker' if report.workers.processes else ''}",
+            Group(*samples(report.workers, width)),
+        )
         if report.workers.operations:
             yield Part("Operations", operations(report.workers))
     if report.loaders:
@@ -208,11 +251,18 @@ def _everything(report: Report, width: int) -> Iterable[Part]:
     if trained := of_convergence.lines(report, width):
         yield Part("Convergence", Group(*map(plain, trained)))
     if report.findings:
-        listed = [_finding(number, finding, report) for number, finding in enumerate(report.findings, 1)]
+        listed = [
+            _finding(number, finding, report) for number, finding in enumerate(report.findings, 1)
+        ]
         together = phrases.together(report)
-        yield Part("Findings", Group(*listed, *([plain(": ".join(together), "bold")] if together else [])))
+        yield Part(
+            "Findings", Group(*listed, *([plain(": ".join(together), "bold")] if together else []))
+        )
     if refused := phrases.refused_that_matter(report.hooks):
-        yield Part("Hooks that could not be attached", Group(*(item(hook.name, hook.why) for hook in refused)))
+        yield Part(
+            "Hooks that could not be attached",
+            Group(*(item(hook.name, hook.why) for hook in refused)),
+        )
     if report.notes:
         yield Part("Notes", Group(*(item("", note) for note in report.notes)))
 
@@ -235,12 +285,22 @@ def _communication(report: Report, width: int) -> Iterable[RenderableType]:
         yield plain(f"{left_out} more ranks are in the JSON report", "dim")
     yield plain(" ".join(phrases.communication(report)))
     answers = report.comm.what_if if report.comm else []
-    worth = [one for one in answers[1:] if one.step_s is not None and phrases.tells(one) and abs(one.gain_s) >= _WORTH * one.step_s]
-    if worth and answers[0].step_s is not None:  # its steps are not quite those of the mean: gains are against this
+    worth = [
+        one
+        for one in answers[1:]
+        if one.step_s is not None and phrases.tells(one) and abs(one.gain_s) >= _WORTH * one.step_s
+    ]
+    if (
+        worth and answers[0].step_s is not None
+    ):  # its steps are not quite those of the mean: gains are against this
         yield item(f"{answers[0].what}, replayed", f"{seconds(answers[0].step_s)} per step")
     for one in worth:
         if one.step_s is not None:
-            between = "" if one.low is None or one.high is None else f" ({seconds(one.low)} to {seconds(one.high)})"
+            between = (
+                ""
+                if one.low is None or one.high is None
+                else f" ({seconds(one.low)} to {seconds(one.high)})"
+            )
             yield item(f"predicted with {one.what}", f"{seconds(one.step_s)} per step{between}")
     if answers and answers[0].step_s is None:
         yield plain(f"No predictions: {answers[0].why}.", "dim")
@@ -248,7 +308,9 @@ def _communication(report: Report, width: int) -> Iterable[RenderableType]:
 
 def _finding(number: int, finding: Finding, report: Report) -> RenderableType:
     severity, mean_step_s = finding.severity.value, report.step.mean_s if report.step else None
-    head = plain(f"{number}. {severity.upper()}  {finding.rule_id}", SEVERITY_COLORS.get(severity, "bold"))
+    head = plain(
+        f"{number}. {severity.upper()}  {finding.rule_id}", SEVERITY_COLORS.get(severity, "bold")
+    )
     if cost := phrases.cost(finding, mean_step_s):
         head.append(f"  {cost}", "not bold default")
     body: list[RenderableType] = [plain(phrases.full_stop(finding.message))]

@@ -1,6 +1,8 @@
-"""A run as a Chrome trace for Perfetto: pid = rank, tracks for threads of the training, torch.profiler's operators and streams, workers.
+"""A run as a Chrome trace for Perfetto: pid = rank, tracks for threads of the training,
+torch.profiler's operators and streams, workers.
 
-All on one clock, in microseconds. Written line by line: a run of a million events takes no more memory than its records.
+All on one clock, in microseconds. Written line by line: a run of a million events takes no more
+memory than its records.
 """
 
 import gzip
@@ -20,7 +22,13 @@ from feedline.analysis.intervals import IntArray
 from feedline.analysis.measure.boundaries import find
 from feedline.analysis.ranks.read_collectives import clock_of
 from feedline.analysis.traces.collectives import RankClock
-from feedline.analysis.traces.perfetto import NOWHERE, PerfettoRank, assign_lanes, counter_line, span_line
+from feedline.analysis.traces.perfetto import (
+    NOWHERE,
+    PerfettoRank,
+    assign_lanes,
+    counter_line,
+    span_line,
+)
 from feedline.analysis.traces.windows import Windows, window_lines
 from feedline.profiler.errors import FeedlineError
 from feedline.profiler.events import UNMEASURED, Flag, Stage
@@ -39,7 +47,17 @@ except ImportError:
 
 _LINES_AT_A_TIME = 4096
 _NO_SPANS = (
-    *(Stage.TRAFFIC, Stage.BATCH, Stage.PROFILED, Stage.FLOP, Stage.GROUP, Stage.CLOCK, Stage.START, Stage.VALUE, Stage.GRADIENT),
+    *(
+        Stage.TRAFFIC,
+        Stage.BATCH,
+        Stage.PROFILED,
+        Stage.FLOP,
+        Stage.GROUP,
+        Stage.CLOCK,
+        Stage.START,
+        Stage.VALUE,
+        Stage.GRADIENT,
+    ),
     *(Stage.KERNEL, Stage.LOOK, Stage.LOOKED, Stage.MADE, Stage.OWN_CODE, Stage.CALLED),
 )
 _NAMED = (
@@ -53,12 +71,23 @@ _NAMED = (
     Stage.USER,
     Stage.COLLECTIVE,
 )
-_OF_BATCHES = (Stage.FETCH, Stage.COLLATE, Stage.NEXT, Stage.SAMPLE, Stage.IDLE, Stage.PICKLE, Stage.ARRIVE)
-#: What does not happen in a thread gets tracks of its own, behind those of threads: a record's thread is below 256.
+_OF_BATCHES = (
+    Stage.FETCH,
+    Stage.COLLATE,
+    Stage.NEXT,
+    Stage.SAMPLE,
+    Stage.IDLE,
+    Stage.PICKLE,
+    Stage.ARRIVE,
+)
+#: What does not happen in a thread gets tracks of its own, behind those of threads: a record's
+#: thread is below 256.
 GPU, _COLLECTIVES = 256, 257
 _OTHER_HOST_NS = 50_000_000  # clocks of one host are not read so far apart
 
-_Clock = Callable[[IntArray], IntArray]  # from a rank's CLOCK_MONOTONIC, ns, to the times that are written, ns
+_Clock = Callable[
+    [IntArray], IntArray
+]  # from a rank's CLOCK_MONOTONIC, ns, to the times that are written, ns
 
 
 def is_trace(path: Path) -> bool:
@@ -67,7 +96,8 @@ def is_trace(path: Path) -> bool:
 
 
 def write(run: Run, path: Path, windows: Windows | None = None) -> list[str]:
-    """Write all ranks of a run into a file that the user named; an older one is replaced. Arguments and result as of ``write_into``.
+    """Write all ranks of a run into a file that the user named; an older one is replaced. Arguments
+    and result as of ``write_into``.
 
     Raises:
         OutputError: the file cannot be written; nothing is left of it.
@@ -126,20 +156,34 @@ def lines_of(run: Run, windows: Windows, notes: list[str]) -> Iterator[str]:
             if process.is_worker:
                 yield from _process(process, made, clock)
         if made.lost:
-            notes.append(f"rank {number}: {made.lost:,} events are not in the trace: more overlap than there are tracks")
+            notes.append(
+                f"rank {number}: {made.lost:,} events are not in the trace: more overlap than "
+                f"there are tracks"
+            )
 
 
 def _clocks(ranks: list[Rank]) -> list[_Clock]:
-    """Of each rank, from the moment on at which the first one began: Perfetto drops what lies before 0."""
+    """Of each rank, from the moment on at which the first one began:
+
+    Perfetto drops what lies before 0.
+    """
     host = _measured(ranks[0])[1] if len(ranks) > 1 else ""
-    onto: list[_Clock] = [_onto(ranks[0], rank, host) for rank in ranks] if len(ranks) > 1 else [partial(_less, origin=0)]
-    began = [int(clock(np.array([_anchor(rank)["perf_counter_ns"]]))[0]) for clock, rank in zip(onto, ranks) if rank.manifest.anchors]
+    onto: list[_Clock] = (
+        [_onto(ranks[0], rank, host) for rank in ranks]
+        if len(ranks) > 1
+        else [partial(_less, origin=0)]
+    )
+    began = [
+        int(clock(np.array([_anchor(rank)["perf_counter_ns"]]))[0])
+        for clock, rank in zip(onto, ranks)
+        if rank.manifest.anchors
+    ]
     return [partial(_less, origin=min(began, default=0), clock=clock) for clock in onto]
 
 
 def _onto(base: Rank, rank: Rank, host: str) -> _Clock:
-    """A rank's clock on that of another, on ``host``: as it was measured; where it was not, by their times of day if they must be of two
-    hosts, and as it is if not."""
+    """A rank's clock on that of another, on ``host``: as it was measured; where it was not, by
+    their times of day if they must be of two hosts, and as it is if not."""
     clock, own = _measured(rank)
     if clock is not None and own != host:
         return clock.to_reference
@@ -161,7 +205,9 @@ def _measured(rank: Rank) -> tuple[RankClock | None, str]:
 
 
 def _anchor(rank: Rank) -> dict[str, int]:
-    return rank.manifest.anchors[0] if rank.manifest.anchors else {"perf_counter_ns": 0, "time_ns": 0}
+    return (
+        rank.manifest.anchors[0] if rank.manifest.anchors else {"perf_counter_ns": 0, "time_ns": 0}
+    )
 
 
 def _less(times: IntArray, origin: int, clock: _Clock | None = None) -> IntArray:
@@ -181,13 +227,19 @@ def _process(process: Process, made: PerfettoRank, clock: _Clock) -> Iterator[st
     place[spans["stage"] == Stage.COLLECTIVE] = _COLLECTIVES
     names = {0: label, GPU: f"{label}, GPU", _COLLECTIVES: f"{label}, collectives"}
     for one in np.unique(place).tolist():
-        yield from _track(process, spans[place == one], names.get(one, f"{label}, thread {one}"), made, clock)
+        yield from _track(
+            process, spans[place == one], names.get(one, f"{label}, thread {one}"), made, clock
+        )
 
 
 def _steps(main: Process, made: PerfettoRank, clock: _Clock) -> Iterator[str]:
-    records = main.records[(main.records["thread"] == 0) & ~np.isin(main.records["stage"], (Stage.GPU, Stage.PROFILED))]
+    records = main.records[
+        (main.records["thread"] == 0) & ~np.isin(main.records["stage"], (Stage.GPU, Stage.PROFILED))
+    ]
     records.sort(order="start")
-    found = find(records, elsewhere=main.records[main.records["thread"] != 0]) if len(records) else None
+    found = (
+        find(records, elsewhere=main.records[main.records["thread"] != 0]) if len(records) else None
+    )
     if found is None:
         return
     (tid,), named = made.tracks("steps")
@@ -198,16 +250,26 @@ def _steps(main: Process, made: PerfettoRank, clock: _Clock) -> Iterator[str]:
 
 
 def _values(main: Process, made: PerfettoRank, clock: _Clock) -> Iterator[str]:
-    """The loss and other numbers of the training, each as a curve; values that are not finite are left out, as JSON has none."""
+    """The loss and other numbers of the training, each as a curve; values that are not finite are
+    left out, as JSON has none.
+    """
     records = main.view(Stage.VALUE)
     values = np.ascontiguousarray(records["value"]).view(np.float64)
-    for source, at, value in zip(records["source"].tolist(), clock(records["start"].astype(np.int64)).tolist(), values.tolist()):
+    for source, at, value in zip(
+        records["source"].tolist(),
+        clock(records["start"].astype(np.int64)).tolist(),
+        values.tolist(),
+    ):
         if math.isfinite(value):
             yield counter_line(main.names.get(source, "?"), made.pid, at, value)
 
 
 def _track(
-    process: Process, own: "np.ndarray[tuple[int], np.dtype[np.void]]", name: str, made: PerfettoRank, clock: _Clock
+    process: Process,
+    own: "np.ndarray[tuple[int], np.dtype[np.void]]",
+    name: str,
+    made: PerfettoRank,
+    clock: _Clock,
 ) -> Iterator[str]:
     wall = np.maximum(own["wall"], 0)
     order = np.lexsort((-wall, own["start"]))
@@ -218,13 +280,20 @@ def _track(
     tids, named = made.tracks(name, int(lane.max(initial=0)) + 1)
     yield from named
     says = _Says(process)
-    for record, begin, length, in_lane in zip(own.tolist(), start.tolist(), wall.tolist(), lane.tolist()):
+    for record, begin, length, in_lane in zip(
+        own.tolist(), start.tolist(), wall.tolist(), lane.tolist()
+    ):
         if in_lane != NOWHERE:
-            yield span_line(says.name(record), made.pid, tids[in_lane], begin, length, says.args(record))
+            yield span_line(
+                says.name(record), made.pid, tids[in_lane], begin, length, says.args(record)
+            )
 
 
 class _Says:
-    """What the trace says of records of one process. A record: its fields in the order of RECORD_DTYPE."""
+    """What the trace says of records of one process.
+
+    A record: its fields in the order of RECORD_DTYPE.
+    """
 
     def __init__(self, process: Process) -> None:
         self._process = process
@@ -240,18 +309,31 @@ class _Says:
     def _name(self, stage: int, which: int) -> str:
         if stage == Stage.GPU:
             return Stage(which).name.lower()
-        name, operation = Stage(stage).name.lower(), self._process.names.get(which) if stage in _NAMED else None
-        return name if operation is None else operation if stage in (Stage.USER, Stage.COLLECTIVE) else f"{name}: {operation}"
+        name, operation = (
+            Stage(stage).name.lower(),
+            self._process.names.get(which) if stage in _NAMED else None,
+        )
+        return (
+            name
+            if operation is None
+            else operation
+            if stage in (Stage.USER, Stage.COLLECTIVE)
+            else f"{name}: {operation}"
+        )
 
     def args(self, record: tuple[int, ...]) -> str:
         _, wall, cpu, _, nbytes, number, _, source, _, flags, _, stage = record
         said = []
         if stage in _OF_BATCHES:
-            said.append(f'"epoch": {number >> 32}, "batch": {number & 0xFFFFFFFF}, "loader": {source}')
+            said.append(
+                f'"epoch": {number >> 32}, "batch": {number & 0xFFFFFFFF}, "loader": {source}'
+            )
         if nbytes > 0:
             said.append(f'"bytes": {nbytes}')
         if stage == Stage.COLLECTIVE:
-            said.append(f'"sequence": {number}' + (', "end": "unknown"' if wall == UNMEASURED else ""))
+            said.append(
+                f'"sequence": {number}' + (', "end": "unknown"' if wall == UNMEASURED else "")
+            )
         elif cpu >= 0 and wall > 0:
             said.append(f'"cpu_us": {cpu / 1000}')
         if flags & Flag.FAILED:

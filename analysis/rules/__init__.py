@@ -1,4 +1,6 @@
-"""The registry of rules: every rule is a file with a ``RULE``; docs/rules.md says what each looks for and why its thresholds are so."""
+"""The registry of rules: every rule is a file with a ``RULE``; docs/rules.md says what each looks
+for and why its thresholds are so.
+"""
 
 from typing import Any
 
@@ -46,7 +48,13 @@ from feedline.analysis.rules.loop import (
     own_code,
     recompilation,
 )
-from feedline.analysis.rules.trace import device_bound, exposed_copy, host_bound, input_stall, synchronisation
+from feedline.analysis.rules.trace import (
+    device_bound,
+    exposed_copy,
+    host_bound,
+    input_stall,
+    synchronisation,
+)
 
 #: Of a recorded run whose steps wait for their input.
 INPUT: tuple[Rule[RuleInputs], ...] = (

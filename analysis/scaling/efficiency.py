@@ -1,7 +1,9 @@
-"""What each measured number of ranks is worth: efficiency, marginal efficiency, Karp-Flatt, and baselines that cannot be right.
+"""What each measured number of ranks is worth: efficiency, marginal efficiency, Karp-Flatt, and
+baselines that cannot be right.
 
-X(N) is the throughput of N ranks in samples/s, T(N) the time of a fixed amount of work. Weak scaling keeps the batch of a rank, strong
-scaling that of all ranks together; in both, the efficiency is X(N) / (N X(1)), for strong scaling the same as T(1) / (N T(N)).
+X(N) is the throughput of N ranks in samples/s, T(N) the time of a fixed amount of work. Weak
+scaling keeps the batch of a rank, strong scaling that of all ranks together; in both, the
+efficiency is X(N) / (N X(1)), for strong scaling the same as T(1) / (N T(N)).
 """
 
 import math
@@ -20,7 +22,8 @@ class Unit:
 _MAX_OVER = 0.01
 #: Two batch sizes are the same within this: the last batch of an epoch is smaller.
 SAME_BATCH = 0.02
-#: Share of a step that a main thread stood without a CPU, above which a measurement is called disturbed.
+#: Share of a step that a main thread stood without a CPU, above which a measurement is called
+#: disturbed.
 DISTURBED = 0.04
 
 
@@ -33,8 +36,10 @@ class Point:
         low, high: its 95 % interval; None: not known.
         batch: samples of one rank in one step; None: not known; 1 where steps are counted.
         notes: what makes this point doubtful.
-        unit: SAMPLES or STEPS: then N ranks make N steps at a time, and a step stands for a sample throughout.
-        without_cpu: share (0 to 1) of a step that a main thread could run but had no CPU, of the rank where it is largest.
+        unit: SAMPLES or STEPS: then N ranks make N steps at a time, and a step stands for a sample
+            throughout.
+        without_cpu: share (0 to 1) of a step that a main thread could run but had no CPU, of the
+            rank where it is largest.
     """
 
     ranks: int
@@ -49,8 +54,17 @@ class Point:
     def in_steps(self) -> "Point":
         """Return the point in steps/s, to be compared with others of which samples were not seen."""
         assert self.batch is not None
-        low, high = (None if value is None else value / self.batch for value in (self.low, self.high))
-        return replace(self, samples_per_s=self.samples_per_s / self.batch, low=low, high=high, batch=1.0, unit=Unit.STEPS)
+        low, high = (
+            None if value is None else value / self.batch for value in (self.low, self.high)
+        )
+        return replace(
+            self,
+            samples_per_s=self.samples_per_s / self.batch,
+            low=low,
+            high=high,
+            batch=1.0,
+            unit=Unit.STEPS,
+        )
 
     @property
     def disturbed(self) -> bool:
@@ -60,7 +74,11 @@ class Point:
     @property
     def error(self) -> float | None:
         """Half the interval, as a share of the throughput."""
-        return None if self.low is None or self.high is None else (self.high - self.low) / 2 / self.samples_per_s
+        return (
+            None
+            if self.low is None or self.high is None
+            else (self.high - self.low) / 2 / self.samples_per_s
+        )
 
     @property
     def rank_s(self) -> float:
@@ -77,7 +95,8 @@ class ScalingRow:
     """A point beside the others. None: not defined for it.
 
     Attributes:
-        efficiency: X(N) N0 / (N X(N0)), N0 the smallest number of ranks measured; None where the ranks share no work (together.py).
+        efficiency: X(N) N0 / (N X(N0)), N0 the smallest number of ranks measured; None where the
+            ranks share no work (together.py).
         marginal: of the ranks that were added to the point before.
         karp_flatt: the experimentally determined serial fraction.
         flagged: the efficiency is above 100 %: the baseline is bad.
@@ -110,7 +129,9 @@ def compare_points(points: Sequence[Point]) -> list[ScalingRow]:
                 point,
                 worth,
                 _marginal_efficiency(first, before, point) if before else None,
-                _karp_flatt(point.samples_per_s / first.samples_per_s, point.ranks) if first.ranks == 1 < point.ranks else None,
+                _karp_flatt(point.samples_per_s / first.samples_per_s, point.ranks)
+                if first.ranks == 1 < point.ranks
+                else None,
                 worth > 1 + max(_MAX_OVER, math.hypot(first.error or 0.0, point.error or 0.0)),
             )
         )

@@ -1,4 +1,6 @@
-"""From the records of a run to its point: samples/s with an interval, and what is doubtful about it."""
+"""From the records of a run to its point: samples/s with an interval, and what is doubtful about
+it.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -30,7 +32,8 @@ class _Pace:
         step_s: as a report has it.
         error_s: two standard errors of it.
         batch: samples in a step; 0: they were not seen.
-        runqueue_s: of a step, that the main thread stood without a CPU in forward and backward; None: not measured.
+        runqueue_s: of a step, that the main thread stood without a CPU in forward and backward;
+            None: not measured.
         loop_ended: whether its loader had come to its end after the last step.
     """
 
@@ -43,7 +46,8 @@ class _Pace:
 
 
 def _error_s(wall: IntArray) -> float:
-    """Two standard errors of the mean step, seconds, from the means of blocks of steps: neighbours share what disturbed them.
+    """Two standard errors of the mean step, seconds, from the means of blocks of steps: neighbours
+    share what disturbed them.
 
     Args:
         wall: int64 [steps], ns, one or more.
@@ -90,7 +94,11 @@ def point_of(runs: Sequence[Run]) -> Point:
             if pace is not None:
                 paces_by_rank[number] = pace
                 after = " after the end of an epoch" if pace.loop_ended else ""
-                notes += [f"rank {number} was killed or crashed{after}"] if rank.manifest.state == "cut" else []
+                notes += (
+                    [f"rank {number} was killed or crashed{after}"]
+                    if rank.manifest.state == "cut"
+                    else []
+                )
             elif rank.manifest.state == "finished":
                 idle.append(number)
             else:
@@ -99,11 +107,18 @@ def point_of(runs: Sequence[Run]) -> Point:
     notes += _crowded(runs)
     where = ", ".join(str(run.path) for run in runs)
     if not paces_by_rank:
-        raise RunDamaged(f"{where}: no rank recorded a step: record more steps, or give another run")
+        raise RunDamaged(
+            f"{where}: no rank recorded a step: record more steps, or give another run"
+        )
     if idle:
-        notes.append(f"{len(idle)} of {size} ranks ({few(idle, NAMED)}) made no step and count as 0")
+        notes.append(
+            f"{len(idle)} of {size} ranks ({few(idle, NAMED)}) made no step and count as 0"
+        )
     if missing := sorted(set(range(size)) - set(paces_by_rank) - set(idle)):
-        notes.append(f"{len(missing)} of {size} ranks are missing ({few(missing, NAMED)}): assumed to be as fast as the others")
+        notes.append(
+            f"{len(missing)} of {size} ranks are missing ({few(missing, NAMED)}): assumed to be "
+            f"as fast as the others"
+        )
     return _point(size, size - len(idle), list(paces_by_rank.values()), notes)
 
 
@@ -131,17 +146,28 @@ def _repeated(points: list[Point]) -> Point:
     low, high = (ordered[0].low or 0.0), (ordered[-1].high or 0.0)
     notes = tuple(dict.fromkeys(note for point in points for note in point.notes))
     stood = max(point.without_cpu for point in points)
-    return replace(middle, low=low, high=high, notes=(f"median of {len(points)} measurements", *notes), without_cpu=stood)
+    return replace(
+        middle,
+        low=low,
+        high=high,
+        notes=(f"median of {len(points)} measurements", *notes),
+        without_cpu=stood,
+    )
 
 
 def _crowded(runs: Sequence[Run]) -> list[str]:
     """Return ranks that share CPUs because there are fewer of them, where no GPU was seen."""
-    machines = [(rank.manifest.machine, rank.manifest.place) for run in runs for rank in run.ranks.values()]
+    machines = [
+        (rank.manifest.machine, rank.manifest.place) for run in runs for rank in run.ranks.values()
+    ]
     here = 1 + max(int(str(place.get("local_rank", 0))) for _, place in machines)
     cpus = float(str(machines[0][0].get("effective_cpus") or here))
     if here <= cpus or any("gpus" in machine for machine, _ in machines):
         return []
-    return [f"{counted(here)} shared {cpus:g} CPUs: the result holds for this machine, not for one with more CPUs"]
+    return [
+        f"{counted(here)} shared {cpus:g} CPUs: the result holds for this machine, not for one "
+        f"with more CPUs"
+    ]
 
 
 def _point(size: int, training: int, paces: list[_Pace], notes: list[str]) -> Point:
@@ -155,31 +181,59 @@ def _point(size: int, training: int, paces: list[_Pace], notes: list[str]) -> Po
     """
     paces = [pace for pace in paces if pace.step_s > 0]
     if not paces:
-        raise RunDamaged(f"the steps of a run of {counted(size)} take no time at all: its records were changed")
+        raise RunDamaged(
+            f"the steps of a run of {counted(size)} take no time at all: its records were changed"
+        )
     error = float(np.median([pace.error_s / pace.step_s for pace in paces]))
-    batch = float(np.mean([pace.batch for pace in paces])) if all(pace.batch for pace in paces) else 0.0
+    batch = (
+        float(np.mean([pace.batch for pace in paces])) if all(pace.batch for pace in paces) else 0.0
+    )
     fewest, most = min(pace.steps for pace in paces), max(pace.steps for pace in paces)
-    stood = max((pace.runqueue_s / pace.step_s for pace in paces if pace.runqueue_s is not None), default=0.0)
+    stood = max(
+        (pace.runqueue_s / pace.step_s for pace in paces if pace.runqueue_s is not None),
+        default=0.0,
+    )
     if stood > DISTURBED:
         notes.append(
-            f"a main thread waited for a CPU in {share(stood)} of its step time: other programs or too few CPUs slowed the measurement"
+            f"a main thread waited for a CPU in {share(stood)} of its step time: other programs "
+            f"or too few CPUs slowed the measurement"
         )
     if fewest < _MIN_CERTAIN_STEPS:
         notes.append(f"only {fewest} steps")
     if fewest < most:
         notes.append(f"ranks recorded different numbers of steps: {fewest} to {most}")
-    unit, batch = (Unit.SAMPLES, batch) if batch else (Unit.STEPS, 1.0)  # no DataLoader: tensors, or a loader of the user's own
-    rate = sum((pace.batch if unit == Unit.SAMPLES else 1.0) / pace.step_s for pace in paces) * training / len(paces)
-    return Point(size, rate, rate / (1 + error), rate / (1 - min(error, 0.9)), batch, tuple(notes), unit, stood)
+    unit, batch = (
+        (Unit.SAMPLES, batch) if batch else (Unit.STEPS, 1.0)
+    )  # no DataLoader: tensors, or a loader of the user's own
+    rate = (
+        sum((pace.batch if unit == Unit.SAMPLES else 1.0) / pace.step_s for pace in paces)
+        * training
+        / len(paces)
+    )
+    return Point(
+        size,
+        rate,
+        rate / (1 + error),
+        rate / (1 - min(error, 0.9)),
+        batch,
+        tuple(notes),
+        unit,
+        stood,
+    )
 
 
 def world_size(runs: Sequence[Run]) -> int:
     """Return the number of ranks as the launcher said it."""
-    return max(int(str(rank.manifest.place.get("world_size", 1))) for run in runs for rank in run.ranks.values())
+    return max(
+        int(str(rank.manifest.place.get("world_size", 1)))
+        for run in runs
+        for rank in run.ranks.values()
+    )
 
 
 def launches(runs: Sequence[Run]) -> list[list[Run]]:
-    """Put together folders that hold different ranks of one launch, one per node; whole runs stay alone.
+    """Put together folders that hold different ranks of one launch, one per node; whole runs stay
+    alone.
 
     In order of their size.
     """
@@ -188,7 +242,11 @@ def launches(runs: Sequence[Run]) -> list[list[Run]]:
         size, ranks = world_size([run]), set(run.ranks)
         for group in groups:
             taken = set().union(*(set(other.ranks) for other in group))
-            if len(ranks) < size == world_size(group) > len(taken) and not ranks & taken and _command(run) == _command(group[0]):
+            if (
+                len(ranks) < size == world_size(group) > len(taken)
+                and not ranks & taken
+                and _command(run) == _command(group[0])
+            ):
                 group.append(run)
                 break
         else:

@@ -1,4 +1,6 @@
-"""Predictions of throughput for numbers of ranks that were not run, each with an interval, or a reason why there is none."""
+"""Predictions of throughput for numbers of ranks that were not run, each with an interval, or a
+reason why there is none.
+"""
 
 import itertools
 import math
@@ -12,14 +14,18 @@ from feedline.analysis.ranks.buckets import Timeline
 from feedline.analysis.ranks.replay import Link, simulate_steps
 from feedline.analysis.scaling.efficiency import Point
 
-#: A law is refused where its constant, what it cannot explain of a measured step, is more than this share of it.
+#: A law is refused where its constant, what it cannot explain of a measured step, is more than this
+#: share of it.
 _MAX_UNEXPLAINED = 0.3
-#: Error of a replay that holds four of five of its predictions for twice the ranks, as a share of the time: the 80 % quantile over 18
-#: predictions of three trainings, of which any two give 0.096 to 0.104 (docs/measured/scaling.md).
+#: Error of a replay that holds four of five of its predictions for twice the ranks, as a share of
+#: the time: the 80 % quantile over 18 predictions of three trainings, of which any two give 0.096
+#: to 0.104 (docs/measured/scaling.md).
 _ON_OTHERS = 0.10
-#: How far beyond the most ranks measured a prediction goes. From 1 and 2 to 8 both laws missed the source table by 46 %.
+#: How far beyond the most ranks measured a prediction goes. From 1 and 2 to 8 both laws missed the
+#: source table by 46 %.
 _MAX_REACH = 4
-#: Between measured points, or close above them, an interval is at least this part of that of a doubling.
+#: Between measured points, or close above them, an interval is at least this part of that of a
+#: doubling.
 _MIN_DISTANCE = 0.5
 _FAMILY = {"USL": ("USL", "Amdahl"), "Amdahl": ("USL", "Amdahl")}
 
@@ -44,7 +50,8 @@ class StepProfile:
     Attributes:
         backward_s: begin and end of the (last) backward, after the begin of the step.
         buckets: in order of ``ready_s``.
-        blocking: bytes of each collective that the step stands still for, e.g. buffers in the forward.
+        blocking: bytes of each collective that the step stands still for, e.g. buffers in the
+            forward.
         jitter_s: standard deviation of a rank's own time per step, without steps far off.
     """
 
@@ -68,7 +75,8 @@ class Ring:
         bandwidth: B, bus bandwidth in B/s, while the run's own computing goes on.
         low, high: a tenth of the steps had less, a tenth more.
         alpha_s: latency of one of the 2 (n - 1) rounds of a ring.
-        slots: collectives that are under way at once and share the link: two on gloo (its threads), one on NCCL.
+        slots: collectives that are under way at once and share the link: two on gloo (its threads),
+            one on NCCL.
         alpha_from: how alpha is known.
     """
 
@@ -98,11 +106,17 @@ def _last_end(buckets: tuple[Bucket, ...], ranks: int, link: Ring) -> float:
     """
     if ranks < 2 or not buckets:
         return max((bucket.ready_s for bucket in buckets), default=0.0)
-    ready = np.rint(np.array([bucket.ready_s for bucket in buckets]) * 1e9).astype(np.int64)[None, :, None]
+    ready = np.rint(np.array([bucket.ready_s for bucket in buckets]) * 1e9).astype(np.int64)[
+        None, :, None
+    ]
     nbytes = np.array([bucket.nbytes for bucket in buckets])
     together = np.zeros(len(buckets), bool)
-    step = Timeline(ready, np.zeros(1, np.int64), nbytes, together, ranks, link.slots, "", np.zeros(1, np.int64))
-    return float(simulate_steps(ready, step, Link(link.bandwidth, 2 * (ranks - 1) * link.alpha_s, True))[0])
+    step = Timeline(
+        ready, np.zeros(1, np.int64), nbytes, together, ranks, link.slots, "", np.zeros(1, np.int64)
+    )
+    return float(
+        simulate_steps(ready, step, Link(link.bandwidth, 2 * (ranks - 1) * link.alpha_s, True))[0]
+    )
 
 
 def _step_s(anatomy: StepProfile, ranks: int, link: Ring) -> float:
@@ -111,7 +125,11 @@ def _step_s(anatomy: StepProfile, ranks: int, link: Ring) -> float:
     What follows the backward begins when the last bucket is done.
     """
     last = max(anatomy.backward_s[1], _last_end(anatomy.buckets, ranks, link))
-    blocked = sum(_ring_s(nbytes, ranks, link.bandwidth, link.alpha_s) for nbytes in anatomy.blocking) if ranks > 1 else 0.0
+    blocked = (
+        sum(_ring_s(nbytes, ranks, link.bandwidth, link.alpha_s) for nbytes in anatomy.blocking)
+        if ranks > 1
+        else 0.0
+    )
     return anatomy.step_s - anatomy.backward_s[1] + last + blocked
 
 
@@ -134,7 +152,8 @@ class _Model:
 def _usl(points: Sequence[Point]) -> _Model:
     """Fit the Universal Scalability Law, X(N) = N X1 / (1 + sigma (N - 1) + kappa N (N - 1)).
 
-    From two points, Amdahl's law: kappa = 0. N / X is linear in 1 / X1, sigma / X1 and kappa / X1: least squares with none negative.
+    From two points, Amdahl's law: kappa = 0. N / X is linear in 1 / X1, sigma / X1 and kappa / X1:
+    least squares with none negative.
 
     Args:
         points: two or more.
@@ -142,10 +161,18 @@ def _usl(points: Sequence[Point]) -> _Model:
     ranks = np.array([point.ranks for point in points], float)
     terms = np.stack([np.ones_like(ranks), ranks - 1, ranks * (ranks - 1)])[: min(3, len(points))]
     fitted = _not_negative(terms, np.array([point.rank_s for point in points]))
-    per_sample, serial, crosstalk = (float(value) for value in np.append(fitted, np.zeros(3 - len(fitted))))
-    parameters = {"x1": 1 / per_sample, "sigma": serial / per_sample, "kappa": crosstalk / per_sample}
+    per_sample, serial, crosstalk = (
+        float(value) for value in np.append(fitted, np.zeros(3 - len(fitted)))
+    )
+    parameters = {
+        "x1": 1 / per_sample,
+        "sigma": serial / per_sample,
+        "kappa": crosstalk / per_sample,
+    }
     name = "USL" if crosstalk else "Amdahl"
-    return _Model(name, lambda n: per_sample + serial * (n - 1) + crosstalk * n * (n - 1), parameters, 0.20)
+    return _Model(
+        name, lambda n: per_sample + serial * (n - 1) + crosstalk * n * (n - 1), parameters, 0.20
+    )
 
 
 def _not_negative(terms: np.ndarray, values: np.ndarray) -> np.ndarray:
@@ -159,9 +186,13 @@ def _not_negative(terms: np.ndarray, values: np.ndarray) -> np.ndarray:
     """
     best, best_error = np.zeros(len(terms)), math.inf
     others = range(1, len(terms))
-    for chosen in itertools.chain.from_iterable(itertools.combinations(others, size) for size in range(len(terms))):
+    for chosen in itertools.chain.from_iterable(
+        itertools.combinations(others, size) for size in range(len(terms))
+    ):
         picked = [0, *chosen]
-        coefficients, *_ = np.linalg.lstsq((terms[picked] / values).T, np.ones(len(values)), rcond=None)
+        coefficients, *_ = np.linalg.lstsq(
+            (terms[picked] / values).T, np.ones(len(values)), rcond=None
+        )
         error = float(np.sum(((coefficients @ terms[picked]) / values - 1) ** 2))
         if (coefficients >= 0).all() and coefficients[0] > 0 and error < best_error - 1e-15:
             best, best_error = np.zeros(len(terms)), error
@@ -170,10 +201,12 @@ def _not_negative(terms: np.ndarray, values: np.ndarray) -> np.ndarray:
 
 
 def _bucket_replay(anatomy: StepProfile, link: Ring, measured: Point) -> _Model:
-    """Make a model of the replay of the buckets, plus what it leaves of the measured point as a constant, plus jitter.
+    """Make a model of the replay of the buckets, plus what it leaves of the measured point as a
+    constant, plus jitter.
 
-    N ranks wait for the slowest of them: the largest of N normal times is about sigma sqrt(2 ln N) above their mean (Cramer, Mathematical
-    Methods of Statistics, 1946, 28.6), of which the constant has its part already.
+    N ranks wait for the slowest of them: the largest of N normal times is about sigma sqrt(2 ln N)
+    above their mean (Cramer, Mathematical Methods of Statistics, 1946, 28.6), of which the constant
+    has its part already.
 
     Args:
         anatomy: the step of one rank.
@@ -187,8 +220,18 @@ def _bucket_replay(anatomy: StepProfile, link: Ring, measured: Point) -> _Model:
         return _step_s(anatomy, n, link) + anatomy.jitter_s * math.sqrt(2 * math.log(n))
 
     constant = batch * measured.rank_s - raw(measured.ranks)
-    parameters = {"constant_s": constant, "bandwidth": link.bandwidth, "alpha_s": link.alpha_s, "jitter_s": anatomy.jitter_s}
-    return _Model("bucket replay", lambda n: (raw(n) + (constant if n > 1 else 0.0)) / batch, parameters, _ON_OTHERS)
+    parameters = {
+        "constant_s": constant,
+        "bandwidth": link.bandwidth,
+        "alpha_s": link.alpha_s,
+        "jitter_s": anatomy.jitter_s,
+    }
+    return _Model(
+        "bucket replay",
+        lambda n: (raw(n) + (constant if n > 1 else 0.0)) / batch,
+        parameters,
+        _ON_OTHERS,
+    )
 
 
 @dataclass(frozen=True)
@@ -205,12 +248,17 @@ class ScalingBasis:
     kind: str
     anatomy: StepProfile | None = None
     link: Ring | None = None
-    why: str = "it needs runs recorded by `feedline run`, because throughputs say nothing about collectives"
+    why: str = (
+        "it needs runs recorded by `feedline run`, because throughputs say nothing about "
+        "collectives"
+    )
 
 
 @dataclass(frozen=True)
 class ThroughputPrediction:
-    """samples/s of all ranks together with an interval of about 80 %; all None where it is refused, and ``why`` says why."""
+    """samples/s of all ranks together with an interval of about 80 %; all None where it is refused,
+    and ``why`` says why.
+    """
 
     ranks: int
     samples_per_s: float | None
@@ -232,14 +280,20 @@ def fit_laws(basis: ScalingBasis) -> tuple[list[_Model], list[str]]:
     if basis.anatomy is None or basis.link is None:
         refused.append(f"no replay of gradient buckets: {basis.why}")
     elif basis.kind != "weak" or last.batch is None:
-        refused.append("no replay of gradient buckets: it needs a constant batch per rank, and here it changes with the number of ranks")
+        refused.append(
+            "no replay of gradient buckets: it needs a constant batch per rank, and here it "
+            "changes with the number of ranks"
+        )
     else:
         replayed = _bucket_replay(basis.anatomy, basis.link, last)
         unexplained = replayed.parameters["constant_s"] / (last.rank_s * last.batch)
         if abs(unexplained) <= _MAX_UNEXPLAINED:
             models.append(replayed)
         else:
-            refused.append(f"bucket replay: leaves {share(abs(unexplained))} of the step of {last.ranks} ranks unexplained")
+            refused.append(
+                f"bucket replay: leaves {share(abs(unexplained))} of the step of {last.ranks} "
+                f"ranks unexplained"
+            )
     models.append(_usl(basis.points))
     return models, refused
 
@@ -247,22 +301,32 @@ def fit_laws(basis: ScalingBasis) -> tuple[list[_Model], list[str]]:
 def predict(basis: ScalingBasis, ranks: int) -> ThroughputPrediction:
     """Predict with the most trusted law.
 
-    The interval joins, as the root of the sum of squares: the error that the law had on other trainings, growing with the distance from the
-    most ranks measured; the error it has here when it predicts the largest measured number from the smaller; the error of the measurement;
-    and, for the replay, the link at its slow and its fast moments.
+    The interval joins, as the root of the sum of squares: the error that the law had on other
+    trainings, growing with the distance from the most ranks measured; the error it has here when it
+    predicts the largest measured number from the smaller; the error of the measurement; and, for
+    the replay, the link at its slow and its fast moments.
     """
     fitted, _ = fit_laws(basis)
     reason = _refusal(basis, ranks)
     if reason or not fitted:
-        return ThroughputPrediction(ranks, None, None, None, "", reason or "needs the throughput at two or more rank counts")
+        return ThroughputPrediction(
+            ranks, None, None, None, "", reason or "needs the throughput at two or more rank counts"
+        )
     model, last = fitted[0], basis.points[-1]
     time = model.rank_s(ranks)
     distance = max(_MIN_DISTANCE, ranks / last.ranks - 1)
-    parts = [model.error * distance, (held_out(basis, model.name) or 0.0) * distance, last.error or 0.0, *_of_link(basis, model, ranks)]
+    parts = [
+        model.error * distance,
+        (held_out(basis, model.name) or 0.0) * distance,
+        last.error or 0.0,
+        *_of_link(basis, model, ranks),
+    ]
     error = sum(part**2 for part in parts) ** 0.5
     rate, ideal = ranks / time, ranks / min(point.rank_s for point in basis.points)
     high = rate / (1 - error) if error < 1 else ideal
-    return ThroughputPrediction(ranks, rate, rate / (1 + error), max(rate, min(high, ideal)), model.name)
+    return ThroughputPrediction(
+        ranks, rate, rate / (1 + error), max(rate, min(high, ideal)), model.name
+    )
 
 
 def _refusal(basis: ScalingBasis, ranks: int) -> str:
@@ -270,10 +334,16 @@ def _refusal(basis: ScalingBasis, ranks: int) -> str:
     if len(basis.points) < 2:
         return "needs the throughput at two or more rank counts, not counting a flagged baseline"
     if basis.kind == "mixed":
-        return "neither the batch per rank nor the total batch is constant: repeat the measurements with one of them fixed"
+        return (
+            "neither the batch per rank nor the total batch is constant: repeat the "
+            "measurements with one of them fixed"
+        )
     most = basis.points[-1].ranks
     if ranks > _MAX_REACH * most:
-        return f"{ranks} ranks are more than {_MAX_REACH} times the {most} measured: measure {-(-ranks // _MAX_REACH)} or more"
+        return (
+            f"{ranks} ranks are more than {_MAX_REACH} times the {most} measured: measure "
+            f"{-(-ranks // _MAX_REACH)} or more"
+        )
     return ""
 
 

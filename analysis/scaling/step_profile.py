@@ -1,4 +1,6 @@
-"""The basis of predictions out of recorded launches: the step of the fewest ranks, and the link of the most."""
+"""The basis of predictions out of recorded launches: the step of the fewest ranks, and the link of
+the most.
+"""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -16,7 +18,8 @@ from feedline.profiler.store.run_folder import Rank, Run
 
 #: Steps left out at the beginning: DistributedDataParallel rebuilds its buckets after the first.
 _FIRST_STEPS = 2
-#: Messages up to here tell the latency (bytes), from there on the bandwidth of all messages of a step does.
+#: Messages up to here tell the latency (bytes), from there on the bandwidth of all messages of a
+#: step does.
 _MAX_SMALL_BYTES = 4096
 _BACKWARD = PHASES.index("backward")
 #: Ranks whose collectives are compared for the bandwidth of the link: more tell the same.
@@ -40,22 +43,39 @@ def _anatomy_of(collectives: Collectives, step_s: float) -> StepProfile | None:
     table = np.sort(collectives.table, order="start")
     place = collectives.step_at(table["start"]) - first
     kept = [table[(place == number)] for number in range(len(steps))]
-    shapes = [tuple(zip(part["nbytes"].tolist(), (part["phase"] == _BACKWARD).tolist(), strict=True)) for part in kept]
+    shapes = [
+        tuple(zip(part["nbytes"].tolist(), (part["phase"] == _BACKWARD).tolist(), strict=True))
+        for part in kept
+    ]
     usual = Counter(shapes).most_common(1)[0][0]
     chosen = [number for number, shape in enumerate(shapes) if shape == usual]
-    times = np.array([kept[number]["start"] - steps[number] for number in chosen]).reshape(len(chosen), -1)
+    times = np.array([kept[number]["start"] - steps[number] for number in chosen]).reshape(
+        len(chosen), -1
+    )
     ready = np.median(times, axis=0) / 1e9
     factor = [_of_all_reduce(collectives.names[name]) for name in kept[chosen[0]]["name"]]
-    messages = [(float(at), size * part, hidden) for at, (size, hidden), part in zip(ready, usual, factor, strict=True)]
+    messages = [
+        (float(at), size * part, hidden)
+        for at, (size, hidden), part in zip(ready, usual, factor, strict=True)
+    ]
     within = _backward(steps, backward, collectives.step_at(backward[:, 0]) - first)
-    buckets = sorted((Bucket(at, size) for at, size, hidden in messages if hidden), key=lambda bucket: bucket.ready_s)
+    buckets = sorted(
+        (Bucket(at, size) for at, size, hidden in messages if hidden),
+        key=lambda bucket: bucket.ready_s,
+    )
     blocking = tuple(size for _, size, hidden in messages if not hidden)
-    return StepProfile(step_s, within, tuple(buckets), blocking, _jitter(collectives.walls[first:])) if within[1] > within[0] else None
+    return (
+        StepProfile(step_s, within, tuple(buckets), blocking, _jitter(collectives.walls[first:]))
+        if within[1] > within[0]
+        else None
+    )
 
 
 def _of_all_reduce(name: str) -> float:
     """Return bytes on the wire, over those of an all-reduce of the same message."""
-    return bus_factor(name, 2) / bus_factor("all_reduce", 2) if operation(name) != "barrier" else 0.0
+    return (
+        bus_factor(name, 2) / bus_factor("all_reduce", 2) if operation(name) != "barrier" else 0.0
+    )
 
 
 def _backward(steps: IntArray, backward: IntArray, place: IntArray) -> tuple[float, float]:
@@ -66,13 +86,19 @@ def _backward(steps: IntArray, backward: IntArray, place: IntArray) -> tuple[flo
         backward: int64 [k, 2], ns: begin and end of each.
         place: int64 [k]: the step of each backward.
     """
-    last = [backward[place == number][-1] - steps[number] for number in range(len(steps)) if (place == number).any()]
+    last = [
+        backward[place == number][-1] - steps[number]
+        for number in range(len(steps))
+        if (place == number).any()
+    ]
     begin, end = np.median(np.array(last).reshape(-1, 2), axis=0) / 1e9 if last else (0.0, 0.0)
     return float(begin), float(end)
 
 
 def _jitter(walls: IntArray) -> float:
-    """Return the standard deviation of the steps from the median absolute deviation, which a few slow steps do not move."""
+    """Return the standard deviation of the steps from the median absolute deviation, which a few
+    slow steps do not move.
+    """
     wall = walls / 1e9
     return 1.4826 * float(np.median(np.abs(wall - np.median(wall))))
 
@@ -82,15 +108,22 @@ def _link_of(ranks: Sequence[Collectives]) -> Ring | None:
 
     None: they had no collective in common after the warm-up.
 
-    The time of a message is that of the rank where it was shortest: the last one to come does not wait. What is under way at the same time
-    shares the link, so that a step's bytes are divided by the time in which anything was.
+    The time of a message is that of the rank where it was shortest: the last one to come does not
+    wait. What is under way at the same time shares the link, so that a step's bytes are divided by
+    the time in which anything was.
     """
     if len(ranks) < 2:
         return None
     joined = match(ranks)
-    several = np.array([len(group.ranks) > 1 for group in joined.groups], bool)[joined.group]  # a rank alone moves nothing
+    several = np.array([len(group.ranks) > 1 for group in joined.groups], bool)[
+        joined.group
+    ]  # a rank alone moves nothing
     complete = several & joined.complete & joined.together & (joined.end != MISSING).any(1)
-    lasted = np.where((joined.start != MISSING) & (joined.end != MISSING), joined.end - joined.start, np.iinfo(np.int64).max).min(1)
+    lasted = np.where(
+        (joined.start != MISSING) & (joined.end != MISSING),
+        joined.end - joined.start,
+        np.iinfo(np.int64).max,
+    ).min(1)
     first = next(rank for rank in ranks if rank.rank == joined.ranks[0])
     end = joined.end[:, 0]
     complete &= (end != MISSING) & (lasted < np.iinfo(np.int64).max)
@@ -114,19 +147,30 @@ def _link_of(ranks: Sequence[Collectives]) -> Ring | None:
 def _factors(joined: CollectiveTable) -> np.ndarray:
     """Return bytes on the wire of each rank, over those of the message: float64 [m]."""
     pairs = zip(joined.name.tolist(), joined.group.tolist(), strict=True)
-    known = {(name, group): bus_factor(joined.names[name], len(joined.groups[group].ranks)) for name, group in set(pairs)}
-    return np.array([known[pair] for pair in zip(joined.name.tolist(), joined.group.tolist(), strict=True)])
+    known = {
+        (name, group): bus_factor(joined.names[name], len(joined.groups[group].ranks))
+        for name, group in set(pairs)
+    }
+    return np.array(
+        [known[pair] for pair in zip(joined.name.tolist(), joined.group.tolist(), strict=True)]
+    )
 
 
 def _alpha(joined: CollectiveTable, lasted: IntArray, complete: np.ndarray) -> tuple[float, str]:
-    """Return the latency of a ring's round, from the shortest tenth of the small messages: the others waited for a rank or a thread."""
-    reduced = np.array([operation(name) == "all_reduce" for name in joined.names] or [False])[joined.name]
+    """Return the latency of a ring's round, from the shortest tenth of the small messages: the
+    others waited for a rank or a thread.
+    """
+    reduced = np.array([operation(name) == "all_reduce" for name in joined.names] or [False])[
+        joined.name
+    ]
     small = complete & reduced & (joined.nbytes <= _MAX_SMALL_BYTES)
     if not small.any():
         return 0.0, "no small all-reduce in the run, so latency is counted in the constant term"
     sizes = np.array([len(group.ranks) for group in joined.groups])[joined.group]
     rounds = 2 * (sizes[small] - 1)
-    return float(np.quantile(lasted[small] / rounds, 0.1)) / 1e9, f"{int(small.sum())} all-reduces of at most {_MAX_SMALL_BYTES} bytes"
+    return float(
+        np.quantile(lasted[small] / rounds, 0.1)
+    ) / 1e9, f"{int(small.sum())} all-reduces of at most {_MAX_SMALL_BYTES} bytes"
 
 
 def basis_of(launches: Sequence[Sequence[Run]]) -> ScalingBasis:
@@ -139,12 +183,19 @@ def basis_of(launches: Sequence[Sequence[Run]]) -> ScalingBasis:
     """
     smallest, largest = launches[0], launches[-1]
     if world_size(largest) < 2:
-        return ScalingBasis((), "unknown", why="needs a run of two ranks or more, to see collectives")
-    lowest = min((rank for run in smallest for rank in run.ranks.values()), key=lambda rank: rank.number)
+        return ScalingBasis(
+            (), "unknown", why="needs a run of two ranks or more, to see collectives"
+        )
+    lowest = min(
+        (rank for run in smallest for rank in run.ranks.values()), key=lambda rank: rank.number
+    )
     alone = _collectives(lowest)
     if alone is None or not len(alone.table):
         return ScalingBasis(
-            (), "unknown", why=f"no collectives were recorded in {lowest.folder}: wrap the model in DDP on a single rank too"
+            (),
+            "unknown",
+            why=f"no collectives were recorded in {lowest.folder}: wrap the model in DDP on a "
+            f"single rank too",
         )
     pace = pace_of(lowest)
     anatomy = _anatomy_of(alone, pace.step_s) if pace else None
@@ -152,15 +203,24 @@ def basis_of(launches: Sequence[Sequence[Run]]) -> ScalingBasis:
         return ScalingBasis((), "unknown", why=f"no backward was recorded in {lowest.folder}")
     if not anatomy.buckets:
         return ScalingBasis(
-            (), "unknown", why=f"no collective overlaps the backward pass in {lowest.folder}, so there are no buckets to replay"
+            (),
+            "unknown",
+            why=f"no collective overlaps the backward pass in {lowest.folder}, so there are no "
+            f"buckets to replay",
         )
     together = [
-        others for run in largest for _, rank in sorted(run.ranks.items())[:_MAX_LINK_RANKS] if (others := _collectives(rank)) is not None
+        others
+        for run in largest
+        for _, rank in sorted(run.ranks.items())[:_MAX_LINK_RANKS]
+        if (others := _collectives(rank)) is not None
     ]
     link = _link_of(together)
     if link is None:
         return ScalingBasis(
-            (), "unknown", why=f"the ranks of {', '.join(masks.place(run.path) for run in largest)} have no collectives in common"
+            (),
+            "unknown",
+            why=f"the ranks of {', '.join(masks.place(run.path) for run in largest)} have no "
+            f"collectives in common",
         )
     return ScalingBasis((), "unknown", anatomy, link, "")
 

@@ -6,15 +6,33 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from feedline.analysis.formatting import number, share
-from feedline.analysis.scaling.efficiency import Point, ScalingRow, Unit, compare_points, rows_without_base, scaling_kind, usable_points
-from feedline.analysis.scaling.predict import ScalingBasis, ThroughputPrediction, fit_laws, held_out, predict
+from feedline.analysis.scaling.efficiency import (
+    Point,
+    ScalingRow,
+    Unit,
+    compare_points,
+    rows_without_base,
+    scaling_kind,
+    usable_points,
+)
+from feedline.analysis.scaling.predict import (
+    ScalingBasis,
+    ThroughputPrediction,
+    fit_laws,
+    held_out,
+    predict,
+)
 
-_SAME = 0.03  # throughputs that differ by less are alike, where no error of the measurement is known
+_SAME = (
+    0.03  # throughputs that differ by less are alike, where no error of the measurement is known
+)
 _MIN_MARGINAL = 0.5  # marginal efficiency below which most of an added rank is lost
 #: Shape of the growth of a sample's time -> what it says of the cause.
 _CAUSE_OF_SHAPE = {
-    "unclear": "; a straight line and the curve of a ring all-reduce fit equally well, so the cause is unclear",
-    "linear": ", linearly: that points to something that all ranks share (CPUs, memory, PCIe, storage of the host) or to latency; a ring "
+    "unclear": "; a straight line and the curve of a ring all-reduce fit equally well, so the "
+    "cause is unclear",
+    "linear": ", linearly: that points to something that all ranks share (CPUs, memory, PCIe, "
+    "storage of the host) or to latency; a ring "
     "all-reduce limited by bandwidth would level off",
     "saturating": ", levelling off as 2(n-1)/n: the cause is the bandwidth of a ring all-reduce",
 }
@@ -22,14 +40,22 @@ _CAUSE_OF_SHAPE = {
 _FLAT = 0.03
 #: The better of both curves must leave less than this part of the other's squared error.
 _MAX_MISFIT_RATIO = 0.5
-_CURVES: dict[str, Callable[[float], float]] = {"linear": lambda n: n - 1, "saturating": lambda n: 2 * (n - 1) / n}
+_CURVES: dict[str, Callable[[float], float]] = {
+    "linear": lambda n: n - 1,
+    "saturating": lambda n: 2 * (n - 1) / n,
+}
 _STUDY_SCHEMA = 1
 
 
 def _conclude(
-    rows: Sequence[ScalingRow], unit: str, predictions: Sequence[ThroughputPrediction], late: str, contradictions: Sequence[str]
+    rows: Sequence[ScalingRow],
+    unit: str,
+    predictions: Sequence[ThroughputPrediction],
+    late: str,
+    contradictions: Sequence[str],
 ) -> str:
-    """Say how much more the most ranks give, where the fastest is, what stands in the way, and what is predicted.
+    """Say how much more the most ranks give, where the fastest is, what stands in the way, and what
+    is predicted.
 
     Args:
         rows: what was measured.
@@ -40,7 +66,10 @@ def _conclude(
     """
     return " ".join(
         f"{sentence[:1].upper()}{sentence[1:]}."
-        for sentence in (*_sentences(rows, unit, late), *_predicted(rows[-1], unit, predictions, contradictions))
+        for sentence in (
+            *_sentences(rows, unit, late),
+            *_predicted(rows[-1], unit, predictions, contradictions),
+        )
     )
 
 
@@ -55,12 +84,21 @@ def _disagreement(measured: ScalingRow, rates: dict[str, dict[int, float]]) -> l
     """
     most, sentences = measured.point, []
     for ranks in sorted({ranks for of in rates.values() for ranks in of if ranks > most.ranks}):
-        up = [f"{law} rises to {number(of[ranks])}" for law, of in rates.items() if of[ranks] > most.samples_per_s * (1 + _SAME)]
-        down = [f"{law} falls to {number(of[ranks])}" for law, of in rates.items() if of[ranks] < most.samples_per_s * (1 - _SAME)]
+        up = [
+            f"{law} rises to {number(of[ranks])}"
+            for law, of in rates.items()
+            if of[ranks] > most.samples_per_s * (1 + _SAME)
+        ]
+        down = [
+            f"{law} falls to {number(of[ranks])}"
+            for law, of in rates.items()
+            if of[ranks] < most.samples_per_s * (1 - _SAME)
+        ]
         if up and down:
             now = f"{number(most.samples_per_s)} {most.unit} with {counted(most.ranks)}"
             sentences.append(
-                f"predictions for {counted(ranks)} disagree: from {now}, {', '.join(up)}, but {', '.join(down)}; "
+                f"predictions for {counted(ranks)} disagree: from {now}, {', '.join(up)}, but "
+                f"{', '.join(down)}; "
                 "measure before relying on either"
             )
     return sentences
@@ -71,7 +109,10 @@ def _sentences(rows: Sequence[ScalingRow], unit: str, late: str) -> Iterator[str
     flagged = [row for row in rows if row.flagged]
     if len(rows) < 2:
         ranks, rate = base.point.ranks, f"{number(base.point.samples_per_s)} {unit}"
-        yield f"{counted(ranks)}: {rate}; to compare it, measure more with `feedline scale --ranks {ranks},{2 * ranks} -- SCRIPT`"
+        yield (
+            f"{counted(ranks)}: {rate}; to compare it, measure more with `feedline scale "
+            f"--ranks {ranks},{2 * ranks} -- SCRIPT`"
+        )
     elif flagged:
         ranks, times = base.point.ranks, flagged[0].point.samples_per_s / base.point.samples_per_s
         yield (
@@ -83,17 +124,26 @@ def _sentences(rows: Sequence[ScalingRow], unit: str, late: str) -> Iterator[str
     if late:
         yield late
     if any(row.point.disturbed for row in rows):
-        yield "ranks waited for CPUs during the measurement (see Notes): repeat it on an idle machine"
+        yield (
+            "ranks waited for CPUs during the measurement (see Notes): repeat it on an idle machine"
+        )
 
 
-def _predicted(last: ScalingRow, unit: str, predictions: Sequence[ThroughputPrediction], contradictions: Sequence[str]) -> Iterator[str]:
+def _predicted(
+    last: ScalingRow,
+    unit: str,
+    predictions: Sequence[ThroughputPrediction],
+    contradictions: Sequence[str],
+) -> Iterator[str]:
     yield from contradictions[:1]
     for prediction in predictions[:1] if not contradictions else ():
         rate, low, high = prediction.samples_per_s, prediction.low, prediction.high
         if rate is not None and low is not None and high is not None:
             yield (
-                f"prediction for {counted(prediction.ranks)}: {number(rate)} {unit} ({number(low)} to {number(high)}), "
-                f"{number(rate / last.point.samples_per_s)} times the rate of {counted(last.point.ranks)}"
+                f"prediction for {counted(prediction.ranks)}: {number(rate)} {unit} "
+                f"({number(low)} to {number(high)}), "
+                f"{number(rate / last.point.samples_per_s)} times the rate of "
+                f"{counted(last.point.ranks)}"
             )
 
 
@@ -101,7 +151,8 @@ def _gain(rows: Sequence[ScalingRow], unit: str) -> Iterator[str]:
     base, last = rows[0], rows[-1]
     times = last.point.samples_per_s / base.point.samples_per_s
     yield (
-        f"{counted(last.point.ranks)} reach {number(times)} times the {unit} of {counted(base.point.ranks)}: "
+        f"{counted(last.point.ranks)} reach {number(times)} times the {unit} of "
+        f"{counted(base.point.ranks)}: "
         f"{share(last.efficiency)} scaling efficiency"
     )
     fastest = max(rows, key=lambda row: row.point.samples_per_s)
@@ -110,14 +161,18 @@ def _gain(rows: Sequence[ScalingRow], unit: str) -> Iterator[str]:
         yield f"use {counted(fastest.point.ranks)}: more ranks are slower"
     elif last.marginal is not None and last.marginal < _MIN_MARGINAL:
         added = last.point.ranks - before.point.ranks
-        yield f"each of the {added:,} ranks added to {before.point.ranks:,} contributes {share(max(last.marginal, 0.0))} of a single rank"
+        yield (
+            f"each of the {added:,} ranks added to {before.point.ranks:,} contributes "
+            f"{share(max(last.marginal, 0.0))} of a single rank"
+        )
 
 
 def _flags(rows: Sequence[ScalingRow]) -> list[str]:
     """Say why measured points cannot be taken at their word."""
     base = counted(rows[0].point.ranks)
     return [
-        f"{counted(row.point.ranks)} reach {share(row.efficiency)} efficiency, so the baseline measurement is too slow: measure {base} "
+        f"{counted(row.point.ranks)} reach {share(row.efficiency)} efficiency, so the baseline "
+        f"measurement is too slow: measure {base} "
         "again. Until then all efficiencies are too high, and predictions ignore the baseline"
         for row in rows
         if row.flagged
@@ -130,7 +185,9 @@ def _grows(shape: str, points: Sequence[Point], growth: float) -> str:
     if shape == "flat":
         return f"the time per {of} grows by only {share(max(growth, 0.0))}: nothing to explain"
     between = f"from {points[0].ranks} to {points[-1].ranks} ranks"
-    return f"{between}, the time per {of} on a rank grows by {share(growth)}{_CAUSE_OF_SHAPE[shape]}"
+    return (
+        f"{between}, the time per {of} on a rank grows by {share(growth)}{_CAUSE_OF_SHAPE[shape]}"
+    )
 
 
 def counted(count: int) -> str:
@@ -158,10 +215,11 @@ def _shape_of(points: Sequence[Point], kind: str) -> _ScalingShape | None:
 
     None with fewer than three points, or where batches per rank differ.
 
-    In strong scaling the transfer is divided by ever smaller batches, so that the bandwidth's part grows with the ranks, too.
+    In strong scaling the transfer is divided by ever smaller batches, so that the bandwidth's part
+    grows with the ranks, too.
 
-    At a fixed batch per rank, a ring all-reduce adds 2(n-1)/n S/B of transfer, which is at 7/8 of its
-    limit with eight ranks, and 2(n-1) alpha of latency, which grows with every rank (Thakur,
+    At a fixed batch per rank, a ring all-reduce adds 2(n-1)/n S/B of transfer, which is at 7/8 of
+    its limit with eight ranks, and 2(n-1) alpha of latency, which grows with every rank (Thakur,
     Rabenseifner and Gropp, IJHPCA 19(1), 2005). So does what all ranks of a host share: its CPUs,
     memory, PCIe, storage.
 
@@ -174,7 +232,9 @@ def _shape_of(points: Sequence[Point], kind: str) -> _ScalingShape | None:
     ranks = np.array([point.ranks for point in points], float)
     times = np.array([point.rank_s for point in points])
     growth = float(times[-1] / times[0] - 1)
-    misfit = {name: _misfit(np.array([curve(n) for n in ranks]), times) for name, curve in _CURVES.items()}
+    misfit = {
+        name: _misfit(np.array([curve(n) for n in ranks]), times) for name, curve in _CURVES.items()
+    }
     noise = max(point.error or 0.0 for point in points)
     if growth < max(_FLAT, noise):
         return _ScalingShape("flat", growth, misfit, _grows("flat", points, growth))
@@ -196,7 +256,8 @@ class Noise:
 
     Attributes:
         critical_batch: Bcrit, samples: the gradient noise scale.
-        fewest_steps: Smin, optimizer steps of an endlessly large batch; None: only ratios can be given.
+        fewest_steps: Smin, optimizer steps of an endlessly large batch; None: only ratios can be
+            given.
     """
 
     critical_batch: float
@@ -206,8 +267,9 @@ class Noise:
 def _steps_factor(noise: Noise, ranks: int, batch: float) -> float:
     """Return S / Smin = 1 + Bcrit / (N b).
 
-    It follows from (S / Smin - 1)(E / Emin - 1) = 1 with E = S N b and Bcrit = Emin / Smin: McCandlish, Kaplan, Amodei and others,
-    An Empirical Model of Large-Batch Training, 2018 (arXiv:1812.06162), section 2.
+    It follows from (S / Smin - 1)(E / Emin - 1) = 1 with E = S N b and Bcrit = Emin / Smin:
+    McCandlish, Kaplan, Amodei and others, An Empirical Model of Large-Batch Training, 2018
+    (arXiv:1812.06162), section 2.
     """
     return 1 + noise.critical_batch / (ranks * batch)
 
@@ -233,7 +295,8 @@ class _Law:
 
     Attributes:
         samples_per_s: predicted number of ranks -> samples/s.
-        held_out_error: of predicting the largest measured number of ranks from the smaller ones, per doubling; None: too few points.
+        held_out_error: of predicting the largest measured number of ranks from the smaller ones,
+            per doubling; None: too few points.
     """
 
     name: str
@@ -244,7 +307,10 @@ class _Law:
 
 @dataclass(frozen=True)
 class _Time:
-    """Time to accuracy. ``seconds`` None: Smin is not known. ``ratio``: over that of the fewest ranks."""
+    """Time to accuracy.
+
+    ``seconds`` None: Smin is not known. ``ratio``: over that of the fewest ranks.
+    """
 
     ranks: int
     predicted: bool
@@ -311,17 +377,33 @@ def study(
     known = replace(basis or ScalingBasis((), kind), points=usable, kind=kind)
     predictions = [predict(known, ranks) for ranks in targets]
     fitted, left_out = fit_laws(known)
-    reached = [prediction.ranks for prediction in predictions if prediction.samples_per_s is not None]
-    laws = [_Law(law.name, law.parameters, {n: n / law.rank_s(n) for n in reached}, held_out(known, law.name)) for law in fitted]
+    reached = [
+        prediction.ranks for prediction in predictions if prediction.samples_per_s is not None
+    ]
+    laws = [
+        _Law(
+            law.name,
+            law.parameters,
+            {n: n / law.rank_s(n) for n in reached},
+            held_out(known, law.name),
+        )
+        for law in fitted
+    ]
     times = list(_times(ordered, predictions, kind, noise)) if noise else []
     notes = [f"{counted(point.ranks)}: {note}" for point in ordered for note in point.notes]
     unit = ordered[0].unit
     if unit == Unit.STEPS:
         notes.insert(
-            0, "samples were not recorded: steps/s are compared, and overstate the throughput if the batch per rank shrinks with more ranks"
+            0,
+            "samples were not recorded: steps/s are compared, and overstate the throughput if the "
+            "batch per rank shrinks with more ranks",
         )
     if noise and not times:
-        why = "samples were not recorded" if unit == Unit.STEPS else "give the batch per rank with --batch-size"
+        why = (
+            "samples were not recorded"
+            if unit == Unit.STEPS
+            else "give the batch per rank with --batch-size"
+        )
         notes.append(f"time to accuracy is unknown: {why}")
     contradictions = _disagreement(compared[-1], {law.name: law.samples_per_s for law in laws})
     return Study(
@@ -344,22 +426,51 @@ def study(
 def _refused(points: Sequence[Point], targets: Sequence[int], why: str) -> Study:
     none = [ThroughputPrediction(ranks, None, None, None, "", why) for ranks in targets]
     notes = [f"{counted(point.ranks)}: {note}" for point in points for note in point.notes]
-    return Study(scaling_kind(points), rows_without_base(points), [], None, none, [], [], [], notes, why, [], "", points[0].unit, why)
+    return Study(
+        scaling_kind(points),
+        rows_without_base(points),
+        [],
+        None,
+        none,
+        [],
+        [],
+        [],
+        notes,
+        why,
+        [],
+        "",
+        points[0].unit,
+        why,
+    )
 
 
-def _times(points: Sequence[Point], predictions: Sequence[ThroughputPrediction], kind: str, noise: Noise) -> Iterator[_Time]:
+def _times(
+    points: Sequence[Point], predictions: Sequence[ThroughputPrediction], kind: str, noise: Noise
+) -> Iterator[_Time]:
     """Yield times of measured, then of predicted numbers of ranks.
 
     A predicted batch is that of the kind of scaling.
     """
     base = points[0]
-    if base.unit == Unit.STEPS or base.batch is None or any(point.batch is None for point in points):
+    if (
+        base.unit == Unit.STEPS
+        or base.batch is None
+        or any(point.batch is None for point in points)
+    ):
         return
     whole = base.batch * base.ranks
-    places = [(point.ranks, point.samples_per_s, float(point.batch or 0), False) for point in points]
+    places = [
+        (point.ranks, point.samples_per_s, float(point.batch or 0), False) for point in points
+    ]
     places += [(prediction.ranks, prediction.samples_per_s, whole / prediction.ranks if kind == "strong" else base.batch, True)
                for prediction in predictions if prediction.samples_per_s is not None]  # fmt: skip
     first = _time_to_accuracy(noise, base.ranks, base.batch, whole / base.samples_per_s)
     for ranks, rate, batch, predicted in places:
         spent = _time_to_accuracy(noise, ranks, batch, ranks * batch / rate)
-        yield _Time(ranks, predicted, _steps_factor(noise, ranks, batch), spent if noise.fewest_steps else None, spent / first)
+        yield _Time(
+            ranks,
+            predicted,
+            _steps_factor(noise, ranks, batch),
+            spent if noise.fewest_steps else None,
+            spent / first,
+        )

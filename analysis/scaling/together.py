@@ -46,7 +46,11 @@ def late_of(launch: Sequence[Run], point: Point) -> str:
                 gathered[number] = RankMetrics.of(rank)
             except FeedlineError:  # the points' notes say so
                 continue
-    comparison = compare_recorded(gathered, gathered[min(gathered)], None, NO_HINTS, [], rank_cpus(gathered)) if gathered else None
+    comparison = (
+        compare_recorded(gathered, gathered[min(gathered)], None, NO_HINTS, [], rank_cpus(gathered))
+        if gathered
+        else None
+    )
     return _sentence(comparison.communication, point) if comparison else ""
 
 
@@ -56,15 +60,24 @@ def _sentence(comm: Communication, point: Point) -> str:
     if late is None or point.step_s is None:
         return ""
     prediction = answer(comm, "rank_on_time", late.rank)
-    cost_s = prediction.gain_s if prediction else late.waited_s if late.cost_s is None else late.cost_s
+    cost_s = (
+        prediction.gain_s if prediction else late.waited_s if late.cost_s is None else late.cost_s
+    )
     if cost_s < _MATTERS * point.step_s:
         return ""
-    finding = Finding(RULE_ID, Severity.of(cost_s / point.step_s), "", cost_s=cost_s, **predicted(prediction))
+    finding = Finding(
+        RULE_ID, Severity.of(cost_s / point.step_s), "", cost_s=cost_s, **predicted(prediction)
+    )
     saved = f"{seconds(cost_s)} of each {seconds(point.step_s)} step can be saved"
     return (
-        f"with {point.ranks} ranks, rank {late.rank} is {seconds(late.late_s)} late in {late.steps} of {late.all_steps} steps "
+        f"with {point.ranks} ranks, rank {late.rank} is {seconds(late.late_s)} late in "
+        f"{late.steps} of {late.all_steps} steps "
         f"({slower(late)}), which is not communication: "
-        + (f"the replay predicts that {saved} ({interval(finding)})" if finding.cost_kind is CostKind.PREDICTED else f"about {saved}")
+        + (
+            f"the replay predicts that {saved} ({interval(finding)})"
+            if finding.cost_kind is CostKind.PREDICTED
+            else f"about {saved}"
+        )
     )
 
 
@@ -84,7 +97,11 @@ def why_incomparable(launches: Sequence[Sequence[Run]], points: Sequence[Point])
             continue
         if idle := [number for number, steps in sorted(_trained(ranks).items()) if not steps]:
             return _idle(size, idle, [number for number in ranks if number not in idle])
-        whole = len(launches) > 1 and launch is not launches[0] and 0 < alone == _dataset_samples(launch)
+        whole = (
+            len(launches) > 1
+            and launch is not launches[0]
+            and 0 < alone == _dataset_samples(launch)
+        )
         if ranks and all(apart(rank) for rank in list(ranks.values())[:_MAX_NAMED]):
             return _apart(size, alone if whole else 0)
         if whole:
@@ -108,7 +125,11 @@ def _trained(ranks: dict[int, Rank]) -> dict[int, bool]:
             trained[number] = bool(len(steps_and_collectives(rank).steps))
         except FeedlineError:
             continue
-    return {number: steps for number, steps in trained.items() if steps or ranks[number].manifest.state == "finished"}
+    return {
+        number: steps
+        for number, steps in trained.items()
+        if steps or ranks[number].manifest.state == "finished"
+    }
 
 
 def apart(rank: Rank) -> bool:
@@ -120,7 +141,9 @@ def apart(rank: Rank) -> bool:
 
 
 def _dataset_samples(launch: Sequence[Run]) -> int:
-    """Return samples that each rank draws per epoch, where that is its whole dataset, alike on all ranks; else 0."""
+    """Return samples that each rank draws per epoch, where that is its whole dataset, alike on all
+    ranks; else 0.
+    """
     drawn = {_whole_dataset(rank) for rank in list(_ranks_of(launch).values())[:_MAX_NAMED]}
     return drawn.pop() if len(drawn) == 1 else 0
 
@@ -136,10 +159,16 @@ def _whole_dataset(rank: Rank) -> int:
         return 0
     samplers = rank.manifest.training.get("samplers")
     trains: list[dict[str, Any]] = (
-        [sampler for sampler in samplers if sampler.get("loader") in loaders] if isinstance(samplers, list) else []
+        [sampler for sampler in samplers if sampler.get("loader") in loaders]
+        if isinstance(samplers, list)
+        else []
     )
     of = {
-        int(sampler["of"]) if sampler.get("of") and sampler.get("samples", 0) >= sampler["of"] and not _divides(sampler) else 0
+        int(sampler["of"])
+        if sampler.get("of")
+        and sampler.get("samples", 0) >= sampler["of"]
+        and not _divides(sampler)
+        else 0
         for sampler in trains
     }
     return of.pop() if len(of) == 1 else 0
@@ -151,7 +180,8 @@ def _divides(sampler: dict[str, Any]) -> bool:
 
 def _idle(size: int, idle: Sequence[int], others: Sequence[int]) -> str:
     return (
-        f"Of {counted(size)}, only {name_ranks(others)} trained; {name_ranks(idle)} made no step, so this is no scaling. "
+        f"Of {counted(size)}, only {name_ranks(others)} trained; {name_ranks(idle)} made no step, "
+        f"so this is no scaling. "
         "Let every rank run the training loop."
     )
 
@@ -160,7 +190,8 @@ def _apart(size: int, samples: int) -> str:
     also = f", and each drew all {count(samples)} samples" if samples else ""
     fix = f"{_WRAP}, and {_DIVIDE}." if samples else f"{_WRAP}."
     return (
-        f"The {size} ranks did not train together{also}, so this is no scaling. No collective averaged gradients in their steps: each "
+        f"The {size} ranks did not train together{also}, so this is no scaling. No collective "
+        f"averaged gradients in their steps: each "
         f"trained a model of its own. {fix}"
     )
 
@@ -168,7 +199,9 @@ def _apart(size: int, samples: int) -> str:
 def _whole(size: int, samples: int, base: int, points: Sequence[Point]) -> str:
     rates = ",".join(f"{point.ranks}={point.samples_per_s:.4g}" for point in points)
     return (
-        f"Each of the {size} ranks draws all {count(samples)} samples per epoch, as with {counted(base)}, so more ranks do not shorten an "
-        f"epoch. {_DIVIDE[:1].upper()}{_DIVIDE[1:]}. If each rank has a dataset of its own, compare the rates: "
+        f"Each of the {size} ranks draws all {count(samples)} samples per epoch, as with "
+        f"{counted(base)}, so more ranks do not shorten an "
+        f"epoch. {_DIVIDE[:1].upper()}{_DIVIDE[1:]}. If each rank has a dataset of its own, "
+        f"compare the rates: "
         f"`feedline scale --throughput {rates}`."
     )

@@ -1,4 +1,6 @@
-"""What the host called in the steps, which event called which, and what of the device's time came of it."""
+"""What the host called in the steps, which event called which, and what of the device's time came
+of it.
+"""
 
 import re
 from collections.abc import Iterator
@@ -14,9 +16,13 @@ from feedline.analysis.traces.threads import Threads
 from feedline.analysis.traces.trace_columns import Kind, Trace
 from feedline.analysis.traces.trace_steps import TraceWindow
 
-_CUT_ROUNDS = 8  # of cutting what outlasts its caller; clocks that are read one after another need one or two
+_CUT_ROUNDS = (
+    8  # of cutting what outlasts its caller; clocks that are read one after another need one or two
+)
 _PIECE_EVENTS = 65_536  # events that are looked at together, at least
-_MAX_LAID_NS = 1 << 60  # of the times of threads that are laid one after the other: twice as much fits into 64 bits
+_MAX_LAID_NS = (
+    1 << 60
+)  # of the times of threads that are laid one after the other: twice as much fits into 64 bits
 _LISTED = (Kind.OPERATOR, Kind.ANNOTATION, Kind.PYTHON)
 #: Ranges of torch.distributed around what a backend is told to do.
 _BACKEND = re.compile(r"^(nccl|gloo|ucc|mpi|xccl|hccl):")
@@ -24,7 +30,8 @@ _BACKEND = re.compile(r"^(nccl|gloo|ucc|mpi|xccl|hccl):")
 
 @dataclass(frozen=True, eq=False)
 class _Nest:
-    """Events of one thread as a tree, in the order in which they began: what an event called follows it at once.
+    """Events of one thread as a tree, in the order in which they began: what an event called
+    follows it at once.
 
     Attributes:
         parent: int64 [n]; -1: it has no caller.
@@ -41,7 +48,9 @@ class _Nest:
     @property
     def own(self) -> IntArray:
         """int64 [n], ns: without those it called."""
-        called = np.bincount(self.parent[self.parent >= 0], self.wall[self.parent >= 0], len(self.parent))
+        called = np.bincount(
+            self.parent[self.parent >= 0], self.wall[self.parent >= 0], len(self.parent)
+        )
         return np.maximum(self.wall - called.astype(np.int64), 0)
 
     def total(self, of_each: IntArray) -> IntArray:
@@ -67,7 +76,9 @@ def _nest(start: IntArray, wall: IntArray) -> _Nest:
         start: int64 [n], ns, ascending.
         wall: int64 [n], ns, descending where starts are equal.
     """
-    begin = 2 * start  # an event of no length lasts half a nanosecond, so that it lies in whatever goes on
+    begin = (
+        2 * start
+    )  # an event of no length lasts half a nanosecond, so that it lies in whatever goes on
     end = begin + np.maximum(2 * wall, 1)
     for _ in range(_CUT_ROUNDS):
         levels = list(_levels(begin, end))
@@ -80,7 +91,9 @@ def _nest(start: IntArray, wall: IntArray) -> _Nest:
         parent = parents(start, np.maximum(wall, 1))
         levels = list(_by_depth(_depths(parent)))
         end = _cut(levels, parent, begin, end)
-    return _Nest(parent, (end - begin) // 2, np.searchsorted(begin, end, "left").astype(np.int64), levels)
+    return _Nest(
+        parent, (end - begin) // 2, np.searchsorted(begin, end, "left").astype(np.int64), levels
+    )
 
 
 def _levels(begin: IntArray, end: IntArray) -> Iterator[IntArray]:
@@ -122,11 +135,13 @@ class CallRow:
 
     Attributes:
         name, kind: OPERATOR, ANNOTATION or PYTHON.
-        count: calls, without those that a call of the same name made at once (in 2021 each operator was there twice).
+        count: calls, without those that a call of the same name made at once (in 2021 each operator
+            was there twice).
         total_ns: host time, with what they called.
         own_ns: host time without operators, functions, ranges and runtime calls inside.
         device_ns: device time of what they and those they called launched, summed over kernels.
-        flop: of the calls whose cost is known, each counted once, at the innermost operator; None: none is.
+        flop: of the calls whose cost is known, each counted once, at the innermost operator; None:
+            none is.
         nbytes: operands and results of these; None: the trace does not say their types.
         counted_ns: device time of these calls; host time where there is no device.
     """
@@ -156,10 +171,12 @@ class HostCalls:
 
     Attributes:
         rows: by device time, then by host time, the most first.
-        operator: int32 [events]: for runtime calls, index into ``Trace.names`` of the operator that made it, or where there is none of the
-            range around it; -1 elsewhere, or unknown.
-        backend: int32 [events]: for runtime calls, index into ``Trace.names`` of the range around it like ``nccl:all_reduce``; -1: none.
-        collective: int32 [events]: for runtime calls, index into ``Trace.collectives`` of what is around it; -1: none.
+        operator: int32 [events]: for runtime calls, index into ``Trace.names`` of the operator that
+            made it, or where there is none of the range around it; -1 elsewhere, or unknown.
+        backend: int32 [events]: for runtime calls, index into ``Trace.names`` of the range around
+            it like ``nccl:all_reduce``; -1: none.
+        collective: int32 [events]: for runtime calls, index into ``Trace.collectives`` of what is
+            around it; -1: none.
     """
 
     rows: list[CallRow]
@@ -206,7 +223,12 @@ def sum_calls(trace: Trace, who: Threads, window: TraceWindow) -> HostCalls:
     sums = {kind: _CallSums.zero(len(trace.names)) for kind in _LISTED}
     for rows, start in _pieces(trace):
         mine = events[rows]
-        piece = _Piece(mine, _nest(start, np.ascontiguousarray(mine["wall"])), launched[rows], window.began(mine))
+        piece = _Piece(
+            mine,
+            _nest(start, np.ascontiguousarray(mine["wall"])),
+            launched[rows],
+            window.began(mine),
+        )
         nearest = {kind: piece.nearest(kind) for kind in _LISTED}
         _place(called, rows, piece, nearest, backends)
         for kind in _LISTED:
@@ -238,11 +260,14 @@ class _Piece:
         None: no event is of it.
         """
         of_it = self.mine["kind"] == kind
-        return self.tree.inherited(np.where(of_it, np.arange(len(of_it)), -1)) if of_it.any() else None
+        return (
+            self.tree.inherited(np.where(of_it, np.arange(len(of_it)), -1)) if of_it.any() else None
+        )
 
 
 def _pieces(trace: Trace) -> Iterator[tuple[IntArray, IntArray]]:
-    """Return rows of what nests, with their begins, cut where nothing goes on once there are enough: they then fit in a cache.
+    """Return rows of what nests, with their begins, cut where nothing goes on once there are
+    enough: they then fit in a cache.
 
     Threads are laid one after the other in time, so that a million of them are as quick as one.
     """
@@ -257,7 +282,9 @@ def _pieces(trace: Trace) -> Iterator[tuple[IntArray, IntArray]]:
     length = np.maximum.reduceat(end, first) - begin[first] + 1
     fits = (np.cumsum(length.astype(float)) // _MAX_LAID_NS).astype(np.int64)
     for group in np.split(np.arange(len(tracks)), np.flatnonzero(np.diff(fits)) + 1):
-        some = slice(first[group[0]], first[group[-1] + 1] if group[-1] + 1 < len(first) else len(rows))
+        some = slice(
+            first[group[0]], first[group[-1] + 1] if group[-1] + 1 < len(first) else len(rows)
+        )
         shift = np.cumsum(np.append(0, length[group[:-1]])) - begin[first[group]]
         each = np.repeat(shift, np.diff(np.append(first[group], some.stop)))
         start = begin[some] + each
@@ -268,11 +295,20 @@ def _pieces(trace: Trace) -> Iterator[tuple[IntArray, IntArray]]:
         yield from zip(np.split(rows[some], cuts), np.split(start, cuts))
 
 
-def _place(called: HostCalls, rows: IntArray, piece: _Piece, nearest: dict[Kind, IntArray | None], backends: BoolArray) -> None:
+def _place(
+    called: HostCalls,
+    rows: IntArray,
+    piece: _Piece,
+    nearest: dict[Kind, IntArray | None],
+    backends: BoolArray,
+) -> None:
     """Note for each runtime call what it was made for."""
     mine = piece.mine
     launches = np.flatnonzero(mine["kind"] == Kind.RUNTIME)
-    for kind in (Kind.ANNOTATION, Kind.OPERATOR):  # what the operator says comes before what the range around it says
+    for kind in (
+        Kind.ANNOTATION,
+        Kind.OPERATOR,
+    ):  # what the operator says comes before what the range around it says
         around = nearest[kind]
         if around is None:
             continue
@@ -314,7 +350,10 @@ def _add_costs(sums: _CallSums, piece: _Piece, costs: Costs) -> None:
     )  # what it calls itself would be counted again
     took = piece.tree.total(piece.launched) if costs.has_device else piece.tree.wall
     names = piece.mine["name"][counted]
-    for total, values in ((sums.flop, flop[counted]), (sums.nbytes, np.where(nbytes[counted] >= 0, nbytes[counted], np.nan))):
+    for total, values in (
+        (sums.flop, flop[counted]),
+        (sums.nbytes, np.where(nbytes[counted] >= 0, nbytes[counted], np.nan)),
+    ):
         total += np.bincount(names, values, len(total))
     sums.counted[:] += np.bincount(names, took[counted], len(sums.counted)).astype(np.int64)
 
@@ -323,5 +362,8 @@ def _rows(trace: Trace, kind: Kind, sums: _CallSums) -> Iterator[CallRow]:
     for name in np.flatnonzero(sums.count).tolist():
         flop = int(sums.flop[name]) or None
         nbytes = int(sums.nbytes[name]) if flop and np.isfinite(sums.nbytes[name]) else None
-        count, total, own, device, counted = (int(part[name]) for part in (sums.count, sums.total, sums.own, sums.device, sums.counted))
+        count, total, own, device, counted = (
+            int(part[name])
+            for part in (sums.count, sums.total, sums.own, sums.device, sums.counted)
+        )
         yield CallRow(trace.names[name], kind, count, total, own, device, flop, nbytes, counted)

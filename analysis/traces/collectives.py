@@ -1,4 +1,6 @@
-"""The collectives of one rank as columns, whether feedline or another tool recorded them, and the operations by their names."""
+"""The collectives of one rank as columns, whether feedline or another tool recorded them, and the
+operations by their names.
+"""
 
 import re
 from dataclasses import dataclass, field
@@ -9,7 +11,8 @@ import numpy.typing as npt
 
 from feedline.analysis.intervals import overlap
 
-#: Looked for in this order in a name without case, underscores and dots: the first that is in it is the operation.
+#: Looked for in this order in a name without case, underscores and dots: the first that is in it is
+#: the operation.
 _OPERATION_ORDER = (
     ("reducescatter", "reduce_scatter"),
     ("allreduce", "all_reduce"),
@@ -28,23 +31,34 @@ _OPERATION_ORDER = (
 #: Their ranks cannot end before all of them have begun.
 TOGETHER = frozenset({"all_reduce", "reduce_scatter", "all_gather", "all_to_all", "barrier"})
 
-#: Between two ranks: only where they have a group of their own (Group.between_two) are their numbers the same on both.
+#: Between two ranks: only where they have a group of their own (Group.between_two) are their
+#: numbers the same on both.
 BETWEEN_TWO = frozenset({"send", "recv", "send_recv"})
 MESSAGE = "send_recv"  # both sides of one
 
-#: How many collectives of a group a backend carries at a time: gloo's two worker threads (torch's ProcessGroupGloo), one NCCL stream.
+#: How many collectives of a group a backend carries at a time: gloo's two worker threads (torch's
+#: ProcessGroupGloo), one NCCL stream.
 SLOTS = {"gloo": 2}
 COLLECTIVE_DTYPE = np.dtype(
     [
-        ("start", "<i8"),  # ns on the rank's own clock: enqueued: from here on no other rank waits for this one
+        (
+            "start",
+            "<i8",
+        ),  # ns on the rank's own clock: enqueued: from here on no other rank waits for this one
         ("end", "<i8"),  # ns: complete on this rank; -1: unknown
-        ("nbytes", "<i8"),  # the full message S: all_gather and reduce_scatter count the larger side
+        (
+            "nbytes",
+            "<i8",
+        ),  # the full message S: all_gather and reduce_scatter count the larger side
         ("sequence", "<i8"),  # number within the group, from 0: the same on all its ranks
         ("group", "<u2"),  # index into Collectives.groups
         ("name", "<u2"),  # index into Collectives.names
         ("phase", "u1"),  # index into PHASES: what this rank was doing when it enqueued
         ("dtype", "u1"),  # index into Collectives.dtypes
-        ("bucket", "?"),  # DistributedDataParallel's reducer began it; of traces, which do not show that, False
+        (
+            "bucket",
+            "?",
+        ),  # DistributedDataParallel's reducer began it; of traces, which do not show that, False
     ]
 )
 PHASES = ("other", "forward", "backward", "optimizer", "loader", "init")
@@ -72,7 +86,11 @@ def bus_factor(name: str, ranks: int) -> float:
     what = operation(name)
     if what == "all_reduce":
         return 2 * (ranks - 1) / ranks
-    return (ranks - 1) / ranks if what in ("reduce_scatter", "all_gather", "all_to_all", "gather", "scatter") else 1.0
+    return (
+        (ranks - 1) / ranks
+        if what in ("reduce_scatter", "all_gather", "all_to_all", "gather", "scatter")
+        else 1.0
+    )
 
 
 @dataclass(frozen=True)
@@ -91,18 +109,23 @@ class ProcessGroup:
 
     @property
     def between_two(self) -> bool:
-        """Holds messages from one rank to another, numbered alike by both: ``0 2>3 tag 7`` (profiler/taps/collectives/groups.py)."""
+        """Holds messages from one rank to another, numbered alike by both:
+
+        ``0 2>3 tag 7`` (profiler/taps/collectives/groups.py).
+        """
         return len(self.ranks) == 2 and re.search(r" \d+>\d+( tag \d+)?$", self.name) is not None
 
 
 @dataclass(frozen=True)
 class RankClock:
-    """How a rank's clock reads against rank 0's: ``reference = own + offset(own)``, linear between measured points.
+    """How a rank's clock reads against rank 0's: ``reference = own + offset(own)``, linear between
+    measured points.
 
     Attributes:
         at: own time, ns, ascending; empty: never measured.
         offset: ns, at these points.
-        bound: ns: the error that cannot be excluded (half the smallest round trip); inf: never measured.
+        bound: ns: the error that cannot be excluded (half the smallest round trip); inf: never
+            measured.
     """
 
     at: npt.NDArray[np.int64]
@@ -113,8 +136,17 @@ class RankClock:
         """Put own times on rank 0's clock; unchanged where no offset was measured."""
         if not len(self.at):
             return own
-        origin, first = self.at[0], self.offset[0]  # float64 does not hold a whole number of ns since boot, or since 1970
-        return own + first + np.rint(np.interp(own - origin, self.at - origin, self.offset - first)).astype(np.int64)
+        origin, first = (
+            self.at[0],
+            self.offset[0],
+        )  # float64 does not hold a whole number of ns since boot, or since 1970
+        return (
+            own
+            + first
+            + np.rint(np.interp(own - origin, self.at - origin, self.offset - first)).astype(
+                np.int64
+            )
+        )
 
 
 @dataclass(frozen=True)
@@ -123,13 +155,17 @@ class Collectives:
 
     Attributes:
         table: COLLECTIVE_DTYPE, in order of ``start``.
-        steps: int64 [steps, 2]: own time at which each starts and ends, in order; between two may be what was not kept.
-        stages: stage of a step ("wait", "copy", "forward", "backward", "optimizer", ...) -> int64 [k, 2], its intervals in own time.
+        steps: int64 [steps, 2]: own time at which each starts and ends, in order; between two may
+            be what was not kept.
+        stages: stage of a step ("wait", "copy", "forward", "backward", "optimizer", ...) -> int64
+            [k, 2], its intervals in own time.
         unseen: why collectives of some backend or library are missing, in words.
-        evaluation: int64 [k, 2], own time, disjoint and in order: no step's time, also where it lies in one.
-        left_after: batches of the last pass over its training loader, if that came to its end and no step followed; None: it did not, or
-            there is no loader.
-        stride: every Nth window of batches was kept (profiler/store/segment.py), among them all that a rank with a larger stride kept.
+        evaluation: int64 [k, 2], own time, disjoint and in order: no step's time, also where it
+            lies in one.
+        left_after: batches of the last pass over its training loader, if that came to its end and
+            no step followed; None: it did not, or there is no loader.
+        stride: every Nth window of batches was kept (profiler/store/segment.py), among them all
+            that a rank with a larger stride kept.
     """
 
     rank: int

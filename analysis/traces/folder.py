@@ -1,6 +1,8 @@
-"""A trace in a run folder: one Parquet file with its columns, and in its metadata everything that they refer to.
+"""A trace in a run folder: one Parquet file with its columns, and in its metadata everything that
+they refer to.
 
-It is read as far as others rely on it: indices that point at something, times in order and within 64 bits.
+It is read as far as others rely on it: indices that point at something, times in order and within
+64 bits.
 """
 
 import json
@@ -14,7 +16,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from msgspec import Meta, defstruct, structs
 
-from feedline.analysis.traces.trace_columns import EVENT_DTYPE, CollectiveArgs, Kind, Shape, Trace, Track
+from feedline.analysis.traces.trace_columns import (
+    EVENT_DTYPE,
+    CollectiveArgs,
+    Kind,
+    Shape,
+    Trace,
+    Track,
+)
 from feedline.profiler import masks
 from feedline.profiler.files import owned
 from feedline.profiler.files.bounded import json_of
@@ -62,13 +71,25 @@ def _about(data: Any) -> dict[str, Any]:
 def _numbers(about: dict[str, Any]) -> None:
     """Check ranges of what the types of trace_columns.py leave open."""
     devices = {track.device for track in about["tracks"]}
-    if len(devices) > _MOST_DEVICES or min(devices, default=0) < -1 or max(devices, default=0) >= 1 << 31:
-        raise ValueError(f"`tracks` names {len(devices):,} devices, or an impossible one: at most {_MOST_DEVICES:,} are read")
+    if (
+        len(devices) > _MOST_DEVICES
+        or min(devices, default=0) < -1
+        or max(devices, default=0) >= 1 << 31
+    ):
+        raise ValueError(
+            f"`tracks` names {len(devices):,} devices, or an impossible one: at most "
+            f"{_MOST_DEVICES:,} are read"
+        )
     sizes = {size for shape in about["shapes"] for sizes in shape.inputs for size in sizes}
     args = {
         number
         for collective in about["collectives"]
-        for number in (collective.size, collective.sequence, collective.elements_in, collective.elements_out)
+        for number in (
+            collective.size,
+            collective.sequence,
+            collective.elements_in,
+            collective.elements_out,
+        )
     } - {None}
     for what, numbers in (("shapes", sizes), ("collectives", args)):
         if numbers and not (-_MOST_NUMBER < min(numbers) and max(numbers) < _MOST_NUMBER):
@@ -102,7 +123,11 @@ def _check(trace: Trace) -> None:
     unknown = np.flatnonzero(~np.isin(events["kind"], list(Kind)))
     if len(unknown):
         raise ValueError(f"column kind: {events['kind'][unknown[0]]} in row {unknown[0]:,}")
-    if len(events) and float(events["start"].max() - events["start"].min()) + float(events["wall"].max()) >= _MOST_SPAN:
+    if (
+        len(events)
+        and float(events["start"].max() - events["start"].min()) + float(events["wall"].max())
+        >= _MOST_SPAN
+    ):
         raise ValueError("columns start, wall: the trace spans months")
     later = np.diff(events["start"])
     if (later < 0).any() or (np.diff(events["wall"])[later == 0] > 0).any():
@@ -127,18 +152,32 @@ def write(trace: Trace, folder: Path) -> None:
     about = {name: value for name, value in vars(trace).items() if name != "events"}
     for name in ("tracks", "shapes", "collectives"):
         about[name] = [asdict(value) for value in about[name]]
-    about["source"], about["notes"] = masks.token(trace.source), [masks.text(note) for note in trace.notes]
-    about["names"] = [masks.text(name) if "/" in name else masks.token(name) for name in trace.names]  # with_stack gives files
+    about["source"], about["notes"] = (
+        masks.token(trace.source),
+        [masks.text(note) for note in trace.notes],
+    )
+    about["names"] = [
+        masks.text(name) if "/" in name else masks.token(name) for name in trace.names
+    ]  # with_stack gives files
     names = EVENT_DTYPE.names or ()
     kinds = [pa.field(name, pa.from_numpy_dtype(EVENT_DTYPE[name])) for name in names]
-    schema = pa.schema(kinds, metadata={_METADATA_KEY: json.dumps(about, separators=(",", ":")).encode("utf-8", "surrogatepass")})
+    schema = pa.schema(
+        kinds,
+        metadata={
+            _METADATA_KEY: json.dumps(about, separators=(",", ":")).encode("utf-8", "surrogatepass")
+        },
+    )
     with (
         owned.replacing(folder, TRACE) as file,
-        pq.ParquetWriter(file, schema, compression="zstd", use_dictionary=False, write_page_checksum=True) as parquet,
+        pq.ParquetWriter(
+            file, schema, compression="zstd", use_dictionary=False, write_page_checksum=True
+        ) as parquet,
     ):
         for begin in range(0, max(len(trace.events), 1), _ROW_GROUP):
             part = trace.events[begin : begin + _ROW_GROUP]
-            parquet.write_table(table_of({name: np.ascontiguousarray(part[name]) for name in names}))
+            parquet.write_table(
+                table_of({name: np.ascontiguousarray(part[name]) for name in names})
+            )
 
 
 def read(folder: Path) -> Trace:

@@ -11,7 +11,8 @@ _OPENING, _CLOSING = "<([{", ">)]}"
 _ANONYMOUS = re.compile(r"\(anonymous namespace\)::|\{anonymous\}::|<unnamed>::|_GLOBAL__N__\w*?::")
 _SUFFIX = re.compile(r"(\.kd| \[clone [^\]]*\])+$")  # of ROCm's code objects
 _DIGITS = re.compile(r"\d+")
-#: Itanium's mangling of a nested or a plain name: ``_ZN7deep_ep9internode8dispatchIL...``, ``_Z6vecAddPf``.
+#: Itanium's mangling of a nested or a plain name: ``_ZN7deep_ep9internode8dispatchIL...``,
+#: ``_Z6vecAddPf``.
 _MANGLED = re.compile(r"^_ZN?K?(?=\d)")
 #: Functions that say nothing of their own: which kernel it is, only their template arguments say.
 _GENERIC = re.compile(
@@ -28,13 +29,25 @@ _ELEMENT = re.compile(
     r"|(u?int|float|bfloat|double)\d*(_t)?|__half|__nv_\w+|hip_bfloat16|c10::\w+|cutlass::(half|bfloat16|tfloat32|float_e\w+)_t|true|false"
     r"|(\([\w: ]+\))?-?\d\w*)[*&]?$"
 )
-_EXCHANGE, _SUM, _SCATTERED, _GATHERED, _MEETING = "all_to_all", "all_reduce", "reduce_scatter", "all_gather", "barrier"
-#: Inductor names a fused kernel after the operators around it, collectives too; it is not a collective.
+_EXCHANGE, _SUM, _SCATTERED, _GATHERED, _MEETING = (
+    "all_to_all",
+    "all_reduce",
+    "reduce_scatter",
+    "all_gather",
+    "barrier",
+)
+#: Inductor names a fused kernel after the operators around it, collectives too; it is not a
+#: collective.
 _TRITON_KERNEL = re.compile(r"^triton_(poi|red|per|tem|for|mm|unk)_")
-#: Words of those that move data between ranks, and of some that sort tokens or join partial sums on one device.
-_PERHAPS = frozenset("dispatch combine a2a p2p rdma ibgda nvlink nvls multimem multicast send recv sendrecv peer".split())
+#: Words of those that move data between ranks, and of some that sort tokens or join partial sums on
+#: one device.
+_PERHAPS = frozenset(
+    "dispatch combine a2a p2p rdma ibgda nvlink nvls multimem multicast send recv sendrecv "
+    "peer".split()
+)
 _WORDS_OF_NAME = re.compile(r"[aA]2[aA]|[pP]2[pP]|[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
-#: What else these words stand for: kernels of torch, CUTLASS and cuDNN; attention whose keys are split; a count of tokens.
+#: What else these words stand for: kernels of torch, CUTLASS and cuDNN; attention whose keys are
+#: split; a count of tokens.
 _WITHIN = re.compile(
     r"^(at|c10|cub|thrust|cutlass|cute|cudnn|cask_\w+|ck|ck_tile|rocprim|hipcub|triton)::|flash|attn|attention|split_?kv?|\bmla|mla_"
     r"|softmax|lse|merge_state|layout|permute|sort|topk|gemm",
@@ -74,7 +87,11 @@ def short_name(name: str) -> str:
     """
     function = _function_of(name)
     arguments = _said(name) if _GENERIC.search(function) else ""
-    return f"{function}<{arguments}>".replace("at::native::", "") if arguments else function.replace("at::native::", "")
+    return (
+        f"{function}<{arguments}>".replace("at::native::", "")
+        if arguments
+        else function.replace("at::native::", "")
+    )
 
 
 def fitting_name(name: str, most: int) -> str:
@@ -151,7 +168,8 @@ class _Library:
 
     Attributes:
         name: of the library.
-        functions: found in the qualified name of the function alone: what template arguments hold is of others.
+        functions: found in the qualified name of the function alone: what template arguments hold
+            is of others.
         operation: that they carry out; "": the function is named after it.
         source: public repository in which such names stand.
     """
@@ -166,12 +184,23 @@ def _library(name: str, functions: str, operation: str, source: str) -> _Library
     return _Library(name, re.compile(functions, re.IGNORECASE), operation, source)
 
 
-#: The first that fits. docs/traces.md repeats it (tests/traces/numbers/test_communication_kernels.py).
+#: The first that fits. docs/traces.md repeats it
+#: (tests/traces/numbers/test_communication_kernels.py).
 _COMMUNICATION_LIBRARIES = (
     _library("NCCL", r"^(\w+::)*nccl|nccl(dev|x)?kernel", "", "NVIDIA/nccl"),
     _library("RCCL", r"^(\w+::)*rccl", "", "ROCm/rccl"),
-    _library("DeepEP", r"\b(inter|intra)node(_ll)?::\w*(dispatch|combine|notify)", _EXCHANGE, "deepseek-ai/DeepEP"),
-    _library("DeepEP", r"\b(inter|intra)node(_ll)?::\w*(barrier|clean_low_latency)", _MEETING, "deepseek-ai/DeepEP"),
+    _library(
+        "DeepEP",
+        r"\b(inter|intra)node(_ll)?::\w*(dispatch|combine|notify)",
+        _EXCHANGE,
+        "deepseek-ai/DeepEP",
+    ),
+    _library(
+        "DeepEP",
+        r"\b(inter|intra)node(_ll)?::\w*(barrier|clean_low_latency)",
+        _MEETING,
+        "deepseek-ai/DeepEP",
+    ),
     _library("DeepEP", r"\bhybrid_ep::(dispatch|combine)", _EXCHANGE, "deepseek-ai/DeepEP"),
     _library("DeepEP", r"\bhybrid_ep::device_sync", _MEETING, "deepseek-ai/DeepEP"),
     _library("MORI", r"\bEp(Dispatch|Combine)(Inter|Intra|LowLatency)", _EXCHANGE, "ROCm/mori"),
@@ -183,15 +212,24 @@ _COMMUNICATION_LIBRARIES = (
     ),
     _library("NVSHMEM", r"nvshmem", "", "NVIDIA/nvshmem"),
     _library("vLLM, SGLang, AITER", r"\bcross_device_reduce", _SUM, "vllm-project/vllm"),
-    _library("Transformer Engine", r"userbuffers_(push|send|recv)", MESSAGE, "NVIDIA/TransformerEngine"),
-    _library("Transformer Engine", r"userbuffers\w*_rs(_|$)", _SCATTERED, "NVIDIA/TransformerEngine"),
-    _library("Transformer Engine", r"userbuffers\w*_ag(_|$)", _GATHERED, "NVIDIA/TransformerEngine"),
+    _library(
+        "Transformer Engine", r"userbuffers_(push|send|recv)", MESSAGE, "NVIDIA/TransformerEngine"
+    ),
+    _library(
+        "Transformer Engine", r"userbuffers\w*_rs(_|$)", _SCATTERED, "NVIDIA/TransformerEngine"
+    ),
+    _library(
+        "Transformer Engine", r"userbuffers\w*_ag(_|$)", _GATHERED, "NVIDIA/TransformerEngine"
+    ),
     _library("Transformer Engine", r"userbuffers\w*_sum", _SUM, "NVIDIA/TransformerEngine"),
     _library("Transformer Engine", r"userbuffers", "", "NVIDIA/TransformerEngine"),
     _library("MSCCL, MSCCL++", r"\bmscclpp|\bmsccl[_:]", "", "microsoft/mscclpp"),
     _library("oneCCL", r"\boneccl_|\bccl::", "", "uxlfoundation/oneCCL"),
-    _library("torch, symmetric memory", r"symm_mem|multimem_(one_shot|all|reduce)", "", "pytorch/pytorch"),
-    # vLLM, SGLang, TensorRT-LLM, FlashInfer, QuickReduce, torch, Triton-distributed. A reduction inside a device is not one of them.
+    _library(
+        "torch, symmetric memory", r"symm_mem|multimem_(one_shot|all|reduce)", "", "pytorch/pytorch"
+    ),
+    # vLLM, SGLang, TensorRT-LLM, FlashInfer, QuickReduce, torch, Triton-distributed. A reduction
+    # inside a device is not one of them.
     _library(
         "named after a collective",
         r"(?<!warp)(?<!block)(?<!quad)(?<!thread)(?<!group)(?<!grid)(?<!cluster)(?<!cta)(?<!wave)(?<!lane)"
@@ -212,13 +250,18 @@ def operation_of(name: str) -> str | None:
     if _TRITON_KERNEL.match(name):
         return None
     function = _function_of(name)
-    library_of = next((library for library in _COMMUNICATION_LIBRARIES if library.functions.search(function)), None)
+    library_of = next(
+        (library for library in _COMMUNICATION_LIBRARIES if library.functions.search(function)),
+        None,
+    )
     return None if library_of is None else library_of.operation or operation(function)
 
 
 @functools.lru_cache(maxsize=1 << 14)
 def may_communicate(name: str) -> bool:
-    """Tell whether a kernel of no known library is named after something that moves data between ranks."""
+    """Tell whether a kernel of no known library is named after something that moves data between
+    ranks.
+    """
     function = _function_of(name)
     if _TRITON_KERNEL.match(name) or operation_of(name) is not None or _WITHIN.search(function):
         return False

@@ -1,4 +1,6 @@
-"""What an event is: does a kernel communicate, does a call make the host wait, which way does a copy go."""
+"""What an event is: does a kernel communicate, does a call make the host wait, which way does a
+copy go.
+"""
 
 import re
 from dataclasses import dataclass
@@ -10,7 +12,8 @@ from feedline.analysis.intervals import BoolArray
 from feedline.analysis.traces.kernel_names import operation_of
 from feedline.analysis.traces.trace_columns import DEVICE_WORK, Kind, Trace
 
-#: Matrix products of float32 without tensor cores, by cuBLAS and CUTLASS. With TF32 the names have s1688gemm, or f32f32_tf32f32.
+#: Matrix products of float32 without tensor cores, by cuBLAS and CUTLASS. With TF32 the names have
+#: s1688gemm, or f32f32_tf32f32.
 FLOAT32_PRODUCT = re.compile(r"[a-z0-9]_sgemm_\d|xmma_gemm_f32f32_f32f32_f32_")
 
 #: Kernels of single elementwise operators of torch, which a compiler would fuse.
@@ -25,7 +28,13 @@ _SYNCHRONISES = re.compile(
 )
 
 _COPY = re.compile(r"([HDPA])(?:ost|evice|rray)?\s?(?:to|2)\s?([HDPA])", re.IGNORECASE)
-_MEMORY_KINDS = {"pageable": "pageable", "pinned": "pinned", "page-locked": "pinned", "managed": "managed", "unified": "managed"}
+_MEMORY_KINDS = {
+    "pageable": "pageable",
+    "pinned": "pinned",
+    "page-locked": "pinned",
+    "managed": "managed",
+    "unified": "managed",
+}
 
 
 def synchronises(name: str) -> bool:
@@ -41,8 +50,10 @@ class Copy:
     """Which way a copy goes.
 
     Attributes:
-        direction: "HtoD", "DtoH", "DtoD", "PtoP" (between devices), "HtoH"; "": the name does not say.
-        memory: "pageable", "pinned", "managed" memory on the host's side; "": there is none, or the name does not say.
+        direction: "HtoD", "DtoH", "DtoD", "PtoP" (between devices), "HtoH"; "": the name does not
+            say.
+        memory: "pageable", "pinned", "managed" memory on the host's side; "": there is none, or the
+            name does not say.
     """
 
     direction: str
@@ -54,7 +65,12 @@ def copy_of(name: str) -> Copy:
     match = _COPY.search(name)
     direction = f"{match[1].upper()}to{match[2].upper()}" if match else ""
     lower = name.lower()
-    return Copy(direction, next((meant for word, meant in _MEMORY_KINDS.items() if word in lower), "") if "H" in direction else "")
+    return Copy(
+        direction,
+        next((meant for word, meant in _MEMORY_KINDS.items() if word in lower), "")
+        if "H" in direction
+        else "",
+    )
 
 
 def of_kinds(trace: Trace, *kinds: Kind) -> BoolArray:
@@ -69,7 +85,9 @@ def extent(trace: Trace) -> tuple[int, int]:
 
     Not of the profiler's own rows, which say how long it listened.
     """
-    rows = np.flatnonzero(of_kinds(trace, *DEVICE_WORK, Kind.RUNTIME, Kind.OPERATOR, Kind.ANNOTATION, Kind.PYTHON))
+    rows = np.flatnonzero(
+        of_kinds(trace, *DEVICE_WORK, Kind.RUNTIME, Kind.OPERATOR, Kind.ANNOTATION, Kind.PYTHON)
+    )
     if not len(rows):
         return 0, 0
     start = trace.events["start"]
@@ -78,7 +96,12 @@ def extent(trace: Trace) -> tuple[int, int]:
 
 def is_named(trace: Trace, pattern: re.Pattern[str]) -> BoolArray:
     """Tell in which events' names the pattern is found: bool [n]."""
-    return np.asarray(np.array([bool(pattern.search(name)) for name in trace.names] or [False])[trace.events["name"]], bool)
+    return np.asarray(
+        np.array([bool(pattern.search(name)) for name in trace.names] or [False])[
+            trace.events["name"]
+        ],
+        bool,
+    )
 
 
 def present_numbers(numbers: npt.NDArray[np.int32]) -> list[int]:
@@ -95,9 +118,13 @@ def on_device(trace: Trace) -> BoolArray:
 
 
 def communicates(trace: Trace) -> BoolArray:
-    """Tell which events are communication, by a kernel's name or because the trace says so: bool [n]."""
+    """Tell which events are communication, by a kernel's name or because the trace says so: bool
+    [n].
+    """
     kernels = of_kinds(trace, Kind.KERNEL)
     names = np.zeros(max(len(trace.names), 1), bool)
     for name in present_numbers(trace.events["name"][kernels]):
         names[name] = operation_of(trace.names[name]) is not None
-    return np.asarray(kernels & (names[trace.events["name"]] | (trace.events["collective"] >= 0)), bool)
+    return np.asarray(
+        kernels & (names[trace.events["name"]] | (trace.events["collective"] >= 0)), bool
+    )

@@ -1,7 +1,8 @@
-"""FLOP and bytes of operators by the sizes of their inputs; a multiplication and an addition are two FLOP.
+"""FLOP and bytes of operators by the sizes of their inputs; a multiplication and an addition are
+two FLOP.
 
-The formulas are those by which torch.utils.flop_counter counts; for grouped convolutions' gradients it counts each group as if it saw all
-channels, here they cost what the forward costs.
+The formulas are those by which torch.utils.flop_counter counts; for grouped convolutions' gradients
+it counts each group as if it saw all channels, here they cost what the forward costs.
 """
 
 import math
@@ -24,7 +25,8 @@ _BYTES_OF_TYPE = {
 }  # fmt: skip
 _EIGHT_BIT_TYPE = re.compile(r"float8|_fnuz|_e[45]m[23]", re.IGNORECASE)
 _Made = tuple[int, tuple[int, ...], int]  # FLOP, which inputs are read, elements of the result
-#: Backward of a convolution -> which of its inputs are the result's gradient, the input and the weight.
+#: Backward of a convolution -> which of its inputs are the result's gradient, the input and the
+#: weight.
 _BACKWARDS = {
     "aten::convolution_backward": (0, 1, 2),
     "aten::cudnn_convolution_backward": (1, 0, 2),
@@ -52,7 +54,8 @@ class _Cost:
 
 @dataclass(frozen=True)
 class _Convolutions:
-    """Sizes of results, which a trace does not hold: a forward's is that of the gradient which its backward begins with.
+    """Sizes of results, which a trace does not hold: a forward's is that of the gradient which its
+    backward begins with.
 
     Attributes:
         results: (input, weight) -> size of the result; None: there are several.
@@ -80,7 +83,11 @@ def _cost(name: str, shape: Shape, convolutions: _Convolutions) -> _Cost | None:
     formula = _FORMULAS.get(name)
     try:
         amounts = formula(name, shape.inputs, convolutions) if formula else None
-    except (IndexError, ValueError, ZeroDivisionError):  # sizes of something else under the same name
+    except (
+        IndexError,
+        ValueError,
+        ZeroDivisionError,
+    ):  # sizes of something else under the same name
         return None
     if amounts is None:
         return None
@@ -168,13 +175,16 @@ def _attention(first: int, products: tuple[int, int], heads_second: bool) -> _Fo
 
     def formula(_: str, inputs: tuple[_Size, ...], __: _Convolutions) -> _Made | None:
         query, key, value = (
-            (b, h, s, d) if heads_second else (b, s, h, d) for b, h, s, d in (inputs[first + at] for at in range(3))
+            (b, h, s, d) if heads_second else (b, s, h, d)
+            for b, h, s, d in (inputs[first + at] for at in range(3))
         )  # now (batch, heads, length, width), whichever it was
         batch, heads, length, width = query
         if key[2] != value[2] or key[3] != width:
             return None
         flop = 2 * batch * heads * length * key[2] * (products[0] * width + products[1] * value[3])
-        written = math.prod(query) if first == 0 else math.prod(query) + math.prod(key) + math.prod(value)
+        written = (
+            math.prod(query) if first == 0 else math.prod(query) + math.prod(key) + math.prod(value)
+        )
         return flop, tuple(range(first + 3)), written
 
     return formula
@@ -211,7 +221,9 @@ class Costs:
         self._trace = trace
         self._known = np.array([_known(name) for name in trace.names] or [False])
         pairs = self._pairs(trace.events)
-        self._convolutions = _Convolutions.of((trace.names[name], trace.shapes[shape]) for name, shape in pairs)
+        self._convolutions = _Convolutions.of(
+            (trace.names[name], trace.shapes[shape]) for name, shape in pairs
+        )
         self._costs: dict[tuple[int, int], _Cost | None] = {}
 
     def of(self, mine: npt.NDArray[np.void]) -> tuple[FloatArray, FloatArray]:
@@ -221,17 +233,25 @@ class Costs:
         key = mine["name"][rows].astype(np.int64) << 32 | mine["shape"][rows]
         each, place = np.unique(key, return_inverse=True)
         costs = [self._cost(int(value) >> 32, int(value) & 0xFFFFFFFF) for value in each.tolist()]
-        flop[rows] = np.array([-1.0 if value is None else value.flop for value in costs] or [0.0])[place]
-        nbytes[rows] = np.array([-1.0 if value is None else value.nbytes for value in costs] or [0.0])[place]
+        flop[rows] = np.array([-1.0 if value is None else value.flop for value in costs] or [0.0])[
+            place
+        ]
+        nbytes[rows] = np.array(
+            [-1.0 if value is None else value.nbytes for value in costs] or [0.0]
+        )[place]
         return flop, nbytes
 
     def _cost(self, name: int, shape: int) -> _Cost | None:
         if (name, shape) not in self._costs:
-            self._costs[name, shape] = _cost(self._trace.names[name], self._trace.shapes[shape], self._convolutions)
+            self._costs[name, shape] = _cost(
+                self._trace.names[name], self._trace.shapes[shape], self._convolutions
+            )
         return self._costs[name, shape]
 
     def _countable(self, mine: npt.NDArray[np.void]) -> BoolArray:
-        return np.asarray((mine["kind"] == Kind.OPERATOR) & (mine["shape"] >= 0) & self._known[mine["name"]], bool)
+        return np.asarray(
+            (mine["kind"] == Kind.OPERATOR) & (mine["shape"] >= 0) & self._known[mine["name"]], bool
+        )
 
     def _pairs(self, events: npt.NDArray[np.void]) -> list[tuple[int, int]]:
         rows = np.flatnonzero(self._countable(events))

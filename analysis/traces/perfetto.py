@@ -1,6 +1,8 @@
-"""Lines of the Trace Event Format that Perfetto reads: tracks of a rank, lanes for events that overlap, events and arrows.
+"""Lines of the Trace Event Format that Perfetto reads: tracks of a rank, lanes for events that
+overlap, events and arrows.
 
-Times are microseconds with three decimals. On one track the outer of two events that begin together comes first.
+Times are microseconds with three decimals. On one track the outer of two events that begin together
+comes first.
 """
 
 import json
@@ -17,7 +19,8 @@ _FIRST_THREAD = 1  # Perfetto takes thread 0 for the idle one
 
 
 def assign_lanes(start: IntArray, wall: IntArray) -> npt.NDArray[np.int64]:
-    """Give each event the first lane in which it lies beside the others or wholly inside or around them.
+    """Give each event the first lane in which it lies beside the others or wholly inside or around
+    them.
 
     Args:
         start: int64 [n], ns, ascending.
@@ -27,7 +30,9 @@ def assign_lanes(start: IntArray, wall: IntArray) -> npt.NDArray[np.int64]:
         int64 [n]: 0 for all where all nest; NOWHERE for what would need more than MAX_LANES lanes.
     """
     lane_of = np.full(len(start), NOWHERE, np.int64)
-    open_until: list[list[int]] = [[]]  # ends of what is going on, of each lane, the outermost first
+    open_until: list[list[int]] = [
+        []
+    ]  # ends of what is going on, of each lane, the outermost first
     for index, (begin, length) in enumerate(zip(start.tolist(), wall.tolist())):
         end = begin + length
         for lane in range(_MAX_LANES):
@@ -71,7 +76,13 @@ class PerfettoRank:
         self._next += count
         says = []
         for place, tid in enumerate(tids):
-            label = name if place == 0 else f"{name} (overlapping)" if place == 1 else f"{name} (overlapping {place})"
+            label = (
+                name
+                if place == 0
+                else f"{name} (overlapping)"
+                if place == 1
+                else f"{name} (overlapping {place})"
+            )
             says.append(_says("thread_name", self.pid, tid, f'"name": {json.dumps(label)}'))
             says.append(_says("thread_sort_index", self.pid, tid, f'"sort_index": {tid}'))
         return tids, says
@@ -93,13 +104,19 @@ def span_line(what: str, pid: int, tid: int, start: int, wall: int, args: str = 
         args: members of its ``args``.
     """
     more = f', "args": {{{args}}}' if args else ""
-    return f'{{"ph": "X", {what}, "pid": {pid}, "tid": {tid}, "ts": {_micros(start)}, "dur": {_micros(wall)}{more}}}'
+    return (
+        f'{{"ph": "X", {what}, "pid": {pid}, "tid": {tid}, "ts": {_micros(start)}, "dur": '
+        f"{_micros(wall)}{more}}}"
+    )
 
 
 def counter_line(name: str, pid: int, at: int, value: float) -> str:
     """Write one value of a number that Perfetto draws as a curve, from ``at``, in ns, on."""
     named = json.dumps(name)
-    return f'{{"ph": "C", "name": {named}, "pid": {pid}, "ts": {_micros(at)}, "args": {{{named}: {value!r}}}}}'
+    return (
+        f'{{"ph": "C", "name": {named}, "pid": {pid}, "ts": {_micros(at)}, "args": {{{named}: '
+        f"{value!r}}}}}"
+    )
 
 
 def arrow_line(phase: str, number: int, pid: int, tid: int, at: int) -> str:
@@ -118,4 +135,8 @@ def _says(what: str, pid: int, tid: int, args: str) -> str:
 
 def _micros(nanoseconds: int) -> str:
     """Write nanoseconds as microseconds, exactly."""
-    return f"{nanoseconds // 1000}.{nanoseconds % 1000:03}" if nanoseconds >= 0 else f"-{_micros(-nanoseconds)}"
+    return (
+        f"{nanoseconds // 1000}.{nanoseconds % 1000:03}"
+        if nanoseconds >= 0
+        else f"-{_micros(-nanoseconds)}"
+    )

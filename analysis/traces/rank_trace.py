@@ -32,11 +32,17 @@ _MOST_TIME_SHARE = 0.9  # of a kernel's time, from which on the collective that 
 _MAX_TABLE_ROWS = 1000  # of a table: a trace with shapes in its names would make one for each
 _COLLECTIVE_DTYPE = np.dtype(
     [
-        ("start", "<i8"),  # ns since RankTrace.origin_ns: the kernel began; without a device, the host's range
+        (
+            "start",
+            "<i8",
+        ),  # ns since RankTrace.origin_ns: the kernel began; without a device, the host's range
         ("end", "<i8"),
         ("launched", "<i8"),  # ns: the host told the device to; -1: the trace does not say
         ("name", "<i4"),  # index into names: of the kernel
-        ("said", "<i4"),  # index into names: the range around its launch ("nccl:all_to_all"); -1: none
+        (
+            "said",
+            "<i4",
+        ),  # index into names: the range around its launch ("nccl:all_to_all"); -1: none
         ("args", "<i4"),  # index into args; -1: nothing is known of it but its name
         ("stream", "<i4"),  # index into streams
     ]
@@ -50,8 +56,8 @@ class KernelRow:
     Attributes:
         total_ns: what of their durations lies in the steps, summed; those that overlap count twice.
         busy_share: of the time in which the device was busy.
-        operator: which launched most of it; of communication, the range of nearly all of it ("nccl:all_reduce"); "": the trace does not
-            say, or several did.
+        operator: which launched most of it; of communication, the range of nearly all of it
+            ("nccl:all_reduce"); "": the trace does not say, or several did.
     """
 
     name: str
@@ -84,7 +90,9 @@ class _CopyRow:
         return self.nbytes / self.known_ns if self.nbytes is not None and self.known_ns else None
 
 
-def _kernels(trace: Trace, who: Threads, called: HostCalls, busy_ns: int, window: TraceWindow) -> list[KernelRow]:
+def _kernels(
+    trace: Trace, who: Threads, called: HostCalls, busy_ns: int, window: TraceWindow
+) -> list[KernelRow]:
     """Make one row a name, the longest first, of what ran in a window."""
     rows = np.flatnonzero(of_kinds(trace, Kind.KERNEL) & window.touches(trace.events))
     if not len(rows):
@@ -98,7 +106,16 @@ def _kernels(trace: Trace, who: Threads, called: HostCalls, busy_ns: int, window
     table = []
     for name, count, total in zip(*_summed(names, wall)):
         label = trace.names[mostly[name]] if mostly[name] >= 0 else ""
-        table.append(KernelRow(trace.names[name], count, total, total / busy_ns if busy_ns else 0.0, name in speaks, label))
+        table.append(
+            KernelRow(
+                trace.names[name],
+                count,
+                total,
+                total / busy_ns if busy_ns else 0.0,
+                name in speaks,
+                label,
+            )
+        )
     return sorted(table, key=lambda row: -row.total_ns)
 
 
@@ -108,10 +125,20 @@ def _copies(trace: Trace, window: TraceWindow) -> list[_CopyRow]:
     kinds = {name: copy_of(trace.names[name]) for name in np.unique(mine["name"]).tolist()}
     table = []
     for which in sorted(set(kinds.values())):
-        chosen = mine[np.isin(mine["name"], [name for name, kind in kinds.items() if kind == which])]
+        chosen = mine[
+            np.isin(mine["name"], [name for name, kind in kinds.items() if kind == which])
+        ]
         known = chosen["nbytes"] >= 0
         nbytes = int(chosen["nbytes"][known].sum()) if known.any() else None
-        table.append(_CopyRow(which, len(chosen), int(window.overlap_ns(chosen).sum()), nbytes, int(chosen["wall"][known].sum())))
+        table.append(
+            _CopyRow(
+                which,
+                len(chosen),
+                int(window.overlap_ns(chosen).sum()),
+                nbytes,
+                int(chosen["wall"][known].sum()),
+            )
+        )
     return sorted(table, key=lambda row: -row.total_ns)
 
 
@@ -121,7 +148,9 @@ def _summed(keys: IntArray, wall: IntArray) -> tuple[list[int], list[int], list[
     return each.tolist(), count.tolist(), np.bincount(place, wall).astype(np.int64).tolist()
 
 
-def _mostly(names: IntArray, operator: IntArray, wall: IntArray, speaks: Set[int]) -> dict[int, int]:
+def _mostly(
+    names: IntArray, operator: IntArray, wall: IntArray, speaks: Set[int]
+) -> dict[int, int]:
     """Map each name of a kernel to the operator with most of its time.
 
     -1: several collectives share a kernel.
@@ -139,7 +168,10 @@ def _mostly(names: IntArray, operator: IntArray, wall: IntArray, speaks: Set[int
         best[name] = max(best.get(name, (-1, -1)), (time, by))
     each, _, sums = _summed(names, wall)
     whole = dict(zip(each, sums))
-    return {name: by if name not in speaks or time >= _MOST_TIME_SHARE * whole[name] else -1 for name, (time, by) in best.items()}
+    return {
+        name: by if name not in speaks or time >= _MOST_TIME_SHARE * whole[name] else -1
+        for name, (time, by) in best.items()
+    }
 
 
 @dataclass(frozen=True, eq=False)
@@ -148,7 +180,8 @@ class _CollectivesOfTrace:
 
     Attributes:
         table: COLLECTIVE_DTYPE [m].
-        before: int64 [m, parts of a budget], ns: where the time went since the last of those before it had ended, in order of PARTS.
+        before: int64 [m, parts of a budget], ns: where the time went since the last of those before
+            it had ended, in order of PARTS.
         hidden: when one ran while a kernel computed: a set (intervals.py), ns.
         names, args, streams: what the table refers to.
     """
@@ -170,7 +203,8 @@ class RankTrace:
         events: how many the trace held.
         begin_ns, end_ns: first start and last end of what host and device did, since origin_ns.
         main: the thread that makes the steps; None: the trace holds no host.
-        basis: the window that all figures below are of, but for collectives, which are compared over the whole trace.
+        basis: the window that all figures below are of, but for collectives, which are compared
+            over the whole trace.
         gpu: of all devices together.
         calls: operators, ranges and Python functions of the host.
     """
@@ -235,19 +269,27 @@ def summarise(trace: Trace) -> RankTrace:
     )
 
 
-def _collectives(trace: Trace, who: Threads, called: HostCalls, act: Activity, work: DeviceWork) -> _CollectivesOfTrace:
+def _collectives(
+    trace: Trace, who: Threads, called: HostCalls, act: Activity, work: DeviceWork
+) -> _CollectivesOfTrace:
     events = trace.events
     rows = np.flatnonzero(communicates(trace))
     if not len(work.busy):  # gloo on a CPU: all that there is are the ranges around it
-        by_range = np.array([name.startswith(("gloo:", "mpi:", "ucc:")) for name in trace.names] or [False])
+        by_range = np.array(
+            [name.startswith(("gloo:", "mpi:", "ucc:")) for name in trace.names] or [False]
+        )
         rows = np.flatnonzero(of_kinds(trace, Kind.ANNOTATION) & by_range[events["name"]])
     mine, launcher = events[rows], who.launcher[rows]
     launched = launcher >= 0
     table = np.zeros(len(rows), _COLLECTIVE_DTYPE)
     table["start"], table["end"] = mine["start"], mine["start"] + mine["wall"]
     table["launched"] = np.where(launched, events["start"][launcher], -1)
-    args = np.where((mine["collective"] < 0) & launched, called.collective[launcher], mine["collective"])
-    names = np.stack([mine["name"].astype(np.int64), np.where(launched, called.backend[launcher], -1)])
+    args = np.where(
+        (mine["collective"] < 0) & launched, called.collective[launcher], mine["collective"]
+    )
+    names = np.stack(
+        [mine["name"].astype(np.int64), np.where(launched, called.backend[launcher], -1)]
+    )
     used = np.unique(names[names >= 0])
     table["name"], table["said"] = np.where(names >= 0, np.searchsorted(used, names), -1)
     known = np.unique(args[args >= 0])

@@ -12,8 +12,8 @@ from feedline.analysis.traces.trace_columns import Kind, Trace
 
 NO_TRACK = -1
 PROFILER_STEP = re.compile(r"^ProfilerStep ?[#*]")
-#: What waits for the next batch: torch's DataLoader (torchdata's StatefulDataLoader takes its name) and the data pipes before it,
-#: Lightning's loops, torchtnt, DALI's ranges, feedline's own.
+#: What waits for the next batch: torch's DataLoader (torchdata's StatefulDataLoader takes its name)
+#: and the data pipes before it, Lightning's loops, torchtnt, DALI's ranges, feedline's own.
 LOADER = re.compile(
     r"^enumerate\(Data(Loader|Pipe)\)#|^\[(pl|pytorch.lightning).*_next$|^(\[.*\])?\[\w*Loop\]\.\w+_next$"
     r"|\bget_next_(train_|eval_|predict_)?batch$|^(DALI:)?\[DALI\]|^feedline:next$"
@@ -27,10 +27,12 @@ class Threads:
     """The threads of a trace by what they are for.
 
     Attributes:
-        main: index into ``Trace.tracks`` of the thread that takes the batches and makes the steps; NO_TRACK: the trace holds no host.
-        working: int64 [k], tracks: the main thread and those that ran operators or launched work for it; not NCCL's watchdog, which only
-            asks.
-        launcher: int32 [n], per event: for the device's work, the index of the call that launched it; -1 elsewhere, or not in the trace.
+        main: index into ``Trace.tracks`` of the thread that takes the batches and makes the steps;
+            NO_TRACK: the trace holds no host.
+        working: int64 [k], tracks: the main thread and those that ran operators or launched work
+            for it; not NCCL's watchdog, which only asks.
+        launcher: int32 [n], per event: for the device's work, the index of the call that launched
+            it; -1 elsewhere, or not in the trace.
     """
 
     main: int
@@ -42,14 +44,22 @@ def find_threads(trace: Trace) -> Threads:
     """Tell the threads of a trace apart."""
     launcher = _launcher(trace)
     launching = trace.events["track"][launcher[launcher >= 0]]
-    host = np.append([track.device < 0 for track in trace.tracks], False).astype(bool)[trace.events["track"]]
+    host = np.append([track.device < 0 for track in trace.tracks], False).astype(bool)[
+        trace.events["track"]
+    ]
     operators = of_kinds(trace, Kind.OPERATOR) & host
     main = _main(trace, host, operators, launching)
-    working = {*present_numbers(trace.events["track"][operators]), *present_numbers(launching), main} - {NO_TRACK}
+    working = {
+        *present_numbers(trace.events["track"][operators]),
+        *present_numbers(launching),
+        main,
+    } - {NO_TRACK}
     return Threads(main, np.array(sorted(working), np.int64), launcher)
 
 
-def _main(trace: Trace, host: BoolArray, operators: BoolArray, launching: npt.NDArray[np.int32]) -> int:
+def _main(
+    trace: Trace, host: BoolArray, operators: BoolArray, launching: npt.NDArray[np.int32]
+) -> int:
     """Return the thread with ProfilerStep; else with waits for a loader; else with optimizer steps.
 
     Else with most operators that autograd's threads did not run; else the one that launched most;
@@ -62,7 +72,12 @@ def _main(trace: Trace, host: BoolArray, operators: BoolArray, launching: npt.ND
             return _busiest(track[there])
     autograd = present_numbers(track[operators & is_named(trace, _AUTOGRAD)])
     others = track[host & of_kinds(trace, Kind.RUNTIME, Kind.ANNOTATION, Kind.PYTHON)]
-    for tracks in (track[operators & ~np.isin(track, autograd)], track[operators], launching, others):
+    for tracks in (
+        track[operators & ~np.isin(track, autograd)],
+        track[operators],
+        launching,
+        others,
+    ):
         if len(tracks):
             return _busiest(tracks)
     return NO_TRACK

@@ -8,8 +8,25 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from feedline.analysis.intervals import NONE, BoolArray, IntArray, clip, common, covered, joined, length, union, without
-from feedline.analysis.traces.kinds_of_work import communicates, is_named, of_kinds, on_device, synchronises
+from feedline.analysis.intervals import (
+    NONE,
+    BoolArray,
+    IntArray,
+    clip,
+    common,
+    covered,
+    joined,
+    length,
+    union,
+    without,
+)
+from feedline.analysis.traces.kinds_of_work import (
+    communicates,
+    is_named,
+    of_kinds,
+    on_device,
+    synchronises,
+)
 from feedline.analysis.traces.threads import LOADER, NO_TRACK, PROFILER_STEP, Threads
 from feedline.analysis.traces.trace_columns import Kind, Trace
 from feedline.analysis.traces.trace_steps import TraceSteps, TraceWindow
@@ -18,18 +35,46 @@ from feedline.profiler.message import Message, id_of
 _NO_DEVICE_WORK = "the trace contains no device activity"
 NO_COMMUNICATION = "no communication ran"
 #: Of Gpu, for reports.
-FIGURES = ("span_s", "idle_pct", "compute_pct", "other_pct", "overlap_pct_of_comm", "exposed_comm_s", "exposed_comm_pct")
-_SOUNDS_LIKE = re.compile(r"data.?load|load.?(data|batch)|(wait|get|fetch|next|read).{0,8}batch|input.?(pipe|wait)", re.IGNORECASE)
+FIGURES = (
+    "span_s",
+    "idle_pct",
+    "compute_pct",
+    "other_pct",
+    "overlap_pct_of_comm",
+    "exposed_comm_s",
+    "exposed_comm_pct",
+)
+_SOUNDS_LIKE = re.compile(
+    r"data.?load|load.?(data|batch)|(wait|get|fetch|next|read).{0,8}batch|input.?(pipe|wait)",
+    re.IGNORECASE,
+)
 _MAX_HINTS = 3
 #: Each moment belongs to the first of these that it is part of.
-STEP_PARTS = ("compute", "waiting_for_rank", "exposed_transfer", "exposed_copy", "input", "synchronisation", "host_launch", "unexplained")
-_ONE_RANK = Message("waiting for other ranks cannot be separated from transfer here: exposed_transfer contains both", "one_rank")
-_ON_HOST = "the trace contains no device activity: compute is what operators did on the host outside the loader"
+STEP_PARTS = (
+    "compute",
+    "waiting_for_rank",
+    "exposed_transfer",
+    "exposed_copy",
+    "input",
+    "synchronisation",
+    "host_launch",
+    "unexplained",
+)
+_ONE_RANK = Message(
+    "waiting for other ranks cannot be separated from transfer here: exposed_transfer contains "
+    "both",
+    "one_rank",
+)
+_ON_HOST = (
+    "the trace contains no device activity: compute is what operators did on the host "
+    "outside the loader"
+)
 
 
 @dataclass(frozen=True, eq=False)
 class DeviceWork:
-    """When the device did what, as sets (intervals.py), ns. Each is the union over streams; they overlap each other.
+    """When the device did what, as sets (intervals.py), ns. Each is the union over streams; they
+    overlap each other.
 
     Attributes:
         compute: kernels other than communication.
@@ -45,13 +90,17 @@ class DeviceWork:
 
     def clipped_to(self, window: TraceWindow) -> "DeviceWork":
         """Return what of it lies in a window."""
-        cut = (clip(part, window.begin, window.end) for part in (self.compute, self.communication, self.copy, self.busy))
+        cut = (
+            clip(part, window.begin, window.end)
+            for part in (self.compute, self.communication, self.copy, self.busy)
+        )
         return DeviceWork(*cut)
 
 
 @dataclass(frozen=True)
 class GpuFigures:
-    """Figures of all devices in the trace, in the steps. Percentages are of the span; None where ``reasons`` says why.
+    """Figures of all devices in the trace, in the steps. Percentages are of the span; None where
+    ``reasons`` says why.
 
     Attributes:
         span_ns: the steps; without any, the whole trace. 0: the trace contains no device activity.
@@ -114,7 +163,9 @@ def device_work(trace: Trace) -> DeviceWork:
     work = on_device(trace)
     communication = communicates(trace) & work
     compute = of_kinds(trace, Kind.KERNEL) & work & ~communication
-    computed, communicated, copied = (_spans(trace, mask) for mask in (compute, communication, work & ~compute & ~communication))
+    computed, communicated, copied = (
+        _spans(trace, mask) for mask in (compute, communication, work & ~compute & ~communication)
+    )
     return DeviceWork(computed, communicated, copied, joined(computed, communicated, copied))
 
 
@@ -130,7 +181,9 @@ def gpu_figures(work: DeviceWork, window: TraceWindow) -> GpuFigures:
         return GpuFigures()
     seen = work.clipped_to(window)
     hidden = common(seen.communication, seen.compute)
-    return GpuFigures(window.ns, *(length(part) for part in (seen.busy, seen.compute, seen.communication, hidden)))
+    return GpuFigures(
+        window.ns, *(length(part) for part in (seen.busy, seen.compute, seen.communication, hidden))
+    )
 
 
 @dataclass(frozen=True)
@@ -140,7 +193,8 @@ class Input:
     Attributes:
         window_ns: what percentages are of: the steps; where there are none, the whole trace.
         idle_ns: within the window, no device worked.
-        loader_ns: within the window, the main thread waited for a batch; None: the trace does not say when it does.
+        loader_ns: within the window, the main thread waited for a batch; None: the trace does not
+            say when it does.
         stall_ns: both at once; None: as ``loader_ns``, or no device is in the trace.
         calls: batches whose wait began within the window.
         annotations: names of the ranges that were taken for it.
@@ -166,11 +220,17 @@ class Input:
     @property
     def idle_explained_pct(self) -> float | None:
         """Percent of the device's idle time in the window that was input stall."""
-        return 100 * self.stall_ns / self.idle_ns if self.stall_ns is not None and self.idle_ns else None
+        return (
+            100 * self.stall_ns / self.idle_ns
+            if self.stall_ns is not None and self.idle_ns
+            else None
+        )
 
     @property
     def speedup_ceiling(self) -> float | None:
-        """How many times faster the same work would be with batches that are always ready: window / (window - stall)."""
+        """How many times faster the same work would be with batches that are always ready: window /
+        (window - stall).
+        """
         if self.stall_ns is None or self.stall_ns >= self.window_ns:
             return None
         return self.window_ns / (self.window_ns - self.stall_ns)
@@ -186,7 +246,9 @@ def find_waits(trace: Trace, who: Threads) -> IntArray:
     return union(start, start + trace.events["wall"][mine])
 
 
-def find_input(trace: Trace, who: Threads, window: TraceWindow, waits: IntArray, busy: IntArray) -> Input:
+def find_input(
+    trace: Trace, who: Threads, window: TraceWindow, waits: IntArray, busy: IntArray
+) -> Input:
     """Sum up the waits for batches.
 
     Args:
@@ -203,9 +265,20 @@ def find_input(trace: Trace, who: Threads, window: TraceWindow, waits: IntArray,
     idle = window.ns - length(busy)
     if not names:
         why = _why_not(trace, who)
-        return Input(window.ns, idle, None, None, 0, (), dict.fromkeys(("loader_pct", "stall_pct", "speedup_ceiling"), why))
+        return Input(
+            window.ns,
+            idle,
+            None,
+            None,
+            0,
+            (),
+            dict.fromkeys(("loader_pct", "stall_pct", "speedup_ceiling"), why),
+        )
     if not of_kinds(trace, Kind.KERNEL, Kind.COPY, Kind.SET).any():
-        why = f"{_NO_DEVICE_WORK}, so it is unknown whether the device was idle while the main thread waited for its loader"
+        why = (
+            f"{_NO_DEVICE_WORK}, so it is unknown whether the device was idle while the main "
+            f"thread waited for its loader"
+        )
         stalled = dict.fromkeys(("stall_pct", "speedup_ceiling"), why)
         return Input(window.ns, idle, length(waits), None, calls, names, stalled)
     return Input(window.ns, idle, length(waits), length(without(waits, busy)), calls, names, {})
@@ -214,27 +287,41 @@ def find_input(trace: Trace, who: Threads, window: TraceWindow, waits: IntArray,
 def _waits(trace: Trace, who: Threads) -> BoolArray:
     if who.main == NO_TRACK:
         return np.zeros(len(trace.events), bool)
-    return is_named(trace, LOADER) & of_kinds(trace, Kind.ANNOTATION, Kind.OPERATOR) & (trace.events["track"] == who.main)
+    return (
+        is_named(trace, LOADER)
+        & of_kinds(trace, Kind.ANNOTATION, Kind.OPERATOR)
+        & (trace.events["track"] == who.main)
+    )
 
 
 def _why_not(trace: Trace, who: Threads) -> str:
     if who.main == NO_TRACK:
         return "the trace contains no host threads"
     own = of_kinds(trace, Kind.ANNOTATION) & (trace.events["track"] == who.main)
-    similar = [name for number in np.unique(trace.events["name"][own]) if _SOUNDS_LIKE.search(name := trace.names[number])]
+    similar = [
+        name
+        for number in np.unique(trace.events["name"][own])
+        if _SOUNDS_LIKE.search(name := trace.names[number])
+    ]
     hint = f" (perhaps this is one: {', '.join(similar[:_MAX_HINTS])})" if similar else ""
-    return f"the trace has no DataLoader range on the main thread, so waiting for batches cannot be measured{hint}"
+    return (
+        f"the trace has no DataLoader range on the main thread, so waiting for batches cannot "
+        f"be measured{hint}"
+    )
 
 
 @dataclass(frozen=True, eq=False)
 class Activity:
-    """When each part could be the reason that time passed: sets (intervals.py), ns, that overlap each other.
+    """When each part could be the reason that time passed: sets (intervals.py), ns, that overlap
+    each other.
 
     Attributes:
         compute, communication, copy: of the device (DeviceWork).
         input: the main thread waited for a batch.
-        synchronisation: a thread that works for the training stood in a call that waits for the device.
-        host: such a thread ran operators, launched work, ran Python functions, or was within a named part of a step.
+        synchronisation: a thread that works for the training stood in a call that waits for the
+            device.
+        host: such a thread ran operators, launched work, ran Python functions, or was within a
+            named part of a step.
     """
 
     compute: IntArray
@@ -266,7 +353,9 @@ class StepBudget:
         return {name: int(part.sum()) / total for name, part in self.parts.items()} if total else {}
 
 
-def find_activity(trace: Trace, who: Threads, steps: TraceSteps, work: DeviceWork, waits: IntArray) -> Activity:
+def find_activity(
+    trace: Trace, who: Threads, steps: TraceSteps, work: DeviceWork, waits: IntArray
+) -> Activity:
     """Collect what went on, as sets.
 
     Args:
@@ -280,24 +369,49 @@ def find_activity(trace: Trace, who: Threads, steps: TraceSteps, work: DeviceWor
     mine = np.isin(events["track"], who.working)
     main = events["track"] == who.main
     calls = of_kinds(trace, Kind.RUNTIME)
-    waiting = np.array([synchronises(name) for name in trace.names] or [False])[events["name"]] & (calls | of_kinds(trace, Kind.SYNC))
-    host = (mine & (calls | of_kinds(trace, Kind.OPERATOR))) | (main & (of_kinds(trace, Kind.PYTHON) | _parts_of_a_step(trace, steps)))
+    waiting = np.array([synchronises(name) for name in trace.names] or [False])[events["name"]] & (
+        calls | of_kinds(trace, Kind.SYNC)
+    )
+    host = (mine & (calls | of_kinds(trace, Kind.OPERATOR))) | (
+        main & (of_kinds(trace, Kind.PYTHON) | _parts_of_a_step(trace, steps))
+    )
     compute = work.compute
     if not len(work.busy):
-        compute = without(_spans(trace, mine & of_kinds(trace, Kind.OPERATOR) & ~is_named(trace, PROFILER_STEP)), waits)
-    return Activity(compute, work.communication, work.copy, waits, _spans(trace, mine & waiting), _spans(trace, host))
+        compute = without(
+            _spans(trace, mine & of_kinds(trace, Kind.OPERATOR) & ~is_named(trace, PROFILER_STEP)),
+            waits,
+        )
+    return Activity(
+        compute,
+        work.communication,
+        work.copy,
+        waits,
+        _spans(trace, mine & waiting),
+        _spans(trace, host),
+    )
 
 
-def split_steps(act: Activity, begin: IntArray, end: IntArray, waiting: IntArray = NONE) -> dict[str, IntArray]:
+def split_steps(
+    act: Activity, begin: IntArray, end: IntArray, waiting: IntArray = NONE
+) -> dict[str, IntArray]:
     """Split each window [begin, end) into parts, int64 [n], ns, which sum to its length.
 
     Args:
         act: what went on.
         begin: int64 [n], ns.
         end: int64 [n], ns.
-        waiting: when communication only waited for a late rank: a set, ns. Time in it without communication does not count.
+        waiting: when communication only waited for a late rank: a set, ns. Time in it without
+            communication does not count.
     """
-    layers = (act.compute, common(waiting, act.communication), act.communication, act.copy, act.input, act.synchronisation, act.host)
+    layers = (
+        act.compute,
+        common(waiting, act.communication),
+        act.communication,
+        act.copy,
+        act.input,
+        act.synchronisation,
+        act.host,
+    )
     parts, taken, before = {}, NONE, np.zeros(len(begin), np.int64)
     for name, layer in zip(STEP_PARTS, layers):
         taken = joined(taken, layer)
@@ -306,7 +420,9 @@ def split_steps(act: Activity, begin: IntArray, end: IntArray, waiting: IntArray
     return {**parts, STEP_PARTS[-1]: end - begin - before}
 
 
-def with_waiting(budget: StepBudget, hidden: IntArray, communication: IntArray, waiting: IntArray) -> StepBudget:
+def with_waiting(
+    budget: StepBudget, hidden: IntArray, communication: IntArray, waiting: IntArray
+) -> StepBudget:
     """Return the budget once other ranks are known: waiting for them moves out of exposed_transfer.
 
     Args:
@@ -317,11 +433,22 @@ def with_waiting(budget: StepBudget, hidden: IntArray, communication: IntArray, 
     """
     exposed = without(common(waiting, communication), hidden)
     moved = covered(exposed, budget.edges[:-1], budget.edges[1:])
-    known = {"waiting_for_rank": moved, "exposed_transfer": budget.parts["exposed_transfer"] + budget.parts["waiting_for_rank"] - moved}
-    return StepBudget(budget.edges, {**budget.parts, **known}, tuple(note for note in budget.notes if id_of(note) != _ONE_RANK.id))
+    known = {
+        "waiting_for_rank": moved,
+        "exposed_transfer": budget.parts["exposed_transfer"]
+        + budget.parts["waiting_for_rank"]
+        - moved,
+    }
+    return StepBudget(
+        budget.edges,
+        {**budget.parts, **known},
+        tuple(note for note in budget.notes if id_of(note) != _ONE_RANK.id),
+    )
 
 
-def budget_of_rank(steps: TraceSteps, window: TraceWindow, act: Activity, work: DeviceWork) -> StepBudget:
+def budget_of_rank(
+    steps: TraceSteps, window: TraceWindow, act: Activity, work: DeviceWork
+) -> StepBudget:
     """Make the budget of a rank on its own."""
     notes = []
     edges = steps.edges
@@ -341,7 +468,11 @@ def _parts_of_a_step(trace: Trace, steps: TraceSteps) -> BoolArray:
     Those that hold a whole one say nothing of where its time went.
     """
     begin, end = trace.events["start"], trace.events["start"] + trace.events["wall"]
-    inside = of_kinds(trace, Kind.ANNOTATION) & ~is_named(trace, LOADER) & ~is_named(trace, PROFILER_STEP)
+    inside = (
+        of_kinds(trace, Kind.ANNOTATION)
+        & ~is_named(trace, LOADER)
+        & ~is_named(trace, PROFILER_STEP)
+    )
     if not len(steps):
         return np.zeros(len(begin), bool)
     step = np.searchsorted(steps.edges, begin, "right") - 1

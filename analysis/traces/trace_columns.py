@@ -1,7 +1,7 @@
 """A trace of one rank as columns, whoever made it and in whatever year.
 
-Times are whole nanoseconds. What a maker of traces calls a category becomes one of ``Kind``; names, tracks, shapes and the arguments of
-collectives are held once and referred to by number.
+Times are whole nanoseconds. What a maker of traces calls a category becomes one of ``Kind``; names,
+tracks, shapes and the arguments of collectives are held once and referred to by number.
 """
 
 import enum
@@ -12,7 +12,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-_BYTES_PER_EVENT = 640  # an event with shapes, strides and concrete inputs; Kineto's files have 130 (2021) to 420 (all options on)
+# an event with shapes, strides and concrete inputs; Kineto's files have 130 (2021) to 420 (all
+# options on)
+_BYTES_PER_EVENT = 640
 EVENT_DTYPE = np.dtype(
     [
         ("start", "<i8"),  # ns since Trace.origin_ns
@@ -22,12 +24,25 @@ EVENT_DTYPE = np.dtype(
         ("name", "<i4"),  # index into Trace.names
         ("track", "<i4"),  # index into Trace.tracks
         ("shape", "<i4"),  # OPERATOR: index into Trace.shapes; -1: not recorded
-        ("collective", "<i4"),  # index into Trace.collectives; -1: it is none, or nothing is known of it but its name
+        (
+            "collective",
+            "<i4",
+        ),  # index into Trace.collectives; -1: it is none, or nothing is known of it but its name
         ("kind", "u1"),  # Kind
     ]
 )
 Rows = npt.NDArray[np.void]
-_SORT_COLUMNS = ("start", "wall", "track", "name", "kind", "correlation", "nbytes", "shape", "collective")
+_SORT_COLUMNS = (
+    "start",
+    "wall",
+    "track",
+    "name",
+    "kind",
+    "correlation",
+    "nbytes",
+    "shape",
+    "collective",
+)
 
 
 @dataclass(frozen=True)
@@ -35,8 +50,10 @@ class TraceLimits:
     """What reading one trace may take. A file beyond it is refused, never read in part.
 
     Attributes:
-        events: rows kept. Reading peaks at about 75 bytes a row, so the default is 7.5 GB, or a JSON of some 25 GB.
-        inflated_bytes: of JSON, unpacked. It is held 2 MB at a time: the bound is on time, for archives that unpack without end.
+        events: rows kept. Reading peaks at about 75 bytes a row, so the default is 7.5 GB, or a
+            JSON of some 25 GB.
+        inflated_bytes: of JSON, unpacked. It is held 2 MB at a time: the bound is on time, for
+            archives that unpack without end.
         text_bytes: of names, threads, shapes and arguments that differ, which are held once each.
     """
 
@@ -142,7 +159,8 @@ class Trace:
         maker: "kineto", "nsight", "rocprof" or "xprof" (JAX, TensorFlow).
         rank: None: the content does not say.
         world_size: None: the content does not say.
-        origin_ns: what ``start`` counts from, Unix time; 0: some clock that began at an unknown moment.
+        origin_ns: what ``start`` counts from, Unix time; 0: some clock that began at an unknown
+            moment.
         events: EVENT_DTYPE [n], sorted by (start, -wall, track, name).
         groups: process groups by name, where the content lists their ranks.
         devices: number -> name, e.g. 0 -> "NVIDIA A100-SXM4-80GB".
@@ -173,12 +191,16 @@ class Growing:
     def more(self, count: int) -> Rows:
         """Return new rows, to be filled before the next call."""
         before = len(self.rows)
-        self.rows.resize(before + count, refcheck=False)  # realloc, which moves pages and not bytes on Linux
+        self.rows.resize(
+            before + count, refcheck=False
+        )  # realloc, which moves pages and not bytes on Linux
         return self.rows[before:]
 
 
 def sort(rows: Rows) -> None:
-    """Order rows by (start, -wall, track, name) and then by all else, in place, one column at a time."""
+    """Order rows by (start, -wall, track, name) and then by all else, in place, one column at a
+    time.
+    """
     order = np.argsort(rows["start"])
     start = rows["start"][order]
     tied = np.zeros(len(rows) + 1, bool)  # a row with the one before it
@@ -198,7 +220,9 @@ def sort(rows: Rows) -> None:
         rows[name] = rows[name][order]
 
 
-def canonical(column: npt.NDArray[np.int32], values: Sequence[Any], key: Callable[[Any], Any]) -> list[Any]:
+def canonical(
+    column: npt.NDArray[np.int32], values: Sequence[Any], key: Callable[[Any], Any]
+) -> list[Any]:
     """Leave out values that no row refers to, order the others, and renumber the column in place.
 
     -1 stays.

@@ -1,4 +1,6 @@
-"""Where the steps of a trace begin and end, how that is known, and the window that all figures are of."""
+"""Where the steps of a trace begin and end, how that is known, and the window that all figures are
+of.
+"""
 
 import re
 from dataclasses import dataclass
@@ -8,7 +10,13 @@ import numpy.typing as npt
 
 from feedline.analysis.formatting import counted, seconds
 from feedline.analysis.intervals import BoolArray, IntArray, union
-from feedline.analysis.traces.kinds_of_work import communicates, extent, is_named, of_kinds, present_numbers
+from feedline.analysis.traces.kinds_of_work import (
+    communicates,
+    extent,
+    is_named,
+    of_kinds,
+    present_numbers,
+)
 from feedline.analysis.traces.threads import LOADER, OPTIMIZER, PROFILER_STEP, Threads
 from feedline.analysis.traces.trace_columns import Kind, Trace
 
@@ -17,30 +25,44 @@ _EVEN = 0.3  # standard deviation of the periods over their mean, above which no
 _CLEFT = 4.0  # times the gap within a burst that the gap between two must be
 _MATCHING = 0.9  # share of names that come again one period later
 _MAX_STEP_COLLECTIVES = 4096  # collectives of a step: more are not looked for
-#: A range that a user named after what it is: "step", "iteration 12", "train_step", "## step 3 ##", "mydomain:batch_7".
-_STEP_WORD = re.compile(r"^\W*([\w ]+:)?\W*(train(ing)?[ _-]?)?(step|iter(ation)?|batch|global[ _-]?step)[ _#:=-]*\d*\W*$", re.IGNORECASE)
+#: A range that a user named after what it is: "step", "iteration 12", "train_step", "## step 3 ##",
+#: "mydomain:batch_7".
+_STEP_WORD = re.compile(
+    r"^\W*([\w ]+:)?\W*(train(ing)?[ _-]?)?(step|iter(ation)?|batch|global[ _-]?step)[ "
+    r"_#:=-]*\d*\W*$",
+    re.IGNORECASE,
+)
 #: Ranges of frameworks: parts of a step, or calls that repeat within one.
-_PART = re.compile(r"^(Optimizer\.|nccl:|gloo:|DistributedDataParallel|FSDP::|torch\.|autograd::|enumerate\(|feedline:|ProfilerStep|\[)")
+_PART = re.compile(
+    r"^(Optimizer\.|nccl:|gloo:|DistributedDataParallel|FSDP::|torch\.|autograd::|enumerate\(|feedline:|ProfilerStep|\[)"
+)
 _DIGITS_IN_NAME = re.compile(r"\d+")
 _FEEDLINE_OPTIMIZER = re.compile(r"^feedline:optimizer$")
-_UPDATE = re.compile(r"^aten::_fused_(adam|adamw|sgd|adagrad)_?$|^Optimizer\.zero_grad#|multi_tensor_(adam|sgd|lamb)|FusedAdam", re.I)
+_UPDATE = re.compile(
+    r"^aten::_fused_(adam|adamw|sgd|adagrad)_?$|^Optimizer\.zero_grad#|multi_tensor_(adam|sgd|lamb)|FusedAdam",
+    re.I,
+)
 _FOREACH = re.compile(r"^aten::_foreach_(addcdiv|add|mul|lerp)_$")
 _NO_STEPS = (
-    "no steps were found: there is no ProfilerStep and no range that repeats, and neither optimizer calls nor collectives recur evenly; "
+    "no steps were found: there is no ProfilerStep and no range that repeats, and neither "
+    "optimizer calls nor collectives recur evenly; "
     "all figures cover the whole trace"
 )
-_COVERS = 0.8  # share of its own extent that a range has to cover to be the step, if its name does not say so
+# share of its own extent that a range has to cover to be the step, if its name does not say so
+_COVERS = 0.8
 
 
 def _bursts(start: IntArray, end: IntArray) -> IntArray | None:
-    """Find where each burst of events ends, if bursts come evenly: the optimizer's kernels once a step.
+    """Find where each burst of events ends, if bursts come evenly: the optimizer's kernels once a
+    step.
 
     Args:
         start: int64 [n], ns, ascending.
         end: int64 [n], ns.
 
     Returns:
-        int64 [k], indices of the last event of each burst; None: there are fewer than _MIN_REPETITIONS, or they do not come evenly.
+        int64 [k], indices of the last event of each burst; None: there are fewer than
+        _MIN_REPETITIONS, or they do not come evenly.
     """
     if len(start) < _MIN_REPETITIONS:
         return None
@@ -56,7 +78,9 @@ def _bursts(start: IntArray, end: IntArray) -> IntArray | None:
 
 
 def _even(times: IntArray) -> bool:
-    """Tell whether these times, int64 [n] sorted, are at least _MIN_REPETITIONS and about equally far apart."""
+    """Tell whether these times, int64 [n] sorted, are at least _MIN_REPETITIONS and about equally
+    far apart.
+    """
     if len(times) < _MIN_REPETITIONS:
         return False
     periods = np.diff(times)
@@ -96,7 +120,10 @@ class TraceSteps:
 
 
 def find_steps(trace: Trace, who: Threads) -> TraceSteps:
-    """Cut a trace into steps by the first of: ProfilerStep, feedline's ranges, a user's range that repeats, optimizer, collectives."""
+    """Cut a trace into steps by the first of:
+
+    ProfilerStep, feedline's ranges, a user's range that repeats, optimizer, collectives.
+    """
     for way in (_profiler_steps, _feedline, _ranges, _optimizer, _updates, _collectives):
         steps = way(trace, who)
         if steps is not None:
@@ -109,18 +136,32 @@ def _profiler_steps(trace: Trace, who: Threads) -> TraceSteps | None:
     if not len(start):
         return None
     edges = np.append(np.unique(start), end.max())
-    return TraceSteps(edges, "profiler_step", f"steps are the {len(edges) - 1} ProfilerStep ranges of torch.profiler")
+    return TraceSteps(
+        edges,
+        "profiler_step",
+        f"steps are the {len(edges) - 1} ProfilerStep ranges of torch.profiler",
+    )
 
 
 def _feedline(trace: Trace, who: Threads) -> TraceSteps | None:
-    return _after_updates(trace, who, is_named(trace, _FEEDLINE_OPTIMIZER), "feedline", "steps end with feedline's optimizer ranges")
+    return _after_updates(
+        trace,
+        who,
+        is_named(trace, _FEEDLINE_OPTIMIZER),
+        "feedline",
+        "steps end with feedline's optimizer ranges",
+    )
 
 
 def _optimizer(trace: Trace, who: Threads) -> TraceSteps | None:
-    return _after_updates(trace, who, is_named(trace, OPTIMIZER), "optimizer", "steps end with Optimizer.step calls")
+    return _after_updates(
+        trace, who, is_named(trace, OPTIMIZER), "optimizer", "steps end with Optimizer.step calls"
+    )
 
 
-def _after_updates(trace: Trace, who: Threads, chosen: BoolArray, by: str, how: str) -> TraceSteps | None:
+def _after_updates(
+    trace: Trace, who: Threads, chosen: BoolArray, by: str, how: str
+) -> TraceSteps | None:
     """Return steps from the end of one optimizer step to the end of the next.
 
     Those with no batch taken in between (two optimizers) are one.
@@ -133,17 +174,24 @@ def _after_updates(trace: Trace, who: Threads, chosen: BoolArray, by: str, how: 
     if len(calls) < 2:
         return None
     return TraceSteps(
-        calls[:, 1].copy(), by, f"{how}: {len(calls) - 1} complete steps; time before the first and after the last is left out"
+        calls[:, 1].copy(),
+        by,
+        f"{how}: {len(calls) - 1} complete steps; time before the first and after the last is "
+        f"left out",
     )
 
 
 def _ranges(trace: Trace, who: Threads) -> TraceSteps | None:
-    """Return the range on the main thread that repeats and is named like a step, else the one that covers most of its own extent."""
+    """Return the range on the main thread that repeats and is named like a step, else the one that
+    covers most of its own extent.
+    """
     own = trace.events[of_kinds(trace, Kind.ANNOTATION) & (trace.events["track"] == who.main)]
     families: dict[str, list[int]] = {}
     for number in present_numbers(own["name"]):
         if not _PART.match(trace.names[number]):
-            families.setdefault(_DIGITS_IN_NAME.sub("", trace.names[number]).strip(), []).append(number)
+            families.setdefault(_DIGITS_IN_NAME.sub("", trace.names[number]).strip(), []).append(
+                number
+            )
     best: tuple[bool, float, str, IntArray] | None = None
     for family, numbers in families.items():
         is_step = bool(_STEP_WORD.match(family))
@@ -156,17 +204,24 @@ def _ranges(trace: Trace, who: Threads) -> TraceSteps | None:
             best = is_step, share, family, np.append(start, end[-1])
     if best is None:
         return None
-    return TraceSteps(best[3], "range", f"steps are the {len(best[3]) - 1} ranges '{best[2]}' on the main thread")
+    return TraceSteps(
+        best[3], "range", f"steps are the {len(best[3]) - 1} ranges '{best[2]}' on the main thread"
+    )
 
 
 def _updates(trace: Trace, who: Threads) -> TraceSteps | None:
     """Return steps end with a burst of what only an optimizer calls."""
-    for pattern, what in ((_UPDATE, "the optimizer's fused calls"), (_FOREACH, "the optimizer's foreach calls")):
+    for pattern, what in (
+        (_UPDATE, "the optimizer's fused calls"),
+        (_FOREACH, "the optimizer's foreach calls"),
+    ):
         start, end = _on_main(trace, who, is_named(trace, pattern))
         last = _bursts(start, end)
         if last is not None:
             return TraceSteps(
-                np.unique(end[last]), "optimizer", f"steps end with {what}, which recur evenly: {len(last) - 1} complete steps"
+                np.unique(end[last]),
+                "optimizer",
+                f"steps end with {what}, which recur evenly: {len(last) - 1} complete steps",
             )
     return None
 
@@ -177,7 +232,10 @@ def _collectives(trace: Trace, who: Threads) -> TraceSteps | None:
     start = trace.events["start"][rows]
     if len(rows) < _MIN_REPETITIONS:
         return None
-    words = np.unique(trace.events["name"][rows].astype(np.int64) << 32 | (trace.events["collective"][rows] + 1), return_inverse=True)[1]
+    words = np.unique(
+        trace.events["name"][rows].astype(np.int64) << 32 | (trace.events["collective"][rows] + 1),
+        return_inverse=True,
+    )[1]
     every = _period(words.astype(np.int64))
     if every is not None and _even(start[::every]):
         edges = start[::every]
@@ -188,7 +246,12 @@ def _collectives(trace: Trace, who: Threads) -> TraceSteps | None:
         edges = start[np.append(0, last[:-1] + 1)]
     edges = np.unique(edges)
     return (
-        TraceSteps(edges, "collectives", f"steps begin where the sequence of collectives repeats: {len(edges) - 1} complete steps")
+        TraceSteps(
+            edges,
+            "collectives",
+            f"steps begin where the sequence of collectives repeats: {len(edges) - 1} complete "
+            f"steps",
+        )
         if len(edges) > 1
         else None
     )
@@ -196,7 +259,11 @@ def _collectives(trace: Trace, who: Threads) -> TraceSteps | None:
 
 def _on_main(trace: Trace, who: Threads, chosen: BoolArray) -> tuple[IntArray, IntArray]:
     """Starts and ends of the chosen annotations and operators of the main thread, sorted by start."""
-    mine = chosen & (trace.events["track"] == who.main) & of_kinds(trace, Kind.ANNOTATION, Kind.OPERATOR)
+    mine = (
+        chosen
+        & (trace.events["track"] == who.main)
+        & of_kinds(trace, Kind.ANNOTATION, Kind.OPERATOR)
+    )
     start = trace.events["start"][mine]
     return start, start + trace.events["wall"][mine]
 
@@ -231,12 +298,17 @@ class TraceWindow:
         """
         if not self.steps:
             return f"the whole trace ({seconds(trace_ns / 1e9)}), in which no steps were found"
-        return f"the {counted(self.steps, 'step')} in the trace ({seconds(self.ns / 1e9)} of {seconds(trace_ns / 1e9)})"
+        return (
+            f"the {counted(self.steps, 'step')} in the trace ({seconds(self.ns / 1e9)} of "
+            f"{seconds(trace_ns / 1e9)})"
+        )
 
     def overlap_ns(self, events: npt.NDArray[np.void]) -> IntArray:
         """Return how much of each event, EVENT_DTYPE [n], lies in the window: int64 [n], ns."""
         start, end = events["start"], events["start"] + events["wall"]
-        return np.asarray(np.maximum(np.minimum(end, self.end) - np.maximum(start, self.begin), 0), np.int64)
+        return np.asarray(
+            np.maximum(np.minimum(end, self.end) - np.maximum(start, self.begin), 0), np.int64
+        )
 
     def began(self, events: npt.NDArray[np.void]) -> BoolArray:
         """Tell which events, EVENT_DTYPE [n], began in the window: bool [n]."""

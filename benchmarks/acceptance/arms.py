@@ -1,7 +1,8 @@
 """The arms of the table: one change each, and the control of equal budget that it has to beat.
 
-Batch 32 stands for one GPU, batch 256 for eight. Rates of arms with an optimizer other than SGD, their warm-up and weight decay were tuned
-on seeds 100 to 102; no seed of the table was seen in tuning.
+Batch 32 stands for one GPU, batch 256 for eight. Rates of arms with an optimizer other than SGD,
+their warm-up and weight decay were tuned on seeds 100 to 102; no seed of the table was seen in
+tuning.
 """
 
 from collections.abc import Mapping
@@ -54,14 +55,20 @@ class Arm:
     core: bool = True
 
 
-def _layerwise(letter: str, name: str, optimizer: str, rate: float, weight_decay: float, **more: Any) -> Arm:
-    """An arm with another optimizer than SGD, two epochs of warm-up, compared with scaled and warmed-up SGD."""
+def _layerwise(
+    letter: str, name: str, optimizer: str, rate: float, weight_decay: float, **more: Any
+) -> Arm:
+    """An arm with another optimizer than SGD, two epochs of warm-up, compared with scaled and
+    warmed-up SGD.
+    """
     settings: dict[str, Any] = {"weight_decay": weight_decay, **more}
     return Arm(letter, name, "E", optimizer=optimizer, rate=rate, warmup=2, settings=settings)
 
 
 def _variant(of: Arm, letter: str, name: str, control: str, **changes: Any) -> Arm:
-    return replace(of, letter=letter, name=name, control=control, **{"also": (), "core": False, **changes})
+    return replace(
+        of, letter=letter, name=name, control=control, **{"also": (), "core": False, **changes}
+    )
 
 
 _E = Arm("E", "D + 5 epochs of warm-up", "C", ("D",), rule="linear", warmup=5)
@@ -84,7 +91,14 @@ ARMS: tuple[Arm, ...] = (
     _layerwise("F", "C + LARS", "lars", 3.0, SGD_DECAY, trust_coefficient=0.01),
     _G,
     _H,
-    _variant(_I, "I0", "C + NovoGrad (.95, .98)", "E", rate=0.05, settings={"weight_decay": 0.01, "betas": (0.95, 0.98)}),
+    _variant(
+        _I,
+        "I0",
+        "C + NovoGrad (.95, .98)",
+        "E",
+        rate=0.05,
+        settings={"weight_decay": 0.01, "betas": (0.95, 0.98)},
+    ),
     _I,
     _J,
     _K,

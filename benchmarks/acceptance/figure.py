@@ -9,7 +9,8 @@ from acceptance.result import Row, Table
 from acceptance.text import test
 from feedline.analysis.report.figures.svg import percent, tag
 
-#: letter -> percent: CIFAR-10, 12 epochs, one GPU against eight; how often each was trained is not known.
+#: letter -> percent: CIFAR-10, 12 epochs, one GPU against eight; how often each was trained is not
+#: known.
 SOURCE = {"A": 71.0, "B": 44.0, "C": 64.0, "E": 65.0, "H": 81.0}
 ROW, TOP, BOTTOM = 28, 6, 40  # px: of a row; above and below all rows
 NAMES, FIGURES = 0.34, 0.12  # of the width, left and right of the marks
@@ -35,12 +36,25 @@ MARKS = """
 def standalone(table: Table) -> str:
     """The figure as a file, for light and dark backgrounds."""
     height = _height(table) + 2 * MARGIN + 20
-    body = tag("svg", *_marks(table), x=MARGIN, y=MARGIN + 20, width=WIDTH - 2 * MARGIN, height=_height(table), overflow="visible")
+    body = tag(
+        "svg",
+        *_marks(table),
+        x=MARGIN,
+        y=MARGIN + 20,
+        width=WIDTH - 2 * MARGIN,
+        height=_height(table),
+        overflow="visible",
+    )
     keys = tag("g", *_keys(), transform=f"translate({MARGIN} {MARGIN})")
     title = tag("title", _label(table))
     style = tag("style", Markup(STYLE + MARKS))
     paper = tag("rect", width="100%", height="100%", style="fill:var(--bg)")
-    box = {"xmlns": "http://www.w3.org/2000/svg", "viewBox": f"0 0 {WIDTH} {height}", "width": WIDTH, "height": height}
+    box = {
+        "xmlns": "http://www.w3.org/2000/svg",
+        "viewBox": f"0 0 {WIDTH} {height}",
+        "width": WIDTH,
+        "height": height,
+    }
     return f"{tag('svg', title, style, paper, keys, body, **box)}\n"
 
 
@@ -83,32 +97,67 @@ def _marks(table: Table) -> list[Markup]:
         parts.append(tag("line", class_="grid", x1=x(tick), x2=x(tick), y1=TOP, y2=bottom))
         parts.append(tag("text", str(tick), class_="tick x", x=x(tick), y=bottom + 16))
     parts.append(tag("line", class_="axis", x1=x(low), x2=x(100), y1=bottom, y2=bottom))
-    parts += [tag("text", "test accuracy, percent", class_="tick x", x=x((low + 100) / 2), y=bottom + 33)]
+    parts += [
+        tag("text", "test accuracy, percent", class_="tick x", x=x((low + 100) / 2), y=bottom + 33)
+    ]
     places = {row.arm.letter: TOP + ROW * index + ROW // 2 for index, row in enumerate(table.rows)}
     told = [row for row in table.rows if row.arm.letter in SOURCE]
     parts.append(_shape("ours", [(x(row.test_mean), places[row.arm.letter]) for row in told]))
-    parts.append(_shape("source", [(x(SOURCE[row.arm.letter]), places[row.arm.letter]) for row in told]))
+    parts.append(
+        _shape("source", [(x(SOURCE[row.arm.letter]), places[row.arm.letter]) for row in told])
+    )
     return parts + [_row(table, row, places[row.arm.letter], x) for row in table.rows]
 
 
 def _shape(of: str, points: list[tuple[str, int]]) -> Markup:
     """A line through the arms that both tables have."""
-    lines = [tag("line", class_="shape", x1=a, y1=top, x2=b, y2=bottom) for (a, top), (b, bottom) in zip(points, points[1:])]
+    lines = [
+        tag("line", class_="shape", x1=a, y1=top, x2=b, y2=bottom)
+        for (a, top), (b, bottom) in zip(points, points[1:])
+    ]
     return tag("g", *lines, class_=of)
 
 
 def _row(table: Table, row: Row, y: int, x: Callable[[float], str]) -> Markup:
     arm, spread = row.arm, row.test_sd or 0.0
-    marks = [tag("line", class_="sd", x1=x(row.test_mean - spread), x2=x(min(100.0, row.test_mean + spread)), y1=y, y2=y)]
+    marks = [
+        tag(
+            "line",
+            class_="sd",
+            x1=x(row.test_mean - spread),
+            x2=x(min(100.0, row.test_mean + spread)),
+            y1=y,
+            y2=y,
+        )
+    ]
     marks += [tag("circle", class_="seed", cx=x(run.test), cy=y, r=3) for run in row.runs]
     marks += [tag("circle", class_="mean", cx=x(row.test_mean), cy=y, r=4.5)]
     marks += [tag("text", test(row), class_="figure", x="100%", y=y + 4)]
     tip = f"{arm.letter}, {arm.name}: {test(row)}"
-    parts = [tag("text", arm.letter, x=0, y=y + 4), tag("text", arm.name, x=26, y=y + 4), tag("g", *marks, class_="ours")]
+    parts = [
+        tag("text", arm.letter, x=0, y=y + 4),
+        tag("text", arm.name, x=26, y=y + 4),
+        tag("g", *marks, class_="ours"),
+    ]
     if arm.letter in SOURCE:
-        parts.append(tag("g", tag("circle", class_="mean", cx=x(SOURCE[arm.letter]), cy=y, r=4.5), class_="source"))
+        parts.append(
+            tag(
+                "g",
+                tag("circle", class_="mean", cx=x(SOURCE[arm.letter]), cy=y, r=4.5),
+                class_="source",
+            )
+        )
         tip += f"; the source table {SOURCE[arm.letter]:g}"
     first = table.against_control(row)
     if first is not None:
-        tip += f"; {first.difference.mean:+.1f} points from {first.against}, {p_text(first.difference.p)}"
-    return tag("g", tag("rect", class_="hit", x=0, y=y - ROW // 2, width="100%", height=ROW), *parts, class_="row", data_tip=tip)
+        tip += (
+            f"; {first.difference.mean:+.1f} points from {first.against}, "
+            f"{p_text(first.difference.p)}"
+        )
+    return tag(
+        "g",
+        tag("rect", class_="hit", x=0, y=y - ROW // 2, width="100%", height=ROW),
+        *parts,
+        class_="row",
+        data_tip=tip,
+    )

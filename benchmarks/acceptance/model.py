@@ -34,10 +34,15 @@ def make(norm: Norm, channels: int = CHANNELS) -> nn.Sequential:
 
 
 def score(model: nn.Module, x: torch.Tensor, y: torch.Tensor) -> tuple[float, float]:
-    """Accuracy (0 to 1) and mean cross-entropy over these samples, in evaluation mode; the model returns to training mode."""
+    """Accuracy (0 to 1) and mean cross-entropy over these samples, in evaluation mode; the model
+    returns to training mode.
+    """
     model.eval()
     with torch.no_grad():
         out = model(x)
-        found = (out.argmax(1) == y).float().mean().item(), nn.functional.cross_entropy(out, y).item()
+        found = (
+            (out.argmax(1) == y).float().mean().item(),
+            nn.functional.cross_entropy(out, y).item(),
+        )
     model.train()
     return found

@@ -19,11 +19,14 @@ Tell = Callable[[str, int, int], None]
 _data: Data | None = None  # of a worker process, so that it is sent once
 
 
-def race(arms: Sequence[Arm], seeds: Sequence[int], data: Data, jobs: int, tell: Tell, found: list[Run]) -> None:
-    """Train every arm with every seed; runs are appended to ``found`` as they end, so that an interrupt loses none that is done.
+def race(
+    arms: Sequence[Arm], seeds: Sequence[int], data: Data, jobs: int, tell: Tell, found: list[Run]
+) -> None:
+    """Train every arm with every seed; runs are appended to ``found`` as they end, so that an
+    interrupt loses none that is done.
 
-    A seed comes after another, so that an interrupt leaves whole tables of fewer seeds; within a seed the longest training comes first,
-    so that no core is left with it at the end.
+    A seed comes after another, so that an interrupt leaves whole tables of fewer seeds; within a
+    seed the longest training comes first, so that no core is left with it at the end.
 
     Args:
         jobs: processes; 1: this one.
@@ -32,7 +35,11 @@ def race(arms: Sequence[Arm], seeds: Sequence[int], data: Data, jobs: int, tell:
         KeyboardInterrupt: the user's; processes that train are ended at once.
         WorkersLost: a process was killed.
     """
-    todo = [(arm, seed) for seed in seeds for arm in sorted(arms, key=lambda arm: -arm.epochs / arm.batch)]
+    todo = [
+        (arm, seed)
+        for seed in seeds
+        for arm in sorted(arms, key=lambda arm: -arm.epochs / arm.batch)
+    ]
     tell("training", 0, len(todo))
     runs = _here(todo, data) if jobs == 1 else _in_processes(todo, data, min(jobs, len(todo)))
     for run in runs:
@@ -48,7 +55,9 @@ def _here(todo: Sequence[tuple[Arm, int]], data: Data) -> Iterator[Run]:
 
 @contextmanager
 def one_thread() -> Iterator[None]:
-    """Limit torch to one thread: the model is too small for more, and sums would depend on their number."""
+    """Limit torch to one thread: the model is too small for more, and sums would depend on their
+    number.
+    """
     before = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
@@ -63,7 +72,9 @@ def _in_processes(todo: Sequence[tuple[Arm, int]], data: Data, jobs: int) -> Ite
             for future in as_completed([workers.submit(_train, arm, seed) for arm, seed in todo]):
                 yield future.result()
     except BrokenExecutor as error:
-        raise WorkersLost(f"a training process was killed ({error}): if memory is short, try --processes 1") from error
+        raise WorkersLost(
+            f"a training process was killed ({error}): if memory is short, try --processes 1"
+        ) from error
 
 
 def _begin(arrays: dict[str, np.ndarray]) -> None:

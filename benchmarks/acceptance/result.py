@@ -16,7 +16,8 @@ class Row:
     """An arm with its trainings, in the order of their seeds.
 
     Attributes:
-        test_mean, test_sd: test accuracy over the seeds, percent and points; no spread of one seed: None.
+        test_mean, test_sd: test accuracy over the seeds, percent and points; no spread of one seed:
+            None.
         train_loss: mean over the seeds; None where a training diverged.
     """
 
@@ -38,10 +39,13 @@ class Comparison:
 
     Attributes:
         letter, against: of both.
-        family: "control": one of the questions that the table was made for; "reference": against the small batch with batch norm.
+        family: "control": one of the questions that the table was made for; "reference": against
+            the small batch with batch norm.
         difference: of the test accuracies, points.
-        p_holm: corrected for the number of comparisons in the family; None where the difference has no p.
-        samples_ratio: samples that the arm was trained on, of those of the other: not 1 means that budgets are not equal.
+        p_holm: corrected for the number of comparisons in the family; None where the difference has
+            no p.
+        samples_ratio: samples that the arm was trained on, of those of the other: not 1 means that
+            budgets are not equal.
     """
 
     letter: str
@@ -82,10 +86,20 @@ class Table:
 
     def against_control(self, row: Row) -> Comparison | None:
         """The first comparison of an arm."""
-        return next((one for one in self.comparisons if (one.letter, one.against) == (row.arm.letter, row.arm.control)), None)
+        return next(
+            (
+                one
+                for one in self.comparisons
+                if (one.letter, one.against) == (row.arm.letter, row.arm.control)
+            ),
+            None,
+        )
 
     def plain(self) -> dict[str, object]:
-        """Plain data for JSON. ``arms`` by letter; accuracies in percent; None for missing figures."""
+        """Plain data for JSON.
+
+        ``arms`` by letter; accuracies in percent; None for missing figures.
+        """
         found = {
             "schema": SCHEMA,
             "seeds": self.seeds,

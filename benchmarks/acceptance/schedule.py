@@ -36,7 +36,14 @@ class Schedule:
         """The rate for the update after this many."""
         if updates < self.warmup:
             return self.peak * warmup_factor((updates + 1) / self.warmup, self.first / self.peak)
-        return self.peak * 0.5 * (1 + math.cos(math.pi * (updates - self.warmup) / max(1.0, self.updates - self.warmup)))
+        return (
+            self.peak
+            * 0.5
+            * (
+                1
+                + math.cos(math.pi * (updates - self.warmup) / max(1.0, self.updates - self.warmup))
+            )
+        )
 
     def set_rate(self, optimizer: torch.optim.Optimizer, updates: int) -> None:
         """Set it in every parameter group."""

@@ -1,4 +1,7 @@
-"""Tests whether one arm is better than another: Welch's test over the seeds, with Holm's correction for several questions."""
+"""Tests whether one arm is better than another:
+
+Welch's test over the seeds, with Holm's correction for several questions.
+"""
 
 import math
 import warnings
@@ -18,8 +21,9 @@ class Difference:
         mean: in the unit of the values.
         low, high: 95 % interval (Welch); None where a group has one value, or none differs.
         p: of Welch's t-test, two-sided; None as above.
-        paired_p: of the paired t-test, where both groups have the same seeds. The seed draws the weights of both arms, so pairs can be
-            closer than their groups; None where pairs cannot be made or do not differ.
+        paired_p: of the paired t-test, where both groups have the same seeds. The seed draws the
+            weights of both arms, so pairs can be closer than their groups; None where pairs cannot
+            be made or do not differ.
     """
 
     mean: float
@@ -30,7 +34,8 @@ class Difference:
 
 
 def difference(ours: Sequence[float], theirs: Sequence[float]) -> Difference:
-    """Compare two groups of independent values (Welch, 1947). Values of the same seed are at the same index.
+    """Compare two groups of independent values (Welch, 1947). Values of the same seed are at the
+    same index.
 
     Raises:
         ValueError: a group is empty.
@@ -66,7 +71,9 @@ def _paired(a: np.ndarray, b: np.ndarray) -> float | None:
 
 
 def holm(p_values: Sequence[float]) -> list[float]:
-    """p values corrected for their number, so that at most 5 % of tables have any wrong one below 0.05 (Holm, 1979)."""
+    """p values corrected for their number, so that at most 5 % of tables have any wrong one below
+    0.05 (Holm, 1979).
+    """
     corrected = [0.0] * len(p_values)
     largest = 0.0
     for rank, index in enumerate(sorted(range(len(p_values)), key=p_values.__getitem__)):

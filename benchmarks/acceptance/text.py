@@ -17,7 +17,11 @@ def show(table: Table, console: Console) -> None:
     console.print(plain(about(table)))
     heading("Arms", console)
     console.print(arms(table))
-    console.print(plain("mean ± standard deviation over the seeds; p: Welch's test against the control", "dim"))
+    console.print(
+        plain(
+            "mean ± standard deviation over the seeds; p: Welch's test against the control", "dim"
+        )
+    )
     heading("Gates", console)
     console.print(gates(table.gates))
     for title, message in statements(table):
@@ -29,7 +33,10 @@ def show(table: Table, console: Console) -> None:
 def about(table: Table) -> str:
     """What was trained."""
     seeds = f"{len(table.seeds)} seeds" if len(table.seeds) != 1 else "one seed"
-    return f"MNIST-1D, {len(table.rows)} arms, {seeds}, {duration(table.wall_s)}. Batch 32 stands for one GPU, 256 for eight."
+    return (
+        f"MNIST-1D, {len(table.rows)} arms, {seeds}, {duration(table.wall_s)}. Batch 32 stands "
+        f"for one GPU, 256 for eight."
+    )
 
 
 def heading(title: str, console: Console) -> None:
@@ -51,13 +58,19 @@ def arms(table: Table) -> Grid:
     """A row per arm."""
     grid = columns("", "test %", "train loss", "control", "points", "p")
     for row in table.rows:
-        grid.add_row(plain(f"{row.arm.letter:2} {row.arm.name}"), test(row), loss(row), *against(table, row))
+        grid.add_row(
+            plain(f"{row.arm.letter:2} {row.arm.name}"), test(row), loss(row), *against(table, row)
+        )
     return grid
 
 
 def test(row: Row) -> str:
     """``87.3 ± 1.9``"""
-    return f"{row.test_mean:.1f}" if row.test_sd is None else f"{row.test_mean:.1f} ± {row.test_sd:.1f}"
+    return (
+        f"{row.test_mean:.1f}"
+        if row.test_sd is None
+        else f"{row.test_mean:.1f} ± {row.test_sd:.1f}"
+    )
 
 
 def loss(row: Row) -> str:
@@ -71,14 +84,22 @@ def against(table: Table, row: Row) -> tuple[str, str, str]:
     if found is None:
         return "", "", ""
     p = found.difference.p
-    return found.against, f"{found.difference.mean:+.1f}", BLANK if p is None else "<.001" if p < 0.001 else f"{p:.3f}"
+    return (
+        found.against,
+        f"{found.difference.mean:+.1f}",
+        BLANK if p is None else "<.001" if p < 0.001 else f"{p:.3f}",
+    )
 
 
 def gates(found: Sequence[Gate]) -> Grid:
     """A row per gate."""
     grid = Grid.grid(padding=(0, 2, 0, 0))
     for gate in found:
-        grid.add_row(plain(gate.message), BLANK if gate.figure is None else f"{gate.figure:.1f}", came_out(gate))
+        grid.add_row(
+            plain(gate.message),
+            BLANK if gate.figure is None else f"{gate.figure:.1f}",
+            came_out(gate),
+        )
     return grid
 
 
@@ -91,7 +112,10 @@ def statements(table: Table) -> list[tuple[str, list[str]]]:
     """(title, sentences) of each part that has content."""
     questions = sum(one.family == "control" for one in table.comparisons)
     parts = [
-        (f"Supported (p < 0.05 after Holm's correction for {questions} questions)", [one.message for one in table.claims if one.supported]),
+        (
+            f"Supported (p < 0.05 after Holm's correction for {questions} questions)",
+            [one.message for one in table.claims if one.supported],
+        ),
         ("Not supported", [one.message for one in table.claims if not one.supported]),
         ("Notes", table.notes),
     ]

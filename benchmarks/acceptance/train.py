@@ -22,7 +22,8 @@ class Run:
     Attributes:
         letter, seed: of the arm, and of weights and order of samples.
         test: accuracy on the test samples, percent.
-        train_loss: mean cross-entropy over the training samples in inference mode; not finite where the training diverged.
+        train_loss: mean cross-entropy over the training samples in inference mode; not finite where
+            the training diverged.
         updates: optimizer steps made.
         cpu_s: seconds of this process's CPU.
     """
@@ -36,9 +37,11 @@ class Run:
 
 
 def train(arm: Arm, seed: int, data: Data) -> Run:
-    """Train from scratch; the same arm, seed and data give the same figures on the same machine with the same number of threads.
+    """Train from scratch; the same arm, seed and data give the same figures on the same machine
+    with the same number of threads.
 
-    torch's global random state is as before afterwards. A training whose loss is no longer finite ends at once.
+    torch's global random state is as before afterwards. A training whose loss is no longer finite
+    ends at once.
     """
     began = time.process_time()
     with torch.random.fork_rng(devices=[]):

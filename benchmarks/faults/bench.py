@@ -1,4 +1,6 @@
-"""Runs a case: recorded by feedline, and plainly with the program's own timers, fault and twin in turns."""
+"""Runs a case: recorded by feedline, and plainly with the program's own timers, fault and twin in
+turns.
+"""
 
 import json
 import os
@@ -43,7 +45,8 @@ class Said:
 
     Attributes:
         cost_s: seconds per step that it says the fault costs, about or at most.
-        predicted: ``from``, ``to`` and, where it has an interval, ``low`` and ``high`` in samples/s; empty where the finding has none.
+        predicted: ``from``, ``to`` and, where it has an interval, ``low`` and ``high`` in
+            samples/s; empty where the finding has none.
         refused: why there is no prediction; empty where there is one, or the report has neither.
     """
 
@@ -97,7 +100,13 @@ def record(case: Fault | Healthy, side: Side, cache: Path, kept: Path | None = N
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         out = folder / "report.json"
-        timed = run(case, side, cache, folder, [*FEEDLINE, "-o", str(kept or folder / "run"), "--json", str(out)])
+        timed = run(
+            case,
+            side,
+            cache,
+            folder,
+            [*FEEDLINE, "-o", str(kept or folder / "run"), "--json", str(out)],
+        )
         return recorded(json.loads(out.read_text()), timed)
 
 
@@ -105,7 +114,11 @@ def read_again(kept: Path, timed: Timed | None) -> Recorded:
     """What feedline says now of a run that was kept."""
     with tempfile.TemporaryDirectory() as name:
         out = Path(name) / "report.json"
-        ended = subprocess.run([sys.executable, "-m", "feedline", "report", str(kept), "--json", str(out)], capture_output=True, text=True)
+        ended = subprocess.run(
+            [sys.executable, "-m", "feedline", "report", str(kept), "--json", str(out)],
+            capture_output=True,
+            text=True,
+        )
         if ended.returncode:
             raise Failed(ended.stderr[-2000:])
         return recorded(json.loads(out.read_text()), timed)
@@ -113,7 +126,13 @@ def read_again(kept: Path, timed: Timed | None) -> Recorded:
 
 def recorded(report: Report, timed: Timed | None) -> Recorded:
     findings, checks = report["findings"], (report["convergence"] or {}).get("checks", [])
-    return Recorded(report["verdict"], report["step"]["mean_s"], list(map(said, findings)), list(map(said, checks)), timed)
+    return Recorded(
+        report["verdict"],
+        report["step"]["mean_s"],
+        list(map(said, findings)),
+        list(map(said, checks)),
+        timed,
+    )
 
 
 def said(finding: Report) -> Said:
@@ -130,13 +149,20 @@ def said(finding: Report) -> Said:
     )
 
 
-def plain(case: Fault | Healthy, side: Side, cache: Path, settings: Settings | None = None) -> Timed | None:
-    """Run it without feedline, with these arguments of its loader; None: it was too short for its workers.
+def plain(
+    case: Fault | Healthy, side: Side, cache: Path, settings: Settings | None = None
+) -> Timed | None:
+    """Run it without feedline, with these arguments of its loader; None: it was too short for its
+    workers.
 
     Raises:
         Failed, Unavailable: as for ``record``.
     """
-    more = ["--set", ",".join(f"{name}={value}" for name, value in settings.items())] if settings else []
+    more = (
+        ["--set", ",".join(f"{name}={value}" for name, value in settings.items())]
+        if settings
+        else []
+    )
     with tempfile.TemporaryDirectory() as name:
         return run(case, side, cache, Path(name), [], more)
 
@@ -145,27 +171,55 @@ def gain(case: Fault, cache: Path, settings: Settings, rounds: int) -> Gain:
     """Measure the training with its fault and without, one after the other.
 
     Args:
-        settings: of the loader, that the finding names. The training with its fault has them then, or the twin, where the finding names
-            them besides; without any, it is the training that is fixed as the finding advises, or the twin.
+        settings: of the loader, that the finding names. The training with its fault has them then,
+            or the twin, where the finding names them besides; without any, it is the training that
+            is fixed as the finding advises, or the twin.
     """
     without = case.fault if settings and not case.by_twin else case.fixed or case.twin
 
     def measure(which: str) -> Timed | None:
-        return plain(case, case.fault, cache) if which == "fault" else plain(case, without, cache, settings)
+        return (
+            plain(case, case.fault, cache)
+            if which == "fault"
+            else plain(case, without, cache, settings)
+        )
 
-    pairs = [(found["fault"], found["without"]) for found in in_turns(("fault", "without"), measure, rounds)]
+    pairs = [
+        (found["fault"], found["without"])
+        for found in in_turns(("fault", "without"), measure, rounds)
+    ]
     return Gain(settings, [(before, after) for before, after in pairs if before and after])
 
 
-def run(case: Fault | Healthy, side: Side, cache: Path, folder: Path, python: list[str], more: list[str] | None = None) -> Timed | None:
+def run(
+    case: Fault | Healthy,
+    side: Side,
+    cache: Path,
+    folder: Path,
+    python: list[str],
+    more: list[str] | None = None,
+) -> Timed | None:
     """Run its program to its end, in these conditions."""
     for kind in case.files:
         files.of(kind, cache)
     times = folder / "times.json"
     with place(side.conditions, cache) as where:
         arguments = [*shlex.split(side.arguments.format(**where.words)), *(more or [])]
-        command = [*where.prefix, *pinned(), sys.executable, *python, str(PROGRAMS / case.program), *arguments]
-        environment = {**os.environ, TIMES: str(times), "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1", "NO_ALBUMENTATIONS_UPDATE": "1"}
+        command = [
+            *where.prefix,
+            *pinned(),
+            sys.executable,
+            *python,
+            str(PROGRAMS / case.program),
+            *arguments,
+        ]
+        environment = {
+            **os.environ,
+            TIMES: str(times),
+            "OMP_NUM_THREADS": "1",
+            "HF_HUB_OFFLINE": "1",
+            "NO_ALBUMENTATIONS_UPDATE": "1",
+        }
         start(case.ranks, command, where, environment, folder)
     return Timed(**json.loads(times.read_text())) if times.exists() else None
 
@@ -176,7 +230,9 @@ def pinned() -> list[str]:
     return [] if len(cpus) <= CPUS else ["taskset", "-c", ",".join(map(str, cpus[:CPUS]))]
 
 
-def start(ranks: int, command: list[str], where: Place, environment: dict[str, str], folder: Path) -> None:
+def start(
+    ranks: int, command: list[str], where: Place, environment: dict[str, str], folder: Path
+) -> None:
     """One process, or one for each rank, to their end.
 
     Raises:
@@ -192,7 +248,11 @@ def start(ranks: int, command: list[str], where: Place, environment: dict[str, s
     for rank, log in enumerate(logs):
         with log.open("wb") as out:
             own = environment if ranks == 1 else environment | variables(rank, ranks)
-            started.append(subprocess.Popen(command, cwd=folder, env=own, stdout=out, stderr=out, start_new_session=True))
+            started.append(
+                subprocess.Popen(
+                    command, cwd=folder, env=own, stdout=out, stderr=out, start_new_session=True
+                )
+            )
     wait(started, logs)
 
 
@@ -212,5 +272,15 @@ def wait(started: list["subprocess.Popen[bytes]"], logs: list[Path]) -> None:
 
 def variables(rank: int, ranks: int) -> dict[str, str]:
     """As torchrun sets them."""
-    place = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "29531", "LOCAL_WORLD_SIZE": str(ranks), "TORCHELASTIC_RUN_ID": "faults"}
-    return place | {"RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": str(ranks), "GROUP_RANK": "0"}
+    place = {
+        "MASTER_ADDR": "127.0.0.1",
+        "MASTER_PORT": "29531",
+        "LOCAL_WORLD_SIZE": str(ranks),
+        "TORCHELASTIC_RUN_ID": "faults",
+    }
+    return place | {
+        "RANK": str(rank),
+        "LOCAL_RANK": str(rank),
+        "WORLD_SIZE": str(ranks),
+        "GROUP_RANK": "0",
+    }

@@ -1,13 +1,20 @@
 """The planted faults, each with the training that is free of it, and the healthy trainings.
 
-What the first finding has to be is stated here, before any run. Two ids stand where both are right, with the reason.
+What the first finding has to be is stated here, before any run. Two ids stand where both are right,
+with the reason.
 """
 
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-IMAGES, ROWS, RANKS, IN_STEP, HEALTHY = "images.py", "rows.py", "ranks.py", "in_step.py", "healthy.py"
+IMAGES, ROWS, RANKS, IN_STEP, HEALTHY = (
+    "images.py",
+    "rows.py",
+    "ranks.py",
+    "in_step.py",
+    "healthy.py",
+)
 
 
 @dataclass(frozen=True)
@@ -15,7 +22,8 @@ class Side:
     """One of two twins.
 
     Attributes:
-        arguments: of its program. ``{name}`` is a folder of files (files.py) or what a condition gives.
+        arguments: of its program. ``{name}`` is a folder of files (files.py) or what a condition
+            gives.
         conditions: that surround it (conditions.py).
     """
 
@@ -29,14 +37,19 @@ class Fault:
 
     Attributes:
         what: the fault, in words.
-        expected: rule ids, any of which is right as the first finding; the first of them is what the fault is counted as.
+        expected: rule ids, any of which is right as the first finding; the first of them is what
+            the fault is counted as.
         files: kinds of files that it reads.
         ranks: processes.
-        names: a pattern that the finding's message has to have, where its id alone does not name the cause.
+        names: a pattern that the finding's message has to have, where its id alone does not name
+            the cause.
         why: the reason where several ids are right.
-        by_twin: what its finding predicts is the twin, with the settings of the loader that it names besides.
-        fixed: arguments and conditions of the training with what the finding advises, where the twin is free of the fault in another way.
-        short: arguments that make a training of a few seconds of it, for the tests; empty: it is for the suite alone.
+        by_twin: what its finding predicts is the twin, with the settings of the loader that it
+            names besides.
+        fixed: arguments and conditions of the training with what the finding advises, where the
+            twin is free of the fault in another way.
+        short: arguments that make a training of a few seconds of it, for the tests; empty: it is
+            for the suite alone.
     """
 
     name: str
@@ -86,11 +99,17 @@ def fault(
         both, own, twins: arguments of both sides, of the fault and of its twin.
         on, twin_on: their conditions.
     """
-    sides = [Side(f"{both} {arguments}", tuple(conditions.split())) for arguments, conditions in ((own, on), (twins, twin_on))]
-    return Fault(name, what, tuple(expected.split()), program, *sides, tuple(files.split()), ranks, **more)
+    sides = [
+        Side(f"{both} {arguments}", tuple(conditions.split()))
+        for arguments, conditions in ((own, on), (twins, twin_on))
+    ]
+    return Fault(
+        name, what, tuple(expected.split()), program, *sides, tuple(files.split()), ranks, **more
+    )
 
 
-#: The memory of large images stays in the process: that it goes back to the system is a fault of its own (``memory_given_back``).
+#: The memory of large images stays in the process: that it goes back to the system is a fault of
+#: its own (``memory_given_back``).
 KEEPING = {"on": "keeping:256", "twin_on": "keeping:256"}
 
 images, rows, ranks = partial(fault, IMAGES, 1), partial(fault, ROWS, 1), partial(fault, RANKS, 2)
@@ -123,8 +142,10 @@ STARTS = [
            "{small} --steps 14 --epochs 2 --start spawn --workers 1 --ballast 300000", "--restart", "", "small"),
     rows("sorted_for_each_batch", "a sampler of batches of similar length sorts all lengths again for each of them", "slow_sampler",
          "--batch 32 --steps 500 --step-ms 3 --workers 2", "--by-length sorted", "--by-length stored", short="--steps 100"),
-    rows("list_copied_on_write", "workers copy the pages of a list of Python numbers that they look at, again in each epoch",
-         "slow_for_its_bytes epoch_restart", "--mb 256 --pages 1500 --steps 20 --epochs 25 --restart",
+    rows("list_copied_on_write", "workers copy the pages of a list of Python numbers that they "
+                                 "look at, again in each epoch",
+         "slow_for_its_bytes epoch_restart", "--mb 256 --pages 1500 --steps 20 --epochs 25 "
+                                             "--restart",
          "--source lists", "--source columns",
          why="with arrays there is nothing to copy; with persistent workers, each page is copied only once", names="page faults|restarted"),
 ]  # fmt: skip
@@ -136,7 +157,8 @@ TRANSPORT = [
            "{usual} --size 320 --batch 32 --steps 90 --keep", "--collate concatenated", "", "usual"),
     rows("arrays_in_the_queue", "batches leave the workers as numpy arrays", "objects_in_queue",
          "--source arrays --batch 64 --steps 60 --workers 2", "--collate arrays", "", short="--steps 25"),
-    rows("objects_in_the_queue", "words and boxes of each sample go through the queue as Python objects",
+    rows("objects_in_the_queue", "words and boxes of each sample go through the queue as Python "
+                                 "objects",
          "objects_in_queue slow_for_its_bytes", "--source described --batch 32 --steps 60", "--collate beside", "--collate tensors",
          why="slow_for_its_bytes names Python objects in transport, objects_in_queue does from 1 MiB on", names="objects|pickled"),
     images("float32_on_host", "pictures become float32 one by one", "float32_on_host",
@@ -190,10 +212,12 @@ CPU = [
          "--batch 32 --steps 1200 --workers 2", "--source parsed", "--source kept"),
     rows("quota", "a control group gives half a CPU to a training that needs one", "cpu_saturated",
          "--source parsed --batch 32 --steps 300 --step-ms 8 --workers 2", "", "", on="quota:0.5", names="quota"),
-    images("quota_photos", "a control group gives half a CPU to a training that decodes", "cpu_saturated decode_bound",
+    images("quota_photos", "a control group gives half a CPU to a training that decodes", "cpu_saturated "
+                                                                                          "decode_bound",
            "{usual} --size 224 --steps 250 --step-ms 8 --workers 2", "", "", "usual", on="quota:0.5",
            why="the quota is too small for this decoding; either can be changed", names="quota|decod"),
-    rows("threads", "eight threads of torch in each of two workers", "thread_oversubscription slow_for_its_bytes",
+    rows("threads", "eight threads of torch in each of two workers", "thread_oversubscription "
+                                                                     "slow_for_its_bytes",
          "--source threaded --steps 800 --workers 2", "--threads 8", "",
          why="slow_for_its_bytes also names helper threads if one stage waits for them", names="helper threads"),
     rows("new_memory", "each sample works in 32 MB of new memory", "slow_for_its_bytes",
@@ -210,7 +234,8 @@ ORDER = [
     images("straggler", "a server answers one request in 20 after 150 ms", "straggler_in_order",
            "{small} --batch 4 --steps 180 --step-ms 20 --server {server} --far-ms 150", "", "--set in_order=False", "small",
            on="server:small", twin_on="server:small"),
-    images("straggling_photo", "one photograph in 24 has 150 times the pixels of the others", "straggler_in_order oversize_images",
+    images("straggling_photo", "one photograph in 24 has 150 times the pixels of the others", "straggler_in_order "
+                                                                                              "oversize_images",
            "--size 240 --batch 4 --steps 350 --step-ms 12", "{mixed}", "{usual}", "mixed usual",
            why="either fix helps: making the large photographs smaller, or batches in any order"),
 ]  # fmt: skip
@@ -229,9 +254,11 @@ BETWEEN_RANKS = [
           "{small} --steps 20 --step-ms 20 --workers 1 --mb 4", "", "", "small", on="link:100", twin_on="link:2000",
           fixed=Side("{small} --steps 20 --step-ms 20 --workers 1 --mb 4 --accumulate 4", ("link:100",)),
           why="without the nominal bandwidth of the link, feedline cannot know that it is slow"),
-    ranks("large_gradients", "48 MB of gradients, little compute", "exposed_communication slow_network",
+    ranks("large_gradients", "48 MB of gradients, little compute", "exposed_communication "
+                                                                   "slow_network",
           "{small} --steps 25 --workers 1 --step-ms 5", "--mb 48", "--mb 0.5", "small", why="as above"),
-    ranks("whole_data", "no DistributedSampler: each rank draws all samples", "whole_data_on_every_rank same_data",
+    ranks("whole_data", "no DistributedSampler: each rank draws all samples", "whole_data_on_every_rank "
+                                                                              "same_data",
           "{small} --steps 30 --samples 480 --epochs 2 --step-ms 30 --workers 1", "--sampler whole", "", "small",
           why="both ranks use the same seed, so they also draw the same data in the same order"),
     ranks("no_set_epoch", "set_epoch() is missing", "missing_set_epoch",

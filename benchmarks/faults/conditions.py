@@ -1,6 +1,8 @@
-"""What surrounds a training: a CPU quota, a slow disk, cold files, busy programs, a server, a slow link, swap. All of it real.
+"""What surrounds a training: a CPU quota, a slow disk, cold files, busy programs, a server, a slow
+link, swap. All of it real.
 
-A condition is a context manager, which begins it, gives the ``Place`` to run in and takes everything down again.
+A condition is a context manager, which begins it, gives the ``Place`` to run in and takes
+everything down again.
 """
 
 import contextlib
@@ -73,7 +75,10 @@ def place(conditions: tuple[str, ...], cache: Path) -> Iterator[Place]:
 @contextmanager
 def neighbors(place: Place, cpus: str) -> Iterator[None]:
     """A busy program on each of so many of the CPUs."""
-    loops = [subprocess.Popen([sys.executable, "-c", LOOP, str(cpu)]) for cpu in sorted(os.sched_getaffinity(0))[:2][-int(cpus) :]]
+    loops = [
+        subprocess.Popen([sys.executable, "-c", LOOP, str(cpu)])
+        for cpu in sorted(os.sched_getaffinity(0))[:2][-int(cpus) :]
+    ]
     try:
         yield
     finally:
@@ -88,7 +93,9 @@ def quota(place: Place, cpus: str) -> Iterator[None]:
     period_us = 100_000
     quota_us = str(int(float(cpus) * period_us))
     with group(
-        "cpu", {"cpu.cfs_period_us": str(period_us), "cpu.cfs_quota_us": quota_us}, {"cpu.max": f"{quota_us} {period_us}"}
+        "cpu",
+        {"cpu.cfs_period_us": str(period_us), "cpu.cfs_quota_us": quota_us},
+        {"cpu.max": f"{quota_us} {period_us}"},
     ) as inside:
         place.prefix += inside
         yield
@@ -99,16 +106,24 @@ def disk(place: Place, mb_per_s: str) -> Iterator[None]:
     """A control group whose reads get this much of the disk, as those of a small cloud volume do."""
     number = os.stat(place.cache).st_dev
     device, rate = f"{os.major(number)}:{os.minor(number)}", int(float(mb_per_s) * 1e6)
-    with group("blkio", {"blkio.throttle.read_bps_device": f"{device} {rate}"}, {"io.max": f"{device} rbps={rate}"}) as inside:
+    with group(
+        "blkio",
+        {"blkio.throttle.read_bps_device": f"{device} {rate}"},
+        {"io.max": f"{device} rbps={rate}"},
+    ) as inside:
         place.prefix += inside
         yield
 
 
 @contextmanager
-def group(controller: str, version_1: dict[str, str], version_2: dict[str, str]) -> Iterator[list[str]]:
+def group(
+    controller: str, version_1: dict[str, str], version_2: dict[str, str]
+) -> Iterator[list[str]]:
     """A new control group with these files; gives the prefix of a command that runs in it."""
     old = (CGROUPS / controller).is_dir()
-    folder = (CGROUPS / controller if old else CGROUPS) / own_group(controller if old else "") / GROUP
+    folder = (
+        (CGROUPS / controller if old else CGROUPS) / own_group(controller if old else "") / GROUP
+    )
     try:
         folder.mkdir()
         for name, value in (version_1 if old else version_2).items():
@@ -125,8 +140,12 @@ def group(controller: str, version_1: dict[str, str], version_2: dict[str, str])
 
 def own_group(controller: str) -> str:
     """The one that this process is in; an empty name stands for version 2."""
-    memberships = (line.split(":", 2) for line in Path("/proc/self/cgroup").read_text().splitlines())
-    return next((path.lstrip("/") for _, names, path in memberships if controller in names.split(",")), "")
+    memberships = (
+        line.split(":", 2) for line in Path("/proc/self/cgroup").read_text().splitlines()
+    )
+    return next(
+        (path.lstrip("/") for _, names, path in memberships if controller in names.split(",")), ""
+    )
 
 
 def remove(group: Path) -> None:
@@ -155,7 +174,9 @@ def warm(place: Place, kind: str) -> Iterator[None]:
 
 @contextmanager
 def server(place: Place, kind: str) -> Iterator[None]:
-    """A web server for these files, in a process of its own, whose answers are as late as each request asks for."""
+    """A web server for these files, in a process of its own, whose answers are as late as each
+    request asks for.
+    """
     process = subprocess.Popen([sys.executable, "-m", "faults.conditions", place.words[kind]], stdout=subprocess.PIPE, text=True,
                                cwd=Path(__file__).parents[1])  # fmt: skip
     try:

@@ -1,4 +1,6 @@
-"""The data that the trainings read: real photographs (crops of those that scikit-image ships) in several formats, arrays, a memory map."""
+"""The data that the trainings read: real photographs (crops of those that scikit-image ships) in
+several formats, arrays, a memory map.
+"""
 
 import os
 from collections.abc import Callable, Iterator
@@ -42,12 +44,17 @@ def photographs(width: int, height: int, count: int) -> Iterator[Image.Image]:
             for left in range(0, width, TILE):
                 tile = canvas[top : top + TILE, left : left + TILE]
                 source = sources[dice.integers(len(sources))]
-                down, right = (int(dice.integers(have - need + 1)) for have, need in zip(source.shape, tile.shape[:2], strict=False))
+                down, right = (
+                    int(dice.integers(have - need + 1))
+                    for have, need in zip(source.shape, tile.shape[:2], strict=False)
+                )
                 tile[:] = source[down : down + tile.shape[0], right : right + tile.shape[1]]
         yield Image.fromarray(canvas)
 
 
-def images(width: int, height: int, count: int, ending: str = "jpg", **options: object) -> Callable[[Path], None]:
+def images(
+    width: int, height: int, count: int, ending: str = "jpg", **options: object
+) -> Callable[[Path], None]:
     def make(folder: Path) -> None:
         for number, image in enumerate(photographs(width, height, count)):
             image.save(folder / f"{number:04d}.{ending}", **options)
@@ -66,7 +73,9 @@ def videos(folder: Path) -> None:
     """Motion JPEG, every frame of which is a JPEG."""
     frames = [np.asarray(image)[:, :, ::-1] for image in photographs(640, 400, 8)]
     for number in range(4):
-        film = cv2.VideoWriter(str(folder / f"{number}.avi"), cv2.VideoWriter_fourcc(*"MJPG"), 25, (640, 400))
+        film = cv2.VideoWriter(
+            str(folder / f"{number}.avi"), cv2.VideoWriter_fourcc(*"MJPG"), 25, (640, 400)
+        )
         for frame in frames:
             film.write(np.ascontiguousarray(frame))
         film.release()

@@ -1,4 +1,6 @@
-"""Is the first finding right, how often is each rule, and are the predicted gains those that were measured."""
+"""Is the first finding right, how often is each rule, and are the predicted gains those that were
+measured.
+"""
 
 import re
 import statistics
@@ -10,11 +12,19 @@ from faults.bench import Gain, Recorded, Said, Settings
 from twins import Estimate
 
 TOP = 3
-#: Faults of how a training is set up, which cost no time: they are told of its convergence, and not among what limits it.
+#: Faults of how a training is set up, which cost no time: they are told of its convergence, and not
+#: among what limits it.
 OF_SETUP = ("missing_set_epoch", "whole_data_on_every_rank")
 #: Findings that ask for no change.
-NOTHING = ("compute_bound", "too_short", "input_not_seen", "nothing_trained", "input_bound_unexplained")
-#: A twin is this much faster, or its fault is none: the gate below which nothing is said of the input.
+NOTHING = (
+    "compute_bound",
+    "too_short",
+    "input_not_seen",
+    "nothing_trained",
+    "input_bound_unexplained",
+)
+#: A twin is this much faster, or its fault is none: the gate below which nothing is said of the
+#: input.
 PLANTED = 1.05
 
 
@@ -46,20 +56,36 @@ class Judged:
 
     @property
     def among(self) -> bool:
-        asking = [finding for finding in relevant(self.recorded, self.expected) if finding.severity != "info"]
+        asking = [
+            finding
+            for finding in relevant(self.recorded, self.expected)
+            if finding.severity != "info"
+        ]
         return self.first or self._right(asking[:TOP])
 
     def _right(self, findings: Sequence[Said]) -> bool:
-        return any(finding.rule_id in self.expected and re.search(self.names, finding.message) for finding in findings)
+        return any(
+            finding.rule_id in self.expected and re.search(self.names, finding.message)
+            for finding in findings
+        )
 
     @property
     def twin_free(self) -> bool | None:
-        return None if self.twin is None else not self._right(relevant(self.twin, self.expected)[:1])
+        return (
+            None if self.twin is None else not self._right(relevant(self.twin, self.expected)[:1])
+        )
 
     @property
     def finding(self) -> Said | None:
         """The one that was expected."""
-        return next((finding for finding in relevant(self.recorded, self.expected) if finding.rule_id in self.expected), None)
+        return next(
+            (
+                finding
+                for finding in relevant(self.recorded, self.expected)
+                if finding.rule_id in self.expected
+            ),
+            None,
+        )
 
     @property
     def settings(self) -> Settings:
@@ -68,9 +94,21 @@ class Judged:
 
     @property
     def ratio(self) -> Estimate | None:
-        """Samples/s without the fault over those with it: of plain runs, or else by the programs' own timers in the recordings."""
-        pairs = self.gain.pairs if self.gain else [(self.recorded.timed, self.twin.timed)] if self.twin and not self.settings else []
-        ratios = [after.samples_per_s / before.samples_per_s for before, after in pairs if before and after]
+        """Samples/s without the fault over those with it: of plain runs, or else by the programs'
+        own timers in the recordings.
+        """
+        pairs = (
+            self.gain.pairs
+            if self.gain
+            else [(self.recorded.timed, self.twin.timed)]
+            if self.twin and not self.settings
+            else []
+        )
+        ratios = [
+            after.samples_per_s / before.samples_per_s
+            for before, after in pairs
+            if before and after
+        ]
         return Estimate.of(ratios) if ratios else None
 
     @property
@@ -83,7 +121,9 @@ class Judged:
     def predicted(self) -> tuple[float, ...] | None:
         """The ratio that the finding predicts, and both ends of its interval, where it has one."""
         told = self.finding.predicted if self.finding else {}
-        return tuple(told[key] / told["from"] for key in ("to", "low", "high") if key in told) or None
+        return (
+            tuple(told[key] / told["from"] for key in ("to", "low", "high") if key in told) or None
+        )
 
     def as_json(self) -> dict[str, Any]:
         found = {
@@ -103,8 +143,17 @@ def relevant(recorded: Recorded, expected: Sequence[str]) -> list[Said]:
 
 def alarms(healthy: dict[str, list[Recorded]]) -> list[str]:
     """What is said with high severity of trainings without a fault."""
-    found = [(name, finding) for name, runs in healthy.items() for one in runs for finding in one.findings]
-    return [f"`{name}`: `{finding.rule_id}`: {finding.message}" for name, finding in found if finding.severity == "high"]
+    found = [
+        (name, finding)
+        for name, runs in healthy.items()
+        for one in runs
+        for finding in one.findings
+    ]
+    return [
+        f"`{name}`: `{finding.rule_id}`: {finding.message}"
+        for name, finding in found
+        if finding.severity == "high"
+    ]
 
 
 @dataclass(frozen=True)
@@ -114,7 +163,8 @@ class OfRule:
     Attributes:
         planted: recordings of faults that it has to find first.
         found, among: of them, where it, or another id that is right too, is first, or one of three.
-        said: recordings, of faults, twins and healthy trainings, whose first finding asks for a change and is this rule's.
+        said: recordings, of faults, twins and healthy trainings, whose first finding asks for a
+            change and is this rule's.
         right: of them, those of faults for which it is right.
     """
 
@@ -129,7 +179,9 @@ class OfRule:
 def rules(faults: Sequence[Judged], healthy: dict[str, list[Recorded]]) -> list[OfRule]:
     """Each that has a fault, or was said."""
     others = [one for runs in healthy.values() for one in runs]
-    names = {one.expected[0] for one in faults} | {first for one in [*others, *(one.recorded for one in faults)] if (first := leads(one))}
+    names = {one.expected[0] for one in faults} | {
+        first for one in [*others, *(one.recorded for one in faults)] if (first := leads(one))
+    }
     return [of_rule(rule_id, faults, others) for rule_id in sorted(names)]
 
 
@@ -139,7 +191,12 @@ def of_rule(rule_id: str, faults: Sequence[Judged], healthy: Sequence[Recorded])
     wrong = [one for one in healthy if leads(one, "high") == rule_id]
     right = [one for one in said if one.first]
     return OfRule(
-        rule_id, len(planted), sum(one.first for one in planted), sum(one.among for one in planted), len(said) + len(wrong), len(right)
+        rule_id,
+        len(planted),
+        sum(one.first for one in planted),
+        sum(one.among for one in planted),
+        len(said) + len(wrong),
+        len(right),
     )
 
 
@@ -186,8 +243,16 @@ class Predictions:
 
 def predictions(faults: Sequence[Judged]) -> Predictions:
     known = [one for one in faults if one.ratio is not None and one.finding is not None]
-    with_both = [(one.predicted, one.ratio.median, one.at_most) for one in known if one.predicted and one.ratio]
-    refused = [one.finding.refused or "no prediction in the report" for one in known if one.finding and one.predicted is None]
+    with_both = [
+        (one.predicted, one.ratio.median, one.at_most)
+        for one in known
+        if one.predicted and one.ratio
+    ]
+    refused = [
+        one.finding.refused or "no prediction in the report"
+        for one in known
+        if one.finding and one.predicted is None
+    ]
     return Predictions(
         Errors.of([(told[0], measured) for told, measured, _ in with_both]),
         Errors.of([(one.at_most, one.ratio.median) for one in known if one.at_most and one.ratio]),

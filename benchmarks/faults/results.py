@@ -64,11 +64,16 @@ class Results:
 
 
 def of_fault(kept: dict[str, Any]) -> OfFault:
-    gains = [Gain(one["settings"], [(Timed(**before), Timed(**after)) for before, after in one["pairs"]]) for one in kept["gains"]]
+    gains = [
+        Gain(one["settings"], [(Timed(**before), Timed(**after)) for before, after in one["pairs"]])
+        for one in kept["gains"]
+    ]
     return OfFault(list(map(recorded, kept["recorded"])), list(map(recorded, kept["twins"])), gains)
 
 
 def recorded(kept: dict[str, Any]) -> Recorded:
     timed = Timed(**kept["timed"]) if kept["timed"] else None
-    findings, checks = ([Said(**finding) for finding in kept[name]] for name in ("findings", "checks"))
+    findings, checks = (
+        [Said(**finding) for finding in kept[name]] for name in ("findings", "checks")
+    )
     return Recorded(kept["verdict"], kept["step_s"], findings, checks, timed)

@@ -43,7 +43,10 @@ def page(results: Results, faults: Sequence[Fault], healthy: Sequence[Healthy]) 
         of_healthy(results, {one.name: one.what for one in healthy}),
     ]
     if results.problems:
-        parts += ["## Not measured\n", "\n".join(f"- `{name}`: {why.strip()}" for name, why in results.problems.items())]
+        parts += [
+            "## Not measured\n",
+            "\n".join(f"- `{name}`: {why.strip()}" for name, why in results.problems.items()),
+        ]
     return "\n".join(parts) + "\n"
 
 
@@ -61,10 +64,13 @@ def summary(judged: Sequence[Judged], results: Results) -> str:
     alarms = judge.alarms(results.healthy)
     runs = sum(map(len, results.healthy.values()))
     lines = [
-        f"**{len(judged)} recordings of {len({one.name for one in judged})} faults: the right cause is first in "
+        f"**{len(judged)} recordings of {len({one.name for one in judged})} faults: the right "
+        f"cause is first in "
         f"{share(sum(one.first for one in judged), len(judged))}, among the first three in "
-        f"{share(sum(one.among for one in judged), len(judged))}. High-severity findings in {runs} recordings of healthy training runs: "
-        f"{len(alarms)}.** Twins whose first finding is another one: {share(sum(map(bool, twins)), len(twins))}.\n",
+        f"{share(sum(one.among for one in judged), len(judged))}. High-severity findings in "
+        f"{runs} recordings of healthy training runs: "
+        f"{len(alarms)}.** Twins whose first finding is another one: "
+        f"{share(sum(map(bool, twins)), len(twins))}.\n",
         *(f"- {alarm}" for alarm in alarms),
     ]
     return "\n".join(lines)
@@ -94,9 +100,20 @@ def of_faults(judged: Sequence[Judged], whats: dict[str, str]) -> str:
 def fault_row(one: Judged, what: str) -> list[str]:
     twin = one.twin.findings[0].rule_id if one.twin and one.twin.findings else ""
     ratio = f"{one.ratio.text()}x" if one.ratio else ""
-    applied = " (" + ", ".join(f"{name}={value}" for name, value in one.settings.items()) + ")" if one.settings and ratio else ""
+    applied = (
+        " (" + ", ".join(f"{name}={value}" for name, value in one.settings.items()) + ")"
+        if one.settings and ratio
+        else ""
+    )
     first = "yes" if one.first else "among three" if one.among else "**no**"
-    return [f"`{one.name}`: {what}", " or ".join(one.expected), ", ".join(one.told[:4]), first, twin, ratio + applied]
+    return [
+        f"`{one.name}`: {what}",
+        " or ".join(one.expected),
+        ", ".join(one.told[:4]),
+        first,
+        twin,
+        ratio + applied,
+    ]
 
 
 def expectations(faults: Sequence[Fault]) -> list[str]:
@@ -109,29 +126,51 @@ def expectations(faults: Sequence[Fault]) -> list[str]:
 def of_predictions(judged: Sequence[Judged]) -> str:
     told = judge.predictions(judged)
     lines = [
-        f"- predictions: {errors(told.predicted)}; inside the printed interval: {share(told.inside, told.intervals)}",
-        f'- estimates from the cost ("about", "at most"), of the same findings: {errors(told.at_most_of_predicted)}',
+        f"- predictions: {errors(told.predicted)}; inside the printed interval: "
+        f"{share(told.inside, told.intervals)}",
+        f'- estimates from the cost ("about", "at most"), of the same findings: '
+        f"{errors(told.at_most_of_predicted)}",
         f"- estimates, of all findings that name a cost: {errors(told.at_most)}",
-        *(f"- refused, {number} time{'s' * (number != 1)}: {reason}" for reason, number in told.refused.items()),
+        *(
+            f"- refused, {number} time{'s' * (number != 1)}: {reason}"
+            for reason, number in told.refused.items()
+        ),
     ]
     rows = [prediction_row(one) for one in judged if one.ratio and one.finding]
-    return "\n".join(lines) + "\n\n" + table([["fault", "finding", "measured", "predicted", "by cost"], *rows]) + "\n"
+    return (
+        "\n".join(lines)
+        + "\n\n"
+        + table([["fault", "finding", "measured", "predicted", "by cost"], *rows])
+        + "\n"
+    )
 
 
 def prediction_row(one: Judged) -> list[str]:
     assert one.ratio and one.finding
     ratios = [f"{ratio:.2f}" for ratio in one.predicted or ()]
-    predicted = ratios[0] + (f" [{ratios[1]}, {ratios[2]}]" if len(ratios) == 3 else "") if ratios else one.finding.refused or "-"
+    predicted = (
+        ratios[0] + (f" [{ratios[1]}, {ratios[2]}]" if len(ratios) == 3 else "")
+        if ratios
+        else one.finding.refused or "-"
+    )
     at_most = f"{one.at_most:.2f}" if one.at_most else "-"
     return [f"`{one.name}`", f"`{one.finding.rule_id}`", one.ratio.text(), predicted, at_most]
 
 
 def errors(found: Errors | None) -> str:
-    return f"{found.count}, median error {100 * found.median:.1f} %, at most {100 * found.largest:.0f} %" if found else "none"
+    return (
+        f"{found.count}, median error {100 * found.median:.1f} %, at most "
+        f"{100 * found.largest:.0f} %"
+        if found
+        else "none"
+    )
 
 
 def wrong(one: Judged) -> str:
-    said = "\n".join(f"  - `{finding.rule_id}` ({finding.severity}): {finding.message}" for finding in one.recorded.findings[:4])
+    said = "\n".join(
+        f"  - `{finding.rule_id}` ({finding.severity}): {finding.message}"
+        for finding in one.recorded.findings[:4]
+    )
     return f"- `{one.name}`, expected {' or '.join(one.expected)}. {one.recorded.verdict}\n{said}"
 
 

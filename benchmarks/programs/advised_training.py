@@ -1,10 +1,13 @@
-"""A small training whose loader is set from the command line, so that advice can be applied to it: once, or as twins that take turns.
+"""A small training whose loader is set from the command line, so that advice can be applied to it:
+once, or as twins that take turns.
 
     advised_training.py --data jpeg --batch 32 --step-ms 4 --workers 0
-    advised_training.py --data jpeg --batch 32 --step-ms 4 --workers 0 --twin "--workers 2" --rounds 7
+    advised_training.py --data jpeg --batch 32 --step-ms 4 --workers 0 --twin "--workers 2" --rounds
+    7
 
-With twins it prints a JSON list of rounds, each with both twins' seconds per step, by the clock and of the main thread's CPU time. The
-loaders keep their workers; the first epoch of each is not counted.
+With twins it prints a JSON list of rounds, each with both twins' seconds per step, by the clock and
+of the main thread's CPU time. The loaders keep their workers; the first epoch of each is not
+counted.
 """
 
 import argparse
@@ -30,7 +33,9 @@ def jpeg(width: int, height: int) -> bytes:
     """A picture that compresses like a photograph: smooth, with some noise."""
     rng = np.random.default_rng(0)
     small = Image.fromarray(rng.integers(0, 256, (height // 16, width // 16, 3), np.uint8))
-    picture = np.asarray(small.resize((width, height)), np.int16) + rng.integers(-9, 10, (height, width, 3))
+    picture = np.asarray(small.resize((width, height)), np.int16) + rng.integers(
+        -9, 10, (height, width, 3)
+    )
     file = io.BytesIO()
     Image.fromarray(picture.clip(0, 255).astype(np.uint8)).save(file, "JPEG", quality=90)
     return file.getvalue()
@@ -76,7 +81,9 @@ class Jpeg(Memory):
 
     def __getitem__(self, index: int) -> Any:
         picture = Image.open(io.BytesIO(self.file)).convert("RGB").resize((32, 32))
-        return torch.from_numpy(np.array(picture)).permute(2, 0, 1).float().div(255), index % CLASSES
+        return torch.from_numpy(np.array(picture)).permute(2, 0, 1).float().div(
+            255
+        ), index % CLASSES
 
 
 class Heavy(Jpeg):
@@ -103,7 +110,12 @@ class Tokens(Memory):
 
     def __getitem__(self, index: int) -> Any:
         length = 8 + index % 24
-        return {"input_ids": list(range(length)), "attention_mask": [1] * length, "labels": index % CLASSES, "text": "removed"}
+        return {
+            "input_ids": list(range(length)),
+            "attention_mask": [1] * length,
+            "labels": index % CLASSES,
+            "text": "removed",
+        }
 
 
 class Arrays(Memory):
@@ -127,16 +139,25 @@ class Far(Memory):
         return super().__getitem__(index)
 
 
-DATA = {kind.__name__.lower(): kind for kind in (Memory, Images, Jpeg, Heavy, Numpy, Tokens, Arrays, Far)}
+DATA = {
+    kind.__name__.lower(): kind
+    for kind in (Memory, Images, Jpeg, Heavy, Numpy, Tokens, Arrays, Far)
+}
 
 
 def padded(samples: list[dict[str, Any]]) -> dict[str, torch.Tensor]:
     longest = max(len(sample["input_ids"]) for sample in samples)
 
     def pad(name: str) -> torch.Tensor:
-        return torch.tensor([sample[name] + [0] * (longest - len(sample[name])) for sample in samples])
+        return torch.tensor(
+            [sample[name] + [0] * (longest - len(sample[name])) for sample in samples]
+        )
 
-    return {"input_ids": pad("input_ids"), "attention_mask": pad("attention_mask"), "labels": torch.tensor([s["labels"] for s in samples])}
+    return {
+        "input_ids": pad("input_ids"),
+        "attention_mask": pad("attention_mask"),
+        "labels": torch.tensor([s["labels"] for s in samples]),
+    }
 
 
 def stacked(samples: list[Any]) -> torch.Tensor:
@@ -147,7 +168,12 @@ def as_arrays(samples: list[Any]) -> Any:
     return np.stack(samples)
 
 
-COLLATES: dict[str, Callable[[Any], Any] | None] = {"default": None, "padded": padded, "stacked": stacked, "arrays": as_arrays}
+COLLATES: dict[str, Callable[[Any], Any] | None] = {
+    "default": None,
+    "padded": padded,
+    "stacked": stacked,
+    "arrays": as_arrays,
+}
 
 
 def inputs(batch: Any) -> torch.Tensor:
@@ -155,7 +181,9 @@ def inputs(batch: Any) -> torch.Tensor:
     if isinstance(batch, dict):
         return batch["input_ids"][:, :1].float().expand(-1, 32)
     first = torch.as_tensor(batch[0] if isinstance(batch, (list, tuple)) else batch)
-    rows = first.flatten(1).float() if first.numel() < 1e6 else first[:, ::64, ::64].flatten(1).float()
+    rows = (
+        first.flatten(1).float() if first.numel() < 1e6 else first[:, ::64, ::64].flatten(1).float()
+    )
     return nn.functional.pad(rows[:, :32], (0, 32 - min(32, rows.shape[1])))
 
 
@@ -166,10 +194,20 @@ class Training:
         self.given = given
         torch.set_num_threads(given.threads)
         data = DATA[given.data](given.batch * given.steps)
-        workers: dict[str, Any] = {"num_workers": given.workers, "persistent_workers": given.workers > 0}
-        how: dict[str, Any] = {"batch_size": given.batch, "shuffle": True, "collate_fn": COLLATES[given.collate]}
+        workers: dict[str, Any] = {
+            "num_workers": given.workers,
+            "persistent_workers": given.workers > 0,
+        }
+        how: dict[str, Any] = {
+            "batch_size": given.batch,
+            "shuffle": True,
+            "collate_fn": COLLATES[given.collate],
+        }
         if given.whole:
-            how = {"batch_size": None, "sampler": BatchSampler(RandomSampler(data), given.batch, drop_last=False)}
+            how = {
+                "batch_size": None,
+                "sampler": BatchSampler(RandomSampler(data), given.batch, drop_last=False),
+            }
         self.loader: DataLoader[Any] = DataLoader(data, **how, **workers)
         self.model = nn.Linear(32, CLASSES)
         self.optimizer = torch.optim.SGD(self.model.parameters(), 1e-6)
@@ -191,23 +229,38 @@ class Training:
 
 
 def options() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--data", choices=DATA, default="memory")
     parser.add_argument("--collate", choices=COLLATES, default="default")
     parser.add_argument("--batch", type=int, default=32)
     parser.add_argument("--workers", type=int, default=0)
-    parser.add_argument("--whole", action="store_true", help="make each batch in one call; for memory and images")
+    parser.add_argument(
+        "--whole", action="store_true", help="make each batch in one call; for memory and images"
+    )
     parser.add_argument("--steps", type=int, default=100, help="per epoch")
     parser.add_argument("--epochs", type=int, default=2)
-    parser.add_argument("--products", type=int, default=0, help=f"of {MATMUL} x {MATMUL} matrices per step: work of the CPU")
-    parser.add_argument("--sleep-ms", type=float, default=0, help="per step: work of an accelerator")
+    parser.add_argument(
+        "--products",
+        type=int,
+        default=0,
+        help=f"of {MATMUL} x {MATMUL} matrices per step: work of the CPU",
+    )
+    parser.add_argument(
+        "--sleep-ms", type=float, default=0, help="per step: work of an accelerator"
+    )
     parser.add_argument("--threads", type=int, default=1)
-    parser.add_argument("--twin", help="options that differ in a second training, which takes turns with the first")
+    parser.add_argument(
+        "--twin", help="options that differ in a second training, which takes turns with the first"
+    )
     parser.add_argument("--rounds", type=int, default=7)
     return parser
 
 
-def in_turns(first: Training, second: Training, rounds: int) -> Iterator[tuple[tuple[float, float], tuple[float, float]]]:
+def in_turns(
+    first: Training, second: Training, rounds: int
+) -> Iterator[tuple[tuple[float, float], tuple[float, float]]]:
     for training in (first, second):
         training.epoch()
     for number in range(rounds):

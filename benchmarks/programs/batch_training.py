@@ -1,6 +1,8 @@
-"""A small training on mnist1d as a user would write it; its flags plant what `feedline converge advise` has to find.
+"""A small training on mnist1d as a user would write it; its flags plant what `feedline converge
+advise` has to find.
 
-It knows of feedline only where it gives it an accuracy. Under torchrun it trains with DistributedDataParallel on gloo.
+It knows of feedline only where it gives it an accuracy. Under torchrun it trains with
+DistributedDataParallel on gloo.
 """
 
 import argparse
@@ -23,14 +25,18 @@ TRAIN, TEST = 4096, 1904
 
 def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser()
-    parser.add_argument("--batch", type=int, default=32, help="samples of an update, all ranks together")
+    parser.add_argument(
+        "--batch", type=int, default=32, help="samples of an update, all ranks together"
+    )
     parser.add_argument("--micro", type=int, default=1, help="micro-batches in an update")
     parser.add_argument("--epochs", type=int, default=12)
     parser.add_argument("--rate", type=float, default=0.08)
     parser.add_argument("--decay", type=float, default=5e-4)
     parser.add_argument("--adam", action="store_true")
     parser.add_argument("--norm", action="store_true", help="batch norm")
-    parser.add_argument("--momentum", type=float, default=0.1, help="of batch norm's running statistics")
+    parser.add_argument(
+        "--momentum", type=float, default=0.1, help="of batch norm's running statistics"
+    )
     parser.add_argument("--examples", type=int, default=TRAIN)
     parser.add_argument("--channels", type=int, default=16)
     parser.add_argument("--one-order", action="store_true", help="forget the DistributedSampler")
@@ -42,10 +48,17 @@ def data(examples: int) -> tuple[TensorDataset, torch.Tensor, torch.Tensor]:
     """Training set, test inputs and test labels; made, not downloaded."""
     settings = get_dataset_args()
     train = max(examples, TRAIN)
-    settings.num_samples, settings.train_split = train + TEST, (train + 0.5) / (train + TEST)  # it is rounded down
+    settings.num_samples, settings.train_split = (
+        train + TEST,
+        (train + 0.5) / (train + TEST),
+    )  # it is rounded down
     made = make_dataset(settings)
     x, y, x_test, y_test = (torch.as_tensor(made[name]) for name in ("x", "y", "x_test", "y_test"))
-    return TensorDataset(x.float()[:examples, None], y.long()[:examples]), x_test.float()[:, None], y_test.long()
+    return (
+        TensorDataset(x.float()[:examples, None], y.long()[:examples]),
+        x_test.float()[:, None],
+        y_test.long(),
+    )
 
 
 def network(args: argparse.Namespace) -> nn.Module:
@@ -90,12 +103,24 @@ def main() -> None:
         model = DistributedDataParallel(plain)
     apart = ranks > 1 and not args.one_order
     sampler = DistributedSampler(train, seed=args.seed) if apart else None
-    loader = DataLoader(train, args.batch // ranks // args.micro, shuffle=sampler is None, sampler=sampler, drop_last=True)
+    loader = DataLoader(
+        train,
+        args.batch // ranks // args.micro,
+        shuffle=sampler is None,
+        sampler=sampler,
+        drop_last=True,
+    )
     if args.adam:
-        optimizer: torch.optim.Optimizer = torch.optim.AdamW(model.parameters(), lr=args.rate, weight_decay=args.decay)
+        optimizer: torch.optim.Optimizer = torch.optim.AdamW(
+            model.parameters(), lr=args.rate, weight_decay=args.decay
+        )
     else:
-        optimizer = torch.optim.SGD(model.parameters(), lr=args.rate, momentum=0.9, weight_decay=args.decay)
-    schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, len(loader) // args.micro * args.epochs)
+        optimizer = torch.optim.SGD(
+            model.parameters(), lr=args.rate, momentum=0.9, weight_decay=args.decay
+        )
+    schedule = torch.optim.lr_scheduler.CosineAnnealingLR(
+        optimizer, len(loader) // args.micro * args.epochs
+    )
     for epoch in range(args.epochs):
         if sampler is not None:
             sampler.set_epoch(epoch)

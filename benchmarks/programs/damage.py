@@ -17,8 +17,37 @@ import pyarrow.parquet as pq
 NUMBERS = (0, 1, -1, 2, -2, 3, 7, 40, 63, 64, 65, 255, 256, 1000, 65535, 65536, 10**6, 10**9, 2**31 - 1, 2**31, 2**32, 2**53, 10**18,
            2**62, 2**63 - 1, -(2**31), -(2**62), -(2**63))  # fmt: skip
 OTHERS: tuple[Any, ...] = (
-    *(None, True, False, "", "x", "0", "1e9", "\x1b[31m", "\ud800", "a" * 100_000, 0.5, -0.0, 1e308, -1e308, float("nan"), float("inf")),
-    *([], {}, [[]], [None], [1, 2, 3], {"a": 1}, {"": {}}, 2**64, -(2**64), 10**400, [[0] * 50] * 50),
+    *(
+        None,
+        True,
+        False,
+        "",
+        "x",
+        "0",
+        "1e9",
+        "\x1b[31m",
+        "\ud800",
+        "a" * 100_000,
+        0.5,
+        -0.0,
+        1e308,
+        -1e308,
+        float("nan"),
+        float("inf"),
+    ),
+    *(
+        [],
+        {},
+        [[]],
+        [None],
+        [1, 2, 3],
+        {"a": 1},
+        {"": {}},
+        2**64,
+        -(2**64),
+        10**400,
+        [[0] * 50] * 50,
+    ),
 )
 HOW_MANY = (1, 1, 1, 2, 3)
 IN_RUN = (".feedline", "ceilings.json")  # what is read of the run folder itself
@@ -38,7 +67,13 @@ def damage(draw: random.Random, run: Path, other: Path) -> list[str]:
     ways = draw.choices(list(WAYS), list(WAYS.values()), k=draw.choice(HOW_MANY))
     for way in sorted(ways, key=lambda way: way in LAST):
         with contextlib.suppress(
-            OSError, ValueError, LookupError, RecursionError, TypeError, OverflowError, pa.ArrowException
+            OSError,
+            ValueError,
+            LookupError,
+            RecursionError,
+            TypeError,
+            OverflowError,
+            pa.ArrowException,
         ):  # there is nothing left of it to change
             done = way(draw, run, other)
             if done:
@@ -48,7 +83,11 @@ def damage(draw: random.Random, run: Path, other: Path) -> list[str]:
 
 def files(run: Path) -> list[Path]:
     """What readers read."""
-    return sorted(path for path in run.rglob("*") if path.is_file() and (path.parent != run or path.name in IN_RUN))
+    return sorted(
+        path
+        for path in run.rglob("*")
+        if path.is_file() and (path.parent != run or path.name in IN_RUN)
+    )
 
 
 def pick(draw: random.Random, run: Path, *endings: str) -> Path:
@@ -87,9 +126,16 @@ def deleted(draw: random.Random, run: Path, _: Path) -> str:
 
 
 def swapped(draw: random.Random, run: Path, other: Path) -> str:
-    """A file of another rank, of another process or of another run takes the place of one of the same kind."""
+    """A file of another rank, of another process or of another run takes the place of one of the
+    same kind.
+    """
     path = pick(draw, run)
-    alike = [one for place in (run, other) for one in files(place) if one.suffix == path.suffix and one != path]
+    alike = [
+        one
+        for place in (run, other)
+        for one in files(place)
+        if one.suffix == path.suffix and one != path
+    ]
     taken = draw.choice(alike)
     path.write_bytes(taken.read_bytes())
     return f"{taken.name} for {path.name}"
@@ -102,15 +148,28 @@ def doubled(draw: random.Random, run: Path, _: Path) -> str:
         name = draw.choice(("loader0-worker7.seg", "loader999-worker0.seg", "a.seg", "main.1.seg"))
         shutil.copy(path, path.with_name(name))
     else:
-        name = draw.choice(("rank1", "rank7", "rank0-restart1", "rank1-restart2", "rank99999999999999999999", "rank٣"))
+        name = draw.choice(
+            (
+                "rank1",
+                "rank7",
+                "rank0-restart1",
+                "rank1-restart2",
+                "rank99999999999999999999",
+                "rank٣",
+            )
+        )
         shutil.copytree(path.parent, run / name)
     return name
 
 
 def special(draw: random.Random, run: Path, other: Path) -> str:
-    """A FIFO, a link, a device, a socket or a folder in place of a file; or a link in place of a folder."""
+    """A FIFO, a link, a device, a socket or a folder in place of a file; or a link in place of a
+    folder.
+    """
     path = pick(draw, run)
-    kind = draw.choice(("fifo", "link", "link out", "device", "folder", "socket", "linked folder", "loop", "zero"))
+    kind = draw.choice(
+        ("fifo", "link", "link out", "device", "folder", "socket", "linked folder", "loop", "zero")
+    )
     if kind == "linked folder":
         path = path.parent
         shutil.rmtree(path)
@@ -134,7 +193,11 @@ def special(draw: random.Random, run: Path, other: Path) -> str:
         except PermissionError:
             path.symlink_to("/dev/zero")
     else:
-        path.symlink_to({"link": kept.name, "link out": "/etc/passwd", "loop": path.name, "zero": "/dev/zero"}[kind])
+        path.symlink_to(
+            {"link": kept.name, "link out": "/etc/passwd", "loop": path.name, "zero": "/dev/zero"}[
+                kind
+            ]
+        )
     return f"{path.name}: {kind}"
 
 
@@ -182,7 +245,15 @@ def texted(draw: random.Random, run: Path, _: Path) -> str:
     )
     made = draw.choice(strange)
     at = draw.choice([place for place, letter in enumerate(text) if letter == ":"] or [0])
-    path.write_text(draw.choice((made, text[: at + 1] + made + text[at + 1 :], text[: at + 1] + made + ", " + text[text.find('"', at) :])))
+    path.write_text(
+        draw.choice(
+            (
+                made,
+                text[: at + 1] + made + text[at + 1 :],
+                text[: at + 1] + made + ", " + text[text.find('"', at) :],
+            )
+        )
+    )
     return f"{path.name} with {made[:10]}"
 
 
@@ -205,7 +276,9 @@ def change(draw: random.Random, data: Any) -> str:
         elif way == 1 and isinstance(data, dict):
             data[draw.choice(("extra", "rank", "kind", ""))] = value(draw)
         elif way == 2 and isinstance(data, list) and len(data) < 1000:
-            data.extend([inner] * min(draw.choice((1, 3, 2000)), 1 + 10**7 // (1 + len(str(inner)))))
+            data.extend(
+                [inner] * min(draw.choice((1, 3, 2000)), 1 + 10**7 // (1 + len(str(inner))))
+            )
         elif isinstance(inner, bool | int | float) and way < 5:
             data[key] = draw.choice(NUMBERS)
         else:
@@ -232,19 +305,33 @@ def columns(draw: random.Random, run: Path, _: Path) -> str:
 def write(draw: random.Random, table: pa.Table, path: Path) -> None:
     """Mostly as feedline writes them, so that what is read next is the damage."""
     if draw.random() < 0.15:
-        pq.write_table(table, path, compression=draw.choice(("none", "snappy", "gzip", "zstd")), row_group_size=draw.choice((1, 50, None)))
+        pq.write_table(
+            table,
+            path,
+            compression=draw.choice(("none", "snappy", "gzip", "zstd")),
+            row_group_size=draw.choice((1, 50, None)),
+        )
     else:
-        pq.write_table(table, path, compression="zstd", use_dictionary=False, write_page_checksum=True)
+        pq.write_table(
+            table, path, compression="zstd", use_dictionary=False, write_page_checksum=True
+        )
 
 
 def column(draw: random.Random, table: pa.Table) -> tuple[pa.Table, str]:
     name = draw.choice(table.column_names)
     at, own = table.column_names.index(name), table[name].combine_chunks()
-    way = draw.choices(("values", "type", "missing", "extra", "rows", "nulls", "order", "twice"), (12, 2, 1, 1, 2, 1, 2, 1))[0]
+    way = draw.choices(
+        ("values", "type", "missing", "extra", "rows", "nulls", "order", "twice"),
+        (12, 2, 1, 1, 2, 1, 2, 1),
+    )[0]
     if way == "values":
         values = own.to_numpy(zero_copy_only=False).copy()
         rows = draw.choice(
-            (slice(None), slice(draw.randrange(len(values) or 1), None, draw.choice((1, 2, 50))), draw.randrange(len(values)))
+            (
+                slice(None),
+                slice(draw.randrange(len(values) or 1), None, draw.choice((1, 2, 50))),
+                draw.randrange(len(values)),
+            )
         )
         number = draw.choice(NUMBERS)
         with np.errstate(all="ignore"):
@@ -252,16 +339,31 @@ def column(draw: random.Random, table: pa.Table) -> tuple[pa.Table, str]:
         return table.set_column(at, name, pa.array(values)), f"{name} {rows} = {number}"
     if way == "type":
         kind = draw.choice(
-            (pa.string(), pa.float64(), pa.int8(), pa.uint64(), pa.bool_(), pa.list_(pa.int64()), pa.timestamp("ns"), pa.null())
+            (
+                pa.string(),
+                pa.float64(),
+                pa.int8(),
+                pa.uint64(),
+                pa.bool_(),
+                pa.list_(pa.int64()),
+                pa.timestamp("ns"),
+                pa.null(),
+            )
         )
-        made = pa.nulls(len(own), kind) if pa.types.is_list(kind) or pa.types.is_null(kind) else own.cast(kind, safe=False)
+        made = (
+            pa.nulls(len(own), kind)
+            if pa.types.is_list(kind) or pa.types.is_null(kind)
+            else own.cast(kind, safe=False)
+        )
         return table.set_column(at, name, made), f"{name} is {kind}"
     if way == "missing":
         return table.remove_column(at), f"no {name}"
     if way == "extra":
         return table.append_column(draw.choice(("more", name)), own), f"{name} is there twice"
     if way == "nulls":
-        return table.set_column(at, name, pa.array(own.to_pylist()[:-1] + [None], own.type)), f"{name} has a null"
+        return table.set_column(
+            at, name, pa.array(own.to_pylist()[:-1] + [None], own.type)
+        ), f"{name} has a null"
     if way == "order":
         order = list(range(table.num_rows))
         draw.shuffle(order)
@@ -309,9 +411,17 @@ def raw(draw: random.Random, run: Path, _: Path) -> str:
 
 def fields(draw: random.Random, rows: Any) -> str:
     used = np.flatnonzero(rows["stage"]) if "stage" in rows.dtype.names else np.arange(len(rows))
-    chosen = used[:: draw.choice((1, 2, 10))] if draw.random() < 0.5 else used[[draw.randrange(len(used))]]
+    chosen = (
+        used[:: draw.choice((1, 2, 10))]
+        if draw.random() < 0.5
+        else used[[draw.randrange(len(used))]]
+    )
     name, number = draw.choice(rows.dtype.names), draw.choice(NUMBERS)
-    number = draw.choice((float("nan"), float("inf"), 1e308, -1.0)) if rows.dtype[name].kind == "f" else number
+    number = (
+        draw.choice((float("nan"), float("inf"), 1e308, -1.0))
+        if rows.dtype[name].kind == "f"
+        else number
+    )
     with np.errstate(all="ignore"):
         rows[name][chosen] = np.array(number).astype(rows.dtype[name], casting="unsafe")
     return f"{name} = {number} in {len(chosen)} rows"
@@ -322,7 +432,12 @@ def gauges(draw: random.Random, run: Path, _: Path) -> str:
 
     path = pick(draw, run, "gauges.bin")
     content = bytearray(path.read_bytes())
-    rows = np.frombuffer(content, ROW_DTYPE, (len(content) - GAUGES_HEADER.size) // ROW_DTYPE.itemsize, GAUGES_HEADER.size)
+    rows = np.frombuffer(
+        content,
+        ROW_DTYPE,
+        (len(content) - GAUGES_HEADER.size) // ROW_DTYPE.itemsize,
+        GAUGES_HEADER.size,
+    )
     done = fields(draw, rows)
     path.write_bytes(content)
     return done

@@ -1,6 +1,8 @@
-"""A training on JPEG photographs whose loader may be wrapped by DALI's LoaderEvaluator. Started by loader_evaluator.py.
+"""A training on JPEG photographs whose loader may be wrapped by DALI's LoaderEvaluator. Started by
+loader_evaluator.py.
 
-python benchmarks/programs/evaluated_training.py data/photos --model resnet18 --mode log --report out.json
+python benchmarks/programs/evaluated_training.py data/photos --model resnet18 --mode log --report
+out.json
 """
 
 import argparse
@@ -19,13 +21,21 @@ from torchvision.datasets import ImageFolder
 def build(name: str, classes: int) -> nn.Module:
     """``small`` needs next to nothing, ``resnet18`` and ``resnet50`` what they need."""
     if name == "small":
-        return nn.Sequential(nn.Conv2d(3, 8, 3, 4), nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(8, classes))
+        return nn.Sequential(
+            nn.Conv2d(3, 8, 3, 4),
+            nn.ReLU(),
+            nn.AdaptiveAvgPool2d(1),
+            nn.Flatten(),
+            nn.Linear(8, classes),
+        )
     made: nn.Module = getattr(models, name)(num_classes=classes)
     return made
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("data")
     parser.add_argument("--model", choices=["small", "resnet18", "resnet50"], required=True)
     parser.add_argument("--size", type=int, default=64)
@@ -36,7 +46,13 @@ def main() -> None:
     args = parser.parse_args()
     torch.manual_seed(0)
     torch.set_num_threads(1)
-    transform = transforms.Compose([transforms.RandomResizedCrop(args.size), transforms.RandomHorizontalFlip(), transforms.ToTensor()])
+    transform = transforms.Compose(
+        [
+            transforms.RandomResizedCrop(args.size),
+            transforms.RandomHorizontalFlip(),
+            transforms.ToTensor(),
+        ]
+    )
     folder = ImageFolder(args.data, transform)
     chosen = Subset(folder, torch.randperm(len(folder))[: args.samples].tolist())
     loader: Any = DataLoader(chosen, batch_size=16, shuffle=True, num_workers=args.workers)

@@ -1,6 +1,8 @@
-"""Two or more ranks that sum messages and do nothing else. Started by busbw_truth.py, with and without feedline.
+"""Two or more ranks that sum messages and do nothing else. Started by busbw_truth.py, with and
+without feedline.
 
-RANK=0 WORLD_SIZE=2 python benchmarks/programs/isolated_all_reduce.py --mib 1,25 --seconds 2 --store /tmp/store --report out.json
+RANK=0 WORLD_SIZE=2 python benchmarks/programs/isolated_all_reduce.py --mib 1,25 --seconds 2 --store
+/tmp/store --report out.json
 """
 
 import argparse
@@ -16,17 +18,26 @@ STEPS = 12  # so many loops of each size
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--mib", default="1,25")
     parser.add_argument("--seconds", type=float, default=2.0, help="of each size")
-    parser.add_argument("--gap-us", type=float, default=0.0, help="of other work before each call, which is not counted")
+    parser.add_argument(
+        "--gap-us",
+        type=float,
+        default=0.0,
+        help="of other work before each call, which is not counted",
+    )
     parser.add_argument("--store", type=Path, required=True)
     parser.add_argument("--report", type=Path, required=True)
     args = parser.parse_args()
     rank, ranks = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
     torch.set_num_threads(1)
     dist.init_process_group("gloo", init_method=f"file://{args.store}", rank=rank, world_size=ranks)
-    optimizer = torch.optim.SGD([torch.zeros(1, requires_grad=True)])  # its updates are the steps that feedline counts
+    optimizer = torch.optim.SGD(
+        [torch.zeros(1, requires_grad=True)]
+    )  # its updates are the steps that feedline counts
     rates = {}
     for size in [int(mib) << 20 for mib in args.mib.split(",")]:
         message = torch.zeros(size // 4)

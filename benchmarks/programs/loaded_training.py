@@ -1,4 +1,5 @@
-"""A small training whose samples and model are set from the command line, for diff_truth.py to record with and without load beside it.
+"""A small training whose samples and model are set from the command line, for diff_truth.py to
+record with and without load beside it.
 
     loaded_training.py --samples loops --workers 2 --width 64 --steps 60
 
@@ -51,12 +52,19 @@ class Maps(Dataset[Any]):
 
 def model(width: int) -> nn.Module:
     return nn.Sequential(
-        nn.Conv2d(1, width, 3, padding=1), nn.ReLU(), nn.Conv2d(width, width, 3, padding=1), nn.ReLU(), nn.Flatten(), nn.LazyLinear(CLASSES)
+        nn.Conv2d(1, width, 3, padding=1),
+        nn.ReLU(),
+        nn.Conv2d(width, width, 3, padding=1),
+        nn.ReLU(),
+        nn.Flatten(),
+        nn.LazyLinear(CLASSES),
     )
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--samples", choices=SAMPLES, default="arrays")
     parser.add_argument("--workers", type=int, default=1)
     parser.add_argument("--width", type=int, default=8, help="channels of the model")
@@ -64,7 +72,9 @@ def main() -> None:
     args = parser.parse_args()
     torch.manual_seed(0)
     torch.set_num_threads(1)
-    loader = DataLoader(Maps(args.samples, args.steps * BATCH), batch_size=BATCH, num_workers=args.workers)
+    loader = DataLoader(
+        Maps(args.samples, args.steps * BATCH), batch_size=BATCH, num_workers=args.workers
+    )
     net, loss_of = model(args.width), nn.CrossEntropyLoss()
     net(torch.zeros(1, 1, SIDE, SIDE))
     optimizer = torch.optim.SGD(net.parameters(), lr=0.01)

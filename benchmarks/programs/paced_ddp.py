@@ -1,7 +1,8 @@
-"""DistributedDataParallel on gloo with layers that take a given time without a CPU, as on an accelerator: for machines with few cores.
+"""DistributedDataParallel on gloo with layers that take a given time without a CPU, as on an
+accelerator: for machines with few cores.
 
-Each layer sleeps in forward and in backward, unevenly, and has parameters; so buckets become ready one by one during backward. The
-gradients and the all-reduces are real.
+Each layer sleeps in forward and in backward, unevenly, and has parameters; so buckets become ready
+one by one during backward. The gradients and the all-reduces are real.
 """
 
 import argparse

@@ -1,4 +1,6 @@
-"""A short training that leaves something in every part of a run folder: small_training.py finish | kill | ddp"""
+"""A short training that leaves something in every part of a run folder: small_training.py finish |
+kill | ddp
+"""
 
 import os
 import signal
@@ -23,7 +25,9 @@ class Numbers(Dataset):
 
 def main() -> None:
     torch.set_num_threads(1)
-    model: torch.nn.Module = torch.nn.Sequential(torch.nn.Linear(8, 8), torch.nn.BatchNorm1d(8), torch.nn.Linear(8, 3))
+    model: torch.nn.Module = torch.nn.Sequential(
+        torch.nn.Linear(8, 8), torch.nn.BatchNorm1d(8), torch.nn.Linear(8, 3)
+    )
     if HOW == "ddp":
         torch.distributed.init_process_group("gloo")
         model = DistributedDataParallel(model)

@@ -1,6 +1,8 @@
-"""A training that makes as many steps as each line of its standard input says, and answers with how long they took: CPU and wall seconds.
+"""A training that makes as many steps as each line of its standard input says, and answers with how
+long they took: CPU and wall seconds.
 
-Two Linear layers and tensors in memory, one thread: ``steps_on_demand.py WIDTH BATCH [DEVICE]``. A GPU is waited for after the last step.
+Two Linear layers and tensors in memory, one thread: ``steps_on_demand.py WIDTH BATCH [DEVICE]``. A
+GPU is waited for after the last step.
 """
 
 import sys
@@ -17,7 +19,10 @@ def main() -> None:
     torch.manual_seed(0)
     model = nn.Sequential(nn.Linear(width, width), nn.ReLU(), nn.Linear(width, 10)).to(device)
     optimizer, criterion = torch.optim.SGD(model.parameters(), lr=0.01), nn.CrossEntropyLoss()
-    inputs, labels = torch.randn(batch, width, device=device), torch.randint(0, 10, (batch,), device=device)
+    inputs, labels = (
+        torch.randn(batch, width, device=device),
+        torch.randint(0, 10, (batch,), device=device),
+    )
     for line in sys.stdin:
         wall, cpu = time.perf_counter(), time.process_time()
         for _ in range(int(line)):

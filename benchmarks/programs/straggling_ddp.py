@@ -1,7 +1,9 @@
-"""DistributedDataParallel on gloo whose ranks are late on purpose, now this one, now that one, and a calibration of its transfers.
+"""DistributedDataParallel on gloo whose ranks are late on purpose, now this one, now that one, and
+a calibration of its transfers.
 
-Layers sleep instead of computing, as with an accelerator; gradients and all-reduces are real. The dataset of the late rank sleeps longer.
-Who is late when, and by how much, follows from the step's number alone: ``planned`` tells it to whoever holds the recording against it.
+Layers sleep instead of computing, as with an accelerator; gradients and all-reduces are real. The
+dataset of the late rank sleeps longer. Who is late when, and by how much, follows from the step's
+number alone: ``planned`` tells it to whoever holds the recording against it.
 """
 
 import argparse
@@ -69,9 +71,11 @@ class Late(Dataset[torch.Tensor]):
 
 
 def calibrate(nbytes: int, rest_s: float, late_s: float) -> list[float]:
-    """Seconds of one bucket after the last rank began, mean over the ranks; by the time of day, which time namespaces leave alone.
+    """Seconds of one bucket after the last rank began, mean over the ranks; by the time of day,
+    which time namespaces leave alone.
 
-    Ranks that wait for one other have sent each other their first chunks already: what is left moves faster.
+    Ranks that wait for one other have sent each other their first chunks already: what is left
+    moves faster.
 
     Args:
         rest_s: before each; the link rests as it does in a step: a token bucket fills up.
@@ -94,9 +98,16 @@ def calibrate(nbytes: int, rest_s: float, late_s: float) -> list[float]:
 
 
 def train(layers: int, nbytes: int, seconds: float, steps: int) -> None:
-    """A bucket a layer. The model is gone with it: a reducer that outlives its group can hang (docs/communication-recording.md)."""
+    """A bucket a layer.
+
+    The model is gone with it: a reducer that outlives its group can hang
+    (docs/communication-recording.md).
+    """
     torch.manual_seed(0)
-    model = DistributedDataParallel(torch.nn.Sequential(*(Layer(nbytes, seconds) for _ in range(layers))), bucket_cap_mb=nbytes / (1 << 20))
+    model = DistributedDataParallel(
+        torch.nn.Sequential(*(Layer(nbytes, seconds) for _ in range(layers))),
+        bucket_cap_mb=nbytes / (1 << 20),
+    )
     optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
     for x in DataLoader(Late(steps), batch_size=None):
         optimizer.zero_grad()
@@ -119,7 +130,9 @@ def main() -> None:
     after = [calibrate(nbytes, seconds, late_s) for late_s in (0.0, DELAYS_MS[-1] / 1e3)]
     if dist.get_rank() == 0:
         alone, behind = (one + other for one, other in zip(before, after, strict=True))
-        args.truth.write_text(json.dumps({"bucket_s": alone, "late_bucket_s": behind, "buckets": args.layers}))
+        args.truth.write_text(
+            json.dumps({"bucket_s": alone, "late_bucket_s": behind, "buckets": args.layers})
+        )
     dist.destroy_process_group()
 
 

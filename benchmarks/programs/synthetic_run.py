@@ -1,8 +1,10 @@
-"""Writes run folders of ranks that never ran: what feedline's own recorder would have written, with a truth that is known.
+"""Writes run folders of ranks that never ran: what feedline's own recorder would have written, with
+a truth that is known.
 
-A step of 100 ms: 2 ms of waiting for a batch, 18 ms of forward, 60 ms of backward in which buckets are handed over, 20 ms of optimizer.
-All ranks end a bucket together, 0.5 ms after the last of them began it. In each step one rank, drawn by chance, hands its first bucket over
-5 ms late, and has caught up before the second.
+A step of 100 ms: 2 ms of waiting for a batch, 18 ms of forward, 60 ms of backward in which buckets
+are handed over, 20 ms of optimizer. All ranks end a bucket together, 0.5 ms after the last of them
+began it. In each step one rank, drawn by chance, hands its first bucket over 5 ms late, and has
+caught up before the second.
 """
 
 import random
@@ -50,7 +52,14 @@ class Plan:
         return (rank // self.per_host) * 3_000_000_000
 
 
-def write_rank(path: Path, plan: Plan, rank: int, steps: int | None = None, restart: int = 0, compacted: bool = True) -> None:
+def write_rank(
+    path: Path,
+    plan: Plan,
+    rank: int,
+    steps: int | None = None,
+    restart: int = 0,
+    compacted: bool = True,
+) -> None:
     """One rank's folder.
 
     Args:
@@ -62,21 +71,39 @@ def write_rank(path: Path, plan: Plan, rank: int, steps: int | None = None, rest
     _write(segment, plan, rank, plan.steps if steps is None else steps)
     segment.close()
     node, local = divmod(rank, plan.per_host)
-    place: dict[str, object] = {"rank": rank, "local_rank": local, "world_size": plan.ranks, "group_rank": node, "restart": restart}
+    place: dict[str, object] = {
+        "rank": rank,
+        "local_rank": local,
+        "world_size": plan.ranks,
+        "group_rank": node,
+        "restart": restart,
+    }
     anchors = [{"perf_counter_ns": BOOT, "time_ns": BOOT}]
-    Manifest(launch=plan.launch, command=["train.py"], place=place, anchors=anchors, exit_code=0, ended=compacted).write(folder)
+    Manifest(
+        launch=plan.launch,
+        command=["train.py"],
+        place=place,
+        anchors=anchors,
+        exit_code=0,
+        ended=compacted,
+    ).write(folder)
     if compacted:
         compact(folder)
 
 
 def _write(segment: Segment, plan: Plan, rank: int, steps: int) -> None:
     name, group, dtype, backend, host = (
-        segment.name_id(text) for text in ("allreduce_", "world", "float32", "nccl", f"host{rank // plan.per_host}")
+        segment.name_id(text)
+        for text in ("allreduce_", "world", "float32", "nccl", f"host{rank // plan.per_host}")
     )
     offset, boot = plan.offset(rank), BOOT + plan.later
-    segment.add(Stage.GROUP, boot, 0, source=group, cpu=backend, nbytes=plan.ranks, number=0, extra=1)
+    segment.add(
+        Stage.GROUP, boot, 0, source=group, cpu=backend, nbytes=plan.ranks, number=0, extra=1
+    )
     for at in (0, steps * STEP):
-        segment.add(Stage.CLOCK, boot + offset + at, 0, number=-offset, extra=ROUND_TRIP, source=host)
+        segment.add(
+            Stage.CLOCK, boot + offset + at, 0, number=-offset, extra=ROUND_TRIP, source=host
+        )
     every = (BACKWARD - 10 * MS - LATE) // plan.collectives
     for step in range(steps):
         segment.window = window_of(0, step)
@@ -88,10 +115,23 @@ def _write(segment: Segment, plan: Plan, rank: int, steps: int) -> None:
         first = begin + WAIT + FORWARD
         for index in range(plan.collectives):
             number = step * plan.collectives + index
-            uneven = (number * 7919 + rank * 104_729) % 1009  # ns: real times do not compress so well
+            uneven = (
+                number * 7919 + rank * 104_729
+            ) % 1009  # ns: real times do not compress so well
             handed = first + (index > 0) * (LATE + MS) + max(index - 1, 0) * every
             begun = handed + late * (index == 0) - uneven
             done = handed + LATE * (index == 0) + TRANSFER
-            segment.add(Stage.COLLECTIVE, begun, done - begun, group, dtype, 25 << 20, number, 0, name, Flag.BUCKET)
+            segment.add(
+                Stage.COLLECTIVE,
+                begun,
+                done - begun,
+                group,
+                dtype,
+                25 << 20,
+                number,
+                0,
+                name,
+                Flag.BUCKET,
+            )
         segment.add(Stage.BACKWARD, first, BACKWARD)
         segment.add(Stage.OPTIMIZER, first + BACKWARD, 10 * MS, number=1)

@@ -1,4 +1,5 @@
-"""What feedline makes of a folder of traces, and no more than trace_peer.py does: load, budget, overlap, idle time, on all CPUs.
+"""What feedline makes of a folder of traces, and no more than trace_peer.py does: load, budget,
+overlap, idle time, on all CPUs.
 
 Run by ingest_speed.py: python trace_figures.py FOLDER
 """
@@ -22,4 +23,11 @@ if __name__ == "__main__":
     with local() as pool:
         for found in each(pool, figures, chunked(files, 1), (), "reading", lambda *_: None):
             for one in found:
-                print(one.rank, one.gpu.idle_pct, one.gpu.compute_pct, one.gpu.other_pct, one.gpu.overlap_pct_of_comm, one.budget.shares)
+                print(
+                    one.rank,
+                    one.gpu.idle_pct,
+                    one.gpu.compute_pct,
+                    one.gpu.other_pct,
+                    one.gpu.overlap_pct_of_comm,
+                    one.budget.shares,
+                )

@@ -1,6 +1,8 @@
-"""What Holistic Trace Analysis, or its successor traceinsight, makes of a folder of traces: load, temporal breakdown, overlap, idle time.
+"""What Holistic Trace Analysis, or its successor traceinsight, makes of a folder of traces: load,
+temporal breakdown, overlap, idle time.
 
-Run by ingest_speed.py with the Python of an environment that has one of them: python trace_peer.py FOLDER
+Run by ingest_speed.py with the Python of an environment that has one of them: python trace_peer.py
+FOLDER
 """
 
 import sys

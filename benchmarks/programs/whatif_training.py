@@ -1,9 +1,11 @@
-"""Small trainings whose loader is set from the command line: one for whatif_truth.py to record, many to compare with.
+"""Small trainings whose loader is set from the command line: one for whatif_truth.py to record,
+many to compare with.
 
     whatif_training.py data/photos jpeg '{"num_workers": 2, "prefetch_factor": 2}' --seconds 6
 
-Settings are given as JSON, one or more; each is trained with for so many seconds, in whole epochs, and a line of JSON says how it went:
-samples and seconds from the end of the first step to the end of the last.
+Settings are given as JSON, one or more; each is trained with for so many seconds, in whole epochs,
+and a line of JSON says how it went: samples and seconds from the end of the first step to the end
+of the last.
 
 jpeg     photographs are read from files, decoded, cropped and turned: they keep two cores busy
 served   small ones come from a server, which is asked over a socket and answers late
@@ -28,7 +30,9 @@ from torch.utils.data import DataLoader, Dataset
 from torchvision import transforms
 
 SIZE = 96
-Image.preinit()  # else each new worker imports the formats again, unless a run without workers has imported them here before
+# else each new worker imports the formats again, unless a run without workers has imported them
+# here before
+Image.preinit()
 PER_EPOCH = 48  # batches
 #: kind -> samples per batch, width of the model, whether samples come from the server
 KINDS = {"jpeg": (8, 8, False), "served": (8, 8, True), "mixed": (8, 24, True)}
@@ -91,7 +95,9 @@ def model(width: int) -> nn.Module:
     return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(4 * width, 10))
 
 
-def train(data: Dataset[Any], kind: str, settings: dict[str, Any], seconds: float) -> dict[str, float]:
+def train(
+    data: Dataset[Any], kind: str, settings: dict[str, Any], seconds: float
+) -> dict[str, float]:
     """Train in whole epochs until so many seconds have passed."""
     batch, width, _ = KINDS[kind]
     loader: DataLoader[Any] = DataLoader(data, batch_size=batch, shuffle=True, **settings)
@@ -111,17 +117,23 @@ def train(data: Dataset[Any], kind: str, settings: dict[str, Any], seconds: floa
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("data", type=Path)
     parser.add_argument("kind", choices=KINDS)
     parser.add_argument("settings", nargs="+", type=json.loads)
     parser.add_argument("--seconds", type=float, default=6)
-    parser.add_argument("--port", type=int, default=0, help="of the server (programs/late_server.py)")
+    parser.add_argument(
+        "--port", type=int, default=0, help="of the server (programs/late_server.py)"
+    )
     args = parser.parse_args()
     torch.set_num_threads(1)
     random.seed(0)
     Served.port = args.port
-    dataset = (Served if KINDS[args.kind][2] else Photographs)(args.data, PER_EPOCH * KINDS[args.kind][0])
+    dataset = (Served if KINDS[args.kind][2] else Photographs)(
+        args.data, PER_EPOCH * KINDS[args.kind][0]
+    )
     for settings in args.settings:
         print(json.dumps(train(dataset, args.kind, settings, args.seconds)), flush=True)
 

@@ -1,4 +1,6 @@
-"""Small made data in the forms that programs read: every maker is given the folder that the program runs in."""
+"""Small made data in the forms that programs read: every maker is given the folder that the program
+runs in.
+"""
 
 import gzip
 import json
@@ -21,8 +23,14 @@ def mnist(where: str, train: int = 320, test: int = 64) -> Maker:
         raw.mkdir(parents=True, exist_ok=True)
         noise = np.random.default_rng(0)
         for name, count in (("train", train), ("t10k", test)):
-            images = struct.pack(">4i", 0x803, count, 28, 28) + noise.integers(0, 255, count * 784, np.uint8).tobytes()
-            labels = struct.pack(">2i", 0x801, count) + (np.arange(count) % 10).astype(np.uint8).tobytes()
+            images = (
+                struct.pack(">4i", 0x803, count, 28, 28)
+                + noise.integers(0, 255, count * 784, np.uint8).tobytes()
+            )
+            labels = (
+                struct.pack(">2i", 0x801, count)
+                + (np.arange(count) % 10).astype(np.uint8).tobytes()
+            )
             for kind, data in (("images-idx3", images), ("labels-idx1", labels)):
                 (raw / f"{name}-{kind}-ubyte").write_bytes(data)
                 if count <= 1000:
@@ -35,10 +43,20 @@ def unet(where: str) -> Maker:
     """The configuration of a small model of diffusion."""
 
     def make(folder: Path) -> None:
-        blocks = {"down_block_types": ["DownBlock2D", "DownBlock2D"], "up_block_types": ["UpBlock2D", "UpBlock2D"]}
-        sizes = {"sample_size": 16, "block_out_channels": [16, 32], "layers_per_block": 1, "norm_num_groups": 8}
+        blocks = {
+            "down_block_types": ["DownBlock2D", "DownBlock2D"],
+            "up_block_types": ["UpBlock2D", "UpBlock2D"],
+        }
+        sizes = {
+            "sample_size": 16,
+            "block_out_channels": [16, 32],
+            "layers_per_block": 1,
+            "norm_num_groups": 8,
+        }
         (folder / where).mkdir(parents=True, exist_ok=True)
-        (folder / where / "config.json").write_text(json.dumps({"_class_name": "UNet2DModel", **blocks, **sizes}))
+        (folder / where / "config.json").write_text(
+            json.dumps({"_class_name": "UNet2DModel", **blocks, **sizes})
+        )
 
     return make
 
@@ -63,29 +81,45 @@ def gpt2(where: str) -> Maker:
         from transformers import GPT2Config, GPT2LMHeadModel, PreTrainedTokenizerFast
 
         words = ["<unk>", "<eos>", *WORDS]
-        tokenizer = Tokenizer(models.WordLevel({word: number for number, word in enumerate(words)}, unk_token="<unk>"))
-        tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
-        PreTrainedTokenizerFast(tokenizer_object=tokenizer, unk_token="<unk>", eos_token="<eos>", pad_token="<eos>").save_pretrained(
-            folder / where
+        tokenizer = Tokenizer(
+            models.WordLevel({word: number for number, word in enumerate(words)}, unk_token="<unk>")
         )
-        settings = GPT2Config(vocab_size=len(words), n_embd=64, n_layer=2, n_head=2, n_positions=128, bos_token_id=1, eos_token_id=1)
+        tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
+        PreTrainedTokenizerFast(
+            tokenizer_object=tokenizer, unk_token="<unk>", eos_token="<eos>", pad_token="<eos>"
+        ).save_pretrained(folder / where)
+        settings = GPT2Config(
+            vocab_size=len(words),
+            n_embd=64,
+            n_layer=2,
+            n_head=2,
+            n_positions=128,
+            bos_token_id=1,
+            eos_token_id=1,
+        )
         GPT2LMHeadModel(settings).save_pretrained(folder / where)
 
     return make
 
 
 def photos(where: str, count: int, width: int = 320, height: int = 240, classes: int = 2) -> Maker:
-    """A folder of JPEGs for each class, one without classes: smooth noise, which decodes at the cost of a photograph."""
+    """A folder of JPEGs for each class, one without classes: smooth noise, which decodes at the
+    cost of a photograph.
+    """
 
     def make(folder: Path) -> None:
         from PIL import Image
 
         noise = np.random.default_rng(0)
-        for into in [folder / where / f"class{label}" for label in range(classes)] or [folder / where]:
+        for into in [folder / where / f"class{label}" for label in range(classes)] or [
+            folder / where
+        ]:
             into.mkdir(parents=True, exist_ok=True)
             for number in range(count):
                 small = noise.integers(0, 255, (height // 8, width // 8, 3), np.uint8)
-                Image.fromarray(small).resize((width, height)).save(into / f"{number:03d}.jpg", quality=90)
+                Image.fromarray(small).resize((width, height)).save(
+                    into / f"{number:03d}.jpg", quality=90
+                )
 
     return make
 
@@ -121,7 +155,9 @@ def empty(where: str) -> Maker:
 
 
 def cora(where: str, papers: int = 1800, words: int = 32) -> Maker:
-    """The files of Cora as pytorch/examples unpacks it: papers with words, a label, and who cites whom."""
+    """The files of Cora as pytorch/examples unpacks it: papers with words, a label, and who cites
+    whom.
+    """
 
     def make(folder: Path) -> None:
         into = folder / where
@@ -129,10 +165,15 @@ def cora(where: str, papers: int = 1800, words: int = 32) -> Maker:
         noise = np.random.default_rng(0)
         features = noise.integers(0, 2, (papers, words))
         labels = [f"class{number % 7}" for number in range(papers)]
-        rows = ["\t".join([str(paper), *map(str, features[paper]), labels[paper]]) for paper in range(papers)]
+        rows = [
+            "\t".join([str(paper), *map(str, features[paper]), labels[paper]])
+            for paper in range(papers)
+        ]
         (into / "cora.content").write_text("\n".join(rows) + "\n")
         pairs = noise.integers(0, papers, (4 * papers, 2))
-        (into / "cora.cites").write_text("\n".join(f"{first}\t{second}" for first, second in pairs if first != second) + "\n")
+        (into / "cora.cites").write_text(
+            "\n".join(f"{first}\t{second}" for first, second in pairs if first != second) + "\n"
+        )
 
     return make
 
@@ -176,12 +217,24 @@ def glue(where: str, metric: str, train: int = 160, test: int = 32) -> Maker:
         task.mkdir(parents=True, exist_ok=True)
         drawn = np.random.default_rng(0)
         for name, count in (("train", train), ("validation", test), ("test", test)):
-            sentences = [[" ".join(drawn.choice(WORDS, 12)) for _ in range(count)] for _ in range(2)]
+            sentences = [
+                [" ".join(drawn.choice(WORDS, 12)) for _ in range(count)] for _ in range(2)
+            ]
             labels = [number % 2 for number in range(count)]
-            table = {"sentence1": sentences[0], "sentence2": sentences[1], "label": labels, "idx": list(range(count))}
+            table = {
+                "sentence1": sentences[0],
+                "sentence2": sentences[1],
+                "label": labels,
+                "idx": list(range(count)),
+            }
             pandas.DataFrame(table).to_parquet(task / f"{name}-00000-of-00001.parquet")
-        splits = "".join(f"  - split: {name}\n    path: mrpc/{name}-*\n" for name in ("train", "validation", "test"))
-        (folder / where / "README.md").write_text(f"---\nconfigs:\n- config_name: mrpc\n  data_files:\n{splits}---\n")
+        splits = "".join(
+            f"  - split: {name}\n    path: mrpc/{name}-*\n"
+            for name in ("train", "validation", "test")
+        )
+        (folder / where / "README.md").write_text(
+            f"---\nconfigs:\n- config_name: mrpc\n  data_files:\n{splits}---\n"
+        )
         (folder / metric).mkdir(exist_ok=True)
         (folder / metric / f"{metric}.py").write_text(METRIC)
 
@@ -210,7 +263,9 @@ def questions(where: str, train: int = 1140, test: int = 60) -> Maker:
         (folder / where).mkdir(parents=True, exist_ok=True)
         drawn = np.random.default_rng(0)
         for name, count in (("train_5500.label", train), ("TREC_10.label", test)):
-            lines = [f"KIND:{number % 6} {' '.join(drawn.choice(WORDS, 9))}" for number in range(count)]
+            lines = [
+                f"KIND:{number % 6} {' '.join(drawn.choice(WORDS, 9))}" for number in range(count)
+            ]
             (folder / where / name).write_text("\n".join(lines) + "\n")
 
     return make
@@ -246,7 +301,11 @@ def graphs(where: str, name: str = "MUTAG", count: int = 200, nodes: int = 12) -
     def make(folder: Path) -> None:
         raw = folder / where / name / "raw"
         raw.mkdir(parents=True, exist_ok=True)
-        rings = [(graph * nodes + one + 1, graph * nodes + (one + 1) % nodes + 1) for graph in range(count) for one in range(nodes)]
+        rings = [
+            (graph * nodes + one + 1, graph * nodes + (one + 1) % nodes + 1)
+            for graph in range(count)
+            for one in range(nodes)
+        ]
         edges = [edge for one, two in rings for edge in ((one, two), (two, one))]
         lines = {
             "A": [f"{one}, {two}" for one, two in edges],

@@ -1,4 +1,6 @@
-"""Is what feedline says of a program true: its counts against the program's own, its verdict against timers made by hand."""
+"""Is what feedline says of a program true: its counts against the program's own, its verdict
+against timers made by hand.
+"""
 
 import re
 from dataclasses import dataclass, field
@@ -7,8 +9,9 @@ from programs_of_others.program import Counts, Program
 from programs_of_others.timers import ByHand
 
 TRUE, FALSE, UNKNOWN, DOUBTFUL = "true", "false", "unknown", "doubtful"
-#: Shares of the step. 5 % is where feedline begins to speak of the input; two runs of a program on a machine with neighbours differ by some
-#: points, so a verdict is called false only where the timers are far on the other side.
+#: Shares of the step. 5 % is where feedline begins to speak of the input; two runs of a program on
+#: a machine with neighbours differ by some points, so a verdict is called false only where the
+#: timers are far on the other side.
 NONE, MUCH, NEAR = 0.03, 0.20, 0.07
 #: Two runs of one program agree when their shares differ by less than either of these.
 APART, FACTOR = 0.10, 1.6
@@ -17,10 +20,28 @@ FULL = 0.75
 NOT_HELD = ("compute_bound", "gpu_bound", "nothing")
 OTHERS = ("busy_neighbors",)
 NOT_KNOWN = ("input_not_seen", "too_short")
-INPUT_STAGES = ("epoch_start", "sampler", "read", "decode", "augment", "dataset", "user", "collate", "wait", "transport", "input")
+INPUT_STAGES = (
+    "epoch_start",
+    "sampler",
+    "read",
+    "decode",
+    "augment",
+    "dataset",
+    "user",
+    "collate",
+    "wait",
+    "transport",
+    "input",
+)
 FROM_FILES = ("small_files", "cold_storage", "decode_bound", "oversize_images")
 #: Findings whose fix is a setting of the loader.
-OF_THE_LOADER = ("too_few_workers", "fewer_workers", "epoch_restart", "custom_collate", "straggler_in_order")
+OF_THE_LOADER = (
+    "too_few_workers",
+    "fewer_workers",
+    "epoch_restart",
+    "custom_collate",
+    "straggler_in_order",
+)
 PERCENT = re.compile(r"(\d+(?:\.\d+)?) %")
 
 
@@ -35,7 +56,8 @@ class Said:
         share: of the step that is input, as its stages show it.
         step_s: mean step.
         others_known: it was sampled what other programs used of the CPUs.
-        outside: share of the step that is the program's own code, the clearing of gradients with it.
+        outside: share of the step that is the program's own code, the clearing of gradients with
+            it.
         functions: of that code, by name, file and line -> share of the step.
         evaluation_share: of the time of steps and evaluation.
     """
@@ -56,7 +78,9 @@ class Said:
 
 @dataclass(frozen=True)
 class Tried:
-    """What became of the step with the fix that the first finding advises: its time over that without."""
+    """What became of the step with the fix that the first finding advises: its time over that
+    without.
+    """
 
     advice: str
     ratio: float
@@ -79,8 +103,12 @@ class Facts:
 
 def counts_are_true(said: list[Said], true: tuple[Counts, ...]) -> bool:
     """Are steps of every training what the program counts, and samples, where both count them."""
-    found = sorted(((one.steps, one.samples) for one in said), key=lambda one: (one[0], one[1] or 0))
-    return len(found) == len(true) and all(one[0] == two[0] and None in (one[1], two[1]) or one == two for one, two in zip(found, true))
+    found = sorted(
+        ((one.steps, one.samples) for one in said), key=lambda one: (one[0], one[1] or 0)
+    )
+    return len(found) == len(true) and all(
+        one[0] == two[0] and None in (one[1], two[1]) or one == two for one, two in zip(found, true)
+    )
 
 
 def judge(program: Program, said: Said, facts: Facts) -> tuple[str, str]:
@@ -109,13 +137,21 @@ def judge(program: Program, said: Said, facts: Facts) -> tuple[str, str]:
 
 
 def _own_code(said: Said, by_hand: ByHand) -> tuple[str, str]:
-    """Is as much of the step outside models as it says, and in the functions that it names, as far as they were timed."""
+    """Is as much of the step outside models as it says, and in the functions that it names, as far
+    as they were timed.
+    """
     judged = [_near(by_hand.outside, said.outside, "all of its own code")]
     for name, share in by_hand.functions.items():
-        told = sum(part for function, part in said.functions.items() if function.partition(" (")[0].rpartition(".")[2] == name)
+        told = sum(
+            part
+            for function, part in said.functions.items()
+            if function.partition(" (")[0].rpartition(".")[2] == name
+        )
         if told >= NONE or share >= APART:
             judged.append(_near(share, told, name))
-    worst = next((one for verdict in (FALSE, DOUBTFUL) for one in judged if one[0] == verdict), judged[0])
+    worst = next(
+        (one for verdict in (FALSE, DOUBTFUL) for one in judged if one[0] == verdict), judged[0]
+    )
     return worst if worst[0] != TRUE else (TRUE, "; ".join(why for _, why in judged))
 
 
@@ -136,7 +172,11 @@ def _not_held(share: float) -> tuple[str, str]:
 def _borderline(share: float) -> tuple[str, str]:
     if share >= MUCH:
         return FALSE, "the input does hold it back"
-    return (TRUE, "by the timers") if NONE <= share < APART else (DOUBTFUL, "the timers are not near the gate")
+    return (
+        (TRUE, "by the timers")
+        if NONE <= share < APART
+        else (DOUBTFUL, "the timers are not near the gate")
+    )
 
 
 def _held(program: Program, rule_id: str, said: Said, facts: Facts) -> tuple[str, str]:
@@ -149,7 +189,9 @@ def _held(program: Program, rule_id: str, said: Said, facts: Facts) -> tuple[str
         return FALSE, f"it uses {facts.busy:.0%} of the CPUs; the rest is others'"
     if facts.tried is not None:
         return _tried(facts.tried)
-    near = abs(share - said.share) < APART or max(share, said.share) < FACTOR * min(share, said.share)
+    near = abs(share - said.share) < APART or max(share, said.share) < FACTOR * min(
+        share, said.share
+    )
     return (TRUE, "by the timers") if near else (DOUBTFUL, "the timers see another share")
 
 

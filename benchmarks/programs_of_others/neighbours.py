@@ -1,4 +1,5 @@
-"""Programs by others five times alone and five times beside busy neighbours: is the first finding the same, or does it name the neighbours.
+"""Programs by others five times alone and five times beside busy neighbours: is the first finding
+the same, or does it name the neighbours.
 
     python benchmarks/programs_of_others/neighbours.py --repositories FOLDER [--only NAME ...] [--times 5]
 
@@ -50,10 +51,22 @@ def first(bench: Bench, program: Program, home: Path, loops: int) -> str:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--repositories", type=Path, metavar="FOLDER", help="checkouts, as OWNER/NAME")
-    parser.add_argument("--only", nargs="+", default=CHOSEN, metavar="NAME", help="their names (default: %(default)s)")
-    parser.add_argument("--times", type=int, default=5, help="runs of each kind (default: %(default)s)")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--repositories", type=Path, metavar="FOLDER", help="checkouts, as OWNER/NAME"
+    )
+    parser.add_argument(
+        "--only",
+        nargs="+",
+        default=CHOSEN,
+        metavar="NAME",
+        help="their names (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--times", type=int, default=5, help="runs of each kind (default: %(default)s)"
+    )
     args = parser.parse_args()
     print("| program | alone | beside as many busy loops as CPUs |\n|---|---|---|")
     with tempfile.TemporaryDirectory() as folder:
@@ -62,7 +75,10 @@ def main() -> None:
             if missing := program.missing(args.repositories):
                 print(f"| {program.name} | {missing} | |")
                 continue
-            cells = [tell(bench, program, Path(folder), loops, args.times) for loops in (0, len(os.sched_getaffinity(0)))]
+            cells = [
+                tell(bench, program, Path(folder), loops, args.times)
+                for loops in (0, len(os.sched_getaffinity(0)))
+            ]
             print(f"| {program.name} | {' | '.join(cells)} |", flush=True)
 
 

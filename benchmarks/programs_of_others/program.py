@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 Maker = Callable[[Path], None]
-#: Steps and samples of one training; None: the program counts no samples, as one that trains on a whole graph.
+#: Steps and samples of one training; None: the program counts no samples, as one that trains on a
+#: whole graph.
 Counts = tuple[int, int | None]
 
 
@@ -17,21 +18,27 @@ class Program:
 
     Attributes:
         name: of the row.
-        source: ``owner/repository`` below the folder of checkouts, or ``package:NAME`` for a program that an installed package ships.
+        source: ``owner/repository`` below the folder of checkouts, or ``package:NAME`` for a
+            program that an installed package ships.
         path: of the folder that is run, in the repository or package.
         words: script and arguments. ``-m`` and a module for one that a package has.
         trainings: of each training that it makes, sorted. A step is one round of its optimizers.
         counts: how these are known: from its options, and what it prints.
         makes: what makes its data in a copy of ``path``, one after the other.
         needs: modules that it imports besides torch.
-        input: functions that make its batches where no DataLoader does, as ``module:function``: the timers by hand look at them.
-        code: other functions of its loop, as ``module:function``: the timers by hand look at them, too.
-        updates: the most updates that one of its optimizers makes, where that is not the number of steps. Summed over its processes.
-        causes: findings that may be the first of a run that waits for its input: tried by hand, or read in its source.
+        input: functions that make its batches where no DataLoader does, as ``module:function``: the
+            timers by hand look at them.
+        code: other functions of its loop, as ``module:function``: the timers by hand look at them,
+            too.
+        updates: the most updates that one of its optimizers makes, where that is not the number of
+            steps. Summed over its processes.
+        causes: findings that may be the first of a run that waits for its input: tried by hand, or
+            read in its source.
         files: it reads a file for each sample.
         no_input: it makes its batches once, before the first step, so no step has a part for input.
-        printed: pattern; how often it occurs in what the program prints is the number of its steps. With a group, what stands there the
-            last time is that number, where it differs from run to run; each step is of ``batch`` samples then, and ``trainings`` is empty.
+        printed: pattern; how often it occurs in what the program prints is the number of its steps.
+            With a group, what stands there the last time is that number, where it differs from run
+            to run; each step is of ``batch`` samples then, and ``trainings`` is empty.
         batch: samples per step.
         environment: variables that it needs.
         on_path: folders of the repository for PYTHONPATH.

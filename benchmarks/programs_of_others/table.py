@@ -30,7 +30,10 @@ that makes them), forward, backward and optimizer. A `sitecustomize` independent
     python benchmarks/programs_of_others/run.py --repositories FOLDER --try > docs/measured/programs-of-others.md
 
 """
-HEAD = "| program | steps | samples | input, by hand / feedline | first finding | verdict | and then |\n|---|---|---|---|---|---|---|"
+HEAD = (
+    "| program | steps | samples | input, by hand / feedline | first finding | verdict | and "
+    "then |\n|---|---|---|---|---|---|---|"
+)
 
 
 def page(measured: Sequence[Measured]) -> str:
@@ -40,21 +43,29 @@ def page(measured: Sequence[Measured]) -> str:
     ran = [one for one in measured if not one.problem]
     verdicts = Counter(one.verdict for one in ran)
     exact = sum(one.exact for one in ran)
-    unknown = sum(None not in (count for _, count in one.true) and None in (said.samples for said in one.said) for one in ran)
+    unknown = sum(
+        None not in (count for _, count in one.true) and None in (said.samples for said in one.said)
+        for one in ran
+    )
     kinds = ", ".join(f"{kind} in {verdicts[kind]}" for kind in (TRUE, UNKNOWN, DOUBTFUL, FALSE))
     beside = [one for one in ran if one.main.causes[:1] and one.main.causes[0] in OTHERS]
     nexts = Counter(judgement for one in beside if (judgement := besides(one)[0]))
     after = ", ".join(f"{kind} in {nexts[kind]}" for kind in (TRUE, UNKNOWN, DOUBTFUL, FALSE))
     lines = [
-        TEXT + f"Python {platform.python_version()}, torch {torch.__version__}, {platform.system()}.\n",
-        f"**{len(ran)} programs: steps and samples are right in {exact}, in {unknown} of which feedline says that the samples are unknown; "
+        TEXT
+        + f"Python {platform.python_version()}, torch {torch.__version__}, {platform.system()}.\n",
+        f"**{len(ran)} programs: steps and samples are right in {exact}, in {unknown} of which "
+        f"feedline says that the samples are unknown; "
         f"the verdict is {kinds}.**{_of_neighbors(len(beside), after)}\n",
         *_of_unseen(ran),
         HEAD,
         *(row(one) for one in ran),
     ]
     if failed := [one for one in measured if one.problem]:
-        lines += ["\nNot measured:\n", *(f"- {one.program.name}: {one.problem.splitlines()[0]}" for one in failed)]
+        lines += [
+            "\nNot measured:\n",
+            *(f"- {one.program.name}: {one.problem.splitlines()[0]}" for one in failed),
+        ]
     return "\n".join(lines)
 
 
@@ -64,12 +75,27 @@ def _of_unseen(ran: Sequence[Measured]) -> list[str]:
     own = [one for one in ran if one.program.name in names]
     verdicts = Counter(one.verdict for one in own)
     kinds = ", ".join(f"{kind} in {verdicts[kind]}" for kind in (TRUE, UNKNOWN, DOUBTFUL, FALSE))
-    chosen = f"{len(own)} of them were chosen, and what is true of them was written down, before feedline was run on any of them"
-    return [f"{chosen}: steps and samples are right in {sum(one.exact for one in own)}; the verdict is {kinds}.\n"] if own else []
+    chosen = (
+        f"{len(own)} of them were chosen, and what is true of them was written down, before "
+        f"feedline was run on any of them"
+    )
+    return (
+        [
+            f"{chosen}: steps and samples are right in {sum(one.exact for one in own)}; the "
+            f"verdict is {kinds}.\n"
+        ]
+        if own
+        else []
+    )
 
 
 def _of_neighbors(number: int, after: str) -> str:
-    return f" In {number} the first finding names the neighbors; the next finding, where there is one, is {after}." if number else ""
+    return (
+        f" In {number} the first finding names the neighbors; the next finding, where there is "
+        f"one, is {after}."
+        if number
+        else ""
+    )
 
 
 def row(one: Measured) -> str:
@@ -80,12 +106,22 @@ def row(one: Measured) -> str:
     shares = f"{one.timed.input_share:.1%} / {one.main.share:.1%}"
     rule_id = f"`{(one.main.causes or ('none',))[0]}`"
     verdict = one.verdict if one.verdict == TRUE else f"**{one.verdict}**"
-    cells = [f"{one.program.name} ({one.program.counts})", steps, samples, shares, rule_id, f"{verdict}: {one.why}", then(one)]
+    cells = [
+        f"{one.program.name} ({one.program.counts})",
+        steps,
+        samples,
+        shares,
+        rule_id,
+        f"{verdict}: {one.why}",
+        then(one),
+    ]
     return f"| {' | '.join(cells)} |"
 
 
 def besides(one: Measured) -> tuple[str, str]:
-    """What is to be said of the finding after one that names the neighbors, and why; empty where there is none."""
+    """What is to be said of the finding after one that names the neighbors, and why; empty where
+    there is none.
+    """
     causes = one.main.causes
     if len(causes) < 2 or causes[0] not in OTHERS:
         return "", ""
@@ -95,7 +131,11 @@ def besides(one: Measured) -> tuple[str, str]:
 def then(one: Measured) -> str:
     """The same as a cell."""
     judgement, why = besides(one)
-    return f"`{one.main.causes[1]}`: {judgement if judgement == TRUE else f'**{judgement}**'}, {why}" if judgement else ""
+    return (
+        f"`{one.main.causes[1]}`: {judgement if judgement == TRUE else f'**{judgement}**'}, {why}"
+        if judgement
+        else ""
+    )
 
 
 def whole(counts: Iterable[int | None]) -> int | None:

@@ -6,12 +6,17 @@ from dataclasses import dataclass
 from pathlib import Path
 
 INPUT = ("next", "start", "input")
-MANY = 20  # forwards without gradients in a row are no part of a step, such as a teacher's or a target network's
+# forwards without gradients in a row are no part of a step, such as a teacher's or a target
+# network's
+MANY = 20
 
 
 @dataclass(frozen=True)
 class Span:
-    """One call, times in ns; ``own`` without what lies inside; ``who`` made it; ``size`` of the batch that it gave."""
+    """One call, times in ns;
+
+    ``own`` without what lies inside; ``who`` made it; ``size`` of the batch that it gave.
+    """
 
     kind: str
     begin: int
@@ -42,17 +47,25 @@ class ByHand:
     @property
     def outside(self) -> float:
         """Share of the step outside models, backward passes, updates and input."""
-        own = sum(took for kind, took in self.parts.items() if kind == "rest" or kind.startswith("code "))
+        own = sum(
+            took for kind, took in self.parts.items() if kind == "rest" or kind.startswith("code ")
+        )
         return own / self.step_s if self.step_s else 0.0
 
     @property
     def functions(self) -> dict[str, float]:
         """Functions that were timed by name -> share of the step."""
-        return {kind[5:]: took / self.step_s for kind, took in self.parts.items() if kind.startswith("code ") and self.step_s}
+        return {
+            kind[5:]: took / self.step_s
+            for kind, took in self.parts.items()
+            if kind.startswith("code ") and self.step_s
+        }
 
     @property
     def input_share(self) -> float:
-        return sum(self.parts.get(kind, 0.0) for kind in INPUT) / self.step_s if self.step_s else 0.0
+        return (
+            sum(self.parts.get(kind, 0.0) for kind in INPUT) / self.step_s if self.step_s else 0.0
+        )
 
 
 def read(folder: Path) -> list[ByHand]:
@@ -66,8 +79,14 @@ def _of(about: dict) -> ByHand:
     fed = _training_loaders(spans)
     evaluation = _evaluation(spans, fed)
     counted = [span for span in spans if len(ends) > 1 and ends[0] <= span.begin < ends[-1]]
-    inside = [span for span in counted if not any(begin <= span.begin < end for begin, end in evaluation)]
-    away = sum(min(end, ends[-1]) - max(begin, ends[0]) for begin, end in evaluation if ends and begin < ends[-1] and end > ends[0])
+    inside = [
+        span for span in counted if not any(begin <= span.begin < end for begin, end in evaluation)
+    ]
+    away = sum(
+        min(end, ends[-1]) - max(begin, ends[0])
+        for begin, end in evaluation
+        if ends and begin < ends[-1] and end > ends[0]
+    )
     steps = max(1, len(ends) - 1)
     wall_s = (ends[-1] - ends[0] - away) / 1e9 / steps if len(ends) > 1 else 0.0
     parts: Counter[str] = Counter()
@@ -81,7 +100,9 @@ def _of(about: dict) -> ByHand:
 
 
 def _rounds(spans: list[Span]) -> tuple[int, list[int]]:
-    """How many updates the busiest optimizer made, and when each was over; backwards, where there is no optimizer."""
+    """How many updates the busiest optimizer made, and when each was over; backwards, where there
+    is no optimizer.
+    """
     made = Counter(span.who for span in spans if span.kind == "update")
     if not made:
         ends = [span.end for span in spans if span.kind == "backward"]
@@ -107,17 +128,28 @@ def _evaluation(spans: list[Span], fed: set[int]) -> list[tuple[int, int]]:
     found, begin, last = [], 0, 0
     begun = False
     for span in spans:
-        other = (span.kind in ("next", "start") and span.who not in fed) or (span.kind == "eval" and begun)
+        other = (span.kind in ("next", "start") and span.who not in fed) or (
+            span.kind == "eval" and begun
+        )
         if other and not begun:
             begin, begun = last, True
         elif (
-            begun and not other and (span.kind in ("backward", "forward", "input") or (span.kind in ("next", "start") and span.who in fed))
+            begun
+            and not other
+            and (
+                span.kind in ("backward", "forward", "input")
+                or (span.kind in ("next", "start") and span.who in fed)
+            )
         ):
             found.append((begin, last))
             begun = False
         last = max(last, span.end)
     found += [(begin, last)] if begun else []
-    loops = (loop for loop in _without_a_loader(spans) if not any(begin < loop[1] and loop[0] < end for begin, end in found))
+    loops = (
+        loop
+        for loop in _without_a_loader(spans)
+        if not any(begin < loop[1] and loop[0] < end for begin, end in found)
+    )
     return [*found, *loops]
 
 

@@ -24,7 +24,9 @@ from feedline.convergence.fixes import (
     warmup,
 )
 
-_LOCAL_SGD_VALUE = "4 (updates between two exchanges), 4:after=500 (post-local: from the 500th update on)"
+_LOCAL_SGD_VALUE = (
+    "4 (updates between two exchanges), 4:after=500 (post-local: from the 500th update on)"
+)
 
 
 @dataclass(frozen=True)
@@ -37,7 +39,10 @@ class _LocalSgdSetting:
 
 def _parse_local_sgd(text: str) -> _LocalSgdSetting:
     value = FixValue.of(text, _LOCAL_SGD_VALUE, ("after",))
-    period, after = FixValue.number(value.words[0] if len(value.words) == 1 else "", _LOCAL_SGD_VALUE), value.options.get("after", 0.0)
+    period, after = (
+        FixValue.number(value.words[0] if len(value.words) == 1 else "", _LOCAL_SGD_VALUE),
+        value.options.get("after", 0.0),
+    )
     if period < 1 or after < 0 or not (period.is_integer() and after.is_integer()):
         raise ValueError(f"{text!r} is not a setting of local SGD: expected {_LOCAL_SGD_VALUE}")
     return _LocalSgdSetting(int(period), int(after))
@@ -48,14 +53,16 @@ def _local_sgd_lines(setting: _LocalSgdSetting) -> str:
     return (
         "from feedline.convergence.fixes.local_sgd import local_sgd\n\n"
         "model = DistributedDataParallel(model, broadcast_buffers=False)\n"
-        f"optimizer = local_sgd(model, optimizer, period={setting.period}{after})  # before a scheduler is made"
+        f"optimizer = local_sgd(model, optimizer, period={setting.period}{after})  # before a "
+        f"scheduler is made"
     )
 
 
 _LOCAL_SGD = Fix(
     name="local_sgd",
     value=_LOCAL_SGD_VALUE,
-    summary="ranks average their weights every few updates instead of gradients in every update; for slow networks, not for accuracy",
+    summary="ranks average their weights every few updates instead of gradients in every update; "
+    "for slow networks, not for accuracy",
     parse=_parse_local_sgd,
     lines=_local_sgd_lines,
 )

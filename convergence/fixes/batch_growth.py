@@ -38,7 +38,10 @@ def growth_stages(batch: int, milestones: Sequence[int], gamma: float) -> list[t
     """
     if not 0 < gamma <= 1:
         raise ValueError(f"gamma must be above 0 and at most 1, not {gamma}")
-    return [(0, batch), *((epoch, round(batch / gamma**number)) for number, epoch in enumerate(milestones, 1))]
+    return [
+        (0, batch),
+        *((epoch, round(batch / gamma**number)) for number, epoch in enumerate(milestones, 1)),
+    ]
 
 
 class GrowingBatchSampler(Sampler[list[int]]):
@@ -69,11 +72,21 @@ class GrowingBatchSampler(Sampler[list[int]]):
         ValueError: stages that are none.
     """
 
-    def __init__(self, sampler: Iterable[int], stages: Sequence[tuple[int, int]], drop_last: bool = False) -> None:
+    def __init__(
+        self, sampler: Iterable[int], stages: Sequence[tuple[int, int]], drop_last: bool = False
+    ) -> None:
         """Check the stages, and begin with epoch 0."""
         epochs = [epoch for epoch, _ in stages]
-        if not stages or epochs[0] != 0 or epochs != sorted(set(epochs)) or any(batch < 1 for _, batch in stages):
-            raise ValueError(f"stages must be (first epoch, batch) pairs: epochs ascending from 0, batches of at least 1; not {stages}")
+        if (
+            not stages
+            or epochs[0] != 0
+            or epochs != sorted(set(epochs))
+            or any(batch < 1 for _, batch in stages)
+        ):
+            raise ValueError(
+                f"stages must be (first epoch, batch) pairs: epochs ascending from 0, batches of "
+                f"at least 1; not {stages}"
+            )
         self.sampler, self.stages, self.drop_last = sampler, list(stages), drop_last
         self.epoch, self.taken = 0, 0
         self._order: list[int] | None = None  # of this epoch, once it was drawn
@@ -106,7 +119,10 @@ class GrowingBatchSampler(Sampler[list[int]]):
             ValueError: the epoch was begun before; without set_epoch the batch would never grow.
         """
         if self._begun:
-            raise ValueError(f"epoch {self.epoch} has already started: call sampler.set_epoch(epoch) before each, or the batch never grows")
+            raise ValueError(
+                f"epoch {self.epoch} has already started: call sampler.set_epoch(epoch) before "
+                f"each, or the batch never grows"
+            )
         self._begun = True
         if hasattr(self.sampler, "set_epoch"):
             self.sampler.set_epoch(self.epoch)
@@ -129,7 +145,8 @@ class GrowingBatchSampler(Sampler[list[int]]):
         """
         if self._begun and not self.taken:
             raise ValueError(
-                f"epoch {self.epoch} has started, but no samples were counted: call sampler.count(len(inputs)) after each batch"
+                f"epoch {self.epoch} has started, but no samples were counted: call "
+                f"sampler.count(len(inputs)) after each batch"
             )
         kept = self._order is not None and not hasattr(self.sampler, "set_epoch")
         generator = getattr(self.sampler, "generator", None)
@@ -212,10 +229,13 @@ def _parse(text: str) -> _GrowthSetting:
 
 def _lines(setting: _GrowthSetting) -> str:
     return (
-        "from feedline.convergence.fixes.batch_growth import GrowingBatchSampler, SamplesSchedule\n\n"
-        f"sampler = GrowingBatchSampler(sampler, stages={list(setting.stages)})  # of a DistributedSampler on several ranks\n"
+        "from feedline.convergence.fixes.batch_growth import GrowingBatchSampler, "
+        "SamplesSchedule\n\n"
+        f"sampler = GrowingBatchSampler(sampler, stages={list(setting.stages)})  # of a "
+        f"DistributedSampler on several ranks\n"
         "loader = DataLoader(data, batch_sampler=sampler)\n"
-        "schedule = SamplesSchedule(optimizer, factor_of_samples)  # in place of a scheduler that counts steps\n"
+        "schedule = SamplesSchedule(optimizer, factor_of_samples)  # in place of a scheduler that "
+        "counts steps\n"
         "# before each epoch:\n"
         "sampler.set_epoch(epoch)\n"
         "# after each optimizer.step():\n"

@@ -43,7 +43,12 @@ def _ghost_sizes(batch: int, ghost: int, values: int) -> list[int]:
 
 
 def _normalise_ghosts(
-    x: torch.Tensor, weight: torch.Tensor | None, bias: torch.Tensor | None, sizes: Sequence[int], eps: float, dtype: torch.dtype
+    x: torch.Tensor,
+    weight: torch.Tensor | None,
+    bias: torch.Tensor | None,
+    sizes: Sequence[int],
+    eps: float,
+    dtype: torch.dtype,
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Normalise each ghost.
 
@@ -60,13 +65,21 @@ def _normalise_ghosts(
         part of the graph.
     """
     # torch.func transforms only functions with a setup_context, which the two below do without
-    eager_cpu = x.device.type == "cpu" and not torch.compiler.is_compiling() and not torch._C._are_functorch_transforms_active()
+    eager_cpu = (
+        x.device.type == "cpu"
+        and not torch.compiler.is_compiling()
+        and not torch._C._are_functorch_transforms_active()
+    )
     if eager_cpu and x.numel() >= TOGETHER_BELOW * len(sizes):
         return _OneByOne.apply(x, weight, bias, sizes, eps, dtype)
     if sizes[0] != sizes[-1]:
         ends = [(x[: -sizes[-1]], sizes[:-1]), (x[-sizes[-1] :], sizes[-1:])]
         outs, of_ends = zip(
-            *(_normalise_ghosts(part, weight, bias, sizes_of_part, eps, dtype) for part, sizes_of_part in ends), strict=True
+            *(
+                _normalise_ghosts(part, weight, bias, sizes_of_part, eps, dtype)
+                for part, sizes_of_part in ends
+            ),
+            strict=True,
         )
         return torch.cat(outs), torch.cat(of_ends, 1)
     if eager_cpu:
@@ -75,14 +88,21 @@ def _normalise_ghosts(
 
 
 def _folded(
-    x: torch.Tensor, weight: torch.Tensor | None, bias: torch.Tensor | None, ghosts: int, eps: float, dtype: torch.dtype
+    x: torch.Tensor,
+    weight: torch.Tensor | None,
+    bias: torch.Tensor | None,
+    ghosts: int,
+    eps: float,
+    dtype: torch.dtype,
 ) -> tuple[torch.Tensor, torch.Tensor]:
     channels = x.shape[1]
     moments = torch.zeros(2, ghosts * channels, dtype=dtype, device=x.device)
     weight, bias = (None if each is None else each.repeat(ghosts) for each in (weight, bias))
     # [ghost, ghosts * channels, ...]
     folded = x.unflatten(0, (ghosts, -1)).transpose(0, 1).flatten(1, 2)
-    out = F.batch_norm(folded, moments[0], moments[1], weight, bias, training=True, momentum=1.0, eps=eps)
+    out = F.batch_norm(
+        folded, moments[0], moments[1], weight, bias, training=True, momentum=1.0, eps=eps
+    )
     out = out.unflatten(1, (ghosts, channels)).transpose(0, 1).flatten(0, 1)
     channels_last = {4: torch.channels_last, 5: torch.channels_last_3d}.get(x.ndim)
     if channels_last and x.is_contiguous(memory_format=channels_last):
@@ -100,7 +120,13 @@ class _Together(torch.autograd.Function):
     # with a setup_context of its own it would be 50 us slower: torch binds the arguments by
     # inspect.signature then
     def forward(
-        ctx: Any, x: torch.Tensor, weight: torch.Tensor | None, bias: torch.Tensor | None, ghosts: int, eps: float, dtype: torch.dtype
+        ctx: Any,
+        x: torch.Tensor,
+        weight: torch.Tensor | None,
+        bias: torch.Tensor | None,
+        ghosts: int,
+        eps: float,
+        dtype: torch.dtype,
     ) -> tuple[torch.Tensor, torch.Tensor]:
         parts = x.unflatten(0, (ghosts, -1))
         values = x.numel() // (ghosts * x.shape[1])
@@ -111,7 +137,9 @@ class _Together(torch.autograd.Function):
         out = centred.mul_(scale if weight is None else scale * _like_scale(weight, scale))
         if bias is not None:
             out += _like_scale(bias, scale)
-        moments = torch.stack([mean.view(ghosts, -1), variance.view(ghosts, -1).mul_(values / (values - 1))])
+        moments = torch.stack(
+            [mean.view(ghosts, -1), variance.view(ghosts, -1).mul_(values / (values - 1))]
+        )
         ctx.ghosts, ctx.eps, ctx.dtype = ghosts, eps, dtype
         ctx.mark_non_differentiable(moments)
         ctx.save_for_backward(x, weight, bias, mean, scale)
@@ -128,7 +156,10 @@ class _Together(torch.autograd.Function):
             return *(next(gradients) if want else None for want in wanted), None, None, None
         parts, grads = x.unflatten(0, (ctx.ghosts, -1)), grad.unflatten(0, (ctx.ghosts, -1))
         into = parts - mean
-        of_bias, of_weight = _over_ghosts(grads, ctx.dtype), _over_ghosts(grads * into, ctx.dtype).mul_(scale)
+        of_bias, of_weight = (
+            _over_ghosts(grads, ctx.dtype),
+            _over_ghosts(grads * into, ctx.dtype).mul_(scale),
+        )
         if wanted[0]:
             values = x.numel() // scale.numel()
             into *= of_weight * scale / -values
@@ -172,7 +203,9 @@ class _OneByOne(torch.autograd.Function):
         dtype: torch.dtype,
     ) -> tuple[torch.Tensor, torch.Tensor]:
         out, ghosts = torch.empty_like(x), len(sizes)
-        moments, saved = (torch.zeros(2 * ghosts, x.shape[1], dtype=dtype, device=x.device) for _ in range(2))
+        moments, saved = (
+            torch.zeros(2 * ghosts, x.shape[1], dtype=dtype, device=x.device) for _ in range(2)
+        )
         # first all means, then all variances or scales
         of_ghost, of_saved = moments.unbind(), saved.unbind()
         for number, (part, into) in enumerate(zip(x.split(sizes), out.split(sizes), strict=True)):
@@ -194,11 +227,19 @@ class _OneByOne(torch.autograd.Function):
         twice = torch.is_grad_enabled()
         into = torch.empty_like(x) if wanted[0] and not twice else None
         places = [None] * len(ctx.sizes) if into is None else into.split(ctx.sizes)
-        parts = zip(grad.split(ctx.sizes), x.split(ctx.sizes), *saved.view(2, len(ctx.sizes), -1).unbind(), places, strict=True)
+        parts = zip(
+            grad.split(ctx.sizes),
+            x.split(ctx.sizes),
+            *saved.view(2, len(ctx.sizes), -1).unbind(),
+            places,
+            strict=True,
+        )
         gradients = []
         for of_out, part, mean, scale, place in parts:
             gradients.append(
-                torch.ops.aten.native_batch_norm_backward(of_out, part, weight, None, None, mean, scale, True, ctx.eps, wanted)
+                torch.ops.aten.native_batch_norm_backward(
+                    of_out, part, weight, None, None, mean, scale, True, ctx.eps, wanted
+                )
             )
             if place is not None:  # while it is still in the cache
                 place.copy_(gradients[-1][0])
@@ -234,7 +275,8 @@ class _Ghosts(_BatchNorm):
         values = input[0, 0].numel()
         if self.ghost * values == 1:
             raise ValueError(
-                f"Expected more than 1 value per channel when training, got ghosts of 1 sample from an input of shape {list(input.shape)}"
+                f"Expected more than 1 value per channel when training, got ghosts of 1 sample "
+                f"from an input of shape {list(input.shape)}"
             )
         sizes = _ghost_sizes(len(input), self.ghost, values)
         if len(sizes) == 1:
@@ -259,7 +301,14 @@ class _Ghosts(_BatchNorm):
             return
         if self.momentum is not None:
             share, left = self.momentum, (1 - self.momentum) ** ghosts
-            later = torch.logspace(ghosts - 1, 0, ghosts, base=1 - self.momentum, dtype=moments.dtype, device=moments.device)
+            later = torch.logspace(
+                ghosts - 1,
+                0,
+                ghosts,
+                base=1 - self.momentum,
+                dtype=moments.dtype,
+                device=moments.device,
+            )
             moments = later[:, None] * moments  # no matrix product: TF32 would round it
         elif self.num_batches_tracked is not None:  # the mean over all of them
             share = 1 / float(self.num_batches_tracked)
@@ -297,7 +346,11 @@ class GhostBatchNorm3d(_Ghosts, nn.BatchNorm3d):
     """As `GhostBatchNorm1d`, of [batch, channels, depth, height, width]."""
 
 
-_GHOSTS: dict[type, type] = {nn.BatchNorm1d: GhostBatchNorm1d, nn.BatchNorm2d: GhostBatchNorm2d, nn.BatchNorm3d: GhostBatchNorm3d}
+_GHOSTS: dict[type, type] = {
+    nn.BatchNorm1d: GhostBatchNorm1d,
+    nn.BatchNorm2d: GhostBatchNorm2d,
+    nn.BatchNorm3d: GhostBatchNorm3d,
+}
 
 
 def convert_ghost_batchnorm(model: _Model, ghost: int = 32) -> _Model:
@@ -319,7 +372,9 @@ def convert_ghost_batchnorm(model: _Model, ghost: int = 32) -> _Model:
             model is as it was.
     """
     _checked_size(ghost)
-    norms: list[tuple[str, Any]] = [(name, module) for name, module in model.named_modules() if isinstance(module, _BatchNorm)]
+    norms: list[tuple[str, Any]] = [
+        (name, module) for name, module in model.named_modules() if isinstance(module, _BatchNorm)
+    ]
     if not norms:
         raise ValueError(f"{type(model).__name__} has no batch norm layers to convert")
     for name, module in norms:
@@ -334,16 +389,26 @@ def convert_ghost_batchnorm(model: _Model, ghost: int = 32) -> _Model:
 def _checked_size(ghost: int) -> int:
     """Return the size of a ghost, after a check."""
     if not isinstance(ghost, int) or ghost < 1:
-        raise ValueError(f"a ghost cannot have {ghost!r} samples: expected a whole number of at least 1")
+        raise ValueError(
+            f"a ghost cannot have {ghost!r} samples: expected a whole number of at least 1"
+        )
     return ghost
 
 
 def _why_not(module: nn.Module) -> str:
     if isinstance(module, nn.SyncBatchNorm):
-        return "a SyncBatchNorm, which takes its statistics over all ranks: the opposite of a ghost. Leave out convert_sync_batchnorm"
+        return (
+            "a SyncBatchNorm, which takes its statistics over all ranks: the opposite of a "
+            "ghost. Leave out convert_sync_batchnorm"
+        )
     if isinstance(module, _LazyNormBase):
-        return f"a {type(module).__name__} that has seen no batch yet: run one through the model first"
-    return f"a {type(module).__name__}, which has a forward of its own: use GhostBatchNorm in its place"
+        return (
+            f"a {type(module).__name__} that has seen no batch yet: run one through the model first"
+        )
+    return (
+        f"a {type(module).__name__}, which has a forward of its own: use GhostBatchNorm in its "
+        f"place"
+    )
 
 
 def _parse(text: str) -> int:
@@ -353,7 +418,10 @@ def _parse(text: str) -> int:
 
 
 def _lines(ghost: int) -> str:
-    return f"from feedline.convergence.fixes.ghost_bn import convert_ghost_batchnorm\n\nconvert_ghost_batchnorm(model, ghost={ghost})"
+    return (
+        f"from feedline.convergence.fixes.ghost_bn import "
+        f"convert_ghost_batchnorm\n\nconvert_ghost_batchnorm(model, ghost={ghost})"
+    )
 
 
 def _attach(ghost: int, training: TrainingHooks) -> None:
@@ -366,7 +434,8 @@ def _attach(ghost: int, training: TrainingHooks) -> None:
 FIX = Fix(
     name="ghost_bn",
     value=_VALUE,
-    summary="batch norm over parts of the batch, so that a large batch keeps the statistics of a small one",
+    summary="batch norm over parts of the batch, so that a large batch keeps the statistics of a "
+    "small one",
     parse=_parse,
     lines=_lines,
     attach=_attach,

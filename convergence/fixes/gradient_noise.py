@@ -52,7 +52,9 @@ class GradientNoise:
         """The generator of this rank, made on first use: only then is the rank known."""
         if self._generator is None:
             ranked = torch.distributed.is_available() and torch.distributed.is_initialized()
-            self._generator = torch.Generator().manual_seed(self.seed + (torch.distributed.get_rank() if ranked else 0))
+            self._generator = torch.Generator().manual_seed(
+                self.seed + (torch.distributed.get_rank() if ranked else 0)
+            )
         return self._generator
 
     def __call__(self, output: torch.Tensor) -> torch.Tensor:
@@ -70,7 +72,10 @@ class GradientNoise:
             ValueError: an output without a dimension of samples.
         """
         if output.ndim == 0:
-            raise ValueError("noise for each sample needs an output with a first dimension of samples, and this one is a single number")
+            raise ValueError(
+                "noise for each sample needs an output with a first dimension of samples, and "
+                "this one is a single number"
+            )
         if not (self.sigma and output.requires_grad and torch.is_grad_enabled()):
             return output
         weights = 1 + self.sigma * torch.randn(len(output), generator=self.generator)
@@ -118,7 +123,8 @@ def _attach(setting: _NoiseSetting, training: TrainingHooks) -> None:
 FIX = Fix(
     name="gradient_noise",
     value=_VALUE,
-    summary="each sample's gradient times a random weight around 1, which puts the noise of a small batch into a large one",
+    summary="each sample's gradient times a random weight around 1, which puts the noise of a "
+    "small batch into a large one",
     parse=_parse,
     lines=_lines,
     attach=_attach,

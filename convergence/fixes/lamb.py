@@ -8,7 +8,13 @@ import torch
 from torch import Tensor
 
 from feedline.convergence.fix import at_most_one_dimension, optimizer_fix
-from feedline.convergence.fixes.lars import LayerwiseOptimizer, LearningRate, TensorBatch, add_scaled, unless_zero
+from feedline.convergence.fixes.lars import (
+    LayerwiseOptimizer,
+    LearningRate,
+    TensorBatch,
+    add_scaled,
+    unless_zero,
+)
 
 __all__ = ["FIX", "Lamb"]
 
@@ -37,7 +43,13 @@ class Lamb(LayerwiseOptimizer):
         ValueError: a number is out of its range, or a parameter is complex.
     """
 
-    ranges = {"lr": (0, math.inf), "betas": (0, 1), "eps": (0, math.inf), "weight_decay": (0, math.inf), "excluded_lr_scale": (0, math.inf)}
+    ranges = {
+        "lr": (0, math.inf),
+        "betas": (0, 1),
+        "eps": (0, math.inf),
+        "weight_decay": (0, math.inf),
+        "excluded_lr_scale": (0, math.inf),
+    }
     moments = ("exp_avg", "exp_avg_sq")
     scalars = {"step": 0.0}
 
@@ -55,7 +67,13 @@ class Lamb(LayerwiseOptimizer):
         foreach: bool = True,
     ) -> None:
         """Pass the numbers on as defaults of the groups."""
-        numbers = {"lr": lr, "betas": betas, "eps": eps, "weight_decay": weight_decay, "excluded_lr_scale": excluded_lr_scale}
+        numbers = {
+            "lr": lr,
+            "betas": betas,
+            "eps": eps,
+            "weight_decay": weight_decay,
+            "excluded_lr_scale": excluded_lr_scale,
+        }
         super().__init__(params, {**numbers, "maximize": maximize, "foreach": foreach}, exclude)
 
     def _update(self, batch: TensorBatch, group: dict[str, Any]) -> None:

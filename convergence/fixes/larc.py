@@ -51,13 +51,37 @@ class Larc(Lars):
         foreach: bool = True,
     ) -> None:
         """Pass the numbers on as defaults of the groups."""
-        numbers = {"lr": lr, "momentum": momentum, "weight_decay": weight_decay, "trust_coefficient": trust_coefficient, "eps": eps}
+        numbers = {
+            "lr": lr,
+            "momentum": momentum,
+            "weight_decay": weight_decay,
+            "trust_coefficient": trust_coefficient,
+            "eps": eps,
+        }
         super(Lars, self).__init__(
-            params, {**numbers, "excluded_lr_scale": excluded_lr_scale, "maximize": maximize, "foreach": foreach}, exclude
+            params,
+            {
+                **numbers,
+                "excluded_lr_scale": excluded_lr_scale,
+                "maximize": maximize,
+                "foreach": foreach,
+            },
+            exclude,
         )
 
-    def _adapted(self, weights: Tensor, gradients: Tensor, lr: LearningRate, otherwise: LearningRate, group: dict[str, Any]) -> Tensor:
-        trusted = group["trust_coefficient"] * weights / (gradients + group["weight_decay"] * weights + group["eps"])
+    def _adapted(
+        self,
+        weights: Tensor,
+        gradients: Tensor,
+        lr: LearningRate,
+        otherwise: LearningRate,
+        group: dict[str, Any],
+    ) -> Tensor:
+        trusted = (
+            group["trust_coefficient"]
+            * weights
+            / (gradients + group["weight_decay"] * weights + group["eps"])
+        )
         return unless_zero(trusted.clamp(max=lr), otherwise, weights, gradients)
 
 

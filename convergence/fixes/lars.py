@@ -68,7 +68,11 @@ class TensorBatch:
 
     def rate(self, lr: LearningRate) -> LearningRate:
         """Return a learning rate, if it is a tensor on this batch's device."""
-        return lr.reshape(()).to(self.params[0].device, non_blocking=True) if isinstance(lr, Tensor) else lr
+        return (
+            lr.reshape(()).to(self.params[0].device, non_blocking=True)
+            if isinstance(lr, Tensor)
+            else lr
+        )
 
 
 def add_scaled(into: list[Tensor], what: list[Tensor], scale: LearningRate) -> None:
@@ -118,7 +122,9 @@ class LayerwiseOptimizer(torch.optim.Optimizer):
     moments: tuple[str, ...] = ()
     scalars: dict[str, float] = {}
 
-    def __init__(self, params: Any, defaults: dict[str, Any], exclude: Callable[[Tensor], bool]) -> None:
+    def __init__(
+        self, params: Any, defaults: dict[str, Any], exclude: Callable[[Tensor], bool]
+    ) -> None:
         """Add ``excluded`` to the defaults of the groups."""
         self._exclude = exclude
         super().__init__(params, {**defaults, "excluded": None})
@@ -142,10 +148,14 @@ class LayerwiseOptimizer(torch.optim.Optimizer):
         """
         super().load_state_dict(state_dict)
         saved = (index for group in state_dict["param_groups"] for index in group["params"])
-        for index, param in zip(saved, (param for group in self.param_groups for param in group["params"])):
+        for index, param in zip(
+            saved, (param for group in self.param_groups for param in group["params"])
+        ):
             for name in self.scalars if index in state_dict["state"] else ():
                 value = state_dict["state"][index][name].detach().clone()
-                self.state[param][name] = value.to(device=param.device, dtype=torch.promote_types(param.dtype, torch.float32))
+                self.state[param][name] = value.to(
+                    device=param.device, dtype=torch.promote_types(param.dtype, torch.float32)
+                )
 
     def add_param_group(self, param_group: dict[str, Any]) -> None:
         """Add a group as torch does, after a check of its numbers.
@@ -169,11 +179,16 @@ class LayerwiseOptimizer(torch.optim.Optimizer):
             if name == "betas" and len(values) != 2:
                 raise ValueError(f"betas must be two numbers, not {group[name]}")
             if not all(low <= value < below for value in values):
-                raise ValueError(f"{name} must be at least {low:g}{f' and below {below:g}' if below < math.inf else ''}, not {group[name]}")
+                raise ValueError(
+                    f"{name} must be at least "
+                    f"{low:g}{f' and below {below:g}' if below < math.inf else ''}, not "
+                    f"{group[name]}"
+                )
         for index, param in enumerate(group["params"]):
             if param.is_complex():
                 raise ValueError(
-                    f"parameter {index} is complex, which {type(self).__name__} cannot take: pass torch.view_as_real(parameter)"
+                    f"parameter {index} is complex, which {type(self).__name__} cannot take: pass "
+                    f"torch.view_as_real(parameter)"
                 )
 
     @torch.no_grad()
@@ -207,18 +222,36 @@ class LayerwiseOptimizer(torch.optim.Optimizer):
                 continue
             if param.grad.layout != torch.strided:
                 raise RuntimeError(
-                    f"the gradient of parameter {number} in group {index} is sparse, which {type(self).__name__} cannot take, "
-                    "because norms are of whole tensors: make the embedding with sparse=False, or give it to torch.optim.SparseAdam"
+                    f"the gradient of parameter {number} in group {index} is sparse, which "
+                    f"{type(self).__name__} cannot take, "
+                    "because norms are of whole tensors: make the embedding with sparse=False, or "
+                    "give it to torch.optim.SparseAdam"
                 )
             excluded = self._exclude(param) if group["excluded"] is None else group["excluded"]
-            sharding = (param.device_mesh, tuple(param.placements)) if hasattr(param, "placements") else None
-            key = (param.device, param.dtype, sharding, excluded, None if group["foreach"] else number)
+            sharding = (
+                (param.device_mesh, tuple(param.placements))
+                if hasattr(param, "placements")
+                else None
+            )
+            key = (
+                param.device,
+                param.dtype,
+                sharding,
+                excluded,
+                None if group["foreach"] else number,
+            )
             if key not in batches:
-                state: dict[str, list[Tensor]] = {name: [] for name in (*self.moments, *self.scalars)}
+                state: dict[str, list[Tensor]] = {
+                    name: [] for name in (*self.moments, *self.scalars)
+                }
                 batches[key] = TensorBatch([], [], state, not excluded, sharding)
             batch = batches[key]
             self._put(param, batch)
-            if sharding is None and param.device.type == "cpu" and sum(each.numel() for each in batch.params) > _CPU_BATCH_ELEMENTS:
+            if (
+                sharding is None
+                and param.device.type == "cpu"
+                and sum(each.numel() for each in batch.params) > _CPU_BATCH_ELEMENTS
+            ):
                 full = (*key, number)  # the next tensor begins another
                 batches[full] = batches.pop(key)
         yield from batches.values()
@@ -226,9 +259,19 @@ class LayerwiseOptimizer(torch.optim.Optimizer):
     def _put(self, param: Any, batch: TensorBatch) -> None:
         state, grad = self.state[param], param.grad
         if not state:
-            state.update({name: torch.zeros_like(param, memory_format=torch.preserve_format) for name in self.moments})
+            state.update(
+                {
+                    name: torch.zeros_like(param, memory_format=torch.preserve_format)
+                    for name in self.moments
+                }
+            )
             scalar = torch.promote_types(param.dtype, torch.float32)
-            state.update({name: torch.full((), value, dtype=scalar, device=param.device) for name, value in self.scalars.items()})
+            state.update(
+                {
+                    name: torch.full((), value, dtype=scalar, device=param.device)
+                    for name, value in self.scalars.items()
+                }
+            )
         moments = [state[name] for name in self.moments]
         if batch.sharding is not None:
             if tuple(grad.placements) != tuple(param.placements):
@@ -266,7 +309,12 @@ class Lars(LayerwiseOptimizer):
         ValueError: a number is out of its range, or a parameter is complex.
     """
 
-    ranges = {"lr": (0, math.inf), "momentum": (0, 1), "weight_decay": (0, math.inf), "trust_coefficient": (0, math.inf)}
+    ranges = {
+        "lr": (0, math.inf),
+        "momentum": (0, 1),
+        "weight_decay": (0, math.inf),
+        "trust_coefficient": (0, math.inf),
+    }
     ranges |= {"excluded_lr_scale": (0, math.inf)}
     moments = ("momentum_buffer",)
 
@@ -284,11 +332,29 @@ class Lars(LayerwiseOptimizer):
         foreach: bool = True,
     ) -> None:
         """Pass the numbers on as defaults of the groups."""
-        numbers = {"lr": lr, "momentum": momentum, "weight_decay": weight_decay, "trust_coefficient": trust_coefficient}
-        super().__init__(params, {**numbers, "excluded_lr_scale": excluded_lr_scale, "maximize": maximize, "foreach": foreach}, exclude)
+        numbers = {
+            "lr": lr,
+            "momentum": momentum,
+            "weight_decay": weight_decay,
+            "trust_coefficient": trust_coefficient,
+        }
+        super().__init__(
+            params,
+            {
+                **numbers,
+                "excluded_lr_scale": excluded_lr_scale,
+                "maximize": maximize,
+                "foreach": foreach,
+            },
+            exclude,
+        )
 
     def _update(self, batch: TensorBatch, group: dict[str, Any]) -> None:
-        velocity, lr, decay = batch.state["momentum_buffer"], batch.rate(group["lr"]), group["weight_decay"]
+        velocity, lr, decay = (
+            batch.state["momentum_buffer"],
+            batch.rate(group["lr"]),
+            group["weight_decay"],
+        )
         grads, rate = batch.grads, lr * group["excluded_lr_scale"]
         if batch.adapted:
             weights, gradients = batch.norms(batch.params, grads)
@@ -298,9 +364,21 @@ class Lars(LayerwiseOptimizer):
         add_scaled(velocity, grads, rate)
         torch._foreach_sub_(batch.params, velocity)
 
-    def _adapted(self, weights: Tensor, gradients: Tensor, lr: LearningRate, otherwise: LearningRate, group: dict[str, Any]) -> Tensor:
+    def _adapted(
+        self,
+        weights: Tensor,
+        gradients: Tensor,
+        lr: LearningRate,
+        otherwise: LearningRate,
+        group: dict[str, Any],
+    ) -> Tensor:
         """Return the rates of all tensors, [n], from the norms of weights and gradients."""
-        trusted = lr * group["trust_coefficient"] * weights / (gradients + group["weight_decay"] * weights)
+        trusted = (
+            lr
+            * group["trust_coefficient"]
+            * weights
+            / (gradients + group["weight_decay"] * weights)
+        )
         return unless_zero(trusted, otherwise, weights, gradients)
 
 
@@ -308,6 +386,7 @@ FIX = optimizer_fix(
     "lars",
     Lars,
     keys=("wd", "momentum", "trust", "excluded"),
-    summary="SGD with a learning rate per layer, proportional to the norm of its weights over that of its gradient",
+    summary="SGD with a learning rate per layer, proportional to the norm of its weights over "
+    "that of its gradient",
     control="lr_rule=linear,warmup=5ep",
 )

@@ -11,9 +11,17 @@ from typing import Any
 
 import torch
 from torch import nn
-from torch.distributed.algorithms.ddp_comm_hooks.post_localSGD_hook import PostLocalSGDState, post_localSGD_hook
-from torch.distributed.algorithms.model_averaging.averagers import ModelAverager, PeriodicModelAverager
-from torch.distributed.algorithms.model_averaging.hierarchical_model_averager import HierarchicalModelAverager
+from torch.distributed.algorithms.ddp_comm_hooks.post_localSGD_hook import (
+    PostLocalSGDState,
+    post_localSGD_hook,
+)
+from torch.distributed.algorithms.model_averaging.averagers import (
+    ModelAverager,
+    PeriodicModelAverager,
+)
+from torch.distributed.algorithms.model_averaging.hierarchical_model_averager import (
+    HierarchicalModelAverager,
+)
 from torch.nn.parallel import DistributedDataParallel
 from torch.utils.hooks import RemovableHandle
 
@@ -23,22 +31,34 @@ with warnings.catch_warnings():
     from torch.distributed.optim import PostLocalSGDOptimizer
 
 
-def _to_average(model: nn.Module | None, optimizer: torch.optim.Optimizer | None) -> list[torch.Tensor]:
+def _to_average(
+    model: nn.Module | None, optimizer: torch.optim.Optimizer | None
+) -> list[torch.Tensor]:
     """List a model's floating-point buffers, and an optimizer's state of its parameters' shapes.
 
     These are running statistics and momentum. The order is that of the model and of the parameters,
     so it is the same on every rank that trains the same of them.
     """
-    tensors = [] if model is None else [buffer for buffer in model.buffers() if buffer.is_floating_point()]
+    tensors = (
+        []
+        if model is None
+        else [buffer for buffer in model.buffers() if buffer.is_floating_point()]
+    )
     for group in [] if optimizer is None else optimizer.param_groups:
         for parameter in group["params"]:
             state = optimizer.state.get(parameter, {})  # type: ignore[union-attr]
-            tensors += [each for _, each in sorted(state.items()) if isinstance(each, torch.Tensor) and each.shape == parameter.shape]
+            tensors += [
+                each
+                for _, each in sorted(state.items())
+                if isinstance(each, torch.Tensor) and each.shape == parameter.shape
+            ]
     return tensors
 
 
 @torch.no_grad()
-def _average(tensors: Sequence[torch.Tensor], group: "torch.distributed.ProcessGroup | None" = None) -> None:
+def _average(
+    tensors: Sequence[torch.Tensor], group: "torch.distributed.ProcessGroup | None" = None
+) -> None:
     """Set tensors to their mean over the ranks of a group, in place.
 
     There is one all-reduce for each dtype. Every rank of the group has to come here, with tensors
@@ -49,7 +69,9 @@ def _average(tensors: Sequence[torch.Tensor], group: "torch.distributed.ProcessG
         flat = torch.cat([each.reshape(-1) for each in same_dtype])
         flat /= torch.distributed.get_world_size(group)
         torch.distributed.all_reduce(flat, group=group)
-        for each, mean in zip(same_dtype, flat.split([each.numel() for each in same_dtype]), strict=True):
+        for each, mean in zip(
+            same_dtype, flat.split([each.numel() for each in same_dtype]), strict=True
+        ):
             each.copy_(mean.view(each.shape))
 
 
@@ -82,7 +104,10 @@ class LocalSgd(PostLocalSGDOptimizer):
     ) -> None:
         """Check the averager, and share the groups of the optimizer inside."""
         if not isinstance(averager, PeriodicModelAverager | HierarchicalModelAverager):
-            raise ValueError(f"unknown averager {type(averager).__name__}: use torch's periodic or hierarchical one")
+            raise ValueError(
+                f"unknown averager {type(averager).__name__}: use torch's periodic or "
+                f"hierarchical one"
+            )
         super().__init__(optim, averager)
         self.defaults = optim.defaults
         self.model, self.momentum, self.gradients = model, momentum, gradients
@@ -132,7 +157,9 @@ class LocalSgd(PostLocalSGDOptimizer):
         self._keep_step()
 
 
-def _registered(hooks: "OrderedDict[int, Callable[..., object]]", hook: Callable[..., object]) -> RemovableHandle:
+def _registered(
+    hooks: "OrderedDict[int, Callable[..., object]]", hook: Callable[..., object]
+) -> RemovableHandle:
     handle = RemovableHandle(hooks)
     hooks[handle.id] = hook
     return handle
@@ -170,11 +197,17 @@ def local_sgd(
     gradients = None
     if isinstance(model, DistributedDataParallel):
         if model.broadcast_buffers and [*model.buffers()]:
-            raise ValueError("DistributedDataParallel sends rank 0's buffers in every forward: make it with broadcast_buffers=False")
+            raise ValueError(
+                "DistributedDataParallel sends rank 0's buffers in every forward: make it with "
+                "broadcast_buffers=False"
+            )
         gradients = PostLocalSGDState(None, None, after, post_local_gradient_allreduce=False)
         model.register_comm_hook(gradients, post_localSGD_hook)
     elif after:
-        raise ValueError("the first updates exchange gradients: wrap the model in DistributedDataParallel, or set after=0")
+        raise ValueError(
+            "the first updates exchange gradients: wrap the model in DistributedDataParallel, or "
+            "set after=0"
+        )
     else:
         for tensor in (*model.parameters(), *model.buffers()):
             torch.distributed.broadcast(tensor.detach(), 0)

@@ -12,7 +12,8 @@ __all__ = ["FIX", "Longer", "inflation", "longer"]
 
 
 _VALUE = (
-    "256:base_batch=32:critical_batch=144 (new batch, the batch that the training was tuned for, critical batch in samples), and "
+    "256:base_batch=32:critical_batch=144 (new batch, the batch that the training was tuned for, "
+    "critical batch in samples), and "
     "low=92:high=200 for the interval of the critical batch"
 )
 
@@ -42,7 +43,10 @@ def inflation(batch: float, base_batch: float, critical_batch: float) -> float:
     All in samples; an infinite Bc costs none.
     """
     if not (0 < batch < math.inf and 0 < base_batch < math.inf and critical_batch >= 0):
-        raise ValueError(f"batch sizes must be above 0, not {batch}, {base_batch} and a critical batch of {critical_batch}")
+        raise ValueError(
+            f"batch sizes must be above 0, not {batch}, {base_batch} and a critical batch of "
+            f"{critical_batch}"
+        )
     if critical_batch == math.inf:
         return 1.0
     # divided through by Bc, a tiny one would overflow
@@ -50,7 +54,12 @@ def inflation(batch: float, base_batch: float, critical_batch: float) -> float:
 
 
 def longer(
-    epochs: float, batch: float, base_batch: float, critical_batch: float, low: float | None = None, high: float | None = None
+    epochs: float,
+    batch: float,
+    base_batch: float,
+    critical_batch: float,
+    low: float | None = None,
+    high: float | None = None,
 ) -> Longer:
     """Predict the epochs at a batch for the loss that a base batch reached.
 
@@ -73,7 +82,9 @@ def longer(
     if low is None and high is None:
         return Longer(predicted)
     if low is None or high is None or not 0 <= low <= critical_batch <= high:
-        raise ValueError(f"the interval [{low}, {high}] of the critical batch does not contain {critical_batch}")
+        raise ValueError(
+            f"the interval [{low}, {high}] of the critical batch does not contain {critical_batch}"
+        )
     ends = sorted(epochs * inflation(batch, base_batch, end) for end in (low, high))
     return Longer(predicted, *ends)
 
@@ -95,9 +106,17 @@ def _parse(text: str) -> _LongerSetting:
     if len(value.words) != 1 or "base_batch" not in options or "critical_batch" not in options:
         raise ValueError(f"{text!r} does not say how much longer: expected {_VALUE}")
     batch = FixValue.number(value.words[0], _VALUE)
-    setting = _LongerSetting(batch, options["base_batch"], options["critical_batch"], options.get("low"), options.get("high"))
+    setting = _LongerSetting(
+        batch,
+        options["base_batch"],
+        options["critical_batch"],
+        options.get("low"),
+        options.get("high"),
+    )
     # says what is wrong with it
-    longer(1.0, setting.batch, setting.base_batch, setting.critical_batch, setting.low, setting.high)
+    longer(
+        1.0, setting.batch, setting.base_batch, setting.critical_batch, setting.low, setting.high
+    )
     return setting
 
 
@@ -113,7 +132,8 @@ def _lines(setting: _LongerSetting) -> str:
 FIX = Fix(
     name="longer",
     value=_VALUE,
-    summary="as many more epochs as the larger batch is predicted to need for the same loss, still in fewer updates",
+    summary="as many more epochs as the larger batch is predicted to need for the same loss, "
+    "still in fewer updates",
     parse=_parse,
     lines=_lines,
 )

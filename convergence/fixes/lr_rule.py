@@ -13,12 +13,15 @@ __all__ = ["FIX", "rate_factor", "scale_rates", "scaled_rate"]
 _RULES = ("linear", "sqrt", "noise")
 _OF_NOISE = ("critical_batch", "base_batch")
 _VALUE = (
-    "linear, sqrt or noise:critical_batch=144:base_batch=32, each with batch_factor=8 for a batch 8 times larger "
+    "linear, sqrt or noise:critical_batch=144:base_batch=32, each with batch_factor=8 for a batch "
+    "8 times larger "
     "(default: the number of ranks)"
 )
 
 
-def rate_factor(rule: str, times: float, base_batch: float | None = None, critical_batch: float | None = None) -> float:
+def rate_factor(
+    rule: str, times: float, base_batch: float | None = None, critical_batch: float | None = None
+) -> float:
     """Return what to multiply the rate by when the batch is ``times`` larger.
 
     - linear: ``times`` (Goyal et al. 2017, arXiv 1706.02677), for SGD while the batch is far below
@@ -47,12 +50,25 @@ def rate_factor(rule: str, times: float, base_batch: float | None = None, critic
         return math.sqrt(times)
     if rule != "noise":
         raise ValueError(f"unknown learning-rate rule {rule!r}; the rules are {', '.join(_RULES)}")
-    if base_batch is None or critical_batch is None or not (0 < base_batch < math.inf and 0 <= critical_batch < math.inf):
-        raise ValueError("the noise rule needs critical_batch and base_batch (the batch that the rate was tuned for), in samples")
+    if (
+        base_batch is None
+        or critical_batch is None
+        or not (0 < base_batch < math.inf and 0 <= critical_batch < math.inf)
+    ):
+        raise ValueError(
+            "the noise rule needs critical_batch and base_batch (the batch that the rate was "
+            "tuned for), in samples"
+        )
     return (1 + critical_batch / base_batch) / (1 + critical_batch / (times * base_batch))
 
 
-def scaled_rate(rate: float, rule: str, times: float, base_batch: float | None = None, critical_batch: float | None = None) -> float:
+def scaled_rate(
+    rate: float,
+    rule: str,
+    times: float,
+    base_batch: float | None = None,
+    critical_batch: float | None = None,
+) -> float:
     """Return the rate for a batch that is ``times`` larger; as `rate_factor`."""
     return rate * rate_factor(rule, times, base_batch, critical_batch)
 
@@ -97,17 +113,27 @@ def _parse(text: str) -> _RuleSetting:
     if not value.words or value.words[0] not in _RULES or len(factors) > 1:
         raise ValueError(f"{text!r} is not a learning-rate rule: expected {_VALUE}")
     if any(key in value.options for key in _OF_NOISE) and value.words[0] != "noise":
-        raise ValueError(f"{' and '.join(_OF_NOISE)} are for the noise rule only: expected {_VALUE}")
+        raise ValueError(
+            f"{' and '.join(_OF_NOISE)} are for the noise rule only: expected {_VALUE}"
+        )
     times = factors[0] if factors else None
-    setting = _RuleSetting(value.words[0], times, value.options.get("base_batch"), value.options.get("critical_batch"))
+    setting = _RuleSetting(
+        value.words[0], times, value.options.get("base_batch"), value.options.get("critical_batch")
+    )
     # says what is wrong with it
-    rate_factor(setting.rule, 2.0 if times is None else times, setting.base_batch, setting.critical_batch)
+    rate_factor(
+        setting.rule, 2.0 if times is None else times, setting.base_batch, setting.critical_batch
+    )
     return setting
 
 
 def _lines(setting: _RuleSetting) -> str:
     times = "torch.distributed.get_world_size()" if setting.times is None else f"{setting.times:g}"
-    noise = f", base_batch={setting.base_batch:g}, critical_batch={setting.critical_batch:g}" if setting.rule == "noise" else ""
+    noise = (
+        f", base_batch={setting.base_batch:g}, critical_batch={setting.critical_batch:g}"
+        if setting.rule == "noise"
+        else ""
+    )
     return (
         ("import torch\n" if setting.times is None else "")
         + "from feedline.convergence.fixes.lr_rule import rate_factor, scale_rates\n\n"
@@ -119,8 +145,15 @@ def _lines(setting: _RuleSetting) -> str:
 def _attach(setting: _RuleSetting, training: TrainingHooks) -> None:
     times = training.ranks if setting.times is None else setting.times
     if setting.times is None and training.ranks == 1:
-        noise = f":critical_batch={setting.critical_batch:g}:base_batch={setting.base_batch:g}" if setting.rule == "noise" else ""
-        raise ValueError(f"with one rank, give how much larger the batch became: lr_rule={setting.rule}:batch_factor=8{noise} for 8 times")
+        noise = (
+            f":critical_batch={setting.critical_batch:g}:base_batch={setting.base_batch:g}"
+            if setting.rule == "noise"
+            else ""
+        )
+        raise ValueError(
+            f"with one rank, give how much larger the batch became: "
+            f"lr_rule={setting.rule}:batch_factor=8{noise} for 8 times"
+        )
     factor = rate_factor(setting.rule, times, setting.base_batch, setting.critical_batch)
 
     def scale(optimizer: torch.optim.Optimizer) -> None:
@@ -132,7 +165,8 @@ def _attach(setting: _RuleSetting, training: TrainingHooks) -> None:
 FIX = Fix(
     name="lr_rule",
     value=_VALUE,
-    summary="a larger learning rate for a larger batch, by the linear, the square-root or the noise-scale rule",
+    summary="a larger learning rate for a larger batch, by the linear, the square-root or the "
+    "noise-scale rule",
     parse=_parse,
     lines=_lines,
     attach=_attach,

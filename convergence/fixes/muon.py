@@ -12,7 +12,13 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from feedline.convergence.fix import OptimizerSetting, TrainingHooks, at_most_one_dimension, groups_at_rate, optimizer_fix
+from feedline.convergence.fix import (
+    OptimizerSetting,
+    TrainingHooks,
+    at_most_one_dimension,
+    groups_at_rate,
+    optimizer_fix,
+)
 from feedline.profiler.errors import MissingDependency
 
 __all__ = ["FIX", "MuonWithAdamW", "muon"]
@@ -36,7 +42,9 @@ def muon(params: Any, lr: float, rest_lr: float | None = None, **more: Any) -> "
     Raises:
         MissingDependency: torch is older than 2.9 and has no Muon.
     """
-    optimizer = MuonWithAdamW(params.named_parameters() if isinstance(params, nn.Module) else params, lr, rest_lr, **more)
+    optimizer = MuonWithAdamW(
+        params.named_parameters() if isinstance(params, nn.Module) else params, lr, rest_lr, **more
+    )
     if isinstance(params, nn.Module):
         optimizer.choose(params)
     return optimizer
@@ -77,21 +85,43 @@ class MuonWithAdamW(torch.optim.Optimizer):
     ) -> None:
         """Make both optimizers, and guess from names which weights are hidden."""
         if not hasattr(torch.optim, "Muon"):
-            raise MissingDependency(f"Muon needs torch 2.9 or later, this is {torch.__version__}: pip install -U torch")
+            raise MissingDependency(
+                f"Muon needs torch 2.9 or later, this is {torch.__version__}: pip install -U torch"
+            )
         if rest_lr is not None and not lr > 0:
-            raise ValueError(f"rest_lr is kept as a multiple of lr, which must be above 0, not {lr}")
+            raise ValueError(
+                f"rest_lr is kept as a multiple of lr, which must be above 0, not {lr}"
+            )
         self._make_engines(lr, weight_decay, momentum, adjust_lr_fn, betas, eps)
         scale = 1.0 if rest_lr is None else rest_lr / lr
-        numbers = {"momentum": momentum, "weight_decay": weight_decay, "betas": betas, "eps": eps, "adjust_lr_fn": adjust_lr_fn}
+        numbers = {
+            "momentum": momentum,
+            "weight_decay": weight_decay,
+            "betas": betas,
+            "eps": eps,
+            "adjust_lr_fn": adjust_lr_fn,
+        }
         super().__init__(params, {"lr": lr, "rest_lr_scale": scale, **numbers})
         self._choose(_hidden_among(self._named()))
 
-    def _make_engines(self, lr: Any, decay: float, momentum: float, adjust: str, betas: tuple[float, float], eps: float) -> None:
+    def _make_engines(
+        self,
+        lr: Any,
+        decay: float,
+        momentum: float,
+        adjust: str,
+        betas: tuple[float, float],
+        eps: float,
+    ) -> None:
         self._muon = torch.optim.Muon([torch.zeros(1, 1)], lr, decay, momentum, adjust_lr_fn=adjust)
         self._adamw = torch.optim.AdamW([torch.zeros(1)], lr, betas, eps, decay)
 
     def _named(self) -> list[Any]:
-        names = [name for group in self.param_groups for name in group.get("param_names", [""] * len(group["params"]))]
+        names = [
+            name
+            for group in self.param_groups
+            for name in group.get("param_names", [""] * len(group["params"]))
+        ]
         return list(zip(names, (param for group in self.param_groups for param in group["params"])))
 
     def choose(self, model: nn.Module) -> None:
@@ -125,7 +155,11 @@ class MuonWithAdamW(torch.optim.Optimizer):
                 loss = closure()
         for group in self.param_groups:
             hidden = group.get("hidden") or [_is_matrix(param) for param in group["params"]]
-            trained = [(param, at_muon) for param, at_muon in zip(group["params"], hidden) if param.grad is not None]
+            trained = [
+                (param, at_muon)
+                for param, at_muon in zip(group["params"], hidden)
+                if param.grad is not None
+            ]
             self._orthogonal([param for param, at_muon in trained if at_muon], group)
             self._adaptive([param for param, at_muon in trained if not at_muon], group)
         return loss
@@ -143,7 +177,11 @@ class MuonWithAdamW(torch.optim.Optimizer):
         small = [param for param in params if at_most_one_dimension(param)]
         large = [param for param in params if not at_most_one_dimension(param)]
         for members, decay in ((large, group["weight_decay"]), (small, 0.0)):
-            _advance(self._adamw, {param: self.state[param] for param in members}, {**rate, "params": members, "weight_decay": decay})
+            _advance(
+                self._adamw,
+                {param: self.state[param] for param in members},
+                {**rate, "params": members, "weight_decay": decay},
+            )
 
 
 def _matrix(param: Tensor) -> Tensor:
@@ -157,7 +195,9 @@ def _matrix(param: Tensor) -> Tensor:
     return matrix
 
 
-def _advance(engine: torch.optim.Optimizer, state: dict[Tensor, Any], group: dict[str, Any]) -> None:
+def _advance(
+    engine: torch.optim.Optimizer, state: dict[Tensor, Any], group: dict[str, Any]
+) -> None:
     """Make one step without the hooks of torch.optim.
 
     Whoever counts steps by them would count this one twice.
@@ -172,9 +212,17 @@ def _hidden_in(model: nn.Module) -> set[Tensor]:
 
     Tied embeddings are left out too.
     """
-    matrices: list[Tensor] = [param for module in model.modules() for param in module.parameters(recurse=False) if _is_matrix(param)]
+    matrices: list[Tensor] = [
+        param
+        for module in model.modules()
+        for param in module.parameters(recurse=False)
+        if _is_matrix(param)
+    ]
     embedded: set[Tensor] = {
-        param for module in model.modules() if isinstance(module, _EMBEDDINGS) for param in module.parameters(recurse=False)
+        param
+        for module in model.modules()
+        if isinstance(module, _EMBEDDINGS)
+        for param in module.parameters(recurse=False)
     }
     return set(matrices[:-1]) - embedded
 
@@ -201,7 +249,9 @@ def _attach(setting: OptimizerSetting, training: TrainingHooks) -> None:
     optimizers: list[MuonWithAdamW] = []
 
     def make(_: type, params: Any, arguments: dict[str, Any]) -> MuonWithAdamW:
-        optimizers.append(muon(groups_at_rate(params, arguments, setting.lr), lr=setting.lr, **setting.arguments))
+        optimizers.append(
+            muon(groups_at_rate(params, arguments, setting.lr), lr=setting.lr, **setting.arguments)
+        )
         return optimizers[-1]
 
     def choose(model: nn.Module) -> None:

@@ -8,7 +8,12 @@ import torch
 from torch import Tensor
 
 from feedline.convergence.fix import at_most_one_dimension, optimizer_fix
-from feedline.convergence.fixes.lars import LayerwiseOptimizer, LearningRate, TensorBatch, add_scaled
+from feedline.convergence.fixes.lars import (
+    LayerwiseOptimizer,
+    LearningRate,
+    TensorBatch,
+    add_scaled,
+)
 
 __all__ = ["FIX", "NovoGrad"]
 
@@ -25,7 +30,8 @@ class NovoGrad(LayerwiseOptimizer):
         params: as for any torch optimizer. A group may say ``"excluded": True`` or ``False`` for
             all its tensors.
         lr: a number or a tensor of one element (which does not make torch.compile recompile).
-        betas: not the paper's (0.95, 0.98), with which short trainings went worse (docs/fixes/novograd.md).
+        betas: not the paper's (0.95, 0.98), with which short trainings went worse
+            (docs/fixes/novograd.md).
         eps: added to the root of the second moment.
         weight_decay: the paper's for ResNet-50.
         excluded_lr_scale: excluded tensors move at lr times this.
@@ -37,7 +43,13 @@ class NovoGrad(LayerwiseOptimizer):
         ValueError: a number is out of its range, or a parameter is complex.
     """
 
-    ranges = {"lr": (0, math.inf), "betas": (0, 1), "eps": (0, math.inf), "weight_decay": (0, math.inf), "excluded_lr_scale": (0, math.inf)}
+    ranges = {
+        "lr": (0, math.inf),
+        "betas": (0, 1),
+        "eps": (0, math.inf),
+        "weight_decay": (0, math.inf),
+        "excluded_lr_scale": (0, math.inf),
+    }
     moments = ("exp_avg",)
     scalars = {"norm_sq": -1.0}  # negative: nothing seen
 
@@ -55,7 +67,13 @@ class NovoGrad(LayerwiseOptimizer):
         foreach: bool = True,
     ) -> None:
         """Pass the numbers on as defaults of the groups."""
-        numbers = {"lr": lr, "betas": betas, "eps": eps, "weight_decay": weight_decay, "excluded_lr_scale": excluded_lr_scale}
+        numbers = {
+            "lr": lr,
+            "betas": betas,
+            "eps": eps,
+            "weight_decay": weight_decay,
+            "excluded_lr_scale": excluded_lr_scale,
+        }
         super().__init__(params, {**numbers, "maximize": maximize, "foreach": foreach}, exclude)
 
     def _update(self, batch: TensorBatch, group: dict[str, Any]) -> None:
@@ -70,7 +88,9 @@ class NovoGrad(LayerwiseOptimizer):
         share = (now.sqrt() + group["eps"]).reciprocal()
         add_scaled(moments, batch.grads, share)
         lr = batch.rate(group["lr"])
-        add_scaled(batch.params, moments, -lr if batch.adapted else -lr * group["excluded_lr_scale"])
+        add_scaled(
+            batch.params, moments, -lr if batch.adapted else -lr * group["excluded_lr_scale"]
+        )
 
 
 FIX = optimizer_fix(

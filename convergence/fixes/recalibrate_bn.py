@@ -39,7 +39,11 @@ class _ChannelMoments:
         exact = x if x.dtype == torch.float64 else x.float()
         variance, mean = torch.var_mean(exact, [0, *range(2, x.ndim)], correction=0)
         count = x.numel() // x.shape[1]
-        self.merge(torch.tensor(float(count), dtype=torch.float64, device=x.device), mean.double(), variance.double() * count)
+        self.merge(
+            torch.tensor(float(count), dtype=torch.float64, device=x.device),
+            mean.double(),
+            variance.double() * count,
+        )
 
     def merge(self, count: torch.Tensor, mean: torch.Tensor, squares: torch.Tensor) -> None:
         total = self.count + count
@@ -64,7 +68,12 @@ def _forward_batch(model: nn.Module, batch: Any) -> None:
     """Call most models: with a dictionary by name, else with the batch or its first part."""
     device = next((tensor.device for tensor in (*model.parameters(), *model.buffers())), None)
     if isinstance(batch, dict):
-        model(**{key: value.to(device) if isinstance(value, torch.Tensor) else value for key, value in batch.items()})
+        model(
+            **{
+                key: value.to(device) if isinstance(value, torch.Tensor) else value
+                for key, value in batch.items()
+            }
+        )
     else:
         inputs = batch[0] if isinstance(batch, list | tuple) else batch
         model(inputs.to(device))
@@ -102,13 +111,25 @@ def recalibrate(
             or values that are not finite.
     """
     model = _inside(model)
-    norms = {name: module for name, module in model.named_modules() if isinstance(module, _BatchNorm)}
-    layers: dict[str, Any] = {name: module for name, module in norms.items() if module.running_mean is not None}
+    norms = {
+        name: module for name, module in model.named_modules() if isinstance(module, _BatchNorm)
+    }
+    layers: dict[str, Any] = {
+        name: module for name, module in norms.items() if module.running_mean is not None
+    }
     if not layers:
         raise ValueError(f"{type(model).__name__} has no batch norm with running statistics")
-    moments = {name: _ChannelMoments(layer.num_features, layer.running_mean.device) for name, layer in layers.items()}
+    moments = {
+        name: _ChannelMoments(layer.num_features, layer.running_mean.device)
+        for name, layer in layers.items()
+    }
     seen = 0
-    with _as_in_training(model, layers.values()), _watched(layers, moments), _random_states_kept(), torch.no_grad():
+    with (
+        _as_in_training(model, layers.values()),
+        _watched(layers, moments),
+        _random_states_kept(),
+        torch.no_grad(),
+    ):
         for batch in batches:
             forward(model, batch)
             seen += 1
@@ -130,9 +151,15 @@ def _inside(model: Any) -> nn.Module:
 
 def _check(name: str, moments: _ChannelMoments, seen: int) -> None:
     if moments.count < 2:
-        raise ValueError(f"{name or 'the model'}: {seen} batches gave {int(moments.count)} values per channel; a variance needs 2")
+        raise ValueError(
+            f"{name or 'the model'}: {seen} batches gave {int(moments.count)} values per channel; "
+            f"a variance needs 2"
+        )
     if not (moments.mean.isfinite().all() and moments.squares.isfinite().all()):
-        raise ValueError(f"{name or 'the model'}: its inputs hold NaN or infinity; the statistics were left unchanged")
+        raise ValueError(
+            f"{name or 'the model'}: its inputs hold NaN or infinity; the statistics were left "
+            f"unchanged"
+        )
 
 
 @contextmanager
@@ -158,7 +185,9 @@ def _as_in_training(model: nn.Module, layers: Iterable[Any]) -> Iterator[None]:
 
 @contextmanager
 def _watched(layers: dict[str, Any], moments: dict[str, _ChannelMoments]) -> Iterator[None]:
-    def look(moments_of_layer: _ChannelMoments) -> Callable[[nn.Module, tuple[torch.Tensor, ...]], None]:
+    def look(
+        moments_of_layer: _ChannelMoments,
+    ) -> Callable[[nn.Module, tuple[torch.Tensor, ...]], None]:
         return lambda _, inputs: moments_of_layer.add(inputs[0])
 
     with ExitStack() as hooks:
@@ -190,7 +219,8 @@ def _lines(batches: int) -> str:
     return (
         "import itertools\n\n"
         "from feedline.convergence.fixes.recalibrate_bn import recalibrate\n\n"
-        f"recalibrate(model, itertools.islice(loader, {batches}))  # before each evaluation, and before the model is saved"
+        f"recalibrate(model, itertools.islice(loader, {batches}))  # before each evaluation, and "
+        f"before the model is saved"
     )
 
 

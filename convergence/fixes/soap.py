@@ -37,11 +37,18 @@ def soap(
         from pytorch_optimizer import SOAP
     except ImportError:
         raise MissingDependency(
-            "SOAP comes from the package pytorch_optimizer, which is not installed: pip install pytorch_optimizer"
+            "SOAP comes from the package pytorch_optimizer, which is not installed: pip install "
+            "pytorch_optimizer"
         ) from None
     groups = without_small_decay(params, weight_decay)
     optimizer: torch.optim.Optimizer = SOAP(
-        groups, lr, betas=betas, eps=eps, weight_decay=weight_decay, precondition_frequency=precondition_frequency, **more
+        groups,
+        lr,
+        betas=betas,
+        eps=eps,
+        weight_decay=weight_decay,
+        precondition_frequency=precondition_frequency,
+        **more,
     )
     return optimizer
 

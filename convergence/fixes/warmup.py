@@ -19,7 +19,10 @@ from feedline.convergence.fix import (
 __all__ = ["FIX", "Warmup", "warmup_factor"]
 
 
-_VALUE = "5ep (epochs), 20000 (samples of all ranks), 5ep:from=0.125 (from an eighth of the rate; without it from 0)"
+_VALUE = (
+    "5ep (epochs), 20000 (samples of all ranks), 5ep:from=0.125 (from an eighth of the rate; "
+    "without it from 0)"
+)
 
 
 def warmup_factor(share: float, start: float = 0.0) -> float:
@@ -42,17 +45,15 @@ class Warmup:
         warmup = Warmup(optimizer, samples=20_000)
         for images, labels in loader:
             loss(model(images), labels).backward()
-            warmup.count(len(images) * ranks)  # once for each micro-batch where gradients are accumulated
-            optimizer.step()
-            scheduler.step()
-            optimizer.zero_grad()
+            warmup.count(len(images) * ranks)  # once for each micro-batch where gradients are
+            accumulated optimizer.step() scheduler.step() optimizer.zero_grad()
 
     Args:
-        optimizer: one whose ``register_step_pre_hook`` works; of a wrapper that has none, the optimizer
-            inside.
+        optimizer: one whose ``register_step_pre_hook`` works; of a wrapper that has none, the
+            optimizer inside.
         samples: how long, in samples of all ranks together.
-        start: factor at the beginning, 0 to 1. After scaling the rate by k, ``1 / k`` starts from the
-            old rate.
+        start: factor at the beginning, 0 to 1. After scaling the rate by k, ``1 / k`` starts from
+            the old rate.
 
     Raises:
         ValueError: a number that cannot be one, or an optimizer without hooks.
@@ -65,9 +66,14 @@ class Warmup:
         if not 0 <= start <= 1:
             raise ValueError(f"a warm-up cannot start at {start} times the rate: expected 0 to 1")
         try:
-            self._hooks = [optimizer.register_step_pre_hook(self._before), optimizer.register_step_post_hook(self._after)]
+            self._hooks = [
+                optimizer.register_step_pre_hook(self._before),
+                optimizer.register_step_post_hook(self._after),
+            ]
         except AttributeError as error:
-            raise ValueError(f"{type(optimizer).__name__} takes no step hooks: pass the optimizer that it wraps") from error
+            raise ValueError(
+                f"{type(optimizer).__name__} takes no step hooks: pass the optimizer that it wraps"
+            ) from error
         self.samples, self.start, self.counted = samples, start, 0
         self._changed: RateChanges = []
 
@@ -89,7 +95,10 @@ class Warmup:
     def _before(self, optimizer: torch.optim.Optimizer, *_: Any) -> None:
         self._after(optimizer)  # the last update may have raised
         if self.counted == 0 and self.samples:
-            raise ValueError("no sample was counted before this update: call warmup.count(samples) before optimizer.step()")
+            raise ValueError(
+                "no sample was counted before this update: call warmup.count(samples) before "
+                "optimizer.step()"
+            )
         if self.factor != 1:
             self._changed = multiply_rates(optimizer, self.factor)
 
@@ -131,7 +140,11 @@ def _parse(text: str) -> _WarmupSetting:
 
 
 def _lines(setting: _WarmupSetting) -> str:
-    length = f"{setting.samples}" if setting.epochs is None else f"int({setting.epochs:g} * len(loader.dataset))"
+    length = (
+        f"{setting.samples}"
+        if setting.epochs is None
+        else f"int({setting.epochs:g} * len(loader.dataset))"
+    )
     start = f", start={setting.start:g}" if setting.start else ""
     return (
         "from feedline.convergence.fixes.warmup import Warmup\n\n"

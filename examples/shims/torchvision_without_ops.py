@@ -1,9 +1,12 @@
-"""Lets torchvision be imported where its compiled operators do not load (a build for CUDA beside a torch for the CPU).
+"""Lets torchvision be imported where its compiled operators do not load (a build for CUDA beside a
+torch for the CPU).
 
-torchvision registers fake kernels for ``nms`` and ``qnms`` without asking whether the operators exist. This defines their schemas at
-the moment between the two: the import system asks every finder about ``torchvision._meta_registrations`` just after
-``torchvision.extension`` has tried to load the real ones. With a torchvision that works nothing is defined, and torch is never
-imported because of this file. scripts/install puts it on the path of .venv, where workers of every start method find it too.
+torchvision registers fake kernels for ``nms`` and ``qnms`` without asking whether the operators
+exist. This defines their schemas at the moment between the two: the import system asks every finder
+about ``torchvision._meta_registrations`` just after ``torchvision.extension`` has tried to load the
+real ones. With a torchvision that works nothing is defined, and torch is never imported because of
+this file. scripts/install puts it on the path of .venv, where workers of every start method find it
+too.
 """
 
 import sys

@@ -21,10 +21,14 @@ _LAST_LINES = 12  # of a training that failed
 #: if it is killed first.
 END_PATIENCE_S = 30.0
 _TIDYING_S = 5.0  # for those that unlink shared memory once all others have ended
-_MARK = "FEEDLINE_TRIAL"  # in the environment of a trial and of all that it starts, daemons included
+_MARK = (
+    "FEEDLINE_TRIAL"  # in the environment of a trial and of all that it starts, daemons included
+)
 
 
-def run(command: Sequence[str], log: Path, environment: dict[str, str], leaves_nothing: bool = False) -> int:
+def run(
+    command: Sequence[str], log: Path, environment: dict[str, str], leaves_nothing: bool = False
+) -> int:
     """Run a command to its end.
 
     Ctrl-C in a terminal does not reach it, because torchrun leaves ranks behind if it is
@@ -47,7 +51,9 @@ def run(command: Sequence[str], log: Path, environment: dict[str, str], leaves_n
     process, mark = None, secrets.token_hex(8)
     with ended_in_order(), os.fdopen(results.log(log.parent, log.name), "wb") as output:
         try:
-            with deferred():  # a start that Ctrl-C cut in two would leave a training that is not known
+            with (
+                deferred()
+            ):  # a start that Ctrl-C cut in two would leave a training that is not known
                 process = subprocess.Popen(
                     command,
                     stdin=subprocess.DEVNULL,
@@ -97,7 +103,10 @@ def _kill_marked(process: "subprocess.Popen[bytes]", mark: str) -> None:
         while time.monotonic() < began + 2 * _TIDYING_S:  # unless one hangs in the kernel
             remaining = set(_marked(mark))
             if process.poll() is None:
-                remaining |= {process.pid, *descendants(process.pid)}  # setproctitle writes over an environment
+                remaining |= {
+                    process.pid,
+                    *descendants(process.pid),
+                }  # setproctitle writes over an environment
             if not remaining:
                 return
             for pid in remaining:
@@ -118,7 +127,10 @@ def _marked(mark: str) -> list[int]:
 
 def tail(log: Path) -> str:
     """Return the last lines of a log."""
-    return "\n".join(f"  {line}" for line in log.read_text(encoding="utf-8", errors="replace").splitlines()[-_LAST_LINES:])
+    return "\n".join(
+        f"  {line}"
+        for line in log.read_text(encoding="utf-8", errors="replace").splitlines()[-_LAST_LINES:]
+    )
 
 
 def recording_command(run: Path, options: list[str], program: list[str], ranks: int) -> list[str]:
@@ -130,8 +142,25 @@ def recording_command(run: Path, options: list[str], program: list[str], ranks: 
         program: script or ``-m module``, and its arguments; or ``--`` and a command.
         ranks: number of processes, under torchrun from 2 on.
     """
-    launcher = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(ranks)] if ranks > 1 else []
-    return [sys.executable, *launcher, "-m", "feedline", "run", "-q", "-f", "--strict", "-o", str(run), *options, *program]
+    launcher = (
+        ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(ranks)]
+        if ranks > 1
+        else []
+    )
+    return [
+        sys.executable,
+        *launcher,
+        "-m",
+        "feedline",
+        "run",
+        "-q",
+        "-f",
+        "--strict",
+        "-o",
+        str(run),
+        *options,
+        *program,
+    ]
 
 
 def fill_placeholders(word: str, words: Mapping[str, str]) -> str:

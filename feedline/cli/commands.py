@@ -31,14 +31,30 @@ from feedline.profiler.printable import say
 #: Job -> its commands: what `feedline --help` shows. Those of two words are subcommands.
 JOBS: dict[str, dict[str, type[Command]]] = {
     "Record a training": {"run": RunCommand, "env": EnvCommand},
-    "Read a recording": {"report": ReportCommand, "ingest": IngestCommand, "diff": DiffCommand, "check": CheckCommand},
+    "Read a recording": {
+        "report": ReportCommand,
+        "ingest": IngestCommand,
+        "diff": DiffCommand,
+        "check": CheckCommand,
+    },
     "Predict": {"whatif": WhatifCommand, "tune": TuneCommand, "scale": ScaleCommand},
-    "Measure this machine and its loaders": {"probe": ProbeCommand, "compare": CompareCommand, "pack": PackCommand},
+    "Measure this machine and its loaders": {
+        "probe": ProbeCommand,
+        "compare": CompareCommand,
+        "pack": PackCommand,
+    },
     "Prove a change": {"verify": VerifyCommand},
-    "Converge with large batches": {f"converge {name}": kind for name, kind in converge.CONVERGE_COMMANDS.items()},
+    "Converge with large batches": {
+        f"converge {name}": kind for name, kind in converge.CONVERGE_COMMANDS.items()
+    },
 }
 COMMANDS: dict[str, type[Command]] = {
-    **{name: kind for commands in JOBS.values() for name, kind in commands.items() if " " not in name},
+    **{
+        name: kind
+        for commands in JOBS.values()
+        for name, kind in commands.items()
+        if " " not in name
+    },
     "converge": converge.ConvergeCommand,
 }
 #: Commands that take a training after `--`; all that comes after it is the training's.
@@ -93,13 +109,19 @@ def parsed(words: list[str]) -> argparse.Namespace:
     parser = parser_of_all()
     parser.refuse_other(words[0] if words else "-", COMMANDS)
     if words[:1] == ["converge"]:
-        parser.commands["converge"].refuse_other(words[1] if len(words) > 1 else "-", converge.CONVERGE_COMMANDS)
+        parser.commands["converge"].refuse_other(
+            words[1] if len(words) > 1 else "-", converge.CONVERGE_COMMANDS
+        )
     if words[:1] == ["run"]:  # argparse would take the first "--" from the script's arguments
         words = [DASHES if word == "--" else word for word in words]
     if words[:1] == ["diff"] and "--" in words:
         words, after = _with_options_first(words)
         return parser.parse_args(words, argparse.Namespace(program=after))
-    cut = words.index("--") if words and words[0] in _BEFORE_TRAINING and "--" in words else len(words)
+    cut = (
+        words.index("--")
+        if words and words[0] in _BEFORE_TRAINING and "--" in words
+        else len(words)
+    )
     return parser.parse_args(words[:cut], argparse.Namespace(program=words[cut + 1 :]))
 
 
@@ -117,7 +139,12 @@ def _with_options_first(words: list[str]) -> tuple[list[str], list[str]]:
 def parser_of_all() -> Parser:
     """Return the parser of all commands."""
     parser = Parser(prog="feedline", description=f"{_PURPOSE}\n\n{overview(JOBS)}", epilog=_MORE)
-    parser.add_argument("--version", action="version", version=f"feedline {__version__}", help="print the version and exit")
+    parser.add_argument(
+        "--version",
+        action="version",
+        version=f"feedline {__version__}",
+        help="print the version and exit",
+    )
     parser.add_commands(COMMANDS)
     return parser
 
@@ -126,5 +153,7 @@ def _last_resort(error: Exception, words: list[str]) -> str:
     """Return the message for an error in feedline itself."""
     what = f"{type(error).__name__}: {one_line(error)}" if str(error) else type(error).__name__
     again = shlex.join(["feedline", *words])
-    failed = "the run cannot be analyzed" if words[0] in _READ_RUNS else f"feedline {words[0]} failed"
+    failed = (
+        "the run cannot be analyzed" if words[0] in _READ_RUNS else f"feedline {words[0]} failed"
+    )
     return f"{failed} ({what}): please report it, with the output of FEEDLINE_TRACEBACK=1 {again}"

@@ -31,13 +31,19 @@ class EnvCommand:
 
         with _only_errors():
             results = run_selftests()
-        entries = [{"name": result.name, "works": result.works, "says": result.message} for result in results]
+        entries = [
+            {"name": result.name, "works": result.works, "says": result.message}
+            for result in results
+        ]
         if args.json == STDOUT:
             print_json(entries)
             return 0
         console = Console(quiet=args.quiet)
         for result in results:
-            console.print(f"{'yes' if result.works else 'NO ':4}{result.name:26}{result.message}", soft_wrap=True)
+            console.print(
+                f"{'yes' if result.works else 'NO ':4}{result.name:26}{result.message}",
+                soft_wrap=True,
+            )
         if args.json is not None:
             save_json(args.json, entries)
             name_files(console, [args.json])

@@ -8,7 +8,14 @@ from pathlib import Path
 
 from feedline.cli.options import add_output, add_rank_pool, at_least, rank_pool, refuse_twice
 from feedline.cli.outputs import check_json, default_folder, progress_bar
-from feedline.profiler.errors import FeedlineError, Interrupted, PlaceTaken, RankCollision, ScriptError, TraceDamaged
+from feedline.profiler.errors import (
+    FeedlineError,
+    Interrupted,
+    PlaceTaken,
+    RankCollision,
+    ScriptError,
+    TraceDamaged,
+)
 from feedline.profiler.files import single
 from feedline.profiler.files.own_folders import MAX_NAMED
 from feedline.profiler.message import few
@@ -31,10 +38,19 @@ class IngestCommand:
     """
 
     def prepare_parser(self, parser: argparse.ArgumentParser) -> None:
-        parser.add_argument("file", nargs="+", metavar="FILE", help="trace: a path or, for JSON, also an s3:// or other fsspec address")
+        parser.add_argument(
+            "file",
+            nargs="+",
+            metavar="FILE",
+            help="trace: a path or, for JSON, also an s3:// or other fsspec address",
+        )
         reading = parser.add_argument_group("reading")
         reading.add_argument(
-            "--rank", action="append", default=[], metavar="FILE=N", help="rank of a trace that does not contain it; may be repeated"
+            "--rank",
+            action="append",
+            default=[],
+            metavar="FILE=N",
+            help="rank of a trace that does not contain it; may be repeated",
         )
         reading.add_argument(
             "--max-events",
@@ -73,8 +89,13 @@ class IngestCommand:
             if resumes:
                 say(f"{output} already holds these traces; writing its report")
             else:
-                with rank_pool(args, len(args.file)) as pool, progress_bar(args.quiet) as report_progress:
-                    problems = ingest(args.file, output, pool, ranks, limits, command, report_progress, args.force).problems
+                with (
+                    rank_pool(args, len(args.file)) as pool,
+                    progress_bar(args.quiet) as report_progress,
+                ):
+                    problems = ingest(
+                        args.file, output, pool, ranks, limits, command, report_progress, args.force
+                    ).problems
             for problem in problems.values():
                 say(f"skipped: {problem}")
             if not args.quiet or args.json:
@@ -82,7 +103,10 @@ class IngestCommand:
         except KeyboardInterrupt as error:
             if not _waits_for_report(output, command):
                 raise
-            raise Interrupted(f"interrupted: {output} holds the traces but no report yet; feedline report {output} writes it") from error
+            raise Interrupted(
+                f"interrupted: {output} holds the traces but no report yet; feedline report "
+                f"{output} writes it"
+            ) from error
         return TraceDamaged.exit_code if problems else 0
 
 
@@ -107,7 +131,9 @@ def _refuse_copies(files: list[str]) -> None:
     for first, second in (pair for files in sizes.values() for pair in combinations(files, 2)):
         with suppress(OSError):
             if filecmp.cmp(first, second, shallow=False):
-                raise RankCollision(f"{first} and {second} are the same trace: give only one of them")
+                raise RankCollision(
+                    f"{first} and {second} are the same trace: give only one of them"
+                )
 
 
 def _waits_for_report(run: Path, command: list[str]) -> bool:
@@ -118,7 +144,9 @@ def _waits_for_report(run: Path, command: list[str]) -> bool:
     if os.path.lexists(run / "report.json"):
         return False
     try:
-        return any(rank.manifest.command == mask_argv(command) for rank in open_run(run).ranks.values())
+        return any(
+            rank.manifest.command == mask_argv(command) for rank in open_run(run).ranks.values()
+        )
     except (FeedlineError, OSError):
         return False
 
@@ -138,9 +166,15 @@ def _parse_ranks(given: list[str], files: list[str]) -> dict[str, int]:
     for text in given:
         file, _, number = text.rpartition("=")
         if not file or not number.isdecimal() or not len(number) <= 20 or int(number) >= MOST_RANKS:
-            raise ScriptError(f"--rank {text}: expected FILE=N, where N is a rank below {MOST_RANKS:,}")
+            raise ScriptError(
+                f"--rank {text}: expected FILE=N, where N is a rank below {MOST_RANKS:,}"
+            )
         if file not in files and file not in map(os.path.basename, files):
-            raise ScriptError(f"--rank {text}: {file} is not one of the given traces ({few(files, MAX_NAMED)})")
+            raise ScriptError(
+                f"--rank {text}: {file} is not one of the given traces ({few(files, MAX_NAMED)})"
+            )
         if ranks.setdefault(file, int(number)) != int(number):
-            raise ScriptError(f"--rank {text}: {file} already has rank {ranks[file]}: give each trace one rank")
+            raise ScriptError(
+                f"--rank {text}: {file} already has rank {ranks[file]}: give each trace one rank"
+            )
     return ranks

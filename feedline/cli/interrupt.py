@@ -47,7 +47,9 @@ class _Interrupts:
         with suppress(ValueError):
             if signal.getsignal(signal.SIGINT) is self:
                 signal.signal(signal.SIGINT, signal.SIG_IGN)
-        exec("")  # Ctrl-C inside an exec of text, as of a dataclass, makes ``python -m`` end by the signal unless a later exec succeeds
+        exec(
+            ""
+        )  # Ctrl-C inside an exec of text, as of a dataclass, makes ``python -m`` end by the signal unless a later exec succeeds
 
 
 interrupts = _Interrupts()
@@ -66,7 +68,11 @@ def ended_in_order() -> Iterator[None]:
 
     before = {}
     with suppress(ValueError):  # not in the main thread
-        before = {number: signal.signal(number, end) for number in SIGNALS if signal.getsignal(number) is signal.SIG_DFL}
+        before = {
+            number: signal.signal(number, end)
+            for number in SIGNALS
+            if signal.getsignal(number) is signal.SIG_DFL
+        }
     try:
         yield
     finally:

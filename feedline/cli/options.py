@@ -51,24 +51,41 @@ def add_output(
     """
     group = parser.add_argument_group("output")
     if output:
-        group.add_argument("-o", "--output", type=_file_name, metavar=metavar, help=output, **of_output)
+        group.add_argument(
+            "-o", "--output", type=_file_name, metavar=metavar, help=output, **of_output
+        )
     if json:
-        kind: dict[str, Any] = {"type": Path, "nargs": "?", "const": STDOUT} if json_to_stdout else {"type": _file_name}
+        kind: dict[str, Any] = (
+            {"type": Path, "nargs": "?", "const": STDOUT}
+            if json_to_stdout
+            else {"type": _file_name}
+        )
         default = "; without FILE, print it as JSON" if json_to_stdout else ""
-        group.add_argument("--json", metavar="FILE", help=f"also write {json} to FILE as JSON{default}", **kind)
+        group.add_argument(
+            "--json", metavar="FILE", help=f"also write {json} to FILE as JSON{default}", **kind
+        )
     group.add_argument("-f", "--force", action="store_true", help=force)
     group.add_argument("-q", "--quiet", action="store_true", help=quiet)
 
 
 def add_rank_pool(group: _Group) -> None:
     """Add the options for where ranks are read: on this machine, or on a Dask cluster."""
-    group.add_argument("--processes", type=at_least(1), metavar="N", help="number of processes on this machine (default: one per CPU)")
     group.add_argument(
-        "--dask", metavar="ADDRESS", help="use the Dask cluster of this scheduler; its workers must see the same file system"
+        "--processes",
+        type=at_least(1),
+        metavar="N",
+        help="number of processes on this machine (default: one per CPU)",
+    )
+    group.add_argument(
+        "--dask",
+        metavar="ADDRESS",
+        help="use the Dask cluster of this scheduler; its workers must see the same file system",
     )
 
 
-def rank_pool(args: argparse.Namespace, parts: int | None = None) -> "AbstractContextManager[RankPool]":
+def rank_pool(
+    args: argparse.Namespace, parts: int | None = None
+) -> "AbstractContextManager[RankPool]":
     """Return the workers that read ranks: this process, others here, or a Dask cluster.
 
     Args:
@@ -79,15 +96,39 @@ def rank_pool(args: argparse.Namespace, parts: int | None = None) -> "AbstractCo
 
     if args.dask:
         return dask(args.dask)
-    return here() if parts == 1 or (parts is not None and args.processes == 1) else local(args.processes)
+    return (
+        here()
+        if parts == 1 or (parts is not None and args.processes == 1)
+        else local(args.processes)
+    )
 
 
 def add_training(group: _Group, data_required: bool = False) -> None:
     """Add the options that describe a training: data, transforms, model, batch size."""
-    group.add_argument("--data", type=Path, required=data_required, metavar="DIR", help="image folder with one subfolder per class")
-    group.add_argument("--transforms", metavar="MODULE:NAME", help="torchvision transform, or a function that returns one")
-    group.add_argument("--model", metavar="MODULE:NAME", help="nn.Module, its class, or a function that returns one")
-    group.add_argument("--batch-size", type=at_least(1), default=32, metavar="IMAGES", help="images per batch (default: 32)")
+    group.add_argument(
+        "--data",
+        type=Path,
+        required=data_required,
+        metavar="DIR",
+        help="image folder with one subfolder per class",
+    )
+    group.add_argument(
+        "--transforms",
+        metavar="MODULE:NAME",
+        help="torchvision transform, or a function that returns one",
+    )
+    group.add_argument(
+        "--model",
+        metavar="MODULE:NAME",
+        help="nn.Module, its class, or a function that returns one",
+    )
+    group.add_argument(
+        "--batch-size",
+        type=at_least(1),
+        default=32,
+        metavar="IMAGES",
+        help="images per batch (default: 32)",
+    )
 
 
 def at_least(minimum: int, maximum: int = _MAX_COUNT) -> Callable[[str], int]:
@@ -95,7 +136,9 @@ def at_least(minimum: int, maximum: int = _MAX_COUNT) -> Callable[[str], int]:
 
     def number(text: str) -> int:
         if not (text.isdecimal() and len(text) <= 20 and minimum <= int(text) <= maximum):
-            raise argparse.ArgumentTypeError(f"expected a whole number from {minimum} to {maximum:,}, got {text[:40]!r}")
+            raise argparse.ArgumentTypeError(
+                f"expected a whole number from {minimum} to {maximum:,}, got {text[:40]!r}"
+            )
         return int(text)
 
     return number
@@ -109,7 +152,8 @@ def rank_counts(text: str) -> list[int]:
         counts = []
     if not counts or counts[0] < 1 or counts[-1] > MOST_RANKS:
         raise argparse.ArgumentTypeError(
-            f"expected numbers of ranks from 1 to {MOST_RANKS:,}, separated by commas, such as 1,2,4, got {text[:40]!r}"
+            f"expected numbers of ranks from 1 to {MOST_RANKS:,}, separated by commas, such as "
+            f"1,2,4, got {text[:40]!r}"
         )
     return counts
 
@@ -148,7 +192,9 @@ def bandwidth(text: str) -> float:
     """
     parts = re.fullmatch(r"([\d.]+(?:e[+-]?\d+)?) ?([kKMGT]?)(B|bit|b)(?:/s|ps)", text.strip())
     if parts is None:
-        raise argparse.ArgumentTypeError(f"expected a bandwidth with its unit, such as 25GB/s or 200Gbit/s, got {text[:40]!r}")
+        raise argparse.ArgumentTypeError(
+            f"expected a bandwidth with its unit, such as 25GB/s or 200Gbit/s, got {text[:40]!r}"
+        )
     return positive(parts[1]) * _PREFIXES[parts[2]] / _PER_BYTE[parts[3]]
 
 
@@ -159,7 +205,9 @@ def byte_count(text: str) -> float:
     """
     parts = re.fullmatch(r"([\d.]+(?:e[+-]?\d+)?) ?([kKMGT]?)(i?)B", text.strip())
     if parts is None or (parts[3] and not parts[2]):
-        raise argparse.ArgumentTypeError(f"expected a size with its unit, such as 8GB or 512MB, got {text[:40]!r}")
+        raise argparse.ArgumentTypeError(
+            f"expected a size with its unit, such as 8GB or 512MB, got {text[:40]!r}"
+        )
     power = "kMGT".index(parts[2].replace("K", "k")) + 1 if parts[2] else 0
     return positive(parts[1]) * float(1024 if parts[3] else 1000) ** power
 
@@ -194,5 +242,7 @@ def share(text: str) -> float:
     """Parse ``0.05`` or ``5%``: a share above 0 and below 1."""
     value = finite(text.removesuffix("%").strip()) / (100 if text.endswith("%") else 1)
     if not 0 < value < 1:
-        raise argparse.ArgumentTypeError(f"expected a share above 0 and below 1, such as 0.05 or 5%, got {text[:40]!r}")
+        raise argparse.ArgumentTypeError(
+            f"expected a share above 0 and below 1, such as 0.05 or 5%, got {text[:40]!r}"
+        )
     return value

@@ -89,6 +89,10 @@ def progress_bar(quiet: bool, first: str = "starting") -> "Iterator[Tell]":
 
     console = Console(stderr=True, quiet=quiet)
     columns = (Words("{task.description}"), BarColumn(bar_width=20), Count())
-    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
+    with Progress(
+        *columns, console=console, transient=True, disable=not console.is_terminal
+    ) as progress:
         task = progress.add_task(first, total=None)
-        yield lambda what, done, of: progress.update(task, description=what, completed=done, total=of)
+        yield lambda what, done, of: progress.update(
+            task, description=what, completed=done, total=of
+        )

@@ -35,12 +35,27 @@ class PackCommand:
     """
 
     def prepare_parser(self, parser: argparse.ArgumentParser) -> None:
-        parser.add_argument("data", type=Path, metavar="DIR", help="image folder with one subfolder per class")
+        parser.add_argument(
+            "data", type=Path, metavar="DIR", help="image folder with one subfolder per class"
+        )
         packing = parser.add_argument_group("packing")
-        packing.add_argument("--kind", choices=STORE_KINDS, required=True, help="LMDB, MXNet RecordIO, WebDataset (tar) or TFRecord")
-        packing.add_argument("--verify", action="store_true", help="read the whole store back and compare checksums")
-        packing.add_argument("--unlabeled", action="store_true", help="pack images whose labels are not their class folders, without those")
-        packing.add_argument("--strict", action="store_true", help="stop at the first file that cannot be packed")
+        packing.add_argument(
+            "--kind",
+            choices=STORE_KINDS,
+            required=True,
+            help="LMDB, MXNet RecordIO, WebDataset (tar) or TFRecord",
+        )
+        packing.add_argument(
+            "--verify", action="store_true", help="read the whole store back and compare checksums"
+        )
+        packing.add_argument(
+            "--unlabeled",
+            action="store_true",
+            help="pack images whose labels are not their class folders, without those",
+        )
+        packing.add_argument(
+            "--strict", action="store_true", help="stop at the first file that cannot be packed"
+        )
         add_output(
             parser,
             "folder to create; must be new or empty",
@@ -56,11 +71,19 @@ class PackCommand:
         try:
             with _progress_bar(args.quiet) as show:
                 done = pack(
-                    args.data, args.output, args.kind, unreadable=unreadable, unlabeled=args.unlabeled, force=args.force, progress=show
+                    args.data,
+                    args.output,
+                    args.kind,
+                    unreadable=unreadable,
+                    unlabeled=args.unlabeled,
+                    force=args.force,
+                    progress=show,
                 )
                 verified = verify(args.output, show) if args.verify else None
         except KeyboardInterrupt as error:
-            raise Interrupted(f"interrupted: run the same command again to continue ({args.output})") from error
+            raise Interrupted(
+                f"interrupted: run the same command again to continue ({args.output})"
+            ) from error
         if not args.quiet:
             from feedline.analysis.report.console import Console
 
@@ -68,14 +91,19 @@ class PackCommand:
             for line in _summary(done):
                 console.print(line, soft_wrap=True)
             if verified is not None:
-                console.print(f"  verified: {verified.samples:,} of {done.samples:,} samples match their checksums", soft_wrap=True)
+                console.print(
+                    f"  verified: {verified.samples:,} of {done.samples:,} samples match their "
+                    f"checksums",
+                    soft_wrap=True,
+                )
         return 0
 
 
 def _summary(done: "Packed") -> list[str]:
     """Return lines on what was packed and what was left out."""
     lines = [
-        f"{done.path}: {done.samples:,} images, {done.bytes / 1e6:,.1f} MB, packed as {done.kind} into {done.stored_bytes / 1e6:,.1f} MB"
+        f"{done.path}: {done.samples:,} images, {done.bytes / 1e6:,.1f} MB, packed as {done.kind} "
+        f"into {done.stored_bytes / 1e6:,.1f} MB"
     ]
     if done.resumed_at == done.samples:
         lines.append("  already complete: nothing to do")
@@ -83,11 +111,21 @@ def _summary(done: "Packed") -> list[str]:
         lines.append(f"  continued after the {done.resumed_at:,} samples that were already packed")
     lines += [f"  {line}" for line in _label_lines(done)]
     if done.left_out:
-        kinds = Counter(re.split(r"[,(:]| after ", entry.message)[0].strip() for entry in done.left_out)
-        lines.append(f"  left out: {len(done.left_out):,} ({', '.join(f'{number:,} {kind}' for kind, number in kinds.most_common())})")
-        lines += [f"    {entry.path}: {entry.message}" for entry in done.left_out[:_MAX_FILES_LEFT_OUT]]
+        kinds = Counter(
+            re.split(r"[,(:]| after ", entry.message)[0].strip() for entry in done.left_out
+        )
+        lines.append(
+            f"  left out: {len(done.left_out):,} "
+            f"({', '.join(f'{number:,} {kind}' for kind, number in kinds.most_common())})"
+        )
+        lines += [
+            f"    {entry.path}: {entry.message}" for entry in done.left_out[:_MAX_FILES_LEFT_OUT]
+        ]
         if len(done.left_out) > _MAX_FILES_LEFT_OUT:
-            lines.append(f"    and {len(done.left_out) - _MAX_FILES_LEFT_OUT:,} more, in {done.path / 'manifest.json'}")
+            lines.append(
+                f"    and {len(done.left_out) - _MAX_FILES_LEFT_OUT:,} more, in "
+                f"{done.path / 'manifest.json'}"
+            )
     return lines
 
 
@@ -102,12 +140,21 @@ def _label_lines(done: "Packed") -> list[str]:
     ]
     lines += [f"labels not packed: {label.message}" for label in done.lost]
     if done.empty:
-        lines.append(f"classes without an image: {len(done.empty):,} ({few(done.empty, _MAX_NAMED_CLASSES)}); they keep their labels")
+        lines.append(
+            f"classes without an image: {len(done.empty):,} "
+            f"({few(done.empty, _MAX_NAMED_CLASSES)}); they keep their labels"
+        )
     if done.below:
         below, take = ("a folder", "takes") if done.below == 1 else ("folders", "take")
-        lines.append(f"{counted(done.below, 'file')} in {below} below a class folder {take} its label")
+        lines.append(
+            f"{counted(done.below, 'file')} in {below} below a class folder {take} its label"
+        )
     if done.linked:
-        are, they = ("are symbolic links", "they lead") if done.linked != 1 else ("is a symbolic link", "it leads")
+        are, they = (
+            ("are symbolic links", "they lead")
+            if done.linked != 1
+            else ("is a symbolic link", "it leads")
+        )
         lines.append(f"{counted(done.linked, 'file')} {are}; what {they} to is packed")
     return lines
 
@@ -120,14 +167,28 @@ def _progress_bar(quiet: bool) -> Iterator["Callable[[Progress], None]"]:
     from feedline.analysis.report.console import Console, Words
 
     console = Console(stderr=True, quiet=quiet)
-    words = (Words("{task.description:9}"), rich.BarColumn(bar_width=30), Words("{task.fields[text]}"))
+    words = (
+        Words("{task.description:9}"),
+        rich.BarColumn(bar_width=30),
+        Words("{task.fields[text]}"),
+    )
     with rich.Progress(
-        *words, rich.TimeRemainingColumn(), console=console, transient=True, disable=quiet or not console.is_terminal
+        *words,
+        rich.TimeRemainingColumn(),
+        console=console,
+        transient=True,
+        disable=quiet or not console.is_terminal,
     ) as bar:
         task = bar.add_task("", total=None, text="")
 
         def show(progress: "Progress") -> None:
             text = f"{progress.done:,} of {progress.total:,} files, {progress.bytes / 1e6:,.0f} MB"
-            bar.update(task, description=progress.doing, completed=progress.done, total=progress.total, text=text)
+            bar.update(
+                task,
+                description=progress.doing,
+                completed=progress.done,
+                total=progress.total,
+                text=text,
+            )
 
         yield show

@@ -56,7 +56,10 @@ class _HelpFormatter(argparse.HelpFormatter):
 
     def _fill_text(self, text: str, width: int, indent: str) -> str:
         paragraphs = text.split("\n\n")
-        return "\n\n".join(part if "\n  " in part else textwrap.fill(" ".join(part.split()), width) for part in paragraphs)
+        return "\n\n".join(
+            part if "\n  " in part else textwrap.fill(" ".join(part.split()), width)
+            for part in paragraphs
+        )
 
 
 class Parser(argparse.ArgumentParser):
@@ -80,38 +83,66 @@ class Parser(argparse.ArgumentParser):
         return arguments, unknown
 
     def error(self, message: str) -> NoReturn:
-        unknown = self._unknown_option()  # argparse complains of its value first, which it takes for an argument of its own
-        of_training = "goes after `--`" in message and not self._words[0].startswith("-")  # its option, then
+        unknown = (
+            self._unknown_option()
+        )  # argparse complains of its value first, which it takes for an argument of its own
+        of_training = "goes after `--`" in message and not self._words[0].startswith(
+            "-"
+        )  # its option, then
         if unknown and not of_training:
             message = f"unknown option {unknown}{suggestion(unknown, self._flags(shown=True))}"
             if self.prog.endswith(" run"):
-                message += f"; put the script's own options after the script: feedline run train.py {unknown} ..."
+                message += (
+                    f"; put the script's own options after the script: feedline run "
+                    f"train.py {unknown} ..."
+                )
         elif message.endswith(" required: COMMAND"):
             message = f"no command given; see {self.prog} --help"
         elif message.startswith(_SCRIPT_MISSING):
-            message = "no script given: add the path of the training script, followed by its arguments"
+            message = (
+                "no script given: add the path of the training script, followed by its arguments"
+            )
         super().error(printable(message))
 
     def add_commands(self, commands: Mapping[str, type[Command]]) -> None:
         """Add commands. argparse's own list of them is left out; ``overview`` makes one by job."""
         self.usage = f"{self.prog} COMMAND [OPTIONS]"
-        added = self.add_subparsers(required=True, metavar="COMMAND", help=argparse.SUPPRESS, prog=self.prog)
-        self.commands = {name: self._add_command(added, name, kind) for name, kind in commands.items()}
+        added = self.add_subparsers(
+            required=True, metavar="COMMAND", help=argparse.SUPPRESS, prog=self.prog
+        )
+        self.commands = {
+            name: self._add_command(added, name, kind) for name, kind in commands.items()
+        }
 
     def _add_command(self, commands: Any, name: str, kind: type[Command]) -> "Parser":
         about, command = HelpText.of(kind), kind()
-        examples = "\n".join(["examples:", *(f"  {line}" for line in about.examples)]) if about.examples else ""
-        parser: Parser = commands.add_parser(name, description=f"{about.summary}\n\n{about.text}".strip(), epilog=examples)
+        examples = (
+            "\n".join(["examples:", *(f"  {line}" for line in about.examples)])
+            if about.examples
+            else ""
+        )
+        parser: Parser = commands.add_parser(
+            name, description=f"{about.summary}\n\n{about.text}".strip(), epilog=examples
+        )
         command.prepare_parser(parser)
         parser.set_defaults(act=command.run)
         return parser
 
     def _get_option_tuples(self, option_string: str) -> list[Any]:
         """Return the options that an abbreviation may mean: never an internal one."""
-        return [option for option in super()._get_option_tuples(option_string) if option[0].help != argparse.SUPPRESS]
+        return [
+            option
+            for option in super()._get_option_tuples(option_string)
+            if option[0].help != argparse.SUPPRESS
+        ]
 
     def _flags(self, shown: bool = False) -> dict[str, argparse.Action]:
-        return {flag: action for action in self._actions for flag in action.option_strings if not shown or action.help != argparse.SUPPRESS}
+        return {
+            flag: action
+            for action in self._actions
+            for flag in action.option_strings
+            if not shown or action.help != argparse.SUPPRESS
+        }
 
     def _unknown_option(self) -> str:
         """Return the first option that is not one of ours, nor begins like one; else "".
@@ -119,7 +150,9 @@ class Parser(argparse.ArgumentParser):
         Options of another program, which follow a positional argument, do not count.
         """
         flags, words = self._flags(), iter(self._words)
-        others_follow = any(action.nargs in (argparse.REMAINDER, argparse.PARSER) for action in self._actions)
+        others_follow = any(
+            action.nargs in (argparse.REMAINDER, argparse.PARSER) for action in self._actions
+        )
         for word in words:
             if not word.startswith("-") or len(word) == 1:
                 if others_follow:
@@ -130,7 +163,13 @@ class Parser(argparse.ArgumentParser):
             name = word.partition("=")[0]
             if not name.startswith("--"):
                 name = name[:2]
-            near = [flags[name]] if name in flags else [option[0] for option in self._get_option_tuples(name) if name.startswith("--")]
+            near = (
+                [flags[name]]
+                if name in flags
+                else [
+                    option[0] for option in self._get_option_tuples(name) if name.startswith("--")
+                ]
+            )
             if not near:
                 return word.partition("=")[0]
             if near[0].nargs != 0 and word == name:
@@ -141,8 +180,15 @@ class Parser(argparse.ArgumentParser):
         """Exit with code 2 if a word is not one of these commands."""
         known = list(commands)
         if not word.startswith("-") and word not in known:
-            script = f", or run a script with `feedline run {word}`" if Path(word).suffix == ".py" else ""
-            self.error(f"unknown command {word!r}{suggestion(word, known)}; commands: {', '.join(known)}{script}")
+            script = (
+                f", or run a script with `feedline run {word}`"
+                if Path(word).suffix == ".py"
+                else ""
+            )
+            self.error(
+                f"unknown command {word!r}{suggestion(word, known)}; commands: "
+                f"{', '.join(known)}{script}"
+            )
 
 
 def suggestion(word: str, known: Iterable[str]) -> str:
@@ -161,6 +207,9 @@ def overview(jobs: Mapping[str, Mapping[str, type[Command]]]) -> str:
         for name, kind in commands.items():
             about = HelpText.of(kind)
             lines.append(f"  {name:{_NAME_WIDTH}}{about.summary}".rstrip())
-            lines += [f"  {'':{_NAME_WIDTH}}$ {example.partition('  ')[0]}" for example in about.examples[:1]]  # python -OO: no docstrings
+            lines += [
+                f"  {'':{_NAME_WIDTH}}$ {example.partition('  ')[0]}"
+                for example in about.examples[:1]
+            ]  # python -OO: no docstrings
         parts.append("\n".join(lines))
     return "\n\n".join(parts)

@@ -61,7 +61,8 @@ def from_script(script: str, args: list[str]) -> Program:
             source = file.read()
     except OSError as error:
         raise ScriptError(
-            f"cannot open the script {script} ({error.strerror}): give the path of the training script, followed by its arguments"
+            f"cannot open the script {script} ({error.strerror}): give the path of the training "
+            f"script, followed by its arguments"
         ) from error
     module = ModuleType("__main__")
     loader = importlib.machinery.SourceFileLoader("__main__", path)
@@ -73,10 +74,18 @@ def from_script(script: str, args: list[str]) -> Program:
 def _from_package(finder: Any, script: str, args: list[str]) -> Program:
     spec = finder.find_spec("__main__")
     if spec is None:
-        raise ScriptError(f"{script} contains no __main__.py: give the path of the training script, followed by its arguments")
+        raise ScriptError(
+            f"{script} contains no __main__.py: give the path of the training script, followed by "
+            f"its arguments"
+        )
     module = ModuleType("__main__")
     module.__dict__.update(
-        __file__=spec.origin, __loader__=spec.loader, __spec__=spec, __package__="", __cached__=spec.cached, __builtins__=builtins
+        __file__=spec.origin,
+        __loader__=spec.loader,
+        __spec__=spec,
+        __package__="",
+        __cached__=spec.cached,
+        __builtins__=builtins,
     )
     return Program(spec.loader.get_code("__main__"), module, [script, *args], script)
 
@@ -94,11 +103,14 @@ def from_module(name: str, args: list[str]) -> Program:
         if spec is not None and spec.submodule_search_locations is not None:
             spec = importlib.util.find_spec(f"{name}.__main__")
     except (ImportError, ValueError) as error:
-        raise ScriptError(f"cannot find the module {name} ({error}): write its name as for `python -m`") from error
+        raise ScriptError(
+            f"cannot find the module {name} ({error}): write its name as for `python -m`"
+        ) from error
     code = spec.loader.get_code(spec.name) if spec and hasattr(spec.loader, "get_code") else None  # type: ignore[union-attr]
     if spec is None or code is None:
         raise ScriptError(
-            f"module {name} does not exist or cannot be run: write its name as for `python -m`, or give the path of a script without -m"
+            f"module {name} does not exist or cannot be run: write its name as for `python -m`, "
+            f"or give the path of a script without -m"
         )
     module = ModuleType("__main__")
     module.__dict__.update(
@@ -123,7 +135,9 @@ def show(error: BaseException | None) -> None:
             sys.excepthook(type(error), error, error.__traceback__)
         except Exception:
             sys.__excepthook__(type(error), error, error.__traceback__)
-    with suppress(Exception):  # closed, or replaced by something that has no flush; Python says so itself at its end
+    with suppress(
+        Exception
+    ):  # closed, or replaced by something that has no flush; Python says so itself at its end
         sys.stdout.flush()
 
 

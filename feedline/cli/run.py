@@ -29,10 +29,13 @@ if TYPE_CHECKING:
     from feedline.profiler.session.hooks import Hooks
     from feedline.profiler.session.session import Session
 
-DASHES = "\0--"  #: stands for ``--`` while argparse looks at a command line: no argument can hold a null byte
+# : stands for ``--`` while argparse looks at a command line: no argument can hold a null byte
+DASHES = "\0--"
 _POLL_S = 1.0  # between looks at the processes below
 _FORWARDED = (signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
-_SIGNAL_EXIT = 128  # exit code of a command that a signal ended, less the signal's number, as a shell gives it
+_SIGNAL_EXIT = (
+    128  # exit code of a command that a signal ended, less the signal's number, as a shell gives it
+)
 
 
 @dataclass(frozen=True)
@@ -43,7 +46,9 @@ class _Start:
     python_path: tuple[str, ...] = field(default_factory=lambda: tuple(sys.path))
 
 
-def _recording_request(args: argparse.Namespace, run: Path, launch: str, start: _Start, reports: bool = True) -> "RecordingSettings":
+def _recording_request(
+    args: argparse.Namespace, run: Path, launch: str, start: _Start, reports: bool = True
+) -> "RecordingSettings":
     """Return the recording that a command line requests.
 
     Args:
@@ -86,54 +91,69 @@ class RunCommand:
     report is printed and written into the run folder.
 
     Examples:
-        feedline run train.py --epochs 3
-        feedline run -- torchrun --nproc-per-node 8 train.py    # any command that starts training runs
-        torchrun --nproc-per-node 8 -m feedline run train.py
+        feedline run train.py --epochs 3 feedline run -- torchrun --nproc-per-node 8 train.py    #
+        any command that starts training runs torchrun --nproc-per-node 8 -m feedline run train.py
     """
 
     def prepare_parser(self, parser: argparse.ArgumentParser) -> None:
-        parser.add_argument("-m", "--module", action="store_true", help="SCRIPT is a module name, as in `python -m`")
-        parser.add_argument("script", metavar="SCRIPT", help="training script; after `--`, any command")
-        parser.add_argument("args", metavar="ARGS", nargs=argparse.REMAINDER, help="arguments of the script").required = False
+        parser.add_argument(
+            "-m", "--module", action="store_true", help="SCRIPT is a module name, as in `python -m`"
+        )
+        parser.add_argument(
+            "script", metavar="SCRIPT", help="training script; after `--`, any command"
+        )
+        parser.add_argument(
+            "args", metavar="ARGS", nargs=argparse.REMAINDER, help="arguments of the script"
+        ).required = False
         recording = parser.add_argument_group("recording")
         recording.add_argument(
             "--sample-interval",
             type=at_least(1),
             metavar="SAMPLES",
-            help="time the stages (read, decode, augment, ...) of every Nth sample; 1: all (default: chosen so that the average sample is "
+            help="time the stages (read, decode, augment, ...) of every Nth sample; 1: all "
+            "(default: chosen so that the average sample is "
             "slowed down by about 5 us)",
         )
         recording.add_argument(
             "--torch-profiler",
             type=_window,
             metavar="SKIP:ACTIVE",
-            help="record ACTIVE steps with torch.profiler, after SKIP steps and one warm-up step; or `off` (default: 20:5 on a GPU)",
+            help="record ACTIVE steps with torch.profiler, after SKIP steps and one warm-up step; "
+            "or `off` (default: 20:5 on a GPU)",
         )
         recording.add_argument(
             "--record-argv",
             choices=("masked", "all", "none"),
             default="masked",
-            help="how to store the script's arguments: masked (default) hides values that might be private; all stores every argument, "
+            help="how to store the script's arguments: masked (default) hides values that might "
+            "be private; all stores every argument, "
             "secrets included; none stores no argument",
         )
-        recording.add_argument("--strict", action="store_true", help="do not start the training if it cannot be recorded as requested")
+        recording.add_argument(
+            "--strict",
+            action="store_true",
+            help="do not start the training if it cannot be recorded as requested",
+        )
         changing = parser.add_argument_group("changing the training")
         changing.add_argument(
             "--fix",
             metavar="NAME=VALUE,...",
-            help="apply large-batch fixes, such as warmup=5ep,lr_rule=sqrt; `feedline converge advise` suggests some",
+            help="apply large-batch fixes, such as warmup=5ep,lr_rule=sqrt; `feedline converge "
+            "advise` suggests some",
         )
         add_settings(
             changing,
             OVERRIDES,
-            "arguments of the training's DataLoader, such as num_workers=4,persistent_workers=true; also worker_threads=1, the "
+            "arguments of the training's DataLoader, such as "
+            "num_workers=4,persistent_workers=true; also worker_threads=1, the "
             "number of threads per library in each worker",
         )
         changing.add_argument(
             "--set-at",
             default="",
             metavar="FILE:LINE",
-            help="line that creates the DataLoader to change (default: all loaders that shuffle or stream)",
+            help="line that creates the DataLoader to change (default: all loaders that shuffle "
+            "or stream)",
         )
         recording.add_argument("--stop-after", default="", type=_stop_after, help=argparse.SUPPRESS)
         add_output(
@@ -208,7 +228,8 @@ class RunCommand:
         failed = {name: why for change in changes for name, why in change.failed.items()}
         if failed and session.is_mine:
             say_in_training(
-                "these changes were not applied, or only in part: " + "; ".join(f"{name}: {why}" for name, why in failed.items())
+                "these changes were not applied, or only in part: "
+                + "; ".join(f"{name}: {why}" for name, why in failed.items())
             )
         if first and session.is_mine:
             report(recording)
@@ -227,7 +248,9 @@ def _script_of(words: list[str]) -> list[str]:
     if typed[0] == "--":
         typed = typed[1:]
     if not typed:
-        raise ScriptError("no script given: add the path of the training script, followed by its arguments")
+        raise ScriptError(
+            "no script given: add the path of the training script, followed by its arguments"
+        )
     return typed
 
 
@@ -246,7 +269,10 @@ class _Fixes:
 
     def lines(self) -> str:
         """Return the lines that would make the fixes permanent."""
-        return "\n\n".join(f"{request.text}: {request.fix.summary}. To keep it, write:\n\n{request.lines}" for request in self._requests)
+        return "\n\n".join(
+            f"{request.text}: {request.fix.summary}. To keep it, write:\n\n{request.lines}"
+            for request in self._requests
+        )
 
     def attach(self, hooks: "Hooks") -> None:
         """Apply the fixes once torch is imported."""
@@ -255,18 +281,29 @@ class _Fixes:
             from feedline.convergence.apply import FixInjector
 
             outside = self._outside = FixInjector(hooks.report)
-            hooks.attach("fixes", "the training is changed", lambda patches: hooks.add_undo(outside.attach(self._requests, patches)))
+            hooks.attach(
+                "fixes",
+                "the training is changed",
+                lambda patches: hooks.add_undo(outside.attach(self._requests, patches)),
+            )
 
         hooks.when_imported("torch", attach_fixes)
 
     def setup(self) -> dict[str, object]:
         """Return the fixes, and those that were not applied, for the manifest."""
-        return {"fixes": self.text, "fixes_failed": {name: masks.text(why) for name, why in self.failed.items()}}
+        return {
+            "fixes": self.text,
+            "fixes_failed": {name: masks.text(why) for name, why in self.failed.items()},
+        }
 
     @property
     def failed(self) -> dict[str, str]:
         """Return fixes that were not applied, with the reason."""
-        return {"--fix": "the program never imported torch"} if self._outside is None else self._outside.failed
+        return (
+            {"--fix": "the program never imported torch"}
+            if self._outside is None
+            else self._outside.failed
+        )
 
 
 def _window(text: str) -> "ProfilerWindow":
@@ -348,7 +385,10 @@ def _run_command(args: argparse.Namespace, command: list[str]) -> int:
     """
     if args.fix is not None:
         with_ranks = "torchrun ... -m feedline run --fix ... train.py"
-        raise FixError(f"--fix needs a script, not a command: feedline run --fix ... train.py, or with ranks: {with_ranks}")
+        raise FixError(
+            f"--fix needs a script, not a command: feedline run --fix ... train.py, or with "
+            f"ranks: {with_ranks}"
+        )
     if args.module:
         raise ScriptError("-m takes a module and `--` takes a command: use only one of them")
     from feedline.profiler import ranks
@@ -383,7 +423,10 @@ def _run_command(args: argparse.Namespace, command: list[str]) -> int:
 
 def _folder_message(refused: PlaceTaken, path: Path, run: Path) -> str:
     """Return the message for a run folder that differs from the requested one."""
-    return f"{refused.what.replace(str(path), os.path.relpath(path))}, recording into {os.path.relpath(run)}"
+    return (
+        f"{refused.what.replace(str(path), os.path.relpath(path))}, recording into "
+        f"{os.path.relpath(run)}"
+    )
 
 
 def _write_signal(run: Path, pid: int, number: int) -> None:

@@ -55,7 +55,11 @@ class _MergeSettings(argparse.Action):
     """Merges what several ``--set`` say; a name given twice is refused."""
 
     def __call__(
-        self, parser: argparse.ArgumentParser, namespace: argparse.Namespace, values: Any, option_string: str | None = None
+        self,
+        parser: argparse.ArgumentParser,
+        namespace: argparse.Namespace,
+        values: Any,
+        option_string: str | None = None,
     ) -> None:
         before: dict[str, Value] = getattr(namespace, self.dest)
         for name in values:
@@ -73,7 +77,13 @@ def add_settings(group: argparse._ActionsContainer, known: _Known, text: str) ->
         text: its help.
     """
     group.add_argument(
-        "--set", dest="settings", type=settings_of(known), action=_MergeSettings, default={}, metavar="NAME=VALUE,...", help=text
+        "--set",
+        dest="settings",
+        type=settings_of(known),
+        action=_MergeSettings,
+        default={},
+        metavar="NAME=VALUE,...",
+        help=text,
     )
 
 
@@ -86,9 +96,13 @@ def settings_of(known: _Known) -> Callable[[str], dict[str, Value]]:
             name, sign, value = (piece.strip() for piece in part.partition("="))
             if name not in known:
                 names = ", ".join(known)
-                raise argparse.ArgumentTypeError(f"unknown setting {name[:40]!r}{suggestion(name, known)}; settings: {names}")
+                raise argparse.ArgumentTypeError(
+                    f"unknown setting {name[:40]!r}{suggestion(name, known)}; settings: {names}"
+                )
             if not sign or not value:
-                raise argparse.ArgumentTypeError(f"expected NAME=VALUE, such as num_workers=4, got {part[:40]!r}")
+                raise argparse.ArgumentTypeError(
+                    f"expected NAME=VALUE, such as num_workers=4, got {part[:40]!r}"
+                )
             if name in settings_by_name:
                 raise argparse.ArgumentTypeError(f"{name} is given twice")
             try:
@@ -96,7 +110,9 @@ def settings_of(known: _Known) -> Callable[[str], dict[str, Value]]:
             except argparse.ArgumentTypeError as error:
                 raise argparse.ArgumentTypeError(f"{name}: {error}") from None
         if not settings_by_name:
-            raise argparse.ArgumentTypeError(f"expected NAME=VALUE, such as num_workers=4, got {text[:40]!r}")
+            raise argparse.ArgumentTypeError(
+                f"expected NAME=VALUE, such as num_workers=4, got {text[:40]!r}"
+            )
         return settings_by_name
 
     return settings
@@ -117,14 +133,25 @@ def refuse_impossible(given: Mapping[str, Value], now: Mapping[str, object]) -> 
     for name in _FOR_WORKERS:
         if given.get(name):
             why = "num_workers=0" if "num_workers" in given else "this training has num_workers=0"
-            raise ScriptError(f"--set {as_typed({name: given[name]})}: {why}, and {name} needs workers: add num_workers=1 or more")
+            raise ScriptError(
+                f"--set {as_typed({name: given[name]})}: {why}, and {name} needs workers: add "
+                f"num_workers=1 or more"
+            )
 
 
 def as_code(settings: Mapping[str, Value]) -> str:
     """Return ``num_workers=2, in_order=False``: as Python has it."""
-    return ", ".join(f"{name}={value:g}" if isinstance(value, float) else f"{name}={value}" for name, value in settings.items())
+    return ", ".join(
+        f"{name}={value:g}" if isinstance(value, float) else f"{name}={value}"
+        for name, value in settings.items()
+    )
 
 
 def as_typed(settings: Mapping[str, Value]) -> str:
     """Return ``num_workers=2,in_order=false``: as ``--set`` takes it."""
-    return as_code({name: str(value).lower() if isinstance(value, bool) else value for name, value in settings.items()}).replace(", ", ",")
+    return as_code(
+        {
+            name: str(value).lower() if isinstance(value, bool) else value
+            for name, value in settings.items()
+        }
+    ).replace(", ", ",")

@@ -24,8 +24,8 @@ class Unfinished:
 
     Args:
         folder: where results were prepared (files/results.py).
-        request: what must be the same for a run to be kept. Only a digest of it is stored: there may
-            be secrets in it.
+        request: what must be the same for a run to be kept. Only a digest of it is stored: there
+            may be secrets in it.
         runs: names of all runs; the log of each is beside it.
         force: record all of them again.
 
@@ -33,19 +33,26 @@ class Unfinished:
         OutputError: a run or log is there already, of another command.
     """
 
-    def __init__(self, folder: Path, request: Sequence[str], runs: Sequence[str], force: bool) -> None:
+    def __init__(
+        self, folder: Path, request: Sequence[str], runs: Sequence[str], force: bool
+    ) -> None:
         self._folder, self._runs = folder, runs
         before = {} if force else _read(folder)
         self._salt = str(before.get("salt") or secrets.token_hex(16))
         self._digest = hashlib.sha256(json.dumps([self._salt, *request]).encode()).hexdigest()
         same = before.get("asked") == self._digest
-        self._whole = [name for name in runs if same and name in before["whole"] and (folder / name).is_dir()]
+        self._whole = [
+            name for name in runs if same and name in before["whole"] and (folder / name).is_dir()
+        ]
         if not same:
             for name in before.get("failed", ()):
                 self._drop(str(name))
             self._refuse_taken(force)
         if self._whole:
-            say(f"{', '.join(self._whole)}: kept from the interrupted command; -f records all runs again")
+            say(
+                f"{', '.join(self._whole)}: kept from the interrupted command; -f records all "
+                f"runs again"
+            )
         self._write()
 
     def __contains__(self, run: str) -> bool:
@@ -77,7 +84,9 @@ class Unfinished:
             raise self._interrupted(new, named) from error
         except Exception:
             with suppress(OSError, OutputError):
-                results.save(self._folder, _FILE, json.dumps({"whole": [], "failed": list(self._runs)}))
+                results.save(
+                    self._folder, _FILE, json.dumps({"whole": [], "failed": list(self._runs)})
+                )
             raise
         self._close()
 
@@ -92,7 +101,8 @@ class Unfinished:
             return Interrupted("interrupted: no run was complete, so none was kept")
         with_output = "" if named else f"with -o {self._folder} "
         return Interrupted(
-            f"interrupted: {len(self._whole)} of {len(self._runs)} runs in {self._folder} are complete; "
+            f"interrupted: {len(self._whole)} of {len(self._runs)} runs in {self._folder} are "
+            f"complete; "
             f"run the same command {with_output}again to continue with the others"
         )
 
@@ -120,7 +130,11 @@ class Unfinished:
             owned.discard(self._folder, _FILE)
 
     def _write(self) -> None:
-        results.save(self._folder, _FILE, json.dumps({"salt": self._salt, "asked": self._digest, "whole": self._whole}))
+        results.save(
+            self._folder,
+            _FILE,
+            json.dumps({"salt": self._salt, "asked": self._digest, "whole": self._whole}),
+        )
 
 
 def fingerprint(program: Sequence[str]) -> list[str]:
@@ -141,6 +155,8 @@ def _read(folder: Path) -> dict[str, Any]:
         return {}
     try:
         content = json.loads((folder / _FILE).read_text())
-        return content if isinstance(content, dict) and isinstance(content.get("whole"), list) else {}
+        return (
+            content if isinstance(content, dict) and isinstance(content.get("whole"), list) else {}
+        )
     except (OSError, ValueError):
         return {}

@@ -3,13 +3,23 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from feedline.pipelines.compare.comparison import MIN_ROUNDS, Compute, LoaderRow, TrainingRate, faster_loaders, lies_above, median_interval
+from feedline.pipelines.compare.comparison import (
+    MIN_ROUNDS,
+    Compute,
+    LoaderRow,
+    TrainingRate,
+    faster_loaders,
+    lies_above,
+    median_interval,
+)
 
 _MIN_GAIN = 0.05  # rates that differ by less are alike: choosing between them is luck
 _REFERENCE = "pillow-v1"
 
 
-def predict_training_rate(row: LoaderRow, compute: Compute, cores: float, device: str) -> TrainingRate:
+def predict_training_rate(
+    row: LoaderRow, compute: Compute, cores: float, device: str
+) -> TrainingRate:
     """Predict samples/s of a training with this loader: the lowest of three limits.
 
     - loader: what the loader gave when nothing else ran.
@@ -20,12 +30,21 @@ def predict_training_rate(row: LoaderRow, compute: Compute, cores: float, device
     gpu_s = (row.gpu_s or 0.0) if device != "cpu" else 0.0
 
     def limited(rate: float, cpu_s: float, main_s: float) -> dict[str, float]:
-        return {"loader": rate, "compute": 1 / (compute.step_s + main_s + gpu_s), "cores": cores / (cpu_s + compute.cpu_s)}
+        return {
+            "loader": rate,
+            "compute": 1 / (compute.step_s + main_s + gpu_s),
+            "cores": cores / (cpu_s + compute.cpu_s),
+        }
 
     limits = limited(row.samples_per_s, row.cpu_s, row.main_s)
     limit = min(limits, key=lambda name: limits[name])
-    (slow, fast), (cpu_low, cpu_high), (main_low, main_high) = (median_interval(each) for each in (row.rates, row.cpu_each, row.main_each))
-    ends = min(limited(slow, cpu_high, main_high).values()), min(limited(fast, cpu_low, main_low).values())
+    (slow, fast), (cpu_low, cpu_high), (main_low, main_high) = (
+        median_interval(each) for each in (row.rates, row.cpu_each, row.main_each)
+    )
+    ends = (
+        min(limited(slow, cpu_high, main_high).values()),
+        min(limited(fast, cpu_low, main_low).values()),
+    )
     return TrainingRate(limits[limit], limit, limits, *ends)
 
 
@@ -60,10 +79,17 @@ def choose(rows: Sequence[LoaderRow], compute: Compute | None, cores: float) -> 
     if current is not None and not better:
         return Choice(f"Keep {current.name}: {_keep(current, rows, candidates)}.{incomplete}")
     if current is None and len(measured) == 1:
-        return Choice(f"Only {best.name} was measured ({_rate(best):,.0f} samples/s), so there is nothing to compare it with.")
+        return Choice(
+            f"Only {best.name} was measured ({_rate(best):,.0f} samples/s), so there is nothing "
+            f"to compare it with."
+        )
     equally_fast = [row for row in better if best.name not in faster[row.name]]
     chosen = min(equally_fast, key=lambda row: row.cpu_s)
-    return Choice(f"Use {chosen.name}: {_gains(chosen, current, compute)}{_why_cheapest(chosen, equally_fast)}.{incomplete}", chosen.name)
+    return Choice(
+        f"Use {chosen.name}: "
+        f"{_gains(chosen, current, compute)}{_why_cheapest(chosen, equally_fast)}.{incomplete}",
+        chosen.name,
+    )
 
 
 def _rate(row: LoaderRow) -> float:
@@ -86,25 +112,39 @@ def _slower(rows: Sequence[LoaderRow]) -> dict[str, set[str]]:
         return faster_loaders(rows)
     return {
         row.name: {
-            better.name for better in rows if lies_above(_interval(better), _interval(row)) and _rate(better) > (1 + _MIN_GAIN) * _rate(row)
+            better.name
+            for better in rows
+            if lies_above(_interval(better), _interval(row))
+            and _rate(better) > (1 + _MIN_GAIN) * _rate(row)
         }
         for row in rows
     }
 
 
-def _faster_but_incomplete(rows: Sequence[LoaderRow], faster: dict[str, set[str]], best: LoaderRow) -> str:
+def _faster_but_incomplete(
+    rows: Sequence[LoaderRow], faster: dict[str, set[str]], best: LoaderRow
+) -> str:
     """Name the best of those that would be candidates if they did all of the transform."""
-    incomplete = [row for row in rows if row.missing and not row.is_upper_bound and replace(row, missing=()).faultless]
+    incomplete = [
+        row
+        for row in rows
+        if row.missing and not row.is_upper_bound and replace(row, missing=()).faultless
+    ]
     more = [row for row in incomplete if row.name in faster[best.name]]
     if not more:
         return ""
     chosen = max(more, key=_rate)
     missing = ", ".join(operation.partition(":")[0] for operation in chosen.missing)
-    return f" {chosen.name} would be {_rate(chosen) / _rate(best):.2f} times as fast, but does not support {missing}."
+    return (
+        f" {chosen.name} would be {_rate(chosen) / _rate(best):.2f} times as fast, but does "
+        f"not support {missing}."
+    )
 
 
 def _keep(current: LoaderRow, rows: Sequence[LoaderRow], candidates: Sequence[LoaderRow]) -> str:
-    others = [row for row in rows if row.measured and row.name != current.name and not row.is_upper_bound]
+    others = [
+        row for row in rows if row.measured and row.name != current.name and not row.is_upper_bound
+    ]
     rivals = [row for row in candidates if row is not current]
     if not others:
         same = "no other loader was measured"
@@ -116,7 +156,10 @@ def _keep(current: LoaderRow, rows: Sequence[LoaderRow], candidates: Sequence[Lo
     if current.feeds is None or current.feeds.limit == "loader":
         return f"{current.samples_per_s:,.0f} samples/s; {same}"
     model = current.feeds.limits["compute"]
-    return f"the model takes {model:,.0f} samples/s and gets {current.feeds.samples_per_s:,.0f} with it; {same}"
+    return (
+        f"the model takes {model:,.0f} samples/s and gets {current.feeds.samples_per_s:,.0f} "
+        f"with it; {same}"
+    )
 
 
 def _no_gain(current: LoaderRow, fastest: LoaderRow) -> str:
@@ -124,11 +167,24 @@ def _no_gain(current: LoaderRow, fastest: LoaderRow) -> str:
     if lies_above(_interval(fastest), _interval(current)):
         gain = f"more than {100 * _MIN_GAIN:.0f} %" if current.feeds else "clearly"
         times = _rate(fastest) / _rate(current)
-        return f"no other loader that supports the full transform is {gain} faster ({fastest.name}: {times:.2f} times as fast)"
+        return (
+            f"no other loader that supports the full transform is {gain} faster "
+            f"({fastest.name}: {times:.2f} times as fast)"
+        )
     if _rate(fastest) <= _rate(current):
-        return f"no other loader that supports the full transform gave more ({fastest.name}: {_rate(fastest):,.0f})"
-    rates = f"{_rate(fastest):,.0f} samples/s ({_spread(fastest)}) against {_rate(current):,.0f} ({_spread(current)})"
-    more = f", and more rounds (--rounds {2 * len(current.parts)}) may" if len(current.parts) >= MIN_ROUNDS else ""
+        return (
+            f"no other loader that supports the full transform gave more ({fastest.name}: "
+            f"{_rate(fastest):,.0f})"
+        )
+    rates = (
+        f"{_rate(fastest):,.0f} samples/s ({_spread(fastest)}) against {_rate(current):,.0f} "
+        f"({_spread(current)})"
+    )
+    more = (
+        f", and more rounds (--rounds {2 * len(current.parts)}) may"
+        if len(current.parts) >= MIN_ROUNDS
+        else ""
+    )
     return f"{fastest.name} shows no difference beyond the spread of the rounds, {rates}{more}"
 
 
@@ -139,8 +195,16 @@ def _spread(row: LoaderRow) -> str:
 
 
 def _gains(chosen: LoaderRow, current: LoaderRow | None, compute: Compute | None) -> str:
-    what = f"the model would get {_rate(chosen):,.0f} samples/s" if compute is not None else f"{_rate(chosen):,.0f} samples/s"
-    gain = what if current is None or current is chosen else f"{what}, {_rate(chosen) / _rate(current):.2f} times as fast as {current.name}"
+    what = (
+        f"the model would get {_rate(chosen):,.0f} samples/s"
+        if compute is not None
+        else f"{_rate(chosen):,.0f} samples/s"
+    )
+    gain = (
+        what
+        if current is None or current is chosen
+        else f"{what}, {_rate(chosen) / _rate(current):.2f} times as fast as {current.name}"
+    )
     if compute is None or chosen.feeds is None:
         return gain
     why = {

@@ -208,7 +208,12 @@ class LoaderRow:
 
         It delivers every sample once, lacks nothing, and its images are equal.
         """
-        return self.measured and not self.missing and not (self.epoch and self.epoch.wrong) and not (self.pixels and self.pixels.outside)
+        return (
+            self.measured
+            and not self.missing
+            and not (self.epoch and self.epoch.wrong)
+            and not (self.pixels and self.pixels.outside)
+        )
 
 
 @dataclass(frozen=True)
@@ -283,9 +288,14 @@ def faster_loaders(rows: Sequence[LoaderRow]) -> dict[str, set[str]]:
     relative, intervals = _relative(rows), {row.name: median_interval(row.rates) for row in rows}
 
     def is_faster(name: str, other: str) -> bool:
-        return lies_above(intervals[name], intervals[other]) and _passes_sign_test(relative[name], relative[other])
+        return lies_above(intervals[name], intervals[other]) and _passes_sign_test(
+            relative[name], relative[other]
+        )
 
-    return {row.name: {better.name for better in rows if is_faster(better.name, row.name)} for row in rows}
+    return {
+        row.name: {better.name for better in rows if is_faster(better.name, row.name)}
+        for row in rows
+    }
 
 
 def median_interval(values: Sequence[float]) -> tuple[float, float]:
@@ -295,7 +305,10 @@ def median_interval(values: Sequence[float]) -> tuple[float, float]:
     lowest to the highest, which holds the median less often: of five in 94 %, of two in 50 %.
     """
     ordered, rounds, inner = sorted(values), len(values), 0
-    while 2 * sum(math.comb(rounds, count) for count in range(inner + 2)) / 2**rounds <= _MAX_CHANCE and 2 * (inner + 1) < rounds:
+    while (
+        2 * sum(math.comb(rounds, count) for count in range(inner + 2)) / 2**rounds <= _MAX_CHANCE
+        and 2 * (inner + 1) < rounds
+    ):
         inner += 1
     return ordered[inner], ordered[rounds - 1 - inner]
 
@@ -309,7 +322,10 @@ def _relative(rows: Sequence[LoaderRow]) -> dict[str, list[float]]:
     """Divide the rates of each round by their geometric mean; returns logarithms."""
     logs = {row.name: [math.log(rate) for rate in row.rates] for row in rows}
     means = [statistics.mean(column) for column in zip(*logs.values(), strict=True)]
-    return {name: [log - mean for log, mean in zip(logs_of_row, means, strict=True)] for name, logs_of_row in logs.items()}
+    return {
+        name: [log - mean for log, mean in zip(logs_of_row, means, strict=True)]
+        for name, logs_of_row in logs.items()
+    }
 
 
 def _passes_sign_test(faster: Sequence[float], slower: Sequence[float]) -> bool:
@@ -321,34 +337,45 @@ def _passes_sign_test(faster: Sequence[float], slower: Sequence[float]) -> bool:
     if rounds < MIN_ROUNDS:
         return min(faster) > max(slower) + more
     wins = sum(a > b + more for a, b in zip(faster, slower, strict=True))
-    return sum(math.comb(rounds, count) for count in range(wins, rounds + 1)) / 2**rounds <= _MAX_CHANCE
+    return (
+        sum(math.comb(rounds, count) for count in range(wins, rounds + 1)) / 2**rounds
+        <= _MAX_CHANCE
+    )
 
 
 def to_plain(comparison: Comparison) -> dict[str, Any]:
     """Return the whole comparison as plain data.
 
-    schema_version  1; it grows when a name below changes its meaning or goes
-    photos, sample_bytes, left_out (kind -> paths), settings, cache (warm, cold), cores, machine
-    choice          a few sentences
-    takes, lines    the loader to take, and the lines of a program that trains with it; both empty: none is better than the present one
-    compute         null, or step_s and cpu_s per sample
-    operations      a list, each operation of the transform in each library (backend) against torchvision on PIL images, random parameters
-                    fixed: operation, backend, mean and max in gray levels (null: it cannot), says; or empty, and operations_why
+    schema_version  1; it grows when a name below changes its meaning or goes photos, sample_bytes,
+    left_out (kind -> paths), settings, cache (warm, cold), cores, machine choice          a few
+    sentences takes, lines    the loader to take, and the lines of a program that trains with it;
+    both empty: none is better than the present one compute         null, or step_s and cpu_s per
+    sample operations      a list, each operation of the transform in each library (backend) against
+    torchvision on PIL images, random parameters
+                    fixed: operation, backend, mean and max in gray levels (null: it cannot), says;
+                        or empty, and operations_why
     loaders         a list:
         place       1: the fastest; loaders whose order is luck share one; null: not measured
         name, about, why (not measured; else empty), missing (operations it leaves out)
-        low, high   of samples_per_s: 95 % interval of the median (of fewer than 6 rounds: the slowest and the fastest)
-        samples_per_s, cpu_s, main_s, gpu_s, cores, first_batch_s: medians over the rounds, the seconds per sample but for first_batch_s
+        low, high   of samples_per_s: 95 % interval of the median (of fewer than 6 rounds: the
+            slowest and the fastest)
+        samples_per_s, cpu_s, main_s, gpu_s, cores, first_batch_s: medians over the rounds, the
+            seconds per sample but for first_batch_s
         parts       one per round: samples, wall_s, cpu_s, main_s, gpu_s, first_batch_s of that part
-        stages      CPU seconds per sample: read, decode, augment, transport; or null, and stages_why
-        epoch       samples, wall_s, wrong (empty: every sample came exactly once)
-        pixels      images, mean, largest_mean, max in gray levels, outside (empty: equal within the bounds); or null, and pixels_why
-        feeds       null, or samples_per_s, limit (loader, compute, cores), limits, low and high
+        stages      CPU seconds per sample: read, decode, augment, transport; or null, and
+        stages_why epoch       samples, wall_s, wrong (empty: every sample came exactly once) pixels
+        images, mean, largest_mean, max in gray levels, outside (empty: equal within the bounds); or
+        null, and pixels_why feeds       null, or samples_per_s, limit (loader, compute, cores),
+        limits, low and high
     """
     data = {name: value for name, value in asdict(comparison).items() if name != "rows"}
     data["operations"] = [_finite(operation) for operation in data["operations"]]
     place_of = {row.name: place for place, row in rank_loaders(comparison.measured)}
-    return {"schema_version": _COMPARISON_SCHEMA, **data, "loaders": [_row(row, place_of.get(row.name)) for row in comparison.rows]}
+    return {
+        "schema_version": _COMPARISON_SCHEMA,
+        **data,
+        "loaders": [_row(row, place_of.get(row.name)) for row in comparison.rows],
+    }
 
 
 def _finite(difference: dict[str, Any]) -> dict[str, Any]:
@@ -356,7 +383,12 @@ def _finite(difference: dict[str, Any]) -> dict[str, Any]:
     message = difference.pop("message")
     if difference["mean"] is None or math.isfinite(difference["mean"]):
         return {**difference, "says": message}
-    return {**difference, "mean": None, "max": None, "says": "; ".join(filter(None, ("another size", message)))}
+    return {
+        **difference,
+        "mean": None,
+        "max": None,
+        "says": "; ".join(filter(None, ("another size", message))),
+    }
 
 
 def _row(row: LoaderRow, place: int | None) -> dict[str, Any]:
@@ -392,8 +424,17 @@ def _benchmark(row: LoaderRow, settings: dict[str, object]) -> dict[str, Any]:
         "fullname": f"feedline compare::{row.name}",
         "params": None,
         "param": None,
-        "extra_info": {"cpu_s_per_sample": row.cpu_s, "samples_per_s": row.samples_per_s, **settings},
-        "options": {"disable_gc": False, "timer": "perf_counter", "min_rounds": len(row.parts), "warmup": True},
+        "extra_info": {
+            "cpu_s_per_sample": row.cpu_s,
+            "samples_per_s": row.samples_per_s,
+            **settings,
+        },
+        "options": {
+            "disable_gc": False,
+            "timer": "perf_counter",
+            "min_rounds": len(row.parts),
+            "warmup": True,
+        },
         "stats": _stats([1 / rate for rate in row.rates]),
     }
 
@@ -403,7 +444,9 @@ def _stats(seconds: list[float]) -> dict[str, Any]:
     ordered = sorted(seconds)
     mean = statistics.fmean(ordered)
     deviation = statistics.stdev(ordered) if len(ordered) > 1 else 0.0
-    q1, _, q3 = statistics.quantiles(ordered, n=4, method="inclusive") if len(ordered) > 1 else ordered * 3
+    q1, _, q3 = (
+        statistics.quantiles(ordered, n=4, method="inclusive") if len(ordered) > 1 else ordered * 3
+    )
     low, high = q1 - 1.5 * (q3 - q1), q3 + 1.5 * (q3 - q1)
     far = sum(abs(value - mean) > deviation for value in ordered)
     outside = sum(not low <= value <= high for value in ordered)
@@ -437,7 +480,20 @@ def loader_ceilings(comparison: Comparison) -> Ceilings:
         name, source = f"loader/{row.name}", f"feedline compare: median of {len(row.parts)} rounds"
         if row.measured:
             low, high = min(row.rates), max(row.rates)
-            rows.append(Ceiling(name, "loader", row.samples_per_s, low, high, cpu_s=row.cpu_s, source=source, settings=settings))
+            rows.append(
+                Ceiling(
+                    name,
+                    "loader",
+                    row.samples_per_s,
+                    low,
+                    high,
+                    cpu_s=row.cpu_s,
+                    source=source,
+                    settings=settings,
+                )
+            )
         else:
             rows.append(Ceiling(name, "loader", None, settings=settings, why=row.why))
-    return Ceilings(rows, comparison.machine, sample_bytes=comparison.sample_bytes, cores=comparison.cores)
+    return Ceilings(
+        rows, comparison.machine, sample_bytes=comparison.sample_bytes, cores=comparison.cores
+    )

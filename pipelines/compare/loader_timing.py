@@ -24,7 +24,14 @@ from feedline.pipelines.loaders.spdl_loader import SpdlLoader, collate_samples
 from feedline.pipelines.loaders.workers import WorkerLoader, to_device
 from feedline.pipelines.photos import Photos
 from feedline.pipelines.probes.pagecache import evict
-from feedline.pipelines.probes.probe_rounds import CannotMeasure, MeasuredRate, ProbePlan, Workload, measure_in_turns, on_one_core
+from feedline.pipelines.probes.probe_rounds import (
+    CannotMeasure,
+    MeasuredRate,
+    ProbePlan,
+    Workload,
+    measure_in_turns,
+    on_one_core,
+)
 from feedline.pipelines.probes.training_step import Step
 from feedline.pipelines.random_states import OwnRandomState
 from feedline.profiler.errors import UserCodeError
@@ -46,7 +53,12 @@ def _tree_cpu_s() -> float:
     Of these, children that ended count once they were waited for.
     """
     ended = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return time.process_time() + ended.ru_utime + ended.ru_stime + sum(map(_process_cpu_s, descendants(os.getpid())))
+    return (
+        time.process_time()
+        + ended.ru_utime
+        + ended.ru_stime
+        + sum(map(_process_cpu_s, descendants(os.getpid())))
+    )
 
 
 def _process_cpu_s(pid: int) -> float:
@@ -82,9 +94,15 @@ def run_epoch(kind: LoaderKind, task: LoadTask) -> tuple[Epoch, ComparedLoader]:
     with open_loader(kind, task) as loader:
         for batch in loader.epoch(0):
             if len(batch.images) != len(batch.index):
-                return Epoch(sum(seen.values()), 0.0, f"{len(batch.images)} images came with {len(batch.index)} labels"), loader
+                return Epoch(
+                    sum(seen.values()),
+                    0.0,
+                    f"{len(batch.images)} images came with {len(batch.index)} labels",
+                ), loader
             seen.update(batch.index.tolist())
-    return Epoch(sum(seen.values()), time.perf_counter() - start, _arrival_problems(seen, len(task.photos))), loader
+    return Epoch(
+        sum(seen.values()), time.perf_counter() - start, _arrival_problems(seen, len(task.photos))
+    ), loader
 
 
 def _arrival_problems(seen: Counter[int], samples: int) -> str:
@@ -130,8 +148,13 @@ def run_part(kind: LoaderKind, task: LoadTask, number: int, seconds: float) -> E
         _finished(task)
         wall, cpu, main = time.perf_counter() - wall, _tree_cpu_s() - cpu, time.thread_time() - main
     if not samples:
-        raise ValueError(f"an epoch of {drawn} batches is too short to measure: use more images or smaller batches")
-    return EpochPart(samples, wall, cpu, main, first_batch_s, None if gpu.share is None else gpu.share * wall)
+        raise ValueError(
+            f"an epoch of {drawn} batches is too short to measure: use more images or smaller "
+            f"batches"
+        )
+    return EpochPart(
+        samples, wall, cpu, main, first_batch_s, None if gpu.share is None else gpu.share * wall
+    )
 
 
 def batches_ahead(task: LoadTask) -> int:
@@ -273,7 +296,9 @@ def _steps(samples: ImageSamples, indices: list[int]) -> tuple[float, float, flo
         data, read_s = _timed(samples.read, index)
         image, decode_s = _timed(samples.decode, data)
         _, augment_s = _timed(samples.augment, image)
-        spent = [total + step for total, step in zip(spent, (read_s, decode_s, augment_s), strict=True)]
+        spent = [
+            total + step for total, step in zip(spent, (read_s, decode_s, augment_s), strict=True)
+        ]
     return spent[0] / _TIMED_SAMPLES, spent[1] / _TIMED_SAMPLES, spent[2] / _TIMED_SAMPLES
 
 
@@ -290,12 +315,17 @@ def _transport_s(loader: ComparedLoader, image: torch.Tensor, task: LoadTask) ->
     batches = max(2, _SENT_SAMPLES // size)
     if isinstance(loader, SpdlLoader):  # threads of one process have nothing to send
         with on_one_core():
-            spent = [_timed(lambda: loader.finish(collate_samples([(image, 0)] * size)[0]))[1] for _ in range(batches)]
+            spent = [
+                _timed(lambda: loader.finish(collate_samples([(image, 0)] * size)[0]))[1]
+                for _ in range(batches)
+            ]
         return statistics.median(spent) / size
     assert isinstance(loader, WorkerLoader)
     ready = _RepeatedSample(image, (batches + 1) * size)
     workers = min(1, task.settings.workers)
-    carrying = DataLoader(ready, size, num_workers=workers, collate_fn=loader.collate, generator=torch.Generator())
+    carrying = DataLoader(
+        ready, size, num_workers=workers, collate_fn=loader.collate, generator=torch.Generator()
+    )
     cpu_s = 0.0
     with sheltered():
         received = iter(carrying)

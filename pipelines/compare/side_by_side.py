@@ -53,7 +53,11 @@ def _frozen_task(task: LoadTask) -> LoadTask:
         else list(photos)
     )
     recipe = freeze_recipe(task.recipe, task.settings.seed)
-    repeatable = [operation for operation in recipe.operations if not (isinstance(operation, Erase) and operation.value is None)]
+    repeatable = [
+        operation
+        for operation in recipe.operations
+        if not (isinstance(operation, Erase) and operation.value is None)
+    ]
     fixed = Recipe(tuple(repeatable), recipe.mean, recipe.std)
     return replace(task, photos=replace(task.photos, photos=chosen), recipe=fixed, transform=None)
 
@@ -76,23 +80,38 @@ def _grey_levels(images: torch.Tensor, recipe: Recipe) -> torch.Tensor:
         recipe: says how they were normalised.
     """
     if recipe.mean is not None and recipe.std is not None:
-        images = images * torch.tensor(recipe.std).view(-1, 1, 1) + torch.tensor(recipe.mean).view(-1, 1, 1)
+        images = images * torch.tensor(recipe.std).view(-1, 1, 1) + torch.tensor(recipe.mean).view(
+            -1, 1, 1
+        )
     return images * 255
 
 
 def _compare_images(images: _GrayImages, reference: _GrayImages) -> PixelDifference:
     """Compare images of the same index."""
     if images.keys() != reference.keys():
-        return PixelDifference(len(images), 0.0, 0.0, 0.0, f"{len(images)} images came, not {len(reference)}")
-    shapes = next(((images[at].shape, reference[at].shape) for at in images if images[at].shape != reference[at].shape), None)
+        return PixelDifference(
+            len(images), 0.0, 0.0, 0.0, f"{len(images)} images came, not {len(reference)}"
+        )
+    shapes = next(
+        (
+            (images[at].shape, reference[at].shape)
+            for at in images
+            if images[at].shape != reference[at].shape
+        ),
+        None,
+    )
     if shapes:
-        return PixelDifference(len(images), 0.0, 0.0, 0.0, f"images are {_size(shapes[0])}, not {_size(shapes[1])}")
+        return PixelDifference(
+            len(images), 0.0, 0.0, 0.0, f"images are {_size(shapes[0])}, not {_size(shapes[1])}"
+        )
     means, largest = [], 0.0
     for at, image in images.items():
         difference = (image - reference[at]).abs()
         means.append(float(difference.mean()))
         largest = max(largest, float(difference.max()))
-    return PixelDifference(len(images), sum(means) / len(means), max(means), largest, _why_not_equal(means))
+    return PixelDifference(
+        len(images), sum(means) / len(means), max(means), largest, _why_not_equal(means)
+    )
 
 
 def _why_not_equal(means: Sequence[float]) -> str:
@@ -104,7 +123,9 @@ def _why_not_equal(means: Sequence[float]) -> str:
     if not mean <= _MEAN_BOUND:
         return f"{mean:.2f} gray levels on average, more than {_MEAN_BOUND}"
     if not max(means) <= _IMAGE_BOUND:
-        return f"one image is off by {max(means):.2f} gray levels on average, more than {_IMAGE_BOUND}"
+        return (
+            f"one image is off by {max(means):.2f} gray levels on average, more than {_IMAGE_BOUND}"
+        )
     return ""
 
 
@@ -161,7 +182,10 @@ def compare_loaders(run: ComparisonRun, compute: Callable[[], Compute] | None = 
         compute: measures the model; called at the end.
     """
     task = run.task
-    rows = [LoaderRow(kind.name, kind.about, kind.refuses(task.settings.device) or "") for kind in run.kinds]
+    rows = [
+        LoaderRow(kind.name, kind.about, kind.refuses(task.settings.device) or "")
+        for kind in run.kinds
+    ]
     running = [(kind, row) for kind, row in zip(run.kinds, rows, strict=True) if not row.why]
     if not run.plan.cold:
         fill_page_cache(task.photos)
@@ -175,19 +199,34 @@ def compare_loaders(run: ComparisonRun, compute: Callable[[], Compute] | None = 
     step = compute() if compute is not None else None
     if step is not None:
         for row in rows:
-            row.feeds = choice.predict_training_rate(row, step, cores, task.settings.device) if row.measured else None
+            row.feeds = (
+                choice.predict_training_rate(row, step, cores, task.settings.device)
+                if row.measured
+                else None
+            )
     chosen = choice.choose(rows, step, cores)
     left_out: dict[str, list[str]] = {}
     for problem in task.photos.problems:
         if problem.left_out:
-            left_out.setdefault(problem.kind, []).append(os.path.relpath(problem.path, task.photos.root))
-    settings = {"batch_size": task.settings.batch_size, "workers": task.settings.workers, "device": task.settings.device}
+            left_out.setdefault(problem.kind, []).append(
+                os.path.relpath(problem.path, task.photos.root)
+            )
+    settings = {
+        "batch_size": task.settings.batch_size,
+        "workers": task.settings.workers,
+        "device": task.settings.device,
+    }
     return Comparison(
         rows=rows,
         photos=len(task.photos),
         sample_bytes=task.photos.mean_bytes,
         left_out=left_out,
-        settings={**settings, "seed": task.settings.seed, "rounds": run.plan.rounds, "part_s": run.plan.part_s},
+        settings={
+            **settings,
+            "seed": task.settings.seed,
+            "rounds": run.plan.rounds,
+            "part_s": run.plan.part_s,
+        },
         cache="cold" if run.plan.cold else "warm",
         cores=cores,
         compute=step,
@@ -219,7 +258,9 @@ def _check_images(run: ComparisonRun, running: _RunningLoaders) -> None:
         reference = _gray_images(pillow_loaders.PILLOW_V1, task)
     except Exception as error:
         for _, row in running:
-            row.pixels_why = f"pillow-v1, the reference for the images, failed: {_error_line(error)}"
+            row.pixels_why = (
+                f"pillow-v1, the reference for the images, failed: {_error_line(error)}"
+            )
         return
     for kind, row in running:
         run.tell(f"{kind.name}: images")
@@ -285,7 +326,9 @@ def _repeated(task: LoadTask, row: LoaderRow, part_s: float) -> LoadTask:
     rate = row.epoch.samples / max(row.epoch.wall_s, 1e-9)
     if row.parts:
         rate = max(rate, *row.rates)
-    ahead = batches_ahead(replace(task, photos=replace(task.photos, photos=task.photos.photos * 100)))
+    ahead = batches_ahead(
+        replace(task, photos=replace(task.photos, photos=task.photos.photos * 100))
+    )
     return repeat_photos(task, 2 * rate * part_s + (ahead + 2) * task.settings.batch_size)
 
 
@@ -298,4 +341,8 @@ def _error_line(error: Exception) -> str:
     if isinstance(error, FeedlineError):
         return masks.text(str(error))
     lines = str(error).strip().splitlines()
-    return masks.text(lines[-1]) if lines and "DataLoader worker" in lines[0] and len(lines) > 1 else error_reason(error)
+    return (
+        masks.text(lines[-1])
+        if lines and "DataLoader worker" in lines[0] and len(lines) > 1
+        else error_reason(error)
+    )

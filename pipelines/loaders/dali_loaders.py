@@ -66,12 +66,20 @@ class _DaliLoader:
         pipeline = self._pipeline(indices, seed=self.task.settings.rank_seed + number)
         try:
             for [batch] in DALIGenericIterator(
-                pipeline, ["images", "index"], reader_name="files", last_batch_policy=LastBatchPolicy.PARTIAL, auto_reset=False
+                pipeline,
+                ["images", "index"],
+                reader_name="files",
+                last_batch_policy=LastBatchPolicy.PARTIAL,
+                auto_reset=False,
             ):
                 returned += len(batch["index"])
-                yield LoadedBatch(batch["images"].to(self.task.settings.device), batch["index"].flatten().long())
+                yield LoadedBatch(
+                    batch["images"].to(self.task.settings.device), batch["index"].flatten().long()
+                )
         except RuntimeError as error:
-            ahead = indices[returned : returned + _MAX_BATCHES_AHEAD * self.task.settings.batch_size]
+            ahead = indices[
+                returned : returned + _MAX_BATCHES_AHEAD * self.task.settings.batch_size
+            ]
             paths = [self.task.photos.photos[index].path for index in ahead]
             raise DataError(f"DALI: {_culprit(paths)}{_dali_reason(error)}") from error
         finally:
@@ -95,7 +103,9 @@ class _DaliLoader:
         return read_and_augment(
             batch_size=settings.batch_size,
             num_threads=max(1, settings.workers),
-            device_id=None if self.decoder == "cpu" else int(settings.device.partition(":")[2] or 0),
+            device_id=None
+            if self.decoder == "cpu"
+            else int(settings.device.partition(":")[2] or 0),
             seed=seed % 2**31,
         )
 

@@ -43,7 +43,10 @@ def decode_opencv(data: bytes) -> RgbArray:
     import cv2
 
     rgb = getattr(cv2, "IMREAD_COLOR_RGB", None)  # OpenCV 4.11
-    image = cv2.imdecode(np.frombuffer(data, np.uint8), (cv2.IMREAD_COLOR if rgb is None else rgb) | cv2.IMREAD_IGNORE_ORIENTATION)
+    image = cv2.imdecode(
+        np.frombuffer(data, np.uint8),
+        (cv2.IMREAD_COLOR if rgb is None else rgb) | cv2.IMREAD_IGNORE_ORIENTATION,
+    )
     if image is None:
         raise ValueError("OpenCV cannot decode it")
     return image if rgb is not None else cv2.cvtColor(image, cv2.COLOR_BGR2RGB, dst=image)  # type: ignore[return-value,no-any-return,unused-ignore]
@@ -84,7 +87,10 @@ class UserTransform:
         except Exception as error:
             raise UserCodeError(f"the transform raises {type(error).__name__}: {error}") from error
         if not isinstance(tensor, torch.Tensor):
-            raise UserCodeError(f"the transform returns a {type(tensor).__name__}, not a tensor: end it with ToTensor()")
+            raise UserCodeError(
+                f"the transform returns a {type(tensor).__name__}, not a tensor: end it with "
+                f"ToTensor()"
+            )
         return tensor
 
 
@@ -96,7 +102,9 @@ class ImageSamples(Dataset[tuple[torch.Tensor, int]]):
         augment: image -> tensor.
     """
 
-    def __init__(self, photos: Photos, decode: Callable[[bytes], Any], augment: Callable[[Any], torch.Tensor]) -> None:
+    def __init__(
+        self, photos: Photos, decode: Callable[[bytes], Any], augment: Callable[[Any], torch.Tensor]
+    ) -> None:
         """Keep the paths of the photos, and the two functions."""
         self.paths = [photo.path for photo in photos.photos]
         self.decode = decode
@@ -120,5 +128,7 @@ class ImageSamples(Dataset[tuple[torch.Tensor, int]]):
         try:
             image = self.decode(self.read(index))
         except Exception as error:
-            raise DataError(f"{self.paths[index]} cannot be loaded ({error}): remove it, or repair it") from error
+            raise DataError(
+                f"{self.paths[index]} cannot be loaded ({error}): remove it, or repair it"
+            ) from error
         return self.augment(image), index

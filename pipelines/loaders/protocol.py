@@ -73,7 +73,10 @@ class LoaderSettings:
     def epoch_batches(self, samples: int, epoch: int) -> list[list[int]]:
         """Split ``epoch_order`` into batches; the last one may be smaller."""
         order = self.epoch_order(samples, epoch)
-        return [order[start : start + self.batch_size] for start in range(0, len(order), self.batch_size)]
+        return [
+            order[start : start + self.batch_size]
+            for start in range(0, len(order), self.batch_size)
+        ]
 
 
 @dataclass(frozen=True)

@@ -53,7 +53,9 @@ def _flatten_images(
         ([uint8 [sum of h * w * 3], (h, w, 3) of each], int64 [n]: index).
     """
     images = [image.permute(1, 2, 0) for image, _ in samples]
-    together = torch.empty(sum(image.numel() for image in images), dtype=torch.uint8).share_memory_()
+    together = torch.empty(
+        sum(image.numel() for image in images), dtype=torch.uint8
+    ).share_memory_()
     torch.cat([image.reshape(-1) for image in images], out=together)
     shapes = tuple((image.shape[0], image.shape[1], 3) for image in images)
     return [together, shapes], torch.tensor([index for _, index in samples])
@@ -69,7 +71,10 @@ class _AugmentOnDevice:
     def __call__(self, sent: tuple[torch.Tensor, _Shapes]) -> torch.Tensor:
         together, shapes = sent
         parts = together.split([math.prod(shape) for shape in shapes])
-        images = [self.augment(part.view(shape).permute(2, 0, 1)) for part, shape in zip(parts, shapes, strict=True)]
+        images = [
+            self.augment(part.view(shape).permute(2, 0, 1))
+            for part, shape in zip(parts, shapes, strict=True)
+        ]
         return self.finish(torch.stack(images))
 
 

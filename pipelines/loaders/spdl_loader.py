@@ -35,8 +35,14 @@ class SpdlLoader:
         self.settings = task.settings
         built = to_torchvision.build_v2(task.recipe, task.settings.rank_seed)
         self.missing = built.missing
-        self.samples: ImageSamples | str = ImageSamples(task.photos, decode := _decoder(), built.apply)
-        self.about = _ABOUT_SPDL.format("its own decoder (FFmpeg)" if decode is _with_ffmpeg else "libjpeg-turbo: it finds no FFmpeg")
+        self.samples: ImageSamples | str = ImageSamples(
+            task.photos, decode := _decoder(), built.apply
+        )
+        self.about = _ABOUT_SPDL.format(
+            "its own decoder (FFmpeg)"
+            if decode is _with_ffmpeg
+            else "libjpeg-turbo: it finds no FFmpeg"
+        )
         self._samples = self.samples
         self._finish = FinishOnDevice(task)
         self._running: Any = None
@@ -83,18 +89,24 @@ class SpdlLoader:
             self._running = None
 
 
-def _batch_or_error(samples: list[_LoadedSample | Exception]) -> tuple[torch.Tensor, torch.Tensor] | Exception:
+def _batch_or_error(
+    samples: list[_LoadedSample | Exception],
+) -> tuple[torch.Tensor, torch.Tensor] | Exception:
     """Collate a batch, or return the error of one of its samples."""
     loaded = [sample for sample in samples if not isinstance(sample, Exception)]
     try:
-        return next((sample for sample in samples if isinstance(sample, Exception)), None) or collate_samples(loaded)
+        return next(
+            (sample for sample in samples if isinstance(sample, Exception)), None
+        ) or collate_samples(loaded)
     except Exception as error:
         return error
 
 
 def collate_samples(samples: list[_LoadedSample]) -> tuple[torch.Tensor, torch.Tensor]:
     """Stack images and indices."""
-    return torch.stack([image for image, _ in samples]), torch.tensor([index for _, index in samples])
+    return torch.stack([image for image, _ in samples]), torch.tensor(
+        [index for _, index in samples]
+    )
 
 
 def _with_ffmpeg(data: bytes) -> torch.Tensor:
@@ -114,7 +126,9 @@ def _decoder() -> Callable[[bytes], torch.Tensor]:
         return _with_ffmpeg
     if installed("simplejpeg"):
         return simplejpeg_loaders.decode_to_tensor
-    raise MissingDependency("SPDL finds no FFmpeg, and simplejpeg is not installed: pip install simplejpeg")
+    raise MissingDependency(
+        "SPDL finds no FFmpeg, and simplejpeg is not installed: pip install simplejpeg"
+    )
 
 
 @functools.cache

@@ -46,7 +46,10 @@ class Taken:
         """Scan the folder, and make the loader."""
         kind = next((kind for kind in LOADERS if kind.name == name), None)
         if kind is None:
-            raise ValueError(f"unknown loader {name!r}; the loaders are {', '.join(kind.name for kind in LOADERS)}")
+            raise ValueError(
+                f"unknown loader {name!r}; the loaders are "
+                f"{', '.join(kind.name for kind in LOADERS)}"
+            )
         device = device or ("cuda:0" if torch.cuda.is_available() else "cpu")
         why = kind.refuses(device)
         if why is not None:
@@ -58,7 +61,12 @@ class Taken:
         self._batches = -(-(len(photos) // ranks) // batch_size)
         self._device, self._epoch = device, 0
         self._loader = kind.make(
-            LoadTask(photos, recipe.read_recipe(transform), LoaderSettings(batch_size, workers, seed, rank, ranks, device), transform)
+            LoadTask(
+                photos,
+                recipe.read_recipe(transform),
+                LoaderSettings(batch_size, workers, seed, rank, ranks, device),
+                transform,
+            )
         )
 
     def __len__(self) -> int:

@@ -109,7 +109,12 @@ def _unchanged(images: torch.Tensor) -> torch.Tensor:
 
 def worker_message(error: FeedlineError) -> str:
     """Return an error's message without the traceback that the DataLoader prepends."""
-    return str(error).strip().splitlines()[-1].removeprefix(f"{type(error).__module__}.{type(error).__name__}: ")
+    return (
+        str(error)
+        .strip()
+        .splitlines()[-1]
+        .removeprefix(f"{type(error).__module__}.{type(error).__name__}: ")
+    )
 
 
 def to_device(images: Any, device: str) -> Any:

@@ -31,7 +31,9 @@ def run_probe(subject: Subject, part: str) -> list[Ceiling]:
     ceilings: list[Ceiling] = []
     try:
         with OwnRandomState(0):
-            probe: Callable[[Subject], Iterator[Ceiling]] = import_module(f"feedline.pipelines.probes.{PROBES[part]}").probe
+            probe: Callable[[Subject], Iterator[Ceiling]] = import_module(
+                f"feedline.pipelines.probes.{PROBES[part]}"
+            ).probe
             ceilings += probe(subject)
     except Exception as error:
         ceilings.append(as_ceiling(part, error_reason(error)))
@@ -56,7 +58,11 @@ def _machine_facts() -> dict[str, object]:
     """Return facts about the machine that the figures depend on."""
     import torch
 
-    gpus = [torch.cuda.get_device_name(number) for number in range(torch.cuda.device_count())] if torch.cuda.is_available() else []
+    gpus = (
+        [torch.cuda.get_device_name(number) for number in range(torch.cuda.device_count())]
+        if torch.cuda.is_available()
+        else []
+    )
     return {
         "cpu": _cpu_model(),
         "gpus": gpus,
@@ -69,7 +75,9 @@ def _machine_facts() -> dict[str, object]:
 def _cpu_model() -> str:
     try:
         with open("/proc/cpuinfo", encoding="utf-8") as file:
-            return next(line.split(":", 1)[1].strip() for line in file if line.startswith("model name"))
+            return next(
+                line.split(":", 1)[1].strip() for line in file if line.startswith("model name")
+            )
     except (OSError, StopIteration):
         return platform.machine()
 

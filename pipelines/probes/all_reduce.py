@@ -38,7 +38,11 @@ def probe(subject: Subject) -> Iterator[Ceiling]:
     yield from _backend("gloo", 2, subject)
     gpus = torch.cuda.device_count() if torch.cuda.is_available() else 0
     if gpus < 2:
-        yield as_ceiling("all_reduce/nccl", f"needs two GPUs, and there {'is one' if gpus else 'is none'}", unit="B/s")
+        yield as_ceiling(
+            "all_reduce/nccl",
+            f"needs two GPUs, and there {'is one' if gpus else 'is none'}",
+            unit="B/s",
+        )
     else:
         yield from _backend("nccl", gpus, subject)
 
@@ -46,32 +50,57 @@ def probe(subject: Subject) -> Iterator[Ceiling]:
 def _backend(backend: str, ranks: int, subject: Subject) -> Iterator[Ceiling]:
     sizes = list(_MESSAGE_SIZES)
     if subject.model is not None:
-        sizes.append(max(4, sum(parameter.numel() * 4 for parameter in subject.model.parameters() if parameter.requires_grad)))
+        sizes.append(
+            max(
+                4,
+                sum(
+                    parameter.numel() * 4
+                    for parameter in subject.model.parameters()
+                    if parameter.requires_grad
+                ),
+            )
+        )
     try:
-        rates: dict[int, MeasuredRate | str] = dict(measure_all_reduce(backend, ranks, sizes, subject.plan))
+        rates: dict[int, MeasuredRate | str] = dict(
+            measure_all_reduce(backend, ranks, sizes, subject.plan)
+        )
     except Exception as error:
         rates = dict.fromkeys(sizes, error_reason(error))
     for number, size in enumerate(sizes):
         measured = rates[size]
-        what = "the model's gradients" if number == len(_MESSAGE_SIZES) else f"{size // _MEBIBYTE} MiB"
+        what = (
+            "the model's gradients" if number == len(_MESSAGE_SIZES) else f"{size // _MEBIBYTE} MiB"
+        )
         settings: dict[str, object] = {"backend": backend, "ranks": ranks, "bytes": size}
         if isinstance(measured, MeasuredRate):
             settings["bus_bytes_per_s"] = measured.value * 2 * (ranks - 1) / ranks
-        source = f"torch.distributed.all_reduce, float32, {ranks} processes of this machine; the slowest rank's time"
-        yield as_ceiling(f"all_reduce/{backend} {what}", measured, unit="B/s", source=source, settings=settings)
+        source = (
+            f"torch.distributed.all_reduce, float32, {ranks} processes of this machine; the "
+            f"slowest rank's time"
+        )
+        yield as_ceiling(
+            f"all_reduce/{backend} {what}", measured, unit="B/s", source=source, settings=settings
+        )
 
 
-def measure_all_reduce(backend: str, ranks: int, sizes: list[int], plan: ProbePlan) -> dict[int, MeasuredRate]:
+def measure_all_reduce(
+    backend: str, ranks: int, sizes: list[int], plan: ProbePlan
+) -> dict[int, MeasuredRate]:
     """Start the processes, measure all sizes in alternation, end them.
 
     Raises:
         CannotMeasure: a process failed or gave no answer; its own reason.
     """
-    context = torch.multiprocessing.get_context("spawn" if torch.cuda.is_initialized() or backend == "nccl" else None)
+    context = torch.multiprocessing.get_context(
+        "spawn" if torch.cuda.is_initialized() or backend == "nccl" else None
+    )
     answers = context.Queue()
     with tempfile.TemporaryDirectory() as folder:
         arguments = (ranks, backend, Path(folder, "store"), sizes, plan, answers)
-        processes = [context.Process(target=_rank, args=(rank, *arguments), daemon=True) for rank in range(ranks)]
+        processes = [
+            context.Process(target=_rank, args=(rank, *arguments), daemon=True)
+            for rank in range(ranks)
+        ]
         try:
             with sheltered():
                 for process in processes:
@@ -88,7 +117,10 @@ def measure_all_reduce(backend: str, ranks: int, sizes: list[int], plan: ProbePl
                     process.kill()
                     process.join()
             answers.close()
-    return {size: summarise_rounds([_slowest(rows, number, at) for at in range(plan.rounds)]) for number, size in enumerate(sizes)}
+    return {
+        size: summarise_rounds([_slowest(rows, number, at) for at in range(plan.rounds)])
+        for number, size in enumerate(sizes)
+    }
 
 
 def _started(processes: list[Any]) -> list[Any]:
@@ -102,7 +134,9 @@ def _slowest(rows: list[list[list[TimedPass]]], number: int, at: int) -> TimedPa
     It has the longest wall time, and the CPU of all.
     """
     each = [row[number][at] for row in rows]
-    return TimedPass(each[0].units, max(timed.wall_s for timed in each), sum(timed.cpu_s for timed in each))
+    return TimedPass(
+        each[0].units, max(timed.wall_s for timed in each), sum(timed.cpu_s for timed in each)
+    )
 
 
 def _answer(answers: Any, processes: list[Any]) -> list[list[TimedPass]]:
@@ -114,7 +148,9 @@ def _answer(answers: Any, processes: list[Any]) -> list[list[TimedPass]]:
             answer = answers.get(timeout=1.0)
         except queue.Empty:
             if all(process.exitcode not in (None, 0) for process in processes):
-                raise CannotMeasure(f"its processes ended with exit code {processes[0].exitcode}") from None
+                raise CannotMeasure(
+                    f"its processes ended with exit code {processes[0].exitcode}"
+                ) from None
             continue
         if isinstance(answer, str):
             raise CannotMeasure(answer)
@@ -123,7 +159,15 @@ def _answer(answers: Any, processes: list[Any]) -> list[list[TimedPass]]:
     raise CannotMeasure(f"its processes did not respond for {_ANSWER_TIMEOUT_S:.0f} s")
 
 
-def _rank(rank: int, ranks: int, backend: str, store: Path, sizes: list[int], plan: ProbePlan, answers: Any) -> None:
+def _rank(
+    rank: int,
+    ranks: int,
+    backend: str,
+    store: Path,
+    sizes: list[int],
+    plan: ProbePlan,
+    answers: Any,
+) -> None:
     """Run one process; it answers with the rounds of every size, or why there are none."""
     try:
         torch.set_num_threads(1)
@@ -188,4 +232,6 @@ def _round(message: torch.Tensor, repeats: int) -> TimedPass:
         dist.all_reduce(message)
     if message.is_cuda:
         torch.cuda.synchronize()
-    return TimedPass(repeats * message.numel() * 4, time.perf_counter() - wall, time.process_time() - cpu)
+    return TimedPass(
+        repeats * message.numel() * 4, time.perf_counter() - wall, time.process_time() - cpu
+    )

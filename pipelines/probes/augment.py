@@ -63,7 +63,9 @@ class _DaliChange:
 
         @pipeline_def
         def changing() -> Any:
-            decoded = fn.external_source(name="images", dtype=types.UINT8, ndim=3, layout="HWC", no_copy=True)
+            decoded = fn.external_source(
+                name="images", dtype=types.UINT8, ndim=3, layout="HWC", no_copy=True
+            )
             shape = decoded.shape()
             images = DaliImages(decoded if device == "cpu" else decoded.gpu(), shape[0], shape[1])
             for operation in operations:
@@ -71,7 +73,13 @@ class _DaliChange:
             return images.node
 
         device_id = None if device == "cpu" else 0
-        self._pipeline = changing(batch_size=_DALI_BATCH, num_threads=1, device_id=device_id, prefetch_queue_depth=1, seed=0)
+        self._pipeline = changing(
+            batch_size=_DALI_BATCH,
+            num_threads=1,
+            device_id=device_id,
+            prefetch_queue_depth=1,
+            seed=0,
+        )
         self._pipeline.build()
 
     def __call__(self, images: Sequence[Any]) -> Iterator[Any]:
@@ -92,7 +100,11 @@ def _make_dali(operations: Sequence[ImageOperation], device: str) -> _DaliChange
     load("nvidia.dali.fn")
     if device == "gpu":
         require_gpu()
-    if refused := [f"{operation.name}: {why}" for operation in operations if (why := to_dali.dali_refuses(operation))]:
+    if refused := [
+        f"{operation.name}: {why}"
+        for operation in operations
+        if (why := to_dali.dali_refuses(operation))
+    ]:
         raise CannotMeasure("; ".join(refused))
     return _DaliChange(operations, device)
 
@@ -123,7 +135,13 @@ class _TransformLibrary:
     def whole(self, recipe: Recipe) -> _Apply:
         """Make the whole recipe, up to the output of a loader's worker."""
         if not self.finish:
-            return self.make([operation for operation in recipe.images if not isinstance(operation, UnknownOperation)])
+            return self.make(
+                [
+                    operation
+                    for operation in recipe.images
+                    if not isinstance(operation, UnknownOperation)
+                ]
+            )
         return partial(map, to_torchvision.build_v1(recipe).apply)
 
 
@@ -154,7 +172,11 @@ def _functional(module: Callable[[], ModuleType]) -> Callable[[Sequence[ImageOpe
                 size = _size(image)
                 for fixed in draw(operation, dice.here(), size):
                     if not isinstance(fixed, UnknownOperation):
-                        of_image = _in_units_of_one(fixed) if isinstance(image, torch.Tensor) and image.is_floating_point() else fixed
+                        of_image = (
+                            _in_units_of_one(fixed)
+                            if isinstance(image, torch.Tensor) and image.is_floating_point()
+                            else fixed
+                        )
                         image = perform_torchvision(functional, image, of_image, _size(image))
             return image
 
@@ -164,7 +186,11 @@ def _functional(module: Callable[[], ModuleType]) -> Callable[[Sequence[ImageOpe
 
 
 def _size(image: Any) -> tuple[int, int]:
-    return (image.height, image.width) if hasattr(image, "height") else (image.shape[-2], image.shape[-1])
+    return (
+        (image.height, image.width)
+        if hasattr(image, "height")
+        else (image.shape[-2], image.shape[-1])
+    )
 
 
 def _in_units_of_one(operation: ImageOperation) -> ImageOperation:
@@ -175,7 +201,9 @@ def _in_units_of_one(operation: ImageOperation) -> ImageOperation:
     if isinstance(operation, Tone) and operation.kind == "solarize":
         return replace(operation, magnitude=operation.magnitude / 255)
     fill = getattr(operation, "fill", None)
-    return operation if fill is None else replace(operation, fill=tuple(level / 255 for level in fill))  # type: ignore[call-arg]
+    return (
+        operation if fill is None else replace(operation, fill=tuple(level / 255 for level in fill))
+    )  # type: ignore[call-arg]
 
 
 def _on_arrays(operations: Sequence[ImageOperation]) -> _Apply:
@@ -205,7 +233,9 @@ def _on_gpu(image: Any) -> torch.Tensor:
 _TRANSFORM_LIBRARIES = [  # the first is the reference that the others' images are compared with
     _TransformLibrary("v1 PIL", lambda image: image, _functional(_v1), "float32", finish=True),
     _TransformLibrary("v2 uint8", _tensor, _functional(_v2), "uint8"),
-    _TransformLibrary("v2 float32", lambda image: _tensor(image).float().div_(255), _functional(_v2), "float32"),
+    _TransformLibrary(
+        "v2 float32", lambda image: _tensor(image).float().div_(255), _functional(_v2), "float32"
+    ),
     _TransformLibrary("albumentations", np.array, _on_arrays, "uint8"),
     _TransformLibrary("DALI CPU", np.array, partial(_make_dali, device="cpu"), "uint8"),
     _TransformLibrary("v2 GPU", _on_gpu, _functional(_v2), "uint8", "device"),
@@ -225,7 +255,9 @@ def probe(subject: Subject) -> Iterator[Ceiling]:
     done: list[ImageOperation] = []
     for operation in subject.recipe.images:
         if isinstance(operation, UnknownOperation):
-            yield as_ceiling(f"augment/{operation.what}", f"cannot be translated: {operation.why}", per="core")
+            yield as_ceiling(
+                f"augment/{operation.what}", f"cannot be translated: {operation.why}", per="core"
+            )
             continue
         yield from _operation(operation, _after(done, images), subject)
         done.append(operation)
@@ -248,19 +280,24 @@ def _operation(operation: ImageOperation, images: list[Any], subject: Subject) -
                 works[backend.name] = Workload(_pass(apply, inputs))
             except Exception as error:
                 works[backend.name] = error_reason(error)
-        rates = measure_in_turns({name: work for name, work in works.items() if isinstance(work, Workload)}, subject.plan)
+        rates = measure_in_turns(
+            {name: work for name, work in works.items() if isinstance(work, Workload)}, subject.plan
+        )
     for backend in _TRANSFORM_LIBRARIES:
         work = works[backend.name]
         yield as_ceiling(
             f"augment/{operation.name} {backend.name}",
             work if isinstance(work, str) else rates[backend.name],
             per=backend.per,
-            source=f"{len(images)} of the user's images, as they are before this operation; pixels compared with torchvision's on PIL",
+            source=f"{len(images)} of the user's images, as they are before this operation; "
+            f"pixels compared with torchvision's on PIL",
             settings={"operation": operation.name, "backend": backend.name},
         )
 
 
-def _check(operation: ImageOperation, backend: _TransformLibrary, images: list[Any], inputs: list[Any]) -> None:
+def _check(
+    operation: ImageOperation, backend: _TransformLibrary, images: list[Any], inputs: list[Any]
+) -> None:
     """Compare the operation, its parameters fixed, with torchvision on PIL images.
 
     Raises:
@@ -272,10 +309,14 @@ def _check(operation: ImageOperation, backend: _TransformLibrary, images: list[A
         [left] = map(_as_array, backend.make(fixed)([same]))
         [right] = map(_as_array, _TRANSFORM_LIBRARIES[0].make(fixed)([image]))
         if left.shape != right.shape:
-            raise CannotMeasure(f"gives images of shape {left.shape}, torchvision on PIL images of {right.shape}")
+            raise CannotMeasure(
+                f"gives images of shape {left.shape}, torchvision on PIL images of {right.shape}"
+            )
         differences.append(float(np.abs(left - right).mean()))
     if (mean := statistics.fmean(differences)) > _MAX_LIBRARY_DIFFERENCE:
-        raise CannotMeasure(f"differs from torchvision on PIL images by {mean:.1f} gray levels on average")
+        raise CannotMeasure(
+            f"differs from torchvision on PIL images by {mean:.1f} gray levels on average"
+        )
 
 
 def _whole(recipe: Recipe, images: list[Any], subject: Subject) -> Iterator[Ceiling]:
@@ -290,7 +331,9 @@ def _whole(recipe: Recipe, images: list[Any], subject: Subject) -> Iterator[Ceil
                 works[backend.name] = error_reason(error)
         if subject.transform is not None:
             works["own transform"] = Workload(_pass(partial(map, subject.transform), images))
-        rates = measure_in_turns({name: work for name, work in works.items() if isinstance(work, Workload)}, subject.plan)
+        rates = measure_in_turns(
+            {name: work for name, work in works.items() if isinstance(work, Workload)}, subject.plan
+        )
     kinds = {backend.name: backend for backend in _TRANSFORM_LIBRARIES}
     left_out = [unknown.what for unknown in recipe.unknown]
     for name, work in works.items():
@@ -300,7 +343,14 @@ def _whole(recipe: Recipe, images: list[Any], subject: Subject) -> Iterator[Ceil
             work if isinstance(work, str) else rates[name],
             per=kind.per if kind else "core",
             source=f"{len(images)} of the user's images, decoded before",
-            settings={"operation": "all", "backend": name, "gives": kind.gives, "left_out": left_out} if kind else {"operation": "all"},
+            settings={
+                "operation": "all",
+                "backend": name,
+                "gives": kind.gives,
+                "left_out": left_out,
+            }
+            if kind
+            else {"operation": "all"},
         )
 
 

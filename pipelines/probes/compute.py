@@ -44,7 +44,9 @@ _A10 = "https://www.nvidia.com/en-us/data-center/products/a10-gpu/"
 _T4 = "https://www.nvidia.com/en-us/data-center/tesla-t4/"
 _V100 = "https://images.nvidia.com/content/technologies/volta/pdf/volta-v100-datasheet-update-us-1165301-r5.pdf"
 _ADA = "https://images.nvidia.com/aem-dam/Solutions/geforce/ada/nvidia-ada-gpu-architecture.pdf"
-_GA102 = "https://www.nvidia.com/content/PDF/nvidia-ampere-ga-102-gpu-architecture-whitepaper-v2.pdf"
+_GA102 = (
+    "https://www.nvidia.com/content/PDF/nvidia-ampere-ga-102-gpu-architecture-whitepaper-v2.pdf"
+)
 # A pattern for torch.cuda.get_device_name(), the page, and TFLOP/s: float32 without and with TF32,
 # bfloat16, float16. 0: there is none, or the page gives none. The first pattern that fits counts,
 # so that the special cases of a name come before it.
@@ -67,8 +69,20 @@ _GPU_PEAKS: list[tuple[str, str, tuple[float, float, float, float]]] = [
 ]
 _COLUMN = {"float32": 0, "bfloat16": 2, "float16": 3}
 #: Name of a maker's figure -> data type, and whether products may use TF32.
-_SPECIFIED = {"float32": ("float32", False), "tf32": ("float32", True), "bfloat16": ("bfloat16", False), "float16": ("float16", False)}
-_CONVOLUTIONS = nn.Conv1d, nn.Conv2d, nn.Conv3d, nn.ConvTranspose1d, nn.ConvTranspose2d, nn.ConvTranspose3d
+_SPECIFIED = {
+    "float32": ("float32", False),
+    "tf32": ("float32", True),
+    "bfloat16": ("bfloat16", False),
+    "float16": ("float16", False),
+}
+_CONVOLUTIONS = (
+    nn.Conv1d,
+    nn.Conv2d,
+    nn.Conv3d,
+    nn.ConvTranspose1d,
+    nn.ConvTranspose2d,
+    nn.ConvTranspose3d,
+)
 _MATRIX_DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 _MIN_PRODUCT_S = 0.02  # a product that takes this long hides what its launch costs
 _MATRIX_SIZES = (256, 512, 1024, 2048, 4096, 8192, 16384)
@@ -171,7 +185,13 @@ def probe(subject: Subject) -> Iterator[Ceiling]:
     yield _model(step, rates["compute/model"], reference, made_of)
     for part in ("forward", "backward", "optimizer"):
         settings: dict[str, object] = {"phase": part, "batch_size": len(step)}
-        yield as_ceiling(f"compute/{part}", rates[f"compute/{part}"], per="device", source=f"{part} alone; {made_of}", settings=settings)
+        yield as_ceiling(
+            f"compute/{part}",
+            rates[f"compute/{part}"],
+            per="device",
+            source=f"{part} alone; {made_of}",
+            settings=settings,
+        )
 
 
 def _computed_in(step: Step) -> str:
@@ -180,7 +200,11 @@ def _computed_in(step: Step) -> str:
     That is its data type, or TF32 where torch may use that for its products or convolutions.
     """
     convolves = any(isinstance(part, _CONVOLUTIONS) for part in step.model.modules())
-    if step.dtype == "float32" and step.batch.is_cuda and (allows_tf32(convolves=False) or convolves and allows_tf32(convolves=True)):
+    if (
+        step.dtype == "float32"
+        and step.batch.is_cuda
+        and (allows_tf32(convolves=False) or convolves and allows_tf32(convolves=True))
+    ):
         return "tf32"
     return step.dtype
 
@@ -213,7 +237,11 @@ def _products(device: str) -> tuple[dict[str, dict[str, object]], dict[str, Work
     about: dict[str, dict[str, object]] = {}
     works = {}
     for name, dtype in _MATRIX_DTYPES.items():
-        settings: dict[str, object] = {"dtype": name, "threads": torch.get_num_threads(), "device": device}
+        settings: dict[str, object] = {
+            "dtype": name,
+            "threads": torch.get_num_threads(),
+            "device": device,
+        }
         if device != "cpu":
             settings["tf32"] = allows_tf32(convolves=False)
         try:
@@ -232,13 +260,26 @@ def _specified(device: str) -> Iterator[Ceiling]:
     for arithmetic, (dtype, tf32) in _SPECIFIED.items():
         figure = _gpu_peak(name, dtype, tf32)
         settings: dict[str, object] = {"dtype": dtype, "device": name, "tf32": tf32}
-        why = "" if figure.flops else f"{name} with {arithmetic} is not in the table (pipelines/probes/compute.py)"
-        about: dict[str, Any] = {"unit": "FLOP/s", "per": "device", "source": figure.source, "settings": settings, "why": why}
+        why = (
+            ""
+            if figure.flops
+            else f"{name} with {arithmetic} is not in the table (pipelines/probes/compute.py)"
+        )
+        about: dict[str, Any] = {
+            "unit": "FLOP/s",
+            "per": "device",
+            "source": figure.source,
+            "settings": settings,
+            "why": why,
+        }
         yield Ceiling(f"compute/specified {arithmetic}", "compute", figure.flops, **about)
 
 
 def _peak(
-    arithmetic: str, specified: list[Ceiling], products: dict[str, dict[str, object]], rates: dict[str, MeasuredRate | str]
+    arithmetic: str,
+    specified: list[Ceiling],
+    products: dict[str, dict[str, object]],
+    rates: dict[str, MeasuredRate | str],
 ) -> tuple[float | None, str]:
     """Return the figure that MFU is a share of, and its source.
 
@@ -255,13 +296,26 @@ def _peak(
     return None, ""
 
 
-def _model(step: Step, outcome: MeasuredRate | str, reference: tuple[float | None, str], made_of: str) -> Ceiling:
+def _model(
+    step: Step, outcome: MeasuredRate | str, reference: tuple[float | None, str], made_of: str
+) -> Ceiling:
     try:
         flop = _flop_per_sample(step)
     except Exception as error:
         flop, made_of = None, f"{made_of}; FLOP could not be counted ({error_reason(error)})"
-    settings: dict[str, object] = {"phase": "all", "batch_size": len(step), "batch": list(step.batch.shape), "dtype": step.dtype}
-    ceiling = as_ceiling("compute/model", outcome, per="device", source=f"a cached batch of {len(step)}: {made_of}; SGD", settings=settings)
+    settings: dict[str, object] = {
+        "phase": "all",
+        "batch_size": len(step),
+        "batch": list(step.batch.shape),
+        "dtype": step.dtype,
+    }
+    ceiling = as_ceiling(
+        "compute/model",
+        outcome,
+        per="device",
+        source=f"a cached batch of {len(step)}: {made_of}; SGD",
+        settings=settings,
+    )
     if flop is None:
         return ceiling
     settings |= {"flop_per_sample": flop, "peak_flops": reference[0], "peak_source": reference[1]}

@@ -94,7 +94,11 @@ def _nvimagecodec_cpu(blobs: Sequence[bytes]) -> _DecodeAll:
     nvimgcodec = importlib.import_module("nvidia.nvimgcodec")
     if not hasattr(nvimgcodec, "NVIMGCODEC_DEVICE_CPU_ONLY"):
         raise CannotMeasure("this version of nvImageCodec needs a CUDA driver")
-    return _nvimagecodec_decoder(blobs, nvimgcodec.NVIMGCODEC_DEVICE_CPU_ONLY, [nvimgcodec.Backend(nvimgcodec.BackendKind.CPU_ONLY)])
+    return _nvimagecodec_decoder(
+        blobs,
+        nvimgcodec.NVIMGCODEC_DEVICE_CPU_ONLY,
+        [nvimgcodec.Backend(nvimgcodec.BackendKind.CPU_ONLY)],
+    )
 
 
 def _nvimagecodec_gpu(blobs: Sequence[bytes]) -> _DecodeAll:
@@ -102,7 +106,9 @@ def _nvimagecodec_gpu(blobs: Sequence[bytes]) -> _DecodeAll:
     return _nvimagecodec_decoder(blobs, -1, None)
 
 
-def _nvimagecodec_decoder(blobs: Sequence[bytes], device: int, backends: "list[Any] | None") -> _DecodeAll:
+def _nvimagecodec_decoder(
+    blobs: Sequence[bytes], device: int, backends: "list[Any] | None"
+) -> _DecodeAll:
     """Prepare nvImageCodec.
 
     Without a driver it raises, or gives None for every image, as the version and the backends have
@@ -110,7 +116,9 @@ def _nvimagecodec_decoder(blobs: Sequence[bytes], device: int, backends: "list[A
     """
     nvimgcodec = importlib.import_module("nvidia.nvimgcodec")
     decoder = nvimgcodec.Decoder(device_id=device, max_num_cpu_threads=1, backends=backends)
-    how = nvimgcodec.DecodeParams(apply_exif_orientation=False, color_spec=nvimgcodec.ColorSpec.SRGB)
+    how = nvimgcodec.DecodeParams(
+        apply_exif_orientation=False, color_spec=nvimgcodec.ColorSpec.SRGB
+    )
     batches = [blobs[at : at + _BATCH_IMAGES] for at in range(0, len(blobs), _BATCH_IMAGES)]
 
     def decoded() -> Iterator[Any]:
@@ -142,9 +150,16 @@ def _dali(blobs: Sequence[bytes], device: str) -> _DecodeAll:
     @pipeline_def
     def decoding() -> Any:
         encoded = fn.external_source(source=batches, cycle="quiet", dtype=types.UINT8, ndim=1)
-        return fn.decoders.image(encoded, device=device, output_type=types.RGB, adjust_orientation=False)
+        return fn.decoders.image(
+            encoded, device=device, output_type=types.RGB, adjust_orientation=False
+        )
 
-    pipeline = decoding(batch_size=_BATCH_IMAGES, num_threads=1, device_id=None if device == "cpu" else 0, prefetch_queue_depth=1)
+    pipeline = decoding(
+        batch_size=_BATCH_IMAGES,
+        num_threads=1,
+        device_id=None if device == "cpu" else 0,
+        prefetch_queue_depth=1,
+    )
     pipeline.build()
 
     def decoded() -> Iterator[Any]:
@@ -162,7 +177,11 @@ def _as_pixels(image: Any) -> "np.ndarray[Any, Any]":
             image = getattr(image, to_host)()
             break
     array = np.asarray(image)
-    return array.transpose(1, 2, 0) if array.ndim == 3 and array.shape[0] == 3 and array.shape[2] != 3 else array
+    return (
+        array.transpose(1, 2, 0)
+        if array.ndim == 3 and array.shape[0] == 3 and array.shape[2] != 3
+        else array
+    )
 
 
 def _wait_for_gpu() -> None:
@@ -204,8 +223,14 @@ def probe(subject: Subject) -> Iterator[Ceiling]:
         yield as_ceiling("decode", "no dataset given: use --data DIR")
         return
     with on_one_core():
-        ready = {decoder.name: prepare_decoder(decoder, subject.images) for decoder in IMAGE_DECODERS}
-        works = {name: decode_workload(checked) for name, checked in ready.items() if isinstance(checked, CheckedDecoder)}
+        ready = {
+            decoder.name: prepare_decoder(decoder, subject.images) for decoder in IMAGE_DECODERS
+        }
+        works = {
+            name: decode_workload(checked)
+            for name, checked in ready.items()
+            if isinstance(checked, CheckedDecoder)
+        }
         rates = measure_in_turns(works, subject.plan)
     for decoder in IMAGE_DECODERS:
         yield _ceiling(decoder, ready[decoder.name], rates.get(decoder.name))
@@ -227,7 +252,9 @@ def prepare_decoder(decoder: ImageDecoder, photos: Sequence[Photo]) -> CheckedDe
     Returns:
         The decoder, or the reason if it cannot be used.
     """
-    readable = [photo for photo in photos if decoder.formats is None or photo.format in decoder.formats]
+    readable = [
+        photo for photo in photos if decoder.formats is None or photo.format in decoder.formats
+    ]
     if not readable:
         return f"none of the files is {' or '.join(sorted(decoder.formats or ()))}"
     blobs = [Path(photo.path).read_bytes() for photo in readable]
@@ -236,7 +263,9 @@ def prepare_decoder(decoder: ImageDecoder, photos: Sequence[Photo]) -> CheckedDe
         differences = _checked(decode, blobs, [photo.path for photo in readable])
     except Exception as error:
         return error_reason(error)
-    return CheckedDecoder(decode, len(readable), sum(photo.width * photo.height for photo in readable), differences)
+    return CheckedDecoder(
+        decode, len(readable), sum(photo.width * photo.height for photo in readable), differences
+    )
 
 
 def _checked(decode: _DecodeAll, blobs: Sequence[bytes], names: Sequence[str]) -> float:
@@ -251,20 +280,29 @@ def _checked(decode: _DecodeAll, blobs: Sequence[bytes], names: Sequence[str]) -
     count, total = 0, 0.0
     for name, ours, theirs in zip(names, decode(), _pillow_decoder(blobs)()):
         if ours is None:
-            raise CannotMeasure(f"{name}: gave neither an image nor an error: a driver is missing, or it cannot read this file")
+            raise CannotMeasure(
+                f"{name}: gave neither an image nor an error: a driver is missing, or it cannot "
+                f"read this file"
+            )
         image, reference = _as_pixels(ours), np.asarray(theirs)
         if image.shape != reference.shape:
-            raise CannotMeasure(f"{name}: gave an image of shape {image.shape}, Pillow one of {reference.shape}")
+            raise CannotMeasure(
+                f"{name}: gave an image of shape {image.shape}, Pillow one of {reference.shape}"
+            )
         difference = float(np.abs(image.astype(np.int16) - reference.astype(np.int16)).mean())
         if difference > _MAX_GRAY_DIFFERENCE:
-            raise CannotMeasure(f"{name}: differs from Pillow's image by {difference:.1f} gray levels on average")
+            raise CannotMeasure(
+                f"{name}: differs from Pillow's image by {difference:.1f} gray levels on average"
+            )
         count, total = count + 1, total + difference
     if count != len(blobs):
         raise CannotMeasure(f"gave only {count} images for {len(blobs)} files")
     return total / count
 
 
-def _ceiling(decoder: ImageDecoder, ready: CheckedDecoder | str, rate: MeasuredRate | str | None) -> Ceiling:
+def _ceiling(
+    decoder: ImageDecoder, ready: CheckedDecoder | str, rate: MeasuredRate | str | None
+) -> Ceiling:
     name = f"decode/{decoder.name}"
     if isinstance(ready, str):
         return as_ceiling(name, ready, per=decoder.per)
@@ -274,8 +312,13 @@ def _ceiling(decoder: ImageDecoder, ready: CheckedDecoder | str, rate: MeasuredR
         "megapixels_per_file": round(ready.pixels / ready.photos / 1e6, 4),
         "grey_levels_from_pillow": round(ready.difference, 3),
     }
-    source = f"{ready.photos} of the user's files, from memory, on one core; pixels compared with Pillow's"
-    return as_ceiling(name, rate or "not measured", per=decoder.per, source=source, settings=settings)
+    source = (
+        f"{ready.photos} of the user's files, from memory, on one core; pixels compared with "
+        f"Pillow's"
+    )
+    return as_ceiling(
+        name, rate or "not measured", per=decoder.per, source=source, settings=settings
+    )
 
 
 @dataclass(frozen=True)
@@ -307,7 +350,10 @@ def find_decoder(name: str) -> ImageDecoder:
     known = {decoder.name.lower(): decoder for decoder in IMAGE_DECODERS if decoder.per == "core"}
     wanted = _SHORT_NAMES.get(name.lower(), name).lower()
     if wanted not in known:
-        raise ScriptError(f"unknown decoder {name[:40]!r}; decoders: {', '.join(decoder.name for decoder in known.values())}")
+        raise ScriptError(
+            f"unknown decoder {name[:40]!r}; decoders: "
+            f"{', '.join(decoder.name for decoder in known.values())}"
+        )
     return known[wanted]
 
 
@@ -316,11 +362,18 @@ def recorded_decoder(operations: Iterable[str]) -> ImageDecoder | None:
 
     None: none was seen, or several.
     """
-    used = {own for name in operations for begin, own in _RECORDED_PREFIXES.items() if name.startswith(begin)}
+    used = {
+        own
+        for name in operations
+        for begin, own in _RECORDED_PREFIXES.items()
+        if name.startswith(begin)
+    }
     return find_decoder(used.pop()) if len(used) == 1 else None
 
 
-def compare_decoders(now: ImageDecoder, then: ImageDecoder, data: Path, pixels: float | None) -> DecoderComparison | str:
+def compare_decoders(
+    now: ImageDecoder, then: ImageDecoder, data: Path, pixels: float | None
+) -> DecoderComparison | str:
     """Measure both decoders on the same files, on one core.
 
     Args:
@@ -340,7 +393,13 @@ def compare_decoders(now: ImageDecoder, then: ImageDecoder, data: Path, pixels: 
     if pixels and (off := _unlike(images, pixels)):
         return off
     for decoder in (now, then):
-        unread = sorted({photo.format for photo in images if decoder.formats is not None and photo.format not in decoder.formats})
+        unread = sorted(
+            {
+                photo.format
+                for photo in images
+                if decoder.formats is not None and photo.format not in decoder.formats
+            }
+        )
         if unread:
             return f"{decoder.name} does not read {' or '.join(unread)}, which is among these files"
     with on_one_core():
@@ -349,20 +408,31 @@ def compare_decoders(now: ImageDecoder, then: ImageDecoder, data: Path, pixels: 
             if isinstance(prepared_one, str):
                 return f"{name} cannot be measured: {prepared_one}"
         rates = measure_in_turns(
-            {name: decode_workload(checked) for name, checked in ready.items() if isinstance(checked, CheckedDecoder)}, _COMPARISON_PLAN
+            {
+                name: decode_workload(checked)
+                for name, checked in ready.items()
+                if isinstance(checked, CheckedDecoder)
+            },
+            _COMPARISON_PLAN,
         )
     return _compared(now, then, ready[then.name], rates, len(images))
 
 
 def _compared(
-    now: ImageDecoder, then: ImageDecoder, ready: CheckedDecoder | str, rates: dict[str, MeasuredRate | str], files: int
+    now: ImageDecoder,
+    then: ImageDecoder,
+    ready: CheckedDecoder | str,
+    rates: dict[str, MeasuredRate | str],
+    files: int,
 ) -> DecoderComparison | str:
     old, new = rates[now.name], rates[then.name]
     if isinstance(old, str) or isinstance(new, str) or isinstance(ready, str):
         return next(why for why in (old, new, ready) if isinstance(why, str))
     ratios = [before / after for before, after in zip(old.rates, new.rates, strict=True)]
     ratio = new.cpu_s / old.cpu_s
-    return DecoderComparison(files, old.cpu_s, new.cpu_s, min(ratio, *ratios), max(ratio, *ratios), ready.difference)
+    return DecoderComparison(
+        files, old.cpu_s, new.cpu_s, min(ratio, *ratios), max(ratio, *ratios), ready.difference
+    )
 
 
 def _unlike(images: Sequence[Photo], pixels: float) -> str:
@@ -371,6 +441,7 @@ def _unlike(images: Sequence[Photo], pixels: float) -> str:
     if 1 / _MAX_PIXEL_RATIO <= mean / pixels <= _MAX_PIXEL_RATIO:
         return ""
     return (
-        f"these images have {mean / 1e6:.3g} megapixels and the training decodes {pixels / 1e6:.3g} per sample: give its own dataset with "
+        f"these images have {mean / 1e6:.3g} megapixels and the training decodes "
+        f"{pixels / 1e6:.3g} per sample: give its own dataset with "
         "--data; decoding at a reduced size cannot be compared"
     )

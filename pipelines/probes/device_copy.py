@@ -8,7 +8,14 @@ from functools import partial
 
 import torch
 
-from feedline.pipelines.probes.probe_rounds import CannotMeasure, Subject, TimedPass, Workload, as_ceiling, measure_in_turns
+from feedline.pipelines.probes.probe_rounds import (
+    CannotMeasure,
+    Subject,
+    TimedPass,
+    Workload,
+    as_ceiling,
+    measure_in_turns,
+)
 from feedline.profiler.ceilings import Ceiling
 
 _MEBIBYTE = 1 << 20
@@ -19,29 +26,58 @@ _WITHOUT_GPU = "needs a CUDA device, and there is none"
 
 def probe(subject: Subject) -> Iterator[Ceiling]:
     """Measure copies in main memory; with a GPU also pinning and copying to it. B/s."""
-    source = f"torch's copy_ of {MEMORY_BYTES // _MEBIBYTE} MiB, all cores; bytes copied, not bytes moved (twice as many)"
+    source = (
+        f"torch's copy_ of {MEMORY_BYTES // _MEBIBYTE} MiB, all cores; bytes copied, not "
+        f"bytes moved (twice as many)"
+    )
     rates = measure_in_turns({"memory/copy": memory_copy(MEMORY_BYTES)}, subject.plan)
-    yield as_ceiling("memory/copy", rates["memory/copy"], unit="B/s", source=source, settings={"bytes": MEMORY_BYTES})
+    yield as_ceiling(
+        "memory/copy",
+        rates["memory/copy"],
+        unit="B/s",
+        source=source,
+        settings={"bytes": MEMORY_BYTES},
+    )
     if not torch.cuda.is_available():
         for part in ("pin", "copy"):
-            yield as_ceiling(part, _WITHOUT_GPU, unit="B/s", per="device" if part == "copy" else "machine")
+            yield as_ceiling(
+                part, _WITHOUT_GPU, unit="B/s", per="device" if part == "copy" else "machine"
+            )
         return
     works: dict[str, Workload] = {}
     for size in _SIZES:
-        works[f"pin/{size // _MEBIBYTE} MiB"] = Workload(partial(_pinned, torch.zeros(size, dtype=torch.uint8)))
+        works[f"pin/{size // _MEBIBYTE} MiB"] = Workload(
+            partial(_pinned, torch.zeros(size, dtype=torch.uint8))
+        )
         for pinned in (True, False):
-            works[f"copy/{'pinned' if pinned else 'pageable'} {size // _MEBIBYTE} MiB"] = _copy_work(size, pinned)
+            works[f"copy/{'pinned' if pinned else 'pageable'} {size // _MEBIBYTE} MiB"] = (
+                _copy_work(size, pinned)
+            )
     measured = measure_in_turns(works, subject.plan)
     for name, rate in measured.items():
         size = int(name.split()[-2].rpartition("/")[2]) * _MEBIBYTE
-        source = "Tensor.pin_memory" if name.startswith("pin") else "Tensor.copy_ to the GPU, non_blocking, timed by CUDA events"
+        source = (
+            "Tensor.pin_memory"
+            if name.startswith("pin")
+            else "Tensor.copy_ to the GPU, non_blocking, timed by CUDA events"
+        )
         settings: dict[str, object] = {"bytes": size, "pinned": "pageable" not in name}
-        yield as_ceiling(name, rate, unit="B/s", per="machine" if name.startswith("pin") else "device", source=source, settings=settings)
+        yield as_ceiling(
+            name,
+            rate,
+            unit="B/s",
+            per="machine" if name.startswith("pin") else "device",
+            source=source,
+            settings=settings,
+        )
 
 
 def memory_copy(size: int) -> Workload:
     """Copy one tensor to another in main memory."""
-    source, target = torch.arange(size // 8, dtype=torch.int64), torch.zeros(size // 8, dtype=torch.int64)
+    source, target = (
+        torch.arange(size // 8, dtype=torch.int64),
+        torch.zeros(size // 8, dtype=torch.int64),
+    )
 
     def run() -> int:
         target.copy_(source)
@@ -69,8 +105,15 @@ def _copy_work(size: int, pinned: bool) -> Workload:
 
     def prepare() -> None:
         if not held:
-            batch = torch.randint(0, 256, (size,), dtype=torch.uint8, generator=torch.Generator().manual_seed(0))
-            held.extend([batch.pin_memory() if pinned else batch, torch.empty(size, dtype=torch.uint8, device="cuda")])
+            batch = torch.randint(
+                0, 256, (size,), dtype=torch.uint8, generator=torch.Generator().manual_seed(0)
+            )
+            held.extend(
+                [
+                    batch.pin_memory() if pinned else batch,
+                    torch.empty(size, dtype=torch.uint8, device="cuda"),
+                ]
+            )
             held[1].copy_(held[0])
             if not torch.equal(held[0], held[1].cpu()):
                 raise CannotMeasure("the data on the GPU is not what was sent")

@@ -7,7 +7,14 @@ from pathlib import Path
 
 _libc = ctypes.CDLL(None, use_errno=True)
 _libc.mmap.restype = ctypes.c_void_p
-_libc.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_int, ctypes.c_int, ctypes.c_long]
+_libc.mmap.argtypes = [
+    ctypes.c_void_p,
+    ctypes.c_size_t,
+    ctypes.c_int,
+    ctypes.c_int,
+    ctypes.c_int,
+    ctypes.c_long,
+]
 _libc.munmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t]
 _libc.mincore.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_char_p]
 _MAP_FAILED = ctypes.c_void_p(-1).value
@@ -49,7 +56,14 @@ def readahead_bytes(fd: int) -> int:
     """
     device = os.fstat(fd).st_dev
     try:
-        return int(Path(f"/sys/class/bdi/{os.major(device)}:{os.minor(device)}/read_ahead_kb").read_text()) * 1024
+        return (
+            int(
+                Path(
+                    f"/sys/class/bdi/{os.major(device)}:{os.minor(device)}/read_ahead_kb"
+                ).read_text()
+            )
+            * 1024
+        )
     except (OSError, ValueError):
         return 128 * 1024
 

@@ -59,7 +59,9 @@ class ProbePlan:
     @classmethod
     def quick(cls) -> "ProbePlan":
         """Make a plan for coarse figures within seconds."""
-        return cls(rounds=3, seconds=0.04, files=20, pixels=4e6, scratch_bytes=32 << 20, readers=(1, 4))
+        return cls(
+            rounds=3, seconds=0.04, files=20, pixels=4e6, scratch_bytes=32 << 20, readers=(1, 4)
+        )
 
 
 @dataclass(frozen=True)
@@ -117,7 +119,9 @@ class MeasuredRate:
         return max(self.rates)
 
 
-def measure_in_turns(works: Mapping[str, Workload], plan: ProbePlan) -> dict[str, MeasuredRate | str]:
+def measure_in_turns(
+    works: Mapping[str, Workload], plan: ProbePlan
+) -> dict[str, MeasuredRate | str]:
     """Measure everything in rounds, after one pass of each that does not count.
 
     Returns:
@@ -137,7 +141,9 @@ def measure_in_turns(works: Mapping[str, Workload], plan: ProbePlan) -> dict[str
                 continue
             if number >= 0:
                 rounds[name].append(timed)
-    return {name: failed[name] if name in failed else summarise_rounds(rounds[name]) for name in works}
+    return {
+        name: failed[name] if name in failed else summarise_rounds(rounds[name]) for name in works
+    }
 
 
 def run_round(work: Workload, seconds: float) -> TimedPass:
@@ -167,7 +173,11 @@ def error_reason(error: BaseException) -> str:
     """Write an error as a reason in a table: one line."""
     lines = str(error).strip().splitlines()
     first = lines[0].strip() if lines else ""
-    return masks.text(first if isinstance(error, CannotMeasure) and first else f"{type(error).__name__}: {first}".rstrip(": "))
+    return masks.text(
+        first
+        if isinstance(error, CannotMeasure) and first
+        else f"{type(error).__name__}: {first}".rstrip(": ")
+    )
 
 
 def as_ceiling(
@@ -186,8 +196,12 @@ def as_ceiling(
     part = name.split("/", 1)[0]
     about = settings or {}
     if isinstance(rate, str):
-        return Ceiling(name, part, None, unit=unit, per=per, source=source, settings=about, why=rate)
-    return Ceiling(name, part, rate.value, rate.low, rate.high, unit, per, rate.cpu_s, source, about)
+        return Ceiling(
+            name, part, None, unit=unit, per=per, source=source, settings=about, why=rate
+        )
+    return Ceiling(
+        name, part, rate.value, rate.low, rate.high, unit, per, rate.cpu_s, source, about
+    )
 
 
 def require_gpu() -> None:
@@ -266,10 +280,18 @@ class Subject:
         if self.photos is None:
             return ()
         photos = self.photos.photos
-        return photos if len(photos) <= self.plan.files else random.Random(0).sample(photos, self.plan.files)
+        return (
+            photos
+            if len(photos) <= self.plan.files
+            else random.Random(0).sample(photos, self.plan.files)
+        )
 
     @property
     def images(self) -> Sequence[Photo]:
         """The first images of ``sample`` within ``plan.pixels`` in total, at least four."""
         sums = accumulate(photo.width * photo.height for photo in self.sample)
-        return [photo for number, (photo, pixels) in enumerate(zip(self.sample, sums)) if number < 4 or pixels <= self.plan.pixels]
+        return [
+            photo
+            for number, (photo, pixels) in enumerate(zip(self.sample, sums))
+            if number < 4 or pixels <= self.plan.pixels
+        ]

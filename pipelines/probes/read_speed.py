@@ -80,10 +80,19 @@ class Readers:
         for process in waiting:
             _tell(process, reader.GO if all_ready else reader.CALLED_OFF)
         answers = [_answer(process) for process in waiting]
-        if failed := [word for word in (answers if all_ready else words) if isinstance(word, str) and word != "ready"]:
+        if failed := [
+            word
+            for word in (answers if all_ready else words)
+            if isinstance(word, str) and word != "ready"
+        ]:
             raise CannotMeasure(failed[0])
         units, starts, ends, cpu, disk = zip(*answers, strict=True)
-        return _ReadPass(sum(units), (max(ends) - min(starts)) * 1e-9, sum(cpu) * 1e-9, None if None in disk else sum(disk))
+        return _ReadPass(
+            sum(units),
+            (max(ends) - min(starts)) * 1e-9,
+            sum(cpu) * 1e-9,
+            None if None in disk else sum(disk),
+        )
 
 
 @contextmanager
@@ -96,7 +105,11 @@ def start_readers(number: int) -> Iterator[Readers]:
     processes: list[subprocess.Popen[bytes]] = []
     try:
         for _ in range(number):
-            processes.append(subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True))
+            processes.append(
+                subprocess.Popen(
+                    command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True
+                )
+            )
         yield Readers(processes)
     finally:
         for process in processes:
@@ -148,7 +161,10 @@ class _ReadPattern:
         path = f"/proc/{os.getpid()}/fd/{self.fd}"
         ends = [len(self.offsets) * n // number for n in range(number + 1)]
         parts = [list(self.offsets[first:last]) for first, last in zip(ends, ends[1:])]
-        return [("blocks", round(limit_s * 1e9), again, path, self.block, part, self.how) for part in parts]
+        return [
+            ("blocks", round(limit_s * 1e9), again, path, self.block, part, self.how)
+            for part in parts
+        ]
 
 
 def _sequential_reads(fd: int, size: int, block: int, how: str) -> _ReadPattern:
@@ -162,10 +178,17 @@ def _scattered_reads(fd: int, size: int, block: int, how: str, is_cold: bool) ->
     """
     reach = max(block, pagecache.readahead_bytes(fd) // 2) if how == MMAP else block
     count = max(1, min(size // reach // 4, _COLD_BLOCKS)) if is_cold else size // block
-    return _ReadPattern(fd, block, [place * block for place in random.Random(0).sample(range(size // block), count)], how)
+    return _ReadPattern(
+        fd,
+        block,
+        [place * block for place in random.Random(0).sample(range(size // block), count)],
+        how,
+    )
 
 
-def _cold_workload(fds: Callable[[], Iterable[int]], run: Callable[[], _ReadPass], total: Callable[[float], float]) -> Workload:
+def _cold_workload(
+    fds: Callable[[], Iterable[int]], run: Callable[[], _ReadPass], total: Callable[[float], float]
+) -> Workload:
     """Read files whose pages were evicted before, and check that a disk was read.
 
     Args:
@@ -205,7 +228,9 @@ def _cold_workload(fds: Callable[[], Iterable[int]], run: Callable[[], _ReadPass
     return Workload(checked, empty)
 
 
-def _warm_workload(run: Callable[[], _ReadPass], total: Callable[[float], float], fill: Callable[[], _ReadPass]) -> Workload:
+def _warm_workload(
+    run: Callable[[], _ReadPass], total: Callable[[float], float], fill: Callable[[], _ReadPass]
+) -> Workload:
     """Read cached files, and check that the bytes came from the page cache.
 
     Args:
@@ -224,7 +249,10 @@ def _warm_workload(run: Callable[[], _ReadPass], total: Callable[[float], float]
         # what came from the disk at first is in memory the next time round
         once = min(total(done.units), total(filled[0].units))
         if done.disk is not None and done.disk > (1 - _COLD_SHARE) * once:
-            raise CannotMeasure(f"not warm: {done.disk:,} of {once:,.0f} bytes came from the disk: they do not stay in the page cache")
+            raise CannotMeasure(
+                f"not warm: {done.disk:,} of {once:,.0f} bytes came from the disk: they do not "
+                f"stay in the page cache"
+            )
         return done
 
     return Workload(checked, prepare)
@@ -268,15 +296,27 @@ def probe(subject: Subject) -> Iterator[Ceiling]:
         block = _sample_block(subject.sample)
         try:
             with _scratch_file(subject.folder, subject.plan.scratch_bytes) as (fd, size):
-                for pattern, size_of in (("sequential", _SEQUENTIAL_BYTES), ("random 4 KiB", _PAGE_SIZE), ("random by sample", block)):
+                for pattern, size_of in (
+                    ("sequential", _SEQUENTIAL_BYTES),
+                    ("random 4 KiB", _PAGE_SIZE),
+                    ("random by sample", block),
+                ):
                     if size_of and (pattern != "random by sample" or size_of != _PAGE_SIZE):
-                        yield from _one_file(fd, size, pattern, size_of, subject.plan, where, readers)
+                        yield from _one_file(
+                            fd, size, pattern, size_of, subject.plan, where, readers
+                        )
         except (OSError, CannotMeasure) as error:
             for pattern in ("sequential", "random 4 KiB"):
-                yield as_ceiling(f"read/{pattern}", f"no scratch file in {subject.folder}: {error_reason(error)}", unit="B/s")
+                yield as_ceiling(
+                    f"read/{pattern}",
+                    f"no scratch file in {subject.folder}: {error_reason(error)}",
+                    unit="B/s",
+                )
 
 
-def _one_file(fd: int, size: int, pattern: str, block: int, plan: ProbePlan, where: str, readers: Readers) -> Iterator[Ceiling]:
+def _one_file(
+    fd: int, size: int, pattern: str, block: int, plan: ProbePlan, where: str, readers: Readers
+) -> Iterator[Ceiling]:
     """Measure one pattern in an open file, cold, then warm."""
     for cache in ("cold", "warm"):
         modes = {
@@ -285,9 +325,15 @@ def _one_file(fd: int, size: int, pattern: str, block: int, plan: ProbePlan, whe
             for number in plan.readers
             for mode in [ReadMode(pattern, how, cache, number, block)]
         }
-        rates = measure_in_turns({name: pattern_workload(fd, size, mode, plan, readers) for name, mode in modes.items()}, plan)
+        rates = measure_in_turns(
+            {name: pattern_workload(fd, size, mode, plan, readers) for name, mode in modes.items()},
+            plan,
+        )
         for name, mode in modes.items():
-            source = f"{mode.how} of {block:,} B, {pattern}, in a file of {size // _MEBIBYTE} MiB made for it"
+            source = (
+                f"{mode.how} of {block:,} B, {pattern}, in a file of {size // _MEBIBYTE} MiB "
+                f"made for it"
+            )
             settings = {**mode.settings(where), "read_ahead_bytes": pagecache.readahead_bytes(fd)}
             yield as_ceiling(name, rates[name], unit="B/s", source=source, settings=settings)
 
@@ -299,14 +345,18 @@ def read_pattern(fd: int, size: int, mode: ReadMode) -> _ReadPattern:
     return _scattered_reads(fd, size, mode.block, mode.how, mode.cache == "cold")
 
 
-def pattern_workload(fd: int, size: int, mode: ReadMode, plan: ProbePlan, readers: Readers) -> Workload:
+def pattern_workload(
+    fd: int, size: int, mode: ReadMode, plan: ProbePlan, readers: Readers
+) -> Workload:
     """Read one open file in one pattern.
 
     Warm, the readers go round until the time is up, so that none waits for the last one. Cold, a
     slow disk ends a pass early.
     """
     is_cold = mode.cache == "cold"
-    jobs = read_pattern(fd, size, mode).jobs(mode.readers, 4 * plan.seconds if is_cold else plan.seconds, again=not is_cold)
+    jobs = read_pattern(fd, size, mode).jobs(
+        mode.readers, 4 * plan.seconds if is_cold else plan.seconds, again=not is_cold
+    )
 
     def run() -> _ReadPass:
         return readers.at_once(jobs)
@@ -332,25 +382,45 @@ def _by_file(subject: Subject, where: str, readers: Readers) -> Iterator[Ceiling
                 for mode in [ReadMode(group, how, cache, number, round(mean))]
             }
             rates = measure_in_turns(
-                {name: _files_work(paths, mode, mean, subject.plan, readers) for name, mode in modes.items()}, subject.plan
+                {
+                    name: _files_work(paths, mode, mean, subject.plan, readers)
+                    for name, mode in modes.items()
+                },
+                subject.plan,
             )
             for name, mode in modes.items():
-                source = f"open, {mode.how}, close of {len(paths)} of the user's files, {mean:,.0f} B on average"
+                source = (
+                    f"open, {mode.how}, close of {len(paths)} of the user's files, "
+                    f"{mean:,.0f} B on average"
+                )
                 yield as_ceiling(name, rates[name], source=source, settings=mode.settings(where))
 
 
-def _files_work(paths: Sequence[str], mode: ReadMode, mean: float, plan: ProbePlan, readers: Readers) -> Workload:
+def _files_work(
+    paths: Sequence[str], mode: ReadMode, mean: float, plan: ProbePlan, readers: Readers
+) -> Workload:
     order = random.Random(0).sample(list(paths), len(paths))
 
     def once(number: int, limit_s: float = _UNLIMITED_S, again: bool = False) -> _ReadPass:
-        return readers.at_once([("files", round(limit_s * 1e9), again, order[n::number], mode.how) for n in range(number)])
+        return readers.at_once(
+            [
+                ("files", round(limit_s * 1e9), again, order[n::number], mode.how)
+                for n in range(number)
+            ]
+        )
 
     def total(files: float) -> float:
         return files * mean
 
     if mode.cache == "cold":
-        return _cold_workload(lambda: (os.open(path, os.O_RDONLY) for path in paths), lambda: once(mode.readers), total)
-    return _warm_workload(lambda: once(mode.readers, plan.seconds, again=True), total, lambda: once(1))
+        return _cold_workload(
+            lambda: (os.open(path, os.O_RDONLY) for path in paths),
+            lambda: once(mode.readers),
+            total,
+        )
+    return _warm_workload(
+        lambda: once(mode.readers, plan.seconds, again=True), total, lambda: once(1)
+    )
 
 
 def _by_size(photos: Sequence[Photo]) -> dict[str, Sequence[Photo]]:
@@ -361,7 +431,9 @@ def _by_size(photos: Sequence[Photo]) -> dict[str, Sequence[Photo]]:
     ordered = sorted(photos, key=lambda photo: photo.bytes)
     quarter = len(ordered) // 4
     groups: dict[str, Sequence[Photo]] = {"files": photos}
-    if quarter >= 8 and sum(p.bytes for p in ordered[-quarter:]) >= 2 * sum(p.bytes for p in ordered[:quarter]):
+    if quarter >= 8 and sum(p.bytes for p in ordered[-quarter:]) >= 2 * sum(
+        p.bytes for p in ordered[:quarter]
+    ):
         groups |= {"smallest files": ordered[:quarter], "largest files": ordered[-quarter:]}
     return groups
 
@@ -371,7 +443,11 @@ def _sample_block(photos: Sequence[Photo]) -> int:
 
     That is what one read from a packed dataset brings in.
     """
-    return max(1, round(sum(photo.bytes for photo in photos) / len(photos) / _PAGE_SIZE)) * _PAGE_SIZE if photos else 0
+    return (
+        max(1, round(sum(photo.bytes for photo in photos) / len(photos) / _PAGE_SIZE)) * _PAGE_SIZE
+        if photos
+        else 0
+    )
 
 
 @contextmanager

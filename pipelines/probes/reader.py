@@ -1,13 +1,14 @@
 """The program that reads files one by one, or blocks of one file.
 
 It is a separate process, like a worker of a DataLoader. It runs without site packages and imports
-nothing of feedline, torch or numpy, so that a start takes milliseconds. It gets jobs on its standard
-input and answers on its standard output, both in Python's marshal format, until the input ends:
+nothing of feedline, torch or numpy, so that a start takes milliseconds. It gets jobs on its
+standard input and answers on its standard output, both in Python's marshal format, until the input
+ends:
 
     in   (name in ``_JOBS``, arguments of its function ...)
     out  "ready": the file is open, nothing was read
-    in   one byte: GO or CALLED_OFF
-    out  (units, start ns, end ns, CPU ns, bytes that came from the disk or None), or the text of an error
+    in   one byte: GO or CALLED_OFF out  (units, start ns, end ns, CPU ns, bytes that came from the
+    disk or None), or the text of an error
 """
 
 import marshal
@@ -25,7 +26,15 @@ _Begin = Callable[[], int]  # waits for the go and returns the time in ns
 _Done = tuple[int, int]  # units, the time in ns
 
 
-def _read_blocks(begin: _Begin, limit_ns: int, again: bool, path: str, block: int, offsets: Sequence[int], how: str) -> _Done:
+def _read_blocks(
+    begin: _Begin,
+    limit_ns: int,
+    again: bool,
+    path: str,
+    block: int,
+    offsets: Sequence[int],
+    how: str,
+) -> _Done:
     """Copy the blocks at these offsets into a buffer, until done or for ``limit_ns``.
 
     A mapping is made at the start and kept until the end, as LMDB and Arrow keep theirs: page
@@ -124,7 +133,9 @@ def _disk_bytes() -> int | None:
         return None
 
 
-def _measured(name: str, arguments: Sequence[object], wait: Callable[[], object]) -> tuple[int, int, int, int, int | None]:
+def _measured(
+    name: str, arguments: Sequence[object], wait: Callable[[], object]
+) -> tuple[int, int, int, int, int | None]:
     """Do one job; ``wait`` returns when it should begin."""
     start, cpu, disk = 0, 0, None
 
@@ -136,7 +147,13 @@ def _measured(name: str, arguments: Sequence[object], wait: Callable[[], object]
 
     units, end = _JOBS[name](begin, *arguments)
     after = _disk_bytes()
-    return units, start, end, time.process_time_ns() - cpu, None if disk is None or after is None else after - disk
+    return (
+        units,
+        start,
+        end,
+        time.process_time_ns() - cpu,
+        None if disk is None or after is None else after - disk,
+    )
 
 
 def main() -> None:

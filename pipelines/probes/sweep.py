@@ -7,7 +7,15 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from feedline.pipelines.probes.probe_rounds import MeasuredRate, ProbePlan, Subject, as_ceiling, error_reason, measure_in_turns, run_round
+from feedline.pipelines.probes.probe_rounds import (
+    MeasuredRate,
+    ProbePlan,
+    Subject,
+    as_ceiling,
+    error_reason,
+    measure_in_turns,
+    run_round,
+)
 from feedline.pipelines.probes.training_step import Step, cached_batch
 from feedline.profiler.ceilings import Ceiling
 from feedline.profiler.samplers.machine import MachineMemory
@@ -47,7 +55,9 @@ def _knee(batches: Sequence[int], rates: Sequence[float]) -> int:
         batches: ascending.
         rates: samples/s of each.
     """
-    return next(batch for batch, rate in zip(batches, rates) if rate >= _MIN_KNEE_SHARE * max(rates))
+    return next(
+        batch for batch, rate in zip(batches, rates) if rate >= _MIN_KNEE_SHARE * max(rates)
+    )
 
 
 def _fit_step_times(batches: Sequence[int], times_s: Sequence[float]) -> _StepTimeFit | None:
@@ -64,7 +74,9 @@ def _fit_step_times(batches: Sequence[int], times_s: Sequence[float]) -> _StepTi
     distance = (design @ (a, b) - times) / times
     covariance = np.linalg.inv(weighted.T @ weighted) * (distance @ distance) / (len(batches) - 2)
     errors = np.sqrt(np.diag(covariance))
-    return _StepTimeFit(float(a), float(b), float(errors[0]), float(errors[1]), float(np.abs(distance).max()))
+    return _StepTimeFit(
+        float(a), float(b), float(errors[0]), float(errors[1]), float(np.abs(distance).max())
+    )
 
 
 def probe(subject: Subject) -> Iterator[Ceiling]:
@@ -75,13 +87,17 @@ def probe(subject: Subject) -> Iterator[Ceiling]:
     worst_share.
     """
     if subject.model is None:
-        yield as_ceiling("sweep/model", "no model was given: name it with --model module:name", per="device")
+        yield as_ceiling(
+            "sweep/model", "no model was given: name it with --model module:name", per="device"
+        )
         return
     batch, made_of = cached_batch(subject)
     try:
         step = Step.of(subject.model, batch[:2], subject.device)
         sizes, stopped = _reachable_batches(step, subject.plan)
-        rates = measure_in_turns({str(size): step.with_samples(size).works()["model"] for size in sizes}, subject.plan)
+        rates = measure_in_turns(
+            {str(size): step.with_samples(size).works()["model"] for size in sizes}, subject.plan
+        )
     except Exception as error:
         yield as_ceiling("sweep/model", error_reason(error), per="device")
         return
@@ -162,4 +178,10 @@ def _ceiling(measured: dict[int, MeasuredRate], stopped: str, made_of: str, devi
     }
     if line is not None:
         settings |= vars(line)
-    return as_ceiling("sweep/model", measured[best], per="device", source=f"cached batches: {made_of}; SGD", settings=settings)
+    return as_ceiling(
+        "sweep/model",
+        measured[best],
+        per="device",
+        source=f"cached batches: {made_of}; SGD",
+        settings=settings,
+    )

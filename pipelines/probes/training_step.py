@@ -37,15 +37,22 @@ class Step:
         parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
         if not parameters:
             raise CannotMeasure("the model has no parameter that requires a gradient")
-        dtype = next((parameter.dtype for parameter in parameters if parameter.is_floating_point()), torch.float32)
-        step = cls(model, batch.to(device, dtype), torch.optim.SGD(parameters, lr=0.0, momentum=0.9))
+        dtype = next(
+            (parameter.dtype for parameter in parameters if parameter.is_floating_point()),
+            torch.float32,
+        )
+        step = cls(
+            model, batch.to(device, dtype), torch.optim.SGD(parameters, lr=0.0, momentum=0.9)
+        )
         try:
             step.whole()
         except torch.OutOfMemoryError:
             raise
         except Exception as error:
             shape = f"a {dtype} batch of shape {list(batch.shape)}"
-            raise CannotMeasure(f"the model could not train on {shape}: {error_reason(error)}") from error
+            raise CannotMeasure(
+                f"the model could not train on {shape}: {error_reason(error)}"
+            ) from error
         return step
 
     def __len__(self) -> int:
@@ -128,19 +135,29 @@ def _any_loss(output: Any) -> torch.Tensor:
     for name in ("loss", "logits"):
         if getattr(output, name, None) is not None:
             output = getattr(output, name)
-    tensors = [tensor for tensor in _tensors(output) if tensor.is_floating_point() and tensor.requires_grad]
+    tensors = [
+        tensor for tensor in _tensors(output) if tensor.is_floating_point() and tensor.requires_grad
+    ]
     if not tensors:
         raise CannotMeasure("its output has no differentiable tensor to compute a loss from")
     if len(tensors) == 1 and tensors[0].ndim == 2:
         logits = tensors[0]
-        return nn.functional.cross_entropy(logits, torch.arange(len(logits), device=logits.device) % logits.shape[1])
+        return nn.functional.cross_entropy(
+            logits, torch.arange(len(logits), device=logits.device) % logits.shape[1]
+        )
     return torch.stack([tensor.float().square().mean() for tensor in tensors]).sum()
 
 
 def _tensors(output: Any) -> list[torch.Tensor]:
     if isinstance(output, torch.Tensor):
         return [output]
-    parts = output.values() if isinstance(output, dict) else output if isinstance(output, (list, tuple)) else ()
+    parts = (
+        output.values()
+        if isinstance(output, dict)
+        else output
+        if isinstance(output, (list, tuple))
+        else ()
+    )
     return [tensor for part in parts for tensor in _tensors(part)]
 
 
@@ -155,7 +172,9 @@ def cached_batch(subject: Subject) -> tuple[torch.Tensor, str]:
     if subject.transform is not None and subject.images:
         try:
             images = [_changed(subject, photo) for photo in subject.images[: subject.batch_size]]
-            return _repeated(torch.stack(images), subject.batch_size), f"{len(images)} of the user's images"
+            return _repeated(
+                torch.stack(images), subject.batch_size
+            ), f"{len(images)} of the user's images"
         except Exception as error:
             why = f"noise, because the images cannot be batched ({error_reason(error)})"
     else:

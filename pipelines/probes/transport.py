@@ -17,7 +17,14 @@ import torch.multiprocessing
 from torch.utils.data import default_collate
 
 from feedline.pipelines.probes import probe_rounds
-from feedline.pipelines.probes.probe_rounds import CannotMeasure, Subject, TimedPass, Workload, as_ceiling, measure_in_turns
+from feedline.pipelines.probes.probe_rounds import (
+    CannotMeasure,
+    Subject,
+    TimedPass,
+    Workload,
+    as_ceiling,
+    measure_in_turns,
+)
 from feedline.profiler import clock
 from feedline.profiler.ceilings import Ceiling
 from feedline.profiler.pool import sheltered
@@ -50,7 +57,12 @@ class _BatchShape:
         """Make the samples, the same in every process."""
         dice = torch.Generator().manual_seed(0)
         size = (3, self.height, self.width)
-        return [torch.randint(0, 256, size, generator=dice, dtype=torch.uint8).to(_BATCH_DTYPES[self.dtype]) for _ in range(self.samples)]
+        return [
+            torch.randint(0, 256, size, generator=dice, dtype=torch.uint8).to(
+                _BATCH_DTYPES[self.dtype]
+            )
+            for _ in range(self.samples)
+        ]
 
 
 def probe(subject: Subject) -> Iterator[Ceiling]:
@@ -61,19 +73,38 @@ def probe(subject: Subject) -> Iterator[Ceiling]:
     size = (subject.recipe.output_size if subject.recipe else None) or _DEFAULT_SIZE
     for dtype in _BATCH_DTYPES:
         shape = _BatchShape(subject.batch_size, *size, dtype)
-        about: dict[str, object] = {"dtype": dtype, "batch_size": shape.samples, "batch_bytes": shape.bytes, "image": list(size)}
-        names = [f"collate/{dtype} {method}" for method in _TRANSPORTS[:2]] + [f"transport/{dtype} {method}" for method in _TRANSPORTS]
+        about: dict[str, object] = {
+            "dtype": dtype,
+            "batch_size": shape.samples,
+            "batch_bytes": shape.bytes,
+            "image": list(size),
+        }
+        names = [f"collate/{dtype} {method}" for method in _TRANSPORTS[:2]] + [
+            f"transport/{dtype} {method}" for method in _TRANSPORTS
+        ]
         try:
             count = _in_flight(shape)
             with _start_worker(shape) as handle:
-                rates = measure_in_turns({name: handle.work(name, count) for name in names}, subject.plan)
+                rates = measure_in_turns(
+                    {name: handle.work(name, count) for name in names}, subject.plan
+                )
         except Exception as error:
             rates = {name: probe_rounds.error_reason(error) for name in names}
         for name in names:
             method = name.rsplit(" ", 1)[1]
             collates = name.startswith("collate/")
-            source = "default_collate in a worker process" if collates else "a worker process, DataLoader's kind of queue, collated before"
-            yield as_ceiling(name, rates[name], per="core" if collates else "machine", source=source, settings={**about, "how": method})
+            source = (
+                "default_collate in a worker process"
+                if collates
+                else "a worker process, DataLoader's kind of queue, collated before"
+            )
+            yield as_ceiling(
+                name,
+                rates[name],
+                per="core" if collates else "machine",
+                source=source,
+                settings={**about, "how": method},
+            )
 
 
 def _in_flight(shape: _BatchShape) -> int:
@@ -90,7 +121,8 @@ def _in_flight(shape: _BatchShape) -> int:
     count = int(min(_MAX_IN_FLIGHT, _MAX_IN_FLIGHT_BYTES // shape.bytes, free / 2 // shape.bytes))
     if count < 1 and shape.bytes > free / 2:
         raise CannotMeasure(
-            f"a batch of {shape.bytes:,} B does not fit in /dev/shm, where {free:,.0f} B are free: give the container more (--shm-size)"
+            f"a batch of {shape.bytes:,} B does not fit in /dev/shm, where {free:,.0f} B are "
+            f"free: give the container more (--shm-size)"
         )
     return max(1, count)
 
@@ -113,7 +145,9 @@ class _WorkerHandle:
         def run() -> TimedPass:
             timed, batch = self._sends(method, count)
             if not checked and not torch.equal(torch.as_tensor(batch), self.expected):
-                raise CannotMeasure("the batch that came out of the queue is not the one that was put in")
+                raise CannotMeasure(
+                    "the batch that came out of the queue is not the one that was put in"
+                )
             checked.append(True)
             return timed
 
@@ -132,7 +166,10 @@ class _WorkerHandle:
         batch = None
         for _ in range(count):
             batch = self._answer()
-        wall_s, cpu_s = (clock.wall_ns() - wall) * 1e-9, (probe_rounds.process_cpu_ns() - cpu) * 1e-9
+        wall_s, cpu_s = (
+            (clock.wall_ns() - wall) * 1e-9,
+            (probe_rounds.process_cpu_ns() - cpu) * 1e-9,
+        )
         self.requests.put("taken")
         return TimedPass(count * len(self.expected), wall_s, cpu_s + self._answer() - before), batch
 
@@ -143,7 +180,9 @@ class _WorkerHandle:
                 return self.results.get(timeout=1.0)
             except queue.Empty:
                 if not self.process.is_alive():
-                    raise CannotMeasure(f"the worker process ended with exit code {self.process.exitcode}") from None
+                    raise CannotMeasure(
+                        f"the worker process ended with exit code {self.process.exitcode}"
+                    ) from None
         raise CannotMeasure(f"the worker process did not respond for {_ANSWER_TIMEOUT_S:.0f} s")
 
 
@@ -199,7 +238,9 @@ def _collated(samples: list[torch.Tensor], method: str) -> Any:
     with _as_a_worker():
         batch = default_collate(samples)
     if not batch.is_shared():
-        raise CannotMeasure("default_collate does not write into shared memory in this version of torch")
+        raise CannotMeasure(
+            "default_collate does not write into shared memory in this version of torch"
+        )
     return batch
 
 
@@ -212,7 +253,9 @@ def _as_a_worker() -> Iterator[None]:
     from torch.utils.data._utils import worker as dataloader
 
     before = dataloader._worker_info
-    dataloader._worker_info = dataloader.WorkerInfo(id=0, num_workers=1, seed=0, dataset=_NO_DATASET)
+    dataloader._worker_info = dataloader.WorkerInfo(
+        id=0, num_workers=1, seed=0, dataset=_NO_DATASET
+    )
     try:
         yield
     finally:

@@ -79,7 +79,11 @@ def _scan(value: bytes) -> int:
     """Find where the first scan of a JPEG begins: behind segments that say their length."""
     at = 2
     while value[at : at + 1] == b"\xff" and value[at + 1 : at + 2] != b"\xda":
-        at += 1 if value[at + 1 : at + 2] == b"\xff" else 2 + int.from_bytes(value[at + 2 : at + 4], "big")
+        at += (
+            1
+            if value[at + 1 : at + 2] == b"\xff"
+            else 2 + int.from_bytes(value[at + 2 : at + 4], "big")
+        )
     return at
 
 
@@ -133,7 +137,11 @@ class FolderListing:
         """
         digest = hashlib.sha256("\0".join(self.classes).encode(errors="surrogateescape"))
         for source in self.sources:
-            digest.update(f"\n{source.path}\0{source.label}\0{source.bytes}\0{source.changed_ns}".encode(errors="surrogateescape"))
+            digest.update(
+                f"\n{source.path}\0{source.label}\0{source.bytes}\0{source.changed_ns}".encode(
+                    errors="surrogateescape"
+                )
+            )
         return digest.hexdigest()[:32]
 
 
@@ -146,14 +154,23 @@ def list_folder(root: Path) -> FolderListing:
     try:
         entries = sorted(os.scandir(root), key=lambda entry: entry.name)
     except OSError as error:
-        raise DataError(f"{root} cannot be listed ({error.strerror}): give an image folder with one subfolder per class") from error
+        raise DataError(
+            f"{root} cannot be listed ({error.strerror}): give an image folder with one subfolder "
+            f"per class"
+        ) from error
     classes = [entry.name for entry in entries if os.path.isdir(entry.path)]
-    left_out = [LeftOut(entry.name, NOT_IN_CLASS) for entry in entries if not os.path.isdir(entry.path)]
+    left_out = [
+        LeftOut(entry.name, NOT_IN_CLASS) for entry in entries if not os.path.isdir(entry.path)
+    ]
     sources: list[SourceFile] = []
     linked = 0
 
     def cannot(error: OSError) -> None:
-        left_out.append(LeftOut(os.path.relpath(str(error.filename), root), f"cannot be listed ({error.strerror})"))
+        left_out.append(
+            LeftOut(
+                os.path.relpath(str(error.filename), root), f"cannot be listed ({error.strerror})"
+            )
+        )
 
     for label, name in enumerate(classes):
         before = len(sources)
@@ -172,7 +189,10 @@ def list_folder(root: Path) -> FolderListing:
         if len(sources) == before:
             left_out.append(LeftOut(name, NO_FILES))
     if not sources:
-        raise DataError(f"{root} has no class folder with a file in it: put the images into one subfolder per class")
+        raise DataError(
+            f"{root} has no class folder with a file in it: put the images into one subfolder per "
+            f"class"
+        )
     return FolderListing(Path(root), classes, sources, left_out, linked=linked)
 
 
@@ -189,7 +209,11 @@ def list_photos(photos: Photos) -> FolderListing:
             status = os.stat(path)
         except OSError as error:
             raise DataError(f"{path} can no longer be read ({error.strerror})") from error
-        sources.append(SourceFile(os.path.relpath(path, photos.root), photo.label, status.st_size, status.st_mtime_ns))
+        sources.append(
+            SourceFile(
+                os.path.relpath(path, photos.root), photo.label, status.st_size, status.st_mtime_ns
+            )
+        )
     return FolderListing(Path(photos.root), list(photos.classes), sources, [], checked=True)
 
 
@@ -201,13 +225,20 @@ class ImageContent:
     ending: str
 
 
-def read_ahead(listing: FolderListing, first: int, max_bytes: int) -> Generator[tuple[int, ImageContent | LeftOut], None, None]:
+def read_ahead(
+    listing: FolderListing, first: int, max_bytes: int
+) -> Generator[tuple[int, ImageContent | LeftOut], None, None]:
     """Yield the content of each file from ``first`` on, or why it cannot be used."""
     with ThreadPoolExecutor(_THREADS, "feedline-pack") as threads:
         waiting: deque[tuple[int, Future[ImageContent | LeftOut]]] = deque()
         try:
             for number in range(first, len(listing.sources)):
-                waiting.append((number, threads.submit(read_image, listing, listing.sources[number], max_bytes)))
+                waiting.append(
+                    (
+                        number,
+                        threads.submit(read_image, listing, listing.sources[number], max_bytes),
+                    )
+                )
                 if len(waiting) >= _MAX_FILES_AHEAD:
                     ready, future = waiting.popleft()
                     yield ready, future.result()
@@ -219,7 +250,9 @@ def read_ahead(listing: FolderListing, first: int, max_bytes: int) -> Generator[
                 future.cancel()
 
 
-def read_image(listing: FolderListing, source: SourceFile, max_bytes: int) -> ImageContent | LeftOut:
+def read_image(
+    listing: FolderListing, source: SourceFile, max_bytes: int
+) -> ImageContent | LeftOut:
     """Return a file's content, or why it cannot be used.
 
     Files that are not images are not read to the end.
@@ -233,14 +266,23 @@ def read_image(listing: FolderListing, source: SourceFile, max_bytes: int) -> Im
             if kind is None and not listing.checked:
                 return LeftOut(source.path, "not an image, by its content")
             if source.bytes > max_bytes:
-                return LeftOut(source.path, f"{source.bytes:,} bytes, and the format holds {max_bytes:,}")
+                return LeftOut(
+                    source.path, f"{source.bytes:,} bytes, and the format holds {max_bytes:,}"
+                )
             value = head + file.readall()
     except OSError as error:
         return LeftOut(source.path, f"cannot be read ({error.strerror})")
     if len(value) != source.bytes:
-        return LeftOut(source.path, f"changed while it was packed: {len(value):,} bytes, {source.bytes:,} when it was listed")
+        return LeftOut(
+            source.path,
+            f"changed while it was packed: {len(value):,} bytes, {source.bytes:,} when it was "
+            f"listed",
+        )
     if _is_cut_off(value, kind):
-        return LeftOut(source.path, f"the file ends too early, after {len(value):,} bytes: copy it again from its source")
+        return LeftOut(
+            source.path,
+            f"the file ends too early, after {len(value):,} bytes: copy it again from its source",
+        )
     return ImageContent(value, kind or os.path.splitext(source.path)[1][1:].lower()[:8] or "bin")
 
 
@@ -259,10 +301,17 @@ class FileStore:
         self._sources = (
             listing.sources
             if listing.checked
-            else [source_file for source_file in listing.sources if begins_as_image(self.path, source_file)]
+            else [
+                source_file
+                for source_file in listing.sources
+                if begins_as_image(self.path, source_file)
+            ]
         )
         if not self._sources:
-            raise DataError(f"{self.path}: none of its {len(listing.sources):,} files is a readable image: give a folder with images")
+            raise DataError(
+                f"{self.path}: none of its {len(listing.sources):,} files is a readable image: "
+                f"give a folder with images"
+            )
 
     def __len__(self) -> int:
         """Return the number of samples."""
@@ -280,7 +329,10 @@ class FileStore:
             with open(self.path / source.path, "rb", buffering=0) as file:
                 return file.read(), source.label
         except OSError as error:
-            raise DataError(f"{self.path / source.path} cannot be read ({error.strerror}): restore it, or open the folder again") from error
+            raise DataError(
+                f"{self.path / source.path} cannot be read ({error.strerror}): restore it, or "
+                f"open the folder again"
+            ) from error
 
     def name(self, number: int) -> str:
         """Return the file's path, relative to the folder."""

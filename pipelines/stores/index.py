@@ -88,7 +88,9 @@ class Index:
         That is one that was truncated or that a power loss left empty.
         """
         raw, paths = (folder / INDEX_FILE).read_bytes(), (folder / PATHS_FILE).read_bytes()
-        records = np.frombuffer(raw[: len(raw) // INDEX_RECORD.itemsize * INDEX_RECORD.itemsize], INDEX_RECORD)
+        records = np.frombuffer(
+            raw[: len(raw) // INDEX_RECORD.itemsize * INDEX_RECORD.itemsize], INDEX_RECORD
+        )
         ends = records["path_end"]
         # no path is empty
         complete = (ends <= len(paths)) & (ends > np.concatenate((np.zeros(1, "<u8"), ends[:-1])))
@@ -112,11 +114,29 @@ class Journal:
         self._records: list[tuple[object, ...]] = []
         self._paths: list[bytes] = []
 
-    def add(self, place: FramePlace, value_bytes: int, value_crc32: int, label: int, source: int, ending: str, path: str) -> None:
+    def add(
+        self,
+        place: FramePlace,
+        value_bytes: int,
+        value_crc32: int,
+        label: int,
+        source: int,
+        ending: str,
+        path: str,
+    ) -> None:
         """Add a sample."""
         encoded = os.fsencode(path)
         self._path_end += len(encoded)
-        fields = (place.start, place.stored, value_bytes, self._path_end, place.skip, place.frame_crc32, value_crc32, label)
+        fields = (
+            place.start,
+            place.stored,
+            value_bytes,
+            self._path_end,
+            place.skip,
+            place.frame_crc32,
+            value_crc32,
+            label,
+        )
         self._records.append((*fields, place.shard, source, ending.encode()))
         self._paths.append(encoded)
         self.count += 1
@@ -126,7 +146,10 @@ class Journal:
 
         The paths first: a record without its path does not count.
         """
-        for file, new in ((self._files[1], b"".join(self._paths)), (self._files[0], np.array(self._records, INDEX_RECORD).tobytes())):
+        for file, new in (
+            (self._files[1], b"".join(self._paths)),
+            (self._files[0], np.array(self._records, INDEX_RECORD).tobytes()),
+        ):
             view = memoryview(new)
             while view:
                 view = view[file.write(view) :]

@@ -6,10 +6,19 @@ from pathlib import Path
 from feedline.pipelines.stores import lmdb, recordio, tar, tfrecord
 from feedline.pipelines.stores.image_folder import FileStore
 from feedline.pipelines.stores.index import Progress, ReportProgress, Store, ignore_progress
-from feedline.pipelines.stores.packed import MANIFEST_FILE, PLAN_FILE, IndexedStore, StoreManifest, file_crc32, how_to_repack
+from feedline.pipelines.stores.packed import (
+    MANIFEST_FILE,
+    PLAN_FILE,
+    IndexedStore,
+    StoreManifest,
+    file_crc32,
+    how_to_repack,
+)
 from feedline.profiler.errors import DataError, StoreDamaged
 
-STORE_KINDS = {kind.name: kind for kind in (lmdb.LMDB, tar.TAR, recordio.RECORDIO, tfrecord.TFRECORD)}
+STORE_KINDS = {
+    kind.name: kind for kind in (lmdb.LMDB, tar.TAR, recordio.RECORDIO, tfrecord.TFRECORD)
+}
 _MAX_NAMED = 5  # damaged samples that a message names
 
 
@@ -25,7 +34,8 @@ def open_store(path: Path | str) -> Store:
     if not (folder / MANIFEST_FILE).exists() and not (folder / PLAN_FILE).exists():
         if not folder.is_dir():
             raise DataError(
-                f"{folder} is neither a store nor an image folder: give a packed store, or a folder with one subfolder per class"
+                f"{folder} is neither a store nor an image folder: give a packed store, or a "
+                f"folder with one subfolder per class"
             )
         return FileStore(folder)
     return open_packed(folder)
@@ -35,7 +45,10 @@ def open_packed(folder: Path) -> IndexedStore:
     """Open a packed store. Raises StoreDamaged, SchemaTooNew."""
     kind = StoreManifest.read(folder).plan.kind
     if kind not in STORE_KINDS:
-        raise StoreDamaged(f"{folder} has kind {kind!r}, which this version of feedline does not support: {how_to_repack(folder)}")
+        raise StoreDamaged(
+            f"{folder} has kind {kind!r}, which this version of feedline does not support: "
+            f"{how_to_repack(folder)}"
+        )
     return STORE_KINDS[kind].store(folder)
 
 
@@ -66,7 +79,10 @@ def verify(path: Path | str, progress: ReportProgress = ignore_progress) -> Veri
         store.close()
     if problems:
         more = f"; and {len(problems) - _MAX_NAMED:,} more" if len(problems) > _MAX_NAMED else ""
-        raise StoreDamaged(f"{path} is not what was packed: {'; '.join(problems[:_MAX_NAMED])}{more}: {how_to_repack(Path(path))}")
+        raise StoreDamaged(
+            f"{path} is not what was packed: {'; '.join(problems[:_MAX_NAMED])}{more}: "
+            f"{how_to_repack(Path(path))}"
+        )
     return Verified(len(store), store.manifest.bytes)
 
 

@@ -17,14 +17,36 @@ from feedline.pipelines.photos import IMAGE_ENDINGS
 from feedline.pipelines.stores.image_folder import FolderListing
 from feedline.profiler.message import few
 
-_TABLE_ENDINGS = {".csv", ".tsv", ".json", ".jsonl", ".ndjson", ".txt", ".lst", ".xml", ".yaml", ".yml"}
+_TABLE_ENDINGS = {
+    ".csv",
+    ".tsv",
+    ".json",
+    ".jsonl",
+    ".ndjson",
+    ".txt",
+    ".lst",
+    ".xml",
+    ".yaml",
+    ".yml",
+}
 _MAX_TABLES = 16  # files with images' names are annotations of one image each, and are not read
 _MAX_TABLE_BYTES = 4 << 20  # of a table
 _MIN_NAMED_IMAGES = 10  # images that a table names, or half of all
 # characters of a number that counts as an image's name without its ending: other numbers stand in
 # any table
 _MIN_STEM_LENGTH = 4
-_SPLITS = {"train", "training", "val", "valid", "validation", "test", "testing", "dev", "eval", "holdout"}
+_SPLITS = {
+    "train",
+    "training",
+    "val",
+    "valid",
+    "validation",
+    "test",
+    "testing",
+    "dev",
+    "eval",
+    "holdout",
+}
 _ROLES = {
     "annotations",
     "annotation",
@@ -58,7 +80,11 @@ class OtherLabels:
 
 def other_labels(listing: FolderListing) -> list[OtherLabels]:
     """Find all labels that a store of this listing would not have."""
-    images = [source.path for source in listing.sources if PurePath(source.path).suffix.lower() in IMAGE_ENDINGS]
+    images = [
+        source.path
+        for source in listing.sources
+        if PurePath(source.path).suffix.lower() in IMAGE_ENDINGS
+    ]
     used = {PurePath(path).parts[0] for path in images}
     labels = [*_splits(listing, used), *_roles(used), *_below(listing, images, used)]
     annotations = _beside(listing, images, used)
@@ -73,14 +99,20 @@ def _splits(listing: FolderListing, used: set[str]) -> Iterator[OtherLabels]:
         folders = " and ".join(str(listing.root / name) for name in names)
         below = any(len(PurePath(source.path).parts) > 2 for source in listing.sources)
         yield OtherLabels(
-            f"its folders are the parts of a split, not classes ({few(names, 3)})", below, f"pack {folders} into stores of their own"
+            f"its folders are the parts of a split, not classes ({few(names, 3)})",
+            below,
+            f"pack {folders} into stores of their own",
         )
 
 
 def _roles(used: set[str]) -> Iterator[OtherLabels]:
     named = sorted(name for name in used if name.lower() in _ROLES)
     if named and len(used) > 1:
-        yield OtherLabels(f"{few(named, 3)} would become a class of its own, not the images' labels", True, "keep them where they are")
+        yield OtherLabels(
+            f"{few(named, 3)} would become a class of its own, not the images' labels",
+            True,
+            "keep them where they are",
+        )
 
 
 def _below(listing: FolderListing, images: Sequence[str], used: set[str]) -> Iterator[OtherLabels]:
@@ -89,27 +121,43 @@ def _below(listing: FolderListing, images: Sequence[str], used: set[str]) -> Ite
     if len(used) == 1 and len(below) > 1:
         (name,) = used
         if name.lower() not in _SPLITS:
-            yield OtherLabels(f"{name} has {len(below):,} folders, which may be the classes", True, f"pack {listing.root / name}")
+            yield OtherLabels(
+                f"{name} has {len(below):,} folders, which may be the classes",
+                True,
+                f"pack {listing.root / name}",
+            )
 
 
 def _beside(listing: FolderListing, images: Sequence[str], used: set[str]) -> OtherLabels | None:
     """Find files that are called as an image is: boxes, captions, masks."""
     stems = {PurePath(path).stem for path in images}
-    others = [PurePath(source.path) for source in listing.sources if PurePath(source.path).suffix.lower() not in IMAGE_ENDINGS]
+    others = [
+        PurePath(source.path)
+        for source in listing.sources
+        if PurePath(source.path).suffix.lower() not in IMAGE_ENDINGS
+    ]
     endings = Counter(path.suffix.lower() for path in others if path.stem in stems and path.suffix)
     ending, files = max(endings.items(), key=lambda item: item[1], default=("", 0))
     if files < max(1, len(stems) // 2):
         return None
     keep = "keep them beside the store: it has the images' paths"
-    return OtherLabels(f"{files:,} {ending} files have an image's name, as annotations do", len(used) == 1, keep)
+    return OtherLabels(
+        f"{files:,} {ending} files have an image's name, as annotations do", len(used) == 1, keep
+    )
 
 
 def _tables(listing: FolderListing, images: Sequence[str], used: set[str]) -> Iterator[OtherLabels]:
     loose = [entry.path for entry in listing.left_out]
-    paths = [path for path in (*loose, *(source.path for source in listing.sources)) if PurePath(path).suffix.lower() in _TABLE_ENDINGS]
+    paths = [
+        path
+        for path in (*loose, *(source.path for source in listing.sources))
+        if PurePath(path).suffix.lower() in _TABLE_ENDINGS
+    ]
     label = {PurePath(path).name: PurePath(path).parts[0] for path in images}
     stems = {
-        PurePath(name).stem: name for name in label if not PurePath(name).stem.isdigit() or len(PurePath(name).stem) >= _MIN_STEM_LENGTH
+        PurePath(name).stem: name
+        for name in label
+        if not PurePath(name).stem.isdigit() or len(PurePath(name).stem) >= _MIN_STEM_LENGTH
     }
     for path in paths[:_MAX_TABLES]:
         text = _text(listing.root, path)
@@ -120,9 +168,13 @@ def _tables(listing: FolderListing, images: Sequence[str], used: set[str]) -> It
         if len(used) > 1 and any(_is_the_folder(values) for values in columns.values()):
             continue
         column = min(
-            (name for name in columns if len({value for _, value in columns[name]}) > 1), key=lambda name: _size(columns[name]), default=""
+            (name for name in columns if len({value for _, value in columns[name]}) > 1),
+            key=lambda name: _size(columns[name]),
+            default="",
         )
-        values = f", with {_size(columns[column]):,} different values of {column!r}" if column else ""
+        values = (
+            f", with {_size(columns[column]):,} different values of {column!r}" if column else ""
+        )
         yield OtherLabels(f"{path} names {len(named):,} images{values}", len(used) == 1)
 
 
@@ -141,7 +193,9 @@ def _image(word: str, label: dict[str, str], stems: dict[str, str]) -> str | Non
     return name if name in label else stems.get(name)
 
 
-def _columns(path: str, text: str, label: dict[str, str], stems: dict[str, str]) -> dict[str, list[tuple[str, str]]]:
+def _columns(
+    path: str, text: str, label: dict[str, str], stems: dict[str, str]
+) -> dict[str, list[tuple[str, str]]]:
     """Map each column to (class folder, value) of the rows that name an image.
 
     Empty of what is no table with a head.
@@ -149,12 +203,16 @@ def _columns(path: str, text: str, label: dict[str, str], stems: dict[str, str])
     if PurePath(path).suffix.lower() not in (".csv", ".tsv"):
         return {}
     try:
-        head, *rows = list(csv.reader(io.StringIO(text), delimiter="\t" if path.lower().endswith(".tsv") else ","))
+        head, *rows = list(
+            csv.reader(io.StringIO(text), delimiter="\t" if path.lower().endswith(".tsv") else ",")
+        )
     except (ValueError, csv.Error):
         return {}
     columns: dict[str, list[tuple[str, str]]] = {name: [] for name in head}
     for row in rows:
-        image = next((named for value in row if (named := _image(value.strip(), label, stems))), None)
+        image = next(
+            (named for value in row if (named := _image(value.strip(), label, stems))), None
+        )
         if image is None or len(row) != len(head):
             continue
         for name, value in zip(head, row, strict=True):
@@ -166,7 +224,9 @@ def _columns(path: str, text: str, label: dict[str, str], stems: dict[str, str])
 def _is_the_folder(values: list[tuple[str, str]]) -> bool:
     """Tell whether a column says the same as the class folders."""
     pairs = set(values)
-    return 1 < len(pairs) == len({folder for folder, _ in pairs}) == len({value for _, value in pairs})
+    return (
+        1 < len(pairs) == len({folder for folder, _ in pairs}) == len({value for _, value in pairs})
+    )
 
 
 def _size(values: list[tuple[str, str]]) -> int:

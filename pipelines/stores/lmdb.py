@@ -32,7 +32,10 @@ _KEYS_PER_SAMPLE = 3
 _FULL_BYTES = 1 << 20
 # A damaged tree of pages can end the process that reads it (LMDB trusts its file), so that another
 # process looks which samples are left.
-_LOOK = "import sys; from feedline.pipelines.stores.lmdb import _LmdbStore, _look; _look(_LmdbStore(sys.argv[1]))"
+_LOOK = (
+    "import sys; from feedline.pipelines.stores.lmdb import _LmdbStore, _look; "
+    "_look(_LmdbStore(sys.argv[1]))"
+)
 # of _SHARED_ENVIRONMENTS and what is in it; reentrant, as a store may be dropped at any time
 _LOCK = threading.RLock()
 
@@ -48,7 +51,9 @@ class _LmdbWriter:
         # LMDB makes nothing, so that the list has what there is
         os.close(owned.reopen(folder, _DATA_FILE, output.SHARED))
         with _as_os_errors():
-            self._environment: Any = _library().open(str(folder), map_size=4 * total_bytes + (1 << 28), lock=False, meminit=True)
+            self._environment: Any = _library().open(
+                str(folder), map_size=4 * total_bytes + (1 << 28), lock=False, meminit=True
+            )
             self._transaction: Any = None
 
     def recover(self, index: Index) -> int:
@@ -123,7 +128,9 @@ class _LmdbStore(IndexedStore):
     def damaged_file(self) -> str | None:
         if file_crc32(self.path / _DATA_FILE) == self.manifest.files[_DATA_FILE].crc32:
             return None
-        done = subprocess.run([sys.executable, "-c", _LOOK, str(self.path)], capture_output=True, text=True)
+        done = subprocess.run(
+            [sys.executable, "-c", _LOOK, str(self.path)], capture_output=True, text=True
+        )
         lost = done.stdout.strip() if done.returncode == 0 else "too much for LMDB to read it"
         return f"{_DATA_FILE}: its checksum differs (damaged: {lost or 'no sample'})"
 
@@ -138,7 +145,9 @@ class _LmdbStore(IndexedStore):
     def _transaction(self) -> Iterator[Any]:
         with _LOCK:
             if self._map is None:
-                self._map = _SHARED_ENVIRONMENTS.setdefault(self.path, _SharedEnvironment(self.path))
+                self._map = _SHARED_ENVIRONMENTS.setdefault(
+                    self.path, _SharedEnvironment(self.path)
+                )
                 self._map.users += 1
             here = self._map
             here.users += 1  # a thread that closes the store does not close what another reads
@@ -173,7 +182,13 @@ class _SharedEnvironment:
         if self._opened is None:
             with _LOCK:
                 if self._opened is None:
-                    self._opened = _library().open(str(self._folder), readonly=True, lock=False, create=False, max_spare_txns=16)
+                    self._opened = _library().open(
+                        str(self._folder),
+                        readonly=True,
+                        lock=False,
+                        create=False,
+                        max_spare_txns=16,
+                    )
         return self._opened
 
     def leave(self) -> None:
@@ -254,7 +269,11 @@ def _sample_damage(transaction: Any, index: Index, number: int) -> str | None:
         crc32 = zlib.crc32(value, crc32)
         if name == "image" and zlib.crc32(value) != int(index.records["value_crc32"][number]):
             return f"{_DATA_FILE}: the checksum of {_key_of(number, name).decode()} differs"
-    return None if crc32 == int(index.records["frame_crc32"][number]) else f"{_DATA_FILE}: label or path of sample {number} differs"
+    return (
+        None
+        if crc32 == int(index.records["frame_crc32"][number])
+        else f"{_DATA_FILE}: label or path of sample {number} differs"
+    )
 
 
 def _look(store: _LmdbStore) -> None:

@@ -13,7 +13,14 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from feedline.pipelines.stores.index import INDEX_FILE, INDEX_RECORD, PATHS_FILE, Index, LeftOut, StoreWriter
+from feedline.pipelines.stores.index import (
+    INDEX_FILE,
+    INDEX_RECORD,
+    PATHS_FILE,
+    Index,
+    LeftOut,
+    StoreWriter,
+)
 from feedline.profiler.errors import SchemaTooNew, StoreDamaged
 from feedline.profiler.files import output, owned
 
@@ -109,14 +116,25 @@ class StoreManifest:
         except FileNotFoundError:
             raise StoreDamaged(_not_whole(folder)) from None
         except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-            raise StoreDamaged(f"{folder / MANIFEST_FILE} cannot be read ({error}): {how_to_repack(folder)}") from error
+            raise StoreDamaged(
+                f"{folder / MANIFEST_FILE} cannot be read ({error}): {how_to_repack(folder)}"
+            ) from error
         if schema > _STORE_SCHEMA:
             raise SchemaTooNew.of(folder, schema, _STORE_SCHEMA, "packed")
         if _json_crc32(body) != crc32:
-            raise StoreDamaged(f"{folder / MANIFEST_FILE} does not match its checksum: {how_to_repack(folder)}")
+            raise StoreDamaged(
+                f"{folder / MANIFEST_FILE} does not match its checksum: {how_to_repack(folder)}"
+            )
         sums = {name: FileSum(**entry) for name, entry in body["files"].items()}
         left_out = [LeftOut(**entry) for entry in body["left_out"]]
-        return cls(PackPlan(**body["plan"]), body["samples"], body["bytes"], body["classes"], sums, left_out)
+        return cls(
+            PackPlan(**body["plan"]),
+            body["samples"],
+            body["bytes"],
+            body["classes"],
+            sums,
+            left_out,
+        )
 
 
 def how_to_repack(folder: Path) -> str:
@@ -129,7 +147,11 @@ def _not_whole(folder: Path) -> str:
     plan = PackPlan.read(folder)
     if plan is None:
         return f"{folder} is not a complete store (no {MANIFEST_FILE}): {how_to_repack(folder)}"
-    done = (folder / INDEX_FILE).stat().st_size // INDEX_RECORD.itemsize if (folder / INDEX_FILE).exists() else 0
+    done = (
+        (folder / INDEX_FILE).stat().st_size // INDEX_RECORD.itemsize
+        if (folder / INDEX_FILE).exists()
+        else 0
+    )
     return (
         f"{folder} is incomplete: packing stopped after {done:,} of {plan.files:,} files. "
         f"Continue with {plan.command(folder)}, or start over with -f"
@@ -191,12 +213,18 @@ class IndexedStore:
         for name in (INDEX_FILE, PATHS_FILE):
             self._check_length(name)
             if zlib.crc32((self.path / name).read_bytes()) != self.manifest.files[name].crc32:
-                raise StoreDamaged(f"{self.path / name} does not match its checksum: {how_to_repack(self.path)}")
+                raise StoreDamaged(
+                    f"{self.path / name} does not match its checksum: {how_to_repack(self.path)}"
+                )
         self.index = Index.load(self.path)
         for name in self.manifest.files:
             self._check_length(name)
         records = self.index.records
-        self._start, self._bytes, self._label = records["start"] + records["skip"], records["bytes"], records["label"]
+        self._start, self._bytes, self._label = (
+            records["start"] + records["skip"],
+            records["bytes"],
+            records["label"],
+        )
 
     def __len__(self) -> int:
         """Return the number of samples."""
@@ -217,7 +245,10 @@ class IndexedStore:
         try:
             return self._read(number), int(self._label[number])
         except (OSError, ValueError) as error:
-            raise StoreDamaged(f"{self.path}: sample {number}, {self.name(number)}: {error}: {how_to_repack(self.path)}") from error
+            raise StoreDamaged(
+                f"{self.path}: sample {number}, {self.name(number)}: {error}: "
+                f"{how_to_repack(self.path)}"
+            ) from error
 
     def __reduce__(self) -> tuple[type, tuple[Path]]:
         """Pickle the path alone."""
@@ -256,10 +287,15 @@ class IndexedStore:
         try:
             length = file.stat().st_size
         except OSError as error:
-            raise StoreDamaged(f"{file} is missing ({error.strerror}): {how_to_repack(self.path)}") from error
+            raise StoreDamaged(
+                f"{file} is missing ({error.strerror}): {how_to_repack(self.path)}"
+            ) from error
         if length != expected:
             cut = self._cut(name, length) if name not in (INDEX_FILE, PATHS_FILE) else ""
-            raise StoreDamaged(f"{file} has {length:,} bytes, not the {expected:,} that were written{cut}: {how_to_repack(self.path)}")
+            raise StoreDamaged(
+                f"{file} has {length:,} bytes, not the {expected:,} that were written{cut}: "
+                f"{how_to_repack(self.path)}"
+            )
 
 
 @dataclass(frozen=True)

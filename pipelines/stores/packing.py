@@ -42,7 +42,16 @@ from feedline.pipelines.stores.index import (
 )
 from feedline.pipelines.stores.kinds import STORE_KINDS, open_packed
 from feedline.pipelines.stores.labels import OtherLabels, other_labels
-from feedline.pipelines.stores.packed import MANIFEST_FILE, PLAN_FILE, FileSum, PackPlan, StoreKind, StoreManifest, file_crc32, sync_folder
+from feedline.pipelines.stores.packed import (
+    MANIFEST_FILE,
+    PLAN_FILE,
+    FileSum,
+    PackPlan,
+    StoreKind,
+    StoreManifest,
+    file_crc32,
+    sync_folder,
+)
 from feedline.profiler.errors import DataError, OutputError, SchemaTooNew, StoreDamaged
 from feedline.profiler.files import own_folders, owned, single
 
@@ -75,14 +84,20 @@ def _check_space(destination: Path, total: int) -> None:
     parent = destination.absolute()
     while not parent.exists():
         parent = parent.parent
-    already = sum(file.stat().st_blocks * 512 for file in destination.iterdir()) if destination.is_dir() else 0
+    already = (
+        sum(file.stat().st_blocks * 512 for file in destination.iterdir())
+        if destination.is_dir()
+        else 0
+    )
     wants = max(0, total - already)
     wants_free = wants + int(wants * _MARGIN_SHARE) + _MARGIN_BYTES
     free = shutil.disk_usage(parent).free
     if free < wants_free:
         raise OutputError(
-            f"{destination} needs {_megabytes(wants)} more ({_megabytes(wants_free)} with a margin), "
-            f"but {parent} has only {_megabytes(free)} free: free some space, or choose a folder on another disk"
+            f"{destination} needs {_megabytes(wants)} more ({_megabytes(wants_free)} with a "
+            f"margin), "
+            f"but {parent} has only {_megabytes(free)} free: free some space, or choose a folder "
+            f"on another disk"
         )
 
 
@@ -111,34 +126,51 @@ def _complete_already(folder: Path, plan: PackPlan, force: bool) -> StoreManifes
         owned.discard(folder, PLAN_FILE)  # a kill between the two last steps leaves it
         return manifest
     raise OutputError(
-        f"{folder} already holds a complete store of other data ({manifest.plan.kind}, {manifest.samples:,} samples; or the files changed "
+        f"{folder} already holds a complete store of other data ({manifest.plan.kind}, "
+        f"{manifest.samples:,} samples; or the files changed "
         f"after they were packed): name another folder, or replace it with -f"
     )
 
 
 @contextmanager
-def _prepared_folder(folder: Path, listing: FolderListing, plan: PackPlan, force: bool) -> Iterator[None]:
+def _prepared_folder(
+    folder: Path, listing: FolderListing, plan: PackPlan, force: bool
+) -> Iterator[None]:
     """Prepare the folder, and keep other packs out of it meanwhile.
 
     Raises:
         OutputError: it holds something else, or another pack writes to it.
     """
     if folder.resolve().is_relative_to(listing.root.resolve()):
-        raise OutputError(f"{folder} is inside {listing.root}, where it would be mistaken for a class: choose a folder elsewhere")
+        raise OutputError(
+            f"{folder} is inside {listing.root}, where it would be mistaken for a class: choose a "
+            f"folder elsewhere"
+        )
     owned.claim(folder, _FOLDER_KIND, mode=owned.SHARED)
     if others := _strangers(folder):
-        raise OutputError(f"{folder} contains other files ({others[0]}): give a new or empty folder")
+        raise OutputError(
+            f"{folder} contains other files ({others[0]}): give a new or empty folder"
+        )
     handle = os.open(folder, os.O_RDONLY)
     try:
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
-            raise OutputError(f"another pack is writing to {folder}: wait for it, or name another folder") from error
+            raise OutputError(
+                f"another pack is writing to {folder}: wait for it, or name another folder"
+            ) from error
         own_folders.sweep(folder)
         before = PackPlan.read(folder)
-        if not force and (own_folders.listed_names(folder) & _present(folder)) and (before is None or not before.same_data(plan)):
+        if (
+            not force
+            and (own_folders.listed_names(folder) & _present(folder))
+            and (before is None or not before.same_data(plan))
+        ):
             origin = f"of {before.source} as {before.kind}" if before else "of unknown origin"
-            raise OutputError(f"{folder} holds an unfinished pack {origin}, not of this data: start over with -f, or name another folder")
+            raise OutputError(
+                f"{folder} holds an unfinished pack {origin}, not of this data: start over with "
+                f"-f, or name another folder"
+            )
         if force:
             _empty_folder(folder)
         plan.write(folder)
@@ -157,12 +189,18 @@ def _present(folder: Path) -> set[str]:
 
     Except the list and half-written files of a killed process.
     """
-    return {path.name for path in folder.iterdir() if path.name != own_folders.LIST_NAME and not path.name.startswith(single.PART)}
+    return {
+        path.name
+        for path in folder.iterdir()
+        if path.name != own_folders.LIST_NAME and not path.name.startswith(single.PART)
+    }
 
 
 def _empty_folder(folder: Path) -> None:
     """Remove only the files of a store, the manifest first. Raises OSError."""
-    for name in sorted(own_folders.listed_names(folder), key=lambda name: (name != MANIFEST_FILE, name)):
+    for name in sorted(
+        own_folders.listed_names(folder), key=lambda name: (name != MANIFEST_FILE, name)
+    ):
         owned.discard(folder, name)
 
 
@@ -173,9 +211,14 @@ def _as_output_errors(folder: Path, plan: PackPlan) -> Iterator[None]:
         yield
     except OSError as error:
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
-            again = f"free some space; the same command then continues where it stopped: {plan.command(folder)}"
+            again = (
+                f"free some space; the same command then continues where it stopped: "
+                f"{plan.command(folder)}"
+            )
             raise OutputError(f"{folder}: the disk is full: {again}") from error
-        raise OutputError.unwritable(folder, error, "name another folder", "start over with -f if it holds part of a store") from error
+        raise OutputError.unwritable(
+            folder, error, "name another folder", "start over with -f if it holds part of a store"
+        ) from error
 
 
 @dataclass(frozen=True)
@@ -246,13 +289,22 @@ def pack(
     """
     if kind not in STORE_KINDS or unreadable not in (None, "skip", "refuse"):
         raise ValueError(
-            f"pack(kind={kind!r}, unreadable={unreadable!r}): kinds are {', '.join(STORE_KINDS)}; unreadable is skip or refuse"
+            f"pack(kind={kind!r}, unreadable={unreadable!r}): kinds are {', '.join(STORE_KINDS)}; "
+            f"unreadable is skip or refuse"
         )
     chosen = STORE_KINDS[kind]
     listing = list_photos(source) if isinstance(source, Photos) else list_folder(Path(source))
     refuse = (unreadable or ("refuse" if listing.checked else "skip")) == "refuse"
     shard_bytes = shard_bytes or max(_SHARD_BYTES, listing.bytes // _MAX_SHARDS)
-    plan = PackPlan(kind, str(listing.root), listing.fingerprint(), len(listing.sources), listing.bytes, shard_bytes, refuse)
+    plan = PackPlan(
+        kind,
+        str(listing.root),
+        listing.fingerprint(),
+        len(listing.sources),
+        listing.bytes,
+        shard_bytes,
+        refuse,
+    )
     folder = Path(destination)
     lost = [] if listing.checked else other_labels(listing)
     if not unlabeled and not _begun(folder, plan):
@@ -266,7 +318,9 @@ def pack(
         total = _needed_bytes(listing, chosen)
         _check_space(folder, total)
         stack.enter_context(_prepared_folder(folder, listing, plan, force))
-        packing = _Packing(folder, listing, plan, chosen.writer(folder, shard_bytes, total), progress)
+        packing = _Packing(
+            folder, listing, plan, chosen.writer(folder, shard_bytes, total), progress
+        )
         stack.callback(packing.close)
         resumed_at = packing.resume()
         packing.run()
@@ -291,8 +345,10 @@ def _see_that_labels_are_kept(listing: FolderListing, others: list[OtherLabels])
     if lost:
         messages = "; ".join(labels.message for labels in lost)
         raise DataError(
-            f"{listing.root}: the store would not have its labels: {messages}. The label of a sample is the "
-            f"folder that lies directly in {listing.root}: {lost[0].fix}, or pack without the labels (--unlabeled; unlabeled=True in code)"
+            f"{listing.root}: the store would not have its labels: {messages}. The label of a "
+            f"sample is the "
+            f"folder that lies directly in {listing.root}: {lost[0].fix}, or pack without the "
+            f"labels (--unlabeled; unlabeled=True in code)"
         )
 
 
@@ -302,16 +358,33 @@ def _see_that_nothing_is_left_out(listing: FolderListing) -> None:
     Nor may an image lie beside the class folders; other files there are no images.
     """
     for entry in listing.left_out:
-        loose = entry.message == NOT_IN_CLASS and not begins_as_image(listing.root, SourceFile(entry.path, 0, 0, 0))
+        loose = entry.message == NOT_IN_CLASS and not begins_as_image(
+            listing.root, SourceFile(entry.path, 0, 0, 0)
+        )
         if not loose and entry.message != NO_FILES:
-            raise DataError(f"{listing.root}/{entry.path} cannot be packed ({entry.message}): {_LEAVE_OUT}")
+            raise DataError(
+                f"{listing.root}/{entry.path} cannot be packed ({entry.message}): {_LEAVE_OUT}"
+            )
 
 
 class _Packing:
     """A pack in progress: the journal, the writer, and the files left out."""
 
-    def __init__(self, folder: Path, listing: FolderListing, plan: PackPlan, writer: StoreWriter, progress: ReportProgress) -> None:
-        self._folder, self._listing, self._plan, self._writer, self._progress = folder, listing, plan, writer, progress
+    def __init__(
+        self,
+        folder: Path,
+        listing: FolderListing,
+        plan: PackPlan,
+        writer: StoreWriter,
+        progress: ReportProgress,
+    ) -> None:
+        self._folder, self._listing, self._plan, self._writer, self._progress = (
+            folder,
+            listing,
+            plan,
+            writer,
+            progress,
+        )
         self._journal: Journal | None = None
         self._left_out = list(listing.left_out)
         self._next = 0  # place in the listing
@@ -320,7 +393,9 @@ class _Packing:
     def resume(self) -> int:
         """Keep the complete samples of an earlier pack; returns their number."""
         before = (
-            Index.load(self._folder) if (self._folder / INDEX_FILE).exists() and (self._folder / PATHS_FILE).exists() else Index.empty()
+            Index.load(self._folder)
+            if (self._folder / INDEX_FILE).exists() and (self._folder / PATHS_FILE).exists()
+            else Index.empty()
         )
         if len(before):
             self._progress(Progress("checking", 0, self._plan.files, 0))
@@ -332,7 +407,11 @@ class _Packing:
         for number in sorted(set(range(self._next)) - packed):
             source = self._listing.sources[number]
             again = read_image(self._listing, source, self._writer.max_bytes)
-            self._leave_out(again if isinstance(again, LeftOut) else LeftOut(source.path, "could not be read when it was packed"))
+            self._leave_out(
+                again
+                if isinstance(again, LeftOut)
+                else LeftOut(source.path, "could not be read when it was packed")
+            )
         return len(keep)
 
     def run(self) -> None:
@@ -357,11 +436,16 @@ class _Packing:
         index = Index.load(self._folder)
         if not len(index):
             _empty_folder(self._folder)
-            raise DataError(f"none of the {self._plan.files:,} files in {self._listing.root} can be packed: {_named(self._left_out)}")
+            raise DataError(
+                f"none of the {self._plan.files:,} files in {self._listing.root} can be packed: "
+                f"{_named(self._left_out)}"
+            )
         names = self._writer.finish(index)
         sums = {name: _summed(self._folder / name) for name in (INDEX_FILE, PATHS_FILE, *names)}
         sync_folder(self._folder)
-        manifest = StoreManifest(self._plan, len(index), self._bytes, self._listing.classes, sums, self._left_out)
+        manifest = StoreManifest(
+            self._plan, len(index), self._bytes, self._listing.classes, sums, self._left_out
+        )
         manifest.write(self._folder)
         owned.discard(self._folder, PLAN_FILE)
         return manifest
@@ -375,8 +459,18 @@ class _Packing:
 
     def _add(self, journal: Journal, number: int, image: ImageContent) -> None:
         source = self._listing.sources[number]
-        place = self._writer.add(StoredSample(journal.count, image.value, source.label, source.path, image.ending))
-        journal.add(place, len(image.value), zlib.crc32(image.value), source.label, number, image.ending, source.path)
+        place = self._writer.add(
+            StoredSample(journal.count, image.value, source.label, source.path, image.ending)
+        )
+        journal.add(
+            place,
+            len(image.value),
+            zlib.crc32(image.value),
+            source.label,
+            number,
+            image.ending,
+            source.path,
+        )
         self._bytes += len(image.value)
 
     def _checkpoint(self, journal: Journal) -> None:
@@ -387,7 +481,10 @@ class _Packing:
 
     def _leave_out(self, entry: LeftOut) -> None:
         if self._plan.refuse:
-            raise DataError(f"{self._listing.root}/{entry.path} cannot be packed ({entry.message}): {_LEAVE_OUT}")
+            raise DataError(
+                f"{self._listing.root}/{entry.path} cannot be packed ({entry.message}): "
+                f"{_LEAVE_OUT}"
+            )
         self._left_out.append(entry)
 
 
@@ -397,11 +494,20 @@ def _named(left_out: list[LeftOut], most: int = 5) -> str:
     return first + (f"; and {len(left_out) - most:,} more" if len(left_out) > most else "")
 
 
-def _packed(folder: Path, manifest: StoreManifest, resumed_at: int, listing: FolderListing, lost: list[OtherLabels]) -> Packed:
+def _packed(
+    folder: Path,
+    manifest: StoreManifest,
+    resumed_at: int,
+    listing: FolderListing,
+    lost: list[OtherLabels],
+) -> Packed:
     """Return the result of packing according to a manifest."""
     stored = sum(entry.bytes for entry in manifest.files.values())
     used = set(Index.load(folder).records["label"].tolist())
-    classes, empty = ([name for label, name in enumerate(manifest.classes) if (label in used) is has] for has in (True, False))
+    classes, empty = (
+        [name for label, name in enumerate(manifest.classes) if (label in used) is has]
+        for has in (True, False)
+    )
     return Packed(
         folder,
         manifest.plan.kind,

@@ -45,7 +45,11 @@ class _RecordIOWriter(ShardWriter):
             if len(parts) > 1:
                 return _frame_parts(parts), SPLIT_VALUE
         length = len(header) + len(sample.value)
-        return [_head(_WHOLE, length) + header, sample.value, bytes(-length % 4)], _PART_HEADER.size + _IMAGE_HEADER.size
+        return [
+            _head(_WHOLE, length) + header,
+            sample.value,
+            bytes(-length % 4),
+        ], _PART_HEADER.size + _IMAGE_HEADER.size
 
     def side_file(self, index: Index, rows: range) -> Iterable[str]:
         starts = index.records["start"]
@@ -83,7 +87,11 @@ def _frame_parts(parts: list[bytes]) -> list[bytes]:
         kinds = [_WHOLE]
     else:
         kinds = [_FIRST, *[_MIDDLE] * (len(parts) - 2), _LAST]
-    return [piece for kind, part in zip(kinds, parts) for piece in (_head(kind, len(part)), part, bytes(-len(part) % 4))]
+    return [
+        piece
+        for kind, part in zip(kinds, parts)
+        for piece in (_head(kind, len(part)), part, bytes(-len(part) % 4))
+    ]
 
 
 def _join_parts(frame: bytes) -> bytes:
@@ -96,7 +104,9 @@ def _join_parts(frame: bytes) -> bytes:
     while at + _PART_HEADER.size <= len(frame):
         magic, word = _PART_HEADER.unpack_from(frame, at)
         length = word & _MAX_LENGTH
-        if magic != _PART_HEADER.unpack(_RECORDIO_MAGIC + _RECORDIO_MAGIC)[0] or at + _PART_HEADER.size + length > len(frame):
+        if magic != _PART_HEADER.unpack(_RECORDIO_MAGIC + _RECORDIO_MAGIC)[
+            0
+        ] or at + _PART_HEADER.size + length > len(frame):
             break
         parts.append(frame[at + _PART_HEADER.size : at + _PART_HEADER.size + length])
         at += _PART_HEADER.size + length + -length % 4
@@ -113,4 +123,6 @@ def _stored_bytes(size: int, path_bytes: int) -> int:
     return size + _PART_HEADER.size + _IMAGE_HEADER.size + 3 + 24
 
 
-RECORDIO = StoreKind("recordio", "MXNet RecordIO files", _RecordIOWriter, _RecordIOStore, _stored_bytes)
+RECORDIO = StoreKind(
+    "recordio", "MXNet RecordIO files", _RecordIOWriter, _RecordIOStore, _stored_bytes
+)

@@ -54,7 +54,9 @@ class ShardWriter:
         complete = 0
         shards = _Frames(self._folder, self.suffix)
         try:
-            while complete < len(index) and zlib.crc32(shards.read(index.records[complete])) == int(index.records[complete]["frame_crc32"]):
+            while complete < len(index) and zlib.crc32(shards.read(index.records[complete])) == int(
+                index.records[complete]["frame_crc32"]
+            ):
                 complete += 1
         except OSError:
             pass
@@ -99,7 +101,9 @@ class ShardWriter:
         for shard in range(self._shard + 1):
             names += [_shard_name(shard, self.suffix), _shard_name(shard, "idx")]
             with owned.replacing(self._folder, names[-1], output.SHARED) as file:
-                file.writelines(os.fsencode(line) for line in self.side_file(index, _rows_of(index, shard)))
+                file.writelines(
+                    os.fsencode(line) for line in self.side_file(index, _rows_of(index, shard))
+                )
                 file.flush()
                 os.fsync(file.fileno())
         return names
@@ -111,7 +115,9 @@ class ShardWriter:
             file.close()
 
     def _open(self, shard: int, keep_bytes: int) -> BinaryIO:
-        return owned.append(self._folder, _shard_name(shard, self.suffix), keep_bytes, output.SHARED, _BUFFER_BYTES)
+        return owned.append(
+            self._folder, _shard_name(shard, self.suffix), keep_bytes, output.SHARED, _BUFFER_BYTES
+        )
 
     def _seal(self) -> None:
         if self._file is not None:
@@ -149,14 +155,18 @@ class _Frames:
         """Read bytes of a shard. Raises OSError, also where the file ends before that."""
         opened = self._open.get(shard)
         if opened is None:
-            handle = os.open(self._folder / _shard_name(shard, self._suffix), os.O_RDONLY | os.O_CLOEXEC)
+            handle = os.open(
+                self._folder / _shard_name(shard, self._suffix), os.O_RDONLY | os.O_CLOEXEC
+            )
             # another thread may have been faster
             opened = self._open.setdefault(shard, _OpenShard(handle))
         got = os.pread(opened.handle, length, start)
         while len(got) < length:  # one call hands over 2 GiB at most
             more = os.pread(opened.handle, length - len(got), start + len(got))
             if not more:
-                raise OSError(f"{_shard_name(shard, self._suffix)} ends before byte {start + length:,}")
+                raise OSError(
+                    f"{_shard_name(shard, self._suffix)} ends before byte {start + length:,}"
+                )
             got += more
         return got
 
@@ -193,12 +203,17 @@ class ShardStore(IndexedStore):
     def damage(self, number: int) -> str | None:
         """Compare a sample's frame and value with their checksums."""
         record = self.index.records[number]
-        where = f"{_shard_name(int(record['shard']), self.writer.suffix)} from byte {int(record['start']):,}"
+        where = (
+            f"{_shard_name(int(record['shard']), self.writer.suffix)} from byte "
+            f"{int(record['start']):,}"
+        )
         try:
             frame, value = self._frames.read(record), self._read(number)
         except (OSError, ValueError) as error:
             return f"{where}: {error}"
-        if zlib.crc32(frame) != int(record["frame_crc32"]) or zlib.crc32(value) != int(record["value_crc32"]):
+        if zlib.crc32(frame) != int(record["frame_crc32"]) or zlib.crc32(value) != int(
+            record["value_crc32"]
+        ):
             return f"{where}: its checksum differs"
         return None
 
@@ -215,7 +230,9 @@ class ShardStore(IndexedStore):
     def _read(self, number: int) -> bytes:
         if self._split[number]:
             return self.unframe(self._frames.read(self.index.records[number]))
-        return self._frames.piece(int(self._shard[number]), int(self._start[number]), int(self._bytes[number]))
+        return self._frames.piece(
+            int(self._shard[number]), int(self._start[number]), int(self._bytes[number])
+        )
 
     def _cut(self, name: str, length: int) -> str:
         shard, records = int(name.partition("-")[2].partition(".")[0]), self.index.records
@@ -224,7 +241,9 @@ class ShardStore(IndexedStore):
         if not name.endswith(self.writer.suffix) or not len(lost):
             return ""
         first = int(lost[0])
-        return f", so that {len(lost):,} samples are lost, from sample {first}, {self.name(first)}, on"
+        return (
+            f", so that {len(lost):,} samples are lost, from sample {first}, {self.name(first)}, on"
+        )
 
 
 def _rows_of(index: Index, shard: int) -> range:

@@ -25,7 +25,9 @@ class _TarWriter(ShardWriter):
 
     def frame(self, sample: StoredSample) -> tuple[list[bytes], int]:
         pieces: list[bytes] = []
-        for name, value in _members(sample.number, sample.ending, sample.value, sample.label, sample.path):
+        for name, value in _members(
+            sample.number, sample.ending, sample.value, sample.label, sample.path
+        ):
             header = tarfile.TarInfo(name)  # its time is 0: packing twice gives the same bytes
             header.size = len(value)
             pieces += [header.tobuf(tarfile.GNU_FORMAT), value, bytes(-len(value) % _TAR_BLOCK)]
@@ -35,7 +37,9 @@ class _TarWriter(ShardWriter):
         yield f"v1.2 {len(rows)}\n"
         for number in rows:
             record, at, words = index.records[number], int(index.records[number]["start"]), []
-            sample = _members(number, record["ending"].decode(), b"", int(record["label"]), index.path(number))
+            sample = _members(
+                number, record["ending"].decode(), b"", int(record["label"]), index.path(number)
+            )
             for place, (name, value) in enumerate(sample):
                 length = len(value) if place else int(record["bytes"])
                 words.append(f"{name.partition('.')[2]} {at + _TAR_BLOCK} {length} {name}")
@@ -49,7 +53,9 @@ class _TarStore(ShardStore):
     writer = _TarWriter
 
 
-def _members(number: int, ending: str, value: bytes, label: int, path: str) -> list[tuple[str, bytes]]:
+def _members(
+    number: int, ending: str, value: bytes, label: int, path: str
+) -> list[tuple[str, bytes]]:
     """Return names and contents of a sample's members, in their order."""
     contents = {ending: value, "cls": str(label).encode(), "path": os.fsencode(path)}
     return [(f"{number:08d}.{suffix}", content) for suffix, content in contents.items()]
@@ -57,7 +63,12 @@ def _members(number: int, ending: str, value: bytes, label: int, path: str) -> l
 
 def _stored_bytes(size: int, path_bytes: int) -> int:
     """Return how much a file takes, at most."""
-    return 3 * _TAR_BLOCK + 12 + sum(length + -length % _TAR_BLOCK for length in (size, 11, path_bytes)) + 120
+    return (
+        3 * _TAR_BLOCK
+        + 12
+        + sum(length + -length % _TAR_BLOCK for length in (size, 11, path_bytes))
+        + 120
+    )
 
 
 TAR = StoreKind("tar", "WebDataset tar files", _TarWriter, _TarStore, _stored_bytes)

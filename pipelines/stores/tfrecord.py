@@ -59,7 +59,9 @@ def _crc32c() -> Callable[[bytes, int], int]:
     try:
         import google_crc32c
     except ImportError as error:
-        raise MissingDependency("writing TFRecord files needs google-crc32c: pip install google-crc32c") from error
+        raise MissingDependency(
+            "writing TFRecord files needs google-crc32c: pip install google-crc32c"
+        ) from error
 
     def extend(data: bytes, before: int) -> int:
         return int(google_crc32c.extend(before, data))
@@ -121,4 +123,6 @@ def _stored_bytes(size: int, path_bytes: int) -> int:
     return size + path_bytes + 16 + 160 + 32
 
 
-TFRECORD = StoreKind("tfrecord", "TensorFlow TFRecord files", _TFRecordWriter, _TFRecordStore, _stored_bytes)
+TFRECORD = StoreKind(
+    "tfrecord", "TensorFlow TFRecord files", _TFRecordWriter, _TFRecordStore, _stored_bytes
+)

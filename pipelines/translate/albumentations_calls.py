@@ -24,7 +24,11 @@ _BORDERS = {
     "reflect": cv2.BORDER_REFLECT_101,
     "symmetric": cv2.BORDER_REFLECT,
 }
-_ENLARGING = {"bilinear": cv2.INTER_LINEAR, "bicubic": cv2.INTER_CUBIC, "lanczos": cv2.INTER_LANCZOS4}
+_ENLARGING = {
+    "bilinear": cv2.INTER_LINEAR,
+    "bicubic": cv2.INTER_CUBIC,
+    "lanczos": cv2.INTER_LANCZOS4,
+}
 _WARPS = {"nearest": cv2.INTER_NEAREST, "bilinear": cv2.INTER_LINEAR, "bicubic": cv2.INTER_CUBIC}
 # Pillow's ImageFilter.SMOOTH, which its Sharpness mixes with the image.
 _SMOOTH = np.array([[1, 1, 1], [1, 5, 1], [1, 1, 1]], dtype=np.float32) / 13
@@ -45,7 +49,12 @@ def _as_affine(operation: Rotate) -> Affine:
 
     torchvision rotates counter-clockwise in ``rotate`` and clockwise in ``affine``.
     """
-    return Affine(-operation.angle, interpolation=operation.interpolation, fill=operation.fill, center=operation.center)
+    return Affine(
+        -operation.angle,
+        interpolation=operation.interpolation,
+        fill=operation.fill,
+        center=operation.center,
+    )
 
 
 def _source_matrix(operation: Affine, size: Size) -> _Matrix:
@@ -64,7 +73,9 @@ def _source_matrix(operation: Affine, size: Size) -> _Matrix:
     """
     height, width = size
     x, y = operation.center or (width / 2, height / 2)
-    angle, along_x, along_y = (math.radians(degrees) for degrees in (operation.angle, *operation.shear))
+    angle, along_x, along_y = (
+        math.radians(degrees) for degrees in (operation.angle, *operation.shear)
+    )
     turn = _linear([[math.cos(angle), -math.sin(angle)], [math.sin(angle), math.cos(angle)]])
     shear_y = _linear([[1, 0], [-math.tan(along_y), 1]])
     shear_x = _linear([[1, -math.tan(along_x)], [0, 1]])
@@ -80,9 +91,14 @@ def _expanded(matrix: _Matrix, size: Size) -> tuple[_Matrix, Size]:
     As in Pillow's ``rotate(expand=True)``.
     """
     height, width = size
-    corners = np.array([[0, width, width, 0], [0, 0, height, height], [1, 1, 1, 1]], dtype=np.float64)
+    corners = np.array(
+        [[0, width, width, 0], [0, 0, height, height], [1, 1, 1, 1]], dtype=np.float64
+    )
     x, y, _ = np.round(np.linalg.inv(matrix) @ corners, 9)
-    columns, rows = math.ceil(x.max()) - math.floor(x.min()), math.ceil(y.max()) - math.floor(y.min())
+    columns, rows = (
+        math.ceil(x.max()) - math.floor(x.min()),
+        math.ceil(y.max()) - math.floor(y.min()),
+    )
     return matrix @ _moved((width - columns) / 2, (height - rows) / 2), (rows, columns)
 
 
@@ -131,7 +147,9 @@ def _fill(fill: of.Fill) -> tuple[float, ...]:
     return fill * 3 if len(fill) == 1 else fill
 
 
-def _bordered(image: _Image, padding: tuple[int, int, int, int], fill: of.Fill, mode: str) -> _Image:
+def _bordered(
+    image: _Image, padding: tuple[int, int, int, int], fill: of.Fill, mode: str
+) -> _Image:
     left, top, right, bottom = (max(value, 0) for value in padding)
     cut = [max(-value, 0) for value in padding]  # torchvision takes padding below zero as a crop
     image = image[cut[1] : image.shape[0] - cut[3], cut[0] : image.shape[1] - cut[2]]
@@ -182,7 +200,9 @@ def _gray(image: _Image, operation: of.Grayscale) -> _Image:
 
 def _blur(image: _Image, operation: of.Blur) -> _Image:
     sigma = operation.sigma
-    return cv2.GaussianBlur(image, operation.kernel, sigma, sigmaY=sigma, borderType=cv2.BORDER_REFLECT_101)  # type: ignore[return-value]
+    return cv2.GaussianBlur(
+        image, operation.kernel, sigma, sigmaY=sigma, borderType=cv2.BORDER_REFLECT_101
+    )  # type: ignore[return-value]
 
 
 def _affine(image: _Image, operation: of.Affine | of.Rotate) -> _Image:
@@ -219,7 +239,9 @@ def _contrasted(channel: Any) -> Any:
     if high <= low:
         return channel
     scale = 255.0 / (high - low)
-    return cv2.LUT(channel, np.clip(np.trunc(np.arange(256) * scale - low * scale), 0, 255).astype(np.uint8))
+    return cv2.LUT(
+        channel, np.clip(np.trunc(np.arange(256) * scale - low * scale), 0, 255).astype(np.uint8)
+    )
 
 
 def _equalized(channel: Any) -> Any:

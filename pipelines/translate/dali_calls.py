@@ -32,7 +32,11 @@ _MODES = {
 
 
 def _floor(number: _Number) -> _Number:
-    return fn.cast(dali_math.floor(number), dtype=types.INT64) if isinstance(number, DataNode) else math.floor(number)
+    return (
+        fn.cast(dali_math.floor(number), dtype=types.INT64)
+        if isinstance(number, DataNode)
+        else math.floor(number)
+    )
 
 
 def _nearest(number: _Number) -> _Number:
@@ -41,11 +45,19 @@ def _nearest(number: _Number) -> _Number:
 
 
 def _least(first: _Number, second: _Number) -> _Number:
-    return dali_math.min(first, second) if isinstance(first, DataNode) or isinstance(second, DataNode) else min(first, second)
+    return (
+        dali_math.min(first, second)
+        if isinstance(first, DataNode) or isinstance(second, DataNode)
+        else min(first, second)
+    )
 
 
 def _most(first: _Number, second: _Number) -> _Number:
-    return dali_math.max(first, second) if isinstance(first, DataNode) or isinstance(second, DataNode) else max(first, second)
+    return (
+        dali_math.max(first, second)
+        if isinstance(first, DataNode) or isinstance(second, DataNode)
+        else max(first, second)
+    )
 
 
 def _half_to_even(number: _Number) -> _Number:
@@ -72,7 +84,10 @@ def _vector(numbers: Sequence[_Number], dtype: Any = None) -> Any:
         return list(numbers)
     wanted = types.FLOAT if dtype is None else dtype
     nodes = [
-        number if isinstance(number, DataNode) else fn.constant(fdata=[float(number)], shape=[], dtype=types.FLOAT) for number in numbers
+        number
+        if isinstance(number, DataNode)
+        else fn.constant(fdata=[float(number)], shape=[], dtype=types.FLOAT)
+        for number in numbers
     ]
     return fn.stack(*[fn.cast(node, dtype=wanted) for node in nodes])
 
@@ -102,7 +117,14 @@ class DaliImages:
     width: _Number
 
 
-def _cut(images: DaliImages, top: _Number, left: _Number, height: _Number, width: _Number, fill: of.Fill | None = (0.0,)) -> DaliImages:
+def _cut(
+    images: DaliImages,
+    top: _Number,
+    left: _Number,
+    height: _Number,
+    width: _Number,
+    fill: of.Fill | None = (0.0,),
+) -> DaliImages:
     """Crop a rectangle, which may exceed the image; the outside gets ``fill``.
 
     Without a fill, that is an error when the pipeline runs.
@@ -110,8 +132,13 @@ def _cut(images: DaliImages, top: _Number, left: _Number, height: _Number, width
     box = _vector([top, left, height, width], types.INT32)
     outside: dict[str, Any] = {"out_of_bounds_policy": "error"}
     if fill is not None:
-        outside = {"out_of_bounds_policy": "pad", "fill_values": list(fill * 3 if len(fill) == 1 else fill)}
-    return DaliImages(fn.slice(images.node, start=box[0:2], shape=box[2:4], axes=[0, 1], **outside), height, width)
+        outside = {
+            "out_of_bounds_policy": "pad",
+            "fill_values": list(fill * 3 if len(fill) == 1 else fill),
+        }
+    return DaliImages(
+        fn.slice(images.node, start=box[0:2], shape=box[2:4], axes=[0, 1], **outside), height, width
+    )
 
 
 def _wanted_size(images: DaliImages, operation: of.Resize) -> tuple[_Number, _Number]:
@@ -131,7 +158,9 @@ def _wanted_size(images: DaliImages, operation: of.Resize) -> tuple[_Number, _Nu
 def _resize(images: DaliImages, operation: of.Resize) -> DaliImages:
     height, width = _wanted_size(images, operation)
     mode = _MODES.get(operation.interpolation, types.INTERP_LINEAR)
-    node = fn.resize(images.node, size=_vector([height, width]), interp_type=mode, antialias=operation.antialias)
+    node = fn.resize(
+        images.node, size=_vector([height, width]), interp_type=mode, antialias=operation.antialias
+    )
     return DaliImages(node, height, width)
 
 
@@ -152,12 +181,29 @@ def _crop(images: DaliImages, operation: of.Crop) -> DaliImages:
 
 def _pad(images: DaliImages, operation: of.Pad) -> DaliImages:
     left, top, right, bottom = operation.padding
-    return _cut(images, -top, -left, images.height + top + bottom, images.width + left + right, operation.fill)
+    return _cut(
+        images,
+        -top,
+        -left,
+        images.height + top + bottom,
+        images.width + left + right,
+        operation.fill,
+    )
 
 
 def _pad_to_size(images: DaliImages, operation: of.PadToSize) -> DaliImages:
-    down, across = _most(operation.size[0] - images.height, 0), _most(operation.size[1] - images.width, 0)
-    return _cut(images, -1 * down, -1 * across, images.height + 2 * down, images.width + 2 * across, operation.fill)
+    down, across = (
+        _most(operation.size[0] - images.height, 0),
+        _most(operation.size[1] - images.width, 0),
+    )
+    return _cut(
+        images,
+        -1 * down,
+        -1 * across,
+        images.height + 2 * down,
+        images.width + 2 * across,
+        operation.fill,
+    )
 
 
 def _random_crop(images: DaliImages, operation: of.RandomCrop) -> DaliImages:
@@ -197,14 +243,18 @@ def _contrast(node: Any, factor: _Number) -> Any:
     mean = fn.reductions.mean(node, axis_names="HW", keep_dims=True)
     weights = fn.constant(fdata=list(_LUMA), shape=[1, 1, 3], device=node.device)
     if node.device == "cpu":
-        return fn.contrast(node, contrast=factor, contrast_center=fn.reductions.sum(mean * weights, axes=[0, 1, 2]))
+        return fn.contrast(
+            node, contrast=factor, contrast_center=fn.reductions.sum(mean * weights, axes=[0, 1, 2])
+        )
     # on the GPU, where an argument cannot be
     center = fn.reductions.sum(mean * weights, axis_names="C", keep_dims=True)
     return fn.cast_like(center + (node - center) * factor, node)
 
 
 def _blur(images: DaliImages, kernel: of.Size, sigma: _Number) -> DaliImages:
-    return replace(images, node=fn.gaussian_blur(images.node, window_size=[kernel[1], kernel[0]], sigma=sigma))
+    return replace(
+        images, node=fn.gaussian_blur(images.node, window_size=[kernel[1], kernel[0]], sigma=sigma)
+    )
 
 
 def _warp(
@@ -235,20 +285,47 @@ def _warp(
     rows = [(c - b * tangent_x) / scale, (s + a * tangent_x) / scale, -1 * b / scale, a / scale]
     x, y = settings.center or (images.width / 2, images.height / 2)
     from_x, from_y = -1 * (x + move[0]), -1 * (y + move[1])
-    matrix = _vector([rows[0], rows[1], rows[0] * from_x + rows[1] * from_y + x, rows[2], rows[3], rows[2] * from_x + rows[3] * from_y + y])
+    matrix = _vector(
+        [
+            rows[0],
+            rows[1],
+            rows[0] * from_x + rows[1] * from_y + x,
+            rows[2],
+            rows[3],
+            rows[2] * from_x + rows[3] * from_y + y,
+        ]
+    )
     matrix = matrix if isinstance(matrix, list) else fn.reshape(matrix, shape=[2, 3])
     mode = types.INTERP_NN if settings.interpolation == "nearest" else types.INTERP_LINEAR
-    return replace(images, node=fn.warp_affine(images.node, matrix=matrix, interp_type=mode, fill_value=settings.fill[0]))
+    return replace(
+        images,
+        node=fn.warp_affine(
+            images.node, matrix=matrix, interp_type=mode, fill_value=settings.fill[0]
+        ),
+    )
 
 
 def _affine(images: DaliImages, operation: of.Affine) -> DaliImages:
-    settings = of.RandomAffine((0, 0), interpolation=operation.interpolation, fill=operation.fill, center=operation.center)
-    move = _nearest(operation.translate[0] * images.width), _nearest(operation.translate[1] * images.height)
+    settings = of.RandomAffine(
+        (0, 0), interpolation=operation.interpolation, fill=operation.fill, center=operation.center
+    )
+    move = (
+        _nearest(operation.translate[0] * images.width),
+        _nearest(operation.translate[1] * images.height),
+    )
     return _warp(images, settings, operation.angle, move, operation.scale, operation.shear)
 
 
 def _rotate(images: DaliImages, operation: of.Rotate) -> DaliImages:
-    return _affine(images, of.Affine(-operation.angle, interpolation=operation.interpolation, fill=operation.fill, center=operation.center))
+    return _affine(
+        images,
+        of.Affine(
+            -operation.angle,
+            interpolation=operation.interpolation,
+            fill=operation.fill,
+            center=operation.center,
+        ),
+    )
 
 
 _FIXED: dict[type[ImageOperation], Callable[[DaliImages, Any], DaliImages]] = {
@@ -257,7 +334,9 @@ _FIXED: dict[type[ImageOperation], Callable[[DaliImages, Any], DaliImages]] = {
     of.Crop: _crop,
     of.Pad: _pad,
     of.PadToSize: _pad_to_size,
-    of.Flip: lambda images, operation: _flip(images, int(operation.horizontal), int(not operation.horizontal)),
+    of.Flip: lambda images, operation: _flip(
+        images, int(operation.horizontal), int(not operation.horizontal)
+    ),
     of.Adjust: lambda images, operation: _adjust(images, operation.kind, operation.factor),
     of.Grayscale: lambda images, _: _adjust(images, "saturation", 0.0),
     of.Blur: lambda images, operation: _blur(images, operation.kernel, operation.sigma),
@@ -286,13 +365,17 @@ def _random_window(height: Any, width: Any, scale: of.Range, ratio: of.Range) ->
     shape = _vector([height, width], types.INT64)
     if isinstance(shape, list):
         shape = fn.constant(idata=shape, shape=[2], dtype=types.INT64)
-    return fn.random_crop_generator(shape, random_area=list(scale), random_aspect_ratio=list(ratio), num_attempts=10)
+    return fn.random_crop_generator(
+        shape, random_area=list(scale), random_aspect_ratio=list(ratio), num_attempts=10
+    )
 
 
 def _random_resized_crop(images: DaliImages, operation: of.RandomResizedCrop) -> DaliImages:
     start, shape = _random_window(images.height, images.width, operation.scale, operation.ratio)
     cropped = _cut(images, start[0], start[1], shape[0], shape[1])
-    return _resize(cropped, of.Resize(operation.size, operation.interpolation, antialias=operation.antialias))
+    return _resize(
+        cropped, of.Resize(operation.size, operation.interpolation, antialias=operation.antialias)
+    )
 
 
 def _jitter(images: DaliImages, operation: of.ColorJitter) -> DaliImages:
@@ -314,14 +397,26 @@ def _random_gray(images: DaliImages, operation: of.RandomGrayscale) -> DaliImage
 
 def _random_affine(images: DaliImages, operation: of.RandomAffine) -> DaliImages:
     across, down = operation.translate or (0.0, 0.0)
-    move = _nearest(_uniform(-across, across) * images.width), _nearest(_uniform(-down, down) * images.height)
+    move = (
+        _nearest(_uniform(-across, across) * images.width),
+        _nearest(_uniform(-down, down) * images.height),
+    )
     x_from, x_to, y_from, y_to = operation.shear or (0.0, 0.0, 0.0, 0.0)
     scale = _uniform(*operation.scale) if operation.scale else 1.0
-    return _warp(images, operation, _uniform(*operation.degrees), move, scale, (_uniform(x_from, x_to), _uniform(y_from, y_to)))
+    return _warp(
+        images,
+        operation,
+        _uniform(*operation.degrees),
+        move,
+        scale,
+        (_uniform(x_from, x_to), _uniform(y_from, y_to)),
+    )
 
 
 def _random_rotation(images: DaliImages, operation: of.RandomRotation) -> DaliImages:
-    settings = of.RandomAffine((0, 0), interpolation=operation.interpolation, fill=operation.fill, center=operation.center)
+    settings = of.RandomAffine(
+        (0, 0), interpolation=operation.interpolation, fill=operation.fill, center=operation.center
+    )
     return _warp(images, settings, -1 * _uniform(*operation.degrees), (0, 0), 1.0, (0.0, 0.0))
 
 
@@ -346,14 +441,18 @@ _RANDOM: dict[type[ImageOperation], Callable[[DaliImages, Any], DaliImages]] = {
     of.RandomResizedCrop: _random_resized_crop,
     of.RandomCrop: _random_crop,
     of.ColorJitter: _jitter,
-    of.GaussianBlur: lambda images, operation: _blur(images, operation.kernel, _uniform(*operation.sigma)),
+    of.GaussianBlur: lambda images, operation: _blur(
+        images, operation.kernel, _uniform(*operation.sigma)
+    ),
     of.RandomAffine: _random_affine,
     of.RandomRotation: _random_rotation,
     of.RandomApply: _some,
 }
 
 
-def decode(encoded: Any, operations: list[ImageOperation], device: str) -> tuple[DaliImages, list[ImageOperation]]:
+def decode(
+    encoded: Any, operations: list[ImageOperation], device: str
+) -> tuple[DaliImages, list[ImageOperation]]:
     """Decode images; of a random crop that comes first, only the crop.
 
     Args:
@@ -364,19 +463,31 @@ def decode(encoded: Any, operations: list[ImageOperation], device: str) -> tuple
     Returns:
         The images and the operations left to do.
     """
-    options = {"device": device, "output_type": types.RGB, "adjust_orientation": False, "jpeg_fancy_upsampling": True}
+    options = {
+        "device": device,
+        "output_type": types.RGB,
+        "adjust_orientation": False,
+        "jpeg_fancy_upsampling": True,
+    }
     first = operations[0] if operations else None
     if isinstance(first, of.RandomResizedCrop):
         area, ratio = list(first.scale), list(first.ratio)
-        node = fn.decoders.image_random_crop(encoded, random_area=area, random_aspect_ratio=ratio, num_attempts=10, **options)
-        resized = _resize(DaliImages(node, None, None), of.Resize(first.size, first.interpolation, antialias=first.antialias))
+        node = fn.decoders.image_random_crop(
+            encoded, random_area=area, random_aspect_ratio=ratio, num_attempts=10, **options
+        )
+        resized = _resize(
+            DaliImages(node, None, None),
+            of.Resize(first.size, first.interpolation, antialias=first.antialias),
+        )
         return resized, operations[1:]
     node = fn.decoders.image(encoded, **options)
     shape = fn.peek_image_shape(encoded, adjust_orientation=False)
     return DaliImages(node, shape[0], shape[1]), operations
 
 
-def erase(tensor: Any, operation: of.RandomErasing | of.Erase, size: of.Size | None, fill: list[float]) -> Any:
+def erase(
+    tensor: Any, operation: of.RandomErasing | of.Erase, size: of.Size | None, fill: list[float]
+) -> Any:
     """Erase a rectangle of normalised images.
 
     Args:
@@ -397,5 +508,8 @@ def erase(tensor: Any, operation: of.RandomErasing | of.Erase, size: of.Size | N
         # RandomErasing's ratio is height to width
         wide = 1 / operation.ratio[1], 1 / operation.ratio[0]
         start, extent = _random_window(height, width, operation.scale, wide)
-        start, extent = fn.cast(start, dtype=types.FLOAT), fn.cast(extent * _coin(operation.p), dtype=types.FLOAT)
+        start, extent = (
+            fn.cast(start, dtype=types.FLOAT),
+            fn.cast(extent * _coin(operation.p), dtype=types.FLOAT),
+        )
     return fn.erase(tensor, anchor=start, shape=extent, axis_names="HW", fill_value=fill)

@@ -60,7 +60,9 @@ def compare_libraries(recipe: Recipe, photos: Photos, sample: int) -> list[Libra
             rows.append(LibraryDifference(WHOLE_RECIPE, backend.name, None, None, str(error)))
             continue
         decoding = [(_DECODING, Recipe(()))] if backend.decodes else []
-        rows += [_compare_operation(backend, name, part, chosen) for name, part in [*decoding, *parts]]
+        rows += [
+            _compare_operation(backend, name, part, chosen) for name, part in [*decoding, *parts]
+        ]
     return rows
 
 
@@ -79,14 +81,25 @@ class _ComparedLibrary:
     decodes: bool = False
 
 
-def _compare_operation(backend: _ComparedLibrary, name: str, recipe: Recipe, photos: Sequence[Photo]) -> LibraryDifference:
+def _compare_operation(
+    backend: _ComparedLibrary, name: str, recipe: Recipe, photos: Sequence[Photo]
+) -> LibraryDifference:
     """Return one row, for a recipe without erasing."""
     built = backend.build(recipe)
-    message = "; ".join([*built.missing, *built.differs, *(f"the reference: {how}" for how in to_torchvision.pillow_differs(built.does))])
+    message = "; ".join(
+        [
+            *built.missing,
+            *built.differs,
+            *(f"the reference: {how}" for how in to_torchvision.pillow_differs(built.does)),
+        ]
+    )
     if name not in (_DECODING, WHOLE_RECIPE) and built.missing:
         return LibraryDifference(name, backend.name, None, None, message)
     fixed = freeze_recipe(replace(built.does, mean=None, std=None), _PARAMETERS_SEED)
-    mean, largest = _mean_and_largest(backend.run(backend.build(fixed), photos), _on_pillow(to_torchvision.build_v1(fixed), photos))
+    mean, largest = _mean_and_largest(
+        backend.run(backend.build(fixed), photos),
+        _on_pillow(to_torchvision.build_v1(fixed), photos),
+    )
     return LibraryDifference(name, backend.name, mean, largest, message)
 
 
@@ -105,7 +118,9 @@ def _mean_and_largest(ours: _Images, theirs: _Images) -> tuple[float, float]:
 
 
 def _on_pillow(built: Translation, photos: Sequence[Photo]) -> _Images:
-    return [np.round(built.apply(photo.decoded()).numpy() * 255).astype(np.float32) for photo in photos]
+    return [
+        np.round(built.apply(photo.decoded()).numpy() * 255).astype(np.float32) for photo in photos
+    ]
 
 
 def _on_v2(built: Translation, photos: Sequence[Photo]) -> _Images:
@@ -116,7 +131,10 @@ def _on_v2(built: Translation, photos: Sequence[Photo]) -> _Images:
 
 
 def _on_arrays(built: Translation, photos: Sequence[Photo]) -> _Images:
-    return [built.apply(np.array(photo.decoded())).transpose(2, 0, 1).astype(np.float32) for photo in photos]
+    return [
+        built.apply(np.array(photo.decoded())).transpose(2, 0, 1).astype(np.float32)
+        for photo in photos
+    ]
 
 
 def _on_dali_cpu(built: Translation, photos: Sequence[Photo]) -> _Images:
@@ -132,13 +150,22 @@ def _in_pipeline(built: Translation, photos: Sequence[Photo], device_id: int | N
     from nvidia.dali import Pipeline, fn
 
     files = [np.frombuffer(Path(photo.path).read_bytes(), dtype=np.uint8) for photo in photos]
-    pipeline = Pipeline(batch_size=len(files), num_threads=2, device_id=device_id, seed=_PARAMETERS_SEED, prefetch_queue_depth=1)
+    pipeline = Pipeline(
+        batch_size=len(files),
+        num_threads=2,
+        device_id=device_id,
+        seed=_PARAMETERS_SEED,
+        prefetch_queue_depth=1,
+    )
     with pipeline:
         pipeline.set_outputs(built.apply(fn.external_source(lambda: files, device="cpu")))
     pipeline.build()
     (images,) = pipeline.run()
     images = images if device_id is None else images.as_cpu()
-    return [np.array(images.at(number)).transpose(2, 0, 1).astype(np.float32) for number in range(len(files))]
+    return [
+        np.array(images.at(number)).transpose(2, 0, 1).astype(np.float32)
+        for number in range(len(files))
+    ]
 
 
 def _dali_on_a_gpu(recipe: Recipe) -> Translation:
@@ -150,13 +177,18 @@ def _dali_on_a_gpu(recipe: Recipe) -> Translation:
     import torch
 
     if not torch.cuda.is_available():
-        raise MissingDependency("DALI with mixed decoding needs a CUDA device, and torch sees none: compare on a machine that has one")
+        raise MissingDependency(
+            "DALI with mixed decoding needs a CUDA device, and torch sees none: compare on a "
+            "machine that has one"
+        )
     return to_dali.build_dali(recipe, "mixed")
 
 
 _COMPARED_LIBRARIES = [
     _ComparedLibrary("v2", to_torchvision.build_v2, _on_v2),
     _ComparedLibrary("albumentations", to_albumentations.build_albumentations, _on_arrays),
-    _ComparedLibrary("DALI CPU", lambda recipe: to_dali.build_dali(recipe, "cpu"), _on_dali_cpu, decodes=True),
+    _ComparedLibrary(
+        "DALI CPU", lambda recipe: to_dali.build_dali(recipe, "cpu"), _on_dali_cpu, decodes=True
+    ),
     _ComparedLibrary("DALI GPU", _dali_on_a_gpu, _on_dali_gpu, decodes=True),
 ]

@@ -13,7 +13,12 @@ from dataclasses import dataclass, replace
 from feedline.pipelines.translate import image_operations as of
 from feedline.pipelines.translate.image_operations import ImageOperation, Range, Size, size_after
 
-_ADJUSTMENTS = {"Brightness": "brightness", "Color": "saturation", "Contrast": "contrast", "Sharpness": "sharpness"}
+_ADJUSTMENTS = {
+    "Brightness": "brightness",
+    "Color": "saturation",
+    "Contrast": "contrast",
+    "Sharpness": "sharpness",
+}
 _AUGMENT_NAMES = [
     "Identity",
     "ShearX",
@@ -55,31 +60,57 @@ class _AugmentSpace:
     posterize_bits: int
 
 
-_RAND_SPACE = _AugmentSpace(shear=0.3, translate_share=150 / 331, translate_px=0, rotate=30, enhance=0.9, posterize_bits=4)
-_WIDE_SPACE = _AugmentSpace(shear=0.99, translate_share=0, translate_px=32, rotate=135, enhance=0.99, posterize_bits=6)
+_RAND_SPACE = _AugmentSpace(
+    shear=0.3, translate_share=150 / 331, translate_px=0, rotate=30, enhance=0.9, posterize_bits=4
+)
+_WIDE_SPACE = _AugmentSpace(
+    shear=0.99, translate_share=0, translate_px=32, rotate=135, enhance=0.99, posterize_bits=6
+)
 
 
-def _rand_augment(operation: of.RandAugment, dice: random.Random, size: Size) -> list[ImageOperation]:
+def _rand_augment(
+    operation: of.RandAugment, dice: random.Random, size: Size
+) -> list[ImageOperation]:
     """Draw ``num_ops`` of the fourteen operations, all at one magnitude."""
     share = operation.magnitude / max(operation.num_magnitude_bins - 1, 1)
     drawn: list[ImageOperation] = []
     for _ in range(operation.num_ops):
         drawn += _augment_step(
-            _RAND_SPACE, dice.choice(_AUGMENT_NAMES), share, dice.choice((1, -1)), size, operation.interpolation, operation.fill
+            _RAND_SPACE,
+            dice.choice(_AUGMENT_NAMES),
+            share,
+            dice.choice((1, -1)),
+            size,
+            operation.interpolation,
+            operation.fill,
         )
     return drawn
 
 
-def _trivial_augment_wide(operation: of.TrivialAugmentWide, dice: random.Random, size: Size) -> list[ImageOperation]:
+def _trivial_augment_wide(
+    operation: of.TrivialAugmentWide, dice: random.Random, size: Size
+) -> list[ImageOperation]:
     """Draw one operation at any magnitude."""
     share = dice.randrange(operation.num_magnitude_bins) / max(operation.num_magnitude_bins - 1, 1)
     return _augment_step(
-        _WIDE_SPACE, dice.choice(_AUGMENT_NAMES), share, dice.choice((1, -1)), size, operation.interpolation, operation.fill
+        _WIDE_SPACE,
+        dice.choice(_AUGMENT_NAMES),
+        share,
+        dice.choice((1, -1)),
+        size,
+        operation.interpolation,
+        operation.fill,
     )
 
 
 def _augment_step(
-    space: _AugmentSpace, name: str, share: float, sign: int, size: Size, interpolation: str, fill: of.Fill
+    space: _AugmentSpace,
+    name: str,
+    share: float,
+    sign: int,
+    size: Size,
+    interpolation: str,
+    fill: of.Fill,
 ) -> list[ImageOperation]:
     """Make one operation of the space.
 
@@ -101,7 +132,9 @@ def _augment_step(
         case "ShearX" | "ShearY":
             degrees = math.degrees(math.atan(sign * share * space.shear))
             shear = (degrees, 0.0) if name == "ShearX" else (0.0, degrees)
-            return [of.Affine(shear=shear, interpolation=interpolation, fill=fill, center=(0.0, 0.0))]
+            return [
+                of.Affine(shear=shear, interpolation=interpolation, fill=fill, center=(0.0, 0.0))
+            ]
         case "TranslateX" | "TranslateY":
             axis = 1 if name == "TranslateX" else 0
             pixels = int(sign * share * (space.translate_share * size[axis] + space.translate_px))
@@ -118,7 +151,9 @@ def _augment_step(
     return []
 
 
-def draw(operation: ImageOperation, dice: random.Random, size: Size, always: bool = False) -> list[ImageOperation]:
+def draw(
+    operation: ImageOperation, dice: random.Random, size: Size, always: bool = False
+) -> list[ImageOperation]:
     """Draw the fixed operations of ``operation`` for one image.
 
     Args:
@@ -133,9 +168,14 @@ def draw(operation: ImageOperation, dice: random.Random, size: Size, always: boo
     """
     match operation:
         case of.RandomHorizontalFlip() | of.RandomVerticalFlip() | of.RandomGrayscale():
-            return [_FIXED_BY_RANDOM[type(operation)]] if always or dice.random() < operation.p else []
+            return (
+                [_FIXED_BY_RANDOM[type(operation)]] if always or dice.random() < operation.p else []
+            )
         case of.RandomResizedCrop():
-            return [_resized_crop(operation, dice, size), of.Resize(operation.size, operation.interpolation, antialias=operation.antialias)]
+            return [
+                _resized_crop(operation, dice, size),
+                of.Resize(operation.size, operation.interpolation, antialias=operation.antialias),
+            ]
         case of.RandomCrop():
             return _random_crop(operation, dice, size, always)
         case of.ColorJitter():
@@ -146,19 +186,37 @@ def draw(operation: ImageOperation, dice: random.Random, size: Size, always: boo
             return [_draw_affine(operation, dice)]
         case of.RandomRotation():
             angle = dice.uniform(*operation.degrees)
-            return [of.Rotate(angle, operation.interpolation, operation.expand, operation.center, operation.fill)]
+            return [
+                of.Rotate(
+                    angle,
+                    operation.interpolation,
+                    operation.expand,
+                    operation.center,
+                    operation.fill,
+                )
+            ]
         case of.RandAugment():
             return _rand_augment(operation, dice, size)
         case of.TrivialAugmentWide():
             return _trivial_augment_wide(operation, dice, size)
         case of.RandomErasing():
-            return _draw_erasing(operation, dice, size) if always or dice.random() < operation.p else []
+            return (
+                _draw_erasing(operation, dice, size)
+                if always or dice.random() < operation.p
+                else []
+            )
         case of.RandomApply():
-            return _draw_all(operation, dice, size, always) if always or dice.random() < operation.p else []
+            return (
+                _draw_all(operation, dice, size, always)
+                if always or dice.random() < operation.p
+                else []
+            )
     return [operation]
 
 
-def _draw_all(operation: of.RandomApply, dice: random.Random, size: Size, always: bool) -> list[ImageOperation]:
+def _draw_all(
+    operation: of.RandomApply, dice: random.Random, size: Size, always: bool
+) -> list[ImageOperation]:
     fixed: list[ImageOperation] = []
     for inner in operation.operations:
         drawn = draw(inner, dice, size, always)
@@ -184,7 +242,10 @@ def _resized_crop(operation: of.RandomResizedCrop, dice: random.Random, size: Si
     """
     rows, columns = size
     for _ in range(_MAX_TRIES):
-        width, height = (round(side) for side in _rectangle(dice, rows * columns, operation.scale, operation.ratio))
+        width, height = (
+            round(side)
+            for side in _rectangle(dice, rows * columns, operation.scale, operation.ratio)
+        )
         if 0 < width <= columns and 0 < height <= rows:
             top, left = dice.randint(0, rows - height), dice.randint(0, columns - width)
             return of.Crop(top / rows, left / columns, height / rows, width / columns)
@@ -193,10 +254,17 @@ def _resized_crop(operation: of.RandomResizedCrop, dice: random.Random, size: Si
         height = round(columns / min(operation.ratio))
     elif columns / rows > max(operation.ratio):
         width = round(rows * max(operation.ratio))
-    return of.Crop((rows - height) // 2 / rows, (columns - width) // 2 / columns, height / rows, width / columns)
+    return of.Crop(
+        (rows - height) // 2 / rows,
+        (columns - width) // 2 / columns,
+        height / rows,
+        width / columns,
+    )
 
 
-def _random_crop(operation: of.RandomCrop, dice: random.Random, size: Size, always: bool) -> list[ImageOperation]:
+def _random_crop(
+    operation: of.RandomCrop, dice: random.Random, size: Size, always: bool
+) -> list[ImageOperation]:
     """Draw padding, then a crop at a random position."""
     fixed: list[ImageOperation] = []
     if operation.padding is not None:
@@ -208,7 +276,9 @@ def _random_crop(operation: of.RandomCrop, dice: random.Random, size: Size, alwa
     if always:
         height, width = min(height, rows), min(width, columns)
     elif height > rows or width > columns:
-        raise ValueError(f"RandomCrop of {height} x {width} pixels does not fit an image of {rows} x {columns}")
+        raise ValueError(
+            f"RandomCrop of {height} x {width} pixels does not fit an image of {rows} x {columns}"
+        )
     top, left = dice.randint(0, rows - height), dice.randint(0, columns - width)
     fixed.append(of.Crop(top / rows, left / columns, height / rows, width / columns))
     return [*fixed, of.Resize(operation.size)] if always else fixed
@@ -216,8 +286,14 @@ def _random_crop(operation: of.RandomCrop, dice: random.Random, size: Size, alwa
 
 def _color_jitter(operation: of.ColorJitter, dice: random.Random) -> list[ImageOperation]:
     """Draw the adjustments, in random order."""
-    ranges = {kind: getattr(operation, kind) for kind in ("brightness", "contrast", "saturation", "hue")}
-    fixed: list[ImageOperation] = [of.Adjust(kind, dice.uniform(*between)) for kind, between in ranges.items() if between is not None]
+    ranges = {
+        kind: getattr(operation, kind) for kind in ("brightness", "contrast", "saturation", "hue")
+    }
+    fixed: list[ImageOperation] = [
+        of.Adjust(kind, dice.uniform(*between))
+        for kind, between in ranges.items()
+        if between is not None
+    ]
     dice.shuffle(fixed)
     return fixed
 
@@ -237,11 +313,16 @@ def _draw_affine(operation: of.RandomAffine, dice: random.Random) -> of.Affine:
     )
 
 
-def _draw_erasing(operation: of.RandomErasing, dice: random.Random, size: Size) -> list[ImageOperation]:
+def _draw_erasing(
+    operation: of.RandomErasing, dice: random.Random, size: Size
+) -> list[ImageOperation]:
     """Draw one rectangle; none if ten did not fit."""
     rows, columns = size
     for _ in range(_MAX_TRIES):
-        height, width = (round(side) for side in _rectangle(dice, rows * columns, operation.scale, operation.ratio))
+        height, width = (
+            round(side)
+            for side in _rectangle(dice, rows * columns, operation.scale, operation.ratio)
+        )
         if height < rows and width < columns:
             top, left = dice.randint(0, rows - height), dice.randint(0, columns - width)
             place = of.Erase(top / rows, left / columns, height / rows, width / columns)

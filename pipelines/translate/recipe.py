@@ -30,12 +30,20 @@ _MAX_NAME_LENGTH = 80  # characters of a transform's own words in a message
 
 
 def _word(interpolation: Any) -> str:
-    word = _PILLOW_NUMBERS.get(interpolation) if isinstance(interpolation, int) else getattr(interpolation, "value", interpolation)
+    word = (
+        _PILLOW_NUMBERS.get(interpolation)
+        if isinstance(interpolation, int)
+        else getattr(interpolation, "value", interpolation)
+    )
     return "nearest" if word == "nearest-exact" else str(word)
 
 
 def _floats(values: Any) -> tuple[float, ...]:
-    return tuple(float(value) for value in values) if isinstance(values, Iterable) else (float(values),)
+    return (
+        tuple(float(value) for value in values)
+        if isinstance(values, Iterable)
+        else (float(values),)
+    )
 
 
 def _fill(transform: Any) -> of.Fill:
@@ -55,7 +63,9 @@ def _padding(padding: Any) -> tuple[int, int, int, int]:
     if isinstance(padding, int):
         return (padding,) * 4
     padding = [int(value) for value in padding]
-    left, top, right, bottom = padding * 4 if len(padding) == 1 else padding * 2 if len(padding) == 2 else padding
+    left, top, right, bottom = (
+        padding * 4 if len(padding) == 1 else padding * 2 if len(padding) == 2 else padding
+    )
     return left, top, right, bottom
 
 
@@ -69,12 +79,19 @@ def _resize(transform: Any, _: bool) -> ImageOperation:
         return UnknownOperation("Resize", "it gives only the longest side (size=None)")
     shorter = size if isinstance(size, int) else size[0] if len(size) == 1 else None
     antialias = getattr(transform, "antialias", True)
-    return of.Resize(_size(size) if shorter is None else int(shorter), _word(transform.interpolation), transform.max_size, bool(antialias))
+    return of.Resize(
+        _size(size) if shorter is None else int(shorter),
+        _word(transform.interpolation),
+        transform.max_size,
+        bool(antialias),
+    )
 
 
 def _grayscale(transform: Any, _: bool) -> ImageOperation:
     if transform.num_output_channels != _OUR_CHANNELS:
-        return UnknownOperation("Grayscale(1)", f"it outputs one channel, but every loader outputs {_OUR_CHANNELS}")
+        return UnknownOperation(
+            "Grayscale(1)", f"it outputs one channel, but every loader outputs {_OUR_CHANNELS}"
+        )
     return of.Grayscale()
 
 
@@ -95,13 +112,17 @@ def _affine(transform: Any, _: bool) -> ImageOperation:
 
 
 def _jitter(t: Any, _: bool) -> ImageOperation:
-    return of.ColorJitter(_range(t.brightness), _range(t.contrast), _range(t.saturation), _range(t.hue))
+    return of.ColorJitter(
+        _range(t.brightness), _range(t.contrast), _range(t.saturation), _range(t.hue)
+    )
 
 
 def _resized_crop(t: Any, _: bool) -> ImageOperation:
     scale, ratio = _floats(t.scale), _floats(t.ratio)
     antialias = bool(getattr(t, "antialias", True))
-    return of.RandomResizedCrop(_size(t.size), (scale[0], scale[1]), (ratio[0], ratio[1]), _word(t.interpolation), antialias)
+    return of.RandomResizedCrop(
+        _size(t.size), (scale[0], scale[1]), (ratio[0], ratio[1]), _word(t.interpolation), antialias
+    )
 
 
 def _crop(t: Any, _: bool) -> ImageOperation:
@@ -113,7 +134,9 @@ def _crop(t: Any, _: bool) -> ImageOperation:
 
 def _rotation(t: Any, _: bool) -> ImageOperation:
     degrees = _floats(t.degrees)
-    return of.RandomRotation((degrees[0], degrees[1]), _word(t.interpolation), bool(t.expand), _range(t.center), _fill(t))
+    return of.RandomRotation(
+        (degrees[0], degrees[1]), _word(t.interpolation), bool(t.expand), _range(t.center), _fill(t)
+    )
 
 
 def _blur(t: Any, _: bool) -> ImageOperation:
@@ -124,7 +147,9 @@ def _blur(t: Any, _: bool) -> ImageOperation:
 def _erasing(t: Any, normalised: bool) -> ImageOperation:
     scale, ratio = _floats(t.scale), _floats(t.ratio)
     value = None if t.value is None or t.value == "random" else _floats(t.value)
-    return of.RandomErasing(float(t.p), (scale[0], scale[1]), (ratio[0], ratio[1]), value, normalised)
+    return of.RandomErasing(
+        float(t.p), (scale[0], scale[1]), (ratio[0], ratio[1]), value, normalised
+    )
 
 
 _READERS: dict[str, Callable[[Any, bool], ImageOperation]] = {
@@ -141,8 +166,12 @@ _READERS: dict[str, Callable[[Any, bool], ImageOperation]] = {
     "GaussianBlur": _blur,
     "RandomAffine": _affine,
     "RandomRotation": _rotation,
-    "RandAugment": lambda t, _: of.RandAugment(t.num_ops, t.magnitude, t.num_magnitude_bins, _word(t.interpolation), _fill(t)),
-    "TrivialAugmentWide": lambda t, _: of.TrivialAugmentWide(t.num_magnitude_bins, _word(t.interpolation), _fill(t)),
+    "RandAugment": lambda t, _: of.RandAugment(
+        t.num_ops, t.magnitude, t.num_magnitude_bins, _word(t.interpolation), _fill(t)
+    ),
+    "TrivialAugmentWide": lambda t, _: of.TrivialAugmentWide(
+        t.num_magnitude_bins, _word(t.interpolation), _fill(t)
+    ),
     "RandomErasing": _erasing,
 }
 
@@ -172,14 +201,24 @@ class _TransformReader:
     def add(self, transform: Any) -> None:
         """Read one transform, or all inside it."""
         kind, module = type(transform).__name__, type(transform).__module__
-        if isinstance(transform, (list, tuple)) or (kind in ("Sequential", "ModuleList") and module.startswith("torch.nn.")):
+        if isinstance(transform, (list, tuple)) or (
+            kind in ("Sequential", "ModuleList") and module.startswith("torch.nn.")
+        ):
             for inner in transform:
                 self.add(inner)
         elif kind == "Identity" and module.startswith("torch.nn."):
             pass
         elif not module.startswith("torchvision.transforms."):
-            why = "a function" if hasattr(transform, "__code__") else "a class that is not torchvision's own"
-            self.operations.append(UnknownOperation(_described(transform), f"{why} has no counterpart in other libraries"))
+            why = (
+                "a function"
+                if hasattr(transform, "__code__")
+                else "a class that is not torchvision's own"
+            )
+            self.operations.append(
+                UnknownOperation(
+                    _described(transform), f"{why} has no counterpart in other libraries"
+                )
+            )
         else:
             self._torchvision(kind, transform)
 
@@ -199,12 +238,26 @@ class _TransformReader:
             self._preset(transform)
         elif kind == "Lambda":
             self.operations.append(
-                UnknownOperation(f"Lambda: {_described(transform.lambd)}", "a function has no counterpart in other libraries")
+                UnknownOperation(
+                    f"Lambda: {_described(transform.lambd)}",
+                    "a function has no counterpart in other libraries",
+                )
             )
-        elif kind in ("ToTensor", "PILToTensor", "ToImage", "ToPILImage", "ToDtype", "ConvertImageDtype"):
+        elif kind in (
+            "ToTensor",
+            "PILToTensor",
+            "ToImage",
+            "ToPILImage",
+            "ToDtype",
+            "ConvertImageDtype",
+        ):
             self._convert(kind, transform)
         elif self.mean is not None and kind != "RandomErasing":
-            self.operations.append(UnknownOperation(kind, "it follows Normalize, where only RandomErasing is translated"))
+            self.operations.append(
+                UnknownOperation(
+                    kind, "it follows Normalize, where only RandomErasing is translated"
+                )
+            )
         elif kind == "Normalize":
             self._normalize(transform)
         elif kind == "RandomApply":
@@ -212,7 +265,9 @@ class _TransformReader:
         elif kind in _READERS:
             self._append(_READERS[kind](transform, self.mean is not None))
         else:
-            self.operations.append(UnknownOperation(kind, "this transform of torchvision is not translated"))
+            self.operations.append(
+                UnknownOperation(kind, "this transform of torchvision is not translated")
+            )
 
     def _append(self, operation: ImageOperation) -> None:
         fill = getattr(operation, "fill", ())
@@ -220,11 +275,19 @@ class _TransformReader:
             operation = replace(operation, antialias=True)  # Pillow's resize knows nothing else
         elif any(fill) and self.values == "unit":
             operation = replace(operation, fill=tuple(value * 255 for value in fill))  # type: ignore[call-arg]
-        if isinstance(operation, of.RandomErasing) and self.values in ("uint8", "bytes") and self.mean is None:
+        if (
+            isinstance(operation, of.RandomErasing)
+            and self.values in ("uint8", "bytes")
+            and self.mean is None
+        ):
             if operation.value is None:
-                operation = UnknownOperation("RandomErasing", "it puts noise of 0 to 1 into a tensor of 0 to 255")
+                operation = UnknownOperation(
+                    "RandomErasing", "it puts noise of 0 to 1 into a tensor of 0 to 255"
+                )
             else:
-                operation = replace(operation, value=tuple(value / 255 for value in operation.value))
+                operation = replace(
+                    operation, value=tuple(value / 255 for value in operation.value)
+                )
         if not isinstance(operation, (of.RandomErasing, *_FLIPS)):
             self._no_erasing_before(operation)
         self.operations.append(operation)
@@ -235,8 +298,14 @@ class _TransformReader:
         Every translation erases last of all, which is the same only if nothing but flips would come
         after it.
         """
-        late = UnknownOperation("RandomErasing", f"{operation.name} follows it, where only flips and Normalize are translated")
-        self.operations = [late if isinstance(earlier, of.RandomErasing) else earlier for earlier in self.operations]
+        late = UnknownOperation(
+            "RandomErasing",
+            f"{operation.name} follows it, where only flips and Normalize are translated",
+        )
+        self.operations = [
+            late if isinstance(earlier, of.RandomErasing) else earlier
+            for earlier in self.operations
+        ]
 
     def _convert(self, kind: str, transform: Any) -> None:
         if kind == "ToPILImage":
@@ -262,7 +331,11 @@ class _TransformReader:
         elif dtype == "torch.uint8" and (scale or self.values != "unit"):
             self.values = "uint8"
         else:
-            self.operations.append(UnknownOperation(f"conversion to {dtype}", "only float types and uint8 are translated"))
+            self.operations.append(
+                UnknownOperation(
+                    f"conversion to {dtype}", "only float types and uint8 are translated"
+                )
+            )
 
     def _normalize(self, transform: Any) -> None:
         largest = 255.0 if self.values == "bytes" else 1.0
@@ -284,10 +357,15 @@ class _TransformReader:
         for inside in transform.transforms:
             inner.add(inside)
         if inner.mean is not None or inner.values != self.values:
-            self.operations.append(UnknownOperation("RandomApply", "it normalizes or converts only some of the images"))
+            self.operations.append(
+                UnknownOperation("RandomApply", "it normalizes or converts only some of the images")
+            )
         else:
             erasing = UnknownOperation("RandomErasing", "it is inside RandomApply: use its own p")
-            operations = tuple(erasing if isinstance(operation, of.RandomErasing) else operation for operation in inner.operations)
+            operations = tuple(
+                erasing if isinstance(operation, of.RandomErasing) else operation
+                for operation in inner.operations
+            )
             self._append(of.RandomApply(operations, float(transform.p)))
 
 
@@ -310,7 +388,11 @@ class Recipe:
     @property
     def unknown(self) -> list[UnknownOperation]:
         """The operations without a translation, including those inside RandomApply."""
-        return [operation for operation in flatten_operations(self.operations) if isinstance(operation, UnknownOperation)]
+        return [
+            operation
+            for operation in flatten_operations(self.operations)
+            if isinstance(operation, UnknownOperation)
+        ]
 
     @property
     def missing(self) -> tuple[str, ...]:
@@ -338,12 +420,20 @@ class Recipe:
 
         All except the erasing, which torchvision does on the finished tensor.
         """
-        return [operation for operation in self.operations if not isinstance(operation, (RandomErasing, Erase))]
+        return [
+            operation
+            for operation in self.operations
+            if not isinstance(operation, (RandomErasing, Erase))
+        ]
 
     @property
     def erasing(self) -> list[RandomErasing | Erase]:
         """The operations that erase."""
-        return [operation for operation in self.operations if isinstance(operation, (RandomErasing, Erase))]
+        return [
+            operation
+            for operation in self.operations
+            if isinstance(operation, (RandomErasing, Erase))
+        ]
 
 
 @dataclass(frozen=True)
@@ -377,7 +467,10 @@ def flatten_operations(operations: Sequence[ImageOperation]) -> Iterator[ImageOp
 def _known(operations: Sequence[ImageOperation]) -> tuple[ImageOperation, ...]:
     kept = [operation for operation in operations if not isinstance(operation, UnknownOperation)]
     return tuple(
-        RandomApply(_known(operation.operations), operation.p) if isinstance(operation, RandomApply) else operation for operation in kept
+        RandomApply(_known(operation.operations), operation.p)
+        if isinstance(operation, RandomApply)
+        else operation
+        for operation in kept
     )
 
 

@@ -11,7 +11,11 @@ from typing import Any
 
 from feedline.pipelines.libraries import load
 from feedline.pipelines.translate import image_operations as of
-from feedline.pipelines.translate.image_operations import ImageOperation, UnknownOperation, size_after
+from feedline.pipelines.translate.image_operations import (
+    ImageOperation,
+    UnknownOperation,
+    size_after,
+)
 from feedline.pipelines.translate.recipe import Recipe, Translation, flatten_operations
 
 
@@ -26,7 +30,9 @@ def dali_refuses(operation: ImageOperation) -> str | None:
             return f"DALI pads with one color, not by {operation.mode}"
         case of.Rotate() | of.RandomRotation() if operation.expand:
             return "expand=True gives every image a different size"
-        case of.Affine() | of.Rotate() | of.RandomAffine() | of.RandomRotation() if len(set(operation.fill)) > 1:
+        case of.Affine() | of.Rotate() | of.RandomAffine() | of.RandomRotation() if (
+            len(set(operation.fill)) > 1
+        ):
             return "DALI fills with one gray level, not with a color"
         case of.RandomErasing() | of.Erase() if operation.value is None:
             return "DALI erases with a color, not with noise"
@@ -49,16 +55,22 @@ def _dali_differs(operation: ImageOperation) -> str | None:
     """Say how DALI's pixels differ for the same parameters, or None."""
     match operation:
         case of.ColorJitter() if operation.hue is not None:
-            return "hue is rotated in YIQ, not HSV; the four adjustments are applied in a fixed order"
+            return (
+                "hue is rotated in YIQ, not HSV; the four adjustments are applied in a fixed order"
+            )
         case of.ColorJitter():
             return "the adjustments are applied in a fixed order"
         case of.Adjust(kind="hue"):
             return "hue is rotated in YIQ, not HSV"
         case of.Resize() | of.RandomResizedCrop() if operation.interpolation in ("box", "hamming"):
             return f"DALI has no {operation.interpolation} filter; bilinear is used"
-        case of.Affine() | of.Rotate() | of.RandomAffine() | of.RandomRotation() if operation.interpolation == "bilinear":
+        case of.Affine() | of.Rotate() | of.RandomAffine() | of.RandomRotation() if (
+            operation.interpolation == "bilinear"
+        ):
             return "edges of the image are mixed with the fill"
-        case of.Affine() | of.Rotate() | of.RandomAffine() | of.RandomRotation() if operation.interpolation != "nearest":
+        case of.Affine() | of.Rotate() | of.RandomAffine() | of.RandomRotation() if (
+            operation.interpolation != "nearest"
+        ):
             return f"DALI does not warp by {operation.interpolation}; bilinear is used"
     return None
 
@@ -101,7 +113,11 @@ def build_dali(recipe: Recipe, device: str) -> Translation:
             missing.append(f"{operation.name}: {why}")
             continue
         done.append(operation)
-        notes += [f"{inner.name}: {how}" for inner in flatten_operations([operation]) if (how := _dali_differs(inner))]
+        notes += [
+            f"{inner.name}: {how}"
+            for inner in flatten_operations([operation])
+            if (how := _dali_differs(inner))
+        ]
     does = Recipe(tuple(done), recipe.mean, recipe.std)
     return Translation(_InPipeline(does.images, device), tuple(missing), tuple(notes), does)
 
@@ -122,7 +138,9 @@ def normalise_in_pipeline(images: Any, recipe: Recipe) -> Any:
 
     mean, std = _per_channel(recipe.mean or (0.0,)), _per_channel(recipe.std or (1.0,))
     scaled = [value * 255 for value in mean], [value * 255 for value in std]
-    tensor = fn.crop_mirror_normalize(images, dtype=types.FLOAT, output_layout="CHW", mean=scaled[0], std=scaled[1])
+    tensor = fn.crop_mirror_normalize(
+        images, dtype=types.FLOAT, output_layout="CHW", mean=scaled[0], std=scaled[1]
+    )
     size = recipe.output_size
     for operation in recipe.erasing:
         if dali_refuses(operation) is not None:

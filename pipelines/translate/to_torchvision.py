@@ -30,7 +30,9 @@ if TYPE_CHECKING:
 _PILLOW_ONLY = {"lanczos": "bicubic", "box": "bilinear", "hamming": "bilinear"}
 
 
-def perform_torchvision(functional: ModuleType, image: Any, operation: ImageOperation, size: Size) -> Any:
+def perform_torchvision(
+    functional: ModuleType, image: Any, operation: ImageOperation, size: Size
+) -> Any:
     """Apply one operation.
 
     Args:
@@ -60,14 +62,19 @@ def _resize(f: ModuleType, image: Any, operation: of.Resize, size: Size) -> Any:
     wanted = operation.result_size(size)
     if wanted == size:
         return image
-    return f.resize(image, list(wanted), _mode(f, operation.interpolation, image), antialias=operation.antialias)
+    return f.resize(
+        image, list(wanted), _mode(f, operation.interpolation, image), antialias=operation.antialias
+    )
 
 
 def _affine(f: ModuleType, image: Any, operation: of.Affine, size: Size) -> Any:
     return f.affine(
         image,
         angle=operation.angle,
-        translate=[round(operation.translate[0] * size[1]), round(operation.translate[1] * size[0])],
+        translate=[
+            round(operation.translate[0] * size[1]),
+            round(operation.translate[1] * size[0]),
+        ],
         scale=operation.scale,
         shear=list(operation.shear),
         interpolation=_warp_mode(f, operation.interpolation, image),
@@ -107,10 +114,16 @@ _CALLS: dict[type[ImageOperation], Callable[[ModuleType, Any, Any, Size], Any]] 
     of.Crop: lambda f, image, operation, size: f.crop(image, *operation.box(size)),
     of.Pad: _pad,
     of.PadToSize: _pad,
-    of.Flip: lambda f, image, operation, size: f.hflip(image) if operation.horizontal else f.vflip(image),
-    of.Adjust: lambda f, image, operation, size: getattr(f, f"adjust_{operation.kind}")(image, operation.factor),
+    of.Flip: lambda f, image, operation, size: (
+        f.hflip(image) if operation.horizontal else f.vflip(image)
+    ),
+    of.Adjust: lambda f, image, operation, size: getattr(f, f"adjust_{operation.kind}")(
+        image, operation.factor
+    ),
     of.Grayscale: _grayscale,
-    of.Blur: lambda f, image, operation, size: f.gaussian_blur(image, list(operation.kernel), [operation.sigma, operation.sigma]),
+    of.Blur: lambda f, image, operation, size: f.gaussian_blur(
+        image, list(operation.kernel), [operation.sigma, operation.sigma]
+    ),
     of.Affine: _affine,
     of.Rotate: _rotate,
     of.Tone: _tone,
@@ -156,7 +169,9 @@ def _normalise(recipe: Recipe, batch: torch.Tensor, largest: float) -> torch.Ten
     return batch.sub_(mean).div_(std)
 
 
-def _erase(recipe: Recipe, batch: torch.Tensor, dice: random.Random, normalised: bool) -> torch.Tensor:
+def _erase(
+    recipe: Recipe, batch: torch.Tensor, dice: random.Random, normalised: bool
+) -> torch.Tensor:
     height, width = batch.shape[-2:]
     for operation in recipe.erasing:
         if operation.normalised != normalised:
@@ -171,7 +186,9 @@ def _erase(recipe: Recipe, batch: torch.Tensor, dice: random.Random, normalised:
 def _erase_one(image: torch.Tensor, erase: Erase, dice: random.Random) -> None:
     rows, columns = image.shape[-2:]
     top, left = round(erase.top * rows), round(erase.left * columns)
-    hole = image[:, top : top + round(erase.height * rows), left : left + round(erase.width * columns)]
+    hole = image[
+        :, top : top + round(erase.height * rows), left : left + round(erase.width * columns)
+    ]
     if erase.value is None:
         generator = torch.Generator().manual_seed(dice.getrandbits(63))
         hole.copy_(torch.randn(hole.shape, generator=generator))
@@ -210,8 +227,15 @@ def pillow_differs(recipe: Recipe) -> tuple[str, ...]:
     """List options that torchvision supports on tensors only."""
     notes = []
     for operation in flatten_operations(recipe.operations):
-        if isinstance(operation, (of.Resize, of.RandomResizedCrop)) and not operation.antialias and operation.interpolation != "nearest":
-            notes.append(f"{operation.name}: antialias=False works for tensors only; Pillow always antialiases when it shrinks")
+        if (
+            isinstance(operation, (of.Resize, of.RandomResizedCrop))
+            and not operation.antialias
+            and operation.interpolation != "nearest"
+        ):
+            notes.append(
+                f"{operation.name}: antialias=False works for tensors only; Pillow always "
+                f"antialiases when it shrinks"
+            )
     return tuple(notes)
 
 
@@ -250,15 +274,21 @@ class _OnTensors:
                 images = self._all(functional, images, operation)
         return images
 
-    def _all(self, functional: ModuleType, images: torch.Tensor, operation: ImageOperation) -> torch.Tensor:
+    def _all(
+        self, functional: ModuleType, images: torch.Tensor, operation: ImageOperation
+    ) -> torch.Tensor:
         for fixed in draw(operation, self.dice.here(), _tensor_size(images)):
             images = perform_torchvision(functional, images, fixed, _tensor_size(images))
         return images
 
-    def _each(self, functional: ModuleType, images: torch.Tensor, operation: RandomOperation) -> torch.Tensor:
+    def _each(
+        self, functional: ModuleType, images: torch.Tensor, operation: RandomOperation
+    ) -> torch.Tensor:
         if isinstance(operation, (of.RandomHorizontalFlip, of.RandomVerticalFlip)):
             dice = self.dice.here()
-            chosen = torch.tensor([dice.random() < operation.p for _ in images], device=images.device)
+            chosen = torch.tensor(
+                [dice.random() < operation.p for _ in images], device=images.device
+            )
             axis = -1 if isinstance(operation, of.RandomHorizontalFlip) else -2
             return torch.where(chosen.view(-1, 1, 1, 1), images.flip(axis), images)
         return torch.stack([self._all(functional, image, operation) for image in images])
@@ -275,9 +305,14 @@ def _v2_differs(recipe: Recipe) -> tuple[str, ...]:
         word = getattr(operation, "interpolation", None)
         resizes = isinstance(operation, (of.Resize, of.RandomResizedCrop))
         if word in _PILLOW_ONLY and resizes:
-            notes.append(f"{operation.name}: tensors have no {word} interpolation; {_PILLOW_ONLY[word]} is used")
+            notes.append(
+                f"{operation.name}: tensors have no {word} interpolation; {_PILLOW_ONLY[word]} is "
+                f"used"
+            )
         elif word not in (None, "nearest", "bilinear") and not resizes:
-            notes.append(f"{operation.name}: tensors have no {word} interpolation here; bilinear is used")
+            notes.append(
+                f"{operation.name}: tensors have no {word} interpolation here; bilinear is used"
+            )
     return tuple(notes)
 
 

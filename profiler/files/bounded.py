@@ -1,4 +1,6 @@
-"""Opens files of a run folder that others may have made or changed: only regular files of bounded size, never through a link."""
+"""Opens files of a run folder that others may have made or changed: only regular files of bounded
+size, never through a link.
+"""
 
 import json
 import os
@@ -9,15 +11,27 @@ from typing import Any, BinaryIO
 from feedline.profiler.errors import RunDamaged
 
 _MB = 1 << 20
-#: Bytes of a file that no recording reaches: a manifest has a few KB, a segment 8 MB (store/segment.py), gauges 2 MB
-#: (samplers/gauge_file.py).
+#: Bytes of a file that no recording reaches: a manifest has a few KB, a segment 8 MB
+#: (store/segment.py), gauges 2 MB (samplers/gauge_file.py).
 MOST_JSON, MOST_SEGMENT, MOST_GAUGES = 16 * _MB, 32 * _MB, 16 * _MB
 MOST_WINDOW = 256 * _MB  # packed: five steps have some 1 MB
-MOST_COLUMNS = 1 << 40  # a trace of another tool; what is in it is bounded by its pages (files/parquet.py)
-_OF_RANK, OF_SEGMENT, OF_RUN, OF_USER = 2, 3, 1, 0  # names of a path below the run folder: rank0/manifest.json; not in one, but named
+MOST_COLUMNS = (
+    1 << 40
+)  # a trace of another tool; what is in it is bounded by its pages (files/parquet.py)
+_OF_RANK, OF_SEGMENT, OF_RUN, OF_USER = (
+    2,
+    3,
+    1,
+    0,
+)  # names of a path below the run folder: rank0/manifest.json; not in one, but named
 _FOLDER_FLAGS = os.O_PATH | os.O_CLOEXEC | os.O_DIRECTORY
 _READ_FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
-_FILE_KINDS = {stat.S_IFLNK: "a symbolic link", stat.S_IFIFO: "a FIFO", stat.S_IFDIR: "a folder", stat.S_IFSOCK: "a socket"}
+_FILE_KINDS = {
+    stat.S_IFLNK: "a symbolic link",
+    stat.S_IFIFO: "a FIFO",
+    stat.S_IFDIR: "a folder",
+    stat.S_IFSOCK: "a socket",
+}
 
 
 def opened(path: Path, most: int, below: int = _OF_RANK) -> BinaryIO:
@@ -26,25 +40,33 @@ def opened(path: Path, most: int, below: int = _OF_RANK) -> BinaryIO:
     Args:
         path: of the file.
         most: bytes that it may have.
-        below: how many names at the end of the path lie in the run folder: none of them may be a link. The run folder itself may.
+        below: how many names at the end of the path lie in the run folder: none of them may be a
+            link. The run folder itself may.
 
     Raises:
         OSError: it is missing or may not be read.
         RunDamaged: it is not a regular file, is reached through a link, or is larger than that.
     """
     if below == OF_USER:
-        path, below = Path(os.path.realpath(path)), OF_RUN  # of links in a circle, resolve() raises RuntimeError before Python 3.13
+        path, below = (
+            Path(os.path.realpath(path)),
+            OF_RUN,
+        )  # of links in a circle, resolve() raises RuntimeError before Python 3.13
     place = os.open(Path(*path.parts[:-below]), _FOLDER_FLAGS)
     try:
         for count in range(below - 1, 0, -1):
             inner = os.open(path.parts[-1 - count], _FOLDER_FLAGS | os.O_NOFOLLOW, dir_fd=place)
             os.close(place)
             place = inner
-        _refuse(path, os.stat(path.name, dir_fd=place, follow_symlinks=False), most)  # before it is opened: a device may act on that
+        _refuse(
+            path, os.stat(path.name, dir_fd=place, follow_symlinks=False), most
+        )  # before it is opened: a device may act on that
         file = os.open(path.name, _READ_FLAGS, dir_fd=place)
     except NotADirectoryError as error:
         refuse_link(path, below)
-        raise RunDamaged(f"{path} cannot be read ({error.strerror}): expected a folder, found a file") from error
+        raise RunDamaged(
+            f"{path} cannot be read ({error.strerror}): expected a folder, found a file"
+        ) from error
     finally:
         os.close(place)
     try:
@@ -76,15 +98,22 @@ def _refuse(path: Path, about: os.stat_result, most: int) -> None:
     if not stat.S_ISREG(about.st_mode):
         raise RunDamaged(_says(path, _FILE_KINDS.get(stat.S_IFMT(about.st_mode), "a device")))
     if about.st_size > most:
-        raise RunDamaged(f"{path} has {about.st_size:,} bytes, more than any recording writes ({most:,}): it was changed or damaged")
+        raise RunDamaged(
+            f"{path} has {about.st_size:,} bytes, more than any recording writes ({most:,}): it "
+            f"was changed or damaged"
+        )
 
 
 def _says(path: Path, kind: str) -> str:
-    return f"{path} is {kind}: run folders are read from regular files and folders only; replace it with the file itself"
+    return (
+        f"{path} is {kind}: run folders are read from regular files and folders only; replace "
+        f"it with the file itself"
+    )
 
 
 def json_of(data: bytes | str) -> Any:
-    """Decode JSON from an untrusted source: numbers fit into 64 bits, keys are unique, nesting is bounded.
+    """Decode JSON from an untrusted source: numbers fit into 64 bits, keys are unique, nesting is
+    bounded.
 
     Raises:
         ValueError: it is not such JSON.
@@ -109,6 +138,8 @@ def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def one_line(error: object) -> str:
-    """Return the message of an error for use in a sentence: without line breaks, and of limited length."""
+    """Return the message of an error for use in a sentence: without line breaks, and of limited
+    length.
+    """
     text = " ".join(str(error).split())
     return text if len(text) <= 300 else text[:300] + "..."

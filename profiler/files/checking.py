@@ -1,4 +1,7 @@
-"""Checks decoded JSON against types, and names the member that does not fit: ``expected `int`, got `str` - at `$.place.rank```."""
+"""Checks decoded JSON against types, and names the member that does not fit:
+
+``expected `int`, got `str` - at `$.place.rank```.
+"""
 
 from typing import Annotated, Any
 
@@ -7,7 +10,9 @@ from msgspec import Meta, ValidationError, convert
 from feedline.profiler.ranks import MOST_RANKS
 
 MOST_NS = 1 << 60  # of CLOCK_MONOTONIC: 36 years without a reboot
-MOST_TIME_NS = 1 << 62  # since 1970: the year 2116; sums and differences of two times still fit into 64 bits
+MOST_TIME_NS = (
+    1 << 62
+)  # since 1970: the year 2116; sums and differences of two times still fit into 64 bits
 Count = Annotated[int, Meta(ge=0, lt=1 << 53)]
 RankNumber = Annotated[int, Meta(ge=0, lt=MOST_RANKS)]
 WorldSize = Annotated[int, Meta(ge=1, le=MOST_RANKS)]

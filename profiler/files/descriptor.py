@@ -1,7 +1,9 @@
-"""File descriptors inside another program, which may close them all (``os.closerange``) and reuse their numbers.
+"""File descriptors inside another program, which may close them all (``os.closerange``) and reuse
+their numbers.
 
-A descriptor is therefore checked before it is written to, resized or closed, and mappings keep none: ``mmap.mmap`` holds a copy of its
-descriptor before Python 3.13, and closes that number whoever has it by then.
+A descriptor is therefore checked before it is written to, resized or closed, and mappings keep
+none: ``mmap.mmap`` holds a copy of its descriptor before Python 3.13, and closes that number
+whoever has it by then.
 """
 
 import ctypes
@@ -16,7 +18,14 @@ from feedline.profiler.files import single
 
 _libc = ctypes.CDLL(None, use_errno=True)
 _libc.mmap.restype = ctypes.c_void_p
-_libc.mmap.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_int, ctypes.c_int, ctypes.c_long)
+_libc.mmap.argtypes = (
+    ctypes.c_void_p,
+    ctypes.c_size_t,
+    ctypes.c_int,
+    ctypes.c_int,
+    ctypes.c_int,
+    ctypes.c_long,
+)
 _libc.munmap.argtypes = (ctypes.c_void_p, ctypes.c_size_t)
 _FAILED = ctypes.c_void_p(-1).value
 
@@ -30,7 +39,9 @@ class Descriptor:
         closes: with this object.
     """
 
-    def __init__(self, number: int, path: "str | os.PathLike[str] | None" = None, closes: bool = False) -> None:
+    def __init__(
+        self, number: int, path: "str | os.PathLike[str] | None" = None, closes: bool = False
+    ) -> None:
         self._number, self._path, self._closes = number, path, closes
         self._identity = _identity(number)
 
@@ -43,13 +54,18 @@ class Descriptor:
             return False
 
     def number(self) -> int:
-        """Return the number, for immediate use. If the program has closed it, the file is opened again.
+        """Return the number, for immediate use. If the program has closed it, the file is opened
+        again.
 
         Raises:
             OSError: it cannot be.
         """
         if not self.is_ours:
-            lost = OSError(errno.EBADF, "the program closed the descriptor", None if self._path is None else str(self._path))
+            lost = OSError(
+                errno.EBADF,
+                "the program closed the descriptor",
+                None if self._path is None else str(self._path),
+            )
             if self._path is None:
                 raise lost
             number = single.reopen(Path(self._path))
@@ -95,7 +111,9 @@ class Mapping:
     """
 
     def __init__(self, number: int, size: int, offset: int = 0) -> None:
-        address = _libc.mmap(None, size, mmap.PROT_READ | mmap.PROT_WRITE, mmap.MAP_SHARED, number, offset)
+        address = _libc.mmap(
+            None, size, mmap.PROT_READ | mmap.PROT_WRITE, mmap.MAP_SHARED, number, offset
+        )
         if address in (None, _FAILED):
             code = ctypes.get_errno()
             raise OSError(code, os.strerror(code))
@@ -111,10 +129,13 @@ class Mapping:
             _libc.munmap(address, len(self._bytes))
 
     def __del__(self) -> None:
-        try:  # not with suppress(): at the interpreter's end, what this module has imported may be gone
+        # not with suppress(): at the interpreter's end, what this module has imported may be gone
+        try:
             self.close()
         except Exception:
             pass
 
 
-_UNUSED_REFERENCES = 2  # references to an unused object: the attribute and the argument of getrefcount
+_UNUSED_REFERENCES = (
+    2  # references to an unused object: the attribute and the argument of getrefcount
+)

@@ -59,7 +59,10 @@ def replacing(path: Path) -> Iterator[BinaryIO]:
 
 def _is_stream(path: Path) -> bool:
     """Return whether a name is a pipe, a terminal or /dev/null, where nothing can be overwritten."""
-    if path.parent in (Path("/dev/fd"), Path("/proc/self/fd")) or path in (Path("/dev/stdout"), Path("/dev/stderr")):
+    if path.parent in (Path("/dev/fd"), Path("/proc/self/fd")) or path in (
+        Path("/dev/stdout"),
+        Path("/dev/stderr"),
+    ):
         return True
     try:
         mode = os.stat(path).st_mode

@@ -3,8 +3,8 @@
     RUN/.feedline               {"feedline": "run", "launch": "..."}, then a name in each line
     RUN/rank0/.feedline         {"feedline": "part"}, then the names in this folder
 
-A name is listed only after its file was created as a new one, so a file of the user's is never listed. A folder is removed if everything
-in it is listed and no process uses it.
+A name is listed only after its file was created as a new one, so a file of the user's is never
+listed. A folder is removed if everything in it is listed and no process uses it.
 """
 
 import errno
@@ -63,7 +63,11 @@ def read_list(folder: Path) -> FolderListing | None:
         head, *names = file.read().decode(errors="replace").split("\n")
     try:
         first = json.loads(head)
-        return FolderListing(str(first["feedline"]), str(first.get("launch", "")), frozenset(name for name in names if name))
+        return FolderListing(
+            str(first["feedline"]),
+            str(first.get("launch", "")),
+            frozenset(name for name in names if name),
+        )
     except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
         return None
 
@@ -84,7 +88,10 @@ def begin_list(folder: Path, kind: str, launch: str = "") -> None:
 
 
 def add_to_list(folder: Path, name: str) -> None:
-    """Add a name, in one write, so that several processes can do so at once. A folder of the user's also gets a list. Raises OSError."""
+    """Add a name, in one write, so that several processes can do so at once.
+
+    A folder of the user's also gets a list. Raises OSError.
+    """
     flags = os.O_WRONLY | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
     try:
         fd = os.open(folder / LIST_NAME, flags)
@@ -100,14 +107,18 @@ def add_to_list(folder: Path, name: str) -> None:
 
 def kind_with_article(kind: str) -> str:
     """Return the kind of a folder with its article, for a sentence."""
-    return {"run": "a run", "store": "a packed store", RESULTS_KIND: "other results"}.get(kind, "something else")
+    return {"run": "a run", "store": "a packed store", RESULTS_KIND: "other results"}.get(
+        kind, "something else"
+    )
 
 
 def remove(path: Path, kind: str = INNER_KIND) -> None:
-    """Remove a folder of feedline's. Its name is free at once; files that appear in it meanwhile are kept under another name.
+    """Remove a folder of feedline's. Its name is free at once; files that appear in it meanwhile
+    are kept under another name.
 
     Raises:
-        PlaceTaken: it is not ours or of another kind, holds anything that its list does not name, or a process uses it.
+        PlaceTaken: it is not ours or of another kind, holds anything that its list does not name,
+            or a process uses it.
         OSError: it cannot be removed.
     """
     with ExitStack() as stack:
@@ -126,7 +137,10 @@ def remove(path: Path, kind: str = INNER_KIND) -> None:
 
 
 def sweep(folder: Path) -> None:
-    """Remove half-written files of a killed process from a folder that only this process writes to. Raises OSError."""
+    """Remove half-written files of a killed process from a folder that only this process writes to.
+
+    Raises OSError.
+    """
     for path in folder.iterdir():
         if path.name.startswith(single.PART):
             single.remove(path)
@@ -146,7 +160,10 @@ class Hold:
         self._file = Descriptor(fd)
 
     def release(self) -> None:
-        """Release it. The program may have closed the descriptor and opened a file of its own under its number."""
+        """Release it.
+
+        The program may have closed the descriptor and opened a file of its own under its number.
+        """
         with suppress(OSError):
             self._file.close()
 
@@ -182,13 +199,22 @@ class _Folder:
     folders: dict[str, "_Folder"] = field(default_factory=dict)
 
 
-def _survey(path: Path, name: str, within: int | None, kind: str, strangers: list[str], stack: ExitStack) -> _Folder:
+def _survey(
+    path: Path, name: str, within: int | None, kind: str, strangers: list[str], stack: ExitStack
+) -> _Folder:
     """Open a folder and all folders in it, lock their lists, and note what does not belong there."""
     listing = read_list(path)
     if listing is None:
-        raise PlaceTaken(f"{path} was not made by feedline (it contains no {LIST_NAME}), and is left untouched", ELSEWHERE)
+        raise PlaceTaken(
+            f"{path} was not made by feedline (it contains no {LIST_NAME}), and is left untouched",
+            ELSEWHERE,
+        )
     if listing.kind != kind:
-        raise PlaceTaken(f"{path} holds {kind_with_article(listing.kind)}, not {kind_with_article(kind)}, and is left untouched", ELSEWHERE)
+        raise PlaceTaken(
+            f"{path} holds {kind_with_article(listing.kind)}, not {kind_with_article(kind)}, and "
+            f"is left untouched",
+            ELSEWHERE,
+        )
     flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
     fd = os.open(path if within is None else name, flags, dir_fd=within)
     stack.callback(os.close, fd)
@@ -197,7 +223,9 @@ def _survey(path: Path, name: str, within: int | None, kind: str, strangers: lis
     try:
         _lock(lock, fcntl.LOCK_EX)
     except BlockingIOError as error:
-        raise Busy(f"{path} is being used by another process", "wait until it has ended", ELSEWHERE) from error
+        raise Busy(
+            f"{path} is being used by another process", "wait until it has ended", ELSEWHERE
+        ) from error
     surveyed = _Folder(fd)
     for entry in sorted(os.listdir(fd)):
         mode = os.lstat(entry, dir_fd=fd).st_mode

@@ -28,7 +28,9 @@ from feedline.profiler.files.own_folders import (
 from feedline.profiler.message import few
 
 PRIVATE, SHARED = 0o700, 0o777
-_BUSY_S = 5.0  # how long another rank may take to replace the folder that this one is to replace too
+_BUSY_S = (
+    5.0  # how long another rank may take to replace the folder that this one is to replace too
+)
 
 
 def claim(path: Path, kind: str, launch: str = "", mode: int = PRIVATE) -> None:
@@ -51,16 +53,24 @@ def claim(path: Path, kind: str, launch: str = "", mode: int = PRIVATE) -> None:
             if error.errno not in (errno.EEXIST, errno.ENOTEMPTY, errno.ENOTDIR):
                 raise
     if not path.is_dir():
-        raise PlaceTaken(f"{path} is {'a broken link' if path.is_symlink() else 'a file'}", ELSEWHERE)
+        raise PlaceTaken(
+            f"{path} is {'a broken link' if path.is_symlink() else 'a file'}", ELSEWHERE
+        )
     if not os.listdir(path):
         with suppress(FileExistsError):
             begin_list(path, kind, launch)
             return
     listing = _settled_list(path)
     if listing is None:
-        raise PlaceTaken(f"{path} holds files that feedline did not make ({few(sorted(os.listdir(path)), MAX_NAMED)})", ELSEWHERE)
+        raise PlaceTaken(
+            f"{path} holds files that feedline did not make "
+            f"({few(sorted(os.listdir(path)), MAX_NAMED)})",
+            ELSEWHERE,
+        )
     if (listing.kind, listing.launch) != (kind, launch):
-        raise _Older(f"{path} already holds {kind_with_article(listing.kind)}", ELSEWHERE, OVERWRITE)
+        raise _Older(
+            f"{path} already holds {kind_with_article(listing.kind)}", ELSEWHERE, OVERWRITE
+        )
 
 
 def claim_within(folder: Path, name: str, kind: str, launch: str) -> None:
@@ -71,7 +81,8 @@ def claim_within(folder: Path, name: str, kind: str, launch: str) -> None:
 
 
 def replace(path: Path, kind: str, launch: str = "") -> None:
-    """As ``claim``, but an older folder of that kind is removed first. The first of several ranks removes it, the others join.
+    """As ``claim``, but an older folder of that kind is removed first. The first of several ranks
+    removes it, the others join.
 
     Raises:
         PlaceTaken: it is of another kind, holds files of others, or a process uses it.
@@ -105,13 +116,18 @@ def staging(path: Path, kind: str) -> Iterator[Path]:
 
 
 def put(made: Path, path: Path, kind: str, force: bool) -> None:
-    """Give a complete folder its final name; with ``force``, an older one of that kind is removed first.
+    """Give a complete folder its final name; with ``force``, an older one of that kind is removed
+    first.
 
     Raises:
         PlaceTaken: the name is taken, or the older one may not be removed.
         OSError: it cannot be made.
     """
-    if os.path.lexists(path) and force and (path.is_symlink() or not path.is_dir() or os.listdir(path)):
+    if (
+        os.path.lexists(path)
+        and force
+        and (path.is_symlink() or not path.is_dir() or os.listdir(path))
+    ):
         remove(path, kind)
     try:
         os.rename(made, path)
@@ -150,7 +166,10 @@ def move(made: Path, folder: Path, name: str) -> None:
 
 
 def create(folder: Path, name: str, mode: int = single.PRIVATE_MODE) -> int:
-    """Return a new file in one of feedline's folders, open for reading and writing. Raises as ``single.create``."""
+    """Return a new file in one of feedline's folders, open for reading and writing.
+
+    Raises as ``single.create``.
+    """
     with deferred():
         fd = single.create(folder / name, mode)
         _enlist(folder, name)
@@ -172,7 +191,8 @@ def reopen(folder: Path, name: str, mode: int = single.PRIVATE_MODE) -> int:
 
 @contextmanager
 def replacing(folder: Path, name: str, mode: int = single.PRIVATE_MODE) -> Iterator[BinaryIO]:
-    """A file that is put in place under its name in one of feedline's folders at the end of the block.
+    """A file that is put in place under its name in one of feedline's folders at the end of the
+    block.
 
     Raises:
         PlaceTaken: the name belongs to a file that feedline did not write.
@@ -203,8 +223,13 @@ def write(folder: Path, name: str, data: bytes | str, mode: int = single.PRIVATE
         file.write(data.encode() if isinstance(data, str) else data)
 
 
-def append(folder: Path, name: str, keep_bytes: int, mode: int = single.PRIVATE_MODE, buffering: int = 0) -> BinaryIO:
-    """Return a file of feedline's, truncated to ``keep_bytes`` and open for appending. Raises as ``reopen``."""
+def append(
+    folder: Path, name: str, keep_bytes: int, mode: int = single.PRIVATE_MODE, buffering: int = 0
+) -> BinaryIO:
+    """Return a file of feedline's, truncated to ``keep_bytes`` and open for appending.
+
+    Raises as ``reopen``.
+    """
     file = os.fdopen(reopen(folder, name, mode), "r+b", buffering)
     file.truncate(keep_bytes)
     file.seek(keep_bytes)
@@ -212,7 +237,8 @@ def append(folder: Path, name: str, keep_bytes: int, mode: int = single.PRIVATE_
 
 
 def add_line(folder: Path, name: str, line: str) -> None:
-    """Add a line to a file of feedline's, in one write, so that several processes can do so at once.
+    """Add a line to a file of feedline's, in one write, so that several processes can do so at
+    once.
 
     Raises:
         PlaceTaken: the file is not feedline's.
@@ -230,7 +256,8 @@ def add_line(folder: Path, name: str, line: str) -> None:
 
 
 def restart(folder: Path, name: str, mode: int = single.PRIVATE_MODE) -> int:
-    """Return an empty file in place of a listed one, open for writing; readers of the old one are not disturbed.
+    """Return an empty file in place of a listed one, open for writing; readers of the old one are
+    not disturbed.
 
     Raises:
         PlaceTaken: the name belongs to a file that feedline did not write.
@@ -258,7 +285,11 @@ class _Older(PlaceTaken):
 def _settled_list(folder: Path) -> FolderListing | None:
     """As ``read_list``; of a folder that another process is just beginning, once it has."""
     deadline = time.monotonic() + _BUSY_S
-    while (listing := read_list(folder)) is None and os.listdir(folder) == [LIST_NAME] and time.monotonic() < deadline:
+    while (
+        (listing := read_list(folder)) is None
+        and os.listdir(folder) == [LIST_NAME]
+        and time.monotonic() < deadline
+    ):
         time.sleep(0.01)
     return listing
 
@@ -272,7 +303,9 @@ def _put(written: ExitStack, folder: Path, name: str, new: bool) -> None:
 
 
 def _enlist(folder: Path, name: str) -> None:
-    """Add a name to the list, or take back the new file: one that is not listed would be in the way for good."""
+    """Add a name to the list, or take back the new file: one that is not listed would be in the way
+    for good.
+    """
     try:
         add_to_list(folder, name)
     except OSError:

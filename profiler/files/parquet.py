@@ -1,11 +1,14 @@
 """Parquet files of a run folder. Schema and pages are checked before any value is unpacked.
 
-A footer can claim anything, and a page unpacks into as much memory as its header says, up to 2 GB. pyarrow has no limit for either, and a
-limit of the process would bind other threads of a program that calls ``feedline.load``. So the page headers are read here first, and only
-what feedline writes is let through: data pages of plain or delta-packed numbers. Their bytes are Thrift's compact protocol
-(https://github.com/apache/parquet-format/blob/master/src/main/thrift/parquet.thrift, PageHeader).
+A footer can claim anything, and a page unpacks into as much memory as its header says, up to 2 GB.
+pyarrow has no limit for either, and a limit of the process would bind other threads of a program
+that calls ``feedline.load``. So the page headers are read here first, and only what feedline writes
+is let through: data pages of plain or delta-packed numbers. Their bytes are Thrift's compact
+protocol (https://github.com/apache/parquet-format/blob/master/src/main/thrift/parquet.thrift,
+PageHeader).
 
-pyarrow's own ways from and to numpy import pandas, which takes a second of CPU: more than most reports.
+pyarrow's own ways from and to numpy import pandas, which takes a second of CPU: more than most
+reports.
 """
 
 from collections.abc import Iterator, Mapping
@@ -22,10 +25,13 @@ import pyarrow.parquet as pq
 from feedline.profiler.errors import RunDamaged
 from feedline.profiler.files.bounded import MOST_COLUMNS, one_line, opened
 
-#: Rows that any file may have. More must be paid for with a packed byte each: recorded times cost two or three, a bomb next to nothing.
+#: Rows that any file may have. More must be paid for with a packed byte each: recorded times cost
+#: two or three, a bomb next to nothing.
 _FREE_ROWS = 1 << 19
 _MOST_TEXT = 100_000_000  # bytes: what pyarrow reads at most
-_MOST_THRIFT_ITEMS = 1 << 16  # of a list in the footer: a trace of 100 million events has 200 row groups of 9 columns
+_MOST_THRIFT_ITEMS = (
+    1 << 16
+)  # of a list in the footer: a trace of 100 million events has 200 row groups of 9 columns
 
 
 class _Columns:
@@ -38,7 +44,12 @@ class _Columns:
 
     def __init__(self, file: Any, path: Path) -> None:
         self.path = path
-        self._file = pq.ParquetFile(file, page_checksum_verification=True, thrift_container_size_limit=_MOST_THRIFT_ITEMS, pre_buffer=False)
+        self._file = pq.ParquetFile(
+            file,
+            page_checksum_verification=True,
+            thrift_container_size_limit=_MOST_THRIFT_ITEMS,
+            pre_buffer=False,
+        )
         self._about = self._file.metadata
         self.rows: int = self._about.num_rows
         self.names: list[str] = self._file.schema_arrow.names
@@ -108,14 +119,18 @@ def _values(column: pa.ChunkedArray, kind: np.dtype[Any]) -> Iterator[npt.NDArra
 def table_of(columns: Mapping[str, npt.NDArray[Any]]) -> pa.Table:
     """Return a table of contiguous arrays of equal length; it shares their memory."""
     arrays = [
-        pa.Array.from_buffers(pa.from_numpy_dtype(values.dtype), len(values), [None, pa.py_buffer(values)]) for values in columns.values()
+        pa.Array.from_buffers(
+            pa.from_numpy_dtype(values.dtype), len(values), [None, pa.py_buffer(values)]
+        )
+        for values in columns.values()
     ]
     return pa.Table.from_arrays(arrays, list(columns))
 
 
 @contextmanager
 def columns(path: Path, way_out: str) -> Iterator[_Columns]:
-    """Open a file. Any error in it, including those found inside the block, becomes a one-line error.
+    """Open a file. Any error in it, including those found inside the block, becomes a one-line
+    error.
 
     Args:
         path: of the file.
@@ -127,7 +142,16 @@ def columns(path: Path, way_out: str) -> Iterator[_Columns]:
     try:
         with opened(path, MOST_COLUMNS) as file:
             yield _Columns(file, path)
-    except (OSError, pa.ArrowException, MemoryError, LookupError, ValueError, TypeError, AttributeError, OverflowError) as error:
+    except (
+        OSError,
+        pa.ArrowException,
+        MemoryError,
+        LookupError,
+        ValueError,
+        TypeError,
+        AttributeError,
+        OverflowError,
+    ) as error:
         raise RunDamaged(f"{path} cannot be read ({one_line(error)}): {way_out}") from error
 
 
@@ -138,16 +162,28 @@ def _check(about: pq.FileMetaData, file: Any) -> None:
         rows += group.num_rows
         for index in range(group.num_columns):
             chunk = group.column(index)
-            if chunk.has_dictionary_page or chunk.data_page_offset < 0 or chunk.total_compressed_size < 0:
-                raise ValueError(f"column {chunk.path_in_schema} has an encoding that feedline does not write")
-            headers = page_headers(file, chunk.data_page_offset, chunk.data_page_offset + chunk.total_compressed_size)
+            if (
+                chunk.has_dictionary_page
+                or chunk.data_page_offset < 0
+                or chunk.total_compressed_size < 0
+            ):
+                raise ValueError(
+                    f"column {chunk.path_in_schema} has an encoding that feedline does not write"
+                )
+            headers = page_headers(
+                file, chunk.data_page_offset, chunk.data_page_offset + chunk.total_compressed_size
+            )
             if sum(page.values for page in headers) != group.num_rows:
-                raise ValueError(f"column {chunk.path_in_schema} does not have {group.num_rows:,} values")
+                raise ValueError(
+                    f"column {chunk.path_in_schema} does not have {group.num_rows:,} values"
+                )
             packed += chunk.total_compressed_size
     if rows != about.num_rows or rows < 0:
         raise ValueError(f"its footer says {about.num_rows:,} rows, its row groups have {rows:,}")
     if rows > max(_FREE_ROWS, packed):
-        raise ValueError(f"it claims {rows:,} rows in {packed:,} bytes, fewer bytes than any recording needs")
+        raise ValueError(
+            f"it claims {rows:,} rows in {packed:,} bytes, fewer bytes than any recording needs"
+        )
 
 
 _MOST_PAGE = 16 << 20  # bytes, unpacked: pyarrow begins a new page at 1 MB
@@ -177,7 +213,8 @@ def page_headers(file: BinaryIO, begin: int, end: int) -> list[_PageHeader]:
         end: the byte behind it.
 
     Raises:
-        ValueError: they are not what feedline writes, do not fill the chunk, or unpack to more than pages have.
+        ValueError: they are not what feedline writes, do not fill the chunk, or unpack to more than
+            pages have.
     """
     headers = []
     while begin < end:
@@ -197,7 +234,9 @@ def _page(data: bytes) -> _PageHeader:
         v1: Any = header.get(5)
         v2: Any = header.get(8)
         kind, unpacked, packed = header[1], header[2], header[3]
-        values, encoding = (v1[1], v1[2]) if kind == _DATA else (v2[1], v2[4]) if kind == _DATA_V2 else (-1, -1)
+        values, encoding = (
+            (v1[1], v1[2]) if kind == _DATA else (v2[1], v2[4]) if kind == _DATA_V2 else (-1, -1)
+        )
     except (LookupError, TypeError) as error:
         raise ValueError("a page has no header") from error
     if values < 0 or encoding not in (_PLAIN, _DELTA_BINARY_PACKED):
@@ -208,7 +247,10 @@ def _page(data: bytes) -> _PageHeader:
 
 
 class _ThriftReader:
-    """Thrift's compact protocol, as far as page headers need it: field number -> value. Raises IndexError, ValueError."""
+    """Thrift's compact protocol, as far as page headers need it: field number -> value.
+
+    Raises IndexError, ValueError.
+    """
 
     def __init__(self, data: bytes) -> None:
         self._data, self.at = data, 0

@@ -1,4 +1,7 @@
-"""Folders for the results of commands (``compare -o``, ``scale -o``). They may also contain files of the user's, which are kept."""
+"""Folders for the results of commands (``compare -o``, ``scale -o``).
+
+They may also contain files of the user's, which are kept.
+"""
 
 import os
 from collections.abc import Iterable, Iterator
@@ -15,7 +18,8 @@ def prepare(folder: Path, names: Iterable[str], force: bool) -> bool:
     Args:
         folder: for the results.
         names: to be written.
-        force: results of an earlier time may be replaced; files that feedline did not write never are.
+        force: results of an earlier time may be replaced; files that feedline did not write never
+            are.
 
     Returns:
         Whether the folder is a new one.
@@ -49,7 +53,10 @@ def save(folder: Path, name: str, text: str) -> Path:
 
 
 def log(folder: Path, name: str) -> int:
-    """Return an empty log file, open for the output of a program; the caller owns the descriptor. Raises as ``save``."""
+    """Return an empty log file, open for the output of a program; the caller owns the descriptor.
+
+    Raises as ``save``.
+    """
     with _output_errors(folder / name):
         return owned.restart(folder, name, output.SHARED)
 
@@ -67,7 +74,8 @@ def add_line(folder: Path, name: str, line: str) -> None:
 
 @contextmanager
 def run_folder(run: Path) -> Iterator[None]:
-    """An empty folder for a run, made before the training that may write in it, and not beside it. One that stays empty is removed again.
+    """An empty folder for a run, made before the training that may write in it, and not beside it.
+    One that stays empty is removed again.
 
     Raises:
         OutputError: an older run cannot be removed, or the folder cannot be made.
@@ -87,7 +95,11 @@ def drop_empty(folder: Path) -> None:
     """Remove a results folder if it is empty."""
     with suppress(OSError):
         listing = own_folders.read_list(folder)
-        if listing is not None and listing.kind == own_folders.RESULTS_KIND and os.listdir(folder) == [own_folders.LIST_NAME]:
+        if (
+            listing is not None
+            and listing.kind == own_folders.RESULTS_KIND
+            and os.listdir(folder) == [own_folders.LIST_NAME]
+        ):
             single.remove(folder / own_folders.LIST_NAME)
         os.rmdir(folder)
 

@@ -1,4 +1,7 @@
-"""Creates, replaces and removes a single file. Links are not followed, and only regular files are ever replaced or removed."""
+"""Creates, replaces and removes a single file.
+
+Links are not followed, and only regular files are ever replaced or removed.
+"""
 
 import errno
 import itertools
@@ -9,9 +12,12 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
 
-PART = ".feedline-part-"  # prefix of incomplete files; the extension stays, because libraries choose the format by it
+# prefix of incomplete files; the extension stays, because libraries choose the format by it
+PART = ".feedline-part-"
 PRIVATE_MODE = 0o600
-_LONGEST_NAME = 40  # characters of a name, so that it fits into 255 bytes with what is put before it
+_LONGEST_NAME = (
+    40  # characters of a name, so that it fits into 255 bytes with what is put before it
+)
 _numbers = itertools.count()
 
 
@@ -41,10 +47,12 @@ def reopen(path: Path) -> int:
 
 @contextmanager
 def replacement(path: Path, mode: int = PRIVATE_MODE) -> Iterator[int]:
-    """A new file that is renamed to ``path`` at the end of the block. The caller then owns the descriptor.
+    """A new file that is renamed to ``path`` at the end of the block. The caller then owns the
+    descriptor.
 
     Raises:
-        OSError: the place is read-only or full, or the name belongs to a link, a folder or a device. Nothing has changed then.
+        OSError: the place is read-only or full, or the name belongs to a link, a folder or a
+            device. Nothing has changed then.
     """
     part, fd = _new_part(path, mode)
     try:
@@ -66,7 +74,9 @@ def replacing(path: Path, mode: int = PRIVATE_MODE) -> Iterator[BinaryIO]:
             yield file
             file.flush()
         finally:
-            file.raw.close()  # or what a failed write left in the buffer reaches whatever file gets this descriptor next
+            # or what a failed write left in the buffer reaches whatever file gets this descriptor
+            # next
+            file.raw.close()
     os.close(fd)
 
 

@@ -1,11 +1,12 @@
 """Detects that a training begins in this process, and records it from then on.
 
-Sentinels are hooks on calls that every training makes (sentinels.py). The first one called outside a loader's worker removes all of them,
-starts a Session, whose taps replace them, and repeats the call. A fork of a recorded process gets sentinels of its own, above its
-parent's taps.
+Sentinels are hooks on calls that every training makes (sentinels.py). The first one called outside
+a loader's worker removes all of them, starts a Session, whose taps replace them, and repeats the
+call. A fork of a recorded process gets sentinels of its own, above its parent's taps.
 
-Watched beside them are the process group that the program creates, which gives this process its rank, and ends that bypass ``atexit``:
-os._exit, os.exec*, and a signal from its parent, as multiprocessing.Pool sends to its workers.
+Watched beside them are the process group that the program creates, which gives this process its
+rank, and ends that bypass ``atexit``: os._exit, os.exec*, and a signal from its parent, as
+multiprocessing.Pool sends to its workers.
 """
 
 import atexit
@@ -41,7 +42,11 @@ if TYPE_CHECKING:
     from feedline.profiler.session.session import Room, Session
 
 
-_LAUNCHERS = ("torchrun", "slurm", "mpi")  # which know their ranks better than a process group does, restarts among it
+_LAUNCHERS = (
+    "torchrun",
+    "slurm",
+    "mpi",
+)  # which know their ranks better than a process group does, restarts among it
 
 
 @dataclass(frozen=True)
@@ -57,8 +62,13 @@ class _JoinedGroup:
     size: int
 
 
-def _watch_groups(module: Any, joins: Callable[[_JoinedGroup], None], joined: Callable[[], None]) -> None:
-    """Call ``joins`` before and ``joined`` after this process joins the default group. Neither may raise."""
+def _watch_groups(
+    module: Any, joins: Callable[[_JoinedGroup], None], joined: Callable[[], None]
+) -> None:
+    """Call ``joins`` before and ``joined`` after this process joins the default group.
+
+    Neither may raise.
+    """
 
     def watched(original: Any) -> Any:
         @functools.wraps(original)
@@ -77,7 +87,10 @@ def _watch_groups(module: Any, joins: Callable[[_JoinedGroup], None], joined: Ca
 
 
 def _group_of(init_process_group: Any, args: Any, kwargs: Any) -> _JoinedGroup | None:
-    """Return the group that a call creates; None for a single rank, or if the arguments do not say."""
+    """Return the group that a call creates;
+
+    None for a single rank, or if the arguments do not say.
+    """
     try:
         given = inspect.signature(init_process_group).bind(*args, **kwargs).arguments
         size, rank = _number(given, "world_size"), _number(given, "rank")
@@ -89,7 +102,9 @@ def _group_of(init_process_group: Any, args: Any, kwargs: Any) -> _JoinedGroup |
             address = f"{getattr(store, 'host', '')}:{getattr(store, 'port', '')}:{getattr(store, 'path', '')}"
         elif address == "env://":
             address = f"{os.environ.get('MASTER_ADDR')}:{os.environ.get('MASTER_PORT')}"
-        return _JoinedGroup(hashlib.sha256(f"{size} {address}".encode()).hexdigest()[:12], rank, size)
+        return _JoinedGroup(
+            hashlib.sha256(f"{size} {address}".encode()).hexdigest()[:12], rank, size
+        )
     except (TypeError, ValueError):
         return None
 
@@ -100,9 +115,15 @@ def _number(given: dict[str, Any], name: str) -> int:
 
 
 def _place_in_group(group: _JoinedGroup | None) -> RankPlace:
-    """Return the rank and world size of this process: from its launcher, else from its group, else as a single process."""
+    """Return the rank and world size of this process: from its launcher, else from its group, else
+    as a single process.
+    """
     place = ranks.place()
-    if group is None or place.launcher in _LAUNCHERS and (place.rank, place.world_size) == (group.rank, group.size):
+    if (
+        group is None
+        or place.launcher in _LAUNCHERS
+        and (place.rank, place.world_size) == (group.rank, group.size)
+    ):
         return place
     return RankPlace(group.rank, group.rank, group.size, None, launcher="init_process_group")
 
@@ -132,13 +153,20 @@ _Leave = Callable[[int | None], None]
 _End = Callable[[int, str], None]
 
 
-_ENDS = (signal.SIGTERM, signal.SIGKILL, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT)  # a process, where it does not handle them
+_ENDS = (
+    signal.SIGTERM,
+    signal.SIGKILL,
+    signal.SIGINT,
+    signal.SIGHUP,
+    signal.SIGQUIT,
+)  # a process, where it does not handle them
 
 
 _EXECS = ("execv", "execve")  # the others call these two
 
 
-#: Methods of ``Popen`` by which a child is signalled; os.kill itself would have a frame of ours in what Ctrl-C prints.
+#: Methods of ``Popen`` by which a child is signalled; os.kill itself would have a frame of ours in
+#: what Ctrl-C prints.
 _SENDERS = {"subprocess": "send_signal", "multiprocessing.popen_fork": "_send_signal"}
 
 
@@ -150,7 +178,8 @@ def _watch_ends(leaves: _Leave, ends: _End) -> None:
 
     Args:
         leaves: called with the exit code; None: this process becomes another program.
-        ends: called with a child's process id and the name of the signal that is about to be sent to it.
+        ends: called with a child's process id and the name of the signal that is about to be sent
+            to it.
     """
     global _patches
     if _patches is not None:
@@ -184,7 +213,10 @@ def _before(original: Any, act: Callable[..., None]) -> Any:
 
 
 def _note(recording: RecordingSettings, **what: str) -> None:
-    """Note what this process did: ``imported="torch"``, ``recorded=`` its folder, or ``unseen=`` why it has none."""
+    """Note what this process did:
+
+    ``imported="torch"``, ``recorded=`` its folder, or ``unseen=`` why it has none.
+    """
     command = privacy.recorded_argv(sys.argv, recording.record_argv)
     about = {"pid": os.getpid(), "started": proc.started(os.getpid()), "command": command}
     process_log.write(Path(recording.run), {**about, **what})  # type: ignore[typeddict-item]
@@ -202,10 +234,16 @@ class _Following:
     Args:
         recording: settings of the recording.
         session: of this process, if it is recorded from its start.
-        overrides: which the session has attached; None: they are attached when torch is imported, before anything is recorded.
+        overrides: which the session has attached; None: they are attached when torch is imported,
+            before anything is recorded.
     """
 
-    def __init__(self, recording: RecordingSettings, session: "Session | None" = None, overrides: "Overrides | None" = None) -> None:
+    def __init__(
+        self,
+        recording: RecordingSettings,
+        session: "Session | None" = None,
+        overrides: "Overrides | None" = None,
+    ) -> None:
         self.recording, self.session, self.overrides = recording, session, overrides
         self._follows_a_command = session is None  # which says nothing of this process
         self._sentinels: Patches | None = None
@@ -223,11 +261,15 @@ class _Following:
         set_sentinels(self._sentinels, self.begin)
 
     def _override(self) -> None:
-        """Change loaders from now on: they are made before the first call that shows that this is a training."""
+        """Change loaders from now on: they are made before the first call that shows that this is a
+        training.
+        """
         from feedline.profiler.session.hooks import Hooks
         from feedline.profiler.session.overrides import Overrides
 
-        self.overrides = Overrides(self.recording.settings, self.recording.made_at, self.recording.strict)
+        self.overrides = Overrides(
+            self.recording.settings, self.recording.made_at, self.recording.strict
+        )
         self.overrides.attach(Hooks(lambda *_: None, lambda: None))
 
     def forked(self) -> None:
@@ -244,7 +286,9 @@ class _Following:
             arrivals.when_imported("torch", lambda _: self.watch())
 
     def _is_to_make_batches(self) -> bool:
-        """Return whether this process was forked to be a loader's worker, whose own tap records it: setting sentinels takes 4 ms."""
+        """Return whether this process was forked to be a loader's worker, whose own tap records it:
+        setting sentinels takes 4 ms.
+        """
         from feedline.profiler.record.recorder import recorder
 
         return recorder.starting == threading.get_ident()
@@ -291,7 +335,9 @@ class _Following:
             _note(recording, recorded=os.path.relpath(self.session.folder, recording.run))
         except Exception as error:
             command = " ".join(privacy.recorded_argv(sys.argv, recording.record_argv))
-            say_in_training(f"{command} (pid {os.getpid()}) is training but is not being recorded: {error}")
+            say_in_training(
+                f"{command} (pid {os.getpid()}) is training but is not being recorded: {error}"
+            )
 
     def ends(self, ending: Ending) -> None:
         """This process ends. Never raises."""
@@ -311,22 +357,33 @@ class _Following:
     def joins(self, group: _JoinedGroup) -> None:
         """Prepare for this process to join a group.
 
-        If it is already recorded as this rank, it announces that now: the others wait for it and find its folder.
+        If it is already recorded as this rank, it announces that now: the others wait for it and
+        find its folder.
         """
         self._group = group
         if self.session is not None and self.session.is_mine:
             self.session.join(_place_in_group(group), group.name)
 
     def joined(self) -> None:
-        """Called after it has joined. A training that has already begun continues in the folder of its rank."""
+        """Called after it has joined.
+
+        A training that has already begun continues in the folder of its rank.
+        """
         session, group = self.session, self._group
-        if session is not None and session.is_mine and group is not None and session.manifest.group != group.name:
+        if (
+            session is not None
+            and session.is_mine
+            and group is not None
+            and session.manifest.group != group.name
+        ):
             session.stop(Ending(None))
             self._record()
 
 
 def _rooms(run: Path, launch: str, group: str) -> "Iterator[Room]":
-    """Return where the folder of a rank may be created: beside the ranks of its group, else in a new training's folder."""
+    """Return where the folder of a rank may be created: beside the ranks of its group, else in a
+    new training's folder.
+    """
     from feedline.profiler.store.trainings import TRAINING_PREFIX, inner_trainings
 
     for folder in [run, *inner_trainings(run)] if group else []:
@@ -354,7 +411,11 @@ def _in_worker() -> bool:
 _following: _Following | None = None
 
 
-def follow(recording: RecordingSettings, session: "Session | None" = None, overrides: "Overrides | None" = None) -> None:
+def follow(
+    recording: RecordingSettings,
+    session: "Session | None" = None,
+    overrides: "Overrides | None" = None,
+) -> None:
     """Follow this process and those below it.
 
     Args:
@@ -375,7 +436,10 @@ def follow(recording: RecordingSettings, session: "Session | None" = None, overr
     _watch_ends(following.leaves, functools.partial(_note_end, recording))
     if session is None:
         arrivals.when_imported("torch", lambda _: following.watch())
-    arrivals.when_imported("torch.distributed.distributed_c10d", lambda module: _watch_groups(module, following.joins, following.joined))
+    arrivals.when_imported(
+        "torch.distributed.distributed_c10d",
+        lambda module: _watch_groups(module, following.joins, following.joined),
+    )
 
 
 def follow_from_here() -> None:

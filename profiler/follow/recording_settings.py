@@ -26,7 +26,8 @@ class RecordingSettings:
         report: arguments of ``feedline report`` at the end.
         folder: working directory at the start.
         path: sys.path at the start.
-        settings, made_at, strict: arguments of the training's DataLoader to change; as of session/overrides.Overrides.
+        settings, made_at, strict: arguments of the training's DataLoader to change; as of
+            session/overrides.Overrides.
         stop_after: as of session/stop_after.StopAfter; "": never.
     """
 
@@ -46,7 +47,10 @@ class RecordingSettings:
 
     @classmethod
     def read(cls, environ: Mapping[str, str] = os.environ) -> "RecordingSettings | None":
-        """Return the settings in the environment; None if there are none, or none that can be read."""
+        """Return the settings in the environment;
+
+        None if there are none, or none that can be read.
+        """
         try:
             data = json.loads(environ[RUN_VARIABLE])
             return cls(**{**data, "report": tuple(data["report"]), "path": tuple(data["path"])})
@@ -56,10 +60,18 @@ class RecordingSettings:
     @classmethod
     def of_this_process(cls) -> "RecordingSettings":
         """For FEEDLINE=1: record this process and those below it, into runs/SCRIPT-TIME."""
-        script = Path(sys.argv[0]).stem if sys.argv and sys.argv[0] not in ("", "-c", "-m") else "python"
+        script = (
+            Path(sys.argv[0]).stem if sys.argv and sys.argv[0] not in ("", "-c", "-m") else "python"
+        )
         folder = Path.cwd()
         run = folder / "runs" / f"{script}-{time.strftime('%m%d-%H%M%S')}-{os.getpid()}"
-        return cls(os.getpid(), str(run), f"process-{os.getpid()}-{time.time_ns()}", folder=str(folder), path=tuple(sys.path))
+        return cls(
+            os.getpid(),
+            str(run),
+            f"process-{os.getpid()}-{time.time_ns()}",
+            folder=str(folder),
+            path=tuple(sys.path),
+        )
 
     def export(self) -> None:
         """Put the settings into the environment of this process, for its children."""
@@ -67,5 +79,12 @@ class RecordingSettings:
 
     def variables(self, environ: Mapping[str, str]) -> dict[str, str]:
         """Return the environment variables that change."""
-        others = [part for part in environ.get("PYTHONPATH", "").split(os.pathsep) if part and part != ON_PATH]
-        return {RUN_VARIABLE: json.dumps(asdict(self)), "PYTHONPATH": os.pathsep.join([ON_PATH, *others])}
+        others = [
+            part
+            for part in environ.get("PYTHONPATH", "").split(os.pathsep)
+            if part and part != ON_PATH
+        ]
+        return {
+            RUN_VARIABLE: json.dumps(asdict(self)),
+            "PYTHONPATH": os.pathsep.join([ON_PATH, *others]),
+        }

@@ -27,14 +27,22 @@ def report(recording: RecordingSettings) -> None:
 
     It takes a second of CPU, so it is skipped with ``-q`` for a run without a record.
     """
-    if "-q" in recording.report and "--json" not in recording.report and ranks.place().world_size == 1 and _is_empty(Path(recording.run)):
+    if (
+        "-q" in recording.report
+        and "--json" not in recording.report
+        and ranks.place().world_size == 1
+        and _is_empty(Path(recording.run))
+    ):
         return
     command = ["report", recording.run, "--finish", "--wait", "20", *recording.report]
     program = (
-        f"import sys; sys.path[:] = {json.dumps(recording.path)}; from feedline.cli import main; sys.exit(main({json.dumps(command)}))"
+        f"import sys; sys.path[:] = {json.dumps(recording.path)}; from feedline.cli import "
+        f"main; sys.exit(main({json.dumps(command)}))"
     )
     flags = [*subprocess._args_from_interpreter_flags(), "-Wignore"]  # type: ignore[attr-defined]
-    to = _STDOUT if os.isatty(_STDOUT) else _STDERR  # what `run train.py > log` or `| tool` gets is the training's, byte for byte
+    to = (
+        _STDOUT if os.isatty(_STDOUT) else _STDERR
+    )  # what `run train.py > log` or `| tool` gets is the training's, byte for byte
     try:
         subprocess.run(
             [sys.executable, *flags, "-c", program],
@@ -45,7 +53,10 @@ def report(recording: RecordingSettings) -> None:
             check=False,
         )
     except (OSError, ValueError, KeyboardInterrupt) as error:
-        say_in_training(f"the report could not be built ({error or type(error).__name__}); try again with: feedline report {recording.run}")
+        say_in_training(
+            f"the report could not be built ({error or type(error).__name__}); try again with: "
+            f"feedline report {recording.run}"
+        )
 
 
 def report_what_was_made(recording: RecordingSettings) -> None:
@@ -67,7 +78,11 @@ def at_the_end() -> None:
 
 def _not_followed() -> dict[str, str]:
     """Return the environment without the variables that ``RecordingSettings.variables`` added."""
-    environ = {name: value for name, value in os.environ.items() if name not in (RUN_VARIABLE, SWITCH_VARIABLE)}
+    environ = {
+        name: value
+        for name, value in os.environ.items()
+        if name not in (RUN_VARIABLE, SWITCH_VARIABLE)
+    }
     path = [part for part in environ.get("PYTHONPATH", "").split(os.pathsep) if part != ON_PATH]
     if "PYTHONPATH" in environ:
         environ["PYTHONPATH"] = os.pathsep.join(path)
@@ -81,7 +96,9 @@ def _is_empty(run: Path) -> bool:
     rank = rank_folder(run, 0)
     main = main_segment(rank)
     try:
-        alone = set(os.listdir(run)) <= {LIST_NAME, rank.name, PROCESSES_FILE} and set(os.listdir(rank / SEGMENTS)) <= {
+        alone = set(os.listdir(run)) <= {LIST_NAME, rank.name, PROCESSES_FILE} and set(
+            os.listdir(rank / SEGMENTS)
+        ) <= {
             LIST_NAME,
             main.name,
         }

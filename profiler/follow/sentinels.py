@@ -14,7 +14,8 @@ _Begin = Callable[[], None]
 
 
 def set_sentinels(patches: Patches, begin: _Begin) -> None:
-    """Call ``begin`` before the first batch, forward with gradients, backward or update. It must undo the patches, and not raise.
+    """Call ``begin`` before the first batch, forward with gradients, backward or update. It must
+    undo the patches, and not raise.
 
     Raises:
         AttributeError: this version is built differently.
@@ -36,7 +37,11 @@ def _before_method(owner: Any, name: str, begin: _Begin) -> Any:
 
 
 def _before_call(begin: _Begin) -> Any:
-    original, is_compiling, with_gradients = torch.nn.Module.__call__, torch.compiler.is_compiling, torch.is_grad_enabled
+    original, is_compiling, with_gradients = (
+        torch.nn.Module.__call__,
+        torch.compiler.is_compiling,
+        torch.is_grad_enabled,
+    )
 
     def __call__(self: torch.nn.Module, *args: Any, **kwargs: Any) -> Any:
         if is_compiling() or not with_gradients() or not self.training:

@@ -1,7 +1,8 @@
-"""Runs at the start of every Python process: does nothing, or waits until the program imports torch.
+"""Runs at the start of every Python process: does nothing, or waits until the program imports
+torch.
 
-Called from feedline.pth in site-packages, and from on_path/sitecustomize.py where PYTHONPATH says so. Imports nothing more: every
-Python process of a training pays for it.
+Called from feedline.pth in site-packages, and from on_path/sitecustomize.py where PYTHONPATH says
+so. Imports nothing more: every Python process of a training pays for it.
 """
 
 import os
@@ -34,7 +35,9 @@ def begin() -> None:
         return
     if not any(isinstance(finder, _Waiting) for finder in sys.meta_path):
         sys.meta_path.insert(0, _Waiting())
-    if f'"top": {os.getpid()},' in os.environ.get(RUN_VARIABLE, ""):  # the recorded program replaced itself by this one
+    if f'"top": {os.getpid()},' in os.environ.get(
+        RUN_VARIABLE, ""
+    ):  # the recorded program replaced itself by this one
         from feedline.profiler.follow import reporting
 
         reporting.at_the_end()

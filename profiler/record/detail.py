@@ -1,4 +1,6 @@
-"""What is recorded in detail: samples, which taps/fetch.py chooses, and the steps that torch.profiler records."""
+"""What is recorded in detail: samples, which taps/fetch.py chooses, and the steps that
+torch.profiler records.
+"""
 
 import os
 import threading
@@ -7,10 +9,12 @@ from typing import Any, NamedTuple
 
 from feedline.profiler.events import Stage
 
-#: stage, name, start_ns, wall_ns, cpu_ns, runqueue_ns, nbytes, extra; the last two as the stage says in events.py. Never raises.
+#: stage, name, start_ns, wall_ns, cpu_ns, runqueue_ns, nbytes, extra; the last two as the stage
+#: says in events.py. Never raises.
 Write = Callable[[Stage, str, int, int, int, int, int, int], None]
 
-#: The threads that are looking just now. Nearly always empty: asking that first is what makes an idle tap cheap.
+#: The threads that are looking just now. Nearly always empty: asking that first is what makes an
+#: idle tap cheap.
 looking: set[int] = set()
 os.register_at_fork(after_in_child=looking.clear)
 
@@ -33,7 +37,10 @@ detail = _Detail()
 
 
 class ProfilerWindow(NamedTuple):
-    """A schedule in torch.profiler's terms: ``skip`` steps first, one to warm up, then ``active`` steps. ``active=0``: none."""
+    """A schedule in torch.profiler's terms:
+
+    ``skip`` steps first, one to warm up, then ``active`` steps. ``active=0``: none.
+    """
 
     skip: int
     active: int
@@ -49,7 +56,10 @@ class ProfilerWindow(NamedTuple):
             return _OFF
         skip, colon, active = text.partition(":")
         if not (colon and skip.isdecimal() and active.isdecimal() and int(skip) and int(active)):
-            raise ValueError(f"expected SKIP:ACTIVE, two numbers of at least 1, such as 20:5, or off, got {text!r}")
+            raise ValueError(
+                f"expected SKIP:ACTIVE, two numbers of at least 1, such as 20:5, or off, got "
+                f"{text!r}"
+            )
         return cls(int(skip), int(active))
 
     def __str__(self) -> str:
@@ -57,4 +67,6 @@ class ProfilerWindow(NamedTuple):
 
 
 _OFF = ProfilerWindow(0, 0)
-WINDOW_ON_A_GPU = ProfilerWindow(20, 5)  # when nothing else is asked: past the first allocations and autotuning, some 1 MB of trace
+WINDOW_ON_A_GPU = ProfilerWindow(
+    20, 5
+)  # when nothing else is asked: past the first allocations and autotuning, some 1 MB of trace

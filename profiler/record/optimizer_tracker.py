@@ -1,12 +1,15 @@
 """Records what is needed to split one process into several trainings.
 
-A program that trains one model after another (a sweep, the folds of a cross-validation) creates an optimizer for each. Which optimizers
-belong to one training is decided when the run is read (store/trainings.py), because only then is it known which of them alternate.
-This module records the facts: each optimizer gets a number, and at its first update a record (events.Stage.BEGUN) names the earlier
-optimizer that it belongs with: one that has parameters of the same modules, or one that has made an update since this one began.
-If there is none, the sums of all records before it follow (Stage.SUMS), so that they stay exact when a long run discards windows.
+A program that trains one model after another (a sweep, the folds of a cross-validation) creates an
+optimizer for each. Which optimizers belong to one training is decided when the run is read
+(store/trainings.py), because only then is it known which of them alternate. This module records the
+facts: each optimizer gets a number, and at its first update a record (events.Stage.BEGUN) names the
+earlier optimizer that it belongs with: one that has parameters of the same modules, or one that has
+made an update since this one began. If there is none, the sums of all records before it follow
+(Stage.SUMS), so that they stay exact when a long run discards windows.
 
-Weak references are to optimizers and modules, never to parameters: torch refuses to swap a tensor that has weak references.
+Weak references are to optimizers and modules, never to parameters: torch refuses to swap a tensor
+that has weak references.
 """
 
 import functools
@@ -21,13 +24,18 @@ from feedline.profiler.record.recorder import recorder
 from feedline.profiler.store.segment import FIELDS, Mark, Segment
 
 _MAX_OPTIMIZERS = 1000  # optimizers; those after them belong to the last training
-_MAX_JOINED = 16  # times that a new optimizer turned out to belong to one and the same training: this program makes them as it trains
+# times that a new optimizer turned out to belong to one and the same training: this program makes
+# them as it trains
+_MAX_JOINED = 16
 _UNSUMMED = (Stage.NAME, Stage.BEGUN, Stage.SUMS)
 _OF_CPU = 256  # more than stages there are: ``source`` of the second record of a stage's sums
 
 
 class ObjectNumbers:
-    """Numbers living objects from 0 in order of appearance. The number of a freed object is not reused."""
+    """Numbers living objects from 0 in order of appearance.
+
+    The number of a freed object is not reused.
+    """
 
     def __init__(self) -> None:
         self.known: dict[int, int] = {}  # id -> number
@@ -52,7 +60,8 @@ class OptimizerTracker:
 
     Attributes:
         optimizers: those that have made an update.
-        first: number of the first optimizer that belongs to the current training; one with a lower number adds its own training to it.
+        first: number of the first optimizer that belongs to the current training; one with a lower
+            number adds its own training to it.
         began: ns, where the first pass began that fed the newest optimizer.
     """
 
@@ -61,15 +70,27 @@ class OptimizerTracker:
         self.first = self.began = 0
         self._firsts: dict[int, int] = {}  # optimizer -> first one of its training
         self._newest = 0
-        self._living: dict[int, tuple[Callable[[], Any], frozenset[int]]] = {}  # optimizers by number, ids of their parameters
-        self._owners = ObjectNumbers()  # modules with parameters of their own -> the optimizer that came with them
-        self._model: tuple[Callable[[], Any], frozenset[int], int] = (lambda: None), frozenset(), 0  # met last, its parameters, with whom
-        self._joined = 0  # times that a new optimizer turned out to belong to the training of this one:
+        self._living: dict[
+            int, tuple[Callable[[], Any], frozenset[int]]
+        ] = {}  # optimizers by number, ids of their parameters
+        self._owners = (
+            ObjectNumbers()
+        )  # modules with parameters of their own -> the optimizer that came with them
+        self._model: tuple[Callable[[], Any], frozenset[int], int] = (
+            (lambda: None),
+            frozenset(),
+            0,
+        )  # met last, its parameters, with whom
+        self._joined = (
+            0  # times that a new optimizer turned out to belong to the training of this one:
+        )
         self._target = -1
         self._mark: Mark | None = None  # where a loader's pass began, since the last update
         self._batch = -1  # recorder.batch at the mark
         self._samples = 0  # that this rank had trained on at the mark
-        self._made = False  # an optimizer was made since the last update: the first pass after that is the next training's
+        # an optimizer was made since the last update: the first pass after that is the next
+        # training's
+        self._made = False
 
     def made(self) -> None:
         """An optimizer is being created."""
@@ -78,10 +99,14 @@ class OptimizerTracker:
     def pass_begins(self, segment: Segment) -> None:
         """A pass over a loader is about to begin. Never raises."""
         batch = recorder.batch
-        if self._mark is None or not (self._made or batch == self._batch):  # loaders that are gone through together begin one by one
+        if self._mark is None or not (
+            self._made or batch == self._batch
+        ):  # loaders that are gone through together begin one by one
             try:
                 self._mark, self._batch = segment.mark(clock.wall_ns()), batch
-                self._samples = recorder.convergence.samples if recorder.convergence is not None else 0
+                self._samples = (
+                    recorder.convergence.samples if recorder.convergence is not None else 0
+                )
             except Exception:
                 self._mark = None
 
@@ -116,7 +141,13 @@ class OptimizerTracker:
         self._firsts[number], self._newest = self.first, number
         self._living[number] = weakref.ref(optimizer), own
         watch, now = recorder.convergence, clock.wall_ns()
-        samples = self._samples if self._mark is not None else watch.samples_before if watch is not None else 0
+        samples = (
+            self._samples
+            if self._mark is not None
+            else watch.samples_before
+            if watch is not None
+            else 0
+        )
         self.began = self._mark.at if self._mark is not None else now
         segment.add_for_good(
             Stage.BEGUN,
@@ -145,13 +176,17 @@ class OptimizerTracker:
                 yield other
 
     def _of_model(self, own: frozenset[int], number: int) -> list[int]:
-        """Earlier optimizers of the modules that parameters belong to, as far as those are part of the model that was trained last."""
+        """Earlier optimizers of the modules that parameters belong to, as far as those are part of
+        the model that was trained last.
+        """
         watch = recorder.convergence
         model = None if watch is None else watch.model
         if model is None:
             return []
         known, parameters, other = self._model
-        if known() is model and not own.isdisjoint(parameters):  # one optimizer for each parameter: the same model as many times
+        if known() is model and not own.isdisjoint(
+            parameters
+        ):  # one optimizer for each parameter: the same model as many times
             return [other]
         parameters = frozenset(map(id, model.parameters()))
         if own.isdisjoint(parameters):
@@ -159,7 +194,10 @@ class OptimizerTracker:
         self._model = weakref.ref(model), parameters, number
         related = []
         for module in model.modules():
-            if any(tensor.requires_grad or id(tensor) in own for tensor in module.parameters(recurse=False)):
+            if any(
+                tensor.requires_grad or id(tensor) in own
+                for tensor in module.parameters(recurse=False)
+            ):
                 earlier = self._owners.known.get(id(module))
                 if earlier is None:
                     self._owners.meet(module, number)
@@ -172,7 +210,9 @@ class OptimizerTracker:
         first, newest = self._firsts[number], self._newest
         self._joined = self._joined + 1 if first == self._target else 1
         self.first = self._target = self._firsts[newest] = first
-        segment.add_for_good(Stage.BEGUN, clock.wall_ns(), 0, number=newest, extra=first, flags=Flag.END)
+        segment.add_for_good(
+            Stage.BEGUN, clock.wall_ns(), 0, number=newest, extra=first, flags=Flag.END
+        )
 
 
 def _write_sums(segment: Segment, mark: Mark) -> None:
@@ -181,8 +221,19 @@ def _write_sums(segment: Segment, mark: Mark) -> None:
     for stage in Stage:
         number, wall, cpu, runqueue, nbytes, extra = sums[stage, : FIELDS - 2].tolist()
         if number and stage not in _UNSUMMED:
-            segment.add_for_good(Stage.SUMS, mark.at, 0, cpu=wall, nbytes=nbytes, number=number, extra=extra, source=int(stage))
-            segment.add_for_good(Stage.SUMS, mark.at, 0, cpu=cpu, runqueue=runqueue, source=int(stage) + _OF_CPU)
+            segment.add_for_good(
+                Stage.SUMS,
+                mark.at,
+                0,
+                cpu=wall,
+                nbytes=nbytes,
+                number=number,
+                extra=extra,
+                source=int(stage),
+            )
+            segment.add_for_good(
+                Stage.SUMS, mark.at, 0, cpu=cpu, runqueue=runqueue, source=int(stage) + _OF_CPU
+            )
 
 
 class OptimizerAlternation:
@@ -197,7 +248,8 @@ class OptimizerAlternation:
 
         Args:
             optimizer: that made it.
-            before: the optimizer of the update before, if the program asked no loader for a batch in between; else None.
+            before: the optimizer of the update before, if the program asked no loader for a batch
+                in between; else None.
         """
         self._made[optimizer] += 1
         if before is not None and before != optimizer:
@@ -206,24 +258,32 @@ class OptimizerAlternation:
     def same_step(self, made: Sequence[int], optimizer: int) -> bool:
         """Return whether an update belongs to the step that these optimizers have made so far.
 
-        A step makes an update again only behind another one, and if it is not of the optimizer with which the step began: SAC's steps are
-        {critic} and {critic, actor, temperature, actor, temperature}.
+        A step makes an update again only behind another one, and if it is not of the optimizer with
+        which the step began: SAC's steps are {critic} and {critic, actor, temperature, actor,
+        temperature}.
 
         Args:
-            made: the optimizers of the step's updates, in order. The program has asked no loader for a batch since the last one.
+            made: the optimizers of the step's updates, in order. The program has asked no loader
+                for a batch since the last one.
             optimizer: of the update.
         """
         first, before = made[0], made[-1]
-        if optimizer in (first, before) or (optimizer in made and self._made[optimizer] > self._made[first]):
+        if optimizer in (first, before) or (
+            optimizer in made and self._made[optimizer] > self._made[first]
+        ):
             return False
         return self.together(before, optimizer)
 
     def together(self, before: int, optimizer: int) -> bool:
         """Return whether updates of these two, one directly after the other, belong to one step.
 
-        They are where the program changes from one to the other again and again: after every second update at the latest of the one that
-        makes fewer (TD3 and SAC update their actors twice in a row). The last round may be cut short. A single change in a whole training
-        is that of one phase to the next, unless one of the two made a single update.
+        They are where the program changes from one to the other again and again: after every second
+        update at the latest of the one that makes fewer (TD3 and SAC update their actors twice in a
+        row). The last round may be cut short. A single change in a whole training is that of one
+        phase to the next, unless one of the two made a single update.
         """
-        changes, fewer = self._changes[before, optimizer], min(self._made[before], self._made[optimizer])
+        changes, fewer = (
+            self._changes[before, optimizer],
+            min(self._made[before], self._made[optimizer]),
+        )
         return fewer == 1 if changes == 1 else 2 * (changes + 1) >= fewer

@@ -1,8 +1,10 @@
-"""Decides what a run folder holds of the environment and the command line, so that it can be shared.
+"""Decides what a run folder holds of the environment and the command line, so that it can be
+shared.
 
-Variables are recorded only if ENVIRONMENT names them. Of variables and arguments only values that are plainly harmless are kept
-(masks.py), with names of options and keys, and paths below the working directory; everything else becomes MASK. A list of what is secret
-can never be complete; a gap in a list of what is harmless costs a reader a value here and there.
+Variables are recorded only if ENVIRONMENT names them. Of variables and arguments only values that
+are plainly harmless are kept (masks.py), with names of options and keys, and paths below the
+working directory; everything else becomes MASK. A list of what is secret can never be complete; a
+gap in a list of what is harmless costs a reader a value here and there.
 """
 
 import json
@@ -38,7 +40,8 @@ _SETTINGS = """
 #: The environment variables that a run records: ranks, thread and device settings.
 _ENVIRONMENT = frozenset(_SETTINGS.split())
 
-#: A name that ends in one of these has values that are secret, or somebody's, even where they are plain numbers or words.
+#: A name that ends in one of these has values that are secret, or somebody's, even where they are
+#: plain numbers or words.
 _PRIVATE = re.compile(
     r"(?!tokens).*(?:key|token|secret|password|passwd|pwd)s?|(?:pass|passphrase|passcode|pw|pin|otp|pat|cred|credential|auth|basic|bearer|login"
     r"|user|username|account|email|mail|phone|owner|licen[cs]e|webhook|cookie|signature|sig)s?"
@@ -52,8 +55,14 @@ _LONGEST, _MOST_PAIRS = 10_000, 100
 
 
 def environment(environ: Mapping[str, str] = os.environ) -> dict[str, str]:
-    """Return the set variables of ENVIRONMENT, sorted by name; values that are not plainly harmless are masked."""
-    return {name: environ[name] if is_plain(environ[name]) else MASK for name in sorted(_ENVIRONMENT) if name in environ}
+    """Return the set variables of ENVIRONMENT, sorted by name; values that are not plainly harmless
+    are masked.
+    """
+    return {
+        name: environ[name] if is_plain(environ[name]) else MASK
+        for name in sorted(_ENVIRONMENT)
+        if name in environ
+    }
 
 
 def recorded_argv(argv: list[str], way: str) -> list[str]:
@@ -64,7 +73,8 @@ def recorded_argv(argv: list[str], way: str) -> list[str]:
 
 
 def mask_argv(argv: list[str]) -> list[str]:
-    """Return a command line, program first, with MASK in place of every value that is not plainly harmless.
+    """Return a command line, program first, with MASK in place of every value that is not plainly
+    harmless.
 
     As long as ``argv``. Masking it again where none of its files are changes nothing but paths.
     """
@@ -84,7 +94,9 @@ def mask_argv(argv: list[str]) -> list[str]:
 
 
 def _mask_value(value: str) -> str:
-    """Return a value if it is plainly harmless, the harmless parts of JSON and of settings such as ``lr=0.1``, a path, or MASK."""
+    """Return a value if it is plainly harmless, the harmless parts of JSON and of settings such as
+    ``lr=0.1``, a path, or MASK.
+    """
     if is_plain(value):
         return value
     if len(value) > _LONGEST or value.count("=") > _MOST_PAIRS:
@@ -98,7 +110,10 @@ def _mask_value(value: str) -> str:
         return f"{pair[1]}{_mask_pair(pair[2], pair[3])}"
     parts = _LIST.split(value)
     if any(map(_PAIR.fullmatch, parts[::2])):
-        parts[::2] = [_mask_value(part) if _PAIR.fullmatch(part) or is_plain(part) else MASK for part in parts[::2]]
+        parts[::2] = [
+            _mask_value(part) if _PAIR.fullmatch(part) or is_plain(part) else MASK
+            for part in parts[::2]
+        ]
         return "".join(parts)
     if scheme := _SCHEME.match(value):
         return value if value == "env://" else f"{scheme[0]}{MASK}"
@@ -106,15 +121,21 @@ def _mask_value(value: str) -> str:
 
 
 def _program(word: str) -> str:
-    """Return a script below the working directory with its folders, any other by its own name: what a person knows the run by."""
+    """Return a script below the working directory with its folders, any other by its own name: what
+    a person knows the run by.
+    """
     known = not os.path.isabs(word) or not masks.path(word).startswith((MASK, "~"))
     return masks.token(masks.path(word) if known and "/" in word else os.path.basename(word))
 
 
 def _mask_option(dashes: str, name: str, equals: str, value: str) -> str:
-    if dashes == "-" and len(name) > 2 and not all(word in WORDS for word in words_of(name)):  # -pVALUE, -Dname=VALUE
+    if (
+        dashes == "-" and len(name) > 2 and not all(word in WORDS for word in words_of(name))
+    ):  # -pVALUE, -Dname=VALUE
         return f"-{name[0]}{_mask_value(name[1:] + equals + value)}"
-    return dashes + _mask_pair(name, value) if equals else dashes + (name if is_name(name) else MASK)
+    return (
+        dashes + _mask_pair(name, value) if equals else dashes + (name if is_name(name) else MASK)
+    )
 
 
 def _mask_pair(name: str, value: str) -> str:
@@ -125,7 +146,9 @@ def _mask_pair(name: str, value: str) -> str:
 def _mask_json(value: object) -> object:
     if isinstance(value, dict):
         return {
-            key if is_name(key) else MASK: MASK if _is_private(key) and not isinstance(item, (dict, list)) else _mask_json(item)
+            key if is_name(key) else MASK: MASK
+            if _is_private(key) and not isinstance(item, (dict, list))
+            else _mask_json(item)
             for key, item in value.items()
         }
     if isinstance(value, list):
@@ -135,7 +158,12 @@ def _mask_json(value: object) -> object:
 
 def _mask_path(value: str) -> str:
     shown = masks.path(value)
-    if os.path.isabs(value) and shown.startswith((MASK, "~")) or is_plain(shown) or _is_there(value):
+    if (
+        os.path.isabs(value)
+        and shown.startswith((MASK, "~"))
+        or is_plain(shown)
+        or _is_there(value)
+    ):
         return shown
     return MASK + masks.ending(value)
 

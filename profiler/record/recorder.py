@@ -1,4 +1,7 @@
-"""The recorder that the taps of this process write to. There is one ``recorder`` per process, as there is one training."""
+"""The recorder that the taps of this process write to.
+
+There is one ``recorder`` per process, as there is one training.
+"""
 
 import os
 import threading
@@ -128,28 +131,34 @@ class _OptimizerTracker(Protocol):
 
 
 class _Recorder:
-    """The destination of all records of this process, and the parts of feedline that receive events.
+    """The destination of all records of this process, and the parts of feedline that receive
+    events.
 
     Attributes:
-        main: the segment of the training process; None in workers and without a recording, so taps of the training test this.
+        main: the segment of the training process; None in workers and without a recording, so taps
+            of the training test this.
         segment: the segment of this process, worker or not.
         ranges: NVTX ranges, which receive every span; None if no tool listens.
         gpu: receives the training's stages, or None.
         flops: receives forwards and backwards until it has counted a step, or None.
         convergence: receives the training's losses, gradients and updates, or None.
         optimizers: receives passes over loaders, or None.
-        on_new_training: called before the first update of a training that is not the process's first, or None.
+        on_new_training: called before the first update of a training that is not the process's
+            first, or None.
         looks: receives the threads that make batches, or None.
         own_code: receives the calls between which the program's own code runs, or None.
         batch: key of the batch this process works on (events.batch_key).
         loader: number of the loader this process works for.
-        made: id and description of the last batch made in this process: without workers, the loader hands over the same object.
+        made: id and description of the last batch made in this process: without workers, the loader
+            hands over the same object.
         pause: set while steps are only counted, when main and segment are None; else None.
         may_pause: whether it may pause. A tap that must see every step clears it.
         asked: whether a loader was asked for a batch since the last update.
         starting: the thread that starts a loader's workers now; 0: none.
-        salt: of the marks by which batches of different workers are compared (taps/batch_contents.py); empty: none are made.
-        every: record one sample in N in detail; None: chosen so that it stays cheap (taps/fetch.py).
+        salt: of the marks by which batches of different workers are compared
+            (taps/batch_contents.py); empty: none are made.
+        every: record one sample in N in detail; None: chosen so that it stays cheap
+            (taps/fetch.py).
     """
 
     def __init__(self) -> None:
@@ -185,7 +194,9 @@ class _Recorder:
         return self.main
 
     def finish_pause(self) -> Segment | None:
-        """Return ``main``, where the training has come to its end, well or not: a pause ended with its last update."""
+        """Return ``main``, where the training has come to its end, well or not: a pause ended with
+        its last update.
+        """
         if self.pause is not None:
             self.pause.finish()
         return self.main
@@ -211,22 +222,29 @@ class _Recorder:
             segment.close()
 
     def forget_after_fork(self) -> None:
-        """Detach in the child of a fork: the segment is the parent's. A loader's worker opens its own afterwards."""
+        """Detach in the child of a fork: the segment is the parent's.
+
+        A loader's worker opens its own afterwards.
+        """
         pause, self.pause = self.pause, None
         if pause is not None:
             pause.abandon()
             pause.segment.forget()
         if self.segment is not None:
             self.segment.forget()
-        self.main = self.segment = self.gpu = self.flops = self.convergence = self.optimizers = self.on_new_training = self.looks = None
+        self.main = self.segment = self.gpu = self.flops = self.convergence = self.optimizers = (
+            self.on_new_training
+        ) = self.looks = None
         self.own_code = None
 
 
 class Inside(threading.local):
-    """Whether this thread is inside a call whose parts are not recorded: a model, a backward pass, the making of a batch.
+    """Whether this thread is inside a call whose parts are not recorded: a model, a backward pass,
+    the making of a batch.
 
     Attributes:
-        takes: called as (original, module, args, kwargs) in place of each module that the outermost one calls itself; None: not looked at.
+        takes: called as (original, module, args, kwargs) in place of each module that the outermost
+            one calls itself; None: not looked at.
     """
 
     depth = 0
@@ -239,10 +257,16 @@ os.register_at_fork(after_in_child=recorder.forget_after_fork)
 
 
 #: Whether a stage's CPU time is not used.
-_WALL_ONLY = [stage in (Stage.SAMPLER, Stage.LOSS, Stage.GRADIENTS, Stage.OPTIMIZER) for stage in range(STAGES)]
+_WALL_ONLY = [
+    stage in (Stage.SAMPLER, Stage.LOSS, Stage.GRADIENTS, Stage.OPTIMIZER)
+    for stage in range(STAGES)
+]
 
 #: Whether a stage lies in the program's own code, which is not observed meanwhile.
-_ASIDE = [stage in (Stage.NEXT, Stage.EPOCH, Stage.CHECKPOINT, Stage.USER, Stage.GRADIENTS, Stage.COMPILE) for stage in range(STAGES)]
+_ASIDE = [
+    stage in (Stage.NEXT, Stage.EPOCH, Stage.CHECKPOINT, Stage.USER, Stage.GRADIENTS, Stage.COMPILE)
+    for stage in range(STAGES)
+]
 
 
 class unobserved:
@@ -259,12 +283,24 @@ class unobserved:
 
 
 class Span:
-    """``with Span(segment, Stage.X) as span:`` writes one record at the end, whether the body raised or not. Never raises itself.
+    """``with Span(segment, Stage.X) as span:`` writes one record at the end, whether the body
+    raised or not. Never raises itself.
 
     ``number``, ``nbytes``, ``extra``, ``source`` and ``flags`` may be set in the body.
     """
 
-    __slots__ = ("segment", "stage", "source", "number", "flags", "nbytes", "extra", "_begun", "_name", "_gpu")
+    __slots__ = (
+        "segment",
+        "stage",
+        "source",
+        "number",
+        "flags",
+        "nbytes",
+        "extra",
+        "_begun",
+        "_name",
+        "_gpu",
+    )
 
     def __init__(
         self,
@@ -275,7 +311,13 @@ class Span:
         flags: int = 0,
         name: str | None = None,  # of the NVTX range; None: the stage's
     ) -> None:
-        self.segment, self.stage, self.source, self.number, self.flags = segment, stage, source, number, flags
+        self.segment, self.stage, self.source, self.number, self.flags = (
+            segment,
+            stage,
+            source,
+            number,
+            flags,
+        )
         self.nbytes = self.extra = 0
         self._name = name
 
@@ -294,13 +336,29 @@ class Span:
         """When it began, ns."""
         return self._begun[0]
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
         wall, cpu, queue = clock.since(self._begun)
         start = self._begun[0]
         if self._gpu is not None and recorder.gpu is not None:
             recorder.gpu.end(self._gpu, self.stage, start)
         flags = self.flags if kind is None else self.flags | Flag.FAILED
-        self.segment.add(self.stage, start, wall, cpu, queue, self.nbytes, self.number, self.extra, self.source, flags)
+        self.segment.add(
+            self.stage,
+            start,
+            wall,
+            cpu,
+            queue,
+            self.nbytes,
+            self.number,
+            self.extra,
+            self.source,
+            flags,
+        )
         if recorder.ranges is not None:
             recorder.ranges.pop()
         if _ASIDE[self.stage] and recorder.own_code is not None:

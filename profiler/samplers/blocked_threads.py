@@ -1,10 +1,12 @@
 """Samples the threads that make batches, and finds out what a blocked one waits for.
 
-How long a sample is blocked is measured exactly, thread by thread (profiler/clock.py). Looks from outside only say by what: a thread that
-sleeps cannot tell. They begin FIRST_S apart and come half as often each time that ROUNDS of them were made.
+How long a sample is blocked is measured exactly, thread by thread (profiler/clock.py). Looks from
+outside only say by what: a thread that sleeps cannot tell. They begin FIRST_S apart and come half
+as often each time that ROUNDS of them were made.
 
-What it waits for follows from the system call that it is in (/proc/PID/task/TID/syscall, proc_pid_syscall(5)). The kernel tells it of
-threads of one's own process, and of other processes of the same user unless Yama or a container forbids it.
+What it waits for follows from the system call that it is in (/proc/PID/task/TID/syscall,
+proc_pid_syscall(5)). The kernel tells it of threads of one's own process, and of other processes of
+the same user unless Yama or a container forbids it.
 """
 
 import os
@@ -16,10 +18,12 @@ from feedline.profiler.events import Stage
 from feedline.profiler.record.recorder import recorder
 from feedline.profiler.samplers.source import OpenFile
 
-_FIRST_LOOK_S = 0.025  # a run of two seconds has 80 looks; half of a share from 80 is known to 11 points (binomial, 95 %)
+# a run of two seconds has 80 looks; half of a share from 80 is known to 11 points (binomial, 95 %)
+_FIRST_LOOK_S = 0.025
 _ROUNDS = 200  # with a longer distance from then on: 5 s, 10 s, 20 s, ...; an hour has 2,000 rounds
 _MAX_THREADS = 8  # threads in one round, 15 us each; more take turns
-_GOLDEN = 0.6180339887498949  # multiples of it modulo 1 are spread evenly, so that looks fall into step with nothing
+# multiples of it modulo 1 are spread evenly, so that looks fall into step with nothing
+_GOLDEN = 0.6180339887498949
 
 
 class BlockedThreads:
@@ -32,18 +36,27 @@ class BlockedThreads:
     def __init__(self) -> None:
         self.due_ns = 0
         self._lock = threading.Lock()
-        self._threads: dict[int, tuple[int, OpenFile]] = {}  # thread -> its process, and where the kernel tells of it
+        self._threads: dict[
+            int, tuple[int, OpenFile]
+        ] = {}  # thread -> its process, and where the kernel tells of it
         self._rounds = 0
 
     def watch(self, makers: list[tuple[int, int]]) -> None:
-        """Also look at these threads, (process, thread) each, while they live. Can be called from any thread.
+        """Also look at these threads, (process, thread) each, while they live. Can be called from
+        any thread.
 
         Raises:
             OSError: one has ended, or the kernel does not tell.
         """
-        new = {thread: (pid, OpenFile(f"/proc/{pid}/task/{thread}/syscall")) for pid, thread in makers}
-        with self._lock:  # epochs may be shorter than the time between looks: those of earlier ones keep no descriptors
-            self._threads = {thread: both for thread, both in self._threads.items() if _lives(both[1])} | new
+        new = {
+            thread: (pid, OpenFile(f"/proc/{pid}/task/{thread}/syscall")) for pid, thread in makers
+        }
+        # epochs may be shorter than the time between looks: those of earlier ones keep no
+        # descriptors
+        with self._lock:
+            self._threads = {
+                thread: both for thread, both in self._threads.items() if _lives(both[1])
+            } | new
 
     def look(self) -> None:
         """One round. Never raises."""
@@ -52,8 +65,12 @@ class BlockedThreads:
         period = _FIRST_LOOK_S * 1e9 * 2 ** (self._rounds // _ROUNDS)
         self._rounds += bool(threads)
         self.due_ns = clock.wall_ns() + int(period * (0.5 + self._rounds * _GOLDEN % 1))
-        begin = self._rounds * _MAX_THREADS % max(len(threads), 1) if len(threads) > _MAX_THREADS else 0
-        for thread, (pid, file) in (threads + threads)[begin : begin + min(_MAX_THREADS, len(threads))]:
+        begin = (
+            self._rounds * _MAX_THREADS % max(len(threads), 1) if len(threads) > _MAX_THREADS else 0
+        )
+        for thread, (pid, file) in (threads + threads)[
+            begin : begin + min(_MAX_THREADS, len(threads))
+        ]:
             try:
                 kind = _blocked_by(pid, file.read())
             except (OSError, ValueError, IndexError):  # it has ended
@@ -63,7 +80,14 @@ class BlockedThreads:
             segment = recorder.always_on_segment()
             if kind is not None and segment is not None:
                 stands_for = int(period * max(1, len(threads) / _MAX_THREADS))
-                segment.add(Stage.LOOK, clock.wall_ns(), 0, number=pid, extra=stands_for, source=segment.name_id(kind))
+                segment.add(
+                    Stage.LOOK,
+                    clock.wall_ns(),
+                    0,
+                    number=pid,
+                    extra=stands_for,
+                    source=segment.name_id(kind),
+                )
 
 
 def _lives(file: OpenFile) -> bool:
@@ -76,31 +100,94 @@ def _lives(file: OpenFile) -> bool:
 ON_SLEEP, ON_LOCK, ON_NETWORK, ON_PROCESS = "sleep", "lock", "network", "another process"
 _FILE, _PAGE_FAULT, ON_UNKNOWN = "file", "page fault", "unknown"
 
-#: Numbers of the distinguished calls: arch/x86/entry/syscalls/syscall_64.tbl, include/uapi/asm-generic/unistd.h (arm64).
+#: Numbers of the distinguished calls: arch/x86/entry/syscalls/syscall_64.tbl,
+#: include/uapi/asm-generic/unistd.h (arm64).
 _X86 = {
-    **{"sleep": (35, 230), "lock": (202, 449, 455, 65, 220, 73, 72), "child": (61, 247), "message": (70, 243)},
+    **{
+        "sleep": (35, 230),
+        "lock": (202, 449, 455, 65, 220, 73, 72),
+        "child": (61, 247),
+        "message": (70, 243),
+    },
     "path": (2, 257, 437, 4, 6, 262, 332, 21, 269, 439, 89, 267, 208, 333, 426),
-    "descriptor": (0, 17, 19, 295, 327, 45, 47, 299, 43, 288, 42, 44, 46, 40, 275, 217, 74, 75, 1, 20, 5),
+    "descriptor": (
+        0,
+        17,
+        19,
+        295,
+        327,
+        45,
+        47,
+        299,
+        43,
+        288,
+        42,
+        44,
+        46,
+        40,
+        275,
+        217,
+        74,
+        75,
+        1,
+        20,
+        5,
+    ),
     **{"poll": (7, 271), "select": (23, 270), "epoll": (232, 281, 441)},
 }
 _ARM64 = {
-    **{"sleep": (101, 115), "lock": (98, 449, 455, 193, 192, 32, 25), "child": (95, 260), "message": (188, 183)},
+    **{
+        "sleep": (101, 115),
+        "lock": (98, 449, 455, 193, 192, 32, 25),
+        "child": (95, 260),
+        "message": (188, 183),
+    },
     "path": (56, 437, 79, 291, 48, 439, 78, 4, 292, 426),
-    "descriptor": (63, 67, 65, 69, 286, 207, 212, 243, 202, 242, 203, 206, 211, 71, 76, 61, 82, 83, 64, 66, 80),
+    "descriptor": (
+        63,
+        67,
+        65,
+        69,
+        286,
+        207,
+        212,
+        243,
+        202,
+        242,
+        203,
+        206,
+        211,
+        71,
+        76,
+        61,
+        82,
+        83,
+        64,
+        66,
+        80,
+    ),
     **{"poll": (73,), "select": (72,), "epoll": (22, 441)},
 }
 _CALLS = {"x86_64": _X86, "aarch64": _ARM64}.get(platform.machine(), {})
 _CALL_GROUPS = {number: group for group, numbers in _CALLS.items() for number in numbers}
-_OF_GROUP = {"sleep": ON_SLEEP, "lock": ON_LOCK, "child": ON_PROCESS, "message": ON_PROCESS, "path": _FILE}
+_OF_GROUP = {
+    "sleep": ON_SLEEP,
+    "lock": ON_LOCK,
+    "child": ON_PROCESS,
+    "message": ON_PROCESS,
+    "path": _FILE,
+}
 _MOST_POLLED = 8
 
 
 def _blocked_by(pid: int, line: bytes) -> str | None:
-    """Return ``ON_SLEEP``, ``ON_LOCK``, ... or ``ON_UNKNOWN``; None if the thread is running or runnable.
+    """Return ``ON_SLEEP``, ``ON_LOCK``, ... or ``ON_UNKNOWN``; None if the thread is running or
+    runnable.
 
     Args:
         pid: its process.
-        line: what the kernel says of it: ``running``, the number of a call and its arguments, or -1 for a wait outside of any call.
+        line: what the kernel says of it: ``running``, the number of a call and its arguments, or -1
+            for a wait outside of any call.
     """
     words = line.split()
     if not words or words[0] == b"running":
@@ -123,8 +210,14 @@ def _descriptor(pid: int, number: int) -> str:
     path = f"/proc/{pid}/fd/{number}"
     try:
         target = os.readlink(path)
-        if target.startswith("socket:"):  # a socket tells its protocol as an attribute (net/socket.c, sockfs_xattr_get)
-            return ON_PROCESS if os.getxattr(path, "system.sockprotoname").startswith(b"UNIX") else ON_NETWORK
+        if target.startswith(
+            "socket:"
+        ):  # a socket tells its protocol as an attribute (net/socket.c, sockfs_xattr_get)
+            return (
+                ON_PROCESS
+                if os.getxattr(path, "system.sockprotoname").startswith(b"UNIX")
+                else ON_NETWORK
+            )
     except OSError:
         return ON_UNKNOWN
     if target.startswith("pipe:"):
@@ -133,7 +226,9 @@ def _descriptor(pid: int, number: int) -> str:
 
 
 def _any(pid: int, descriptors: list[int]) -> str:
-    """Return what several descriptors stand for: a network if one does; loops of events have a pipe to be woken by as well."""
+    """Return what several descriptors stand for: a network if one does; loops of events have a pipe
+    to be woken by as well.
+    """
     kinds = {_descriptor(pid, number) for number in descriptors}
     return next((kind for kind in (ON_NETWORK, ON_PROCESS, _FILE) if kind in kinds), ON_UNKNOWN)
 
@@ -146,7 +241,9 @@ def _polled(pid: int, address: int, count: int) -> list[int]:
             data = memory.read(8 * min(count, _MOST_POLLED))
     except (OSError, ValueError, OverflowError):
         return []
-    return [int.from_bytes(data[at : at + 4], "little", signed=True) for at in range(0, len(data), 8)]
+    return [
+        int.from_bytes(data[at : at + 4], "little", signed=True) for at in range(0, len(data), 8)
+    ]
 
 
 def _registered(pid: int, number: int) -> list[int]:

@@ -1,4 +1,6 @@
-"""CPU limits of this process's control groups: versions 1 and 2, hybrid systems, containers with and without a cgroup namespace."""
+"""CPU limits of this process's control groups: versions 1 and 2, hybrid systems, containers with
+and without a cgroup namespace.
+"""
 
 import os
 from dataclasses import dataclass
@@ -48,12 +50,15 @@ class _Level:
         """
         words = read_file(str(self.folder / "cpu.stat")).split()
         stat = {name: int(value) for name, value in zip(words[::2], words[1::2], strict=True)}
-        stopped_s = stat[b"throttled_usec"] * 1e-6 if self.version == 2 else stat[b"throttled_time"] * 1e-9
+        stopped_s = (
+            stat[b"throttled_usec"] * 1e-6 if self.version == 2 else stat[b"throttled_time"] * 1e-9
+        )
         return _Throttling(stat[b"nr_periods"], stat[b"nr_throttled"], stopped_s)
 
 
 def _levels(root: Path = _ROOT) -> list[_Level]:
-    """Return the control groups of this process with a CPU controller, innermost first, each once even if mounted several times.
+    """Return the control groups of this process with a CPU controller, innermost first, each once
+    even if mounted several times.
 
     Groups that are not visible from here are left out.
 
@@ -61,17 +66,29 @@ def _levels(root: Path = _ROOT) -> list[_Level]:
         OSError: /proc/self/cgroup or /proc/self/mountinfo cannot be read.
     """
     levels = []
-    memberships = [line.split(":", 2) for line in read_file(str(root / "proc/self/cgroup")).decode().splitlines()]
+    memberships = [
+        line.split(":", 2)
+        for line in read_file(str(root / "proc/self/cgroup")).decode().splitlines()
+    ]
     for mount_root, mount_point, version in _mounts(root):
         for _, controllers, group in memberships:
-            if (version == 1 and "cpu" in controllers.split(",")) or (version == 2 and not controllers):
-                levels += _upwards(root / mount_point.lstrip("/"), _below(mount_root, group), version)
+            if (version == 1 and "cpu" in controllers.split(",")) or (
+                version == 2 and not controllers
+            ):
+                levels += _upwards(
+                    root / mount_point.lstrip("/"), _below(mount_root, group), version
+                )
     return list({_identity(level.folder): level for level in levels}.values())
 
 
 def cpu_quota(root: Path = _ROOT) -> float | None:
-    """Return the smallest CPU quota of this process's groups and their parents, in CPUs; None if there is none or it is not visible."""
-    quotas = [quota for level in _levels_or_none(root) if (quota := _quota_or_none(level)) is not None]
+    """Return the smallest CPU quota of this process's groups and their parents, in CPUs;
+
+    None if there is none or it is not visible.
+    """
+    quotas = [
+        quota for level in _levels_or_none(root) if (quota := _quota_or_none(level)) is not None
+    ]
     return min(quotas, default=None)
 
 
@@ -83,7 +100,8 @@ def effective_cpus(root: Path = _ROOT) -> float:
 
 
 def _mounts(root: Path) -> list[tuple[str, str, int]]:
-    """Return (root within the hierarchy, mount point, version) of the hierarchies that can limit CPU.
+    """Return (root within the hierarchy, mount point, version) of the hierarchies that can limit
+    CPU.
 
     The fields are those of proc_pid_mountinfo(5).
     """
@@ -97,7 +115,10 @@ def _mounts(root: Path) -> list[tuple[str, str, int]]:
 
 
 def _below(mount_root: str, group: str) -> str:
-    """Return where the group lies below the mount point. A container may see its group's path from the host, or only ``/..`` paths."""
+    """Return where the group lies below the mount point.
+
+    A container may see its group's path from the host, or only ``/..`` paths.
+    """
     if mount_root != "/":
         if group != mount_root and not group.startswith(mount_root + "/"):
             return ""
@@ -137,7 +158,8 @@ def _quota_or_none(level: _Level) -> float | None:
 class CgroupThrottling(GaugeSource):
     """All groups of this process that have a quota, combined.
 
-    cgroup/throttled: seconds per second stopped, summed over CPUs and groups, so it can be above 1. Everything in the groups counts, this
+    cgroup/throttled: seconds per second stopped, summed over CPUs and groups, so it can be above 1.
+    Everything in the groups counts, this
         process and its neighbors.
     cgroup/throttled_periods: share of the enforcement periods in which a group was stopped.
     """
@@ -153,13 +175,17 @@ class CgroupThrottling(GaugeSource):
     def prepare(self) -> str | None:
         levels = _levels(self._root)
         if not levels:
-            return f"{self._root / 'proc/self/cgroup'}: no visible control group with a CPU controller"
+            return (
+                f"{self._root / 'proc/self/cgroup'}: no visible control group with a CPU controller"
+            )
         for level in levels:
             try:
                 if level.quota_cpus() is not None:
                     level.throttling()
                     self._limited.append(level)
-            except FileNotFoundError:  # the root group, or one where the controller is off: it has no quota
+            except (
+                FileNotFoundError
+            ):  # the root group, or one where the controller is off: it has no quota
                 continue
             except (OSError, ValueError, KeyError) as error:
                 self.missing[f"cgroup {level.folder}"] = reason_of(error)

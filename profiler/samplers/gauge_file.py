@@ -1,7 +1,9 @@
-"""The gauges of a run on disk: written through a memory map, and read. Reading needs no torch and works on live and killed runs.
+"""The gauges of a run on disk: written through a memory map, and read. Reading needs no torch and
+works on live and killed runs.
 
-gauges.bin is a header and then rows, all of ROW.size bytes. The last byte of a row is written last; where it is 0 there is no row (room is
-reserved before it is used, and a killed process may leave half a row). gauges.json beside it names the gauges that rows number.
+gauges.bin is a header and then rows, all of ROW.size bytes. The last byte of a row is written last;
+where it is 0 there is no row (room is reserved before it is used, and a killed process may leave
+half a row). gauges.json beside it names the gauges that rows number.
 """
 
 import json
@@ -25,8 +27,13 @@ _MAGIC = b"FEEDGAU1"
 _GAUGES_SCHEMA = 1
 GAUGES_HEADER = struct.Struct("<8sH10x")
 _GAUGE_ROW = struct.Struct("<qdHxB")  # ns of CLOCK_MONOTONIC, value, gauge, pad, written
-ROW_DTYPE = np.dtype([("time", "<i8"), ("value", "<f8"), ("gauge", "<u2"), ("pad", "u1"), ("written", "u1")])
-_MOST_NS, _MOST_VALUE = 1 << 60, 1e24  # beyond them, and where a value is not a number, the file was changed or damaged
+ROW_DTYPE = np.dtype(
+    [("time", "<i8"), ("value", "<f8"), ("gauge", "<u2"), ("pad", "u1"), ("written", "u1")]
+)
+_MOST_NS, _MOST_VALUE = (
+    1 << 60,
+    1e24,
+)  # beyond them, and where a value is not a number, the file was changed or damaged
 assert GAUGES_HEADER.size == _GAUGE_ROW.size == ROW_DTYPE.itemsize == 20
 
 
@@ -57,8 +64,12 @@ class GaugeLegend:
 
     schema_version: int = _GAUGES_SCHEMA
     gauges: list[tuple[str, str]] = field(default_factory=list)  #: name and unit
-    absent: dict[str, str] = field(default_factory=dict)  #: source or gauge -> why it was not, or no longer, sampled
-    machine: dict[str, object] = field(default_factory=dict)  #: facts that sources give once (GPUs, links between them, memory)
+    absent: dict[str, str] = field(
+        default_factory=dict
+    )  #: source or gauge -> why it was not, or no longer, sampled
+    machine: dict[str, object] = field(
+        default_factory=dict
+    )  #: facts that sources give once (GPUs, links between them, memory)
 
     def write(self, gauges: Path) -> None:
         """Write it beside a gauge file, by an atomic rename.
@@ -91,10 +102,15 @@ def read_legend(gauges: Path) -> GaugeLegend:
         version = checked(data, shapes.VersionShape)["schema_version"]
         legend = checked(data, shapes.LegendShape) if version <= _GAUGES_SCHEMA else {}
     except ValueError as error:
-        raise RunDamaged(f"{path} cannot be read ({one_line(error)}): delete it and {gauges.name} to see the run without gauges") from error
+        raise RunDamaged(
+            f"{path} cannot be read ({one_line(error)}): delete it and {gauges.name} to see the "
+            f"run without gauges"
+        ) from error
     if version > _GAUGES_SCHEMA:
         raise SchemaTooNew.of(path, version, _GAUGES_SCHEMA)
-    return GaugeLegend(version, legend["gauges"], legend.get("absent", {}), legend.get("machine", {}))
+    return GaugeLegend(
+        version, legend["gauges"], legend.get("absent", {}), legend.get("machine", {})
+    )
 
 
 def read_gauges(path: Path) -> Gauges:
@@ -107,18 +123,30 @@ def read_gauges(path: Path) -> Gauges:
     """
     legend = read_legend(path)
     data = whole(path, MOST_GAUGES)
-    beginning = data[: len(_MAGIC)].rstrip(b"\0")  # a file that was cut, or killed before its first byte, has a part of it or nothing
+    beginning = data[: len(_MAGIC)].rstrip(
+        b"\0"
+    )  # a file that was cut, or killed before its first byte, has a part of it or nothing
     if not _MAGIC.startswith(beginning):
         raise RunDamaged(f"{path} is not a gauge file: delete it to see the run without gauges")
     body = data[GAUGES_HEADER.size :]
     rows = np.frombuffer(body, ROW_DTYPE, count=len(body) // _GAUGE_ROW.size)
     rows = rows[(rows["written"] == 1) & (rows["gauge"] < len(legend.gauges))]
     if (
-        not ((rows["time"] >= 0) & (rows["time"] < _MOST_NS) & (np.abs(rows["value"]) < _MOST_VALUE)).all()
+        not (
+            (rows["time"] >= 0) & (rows["time"] < _MOST_NS) & (np.abs(rows["value"]) < _MOST_VALUE)
+        ).all()
         or (np.diff(rows["time"]) < 0).any()
     ):
-        raise RunDamaged(f"{path} contains times or values that no sampler writes: delete it to see the run without gauges")
-    return Gauges(legend.gauges, rows["time"].astype(np.int64), rows["gauge"].astype(np.int64), rows["value"].astype(np.float64))
+        raise RunDamaged(
+            f"{path} contains times or values that no sampler writes: delete it to see the run "
+            f"without gauges"
+        )
+    return Gauges(
+        legend.gauges,
+        rows["time"].astype(np.int64),
+        rows["gauge"].astype(np.int64),
+        rows["value"].astype(np.float64),
+    )
 
 
 _CHUNK_BYTES = 64 * 1024
@@ -128,8 +156,9 @@ MAX_BYTES = 2_000_000  # 100,000 rows: 25 gauges at 1 Hz for more than an hour a
 class GaugeWriter:
     """The gauge file of one process.
 
-    When it is full it discards every second tick (all rows of one time) and continues; ``thinned`` counts how often, so that the caller can
-    take half as many samples from then on and the whole run stays evenly spaced.
+    When it is full it discards every second tick (all rows of one time) and continues; ``thinned``
+    counts how often, so that the caller can take half as many samples from then on and the whole
+    run stays evenly spaced.
 
     Args:
         path: a file that does not exist, in a folder that feedline made.
@@ -158,7 +187,8 @@ class GaugeWriter:
         GAUGES_HEADER.pack_into(self._map.view, 0, _MAGIC, _GAUGES_SCHEMA)
 
     def append(self, time_ns: int, rows: Sequence[tuple[int, float]]) -> None:
-        """Write one tick: (gauge number, value) each. Does nothing in a forked child, whose map is the parent's file.
+        """Write one tick: (gauge number, value) each. Does nothing in a forked child, whose map is
+        the parent's file.
 
         Raises:
             OSError: no room on the disk. What was written before stays readable.
@@ -180,7 +210,10 @@ class GaugeWriter:
         self._file.close()
 
     def _allocate(self, fd: int, at_least: int) -> Mapping:
-        """Reserve whole chunks and map them. Reserved first: a write to a sparse map on a full disk is SIGBUS, which kills the training."""
+        """Reserve whole chunks and map them.
+
+        Reserved first: a write to a sparse map on a full disk is SIGBUS, which kills the training.
+        """
         size = -(-at_least // _CHUNK_BYTES) * _CHUNK_BYTES
         os.posix_fallocate(fd, 0, size)
         mapped = Mapping(fd, size)
@@ -196,12 +229,14 @@ class GaugeWriter:
         self._map = mapped
 
     def _thin(self, more: int) -> None:
-        """Forget every second tick, in a new file that takes the old one's place in one rename; a reader sees either."""
+        """Forget every second tick, in a new file that takes the old one's place in one rename; a
+        reader sees either.
+        """
         rows = np.frombuffer(bytes(self._map.view[GAUGES_HEADER.size : self._used]), ROW_DTYPE)
         times, tick = np.unique(rows["time"], return_inverse=True)
-        kept = rows[
-            tick % 2 == len(times) % 2
-        ].tobytes()  # not the last one: the tick under way is then twice a period after the one before
+        kept = (
+            rows[tick % 2 == len(times) % 2].tobytes()
+        )  # not the last one: the tick under way is then twice a period after the one before
         with single.replacement(self.path) as fd:
             mapped = self._allocate(fd, GAUGES_HEADER.size + len(kept) + more)
             GAUGES_HEADER.pack_into(mapped.view, 0, _MAGIC, _GAUGES_SCHEMA)

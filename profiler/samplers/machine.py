@@ -14,8 +14,9 @@ _ALL_CPUS = b"cpu"
 class MachineCpu(GaugeSource):
     """Shares of CPU time, from /proc/stat (proc_stat(5); clock ticks since boot).
 
-    ``cpu/machine``: of all CPUs, something ran. ``cpu/steal``: a virtual CPU was ready to run and the host ran something else.
-    ``cpu/allowed``: as ``cpu/machine``, of the CPUs in this process's affinity mask, where it leaves some out.
+    ``cpu/machine``: of all CPUs, something ran. ``cpu/steal``: a virtual CPU was ready to run and
+    the host ran something else. ``cpu/allowed``: as ``cpu/machine``, of the CPUs in this process's
+    affinity mask, where it leaves some out.
 
     Args:
         allowed: numbers of the CPUs in the mask; None: this process's.
@@ -33,8 +34,14 @@ class MachineCpu(GaugeSource):
     def prepare(self) -> str | None:
         self.units = {"cpu/machine": "1", "cpu/steal": "1"}
         self._file = OpenFile(self._path)
-        there = [line.split(None, 1)[0] for line in read_file(self._path).splitlines() if line.startswith(_ALL_CPUS)]
-        mask = [name for number in self._allowed if (name := _ALL_CPUS + str(number).encode()) in there]
+        there = [
+            line.split(None, 1)[0]
+            for line in read_file(self._path).splitlines()
+            if line.startswith(_ALL_CPUS)
+        ]
+        mask = [
+            name for number in self._allowed if (name := _ALL_CPUS + str(number).encode()) in there
+        ]
         if mask and len(mask) < len(there) - 1:
             self._mask = mask
             self.units["cpu/allowed"] = "1"
@@ -44,19 +51,39 @@ class MachineCpu(GaugeSource):
     def read(self) -> dict[str, float]:
         before, now = self._before, self._ticks()
         self._before = now
-        spent = {name: tuple(b - a for a, b in zip(before[name], now[name], strict=True)) for name in now if name in before}
+        spent = {
+            name: tuple(b - a for a, b in zip(before[name], now[name], strict=True))
+            for name in now
+            if name in before
+        }
         busy, steal, total = spent[_ALL_CPUS]
         # idle and iowait of a CPU that goes offline are known to run backwards
-        shares = {"cpu/machine": min(1.0, max(0, busy) / total), "cpu/steal": min(1.0, max(0, steal) / total)} if total > 0 else {}
-        busy, total = (sum(spent[name][index] for name in self._mask if name in spent) for index in (0, 2))
+        shares = (
+            {
+                "cpu/machine": min(1.0, max(0, busy) / total),
+                "cpu/steal": min(1.0, max(0, steal) / total),
+            }
+            if total > 0
+            else {}
+        )
+        busy, total = (
+            sum(spent[name][index] for name in self._mask if name in spent) for index in (0, 2)
+        )
         return shares | ({"cpu/allowed": min(1.0, max(0, busy) / total)} if total > 0 else {})
 
     def _ticks(self) -> dict[bytes, tuple[int, int, int]]:
-        """Of all CPUs together and of each in the mask: busy, stolen, and all ticks. Guest time is part of user time."""
+        """Of all CPUs together and of each in the mask: busy, stolen, and all ticks.
+
+        Guest time is part of user time.
+        """
         if not self._mask:
             lines = [self._file.read().split(b"\n", 1)[0].split()]
         else:  # a machine's list of CPUs can be longer than one reading
-            lines = [fields for line in read_file(self._path).splitlines() if (fields := line.split())[0] in (_ALL_CPUS, *self._mask)]
+            lines = [
+                fields
+                for line in read_file(self._path).splitlines()
+                if (fields := line.split())[0] in (_ALL_CPUS, *self._mask)
+            ]
         found = {}
         for name, *ticks in lines:
             user, nice, system, idle, iowait, irq, softirq, steal = map(int, ticks[:8])
@@ -72,8 +99,8 @@ _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 class MachineMemory(GaugeSource):
     """Memory of the machine, whatever a container's own limit is.
 
-    ``memory/available`` is the kernel's estimate of the memory available without swapping (MemAvailable of /proc/meminfo); ``memory/used``
-    is the rest.
+    ``memory/available`` is the kernel's estimate of the memory available without swapping
+    (MemAvailable of /proc/meminfo); ``memory/used`` is the rest.
     """
 
     name = "memory"
@@ -91,7 +118,10 @@ class MachineMemory(GaugeSource):
     def read(self) -> dict[str, float]:
         text = self._file.read()
         available = self._bytes(text, b"MemAvailable:")
-        return {"memory/used": float(self._bytes(text, b"MemTotal:") - available), "memory/available": float(available)}
+        return {
+            "memory/used": float(self._bytes(text, b"MemTotal:") - available),
+            "memory/available": float(available),
+        }
 
     def describe(self) -> dict[str, object]:
         return {"memory_bytes": self._bytes(self._file.read(), b"MemTotal:")}
@@ -104,7 +134,9 @@ class MachineMemory(GaugeSource):
 
 
 class Swap(GaugeSource):
-    """``memory/swapped_in``: bytes that the machine reads back from swap, for all programs (pswpin of /proc/vmstat, in pages)."""
+    """``memory/swapped_in``: bytes that the machine reads back from swap, for all programs (pswpin
+    of /proc/vmstat, in pages).
+    """
 
     name = "swap"
 
@@ -122,7 +154,9 @@ class Swap(GaugeSource):
         for line in read_file(self._path).splitlines():
             label, _, pages = line.partition(b" ")
             if label == b"pswpin":
-                return self._rates.per_second({"memory/swapped_in": float(int(pages) * _PAGE_BYTES)})
+                return self._rates.per_second(
+                    {"memory/swapped_in": float(int(pages) * _PAGE_BYTES)}
+                )
         raise ValueError(f"{self._path} has no pswpin: this kernel has no swap")
 
 
@@ -142,18 +176,24 @@ class SharedMemory(GaugeSource):
 
     def read(self) -> dict[str, float]:
         fs = os.statvfs(self._path)
-        return {"shm/size": float(fs.f_blocks * fs.f_frsize), "shm/free": float(fs.f_bavail * fs.f_frsize)}
+        return {
+            "shm/size": float(fs.f_blocks * fs.f_frsize),
+            "shm/free": float(fs.f_bavail * fs.f_frsize),
+        }
 
 
-_SECTOR_BYTES = 512  # of /proc/diskstats, whatever the disk's own sector is (Linux Documentation/admin-guide/iostats.rst)
+# of /proc/diskstats, whatever the disk's own sector is (Linux
+# Documentation/admin-guide/iostats.rst)
+_SECTOR_BYTES = 512
 _MILLISECOND_S = 1e-3
 
 
 class Disk(GaugeSource):
     """All physical disks.
 
-    disk/read: bytes per second from all of them. disk/NAME/read: from one.
-    disk/NAME/busy: share of the time with at least one request under way. 1.0 is not "full" for a disk that serves many at a time (NVMe).
+    disk/read: bytes per second from all of them. disk/NAME/read: from one. disk/NAME/busy: share of
+    the time with at least one request under way. 1.0 is not "full" for a disk that serves many at a
+    time (NVMe).
     """
 
     name = "disk"
@@ -195,12 +235,16 @@ class Disk(GaugeSource):
             counters[f"disk/{name}/busy"] = int(fields[12]) * _MILLISECOND_S
             counters["disk/read"] += nbytes
         if len(counters) == 1:
-            raise ValueError(f"{self._stats} lists none of {', '.join(sorted(disk.decode() for disk in self._disks))}")
+            raise ValueError(
+                f"{self._stats} lists none of "
+                f"{', '.join(sorted(disk.decode() for disk in self._disks))}"
+            )
         return counters
 
 
 def _physical_disks(root: Path = Path("/")) -> list[str]:
-    """Return the names of the physical (or a hypervisor's) disks: no loop, RAM, mapped or RAID devices, no empty drives.
+    """Return the names of the physical (or a hypervisor's) disks: no loop, RAM, mapped or RAID
+    devices, no empty drives.
 
     Raises:
         OSError: /sys/block cannot be listed.
@@ -213,20 +257,27 @@ def _physical_disks(root: Path = Path("/")) -> list[str]:
 
 
 def _flag(path: Path) -> bool:
-    """Return whether the file holds a number other than 0. A path of a multi-path NVMe disk is "hidden"; its traffic counts at the disk."""
+    """Return whether the file holds a number other than 0.
+
+    A path of a multi-path NVMe disk is "hidden"; its traffic counts at the disk.
+    """
     try:
         return int(path.read_text()) != 0
     except (OSError, ValueError):
         return False
 
 
-#: Linux Documentation/accounting/psi.rst. "full" of the CPU has no meaning for a whole machine (kernel commit 890d550d reports zeroes).
+#: Linux Documentation/accounting/psi.rst. "full" of the CPU has no meaning for a whole machine
+#: (kernel commit 890d550d reports zeroes).
 _PRESSURE_LINES = {"cpu": (b"some",), "io": (b"some", b"full"), "memory": (b"some", b"full")}
 _MICROSECOND_S = 1e-6
 
 
 class Pressure(GaugeSource):
-    """``pressure/io_some``: at least one task waited; ``pressure/io_full``: all non-idle tasks waited. Shares of time."""
+    """``pressure/io_some``: at least one task waited;
+
+    ``pressure/io_full``: all non-idle tasks waited. Shares of time.
+    """
 
     name = "pressure"
 
@@ -260,6 +311,16 @@ class Pressure(GaugeSource):
 
 
 def _stalled_s(kind: str, file: OpenFile) -> dict[str, float]:
-    """Return the seconds stalled since boot: ``some avg10=0.00 avg60=0.00 avg300=0.00 total=<microseconds>``."""
-    totals = {line.split(b" ", 1)[0]: int(line.rsplit(b"total=", 1)[1]) for line in file.read().splitlines() if b"total=" in line}
-    return {f"pressure/{kind}_{line.decode()}": totals[line] * _MICROSECOND_S for line in _PRESSURE_LINES[kind]}
+    """Return the seconds stalled since boot:
+
+    ``some avg10=0.00 avg60=0.00 avg300=0.00 total=<microseconds>``.
+    """
+    totals = {
+        line.split(b" ", 1)[0]: int(line.rsplit(b"total=", 1)[1])
+        for line in file.read().splitlines()
+        if b"total=" in line
+    }
+    return {
+        f"pressure/{kind}_{line.decode()}": totals[line] * _MICROSECOND_S
+        for line in _PRESSURE_LINES[kind]
+    }

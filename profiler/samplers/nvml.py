@@ -1,6 +1,7 @@
 """NVIDIA GPUs, through NVML (the package nvidia-ml-py, imported as ``pynvml``).
 
-Written against NVIDIA's NVML API reference; tests/samplers/ runs its arithmetic against a made-up pynvml.
+Written against NVIDIA's NVML API reference; tests/samplers/ runs its arithmetic against a made-up
+pynvml.
 """
 
 import ctypes
@@ -20,7 +21,8 @@ from feedline.profiler.samplers.source import GaugeSource, reason_of
 _NVML_LIBRARY = "libnvidia-ml.so.1"  # the driver's, which pynvml loads
 _LIBRARY_NOT_FOUND = 12  # nvml.h, NVML_ERROR_LIBRARY_NOT_FOUND
 
-# Bits of nvmlDeviceGetCurrentClocksEventReasons (nvml.h). Left out, as nothing is wrong: 1 idle, 2 clocks set by an administrator.
+# Bits of nvmlDeviceGetCurrentClocksEventReasons (nvml.h). Left out, as nothing is wrong: 1 idle, 2
+# clocks set by an administrator.
 _THROTTLE_POWER = 0x04 | 0x80  # software power cap, hardware power brake
 _THROTTLE_THERMAL = 0x20 | 0x40  # software and hardware thermal slowdown
 _THROTTLE_OTHER = 0x08 | 0x10 | 0x100  # hardware slowdown of any cause, sync boost, display clock
@@ -28,7 +30,9 @@ _THROTTLE_OTHER = 0x08 | 0x10 | 0x100  # hardware slowdown of any cause, sync bo
 
 @dataclass(frozen=True)
 class _Reading:
-    """Gauges of one GPU that a single call provides: name -> unit, and how to read them from (pynvml, device handle)."""
+    """Gauges of one GPU that a single call provides: name -> unit, and how to read them from
+    (pynvml, device handle).
+    """
 
     units: dict[str, str]
     take: Callable[[Any, Any], tuple[float, ...]]
@@ -44,7 +48,10 @@ def _memory(nvml: Any, gpu: Any) -> tuple[float, ...]:
 
 
 def _pcie(nvml: Any, gpu: Any) -> tuple[float, ...]:
-    rx, tx = (nvml.nvmlDeviceGetPcieThroughput(gpu, which) for which in (nvml.NVML_PCIE_UTIL_RX_BYTES, nvml.NVML_PCIE_UTIL_TX_BYTES))
+    rx, tx = (
+        nvml.nvmlDeviceGetPcieThroughput(gpu, which)
+        for which in (nvml.NVML_PCIE_UTIL_RX_BYTES, nvml.NVML_PCIE_UTIL_TX_BYTES)
+    )
     return rx * 1e3, tx * 1e3
 
 
@@ -61,7 +68,9 @@ def _throttling(nvml: Any, gpu: Any) -> tuple[float, ...]:
         bits = nvml.nvmlDeviceGetCurrentClocksEventReasons(gpu)
     except (AttributeError, nvml.NVMLError):  # its name before driver 535
         bits = nvml.nvmlDeviceGetCurrentClocksThrottleReasons(gpu)
-    return tuple(float(bool(bits & mask)) for mask in (_THROTTLE_POWER, _THROTTLE_THERMAL, _THROTTLE_OTHER))
+    return tuple(
+        float(bool(bits & mask)) for mask in (_THROTTLE_POWER, _THROTTLE_THERMAL, _THROTTLE_OTHER)
+    )
 
 
 _READINGS = (
@@ -70,15 +79,17 @@ _READINGS = (
     _Reading({"pcie_rx": "B/s", "pcie_tx": "B/s"}, _pcie),
     _Reading({"power": "W"}, _power),
     _Reading({"sm_clock": "Hz"}, _clock),
-    _Reading({"throttled_power": "1", "throttled_thermal": "1", "throttled_other": "1"}, _throttling),
+    _Reading(
+        {"throttled_power": "1", "throttled_thermal": "1", "throttled_other": "1"}, _throttling
+    ),
 )
 
 
 class NvmlGpus(GaugeSource):
     """Gauges ``gpuN/...``, N as in nvidia-smi, of the GPUs in CUDA_VISIBLE_DEVICES.
 
-    sm, memory_busy: share of the driver's last sample period (1/6 to 1 s) in which any kernel ran, or memory was read or written. One small
-        kernel at a time is enough for 1.0.
+    sm, memory_busy: share of the driver's last sample period (1/6 to 1 s) in which any kernel ran,
+        or memory was read or written. One small kernel at a time is enough for 1.0.
     pcie_rx, pcie_tx: as the GPU sees them, over 20 ms just before (NVML waits that long for each).
     throttled_...: 1.0 while the clock is held down, so the mean is the share of samples.
     """
@@ -88,12 +99,19 @@ class NvmlGpus(GaugeSource):
     def __init__(self, nvml: Any = None) -> None:
         super().__init__()
         self._why = ""
-        try:  # here, not in the thread: a fork during an import leaves the child with its lock, held for ever
+        # here, not in the thread: a fork during an import leaves the child with its lock, held for
+        # ever
+        try:
             self._nvml = nvml or _import_nvml()
         except OSError:
-            self._why = Message("nvmlInit: NVML Shared Library Not Found", message.NO_NVML)  # as pynvml says it
+            self._why = Message(
+                "nvmlInit: NVML Shared Library Not Found", message.NO_NVML
+            )  # as pynvml says it
         except Exception as error:
-            self._why = f"the package nvidia-ml-py cannot be imported ({masks.error(error)}): pip install nvidia-ml-py"
+            self._why = (
+                f"the package nvidia-ml-py cannot be imported ({masks.error(error)}): pip "
+                f"install nvidia-ml-py"
+            )
         self._gpus: dict[int, Any] = {}
         self._taken: list[tuple[int, _Reading]] = []
 
@@ -105,14 +123,22 @@ class NvmlGpus(GaugeSource):
             nvml.nvmlInit()
         except nvml.NVMLError as error:
             why = f"nvmlInit: {masks.text(str(error))}"
-            return Message(why, message.NO_NVML) if getattr(error, "value", None) == _LIBRARY_NOT_FOUND else why
+            return (
+                Message(why, message.NO_NVML)
+                if getattr(error, "value", None) == _LIBRARY_NOT_FOUND
+                else why
+            )
         visible = os.environ.get("CUDA_VISIBLE_DEVICES")
         for index in _visible_gpus(nvml, visible):
             self._gpus[index] = nvml.nvmlDeviceGetHandleByIndex(index)
         if not self._gpus:
             if visible is None:
                 return Message("NVML finds no GPU", message.NO_GPU)
-            return Message(f"CUDA_VISIBLE_DEVICES={visible if is_plain(visible) else masks.MASK} leaves no GPU", message.NO_GPU)
+            return Message(
+                f"CUDA_VISIBLE_DEVICES={visible if is_plain(visible) else masks.MASK} leaves no "
+                f"GPU",
+                message.NO_GPU,
+            )
         for index, gpu in self._gpus.items():
             for reading in _READINGS:
                 self._try(index, gpu, reading)
@@ -139,10 +165,12 @@ class NvmlGpus(GaugeSource):
 
 
 def _visible_gpus(nvml: Any, visible: str | None) -> list[int]:
-    """NVML's numbers of the GPUs that CUDA_VISIBLE_DEVICES lists, by number or by (the beginning of) a UUID.
+    """NVML's numbers of the GPUs that CUDA_VISIBLE_DEVICES lists, by number or by (the beginning
+    of) a UUID.
 
-    All of them when it is not set or lists MIG slices, for which NVML has no utilization. As CUDA does, stops at the first entry that names
-    no GPU. Numbers are taken as PCI order; on machines with unlike GPUs CUDA counts the fastest first unless CUDA_DEVICE_ORDER=PCI_BUS_ID.
+    All of them when it is not set or lists MIG slices, for which NVML has no utilization. As CUDA
+    does, stops at the first entry that names no GPU. Numbers are taken as PCI order; on machines
+    with unlike GPUs CUDA counts the fastest first unless CUDA_DEVICE_ORDER=PCI_BUS_ID.
     """
     everything = list(range(nvml.nvmlDeviceGetCount()))
     if visible is None or visible.strip().startswith("MIG-"):
@@ -154,7 +182,9 @@ def _visible_gpus(nvml: Any, visible: str | None) -> list[int]:
             match = int(entry) if int(entry) in everything else None
         else:
             uuids = (nvml.nvmlDeviceGetUUID(nvml.nvmlDeviceGetHandleByIndex(i)) for i in everything)
-            match = next((i for i, uuid in enumerate(uuids) if entry and uuid.startswith(entry)), None)
+            match = next(
+                (i for i, uuid in enumerate(uuids) if entry and uuid.startswith(entry)), None
+            )
         if match is None:
             break
         chosen.append(match)
@@ -165,7 +195,9 @@ def _import_nvml() -> Any:
     if "pynvml" not in sys.modules:
         ctypes.CDLL(_NVML_LIBRARY)  # without it, the package's import of 15 ms would be for nothing
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # another package of that name warns at import that it is deprecated
+        warnings.simplefilter(
+            "ignore"
+        )  # another package of that name warns at import that it is deprecated
         import pynvml
     return pynvml
 
@@ -180,7 +212,8 @@ _PATHS = {
     50: "between NUMA nodes",
 }
 
-#: nvmlGpuP2PCapsIndex_t (nvml.h). By number: pynvml 13.615 defines NVML_P2P_CAPS_INDEX_READ as a tuple.
+#: nvmlGpuP2PCapsIndex_t (nvml.h). By number: pynvml 13.615 defines NVML_P2P_CAPS_INDEX_READ as a
+#: tuple.
 _PEER_TO_PEER = {"read": 0, "write": 1, "nvlink": 2}
 _P2P_OK = 0
 
@@ -193,8 +226,9 @@ def _describe_gpus(nvml: Any, gpus: dict[int, Any]) -> dict[str, object]:
         gpus: NVML's number -> device handle.
 
     Returns:
-        ``gpu_driver``; ``gpus``: a list of dicts; ``gpu_links``: dicts with ``between`` (two numbers), ``path``, ``peer_to_peer``.
-        What NVML does not tell is None. Nothing in it identifies the machine (no UUID, no serial number).
+        ``gpu_driver``; ``gpus``: a list of dicts; ``gpu_links``: dicts with ``between`` (two
+        numbers), ``path``, ``peer_to_peer``. What NVML does not tell is None. Nothing in it
+        identifies the machine (no UUID, no serial number).
     """
     by_address = {_address(nvml, gpu): index for index, gpu in gpus.items()}
     return {
@@ -204,7 +238,9 @@ def _describe_gpus(nvml: Any, gpus: dict[int, Any]) -> dict[str, object]:
     }
 
 
-def _describe(nvml: Any, index: int, gpu: Any, by_address: dict[str | None, int]) -> dict[str, object]:
+def _describe(
+    nvml: Any, index: int, gpu: Any, by_address: dict[str | None, int]
+) -> dict[str, object]:
     memory = _ask(nvml.nvmlDeviceGetMemoryInfo, gpu)
     limit = _ask(nvml.nvmlDeviceGetEnforcedPowerLimit, gpu)
     return {
@@ -212,7 +248,9 @@ def _describe(nvml: Any, index: int, gpu: Any, by_address: dict[str | None, int]
         "name": _text(_ask(nvml.nvmlDeviceGetName, gpu)),
         "memory_bytes": memory.total if memory else None,
         "pci_address": _address(nvml, gpu),
-        "pcie_generation": _ask(nvml.nvmlDeviceGetCurrPcieLinkGeneration, gpu),  # falls while the GPU is idle; the largest is the next line
+        "pcie_generation": _ask(
+            nvml.nvmlDeviceGetCurrPcieLinkGeneration, gpu
+        ),  # falls while the GPU is idle; the largest is the next line
         "pcie_generation_max": _ask(nvml.nvmlDeviceGetMaxPcieLinkGeneration, gpu),
         "pcie_width": _ask(nvml.nvmlDeviceGetCurrPcieLinkWidth, gpu),
         "pcie_width_max": _ask(nvml.nvmlDeviceGetMaxPcieLinkWidth, gpu),
@@ -222,7 +260,11 @@ def _describe(nvml: Any, index: int, gpu: Any, by_address: dict[str | None, int]
 
 
 def _nvlinks(nvml: Any, gpu: Any, by_address: dict[str | None, int]) -> list[dict[str, object]]:
-    """Return the active NVLinks. ``to``: the GPU's number at the other end, or "other" (an NVSwitch, a CPU, a GPU that is not visible)."""
+    """Return the active NVLinks.
+
+    ``to``: the GPU's number at the other end, or "other" (an NVSwitch, a CPU, a GPU that is not
+    visible).
+    """
     links: list[dict[str, object]] = []
     for link in range(nvml.NVML_NVLINK_MAX_LINKS):
         state = _ask(nvml.nvmlDeviceGetNvLinkState, gpu, link)
@@ -231,17 +273,28 @@ def _nvlinks(nvml: Any, gpu: Any, by_address: dict[str | None, int]) -> list[dic
         if state:
             peer = _ask(nvml.nvmlDeviceGetNvLinkRemotePciInfo, gpu, link)
             to: object = by_address.get(_text(peer.busId), "other") if peer else None
-            links.append({"link": link, "version": _ask(nvml.nvmlDeviceGetNvLinkVersion, gpu, link), "to": to})
+            links.append(
+                {
+                    "link": link,
+                    "version": _ask(nvml.nvmlDeviceGetNvLinkVersion, gpu, link),
+                    "to": to,
+                }
+            )
     return links
 
 
 def _link(nvml: Any, gpus: dict[int, Any], a: int, b: int) -> dict[str, object]:
     level = _ask(nvml.nvmlDeviceGetTopologyCommonAncestor, gpus[a], gpus[b])
-    status = {name: _ask(nvml.nvmlDeviceGetP2PStatus, gpus[a], gpus[b], index) for name, index in _PEER_TO_PEER.items()}
+    status = {
+        name: _ask(nvml.nvmlDeviceGetP2PStatus, gpus[a], gpus[b], index)
+        for name, index in _PEER_TO_PEER.items()
+    }
     return {
         "between": [a, b],
         "path": _PATHS.get(level) if level is not None else None,
-        "peer_to_peer": {name: None if value is None else value == _P2P_OK for name, value in status.items()},
+        "peer_to_peer": {
+            name: None if value is None else value == _P2P_OK for name, value in status.items()
+        },
     }
 
 
@@ -251,7 +304,9 @@ def _address(nvml: Any, gpu: Any) -> str | None:
 
 
 def _ask(question: Callable[..., Any], *about: Any) -> Any:
-    """Return the answer, or None where this GPU or driver has none: a fact that is missing must not cost the others."""
+    """Return the answer, or None where this GPU or driver has none: a fact that is missing must not
+    cost the others.
+    """
     try:
         return question(*about)
     except Exception:

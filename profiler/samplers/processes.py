@@ -1,4 +1,5 @@
-"""CPU time and memory of this process and all of its descendants, and those among them that are not recorded.
+"""CPU time and memory of this process and all of its descendants, and those among them that are not
+recorded.
 
 A process that uses torch does not record itself where its environment was cleared, for example.
 """
@@ -25,11 +26,14 @@ _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 class ProcessTree(GaugeSource):
     """The processes below the one that probes.
 
-    cpu/processes: CPU seconds per second. Children that have ended count through their parent; one that another thread started is found up
+    cpu/processes: CPU seconds per second. Children that have ended count through their parent; one
+    that another thread started is found up
         to RESCAN_TICKS readings late, and its CPU time until then is booked at once.
     memory/processes: resident bytes, summed; a page that several share counts for each.
-    memory/processes_anonymous: the same without files and shared memory, once in RESCAN_TICKS readings. Pages that a forked worker still
-        shares with its parent are in it, so copy-on-write growth shows in memory/available instead. (Exact private bytes would need
+    memory/processes_anonymous: the same without files and shared memory, once in RESCAN_TICKS
+    readings. Pages that a forked worker still
+        shares with its parent are in it, so copy-on-write growth shows in memory/available instead.
+        (Exact private bytes would need
         smaps_rollup: milliseconds per GB.)
     """
 
@@ -45,7 +49,11 @@ class ProcessTree(GaugeSource):
         self._rates = Rates()
 
     def prepare(self) -> str | None:
-        self.units = {"cpu/processes": "s/s", "memory/processes": "B", "memory/processes_anonymous": "B"}
+        self.units = {
+            "cpu/processes": "s/s",
+            "memory/processes": "B",
+            "memory/processes_anonymous": "B",
+        }
         self._stats[self._pid] = OpenFile(f"{self._proc}/{self._pid}/stat")
         self.read()
         self._readings = 0  # so that the first reading after it has all gauges
@@ -64,7 +72,8 @@ class ProcessTree(GaugeSource):
                     raise
                 del self._stats[pid]
                 continue
-            # proc_pid_stat(5): utime, stime, both of the children that were waited for; resident pages
+            # proc_pid_stat(5): utime, stime, both of the children that were waited for; resident
+            # pages
             cpu_ticks += int(fields[11]) + int(fields[12]) + int(fields[13]) + int(fields[14])
             pages += int(fields[21])
         values = self._rates.per_second({"cpu/processes": cpu_ticks / _CLOCK_TICKS})
@@ -74,8 +83,14 @@ class ProcessTree(GaugeSource):
         return values
 
     def _find_children(self, everywhere: bool) -> None:
-        """Look at the main thread's children, or at all threads of all processes: who has a new child may soon have grandchildren."""
-        pids = descendants(self._pid, self._proc) if everywhere else _children_of_thread(self._proc, self._pid, self._pid)
+        """Look at the main thread's children, or at all threads of all processes: who has a new
+        child may soon have grandchildren.
+        """
+        pids = (
+            descendants(self._pid, self._proc)
+            if everywhere
+            else _children_of_thread(self._proc, self._pid, self._pid)
+        )
         new = [pid for pid in pids if pid not in self._stats]
         self._grew = bool(new)
         for pid in new:
@@ -96,8 +111,15 @@ class ProcessTree(GaugeSource):
 
 
 def descendants(pid: int, proc: str = "/proc") -> list[int]:
-    """Return all processes below ``pid``, parents before children. Those that start or end meanwhile may be missing."""
-    children = _children_by_thread if os.path.exists(f"{proc}/{pid}/task/{pid}/children") else _children_by_parent(proc)
+    """Return all processes below ``pid``, parents before children.
+
+    Those that start or end meanwhile may be missing.
+    """
+    children = (
+        _children_by_thread
+        if os.path.exists(f"{proc}/{pid}/task/{pid}/children")
+        else _children_by_parent(proc)
+    )
     below, seen = [], [pid]
     for parent in seen:
         new = [child for child in children(proc, parent) if child not in seen]
@@ -107,7 +129,9 @@ def descendants(pid: int, proc: str = "/proc") -> list[int]:
 
 
 def _children_of_thread(proc: str, pid: int, thread: int) -> list[int]:
-    """Children started by one thread; empty if the kernel does not provide it (it needs CONFIG_PROC_CHILDREN)."""
+    """Children started by one thread; empty if the kernel does not provide it (it needs
+    CONFIG_PROC_CHILDREN).
+    """
     try:
         return [int(child) for child in read_file(f"{proc}/{pid}/task/{thread}/children").split()]
     except OSError:
@@ -137,7 +161,15 @@ def _children_by_parent(proc: str) -> Callable[[str, int], list[int]]:
 
 _VARIABLE = b"FEEDLINE_RUN="
 _TORCH_LIBRARY = b"/libtorch_cpu.so"
-_LOOK_AGES = (1, 3, 10, 30, 100, 300, 1000)  # readings after which a process is looked at: reading its mappings takes milliseconds
+_LOOK_AGES = (
+    1,
+    3,
+    10,
+    30,
+    100,
+    300,
+    1000,
+)  # readings after which a process is looked at: reading its mappings takes milliseconds
 
 
 class UnfollowedProcesses(GaugeSource):
@@ -173,25 +205,38 @@ class UnfollowedProcesses(GaugeSource):
         if start in self._starts:  # a fork of a process that was looked at: its start is that one's
             return
         self._starts.add(start)
-        command = [word.decode(errors="replace") for word in proc.read(pid, "cmdline").rstrip(b"\0").split(b"\0")]
+        command = [
+            word.decode(errors="replace")
+            for word in proc.read(pid, "cmdline").rstrip(b"\0").split(b"\0")
+        ]
         if not command[0]:
             return
         environ = proc.read(pid, "environ").split(b"\0")
         if not any(variable.startswith(_VARIABLE) for variable in environ):
             why = "its environment was replaced"
-        elif any(word.startswith("-") and not word.startswith("--") and "S" in word for word in command[1:3]):
+        elif any(
+            word.startswith("-") and not word.startswith("--") and "S" in word
+            for word in command[1:3]
+        ):
             why = "python -S runs no start-up hooks"
         elif not any(process.pid == pid for process in process_log.read(self._run)):
             why = "its Python has no feedline, or it may not write to the run folder"
         else:
             return
         shown = privacy.recorded_argv(_script(command), self._record_argv)
-        line: LineShape = {"pid": pid, "started": proc.started(pid), "command": shown, "unseen": why}
+        line: LineShape = {
+            "pid": pid,
+            "started": proc.started(pid),
+            "command": shown,
+            "unseen": why,
+        }
         process_log.write(self._run, line)
 
 
 def _environment_at(pid: int) -> bytes:
-    """Return where its environment begins in its memory (proc_pid_stat(5), env_start): every exec chooses another place at random."""
+    """Return where its environment begins in its memory (proc_pid_stat(5), env_start): every exec
+    chooses another place at random.
+    """
     fields = proc.stat(pid)
     return fields[47] if len(fields) > 47 else b""
 

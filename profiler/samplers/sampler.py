@@ -11,21 +11,31 @@ from feedline.profiler import clock, masks
 from feedline.profiler.samplers.blocked_threads import BlockedThreads
 from feedline.profiler.samplers.cgroup import CgroupThrottling
 from feedline.profiler.samplers.gauge_file import MAX_BYTES, GaugeLegend, GaugeWriter
-from feedline.profiler.samplers.machine import Disk, MachineCpu, MachineMemory, Pressure, SharedMemory, Swap
+from feedline.profiler.samplers.machine import (
+    Disk,
+    MachineCpu,
+    MachineMemory,
+    Pressure,
+    SharedMemory,
+    Swap,
+)
 from feedline.profiler.samplers.nvml import NvmlGpus
 from feedline.profiler.samplers.processes import ProcessTree
 from feedline.profiler.samplers.source import GaugeSource, reason_of
 
 _JOIN_S = 0.5
 _SHORTEST_NS = 100_000_000  # CPU time is known to 10 ms
-_EARLY = 4  # times as often in the beginning: a training of two seconds would have one reading, or none
+_EARLY = (
+    4  # times as often in the beginning: a training of two seconds would have one reading, or none
+)
 _FEW_DESCRIPTORS = 128  # the sources hold about 10, and a loader's worker needs about 8
 _OWN_FAULTS = {signal.SIGSEGV, signal.SIGBUS, signal.SIGFPE, signal.SIGILL, signal.SIGABRT}
 _SELF = "sampler"  # the name under which the thread reports that it stopped
 
 
 class Sampler(threading.Thread):
-    """Samples every source once per period into one file, from ``start()`` to ``stop()``. Its errors never reach the training.
+    """Samples every source once per period into one file, from ``start()`` to ``stop()``. Its
+    errors never reach the training.
 
     Args:
         path: the gauge file to create; its legend is written beside it (gauge_file.py).
@@ -39,9 +49,11 @@ class Sampler(threading.Thread):
         ValueError: ``period_s`` is not positive.
 
     Attributes:
-        absent: source or gauge -> why it is not, or no longer, sampled. "sampler": the thread itself gave up.
+        absent: source or gauge -> why it is not, or no longer, sampled. "sampler": the thread
+            itself gave up.
         machine: facts that sources gave once (``Source.describe``).
-        ready: set as soon as all sources are probed, ``absent`` and ``machine`` are filled and the files are there, or cannot be made.
+        ready: set as soon as all sources are probed, ``absent`` and ``machine`` are filled and the
+            files are there, or cannot be made.
     """
 
     def __init__(
@@ -77,11 +89,17 @@ class Sampler(threading.Thread):
         return self._base_period_s * (1 << (self._writer.thinned if self._writer else 0))
 
     def start(self) -> None:
-        """Start. If no thread can be started, or the training needs the file descriptors, ``absent`` has the reason."""
+        """Start.
+
+        If no thread can be started, or the training needs the file descriptors, ``absent`` has the
+        reason.
+        """
         allowed, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
         try:
             if 0 <= allowed < _FEW_DESCRIPTORS:
-                raise RuntimeError(f"the process may open only {allowed} file descriptors (ulimit -n)")
+                raise RuntimeError(
+                    f"the process may open only {allowed} file descriptors (ulimit -n)"
+                )
             super().start()
         except RuntimeError as error:
             self._give_up(error)
@@ -95,7 +113,8 @@ class Sampler(threading.Thread):
     def run(self) -> None:
         """The thread. Not to be called."""
         try:
-            # A signal that the training blocks, to wait for it, must not find a thread that takes it.
+            # A signal that the training blocks, to wait for it, must not find a thread that takes
+            # it.
             signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals() - _OWN_FAULTS)
             self.prepare()
             self._sample()
@@ -105,7 +124,8 @@ class Sampler(threading.Thread):
             self._close()
 
     def prepare(self) -> None:
-        """Probe the sources, create the file and write its legend. Called by the thread; otherwise only by tests and benchmarks.
+        """Probe the sources, create the file and write its legend. Called by the thread; otherwise
+        only by tests and benchmarks.
 
         Raises:
             OSError: the files cannot be made.
@@ -113,7 +133,9 @@ class Sampler(threading.Thread):
         present = []
         for source in self._sources:
             why = source.probe()
-            self.absent.update(source.missing if why is None else {**source.missing, source.name: why})
+            self.absent.update(
+                source.missing if why is None else {**source.missing, source.name: why}
+            )
             if why is None:
                 present.append(source)
                 self._legend.gauges += source.units.items()
@@ -125,7 +147,8 @@ class Sampler(threading.Thread):
         self.ready.set()
 
     def tick(self) -> None:
-        """Take one sample of every source. Called by the thread; otherwise only by tests and benchmarks.
+        """Take one sample of every source. Called by the thread; otherwise only by tests and
+        benchmarks.
 
         Raises:
             OSError: the file cannot grow.
@@ -136,7 +159,9 @@ class Sampler(threading.Thread):
         rows: list[tuple[int, float]] = []
         for source in self._sources.copy():
             try:
-                rows += [(self._numbers[name], float(value)) for name, value in source.read().items()]
+                rows += [
+                    (self._numbers[name], float(value)) for name, value in source.read().items()
+                ]
             except Exception as error:
                 self._drop(source, error)
         if rows and self._writer:
@@ -153,7 +178,9 @@ class Sampler(threading.Thread):
             ticks += 1
             period = self._period_ns(ticks)
             due += period * max(1, -(-(clock.wall_ns() - due) // period))
-        if ticks == 0 or clock.wall_ns() - last > _SHORTEST_NS:  # a run shorter than a period, or the rest of one
+        if (
+            ticks == 0 or clock.wall_ns() - last > _SHORTEST_NS
+        ):  # a run shorter than a period, or the rest of one
             self.tick()
 
     def _period_ns(self, ticks: int) -> int:
@@ -189,7 +216,9 @@ class Sampler(threading.Thread):
         try:
             self._legend.write(self.path)
         except OSError:
-            pass  # often the very reason for giving up; ``absent`` has it, and the legend of the start stays
+            # often the very reason for giving up; ``absent`` has it, and the legend of the start
+            # stays
+            pass
 
     def _close(self) -> None:
         try:
@@ -201,4 +230,14 @@ class Sampler(threading.Thread):
 
 def default_sources() -> list[GaugeSource]:
     """Return one instance of each source."""
-    return [MachineCpu(), ProcessTree(), CgroupThrottling(), Pressure(), Disk(), MachineMemory(), Swap(), SharedMemory(), NvmlGpus()]
+    return [
+        MachineCpu(),
+        ProcessTree(),
+        CgroupThrottling(),
+        Pressure(),
+        Disk(),
+        MachineMemory(),
+        Swap(),
+        SharedMemory(),
+        NvmlGpus(),
+    ]

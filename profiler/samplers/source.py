@@ -1,4 +1,7 @@
-"""Base class of sources of gauges. To add one, add a file with a subclass, and an instance in ``default_sources`` of sampler.py."""
+"""Base class of sources of gauges.
+
+To add one, add a file with a subclass, and an instance in ``default_sources`` of sampler.py.
+"""
 
 import os
 
@@ -11,11 +14,14 @@ _READ_BYTES = 16384
 class GaugeSource:
     """A source of gauges.
 
-    A subclass gives ``name``, ``prepare`` (fill ``units``; raise or return a reason when there is nothing to read) and ``read``.
+    A subclass gives ``name``, ``prepare`` (fill ``units``; raise or return a reason when there is
+    nothing to read) and ``read``.
 
     Attributes:
-        units: gauge name -> unit ("1" for shares from 0 to 1, "B", "B/s", "s/s" for seconds a second, "W", "Hz"); complete after ``probe``.
-        missing: parts of the source that are absent, each with its reason; complete after ``probe``.
+        units: gauge name -> unit ("1" for shares from 0 to 1, "B", "B/s", "s/s" for seconds a
+            second, "W", "Hz"); complete after ``probe``.
+        missing: parts of the source that are absent, each with its reason; complete after
+            ``probe``.
     """
 
     name = ""
@@ -32,11 +38,15 @@ class GaugeSource:
             return reason_of(error)
 
     def prepare(self) -> str | None:
-        """As ``probe``, but may raise. Takes the first reading of the counters, so that the first ``read`` has rates."""
+        """As ``probe``, but may raise.
+
+        Takes the first reading of the counters, so that the first ``read`` has rates.
+        """
         raise NotImplementedError
 
     def read(self) -> dict[str, float]:
-        """Gauge name -> current value; a rate is the mean since the previous call. Gauges without a value are left out.
+        """Gauge name -> current value; a rate is the mean since the previous call. Gauges without a
+        value are left out.
 
         Raises:
             OSError, ValueError, ...: the source is gone; it is not asked again.
@@ -56,20 +66,27 @@ class Rates:
         self._before: dict[str, float] = {}
 
     def per_second(self, counters: dict[str, float]) -> dict[str, float]:
-        """Growth per second since the previous call. Counters that are new or went backwards (a reset) are left out."""
+        """Growth per second since the previous call.
+
+        Counters that are new or went backwards (a reset) are left out.
+        """
         now, then, before = clock.wall_ns(), self._then, self._before
         self._then, self._before = now, counters
         if now <= then:
             return {}
         return {
-            name: (value - before[name]) * 1e9 / (now - then) for name, value in counters.items() if before.get(name, float("inf")) <= value
+            name: (value - before[name]) * 1e9 / (now - then)
+            for name, value in counters.items()
+            if before.get(name, float("inf")) <= value
         }
 
 
 class OpenFile:
-    """A file of /proc that is opened once and read repeatedly, at a third of the cost of opening it each time.
+    """A file of /proc that is opened once and read repeatedly, at a third of the cost of opening it
+    each time.
 
-    Only for files that the kernel hands out whole. Of a process: stays that process's when its number is used again.
+    Only for files that the kernel hands out whole. Of a process: stays that process's when its
+    number is used again.
 
     Raises:
         OSError: it cannot be opened.
@@ -114,4 +131,6 @@ def reason_of(error: Exception) -> str:
     """Return an exception as text for a list of absent sources, with its path if it has one."""
     if isinstance(error, OSError) and error.strerror:
         return f"{error.filename}: {error.strerror}" if error.filename else error.strerror
-    return masks.text(f"{type(error).__name__}: {error}")  # of the machine's: a source runs none of the program's code
+    return masks.text(
+        f"{type(error).__name__}: {error}"
+    )  # of the machine's: a source runs none of the program's code

@@ -1,4 +1,7 @@
-"""The public API inside a program: ``feedline.record``, ``feedline.stage`` and ``feedline.metric``."""
+"""The public API inside a program:
+
+``feedline.record``, ``feedline.stage`` and ``feedline.metric``.
+"""
 
 import functools
 import shlex
@@ -19,7 +22,8 @@ from feedline.profiler.session.session import Session
 
 
 class record(ContextDecorator):
-    """Record a part of a program, as ``feedline run`` does for a whole one; a context manager and a decorator.
+    """Record a part of a program, as ``feedline run`` does for a whole one; a context manager and a
+    decorator.
 
     Example::
 
@@ -29,11 +33,13 @@ class record(ContextDecorator):
         @feedline.record("runs/mine")
         def train(): ...
 
-    A notebook shows the report below the cell. A plain program prints one line with the run folder; ``feedline report runs/mine``
-    shows it. Loaders must be iterated inside; they may be created before.
+    A notebook shows the report below the cell. A plain program prints one line with the run folder;
+    ``feedline report runs/mine`` shows it. Loaders must be iterated inside; they may be created
+    before.
 
-    If the folder is not empty, it is left alone and the run goes into ``runs/mine-2``, for example when a cell is run again. If recording
-    is impossible, the program runs without it. Both cases print one line on standard error.
+    If the folder is not empty, it is left alone and the run goes into ``runs/mine-2``, for example
+    when a cell is run again. If recording is impossible, the program runs without it. Both cases
+    print one line on standard error.
 
     Args:
         path: the run folder to create.
@@ -41,7 +47,8 @@ class record(ContextDecorator):
         strict: raise instead of recording elsewhere or not at all.
 
     Raises:
-        OutputError: (on entry, if ``strict``) the folder is taken or cannot be written, or this process is already being recorded.
+        OutputError: (on entry, if ``strict``) the folder is taken or cannot be written, or this
+            process is already being recorded.
     """
 
     def __init__(self, path: str | Path, overwrite: bool = False, strict: bool = False) -> None:
@@ -50,7 +57,9 @@ class record(ContextDecorator):
 
     def __enter__(self) -> "record":
         try:
-            command = sys.argv if notebook.shell() is None else ["notebook"]  # a kernel's own arguments say nothing
+            command = (
+                sys.argv if notebook.shell() is None else ["notebook"]
+            )  # a kernel's own arguments say nothing
             session = Session(self._path, command, self._overwrite, self._strict, begins=self._keep)
             if session.refused is not None:
                 report(f"{session.refused.what}, recording into {session.path}")
@@ -60,7 +69,9 @@ class record(ContextDecorator):
             if self._strict:
                 raise
             report(f"not recording: {error}")
-        except BaseException as error:  # the cell was interrupted here, and ``__exit__`` is not called
+        except (
+            BaseException
+        ) as error:  # the cell was interrupted here, and ``__exit__`` is not called
             self._end(error)
             raise
         return self
@@ -75,14 +86,21 @@ class record(ContextDecorator):
             return None
         try:
             session.stop(Ending.of(error))
-        except KeyboardInterrupt:  # of the cell: the next one has to find nothing that still records
+        except (
+            KeyboardInterrupt
+        ):  # of the cell: the next one has to find nothing that still records
             session.stop(Ending(INTERRUPTED))
             raise
         finally:
             self._session = None
         return session
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
         session = self._end(error)
         if session is None:
             return
@@ -98,29 +116,41 @@ def _show(run: Path) -> None:
     try:
         notebook.show(run)
     except BaseException as error:
-        why = "interrupted" if isinstance(error, KeyboardInterrupt) else str(error) or type(error).__name__
-        report(f"recorded into {run}, but the report was not built ({why}); try again with: feedline report {shlex.quote(str(run))}")
+        why = (
+            "interrupted"
+            if isinstance(error, KeyboardInterrupt)
+            else str(error) or type(error).__name__
+        )
+        report(
+            f"recorded into {run}, but the report was not built ({why}); try again with: feedline "
+            f"report {shlex.quote(str(run))}"
+        )
         if not isinstance(error, Exception):
             raise
 
 
 def report(text: str) -> None:
-    """Print one line: below the cell in a notebook, else on the standard error that the process started with."""
+    """Print one line: below the cell in a notebook, else on the standard error that the process
+    started with.
+    """
     (say_in_training if notebook.shell() is None else say)(text)
 
 
 class stage:
-    """Show a part of the training step as a stage of its own in the report; a context manager and a decorator.
+    """Show a part of the training step as a stage of its own in the report; a context manager and a
+    decorator.
 
     Example::
 
         with feedline.stage("mixup"):
             images, labels = mixup(images, labels)
 
-    Costs a few hundred nanoseconds without a recording. Works in the training and in a loader's workers; can be nested and reused.
+    Costs a few hundred nanoseconds without a recording. Works in the training and in a loader's
+    workers; can be nested and reused.
 
     Args:
-        name: at most 56 bytes. With the name of a built-in stage, such as ``input``, the time is added to that stage.
+        name: at most 56 bytes. With the name of a built-in stage, such as ``input``, the time is
+            added to that stage.
     """
 
     def __init__(self, name: str) -> None:
@@ -131,11 +161,18 @@ class stage:
         segment = recorder.segment
         span = None
         if segment is not None:
-            span = Span(segment, Stage.USER, segment.name_id(self._name), recorder.batch, name=self._name).__enter__()
+            span = Span(
+                segment, Stage.USER, segment.name_id(self._name), recorder.batch, name=self._name
+            ).__enter__()
         self._spans.append(span)
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
         span = self._spans.pop()
         if span is not None:
             span.__exit__(kind, error, trace)
@@ -150,16 +187,19 @@ class stage:
 
 
 def metric(name: str, value: float) -> None:
-    """Record a number of the training, such as an accuracy after an evaluation, at the current update.
+    """Record a number of the training, such as an accuracy after an evaluation, at the current
+    update.
 
     Example::
 
         feedline.metric("val accuracy", correct / total)
 
-    Does nothing without a recording. The training loss, and the results of loss modules in an evaluation, are recorded without it.
+    Does nothing without a recording. The training loss, and the results of loss modules in an
+    evaluation, are recorded without it.
 
     Args:
-        name: at most 56 bytes; the same each time. For ``converge``, lower is better if the name contains "loss" or "error".
+        name: at most 56 bytes; the same each time. For ``converge``, lower is better if the name
+            contains "loss" or "error".
         value: a number, or a tensor with one element on the CPU.
     """
     watch = recorder.convergence

@@ -1,4 +1,6 @@
-"""How a program ended, for its run folder: its exit code, the type of its exception, and the line that raised it. Never its message."""
+"""How a program ended, for its run folder: its exit code, the type of its exception, and the line
+that raised it. Never its message.
+"""
 
 import os
 import re
@@ -12,8 +14,12 @@ _MOST_CAUSES = 8  # of one exception, to look for a killed worker or a full disk
 #: torch's own words (torch/utils/data/_utils/signal_handling.py, DataLoader.cpp).
 _KILLED = re.compile(r"DataLoader worker \(pid \d+\) is killed by signal: ([A-Z][A-Za-z ]{2,40})\.")
 #: torch.save whose file did not take all of its bytes (caffe2/serialize/inline_container.cc).
-_UNWRITTEN = re.compile(r"PytorchStreamWriter failed writing file|inline_container\.cc:\d+\] \. unexpected pos \d+ vs \d+")
-#: A worker's traceback, which torch puts into the message of the exception that the training gets (torch/_utils.py, ExceptionWrapper).
+_UNWRITTEN = re.compile(
+    r"PytorchStreamWriter failed writing file|inline_container\.cc:\d+\] \. unexpected pos \d+ vs "
+    r"\d+"
+)
+#: A worker's traceback, which torch puts into the message of the exception that the training gets
+#: (torch/_utils.py, ExceptionWrapper).
 _IN_WORKER = re.compile(r"^Caught \w+ in DataLoader worker process \d+\.\nOriginal Traceback")
 _FRAME = re.compile(r'^  File "([^"\n]+)", line (\d+), in ', re.MULTILINE)
 
@@ -24,8 +30,10 @@ class Ending:
 
     Attributes:
         exit_code: None: unknown.
-        by: type of its exception, with a worker's signal or the system's error; empty where it did not fail with one.
-        at: line of the program that raised it or was interrupted, as in ``train.py:31``; empty where that is not known.
+        by: type of its exception, with a worker's signal or the system's error; empty where it did
+            not fail with one.
+        at: line of the program that raised it or was interrupted, as in ``train.py:31``; empty
+            where that is not known.
     """
 
     exit_code: int | None
@@ -37,7 +45,9 @@ class Ending:
         """Return the end of a program that this exception left; None: it came to its end."""
         try:
             return cls(exit_code_of(error), _by(error), "" if error is None else _at(error))
-        except Exception:  # an exception of the program's may have any kind of text, or a type without a name
+        except (
+            Exception
+        ):  # an exception of the program's may have any kind of text, or a type without a name
             return cls(exit_code_of(error))
 
 
@@ -68,21 +78,37 @@ def _by(error: BaseException | None) -> str:
     if error is None or isinstance(error, (SystemExit, KeyboardInterrupt)):
         return ""
     kind = type(error)
-    name = kind.__qualname__ if kind.__module__ in ("builtins", "__main__") else f"{kind.__module__}.{kind.__qualname__}"
-    killed = next((match for cause in _chain(error) if (match := _KILLED.search(text_of(cause)))), None)
+    name = (
+        kind.__qualname__
+        if kind.__module__ in ("builtins", "__main__")
+        else f"{kind.__module__}.{kind.__qualname__}"
+    )
+    killed = next(
+        (match for cause in _chain(error) if (match := _KILLED.search(text_of(cause)))), None
+    )
     if killed:
         return f"{name}, because a DataLoader worker was killed ({killed[1]})"
     if any(_UNWRITTEN.search(text_of(cause)) for cause in _chain(error)):
         return f"{name}, because a file could not be written (is the disk full?)"
-    system = next((cause for cause in _chain(error) if type(cause) is OSError and cause.errno), None)
+    system = next(
+        (cause for cause in _chain(error) if type(cause) is OSError and cause.errno), None
+    )
     return f"{name} ({os.strerror(system.errno)})" if system is not None and system.errno else name
 
 
 def _at(error: BaseException) -> str:
-    """Return the innermost line of the program's own code, in a worker if that is where the exception was raised."""
+    """Return the innermost line of the program's own code, in a worker if that is where the
+    exception was raised.
+    """
     text = text_of(error)
-    frames = [(file, int(line)) for file, line in _FRAME.findall(text)] if _IN_WORKER.match(text) else []
-    own = [place for place in frames or _frames(error) if not place[0].startswith("<") and not masks.library(place[0])]
+    frames = (
+        [(file, int(line)) for file, line in _FRAME.findall(text)] if _IN_WORKER.match(text) else []
+    )
+    own = [
+        place
+        for place in frames or _frames(error)
+        if not place[0].startswith("<") and not masks.library(place[0])
+    ]
     return f"{masks.source(own[-1][0])}:{own[-1][1]}" if own else ""
 
 

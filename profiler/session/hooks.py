@@ -1,6 +1,8 @@
-"""The taps attached in this process. A tap that cannot attach is reported with the reason, and the training continues.
+"""The taps attached in this process. A tap that cannot attach is reported with the reason, and the
+training continues.
 
-The taps of a loader's workers are in taps/worker.py; libraries used inside samples are listed in taps/operations/__init__.py.
+The taps of a loader's workers are in taps/worker.py; libraries used inside samples are listed in
+taps/operations/__init__.py.
 """
 
 import gc
@@ -34,7 +36,10 @@ class Hooks:
         self._active = True
 
     def when_imported(self, library: str, attach: Callable[[], None]) -> None:
-        """Call ``attach`` when the library is imported; at once if it already is. Its errors are reported, not raised."""
+        """Call ``attach`` when the library is imported; at once if it already is.
+
+        Its errors are reported, not raised.
+        """
 
         def arrived(_: object) -> None:
             if self._active:
@@ -74,7 +79,9 @@ class Hooks:
 
 @contextmanager
 def _no_collection() -> Iterator[None]:
-    """Avoid garbage collections caused by feedline's own objects: one that goes through all of torch's takes 0.1 s."""
+    """Avoid garbage collections caused by feedline's own objects: one that goes through all of
+    torch's takes 0.1 s.
+    """
     enabled = gc.isenabled()
     gc.disable()
     try:
@@ -85,7 +92,9 @@ def _no_collection() -> Iterator[None]:
 
 
 _NewLoader = Callable[[str, dict[str, object]], int]  # kind, settings -> the loader's number
-_MoreOfLoader = Callable[[int, dict[str, object]], None]  # the loader's number, settings that have become known
+_MoreOfLoader = Callable[
+    [int, dict[str, object]], None
+]  # the loader's number, settings that have become known
 _NewSetup = Callable[[dict[str, object]], None]  # Manifest.training
 
 
@@ -97,43 +106,86 @@ def attach_in_main(
     report_setup: _NewSetup,
     window: ProfilerWindow | None,
 ) -> None:
-    """Register all taps of the training process. Imports no library: a training that never imports torch pays nothing."""
-    hooks.when_imported("torch", lambda: _torch(hooks, folder, register_loader, add_to_loader, report_setup))
+    """Register all taps of the training process.
+
+    Imports no library: a training that never imports torch pays nothing.
+    """
+    hooks.when_imported(
+        "torch", lambda: _torch(hooks, folder, register_loader, add_to_loader, report_setup)
+    )
     hooks.when_imported("torch", lambda: _gpu(hooks, folder, window))
     hooks.when_imported("torch._dynamo", lambda: _dynamo(hooks))
     hooks.when_imported("nvidia.dali.plugin.pytorch", lambda: _dali(hooks, register_loader))
     hooks.add_undo(operations.attach(hooks.report))
 
 
-def _torch(hooks: Hooks, folder: Path, register_loader: _NewLoader, add_to_loader: _MoreOfLoader, report_setup: _NewSetup) -> None:
-    from feedline.profiler.taps import collectives, convergence, fetch, flops, own_code, recording_schedule, training
+def _torch(
+    hooks: Hooks,
+    folder: Path,
+    register_loader: _NewLoader,
+    add_to_loader: _MoreOfLoader,
+    report_setup: _NewSetup,
+) -> None:
+    from feedline.profiler.taps import (
+        collectives,
+        convergence,
+        fetch,
+        flops,
+        own_code,
+        recording_schedule,
+        training,
+    )
     from feedline.profiler.taps.collectives import other_libraries
     from feedline.profiler.taps.loader import TORCH, TORCHDATA, LoaderTaps, attach_pin
 
     loaders = LoaderTaps(folder, register_loader, add_to_loader)
-    hooks.attach("DataLoader", "epochs, waits, batches, workers", lambda patches: loaders.attach(TORCH, patches))
+    hooks.attach(
+        "DataLoader",
+        "epochs, waits, batches, workers",
+        lambda patches: loaders.attach(TORCH, patches),
+    )
     hooks.attach("fetcher", "samples, collate, file traffic, in any worker", fetch.attach)
     hooks.attach("pin_memory", "copies to pinned memory", attach_pin)
     hooks.attach("nn.Module", "forward and loss of the outermost module", training.attach_forward)
     hooks.attach("autograd", "backward", training.attach_backward)
-    hooks.attach("optimizer", "updates, which delimit the steps", lambda patches: hooks.add_undo(training.attach_optimizer(patches)))
+    hooks.attach(
+        "optimizer",
+        "updates, which delimit the steps",
+        lambda patches: hooks.add_undo(training.attach_optimizer(patches)),
+    )
     hooks.attach(training.GRADIENTS_NAME, training.GRADIENTS_GIVE, training.attach_gradients)
-    hooks.attach(flops.NAME, flops.GIVES, lambda _: hooks.add_undo(flops.FlopTap(hooks.report).stop))
+    hooks.attach(
+        flops.NAME, flops.GIVES, lambda _: hooks.add_undo(flops.FlopTap(hooks.report).stop)
+    )
     hooks.attach(
         convergence.NAME,
         convergence.GIVES,
-        lambda patches: hooks.add_undo(convergence.attach(hooks.report, patches, report_setup, hooks.when_imported)),
+        lambda patches: hooks.add_undo(
+            convergence.attach(hooks.report, patches, report_setup, hooks.when_imported)
+        ),
     )
     hooks.attach("torch.save", "checkpoints", training.attach_checkpoint)
     hooks.attach("Tensor.to", "copies between devices", training.attach_copies)
     hooks.attach(own_code.NAME, own_code.GIVES, lambda _: hooks.add_undo(own_code.attach()))
-    hooks.attach(collectives.COLLECTIVES_HOOK, collectives.GIVES, lambda patches: hooks.add_undo(collectives.attach(hooks.report, patches)))
-    hooks.attach("rests", "if steps are short: some windows are recorded in full, the others only counted", recording_schedule.attach)
+    hooks.attach(
+        collectives.COLLECTIVES_HOOK,
+        collectives.GIVES,
+        lambda patches: hooks.add_undo(collectives.attach(hooks.report, patches)),
+    )
+    hooks.attach(
+        "rests",
+        "if steps are short: some windows are recorded in full, the others only counted",
+        recording_schedule.attach,
+    )
     hooks.add_undo(recording_schedule.schedule.stop)  # the first one to be undone
     other_libraries.name_when_imported(hooks.when_imported, hooks.report)
     hooks.when_imported(
         TORCHDATA.module,
-        lambda: hooks.attach("StatefulDataLoader", "the same for torchdata's loader", lambda patches: loaders.attach(TORCHDATA, patches)),
+        lambda: hooks.attach(
+            "StatefulDataLoader",
+            "the same for torchdata's loader",
+            lambda patches: loaders.attach(TORCHDATA, patches),
+        ),
     )
 
 
@@ -143,7 +195,11 @@ def _gpu(hooks: Hooks, folder: Path, window: ProfilerWindow | None) -> None:
 
     hooks.add_undo(gpu_timer.attach(hooks.report))
     if window is not None and not window.active:
-        hooks.report(PROFILER_HOOK, False, Message("turned off with --torch-profiler off", message.TURNED_OFF))
+        hooks.report(
+            PROFILER_HOOK,
+            False,
+            Message("turned off with --torch-profiler off", message.TURNED_OFF),
+        )
         return
     kineto = KinetoWindow(folder, window, hooks.report)
     hooks.attach(PROFILER_HOOK, "kernels, copies and operators of a few steps", kineto.attach)
@@ -161,4 +217,8 @@ def _dynamo(hooks: Hooks) -> None:
 def _dali(hooks: Hooks, register_loader: _NewLoader) -> None:
     from feedline.profiler.taps import dali_iterators
 
-    hooks.attach("DALI", "DALI's iterators as loaders: waits and batches", lambda patches: dali_iterators.attach(patches, register_loader))
+    hooks.attach(
+        "DALI",
+        "DALI's iterators as loaders: waits and batches",
+        lambda patches: dali_iterators.attach(patches, register_loader),
+    )

@@ -12,7 +12,11 @@ from typing import Any
 _WIDTH = 80
 _HEIGHT = 640  # pixels of the frame: verdict, step and the first finding
 _PAGE = "report.html"
-_COLORED = ("FORCE_COLOR", "TTY_COMPATIBLE", "TTY_INTERACTIVE")  # ipykernel sets the first, and rich would obey it
+_COLORED = (
+    "FORCE_COLOR",
+    "TTY_COMPATIBLE",
+    "TTY_INTERACTIVE",
+)  # ipykernel sets the first, and rich would obey it
 
 
 class Shown:
@@ -23,7 +27,10 @@ class Shown:
 
     def _repr_html_(self) -> str:
         style = f"width: 100%; height: {_HEIGHT}px; box-sizing: border-box; border: 1px solid #ccc"
-        return f'<iframe title="feedline report" style="{style}" sandbox="allow-scripts" srcdoc="{html.escape(self._page)}"></iframe>'
+        return (
+            f'<iframe title="feedline report" style="{style}" sandbox="allow-scripts" '
+            f'srcdoc="{html.escape(self._page)}"></iframe>'
+        )
 
     def __repr__(self) -> str:
         return self._text
@@ -52,14 +59,20 @@ def show(run: Path) -> None:
 
 
 def _built(run: Path) -> str:
-    """Write the report into the run folder, in a separate process so that the kernel does not load the analysis.
+    """Write the report into the run folder, in a separate process so that the kernel does not load
+    the analysis.
 
     Returns:
         The short report.
     """
-    path = [place for place in sys.path if place]  # not the notebook's folder, whose modules may have any name
+    path = [
+        place for place in sys.path if place
+    ]  # not the notebook's folder, whose modules may have any name
     command = ["report", os.path.abspath(run), "--finish"]
-    program = f"import sys; sys.path[:] = {json.dumps(path)}; from feedline.cli import main; sys.exit(main({json.dumps(command)}))"
+    program = (
+        f"import sys; sys.path[:] = {json.dumps(path)}; from feedline.cli import main; "
+        f"sys.exit(main({json.dumps(command)}))"
+    )
     surroundings = {name: value for name, value in os.environ.items() if name not in _COLORED}
     surroundings |= {"COLUMNS": str(_WIDTH), "PYTHONIOENCODING": "utf-8"}
     done = subprocess.run(
@@ -71,5 +84,7 @@ def _built(run: Path) -> str:
         check=False,
     )
     if done.returncode:
-        raise RuntimeError((done.stderr.strip().splitlines() or [f"exit code {done.returncode}"])[-1])
+        raise RuntimeError(
+            (done.stderr.strip().splitlines() or [f"exit code {done.returncode}"])[-1]
+        )
     return done.stdout

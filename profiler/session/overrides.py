@@ -17,7 +17,10 @@ OVERRIDES_HOOK = "DataLoader arguments"  # of the hook
 #: Module whose import is awaited -> the module of a loader, and its name.
 _LOADERS = {
     "torch": ("torch.utils.data", "DataLoader"),
-    "torchdata.stateful_dataloader.stateful_dataloader": ("torchdata.stateful_dataloader.stateful_dataloader", "StatefulDataLoader"),
+    "torchdata.stateful_dataloader.stateful_dataloader": (
+        "torchdata.stateful_dataloader.stateful_dataloader",
+        "StatefulDataLoader",
+    ),
 }
 
 
@@ -28,7 +31,9 @@ class Overrides:
         settings, made_at, strict: as of LoaderOverride.
     """
 
-    def __init__(self, settings: Mapping[str, Any], made_at: str = "", strict: bool = False) -> None:
+    def __init__(
+        self, settings: Mapping[str, Any], made_at: str = "", strict: bool = False
+    ) -> None:
         self.settings, self.made_at, self.strict = dict(settings), made_at, strict
         self._override: LoaderOverride | None = None
         self._patched: set[str] = set()
@@ -50,7 +55,10 @@ class Overrides:
         return {"loader_arguments": self.text}
 
     def attach(self, hooks: Hooks) -> None:
-        """Act once torch is imported, until ``hooks`` are undone. A second recording in this process is told what was done before it."""
+        """Act once torch is imported, until ``hooks`` are undone.
+
+        A second recording in this process is told what was done before it.
+        """
         for awaited, (module, name) in _LOADERS.items():
             hooks.when_imported(awaited, functools.partial(self._arrived, hooks, module, name))
 
@@ -59,7 +67,9 @@ class Overrides:
         from feedline.profiler.taps.patch import Patches
 
         if self._override is None:
-            self._override = LoaderOverride(self.settings, self.made_at, lambda *_: None, self.strict)
+            self._override = LoaderOverride(
+                self.settings, self.made_at, lambda *_: None, self.strict
+            )
         self._override.report_to(functools.partial(hooks.report, OVERRIDES_HOOK))
         if module in self._patched:  # before the process was recorded
             return

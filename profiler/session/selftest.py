@@ -70,7 +70,11 @@ def _counters() -> list[_SelfTest]:
     absent = counters.absent
     return [
         _SelfTest("run queue", queue, "time without a CPU, per thread" if queue else str(absent)),
-        _SelfTest("file traffic", traffic, "bytes read, bytes from the disk, major faults" if traffic else str(absent)),
+        _SelfTest(
+            "file traffic",
+            traffic,
+            "bytes read, bytes from the disk, major faults" if traffic else str(absent),
+        ),
     ]
 
 
@@ -85,7 +89,9 @@ def _record(program: Callable[[], None]) -> tuple[list[Process], list[dict[str, 
         finally:
             session.stop()
         rank = open_run(Path(folder) / "run").ranks[session.place.rank]
-        return [read_segment(path) for path in sorted((rank.folder / "segments").glob("*.seg"))], rank.manifest.hooks
+        return [
+            read_segment(path) for path in sorted((rank.folder / "segments").glob("*.seg"))
+        ], rank.manifest.hooks
 
 
 def _train(loader: Any) -> None:
@@ -108,7 +114,9 @@ def _train(loader: Any) -> None:
 
 def _missing(processes: list[Process], stages: tuple[Stage, ...]) -> list[str]:
     """Return the names of the stages without a record in any of these processes."""
-    return [stage.name for stage in stages if not any(len(process.of(stage)) for process in processes)]
+    return [
+        stage.name for stage in stages if not any(len(process.of(stage)) for process in processes)
+    ]
 
 
 def _training() -> list[_SelfTest]:
@@ -124,7 +132,9 @@ def _training() -> list[_SelfTest]:
         if hook["name"] in (*_TRAINING_STAGES, "DataLoader", "fetcher", "pin_memory"):
             results.append(
                 _SelfTest(
-                    str(hook["name"]), bool(hook["attached"]) and not lost, f"missing: {', '.join(lost)}" if lost else str(hook["why"])
+                    str(hook["name"]),
+                    bool(hook["attached"]) and not lost,
+                    f"missing: {', '.join(lost)}" if lost else str(hook["why"]),
                 )
             )
     return results
@@ -145,15 +155,29 @@ def _collectives() -> _SelfTest:
             dist.destroy_process_group()
 
     if not dist.is_available() or not dist.is_gloo_available():
-        return _SelfTest(COLLECTIVES_HOOK, False, "this torch is built without torch.distributed or gloo")
+        return _SelfTest(
+            COLLECTIVES_HOOK, False, "this torch is built without torch.distributed or gloo"
+        )
     try:
         processes, hooks = _record(program)
     except Exception as error:
         return _SelfTest(COLLECTIVES_HOOK, False, f"{type(error).__name__}: {error}")
-    hook_entry = next((hook for hook in hooks if hook["name"] == COLLECTIVES_HOOK), {"attached": False, "why": "not tried"})
+    hook_entry = next(
+        (hook for hook in hooks if hook["name"] == COLLECTIVES_HOOK),
+        {"attached": False, "why": "not tried"},
+    )
     records = processes[-1].of(Stage.COLLECTIVE)
-    if not hook_entry["attached"] or len(records) != 1 or records["nbytes"][0] != 40 or records["wall"][0] < 0:
-        return _SelfTest(COLLECTIVES_HOOK, False, f"recorded {len(records)} of 1 all_reduce ({hook_entry['why']})")
+    if (
+        not hook_entry["attached"]
+        or len(records) != 1
+        or records["nbytes"][0] != 40
+        or records["wall"][0] < 0
+    ):
+        return _SelfTest(
+            COLLECTIVES_HOOK,
+            False,
+            f"recorded {len(records)} of 1 all_reduce ({hook_entry['why']})",
+        )
     return _SelfTest(COLLECTIVES_HOOK, True, str(hook_entry["why"]))
 
 
@@ -162,30 +186,48 @@ def _workers(method: str) -> _SelfTest:
 
     name = f"workers by {method}"
     try:
-        processes, _ = _record(lambda: _train(DataLoader(_Numbers(), 2, num_workers=2, multiprocessing_context=method)))  # type: ignore[arg-type]
+        processes, _ = _record(
+            lambda: _train(DataLoader(_Numbers(), 2, num_workers=2, multiprocessing_context=method))
+        )  # type: ignore[arg-type]
     except Exception as error:
         return _SelfTest(name, False, f"{type(error).__name__}: {error}")
     main, workers = processes[-1:], processes[:-1]
     batches = sum(len(worker.of(Stage.FETCH)) for worker in workers)
     lost = _missing(workers, _WORKER_STAGES) + _missing(main, _LOADER_STAGES)
     if lost or batches != 4:
-        return _SelfTest(name, False, f"recorded {batches} of 4 batches" + (f"; missing: {', '.join(lost)}" if lost else ""))
+        return _SelfTest(
+            name,
+            False,
+            f"recorded {batches} of 4 batches" + (f"; missing: {', '.join(lost)}" if lost else ""),
+        )
     return _SelfTest(name, True, "every batch: made, collated, pickled, transported")
 
 
 def _sampled() -> list[_SelfTest]:
     from feedline.profiler.samplers.sampler import default_sources
 
-    return [_SelfTest(source.name, (why := source.probe()) is None, why or "sampled once per second") for source in default_sources()]
+    return [
+        _SelfTest(source.name, (why := source.probe()) is None, why or "sampled once per second")
+        for source in default_sources()
+    ]
 
 
 def library_selftests() -> list[_SelfTest]:
-    """Import each installed library, attach its hook, exercise it, and detach again. Not for a process that trains."""
+    """Import each installed library, attach its hook, exercise it, and detach again.
+
+    Not for a process that trains.
+    """
     reported: dict[str, tuple[bool, str]] = {}
     undo = attach(lambda name, attached, why: reported.update({name: (attached, why)}))
-    os.environ.setdefault("NO_ALBUMENTATIONS_UPDATE", "1")  # importing it would ask PyPI for a newer version
+    os.environ.setdefault(
+        "NO_ALBUMENTATIONS_UPDATE", "1"
+    )  # importing it would ask PyPI for a newer version
     try:
-        return [try_library(library, reported) for library in LIBRARIES if library not in UNTAPPED and _installed(library)]
+        return [
+            try_library(library, reported)
+            for library in LIBRARIES
+            if library not in UNTAPPED and _installed(library)
+        ]
     finally:
         undo()
 
@@ -199,7 +241,9 @@ def try_library(library: Library, reported: dict[str, tuple[bool, str]]) -> _Sel
     try:
         importlib.import_module(library.module)
     except Exception as error:
-        return _SelfTest(library.name, False, f"cannot be imported: {type(error).__name__}: {error}")
+        return _SelfTest(
+            library.name, False, f"cannot be imported: {type(error).__name__}: {error}"
+        )
     attached, why = reported.get(library.name, (False, "its import was not noticed"))
     if not attached:
         return _SelfTest(library.name, False, why)

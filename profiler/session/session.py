@@ -35,7 +35,9 @@ _RESERVE_BYTES = 64 * 1024  # a manifest has a few KB
 _MOST_NAMES = 1000  # RUN, RUN-2, RUN-3, ...
 
 _Taken = TypeVar("_Taken")
-Room = tuple[Path, Callable[[], None]]  # a run folder, and how to claim it; raises PlaceTaken, OSError
+Room = tuple[
+    Path, Callable[[], None]
+]  # a run folder, and how to claim it; raises PlaceTaken, OSError
 
 
 class _Changes(Protocol):
@@ -64,12 +66,15 @@ class Session:
         window: steps to record with torch.profiler; None: a few if a GPU is used.
         changes: changes to the training itself, attached before anything else.
         stop_after: where the process ends; None: where the program does.
-        record_argv: which values of ``command`` the manifest keeps: ``all``, ``masked`` or ``none``.
-        rooms: run folders to try, best first, with the function that claims each; None: ``path``, then RUN-2, RUN-3, ...
+        record_argv: which values of ``command`` the manifest keeps: ``all``, ``masked`` or
+            ``none``.
+        rooms: run folders to try, best first, with the function that claims each; None: ``path``,
+            then RUN-2, RUN-3, ...
         place: rank and world size of this process; None: from its environment.
         launch: name shared by the ranks of its launch; None: from its environment.
         group: name of its process group, if it created one itself.
-        begins: called with the session before anything is attached: an interrupt may come when all is, before the caller has it.
+        begins: called with the session before anything is attached: an interrupt may come when all
+            is, before the caller has it.
         follows: whether processes below this one record themselves; those that cannot are named.
 
     Attributes:
@@ -123,11 +128,20 @@ class Session:
             segment = Segment(main_segment(self.folder), {"role": "main", "pid": os.getpid()})
         except OSError as error:
             raise _unwritable(path, error) from error
-        self._every, self._window, self._changes, self._stop_after = every, window, changes, stop_after
-        sources = default_sources() + ([UnfollowedProcesses(self.path, record_argv)] if follows else [])
+        self._every, self._window, self._changes, self._stop_after = (
+            every,
+            window,
+            changes,
+            stop_after,
+        )
+        sources = default_sources() + (
+            [UnfollowedProcesses(self.path, record_argv)] if follows else []
+        )
         self._looks = BlockedThreads()
         self._sampler = Sampler(self.folder / GAUGES, sources, early=40, looks=self._looks)
-        self._hooks, self._changing = (Hooks(self._tell_hook, self._write_manifest) for _ in range(2))
+        self._hooks, self._changing = (
+            Hooks(self._tell_hook, self._write_manifest) for _ in range(2)
+        )
         begins(self)
         try:
             self._begin(segment)
@@ -140,7 +154,14 @@ class Session:
         recorder.looks = self._looks
         for change in self._changes:
             change.attach(self._changing)
-        attach_in_main(self._hooks, self.folder, self._tell_loader, self._add_to_loader, self._tell_setup, self._window)
+        attach_in_main(
+            self._hooks,
+            self.folder,
+            self._tell_loader,
+            self._add_to_loader,
+            self._tell_setup,
+            self._window,
+        )
         if self._stop_after is not None:
             self._stop_after.attach(self._changing, self.stop, self.path, self.place)
         with suppress(Exception):
@@ -162,7 +183,11 @@ class Session:
         finally:  # a notebook's cell may be interrupted here, too
             recorder.close()
         self.manifest.versions = _versions()
-        self.manifest.exit_code, self.manifest.ended_by, self.manifest.ended_at = ending.exit_code, ending.by, ending.at
+        self.manifest.exit_code, self.manifest.ended_by, self.manifest.ended_at = (
+            ending.exit_code,
+            ending.by,
+            ending.at,
+        )
         self.manifest.ended = True
         self.manifest.anchors.append(clock.anchor())
         with suppress(OSError):
@@ -173,13 +198,19 @@ class Session:
         self._stopped = True
 
     def join(self, place: ranks.RankPlace, group: str) -> None:
-        """Called when the process becomes a rank of a group. Its folder keeps its name, which must match the rank."""
+        """Called when the process becomes a rank of a group.
+
+        Its folder keeps its name, which must match the rank.
+        """
         if place.rank == self.place.rank:
             self.place, self.manifest.place, self.manifest.group = place, asdict(place), group
             self._write_manifest()
 
     def leave(self) -> None:
-        """Remove the taps in a fork of the process, because they write for the parent. Changes to the training stay."""
+        """Remove the taps in a fork of the process, because they write for the parent.
+
+        Changes to the training stay.
+        """
         self._hooks.detach()
 
     @property
@@ -189,7 +220,9 @@ class Session:
 
     def _tell_hook(self, name: str, attached: bool, why: str) -> None:
         self.manifest.hooks = [hook for hook in self.manifest.hooks if hook["name"] != name]
-        self.manifest.hooks.append({"name": name, "attached": attached, "why": masks.text(why), "reason": id_of(why)})
+        self.manifest.hooks.append(
+            {"name": name, "attached": attached, "why": masks.text(why), "reason": id_of(why)}
+        )
         if not self._hooks.arriving:
             self._write_manifest()
 
@@ -217,7 +250,10 @@ class Session:
 
 
 def _beside(path: Path, place: ranks.RankPlace, launch: str, overwrite: bool) -> Iterator[Room]:
-    """Yield a run folder of that name, or of the next free one. All ranks of a launch get the same."""
+    """Yield a run folder of that name, or of the next free one.
+
+    All ranks of a launch get the same.
+    """
 
     def claim(run: Path, replaces: bool) -> None:
         (owned.replace if replaces else owned.claim)(run, "run", launch)
@@ -230,14 +266,21 @@ def _beside(path: Path, place: ranks.RankPlace, launch: str, overwrite: bool) ->
         yield run, partial(claim, run, overwrite and number == 1)
 
 
-def run_folder(path: Path, launch: str, overwrite: bool, strict: bool) -> tuple[tuple[Path, own_folders.Hold], PlaceTaken | None]:
-    """Create a run folder for the processes below this one, and a hold on it. Returns as ``_first_with_room``.
+def run_folder(
+    path: Path, launch: str, overwrite: bool, strict: bool
+) -> tuple[tuple[Path, own_folders.Hold], PlaceTaken | None]:
+    """Create a run folder for the processes below this one, and a hold on it. Returns as
+    ``_first_with_room``.
 
     Raises:
         OutputError: it is taken, or cannot be made.
     """
     try:
-        return _first_with_room(_beside(path, ranks.RankPlace(), launch, overwrite), strict, lambda run: (run, own_folders.Hold(run)))
+        return _first_with_room(
+            _beside(path, ranks.RankPlace(), launch, overwrite),
+            strict,
+            lambda run: (run, own_folders.Hold(run)),
+        )
     except OSError as error:
         raise _unwritable(path, error) from error
 
@@ -251,7 +294,10 @@ def _unwritable(path: Path, error: OSError) -> OutputError:
 def _make_room(
     rooms: Iterator[Room], place: ranks.RankPlace, strict: bool
 ) -> tuple[tuple[Path, list[own_folders.Hold]], PlaceTaken | None]:
-    """Create a folder for this rank, and a hold on it and its run folder. Returns and raises as ``_first_with_room``."""
+    """Create a folder for this rank, and a hold on it and its run folder.
+
+    Returns and raises as ``_first_with_room``.
+    """
 
     def take(run: Path) -> tuple[Path, list[own_folders.Hold]]:
         folder = _new_folder(run, rank_folder(run, place.rank, place.restart).name)
@@ -260,8 +306,11 @@ def _make_room(
     return _first_with_room(rooms, strict, take)
 
 
-def _first_with_room(rooms: Iterator[Room], strict: bool, take: Callable[[Path], _Taken]) -> tuple[_Taken, PlaceTaken | None]:
-    """Result of ``take`` for the first run folder that is free and has space; and what was wrong with the very first one.
+def _first_with_room(
+    rooms: Iterator[Room], strict: bool, take: Callable[[Path], _Taken]
+) -> tuple[_Taken, PlaceTaken | None]:
+    """Result of ``take`` for the first run folder that is free and has space; and what was wrong
+    with the very first one.
 
     Args:
         rooms: where the folder may be created.
@@ -335,7 +384,9 @@ _VERSIONED = {
     "transformers": "transformers",
     "timm": "timm",
 }
-_VERSION = re.compile(r"\d[\w.+!-]{0,63}", re.ASCII)  # a module of the program's own may have such a name, and say anything
+_VERSION = re.compile(
+    r"\d[\w.+!-]{0,63}", re.ASCII
+)  # a module of the program's own may have such a name, and say anything
 
 
 def _versions() -> dict[str, str]:
@@ -349,11 +400,15 @@ def _versions() -> dict[str, str]:
     return by_name
 
 
-_OTHER_ALLOCATORS = re.compile(rb"/lib(jemalloc|tcmalloc|mimalloc|hoard)[^/\n]*\.so")  # that programs are started with, in LD_PRELOAD
+_OTHER_ALLOCATORS = re.compile(
+    rb"/lib(jemalloc|tcmalloc|mimalloc|hoard)[^/\n]*\.so"
+)  # that programs are started with, in LD_PRELOAD
 
 
 def allocator() -> str:
-    """Return ``glibc 2.36``, or the library that is loaded beside it, such as ``jemalloc``; "": not known."""
+    """Return ``glibc 2.36``, or the library that is loaded beside it, such as ``jemalloc``; "": not
+    known.
+    """
     with suppress(OSError, ValueError, AttributeError):
         with open("/proc/self/maps", "rb") as maps:
             other = _OTHER_ALLOCATORS.search(maps.read())

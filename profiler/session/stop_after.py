@@ -1,7 +1,8 @@
 """Ends a training after a number of updates, between two steps: a short run, to be measured.
 
-The process ends at once. Nothing of the program runs any more, neither ``finally``, ``atexit`` nor its signal handlers: what they do at the
-end of a training (a last checkpoint, an upload) is not meant for a trial of a few seconds.
+The process ends at once. Nothing of the program runs any more, neither ``finally``, ``atexit`` nor
+its signal handlers: what they do at the end of a training (a last checkpoint, an upload) is not
+meant for a trial of a few seconds.
 """
 
 import math
@@ -41,7 +42,9 @@ class StopAfter:
         """Raises ValueError."""
         number = re.fullmatch(r"(\d{1,9})(s?)", text)
         if number is None or not int(number[1]):
-            raise ValueError(f"expected a number of updates, or of seconds such as 20s, got {text[:40]!r}")
+            raise ValueError(
+                f"expected a number of updates, or of seconds such as 20s, got {text[:40]!r}"
+            )
         return cls(None, float(number[1])) if number[2] else cls(int(number[1]))
 
     def attach(self, hooks: Hooks, stop: Callable[[], None], run: Path, place: RankPlace) -> None:
@@ -61,7 +64,9 @@ class StopAfter:
                 return
             counted += 1
             began = began or time.monotonic()
-            if (self.updates is not None and counted >= self.updates) or time.monotonic() - began >= self.seconds:
+            if (
+                self.updates is not None and counted >= self.updates
+            ) or time.monotonic() - began >= self.seconds:
                 _end(stop, run, place)
 
         def arrived() -> None:
@@ -73,7 +78,8 @@ class StopAfter:
 
 
 def _end(stop: Callable[[], None], run: Path, place: RankPlace) -> None:
-    """End this process, and those below it, once all ranks have come as far: each may still need data of another.
+    """End this process, and those below it, once all ranks have come as far: each may still need
+    data of another.
 
     What unlinks shared memory ends by itself.
     """
@@ -83,13 +89,17 @@ def _end(stop: Callable[[], None], run: Path, place: RankPlace) -> None:
             torch.cuda.synchronize()
     stop()
     until = time.monotonic() + _PATIENCE_S
-    while time.monotonic() < until and not all(_has_ended(run, rank, place.restart) for rank in range(place.world_size)):
+    while time.monotonic() < until and not all(
+        _has_ended(run, rank, place.restart) for rank in range(place.world_size)
+    ):
         time.sleep(0.05)
     with suppress(Exception):
         sys.stdout.flush()
         sys.stderr.flush()
     with suppress(ValueError):  # not the main thread
-        signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # torch's handler raises when a loader's worker is killed
+        signal.signal(
+            signal.SIGCHLD, signal.SIG_DFL
+        )  # torch's handler raises when a loader's worker is killed
     for pid in filterfalse(proc.tidies_up, descendants(os.getpid())):
         with suppress(ProcessLookupError, PermissionError):
             os.kill(pid, signal.SIGKILL)

@@ -15,18 +15,21 @@ if TYPE_CHECKING:
 
 
 def on_trace_ready(folder: "str | os.PathLike[str]") -> "Callable[[profile], None]":
-    """Return a handler that writes each trace of torch.profiler into a folder, compressed, as ``rank<R>-<step>.json.gz``.
+    """Return a handler that writes each trace of torch.profiler into a folder, compressed, as
+    ``rank<R>-<step>.json.gz``.
 
     Example::
 
         with torch.profiler.profile(on_trace_ready=feedline.on_trace_ready("traces"), schedule=...) as profiler:
             train(profiler)
 
-    Afterwards ``feedline ingest traces/rank*-<step>.json.gz`` shows them; rank 0 prints this command once. Existing files are never
-    replaced: the next name is ``rank<R>-<step>.2.json.gz``. If the folder cannot be written to, one line says so; the training continues.
+    Afterwards ``feedline ingest traces/rank*-<step>.json.gz`` shows them; rank 0 prints this
+    command once. Existing files are never replaced: the next name is ``rank<R>-<step>.2.json.gz``.
+    If the folder cannot be written to, one line says so; the training continues.
 
     Args:
-        folder: created when the first trace is ready. For ranks on several hosts, use a shared folder.
+        folder: created when the first trace is ready. For ranks on several hosts, use a shared
+            folder.
     """
     return _Writer(Path(folder))
 
@@ -40,8 +43,14 @@ class _Writer:
         try:
             written = self._write(profiler)
         except Exception as error:
-            why = (error.strerror if isinstance(error, OSError) else None) or f"{type(error).__name__}: {error}"
-            self._say_once("failed", f"cannot write the trace into {self._folder} ({why}): name another folder, or free some space")
+            why = (
+                error.strerror if isinstance(error, OSError) else None
+            ) or f"{type(error).__name__}: {error}"
+            self._say_once(
+                "failed",
+                f"cannot write the trace into {self._folder} ({why}): name another folder, or "
+                f"free some space",
+            )
         else:
             if _rank() == 0:
                 self._say_once("next", f"next: feedline ingest {written}")
@@ -52,7 +61,9 @@ class _Writer:
         path = self._free(f"rank{_rank()}-{profiler.step_num}")
         with single.replacing_path(path, output.SHARED) as part:
             profiler.export_chrome_trace(str(part))
-        return path.with_name(path.name.replace(f"rank{_rank()}-", "rank*-" if _world() > 1 else f"rank{_rank()}-", 1))
+        return path.with_name(
+            path.name.replace(f"rank{_rank()}-", "rank*-" if _world() > 1 else f"rank{_rank()}-", 1)
+        )
 
     def _free(self, stem: str) -> Path:
         """Return the first name that no file has, such as rank0-5.json.gz, rank0-5.2.json.gz."""
@@ -69,7 +80,9 @@ class _Writer:
 
 
 def _rank() -> int:
-    """Return the rank of this process: from torch.distributed if it is initialised, else from the launcher's environment."""
+    """Return the rank of this process: from torch.distributed if it is initialised, else from the
+    launcher's environment.
+    """
     return _distributed("get_rank", ranks.place().rank)
 
 

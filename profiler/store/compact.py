@@ -1,4 +1,6 @@
-"""After a run: packs all segments of a rank into one Parquet file of records and one of sums, each column compressed separately."""
+"""After a run: packs all segments of a rank into one Parquet file of records and one of sums, each
+column compressed separately.
+"""
 
 import json
 from pathlib import Path
@@ -15,28 +17,50 @@ from feedline.profiler.files.checking import checked
 from feedline.profiler.files.parquet import columns, table_of
 from feedline.profiler.store.layout import EVENTS, SEGMENTS, TOTALS
 from feedline.profiler.store.segment import BINS, FIELDS, STAGES
-from feedline.profiler.store.segment_reader import Process, check_header, check_records, check_sums, check_totals, read_segment
+from feedline.profiler.store.segment_reader import (
+    Process,
+    check_header,
+    check_records,
+    check_sums,
+    check_totals,
+    read_segment,
+)
 from feedline.profiler.store.shapes import ProcessesShape
 
 _AGAIN = "it was truncated or changed; record the run again"
 _Sums = npt.NDArray[np.int64]
-_PROCESSES = b"feedline.processes"  # key in the Parquet file's metadata: header and names of each process
+_PROCESSES = (
+    b"feedline.processes"  # key in the Parquet file's metadata: header and names of each process
+)
 
 
 def compact(folder: Path) -> None:
-    """Write events.parquet and totals.parquet of a rank's folder, then remove its segments. If interrupted, the segments stay complete.
+    """Write events.parquet and totals.parquet of a rank's folder, then remove its segments. If
+    interrupted, the segments stay complete.
 
     Raises:
         OSError: read-only or full; the segments are still there.
         PlaceTaken: a file there is not feedline's, or a process still uses the segments.
     """
-    paths = sorted((folder / SEGMENTS).glob("*.seg"), key=lambda path: (path.stem != "main", path.name))
+    paths = sorted(
+        (folder / SEGMENTS).glob("*.seg"), key=lambda path: (path.stem != "main", path.name)
+    )
     processes = [read_segment(path) for path in paths]
-    columns = {"process": np.concatenate([np.full(len(p.records), i, np.uint16) for i, p in enumerate(processes)])}
+    columns = {
+        "process": np.concatenate(
+            [np.full(len(p.records), i, np.uint16) for i, p in enumerate(processes)]
+        )
+    }
     for name in RECORD_DTYPE.names or ():
         columns[name] = np.concatenate([np.ascontiguousarray(p.records[name]) for p in processes])
-    about = [{"header": p.header, "names": {str(k): v for k, v in p.names.items()}} for p in processes]
-    _write(table_of(columns).replace_schema_metadata({_PROCESSES: json.dumps(about).encode()}), folder, EVENTS)
+    about = [
+        {"header": p.header, "names": {str(k): v for k, v in p.names.items()}} for p in processes
+    ]
+    _write(
+        table_of(columns).replace_schema_metadata({_PROCESSES: json.dumps(about).encode()}),
+        folder,
+        EVENTS,
+    )
     sums = np.stack([np.concatenate([p.totals.ravel(), p.histograms.ravel()]) for p in processes])
     _write(table_of({f"process{i}": row for i, row in enumerate(sums)}), folder, TOTALS)
     own_folders.remove(folder / SEGMENTS)
@@ -44,7 +68,9 @@ def compact(folder: Path) -> None:
 
 def _write(table: pa.Table, folder: Path, name: str) -> None:
     # Times grow steadily: their differences compress far better than the values.
-    integers = [column for column in table.column_names if table.schema.field(column).type == pa.int64()]
+    integers = [
+        column for column in table.column_names if table.schema.field(column).type == pa.int64()
+    ]
     with owned.replacing(folder, name) as file:
         pq.write_table(
             table,
@@ -71,7 +97,12 @@ def read_compact(folder: Path) -> list[Process]:
         headers = [check_header(about["header"]) for about in described]
         records = [check_records(everything[owner == number]) for number in range(len(described))]
     names = [about["names"] for about in described]
-    return [Process(*parts) for parts in zip(headers, records, names, *_sums(folder / TOTALS, len(described)), strict=True)]
+    return [
+        Process(*parts)
+        for parts in zip(
+            headers, records, names, *_sums(folder / TOTALS, len(described)), strict=True
+        )
+    ]
 
 
 def _sums(path: Path, processes: int) -> tuple[list[_Sums], list[_Sums]]:
@@ -83,4 +114,6 @@ def _sums(path: Path, processes: int) -> tuple[list[_Sums], list[_Sums]]:
         rows = {f"process{number}": np.empty(file.rows, np.int64) for number in range(processes)}
         file.into(np.empty(file.rows, np.dtype([])), rows)
         totals = [check_totals(row[:split].reshape(STAGES, FIELDS)) for row in rows.values()]
-        return totals, [check_sums(row[split:].reshape(2, BINS), "histograms") for row in rows.values()]
+        return totals, [
+            check_sums(row[split:].reshape(2, BINS), "histograms") for row in rows.values()
+        ]

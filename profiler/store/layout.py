@@ -9,8 +9,12 @@ SEGMENTS = "segments"
 EVENTS = "events.parquet"
 TOTALS = "totals.parquet"
 GAUGES = "gauges.bin"
-TRACE = "trace.parquet"  # in place of records: what another tool recorded of the rank (analysis/traces)
-KINETO = "kineto.json.gz"  # beside records: a few steps under torch.profiler (taps/kineto_window.py)
+TRACE = (
+    "trace.parquet"  # in place of records: what another tool recorded of the rank (analysis/traces)
+)
+KINETO = (
+    "kineto.json.gz"  # beside records: a few steps under torch.profiler (taps/kineto_window.py)
+)
 RESERVE = "reserve"  # room for the last manifest on a disk that became full; removed at the end
 
 

@@ -1,4 +1,7 @@
-"""manifest.json of one rank: command, hooks, and how the run ended. Every change rewrites it with an atomic rename."""
+"""manifest.json of one rank: command, hooks, and how the run ended.
+
+Every change rewrites it with an atomic rename.
+"""
 
 import json
 from dataclasses import asdict, dataclass, field
@@ -19,23 +22,40 @@ class Manifest:
 
     schema_version: int = SCHEMA_VERSION
     launch: str = ""  #: the same for all ranks that one command started
-    group: str = ""  #: of the process group that the process joined by itself, without a launcher: the same for all its ranks
+    # : of the process group that the process joined by itself, without a launcher: the same for all
+    # its ranks
+    group: str = ""
     command: list[str] = field(default_factory=list)  #: masked argv
-    place: dict[str, object] = field(default_factory=dict)  #: rank, local_rank, world_size, launcher, ...
+    place: dict[str, object] = field(
+        default_factory=dict
+    )  #: rank, local_rank, world_size, launcher, ...
     environment: dict[str, str] = field(default_factory=dict)
     versions: dict[str, str] = field(default_factory=dict)
     machine: dict[str, object] = field(default_factory=dict)
-    hooks: list[dict[str, object]] = field(default_factory=list)  #: name, attached, why, reason (an identifier: message.py)
-    loaders: list[dict[str, object]] = field(default_factory=list)  #: kind and settings, in the order they were first used
-    training: dict[str, object] = field(default_factory=dict)  #: optimizers, schedulers, ... (taps/convergence/training_setup.py)
+    hooks: list[dict[str, object]] = field(
+        default_factory=list
+    )  #: name, attached, why, reason (an identifier: message.py)
+    loaders: list[dict[str, object]] = field(
+        default_factory=list
+    )  #: kind and settings, in the order they were first used
+    training: dict[str, object] = field(
+        default_factory=dict
+    )  #: optimizers, schedulers, ... (taps/convergence/training_setup.py)
     pid: int = 0
     pid_started: int = 0  #: clock ticks since boot (/proc/PID/stat, field 22): tells a reused pid
-    parent: list[int] = field(default_factory=list)  #: pid and pid_started of the process that started it
-    anchors: list[dict[str, int]] = field(default_factory=list)  #: clock.anchor() at the start and the end
+    parent: list[int] = field(
+        default_factory=list
+    )  #: pid and pid_started of the process that started it
+    anchors: list[dict[str, int]] = field(
+        default_factory=list
+    )  #: clock.anchor() at the start and the end
     exit_code: int | None = None  #: None: still running, or killed
     ended: bool = False
-    ended_by: str = ""  #: what ended it if it did not exit: the type of an exception, the name of a signal, or PROGRAM
-    ended_at: str = ""  #: line of the program that raised the exception or was interrupted, as in "train.py:31"
+    # : what ended it if it did not exit: the type of an exception, the name of a signal, or PROGRAM
+    ended_by: str = ""
+    ended_at: str = (
+        ""  #: line of the program that raised the exception or was interrupted, as in "train.py:31"
+    )
     notes: list[str] = field(default_factory=list)
 
     def write(self, rank: Path) -> None:
@@ -64,16 +84,21 @@ class Manifest:
             version = checked(data, VersionShape)["schema_version"]
             if version <= SCHEMA_VERSION:
                 checked(data, ManifestShape)
-                return cls(**{key: value for key, value in data.items() if key in cls.__dataclass_fields__})
+                return cls(
+                    **{key: value for key, value in data.items() if key in cls.__dataclass_fields__}
+                )
         except (OSError, ValueError) as error:
             raise RunDamaged(
-                f"{path} cannot be read ({one_line(error)}): record the run again, or remove this rank's folder to see the others"
+                f"{path} cannot be read ({one_line(error)}): record the run again, or remove this "
+                f"rank's folder to see the others"
             ) from error
         raise SchemaTooNew.of(f"the run folder {rank.parent}", version, SCHEMA_VERSION)
 
     @property
     def state(self) -> str:
-        """State of the run: "finished", "live", "ended" (by the program itself) or "cut" (its process was killed or crashed)."""
+        """State of the run: "finished", "live", "ended" (by the program itself) or "cut" (its
+        process was killed or crashed).
+        """
         if self.ended:
             return "finished"
         if proc.started(self.pid) == self.pid_started != 0:

@@ -1,4 +1,6 @@
-"""processes.jsonl in a run folder: the Python processes below the program's own, one line per observation."""
+"""processes.jsonl in a run folder: the Python processes below the program's own, one line per
+observation.
+"""
 
 import json
 from collections.abc import Iterator
@@ -29,7 +31,8 @@ class _SeenProcess:
         started: clock ticks since boot.
         command: masked.
         recorded: its folders in the run folder.
-        why_unrecorded: why it is not recorded although it uses torch; empty: it is, or needed not be.
+        why_unrecorded: why it is not recorded although it uses torch; empty: it is, or needed not
+            be.
     """
 
     pid: int
@@ -56,7 +59,10 @@ def read(run: Path) -> list[_SeenProcess]:
         pid = line.get("pid", 0)
         if "ended_by" in line:
             continue
-        seen = processes.setdefault((pid, line.get("started", 0)), _SeenProcess(pid, line.get("started", 0), line.get("command", [])))
+        seen = processes.setdefault(
+            (pid, line.get("started", 0)),
+            _SeenProcess(pid, line.get("started", 0), line.get("command", [])),
+        )
         seen.recorded += [line["recorded"]] if "recorded" in line else []
         seen.why_unrecorded = seen.why_unrecorded or line.get("unseen", "")
     return list(processes.values())
@@ -64,7 +70,9 @@ def read(run: Path) -> list[_SeenProcess]:
 
 def ended(run: Path) -> set[tuple[int, int]]:
     """Return (pid, started) of processes that their parent ended with a signal."""
-    return {(line.get("pid", 0), line.get("started", 0)) for line in _lines(run) if "ended_by" in line}
+    return {
+        (line.get("pid", 0), line.get("started", 0)) for line in _lines(run) if "ended_by" in line
+    }
 
 
 def _lines(run: Path) -> "Iterator[LineShape]":
@@ -90,21 +98,30 @@ def notes(run: Path, trained: set[str], workers: set[int]) -> list[str]:
         workers: pids of loaders' workers.
     """
     processes = [process for process in read(run) if process.pid not in workers]
-    unrecorded = [process for process in processes if process.why_unrecorded and not process.recorded]
+    unrecorded = [
+        process for process in processes if process.why_unrecorded and not process.recorded
+    ]
     idle = [
         process
         for process in processes
-        if not process.why_unrecorded and not trained.intersection(where.split("/")[0] for where in process.recorded)
+        if not process.why_unrecorded
+        and not trained.intersection(where.split("/")[0] for where in process.recorded)
     ]
-    said = [f"not recorded: {process}: {process.why_unrecorded}" for process in unrecorded[:_MAX_NAMED]]
+    said = [
+        f"not recorded: {process}: {process.why_unrecorded}" for process in unrecorded[:_MAX_NAMED]
+    ]
     if len(unrecorded) > _MAX_NAMED:
         said.append(f"not recorded: {len(unrecorded) - _MAX_NAMED} more processes that use torch")
     still = [process for process in idle if proc.started(process.pid) == process.started != 0]
     if still:
         said.append(
-            f"still running: {few(still, _MAX_NAMED)}; `feedline report` will show {'them' if len(still) > 1 else 'it'} after the end"
+            f"still running: {few(still, _MAX_NAMED)}; `feedline report` will show "
+            f"{'them' if len(still) > 1 else 'it'} after the end"
         )
     idle = [process for process in idle if process not in still]
     if idle:
-        said.append(f"{len(idle)} other process{'es' * (len(idle) > 1)} imported torch but made no training step: {few(idle, _MAX_NAMED)}")
+        said.append(
+            f"{len(idle)} other process{'es' * (len(idle) > 1)} imported torch but made no "
+            f"training step: {few(idle, _MAX_NAMED)}"
+        )
     return said

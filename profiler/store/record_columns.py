@@ -1,7 +1,8 @@
 """The meaning of a record's columns, stage by stage.
 
-All records are alike on disk (events.py), and each stage fills ``cpu``, ``runqueue``, ``nbytes``, ``number`` and ``extra`` with what it
-has. Readers get them by their meaning: a column that a stage has under another name has no other.
+All records are alike on disk (events.py), and each stage fills ``cpu``, ``runqueue``, ``nbytes``,
+``number`` and ``extra`` with what it has. Readers get them by their meaning: a column that a stage
+has under another name has no other.
 """
 
 from functools import cache
@@ -13,9 +14,16 @@ import numpy.typing as npt
 from feedline.profiler.events import RECORD_DTYPE, Stage
 
 Records = npt.NDArray[np.void]
-_SUMMED = "wall", "cpu", "runqueue", "nbytes", "extra"  # columns that totals are kept of, behind the number of records
+_SUMMED = (
+    "wall",
+    "cpu",
+    "runqueue",
+    "nbytes",
+    "extra",
+)  # columns that totals are kept of, behind the number of records
 
-#: Stage -> column -> its meaning. Times are in ns. What is not named here is what the column says, and ``number`` a batch key.
+#: Stage -> column -> its meaning. Times are in ns. What is not named here is what the column says,
+#: and ``number`` a batch key.
 _MEANINGS = MappingProxyType(
     {
         Stage.FETCH: {"extra": "samples"},
@@ -35,7 +43,12 @@ _MEANINGS = MappingProxyType(
         Stage.NEXT: {"extra": "samples"},
         Stage.EPOCH: {"number": "epoch", "extra": "workers"},
         Stage.ARRIVE: {"extra": "worker"},
-        Stage.MADE: {"cpu": "working", "runqueue": "copying", "number": "calls", "extra": "stretch"},
+        Stage.MADE: {
+            "cpu": "working",
+            "runqueue": "copying",
+            "number": "calls",
+            "extra": "stretch",
+        },
         Stage.LOOKED: {"extra": "calls"},
         Stage.OWN_CODE: {"runqueue": "looking", "extra": "looks"},
         Stage.CALLED: {"cpu": "outer"},
@@ -43,7 +56,13 @@ _MEANINGS = MappingProxyType(
         Stage.GPU: {"number": "host_start", "extra": "of_stage"},
         Stage.PROFILED: {"extra": "steps"},
         Stage.FLOP: {"nbytes": "forward_flop", "extra": "backward_flop", "number": "arithmetic"},
-        Stage.GRADIENT: {"cpu": "parts", "runqueue": "ranks", "nbytes": "part_samples", "number": "norms_sq", "extra": "updates"},
+        Stage.GRADIENT: {
+            "cpu": "parts",
+            "runqueue": "ranks",
+            "nbytes": "part_samples",
+            "number": "norms_sq",
+            "extra": "updates",
+        },
         Stage.VALUE: {"nbytes": "samples", "number": "value", "extra": "updates"},
         Stage.REST: {"cpu": "cost", "extra": "steps"},
         Stage.TAKEN: {"wall": "batches", "extra": "samples"},
@@ -55,8 +74,18 @@ _MEANINGS = MappingProxyType(
             "extra": "first_optimizer",
         },
         Stage.LOOK: {"number": "pid", "extra": "stands_for"},
-        Stage.COLLECTIVE: {"cpu": "group", "runqueue": "dtype", "number": "sequence", "extra": "until_gpu"},
-        Stage.GROUP: {"cpu": "backend", "nbytes": "ranks", "number": "first_rank", "extra": "apart"},
+        Stage.COLLECTIVE: {
+            "cpu": "group",
+            "runqueue": "dtype",
+            "number": "sequence",
+            "extra": "until_gpu",
+        },
+        Stage.GROUP: {
+            "cpu": "backend",
+            "nbytes": "ranks",
+            "number": "first_rank",
+            "extra": "apart",
+        },
         Stage.CLOCK: {"number": "offset", "extra": "round_trip"},
     }
 )
@@ -76,13 +105,17 @@ def view(records: Records, stage: Stage) -> Records:
 
 
 def summed(records: Records, stage: Stage) -> dict[str, int]:
-    """Return the sums of a stage's columns, and ``records``, their number; unmeasured values count as 0.
+    """Return the sums of a stage's columns, and ``records``, their number; unmeasured values count
+    as 0.
 
     Args:
         records: all of one stage, by its own names.
         stage: theirs.
     """
-    return {"records": len(records), **{name: int(np.maximum(records[name], 0).sum()) for name in _summed(stage)}}
+    return {
+        "records": len(records),
+        **{name: int(np.maximum(records[name], 0).sum()) for name in _summed(stage)},
+    }
 
 
 def totals(stage: Stage, counts: npt.NDArray[np.int64]) -> dict[str, int]:

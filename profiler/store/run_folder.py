@@ -1,6 +1,7 @@
 """Opens a run folder, whether live, finished or killed. Never needs torch.
 
-torchrun restarts all ranks when one fails, and not all need come back: the folders of a launch's last start are read.
+torchrun restarts all ranks when one fails, and not all need come back: the folders of a launch's
+last start are read.
 """
 
 import os
@@ -63,7 +64,10 @@ class Rank:
 
     def _segments(self) -> Iterator[Process]:
         refuse_link(self.folder / SEGMENTS)
-        paths = sorted((self.folder / SEGMENTS).glob("*.seg"), key=lambda path: (path.stem != "main", path.name))
+        paths = sorted(
+            (self.folder / SEGMENTS).glob("*.seg"),
+            key=lambda path: (path.stem != "main", path.name),
+        )
         for path in paths:
             try:
                 yield read_segment(path)
@@ -80,11 +84,14 @@ class Rank:
         for process in self.processes:
             if not process.is_worker:
                 return process
-        raise RunDamaged(f"{self.folder} contains no records of the training process: record the run again")
+        raise RunDamaged(
+            f"{self.folder} contains no records of the training process: record the run again"
+        )
 
     @property
     def span_ns(self) -> tuple[int, int]:
-        """When its recording began and ended, on its own clock; of a run that was killed or goes on, until its last record.
+        """When its recording began and ended, on its own clock; of a run that was killed or goes
+        on, until its last record.
 
         Raises:
             RunDamaged: as ``main``.
@@ -106,7 +113,9 @@ class Run:
         part: which of the folder's trainings this is; None: all that the folder holds.
     """
 
-    def __init__(self, path: Path, ranks: dict[int, Rank], notes: list[str], part: PartNumber | None = None) -> None:
+    def __init__(
+        self, path: Path, ranks: dict[int, Rank], notes: list[str], part: PartNumber | None = None
+    ) -> None:
         self.path = path
         self.ranks = ranks
         self.notes = notes
@@ -120,10 +129,16 @@ class Run:
     @property
     def name(self) -> str:
         """Display name: the folder's name, and the number of the training."""
-        return self.folder.name if self.part is None else f"{self.folder.name} (training {self.part.number} of {self.part.of})"
+        return (
+            self.folder.name
+            if self.part is None
+            else f"{self.folder.name} (training {self.part.number} of {self.part.of})"
+        )
 
     def named(self, note: str) -> str:
-        """Return a note in which files of the run are named relative to its folder, because its location may be private."""
+        """Return a note in which files of the run are named relative to its folder, because its
+        location may be private.
+        """
         return note.replace(f"{self.folder}{os.sep}", "")
 
     @classmethod
@@ -136,12 +151,19 @@ class Run:
             SchemaTooNew: a newer feedline wrote it.
         """
         if path.is_file():
-            raise RunNotFound(f"{path} is a file: name the run folder, the one that `feedline run` printed")
+            raise RunNotFound(
+                f"{path} is a file: name the run folder, the one that `feedline run` printed"
+            )
         if not path.is_dir():
-            raise RunNotFound(f"there is no run folder {path}: create one with `feedline run -o {path} train.py`")
+            raise RunNotFound(
+                f"there is no run folder {path}: create one with `feedline run -o {path} train.py`"
+            )
         folders = rank_folders(path)
         if not folders:
-            raise RunNotFound(f"{path} is not a run folder (it contains no rank0): give the folder that `feedline run` printed")
+            raise RunNotFound(
+                f"{path} is not a run folder (it contains no rank0): give the folder that "
+                f"`feedline run` printed"
+            )
         readable: list[Rank] = []
         damaged: list[str] = []
         for (number, restart), folder in sorted(folders):
@@ -163,12 +185,18 @@ def rank_folders(path: Path) -> list[tuple[tuple[int, int], Path]]:
         RunDamaged: the folder cannot be listed, or one of them is a link.
     """
     try:
-        folders = [(place, folder) for folder in path.iterdir() if (place := parse_rank_folder(folder.name))]
+        folders = [
+            (place, folder)
+            for folder in path.iterdir()
+            if (place := parse_rank_folder(folder.name))
+        ]
         for _, folder in folders:
             refuse_link(folder)
         return [(place, folder) for place, folder in folders if folder.is_dir()]
     except OSError as error:
-        raise RunDamaged(f"{path} cannot be listed ({error.strerror}): you need permission to read it") from error
+        raise RunDamaged(
+            f"{path} cannot be listed ({error.strerror}): you need permission to read it"
+        ) from error
 
 
 _MAX_RANKS_NAMED = 8  # ranks in a sentence
@@ -183,10 +211,16 @@ def restart_notes(places: Iterable[tuple[int, int]], last: int) -> list[str]:
     """
     if not last:
         return []
-    notes = [f"torchrun restarted the ranks {last} time{'s' * (last > 1)}: only the last start is shown"]
+    notes = [
+        f"torchrun restarted the ranks {last} time{'s' * (last > 1)}: only the last start is shown"
+    ]
     places = set(places)
-    gone = sorted({rank for rank, _ in places} - {rank for rank, restart in places if restart == last})
-    return [*notes, f"{name_ranks(gone)} did not come back after the last restart"] if gone else notes
+    gone = sorted(
+        {rank for rank, _ in places} - {rank for rank, restart in places if restart == last}
+    )
+    return (
+        [*notes, f"{name_ranks(gone)} did not come back after the last restart"] if gone else notes
+    )
 
 
 def name_ranks(ranks: Sequence[int]) -> str:

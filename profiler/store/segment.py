@@ -1,15 +1,18 @@
 """The records of one process in a memory-mapped file of bounded size.
 
-Nothing needs flushing: what was written is in the file, whatever kills the process (DataLoader workers never reach atexit).
+Nothing needs flushing: what was written is in the file, whatever kills the process (DataLoader
+workers never reach atexit).
 
     0      4096   header: magic, then JSON (role, pid, ...)
-    4096   4096   forgotten: int64 [64 stages, 8]: records, wall, cpu, runqueue, nbytes, extra, -, -; row 0: the stride mask
+    4096   4096   forgotten: int64 [64 stages, 8]: records, wall, cpu, runqueue, nbytes, extra, -,
+        -; row 0: the stride mask
     8192   4096   histograms: int64 [2, 256]: wall of samples (bin_of); the second is not in use
     12288  64 n   records
 
-A segment keeps every record until it is full. Then it discards ("forgets") every second window of WINDOW batches and continues; when it is
-full again, every second of the rest. Which windows it keeps depends only on a hash of (epoch, batch), so the main process and its workers
-keep the same ones. Discarded records are counted, so sums and histograms still include everything.
+A segment keeps every record until it is full. Then it discards ("forgets") every second window of
+WINDOW batches and continues; when it is full again, every second of the rest. Which windows it
+keeps depends only on a hash of (epoch, batch), so the main process and its workers keep the same
+ones. Discarded records are counted, so sums and histograms still include everything.
 """
 
 import errno
@@ -56,7 +59,9 @@ STAGES, FIELDS = 64, 8
 
 
 def sums_of(records: npt.NDArray[np.void]) -> npt.NDArray[np.int64]:
-    """Return the sums of records by stage: int64 [64, 8] as in a segment's header; unmeasured times count as 0."""
+    """Return the sums of records by stage: int64 [64, 8] as in a segment's header; unmeasured times
+    count as 0.
+    """
     sums = np.zeros((STAGES, FIELDS), np.int64)
     for stage in np.unique(records["stage"]).tolist():
         own = records[records["stage"] == stage]
@@ -68,7 +73,10 @@ def sums_of(records: npt.NDArray[np.void]) -> npt.NDArray[np.int64]:
 
 
 def _own_file(path: Path) -> tuple[Path, int]:
-    """Open ``path``, or ``path`` with a number if a live process holds it. The lock is released with the process, however it ends."""
+    """Open ``path``, or ``path`` with a number if a live process holds it.
+
+    The lock is released with the process, however it ends.
+    """
     owned.ensure(path.parent)
     for number in itertools.count():
         candidate = path if number == 0 else path.with_stem(f"{path.stem}.{number}")
@@ -98,13 +106,25 @@ _SLICE = 4096  # records that are copied at once
 _MOVES = 2  # a record's end is found after at most this many thinnings; later it is only counted
 #: Few, and needed to read the rest.
 _FOREVER = (
-    *(Stage.NAME, Stage.EPOCH, Stage.START, Stage.FLOP, Stage.GROUP, Stage.CLOCK, Stage.BEGUN, Stage.SUMS),
+    *(
+        Stage.NAME,
+        Stage.EPOCH,
+        Stage.START,
+        Stage.FLOP,
+        Stage.GROUP,
+        Stage.CLOCK,
+        Stage.BEGUN,
+        Stage.SUMS,
+    ),
     *(Stage.REST, Stage.TAKEN, Stage.WOKEN),
 )
 
 
 def window_of(epoch: int, batch: int) -> int:
-    """Scrambled number (0 to 65535) of a batch's window: Fibonacci hashing, so that its low bits are evenly distributed."""
+    """Scrambled number (0 to 65535) of a batch's window:
+
+    Fibonacci hashing, so that its low bits are evenly distributed.
+    """
     return ((epoch << 24) + batch // WINDOW) * 0x9E3779B97F4A7C15 >> 48 & 0xFFFF
 
 
@@ -127,7 +147,8 @@ class Segment:
     """Writes records; can be called from any thread and from signal handlers. ``add`` never raises.
 
     Args:
-        path: file to append to. If another live process uses it, the next free name with a number is taken instead.
+        path: file to append to. If another live process uses it, the next free name with a number
+            is taken instead.
         header: facts about this process for readers (JSON).
         capacity_bytes: room for records before windows are discarded.
 
@@ -135,7 +156,9 @@ class Segment:
         OSError: the file cannot be made, or the disk is full.
     """
 
-    def __init__(self, path: Path, header: dict[str, object], capacity_bytes: int = CAPACITY_BYTES) -> None:
+    def __init__(
+        self, path: Path, header: dict[str, object], capacity_bytes: int = CAPACITY_BYTES
+    ) -> None:
         self.stopped: str | None = None  # why nothing more is written
         self.window = 0
         self._capacity = capacity_bytes // RECORD.size
@@ -144,8 +167,14 @@ class Segment:
         self._threads = {threading.get_ident(): 0}
         self._mapping: Mapping | None = None  # of the records that are written now
         self._generation = 0  # of the file, times GENERATION: thinning moves records
-        self._summed = (-1, 0, np.zeros((STAGES, FIELDS), np.int64))  # generation, and how many of its records, for sums_before
-        self._moved: list[npt.NDArray[np.int32]] = []  # by generation: a record's next slot; -1: forgotten; empty: long ago
+        self._summed = (
+            -1,
+            0,
+            np.zeros((STAGES, FIELDS), np.int64),
+        )  # generation, and how many of its records, for sums_before
+        self._moved: list[
+            npt.NDArray[np.int32]
+        ] = []  # by generation: a record's next slot; -1: forgotten; empty: long ago
         self.path, fd = _own_file(path)
         self._file = Descriptor(fd, self.path.absolute())
         try:
@@ -172,9 +201,11 @@ class Segment:
         source: int = 0,
         flags: int = 0,
     ) -> int | None:
-        """Write one record, or only count it if its window is discarded. Units as in events.RECORD_DTYPE.
+        """Write one record, or only count it if its window is discarded. Units as in
+        events.RECORD_DTYPE.
 
-        The wall of a span that has not ended is UNMEASURED until ``end``, also for readers after a kill.
+        The wall of a span that has not ended is UNMEASURED until ``end``, also for readers after a
+        kill.
 
         Returns:
             Its place, for ``end``; None if its window is discarded.
@@ -196,7 +227,22 @@ class Segment:
             if thread is None:
                 thread = self._threads.setdefault(ident, min(len(self._threads), 255))
             at = (slot - self._begin) * RECORD.size
-            RECORD.pack_into(self._chunk, at, start, wall, cpu, runqueue, nbytes, number, extra, source, window, flags, thread, stage)
+            RECORD.pack_into(
+                self._chunk,
+                at,
+                start,
+                wall,
+                cpu,
+                runqueue,
+                nbytes,
+                number,
+                extra,
+                source,
+                window,
+                flags,
+                thread,
+                stage,
+            )
             return slot + self._generation
         except Exception as error:  # fail open: the training continues without this record
             self._stop(error)
@@ -204,7 +250,16 @@ class Segment:
         finally:
             self._lock.release()
 
-    def _count(self, stage: int, number: int, wall: int, cpu: int = 0, runqueue: int = 0, nbytes: int = 0, extra: int = 0) -> None:
+    def _count(
+        self,
+        stage: int,
+        number: int,
+        wall: int,
+        cpu: int = 0,
+        runqueue: int = 0,
+        nbytes: int = 0,
+        extra: int = 0,
+    ) -> None:
         """Add to the sums of what is forgotten."""
         header, at = self._header, TOTALS_AT + stage * _SUMS_BYTES
         sums = _SUMS.unpack_from(header, at)
@@ -212,7 +267,10 @@ class Segment:
         _SUMS.pack_into(header, at, *map(operator.add, sums, more))
 
     def end(self, place: int | None, stage: int, wall: int, extra: int = 0) -> None:
-        """Complete a record that ``add`` returned for a wall of UNMEASURED, once, from any thread. UNMEASURED again: it stays unknown."""
+        """Complete a record that ``add`` returned for a wall of UNMEASURED, once, from any thread.
+
+        UNMEASURED again: it stays unknown.
+        """
         self._lock.acquire()
         try:
             slot = -1 if place is None else place - self._generation
@@ -242,7 +300,9 @@ class Segment:
             os.pwrite(self._file.number(), _NUMBER.pack(extra), at + _EXTRA_AT)
 
     def count(self, moments: Sequence[int], times: int = 1) -> None:
-        """Add the durations of samples between moments (ns) to their histogram, ``times`` each; durations <= 0 are ignored."""
+        """Add the durations of samples between moments (ns) to their histogram, ``times`` each;
+        durations <= 0 are ignored.
+        """
         try:
             counts = self._histograms
             for begun, ended in pairwise(moments):
@@ -252,7 +312,9 @@ class Segment:
             pass
 
     def name_id(self, name: str) -> int:
-        """Return a number for this name in the ``source`` field of records of this file; 0 is "no name"."""
+        """Return a number for this name in the ``source`` field of records of this file; 0 is "no
+        name".
+        """
         known = self._names.get(name)
         if known is None:
             with self._lock:  # of two threads that ask at once, one numbers it
@@ -268,7 +330,12 @@ class Segment:
             if slot >= self._end:
                 slot = self._grow()
             at = (slot - self._begin) * RECORD.size
-            text = masks.token(name).encode(errors="backslashreplace")[:56].decode(errors="ignore").encode()
+            text = (
+                masks.token(name)
+                .encode(errors="backslashreplace")[:56]
+                .decode(errors="ignore")
+                .encode()
+            )
             RECORD.pack_into(self._chunk, at, 0, 0, 0, 0, 0, 0, 0, number, 0, 0, 0, 0)
             self._chunk[at : at + len(text)] = text
             self._chunk[at + RECORD.size - 1] = Stage.NAME
@@ -281,10 +348,11 @@ class Segment:
             return Mark(at, bytes(self._header[TOTALS_AT:HISTOGRAMS_AT]), self._generation)
 
     def sums_before(self, mark: Mark) -> npt.NDArray[np.int64]:
-        """Return the sums of the records that started before a mark, forgotten or not: int64 [64, 8].
+        """Return the sums of the records that started before a mark, forgotten or not: int64 [64,
+        8].
 
-        Reads what was written since it was called last. Exact unless windows were forgotten since the mark; then what was forgotten of the
-        time since counts as before it.
+        Reads what was written since it was called last. Exact unless windows were forgotten since
+        the mark; then what was forgotten of the time since counts as before it.
 
         Raises:
             OSError, ValueError: the file cannot be read, or is closed.
@@ -295,14 +363,25 @@ class Segment:
                 done, sums = 0, np.zeros((STAGES, FIELDS), np.int64)
             file, at = self._file.number(), RECORDS_AT + done * RECORD.size
             records = np.frombuffer(os.pread(file, os.fstat(file).st_size - at, at), RECORD_DTYPE)
-            forgotten = mark.forgotten if mark.generation == self._generation else bytes(self._header[TOTALS_AT:HISTOGRAMS_AT])
+            forgotten = (
+                mark.forgotten
+                if mark.generation == self._generation
+                else bytes(self._header[TOTALS_AT:HISTOGRAMS_AT])
+            )
             records = records[records["stage"] != 0]
             sums = sums + sums_of(records)
             self._summed = self._generation, done + len(records), sums
-        return sums - sums_of(records[records["start"] >= mark.at]) + np.frombuffer(forgotten, np.int64).reshape(STAGES, FIELDS)
+        return (
+            sums
+            - sums_of(records[records["start"] >= mark.at])
+            + np.frombuffer(forgotten, np.int64).reshape(STAGES, FIELDS)
+        )
 
     def add_for_good(self, stage: int, start: int, wall: int, **fields: int) -> int | None:
-        """Write a record of a stage in FOREVER, even if its window is discarded. Returns as ``add``."""
+        """Write a record of a stage in FOREVER, even if its window is discarded.
+
+        Returns as ``add``.
+        """
         with self._lock:
             window, self.window = self.window, 0
             place = self.add(stage, start, wall, **fields)
@@ -310,7 +389,9 @@ class Segment:
             return place
 
     def forget(self) -> None:
-        """Stop writing and do not touch the file: for the child of a fork, whose parent continues to write."""
+        """Stop writing and do not touch the file: for the child of a fork, whose parent continues
+        to write.
+        """
         for name in ("add", "end", "count", "name_id"):
             setattr(self, name, _nothing)
 
@@ -339,14 +420,18 @@ class Segment:
         self._header[:PAGE] = text.ljust(PAGE, b"\0")
 
     def _adopt(self, record_bytes: int) -> None:
-        """Go on after the records that an earlier process (last epoch's worker of this number) left in the file."""
+        """Go on after the records that an earlier process (last epoch's worker of this number) left
+        in the file.
+        """
         written = 0
         if record_bytes:
             old = np.fromfile(self.path, RECORD_DTYPE, offset=RECORDS_AT)
             used = np.flatnonzero(old["stage"])
             written = int(used[-1]) + 1 if used.size else 0
             for record in old[old["stage"] == Stage.NAME]:
-                self._names[record.tobytes()[:56].rstrip(b"\0").decode(errors="replace")] = int(record["source"])
+                self._names[record.tobytes()[:56].rstrip(b"\0").decode(errors="replace")] = int(
+                    record["source"]
+                )
         self._stride_mask = self._totals[0]
         self._allocated = record_bytes // RECORD.size
         self._begin = self._end = self._allocated
@@ -357,7 +442,8 @@ class Segment:
     def _grow(self) -> int:
         """Make room, by a new chunk or by forgetting; returns the slot to use.
 
-        Disk blocks are reserved before they are mapped: a write to a sparse map on a full disk would kill the training with SIGBUS.
+        Disk blocks are reserved before they are mapped: a write to a sparse map on a full disk
+        would kill the training with SIGBUS.
         """
         if self._end < self._allocated:
             self._map_at(self._end)
@@ -366,36 +452,48 @@ class Segment:
             self._thin()
         else:
             size = _CHUNK_BYTES if self._allocated else _FIRST_CHUNK_BYTES
-            os.posix_fallocate(self._file.number(), RECORDS_AT + self._allocated * RECORD.size, size)
+            os.posix_fallocate(
+                self._file.number(), RECORDS_AT + self._allocated * RECORD.size, size
+            )
             self._allocated += size // RECORD.size
             self._map(self._allocated - size // RECORD.size, self._allocated)
             self._slots = itertools.count(self._begin)
         return next(self._slots)
 
     def _map_at(self, slot: int) -> None:
-        """Map what comes next of the room that is there, no more than a chunk: pages that were written once stay resident."""
+        """Map what comes next of the room that is there, no more than a chunk: pages that were
+        written once stay resident.
+        """
         begin = slot // (PAGE // RECORD.size) * (PAGE // RECORD.size)
         self._map(begin, min(begin + _CHUNK_BYTES // RECORD.size, self._allocated))
 
     def _map(self, begin: int, end: int) -> None:
         before = self._mapping
-        self._mapping = Mapping(self._file.number(), (end - begin) * RECORD.size, RECORDS_AT + begin * RECORD.size)
+        self._mapping = Mapping(
+            self._file.number(), (end - begin) * RECORD.size, RECORDS_AT + begin * RECORD.size
+        )
         self._chunk, self._begin, self._end = self._mapping.view, begin, end
         if before is not None:
             before.close()
 
     def _thin(self) -> None:
-        """Forget every second window (again, if that made no room), in a new file that takes the old one's place in one rename."""
+        """Forget every second window (again, if that made no room), in a new file that takes the
+        old one's place in one rename.
+        """
         room = self._allocated * RECORD.size
         before = Mapping(self._file.number(), RECORDS_AT + room)
-        records = np.frombuffer(before.view, RECORD_DTYPE, self._allocated, RECORDS_AT)  # by slices: memory that is copied to may stay
+        records = np.frombuffer(
+            before.view, RECORD_DTYPE, self._allocated, RECORDS_AT
+        )  # by slices: memory that is copied to may stay
         windows, forever = np.array(records["window"]), np.isin(records["stage"], _FOREVER)
         keep = np.ones(len(records), bool)
         while keep.sum() > self._capacity * 3 // 4:
             self._stride_mask = self._stride_mask * 2 + 1
             keep = (windows & self._stride_mask == 0) | forever
             if self._stride_mask > 65535:
-                raise OSError(errno.EFBIG, "the segment is full of records that must be kept", str(self.path))
+                raise OSError(
+                    errno.EFBIG, "the segment is full of records that must be kept", str(self.path)
+                )
         slices = [slice(begin, begin + _SLICE) for begin in range(0, len(records), _SLICE)]
         forgotten = np.asarray(self._totals).reshape(STAGES, FIELDS)
         for part in slices:

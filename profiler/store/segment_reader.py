@@ -1,6 +1,7 @@
 """Reads the segment of a process, whether live, finished or killed.
 
-Its records are validated, so that analysis can calculate with them: times and sums fit into 64 bits, whatever a file contains.
+Its records are validated, so that analysis can calculate with them: times and sums fit into 64
+bits, whatever a file contains.
 """
 
 from dataclasses import dataclass, replace
@@ -15,7 +16,17 @@ from feedline.profiler.events import RECORD_DTYPE, UNMEASURED, Flag, Stage
 from feedline.profiler.files.bounded import MOST_SEGMENT, OF_SEGMENT, json_of, one_line, whole
 from feedline.profiler.files.checking import MOST_NS, MOST_RANKS, checked
 from feedline.profiler.store import record_columns
-from feedline.profiler.store.segment import BINS, FIELDS, HISTOGRAMS_AT, MAGIC, PAGE, RECORDS_AT, STAGES, TOTALS_AT, sums_of
+from feedline.profiler.store.segment import (
+    BINS,
+    FIELDS,
+    HISTOGRAMS_AT,
+    MAGIC,
+    PAGE,
+    RECORDS_AT,
+    STAGES,
+    TOTALS_AT,
+    sums_of,
+)
 from feedline.profiler.store.shapes import MainShape, WorkerShape
 
 
@@ -55,7 +66,8 @@ class Process:
         return record_columns.view(self.of(stage), stage)
 
     def total(self, stage: Stage) -> dict[str, int]:
-        """Return the sums over a stage's records, discarded ones included, by its column names, and ``records``.
+        """Return the sums over a stage's records, discarded ones included, by its column names, and
+        ``records``.
 
         Unmeasured values count as 0.
         """
@@ -63,18 +75,24 @@ class Process:
 
     @property
     def batches(self) -> npt.NDArray[np.void]:
-        """The FETCH records that made a batch: not those that failed, nor the one at the end of an iterable dataset."""
+        """The FETCH records that made a batch: not those that failed, nor the one at the end of an
+        iterable dataset.
+        """
         fetches = self.view(Stage.FETCH)
         return fetches[fetches["flags"] & (Flag.END | Flag.FAILED) == 0]
 
     @property
     def without_failed(self) -> "Process":
-        """The same without batches and samples whose making raised or was interrupted: what they took belongs to none that was made."""
+        """The same without batches and samples whose making raised or was interrupted: what they
+        took belongs to none that was made.
+        """
         making = np.isin(self.records["stage"], (Stage.FETCH, Stage.SAMPLE, Stage.COLLATE))
         failed = making & (self.records["flags"] & (Flag.FAILED | Flag.END) == Flag.FAILED)
         if not failed.any():
             return self
-        return replace(self, records=self.records[~failed], totals=self.totals - sums_of(self.records[failed]))
+        return replace(
+            self, records=self.records[~failed], totals=self.totals - sums_of(self.records[failed])
+        )
 
 
 def read_segment(path: Path) -> Process:
@@ -82,27 +100,37 @@ def read_segment(path: Path) -> Process:
 
     Raises:
         OSError: it is missing or may not be read.
-        RunDamaged: it is too short, does not begin as a segment does, or holds what no recording writes.
+        RunDamaged: it is too short, does not begin as a segment does, or holds what no recording
+            writes.
     """
     data = whole(path, MOST_SEGMENT, OF_SEGMENT)
     if len(data) < RECORDS_AT or not data.startswith(MAGIC):
-        raise RunDamaged(f"{path} is not a segment, or its header is truncated: its process is skipped")
+        raise RunDamaged(
+            f"{path} is not a segment, or its header is truncated: its process is skipped"
+        )
     try:
         header = check_header(json_of(data[len(MAGIC) : PAGE].rstrip(b"\0")))
     except ValueError as error:
-        raise RunDamaged(f"the header of {path} cannot be read ({one_line(error)}): its process is skipped") from error
+        raise RunDamaged(
+            f"the header of {path} cannot be read ({one_line(error)}): its process is skipped"
+        ) from error
     forgotten = np.frombuffer(data, np.int64, STAGES * FIELDS, TOTALS_AT).reshape(STAGES, FIELDS)
     histograms = np.frombuffer(data, np.int64, 2 * BINS, HISTOGRAMS_AT).reshape(2, BINS)
     count = (len(data) - RECORDS_AT) // RECORD_DTYPE.itemsize
     records = np.frombuffer(data, RECORD_DTYPE, count, RECORDS_AT)
     named = records[records["stage"] == Stage.NAME]
-    names = {int(name["source"]): name.tobytes()[:56].rstrip(b"\0").decode(errors="replace") for name in named}
+    names = {
+        int(name["source"]): name.tobytes()[:56].rstrip(b"\0").decode(errors="replace")
+        for name in named
+    }
     try:
         written = check_records(records[(records["stage"] != 0) & (records["stage"] != Stage.NAME)])
         totals = check_totals(check_sums(forgotten, "totals") + sums_of(written))
         return Process(header, written, names, totals, check_sums(histograms, "histograms"))
     except ValueError as error:
-        raise RunDamaged(f"{path} contains invalid records ({error}): its process is skipped") from error
+        raise RunDamaged(
+            f"{path} contains invalid records ({error}): its process is skipped"
+        ) from error
 
 
 _MOST_WALL = 1 << 53  # ns: 104 days
@@ -138,9 +166,15 @@ def check_records(records: npt.NDArray[np.void]) -> npt.NDArray[np.void]:
     records = records[_KNOWN[records["stage"]]]
     stage = records["stage"]
     _check_range(records, "start", 0, MOST_NS - _MOST_WALL)
-    _check_range(records, "wall", np.where(stage == Stage.START, -_MOST_WALL, UNMEASURED), _MOST_WALL)
+    _check_range(
+        records, "wall", np.where(stage == Stage.START, -_MOST_WALL, UNMEASURED), _MOST_WALL
+    )
     for name in _CLOCKS:
-        low = np.where(np.isin(stage, _SIGNED), -_MOST_SUM, UNMEASURED) if name == "extra" else UNMEASURED
+        low = (
+            np.where(np.isin(stage, _SIGNED), -_MOST_SUM, UNMEASURED)
+            if name == "extra"
+            else UNMEASURED
+        )
         _check_range(records, name, low, _MOST_SUM)
     for name in ("wall", *_CLOCKS):
         if float(np.abs(records[name].astype(float)).sum()) >= _MOST_SUM:
@@ -162,13 +196,19 @@ def _check_stages(records: npt.NDArray[np.void]) -> None:
     _check_range(groups, "extra", -MOST_RANKS, MOST_RANKS)
     _check_range(groups, "nbytes", 0, MOST_RANKS)
     last = groups["number"] + np.maximum(groups["nbytes"] - 1, 0) * groups["extra"]
-    if len(last) and (last.min() < 0 or last.max() >= MOST_RANKS or groups["nbytes"].sum() > _MOST_MEMBERS):
-        raise ValueError("columns number, nbytes, extra: a record of GROUP names ranks that no launch has")
+    if len(last) and (
+        last.min() < 0 or last.max() >= MOST_RANKS or groups["nbytes"].sum() > _MOST_MEMBERS
+    ):
+        raise ValueError(
+            "columns number, nbytes, extra: a record of GROUP names ranks that no launch has"
+        )
     marks = records[records["stage"] == Stage.GPU]
     _check_range(marks, "extra", 1, len(_KNOWN))
     unknown = np.flatnonzero(~_KNOWN[marks["extra"]])
     if len(unknown):
-        raise ValueError(f"column extra: {int(marks['extra'][unknown[0]])} is not the number of a stage")
+        raise ValueError(
+            f"column extra: {int(marks['extra'][unknown[0]])} is not the number of a stage"
+        )
 
 
 def _check_range(records: npt.NDArray[np.void], name: str, low: Any, high: int) -> None:
@@ -177,7 +217,8 @@ def _check_range(records: npt.NDArray[np.void], name: str, low: Any, high: int) 
     if len(outside):
         row = int(outside[0])
         raise ValueError(
-            f"column {name}: {int(values[row])} in a record of {Stage(int(records['stage'][row])).name} (the {row + 1:,}th of its kind)"
+            f"column {name}: {int(values[row])} in a record of "
+            f"{Stage(int(records['stage'][row])).name} (the {row + 1:,}th of its kind)"
         )
 
 

@@ -1,4 +1,7 @@
-"""Types and ranges of the JSON members in a run folder that readers rely on. Other members are passed on."""
+"""Types and ranges of the JSON members in a run folder that readers rely on.
+
+Other members are passed on.
+"""
 
 from typing import Annotated, Any, Literal, TypedDict
 

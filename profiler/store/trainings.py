@@ -1,15 +1,18 @@
-"""The trainings of a run: the program's own process is one, and each group of ranks that it started is another.
+"""The trainings of a run: the program's own process is one, and each group of ranks that it started
+is another.
 
-RUN/rank0/                  the process that ``feedline run`` became
-RUN/training-1/rank0/ ...   ranks of a training that began in processes below it
-RUN/training-0              names the training in RUN/rank0, ... where there are others; its report lies there
-RUN/parts/2                 names the second training of one process wherever a run folder can be named; its report lies there
+RUN/rank0/                  the process that ``feedline run`` became RUN/training-1/rank0/ ...
+ranks of a training that began in processes below it RUN/training-0              names the training
+in RUN/rank0, ... where there are others; its report lies there RUN/parts/2                 names
+the second training of one process wherever a run folder can be named; its report lies there
 RUN/processes.jsonl         what each Python process below it did
 
-A sweep or a cross-validation makes an optimizer for each of its trainings. Optimizers belong to one training if they have parameters of the
-same modules, if one goes on after the other began (a GAN, an ensemble), or if no pass over a loader began between them; all else is a
-training of its own (record/optimizer_tracker.py writes down what that takes). It begins where its loader's pass began, and holds what was
-recorded from there on until the next one begins: its own evaluation too, which is in none of its steps.
+A sweep or a cross-validation makes an optimizer for each of its trainings. Optimizers belong to one
+training if they have parameters of the same modules, if one goes on after the other began (a GAN,
+an ensemble), or if no pass over a loader began between them; all else is a training of its own
+(record/optimizer_tracker.py writes down what that takes). It begins where its loader's pass began,
+and holds what was recorded from there on until the next one begins: its own evaluation too, which
+is in none of its steps.
 """
 
 import dataclasses
@@ -47,7 +50,8 @@ def open_run(path: Path) -> Run:
     listed = trainings(path)
     if len(listed) > 1:
         raise RunNotFound(
-            f"{path} holds {len(listed)} training runs: name one of them, {' or '.join(str(training.folder) for training in listed[:4])}"
+            f"{path} holds {len(listed)} training runs: name one of them, "
+            f"{' or '.join(str(training.folder) for training in listed[:4])}"
         )
     return listed[0].run
 
@@ -61,7 +65,8 @@ class Training:
     """A training.
 
     Attributes:
-        folder: by which it goes, and where its report lies: the run folder, or one of its own in it.
+        folder: by which it goes, and where its report lies: the run folder, or one of its own in
+            it.
         run: its ranks.
     """
 
@@ -74,21 +79,28 @@ class Training:
 
 
 def trainings(path: Path) -> list[Training]:
-    """Return the trainings of a run, in order of their start. Processes without a step are left out if others have some.
+    """Return the trainings of a run, in order of their start. Processes without a step are left out
+    if others have some.
 
     Raises:
         RunNotFound, RunDamaged, SchemaTooNew: as ``open_run``.
     """
     listed = _trainings(path)
     by_program = process_log.ended(path.parent if path.name.startswith(TRAINING_PREFIX) else path)
-    _mark_ended_by_program([rank.manifest for training in listed for rank in training.run.ranks.values()], by_program)
+    _mark_ended_by_program(
+        [rank.manifest for training in listed for rank in training.run.ranks.values()], by_program
+    )
     return listed
 
 
 def _mark_ended_by_program(manifests: list[Manifest], by_program: set[tuple[int, int]]) -> None:
-    """Mark the processes without a recorded end that the program itself ended, directly or through their parent."""
+    """Mark the processes without a recorded end that the program itself ended, directly or through
+    their parent.
+    """
     for manifest in manifests:
-        if not manifest.ended and by_program.intersection([(manifest.pid, manifest.pid_started), tuple(manifest.parent)]):
+        if not manifest.ended and by_program.intersection(
+            [(manifest.pid, manifest.pid_started), tuple(manifest.parent)]
+        ):
             manifest.ended_by = PROGRAM
 
 
@@ -97,7 +109,10 @@ def _trainings(path: Path) -> list[Training]:
         return [Training(path, _own_of(path.parent))]
     inner = inner_trainings(path)
     if not inner and _is_run(path) and not rank_folders(path):
-        said = "; ".join(process_log.notes(path, set(), set())) or "none of its processes imported torch"
+        said = (
+            "; ".join(process_log.notes(path, set(), set()))
+            or "none of its processes imported torch"
+        )
         raise RunNotFound(f"{path} holds no training: no step was made ({said})")
     if not inner:
         return [Training(path, Run.of_folder(path))]
@@ -106,11 +121,18 @@ def _trainings(path: Path) -> list[Training]:
     damaged: list[str] = []
     for folder in [path, *inner]:
         try:
-            readable.append(Training(path / _OWN_TRAINING, _own_of(path)) if folder == path else Training(folder, Run.of_folder(folder)))
+            readable.append(
+                Training(path / _OWN_TRAINING, _own_of(path))
+                if folder == path
+                else Training(folder, Run.of_folder(folder))
+            )
         except (RunNotFound, RunDamaged) as error:
             failed.append(error)
             if isinstance(error, RunDamaged):
-                damaged.append(f"the training in {path.name if folder == path else folder.name} is left out: {error}")
+                damaged.append(
+                    f"the training in {path.name if folder == path else folder.name} is left out: "
+                    f"{error}"
+                )
     if not readable:
         raise failed[-1]
     readable = [training for training in readable if _trained(training.run)] or readable[:1]
@@ -122,11 +144,16 @@ def _trainings(path: Path) -> list[Training]:
 
 def _is_own(path: Path) -> bool:
     """Return whether a path names the training of a run's own process, if there are others."""
-    return path.name == _OWN_TRAINING and bool(path.parent.is_dir() and rank_folders(path.parent) and inner_trainings(path.parent))
+    return path.name == _OWN_TRAINING and bool(
+        path.parent.is_dir() and rank_folders(path.parent) and inner_trainings(path.parent)
+    )
 
 
 def _own_of(run: Path) -> Run:
-    """Return the training of a run's own process, if there are others. Raises as ``Run.of_folder``."""
+    """Return the training of a run's own process, if there are others.
+
+    Raises as ``Run.of_folder``.
+    """
     own = Run.of_folder(run)
     own.path = run / _OWN_TRAINING
     return own
@@ -134,7 +161,12 @@ def _own_of(run: Path) -> Run:
 
 def worker_pids(listed: list[Training]) -> set[int]:
     """Return the pids of the loaders' workers."""
-    processes = (process for training in listed for rank in training.run.ranks.values() for process in rank.processes)
+    processes = (
+        process
+        for training in listed
+        for rank in training.run.ranks.values()
+        for process in rank.processes
+    )
     return {int(str(process.header["pid"])) for process in processes if process.is_worker}
 
 
@@ -145,13 +177,18 @@ def _is_run(path: Path) -> bool:
 
 
 def inner_trainings(path: Path) -> list[Path]:
-    """Folders of trainings inside a run folder, in order of their start. Raises RunDamaged if one is a link."""
+    """Folders of trainings inside a run folder, in order of their start.
+
+    Raises RunDamaged if one is a link.
+    """
     try:
         names = [entry.name for entry in path.iterdir()]
     except OSError:
         return []
     numbered = [
-        (int(match[1]), path / match[0]) for name in names if (match := re.fullmatch(rf"{TRAINING_PREFIX}([1-9]\d{{0,8}})", name, re.ASCII))
+        (int(match[1]), path / match[0])
+        for name in names
+        if (match := re.fullmatch(rf"{TRAINING_PREFIX}([1-9]\d{{0,8}})", name, re.ASCII))
     ]
     for _, folder in numbered:
         refuse_link(folder)
@@ -172,7 +209,9 @@ def _made_steps(rank: Rank) -> bool:
 
 
 PARTS_FOLDER = "parts"
-_MIN_UPDATES = 2  # updates on both sides of a boundary that no loader's pass marks: a GAN that is tried for one batch is one training
+# updates on both sides of a boundary that no loader's pass marks: a GAN that is tried for one batch
+# is one training
+_MIN_UPDATES = 2
 _MAX_JOINED = 16  # as in record/optimizer_tracker.py, which looks no further then
 _SHARED_STAGES = (Stage.GROUP, Stage.CLOCK, Stage.START)  # told once, and of use to every part
 _ACTIVE = (Stage.NEXT, Stage.FORWARD, Stage.LOSS, Stage.BACKWARD, Stage.OPTIMIZER, Stage.CHECKPOINT)
@@ -191,7 +230,8 @@ class _Beginning:
         at: ns.
         optimizer: number of its first optimizer.
         updates, samples: made and trained on before, as the convergence tap counts them.
-        before: sums of the records before; None: they were not written down, and no window was forgotten.
+        before: sums of the records before; None: they were not written down, and no window was
+            forgotten.
     """
 
     at: int
@@ -202,7 +242,9 @@ class _Beginning:
 
 
 def split_run(run: Run) -> list[Run]:
-    """Return the trainings of a run, in order; the run itself if it is one training, or cannot be split."""
+    """Return the trainings of a run, in order; the run itself if it is one training, or cannot be
+    split.
+    """
     if run.part is not None:
         return [run]
     readable, notes = {}, list(run.notes)
@@ -219,7 +261,14 @@ def split_run(run: Run) -> list[Run]:
     parts = []
     for index in range(len(slices[min(slices)])):
         ranks = {number: own[index] for number, own in slices.items() if index < len(own)}
-        parts.append(Run(run.path / PARTS_FOLDER / str(index + 1), ranks, notes, PartNumber(index + 1, len(slices[min(slices)]))))
+        parts.append(
+            Run(
+                run.path / PARTS_FOLDER / str(index + 1),
+                ranks,
+                notes,
+                PartNumber(index + 1, len(slices[min(slices)])),
+            )
+        )
     return parts
 
 
@@ -231,7 +280,10 @@ def require_one_training(run: Run) -> Run:
     """
     if len(parts := split_run(run)) > 1:
         names = f"{run.path / PARTS_FOLDER}/1 to {len(parts)}"
-        raise RunNotFound(f"{run.path} holds {len(parts)} training runs, made in sequence: name one of them ({names})")
+        raise RunNotFound(
+            f"{run.path} holds {len(parts)} training runs, made in sequence: name one of them "
+            f"({names})"
+        )
     return run
 
 
@@ -249,7 +301,8 @@ def pick_training(run: Run, number: int) -> Run:
 
 
 def parse_part_path(path: Path) -> tuple[Path, int] | None:
-    """Return the run folder and the number of the training for a path such as ``RUN/parts/2``; None for other paths.
+    """Return the run folder and the number of the training for a path such as ``RUN/parts/2``; None
+    for other paths.
 
     Raises:
         RunDamaged: the folder cannot be listed.
@@ -257,7 +310,11 @@ def parse_part_path(path: Path) -> tuple[Path, int] | None:
     if path.parent.name != PARTS_FOLDER or not re.fullmatch(r"[1-9]\d{0,5}", path.name, re.ASCII):
         return None
     run = path.parent.parent
-    return (run, int(path.name)) if _is_own(run) or run.is_dir() and (rank_folders(run) or inner_trainings(run)) else None
+    return (
+        (run, int(path.name))
+        if _is_own(run) or run.is_dir() and (rank_folders(run) or inner_trainings(run))
+        else None
+    )
 
 
 def first_optimizers(rank: Rank) -> list[int]:
@@ -271,20 +328,31 @@ def first_optimizers(rank: Rank) -> list[int]:
     beginnings = [_beginning(rank.main, number) for number in chosen]
     by_loader = {int(row["optimizer"]) for row in begun if row["flags"] & Flag.FIRST}
     again = begun["first_optimizer"][begun["flags"] & Flag.END != 0]
-    takes_turns = len(again) > 0 and np.bincount(again).max() >= _MAX_JOINED  # optimizers are made within one training: meta-learning
+    takes_turns = (
+        len(again) > 0 and np.bincount(again).max() >= _MAX_JOINED
+    )  # optimizers are made within one training: meta-learning
     kept = chosen[:1]  # none where the records are damaged
     for before, this, after in zip([None, *beginnings[:-1]], beginnings, [*beginnings[1:], None]):
-        if before is not None and (this.optimizer in by_loader or not takes_turns and _apart(rank.main, before, this, after)):
+        if before is not None and (
+            this.optimizer in by_loader
+            or not takes_turns
+            and _apart(rank.main, before, this, after)
+        ):
             kept.append(this.optimizer)
     return kept
 
 
 def _apart(main: Process, before: _Beginning, this: _Beginning, after: _Beginning | None) -> bool:
-    """Return whether two trainings without a loader are two: each made updates, and no batch was asked for."""
+    """Return whether two trainings without a loader are two: each made updates, and no batch was
+    asked for.
+    """
     until = after.at if after is not None else _FOREVER
     asked = main.of(Stage.NEXT)["start"]
     updates = main.of(Stage.OPTIMIZER)["start"]
-    own = [((updates >= low) & (updates < high)).sum() for low, high in ((before.at, this.at), (this.at, until))]
+    own = [
+        ((updates >= low) & (updates < high)).sum()
+        for low, high in ((before.at, this.at), (this.at, until))
+    ]
     return min(own) >= _MIN_UPDATES and not ((asked >= before.at) & (asked < until)).any()
 
 
@@ -297,10 +365,16 @@ def _beginning(main: Process, optimizer: int) -> _Beginning:
     before = np.zeros((STAGES, FIELDS), np.int64)
     for row in sums:
         stage, of_cpu = int(row["source"]) % _OF_CPU % STAGES, row["source"] >= _OF_CPU
-        for column, name in ((2, "cpu"), (3, "runqueue")) if of_cpu else ((0, "number"), (1, "cpu"), (4, "nbytes"), (5, "extra")):
+        for column, name in (
+            ((2, "cpu"), (3, "runqueue"))
+            if of_cpu
+            else ((0, "number"), (1, "cpu"), (4, "nbytes"), (5, "extra"))
+        ):
             before[stage, column] = row[name]
     updates, samples = max(int(record["updates_before"]), 0), max(int(record["samples_before"]), 0)
-    return _Beginning(int(record["start"]), optimizer, updates, samples, before if len(sums) else None)
+    return _Beginning(
+        int(record["start"]), optimizer, updates, samples, before if len(sums) else None
+    )
 
 
 def _slices(rank: Rank, wanted: list[int]) -> list[Rank]:
@@ -310,7 +384,11 @@ def _slices(rank: Rank, wanted: list[int]) -> list[Rank]:
     slices = []
     for this, after in zip(begun, [*begun[1:], None]):
         first = this is begun[0]
-        processes = [own for process in rank.processes if (own := _cut(process, this, after, first)) is not None]
+        processes = [
+            own
+            for process in rank.processes
+            if (own := _cut(process, this, after, first)) is not None
+        ]
         if not processes or processes[0].is_worker:  # feedline does not write records in this order
             continue
         span = this.at, _last(processes[0], this.at)
@@ -325,7 +403,9 @@ def _last(main: Process, begun: int) -> int:
     return int((own["start"] + np.maximum(own["wall"], 0)).max(initial=begun))
 
 
-def _cut(process: Process, this: _Beginning, after: _Beginning | None, first: bool) -> Process | None:
+def _cut(
+    process: Process, this: _Beginning, after: _Beginning | None, first: bool
+) -> Process | None:
     """Return the records of a process from one beginning to the next. None: nothing.
 
     Those of the first training include what came before.
@@ -336,10 +416,17 @@ def _cut(process: Process, this: _Beginning, after: _Beginning | None, first: bo
     if not (inside & ~np.isin(records["stage"], _SHARED_STAGES)).any():
         return None
     alone = bool(inside[records["stage"] == Stage.FETCH].all())
-    own = records[inside | np.isin(records["stage"], _SHARED_STAGES if not process.is_worker else _SHARED_STAGES[:2])]
+    own = records[
+        inside
+        | np.isin(records["stage"], _SHARED_STAGES if not process.is_worker else _SHARED_STAGES[:2])
+    ]
     if not process.is_worker and not first:
         own = _renumbered(own, this)
-    totals = process.totals.copy() if alone and process.is_worker else _sums(process, own, this, after, first)
+    totals = (
+        process.totals.copy()
+        if alone and process.is_worker
+        else _sums(process, own, this, after, first)
+    )
     histograms = process.histograms if alone else _histograms(own)
     return Process(process.header, own, process.names, totals, histograms)
 
@@ -354,10 +441,13 @@ def _renumbered(records: Records, this: _Beginning) -> Records:
     return records
 
 
-def _sums(process: Process, own: Records, this: _Beginning, after: _Beginning | None, first: bool) -> _Sums:
+def _sums(
+    process: Process, own: Records, this: _Beginning, after: _Beginning | None, first: bool
+) -> _Sums:
     """Return the sums of a part.
 
-    They are those of its records where all were kept, differences of what the recording summed up, or an estimate for a worker.
+    They are those of its records where all were kept, differences of what the recording summed up,
+    or an estimate for a worker.
     """
     kept = sums_of(own)
     kept[0] = process.totals[0]
@@ -374,7 +464,9 @@ def _sums(process: Process, own: Records, this: _Beginning, after: _Beginning | 
 
 
 def _scaled(process: Process, kept: _Sums) -> _Sums:
-    """Of a worker that forgot windows: as many times what was kept of this part as was made of what was kept of all."""
+    """Of a worker that forgot windows: as many times what was kept of this part as was made of what
+    was kept of all.
+    """
     total = sums_of(process.records)
     factor = np.where(total[:, :1] > 0, process.totals[:, :1] / np.maximum(total[:, :1], 1), 1.0)
     estimate = np.round(kept * factor).astype(np.int64)
@@ -383,10 +475,14 @@ def _scaled(process: Process, kept: _Sums) -> _Sums:
 
 
 def _histograms(own: Records) -> npt.NDArray[np.int64]:
-    """Of the samples seen in detail, which stand for all of the part's; rounded as running sums, so that none is lost between bins."""
+    """Of the samples seen in detail, which stand for all of the part's; rounded as running sums, so
+    that none is lost between bins.
+    """
     counts = np.zeros((2, BINS), np.float64)
     samples = own[(own["stage"] == Stage.SAMPLE) & (own["nbytes"] > 0) & (own["wall"] > 0)]
-    for wall, size, times in zip(samples["wall"].tolist(), samples["nbytes"].tolist(), samples["extra"].tolist()):
+    for wall, size, times in zip(
+        samples["wall"].tolist(), samples["nbytes"].tolist(), samples["extra"].tolist()
+    ):
         counts[SAMPLE_HISTOGRAM, min(bin_of(wall // size), BINS - 1)] += size * max(times, 1)
     samples_made = float(own["extra"][own["stage"] == Stage.FETCH].sum())
     running = np.round(np.cumsum(counts, axis=1) * (samples_made / (counts.sum() or 1.0)))
@@ -394,11 +490,18 @@ def _histograms(own: Records) -> npt.NDArray[np.int64]:
 
 
 def _manifest_of(
-    manifest: Manifest, processes: list[Process], span: tuple[int, int], this: _Beginning, after: _Beginning | None
+    manifest: Manifest,
+    processes: list[Process],
+    span: tuple[int, int],
+    this: _Beginning,
+    after: _Beginning | None,
 ) -> Manifest:
     """Return the manifest of one training of a run."""
     used = set(processes[0].of(Stage.EPOCH, Stage.NEXT)["source"].tolist())
-    loaders = [about if number in used else {**about, "num_workers": 0} for number, about in enumerate(manifest.loaders)]
+    loaders = [
+        about if number in used else {**about, "num_workers": 0}
+        for number, about in enumerate(manifest.loaders)
+    ]
     return dataclasses.replace(
         manifest,
         loaders=loaders,
@@ -411,16 +514,26 @@ def _manifest_of(
 
 
 def _moved(anchor: dict[str, int], at: int) -> dict[str, int]:
-    return {**anchor, "perf_counter_ns": at, "time_ns": anchor["time_ns"] + at - anchor["perf_counter_ns"]}
+    return {
+        **anchor,
+        "perf_counter_ns": at,
+        "time_ns": anchor["time_ns"] + at - anchor["perf_counter_ns"],
+    }
 
 
-def _setup_of(setup: dict[str, object], this: _Beginning, after: _Beginning | None) -> dict[str, object]:
+def _setup_of(
+    setup: dict[str, object], this: _Beginning, after: _Beginning | None
+) -> dict[str, object]:
     """Return the setup of one training: its own optimizers with their settings, and its own sums."""
     last = after.optimizer if after is not None else 1 << 62
     listed, schedulers = setup.get("optimizers"), setup.get("schedulers")
     own = listed[this.optimizer : last] if isinstance(listed, list) else []
     ended = {} if after is None else {"updates": after.updates, "samples": after.samples}
-    sums = {name: int(str(value)) for name, value in {**setup, **ended}.items() if name in ("updates", "samples")}
+    sums = {
+        name: int(str(value))
+        for name, value in {**setup, **ended}.items()
+        if name in ("updates", "samples")
+    }
     return {
         **setup,
         "optimizers": own,
@@ -441,6 +554,11 @@ def _added(samplers: list[dict[str, Any]]) -> list[dict[str, Any]]:
         shape = tuple(sampler.get(name) for name in ("kind", "shuffles", "samples", "of", "loader"))
         before = merged.get(shape)
         merged[shape] = (
-            sampler if before is None else {**sampler, **{name: before[name] + sampler[name] for name in ("epochs", "distinct")}}
+            sampler
+            if before is None
+            else {
+                **sampler,
+                **{name: before[name] + sampler[name] for name in ("epochs", "distinct")},
+            }
         )
     return list(merged.values())

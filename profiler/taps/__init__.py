@@ -1,1 +1,4 @@
-"""The taps: hooks in other libraries. A tap that cannot attach is reported, and the training continues."""
+"""The taps: hooks in other libraries.
+
+A tap that cannot attach is reported, and the training continues.
+"""

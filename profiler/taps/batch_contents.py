@@ -9,7 +9,9 @@ import torch
 from feedline.profiler.events import Flag
 from feedline.profiler.torch_internals import below_function_modes
 
-_MAX_LEAVES = 64  # a batch of more parts is described by its first ones: this runs once a batch in the training's main thread
+# a batch of more parts is described by its first ones: this runs once a batch in the training's
+# main thread
+_MAX_LEAVES = 64
 _WIDE_FLOATS = torch.float32, torch.float64
 _MARKED_BYTES = 4096  # of each tensor
 _MARK_RANGE = 1 << 20  # a mark is below it, and not 0
@@ -18,14 +20,18 @@ _OBJECT_BYTES = 65536  # arrays below it cost less to pickle than to share
 
 class BatchContents(NamedTuple):
     nbytes: int  # in tensors and arrays
-    samples: int  # length of the first dimension of the first tensor; of the list when there is none; 0: unknown
+    # length of the first dimension of the first tensor; of the list when there is none; 0: unknown
+    samples: int
     flags: int  # Flag.FLOAT32, SHARED, OBJECTS
     tensors: int = 0  # each goes through a worker's queue by a descriptor of its own
 
 
 @below_function_modes
 def describe(batch: Any) -> BatchContents:
-    """Walk the dicts, lists and tuples of a batch. Reads no values. A batch whose parts raise is unknown."""
+    """Walk the dicts, lists and tuples of a batch.
+
+    Reads no values. A batch whose parts raise is unknown.
+    """
     try:
         return _describe(batch)
     except Exception:
@@ -36,11 +42,18 @@ def describe(batch: Any) -> BatchContents:
 def mark(batch: Any, salt: bytes) -> int:
     """Return a number that two batches of one run share if they begin with the same values.
 
-    It says nothing else to who has not the salt. 0: unknown, such as for a batch without dense tensors.
+    It says nothing else to who has not the salt. 0: unknown, such as for a batch without dense
+    tensors.
     """
     digest, marked = hashlib.blake2b(key=salt, digest_size=8), False
     for leaf in _leaves(batch, []):
-        if type(leaf) is torch.Tensor and leaf.layout is torch.strided and leaf.is_cpu and leaf.is_contiguous() and leaf.nbytes:
+        if (
+            type(leaf) is torch.Tensor
+            and leaf.layout is torch.strided
+            and leaf.is_cpu
+            and leaf.is_contiguous()
+            and leaf.nbytes
+        ):
             digest.update(ctypes.string_at(leaf.data_ptr(), min(leaf.nbytes, _MARKED_BYTES)))
             marked = True
     return 1 + int.from_bytes(digest.digest(), "little") % (_MARK_RANGE - 1) if marked else 0
@@ -55,17 +68,33 @@ def rows(batch: Any) -> int:
 
 
 def may_hold_more(batch: Any) -> bool:
-    """Return whether one item of a dataset may be a whole batch: its first and its last tensor have the same first dimension, above 1."""
+    """Return whether one item of a dataset may be a whole batch: its first and its last tensor have
+    the same first dimension, above 1.
+    """
     if type(batch) not in (list, tuple) or len(batch) < 2:
         return False
     first, last = batch[0], batch[-1]
-    if not (isinstance(first, torch.Tensor) and isinstance(last, torch.Tensor) and first.ndim and last.ndim):
+    if not (
+        isinstance(first, torch.Tensor)
+        and isinstance(last, torch.Tensor)
+        and first.ndim
+        and last.ndim
+    ):
         return False
     return bool(first.shape[0] == last.shape[0] > 1)
 
 
 def _describe(batch: Any) -> BatchContents:
-    largest, largest_bytes, total, floats, array_bytes, samples, of_arrays, tensors = None, -1, 0, 0, 0, 0, 0, 0
+    largest, largest_bytes, total, floats, array_bytes, samples, of_arrays, tensors = (
+        None,
+        -1,
+        0,
+        0,
+        0,
+        0,
+        0,
+        0,
+    )
     for leaf in _leaves(batch, []):
         if isinstance(leaf, torch.Tensor):
             tensors += 1
@@ -88,7 +117,9 @@ def _describe(batch: Any) -> BatchContents:
     flags = 0
     if floats * 2 > total:
         flags |= Flag.FLOAT32
-    if largest is not None and largest.is_cpu and largest.untyped_storage().is_shared():  # Tensor.is_shared takes 1.5 us
+    if (
+        largest is not None and largest.is_cpu and largest.untyped_storage().is_shared()
+    ):  # Tensor.is_shared takes 1.5 us
         flags |= Flag.SHARED
     if array_bytes > _OBJECT_BYTES:
         flags |= Flag.OBJECTS
@@ -110,7 +141,9 @@ def _leaves(value: Any, leaves: list[Any]) -> list[Any]:
         for part in value.values():
             if len(leaves) < _MAX_LEAVES:
                 _leaves(part, leaves)
-    elif not isinstance(value, torch.Tensor) and isinstance(getattr(value, "data", None), dict):  # transformers.BatchEncoding, a UserDict
+    elif not isinstance(value, torch.Tensor) and isinstance(
+        getattr(value, "data", None), dict
+    ):  # transformers.BatchEncoding, a UserDict
         _leaves(value.data, leaves)
     else:
         leaves.append(value)
@@ -118,7 +151,9 @@ def _leaves(value: Any, leaves: list[Any]) -> list[Any]:
 
 
 def _held_by(value: Any) -> int:
-    """Tensors in the attributes of an object (such as a batch of torch_geometric) and of the objects in them; at most LEAVES objects."""
+    """Tensors in the attributes of an object (such as a batch of torch_geometric) and of the
+    objects in them; at most LEAVES objects.
+    """
     tensors, met, left = 0, set[int](), [value]
     while left and len(met) < _MAX_LEAVES:
         thing = left.pop()

@@ -1,7 +1,9 @@
-"""Records torch.compile at work: dynamo, a backward that is compiled late, and the recording of a CUDA graph.
+"""Records torch.compile at work: dynamo, a backward that is compiled late, and the recording of a
+CUDA graph.
 
-Through ``torch._dynamo.callback``: the same in torch 2.8 to 2.15, though its package begins with an underscore.
-Dynamo calls back when the first of several nested or simultaneous compilations begins and when the last ends.
+Through ``torch._dynamo.callback``: the same in torch 2.8 to 2.15, though its package begins with an
+underscore. Dynamo calls back when the first of several nested or simultaneous compilations begins
+and when the last ends.
 """
 
 import threading
@@ -40,7 +42,10 @@ class CompileTap:
 
     def undo(self) -> None:
         self._attached = False
-        for callbacks, ours in ((callback_handler.start_callbacks, self._begins), (callback_handler.end_callbacks, self._ends)):
+        for callbacks, ours in (
+            (callback_handler.start_callbacks, self._begins),
+            (callback_handler.end_callbacks, self._ends),
+        ):
             with suppress(ValueError):
                 callbacks.remove(ours)
 
@@ -60,8 +65,14 @@ class CompileTap:
 
     def _ends(self, args: Any) -> None:
         span, self._open = self._open, None
-        if span is None or span.segment is not recorder.main or self._thread != threading.get_ident():
-            return  # the last of simultaneous compilations ended in another thread: its time is not one thread's
+        if (
+            span is None
+            or span.segment is not recorder.main
+            or self._thread != threading.get_ident()
+        ):
+            # the last of simultaneous compilations ended in another thread: its time is not one
+            # thread's
+            return
         with suppress(Exception):
             span.__exit__(None, None, None)
 

@@ -1,4 +1,7 @@
-"""DALI's iterators as loaders: the waits of the training, and its batches. DALI's inside is not visible."""
+"""DALI's iterators as loaders: the waits of the training, and its batches.
+
+DALI's inside is not visible.
+"""
 
 import functools
 from collections.abc import Callable
@@ -32,7 +35,14 @@ def attach(patches: Patches, register: Callable[[str, dict[str, object]], int]) 
         recorder.may_pause = False
         with Span(segment, Stage.EPOCH):  # it prepares the first batches
             original_init(self, *args, **kwargs)
-        self._feedline = [register(type(self).__name__, {"batch_size": getattr(self, "batch_size", None), "library": "DALI"}), 0, 0]
+        self._feedline = [
+            register(
+                type(self).__name__,
+                {"batch_size": getattr(self, "batch_size", None), "library": "DALI"},
+            ),
+            0,
+            0,
+        ]
 
     @functools.wraps(original_next)
     def __next__(self: Any) -> Any:
@@ -48,7 +58,11 @@ def attach(patches: Patches, register: Callable[[str, dict[str, object]], int]) 
                 raise
             state[2] += 1
             about = describe(data)
-            span.nbytes, span.extra, span.flags = about.nbytes, about.samples, about.flags | (Flag.FIRST if batch == 0 else 0)
+            span.nbytes, span.extra, span.flags = (
+                about.nbytes,
+                about.samples,
+                about.flags | (Flag.FIRST if batch == 0 else 0),
+            )
             if recorder.convergence is not None:
                 recorder.convergence.handed_over(about.samples)
             segment.window = window_of(epoch, batch)

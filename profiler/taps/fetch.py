@@ -1,6 +1,8 @@
-"""Times the making of a batch, in a worker or in the main thread: samples, their operations, collate, file traffic.
+"""Times the making of a batch, in a worker or in the main thread: samples, their operations,
+collate, file traffic.
 
-``_DatasetKind.create_fetcher`` is the one place that torch's and torchdata's loaders, with and without workers, go through.
+``_DatasetKind.create_fetcher`` is the one place that torch's and torchdata's loaders, with and
+without workers, go through.
 """
 
 import functools
@@ -22,11 +24,16 @@ from feedline.profiler.taps.batch_contents import BatchContents, describe, mark
 from feedline.profiler.taps.patch import Patches
 
 _FEWEST, _MOST = 4, 256  # one of the first samples in N is recorded in detail
-_DENSE = 64  # samples after which detail is a quarter as frequent; after twice as many, a ninth; ... (rarer)
-_EARLY = 8  # recorded one after another; then as many at every 4th sample, every 9th, ..., up to every Nth
+# samples after which detail is a quarter as frequent; after twice as many, a ninth; ... (rarer)
+_DENSE = 64
+# recorded one after another; then as many at every 4th sample, every 9th, ..., up to every Nth
+_EARLY = 8
 _NOTHING = BatchContents(0, 0, 0)
-_MARKED = 2  # of a stream: first batches of a worker, by which it is seen whether another one yields the same
-_OPENED = 8  # after DENSE batches, one batch in N is recorded in detail: each of its samples costs 3 us, its file traffic twice 28 us
+# of a stream: first batches of a worker, by which it is seen whether another one yields the same
+_MARKED = 2
+# after DENSE batches, one batch in N is recorded in detail: each of its samples costs 3 us, its
+# file traffic twice 28 us
+_OPENED = 8
 _DEFAULT_COLLATES = (torch_collate.default_collate, torch_collate.default_convert)
 
 
@@ -65,15 +72,26 @@ def _watch(fetcher: Any) -> None:
 
 
 class _WatchedFetch:
-    """Times batches and their collate. For some batches, a proxy makes the samples, and their file traffic is read."""
+    """Times batches and their collate.
+
+    For some batches, a proxy makes the samples, and their file traffic is read.
+    """
 
     def __init__(self, fetcher: Any) -> None:
         self._fetcher, self._fetch, self._collate = fetcher, fetcher.fetch, fetcher.collate_fn
         self._selector = _selectors.of(recorder.loader)
         self._place = "dataset_iter" if hasattr(fetcher, "dataset_iter") else "dataset"
-        self._by_index = fetcher.auto_collation and self._place == "dataset"  # it is given the indices of a batch
+        self._by_index = (
+            fetcher.auto_collation and self._place == "dataset"
+        )  # it is given the indices of a batch
         at_once = self._by_index and getattr(fetcher.dataset, "__getitems__", None)
-        self._stand_in = _WatchedIterator if self._place == "dataset_iter" else _WatchedBatches if at_once else _WatchedSamples
+        self._stand_in = (
+            _WatchedIterator
+            if self._place == "dataset_iter"
+            else _WatchedBatches
+            if at_once
+            else _WatchedSamples
+        )
         self._begun: list[int] = []  # when each sample of the batch under way began
         self._custom = 0 if fetcher.collate_fn in _DEFAULT_COLLATES else Flag.CUSTOM
         self._asked: int | None = None  # samples of the batch under way, where its indices tell
@@ -97,14 +115,18 @@ class _WatchedFetch:
         finally:
             inside.depth -= 1
         if before is not None:
-            _write_traffic(segment, *before, reads, Flag.FIRST if first or len(sys.modules) != modules else 0)
+            _write_traffic(
+                segment, *before, reads, Flag.FIRST if first or len(sys.modules) != modules else 0
+            )
         return batch
 
     def _time(self, segment: Segment, index: Any) -> Any:
         with Span(segment, Stage.FETCH, recorder.loader, recorder.batch) as span:
             try:
                 batch = self._fetch(index)
-            except StopIteration:  # the dataset is at its end; a batch that is dropped for being short is in here too
+            except (
+                StopIteration
+            ):  # the dataset is at its end; a batch that is dropped for being short is in here too
                 span.flags = Flag.END
                 raise
             span.extra = self._samples
@@ -132,14 +154,21 @@ class _WatchedFetch:
             self._made_at = span.start
             batch = self._collate(samples)
         try:
-            number = None if not self._fetcher.auto_collation else len(samples) if self._asked is None else self._asked
+            number = (
+                None
+                if not self._fetcher.auto_collation
+                else len(samples)
+                if self._asked is None
+                else self._asked
+            )
             self._describe(segment, span, batch, number)
         except Exception:
             self._samples = 0  # an exotic batch: its bytes stay unknown
         return batch
 
     def _describe(self, segment: Segment, span: Span, batch: Any, samples: int | None) -> None:
-        """Say what collate has made, for the batches that are looked into; another one is like the last of these, sample by sample.
+        """Say what collate has made, for the batches that are looked into; another one is like the
+        last of these, sample by sample.
 
         Args:
             segment: that it is recorded in.
@@ -155,16 +184,34 @@ class _WatchedFetch:
                 nbytes, tensors = about.nbytes * times, about.tensors * times
                 marked = mark(batch, recorder.salt) if self._to_mark else 0
                 self._to_mark = max(0, self._to_mark - 1)
-                segment.add(Stage.BATCH, span.start, marked, tensors, times, nbytes, recorder.batch, stands_for, recorder.loader, flags)
+                segment.add(
+                    Stage.BATCH,
+                    span.start,
+                    marked,
+                    tensors,
+                    times,
+                    nbytes,
+                    recorder.batch,
+                    stands_for,
+                    recorder.loader,
+                    flags,
+                )
         else:
             about = self._known
             if samples != self._of:
-                about = BatchContents(about.nbytes * samples // self._of, about.samples * samples // self._of, about.flags, about.tensors)
+                about = BatchContents(
+                    about.nbytes * samples // self._of,
+                    about.samples * samples // self._of,
+                    about.flags,
+                    about.tensors,
+                )
         self._samples = about.samples if samples is None else samples
         recorder.made = id(batch), about
 
 
-def _write_traffic(segment: Segment, before: FileTraffic | None, cpu_before: int, stands_for: int, flags: int) -> None:
+def _write_traffic(
+    segment: Segment, before: FileTraffic | None, cpu_before: int, stands_for: int, flags: int
+) -> None:
     """Record what this thread has read since, multiplied by the batches that this one represents."""
     after, cpu = counters.traffic(), time.process_time_ns()
     if before is not None and after is not None:
@@ -173,36 +220,62 @@ def _write_traffic(segment: Segment, before: FileTraffic | None, cpu_before: int
             return
         cpu = (cpu - cpu_before) * stands_for
         at = clock.wall_ns()
-        segment.add(Stage.TRAFFIC, at, new.major_faults, new.disk, cpu, new.chars, recorder.batch, new.calls, recorder.loader, flags)
-        segment.add(Stage.KERNEL, at, new.minor_faults, new.system_ns, number=recorder.batch, source=recorder.loader, flags=flags)
+        segment.add(
+            Stage.TRAFFIC,
+            at,
+            new.major_faults,
+            new.disk,
+            cpu,
+            new.chars,
+            recorder.batch,
+            new.calls,
+            recorder.loader,
+            flags,
+        )
+        segment.add(
+            Stage.KERNEL,
+            at,
+            new.minor_faults,
+            new.system_ns,
+            number=recorder.batch,
+            source=recorder.loader,
+            flags=flags,
+        )
 
 
 class _SampleSelector:
-    """Decides which batches and samples are recorded in detail, and records their operations. Leaves all random states unchanged.
+    """Decides which batches and samples are recorded in detail, and records their operations.
+    Leaves all random states unchanged.
 
-    One sample in ``every`` on average, at irregular intervals (from its own linear congruential sequence), so that a pattern in the data
-    set or the batch size cannot hide. ``every`` follows from the cost of the last one: a span, including the sample's own, takes 8 us with
-    warm caches (benchmarks/loader_cost.py) and about 17 us in a real sample (benchmarks/operation_taps.py). The average sample
-    should pay about 4 us, which leaves 6 of the promised 10 us for the work in every sample and batch. An ImageFolder's sample has
-    10 spans: one in 40 is recorded. Below FEWEST, samples without spans would pay more; at MOST, samples of 64 spans still pay the 4 us.
-    This holds for the first samples, so that a short run has details too; later they are ``_rarer``. For the same reason only one batch in
-    OPENED is recorded after the first DENSE, and fewer later: alternately for the times of all its samples and for details of some, because
-    a sample recorded in detail takes longer.
+    One sample in ``every`` on average, at irregular intervals (from its own linear congruential
+    sequence), so that a pattern in the data set or the batch size cannot hide. ``every`` follows
+    from the cost of the last one: a span, including the sample's own, takes 8 us with warm caches
+    (benchmarks/loader_cost.py) and about 17 us in a real sample (benchmarks/operation_taps.py). The
+    average sample should pay about 4 us, which leaves 6 of the promised 10 us for the work in every
+    sample and batch. An ImageFolder's sample has 10 spans: one in 40 is recorded. Below FEWEST,
+    samples without spans would pay more; at MOST, samples of 64 spans still pay the 4 us. This
+    holds for the first samples, so that a short run has details too; later they are ``_rarer``. For
+    the same reason only one batch in OPENED is recorded after the first DENSE, and fewer later:
+    alternately for the times of all its samples and for details of some, because a sample recorded
+    in detail takes longer.
 
-    A short run has few samples, so the first EARLY are all recorded, and from then on one in 4, 9, 16, ...: 24 of the
-    first 112, 48 of the first 728. This costs a process about 40 detailed samples once, 8 ms for those of an ImageFolder.
+    A short run has few samples, so the first EARLY are all recorded, and from then on one in 4, 9,
+    16, ...: 24 of the first 112, 48 of the first 728. This costs a process about 40 detailed
+    samples once, 8 ms for those of an ImageFolder.
 
-    The first sample pays for imports and cold caches, and so does a later one that imports something: they are
-    flagged as FIRST, and their time belongs to no part.
+    The first sample pays for imports and cold caches, and so does a later one that imports
+    something: they are flagged as FIRST, and their time belongs to no part.
 
     Args:
         segment: of the recording.
 
     Attributes:
-        details: number of batches whose details the current batch represents; 0: none of its samples is recorded in detail.
+        details: number of batches whose details the current batch represents; 0: none of its
+            samples is recorded in detail.
         counts: number of batches whose sample times it represents; 0: they are not recorded.
         stands_for: how many the next detailed sample represents: samples, or batches made at once.
-        reads: number of batches whose file traffic it represents; 0: it is not read. Later it is read in the batch after a detailed one.
+        reads: number of batches whose file traffic it represents; 0: it is not read. Later it is
+            read in the batch after a detailed one.
     """
 
     def __init__(self, segment: Segment | None) -> None:
@@ -251,11 +324,28 @@ class _SampleSelector:
         written = 0
 
         def write(
-            stage: int, name: str, start: int, wall: int, cpu: int, runqueue: int = UNMEASURED, nbytes: int = 0, extra: int = 0
+            stage: int,
+            name: str,
+            start: int,
+            wall: int,
+            cpu: int,
+            runqueue: int = UNMEASURED,
+            nbytes: int = 0,
+            extra: int = 0,
         ) -> None:
             nonlocal written
             written += 1
-            segment.add(stage, start, wall, cpu, runqueue, nbytes, recorder.batch, extra, segment.name_id(name))
+            segment.add(
+                stage,
+                start,
+                wall,
+                cpu,
+                runqueue,
+                nbytes,
+                recorder.batch,
+                extra,
+                segment.name_id(name),
+            )
 
         detail.write = write
         try:
@@ -273,7 +363,9 @@ class _SampleSelector:
             self._aim()
 
     def _aim(self) -> None:
-        """At the next sample to look at, as far away as the batches that are looked into for it are apart."""
+        """At the next sample to look at, as far away as the batches that are looked into for it are
+        apart.
+        """
         self._aimed_for = batches = self.details or 1
         distance = max(1, self._every // batches)
         self._countdown, self.stands_for = self._distance(distance), distance * batches
@@ -285,12 +377,16 @@ class _SampleSelector:
 
 
 def _rarer(seen: int) -> int:
-    """Return how much longer the intervals are after this many samples: the information that one more adds falls as 1 / n."""
+    """Return how much longer the intervals are after this many samples: the information that one
+    more adds falls as 1 / n.
+    """
     return (1 + seen // _DENSE) ** 2
 
 
 class _Selectors(threading.local):
-    """One for each loader that this thread makes batches for, so that an epoch continues where the previous one ended."""
+    """One for each loader that this thread makes batches for, so that an epoch continues where the
+    previous one ended.
+    """
 
     def __init__(self) -> None:
         self._by_loader: dict[int, _SampleSelector] = {}
@@ -319,8 +415,9 @@ class _WatchedSamples:
     """Proxy for a map-style dataset inside its fetcher, for batches that are recorded in detail.
 
     Args:
-        begun: receives the start of each sample. A sample ends where the next one begins, so one reading of the clock per sample is enough.
-            A sample evicts feedline's code from the caches, so a second reading would double the cost.
+        begun: receives the start of each sample. A sample ends where the next one begins, so one
+            reading of the clock per sample is enough. A sample evicts feedline's code from the
+            caches, so a second reading would double the cost.
     """
 
     def __init__(self, dataset: Any, selector: _SampleSelector, begun: list[int]) -> None:
@@ -331,7 +428,11 @@ class _WatchedSamples:
         if recorder.segment is None:
             return self._dataset[index]
         self._begun.append(clock.wall_ns())
-        return selector.record(lambda: self._dataset[index], 1) if selector.is_next() else self._dataset[index]
+        return (
+            selector.record(lambda: self._dataset[index], 1)
+            if selector.is_next()
+            else self._dataset[index]
+        )
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._dataset, name)
@@ -365,7 +466,11 @@ class _WatchedIterator:
             return next(self._iterator)
         self._begun.append(clock.wall_ns())
         try:
-            return selector.record(self._iterator.__next__, 1) if selector.is_next() else next(self._iterator)
+            return (
+                selector.record(self._iterator.__next__, 1)
+                if selector.is_next()
+                else next(self._iterator)
+            )
         except StopIteration:
             self._begun.pop()  # that was not a sample
             raise

@@ -1,25 +1,33 @@
-"""Counts the floating-point operations of one training step, operator by operator, without changing the program.
+"""Counts the floating-point operations of one training step, operator by operator, without changing
+the program.
 
-Operators that torch has a formula for (torch.utils.flop_counter.flop_registry: matrix products, convolutions, attention) get a kernel at a
-dispatch key that nothing else uses. During one step after warm-up a guard includes that key around forward and backward, the
-autograd engine passes it on to its threads, and the kernel records shapes and dispatches on to the original kernel. Other operators and
-other threads do not pass through it. tests/flops checks that parameters stay bit-identical.
+Operators that torch has a formula for (torch.utils.flop_counter.flop_registry: matrix products,
+convolutions, attention) get a kernel at a dispatch key that nothing else uses. During one step
+after warm-up a guard includes that key around forward and backward, the autograd engine passes it
+on to its threads, and the kernel records shapes and dispatches on to the original kernel. Other
+operators and other threads do not pass through it. tests/flops checks that parameters stay
+bit-identical.
 
-The kernels are registered once per process and never removed. An operator may be on its way through that key at any time: an optimizer
-steps inside backward, a recording ends inside a forward, and torch hands a thread's keys on to futures and threads of its own. An operator
-that meets a key without a kernel raises. What ends with the step is the guard, which the call that set it takes back, and the noting;
-after that no operator comes by, and one that still does passes through.
+The kernels are registered once per process and never removed. An operator may be on its way through
+that key at any time: an optimizer steps inside backward, a recording ends inside a forward, and
+torch hands a thread's keys on to futures and threads of its own. An operator that meets a key
+without a kernel raises. What ends with the step is the guard, which the call that set it takes
+back, and the noting; after that no operator comes by, and one that still does passes through.
 
-Why not a TorchDispatchMode: composite operators check whether one is active and then take other paths, and autocast is off inside its
-handler; torch.nn.Bilinear under autocast gave different numbers. Why not torch.profiler: there is one session per process, and the program
-may need it. Why not the shapes that module hooks see: they miss functional calls, recomputation, and gradients that are not computed.
+Why not a TorchDispatchMode: composite operators check whether one is active and then take other
+paths, and autocast is off inside its handler; torch.nn.Bilinear under autocast gave different
+numbers. Why not torch.profiler: there is one session per process, and the program may need it. Why
+not the shapes that module hooks see: they miss functional calls, recomputation, and gradients that
+are not computed.
 
-A step reaches from one update of an optimizer to its next (the first optimizer, if several alternate), so that accumulated gradients
-and networks that are trained alternately are counted completely. An update inside a forward or backward ends the step when that
-returns. Only modules in training mode with gradients enabled are counted.
+A step reaches from one update of an optimizer to its next (the first optimizer, if several
+alternate), so that accumulated gradients and networks that are trained alternately are counted
+completely. An update inside a forward or backward ends the step when that returns. Only modules in
+training mode with gradients enabled are counted.
 
-Not counted: code compiled by torch.compile, DataParallel's threads, replays of CUDA graphs, custom kernels, operations outside modules.
-Sequences of different lengths in one tensor count with the longest length: the others would have to be read from the GPU.
+Not counted: code compiled by torch.compile, DataParallel's threads, replays of CUDA graphs, custom
+kernels, operations outside modules. Sequences of different lengths in one tensor count with the
+longest length: the others would have to be read from the GPU.
 """
 
 import os
@@ -42,10 +50,16 @@ from feedline.profiler.torch_internals import NoFunctionModes, is_profiled, is_t
 NAME, GIVES = "FLOP", "floating-point operations of one training step"
 _SWITCH = "FEEDLINE_FLOPS"  # an environment variable; 0: nothing is counted
 _UNCOUNTED = Message(
-    "torch counts no FLOP for the operators that ran (custom kernels, a replayed CUDA graph, or element-wise ones only)", message.NO_FLOP
+    "torch counts no FLOP for the operators that ran (custom kernels, a replayed CUDA graph, or "
+    "element-wise ones only)",
+    message.NO_FLOP,
 )
-_WARM_UP_CALLS = 2  # updates before the step that is counted: what is compiled has been compiled by then
-_KEY = "TESTING_ONLY_GenericMode"  # above autograd and autocast; torch itself registers nothing there
+_WARM_UP_CALLS = (
+    2  # updates before the step that is counted: what is compiled has been compiled by then
+)
+_KEY = (
+    "TESTING_ONLY_GenericMode"  # above autograd and autocast; torch itself registers nothing there
+)
 _MUCH = 0.1  # of the operations, to be told as what they are computed in
 _Formula = Callable[..., Any]
 
@@ -69,7 +83,10 @@ class _FlopKernels:
 
     def __init__(self) -> None:
         self.noted: list[_Noted] | None = None
-        self._modules: list[Any] = []  # torch.library.Library would take its kernels away at exit, where threads may still compute
+        self._modules: list[
+            Any
+            # torch.library.Library would take its kernels away at exit, where threads may still compute
+        ] = []
         self._problem: str | None = None
         self._only: Any = None
 
@@ -77,7 +94,8 @@ class _FlopKernels:
         """Register them, once. Returns the dispatch key.
 
         Raises:
-            RuntimeError: this torch is built differently, or another library has taken the key. Nothing is tried a second time.
+            RuntimeError: this torch is built differently, or another library has taken the key.
+                Nothing is tried a second time.
         """
         key = torch._C._parse_dispatch_key(_KEY)
         if not self._modules and self._problem is None:
@@ -93,24 +111,44 @@ class _FlopKernels:
         if key is None:
             raise RuntimeError(f"this torch has no dispatch key {_KEY}")
         self._only, below = torch._C.DispatchKeySet(key), torch._C._dispatch_keyset_full_after(key)
-        self._modules = [torch._C._dispatch_library("IMPL", name, _KEY, __file__, 0) for name in ("_", "aten")]
+        self._modules = [
+            torch._C._dispatch_library("IMPL", name, _KEY, __file__, 0) for name in ("_", "aten")
+        ]
         self._modules[0].fallback(_KEY, torch.library.fallthrough_kernel, False)
         for packet in _formulas():
-            for overload in (getattr(packet, name) for name in packet.overloads() if "out" not in name):
-                self._modules[1].impl(overload.name(), _KEY, self._kernel(packet, overload, below), True)
+            for overload in (
+                getattr(packet, name) for name in packet.overloads() if "out" not in name
+            ):
+                self._modules[1].impl(
+                    overload.name(), _KEY, self._kernel(packet, overload, below), True
+                )
 
     def _kernel(self, packet: Any, overload: Any, below: Any) -> Callable[..., Any]:
-        redispatch, without, only = overload.redispatch, torch._C._ExcludeDispatchKeyGuard, self._only
+        redispatch, without, only = (
+            overload.redispatch,
+            torch._C._ExcludeDispatchKeyGuard,
+            self._only,
+        )
 
         def kernel(keyset: Any, *args: Any, **kwargs: Any) -> Any:
             with without(only):  # what the operator is made of is not counted again
                 out = redispatch(keyset & below, *args, **kwargs)
             noted = self.noted
-            if noted is not None and not is_traced():  # a trace would hold the question for the shape
+            if (
+                noted is not None and not is_traced()
+            ):  # a trace would hold the question for the shape
                 try:
                     with NoFunctionModes():
                         stand_ins = {name: _shape(arg) for name, arg in kwargs.items()}
-                        noted.append(_Noted(packet, _shapes(args), stand_ins, _shape(out), _computed_in(packet, out)))
+                        noted.append(
+                            _Noted(
+                                packet,
+                                _shapes(args),
+                                stand_ins,
+                                _shape(out),
+                                _computed_in(packet, out),
+                            )
+                        )
                 except Exception as error:
                     noted.append(_Noted(None, (error,), {}, None, Arithmetic.UNKNOWN))
             return out
@@ -186,7 +224,9 @@ def _flop(known: dict[Any, _Formula], call: _Noted) -> int:
     if call.packet is None:
         raise call.args[0]
     formula = known[call.packet]
-    of_shapes = getattr(formula, "__wrapped__", None)  # what torch's wrapper does to all arguments takes 60 us
+    of_shapes = getattr(
+        formula, "__wrapped__", None
+    )  # what torch's wrapper does to all arguments takes 60 us
     if of_shapes is not None:
         return int(of_shapes(*call.args, **call.kwargs, out_shape=call.out))
     stand_ins = {name: _proxy(arg) for name, arg in call.kwargs.items()}
@@ -194,32 +234,52 @@ def _flop(known: dict[Any, _Formula], call: _Noted) -> int:
 
 
 def _computed_in(packet: Any, out: Any) -> Arithmetic:
-    """Return what an operator computes in. Its result tells: autocast converts the operands only after this key."""
+    """Return what an operator computes in.
+
+    Its result tells: autocast converts the operands only after this key.
+    """
     tensor = out[0] if isinstance(out, tuple) and out else out
     if not isinstance(tensor, torch.Tensor):
         return Arithmetic.UNKNOWN
-    if tensor.dtype is torch.float32 and tensor.is_cuda and allows_tf32("convolution" in str(packet)):
+    if (
+        tensor.dtype is torch.float32
+        and tensor.is_cuda
+        and allows_tf32("convolution" in str(packet))
+    ):
         return Arithmetic.TF32
     return _OF_DTYPE.get(tensor.dtype, Arithmetic.UNKNOWN)
 
 
 def allows_tf32(convolves: bool) -> bool:
-    """Return whether the program lets torch compute float32 products, or convolutions, with TF32. Up to torch 2.8 only old names tell."""
-    setting = getattr(torch.backends.cudnn, "conv", None) if convolves else torch.backends.cuda.matmul
+    """Return whether the program lets torch compute float32 products, or convolutions, with TF32.
+
+    Up to torch 2.8 only old names tell.
+    """
+    setting = (
+        getattr(torch.backends.cudnn, "conv", None) if convolves else torch.backends.cuda.matmul
+    )
     precision = getattr(setting, "fp32_precision", None)
     if precision is not None:
         return bool(precision == "tf32")
-    return bool(torch.backends.cudnn.allow_tf32 if convolves else torch.backends.cuda.matmul.allow_tf32)
+    return bool(
+        torch.backends.cudnn.allow_tf32 if convolves else torch.backends.cuda.matmul.allow_tf32
+    )
 
 
 def _fastest(flop_by_arithmetic: Counts[Arithmetic]) -> Arithmetic:
     """Return the fastest arithmetic of much of these FLOP."""
     total = flop_by_arithmetic.total()
-    return max((arithmetic for arithmetic, flop in flop_by_arithmetic.items() if flop >= _MUCH * total), default=Arithmetic.UNKNOWN)
+    return max(
+        (arithmetic for arithmetic, flop in flop_by_arithmetic.items() if flop >= _MUCH * total),
+        default=Arithmetic.UNKNOWN,
+    )
 
 
 class _Unread:
-    """Proxy for a tensor in formulas that need more than its shape. It is on device "meta", so there are no values."""
+    """Proxy for a tensor in formulas that need more than its shape.
+
+    It is on device "meta", so there are no values.
+    """
 
     device = torch.device("meta")
 
@@ -237,15 +297,26 @@ def _proxy(value: Any) -> Any:
 
 
 def _formulas() -> dict[Any, _Formula]:
-    """Return torch's own formulas of its operators, and the same for the attention of CPUs, which it leaves out."""
+    """Return torch's own formulas of its operators, and the same for the attention of CPUs, which
+    it leaves out.
+    """
     from torch.utils.flop_counter import flop_registry, sdpa_backward_flop_count, sdpa_flop_count
 
     formulas = {
-        packet: formula for packet, formula in flop_registry.items() if getattr(packet, "_qualified_op_name", "").startswith("aten::")
+        packet: formula
+        for packet, formula in flop_registry.items()
+        if getattr(packet, "_qualified_op_name", "").startswith("aten::")
     }
-    on_cpu = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu, torch.ops.aten._scaled_dot_product_flash_attention_for_cpu_backward
-    formulas.setdefault(on_cpu[0], lambda *args, **_: sdpa_flop_count(*(arg.shape for arg in args[:3])))
-    formulas.setdefault(on_cpu[1], lambda *args, **_: sdpa_backward_flop_count(*(arg.shape for arg in args[:4])))
+    on_cpu = (
+        torch.ops.aten._scaled_dot_product_flash_attention_for_cpu,
+        torch.ops.aten._scaled_dot_product_flash_attention_for_cpu_backward,
+    )
+    formulas.setdefault(
+        on_cpu[0], lambda *args, **_: sdpa_flop_count(*(arg.shape for arg in args[:3]))
+    )
+    formulas.setdefault(
+        on_cpu[1], lambda *args, **_: sdpa_backward_flop_count(*(arg.shape for arg in args[:4]))
+    )
     return formulas
 
 
@@ -257,7 +328,8 @@ def _shape(value: Any) -> Any:
     """Return the shape of a tensor; other values unchanged.
 
     Raises:
-        TypeError: the sizes are symbols of torch.export or torch.compile, which would learn something from being counted.
+        TypeError: the sizes are symbols of torch.export or torch.compile, which would learn
+            something from being counted.
     """
     if isinstance(value, torch.Tensor):
         sizes = value.shape
@@ -290,7 +362,9 @@ class FlopTap:
         self._unfollow()
         if self._counter is not None:
             self._counter.close()
-        self._steps_of: Callable[[], object] = lambda: None  # weak: the optimizer whose updates are steps
+        self._steps_of: Callable[[], object] = lambda: (
+            None
+        )  # weak: the optimizer whose updates are steps
         self._updates = self._begun = 0
         self._counter = None
         self._flop = {Stage.FORWARD: 0, Stage.BACKWARD: 0}
@@ -302,12 +376,21 @@ class FlopTap:
         """The training ends."""
         recorder.on_new_training = None
         self._unfollow()
-        too_few = f"the training ended after {self._updates} updates, before one step could be counted"
+        too_few = (
+            f"the training ended after {self._updates} updates, before one step could be counted"
+        )
         self._end(Message(too_few, message.TOO_FEW_UPDATES))
 
     def begin(self, module: torch.nn.Module | None) -> FlopCounter | None:
-        """Return the wrapper through which a forward (None: a backward) is to be called; None if it is not counted."""
-        if self._counter is None or module is not None and not (module.training and torch.is_grad_enabled()):
+        """Return the wrapper through which a forward (None: a backward) is to be called;
+
+        None if it is not counted.
+        """
+        if (
+            self._counter is None
+            or module is not None
+            and not (module.training and torch.is_grad_enabled())
+        ):
             return None
         if is_traced():
             return None
@@ -327,7 +410,9 @@ class FlopTap:
                 return
             self._begun = self._begun or span.start
             counts = counter.take()
-            self._flop[Stage.BACKWARD if span.stage is Stage.BACKWARD else Stage.FORWARD] += counts.total()
+            self._flop[Stage.BACKWARD if span.stage is Stage.BACKWARD else Stage.FORWARD] += (
+                counts.total()
+            )
             self._computed_in += counts
         except Exception as error:
             self._end(masks.error(error))
@@ -347,7 +432,9 @@ class FlopTap:
         try:
             if self._counter is not None:
                 self._write(self._counter)
-            elif self._updates >= _WARM_UP_CALLS and not is_profiled():  # or the program's profile shows it
+            elif (
+                self._updates >= _WARM_UP_CALLS and not is_profiled()
+            ):  # or the program's profile shows it
                 self._counter = FlopCounter()
         except Exception as error:
             self._end(masks.error(error))
@@ -359,7 +446,14 @@ class FlopTap:
             return
         if forward and recorder.main is not None:
             wall = clock.wall_ns() - self._begun
-            recorder.main.add(Stage.FLOP, self._begun, wall, nbytes=forward, extra=backward, number=_fastest(self._computed_in))
+            recorder.main.add(
+                Stage.FLOP,
+                self._begun,
+                wall,
+                nbytes=forward,
+                extra=backward,
+                number=_fastest(self._computed_in),
+            )
         self._end(None if forward else _UNCOUNTED)
 
     def _end(self, problem: str | None) -> None:
@@ -380,8 +474,15 @@ def why_not_counted(module: torch.nn.Module | None) -> str | None:
     if torch._C._functorch.peek_interpreter_stack() is not None:
         return "it runs inside a transform of torch.func"
     for part in module.modules() if module is not None else ():
-        if getattr(part, "_compiled_call_impl", None) is not None or dynamo is not None and isinstance(part, dynamo.OptimizedModule):
-            return f"{type(part).__name__} is compiled by torch.compile, and the operations of compiled code are not seen"
+        if (
+            getattr(part, "_compiled_call_impl", None) is not None
+            or dynamo is not None
+            and isinstance(part, dynamo.OptimizedModule)
+        ):
+            return (
+                f"{type(part).__name__} is compiled by torch.compile, and the operations of "
+                f"compiled code are not seen"
+            )
         if isinstance(part, torch.nn.DataParallel):
             return "DataParallel runs its replicas in other threads"
     return None

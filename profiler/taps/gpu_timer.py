@@ -1,17 +1,24 @@
-"""Times each stage on the GPU with CUDA events. Never waits for the GPU, and never creates a CUDA context.
+"""Times each stage on the GPU with CUDA events. Never waits for the GPU, and never creates a CUDA
+context.
 
-An event is a mark in a stream of work, to which the GPU assigns a time when it gets there. A pair around each stage is queued and read at a
-later stage, once the GPU has passed both. A stage's time therefore begins when the GPU has finished earlier work, and includes the gaps in
-which the host was too slow to launch. Stages on several streams overlap; a stage inside another (an optimizer's closure) counts in both.
+An event is a mark in a stream of work, to which the GPU assigns a time when it gets there. A pair
+around each stage is queued and read at a later stage, once the GPU has passed both. A stage's time
+therefore begins when the GPU has finished earlier work, and includes the gaps in which the host was
+too slow to launch. Stages on several streams overlap; a stage inside another (an optimizer's
+closure) counts in both.
 
-Two clocks: once per step an anchor event is recorded in an idle stream, together with a reading of the host's clock. A stage
-starts at the anchor's time + elapsed_time(anchor, begin), but not before the host launched it. Once per step, because elapsed_time is a
-float32 of milliseconds: after 1,000 s its resolution is 60 us. cudaEventElapsedTime itself resolves about 0.5 us (CUDA runtime API).
+Two clocks: once per step an anchor event is recorded in an idle stream, together with a reading of
+the host's clock. A stage starts at the anchor's time + elapsed_time(anchor, begin), but not before
+the host launched it. Once per step, because elapsed_time is a float32 of milliseconds: after 1,000
+s its resolution is 60 us. cudaEventElapsedTime itself resolves about 0.5 us (CUDA runtime API).
 
-Marking all stages of a step costs the host some hundred microseconds (docs/measured/gpu-nvidia-h100-80gb-hbm3.md), which a step that is
-limited by its host pays in full. After LEARN steps, some are therefore left out at random, so that marking takes about SHARE of the time.
+Marking all stages of a step costs the host some hundred microseconds
+(docs/measured/gpu-nvidia-h100-80gb-hbm3.md), which a step that is limited by its host pays in full.
+After LEARN steps, some are therefore left out at random, so that marking takes about SHARE of the
+time.
 
-Not seen: replays of CUDA graphs (no module is called), other threads than the training's, work on a second GPU of the same process.
+Not seen: replays of CUDA graphs (no module is called), other threads than the training's, work on a
+second GPU of the same process.
 """
 
 import random
@@ -29,10 +36,16 @@ from feedline.profiler.message import Message, ReportHook
 from feedline.profiler.record.recorder import recorder
 
 NAME, GIVES = "CUDA events", "GPU time of copy, forward, loss, backward, gradients, optimizer"
-_TIMED = frozenset((Stage.COPY, Stage.FORWARD, Stage.LOSS, Stage.BACKWARD, Stage.GRADIENTS, Stage.OPTIMIZER))
-_LEARNING_STEPS = 16  # updates at the start that are all marked: too few to cost much, and what they cost is learned from them
+_TIMED = frozenset(
+    (Stage.COPY, Stage.FORWARD, Stage.LOSS, Stage.BACKWARD, Stage.GRADIENTS, Stage.OPTIMIZER)
+)
+# updates at the start that are all marked: too few to cost much, and what they cost is learned from
+# them
+_LEARNING_STEPS = 16
 _TIMED_SHARE = 0.004  # of the time since; at most twice that
-_QUEUE_LENGTH = 256  # pairs that the GPU has not passed: some 50 steps; a host that is further ahead is stopped by CUDA's own queue
+# pairs that the GPU has not passed: some 50 steps; a host that is further ahead is stopped by
+# CUDA's own queue
+_QUEUE_LENGTH = 256
 
 
 class _Event(Protocol):
@@ -49,7 +62,9 @@ class Cuda:
     """The part of torch.cuda that is used. Tests without a GPU replace it."""
 
     def ready(self) -> bool:
-        """Return whether the program has a CUDA context and is not capturing a graph, into which nothing may be recorded."""
+        """Return whether the program has a CUDA context and is not capturing a graph, into which
+        nothing may be recorded.
+        """
         return torch.cuda.is_initialized() and not torch.cuda.is_current_stream_capturing()
 
     def device(self) -> int:
@@ -123,7 +138,12 @@ class _Lane:
     def passed(self) -> list[_Pair]:
         """Remove and return the leading pairs that the GPU has passed."""
         pairs = []
-        while self.pending and self.pending[0].end.query() and self.pending[0].begin.query() and self.pending[0].anchor.event.query():
+        while (
+            self.pending
+            and self.pending[0].end.query()
+            and self.pending[0].begin.query()
+            and self.pending[0].anchor.event.query()
+        ):
             pairs.append(self.pending.popleft())
         return pairs
 
@@ -131,8 +151,9 @@ class _Lane:
 class _Ration:
     """Decides which steps are marked; a step ends with an update.
 
-    The marks of a step are taken to cost what those of the cheapest step did. In others they may have waited because CUDA's own queue was
-    full, as the next launch would have done in their place.
+    The marks of a step are taken to cost what those of the cheapest step did. In others they may
+    have waited because CUDA's own queue was full, as the next launch would have done in their
+    place.
 
     Attributes:
         marks: whether the current step is.
@@ -149,7 +170,10 @@ class _Ration:
         self._step_ns += ns
 
     def next_step(self, now: int) -> None:
-        """An update was made. The draw keeps every tenth step, say, from being marked always or never."""
+        """An update was made.
+
+        The draw keeps every tenth step, say, from being marked always or never.
+        """
         if self.marks:
             self._cheapest_ns = min(self._step_ns, self._cheapest_ns)
             self._marked, self._step_ns = self._marked + 1, 0
@@ -157,11 +181,14 @@ class _Ration:
                 self._since = now
                 return
             self._spent_ns += self._cheapest_ns
-        self.marks = self._spent_ns * self._dice.uniform(0.5, 1.5) <= _TIMED_SHARE * (now - self._since)
+        self.marks = self._spent_ns * self._dice.uniform(0.5, 1.5) <= _TIMED_SHARE * (
+            now - self._since
+        )
 
 
 class GpuTimer:
-    """Times stages of the training's thread on the GPU of the last copy, else on the current one. Never raises.
+    """Times stages of the training's thread on the GPU of the last copy, else on the current one.
+    Never raises.
 
     Args:
         report: called when the first GPU is used, and with the reason where something fails.
@@ -224,8 +251,13 @@ class GpuTimer:
         except Exception as error:
             self._give_up(error)
 
-    def end_copy(self, pair: _Pair | None, start: int, source: torch.device, target: torch.device) -> None:
-        """Mark the end of a ``Tensor.to``. Not recorded if it stayed on its device or went to another GPU than expected."""
+    def end_copy(
+        self, pair: _Pair | None, start: int, source: torch.device, target: torch.device
+    ) -> None:
+        """Mark the end of a ``Tensor.to``.
+
+        Not recorded if it stayed on its device or went to another GPU than expected.
+        """
         if source != target and target.type == "cuda":
             self._device = target.index
         if pair is None:
@@ -237,7 +269,9 @@ class GpuTimer:
             pair.lane.give_back(pair)
 
     def stop(self) -> None:
-        """Read the pairs that the GPU has passed; the rest is lost, because waiting would synchronise."""
+        """Read the pairs that the GPU has passed; the rest is lost, because waiting would
+        synchronise.
+        """
         if recorder.gpu is not self:
             return
         recorder.gpu = None
@@ -271,9 +305,13 @@ class GpuTimer:
         for pair in lane.passed():
             segment = recorder.main
             if segment is not None:
-                begun = pair.anchor.host_ns + round(pair.anchor.event.elapsed_time(pair.begin) * 1e6)
+                begun = pair.anchor.host_ns + round(
+                    pair.anchor.event.elapsed_time(pair.begin) * 1e6
+                )
                 took = max(round(pair.begin.elapsed_time(pair.end) * 1e6), 0)
-                segment.add(Stage.GPU, max(begun, pair.launched), took, number=pair.start, extra=pair.stage)
+                segment.add(
+                    Stage.GPU, max(begun, pair.launched), took, number=pair.start, extra=pair.stage
+                )
             lane.give_back(pair)
 
     def _give_up(self, error: Exception) -> None:
@@ -285,7 +323,8 @@ def attach(report: ReportHook) -> Callable[[], None]:
     """Time stages from the program's first use of CUDA.
 
     Returns:
-        What undoes it. Holding it keeps a forked child, which may not call CUDA, from freeing the events.
+        What undoes it. Holding it keeps a forked child, which may not call CUDA, from freeing the
+        events.
     """
     if not torch.backends.cuda.is_built():
         report(NAME, False, Message("this torch is built without CUDA", message.NO_CUDA))

@@ -1,13 +1,18 @@
-"""Records a few steps with torch.profiler, for kernels, copies, NCCL and operators. Its trace goes into the rank's folder.
+"""Records a few steps with torch.profiler, for kernels, copies, NCCL and operators. Its trace goes
+into the rank's folder.
 
-There is one Kineto session per process. feedline does not start one while the program has one, and stops when the program starts one.
+There is one Kineto session per process. feedline does not start one while the program has one, and
+stops when the program starts one.
 
-torch binds a profiler to the thread and to the backward in which it begins. This one begins, steps and ends between calls (updates.py), in
-one thread: if it ended inside a backward, torch would restore it when that returns, and refuse the program a profiler of its own.
+torch binds a profiler to the thread and to the backward in which it begins. This one begins, steps
+and ends between calls (updates.py), in one thread: if it ended inside a backward, torch would
+restore it when that returns, and refuse the program a profiler of its own.
 
-Marks with a known time on feedline's clock align the two clocks. The clock is read before each mark begins, so a mark lies between its own
-reading and that of the mark after it: whatever both clocks are, the difference between them is known within the narrowest of these gaps
-(analysis/traces/shared_clock.py). The machine's name, and folders in names and in the file itself, are masked in the trace.
+Marks with a known time on feedline's clock align the two clocks. The clock is read before each mark
+begins, so a mark lies between its own reading and that of the mark after it: whatever both clocks
+are, the difference between them is known within the narrowest of these gaps
+(analysis/traces/shared_clock.py). The machine's name, and folders in names and in the file itself,
+are masked in the trace.
 """
 
 import gzip
@@ -45,12 +50,17 @@ def _pack(exported: Path, to: BinaryIO) -> None:
     Raises:
         OSError: no room.
     """
-    with exported.open(encoding="utf-8", errors="surrogateescape") as lines, gzip.GzipFile("", "wb", _LEVEL, to, 0) as packed:
+    with (
+        exported.open(encoding="utf-8", errors="surrogateescape") as lines,
+        gzip.GzipFile("", "wb", _LEVEL, to, 0) as packed,
+    ):
         packed.writelines(line.encode("utf-8", "surrogateescape") for line in _masked(lines))
 
 
 def _masked(lines: Iterable[str]) -> Iterator[str]:
-    """Yield the lines, masked where they may contain a path or a name that the program gave; few lines of a trace do."""
+    """Yield the lines, masked where they may contain a path or a name that the program gave; few
+    lines of a trace do.
+    """
     for line in lines:
         if '"host_name"' in line or '"traceName"' in line:
             line = _OF_THE_MACHINE.sub(rf"\1{masks.MASK}", line)
@@ -74,11 +84,13 @@ def _mark_clock() -> None:
 
 PROFILER_HOOK = "torch.profiler"
 _DETACHES = "TEARDOWN_CUPTI"  # read by Kineto when a session ends
-_DETACHES_WELL = "12.6"  # before this CUDA, a detached CUPTI crashes programs that use CUDA graphs (pytorch/pytorch#146604)
+# before this CUDA, a detached CUPTI crashes programs that use CUDA graphs (pytorch/pytorch#146604)
+_DETACHES_WELL = "12.6"
 
 
 class KinetoWindow:
-    """Counts optimizer updates (of the first optimizer, if several alternate) and profiles some of the steps between them.
+    """Counts optimizer updates (of the first optimizer, if several alternate) and profiles some of
+    the steps between them.
 
     Args:
         folder: the rank's; ``kineto.json.gz`` is made in it.
@@ -92,7 +104,9 @@ class KinetoWindow:
         self._plan = asked or WINDOW_ON_A_GPU
         self._report = report
         self._profiler: torch.profiler.profile | None = None
-        self._counted: Callable[[], object] = lambda: None  # weak: the optimizer whose updates are steps
+        self._counted: Callable[[], object] = lambda: (
+            None
+        )  # weak: the optimizer whose updates are steps
         self._steps = 0
         self._begun = 0
         self._exported = False
@@ -107,13 +121,17 @@ class KinetoWindow:
     def attach(self, patches: Patches) -> None:
         """Watch updates, and profilers started by the program."""
         for name in ("_prepare_profiler", "_enable_profiler"):
-            patches.set(torch.autograd.profiler, name, self._watched(getattr(torch.autograd.profiler, name)))
+            patches.set(
+                torch.autograd.profiler, name, self._watched(getattr(torch.autograd.profiler, name))
+            )
         self._unfollow = updates.follow(after=self._after_update)
         self._attached = True
 
     def stop(self) -> None:
         """The training ends: keep what an open window has recorded."""
-        if self._profiler is None or threading.get_ident() == self._thread:  # else its own thread ends it, with its next update
+        if (
+            self._profiler is None or threading.get_ident() == self._thread
+        ):  # else its own thread ends it, with its next update
             self._unfollow()
             updates.between_calls(self._stop)
         self._stopping = True
@@ -125,14 +143,24 @@ class KinetoWindow:
             self._end(self._why_not() or self._too_short())
         else:
             steps = max(self._steps - self._plan.skip - 1, 0)
-            self._close(f"the training ended in its window, after {steps} of {self._plan.active} steps")
+            self._close(
+                f"the training ended in its window, after {steps} of {self._plan.active} steps"
+            )
 
     def _too_short(self) -> str:
-        ended = f"the training ended after {self._steps} steps, before the profiled ones, which begin after step {self._plan.skip}"
+        ended = (
+            f"the training ended after {self._steps} steps, before the profiled ones, which "
+            f"begin after step {self._plan.skip}"
+        )
         return f"{ended}: lower SKIP in --torch-profiler SKIP:ACTIVE"
 
     def _after_update(self, optimizer: torch.optim.Optimizer) -> None:
-        if self._done or torch.compiler.is_compiling() or recorder.main is None and not self._stopping:
+        if (
+            self._done
+            or torch.compiler.is_compiling()
+            or recorder.main is None
+            and not self._stopping
+        ):
             return
         if self._counted() is None:
             self._counted = weakref.ref(optimizer)
@@ -162,15 +190,21 @@ class KinetoWindow:
         if torch.cuda.is_initialized():
             activities.append(torch.profiler.ProfilerActivity.CUDA)
             _detach_cupti()
-        plan, first = torch.profiler.schedule(wait=0, warmup=1, active=self._plan.active, repeat=1), self._steps
+        plan, first = (
+            torch.profiler.schedule(wait=0, warmup=1, active=self._plan.active, repeat=1),
+            self._steps,
+        )
         with self._own():
             self._profiler = torch.profiler.profile(
                 activities=activities,
                 schedule=lambda step: plan(max(step - first, 0)),
                 on_trace_ready=self._export,
-                acc_events=True,  # else torch warns that a second cycle forgets the first; there is only one
+                # else torch warns that a second cycle forgets the first; there is only one
+                acc_events=True,
             )
-            self._profiler.step_num = first  # so that ProfilerStep#N is step N of the training, from 0
+            self._profiler.step_num = (
+                first  # so that ProfilerStep#N is step N of the training, from 0
+            )
             self._profiler.start()
 
     def _step(self) -> None:
@@ -186,7 +220,11 @@ class KinetoWindow:
     def _why_not(self) -> str | None:
         on_gpu = torch.cuda.is_initialized()
         if self._asked is None and not on_gpu:
-            return Message("no GPU was used: `feedline run --torch-profiler SKIP:ACTIVE` records the CPU's operators", message.NO_GPU)
+            return Message(
+                "no GPU was used: `feedline run --torch-profiler SKIP:ACTIVE` records the CPU's "
+                "operators",
+                message.NO_GPU,
+            )
         if self._others or is_profiled():
             return "the program runs torch.profiler itself, and only one can run at a time"
         if on_gpu and nvtx_ranges.listening():
@@ -211,13 +249,18 @@ class KinetoWindow:
         except Exception as error:
             problem = problem or masks.error(error)
         if recorder.main is not None and self._begun:
-            recorder.main.add(Stage.PROFILED, self._begun, clock.wall_ns() - self._begun, extra=self._plan.active)
+            recorder.main.add(
+                Stage.PROFILED, self._begun, clock.wall_ns() - self._begun, extra=self._plan.active
+            )
         self._end(problem)
 
     def _end(self, problem: str | None) -> None:
         self._done = True
         self._unfollow()
-        gives = f"{self._plan.active} steps after {self._plan.skip + 1}, in {self._path.parent.name}/{FILE}"
+        gives = (
+            f"{self._plan.active} steps after {self._plan.skip + 1}, in "
+            f"{self._path.parent.name}/{FILE}"
+        )
         self._report(PROFILER_HOOK, self._exported, problem or gives)
 
     @contextmanager
@@ -234,7 +277,10 @@ class KinetoWindow:
                 self._others = True
                 if self._profiler is not None:
                     self._profiler.on_trace_ready = None
-                    self._close("the program started torch.profiler in the window, and only one can run at a time")
+                    self._close(
+                        "the program started torch.profiler in the window, and only one can run "
+                        "at a time"
+                    )
             return original(*args, **kwargs)
 
         return begin
@@ -243,8 +289,8 @@ class KinetoWindow:
 def _detach_cupti() -> None:
     """Let Kineto detach CUPTI when the session ends.
 
-    Left attached, it slows each kernel launch until the program ends (pytorch/pytorch#144455). What the user has set stays, and where torch
-    knows of CUDA graphs it decides itself.
+    Left attached, it slows each kernel launch until the program ends (pytorch/pytorch#144455). What
+    the user has set stays, and where torch knows of CUDA graphs it decides itself.
     """
     if torch.version.cuda is not None and TorchVersion(torch.version.cuda) >= _DETACHES_WELL:
         os.environ.setdefault(_DETACHES, "1")

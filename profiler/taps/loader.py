@@ -4,7 +4,8 @@ iter(loader)                     EPOCH
   next(iterator)                 NEXT, whose time in nothing else is waiting
     _next_index()                  SAMPLER
     _try_get_data()                ARRIVE
-      queue.get()                    TRANSPORT: receiving and unpickling (in the pin thread when there is one)
+      queue.get()                    TRANSPORT: receiving and unpickling (in the pin thread when
+      there is one)
     pin_memory()                   PIN (in its own thread when there are workers)
     fetcher.fetch()                FETCH, when there are no workers
 """
@@ -41,7 +42,9 @@ class _LoaderLibrary:
     multi: str
     base: str
     loader: str
-    worker_module: str  # the module whose ``_worker_loop`` the iterator looks up when it starts workers
+    worker_module: (
+        str  # the module whose ``_worker_loop`` the iterator looks up when it starts workers
+    )
 
 
 TORCH = _LoaderLibrary(
@@ -62,7 +65,9 @@ TORCHDATA = _LoaderLibrary(
 )
 
 _NewLoader = Callable[[str, dict[str, object]], int]  # kind, settings -> number of the loader
-_MoreOfLoader = Callable[[int, dict[str, object]], None]  # number of the loader, settings that have become known
+_MoreOfLoader = Callable[
+    [int, dict[str, object]], None
+]  # number of the loader, settings that have become known
 
 
 class LoaderTaps:
@@ -90,7 +95,9 @@ class LoaderTaps:
             AttributeError, ImportError: this version is built differently.
         """
         module = importlib.import_module(library.module)
-        single, multi, base = (getattr(module, name) for name in (library.single, library.multi, library.base))
+        single, multi, base = (
+            getattr(module, name) for name in (library.single, library.multi, library.base)
+        )
         loader = getattr(module, library.loader)
         patches.set(loader, "__init__", self._sites.watched(loader.__init__))
         patches.set(single, "__init__", self._watched_init(single.__init__, None))
@@ -114,7 +121,11 @@ class LoaderTaps:
         return known, flags
 
     def _meet(self, loader: Any) -> "_LoaderHandle":
-        """Number a loader. One that replaces another (created again each epoch, with the same settings) keeps its number."""
+        """Number a loader.
+
+        One that replaces another (created again each epoch, with the same settings) keeps its
+        number.
+        """
         about = (type(loader).__name__, {**settings(loader), **self._sites.of(loader)})
         for known in self._loaders:
             if known.about == about and known.loader() is None and known.iterator() is None:
@@ -123,7 +134,9 @@ class LoaderTaps:
         self._loaders.append(_LoaderHandle(self._register(*about), about, weakref.ref(loader)))
         return self._loaders[-1]
 
-    def _watched_init(self, original: Callable[..., None], library: _LoaderLibrary | None) -> Callable[..., None]:
+    def _watched_init(
+        self, original: Callable[..., None], library: _LoaderLibrary | None
+    ) -> Callable[..., None]:
         @functools.wraps(original)
         def __init__(iterator: Any, loader: Any, *args: Any, **kwargs: Any) -> None:
             segment = recorder.resume()
@@ -131,7 +144,9 @@ class LoaderTaps:
                 return original(iterator, loader, *args, **kwargs)
             known, flags = self._next_epoch(loader)
             own_collate = known.about[1].get("collate") != "default"
-            iterator._feedline = state = _IteratorState(known.number, known.epoch, own_collate=own_collate, of=known)
+            iterator._feedline = state = _IteratorState(
+                known.number, known.epoch, own_collate=own_collate, of=known
+            )
             known.iterator = weakref.ref(iterator)
             recorder.loader = state.loader
             segment.window = window_of(state.epoch, 0)
@@ -164,7 +179,9 @@ class LoaderTaps:
                     finally:
                         recorder.starting = 0
                         patches.undo()
-            _watch_makers([(worker.pid, worker.pid) for worker in getattr(iterator, "_workers", ())])
+            _watch_makers(
+                [(worker.pid, worker.pid) for worker in getattr(iterator, "_workers", ())]
+            )
             with suppress(AttributeError):  # workers that are threads have another kind of queue
                 _watch_queue(iterator._worker_result_queue, state)
 
@@ -172,7 +189,9 @@ class LoaderTaps:
 
     def _watched_reset(self, original: Callable[..., None]) -> Callable[..., None]:
         @functools.wraps(original)
-        def _reset(iterator: Any, loader: Any, first_iter: bool = False, *args: Any, **kwargs: Any) -> None:
+        def _reset(
+            iterator: Any, loader: Any, first_iter: bool = False, *args: Any, **kwargs: Any
+        ) -> None:
             segment = recorder.resume()
             if segment is None or first_iter or not hasattr(iterator, "_feedline"):
                 return original(iterator, loader, first_iter, *args, **kwargs)
@@ -198,23 +217,32 @@ class _LoaderHandle:
     iterator: Callable[[], Any] = lambda: None  # to the one made last
     epoch: int = -1
     dataset: _Values | None = None  # as the program has left it; None: unknown
-    changes: list[str] | None = None  # attributes that it changed between passes; None: no two passes were compared
+    changes: list[str] | None = (
+        None  # attributes that it changed between passes; None: no two passes were compared
+    )
 
     def begins(self, loader: Any) -> list[str] | None:
-        """A pass begins: what the program has changed in the dataset since the last one, if that is news.
+        """A pass begins: what the program has changed in the dataset since the last one, if that is
+        news.
 
         In the main process, workers change nothing: what it has is what the program makes of it.
         """
         before, now = self.dataset, attributes(loader.dataset)
         self.dataset = now if getattr(loader, "num_workers", 0) else None
-        known, news = self.changes, changed(before, now) if before is not None and now is not None else None
+        known, news = (
+            self.changes,
+            changed(before, now) if before is not None and now is not None else None,
+        )
         if news is None or known is not None and (known or not news):
             return None
         self.changes = news
         return news
 
     def ends(self, iterator: Any) -> None:
-        """A pass is over. Without workers, what the dataset did to itself in it is no change by the program."""
+        """A pass is over.
+
+        Without workers, what the dataset did to itself in it is no change by the program.
+        """
         with suppress(Exception):  # whether it changes stays unknown
             if not iterator._num_workers:
                 self.dataset = attributes(iterator._dataset)
@@ -229,7 +257,9 @@ class _IteratorState:
     yielded: int = 0
     arrived: int = -1  # the batch that came out of the queue last
     asked: bool = False  # inside __next__
-    drawn: dict[int, int] = field(default_factory=dict)  # samples of the batches that were ordered and are not there yet
+    drawn: dict[int, int] = field(
+        default_factory=dict
+    )  # samples of the batches that were ordered and are not there yet
     own_collate: bool = False
     of: _LoaderHandle | None = None
 
@@ -239,9 +269,11 @@ class _IteratorState:
             self.of.ends(iterator)
 
     def samples(self, number: int, batch: Any, known: BatchContents | None = None) -> int:
-        """Return the samples of a batch: the indices drawn for it, else an estimate from its tensors; 0 if unknown.
+        """Return the samples of a batch: the indices drawn for it, else an estimate from its
+        tensors; 0 if unknown.
 
-        A dataset whose items are whole batches is often read with batch_size=1 and a collate function that takes them out of the list.
+        A dataset whose items are whole batches is often read with batch_size=1 and a collate
+        function that takes them out of the list.
         """
         drawn = self.drawn.pop(number, 0)
         if drawn == 1 and self.own_collate and may_hold_more(batch):
@@ -286,7 +318,9 @@ def _watched_next(original: Callable[[Any], Any]) -> Callable[[Any], Any]:
 
 
 def _rested_next(original: Callable[[Any], Any], iterator: Any, state: _IteratorState) -> Any:
-    """The same during a pause: batches and samples are counted, and the end of an epoch is recorded, or that no batch came."""
+    """The same during a pause: batches and samples are counted, and the end of an epoch is
+    recorded, or that no batch came.
+    """
     recorder.asked = state.asked = True
     begin = clock.wall_ns()
     try:
@@ -295,11 +329,21 @@ def _rested_next(original: Callable[[Any], Any], iterator: Any, state: _Iterator
         at_its_end = isinstance(error, StopIteration)
         if at_its_end:
             state.ended(iterator)
-        key, segment = batch_key(state.epoch, state.yielded), recorder.resume() if at_its_end else recorder.finish_pause()
+        key, segment = (
+            batch_key(state.epoch, state.yielded),
+            recorder.resume() if at_its_end else recorder.finish_pause(),
+        )
         if segment is not None:
             flags = Flag.END if at_its_end else Flag.FAILED
             segment.window = window_of(state.epoch, state.yielded)
-            segment.add(Stage.NEXT, begin, clock.wall_ns() - begin, number=key, source=state.loader, flags=flags)
+            segment.add(
+                Stage.NEXT,
+                begin,
+                clock.wall_ns() - begin,
+                number=key,
+                source=state.loader,
+                flags=flags,
+            )
         raise
     finally:
         state.asked = False
@@ -315,7 +359,9 @@ def _rested_next(original: Callable[[Any], Any], iterator: Any, state: _Iterator
 def _number_of(iterator: Any, state: _IteratorState) -> int:
     """Number in the epoch of the batch that was handed over."""
     if hasattr(iterator, "_rcvd_idx"):
-        return int(iterator._rcvd_idx) - 1 if getattr(iterator, "_in_order", True) else state.arrived
+        return (
+            int(iterator._rcvd_idx) - 1 if getattr(iterator, "_in_order", True) else state.arrived
+        )
     return state.yielded
 
 
@@ -348,7 +394,9 @@ def _watched_next_index(original: Callable[[Any], Any]) -> Callable[[Any], Any]:
         else:
             with Span(segment, Stage.SAMPLER, recorder.loader):
                 index = original(iterator)
-        if state is not None and type(index) is list and index and index[0] is not None:  # None: an iterable dataset has no indices
+        if (
+            state is not None and type(index) is list and index and index[0] is not None
+        ):  # None: an iterable dataset has no indices
             state.drawn[getattr(iterator, "_send_idx", state.yielded)] = len(index)
         return index
 
@@ -367,7 +415,14 @@ def _watched_try_get_data(original: Callable[..., Any]) -> Callable[..., Any]:
             if isinstance(number, int):
                 state.arrived = number
                 worker = iterator._task_info.get(number, (-1,))[0]
-                segment.add(Stage.ARRIVE, clock.wall_ns(), 0, number=batch_key(state.epoch, number), extra=worker, source=state.loader)
+                segment.add(
+                    Stage.ARRIVE,
+                    clock.wall_ns(),
+                    0,
+                    number=batch_key(state.epoch, number),
+                    extra=worker,
+                    source=state.loader,
+                )
         return got
 
     return _try_get_data
@@ -383,13 +438,24 @@ def _watch_makers(makers: list[tuple[int, int]]) -> None:
 
 
 def _watch_queue(queue: Any, state: _IteratorState) -> None:
-    """Time receiving and unpickling, in the thread that reads the queue. Patches the instance; other queues are not touched."""
+    """Time receiving and unpickling, in the thread that reads the queue.
+
+    Patches the instance; other queues are not touched.
+    """
     receive, get = queue._recv_bytes, type(queue).get
-    itself = weakref.ref(queue)  # a cycle would keep its pipes open until the next garbage collection
-    received: list[tuple[int, int, int, int]] = []  # when a pickle's first byte was there (by all three clocks), and its length
+    itself = weakref.ref(
+        queue
+    )  # a cycle would keep its pipes open until the next garbage collection
+    received: list[
+        tuple[int, int, int, int]
+    ] = []  # when a pickle's first byte was there (by all three clocks), and its length
 
     def watched_receive(*args: Any) -> Any:
-        own = (0, UNMEASURED) if recorder.main is None else (clock.cpu_ns(), clock.counters.runqueue_ns())
+        own = (
+            (0, UNMEASURED)
+            if recorder.main is None
+            else (clock.cpu_ns(), clock.counters.runqueue_ns())
+        )
         begin = clock.wall_ns()
         pickled = receive(*args)
         received.append((begin, *own, len(pickled)))
@@ -401,9 +467,13 @@ def _watch_queue(queue: Any, state: _IteratorState) -> None:
         while received:
             begin, cpu, runqueue, length = received.pop()
             if recorder.main is not None:
-                known = runqueue != UNMEASURED and (now := clock.counters.runqueue_ns()) != UNMEASURED
+                known = (
+                    runqueue != UNMEASURED and (now := clock.counters.runqueue_ns()) != UNMEASURED
+                )
                 own = (clock.cpu_ns() - cpu, now - runqueue) if known else (UNMEASURED, UNMEASURED)
-                recorder.main.add(Stage.TRANSPORT, begin, end - begin, *own, nbytes=length, source=state.loader)
+                recorder.main.add(
+                    Stage.TRANSPORT, begin, end - begin, *own, nbytes=length, source=state.loader
+                )
         return item
 
     queue._recv_bytes, queue.get = watched_receive, watched_get

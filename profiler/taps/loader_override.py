@@ -1,7 +1,9 @@
-"""Changes arguments of the training's DataLoader without editing files: ``feedline run --set num_workers=4 train.py``.
+"""Changes arguments of the training's DataLoader without editing files: ``feedline run --set
+num_workers=4 train.py``.
 
     DataLoader.__init__        gets the changed arguments                                         LoaderOverride.changed
-    DataLoader._get_iterator   a loader whose workers cannot start gets its own arguments back    LoaderOverride.guarded
+    DataLoader._get_iterator   a loader whose workers cannot start gets its own arguments back
+    LoaderOverride.guarded
 
 What cannot be changed is told, and the training goes on unchanged.
 """
@@ -26,7 +28,12 @@ from feedline.profiler.taps.source_names import call_site
 
 _WORKER_THREADS = "worker_threads"  # the one setting that is no argument
 #: Arguments that torch refuses without workers -> what they are then.
-_OF_WORKERS = {"prefetch_factor": None, "persistent_workers": False, "multiprocessing_context": None, "timeout": 0}
+_OF_WORKERS = {
+    "prefetch_factor": None,
+    "persistent_workers": False,
+    "multiprocessing_context": None,
+    "timeout": 0,
+}
 
 _Arguments = dict[str, Any]
 _ReportOverride = Callable[[bool, str], None]  # whether it acted, and how or why not
@@ -40,8 +47,10 @@ class LoaderOverride:
     """Changes loaders that this process makes.
 
     Args:
-        settings: argument -> value; WORKER_THREADS is how many threads libraries may use in each worker.
-        made_at: ``train.py:31``, the call that makes the loaders to change. "": those that draw in random order, and streams.
+        settings: argument -> value; WORKER_THREADS is how many threads libraries may use in each
+            worker.
+        made_at: ``train.py:31``, the call that makes the loaders to change. "": those that draw in
+            random order, and streams.
         report: called at first and after each loader that was meant.
         strict: raise where a loader cannot be changed, instead of going on.
 
@@ -49,7 +58,13 @@ class LoaderOverride:
         failed: why a loader was not changed; "" if all were.
     """
 
-    def __init__(self, settings: Mapping[str, Any], made_at: str, report: _ReportOverride, strict: bool = False) -> None:
+    def __init__(
+        self,
+        settings: Mapping[str, Any],
+        made_at: str,
+        report: _ReportOverride,
+        strict: bool = False,
+    ) -> None:
         self.settings, self.made_at, self.failed = dict(settings), made_at, ""
         self._report, self._strict, self._changes = report, strict, list[str]()
         self._own: weakref.WeakKeyDictionary[Any, _Arguments] = weakref.WeakKeyDictionary()
@@ -105,7 +120,9 @@ class LoaderOverride:
             own = self._own.pop(loader, None)
             if own is None:
                 return original(loader)
-            generator = loader.generator if loader.generator is not None else torch.default_generator
+            generator = (
+                loader.generator if loader.generator is not None else torch.default_generator
+            )
             state = generator.get_state()
             try:
                 return original(loader)
@@ -123,7 +140,10 @@ class LoaderOverride:
     def _acted(self, loader: Any, own: _Arguments, site: object) -> None:
         with suppress(TypeError):  # a subclass that cannot be hashed
             self._own[loader] = {name: value for name, value in own.items() if value is not loader}
-        now = ", ".join(f"{name}={value} (was {own.get(name, 'not set')})" for name, value in self.settings.items())
+        now = ", ".join(
+            f"{name}={value} (was {own.get(name, 'not set')})"
+            for name, value in self.settings.items()
+        )
         change = f"the training is changed: {now}" + (f", {site}" if site else "")
         if change not in self._changes:
             self._changes.append(change)
@@ -149,7 +169,9 @@ class LoaderOverride:
         self._report(*self.outcome())
 
 
-def _changed(own: _Arguments, settings: Mapping[str, Any], signature: inspect.Signature) -> _Arguments:
+def _changed(
+    own: _Arguments, settings: Mapping[str, Any], signature: inspect.Signature
+) -> _Arguments:
     """Return the arguments to make a loader with: the program's own and the settings.
 
     Those that torch refuses without workers are left out.
@@ -173,7 +195,9 @@ def _changed(own: _Arguments, settings: Mapping[str, Any], signature: inspect.Si
         _refuse_workers(arguments, before)
     if threads is not None and workers:
         then = own.get("worker_init_fn")
-        arguments["worker_init_fn"] = then if isinstance(then, WorkerThreads) else WorkerThreads(threads, then)
+        arguments["worker_init_fn"] = (
+            then if isinstance(then, WorkerThreads) else WorkerThreads(threads, then)
+        )
     return {name: arguments[name] for name in signature.parameters if name in arguments}
 
 
@@ -185,27 +209,43 @@ def _refuse_workers(wanted: _Arguments, before: int) -> None:
     """
     if wanted["num_workers"] > 1 >= before and isinstance(wanted.get("dataset"), IterableDataset):
         raise _Impossible(
-            "its IterableDataset was read by one process only, so whether it divides its samples among workers is unknown: divide them "
+            "its IterableDataset was read by one process only, so whether it divides its samples "
+            "among workers is unknown: divide them "
             "with get_worker_info(), and record once with num_workers=2"
         )
     if before:
         return
     if multiprocessing.current_process().daemon:
         raise _Impossible("this process is a daemon of multiprocessing, which cannot start workers")
-    if not _forks(wanted.get("multiprocessing_context")) and not _has_guard(getattr(sys.modules.get("__main__"), "__file__", None)):
+    if not _forks(wanted.get("multiprocessing_context")) and not _has_guard(
+        getattr(sys.modules.get("__main__"), "__file__", None)
+    ):
         raise _Impossible(
-            "workers would run the script again, because it has no `if __name__ == '__main__':` and they are not started by fork"
+            "workers would run the script again, because it has no `if __name__ == '__main__':` "
+            "and they are not started by fork"
         )
 
 
 def _forks(context: Any) -> bool:
     """Return whether workers are forks; asking does not settle the start method."""
-    method = context if isinstance(context, str) else context.get_start_method() if context is not None else None
-    return (method or torch.multiprocessing.get_start_method(allow_none=True) or multiprocessing.get_all_start_methods()[0]) == "fork"
+    method = (
+        context
+        if isinstance(context, str)
+        else context.get_start_method()
+        if context is not None
+        else None
+    )
+    return (
+        method
+        or torch.multiprocessing.get_start_method(allow_none=True)
+        or multiprocessing.get_all_start_methods()[0]
+    ) == "fork"
 
 
 def _has_guard(script: str | None) -> bool:
-    """Return whether a script asks for ``__name__`` before it runs: processes that import it do not run it."""
+    """Return whether a script asks for ``__name__`` before it runs: processes that import it do not
+    run it.
+    """
     if script is None:
         return True  # nothing to import
     try:
@@ -214,13 +254,18 @@ def _has_guard(script: str | None) -> bool:
     except (OSError, SyntaxError, ValueError):
         return False
     return any(
-        isinstance(node, ast.If) and any(isinstance(name, ast.Name) and name.id == "__name__" for name in ast.walk(node.test))
+        isinstance(node, ast.If)
+        and any(
+            isinstance(name, ast.Name) and name.id == "__name__" for name in ast.walk(node.test)
+        )
         for node in tree.body
     )
 
 
 def _draws_at_random(own: _Arguments) -> bool:
-    """Return whether a loader is for training as far as its arguments tell: it shuffles, has a sampler that does, or reads a stream."""
+    """Return whether a loader is for training as far as its arguments tell: it shuffles, has a
+    sampler that does, or reads a stream.
+    """
     if isinstance(own.get("dataset"), IterableDataset):
         return True
     batches = own.get("batch_sampler")
@@ -248,7 +293,8 @@ def _give_back(loader: Any, own: _Arguments) -> None:
 
 
 class WorkerThreads:
-    """A ``worker_init_fn`` that limits the threads which libraries use in a worker; spawned workers unpickle it.
+    """A ``worker_init_fn`` that limits the threads which libraries use in a worker; spawned workers
+    unpickle it.
 
     Args:
         threads: per library.
@@ -262,6 +308,8 @@ class WorkerThreads:
         with suppress(Exception):
             torch.set_num_threads(self.threads)
             if "cv2" in sys.modules:
-                sys.modules["cv2"].setNumThreads(self.threads if self.threads > 1 else 0)  # 0: none beside the caller
+                sys.modules["cv2"].setNumThreads(
+                    self.threads if self.threads > 1 else 0
+                )  # 0: none beside the caller
         if self.then is not None:
             self.then(worker)

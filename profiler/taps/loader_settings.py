@@ -1,7 +1,7 @@
 """Settings of a loader as names and numbers: no data, no paths.
 
-The program's own code of a dataset shows where samples are made, whether a stream looks which worker it runs in, and which attributes the
-program changes between passes.
+The program's own code of a dataset shows where samples are made, whether a stream looks which
+worker it runs in, and which attributes the program changes between passes.
 """
 
 import inspect
@@ -22,7 +22,16 @@ from feedline.profiler.record.recorder import unobserved
 from feedline.profiler.taps.source_names import name_of
 from feedline.profiler.torch_internals import below_function_modes
 
-_PLAIN = ("num_workers", "batch_size", "prefetch_factor", "in_order", "persistent_workers", "pin_memory", "drop_last", "timeout")
+_PLAIN = (
+    "num_workers",
+    "batch_size",
+    "prefetch_factor",
+    "in_order",
+    "persistent_workers",
+    "pin_memory",
+    "drop_last",
+    "timeout",
+)
 
 
 @below_function_modes
@@ -34,7 +43,9 @@ def settings(loader: Any) -> dict[str, object]:
         if isinstance(value, (bool, int, float)):
             facts[name] = value
     collate = getattr(loader, "collate_fn", None)
-    facts["collate"] = "default" if collate in (default_collate, default_convert) else _name_of(collate)
+    facts["collate"] = (
+        "default" if collate in (default_collate, default_convert) else _name_of(collate)
+    )
     facts["sampler"] = _name_of(sampler := getattr(loader, "sampler", None))
     if facts["sampler"] not in ("none", "_InfiniteConstantSampler"):
         facts["torchs_sampler"] = type(sampler).__module__.partition(".")[0] == "torch"
@@ -60,18 +71,27 @@ def settings(loader: Any) -> dict[str, object]:
 
 
 def _of_code(loader: Any, dataset: Any) -> dict[str, object]:
-    """Return what the code of a dataset shows: where samples are made; of a stream, whether something tells its workers apart."""
+    """Return what the code of a dataset shows: where samples are made; of a stream, whether
+    something tells its workers apart.
+    """
     facts: dict[str, object] = {"sample_code": code} if (code := _sample_code(dataset)) else {}
-    if isinstance(dataset, torch.utils.data.IterableDataset) and getattr(loader, "worker_init_fn", None) is None:
+    if (
+        isinstance(dataset, torch.utils.data.IterableDataset)
+        and getattr(loader, "worker_init_fn", None) is None
+    ):
         asks = asks_for_worker(dataset)
         facts |= {} if asks is None else {"asks_for_worker": asks}
     return facts
 
 
 def _dispatches_as_torch(kind: type) -> bool:
-    """Return whether a class of loaders leaves it to torch how batches are asked of workers and handed over."""
+    """Return whether a class of loaders leaves it to torch how batches are asked of workers and
+    handed over.
+    """
     names = ("__iter__", "_get_iterator", "_index_sampler", "_auto_collation")
-    return issubclass(kind, DataLoader) and all(getattr(kind, name, None) is getattr(DataLoader, name, None) for name in names)
+    return issubclass(kind, DataLoader) and all(
+        getattr(kind, name, None) is getattr(DataLoader, name, None) for name in names
+    )
 
 
 def _fetches_batches(dataset: Any) -> bool:
@@ -82,16 +102,30 @@ def _fetches_batches(dataset: Any) -> bool:
 
 
 def _epoch_samples(loader: Any) -> int | None:
-    """Return the samples in one pass over a loader; None if a class of the program draws its batches."""
+    """Return the samples in one pass over a loader;
+
+    None if a class of the program draws its batches.
+    """
     batches: Any = getattr(loader, "batch_sampler", None)
-    if type(batches) is not BatchSampler or isinstance(loader.dataset, torch.utils.data.IterableDataset):
+    if type(batches) is not BatchSampler or isinstance(
+        loader.dataset, torch.utils.data.IterableDataset
+    ):
         return None
     drawn = length(batches.sampler)
-    return None if drawn is None else drawn - drawn % batches.batch_size if batches.drop_last else drawn
+    return (
+        None
+        if drawn is None
+        else drawn - drawn % batches.batch_size
+        if batches.drop_last
+        else drawn
+    )
 
 
 def length(thing: Any) -> int | None:
-    """Return the length of a dataset or a sampler; None if it has none, or if the program watches every call."""
+    """Return the length of a dataset or a sampler;
+
+    None if it has none, or if the program watches every call.
+    """
     with unobserved():
         if sys.gettrace() is not None or sys.getprofile() is not None:
             return None
@@ -105,15 +139,22 @@ def _name_of(thing: Any) -> str:
     """Return the name of a function, or of an object's class."""
     if thing is None:
         return "none"
-    return thing.__qualname__ if isinstance(thing, type) or inspect.isroutine(thing) else type(thing).__qualname__
+    return (
+        thing.__qualname__
+        if isinstance(thing, type) or inspect.isroutine(thing)
+        else type(thing).__qualname__
+    )
 
 
 _MAKES_SAMPLES = ("__getitems__", "__getitem__", "__iter__")
 _WORKER_INFO = "get_worker_info"
-#: More functions and objects, attributes, or parts of a list than these are not looked at: what they show stays unknown.
+#: More functions and objects, attributes, or parts of a list than these are not looked at: what
+#: they show stays unknown.
 _MOST_LOOKED_AT, _MOST_ATTRIBUTES, _MOST_LISTED = 2_000, 200, 20
 _MOST_NAMED = 3  # attributes
-_MOST_HASHED = 4096  # characters or bytes: of a longer value, another object counts as another value
+_MOST_HASHED = (
+    4096  # characters or bytes: of a longer value, another object counts as another value
+)
 _DEPTH = 2  # objects inside a dataset: a dataset that it wraps, its transforms
 _PLAIN_VALUES = (bool, int, float, complex, str, bytes, type(None))
 _NOT_OPENED = (*_PLAIN_VALUES, list, tuple, dict, set, type, FunctionType, ModuleType, torch.Tensor)
@@ -129,7 +170,9 @@ def _innermost(dataset: Any) -> Any:
 
 
 def _sample_code(dataset: Any) -> str:
-    """Return the function of the program that makes samples, ``Rows.__getitem__ (train.py:15)``; empty: it is a library's, or unknown."""
+    """Return the function of the program that makes samples, ``Rows.__getitem__ (train.py:15)``;
+    empty: it is a library's, or unknown.
+    """
     kind = type(_innermost(dataset))
     for function in [getattr(kind, name) for name in _MAKES_SAMPLES if hasattr(kind, name)]:
         code = getattr(inspect.unwrap(function), "__code__", None)
@@ -139,9 +182,11 @@ def _sample_code(dataset: Any) -> str:
 
 
 def asks_for_worker(stream: Any) -> bool | None:
-    """Return whether the code of a stream asks which worker it runs in, as one must that splits itself between workers.
+    """Return whether the code of a stream asks which worker it runs in, as one must that splits
+    itself between workers.
 
-    None: unknown. There is too much code, or it is a graph of torch's data pipes, which the loader splits.
+    None: unknown. There is too much code, or it is a graph of torch's data pipes, which the loader
+    splits.
     """
     if _is(stream, getattr(torch.utils.data, "IterDataPipe", ())):
         return None
@@ -161,7 +206,12 @@ def asks_for_worker(stream: Any) -> bool | None:
             left += [(used, deeper) for used in _used(thing, codes)]
         else:
             kinds = thing.__mro__ if _is(thing, type) else type(thing).__mro__
-            left += [(function, deeper) for kind in kinds if not _is_torchs(kind) for function in _methods(kind)]
+            left += [
+                (function, deeper)
+                for kind in kinds
+                if not _is_torchs(kind)
+                for function in _methods(kind)
+            ]
             if deeper and not _is(thing, type):
                 left += [(held, deeper - 1) for held in _held(thing)]
     return False
@@ -177,21 +227,33 @@ def _codes(function: FunctionType) -> list[CodeType]:
 
 def _methods(kind: type) -> list[FunctionType]:
     members = [
-        member.fget if type(member) is property else member.__func__ if type(member) in (staticmethod, classmethod) else member
+        member.fget
+        if type(member) is property
+        else member.__func__
+        if type(member) in (staticmethod, classmethod)
+        else member
         for member in vars(kind).values()
     ]
     return [inspect.unwrap(member) for member in members if isinstance(member, FunctionType)]
 
 
 def _used(function: FunctionType, codes: list[CodeType]) -> list[Any]:
-    """Functions and classes of the program, or of the function's own library, that its code names, and functions that it encloses."""
+    """Functions and classes of the program, or of the function's own library, that its code names,
+    and functions that it encloses.
+    """
     names = {name for code in codes for name in code.co_names}
     places = [function.__globals__]
-    places += [vars(module) for name in names if _is(module := function.__globals__.get(name), ModuleType)]
+    places += [
+        vars(module) for name in names if _is(module := function.__globals__.get(name), ModuleType)
+    ]
     referenced = [place[name] for name in names for place in places if name in place]
     enclosed = [content for cell in function.__closure__ or () for content in _content(cell)]
     own = _library(function)
-    return [thing for thing in (*referenced, *enclosed) if _is(thing, (FunctionType, type)) and _library(thing) in ("", own)]
+    return [
+        thing
+        for thing in (*referenced, *enclosed)
+        if _is(thing, (FunctionType, type)) and _library(thing) in ("", own)
+    ]
 
 
 def _content(cell: CellType) -> list[Any]:
@@ -206,7 +268,11 @@ def _library(thing: FunctionType | type) -> str:
     if isinstance(thing, FunctionType):
         return masks.library(thing.__code__.co_filename)
     module = sys.modules.get(str(thing.__module__))
-    return "" if thing.__module__ == "__main__" else masks.library(str(getattr(module, "__file__", "") or "<frozen>"))
+    return (
+        ""
+        if thing.__module__ == "__main__"
+        else masks.library(str(getattr(module, "__file__", "") or "<frozen>"))
+    )
 
 
 def _is_torchs(kind: type) -> bool:
@@ -214,14 +280,25 @@ def _is_torchs(kind: type) -> bool:
 
 
 def _held(thing: Any) -> list[Any]:
-    """Objects and functions that an object holds, also in a list or tuple: sources and steps of a pipeline."""
-    values = [*list(_own(thing).values())[:_MOST_ATTRIBUTES], *([thing.func] if _is(thing, partial) else [])]
-    listed = [held for value in values if type(value) in (list, tuple) for held in value[:_MOST_LISTED]]
-    return [held for held in (*values, *listed) if _is(held, FunctionType) or not _is(held, _NOT_OPENED)]
+    """Objects and functions that an object holds, also in a list or tuple: sources and steps of a
+    pipeline.
+    """
+    values = [
+        *list(_own(thing).values())[:_MOST_ATTRIBUTES],
+        *([thing.func] if _is(thing, partial) else []),
+    ]
+    listed = [
+        held for value in values if type(value) in (list, tuple) for held in value[:_MOST_LISTED]
+    ]
+    return [
+        held for held in (*values, *listed) if _is(held, FunctionType) or not _is(held, _NOT_OPENED)
+    ]
 
 
 def _is(thing: Any, kinds: type | tuple[type, ...]) -> bool:
-    """Return ``isinstance`` by the object's own type: a proxy that is asked for its class may load what it stands for."""
+    """Return ``isinstance`` by the object's own type: a proxy that is asked for its class may load
+    what it stands for.
+    """
     return issubclass(type(thing), kinds)
 
 
@@ -235,13 +312,19 @@ def _own(thing: Any) -> dict[str, Any]:
 
 
 def attributes(dataset: Any) -> _Values | None:
-    """Return the attributes of a dataset, and of the objects that it holds, each with what changes if it is assigned to; None: too many."""
+    """Return the attributes of a dataset, and of the objects that it holds, each with what changes
+    if it is assigned to; None: too many.
+    """
     tokens: _Values = {"": id(dataset)}
     level = [("", _innermost(dataset))]
     if len(_own(level[0][1])) > _MOST_ATTRIBUTES:
         return None
     for _ in range(_DEPTH):
-        owned = [(f"{prefix}{name}", value) for prefix, thing in level for name, value in list(_own(thing).items())]
+        owned = [
+            (f"{prefix}{name}", value)
+            for prefix, thing in level
+            for name, value in list(_own(thing).items())
+        ]
         if len(tokens) + len(owned) > _MOST_ATTRIBUTES:
             break
         tokens.update((name, _token(value)) for name, value in owned)
@@ -250,15 +333,27 @@ def attributes(dataset: Any) -> _Values | None:
 
 
 def _token(value: Any) -> object:
-    if type(value) in _PLAIN_VALUES and not (type(value) in (str, bytes) and len(value) > _MOST_HASHED):
+    if type(value) in _PLAIN_VALUES and not (
+        type(value) in (str, bytes) and len(value) > _MOST_HASHED
+    ):
         return type(value), hash(value)
     length = len(value) if type(value) in (list, dict, set, str, bytes) else 0
-    return id(value), length, value._version if type(value) is torch.Tensor and not value.is_inference() else 0
+    return (
+        id(value),
+        length,
+        value._version if type(value) is torch.Tensor and not value.is_inference() else 0,
+    )
 
 
 def changed(before: _Values, after: _Values) -> list[str]:
-    """Attributes that are not what they were, such as ``epoch`` or ``transform.strength``; ``""`` is the dataset itself."""
+    """Attributes that are not what they were, such as ``epoch`` or ``transform.strength``;
+
+    ``""`` is the dataset itself.
+    """
     if before[""] != after[""]:
         return [""]
     names = [name for name in {**before, **after} if before.get(name) != after.get(name)]
-    return [".".join(part if is_name(part) else masks.MASK for part in name.split(".")) for name in names[:_MOST_NAMED]]
+    return [
+        ".".join(part if is_name(part) else masks.MASK for part in name.split("."))
+        for name in names[:_MOST_NAMED]
+    ]

@@ -1,13 +1,15 @@
 """Replaces attributes of modules and classes in other libraries, and restores them.
 
-A replacement has the name, module, documentation, signature and source of its original, and pickles as it. Three ways, by what is replaced:
+A replacement has the name, module, documentation, signature and source of its original, and pickles
+as it. Three ways, by what is replaced:
 
     a function or method      ``set``     another function, which is found under the name that it is pickled with
     a built-in method         ``set``     ``_Descriptor``: equal to the method, and pickled as it
-    a function that programs  ``enter``   the same function with other code in it: earlier references see it too, and can be pickled
-    import by name
+    a function that programs  ``enter``   the same function with other code in it: earlier
+    references see it too, and can be pickled import by name
 
-Frames of replacements do not count where ``warnings.warn(stacklevel=...)`` looks for the caller (``skip_in_warnings``).
+Frames of replacements do not count where ``warnings.warn(stacklevel=...)`` looks for the caller
+(``skip_in_warnings``).
 """
 
 import dis
@@ -21,7 +23,8 @@ from types import BuiltinFunctionType, CodeType, FunctionType, MethodDescriptorT
 from typing import Any, NamedTuple
 
 _MISSING = object()
-#: warnings.warn passes by frames of files with these two words in their names, those of the import system.
+#: warnings.warn passes by frames of files with these two words in their names, those of the import
+#: system.
 SKIPPED_FILE_SUFFIX = " (feedline; passed by like importlib._bootstrap)"
 
 
@@ -35,7 +38,11 @@ class _Patch(NamedTuple):
 
 
 class Patches:
-    """Remembers replaced attributes. ``undo`` restores the originals in reverse order, except where other code has replaced ours since."""
+    """Remembers replaced attributes.
+
+    ``undo`` restores the originals in reverse order, except where other code has replaced ours
+    since.
+    """
 
     _all: "weakref.WeakSet[Patches]" = weakref.WeakSet()
 
@@ -57,7 +64,9 @@ class Patches:
         twin = _twin_of(function)
         before = function.__code__
         function.__code__ = _code_that_calls(skip_in_warnings(make(twin)), before)
-        function.__dict__.update(__wrapped__=twin, _torchdynamo_inline=twin)  # torch.compile traces the original
+        function.__dict__.update(
+            __wrapped__=twin, _torchdynamo_inline=twin
+        )  # torch.compile traces the original
         self._entered.append((function, twin, function.__code__))
 
     def undo(self) -> None:
@@ -95,9 +104,16 @@ class _Descriptor:
 
     def __init__(self, original: Any, call: Callable[..., Any]) -> None:
         functools.update_wrapper(self, original)
-        self.__objclass__, self.__text_signature__ = original.__objclass__, original.__text_signature__
+        self.__objclass__, self.__text_signature__ = (
+            original.__objclass__,
+            original.__text_signature__,
+        )
         self._call: Any = skip_in_warnings(call)
-        self._call.__name__, self._call.__qualname__, self._call.__doc__ = original.__name__, original.__qualname__, original.__doc__
+        self._call.__name__, self._call.__qualname__, self._call.__doc__ = (
+            original.__name__,
+            original.__qualname__,
+            original.__doc__,
+        )
 
     @property
     def __module__(self) -> str:  # type: ignore[override]
@@ -134,11 +150,15 @@ def _mimic_signature(owner: Any, name: str, new: Any) -> Any:
         return new
     own = dict(vars(function))
     functools.update_wrapper(function, original)
-    if isinstance(new, classmethod) and isinstance(original, BuiltinFunctionType):  # bound: its signature lacks the class
+    if isinstance(new, classmethod) and isinstance(
+        original, BuiltinFunctionType
+    ):  # bound: its signature lacks the class
         function.__wrapped__ = inspect.getattr_static(owner, name)  # type: ignore[attr-defined]
     function.__dict__.update({key: value for key, value in own.items() if key != "__wrapped__"})
     place = _found_at(original) if isinstance(original, FunctionType) else None
-    if place is None or place != (owner, name) and getattr(*place, None) is not new:  # else it is there already
+    if (
+        place is None or place != (owner, name) and getattr(*place, None) is not new
+    ):  # else it is there already
         function.__module__, function.__qualname__ = _place_of(owner, name)
     skip_in_warnings(function)
     return new
@@ -155,11 +175,18 @@ def _found_at(function: FunctionType) -> tuple[Any, str] | None:
 
 def _place_of(owner: Any, name: str) -> tuple[str, str]:
     """Return the module and qualified name of an attribute."""
-    return (owner.__name__, name) if isinstance(owner, ModuleType) else (owner.__module__, f"{owner.__qualname__}.{name}")
+    return (
+        (owner.__name__, name)
+        if isinstance(owner, ModuleType)
+        else (owner.__module__, f"{owner.__qualname__}.{name}")
+    )
 
 
 def skip_in_warnings(function: Any) -> Any:
-    """Exclude the frames of a function when ``warnings.warn`` looks for its caller. Returns the function."""
+    """Exclude the frames of a function when ``warnings.warn`` looks for its caller.
+
+    Returns the function.
+    """
     code = function.__code__
     if not code.co_filename.endswith(SKIPPED_FILE_SUFFIX):
         function.__code__ = code.replace(co_filename=code.co_filename + SKIPPED_FILE_SUFFIX)
@@ -168,7 +195,13 @@ def skip_in_warnings(function: Any) -> Any:
 
 def _twin_of(function: FunctionType) -> FunctionType:
     """Return a new function with the same code."""
-    twin = FunctionType(function.__code__, function.__globals__, function.__name__, function.__defaults__, function.__closure__)
+    twin = FunctionType(
+        function.__code__,
+        function.__globals__,
+        function.__name__,
+        function.__defaults__,
+        function.__closure__,
+    )
     twin.__kwdefaults__ = function.__kwdefaults__
     wrapped = vars(function).get("__wrapped__")
     functools.update_wrapper(twin, function)
@@ -179,19 +212,30 @@ def _twin_of(function: FunctionType) -> FunctionType:
 
 
 def bare_code(function: FunctionType, original: Any) -> CodeType | None:
-    """Return code with which a replacement only does what its original does; None if that needs other globals or variables."""
+    """Return code with which a replacement only does what its original does;
+
+    None if that needs other globals or variables.
+    """
     if not isinstance(original, FunctionType):
         return None
-    if function.__globals__ is original.__globals__ and function.__closure__ == original.__closure__:
+    if (
+        function.__globals__ is original.__globals__
+        and function.__closure__ == original.__closure__
+    ):
         return original.__code__
     code = original.__code__
-    if code.co_freevars or any(step.opname in ("LOAD_GLOBAL", "LOAD_NAME") for step in dis.get_instructions(code)):
+    if code.co_freevars or any(
+        step.opname in ("LOAD_GLOBAL", "LOAD_NAME") for step in dis.get_instructions(code)
+    ):
         return None
     return code.replace(co_freevars=function.__code__.co_freevars)
 
 
 def _code_that_calls(called: Any, before: CodeType) -> CodeType:
-    """Return code for a function that passes all arguments on. A function's code must keep its number of free variables."""
+    """Return code for a function that passes all arguments on.
+
+    A function's code must keep its number of free variables.
+    """
     free = before.co_freevars
     names = ", ".join(free)
     lines = [
@@ -205,9 +249,13 @@ def _code_that_calls(called: Any, before: CodeType) -> CodeType:
     made: dict[str, Any] = {}
     exec(compile("\n".join(lines), "", "exec"), made)
     code = made["make"](*free).__code__
-    named: dict[str, Any] = {"co_qualname": getattr(before, "co_qualname", None)} if sys.version_info >= (3, 11) else {}
+    named: dict[str, Any] = (
+        {"co_qualname": getattr(before, "co_qualname", None)} if sys.version_info >= (3, 11) else {}
+    )
     return code.replace(
-        co_consts=tuple(called if constant == "called" else constant for constant in code.co_consts),
+        co_consts=tuple(
+            called if constant == "called" else constant for constant in code.co_consts
+        ),
         co_name=before.co_name,
         co_filename=before.co_filename + SKIPPED_FILE_SUFFIX,
         co_firstlineno=before.co_firstlineno,

@@ -1,15 +1,19 @@
 """Pauses in recording: short steps are recorded in full only in windows, and counted in between.
 
-Recording a step in full costs about 150 us, however short the step is. Steps below LONG_NS pay at most BUDGET of their own time: after
-a window the recorder pauses until that is met, at irregular intervals, so that what the program does every tenth step is sampled as
-often as it happens. During a pause ``recorder.main`` is None, which every tap checks first, and the functions that torch calls most often
-have torch's own code: only one call after each update remains. It counts steps and from time to time records their number and
-duration, in one record per pause, so that a killed process loses only the last few.
+Recording a step in full costs about 150 us, however short the step is. Steps below LONG_NS pay at
+most BUDGET of their own time: after a window the recorder pauses until that is met, at irregular
+intervals, so that what the program does every tenth step is sampled as often as it happens. During
+a pause ``recorder.main`` is None, which every tap checks first, and the functions that torch calls
+most often have torch's own code: only one call after each update remains. It counts steps and from
+time to time records their number and duration, in one record per pause, so that a killed process
+loses only the last few.
 
-Events that are always recorded end the pause with the step in which they occur: a loader's epoch, an evaluation (a loader that does not
-feed the steps, ``Module.eval`` unless every few steps call it), a checkpoint, a compilation. There are no pauses if a loop of forwards
-without gradients occurs unannounced (rollouts of reinforcement learning, which a pause would count as parts of its steps), if the ranks of
-a training communicate, with DALI, in a window of torch.profiler, while operations are counted, or if a tool listens to NVTX ranges.
+Events that are always recorded end the pause with the step in which they occur: a loader's epoch,
+an evaluation (a loader that does not feed the steps, ``Module.eval`` unless every few steps call
+it), a checkpoint, a compilation. There are no pauses if a loop of forwards without gradients occurs
+unannounced (rollouts of reinforcement learning, which a pause would count as parts of its steps),
+if the ranks of a training communicate, with DALI, in a window of torch.profiler, while operations
+are counted, or if a tool listens to NVTX ranges.
 """
 
 import os
@@ -33,27 +37,41 @@ from feedline.profiler.taps.updates import between, updates
 _VARIABLE = "FEEDLINE_RESTS"  # an environment variable; 0: every step is recorded in full
 _BUDGET = 0.008  # of the steps' own time; a pause itself costs the remainder of 1 %
 _LONG_NS = 8_000_000  # steps from here on are always recorded in full
-_FIRST_WINDOW, _WINDOW = 64, 16  # steps of the first window, which holds the warm-up, and of the others
+_FIRST_WINDOW, _WINDOW = (
+    64,
+    16,
+)  # steps of the first window, which holds the warm-up, and of the others
 _MIN_PAUSED_STEPS = 64  # steps of a pause
 _COST_NS = 150_000  # CPU of recording a step in full, until the run tells
 _LEAST_NS = 20_000  # CPU of a step: no training makes one in less
 _MAX_PAUSE_NS = 30_000_000_000  # a pause ends, however many steps are left
 _STRETCH = 16  # updates that are counted before the clock is read and the counts are written
 _LATE_FACTOR = 4  # times what they take otherwise, the last updates of a pause are not what took it
-_STRANGE = 8  # pauses ended by loaders that did not feed the steps, after which a whole window tells whether they do now
-_LOOP = 8  # forwards without gradients between two updates that are a loop of their own, if neither a loader nor eval() announces it
-_WINDOWS_BEFORE_FEWER = 64  # windows after which the pauses are twice as long, then three times: what one more adds to what is known falls
+# pauses ended by loaders that did not feed the steps, after which a whole window tells whether they
+# do now
+_STRANGE = 8
+# forwards without gradients between two updates that are a loop of their own, if neither a loader
+# nor eval() announces it
+_LOOP = 8
+# windows after which the pauses are twice as long, then three times: what one more adds to what is
+# known falls
+_WINDOWS_BEFORE_FEWER = 64
 
 
 class _Switches:
-    """Functions that torch calls in every step, and their code during a pause: that of the originals."""
+    """Functions that torch calls in every step, and their code during a pause: that of the
+    originals.
+    """
 
     def __init__(self) -> None:
         self._known: list[tuple[FunctionType, CodeType, CodeType]] = []
         self.off = False
 
     def add(self, function: Any, original: Any) -> None:
-        """Add a function. If its original's code needs its own globals, it stays replaced and tests ``recorder.main``."""
+        """Add a function.
+
+        If its original's code needs its own globals, it stays replaced and tests ``recorder.main``.
+        """
         bare = bare_code(function, original)
         if bare is not None:
             self._known.append((function, function.__code__, bare))
@@ -77,7 +95,9 @@ switches = _Switches()
 
 
 class _StepPattern:
-    """Decides update by update which of them make one step; the same rule as in analysis/measure/boundaries.py."""
+    """Decides update by update which of them make one step; the same rule as in
+    analysis/measure/boundaries.py.
+    """
 
     def __init__(self) -> None:
         self._step: list[int] = []  # whose updates it has, in order
@@ -104,27 +124,42 @@ class _StepPattern:
         return self._last if self._largest == 1 else 0
 
     def may_end(self, optimizer: int) -> bool:
-        """Return whether a step may be over with this update: the last one of the longest, behind which the next step begins."""
+        """Return whether a step may be over with this update: the last one of the longest, behind
+        which the next step begins.
+        """
         return self._largest <= 1 or (optimizer == self._last and len(self._step) == self._largest)
 
 
 class SamplingPause:
-    """Counts steps. Begins after an update, and ends after another one or on an event that is recorded.
+    """Counts steps. Begins after an update, and ends after another one or on an event that is
+    recorded.
 
     Attributes:
         segment: that of the training, meanwhile not in ``recorder.main``.
         steps, wall: as told last, ns.
-        batches_during_pause: loader -> batches and samples that it handed over. Loaders that do not feed the steps are not in it.
+        batches_during_pause: loader -> batches and samples that it handed over. Loaders that do not
+            feed the steps are not in it.
     """
 
-    def __init__(self, schedule: "RecordingSchedule", segment: Segment, begun: int, steps: int, until: int, feeding: list[int]) -> None:
+    def __init__(
+        self,
+        schedule: "RecordingSchedule",
+        segment: Segment,
+        begun: int,
+        steps: int,
+        until: int,
+        feeding: list[int],
+    ) -> None:
         self.segment, self.steps, self.wall = segment, 0, 0
         self.batches_during_pause = {loader: [0, 0] for loader in feeding}
         self._schedule, self._begun, self._length, self._until = schedule, begun, steps, until
         self._updates, self._left = 0, _STRETCH
         self._only = schedule.cycle.only
         self._record = segment.add_for_good(Stage.REST, begun, 0, cpu=schedule.cost_ns)
-        self._batch_records = [(loader, segment.add_for_good(Stage.TAKEN, begun, 0, source=loader)) for loader in feeding]
+        self._batch_records = [
+            (loader, segment.add_for_good(Stage.TAKEN, begun, 0, source=loader))
+            for loader in feeding
+        ]
 
     @property
     def updates(self) -> int:
@@ -137,13 +172,17 @@ class SamplingPause:
             switches.turn_off()
             updates.hand_over(self.before, self.updated)
 
-    def before(self, optimizer: torch.optim.Optimizer, args: Any = None, kwargs: Any = None) -> None:
+    def before(
+        self, optimizer: torch.optim.Optimizer, args: Any = None, kwargs: Any = None
+    ) -> None:
         """An update is about to be made; one by an optimizer not seen recently is recorded."""
         if id(optimizer) not in self._schedule.known:
             self.end()
             updates.notify_before(optimizer)
 
-    def updated(self, optimizer: torch.optim.Optimizer, args: Any = None, kwargs: Any = None) -> None:
+    def updated(
+        self, optimizer: torch.optim.Optimizer, args: Any = None, kwargs: Any = None
+    ) -> None:
         """An update was made. This is the whole cost of most steps."""
         self._left = left = self._left - 1
         if not left or id(optimizer) != self._only:
@@ -155,7 +194,9 @@ class SamplingPause:
         self._updates, self._left, self._only = self.updates, _STRETCH, self._schedule.cycle.only
         now = clock.wall_ns()
         self._write_progress(now)
-        if (self.steps >= self._length or now > self._until) and self._schedule.cycle.may_end(optimizer):
+        if (self.steps >= self._length or now > self._until) and self._schedule.cycle.may_end(
+            optimizer
+        ):
             self._restore()
 
     def end(self) -> None:
@@ -171,17 +212,23 @@ class SamplingPause:
         self._schedule.resumed_early()
 
     def finish(self) -> None:
-        """End the pause with its last update: the program makes no more, and what it did since then, perhaps for long, was no step.
+        """End the pause with its last update: the program makes no more, and what it did since
+        then, perhaps for long, was no step.
 
-        The clock was last read before at most STRETCH updates; where these took far longer than others, what came after them did.
+        The clock was last read before at most STRETCH updates; where these took far longer than
+        others, what came after them did.
         """
         if recorder.pause is not self:
             return
         now, last_read, updates = clock.wall_ns(), self._begun + self.wall, _STRETCH - self._left
-        expected = int(updates * (self.wall / self._updates if self._updates else self._schedule.full_ns))
+        expected = int(
+            updates * (self.wall / self._updates if self._updates else self._schedule.full_ns)
+        )
         self.steps += updates
         self._updates, self._left = self.updates, _STRETCH
-        self._write_progress(now if now - last_read <= _LATE_FACTOR * expected else last_read + expected)
+        self._write_progress(
+            now if now - last_read <= _LATE_FACTOR * expected else last_read + expected
+        )
         self._restore()
 
     def _restore(self) -> None:
@@ -255,7 +302,11 @@ class RecordingSchedule:
 
     def _count(self, optimizer: torch.optim.Optimizer, segment: Segment) -> None:
         self.known.add(id(optimizer))
-        if self.forwards_without_gradients >= _LOOP and not self.evaluation_announced and not recorder.asked:
+        if (
+            self.forwards_without_gradients >= _LOOP
+            and not self.evaluation_announced
+            and not recorder.asked
+        ):
             self._always_full = True
         self.forwards_without_gradients, self.evaluation_announced = 0, False
         if self.cycle.begins(id(optimizer)):
@@ -268,10 +319,17 @@ class RecordingSchedule:
             self._decide(segment)
 
     def _decide(self, segment: Segment) -> None:
-        """The window is over. Its cost is CPU time, which other processes do not stretch and waiting does not increase."""
+        """The window is over.
+
+        Its cost is CPU time, which other processes do not stretch and waiting does not increase.
+        """
         if len(self._walls) >= _WINDOW // 2:
             self._full_step = float(np.median(self._walls)), float(np.median(self._cpus))
-        wall, cpu = self._paused_step if self._paused_step[0] else (max(one - self._cost, one / 2) for one in self._full_step)
+        wall, cpu = (
+            self._paused_step
+            if self._paused_step[0]
+            else (max(one - self._cost, one / 2) for one in self._full_step)
+        )
         self._spent += self._steps * self._cost
         learned = self._learn_feeding()
         self._next_window()
@@ -282,14 +340,33 @@ class RecordingSchedule:
         debt = self._spent / _BUDGET - (clock.cpu_ns() - self._since)
         if debt > 0 and learned and self._may_pause_now():
             least = max(_MIN_PAUSED_STEPS * cpu, _WINDOW * self._cost / _BUDGET / 2)
-            steps = max(debt, least) / cpu * (1 + self._windows // _WINDOWS_BEFORE_FEWER) * (0.5 + self._random())
+            steps = (
+                max(debt, least)
+                / cpu
+                * (1 + self._windows // _WINDOWS_BEFORE_FEWER)
+                * (0.5 + self._random())
+            )
             now = clock.wall_ns()
-            SamplingPause(self, segment, now, int(steps), now + min(int(2 * steps * wall), _MAX_PAUSE_NS), self._feeding).begin()
+            SamplingPause(
+                self,
+                segment,
+                now,
+                int(steps),
+                now + min(int(2 * steps * wall), _MAX_PAUSE_NS),
+                self._feeding,
+            ).begin()
 
     def _learn_feeding(self) -> bool:
-        """Determine from a whole window which loaders feed the steps. False: other loaders have ended pauses several times, check again."""
+        """Determine from a whole window which loaders feed the steps.
+
+        False: other loaders have ended pauses several times, check again.
+        """
         if self._steps >= _WINDOW // 2:
-            self._feeding = [loader for loader, requests in self.batch_requests.items() if requests * 2 >= self._steps]
+            self._feeding = [
+                loader
+                for loader, requests in self.batch_requests.items()
+                if requests * 2 >= self._steps
+            ]
         elif self.batch_requests.keys() - set(self._feeding):
             self._strange_endings += 1
             return self._strange_endings % _STRANGE != 0
@@ -316,7 +393,12 @@ class RecordingSchedule:
         if self._thread not in (0, here):
             self._always_full = True  # several threads train
         self._thread = here
-        quiet = recorder.ranges is None and recorder.flops is None and recorder.every != 1 and not updates.others
+        quiet = (
+            recorder.ranges is None
+            and recorder.flops is None
+            and recorder.every != 1
+            and not updates.others
+        )
         return quiet and recorder.may_pause and not self._always_full and between()
 
     def _random(self) -> float:
@@ -328,13 +410,20 @@ class RecordingSchedule:
         """A pause is over."""
         before, self._last = self._last, (clock.wall_ns(), clock.cpu_ns())
         if pause.steps >= _MIN_PAUSED_STEPS // 2:
-            self._paused_step = pause.wall / pause.steps, max((self._last[1] - before[1]) / pause.steps, _LEAST_NS)
-            measured = min(max(self._full_step[1] - self._paused_step[1], _COST_NS / 3), _COST_NS * 8)  # 0.8 ms were seen, with a GPU
+            self._paused_step = (
+                pause.wall / pause.steps,
+                max((self._last[1] - before[1]) / pause.steps, _LEAST_NS),
+            )
+            measured = min(
+                max(self._full_step[1] - self._paused_step[1], _COST_NS / 3), _COST_NS * 8
+            )  # 0.8 ms were seen, with a GPU
             self._cost += (measured - self._cost) / (4 if self._measured else 1)
             self._measured = True
         if recorder.convergence is not None and pause.updates:
             batches, samples = (
-                (sum(column) for column in zip(*pause.batches_during_pause.values(), strict=True)) if pause.batches_during_pause else (0, 0)
+                (sum(column) for column in zip(*pause.batches_during_pause.values(), strict=True))
+                if pause.batches_during_pause
+                else (0, 0)
             )
             recorder.convergence.paused(pause.updates, pause.steps, batches, samples)
 
@@ -352,7 +441,9 @@ class RecordingSchedule:
                 recorder.resume()
 
     def made(self) -> None:
-        """An optimizer is being created: another training may begin, possibly at the address of an older optimizer."""
+        """An optimizer is being created: another training may begin, possibly at the address of an
+        older optimizer.
+        """
         recorder.resume()
         self.known.clear()
         self._window = max(self._window, _WINDOW)
@@ -369,13 +460,18 @@ schedule = RecordingSchedule()
 
 
 def _has_compiled() -> bool:
-    """Return whether dynamo has compiled anything: its guards may refer to the code that would be exchanged."""
+    """Return whether dynamo has compiled anything: its guards may refer to the code that would be
+    exchanged.
+    """
     dynamo = sys.modules.get("torch._dynamo.utils")
     return dynamo is not None and bool(dynamo.counters.get("frames"))
 
 
 def attach(patches: Patches) -> None:
-    """Let evaluations end a pause. ``eval()`` calls ``train(False)``, as some libraries do themselves."""
+    """Let evaluations end a pause.
+
+    ``eval()`` calls ``train(False)``, as some libraries do themselves.
+    """
     original = torch.nn.Module.train
 
     def train(self: Any, mode: bool = True) -> Any:

@@ -1,4 +1,6 @@
-"""Names of the program's functions and lines, as a fix names them, among them the line that makes a DataLoader."""
+"""Names of the program's functions and lines, as a fix names them, among them the line that makes a
+DataLoader.
+"""
 
 import functools
 import os
@@ -12,7 +14,8 @@ from typing import Any
 
 from feedline.profiler import masks
 
-#: Their frames say nothing about the caller. Lightning's Fabric, which is also a part of another package, wraps ``DataLoader.__init__``.
+#: Their frames say nothing about the caller. Lightning's Fabric, which is also a part of another
+#: package, wraps ``DataLoader.__init__``.
 _PASSED_THROUGH = ("torch", "torchdata", "lightning_fabric", masks.PYTHON, masks.FEEDLINE)
 _FABRIC = "site-packages/lightning/fabric/"
 
@@ -42,7 +45,10 @@ class CallSites:
             return {}
 
     def _line_to_change(self, loader: Any, made: dict[str, object]) -> dict[str, object]:
-        """Return the program's own line, where a library rebuilds its loader: Lightning and accelerate do, with a sampler of their own."""
+        """Return the program's own line, where a library rebuilds its loader:
+
+        Lightning and accelerate do, with a sampler of their own.
+        """
         if "made_by" not in made:
             return made
         before = [known for other, known in self._of.items() if other.dataset is loader.dataset]
@@ -56,8 +62,9 @@ def call_site(frame: Any) -> dict[str, object]:
         frame: of the caller.
 
     Returns:
-        ``made_at``: ``train.py:31``; left out where the file's name has to be masked. ``made_by``: the installed library that the line
-        calls, such as ``transformers``; left out where it makes the call itself.
+        ``made_at``: ``train.py:31``; left out where the file's name has to be masked. ``made_by``:
+        the installed library that the line calls, such as ``transformers``; left out where it makes
+        the call itself.
     """
     origin: dict[str, object] = {}
     while frame is not None:
@@ -89,7 +96,8 @@ def _place(file: str) -> str:
 
 
 def name_of(code: CodeType, lines: tuple[int, int] | None = None, around: bool = False) -> str:
-    """Name a function, ``get_batch (train.py:116)``, or lines of it, ``lines 120 to 131 (train.py)``.
+    """Name a function, ``get_batch (train.py:116)``, or lines of it, ``lines 120 to 131
+    (train.py)``.
 
     Args:
         code: of the function.
@@ -102,7 +110,11 @@ def name_of(code: CodeType, lines: tuple[int, int] | None = None, around: bool =
     if lines is None:
         place = f"{place}:{code.co_firstlineno}"
     elif around:
-        name = f"loop around line {lines[0]}" if lines[0] == lines[1] else f"loop from line {lines[0]} around to {lines[1]}"
+        name = (
+            f"loop around line {lines[0]}"
+            if lines[0] == lines[1]
+            else f"loop from line {lines[0]} around to {lines[1]}"
+        )
     else:
         name = f"line {lines[0]}" if lines[0] == lines[1] else f"lines {lines[0]} to {lines[1]}"
     if len(f"{name} ({place})".encode()) > NAME_BYTES:
@@ -119,4 +131,6 @@ def name_of(code: CodeType, lines: tuple[int, int] | None = None, around: bool =
 def _cut(text: str, size: int) -> str:
     """Shorten a text to ``size`` bytes of UTF-8, with an ellipsis where something is cut off."""
     own = text.encode()
-    return text if len(own) <= size else f"{own[: size - len('…'.encode())].decode(errors='ignore')}…"
+    return (
+        text if len(own) <= size else f"{own[: size - len('…'.encode())].decode(errors='ignore')}…"
+    )

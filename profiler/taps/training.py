@@ -1,7 +1,9 @@
-"""Times forward, loss, backward, gradients, optimizer, checkpoint and copies between devices in the main process.
+"""Times forward, loss, backward, gradients, optimizer, checkpoint and copies between devices in the
+main process.
 
-Only the outermost call counts: a model's layers, a forward that is recomputed inside backward, an optimizer's closure are part of theirs.
-Gradients are cleared, unscaled and clipped between these calls. Conversions of a tensor on one device belong to the caller.
+Only the outermost call counts: a model's layers, a forward that is recomputed inside backward, an
+optimizer's closure are part of theirs. Gradients are cleared, unscaled and clipped between these
+calls. Conversions of a tensor on one device belong to the caller.
 """
 
 import functools
@@ -20,7 +22,13 @@ from feedline.profiler.store.segment import WINDOW, Segment, window_of
 from feedline.profiler.taps.patch import Patches, skip_in_warnings
 from feedline.profiler.taps.recording_schedule import schedule, switches
 from feedline.profiler.taps.updates import updates
-from feedline.profiler.torch_internals import NoDispatchModes, below_function_modes, dynamo_follows, hide_from_dynamo, is_traced
+from feedline.profiler.torch_internals import (
+    NoDispatchModes,
+    below_function_modes,
+    dynamo_follows,
+    hide_from_dynamo,
+    is_traced,
+)
 
 _TRAINS = Flag.TRAINING | Flag.GRAD
 _MAX_RESULTS = 8  # of a model's results are looked at
@@ -28,15 +36,24 @@ _METRICS = "torchmetrics"  # the package: until it is imported, no module is a m
 
 
 def attach_forward(patches: Patches) -> None:
-    """Time the outermost ``nn.Module.__call__``. It is a class attribute, so models keep their type, their hooks and their pickles."""
+    """Time the outermost ``nn.Module.__call__``.
+
+    It is a class attribute, so models keep their type, their hooks and their pickles.
+    """
     original = torch.nn.Module.__call__
     is_compiling = torch.compiler.is_compiling
 
     def __call__(self: torch.nn.Module, *args: Any, **kwargs: Any) -> Any:
-        if is_compiling() or recorder.main is None:  # is_compiling first: what dynamo reads before it becomes a guard
+        if (
+            is_compiling() or recorder.main is None
+        ):  # is_compiling first: what dynamo reads before it becomes a guard
             return original(self, *args, **kwargs)
         if inside.depth:
-            return original(self, *args, **kwargs) if inside.takes is None else inside.takes(original, self, args, kwargs)
+            return (
+                original(self, *args, **kwargs)
+                if inside.takes is None
+                else inside.takes(original, self, args, kwargs)
+            )
         if _METRICS in sys.modules and _is_metric(type(self)):
             return _call_metric(original, self, args, kwargs)
         return _call_outermost(original, self, args, kwargs)
@@ -53,7 +70,9 @@ def _call_outermost(original: Any, module: torch.nn.Module, args: Any, kwargs: A
     segment = recorder.main
     if segment is None:
         return original(module, *args, **kwargs)
-    flags = (Flag.TRAINING if module.training else 0) | (Flag.GRAD if torch.is_grad_enabled() else 0)
+    flags = (Flag.TRAINING if module.training else 0) | (
+        Flag.GRAD if torch.is_grad_enabled() else 0
+    )
     if not flags & Flag.GRAD:
         schedule.forwards_without_gradients += 1
     flops, own_code = recorder.flops, recorder.own_code
@@ -62,15 +81,25 @@ def _call_outermost(original: Any, module: torch.nn.Module, args: Any, kwargs: A
             own_code.begins(inference=not flags & Flag.GRAD)
         else:
             flags |= own_code.feeds(flags, args, kwargs)
-    if not recorder.asked and next(module.parameters(), None) is None:  # without a loader, it may be what makes the batch
+    if (
+        not recorder.asked and next(module.parameters(), None) is None
+    ):  # without a loader, it may be what makes the batch
         flags |= Flag.BARE
     counting = None if flops is None else flops.begin(module)
     inside.depth += 1
     try:
         stage = Stage.LOSS if isinstance(module, _Loss) else Stage.FORWARD
         with Span(segment, stage, segment.name_id(type(module).__name__), 0, flags) as span:
-            output = original(module, *args, **kwargs) if counting is None else counting.call(original, module, *args, **kwargs)
-            if stage is Stage.FORWARD and _is_number(output) and next(module.parameters(), None) is None:
+            output = (
+                original(module, *args, **kwargs)
+                if counting is None
+                else counting.call(original, module, *args, **kwargs)
+            )
+            if (
+                stage is Stage.FORWARD
+                and _is_number(output)
+                and next(module.parameters(), None) is None
+            ):
                 span.stage = Stage.LOSS
             elif flags & Flag.GRAD and _has_loss(output):
                 span.flags |= Flag.WITH_LOSS
@@ -92,7 +121,15 @@ def _call_outermost(original: Any, module: torch.nn.Module, args: Any, kwargs: A
     return output
 
 
-def _notify_forward(watch: ConvergenceTap, stage: Stage, flags: int, module: torch.nn.Module, args: Any, kwargs: Any, output: Any) -> None:
+def _notify_forward(
+    watch: ConvergenceTap,
+    stage: Stage,
+    flags: int,
+    module: torch.nn.Module,
+    args: Any,
+    kwargs: Any,
+    output: Any,
+) -> None:
     """Report a forward in training, or the loss of an evaluation."""
     if stage is Stage.LOSS:
         if not flags & Flag.GRAD:
@@ -128,8 +165,16 @@ def _is_number(output: Any) -> bool:
 @below_function_modes
 def _has_loss(output: Any) -> bool:
     """Return whether a model has computed its loss itself, as in nanoGPT and transformers."""
-    parts = (output.get("loss"),) if isinstance(output, dict) else output[:_MAX_RESULTS] if isinstance(output, tuple) else (output,)
-    return any(isinstance(part, torch.Tensor) and part.dim() == 0 and part.requires_grad for part in parts)
+    parts = (
+        (output.get("loss"),)
+        if isinstance(output, dict)
+        else output[:_MAX_RESULTS]
+        if isinstance(output, tuple)
+        else (output,)
+    )
+    return any(
+        isinstance(part, torch.Tensor) and part.dim() == 0 and part.requires_grad for part in parts
+    )
 
 
 def attach_backward(patches: Patches) -> None:
@@ -141,7 +186,9 @@ def attach_backward(patches: Patches) -> None:
 
 
 def _watched_backward(original: Any) -> Any:
-    """Time the outermost call: inside a forward (compilation) or a backward (checkpointing) it is part of that."""
+    """Time the outermost call: inside a forward (compilation) or a backward (checkpointing) it is
+    part of that.
+    """
 
     @functools.wraps(original)
     def backward(*args: Any, **kwargs: Any) -> Any:
@@ -157,7 +204,11 @@ def _watched_backward(original: Any) -> Any:
         inside.depth += 1
         try:
             with Span(segment, Stage.BACKWARD) as span:
-                result = original(*args, **kwargs) if counting is None else counting.call(original, *args, **kwargs)
+                result = (
+                    original(*args, **kwargs)
+                    if counting is None
+                    else counting.call(original, *args, **kwargs)
+                )
         finally:
             inside.depth -= 1
             if flops is not None and counting is not None:
@@ -215,7 +266,9 @@ class _OptimizerTap:
         number = self._optimizers.number(optimizer, segment)
         if recorder.convergence is not None:
             recorder.convergence.update(optimizer)
-        self._open = [span for span in self._open if span.segment is segment][-8:]  # what a step that raised left behind
+        self._open = [span for span in self._open if span.segment is segment][
+            -8:
+        ]  # what a step that raised left behind
         span = Span(segment, Stage.OPTIMIZER, segment.name_id(type(optimizer).__name__), number)
         self._open.append(span.__enter__())
 
@@ -227,7 +280,9 @@ class _OptimizerTap:
         span = self._open.pop()
         span.__exit__(None, None, None)
         self._steps += 1
-        if recorder.batch == 0 and self._steps % WINDOW == 0:  # no loader tells the windows: count updates
+        if (
+            recorder.batch == 0 and self._steps % WINDOW == 0
+        ):  # no loader tells the windows: count updates
             span.segment.window = window_of(0, self._steps)
         schedule.updated(optimizer, span.segment)
         own_code = recorder.own_code
@@ -259,8 +314,15 @@ def attach_checkpoint(patches: Patches) -> None:
     patches.enter(torch.save, watched)
 
 
-GRADIENTS_NAME, GRADIENTS_GIVE = "gradients", "zero_grad, unscale_, clip_grad_norm_ and clip_grad_value_"
-_METHODS = ((torch.optim.Optimizer, "zero_grad"), (torch.nn.Module, "zero_grad"), (torch.amp.GradScaler, "unscale_"))
+GRADIENTS_NAME, GRADIENTS_GIVE = (
+    "gradients",
+    "zero_grad, unscale_, clip_grad_norm_ and clip_grad_value_",
+)
+_METHODS = (
+    (torch.optim.Optimizer, "zero_grad"),
+    (torch.nn.Module, "zero_grad"),
+    (torch.amp.GradScaler, "unscale_"),
+)
 _FUNCTIONS = (torch.nn.utils.clip_grad_norm_, torch.nn.utils.clip_grad_value_)
 
 
@@ -292,7 +354,9 @@ def _watched_gradients(original: Any) -> Any:
     return call
 
 
-_moving = Inside()  # torch gives a subclass's __torch_function__ what stands at torch.Tensor.to: it calls us again
+_moving = (
+    Inside()
+)  # torch gives a subclass's __torch_function__ what stands at torch.Tensor.to: it calls us again
 
 
 def attach_copies(patches: Patches) -> None:
@@ -317,11 +381,13 @@ def _watched_copy(original: Any) -> Any:
 
 
 @skip_in_warnings
-def _timed_copy(segment: Segment, original: Any, self: torch.Tensor, args: Any, kwargs: Any) -> torch.Tensor:
+def _timed_copy(
+    segment: Segment, original: Any, self: torch.Tensor, args: Any, kwargs: Any
+) -> torch.Tensor:
     """Call it, and write a record if it moved the tensor.
 
-    ``self`` is the tensor; torch.jit.trace names values of a graph after variables in the frame that it is called from, but for
-    this one.
+    ``self`` is the tensor; torch.jit.trace names values of a graph after variables in the frame
+    that it is called from, but for this one.
     """
     gpu = recorder.gpu
     pair = None if gpu is None else gpu.begin(Stage.COPY)
@@ -341,7 +407,9 @@ def _timed_copy(segment: Segment, original: Any, self: torch.Tensor, args: Any, 
 
 
 @below_function_modes
-def _copy_facts(tensor: torch.Tensor, moved: torch.Tensor) -> tuple[torch.device, torch.device, int, int]:
+def _copy_facts(
+    tensor: torch.Tensor, moved: torch.Tensor
+) -> tuple[torch.device, torch.device, int, int]:
     """Source, destination, pinned memory or not, bytes."""
     source, target = tensor.device, moved.device
     if source == target:

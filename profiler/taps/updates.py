@@ -1,10 +1,13 @@
-"""Updates of the parameters, and the moments between calls for work that must not begin or end inside one.
+"""Updates of the parameters, and the moments between calls for work that must not begin or end
+inside one.
 
-torch's global hooks are set once per process and stay. Its optimizers iterate over them while they step, and adding or removing an entry
-meanwhile would end the training: a recording may end in a hook of the program, or in another thread.
+torch's global hooks are set once per process and stay. Its optimizers iterate over them while they
+step, and adding or removing an entry meanwhile would end the training: a recording may end in a
+hook of the program, or in another thread.
 
-An update can be made inside a backward (memory-saving recipes) or a forward. Whatever torch binds to a thread there, such as a profiler,
-would be half undone when that call returns; ``between_calls`` postpones it until then.
+An update can be made inside a backward (memory-saving recipes) or a forward. Whatever torch binds
+to a thread there, such as a profiler, would be half undone when that call returns;
+``between_calls`` postpones it until then.
 """
 
 import sys
@@ -21,11 +24,17 @@ _Listener = Callable[[torch.optim.Optimizer], None]
 
 
 class _Updates:
-    """Calls its listeners before and after each update of any optimizer, in the order in which they were added."""
+    """Calls its listeners before and after each update of any optimizer, in the order in which they
+    were added.
+    """
 
     def __init__(self) -> None:
-        self.waiting: dict[Callable[[], None], None] = {}  # for the end of the outermost call; each once
-        self._before: tuple[_Listener, ...] = ()  # replaced, never changed: another thread may be going through it
+        self.waiting: dict[
+            Callable[[], None], None
+        ] = {}  # for the end of the outermost call; each once
+        self._before: tuple[
+            _Listener, ...
+        ] = ()  # replaced, never changed: another thread may be going through it
         self._after: tuple[_Listener, ...] = ()
         self._hooked = False
         self._places = 0, 0  # of the two hooks, in torch's dictionaries
@@ -36,7 +45,10 @@ class _Updates:
         return len(self._before) + len(self._after) > 2
 
     def hand_over(self, before_it: Callable[..., None], after: Callable[..., None]) -> None:
-        """Let torch call these before and after each update instead of the listeners. Entries keep their places: torch may be iterating."""
+        """Let torch call these before and after each update instead of the listeners.
+
+        Entries keep their places: torch may be iterating.
+        """
         before, behind = self._places
         torch_optimizer._global_optimizer_pre_hooks[before] = before_it
         torch_optimizer._global_optimizer_post_hooks[behind] = after
@@ -48,7 +60,9 @@ class _Updates:
             torch_optimizer._global_optimizer_pre_hooks[before] = self.notify_before
             torch_optimizer._global_optimizer_post_hooks[behind] = self._notify_after
 
-    def follow(self, before: _Listener | None = None, after: _Listener | None = None) -> Callable[[], None]:
+    def follow(
+        self, before: _Listener | None = None, after: _Listener | None = None
+    ) -> Callable[[], None]:
         """Add these listeners; returns a function that removes them.
 
         Raises:
@@ -56,7 +70,10 @@ class _Updates:
         """
         if not self._hooked:
             if _steps_now():
-                raise RuntimeError("the recording began inside an optimizer's step, where torch accepts no new hooks")
+                raise RuntimeError(
+                    "the recording began inside an optimizer's step, where torch accepts no new "
+                    "hooks"
+                )
             self._places = (
                 torch_optimizer.register_optimizer_step_pre_hook(self.notify_before).id,
                 torch_optimizer.register_optimizer_step_post_hook(self._notify_after).id,
@@ -72,7 +89,9 @@ class _Updates:
         return end
 
     def between_calls(self, act: Callable[[], None]) -> None:
-        """Call ``act`` when this thread is in no forward or backward: now, or when the outermost one ends. It must not raise."""
+        """Call ``act`` when this thread is in no forward or backward: now, or when the outermost
+        one ends. It must not raise.
+        """
         if between():
             act()
         else:

@@ -1,7 +1,8 @@
 """Records a loader's worker: its start, waiting for work, making batches (fetch.py), pickling them.
 
-torch starts a worker with ``target=_worker_loop``. We put a ``WorkerEntry`` there: an object of this importable module, so that spawn and
-forkserver can pickle it. (A patched function would be pickled by its name and come out unpatched on the other side, silently.)
+torch starts a worker with ``target=_worker_loop``. We put a ``WorkerEntry`` there: an object of
+this importable module, so that spawn and forkserver can pickle it. (A patched function would be
+pickled by its name and come out unpatched on the other side, silently.)
 """
 
 import importlib
@@ -56,7 +57,9 @@ class WorkerEntry:
         return {**self.__dict__, "_original": None}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        """Attach in a spawned worker, just before the dataset is unpickled, so that it gets the replaced functions."""
+        """Attach in a spawned worker, just before the dataset is unpickled, so that it gets the
+        replaced functions.
+        """
         self.__dict__.update(state)
         try:
             from feedline.profiler.taps import operations
@@ -71,7 +74,8 @@ class WorkerEntry:
         try:
             self._begin(loop, args, kwargs, patches)
         except Exception:
-            recorder.close()  # fail open: this worker is not recorded; the reader misses its segment and says so
+            # fail open: this worker is not recorded; the reader misses its segment and says so
+            recorder.close()
             patches.undo()
         loop(*args, **kwargs)
 
@@ -79,13 +83,24 @@ class WorkerEntry:
         given = inspect.signature(loop).bind(*args, **kwargs).arguments
         worker = int(given["worker_id"])
         header = {"role": "worker", "loader": self.loader, "worker": worker, "pid": os.getpid()}
-        segment = Segment(worker_segment(Path(self.folder), self.loader, worker), header, _ALL_WORKERS_BYTES // self.workers)
+        segment = Segment(
+            worker_segment(Path(self.folder), self.loader, worker),
+            header,
+            _ALL_WORKERS_BYTES // self.workers,
+        )
         recorder.open_worker(segment, self.loader, self.every, self.salt)
         segment.add(
-            Stage.START, self.born_ns, clock.wall_ns() - self.born_ns, time.process_time_ns(), extra=os.getpid(), source=self.loader
+            Stage.START,
+            self.born_ns,
+            clock.wall_ns() - self.born_ns,
+            time.process_time_ns(),
+            extra=os.getpid(),
+            source=self.loader,
         )
         _attach_taps(patches)
-        patches.set(given["index_queue"], "get", _watched_get(given["index_queue"].get, segment, self.epoch))
+        patches.set(
+            given["index_queue"], "get", _watched_get(given["index_queue"].get, segment, self.epoch)
+        )
         queues: Any = multiprocessing.queues
         patches.set(queues, "_ForkingPickler", _watched_pickler(queues._ForkingPickler))
         module: Any = importlib.import_module(self.module)
@@ -101,7 +116,9 @@ def _attach_taps(patches: Patches) -> None:
 
 
 def _watched_get(original: Callable[..., Any], segment: Segment, epoch: int) -> Callable[..., Any]:
-    """Wrap ``index_queue.get`` of a worker: the time without work, and the number of the next batch."""
+    """Wrap ``index_queue.get`` of a worker: the time without work, and the number of the next
+    batch.
+    """
     from torch.utils.data._utils.worker import _ResumeIteration
 
     idle_since = 0
@@ -109,13 +126,21 @@ def _watched_get(original: Callable[..., Any], segment: Segment, epoch: int) -> 
     def get(*args: Any, **kwargs: Any) -> Any:
         nonlocal epoch, idle_since
         idle_since = idle_since or clock.wall_ns()
-        task = original(*args, **kwargs)  # raises queue.Empty every few seconds: the waiting continues
+        task = original(
+            *args, **kwargs
+        )  # raises queue.Empty every few seconds: the waiting continues
         if isinstance(task, _ResumeIteration):
             epoch += 1
         elif isinstance(task, tuple):
             recorder.batch = batch_key(epoch, task[0])
             segment.window = window_of(epoch, task[0])
-            segment.add(Stage.IDLE, idle_since, clock.wall_ns() - idle_since, number=recorder.batch, source=recorder.loader)
+            segment.add(
+                Stage.IDLE,
+                idle_since,
+                clock.wall_ns() - idle_since,
+                number=recorder.batch,
+                source=recorder.loader,
+            )
         idle_since = 0
         return task
 
@@ -142,9 +167,13 @@ def _watched_pickler(original: Any) -> Any:
         @classmethod
         def dumps(cls, item: Any, protocol: int | None = None) -> Any:
             segment = recorder.segment
-            if segment is None or not (isinstance(item, tuple) and item and isinstance(item[0], int)):
+            if segment is None or not (
+                isinstance(item, tuple) and item and isinstance(item[0], int)
+            ):
                 return original.dumps(item, protocol)
-            with Span(segment, Stage.PICKLE, recorder.loader, batch_key(recorder.batch >> 32, item[0])) as span:
+            with Span(
+                segment, Stage.PICKLE, recorder.loader, batch_key(recorder.batch >> 32, item[0])
+            ) as span:
                 pickled = original.dumps(item, protocol)
                 span.nbytes = len(pickled)
             return pickled

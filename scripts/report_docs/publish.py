@@ -57,7 +57,10 @@ def _table(cls: type) -> str:
     rows = ["| field | type | unit | meaning | null when |", "|---|---|---|---|---|"]
     for field in dataclasses.fields(cls):
         about = described[key_of(field)]
-        rows.append(f"| `{key_of(field)}` | {_type(hints[field.name])} | {about.unit} | {about.meaning} | {about.null} |")
+        rows.append(
+            f"| `{key_of(field)}` | {_type(hints[field.name])} | {about.unit} | {about.meaning} | "
+            f"{about.null} |"
+        )
     return f"## {cls.__name__}\n\n" + "\n".join(rows) + "\n"
 
 
@@ -75,7 +78,13 @@ def _type(hint: typing.Any) -> str:
         return _type(arguments[0])
     if dataclasses.is_dataclass(hint) and isinstance(hint, type):
         return f"[{hint.__name__}](#{hint.__name__.lower()})"
-    return {str: "string", int: "integer", float: "number", bool: "true or false", object: "any"}.get(hint, "string")
+    return {
+        str: "string",
+        int: "integer",
+        float: "number",
+        bool: "true or false",
+        object: "any",
+    }.get(hint, "string")
 
 
 def main(folder: Path) -> None:
@@ -85,7 +94,9 @@ def main(folder: Path) -> None:
         text = folder / name
         text.write_text(renew_below(text.read_text(encoding="utf-8"), written), encoding="utf-8")
     recording = folder / "recording.md"
-    recording.write_text(renew_between(recording.read_text(encoding="utf-8"), libraries()), encoding="utf-8")
+    recording.write_text(
+        renew_between(recording.read_text(encoding="utf-8"), libraries()), encoding="utf-8"
+    )
 
 
 if __name__ == "__main__":

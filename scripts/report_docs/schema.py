@@ -26,8 +26,14 @@ def schema() -> Node:
     """
     definitions: dict[str, Node] = {}
     root = _dataclass(Report, definitions)
-    root["properties"]["schema_version"] = {"const": REPORT_SCHEMA_VERSION} | {"description": FIELDS["Report"]["schema_version"].text()}
-    identity = {"$schema": DIALECT, "$id": f"urn:feedline:report:{REPORT_SCHEMA_VERSION}", "title": "feedline report"}
+    root["properties"]["schema_version"] = {"const": REPORT_SCHEMA_VERSION} | {
+        "description": FIELDS["Report"]["schema_version"].text()
+    }
+    identity = {
+        "$schema": DIALECT,
+        "$id": f"urn:feedline:report:{REPORT_SCHEMA_VERSION}",
+        "title": "feedline report",
+    }
     return {**identity, **root, "$defs": dict(sorted(definitions.items()))}
 
 
@@ -56,7 +62,12 @@ def _hint(hint: typing.Any, definitions: dict[str, Node]) -> Node:
         return {"type": "array", "items": _hint(arguments[0], definitions)}
     if origin is tuple:
         items = [_hint(argument, definitions) for argument in arguments]
-        return {"type": "array", "prefixItems": items, "minItems": len(items), "maxItems": len(items)}
+        return {
+            "type": "array",
+            "prefixItems": items,
+            "minItems": len(items),
+            "maxItems": len(items),
+        }
     if origin is dict:
         return {"type": "object", "additionalProperties": _hint(arguments[1], definitions)}
     if isinstance(hint, type) and issubclass(hint, enum.Enum):
@@ -66,11 +77,17 @@ def _hint(hint: typing.Any, definitions: dict[str, Node]) -> Node:
             definitions[hint.__name__] = {}  # before its fields, so that a class may hold itself
             definitions[hint.__name__] = _dataclass(hint, definitions)
         return {"$ref": f"#/$defs/{hint.__name__}"}
-    raise TypeError(f"no JSON Schema for the type hint {hint!r}: add it to scripts/report_docs/schema.py")
+    raise TypeError(
+        f"no JSON Schema for the type hint {hint!r}: add it to scripts/report_docs/schema.py"
+    )
 
 
 def _union(parts: list[Node]) -> Node:
     if all(set(part) == {"type"} for part in parts):
-        names = [name for part in parts for name in ([part["type"]] if isinstance(part["type"], str) else part["type"])]
+        names = [
+            name
+            for part in parts
+            for name in ([part["type"]] if isinstance(part["type"], str) else part["type"])
+        ]
         return {"type": list(dict.fromkeys(names))}
     return {"anyOf": parts}

@@ -28,8 +28,16 @@ STEPS = [
 def shown(runs, target=None):
     file = io.StringIO()
     found = advise(runs)
-    to = advise_command.times_to_target(*advise_command.choose_run(runs, target), found, target, STEPS) if target else None
-    advise_text.show(runs, found, to, Console(file=file, width=80, color_system=None, force_terminal=False))
+    to = (
+        advise_command.times_to_target(
+            *advise_command.choose_run(runs, target), found, target, STEPS
+        )
+        if target
+        else None
+    )
+    advise_text.show(
+        runs, found, to, Console(file=file, width=80, color_system=None, force_terminal=False)
+    )
     return file.getvalue()
 
 
@@ -83,7 +91,9 @@ def test_markup_in_a_name_stays_text():
     assert "[bold]run" in shown([run("[bold]run")])
 
 
-@pytest.mark.parametrize("text", ["", "0.3", "=0.3", "train loss=", "train loss=x", "train loss=nan"])
+@pytest.mark.parametrize(
+    "text", ["", "0.3", "=0.3", "train loss=", "train loss=x", "train loss=nan"]
+)
 def test_a_target_without_a_name_or_a_number_is_refused(text):
     with pytest.raises(ArgumentTypeError, match="such as 'train loss=0.3'"):
         advise_command.parse_target(text)
@@ -99,20 +109,42 @@ def test_json_holds_everything_and_no_nan(tmp_path):
     advise_command.write_advice(tmp_path / "a.json", found, None)
 
     again = json.loads((tmp_path / "a.json").read_text(), parse_constant=pytest.fail)
-    assert again["verdicts"][0]["kind"] == "instability" and again["advice"] and again["target"] is None
+    assert (
+        again["verdicts"][0]["kind"] == "instability"
+        and again["advice"]
+        and again["target"] is None
+    )
 
 
 def test_no_heading_stands_above_nothing():
-    for runs in ([SMALL], [run(norms=False)], [run("a", batch=64, scale=60.0)], [SMALL, run("twin", train=0.1, held=0.3, scale=256.0)]):
+    for runs in (
+        [SMALL],
+        [run(norms=False)],
+        [run("a", batch=64, scale=60.0)],
+        [SMALL, run("twin", train=0.1, held=0.3, scale=256.0)],
+    ):
         lines = shown(runs).splitlines()
-        headings = ["Set-up", "Diagnosis", "Batch size", "To try, cheapest first", "To get a better answer, record"]
+        headings = [
+            "Set-up",
+            "Diagnosis",
+            "Batch size",
+            "To try, cheapest first",
+            "To get a better answer, record",
+        ]
 
-        assert all(lines[lines.index(heading) + 1].strip() for heading in headings if heading in lines)
+        assert all(
+            lines[lines.index(heading) + 1].strip() for heading in headings if heading in lines
+        )
     assert "To try" not in shown([run(norms=False)])
 
 
 def test_a_gain_that_is_unknown_is_not_mentioned():
-    text = shown([run("small", batch=32, train=0.1, held=0.3, norms=False), run("large", train=0.1, held=0.6, seed=1, norms=False)])
+    text = shown(
+        [
+            run("small", batch=32, train=0.1, held=0.3, norms=False),
+            run("large", train=0.1, held=0.6, seed=1, norms=False),
+        ]
+    )
 
     assert "gradient noise" in text.lower()
     assert text.count("expected gain") == text.count("gain: a loss closer")
@@ -124,10 +156,16 @@ def test_the_train_loss_is_the_one_that_report_and_verify_give():
     from feedline.analysis.report.of_convergence import progress
 
     noisy = run("noisy", batch=16, train=0.6, epochs=2)
-    noisy = with_curve(noisy, "train loss", noisy.curves["train loss"].values + 0.4 * np.sin(np.arange(noisy.updates)))
+    noisy = with_curve(
+        noisy,
+        "train loss",
+        noisy.curves["train loss"].values + 0.4 * np.sin(np.arange(noisy.updates)),
+    )
 
     (told,) = [curve for curve in summarise(noisy).curves if curve.name == "train loss"]
 
     assert told.final == final_value(noisy, "train loss")
-    assert abs(told.values[-1] - told.final) > 0.01  # the last point that is drawn is another number
+    assert (
+        abs(told.values[-1] - told.final) > 0.01
+    )  # the last point that is drawn is another number
     assert progress(told).split()[-1] in shown([noisy]).splitlines()[1].split()

@@ -1,4 +1,6 @@
-"""The eight planted cases: what kind of loss it is, what the batch is worth, and what is advised first."""
+"""The eight planted cases: what kind of loss it is, what the batch is worth, and what is advised
+first.
+"""
 
 import re
 from dataclasses import replace
@@ -61,8 +63,12 @@ def test_a_loss_that_breaks_out_is_an_instability():
 
 
 def test_an_early_bump_that_was_made_good_is_no_instability():
-    values = np.concatenate([np.linspace(2.3, 1.6, 60), np.linspace(1.6, 2.0, 20), np.linspace(2.0, 0.2, 400)])
-    late = np.concatenate([np.linspace(2.3, 1.6, 60), np.linspace(1.6, 2.0, 20), np.linspace(2.0, 1.5, 400)])
+    values = np.concatenate(
+        [np.linspace(2.3, 1.6, 60), np.linspace(1.6, 2.0, 20), np.linspace(2.0, 0.2, 400)]
+    )
+    late = np.concatenate(
+        [np.linspace(2.3, 1.6, 60), np.linspace(1.6, 2.0, 20), np.linspace(2.0, 1.5, 400)]
+    )
 
     assert find_spike(curve(values, 32)) is None
     assert find_spike(curve(late, 32)) is not None  # half of what it came down in all
@@ -90,7 +96,9 @@ def test_a_batch_far_below_the_critical_one_is_advised_to_grow():
     found = advise([run("large", batch=64, scale=2000.0, epochs=40)])
 
     assert found.price.where == "far below"
-    assert [(advice.id, advice.fix, advice.verify) for advice in found.advice] == [("larger_batch", "", "")]
+    assert [(advice.id, advice.fix, advice.verify) for advice in found.advice] == [
+        ("larger_batch", "", "")
+    ]
     assert "for twice the batch, multiply the learning rate by 2" in found.advice[0].what
 
 
@@ -112,7 +120,13 @@ def test_a_healthy_pair_is_told_so_and_nothing_is_advised():
 
 @pytest.mark.parametrize("seed", range(20))
 def test_another_seed_is_no_other_kind(seed):
-    twin = run("large", train=0.1 + 0.004 * (-1) ** seed, held=0.30 + 0.01 * (-1) ** seed, seed=100 + seed, scale=256.0)
+    twin = run(
+        "large",
+        train=0.1 + 0.004 * (-1) ** seed,
+        held=0.30 + 0.01 * (-1) ** seed,
+        seed=100 + seed,
+        scale=256.0,
+    )
 
     assert kinds(advise([SMALL, twin])) == ["healthy"]
 
@@ -129,11 +143,18 @@ def test_few_updates_with_batch_norm_are_only_suspected_of_a_lag():
 
     lag, gap = advise([SMALL, brief]).verdicts
 
-    assert (lag.kind, lag.suspected, gap.kind, gap.suspected) == ("statistics_lag", True, "generalisation_gap", True)
+    assert (lag.kind, lag.suspected, gap.kind, gap.suspected) == (
+        "statistics_lag",
+        True,
+        "generalisation_gap",
+        True,
+    )
 
 
 def test_an_accuracy_counts_before_a_loss_that_overfitting_raises():
-    sure = with_curve(with_curve(large(held=0.6), "val accuracy", [0.5, 0.925]), "eval loss", [2.3, 0.6])
+    sure = with_curve(
+        with_curve(large(held=0.6), "val accuracy", [0.5, 0.925]), "eval loss", [2.3, 0.6]
+    )
     reference = with_curve(SMALL, "val accuracy", [0.6, 0.927])
 
     assert kinds(advise([reference, sure])) == ["healthy"]
@@ -150,7 +171,8 @@ def test_runs_are_compared_where_both_had_as_many_samples():
 
 def test_seeds_of_one_training_widen_the_margin():
     spread = [
-        run(f"small{seed}", batch=32, train=train, held=0.3, ranks=1, norms=False, seed=seed) for seed, train in enumerate((0.0, 0.2, 0.4))
+        run(f"small{seed}", batch=32, train=train, held=0.3, ranks=1, norms=False, seed=seed)
+        for seed, train in enumerate((0.0, 0.2, 0.4))
     ]
 
     assert kinds(advise([*spread, large(train=0.5)])) == ["unknown"]
@@ -171,12 +193,20 @@ def test_the_same_in_any_order():
 
 
 def test_every_advice_has_a_control_and_every_fix_a_line_that_verifies_it():
-    for found in (advise([SMALL, large(train=0.9)]), advise([SMALL, large(held=0.6)]), advise([run(batch=2048)])):
+    for found in (
+        advise([SMALL, large(train=0.9)]),
+        advise([SMALL, large(held=0.6)]),
+        advise([run(batch=2048)]),
+    ):
         assert found.advice
         for advice in found.advice:
             assert advice.control and advice.why
             assert bool(advice.verify) == bool(advice.fix and not is_written(advice.fix))
-            assert not advice.verify or (advice.fix in advice.verify and "{seed}" in advice.verify and "{arm}" in advice.verify)
+            assert not advice.verify or (
+                advice.fix in advice.verify
+                and "{seed}" in advice.verify
+                and "{arm}" in advice.verify
+            )
 
 
 def test_fixes_without_a_command_are_those_that_cannot_be_applied_from_outside():
@@ -186,40 +216,60 @@ def test_fixes_without_a_command_are_those_that_cannot_be_applied_from_outside()
 def test_adam_is_given_the_square_root():
     adam = {"optimizers": [{"kind": "AdamW", "module": "torch.optim.adamw", "groups": []}]}
 
-    assert advise([SMALL, large(train=0.9, setup=adam)]).advice[0].fix == "lr_rule=sqrt:8,warmup=2.4ep"
+    assert (
+        advise([SMALL, large(train=0.9, setup=adam)]).advice[0].fix == "lr_rule=sqrt:8,warmup=2.4ep"
+    )
 
 
 def test_sgd_is_given_the_noise_scale_rule_where_the_noise_is_known_and_the_linear_one_where_it_is_not():
-    known, unknown = (advise([SMALL, large(train=0.9, norms=norms)]).advice[0].fix for norms in (True, False))
+    known, unknown = (
+        advise([SMALL, large(train=0.9, norms=norms)]).advice[0].fix for norms in (True, False)
+    )
 
-    assert known.startswith("lr_rule=noise:batch_factor=8:critical_batch=") and ":base_batch=32" in known
+    assert (
+        known.startswith("lr_rule=noise:batch_factor=8:critical_batch=")
+        and ":base_batch=32" in known
+    )
     assert unknown == "lr_rule=linear:8,warmup=2.4ep"
 
 
 def test_a_model_without_normalisation_is_advised_to_get_some_and_no_ghost():
     bare = {"norms": {}}
 
-    deficit, gap = advise([SMALL, large(train=0.9, setup=bare)]), advise([SMALL, large(held=0.6, setup=bare)])
+    deficit, gap = (
+        advise([SMALL, large(train=0.9, setup=bare)]),
+        advise([SMALL, large(held=0.6, setup=bare)]),
+    )
 
     assert "normalisation" in [advice.id for advice in deficit.advice]
     assert "ghost_bn" not in fixes(gap)
 
 
-@pytest.mark.filterwarnings("ignore:.*torch.jit.script:DeprecationWarning")  # torch.distributed.optim itself, which local SGD is from
+@pytest.mark.filterwarnings(
+    "ignore:.*torch.jit.script:DeprecationWarning"
+)  # torch.distributed.optim itself, which local SGD is from
 def test_every_fix_that_is_advised_can_be_asked_for():
     from feedline.convergence.fixes import FIXES
 
     known = {fix.name: fix for fix in FIXES}
-    cases = ([SMALL, large(train=0.9)], [SMALL, large(held=0.6)], [SMALL, with_curve(large(), "train loss", [np.nan] * 192)])
+    cases = (
+        [SMALL, large(train=0.9)],
+        [SMALL, large(held=0.6)],
+        [SMALL, with_curve(large(), "train loss", [np.nan] * 192)],
+    )
     advised = [advice.fix for case in cases for advice in advise(list(case)).advice if advice.fix]
 
     assert len(advised) > 8
-    for name, _, value in (part.partition("=") for fix in advised for part in re.split(r",(?=[a-z])", fix)):
+    for name, _, value in (
+        part.partition("=") for fix in advised for part in re.split(r",(?=[a-z])", fix)
+    ):
         known[name].parse(value)
 
 
 def test_runs_without_sizes_curves_or_norms_are_answered():
-    empty = replace(run(norms=False), curves={}, batch=None, setup={}, samples_per_epoch=None, step_s=None)
+    empty = replace(
+        run(norms=False), curves={}, batch=None, setup={}, samples_per_epoch=None, step_s=None
+    )
 
     for case in ([empty], [SMALL, empty], [empty, empty]):
         found = advise(case)
@@ -227,7 +277,11 @@ def test_runs_without_sizes_curves_or_norms_are_answered():
 
 
 def test_a_run_shorter_than_one_window_is_answered():
-    short = replace(large(), curves={"train loss": with_curve(large(), "x", loss(0.1, 3)).curves["x"]}, updates=3)
+    short = replace(
+        large(),
+        curves={"train loss": with_curve(large(), "x", loss(0.1, 3)).curves["x"]},
+        updates=3,
+    )
 
     assert advise([SMALL, short]).verdicts
 
@@ -236,14 +290,20 @@ def test_a_loss_of_twelve_points_in_a_noisy_accuracy_is_not_called_healthy():
     reference = with_curve(
         SMALL, "test accuracy", [0.761, 0.841, 0.843, 0.856, 0.902, 0.907, 0.919, 0.925, 0.923]
     )  # of mnist1d, as recorded
-    behind = with_curve(large(), "test accuracy", [0.372, 0.293, 0.332, 0.461, 0.646, 0.606, 0.739, 0.743, 0.806])
+    behind = with_curve(
+        large(), "test accuracy", [0.372, 0.293, 0.332, 0.461, 0.646, 0.606, 0.739, 0.743, 0.806]
+    )
 
     assert kinds(advise([reference, behind])) == ["unknown"]
 
 
 def lengths(found):
     """Epochs of every warm-up that is advised."""
-    return [float(length) for advice in found.advice for length in re.findall(r"warmup=([\d.]+)ep", f"{advice.fix} {advice.control_fix}")]
+    return [
+        float(length)
+        for advice in found.advice
+        for length in re.findall(r"warmup=([\d.]+)ep", f"{advice.fix} {advice.control_fix}")
+    ]
 
 
 @pytest.mark.parametrize("epochs", [1, 2, 5, 12, 25, 90])
@@ -261,9 +321,14 @@ def test_a_warm_up_of_unknown_epochs_is_given_in_samples_and_one_of_unknown_leng
     behind = large(train=0.9)
 
     in_samples = advise([SMALL, replace(behind, samples_per_epoch=None)]).advice[0]
-    unknown = advise([SMALL, replace(behind, samples_per_epoch=None, samples_known=False)]).advice[0]
+    unknown = advise([SMALL, replace(behind, samples_per_epoch=None, samples_known=False)]).advice[
+        0
+    ]
 
-    assert in_samples.fix.endswith(",warmup=9800") and "a warm-up over 9,800 samples" in in_samples.what
+    assert (
+        in_samples.fix.endswith(",warmup=9800")
+        and "a warm-up over 9,800 samples" in in_samples.what
+    )
     assert "warmup" not in unknown.fix
 
 
@@ -276,7 +341,10 @@ def test_a_training_that_warms_up_already_is_not_told_to():
     assert not lengths(advise([SMALL, replace(large(train=0.9), fixes="warmup=1ep")]))
 
 
-@pytest.mark.parametrize(("rate", "rest"), [(0.08, "lr_rule=linear:8,warmup=2.4ep"), (0.16, "lr_rule=linear:4,warmup=2.4ep")])
+@pytest.mark.parametrize(
+    ("rate", "rest"),
+    [(0.08, "lr_rule=linear:8,warmup=2.4ep"), (0.16, "lr_rule=linear:4,warmup=2.4ep")],
+)
 def test_the_rule_gives_what_the_learning_rate_lacks(rate, rest):
     behind = with_curve(large(train=0.9, norms=False), "lr", np.linspace(rate, 0, 192))
 
@@ -286,12 +354,18 @@ def test_the_rule_gives_what_the_learning_rate_lacks(rate, rest):
 def test_a_learning_rate_that_is_scaled_already_is_not_scaled_again():
     behind = with_curve(large(train=0.9, norms=False), "lr", np.linspace(0.64, 0, 192))
 
-    assert not [advice for advice in advise([SMALL, behind]).advice if "lr_rule" in advice.fix or "lr_rule" in advice.control_fix]
+    assert not [
+        advice
+        for advice in advise([SMALL, behind]).advice
+        if "lr_rule" in advice.fix or "lr_rule" in advice.control_fix
+    ]
 
 
 @pytest.mark.parametrize(("rate", "times"), [(0.08, None), (0.64, "0.354")])
 def test_an_unstable_training_is_only_told_to_lower_its_learning_rate(rate, times):
-    unstable = with_curve(with_curve(large(), "train loss", [np.nan] * 192), "lr", np.linspace(rate, 0, 192))
+    unstable = with_curve(
+        with_curve(large(), "train loss", [np.nan] * 192), "lr", np.linspace(rate, 0, 192)
+    )
 
     rules = [advice.fix for advice in advise([SMALL, unstable]).advice if advice.id == "sqrt_rule"]
 
@@ -300,21 +374,41 @@ def test_an_unstable_training_is_only_told_to_lower_its_learning_rate(rate, time
 
 def test_a_control_that_is_not_advised_is_not_tried_either():
     """LARC's own would warm up for five epochs."""
-    (larc,) = [advice for advice in advise([with_curve(run(epochs=2), "train loss", [np.nan] * 32)]).advice if advice.id == "larc"]
-    (warm,) = [advice for advice in advise([SMALL, with_curve(large(), "train loss", [np.nan] * 192)]).advice if advice.id == "larc"]
+    (larc,) = [
+        advice
+        for advice in advise([with_curve(run(epochs=2), "train loss", [np.nan] * 32)]).advice
+        if advice.id == "larc"
+    ]
+    (warm,) = [
+        advice
+        for advice in advise([SMALL, with_curve(large(), "train loss", [np.nan] * 192)]).advice
+        if advice.id == "larc"
+    ]
 
     assert larc.control_fix == "warmup=0.4ep" and "--control warmup=0.4ep" in larc.verify
     assert "warmup=2.4ep" in warm.control_fix
     already = replace(run(), fixes="warmup=1ep")
-    (bare,) = [advice for advice in advise([with_curve(already, "train loss", [np.nan] * 192)]).advice if advice.id == "larc"]
+    (bare,) = [
+        advice
+        for advice in advise([with_curve(already, "train loss", [np.nan] * 192)]).advice
+        if advice.id == "larc"
+    ]
     assert "--control none" in bare.verify
 
 
 def test_what_another_benchmark_gained_is_not_promised():
-    cases = ([SMALL, large(train=0.9, setup={"norms": {}})], [SMALL, large(held=0.6)], [run("large", batch=2048, epochs=96)])
+    cases = (
+        [SMALL, large(train=0.9, setup={"norms": {}})],
+        [SMALL, large(held=0.6)],
+        [run("large", batch=2048, epochs=96)],
+    )
 
     for case in cases:
-        assert not [advice.gain for advice in advise(list(case)).advice if re.search("benchmark|MNIST|accuracy", advice.gain)]
+        assert not [
+            advice.gain
+            for advice in advise(list(case)).advice
+            if re.search("benchmark|MNIST|accuracy", advice.gain)
+        ]
 
 
 def test_no_batch_is_advised_that_leaves_a_handful_of_updates():
@@ -324,19 +418,32 @@ def test_no_batch_is_advised_that_leaves_a_handful_of_updates():
     (larger,) = [advice for advice in advise([brief]).advice if advice.id == "larger_batch"]
     assert "up to 205:" in larger.what  # a hundredth of 20,480 samples
     assert "up to 1,638:" in advise([long]).advice[0].what
-    assert "larger_batch" not in [advice.id for advice in advise([run("few", batch=256, scale=20_000.0, epochs=5)]).advice]
+    assert "larger_batch" not in [
+        advice.id for advice in advise([run("few", batch=256, scale=20_000.0, epochs=5)]).advice
+    ]
 
 
 def test_no_batch_grows_in_a_training_that_is_too_short_for_it_or_has_none_to_divide():
     assert "batch_growth" not in fixes(advise([run("large", batch=2048, epochs=2)]))
-    assert "batch_growth" not in [advice.id for advice in advise([run("tiny", batch=4, scale=0.5, ranks=2)]).advice]
+    assert "batch_growth" not in [
+        advice.id for advice in advise([run("tiny", batch=4, scale=0.5, ranks=2)]).advice
+    ]
 
 
 def test_ghosts_are_not_advised_where_batch_norm_sees_no_more():
     seen = {"batch_norms": [{"layers": 3, "synced": 0, "samples": 32, "gpu": False}]}
 
     assert "ghost_bn" not in fixes(advise([SMALL, large(held=0.6, setup=seen)]))
-    assert "ghost_bn" in fixes(advise([SMALL, large(held=0.6, setup={"batch_norms": [{**seen["batch_norms"][0], "samples": 128}]})]))
+    assert "ghost_bn" in fixes(
+        advise(
+            [
+                SMALL,
+                large(
+                    held=0.6, setup={"batch_norms": [{**seen["batch_norms"][0], "samples": 128}]}
+                ),
+            ]
+        )
+    )
 
 
 def test_a_training_that_diverged_is_told_nothing_of_its_batch_size():
@@ -347,7 +454,9 @@ def test_a_training_that_diverged_is_told_nothing_of_its_batch_size():
 
     assert kinds(found) == ["instability"]
     assert found.price.where == "unknown" and "diverged" in found.noise.why
-    assert not {"smaller_batch", "larger_batch", "batch_growth"} & {advice.id for advice in found.advice}
+    assert not {"smaller_batch", "larger_batch", "batch_growth"} & {
+        advice.id for advice in found.advice
+    }
 
 
 def test_nothing_is_compared_with_a_reference_that_diverged():

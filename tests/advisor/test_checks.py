@@ -21,7 +21,12 @@ def setup(**changed):
 
 def lars(module="timm.optim.lars", kind="Lars", decay=0.0, **more):
     group = {"lr": 1.0, "weight_decay": decay, "tensors": 4, "vectors": 2}
-    return {"kind": kind, "module": module, "groups": [group, {**group, "weight_decay": 0.0, "tensors": 7, "vectors": 7}], **more}
+    return {
+        "kind": kind,
+        "module": module,
+        "groups": [group, {**group, "weight_decay": 0.0, "tensors": 7, "vectors": 7}],
+        **more,
+    }
 
 
 def sampler(**changed):
@@ -32,7 +37,14 @@ def scheduler(kind, horizon, steps=192):
     return {"schedulers": [{"kind": kind, "horizon": horizon, "steps": steps}]}
 
 
-RANDOM = {"kind": "RandomSampler", "shuffles": True, "epochs": 12, "distinct": 0, "samples": 4096, "of": 4096}
+RANDOM = {
+    "kind": "RandomSampler",
+    "shuffles": True,
+    "epochs": 12,
+    "distinct": 0,
+    "samples": 4096,
+    "of": 4096,
+}
 
 
 def same_on_every_rank():
@@ -118,16 +130,29 @@ def test_a_healthy_run_has_none(batch, scale):
         replace(setup(**scheduler("CosineAnnealingLR", 1536)), ended=False),
         replace(run(setup={"norms": {"SyncBatchNorm": 20}}), batch=16.0),
         replace(with_curve(run(), "lr", np.full(192, 0.08)), setup={**SETUP, "schedulers": []}),
-        replace(with_curve(run(), "lr", np.full(192, 0.08)), setup={**SETUP, **scheduler("MultiStepLR", 60, steps=2)}),  # a trial run
-        replace(with_curve(run(), "lr", np.full(192, 0.08)), setup={**SETUP, **scheduler("StepLR", None, steps=2)}),
-        replace(with_curve(run(), "lr", np.full(192, 0.08)), setup={**SETUP, **scheduler("WarmUpLR", None)}),  # the program's own
+        replace(
+            with_curve(run(), "lr", np.full(192, 0.08)),
+            setup={**SETUP, **scheduler("MultiStepLR", 60, steps=2)},
+        ),  # a trial run
+        replace(
+            with_curve(run(), "lr", np.full(192, 0.08)),
+            setup={**SETUP, **scheduler("StepLR", None, steps=2)},
+        ),
+        replace(
+            with_curve(run(), "lr", np.full(192, 0.08)),
+            setup={**SETUP, **scheduler("WarmUpLR", None)},
+        ),  # the program's own
         replace(run(), setup={}, curves={}, norms=None),
         setup(batch_norms=[few(samples=8)]),
         setup(batch_norms=[few(samples=0)]),  # unknown
         setup(batch_norms=[few(layers=0, synced=3)]),
-        setup(norms={"SyncBatchNorm": 20}, batch_norms=[few(layers=0, synced=20, samples=4)]),  # many micro-batches make an update
+        setup(
+            norms={"SyncBatchNorm": 20}, batch_norms=[few(layers=0, synced=20, samples=4)]
+        ),  # many micro-batches make an update
         with_curve(run(), "train loss", np.linspace(0.01, 900.0, 192)),  # a critic's score
-        with_curve(run(), "train loss", np.linspace(0.7, -1e9, 192)),  # what is minimized has no bound
+        with_curve(
+            run(), "train loss", np.linspace(0.7, -1e9, 192)
+        ),  # what is minimized has no bound
         with_curve(run(), "train loss", np.where(np.arange(192) == 180, 1e9, 0.7)),  # one batch
     ],
 )
@@ -174,7 +199,10 @@ def test_the_most_severe_comes_first():
 
 
 def test_a_curve_of_one_value_is_read_without_complaint():
-    assert causes(replace(run(), curves={"train loss": curve([2.3], 256), "lr": curve([0.1], 256)})) == []
+    assert (
+        causes(replace(run(), curves={"train loss": curve([2.3], 256), "lr": curve([0.1], 256)}))
+        == []
+    )
 
 
 def test_batch_norm_is_synchronized_only_where_gpus_have_samples_enough_together():
@@ -182,8 +210,13 @@ def test_batch_norm_is_synchronized_only_where_gpus_have_samples_enough_together
         (found,) = checks.run_checks(replace(setup(batch_norms=[few(**changed)]), ranks=ranks))
         return found.fix
 
-    assert "convert_sync_batchnorm(model) before DistributedDataParallel: statistics then come from 16 samples" in fix(8)
-    assert "convert_sync_batchnorm" not in fix(8, gpu=False) and "SyncBatchNorm needs GPUs" in fix(8, gpu=False)
+    assert (
+        "convert_sync_batchnorm(model) before DistributedDataParallel: statistics then come from "
+        "16 samples" in fix(8)
+    )
+    assert "convert_sync_batchnorm" not in fix(8, gpu=False) and "SyncBatchNorm needs GPUs" in fix(
+        8, gpu=False
+    )
     assert "SyncBatchNorm" not in fix(2) and "GroupNorm" in fix(2)
     assert "SyncBatchNorm" not in fix(1) and "GroupNorm" in fix(1)
 

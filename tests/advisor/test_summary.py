@@ -53,5 +53,13 @@ def test_checks_are_told_by_their_cause():
 
 
 def test_names_say_which_way_is_better():
-    assert curves.is_higher_better("val/top1_acc") and curves.is_higher_better("accuracy") and curves.is_higher_better("eval accuracy")
-    assert not curves.is_higher_better("val loss") and not curves.is_higher_better("train loss") and not curves.is_higher_better("backprop")
+    assert (
+        curves.is_higher_better("val/top1_acc")
+        and curves.is_higher_better("accuracy")
+        and curves.is_higher_better("eval accuracy")
+    )
+    assert (
+        not curves.is_higher_better("val loss")
+        and not curves.is_higher_better("train loss")
+        and not curves.is_higher_better("backprop")
+    )

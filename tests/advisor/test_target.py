@@ -7,7 +7,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from feedline.analysis.convergence import batch_cost, noise_windows
-from feedline.analysis.convergence.target import _PROXY, Reached, StepTime, _updates_at, steps_to_target, time_to_target
+from feedline.analysis.convergence.target import (
+    _PROXY,
+    Reached,
+    StepTime,
+    _updates_at,
+    steps_to_target,
+    time_to_target,
+)
 from feedline.analysis.convergence.training_series import NoiseOverTraining
 
 MEASURED = StepTime(1, 0.02, 0.019, 0.021, "measured")
@@ -22,7 +29,12 @@ def known(value=144.0, low=27.0, high=392.0):
 def test_a_curve_comes_to_its_target_where_it_crosses_it(rising):
     values = np.linspace(1.0, 0.0, 1001)
 
-    found = steps_to_target(curve(1 - values if rising else values, 32), 0.75 if rising else 0.25, rising=rising, smoothing=0.0)
+    found = steps_to_target(
+        curve(1 - values if rising else values, 32),
+        0.75 if rising else 0.25,
+        rising=rising,
+        smoothing=0.0,
+    )
 
     assert (found.updates, found.samples) == (750, 750 * 32)
 
@@ -45,7 +57,10 @@ def test_one_lucky_batch_is_not_the_target():
     assert steps_to_target(curve(values, 32), 0.5).updates is None
 
 
-@pytest.mark.parametrize(("values", "why"), [([1.0, 0.9, 0.8], "never reaches"), ([np.nan, np.inf], "no finite"), ([], "no finite")])
+@pytest.mark.parametrize(
+    ("values", "why"),
+    [([1.0, 0.9, 0.8], "never reaches"), ([np.nan, np.inf], "no finite"), ([], "no finite")],
+)
 def test_a_curve_that_never_comes_there_abstains(values, why):
     found = steps_to_target(curve(values, 32), 0.5)
 
@@ -73,8 +88,12 @@ def test_the_band_joins_the_curve_the_noise_scale_and_the_step():
     found = time_to_target(HALF_WAY, 32, 256, known(), MEASURED)
 
     assert found.updates == pytest.approx(1000 * (1 + 144 / 256) / (1 + 144 / 32))
-    assert found.updates_low == pytest.approx(950 * (1 + _PROXY * 392 / 256) / (1 + _PROXY * 392 / 32))
-    assert found.updates_high == pytest.approx(1060 * (1 + 27 / _PROXY / 256) / (1 + 27 / _PROXY / 32))
+    assert found.updates_low == pytest.approx(
+        950 * (1 + _PROXY * 392 / 256) / (1 + _PROXY * 392 / 32)
+    )
+    assert found.updates_high == pytest.approx(
+        1060 * (1 + 27 / _PROXY / 256) / (1 + 27 / _PROXY / 32)
+    )
     assert (found.time_s, found.low_s, found.high_s) == pytest.approx(
         (found.updates * 0.02, found.updates_low * 0.019, found.updates_high * 0.021)
     )
@@ -89,26 +108,43 @@ def test_the_batch_itself_needs_no_noise_scale():
 
 
 def test_without_the_time_of_a_step_updates_are_still_told():
-    found = time_to_target(HALF_WAY, 32, 64, known(), StepTime(2, None, None, None, "two numbers of workers are needed"))
+    found = time_to_target(
+        HALF_WAY,
+        32,
+        64,
+        known(),
+        StepTime(2, None, None, None, "two numbers of workers are needed"),
+    )
 
     assert found.updates is not None and found.time_s is None
     assert "two numbers of workers" in found.why
 
 
 def test_updates_to_70_percent_of_the_study_lie_in_the_band():
-    measured = {64: 333, 128: 213, 256: 166, 512: 137, 1024: 147}  # CONVERGENCE.md, from 672 at batch 32
+    measured = {
+        64: 333,
+        128: 213,
+        256: 166,
+        512: 137,
+        1024: 147,
+    }  # CONVERGENCE.md, from 672 at batch 32
     reached = Reached(672.0, 0.0, 0.0, 605.0, 740.0)
 
     inside = [
         found
         for batch, took in measured.items()
-        if (found := time_to_target(reached, 32, batch, known(), MEASURED)).updates_low <= took <= found.updates_high
+        if (found := time_to_target(reached, 32, batch, known(), MEASURED)).updates_low
+        <= took
+        <= found.updates_high
     ]
 
     assert len(inside) >= 4
 
 
-@pytest.mark.parametrize(("batch", "where"), [(2000, "far above"), (500, "above"), (100, "near"), (20, "below"), (5, "far below")])
+@pytest.mark.parametrize(
+    ("batch", "where"),
+    [(2000, "far above"), (500, "above"), (100, "near"), (20, "below"), (5, "far below")],
+)
 def test_a_batch_has_its_place(batch, where):
     found = batch_cost.price_batch(known(), batch)
 
@@ -149,7 +185,9 @@ def test_a_run_without_norms_says_what_they_need():
 
 
 def test_a_training_too_noisy_for_short_windows_is_measured_in_longer_ones():
-    runs = [run(batch=16, scale=500.0, epochs=2, seed=seed) for seed in range(20)]  # 512 updates: up to 16 windows
+    runs = [
+        run(batch=16, scale=500.0, epochs=2, seed=seed) for seed in range(20)
+    ]  # 512 updates: up to 16 windows
     found = [noise_windows.noise_over_training(one) for one in runs]
 
     assert sum(one.low <= 500 <= one.high for one in found) >= 16

@@ -1,4 +1,6 @@
-"""What a trial may write to, and what is left of it when it has ended: real trainings that do their worst."""
+"""What a trial may write to, and what is left of it when it has ended: real trainings that do their
+worst.
+"""
 
 import os
 import signal
@@ -15,7 +17,9 @@ from feedline.cli.verify import guard as guarded
 from feedline.cli.verify import pairs, write_guard
 from feedline.cli.verify.pairs import PairPlan
 
-pytestmark = pytest.mark.skipif(write_guard.version() < 3, reason="Landlock is off, or older than Linux 6.2")
+pytestmark = pytest.mark.skipif(
+    write_guard.version() < 3, reason="Landlock is off, or older than Linux 6.2"
+)
 
 HOSTILE = """\
 import os
@@ -67,7 +71,11 @@ def sleepers(seconds):
     for entry in Path("/proc").iterdir():
         if entry.name.isdecimal():
             try:
-                found += [entry.name] if (entry / "cmdline").read_bytes() == f"sleep\0{seconds}\0".encode() else []
+                found += (
+                    [entry.name]
+                    if (entry / "cmdline").read_bytes() == f"sleep\0{seconds}\0".encode()
+                    else []
+                )
             except OSError:
                 continue
     return found
@@ -90,14 +98,24 @@ def project(tmp_path, monkeypatch):
 
 def contents(folder):
     return {
-        str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file() and "changed-9" not in str(path)
+        str(path.relative_to(folder)): path.read_bytes()
+        for path in folder.rglob("*")
+        if path.is_file() and "changed-9" not in str(path)
     }
 
 
 def test_a_hostile_training_changes_nothing_and_leaves_nothing(project):
-    before, memory, seconds = contents(project.parent), f"feedline-test-{os.getpid()}", str(90000 + os.getpid() % 10000)
+    before, memory, seconds = (
+        contents(project.parent),
+        f"feedline-test-{os.getpid()}",
+        str(90000 + os.getpid() % 10000),
+    )
     try:
-        failed = pairs.train(plan(project, [str(project.parent / "train.py"), memory, seconds]), "changed-9", ["--stop-after", "5"])
+        failed = pairs.train(
+            plan(project, [str(project.parent / "train.py"), memory, seconds]),
+            "changed-9",
+            ["--stop-after", "5"],
+        )
         log = (project / "changed-9.log").read_text()
 
         assert failed == "", log
@@ -144,14 +162,19 @@ child.run([sys.executable, "-c", sys.argv[1], sys.argv[2]], Path("log"), dict(os
 
 
 def as_in_the_foreground():
-    signal.signal(signal.SIGINT, signal.SIG_DFL)  # a shell's background job ignores it, and so would all that the tests start
+    signal.signal(
+        signal.SIGINT, signal.SIG_DFL
+    )  # a shell's background job ignores it, and so would all that the tests start
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_an_interrupted_trial_is_killed_at_once_and_no_handler_of_it_runs(tmp_path, number):
     seconds, log = str(80000 + os.getpid() % 10000), tmp_path / "log"
     command = subprocess.Popen(
-        [sys.executable, "-c", COMMAND, STUBBORN, seconds], cwd=tmp_path, stderr=subprocess.DEVNULL, preexec_fn=as_in_the_foreground
+        [sys.executable, "-c", COMMAND, STUBBORN, seconds],
+        cwd=tmp_path,
+        stderr=subprocess.DEVNULL,
+        preexec_fn=as_in_the_foreground,
     )
     try:
         until = time.monotonic() + 60
@@ -193,7 +216,18 @@ while True:
 
 def test_killing_the_workers_of_a_trial_does_not_make_it_fail(tmp_path):
     (tmp_path / "train.py").write_text(RAISES_FOR_CHILDREN)
-    command = [sys.executable, "-m", "feedline", "run", "-q", "-o", "run", "--stop-after", "3", "train.py"]
+    command = [
+        sys.executable,
+        "-m",
+        "feedline",
+        "run",
+        "-q",
+        "-o",
+        "run",
+        "--stop-after",
+        "3",
+        "train.py",
+    ]
 
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=120)
 
@@ -201,8 +235,17 @@ def test_killing_the_workers_of_a_trial_does_not_make_it_fail(tmp_path):
 
 
 def test_a_failed_run_is_told_in_one_line_with_the_exception():
-    said = "exit code 1; end of verify/unchanged-2.log:\n  Traceback (most recent call last):\n  RuntimeError: out of data"
+    said = (
+        "exit code 1; end of verify/unchanged-2.log:\n  Traceback (most recent call last):\n  "
+        "RuntimeError: out of data"
+    )
 
-    assert pairs.in_one_line(said) == "exit code 1; end of verify/unchanged-2.log: RuntimeError: out of data"
-    assert pairs.in_one_line("exit code 1; end of verify/unchanged-2.log:") == "exit code 1; end of verify/unchanged-2.log:"
+    assert (
+        pairs.in_one_line(said)
+        == "exit code 1; end of verify/unchanged-2.log: RuntimeError: out of data"
+    )
+    assert (
+        pairs.in_one_line("exit code 1; end of verify/unchanged-2.log:")
+        == "exit code 1; end of verify/unchanged-2.log:"
+    )
     assert pairs.in_one_line("") == ""

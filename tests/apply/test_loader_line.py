@@ -1,4 +1,6 @@
-"""The diff of the user's file: what it changes, that ``patch`` and ``git apply`` take it, and what is refused."""
+"""The diff of the user's file: what it changes, that ``patch`` and ``git apply`` take it, and what
+is refused.
+"""
 
 import subprocess
 
@@ -18,30 +20,37 @@ CALLS = {
     ),
     "by position": (
         "loader = torch.utils.data.DataLoader(data, 8, True, None, None, 2)",
-        "loader = torch.utils.data.DataLoader(data, 8, True, None, None, 4, persistent_workers=True)",
+        "loader = torch.utils.data.DataLoader(data, 8, True, None, None, 4, "
+        "persistent_workers=True)",
     ),
     "lines of their own": (
         "loader = DataLoader(\n    data,\n    batch_size=8,\n)",
-        "loader = DataLoader(\n    data,\n    batch_size=8,\n    num_workers=4,\n    persistent_workers=True,\n)",
+        "loader = DataLoader(\n    data,\n    batch_size=8,\n    num_workers=4,\n    "
+        "persistent_workers=True,\n)",
     ),
     "a class of the program's own": (
         "class Own(DataLoader):\n def __init__(self):\n  super().__init__(data, shuffle=True)",
-        "class Own(DataLoader):\n def __init__(self):\n  super().__init__(data, shuffle=True, num_workers=4, persistent_workers=True)",
+        "class Own(DataLoader):\n def __init__(self):\n  super().__init__(data, shuffle=True, "
+        "num_workers=4, persistent_workers=True)",
     ),
     "in another call": (
         "train(model, DataLoader(data, 8), DataLoaderOfOthers)",
-        "train(model, DataLoader(data, 8, num_workers=4, persistent_workers=True), DataLoaderOfOthers)",
+        "train(model, DataLoader(data, 8, num_workers=4, persistent_workers=True), "
+        "DataLoaderOfOthers)",
     ),
     "bytes before it": (
         "loader = {'é': DataLoader(data, collate_fn=lambda b: 'ü')}",
-        "loader = {'é': DataLoader(data, collate_fn=lambda b: 'ü', num_workers=4, persistent_workers=True)}",
+        "loader = {'é': DataLoader(data, collate_fn=lambda b: 'ü', num_workers=4, "
+        "persistent_workers=True)}",
     ),
 }
 
 
 @pytest.fixture
 def project(tmp_path):
-    """A folder with ``src/train.py``; returns a function that writes it, and gives the line of the call."""
+    """A folder with ``src/train.py``; returns a function that writes it, and gives the line of the
+    call.
+    """
     (tmp_path / "src").mkdir()
 
     def write(code, ending="\n", before="import torch\n\n"):
@@ -58,8 +67,14 @@ def project(tmp_path):
     return write
 
 
-@pytest.mark.parametrize("tool", [["patch", "-p0", "-s", "-i", "fix.patch"], ["git", "apply", "-p0", "fix.patch"]], ids=["patch", "git"])
-@pytest.mark.parametrize("ending", ["\n", "", "\n\nprint(loader)\n"], ids=["newline", "no newline", "more"])
+@pytest.mark.parametrize(
+    "tool",
+    [["patch", "-p0", "-s", "-i", "fix.patch"], ["git", "apply", "-p0", "fix.patch"]],
+    ids=["patch", "git"],
+)
+@pytest.mark.parametrize(
+    "ending", ["\n", "", "\n\nprint(loader)\n"], ids=["newline", "no newline", "more"]
+)
 @pytest.mark.parametrize("case", CALLS)
 def test_the_diff_applies_and_changes_nothing_else(project, case, ending, tool):
     old, new = CALLS[case]
@@ -83,7 +98,11 @@ def test_the_diff_applies_and_changes_nothing_else(project, case, ending, tool):
             "None, persistent_workers=False)",
         ),
         ("DataLoader(data, 8)", {"num_workers": 0}, "DataLoader(data, 8, num_workers=0)"),
-        ("DataLoader(data, multiprocessing_context='fork')", {"multiprocessing_context": "spawn"}, "multiprocessing_context='spawn')"),
+        (
+            "DataLoader(data, multiprocessing_context='fork')",
+            {"multiprocessing_context": "spawn"},
+            "multiprocessing_context='spawn')",
+        ),
     ],
 )
 def test_without_workers_what_needs_them_is_neutral(project, code, settings, changed):
@@ -101,7 +120,9 @@ def test_without_workers_what_needs_them_is_neutral(project, code, settings, cha
     ],
 )
 def test_a_call_that_cannot_be_changed_for_sure_is_refused(project, code, why):
-    with pytest.raises(NoDiff, match=f"{why}.*: write DataLoader\\(..., num_workers=4, persistent_workers=True\\)"):
+    with pytest.raises(
+        NoDiff, match=f"{why}.*: write DataLoader\\(..., num_workers=4, persistent_workers=True\\)"
+    ):
         loader_diff(project(code), "", "DataLoader", SETTINGS, project.folder)
 
 
@@ -114,34 +135,54 @@ def test_a_file_that_is_not_known_is_refused(project, at):
 def test_a_function_of_a_library_that_takes_the_arguments_gets_them(project):
     project("loader = timm.data.create_loader(data,\n    num_workers=2)  # a DataLoader()")
 
-    assert "+    num_workers=4)" in loader_diff("src/train.py:3", "timm", "MultiEpochsDataLoader", {"num_workers": 4}, project.folder)
+    assert "+    num_workers=4)" in loader_diff(
+        "src/train.py:3", "timm", "MultiEpochsDataLoader", {"num_workers": 4}, project.folder
+    )
     with pytest.raises(NoDiff, match="nothing that takes num_workers, persistent_workers"):
         loader_diff("src/train.py:3", "timm", "MultiEpochsDataLoader", SETTINGS, project.folder)
 
 
 def test_transformers_is_given_them_in_its_arguments(project):
-    code = "arguments = TrainingArguments(output_dir='out', dataloader_num_workers=2)\nloader = DataLoader(Trainer(arguments))"
+    code = (
+        "arguments = TrainingArguments(output_dir='out', dataloader_num_workers=2)\nloader = "
+        "DataLoader(Trainer(arguments))"
+    )
     at = project(code)
 
     found = loader_diff(at, "transformers", "DataLoader", SETTINGS, project.folder)
 
-    assert "+arguments = TrainingArguments(output_dir='out', dataloader_num_workers=4, dataloader_persistent_workers=True)" in found
+    assert (
+        "+arguments = TrainingArguments(output_dir='out', dataloader_num_workers=4, "
+        "dataloader_persistent_workers=True)" in found
+    )
     with pytest.raises(NoDiff, match="have no such setting"):
         loader_diff(at, "transformers", "DataLoader", {"in_order": False}, project.folder)
 
 
-@pytest.mark.parametrize("tool", [["patch", "-p0", "-s", "-i", "fix.patch"], ["git", "apply", "-p0", "fix.patch"]], ids=["patch", "git"])
+@pytest.mark.parametrize(
+    "tool",
+    [["patch", "-p0", "-s", "-i", "fix.patch"], ["git", "apply", "-p0", "fix.patch"]],
+    ids=["patch", "git"],
+)
 @pytest.mark.parametrize("ending", ["\r\n", ""], ids=["newline", "no newline"])
 def test_dos_line_ends_tabs_and_blanks_in_the_name_stay(tmp_path, ending, tool):
     (tmp_path / "my src").mkdir()
     file = tmp_path / "my src" / "train it.py"
-    old = f"import torch\n\r\nif True:\r\n\tloader = DataLoader(\r\n\t\tdata,\r\n\t\tbatch_size=8,\r\n\t){ending}"
+    old = (
+        f"import torch\n\r\nif True:\r\n\tloader = "
+        f"DataLoader(\r\n\t\tdata,\r\n\t\tbatch_size=8,\r\n\t){ending}"
+    )
     file.write_bytes(old.encode())
 
-    (tmp_path / "fix.patch").write_bytes(loader_diff("my src/train it.py:4", "", "DataLoader", {"num_workers": 4}, tmp_path).encode())
+    (tmp_path / "fix.patch").write_bytes(
+        loader_diff("my src/train it.py:4", "", "DataLoader", {"num_workers": 4}, tmp_path).encode()
+    )
     subprocess.run(tool, cwd=tmp_path, check=True, capture_output=True)
 
-    assert file.read_bytes() == old.replace("batch_size=8,", "batch_size=8,\r\n\t\tnum_workers=4,").encode()
+    assert (
+        file.read_bytes()
+        == old.replace("batch_size=8,", "batch_size=8,\r\n\t\tnum_workers=4,").encode()
+    )
 
 
 def test_a_symbolic_link_is_refused(project):

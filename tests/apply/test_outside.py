@@ -30,14 +30,22 @@ class Training:
 
     def __init__(self, norm=True, lr=0.8):
         torch.manual_seed(0)
-        self.net = torch.nn.Sequential(torch.nn.Linear(5, 4), *([torch.nn.BatchNorm1d(4)] if norm else []), torch.nn.Linear(4, 3))
+        self.net = torch.nn.Sequential(
+            torch.nn.Linear(5, 4),
+            *([torch.nn.BatchNorm1d(4)] if norm else []),
+            torch.nn.Linear(4, 3),
+        )
         self.optimizer = torch.optim.SGD(self.net.parameters(), lr=lr)
         self.scheduler = torch.optim.lr_scheduler.LambdaLR(self.optimizer, lambda _: 1.0)
         self.rates = []
-        self.optimizer.register_step_pre_hook(lambda optimizer, *_: self.rates.append(round(optimizer.param_groups[0]["lr"], 6)))
+        self.optimizer.register_step_pre_hook(
+            lambda optimizer, *_: self.rates.append(round(optimizer.param_groups[0]["lr"], 6))
+        )
 
     def run(self, epochs=2):
-        data = TensorDataset(torch.randn(16, 5, generator=torch.Generator().manual_seed(1)), torch.arange(16) % 3)
+        data = TensorDataset(
+            torch.randn(16, 5, generator=torch.Generator().manual_seed(1)), torch.arange(16) % 3
+        )
         for _ in range(epochs):
             for images, labels in DataLoader(data, batch_size=4):
                 F.cross_entropy(self.net(images), labels).backward()
@@ -85,16 +93,31 @@ def test_another_optimizer_stands_where_the_program_makes_its_own():
 
 
 def test_all_is_as_before_afterwards():
-    before = torch.optim.SGD, torch.optim.Optimizer.__init__, torch.nn.Module.__call__, DataLoader.__iter__
+    before = (
+        torch.optim.SGD,
+        torch.optim.Optimizer.__init__,
+        torch.nn.Module.__call__,
+        DataLoader.__iter__,
+    )
     with fixed("lr_rule=sqrt:4,warmup=1ep,ghost_bn=2"), fixed("lamb=0.1"):
         assert torch.optim.SGD is not before[0]
 
-    assert (torch.optim.SGD, torch.optim.Optimizer.__init__, torch.nn.Module.__call__, DataLoader.__iter__) == before
+    assert (
+        torch.optim.SGD,
+        torch.optim.Optimizer.__init__,
+        torch.nn.Module.__call__,
+        DataLoader.__iter__,
+    ) == before
     assert set(Training().run().rates) == {0.8}
 
 
 @pytest.mark.parametrize(
-    ("text", "norm", "why"), [("ghost_bn=2", False, "batch norm"), ("lr_rule=sqrt", True, "one rank"), ("warmup=1ep", True, "")]
+    ("text", "norm", "why"),
+    [
+        ("ghost_bn=2", False, "batch norm"),
+        ("lr_rule=sqrt", True, "one rank"),
+        ("warmup=1ep", True, ""),
+    ],
 )
 def test_a_fix_that_cannot_act_is_named_and_the_training_is_untouched(text, norm, why):
     plain = Training(norm).run()

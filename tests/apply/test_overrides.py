@@ -6,7 +6,13 @@ import weakref
 
 import pytest
 import torch
-from torch.utils.data import DataLoader, DistributedSampler, IterableDataset, SequentialSampler, TensorDataset
+from torch.utils.data import (
+    DataLoader,
+    DistributedSampler,
+    IterableDataset,
+    SequentialSampler,
+    TensorDataset,
+)
 
 from feedline.profiler.errors import FixError
 from feedline.profiler.session.hooks import Hooks
@@ -56,16 +62,24 @@ def changed(made_at="", strict=False, **settings):
 
 def test_loaders_that_shuffle_are_changed_and_others_are_not():
     with changed(num_workers=2, prefetch_factor=4) as told:
-        loaders = [DataLoader(DATA, 4, True), DataLoader(DATA, 4), DataLoader(DATA, 4, sampler=SequentialSampler(DATA))]
+        loaders = [
+            DataLoader(DATA, 4, True),
+            DataLoader(DATA, 4),
+            DataLoader(DATA, 4, sampler=SequentialSampler(DATA)),
+        ]
         spread = DataLoader(DATA, 4, sampler=DistributedSampler(DATA, 2, 0))
 
-    assert [(loader.num_workers, loader.prefetch_factor, loader.batch_size) for loader in loaders] == [
+    assert [
+        (loader.num_workers, loader.prefetch_factor, loader.batch_size) for loader in loaders
+    ] == [
         (2, 4, 4),
         (0, None, 4),
         (0, None, 4),
     ]
     assert spread.num_workers == 2
-    assert told[0][0] and "num_workers=2 (was not set), prefetch_factor=4 (was not set)" in told[0][1]
+    assert (
+        told[0][0] and "num_workers=2 (was not set), prefetch_factor=4 (was not set)" in told[0][1]
+    )
 
 
 def test_a_line_names_the_loader_to_change_whatever_its_order():
@@ -74,7 +88,10 @@ def test_a_line_names_the_loader_to_change_whatever_its_order():
         meant = DataLoader(DATA)  # the line
 
     assert (other.num_workers, meant.num_workers) == (0, 1)
-    assert told[-1] == (True, f"the training is changed: num_workers=1 (was not set), {HERE}:{changed_line()}")
+    assert told[-1] == (
+        True,
+        f"the training is changed: num_workers=1 (was not set), {HERE}:{changed_line()}",
+    )
 
 
 def changed_line():
@@ -85,17 +102,33 @@ def changed_line():
 def test_without_workers_what_needs_them_is_left_out():
     with changed(num_workers=0):
         loader = DataLoader(
-            DATA, 4, True, num_workers=2, prefetch_factor=3, persistent_workers=True, timeout=9, multiprocessing_context="spawn"
+            DATA,
+            4,
+            True,
+            num_workers=2,
+            prefetch_factor=3,
+            persistent_workers=True,
+            timeout=9,
+            multiprocessing_context="spawn",
         )
 
-    assert (loader.num_workers, loader.prefetch_factor, loader.persistent_workers, loader.timeout) == (0, None, False, 0)
+    assert (
+        loader.num_workers,
+        loader.prefetch_factor,
+        loader.persistent_workers,
+        loader.timeout,
+    ) == (0, None, False, 0)
     assert len(list(loader)) == 2
 
 
 @pytest.mark.parametrize(
     ("settings", "data", "why"),
     [
-        ({"prefetch_factor": 4}, DATA, "prefetch_factor needs workers, and this DataLoader has num_workers=0"),
+        (
+            {"prefetch_factor": 4},
+            DATA,
+            "prefetch_factor needs workers, and this DataLoader has num_workers=0",
+        ),
         ({"num_workers": 2}, Stream(), "its IterableDataset was read by one process only"),
         ({"no_such": 2}, DATA, "the DataLoader of this version has no argument no_such"),
     ],
@@ -131,7 +164,10 @@ def test_a_changed_loader_is_not_kept_alive():
 
 
 def test_strict_raises_instead():
-    with changed(strict=True, prefetch_factor=4), pytest.raises(FixError, match="prefetch_factor needs workers"):
+    with (
+        changed(strict=True, prefetch_factor=4),
+        pytest.raises(FixError, match="prefetch_factor needs workers"),
+    ):
         DataLoader(DATA, shuffle=True)
 
 
@@ -153,14 +189,18 @@ def test_libraries_in_workers_get_so_many_threads(method):
     with changed(worker_threads=3):
         loader = DataLoader(Threads(), shuffle=True, num_workers=1, multiprocessing_context=method)
         assert [int(threads) for threads in loader] == [3, 3]
-        again = DataLoader(loader.dataset, shuffle=True, num_workers=1, worker_init_fn=loader.worker_init_fn)  # as libraries rebuild it
+        again = DataLoader(
+            loader.dataset, shuffle=True, num_workers=1, worker_init_fn=loader.worker_init_fn
+        )  # as libraries rebuild it
 
     assert isinstance(again.worker_init_fn, WorkerThreads) and again.worker_init_fn.then is None
 
 
 def test_workers_that_run_the_script_again_are_not_started(tmp_path, monkeypatch):
     (tmp_path / "bare.py").write_text("import torch\ntorch.save({}, 'last.pt')\n")
-    (tmp_path / "guarded.py").write_text("def main(): ...\nif __name__ == '__main__':\n    main()\n")
+    (tmp_path / "guarded.py").write_text(
+        "def main(): ...\nif __name__ == '__main__':\n    main()\n"
+    )
     assert [_has_guard(str(tmp_path / name)) for name in ("bare.py", "guarded.py")] == [False, True]
     monkeypatch.setattr(loader_override, "_has_guard", lambda script: False)
 
@@ -169,4 +209,6 @@ def test_workers_that_run_the_script_again_are_not_started(tmp_path, monkeypatch
     assert told[-1][1].startswith("workers would run the script again")
 
     with changed(num_workers=1) as told:
-        assert DataLoader(DATA, shuffle=True).num_workers == int(multiprocessing.get_start_method() == "fork")
+        assert DataLoader(DATA, shuffle=True).num_workers == int(
+            multiprocessing.get_start_method() == "fork"
+        )

@@ -7,7 +7,9 @@ from feedline.profiler.errors import FixError
 
 
 def test_fixes_are_read_in_the_order_they_are_asked_for():
-    assert [request.fix.name for request in parse_fixes("warmup=5ep,lr_rule=sqrt:8,ghost_bn=32")] == ["warmup", "lr_rule", "ghost_bn"]
+    assert [
+        request.fix.name for request in parse_fixes("warmup=5ep,lr_rule=sqrt:8,ghost_bn=32")
+    ] == ["warmup", "lr_rule", "ghost_bn"]
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,15 @@
 
 import pytest
 
-from feedline.analysis.explain.speed_trial import CHANGED, CODES, UNCHANGED, Recorded, TrialRun, Tried, decide
+from feedline.analysis.explain.speed_trial import (
+    CHANGED,
+    CODES,
+    UNCHANGED,
+    Recorded,
+    TrialRun,
+    Tried,
+    decide,
+)
 from feedline.analysis.ledger.finding import PredictedRate
 from feedline.cli.verify.pairs import order
 from feedline.cli.verify.text import conclusion_lines
@@ -17,7 +25,9 @@ def trial(unchanged, changed, predicted=PREDICTED, failed="", recorded=None):
         for arm, rates in arms
         for pair, rate in enumerate(rates, 1)
     ]
-    return decide(Tried("num_workers=4", "", "train.py:3", "samples/s", 0.02, predicted, "", recorded), runs)
+    return decide(
+        Tried("num_workers=4", "", "train.py:3", "samples/s", 0.02, predicted, "", recorded), runs
+    )
 
 
 @pytest.mark.parametrize(
@@ -44,7 +54,10 @@ def test_predicted_and_measured_are_compared_as_gains():
     assert slower_machine.residual == pytest.approx(1.0, abs=0.01)
     assert slower_machine.inside
     assert slower_machine.measured.before == 90
-    assert "Speedup    1.60 times measured, 1.60 times predicted; the intervals overlap" in conclusion_lines(slower_machine)
+    assert (
+        "Speedup    1.60 times measured, 1.60 times predicted; the intervals overlap"
+        in conclusion_lines(slower_machine)
+    )
     assert not trial((100, 100, 100), (120, 121, 120)).inside
     refused = trial((100, 100, 100), (120, 121, 120), predicted=None)
     assert (refused.residual, refused.inside, refused.verdict) == (None, None, "accept")
@@ -53,15 +66,30 @@ def test_predicted_and_measured_are_compared_as_gains():
 def test_a_trial_under_other_conditions_than_recorded_says_so_and_is_not_compared_with_the_prediction():
     recorded = Recorded(100.0, 80.0, 130.0)
     found = trial((50, 50, 50), (80, 81, 79), recorded=recorded)
-    said = "Conditions have changed: the unchanged training runs at 50.0 samples/s, recorded were 100; the prediction is for those"
+    said = (
+        "Conditions have changed: the unchanged training runs at 50.0 samples/s, recorded were "
+        "100; the prediction is for those"
+    )
 
-    assert found.verdict == "accept" and found.conditions_changed and (found.residual, found.inside) == (None, None)
-    assert said in conclusion_lines(found) and not any("Speedup" in line for line in conclusion_lines(found))
-    near = trial((85, 85, 85), (90, 91, 89), recorded=Recorded(100.0, 90.0, 130.0))  # below the interval, but not by a quarter
-    assert near.residual is not None and not any("Conditions" in line for line in conclusion_lines(near))
+    assert (
+        found.verdict == "accept"
+        and found.conditions_changed
+        and (found.residual, found.inside) == (None, None)
+    )
+    assert said in conclusion_lines(found) and not any(
+        "Speedup" in line for line in conclusion_lines(found)
+    )
+    near = trial(
+        (85, 85, 85), (90, 91, 89), recorded=Recorded(100.0, 90.0, 130.0)
+    )  # below the interval, but not by a quarter
+    assert near.residual is not None and not any(
+        "Conditions" in line for line in conclusion_lines(near)
+    )
 
 
-@pytest.mark.parametrize(("changed", "code"), [((160, 158, 162), 0), ((80, 82, 81), 77), ((100, 140, 90), 75)])
+@pytest.mark.parametrize(
+    ("changed", "code"), [((160, 158, 162), 0), ((80, 82, 81), 77), ((100, 140, 90), 75)]
+)
 def test_each_verdict_has_an_exit_code_of_its_own(changed, code):
     assert CODES[trial((100, 101, 100), changed).verdict] == code
     assert len(set(CODES.values())) == len(CODES) == 3
@@ -70,8 +98,18 @@ def test_each_verdict_has_an_exit_code_of_its_own(changed, code):
 def test_the_unchanged_training_that_fails_proves_nothing():
     found = trial((100, None, 100), (160, 160, 160))
 
-    assert (found.verdict, found.why) == ("inconclusive", "the unchanged training failed (exit code 1)")
+    assert (found.verdict, found.why) == (
+        "inconclusive",
+        "the unchanged training failed (exit code 1)",
+    )
 
 
 def test_the_arm_that_goes_first_alternates():
-    assert order(3) == [(UNCHANGED, 1), (CHANGED, 1), (CHANGED, 2), (UNCHANGED, 2), (UNCHANGED, 3), (CHANGED, 3)]
+    assert order(3) == [
+        (UNCHANGED, 1),
+        (CHANGED, 1),
+        (CHANGED, 2),
+        (UNCHANGED, 2),
+        (UNCHANGED, 3),
+        (CHANGED, 3),
+    ]

@@ -7,18 +7,38 @@ from feedline.analysis.convergence.trial import Branch, _is_lower_better, decide
 
 def branches(baseline, fix, control=(), samples=1000.0):
     arms = {"baseline": baseline, "fix": fix, "control": control}
-    return [Branch(arm, seed, value, samples, 10, 0.1) for arm, values in arms.items() for seed, value in enumerate(values)]
+    return [
+        Branch(arm, seed, value, samples, 10, 0.1)
+        for arm, values in arms.items()
+        for seed, value in enumerate(values)
+    ]
 
 
 @pytest.mark.parametrize(
     ("rows", "verdict", "why"),
     [
         (branches([60, 61, 62], [80, 80.5, 82]), "accept", "better than the baseline by 19.8"),
-        (branches([60, 61, 62], [80, 81, 83], [70, 71, 72]), "accept", "and better than its control"),
-        (branches([60, 61, 62], [80, 81, 83], [80.5, 80, 84]), "inconclusive", "use the simpler one"),
-        (branches([60, 61, 62], [80, 81, 83], [90, 91, 92]), "reject", "its control .* is better by 9.6"),
+        (
+            branches([60, 61, 62], [80, 81, 83], [70, 71, 72]),
+            "accept",
+            "and better than its control",
+        ),
+        (
+            branches([60, 61, 62], [80, 81, 83], [80.5, 80, 84]),
+            "inconclusive",
+            "use the simpler one",
+        ),
+        (
+            branches([60, 61, 62], [80, 81, 83], [90, 91, 92]),
+            "reject",
+            "its control .* is better by 9.6",
+        ),
         (branches([60, 61, 62], [40, 41, 43]), "reject", "worse than the baseline"),
-        (branches([60, 61, 62], [58, 66, 61]), "inconclusive", "with 3 seeds: not certainly above 0"),
+        (
+            branches([60, 61, 62], [58, 66, 61]),
+            "inconclusive",
+            "with 3 seeds: not certainly above 0",
+        ),
         (branches([60], [80]), "inconclusive", "--seeds 3"),
     ],
 )
@@ -32,9 +52,16 @@ def test_what_the_seeds_support_decides(rows, verdict, why):
 
 
 def test_of_a_loss_the_lower_is_better():
-    assert decide("a", "", "eval loss", branches([2.0, 2.1, 2.2], [1.0, 1.1, 1.21])).verdict == "accept"
+    assert (
+        decide("a", "", "eval loss", branches([2.0, 2.1, 2.2], [1.0, 1.1, 1.21])).verdict
+        == "accept"
+    )
     assert _is_lower_better("val error") and not _is_lower_better("accuracy")
-    assert _is_lower_better("test/WER") and _is_lower_better("rmse_cm") and not _is_lower_better("answered")
+    assert (
+        _is_lower_better("test/WER")
+        and _is_lower_better("rmse_cm")
+        and not _is_lower_better("answered")
+    )
 
 
 def test_a_fix_that_diverges_is_rejected_and_a_baseline_that_does_settles_nothing():

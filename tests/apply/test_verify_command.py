@@ -46,7 +46,16 @@ def training(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("seeds", [1, pytest.param(2, marks=pytest.mark.long)])
 def test_branches_from_one_checkpoint_decide_and_are_written_down(training, capfd, seeds):
-    options = ["--fix", "lr_rule=linear:5", "--checkpoint", "start.pt", "--seeds", str(seeds), "--json", "trial.json"]
+    options = [
+        "--fix",
+        "lr_rule=linear:5",
+        "--checkpoint",
+        "start.pt",
+        "--seeds",
+        str(seeds),
+        "--json",
+        "trial.json",
+    ]
 
     code = main(["verify", *options, "--", "train.py", "{seed}", "{checkpoint}", "{arm}{seed}.pt"])
 
@@ -62,8 +71,13 @@ def test_branches_from_one_checkpoint_decide_and_are_written_down(training, capf
     assert trial["verdict"] in ("accept", "inconclusive")  # few seeds have a wide interval
     (line,) = (training / "runs" / "verify" / "ledger.jsonl").read_text().splitlines()
     assert json.loads(line)["fix"] == "lr_rule=linear:5"
-    manifest = json.loads(next((training / "runs" / "verify" / "fix-seed0").glob("*/manifest.json")).read_text())
-    assert (manifest["training"]["fixes"], manifest["training"]["fixes_failed"]) == ("lr_rule=linear:5", {})
+    manifest = json.loads(
+        next((training / "runs" / "verify" / "fix-seed0").glob("*/manifest.json")).read_text()
+    )
+    assert (manifest["training"]["fixes"], manifest["training"]["fixes_failed"]) == (
+        "lr_rule=linear:5",
+        {},
+    )
     assert trial["verdict"].upper() in capfd.readouterr().out
 
 
@@ -73,7 +87,13 @@ def test_seeds_that_change_nothing_are_refused():
 
     with pytest.raises(FixError, match="two seeds gave identical losses: pass {seed}"):
         check_seeds_differ({("baseline", 0): run, ("baseline", 1): run})
-    check_seeds_differ({("baseline", 0): run, ("baseline", 1): replace(run, curves={"train loss": other}), ("fix", 0): run})
+    check_seeds_differ(
+        {
+            ("baseline", 0): run,
+            ("baseline", 1): replace(run, curves={"train loss": other}),
+            ("fix", 0): run,
+        }
+    )
     check_seeds_differ({("baseline", 0): run, ("baseline", 1): "exit code 1"})
 
 
@@ -81,9 +101,26 @@ def test_seeds_that_change_nothing_are_refused():
     ("arguments", "message"),
     [
         (["--fix", "lr_rule=linear:5"], "no training given"),
-        (["--fix", "lr_rule=linear:5", "--checkpoint", "gone.pt", "--", "train.py", "{checkpoint}"], "checkpoint gone.pt does not exist"),
-        (["--fix", "lr_rule=linear:5", "--checkpoint", "start.pt", "--", "train.py", "1"], "add {checkpoint} to its arguments"),
-        (["--fix", "lr_rule=linear:5", "--control", "nope=1", "--", "train.py"], "control nope=1: unknown fix 'nope'"),
+        (
+            [
+                "--fix",
+                "lr_rule=linear:5",
+                "--checkpoint",
+                "gone.pt",
+                "--",
+                "train.py",
+                "{checkpoint}",
+            ],
+            "checkpoint gone.pt does not exist",
+        ),
+        (
+            ["--fix", "lr_rule=linear:5", "--checkpoint", "start.pt", "--", "train.py", "1"],
+            "add {checkpoint} to its arguments",
+        ),
+        (
+            ["--fix", "lr_rule=linear:5", "--control", "nope=1", "--", "train.py"],
+            "control nope=1: unknown fix 'nope'",
+        ),
     ],
 )
 def test_what_cannot_be_run_is_refused_before_anything_is(training, capfd, arguments, message):

@@ -1,4 +1,6 @@
-"""``feedline verify RUN --fix ID``: a finding of a training that decodes JPEG files, applied, measured, and shown again later."""
+"""``feedline verify RUN --fix ID``: a finding of a training that decodes JPEG files, applied,
+measured, and shown again later.
+"""
 
 import hashlib
 import json
@@ -14,7 +16,9 @@ from feedline.analysis.explain.speed_trial import CODES
 from feedline.cli import main
 from feedline.cli.verify import write_guard
 
-pytestmark = pytest.mark.skipif(write_guard.version() < 3, reason="Landlock is off, or older than Linux 6.2")
+pytestmark = pytest.mark.skipif(
+    write_guard.version() < 3, reason="Landlock is off, or older than Linux 6.2"
+)
 
 PROGRAM = """\
 import glob
@@ -59,11 +63,16 @@ LINE = PROGRAM[: PROGRAM.index("DataLoader(\r")].count("\n") + 1
 def sums(folder):
     """Checksums of all files but those below runs/."""
     files = [path for path in folder.rglob("*") if path.is_file() and "runs" not in path.parts]
-    return {str(path.relative_to(folder)): hashlib.sha256(path.read_bytes()).hexdigest() for path in files}
+    return {
+        str(path.relative_to(folder)): hashlib.sha256(path.read_bytes()).hexdigest()
+        for path in files
+    }
 
 
 def feedline(folder, *words, codes=(0,)):
-    done = subprocess.run([sys.executable, "-m", "feedline", *words], cwd=folder, capture_output=True, text=True)
+    done = subprocess.run(
+        [sys.executable, "-m", "feedline", *words], cwd=folder, capture_output=True, text=True
+    )
     assert done.returncode in codes, done.stderr + done.stdout
     return done.stdout
 
@@ -74,13 +83,28 @@ def verified(tmp_path_factory):
     folder = tmp_path_factory.mktemp("verified")
     (folder / "train.py").write_bytes(PROGRAM.encode())
     (folder / "photos").mkdir()
-    for number, pixels in enumerate(np.random.default_rng(0).integers(0, 255, (48, 96, 96, 3), np.uint8)):
+    for number, pixels in enumerate(
+        np.random.default_rng(0).integers(0, 255, (48, 96, 96, 3), np.uint8)
+    ):
         Image.fromarray(pixels).save(folder / "photos" / f"{number}.jpg")
     (folder / "out").mkdir()
     (folder / "out" / "last.pt").write_text("weeks of work")
-    feedline(folder, "run", "-q", "-o", "runs/one", "--stop-after", "60", "train.py", "1000", "runs")
+    feedline(
+        folder, "run", "-q", "-o", "runs/one", "--stop-after", "60", "train.py", "1000", "runs"
+    )
     before = sums(folder)
-    trial = ["verify", "runs/one", "--fix", "epoch_restart", "--pairs", "2", "--steps", "36", "--json", "runs/trial.json"]
+    trial = [
+        "verify",
+        "runs/one",
+        "--fix",
+        "epoch_restart",
+        "--pairs",
+        "2",
+        "--steps",
+        "36",
+        "--json",
+        "runs/trial.json",
+    ]
     out = feedline(folder, *trial, "--", "train.py", "1000", "{out}", codes=CODES.values())
     assert sums(folder) == before
     return folder, json.loads((folder / "runs" / "trial.json").read_text()), out
@@ -89,13 +113,22 @@ def verified(tmp_path_factory):
 def test_the_fix_of_a_finding_is_applied_and_measured_beside_its_prediction(verified):
     _, trial, out = verified
 
-    assert (trial["finding"], trial["change"], trial["made_at"]) == ("epoch_restart", "persistent_workers=True", f"train.py:{LINE}")
+    assert (trial["finding"], trial["change"], trial["made_at"]) == (
+        "epoch_restart",
+        "persistent_workers=True",
+        f"train.py:{LINE}",
+    )
     assert [run["failed"] for run in trial["runs"]] == [""] * 4
     assert trial["predicted"] or trial["refused"]
     assert "Predicted  " in out and "Measured   " in out
-    rates = {arm: [run["rate"] for run in trial["runs"] if run["arm"] == arm] for arm in ("unchanged", "changed")}
+    rates = {
+        arm: [run["rate"] for run in trial["runs"] if run["arm"] == arm]
+        for arm in ("unchanged", "changed")
+    }
     assert trial["measured"]["from"] == pytest.approx(fmean(rates["unchanged"]))
-    ratio = geometric_mean(rates["changed"]) / geometric_mean(rates["unchanged"])  # how much faster is test_verify_speed.py's matter
+    ratio = geometric_mean(rates["changed"]) / geometric_mean(
+        rates["unchanged"]
+    )  # how much faster is test_verify_speed.py's matter
     assert trial["measured"]["to"] / trial["measured"]["from"] == pytest.approx(ratio)
 
 
@@ -106,16 +139,24 @@ def test_the_patch_applies_to_a_file_with_dos_line_ends_and_tabs(verified, tmp_p
     if trial["verdict"] == "reject":
         pytest.skip("this machine was too busy for the measurement")
 
-    for tool in (["patch", "-p0", "-s", "-i"], ["patch", "-R", "-p0", "-s", "-i"], ["git", "apply", "-p0"]):
+    for tool in (
+        ["patch", "-p0", "-s", "-i"],
+        ["patch", "-R", "-p0", "-s", "-i"],
+        ["git", "apply", "-p0"],
+    ):
         subprocess.run([*tool, patch], cwd=tmp_path, check=True, capture_output=True)
 
-    changed = PROGRAM.replace("num_workers=2,\r\n", "num_workers=2,\r\n\t\tpersistent_workers=True,\r\n")
+    changed = PROGRAM.replace(
+        "num_workers=2,\r\n", "num_workers=2,\r\n\t\tpersistent_workers=True,\r\n"
+    )
     assert (tmp_path / "train.py").read_bytes() == changed.encode()
     assert patch.read_bytes().decode() == trial["patch"]
     assert "persistent_workers=True,\n" in out
 
 
-def test_what_was_tried_is_listed_and_stands_in_the_report_of_the_run(verified, tmp_path, monkeypatch, capfd):
+def test_what_was_tried_is_listed_and_stands_in_the_report_of_the_run(
+    verified, tmp_path, monkeypatch, capfd
+):
     folder, trial, _ = verified
     monkeypatch.chdir(folder)
 
@@ -127,9 +168,14 @@ def test_what_was_tried_is_listed_and_stands_in_the_report_of_the_run(verified, 
     assert "persistent_workers=True" in listed and trial["verdict"] in listed
     (line,) = json.loads((tmp_path / "ledger.json").read_text())
     assert line["runs"] == trial["runs"] and "patch" not in line
-    said = "measured " if trial["gain"] else "no gain was measured"  # where the machine changed meanwhile
+    said = (
+        "measured " if trial.get("gain") else "no gain was measured"
+    )  # where the machine changed meanwhile
     assert f"by feedline verify: persistent_workers=True: {said}" in shown
-    assert any("by feedline verify" in note for note in json.loads((folder / "runs" / "one" / "report.json").read_text())["notes"])
+    assert any(
+        "by feedline verify" in note
+        for note in json.loads((folder / "runs" / "one" / "report.json").read_text())["notes"]
+    )
 
 
 def test_no_ledger_is_a_trial_not_given(tmp_path, monkeypatch, capfd):

@@ -1,4 +1,6 @@
-"""``feedline verify --set`` on a real training: runs in pairs, files that stay as they are, the diff, and what is refused."""
+"""``feedline verify --set`` on a real training: runs in pairs, files that stay as they are, the
+diff, and what is refused.
+"""
 
 import hashlib
 import json
@@ -11,7 +13,9 @@ from feedline.analysis.explain.speed_trial import CODES
 from feedline.cli import main
 from feedline.cli.verify import write_guard
 
-pytestmark = pytest.mark.skipif(write_guard.version() < 3, reason="Landlock is off, or older than Linux 6.2")
+pytestmark = pytest.mark.skipif(
+    write_guard.version() < 3, reason="Landlock is off, or older than Linux 6.2"
+)
 
 PROGRAM = """\
 import os
@@ -63,7 +67,10 @@ SET = ["--set", "num_workers=2,persistent_workers=true"]
 def sums(folder):
     """Checksums of all files but those below runs/."""
     files = [path for path in folder.rglob("*") if path.is_file() and "runs" not in path.parts]
-    return {str(path.relative_to(folder)): hashlib.sha256(path.read_bytes()).hexdigest() for path in files}
+    return {
+        str(path.relative_to(folder)): hashlib.sha256(path.read_bytes()).hexdigest()
+        for path in files
+    }
 
 
 def project(folder):
@@ -78,9 +85,23 @@ def verified(tmp_path_factory):
     folder = tmp_path_factory.mktemp("verified")
     project(folder)
     before = sums(folder)
-    words = ["verify", *SET, "--pairs", "2", "--steps", "24", "--json", "runs/trial.json", "--", "train.py", "{out}"]
+    words = [
+        "verify",
+        *SET,
+        "--pairs",
+        "2",
+        "--steps",
+        "24",
+        "--json",
+        "runs/trial.json",
+        "--",
+        "train.py",
+        "{out}",
+    ]
     (folder / "runs").mkdir()
-    done = subprocess.run([sys.executable, "-m", "feedline", *words], cwd=folder, capture_output=True, text=True)
+    done = subprocess.run(
+        [sys.executable, "-m", "feedline", *words], cwd=folder, capture_output=True, text=True
+    )
     trial = json.loads((folder / "runs" / "trial.json").read_text())
     assert done.returncode == CODES[trial["verdict"]], done.stderr
     return folder, trial, done.stdout, before
@@ -102,7 +123,8 @@ def test_the_change_acts_and_predicted_stands_beside_measured(verified):
     assert all(rates["changed", pair] > 1.3 * rates["unchanged", pair] for pair in (1, 2))
     assert trial["predicted"]["to"] > 1.3 * trial["predicted"]["from"]
     assert trial["residual"] == pytest.approx(
-        (trial["measured"]["to"] / trial["measured"]["from"]) / (trial["predicted"]["to"] / trial["predicted"]["from"])
+        (trial["measured"]["to"] / trial["measured"]["from"])
+        / (trial["predicted"]["to"] / trial["predicted"]["from"])
     )
     assert "Predicted  " in out and "Measured   " in out and trial["verdict"].upper() in out
 
@@ -131,10 +153,16 @@ def test_the_diff_gives_the_same_settings(verified, tmp_path):
     folder, trial, out, before = verified
     (tmp_path / "train.py").write_text(PROGRAM)
 
-    subprocess.run(["patch", "-p0", "-s", "-i", folder / "runs" / "verify" / "fix.patch"], cwd=tmp_path, check=True)
+    subprocess.run(
+        ["patch", "-p0", "-s", "-i", folder / "runs" / "verify" / "fix.patch"],
+        cwd=tmp_path,
+        check=True,
+    )
 
     changed = (tmp_path / "train.py").read_text()
-    assert changed == PROGRAM.replace("num_workers=0,\n", "num_workers=2,\n        persistent_workers=True,\n")
+    assert changed == PROGRAM.replace(
+        "num_workers=0,\n", "num_workers=2,\n        persistent_workers=True,\n"
+    )
     assert trial["patch"] in out
 
 
@@ -162,17 +190,34 @@ def test_ranks_stop_after_the_same_update(tmp_path, monkeypatch):
     (tmp_path / "runs").mkdir()
     monkeypatch.chdir(tmp_path)
 
-    words = ["verify", "--set", "num_workers=1", "--ranks", "2", "--pairs", "2", "--steps", "40", "--json", "runs/trial.json"]
+    words = [
+        "verify",
+        "--set",
+        "num_workers=1",
+        "--ranks",
+        "2",
+        "--pairs",
+        "2",
+        "--steps",
+        "40",
+        "--json",
+        "runs/trial.json",
+    ]
     code = main([*words, "--", "train.py"])
 
     trial = json.loads((tmp_path / "runs" / "trial.json").read_text())
     assert code == CODES[trial["verdict"]] and [run["failed"] for run in trial["runs"]] == [""] * 4
-    manifests = [json.loads(path.read_text()) for path in (tmp_path / "runs" / "verify").rglob("manifest.json")]
+    manifests = [
+        json.loads(path.read_text())
+        for path in (tmp_path / "runs" / "verify").rglob("manifest.json")
+    ]
     assert len(manifests) == 10 and all(manifest["ended"] for manifest in manifests)
     assert {run["steps"] for run in trial["runs"]} <= {38, 39, 40}
 
 
-def test_a_training_that_would_overwrite_a_file_ends_and_the_file_stays(tmp_path, monkeypatch, capfd):
+def test_a_training_that_would_overwrite_a_file_ends_and_the_file_stays(
+    tmp_path, monkeypatch, capfd
+):
     project(tmp_path)
     monkeypatch.chdir(tmp_path)
     before = sums(tmp_path)
@@ -180,12 +225,18 @@ def test_a_training_that_would_overwrite_a_file_ends_and_the_file_stays(tmp_path
     assert main(["verify", *SET, "--", "train.py", "best"]) == 2
 
     said = capfd.readouterr().err
-    assert "trial runs must not overwrite files" in said and "let the training write to {out}" in said
+    assert (
+        "trial runs must not overwrite files" in said and "let the training write to {out}" in said
+    )
     assert sums(tmp_path) == before
 
 
-def test_a_failed_attempt_leaves_nothing_that_blocks_the_corrected_one_and_no_file_of_the_users_goes(tmp_path, monkeypatch, capfd):
-    """Of the first attempt a log remains, to be read; the next one, with other arguments, replaces it."""
+def test_a_failed_attempt_leaves_nothing_that_blocks_the_corrected_one_and_no_file_of_the_users_goes(
+    tmp_path, monkeypatch, capfd
+):
+    """Of the first attempt a log remains, to be read; the next one, with other arguments, replaces
+    it.
+    """
     project(tmp_path)
     monkeypatch.chdir(tmp_path)
     folder = tmp_path / "runs" / "verify"
@@ -197,7 +248,10 @@ def test_a_failed_attempt_leaves_nothing_that_blocks_the_corrected_one_and_no_fi
     assert main(["verify", *SET, "--steps", "8", "--", "train.py", "nowhere/to/be"]) == 2
     said = capfd.readouterr().err
     assert "already exists" not in said and "the unchanged training failed" in said
-    assert "nowhere" in (folder / "recorded.log").read_text() != before and (folder / "notes.txt").read_text() == "mine"
+    assert (
+        "nowhere" in (folder / "recorded.log").read_text() != before
+        and (folder / "notes.txt").read_text() == "mine"
+    )
 
     (folder / "changed-1").mkdir()  # what feedline did not make stops it, as ever
     (folder / "changed-1" / "last.pt").write_text("weeks of work")
@@ -218,7 +272,9 @@ def test_a_failed_attempt_leaves_nothing_that_blocks_the_corrected_one_and_no_fi
         ([*SET, "--ranks", "2", "--", "train.py"], 2, "give a recorded run, or --steps"),
     ],
 )
-def test_what_cannot_be_tried_is_refused_before_anything_runs(tmp_path, monkeypatch, capfd, words, code, message):
+def test_what_cannot_be_tried_is_refused_before_anything_runs(
+    tmp_path, monkeypatch, capfd, words, code, message
+):
     project(tmp_path)
     monkeypatch.chdir(tmp_path)
 
@@ -228,7 +284,9 @@ def test_what_cannot_be_tried_is_refused_before_anything_runs(tmp_path, monkeypa
     assert not list((tmp_path / "runs").rglob("rank0"))
 
 
-def test_without_protection_by_the_kernel_a_trial_needs_leave_to_write(tmp_path, monkeypatch, capfd):
+def test_without_protection_by_the_kernel_a_trial_needs_leave_to_write(
+    tmp_path, monkeypatch, capfd
+):
     project(tmp_path)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(write_guard, "version", lambda: 0)

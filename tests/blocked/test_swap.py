@@ -24,12 +24,16 @@ def free_swap() -> int:
 
 pytestmark = [
     pytest.mark.quiet,
-    pytest.mark.skipif(free_swap() < 2 * PAGES * mmap.PAGESIZE, reason="this machine has no swap, or no room in it"),
+    pytest.mark.skipif(
+        free_swap() < 2 * PAGES * mmap.PAGESIZE, reason="this machine has no swap, or no room in it"
+    ),
 ]
 
 
 class InMemory(Dataset):
-    """Each sample touches pages in an order that no readahead foresees; they are then moved to swap again, or not."""
+    """Each sample touches pages in an order that no readahead foresees; they are then moved to swap
+    again, or not.
+    """
 
     def __init__(self, swapped: bool) -> None:
         self.memory = mmap.mmap(-1, PAGES * mmap.PAGESIZE, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)

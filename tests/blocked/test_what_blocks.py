@@ -1,4 +1,6 @@
-"""What a sample waits for, of real waiting: a sleep, locks, a server, a pipe; and real files, which stay storage."""
+"""What a sample waits for, of real waiting: a sleep, locks, a server, a pipe; and real files, which
+stay storage.
+"""
 
 import http.server
 import mmap
@@ -25,7 +27,10 @@ from feedline.profiler.store.trainings import open_run
 
 SAMPLES, BATCH, WAIT_S = 96, 8, 0.01
 FORK = multiprocessing.get_context("fork")
-pytestmark = pytest.mark.skipif(not os.path.exists("/proc/self/syscall"), reason="this kernel does not tell what a thread waits for")
+pytestmark = pytest.mark.skipif(
+    not os.path.exists("/proc/self/syscall"),
+    reason="this kernel does not tell what a thread waits for",
+)
 
 
 class Samples(Dataset):
@@ -42,7 +47,15 @@ class Samples(Dataset):
 
 def recorded(folder: Path, make: Callable[[int], object], workers: int) -> Report:
     """The report of a training whose samples are made so."""
-    return trained(folder, DataLoader(Samples(make), BATCH, num_workers=workers, multiprocessing_context="fork" if workers else None))
+    return trained(
+        folder,
+        DataLoader(
+            Samples(make),
+            BATCH,
+            num_workers=workers,
+            multiprocessing_context="fork" if workers else None,
+        ),
+    )
 
 
 def trained(folder: Path, loader: DataLoader) -> Report:
@@ -124,7 +137,9 @@ class Places:
         url = f"http://127.0.0.1:{here.recv()}/"
 
         def fetch(index: int) -> object:
-            with urllib.request.urlopen(f"{url}{index}", timeout=60 if index % 2 else None) as answer:  # waits in poll, or in recv
+            with urllib.request.urlopen(
+                f"{url}{index}", timeout=60 if index % 2 else None
+            ) as answer:  # waits in poll, or in recv
                 return answer.read()
 
         return fetch
@@ -153,8 +168,14 @@ WAITS = {
     "server": blocked_threads.ON_NETWORK,
     "pipe": blocked_threads.ON_PROCESS,
 }
-#: With workers, which are forks, a thread's lock is never freed, and two of them take turns at a lock or a pipe.
-CASES = [(what, workers) for what in WAITS for workers in (0, 2) if not (workers and what in ("lock_of_a_thread", "pipe"))]
+#: With workers, which are forks, a thread's lock is never freed, and two of them take turns at a
+#: lock or a pipe.
+CASES = [
+    (what, workers)
+    for what in WAITS
+    for workers in (0, 2)
+    if not (workers and what in ("lock_of_a_thread", "pipe"))
+]
 
 
 @pytest.mark.parametrize(("what", "workers"), CASES)
@@ -166,14 +187,19 @@ def test_waiting_without_files_is_named_and_is_not_reading(what, workers, places
     assert max(by, key=by.get) == WAITS[what] and by[WAITS[what]] > 0.8, by
     if what in ("sleep", "server"):  # how long one waits for a lock is chance
         blocked = next(finding for finding in report.findings if finding.rule_id == "blocked")
-        assert any((evidence.id, evidence.of) == ("blocked_by_share", WAITS[what]) for evidence in blocked.evidence)
+        assert any(
+            (evidence.id, evidence.of) == ("blocked_by_share", WAITS[what])
+            for evidence in blocked.evidence
+        )
 
 
 @pytest.mark.parametrize("workers", [0, 2])
 def test_a_sample_that_reads_nothing_has_no_reads(workers, places, tmp_path):
     recorded(tmp_path, places.sleep(), workers)
 
-    traffic = [process.of(Stage.TRAFFIC) for process in open_run(tmp_path / "run").ranks[0].processes]
+    traffic = [
+        process.of(Stage.TRAFFIC) for process in open_run(tmp_path / "run").ranks[0].processes
+    ]
     assert sum(len(rows) for rows in traffic) == SAMPLES // BATCH
     assert sum(int(rows["extra"].sum() + rows["nbytes"].sum()) for rows in traffic) == 0
 
@@ -183,7 +209,11 @@ def test_small_files_are_still_found(workers, tmp_path):
     for number in range(100):
         np.save(tmp_path / f"{number}.npy", np.zeros(500))
 
-    report = recorded(tmp_path, lambda index: [np.load(tmp_path / f"{(index + at) % 100}.npy") for at in range(20)], workers)
+    report = recorded(
+        tmp_path,
+        lambda index: [np.load(tmp_path / f"{(index + at) % 100}.npy") for at in range(20)],
+        workers,
+    )
 
     assert "small_files" in causes(report) and "blocked" not in causes(report), causes(report)
 

@@ -19,7 +19,10 @@ def launched(made_once: MadeOnce, warm: WarmPython, program: str, ranks: int) ->
         (folder / "ends.json").write_text(json.dumps(ends))
 
     folder = made_once(Path(program).stem, run)
-    return [Rank(folder, rank, *end) for rank, end in enumerate(json.loads((folder / "ends.json").read_text()))]
+    return [
+        Rank(folder, rank, *end)
+        for rank, end in enumerate(json.loads((folder / "ends.json").read_text()))
+    ]
 
 
 @pytest.fixture(scope="session")
@@ -32,5 +35,7 @@ def two(made_once: MadeOnce, warm_python: WarmPython) -> list[Rank]:
 
 @pytest.fixture(scope="session")
 def four(made_once: MadeOnce, warm_python: WarmPython) -> list[Rank]:
-    """Four ranks with groups of two, the last of which is killed in the middle of a collective (programs/groups_of_four.py)."""
+    """Four ranks with groups of two, the last of which is killed in the middle of a collective
+    (programs/groups_of_four.py).
+    """
     return launched(made_once, warm_python, "groups_of_four.py", 4)

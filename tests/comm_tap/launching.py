@@ -1,4 +1,6 @@
-"""Starts ranks of a program on this machine, with and without feedline, and reads what was recorded."""
+"""Starts ranks of a program on this machine, with and without feedline, and reads what was
+recorded.
+"""
 
 import json
 import os
@@ -93,29 +95,52 @@ class Rank:
 
     @property
     def hooks(self) -> dict[str, dict[str, object]]:
-        return {str(hook["name"]): hook for hook in open_run(self._folder / "run").ranks[self.number].manifest.hooks}
+        return {
+            str(hook["name"]): hook
+            for hook in open_run(self._folder / "run").ranks[self.number].manifest.hooks
+        }
 
 
-def launch(folder: Path, program: str, ranks: int, *args: object, warm: WarmPython | None, recorded: bool = True) -> list[Rank]:
+def launch(
+    folder: Path,
+    program: str,
+    ranks: int,
+    *args: object,
+    warm: WarmPython | None,
+    recorded: bool = True,
+) -> list[Rank]:
     """Run ``programs/PROGRAM ARGS`` as so many ranks that meet on localhost.
 
     Args:
         warm: for programs whose beginning and end are not what is tested; None: cold Pythons.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    running = [start(folder, program, rank, ranks, args, warm, recorded, *ports) for ports in [free_ports()] for rank in range(ranks)]
+    running = [
+        start(folder, program, rank, ranks, args, warm, recorded, *ports)
+        for ports in [free_ports()]
+        for rank in range(ranks)
+    ]
     until = time.monotonic() + LIMIT_S
     try:
-        done = [process.communicate(timeout=max(0.0, until - time.monotonic()))[1] for process in running]
+        done = [
+            process.communicate(timeout=max(0.0, until - time.monotonic()))[1]
+            for process in running
+        ]
     except subprocess.TimeoutExpired:
         for process in running:
-            process.send_signal(signal.SIGABRT)  # PYTHONFAULTHANDLER: it says where each of its threads stands
+            process.send_signal(
+                signal.SIGABRT
+            )  # PYTHONFAULTHANDLER: it says where each of its threads stands
         stand = "\n".join(process.communicate()[1][-6000:] for process in running)
-        raise AssertionError(f"not all ranks of {program} came to an end within {LIMIT_S} s:\n{stand}") from None
+        raise AssertionError(
+            f"not all ranks of {program} came to an end within {LIMIT_S} s:\n{stand}"
+        ) from None
     finally:
         for process in running:
             process.kill()
-    return [Rank(folder, rank, process.returncode, done[rank]) for rank, process in enumerate(running)]
+    return [
+        Rank(folder, rank, process.returncode, done[rank]) for rank, process in enumerate(running)
+    ]
 
 
 def start(
@@ -131,7 +156,9 @@ def start(
 ) -> subprocess.Popen[str] | Program:
     """Start one of them."""
     feedline = ["-m", "feedline", "run", "-q", "-o", folder / "run"] if recorded else []
-    command = [str(part) for part in (*feedline, PROGRAMS / program, folder / f"said{rank}.json", *args)]
+    command = [
+        str(part) for part in (*feedline, PROGRAMS / program, folder / f"said{rank}.json", *args)
+    ]
     place = {
         "RANK": rank,
         "LOCAL_RANK": rank,
@@ -145,11 +172,19 @@ def start(
     if warm is not None:
         return warm.start(*command, folder=folder, environment=environment)
     command.insert(0, sys.executable)
-    return subprocess.Popen(command, env=environment, cwd=folder, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+    return subprocess.Popen(
+        command,
+        env=environment,
+        cwd=folder,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
 
 
 def buckets(main: Process) -> IntArray:
-    """Index of DistributedDataParallel's bucket, -1 for what is none: the order in which its reducer begins them within one backward.
+    """Index of DistributedDataParallel's bucket, -1 for what is none: the order in which its
+    reducer begins them within one backward.
 
     Not known of buckets that a communication hook in Python sends on.
 
@@ -176,4 +211,6 @@ def free_ports() -> tuple[int, int]:
 
 
 def say_what_went_wrong(ranks: list[Rank]) -> None:
-    assert [rank.code for rank in ranks] == [0] * len(ranks), "\n".join(rank.err[-3000:] for rank in ranks)
+    assert [rank.code for rank in ranks] == [0] * len(ranks), "\n".join(
+        rank.err[-3000:] for rank in ranks
+    )

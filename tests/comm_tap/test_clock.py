@@ -58,10 +58,14 @@ def until(true, seconds=5.0):
     return true()
 
 
-def test_a_clock_that_is_five_seconds_ahead_is_measured_within_its_bound(segment, server, told, monkeypatch):
+def test_a_clock_that_is_five_seconds_ahead_is_measured_within_its_bound(
+    segment, server, told, monkeypatch
+):
     real = clock.wall_ns
     second = rank(1, server, told)
-    monkeypatch.setattr(clock, "wall_ns", lambda: real() + (AHEAD_NS if threading.current_thread() is second else 0))
+    monkeypatch.setattr(
+        clock, "wall_ns", lambda: real() + (AHEAD_NS if threading.current_thread() is second else 0)
+    )
     first = rank(0, server, told)
     first.start()
     second.start()

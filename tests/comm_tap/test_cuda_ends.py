@@ -61,14 +61,19 @@ class Futureless:
 def collective(ends, gpu, segment, ms, work=Done):
     timed = ends.begin(DEVICE)
     start = clock.wall_ns()
-    row = StartedCollective(segment, segment.add(Stage.COLLECTIVE, start, UNMEASURED), start, None, None)
+    row = StartedCollective(
+        segment, segment.add(Stage.COLLECTIVE, start, UNMEASURED), start, None, None
+    )
     gpu.launch(ms)
     if timed is not None:
         ends.watch(row, work(), timed)
 
 
 def seen(segment):
-    return [(int(one["wall"]), int(one["extra"])) for one in read_segment(segment.path).of(Stage.COLLECTIVE)]
+    return [
+        (int(one["wall"]), int(one["extra"]))
+        for one in read_segment(segment.path).of(Stage.COLLECTIVE)
+    ]
 
 
 def test_it_begins_when_the_gpu_comes_to_it_and_ends_when_the_gpu_is_done(gpu, segment):
@@ -116,18 +121,25 @@ def test_a_collective_that_nobody_asked_a_work_of_ends_in_the_current_stream(gpu
 
 @pytest.mark.parametrize(("name", "unknown"), [("all_reduce", 0), ("send", 1)])
 def test_works_come_boxed_from_the_dispatcher(gpu, segment, monkeypatch, name, unknown):
-    """A real one of gloo's, and a null one as NCCL gives it: of a collective in the current stream, of a send that is launched later."""
+    """A real one of gloo's, and a null one as NCCL gives it: of a collective in the current stream,
+    of a send that is launched later.
+    """
     dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
     try:
         told = []
         tap = CollectiveTap(lambda *said: told.append(said))
         tap._cuda = CudaEnds(gpu)
-        pg, operation = dist.group.WORLD, next(one for one in collective_operations() if one.name == name)
+        pg, operation = (
+            dist.group.WORLD,
+            next(one for one in collective_operations() if one.name == name),
+        )
         work = dist.all_reduce(torch.ones(4), async_op=True)
         for null in (False, True):
             monkeypatch.setattr(tap, "_unbox_work", (lambda _: None) if null else dist.Work.unbox)
             timed = tap._cuda.begin(DEVICE)
-            row = StartedCollective(segment, segment.add(Stage.COLLECTIVE, 0, UNMEASURED), 0, None, None)
+            row = StartedCollective(
+                segment, segment.add(Stage.COLLECTIVE, 0, UNMEASURED), 0, None, None
+            )
             gpu.launch(3)
             tap.complete((row, pg, 16, timed, False), operation, ([], work.boxed()))
             work.wait()
@@ -161,7 +173,9 @@ def test_what_the_gpu_has_not_passed_in_the_end_has_no_end(gpu, segment):
 
 
 @pytest.mark.gpu
-@pytest.mark.skipif(not torch.cuda.is_available() or not dist.is_nccl_available(), reason="needs a GPU and NCCL")
+@pytest.mark.skipif(
+    not torch.cuda.is_available() or not dist.is_nccl_available(), reason="needs a GPU and NCCL"
+)
 def test_nccl_with_one_rank_is_timed(tmp_path):
     session = Session(tmp_path / "run", ["nccl"])
     dist.init_process_group("nccl", store=dist.HashStore(), rank=0, world_size=1)

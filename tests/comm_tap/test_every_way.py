@@ -33,7 +33,9 @@ def rank(request, two):
 
 
 def test_names_bytes_and_dtypes_are_those_computed_by_hand(rank):
-    seen = [(one.name, one.nbytes, one.dtype if one.nbytes else None) for one in rank.seen("by_hand")]
+    seen = [
+        (one.name, one.nbytes, one.dtype if one.nbytes else None) for one in rank.seen("by_hand")
+    ]
 
     assert seen == BY_HAND
 
@@ -43,7 +45,9 @@ def test_every_collective_between_all_ranks_has_an_end(rank):
 
 
 def test_the_group_is_named_with_its_ranks_and_backend(rank):
-    assert {(one.group, one.ranks, one.backend) for one in rank.seen("by_hand")} == {("0", (0, 1), "gloo")}
+    assert {(one.group, one.ranks, one.backend) for one in rank.seen("by_hand")} == {
+        ("0", (0, 1), "gloo")
+    }
 
 
 def test_numbers_within_the_group_have_no_gap(rank):
@@ -112,11 +116,16 @@ def test_a_reduce_scatter_that_the_program_waits_for_has_an_end(rank):
 
 
 def test_tensor_parallel_layers_reduce_their_output(rank):
-    assert [(one.name, one.nbytes, one.phase) for one in rank.seen("tensor_parallel")] == [("all_reduce", 4 * 4 * 32, "forward")] * 2
+    assert [(one.name, one.nbytes, one.phase) for one in rank.seen("tensor_parallel")] == [
+        ("all_reduce", 4 * 4 * 32, "forward")
+    ] * 2
 
 
 def test_functional_collectives_are_seen(rank):
-    assert [(one.name, one.nbytes) for one in rank.seen("functional")] == [("all_reduce", 40), ("all_gather", 80)]
+    assert [(one.name, one.nbytes) for one in rank.seen("functional")] == [
+        ("all_reduce", 40),
+        ("all_gather", 80),
+    ]
 
 
 def test_collectives_in_inference_mode_are_seen(rank):
@@ -125,7 +134,9 @@ def test_collectives_in_inference_mode_are_seen(rank):
 
 @pytest.mark.parametrize("section", SECTIONS_WITH_ONE_ALL_REDUCE)
 def test_the_one_collective_is_seen(rank, section):
-    assert [(one.name, one.nbytes, one.ended) for one in rank.seen(section)] == [("all_reduce", 40, True)]
+    assert [(one.name, one.nbytes, one.ended) for one in rank.seen(section)] == [
+        ("all_reduce", 40, True)
+    ]
 
 
 def test_objects_are_sent_as_their_lengths_and_bytes(rank):
@@ -141,11 +152,17 @@ def test_messages_between_two_are_numbered_by_sender_and_receiver(rank):
     there = [(one.sequence, one.nbytes) for one in seen if one.group == "0 0>1"]
     back = [(one.sequence, one.nbytes) for one in seen if one.group == "0 1>0"]
     assert (there, back) == ([(0, 40), (1, 40), (2, 40)], [(0, 40), (1, 40)])
-    assert {one.name for one in seen if one.group == "0 0>1"} == {"send" if rank.number == 0 else "recv"}
+    assert {one.name for one in seen if one.group == "0 0>1"} == {
+        "send" if rank.number == 0 else "recv"
+    }
 
 
 def test_a_message_from_anybody_has_no_number_of_the_group(rank):
-    seen = [(one.name, one.group, one.sequence, one.nbytes) for one in rank.seen("from_anybody") if ">" in one.group]
+    seen = [
+        (one.name, one.group, one.sequence, one.nbytes)
+        for one in rank.seen("from_anybody")
+        if ">" in one.group
+    ]
 
     assert seen == [("recv", "0 any>0", 0, 40) if rank.number == 0 else ("send", "0 1>0", 2, 40)]
 
@@ -164,7 +181,10 @@ def test_a_work_that_is_waited_for_late_ended_when_it_was_complete(rank):
 def test_groups_that_come_and_go_have_a_name_of_their_own(rank, section, group):
     seen = rank.seen(section)
 
-    assert [(one.name, one.sequence, one.ranks) for one in seen] == [("all_reduce", 0, (0, 1)), ("all_reduce", 1, (0, 1))]
+    assert [(one.name, one.sequence, one.ranks) for one in seen] == [
+        ("all_reduce", 0, (0, 1)),
+        ("all_reduce", 1, (0, 1)),
+    ]
     assert len({one.group for one in seen}) == 1
 
 
@@ -176,29 +196,52 @@ def test_a_default_group_made_again_is_another_group(rank):
 
 def test_both_ranks_saw_the_same(two):
     def common(rank):
-        return [(one.group, one.sequence, one.name, one.nbytes) for one in rank.seen() if ">" not in one.group]
+        return [
+            (one.group, one.sequence, one.name, one.nbytes)
+            for one in rank.seen()
+            if ">" not in one.group
+        ]
 
     assert common(two[0]) == common(two[1])
 
 
 def test_the_flight_recorder_of_torch_has_the_same_operations_bytes_and_numbers(rank):
-    theirs = [(entry["profiling_name"], entry["collective_seq_id"], output_bytes(entry)) for entry in rank.said["flight"]["entries"]]
-    ours = [(f"gloo:{one.name}", one.sequence + 1, one.nbytes) for one in rank.seen(until=rank.said["until"])]
-    same = [name for name, _, _ in ours].index("gloo:reduce_scatter")  # which gloo does by one or more all_reduces, each with a number
+    theirs = [
+        (entry["profiling_name"], entry["collective_seq_id"], output_bytes(entry))
+        for entry in rank.said["flight"]["entries"]
+    ]
+    ours = [
+        (f"gloo:{one.name}", one.sequence + 1, one.nbytes)
+        for one in rank.seen(until=rank.said["until"])
+    ]
+    same = [name for name, _, _ in ours].index(
+        "gloo:reduce_scatter"
+    )  # which gloo does by one or more all_reduces, each with a number
 
     assert same > 50
     assert theirs[:same] == ours[:same]
 
 
-@pytest.mark.parametrize("name", ["all_gather", "broadcast", "barrier", "gather", "scatter", "all_to_all", "reduce"])
+@pytest.mark.parametrize(
+    "name", ["all_gather", "broadcast", "barrier", "gather", "scatter", "all_to_all", "reduce"]
+)
 def test_the_flight_recorder_of_torch_has_as_many(rank, name):
-    theirs = [entry for entry in rank.said["flight"]["entries"] if entry["profiling_name"] == f"gloo:{name}"]
+    theirs = [
+        entry
+        for entry in rank.said["flight"]["entries"]
+        if entry["profiling_name"] == f"gloo:{name}"
+    ]
 
-    assert len(theirs) == len([one for one in rank.seen(until=rank.said["until"]) if one.name == name])
+    assert len(theirs) == len(
+        [one for one in rank.seen(until=rank.said["until"]) if one.name == name]
+    )
 
 
 def output_bytes(entry):
-    return sum(math.prod(size) * WIDTH[dtype] for size, dtype in zip(entry["output_sizes"], entry["output_dtypes"], strict=True))
+    return sum(
+        math.prod(size) * WIDTH[dtype]
+        for size, dtype in zip(entry["output_sizes"], entry["output_dtypes"], strict=True)
+    )
 
 
 def test_the_other_clock_was_measured(two):

@@ -36,12 +36,18 @@ def test_parts_of_a_collective_are_within_it(run):
     rows = run.collectives.dropna(subset=["wall_s", "wait_s"])
 
     assert len(rows) > 0
-    assert (rows["wait_s"] >= 0).all() and (rows["queue_s"] >= 0).all() and (rows["transfer_s"] >= 0).all()
+    assert (
+        (rows["wait_s"] >= 0).all()
+        and (rows["queue_s"] >= 0).all()
+        and (rows["transfer_s"] >= 0).all()
+    )
     assert (rows["wait_s"] + rows["queue_s"] + rows["transfer_s"] <= rows["wall_s"] + 1e-9).all()
 
 
 def test_a_collective_in_a_step_began_in_it(run):
-    of_step = run.collectives.dropna(subset=["step"]).merge(run.steps, on=["rank", "step"], suffixes=("", "_step"))
+    of_step = run.collectives.dropna(subset=["step"]).merge(
+        run.steps, on=["rank", "step"], suffixes=("", "_step")
+    )
 
     assert len(of_step) == run.collectives["step"].notna().sum() > 0
     assert (of_step["start_s"] >= of_step["start_s_step"]).all()
@@ -52,4 +58,6 @@ def test_the_frame_has_the_columns_that_are_documented(run):
     for column in COLLECTIVES.columns:
         found = run.collectives[column.name]
         assert column.kind == "text" or column.dtype == str(found.dtype), column.name
-        assert column.missing or not found.isna().any(), f"{column.name} is missing, and nothing says when"
+        assert column.missing or not found.isna().any(), (
+            f"{column.name} is missing, and nothing says when"
+        )

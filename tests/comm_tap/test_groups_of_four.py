@@ -15,13 +15,20 @@ def test_n_is_that_of_the_group(rank):
     seen = rank.seen("pairs")
 
     assert {one.ranks for one in seen} == {(0, 2) if rank.number % 2 == 0 else (1, 3)}
-    assert [(one.name, one.nbytes, one.sequence) for one in seen] == [("all_reduce", 400, n) for n in range(3)] + [("all_gather", 800, 3)]
+    assert [(one.name, one.nbytes, one.sequence) for one in seen] == [
+        ("all_reduce", 400, n) for n in range(3)
+    ] + [("all_gather", 800, 3)]
 
 
 def test_every_rank_knows_the_whole_message(rank):
     seen = [(one.name, one.nbytes) for one in rank.seen("whole")]
 
-    assert seen == [("all_reduce", 400), ("gather", 1600), ("scatter", 1600), ("reduce_scatter", 1600)]
+    assert seen == [
+        ("all_reduce", 400),
+        ("gather", 1600),
+        ("scatter", 1600),
+        ("reduce_scatter", 1600),
+    ]
 
 
 def test_neighbours_in_a_ring_are_groups_of_two(rank):
@@ -47,6 +54,8 @@ def test_the_others_learn_of_it_as_without_feedline(four):
 
 
 def test_numbers_are_the_same_on_all_ranks(four):
-    common = [[(one.sequence, one.name) for one in rank.seen() if one.group == "0"] for rank in four]
+    common = [
+        [(one.sequence, one.name) for one in rank.seen() if one.group == "0"] for rank in four
+    ]
 
     assert common[0] == common[1] == common[2] == common[3]

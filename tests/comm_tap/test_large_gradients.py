@@ -1,4 +1,6 @@
-"""Gradients that take longest to send are what the report names, although they are sent while backward runs."""
+"""Gradients that take longest to send are what the report names, although they are sent while
+backward runs.
+"""
 
 import pytest
 from comm_tap.launching import launch, say_what_went_wrong
@@ -13,6 +15,10 @@ def test_a_backward_that_mostly_sends_its_gradients_is_not_called_computing(tmp_
 
     report = build(open_run(tmp_path / "run"))
 
-    assert "exposed_communication" in [finding.rule_id for finding in report.findings], report.verdict
+    assert "exposed_communication" in [finding.rule_id for finding in report.findings], (
+        report.verdict
+    )
     for rank in report.ranks.values():
-        assert rank.comm.exposed_transfer_s > 10 * rank.comm.hidden_transfer_s, "its only bucket is full when the last gradient is"
+        assert rank.comm.exposed_transfer_s > 10 * rank.comm.hidden_transfer_s, (
+            "its only bucket is full when the last gradient is"
+        )

@@ -32,11 +32,23 @@ def with_group(*runs):
 
 
 def collective(made, start, end, number=0, **fields):
-    return made.span(Stage.COLLECTIVE, start, end, source=1, cpu=2, runqueue=4, nbytes=40, number=number, **fields)
+    return made.span(
+        Stage.COLLECTIVE,
+        start,
+        end,
+        source=1,
+        cpu=2,
+        runqueue=4,
+        nbytes=40,
+        number=number,
+        **fields,
+    )
 
 
 def step(made, start):
-    made.next(start, start + 10, batch=start // 100).forward(start + 10, start + 30).backward(start + 30, start + 70)
+    made.next(start, start + 10, batch=start // 100).forward(start + 10, start + 30).backward(
+        start + 30, start + 70
+    )
     return made.update(start + 70, start + 80)
 
 
@@ -51,7 +63,14 @@ def test_the_phase_is_what_the_main_thread_was_doing(tmp_path):
 
     found = collectives_of(rank_of(made, tmp_path))
 
-    assert [PHASES[one] for one in found.table["phase"]] == ["init", "loader", "forward", "backward", "optimizer", "other"]
+    assert [PHASES[one] for one in found.table["phase"]] == [
+        "init",
+        "loader",
+        "forward",
+        "backward",
+        "optimizer",
+        "other",
+    ]
 
 
 def test_a_collective_without_an_end_says_so(tmp_path):
@@ -89,7 +108,9 @@ def test_steps_end_where_the_last_one_does(tmp_path):
 
 def test_evaluation_and_forgotten_windows_are_in_no_step(tmp_path):
     made = collective(step(step(with_group((0, 1, 2)), 100), 200), 150, 160)
-    made.next(290, 300, loader=1).forward(300, 390, grad=False)  # evaluation, until the training goes on
+    made.next(290, 300, loader=1).forward(
+        300, 390, grad=False
+    )  # evaluation, until the training goes on
     step(step(step(made, 400), 600), 700)
     main = made.process()
     main.records["window"][main.records["start"] >= 600] = 2
@@ -101,12 +122,26 @@ def test_evaluation_and_forgotten_windows_are_in_no_step(tmp_path):
 
     assert (found.steps.tolist(), found.stride) == ([[100, 200], [200, 400], [700, 780]], 2)
     assert found.walls.tolist() == [100, 90, 80]
-    assert found.step_at(np.array([99, 250, 350, 399, 400, 550, 700, 780])).tolist() == [-1, 1, -1, -1, -1, -1, 2, -1]
+    assert found.step_at(np.array([99, 250, 350, 399, 400, 550, 700, 780])).tolist() == [
+        -1,
+        1,
+        -1,
+        -1,
+        -1,
+        -1,
+        2,
+        -1,
+    ]
 
 
 def test_a_hook_that_could_not_attach_is_named(tmp_path):
     hooks = [
-        {"name": "communication by Horovod", "attached": False, "why": "not seen", "reason": OTHER_LIBRARY},
+        {
+            "name": "communication by Horovod",
+            "attached": False,
+            "why": "not seen",
+            "reason": OTHER_LIBRARY,
+        },
         {"name": "DALI", "attached": False, "why": "something else"},
         {"name": "clocks", "attached": False, "why": "rank 0 did not answer"},
     ]
@@ -116,14 +151,26 @@ def test_a_hook_that_could_not_attach_is_named(tmp_path):
 
 
 def test_a_library_that_no_tap_sees_is_named_with_the_time_that_no_stage_explains(tmp_path):
-    hooks = [{"name": "communication by Horovod", "attached": False, "why": "not seen", "reason": OTHER_LIBRARY}]
-    ranks = {1: rank_of(step(step(MadeUp(), 100), 200), tmp_path, hooks), 2: rank_of(step(MadeUp(), 100), tmp_path)}
+    hooks = [
+        {
+            "name": "communication by Horovod",
+            "attached": False,
+            "why": "not seen",
+            "reason": OTHER_LIBRARY,
+        }
+    ]
+    ranks = {
+        1: rank_of(step(step(MadeUp(), 100), 200), tmp_path, hooks),
+        2: rank_of(step(MadeUp(), 100), tmp_path),
+    }
     gathered = {number: RankMetrics.of(rank) for number, rank in ranks.items()}
     notes = []
 
     assert compare_recorded(gathered, gathered[1], None, NO_HINTS, notes, {}) is None
 
-    assert "communication by Horovod: not seen; no stage explains 11.1 % of the mean step" in notes  # 20 of 180 ns
+    assert (
+        "communication by Horovod: not seen; no stage explains 11.1 % of the mean step" in notes
+    )  # 20 of 180 ns
 
 
 def clock(*notes):

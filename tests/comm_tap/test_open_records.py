@@ -20,7 +20,10 @@ def begin(segment, number=0, nbytes=0):
 
 
 def walls(segment):
-    return {int(record["number"]): int(record["wall"]) for record in read_segment(segment.path).of(Stage.COLLECTIVE)}
+    return {
+        int(record["number"]): int(record["wall"])
+        for record in read_segment(segment.path).of(Stage.COLLECTIVE)
+    }
 
 
 def test_what_has_not_ended_is_there_without_an_end(segment):
@@ -92,9 +95,13 @@ def test_after_the_file_was_closed_an_end_is_nothing(tmp_path):
     segment.end(place, Stage.COLLECTIVE, 50)
 
 
-@pytest.mark.parametrize("ranks", [(), (3,), (0, 1, 2, 3), (0, 8, 16), (0, 1, 2, 10, 20, 30), (5, 9)])
+@pytest.mark.parametrize(
+    "ranks", [(), (3,), (0, 1, 2, 3), (0, 8, 16), (0, 1, 2, 10, 20, 30), (5, 9)]
+)
 def test_ranks_cut_into_runs_are_the_same_ranks(ranks):
-    assert [first + step * n for first, step, count in _rank_runs(ranks) for n in range(count)] == list(ranks)
+    assert [
+        first + step * n for first, step, count in _rank_runs(ranks) for n in range(count)
+    ] == list(ranks)
 
 
 def test_long_names_stay_different_and_fit():

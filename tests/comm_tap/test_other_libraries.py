@@ -1,4 +1,6 @@
-"""Libraries whose communication is not seen are named, unless they were imported by a program that has nobody to talk to."""
+"""Libraries whose communication is not seen are named, unless they were imported by a program that
+has nobody to talk to.
+"""
 
 import pytest
 

@@ -9,7 +9,9 @@ from feedline.profiler.store.trainings import open_run
 
 
 def test_gathered_parameters_are_not_called_gradients(tmp_path, monkeypatch, warm_python):
-    monkeypatch.setattr(diagnose, "MAX_FINDINGS", 10)  # on a busy machine, three others may cost more
+    monkeypatch.setattr(
+        diagnose, "MAX_FINDINGS", 10
+    )  # on a busy machine, three others may cost more
     say_what_went_wrong(launch(tmp_path, "sharded.py", 2, warm=warm_python))
 
     report = build(open_run(tmp_path / "run"))
@@ -19,5 +21,8 @@ def test_gathered_parameters_are_not_called_gradients(tmp_path, monkeypatch, war
         assert sum(one.transfer_s for one in kinds) == pytest.approx(comm.exposed_transfer_s)
         assert ("all_gather", "forward") in [(one.name, one.phase) for one in kinds]
     (found,) = [one for one in report.findings if one.rule_id == "exposed_communication"]
-    assert found.message.startswith("collectives that backward does not hide take ") and "all_gather in forward " in found.message
+    assert (
+        found.message.startswith("collectives that backward does not hide take ")
+        and "all_gather in forward " in found.message
+    )
     assert "gradients" not in found.message.split(": ")[0] and "no_sync" not in found.fix

@@ -5,7 +5,9 @@ from comm_tap.launching import launch, say_what_went_wrong
 from comm_tap.programs.destroyed_in_flight import LATE_S
 
 
-def test_parameters_and_random_numbers_are_bit_identical_before_in_and_after_a_recording(tmp_path, warm_python):
+def test_parameters_and_random_numbers_are_bit_identical_before_in_and_after_a_recording(
+    tmp_path, warm_python
+):
     ranks = launch(tmp_path, "same_numbers.py", 2, warm=warm_python, recorded=False)
     say_what_went_wrong(ranks)
 

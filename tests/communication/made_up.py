@@ -1,11 +1,19 @@
-"""Made-up data parallel training with exact truth: ranks that enqueue buckets in backward, one bucket after the other on the link."""
+"""Made-up data parallel training with exact truth: ranks that enqueue buckets in backward, one
+bucket after the other on the link.
+"""
 
 from dataclasses import dataclass, field, replace
 
 import numpy as np
 
 from feedline.analysis.intervals import IntArray
-from feedline.analysis.traces.collectives import COLLECTIVE_DTYPE, PHASES, Collectives, ProcessGroup, RankClock
+from feedline.analysis.traces.collectives import (
+    COLLECTIVE_DTYPE,
+    PHASES,
+    Collectives,
+    ProcessGroup,
+    RankClock,
+)
 
 MS = 1_000_000
 MB = 1_000_000
@@ -15,14 +23,16 @@ NO_CLOCK = RankClock(np.zeros(0, np.int64), np.zeros(0, np.int64), float("inf"))
 
 @dataclass(frozen=True)
 class Training:
-    """All times in ms. A step: input, forward, backward with its buckets, waiting for the last of them, optimizer, and what no stage tells.
+    """All times in ms. A step: input, forward, backward with its buckets, waiting for the last of
+    them, optimizer, and what no stage tells.
 
     Attributes:
         buckets: bytes, in the order in which backward fills them.
         link: bytes/s that a rank can send.
         late: (step, rank) -> (phase, ms more than usual).
         stalls: (step, bucket) -> ms that the link carries nothing of it.
-        offset: rank -> ms that its clock is ahead. drift: rank -> parts per million that it goes too fast.
+        offset: rank -> ms that its clock is ahead. drift: rank -> parts per million that it goes
+            too fast.
         jitter: ms: how unevenly ranks compute.
         evaluation: step -> ms of evaluation after it.
         unclear: ms by which ranks hear of an end later than it was, at most.
@@ -56,7 +66,8 @@ class Made:
 
     Attributes:
         transfer_ms: per bucket.
-        lateness: int64 [steps, ranks], ns: how much later than the first rank each began the first bucket.
+        lateness: int64 [steps, ranks], ns: how much later than the first rank each began the first
+            bucket.
         periods: int64 [steps], ns: from one end of the last bucket to the next.
     """
 
@@ -80,18 +91,34 @@ def train(plan: Training) -> Made:
         for rank in range(plan.ranks):
             edges[rank].append(now[rank])
             for phase in ("wait", "forward", "backward"):
-                length = getattr(plan, phase) * MS + more(plan, step, rank, phase) + plan.jitter * MS * random.random()
+                length = (
+                    getattr(plan, phase) * MS
+                    + more(plan, step, rank, phase)
+                    + plan.jitter * MS * random.random()
+                )
                 if phase == "backward":
                     begun[rank] = now[rank]
-                    enqueued[:, rank] = now[rank] + length * (np.arange(len(plan.buckets)) + 1) / len(plan.buckets)
+                    enqueued[:, rank] = now[rank] + length * (
+                        np.arange(len(plan.buckets)) + 1
+                    ) / len(plan.buckets)
                 else:
                     stages[rank].setdefault(phase, []).append((now[rank], now[rank] + length))
                 now[rank] += length
-        done = _carried(enqueued.max(1), [ms + plan.stalls.get((step, bucket), 0.0) for bucket, ms in enumerate(took)])
+        done = _carried(
+            enqueued.max(1),
+            [ms + plan.stalls.get((step, bucket), 0.0) for bucket, ms in enumerate(took)],
+        )
         for rank in range(plan.ranks):
             heard = done + plan.unclear * MS * random.random(len(done))
             for bucket, size in enumerate(plan.buckets):
-                rows[rank].append((round(enqueued[bucket, rank]), round(heard[bucket]), size, step * len(plan.buckets) + bucket))
+                rows[rank].append(
+                    (
+                        round(enqueued[bucket, rank]),
+                        round(heard[bucket]),
+                        size,
+                        step * len(plan.buckets) + bucket,
+                    )
+                )
             now[rank] = max(now[rank], heard.max())
             stages[rank].setdefault("backward", []).append((begun[rank], now[rank]))
             length = plan.optimizer * MS + more(plan, step, rank, "optimizer")
@@ -102,8 +129,18 @@ def train(plan: Training) -> Made:
                 now[rank] = evaluations[rank][-1][1]
         lateness.append(np.rint(enqueued[0] - enqueued[0].min()))
         releases.append(done[-1])
-    ranks = [_collectives(plan, rank, rows[rank], [*edges[rank], now[rank]], stages[rank], evaluations[rank]) for rank in range(plan.ranks)]
-    return Made(ranks, took, np.array(lateness, np.int64), np.diff(np.rint(releases).astype(np.int64), prepend=BOOT))
+    ranks = [
+        _collectives(
+            plan, rank, rows[rank], [*edges[rank], now[rank]], stages[rank], evaluations[rank]
+        )
+        for rank in range(plan.ranks)
+    ]
+    return Made(
+        ranks,
+        took,
+        np.array(lateness, np.int64),
+        np.diff(np.rint(releases).astype(np.int64), prepend=BOOT),
+    )
 
 
 def more(plan: Training, step: int, rank: int, phase: str) -> float:
@@ -126,14 +163,22 @@ def own_time(plan: Training, rank: int, times: np.ndarray) -> IntArray:
     return (np.rint(times).astype(np.int64) + np.rint(shown).astype(np.int64)).astype(np.int64)
 
 
-def _collectives(plan: Training, rank: int, rows: list, edges: list, stages: dict, evaluation: list) -> Collectives:  # type: ignore[type-arg]
+def _collectives(
+    plan: Training, rank: int, rows: list, edges: list, stages: dict, evaluation: list
+) -> Collectives:  # type: ignore[type-arg]
     table = np.zeros(len(rows), COLLECTIVE_DTYPE)
     if rows:
         start, end, nbytes, sequence = (np.array(column) for column in zip(*rows, strict=True))
         table["start"], table["end"] = own_time(plan, rank, start), own_time(plan, rank, end)
-        table["nbytes"], table["sequence"], table["phase"] = nbytes, sequence, PHASES.index("backward")
+        table["nbytes"], table["sequence"], table["phase"] = (
+            nbytes,
+            sequence,
+            PHASES.index("backward"),
+        )
     group = ProcessGroup("0", tuple(range(plan.ranks)), plan.backend)
-    spans = {name: own_time(plan, rank, np.array(spans)).reshape(-1, 2) for name, spans in stages.items()}
+    spans = {
+        name: own_time(plan, rank, np.array(spans)).reshape(-1, 2) for name, spans in stages.items()
+    }
     return Collectives(rank, plan.hosts[rank * len(plan.hosts) // plan.ranks], table, [group], ["allreduce_"], ["float32"],
                        own_time(plan, rank, np.stack([edges[:-1], edges[1:]], 1)), spans, _clock(plan, rank, edges),
                        evaluation=own_time(plan, rank, np.reshape(evaluation, (-1, 2))))  # fmt: skip
@@ -152,15 +197,21 @@ def with_table(one: Collectives, table: np.ndarray) -> Collectives:
     return replace(one, table=table)
 
 
-def always(rank: int, steps: range, phase: str, ms: float) -> dict[tuple[int, int], tuple[str, float]]:
+def always(
+    rank: int, steps: range, phase: str, ms: float
+) -> dict[tuple[int, int], tuple[str, float]]:
     return {(step, rank): (phase, ms) for step in steps}
 
 
-def messages(sent: list[float], received: list[float], ended: list[float], nbytes: int, steps: int = 1) -> list[Collectives]:
-    """Rank 0 sends, rank 1 receives, on one clock: ms at which each side begins, and at which both have ended.
+def messages(
+    sent: list[float], received: list[float], ended: list[float], nbytes: int, steps: int = 1
+) -> list[Collectives]:
+    """Rank 0 sends, rank 1 receives, on one clock: ms at which each side begins, and at which both
+    have ended.
 
     Args:
-        ended: ms; where a receiver begins later, the sender has ended then and the receiver 1 ms after it began.
+        ended: ms; where a receiver begins later, the sender has ended then and the receiver 1 ms
+            after it began.
     """
     ranks = []
     for rank, begun in enumerate((sent, received)):

@@ -24,11 +24,15 @@ def test_the_bus_factor_of_four_ranks_is_that_of_nccl_tests(name, meant, factor)
 
 @pytest.mark.parametrize("ms", [0.0, 60.0])
 def test_bus_bandwidth_is_the_links_however_late_a_rank_is(ms):
-    made = train(Training(ranks=4, buckets=(20 * MB,), link=1e9, late=always(1, range(30), "wait", ms)))
+    made = train(
+        Training(ranks=4, buckets=(20 * MB,), link=1e9, late=always(1, range(30), "wait", ms))
+    )
 
     (kind,) = kinds(made.ranks)
 
-    assert kind.busbw_gbps == pytest.approx(1.0, rel=0.01) and kind.algbw_gbps == pytest.approx(1 / 1.5, rel=0.01)
+    assert kind.busbw_gbps == pytest.approx(1.0, rel=0.01) and kind.algbw_gbps == pytest.approx(
+        1 / 1.5, rel=0.01
+    )
     assert (kind.count, kind.n, kind.bytes) == (30, 4, 20 * MB)
 
 
@@ -40,12 +44,19 @@ def test_buckets_that_queue_behind_each_other_are_not_slower_for_it():
 
 def probe(rate, nbytes=25 * MB):
     settings = {"backend": "nccl", "ranks": 4, "bytes": nbytes, "bus_bytes_per_s": rate}
-    return Ceiling("all_reduce/nccl 25 MiB", "all_reduce", rate / 1.5, unit="B/s", settings=settings)
+    return Ceiling(
+        "all_reduce/nccl 25 MiB", "all_reduce", rate / 1.5, unit="B/s", settings=settings
+    )
 
 
 @pytest.mark.parametrize(
     "rate,words",
-    [(1.05e9, "as fast as the network allows"), (1.6e9, "slower than it should be"), (4e9, "much too slow"), (0.5e9, "not the limit")],
+    [
+        (1.05e9, "as fast as the network allows"),
+        (1.6e9, "slower than it should be"),
+        (4e9, "much too slow"),
+        (0.5e9, "not the limit"),
+    ],
 )
 def test_the_verdict_is_in_words(rate, words):
     (kind,) = kinds(train(Training(ranks=4, buckets=(20 * MB,))).ranks)
@@ -58,7 +69,9 @@ def test_the_verdict_is_in_words(rate, words):
 def test_the_probe_of_the_most_similar_size_is_taken():
     (kind,) = kinds(train(Training(ranks=4, buckets=(20 * MB,))).ranks)
 
-    rate, _ = bandwidth._measured_ceiling(Ceilings([probe(3e8, 1 << 20), probe(2e9), probe(9e9, 1 << 33)]), kind)
+    rate, _ = bandwidth._measured_ceiling(
+        Ceilings([probe(3e8, 1 << 20), probe(2e9), probe(9e9, 1 << 33)]), kind
+    )
 
     assert rate == 2e9
 
@@ -66,7 +79,9 @@ def test_the_probe_of_the_most_similar_size_is_taken():
 def test_a_specified_link_goes_before_the_probe():
     (kind,) = kinds(train(Training(ranks=4, buckets=(20 * MB,))).ranks)
 
-    assert bandwidth._verdict(kind, Ceilings([probe(9e9)]), 2e9).share == pytest.approx(0.5, rel=0.02)
+    assert bandwidth._verdict(kind, Ceilings([probe(9e9)]), 2e9).share == pytest.approx(
+        0.5, rel=0.02
+    )
 
 
 def test_without_anything_to_compare_with_nothing_is_judged():

@@ -30,12 +30,19 @@ def test_a_slow_optimizer_is_blamed_in_the_next_step():
 
     found, (late, *_) = blamed(made.ranks)
 
-    assert (late.rank, late.phase) == (1, "optimizer") and found.column[0] == -1 and (found.column[1:] == 1).all()
+    assert (
+        (late.rank, late.phase) == (1, "optimizer")
+        and found.column[0] == -1
+        and (found.column[1:] == 1).all()
+    )
 
 
 def test_time_that_no_stage_claims_is_other():
     made = train(Training(late=always(1, range(30), "wait", 25.0)))
-    ranks = [replace(one, stages={name: spans for name, spans in one.stages.items() if name != "wait"}) for one in made.ranks]
+    ranks = [
+        replace(one, stages={name: spans for name, spans in one.stages.items() if name != "wait"})
+        for one in made.ranks
+    ]
 
     _, (late, *_) = blamed(ranks)
 
@@ -57,11 +64,15 @@ def test_another_rank_in_each_step_is_not_persistent():
 
 
 def test_two_ranks_late_in_turns_are_not_one_straggler_however_many_steps_there_are():
-    late = {(step, 0 if step % 12 < 7 else 1): ("forward", 30.0) for step in range(600)}  # 4 sigma from chance
+    late = {
+        (step, 0 if step % 12 < 7 else 1): ("forward", 30.0) for step in range(600)
+    }  # 4 sigma from chance
 
     _, lates = blamed(train(Training(ranks=2, late=late, steps=600)).ranks)
 
-    assert [round(one.steps / one.late_steps, 2) for one in lates] == [0.58, 0.42] and not any(one.persistent for one in lates)
+    assert [round(one.steps / one.late_steps, 2) for one in lates] == [0.58, 0.42] and not any(
+        one.persistent for one in lates
+    )
 
 
 def test_a_rank_that_alone_costs_is_the_straggler_where_others_are_late_by_little_more_often():
@@ -70,12 +81,18 @@ def test_a_rank_that_alone_costs_is_the_straggler_where_others_are_late_by_littl
 
     _, lates = blamed(train(Training(ranks=3, late=little | seldom, steps=60)).ranks)
 
-    assert [(one.rank, one.persistent, one.steps, one.late_steps) for one in lates] == [(2, True, 9, 9)]
+    assert [(one.rank, one.persistent, one.steps, one.late_steps) for one in lates] == [
+        (2, True, 9, 9)
+    ]
 
 
 def test_a_rank_that_is_late_again_and_again_goes_before_one_that_rarely_costs_more():
     rarely = {(step, 0): ("wait", 400.0) for step in range(5, 40, 10)}
-    often = {key: late for key, late in always(1, range(40), "wait", 20.0).items() if (key[0], 0) not in rarely}
+    often = {
+        key: late
+        for key, late in always(1, range(40), "wait", 20.0).items()
+        if (key[0], 0) not in rarely
+    }
 
     _, (first, second) = blamed(train(Training(late=often | rarely, steps=40)).ranks)
 
@@ -117,11 +134,21 @@ def test_lateness_is_that_of_the_clocks_truth_in_every_step():
 
     found, _ = blamed(made.ranks)
 
-    assert abs(found.late[10] - (made.lateness[10, 1] - sorted(made.lateness[10, [0, 2]])[0])) < 2 * MS
+    assert (
+        abs(found.late[10] - (made.lateness[10, 1] - sorted(made.lateness[10, [0, 2]])[0])) < 2 * MS
+    )
 
 
 def test_a_bucket_that_has_arrived_is_no_moment_at_which_ranks_begin_anew():
-    made = train(Training(ranks=3, buckets=(1_000_000,) * 4, backward=60.0, late=always(1, range(30), "wait", 8.0), jitter=3.0))
+    made = train(
+        Training(
+            ranks=3,
+            buckets=(1_000_000,) * 4,
+            backward=60.0,
+            late=always(1, range(30), "wait", 8.0),
+            jitter=3.0,
+        )
+    )
 
     found, _ = blamed(made.ranks)
 

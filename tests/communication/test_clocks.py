@@ -19,7 +19,13 @@ def errors(plan, made, alignment):
 
 
 def test_measured_clocks_off_by_seconds_and_drifting_are_put_right():
-    plan = Training(ranks=3, steps=40, offset={1: 7_000.0, 2: -3_000.0}, drift={1: 80.0}, late=always(2, range(40), "wait", 20.0))
+    plan = Training(
+        ranks=3,
+        steps=40,
+        offset={1: 7_000.0, 2: -3_000.0},
+        drift={1: 80.0},
+        late=always(2, range(40), "wait", 20.0),
+    )
     made = train(plan)
 
     alignment = align(made.ranks, match(made.ranks))
@@ -29,7 +35,15 @@ def test_measured_clocks_off_by_seconds_and_drifting_are_put_right():
 
 
 def test_passive_alignment_stays_within_its_bound():
-    plan = Training(ranks=3, steps=200, offset={1: 7_000.0, 2: -3_000.0}, drift={1: 20.0}, unclear=0.15, measured=False, jitter=1.0)
+    plan = Training(
+        ranks=3,
+        steps=200,
+        offset={1: 7_000.0, 2: -3_000.0},
+        drift={1: 20.0},
+        unclear=0.15,
+        measured=False,
+        jitter=1.0,
+    )
     made = train(plan)
 
     alignment = align(made.ranks, match(made.ranks))

@@ -24,7 +24,12 @@ def test_groups_and_names_may_be_listed_in_another_order_on_each_rank():
     first, second = train(Training(ranks=2, steps=3)).ranks
     table = second.table.copy()
     table["group"], table["name"] = 1, 1
-    second = replace(second, table=table, groups=[ProcessGroup("other", (1,), "gloo"), *second.groups], names=["barrier", *second.names])
+    second = replace(
+        second,
+        table=table,
+        groups=[ProcessGroup("other", (1,), "gloo"), *second.groups],
+        names=["barrier", *second.names],
+    )
 
     assert match([first, second]).complete.all()
 
@@ -35,7 +40,9 @@ def test_a_group_made_again_under_the_same_name_is_another_one():
     for table in tables:
         table["sequence"] %= 6
 
-    matched = match([with_table(one, table) for one, table in zip((first, second), tables, strict=True)])
+    matched = match(
+        [with_table(one, table) for one, table in zip((first, second), tables, strict=True)]
+    )
 
     assert len(matched.group) == 12 and matched.complete.all()
 
@@ -69,7 +76,9 @@ def test_sends_within_a_group_do_not_make_its_collectives_begin_anew():
     sent["name"], sent["start"] = len(second.names), second.table["start"][[3, 6, 9]] + 1
     table = np.sort(np.concatenate([second.table, sent]), order="start")
 
-    assert match([first, replace(second, table=table, names=[*second.names, "send"])]).complete.all()
+    assert match(
+        [first, replace(second, table=table, names=[*second.names, "send"])]
+    ).complete.all()
 
 
 def test_a_rank_without_records_is_named():
@@ -91,7 +100,10 @@ def test_a_rank_killed_in_the_middle_of_a_collective_is_named():
 
     matched = match([with_table(one, table) for one, table in zip(made.ranks, tables, strict=True)])
 
-    assert any("1 collective that other ranks began was not begun by rank 1" in note for note in matched.notes)
+    assert any(
+        "1 collective that other ranks began was not begun by rank 1" in note
+        for note in matched.notes
+    )
     assert any("begun by ranks 0, 2, never ended" in note for note in matched.notes)
     assert (matched.start[-1] != MISSING).tolist() == [True, False, True]
 
@@ -114,15 +126,23 @@ def test_a_rank_that_was_killed_in_a_long_run_is_named():
 
 
 def test_a_folder_of_another_program_is_named_and_left_out():
-    made, other = train(Training(ranks=3, steps=10)), train(Training(ranks=3, steps=10, buckets=(2 * MB, 2 * MB)))
+    made, other = (
+        train(Training(ranks=3, steps=10)),
+        train(Training(ranks=3, steps=10, buckets=(2 * MB, 2 * MB))),
+    )
 
     matched = match([*made.ranks[:2], other.ranks[2]])
 
-    assert matched.ranks == [0, 1] and any("rank 2 is left out of the comparison: " in note for note in matched.notes)
+    assert matched.ranks == [0, 1] and any(
+        "rank 2 is left out of the comparison: " in note for note in matched.notes
+    )
 
 
 def test_a_folder_of_another_run_of_the_same_program_is_named_and_nothing_is_claimed():
-    one, other = (train(Training(ranks=2, steps=60, jitter=15.0, seed=seed, measured=False)) for seed in (1, 2))
+    one, other = (
+        train(Training(ranks=2, steps=60, jitter=15.0, seed=seed, measured=False))
+        for seed in (1, 2)
+    )
     mixed = [one.ranks[0], other.ranks[1]]
 
     alignment = align(mixed, match(mixed))
@@ -156,9 +176,15 @@ def test_sends_that_have_no_number_on_both_sides_are_not_matched():
 
 @pytest.mark.parametrize(
     ("group", "matched"),
-    [(ProcessGroup("0", (0, 1), "gloo"), 0), (ProcessGroup("0 any>1", (), "gloo"), 0), (ProcessGroup("others", (), "gloo"), 2)],
+    [
+        (ProcessGroup("0", (0, 1), "gloo"), 0),
+        (ProcessGroup("0 any>1", (), "gloo"), 0),
+        (ProcessGroup("others", (), "gloo"), 2),
+    ],
 )
-def test_where_a_rank_receives_from_anybody_no_message_is_matched_and_else_those_that_have_a_number(group, matched):
+def test_where_a_rank_receives_from_anybody_no_message_is_matched_and_else_those_that_have_a_number(
+    group, matched
+):
     first, second = messages([0, 50], [20, 70], [104, 154], 84 * MB)
     table = np.concatenate([second.table, second.table[-1:]])
     table["group"][-1] = 1

@@ -24,7 +24,12 @@ step 3 loss 0.4
 def test_topology_and_choices_are_read():
     found = read(TWO_NODES.splitlines())
 
-    assert (found.version, found.ranks, found.nodes, found.network) == ("2.21.5+cuda12.4", 4, 2, "IB")
+    assert (found.version, found.ranks, found.nodes, found.network) == (
+        "2.21.5+cuda12.4",
+        4,
+        2,
+        "IB",
+    )
     assert found.edges == {"NET/IB/GDRDMA": {(2, 0), (1, 3)}, "P2P/CUMEM/read": {(0, 1)}}
     assert found.bandwidth == (40.0, 20.0)
     assert found.choices == {
@@ -37,12 +42,16 @@ def test_topology_and_choices_are_read():
 def test_it_says_what_matters():
     said = " | ".join(read(TWO_NODES.splitlines()).says())
 
-    assert "4 ranks on 2 nodes" in said and "40 GB/s per channel inside a node and 20 GB/s between nodes" in said
+    assert (
+        "4 ranks on 2 nodes" in said
+        and "40 GB/s per channel inside a node and 20 GB/s between nodes" in said
+    )
     assert "AllReduce of 26,214,400 bytes: Ring, Simple" in said
 
 
 def test_sockets_and_missing_rdma_are_told():
-    sockets = ["h:1:2 [0] NCCL INFO NET/Socket : Using [0]eth0:10.0.0.1<0>", "h:1:2 [0] NCCL INFO Using network Socket",
+    sockets = ["h:1:2 [0] NCCL INFO NET/Socket : Using [0]eth0:10.0.0.1<0>", "h:1:2 [0] NCCL INFO Using "
+                                                                             "network Socket",
                "h:1:2 [0] NCCL INFO Channel 00/0 : 0[0] -> 1[0] [send] via NET/Socket/0"]  # fmt: skip
     through_memory = ["h:1:2 [0] NCCL INFO Channel 00/0 : 0[0] -> 8[0] [send] via NET/IB/0"]
     shared = ["h:1:2 [0] NCCL INFO Channel 00/0 : 0[0] -> 1[1] via SHM/direct/direct"]
@@ -55,7 +64,8 @@ def test_sockets_and_missing_rdma_are_told():
 def test_older_lines_and_warnings_are_read():
     old = ["ip-1:5:6 [0] NCCL INFO Ring 00 : 35 -> 34 [send] via NET/Socket/0",
            "ip-1:5:6 [0] NCCL INFO comm 0x7e rank 15 nranks 64 cudaDev 0 nvmlDev 0 - Init COMPLETE",
-           "ip-1:5:6 [0] misc/socket.cc:50 NCCL WARN socketProgress: Connection closed by remote peer"]  # fmt: skip
+           "ip-1:5:6 [0] misc/socket.cc:50 NCCL WARN socketProgress: Connection closed by remote "
+           "peer"]  # fmt: skip
     found = read(old)
 
     assert found.edges == {"NET/Socket": {(35, 34)}} and found.ranks == 64

@@ -11,7 +11,14 @@ from hypothesis import strategies as st
 from feedline.analysis.ranks.buckets import NoTimeline, backward_passes, cut_timeline
 from feedline.analysis.ranks.comparison import compare_collectives
 from feedline.analysis.ranks.cross_rank import combine
-from feedline.analysis.ranks.replay import BucketReplay, _bucket_edges, _share, _split_ready, fit_link, micro_batch_seconds
+from feedline.analysis.ranks.replay import (
+    BucketReplay,
+    _bucket_edges,
+    _share,
+    _split_ready,
+    fit_link,
+    micro_batch_seconds,
+)
 
 
 def asked(ranks, **more):
@@ -38,7 +45,9 @@ def test_the_replayed_step_is_the_measured_one_and_without_the_late_rank_the_hea
 
 def test_a_link_that_stalls_now_and_then_does_so_in_the_replay_too():
     stalls = dict.fromkeys([(7, 2), (19, 0), (30, 2), (31, 1)], 45.0)
-    plan = Training(ranks=3, late=always(2, range(40), "wait", 20.0), stalls=stalls, steps=40, jitter=1.0)
+    plan = Training(
+        ranks=3, late=always(2, range(40), "wait", 20.0), stalls=stalls, steps=40, jitter=1.0
+    )
     made = train(plan)
     healthy = truth(replace(plan, late={}))
 
@@ -46,7 +55,9 @@ def test_a_link_that_stalls_now_and_then_does_so_in_the_replay_too():
     answer = replay.no_straggler(2)
 
     np.testing.assert_allclose(replay.base, made.periods[1:] / 1e9, rtol=0.005)
-    assert answer.step_s == pytest.approx(healthy, abs=1e-3) and answer.low <= healthy <= answer.high
+    assert (
+        answer.step_s == pytest.approx(healthy, abs=1e-3) and answer.low <= healthy <= answer.high
+    )
     assert replay.bucket_size(100).step_s > healthy  # the bytes that were slow still are
 
 
@@ -65,7 +76,9 @@ def test_gradients_of_half_the_size_are_predicted_and_refused_where_they_are_hal
     half = replace(plan, buckets=tuple(size // 2 for size in plan.buckets))
 
     assert asked(made.ranks).half_gradients().step_s == pytest.approx(truth(half), rel=0.02)
-    already = asked([replace(one, dtypes=["torch.bfloat16"]) for one in made.ranks]).half_gradients()
+    already = asked(
+        [replace(one, dtypes=["torch.bfloat16"]) for one in made.ranks]
+    ).half_gradients()
     assert already.step_s is None and "bfloat16 already" in already.why
 
 
@@ -102,7 +115,9 @@ def test_a_program_that_sends_gradients_in_each_of_its_backward_passes_is_spared
     answer = asked(ranks).no_sync(backward_passes(ranks[0], cut_timeline(combine(ranks))))
 
     compute = (plan.wait + plan.forward + plan.backward) / 1e3
-    assert answer.value == 4 and answer.step_s == pytest.approx(4 * compute + (truth(plan) - compute), rel=0.01)
+    assert answer.value == 4 and answer.step_s == pytest.approx(
+        4 * compute + (truth(plan) - compute), rel=0.01
+    )
     predictions = {one.id for one in compare_collectives(ranks).communication.what_if}
     assert "no_sync" in predictions and "accumulation" not in predictions, "it accumulates already"
 
@@ -117,7 +132,11 @@ def test_no_sync_is_refused_to_a_program_that_has_it():
 
     answer = asked(ranks).no_sync(backward_passes(ranks[0], cut_timeline(combine(ranks))))
 
-    assert answer.value == 4 and answer.step_s is None and "not sent in every backward pass" in answer.why
+    assert (
+        answer.value == 4
+        and answer.step_s is None
+        and "not sent in every backward pass" in answer.why
+    )
 
 
 def accumulated(one, passes):
@@ -155,7 +174,9 @@ def test_a_faster_link_cannot_beat_what_the_ranks_themselves_reach():
     plan = Training(buckets=(MB, 25 * MB, 25 * MB))
     ranks = train(plan).ranks
 
-    assert asked(ranks, limit=1.5e9).faster_link(10).step_s == pytest.approx(asked(ranks).faster_link(1.5).step_s, rel=0.02)
+    assert asked(ranks, limit=1.5e9).faster_link(10).step_s == pytest.approx(
+        asked(ranks).faster_link(1.5).step_s, rel=0.02
+    )
 
 
 def test_what_is_no_data_parallel_training_is_refused_with_the_reason():
@@ -180,12 +201,21 @@ def test_a_replay_that_misses_the_measured_step_predicts_nothing():
     replay = asked(train(Training()).ranks)
     off = BucketReplay(replay.made, replace(replay.link, bytes_per_s=replay.link.bytes_per_s / 20))
 
-    assert off.faster_link(2).step_s is None and "misses the measured step by" in off.faster_link(2).why
+    assert (
+        off.faster_link(2).step_s is None
+        and "misses the measured step by" in off.faster_link(2).why
+    )
 
 
 @settings(max_examples=60, deadline=None)
-@given(st.lists(st.tuples(st.floats(0, 10), st.floats(0.01, 5)), min_size=1, max_size=8), st.integers(1, 3), st.floats(0, 0.5))
-def test_a_shared_link_is_never_faster_than_its_bandwidth_nor_slower_than_one_after_the_other(jobs, slots, alpha):
+@given(
+    st.lists(st.tuples(st.floats(0, 10), st.floats(0.01, 5)), min_size=1, max_size=8),
+    st.integers(1, 3),
+    st.floats(0, 0.5),
+)
+def test_a_shared_link_is_never_faster_than_its_bandwidth_nor_slower_than_one_after_the_other(
+    jobs, slots, alpha
+):
     jobs = sorted(jobs)
     done = _share([(at, alpha, took) for at, took in jobs], slots)
     one_by_one = 0.0
@@ -202,7 +232,12 @@ def test_a_shared_link_is_never_faster_than_its_bandwidth_nor_slower_than_one_af
 def test_new_buckets_hold_the_same_bytes(total, cap):
     edges = _bucket_edges(total, cap)
 
-    assert edges[0] == 0 and edges[-1] == total and (np.diff(edges) > 0).all() and np.diff(edges).max() <= max(cap, MB + 50_000)
+    assert (
+        edges[0] == 0
+        and edges[-1] == total
+        and (np.diff(edges) > 0).all()
+        and np.diff(edges).max() <= max(cap, MB + 50_000)
+    )
 
 
 def test_the_measured_buckets_split_at_their_own_edges_are_ready_as_they_were():

@@ -10,19 +10,24 @@ from feedline.analysis.ranks.comparison import compare_collectives
 from feedline.analysis.ranks.replay import RankCpu, _needed_s
 
 MS = 1e-3
-#: As a rank of the training below that has 2 CPUs for two: its main thread computes 12 of 25 ms, and a worker 6.
+#: As a rank of the training below that has 2 CPUs for two: its main thread computes 12 of 25 ms,
+#: and a worker 6.
 RANK = RankCpu("a", 2.0, cpu_s=18 * MS, making_s=6 * MS, batch_s=6 * MS, busy_s=12 * MS)
 
 
 def test_two_ranks_fit_on_as_many_cpus_as_they_have_threads():
     # half of the workers' time may fall into the 13 ms in which the main threads sleep
-    assert _needed_s([replace(RANK, cpus=4.0)] * 2, asleep_s=13 * MS) == pytest.approx((13 + 30 / 4) * MS)
+    assert _needed_s([replace(RANK, cpus=4.0)] * 2, asleep_s=13 * MS) == pytest.approx(
+        (13 + 30 / 4) * MS
+    )
     assert _needed_s([RANK] * 2, asleep_s=13 * MS) == pytest.approx((13 + 30 / 2) * MS)
     assert _needed_s([RANK] * 2, asleep_s=0.0) == pytest.approx(36 / 2 * MS)
 
 
 def test_ranks_of_other_machines_take_no_cpus():
-    assert _needed_s([RANK, replace(RANK, machine="b")], asleep_s=13 * MS) == pytest.approx((13 + 15 / 2) * MS)
+    assert _needed_s([RANK, replace(RANK, machine="b")], asleep_s=13 * MS) == pytest.approx(
+        (13 + 15 / 2) * MS
+    )
 
 
 def test_workers_that_make_a_batch_all_the_time_do_so_while_the_others_sleep_too():
@@ -31,7 +36,9 @@ def test_workers_that_make_a_batch_all_the_time_do_so_while_the_others_sleep_too
     needed = _needed_s([busy] * 2, asleep_s=80 * MS)
 
     assert needed < (80 + 2 * 32 / 2) * MS
-    assert needed == pytest.approx((80 + 2 * (12 + 20 * (needed / MS - 80) / (needed / MS)) / 2) * MS, rel=1e-3)
+    assert needed == pytest.approx(
+        (80 + 2 * (12 + 20 * (needed / MS - 80) / (needed / MS)) / 2) * MS, rel=1e-3
+    )
 
 
 def told(cpus: dict[int, RankCpu] | None):
@@ -43,7 +50,9 @@ def told(cpus: dict[int, RankCpu] | None):
 
 def test_a_rank_on_time_competes_with_the_others_for_their_cpus():
     plan, free = told(None)
-    _, shared = told({0: replace(RANK, cpu_s=70 * MS, busy_s=40 * MS), 1: replace(RANK, cpu_s=30 * MS)})
+    _, shared = told(
+        {0: replace(RANK, cpu_s=70 * MS, busy_s=40 * MS), 1: replace(RANK, cpu_s=30 * MS)}
+    )
 
     assert free.step_s == pytest.approx(truth(replace(plan, late={})), abs=1e-3)
     assert shared.step_s > free.step_s + 5 * MS
@@ -55,7 +64,12 @@ def test_ranks_with_cpus_enough_are_predicted_as_without_them():
     _, free = told(None)
     _, shared = told(dict.fromkeys((0, 1), replace(RANK, cpus=64.0)))
 
-    assert (shared.step_s, shared.gain_s, shared.low, shared.high) == (free.step_s, free.gain_s, free.low, free.high)
+    assert (shared.step_s, shared.gain_s, shared.low, shared.high) == (
+        free.step_s,
+        free.gain_s,
+        free.low,
+        free.high,
+    )
 
 
 def test_a_fix_is_not_predicted_to_slow_the_step():

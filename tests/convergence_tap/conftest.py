@@ -16,9 +16,18 @@ def two_ranks(tmp_path_factory: pytest.TempPathFactory, warm_python: WarmPython)
     folder = tmp_path_factory.mktemp("two_ranks")
     with socket.socket() as free:
         free.bind(("localhost", 0))
-        meeting = {"MASTER_ADDR": "localhost", "MASTER_PORT": str(free.getsockname()[1]), "WORLD_SIZE": "2"}
+        meeting = {
+            "MASTER_ADDR": "localhost",
+            "MASTER_PORT": str(free.getsockname()[1]),
+            "WORLD_SIZE": "2",
+        }
     ranks = [
-        warm_python.start(PROGRAM, folder, folder=folder, environment={**os.environ, **meeting, "RANK": str(rank), "LOCAL_RANK": str(rank)})
+        warm_python.start(
+            PROGRAM,
+            folder,
+            folder=folder,
+            environment={**os.environ, **meeting, "RANK": str(rank), "LOCAL_RANK": str(rank)},
+        )
         for rank in range(2)
     ]
     try:

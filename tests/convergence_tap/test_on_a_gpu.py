@@ -1,4 +1,6 @@
-"""Losses and norms of a training on a GPU: the same numbers as on a CPU, and nobody waits for the device."""
+"""Losses and norms of a training on a GPU: the same numbers as on a CPU, and nobody waits for the
+device.
+"""
 
 import numpy as np
 import pytest
@@ -10,7 +12,10 @@ from feedline.analysis.convergence.read_training import read
 from feedline.convergence.fixes.lamb import Lamb
 from feedline.convergence.fixes.lars import Lars
 
-pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")]
+pytestmark = [
+    pytest.mark.gpu,
+    pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device"),
+]
 UPDATES, MICROS = 12, 2
 
 
@@ -20,7 +25,10 @@ def train(device, between=lambda: None):
     net = torch.nn.Linear(5, 3).to(device)
     optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
     generator = torch.Generator().manual_seed(3)
-    data = [(torch.randn(4, 5, generator=generator).to(device), torch.arange(4).to(device) % 3) for _ in range(UPDATES * MICROS)]
+    data = [
+        (torch.randn(4, 5, generator=generator).to(device), torch.arange(4).to(device) % 3)
+        for _ in range(UPDATES * MICROS)
+    ]
     between()
     for number, (inputs, labels) in enumerate(data, 1):
         (F.cross_entropy(net(inputs), labels) / MICROS).backward()
@@ -40,7 +48,9 @@ def test_losses_and_norms_are_those_of_the_cpu(tmp_path):
 
     seen = np.isin(cpu.curves["train loss"].updates, gpu.curves["train loss"].updates)
     assert seen.sum() >= UPDATES - 2
-    np.testing.assert_allclose(gpu.curves["train loss"].values, cpu.curves["train loss"].values[seen], rtol=1e-4)
+    np.testing.assert_allclose(
+        gpu.curves["train loss"].values, cpu.curves["train loss"].values[seen], rtol=1e-4
+    )
     both, at_cpu, at_gpu = np.intersect1d(cpu.norms.updates, gpu.norms.updates, return_indices=True)
     assert len(both)
     np.testing.assert_allclose(gpu.norms.small_sq[at_gpu], cpu.norms.small_sq[at_cpu], rtol=1e-3)

@@ -39,7 +39,13 @@ def model(*layers):
 
 def batches(count, generator=None):
     generator = torch.Generator().manual_seed(3)
-    return [(torch.randn(SAMPLES, 5, generator=generator), torch.randint(3, (SAMPLES,), generator=generator)) for _ in range(count)]
+    return [
+        (
+            torch.randn(SAMPLES, 5, generator=generator),
+            torch.randint(3, (SAMPLES,), generator=generator),
+        )
+        for _ in range(count)
+    ]
 
 
 def squared(net):
@@ -64,9 +70,16 @@ def test_accumulation_gives_the_first_micro_batch_and_the_mean_of_all(run, divid
     recorded, truth = run(train)
 
     norms = recorded.norms
-    assert (norms.how, norms.parts, set(norms.b), set(norms.B)) == ("accumulation", 4, {4.0}, {16.0})
+    assert (norms.how, norms.parts, set(norms.b), set(norms.B)) == (
+        "accumulation",
+        4,
+        {4.0},
+        {16.0},
+    )
     assert norms.updates.tolist() == [1, 2, 3, 4, 5][-len(norms.updates) :]
-    np.testing.assert_allclose(norms.small_sq / norms.big_sq, [16 * truth[update] for update in norms.updates], rtol=1e-4)
+    np.testing.assert_allclose(
+        norms.small_sq / norms.big_sq, [16 * truth[update] for update in norms.updates], rtol=1e-4
+    )
 
 
 def test_one_process_without_accumulation_says_what_the_noise_scale_needs(run):
@@ -86,7 +99,10 @@ def test_one_process_without_accumulation_says_what_the_noise_scale_needs(run):
 def test_the_loss_is_the_one_before_it_was_scaled(run):
     def train():
         net, losses = model(), []
-        optimizer, scaler = torch.optim.SGD(net.parameters(), lr=0.1), torch.amp.GradScaler("cpu", init_scale=1024.0)
+        optimizer, scaler = (
+            torch.optim.SGD(net.parameters(), lr=0.1),
+            torch.amp.GradScaler("cpu", init_scale=1024.0),
+        )
         for images, labels in batches(3):
             loss = F.cross_entropy(net(images), labels)
             losses.append(loss.item())
@@ -162,18 +178,25 @@ def test_a_metric_of_torchmetrics_is_neither_a_loss_nor_a_model(run, monkeypatch
             optimizer.step()
             optimizer.zero_grad()
         with torch.no_grad():
-            values = [(loss(guessed := net.eval()(images), labels).item(), accuracy(guessed, labels))[0] for images, labels in batches(2)]
+            values = [
+                (loss(guessed := net.eval()(images), labels).item(), accuracy(guessed, labels))[0]
+                for images, labels in batches(2)
+            ]
         return values
 
     recorded, values = run(train)
 
     assert recorded.updates == 4
-    assert recorded.curves["eval loss"].values.tolist() == pytest.approx([np.mean(values)], rel=1e-6)
+    assert recorded.curves["eval loss"].values.tolist() == pytest.approx(
+        [np.mean(values)], rel=1e-6
+    )
 
 
 def test_sparse_gradients_end_the_norms_with_a_reason_and_nothing_else(run):
     def train():
-        net = torch.nn.Sequential(torch.nn.Embedding(10, 5, sparse=True), torch.nn.Flatten(), torch.nn.Linear(10, 3))
+        net = torch.nn.Sequential(
+            torch.nn.Embedding(10, 5, sparse=True), torch.nn.Flatten(), torch.nn.Linear(10, 3)
+        )
         optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
         for _ in range(8):
             for _ in range(2):
@@ -218,13 +241,18 @@ def test_frozen_and_unused_parameters_do_not_matter(run):
 
     recorded, _ = run(train)
 
-    np.testing.assert_allclose(recorded.norms.small_sq, recorded.norms.big_sq, rtol=1e-5)  # the same batch twice
+    np.testing.assert_allclose(
+        recorded.norms.small_sq, recorded.norms.big_sq, rtol=1e-5
+    )  # the same batch twice
 
 
 def test_the_set_up_is_described(run):
     def train():
         net = model(torch.nn.Linear(5, 8), torch.nn.BatchNorm1d(8), torch.nn.Linear(8, 3))
-        groups = [{"params": [net[0].weight], "weight_decay": 0.1}, {"params": list(net.parameters())[1:]}]
+        groups = [
+            {"params": [net[0].weight], "weight_decay": 0.1},
+            {"params": list(net.parameters())[1:]},
+        ]
         optimizer = torch.optim.SGD(groups, lr=0.2, momentum=0.9)
         scheduler = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, T_max=50)
         data = torch.utils.data.TensorDataset(torch.randn(32, 5), torch.randint(3, (32,)))
@@ -240,14 +268,24 @@ def test_the_set_up_is_described(run):
 
     (optimizer,) = recorded.setup["optimizers"]
     assert (optimizer["kind"], optimizer["module"]) == ("SGD", "torch.optim.sgd")
-    assert [(group["weight_decay"], group["tensors"], group["vectors"]) for group in optimizer["groups"]] == [(0.1, 1, 0), (0.0, 5, 4)]
+    assert [
+        (group["weight_decay"], group["tensors"], group["vectors"]) for group in optimizer["groups"]
+    ] == [(0.1, 1, 0), (0.0, 5, 4)]
     assert recorded.setup["schedulers"] == [
         {"kind": "CosineAnnealingLR", "horizon": 50, "steps": 11, "optimizer": 0}
     ]  # by the last update: it is gone by the end
     assert recorded.setup["norms"] == {"BatchNorm1d": 1}
     assert recorded.setup["batch_norms"] == [{"layers": 1, "synced": 0, "samples": 4, "gpu": False}]
     (sampler,) = recorded.setup["samplers"]
-    assert sampler == {"kind": "DistributedSampler", "shuffles": True, "epochs": 3, "distinct": 1, "samples": 16, "of": 32, "loader": 0}
+    assert sampler == {
+        "kind": "DistributedSampler",
+        "shuffles": True,
+        "epochs": 3,
+        "distinct": 1,
+        "samples": 16,
+        "of": 32,
+        "loader": 0,
+    }
     assert recorded.samples_per_epoch == 16.0
 
 
@@ -258,8 +296,12 @@ def normed(samples, change=lambda net: None, accumulate=1):
         net = model(torch.nn.Linear(5, 8), torch.nn.BatchNorm1d(8), torch.nn.Linear(8, 3))
         net = change(net) or net
         optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
-        data = torch.utils.data.TensorDataset(torch.randn(12 * samples, 5), torch.randint(3, (12 * samples,)))
-        for number, (images, labels) in enumerate(torch.utils.data.DataLoader(data, batch_size=samples)):
+        data = torch.utils.data.TensorDataset(
+            torch.randn(12 * samples, 5), torch.randint(3, (12 * samples,))
+        )
+        for number, (images, labels) in enumerate(
+            torch.utils.data.DataLoader(data, batch_size=samples)
+        ):
             F.cross_entropy(net(images), labels).backward()
             if number % accumulate == accumulate - 1:
                 optimizer.step()
@@ -316,7 +358,9 @@ def test_two_rows_that_are_no_samples_are_not_taken_for_them(run):
     def train():
         net = Pairs()
         optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
-        for (pairs,) in torch.utils.data.DataLoader(torch.utils.data.TensorDataset(torch.randint(9, (160, 2))), batch_size=16):
+        for (pairs,) in torch.utils.data.DataLoader(
+            torch.utils.data.TensorDataset(torch.randint(9, (160, 2))), batch_size=16
+        ):
             net(pairs.T).square().mean().backward()
             optimizer.step()
 
@@ -362,7 +406,10 @@ def test_what_goes_wrong_inside_is_told_and_the_training_goes_on(run, monkeypatc
 def test_an_update_that_the_scaler_skips_is_counted_and_its_loss_is_not(run):
     def train():
         net, losses = model(), []
-        optimizer, scaler = torch.optim.SGD(net.parameters(), lr=0.1), torch.amp.GradScaler("cpu", init_scale=1024.0)
+        optimizer, scaler = (
+            torch.optim.SGD(net.parameters(), lr=0.1),
+            torch.amp.GradScaler("cpu", init_scale=1024.0),
+        )
         for number, (images, labels) in enumerate(batches(4)):
             loss = F.cross_entropy(net(images), labels) * (math.inf if number == 1 else 1)
             losses.append(loss.item())

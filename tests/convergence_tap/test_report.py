@@ -29,7 +29,11 @@ def test_the_trace_draws_the_loss_as_a_curve_and_no_number_as_a_span(two_ranks, 
     trace.write(run, tmp_path / "one.trace.json")
     events = json.loads((tmp_path / "one.trace.json").read_text())["traceEvents"]
 
-    drawn = [event["args"]["train loss"] for event in events if event["ph"] == "C" and event["name"] == "train loss" and event["pid"] == 0]
+    drawn = [
+        event["args"]["train loss"]
+        for event in events
+        if event["ph"] == "C" and event["name"] == "train loss" and event["pid"] == 0
+    ]
     (curve,) = (curve for curve in build(run).convergence.curves if curve.name == "train loss")
     assert drawn == pytest.approx(curve.values)
     assert not {"value", "gradient"} & {event["name"] for event in events}

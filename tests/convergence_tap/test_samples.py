@@ -1,4 +1,6 @@
-"""Samples, epochs and samplers are those of the loader that feeds the training; rows that a model is given are not taken for them."""
+"""Samples, epochs and samplers are those of the loader that feeds the training; rows that a model
+is given are not taken for them.
+"""
 
 import itertools
 import threading
@@ -54,7 +56,9 @@ def test_two_optimizers_that_take_turns_train_on_each_sample_once(report_of):
     assert counts(report_of(train)) == (6, 12, 24, 24)
 
 
-def test_a_batch_that_is_only_looked_at_before_the_training_is_no_sample_and_its_loader_is_unused(report_of):
+def test_a_batch_that_is_only_looked_at_before_the_training_is_no_sample_and_its_loader_is_unused(
+    report_of,
+):
     def train():
         net, optimizer = linear()
         print(next(iter(DataLoader(DATA, batch_size=6)))[0].shape)
@@ -67,7 +71,10 @@ def test_a_batch_that_is_only_looked_at_before_the_training_is_no_sample_and_its
 
     assert counts(report) == (12, 12, 48, 24)
     assert report.throughput.samples == 48 and report.step.evaluation_s == 0
-    assert [(loader.role, loader.samples) for loader in report.loaders] == [("unused", 6), ("training", 48)]
+    assert [(loader.role, loader.samples) for loader in report.loaders] == [
+        ("unused", 6),
+        ("training", 48),
+    ]
 
 
 def test_a_batch_that_the_trainings_own_iterator_gave_before_the_first_step_is_no_sample(report_of):
@@ -104,7 +111,9 @@ def test_a_first_update_that_is_left_out_leaves_its_batch_among_the_samples(repo
 def test_two_loaders_that_feed_each_step_together_both_train(report_of):
     def train():
         net, optimizer = linear()
-        for (left, labels), (right, _) in zip(DataLoader(DATA, batch_size=4), DataLoader(DATA, batch_size=4), strict=True):
+        for (left, labels), (right, _) in zip(
+            DataLoader(DATA, batch_size=4), DataLoader(DATA, batch_size=4), strict=True
+        ):
             F.cross_entropy(net(left) + net(right), labels).backward()
             optimizer.step()
 
@@ -136,7 +145,9 @@ def test_a_batch_that_was_fetched_ahead_and_never_trained_on_is_no_sample(report
     assert report.throughput.samples == 16 and report.throughput.batch_size == 4
 
 
-def test_an_evaluation_in_the_middle_of_an_epoch_that_is_fetched_ahead_takes_none_of_its_samples_and_loses_none_of_its_own(report_of):
+def test_an_evaluation_in_the_middle_of_an_epoch_that_is_fetched_ahead_takes_none_of_its_samples_and_loses_none_of_its_own(
+    report_of,
+):
     def train():
         net, optimizer = linear()
         training, others = DataLoader(DATA, batch_size=4), DataLoader(DATA, batch_size=8)
@@ -152,7 +163,10 @@ def test_an_evaluation_in_the_middle_of_an_epoch_that_is_fetched_ahead_takes_non
     report = report_of(train)
 
     assert counts(report) == (12, 12, 48, 24)
-    assert [(loader.role, loader.samples) for loader in report.loaders] == [("training", 48), ("evaluation", 6 * 24)]
+    assert [(loader.role, loader.samples) for loader in report.loaders] == [
+        ("training", 48),
+        ("evaluation", 6 * 24),
+    ]
     assert report.step.evaluation_s > 0 and report.throughput.batch_size == 4
 
 
@@ -173,11 +187,15 @@ def test_a_batch_at_which_each_epoch_breaks_off_is_no_sample(report_of):
 def test_two_loaders_that_feed_one_backward_keep_all_of_their_samples_to_the_end(report_of):
     def train():
         net, optimizer = linear()
-        for (left, labels), (right, _) in zip(ahead(DataLoader(DATA, batch_size=4)), ahead(DataLoader(DATA, batch_size=2))):
+        for (left, labels), (right, _) in zip(
+            ahead(DataLoader(DATA, batch_size=4)), ahead(DataLoader(DATA, batch_size=2))
+        ):
             F.cross_entropy(net(left)[:2] + net(right), labels[:2]).backward()
             optimizer.step()
 
-    assert report_of(train).throughput.samples == 24 + 12  # the second loader is left after 6 of its 12 batches
+    assert (
+        report_of(train).throughput.samples == 24 + 12
+    )  # the second loader is left after 6 of its 12 batches
 
 
 @pytest.mark.parametrize("batches", [1, 3])
@@ -192,7 +210,11 @@ def test_layers_that_train_one_after_another_make_a_step_of_each_update(report_o
 
     report = report_of(train)
 
-    assert (report.throughput.steps, report.convergence.updates, report.throughput.samples) == (20 * batches, 20 * batches, 24)
+    assert (report.throughput.steps, report.convergence.updates, report.throughput.samples) == (
+        20 * batches,
+        20 * batches,
+        24,
+    )
 
 
 def test_an_optimizer_that_makes_every_second_update_is_in_the_steps_of_the_other(report_of):
@@ -229,7 +251,9 @@ def test_what_a_model_is_given_without_a_loader_has_an_unknown_number_of_samples
     def train():
         net, optimizer = linear()
         for _ in range(8):
-            F.cross_entropy(net(torch.randn(35, 2, 5)).flatten(0, 1), torch.zeros(70, dtype=torch.long)).backward()
+            F.cross_entropy(
+                net(torch.randn(35, 2, 5)).flatten(0, 1), torch.zeros(70, dtype=torch.long)
+            ).backward()
             optimizer.step()
 
     report = report_of(train)
@@ -298,7 +322,9 @@ def test_a_data_set_that_was_loaded_in_one_batch_says_nothing_of_samples(report_
 def test_only_the_sampler_that_feeds_the_training_needs_set_epoch(report_of, called):
     def train():
         net, optimizer = linear()
-        training, test = (DataLoader(DATA, 4, sampler=DistributedSampler(DATA, 1, 0)) for _ in range(2))
+        training, test = (
+            DataLoader(DATA, 4, sampler=DistributedSampler(DATA, 1, 0)) for _ in range(2)
+        )
         for epoch in range(3):
             net.train()
             if called:

@@ -31,5 +31,7 @@ def test_norms_take_their_share_of_the_first_minute_and_half_of_it_later(cost_s,
         norms.update(optimizer)
         counts.updates += 1
 
-    assert _COST_SHARE / 2 < spent[True] / _FIRST_SECONDS < _COST_SHARE * 1.1  # the first looks come after they have cost more
+    assert (
+        _COST_SHARE / 2 < spent[True] / _FIRST_SECONDS < _COST_SHARE * 1.1
+    )  # the first looks come after they have cost more
     assert _COST_SHARE / 4 < spent[False] / (END_S - _FIRST_SECONDS) < _COST_SHARE / 2 * 1.01

@@ -16,7 +16,16 @@ def truth(folder, way):
     return by_rank[:, :, 0].mean(0), by_rank[0, :, 1]
 
 
-@pytest.mark.parametrize(("way", "how"), [("ddp", "ddp"), ("hook", "hook"), ("manual", "manual"), ("fsdp2", "fsdp2"), ("clipped", "ddp")])
+@pytest.mark.parametrize(
+    ("way", "how"),
+    [
+        ("ddp", "ddp"),
+        ("hook", "hook"),
+        ("manual", "manual"),
+        ("fsdp2", "fsdp2"),
+        ("clipped", "ddp"),
+    ],
+)
 def test_norms_of_parts_and_whole_are_those_of_the_gradients(two_ranks, way, how):
     norms = read(two_ranks / way).norms
     small, big = truth(two_ranks, way)
@@ -60,7 +69,9 @@ def test_losses_rates_and_samples_are_those_of_the_training(two_ranks):
     recorded = read(two_ranks / "ddp")
 
     assert recorded.curves["train loss"].updates.tolist() == list(range(8))
-    assert recorded.curves["train loss"].samples.tolist() == [8.0 * (update + 1) for update in range(8)]
+    assert recorded.curves["train loss"].samples.tolist() == [
+        8.0 * (update + 1) for update in range(8)
+    ]
     assert recorded.curves["lr"].values.tolist() == [0.1]
     assert (recorded.batch, recorded.ranks, recorded.updates, recorded.ended) == (8.0, 2, 8, True)
 
@@ -74,7 +85,11 @@ def test_batch_norm_over_two_samples_per_rank_is_a_mistake_in_the_set_up(two_ran
     assert recorded.setup["batch_norms"] == [{"layers": 1, "synced": 0, "samples": 2, "gpu": False}]
     assert finding.rule_id == "few_samples_in_batch_norm"
     assert "statistics of 2 samples on each rank" in finding.message
-    assert "GroupNorm" in finding.fix and "SyncBatchNorm needs GPUs" in finding.fix and "convert_sync_batchnorm" not in finding.fix
+    assert (
+        "GroupNorm" in finding.fix
+        and "SyncBatchNorm needs GPUs" in finding.fix
+        and "convert_sync_batchnorm" not in finding.fix
+    )
     assert found.stopped and not found.advice
     assert "batch norm over a few samples" in summarise(recorded).noise.why
 

@@ -36,17 +36,28 @@ def quiet(run: MeasuredRun, error: float = 0.01) -> MeasuredRun:
 
 def beside(run: MeasuredRun, others: float) -> MeasuredRun:
     """The same run beside other programs that use so many CPUs."""
-    return replace(run, report=replace(run.report, cpus=Cpus(2.0, None, 2.0, 1.0, others, 1.0 - others)))
+    return replace(
+        run, report=replace(run.report, cpus=Cpus(2.0, None, 2.0, 1.0, others, 1.0 - others))
+    )
 
 
 def making(run: MeasuredRun, cpu_s: float, queued_s: float) -> MeasuredRun:
-    """The same run with other times of making a sample: CPU seconds, and those that its worker waited for a CPU."""
+    """The same run with other times of making a sample:
+
+    CPU seconds, and those that its worker waited for a CPU.
+    """
     report, workers = run.report, run.report.workers
     assert workers is not None
-    total = replace(workers.per_sample["total"], cpu_s=cpu_s, runqueue_s=queued_s, wall_s=cpu_s + queued_s)
+    total = replace(
+        workers.per_sample["total"], cpu_s=cpu_s, runqueue_s=queued_s, wall_s=cpu_s + queued_s
+    )
     of_sample = dict.fromkeys(("sample/total", "sample/dataset"), cpu_s)
-    measures = {id: replace(one, value=of_sample.get(id, one.value)) for id, one in run.measures.items()}
-    report = replace(report, workers=replace(workers, per_sample={**workers.per_sample, "total": total}))
+    measures = {
+        id: replace(one, value=of_sample.get(id, one.value)) for id, one in run.measures.items()
+    }
+    report = replace(
+        report, workers=replace(workers, per_sample={**workers.per_sample, "total": total})
+    )
     return replace(run, report=report, measures=measures)
 
 
@@ -54,7 +65,13 @@ def taking(run: MeasuredRun, step_s: float, wait_s: float) -> MeasuredRun:
     """The same run with another time of the step, and of its wait for data."""
     times = {"step/mean": step_s, "stage/wait": wait_s}
     report = replace(run.report, step=replace(run.report.step, mean_s=step_s))  # type: ignore[type-var]
-    return replace(run, report=report, measures={id: replace(one, value=times.get(id, one.value)) for id, one in run.measures.items()})
+    return replace(
+        run,
+        report=report,
+        measures={
+            id: replace(one, value=times.get(id, one.value)) for id, one in run.measures.items()
+        },
+    )
 
 
 def with_check(run: MeasuredRun, rule_id: str, message: str) -> MeasuredRun:

@@ -40,7 +40,9 @@ def checked(budget: str, *words: str, run: str = "loader") -> int:
 def outcomes(budget: str, run: str = "loader") -> dict[str, str]:
     """Limit -> outcome."""
     checked(budget, "-q", "--json", "check.json", "-f", run=run)
-    return {one["id"]: one["outcome"] for one in json.loads(Path("check.json").read_text())["limits"]}
+    return {
+        one["id"]: one["outcome"] for one in json.loads(Path("check.json").read_text())["limits"]
+    }
 
 
 def test_a_run_within_its_budget_passes(folder, capsys):
@@ -62,21 +64,28 @@ def test_every_kind_of_limit_is_judged(folder):
         f"{key} = {value}" for key, value in most.items()
     )
     budget += (
-        "\n[at_most.stage_s]\nforward = 1e-9\ncompile = 1\n[at_most.stage_share]\nforward = 0.001\n[at_most.sample_cpu_s]\ndecode = 1e-9\n"
+        "\n[at_most.stage_s]\nforward = 1e-9\ncompile = 1\n[at_most.stage_share]\nforward = "
+        "0.001\n[at_most.sample_cpu_s]\ndecode = 1e-9\n"
     )
 
     found = outcomes(budget)
 
     assert found.pop("at_most.input_share") == "passed"
-    assert found.pop("at_most.stage_s.compile") == "passed"  # would have been seen, and takes no time
+    assert (
+        found.pop("at_most.stage_s.compile") == "passed"
+    )  # would have been seen, and takes no time
     assert set(found.values()) == {"exceeded"} and len(found) == 8
 
 
 def test_what_a_run_does_not_measure_is_unknown_and_does_not_pass(folder, capsys):
-    assert checked("[at_most.stage_s]\nfrward = 1\n[at_most.sample_cpu_s]\nmixup = 1\n") == NOT_JUDGED
+    assert (
+        checked("[at_most.stage_s]\nfrward = 1\n[at_most.sample_cpu_s]\nmixup = 1\n") == NOT_JUDGED
+    )
 
     said = " ".join(capsys.readouterr().out.split())
-    assert "at_most.stage_s.frward: not measured in this run (measured: " in said and "forward" in said
+    assert (
+        "at_most.stage_s.frward: not measured in this run (measured: " in said and "forward" in said
+    )
 
 
 @pytest.mark.parametrize(
@@ -84,7 +93,11 @@ def test_what_a_run_does_not_measure_is_unknown_and_does_not_pass(folder, capsys
     [
         ("killed", HOLDS, "was killed"),
         ("raises", HOLDS, "NotJudged"),
-        ("loader", HOLDS.replace("[at_most]", "min_steps = 100000\n[at_most]"), "too short to judge"),
+        (
+            "loader",
+            HOLDS.replace("[at_most]", "min_steps = 100000\n[at_most]"),
+            "too short to judge",
+        ),
     ],
 )
 def test_a_run_that_cannot_be_judged_does_not_pass(folder, capsys, run, budget, why):
@@ -102,7 +115,9 @@ def test_a_stage_whose_name_has_share_in_it_is_no_share(folder):
 def test_the_page_names_every_mistake_in_the_setup_that_can_be_forbidden():
     page = (Path(__file__).parents[2] / "docs/jobs/ci.md").read_text()
 
-    assert not [rule_id for rule_id in {*GRAVE, *STOPS, *OTHER_CHECKS} if f"`{rule_id}`" not in page]
+    assert not [
+        rule_id for rule_id in {*GRAVE, *STOPS, *OTHER_CHECKS} if f"`{rule_id}`" not in page
+    ]
 
 
 @pytest.mark.parametrize("rule_id", ["too_short", "borderline_input", "nothing_trained"])
@@ -112,8 +127,14 @@ def test_every_finding_of_a_report_can_be_forbidden(folder, rule_id):
 
 def test_a_finding_that_must_not_be_there_fails_with_its_fix(folder):
     report_findings = outcomes('[findings]\nnone_of_severity = "info"\n')
-    assert report_findings == {"findings.none_of_severity=info": "exceeded"} or "unknown" in report_findings.values()
-    assert outcomes('[findings]\nnone_of = ["late_rank"]\n').popitem()[0] == "findings.none_of=late_rank"
+    assert (
+        report_findings == {"findings.none_of_severity=info": "exceeded"}
+        or "unknown" in report_findings.values()
+    )
+    assert (
+        outcomes('[findings]\nnone_of = ["late_rank"]\n').popitem()[0]
+        == "findings.none_of=late_rank"
+    )
 
 
 def test_the_same_run_passes_against_its_base(folder):
@@ -132,8 +153,14 @@ def test_a_base_is_found_beside_the_budget_and_not_beside_the_shell(folder):
     ("budget", "message"),
     [
         ("[at_mots]\nstep_mean_s = 1\n", "unknown key at_mots (did you mean at_most?)"),
-        ("[at_most]\nstep_maen_s = 1\n", "unknown key at_most.step_maen_s (did you mean step_mean_s?)"),
-        ("[at_most]\nstep_mean_s = 'fast'\n", "at_most.step_mean_s must be a number of at least 0, not 'fast'"),
+        (
+            "[at_most]\nstep_maen_s = 1\n",
+            "unknown key at_most.step_maen_s (did you mean step_mean_s?)",
+        ),
+        (
+            "[at_most]\nstep_mean_s = 'fast'\n",
+            "at_most.step_mean_s must be a number of at least 0, not 'fast'",
+        ),
         ("[at_most]\nstep_mean_s = -1\n", "at_most.step_mean_s must be a number of at least 0"),
         ("[at_most]\nstep_mean_s = nan\n", "at_most.step_mean_s must be a number of at least 0"),
         ("[at_most]\nstep_mean_s = true\n", "at_most.step_mean_s must be a number of at least 0"),
@@ -143,15 +170,24 @@ def test_a_base_is_found_beside_the_budget_and_not_beside_the_shell(folder):
         ("[findings]\nnone_of_severity = 'hihg'\n", "must be one of info, low, high"),
         ("[findings]\nnone_of_severity = ''\n" + HOLDS, "must be one of info, low, high"),
         ("[findings]\nnone_of_severity = false\n" + HOLDS, "must be one of info, low, high"),
-        ("[findings]\nnone_of = []\n" + HOLDS, "findings.none_of is empty, so it would limit nothing"),
+        (
+            "[findings]\nnone_of = []\n" + HOLDS,
+            "findings.none_of is empty, so it would limit nothing",
+        ),
         ("base = []\n" + HOLDS, "base is empty, so it would limit nothing"),
         ("[at_most]\nstep_mean_s = inf\n", "at_most.step_mean_s must be a number of at least 0"),
-        (f"[at_most]\nstep_mean_s = 1{'0' * 400}\n", "at_most.step_mean_s must be a number of at least 0"),
+        (
+            f"[at_most]\nstep_mean_s = 1{'0' * 400}\n",
+            "at_most.step_mean_s must be a number of at least 0",
+        ),
         (f"[at_most]\nstep_mean_s = 1{'0' * 5000}\n", "is not TOML"),
         (f"a = {'[' * 100_000}", "is not TOML"),
         ("[at_least]\nsteps_per_s = 0\n", "at_least.steps_per_s must be above 0"),
         ("[at_most.stage_share]\nwait = 5\n", "at_most.stage_share.wait is a share"),
-        ("[findings]\nnone_of = ['decode_bond']\n", "there is no rule 'decode_bond' (did you mean decode_bound?)"),
+        (
+            "[findings]\nnone_of = ['decode_bond']\n",
+            "there is no rule 'decode_bond' (did you mean decode_bound?)",
+        ),
         ("[findings]\nnone_of = 3\n", "findings.none_of must be a string or a list of strings"),
         ("[than_base]\nstep = 0.05\n", "[than_base] needs a base"),
         ("base = 'good'\n[than_base]\nstep = 0\n", "than_base.step must be above 0"),
@@ -179,7 +215,10 @@ def test_a_base_that_is_not_there_is_an_error_and_no_pass(folder):
 
 
 def test_junit_has_a_case_for_each_limit(folder):
-    budget = "[at_most]\nstep_mean_s = 1e-6\n[at_least]\nsteps_per_s = 1e-6\n[at_most.sample_cpu_s]\nmixup = 1\n"
+    budget = (
+        "[at_most]\nstep_mean_s = 1e-6\n[at_least]\nsteps_per_s = "
+        "1e-6\n[at_most.sample_cpu_s]\nmixup = 1\n"
+    )
 
     assert checked(budget, "-q", "--junit", "check.xml") == OVER
 
@@ -191,7 +230,9 @@ def test_junit_has_a_case_for_each_limit(folder):
     assert kinds["at_least.steps_per_s"] == ["system-out"]
 
 
-def test_markdown_is_appended_to_the_summary_of_a_step_and_overwrites_nothing_else(folder, monkeypatch):
+def test_markdown_is_appended_to_the_summary_of_a_step_and_overwrites_nothing_else(
+    folder, monkeypatch
+):
     Path("summary.md").write_text("before\n")
     assert checked(HOLDS, "-q", "--markdown", "summary.md") == 73
 
@@ -203,7 +244,9 @@ def test_markdown_is_appended_to_the_summary_of_a_step_and_overwrites_nothing_el
     assert "passed" in text
 
 
-def test_annotations_are_printed_in_github_actions_at_the_line_of_the_loader(folder, monkeypatch, capsys):
+def test_annotations_are_printed_in_github_actions_at_the_line_of_the_loader(
+    folder, monkeypatch, capsys
+):
     monkeypatch.setenv("GITHUB_ACTIONS", "true")
 
     assert checked("[at_most.sample_cpu_s]\ndecode = 1e-9\n") == OVER
@@ -218,7 +261,9 @@ def test_annotations_are_not_printed_elsewhere(folder, capsys):
     assert "::error" not in capsys.readouterr().out
 
 
-def test_a_check_that_passes_in_github_actions_prints_no_blank_line_more(folder, monkeypatch, capsys):
+def test_a_check_that_passes_in_github_actions_prints_no_blank_line_more(
+    folder, monkeypatch, capsys
+):
     assert checked(HOLDS) == 0
     elsewhere = capsys.readouterr().out
     monkeypatch.setenv("GITHUB_ACTIONS", "true")

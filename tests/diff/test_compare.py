@@ -22,7 +22,12 @@ def slower_decode(run, factor):
     before = run.measures
     more = (factor - 1) * before["sample/decode"].value
     whole = 1 + more / before["sample/total"].value
-    factors = {"sample/decode": factor, "sample/total": whole, "stage/wait": whole, "step/mean": whole}
+    factors = {
+        "sample/decode": factor,
+        "sample/total": whole,
+        "stage/wait": whole,
+        "step/mean": whole,
+    }
     return changed(run, lambda one: factors.get(one.id, 1.0))
 
 
@@ -47,17 +52,28 @@ def test_decoding_that_is_slower_is_named_with_both_times(loader):
 
 
 def test_decoding_of_larger_images_is_named_where_its_time_alone_does_not_tell(loader):
-    """The other stages vary between the runs by as much as decoding grows; pixels are counted, so they leave no doubt."""
-    noisy = changed(slower_decode(loader, 1.1), lambda one: {"sample/augment": 1.1, "sample/read": 0.85}.get(one.id, 1.0))
+    """The other stages vary between the runs by as much as decoding grows; pixels are counted, so
+    they leave no doubt.
+    """
+    noisy = changed(
+        slower_decode(loader, 1.1),
+        lambda one: {"sample/augment": 1.1, "sample/read": 0.85}.get(one.id, 1.0),
+    )
     larger = changed(noisy, lambda one: 1.1 if one.id == "work/decoded_pixels" else 1.0)
     smaller = changed(noisy, lambda one: 0.9 if one.id == "work/decoded_pixels" else 1.0)
 
-    assert [diff([loader], [run]).cause for run in (noisy, larger, smaller)] == ["stage/wait", "sample/decode", "stage/wait"]
+    assert [diff([loader], [run]).cause for run in (noisy, larger, smaller)] == [
+        "stage/wait",
+        "sample/decode",
+        "stage/wait",
+    ]
 
 
 def test_a_backward_pass_that_is_a_tenth_slower_in_another_run_may_be_where_its_tensors_lie(loader):
     def slower(by: float):
-        return changed(loader, lambda one: by if one.id in ("cpu/backward", "stage/backward") else 1.0)
+        return changed(
+            loader, lambda one: by if one.id in ("cpu/backward", "stage/backward") else 1.0
+        )
 
     assert diff([loader], [slower(1.09)]).changed == []
     assert "stage/backward" in [one.id for one in diff([loader], [slower(1.3)]).changed]
@@ -78,7 +94,12 @@ def test_decoding_that_is_faster_is_named_too(loader):
 def test_a_machine_on_which_everything_is_slower_is_no_change(loader):
     slow = changed(
         loader,
-        lambda one: 1.2 if one.kind in (Influence.CPU, Influence.THREAD) or one.id in ("stage/wait", "step/mean", "sample/total") else 1.0,
+        lambda one: (
+            1.2
+            if one.kind in (Influence.CPU, Influence.THREAD)
+            or one.id in ("stage/wait", "step/mean", "sample/total")
+            else 1.0
+        ),
     )
 
     found = diff([loader], [slow])
@@ -91,7 +112,9 @@ def test_a_machine_on_which_everything_is_slower_is_no_change(loader):
 
 
 def test_decoding_is_named_although_the_machine_is_slower_too(loader):
-    slow = changed(loader, lambda one: 1.15 if one.kind in (Influence.CPU, Influence.THREAD) else 1.0)
+    slow = changed(
+        loader, lambda one: 1.15 if one.kind in (Influence.CPU, Influence.THREAD) else 1.0
+    )
 
     found = diff([loader], [slower_decode(slow, 1.25)])
 
@@ -101,7 +124,11 @@ def test_decoding_is_named_although_the_machine_is_slower_too(loader):
 
 
 def test_waiting_for_a_cpu_is_the_machines_where_other_programs_run(loader):
-    queued = changed(loader, lambda one: 1.5 if one.kind == Influence.THREAD else 1.0, waiting=1.5 * (loader.waiting or 1.0))
+    queued = changed(
+        loader,
+        lambda one: 1.5 if one.kind == Influence.THREAD else 1.0,
+        waiting=1.5 * (loader.waiting or 1.0),
+    )
 
     found = diff([beside(loader, 0.0)], [beside(queued, 0.9)])
 
@@ -110,7 +137,11 @@ def test_waiting_for_a_cpu_is_the_machines_where_other_programs_run(loader):
 
 
 def test_waiting_for_a_cpu_is_a_change_where_no_other_program_runs(loader):
-    queued = changed(loader, lambda one: 1.5 if one.kind == Influence.THREAD else 1.0, waiting=1.5 * (loader.waiting or 1.0))
+    queued = changed(
+        loader,
+        lambda one: 1.5 if one.kind == Influence.THREAD else 1.0,
+        waiting=1.5 * (loader.waiting or 1.0),
+    )
 
     found = diff([beside(loader, 0.0)], [beside(queued, 0.0)])
 
@@ -118,10 +149,18 @@ def test_waiting_for_a_cpu_is_a_change_where_no_other_program_runs(loader):
 
 
 def test_several_runs_of_each_measure_how_runs_differ(loader):
-    apart = [changed(loader, lambda one, by=by: by if one.id == "step/mean" else 1.0) for by in (0.8, 1.0, 1.2)]
-    close = [changed(loader, lambda one, by=by: by if one.id == "step/mean" else 1.0) for by in (0.99, 1.0, 1.01)]
+    apart = [
+        changed(loader, lambda one, by=by: by if one.id == "step/mean" else 1.0)
+        for by in (0.8, 1.0, 1.2)
+    ]
+    close = [
+        changed(loader, lambda one, by=by: by if one.id == "step/mean" else 1.0)
+        for by in (0.99, 1.0, 1.01)
+    ]
     slower = [changed(run, lambda one: 1.15 if one.id == "step/mean" else 1.0) for run in apart]
-    slower_close = [changed(run, lambda one: 1.15 if one.id == "step/mean" else 1.0) for run in close]
+    slower_close = [
+        changed(run, lambda one: 1.15 if one.id == "step/mean" else 1.0) for run in close
+    ]
 
     assert diff(apart, slower).between == "measured"
     assert diff(apart, slower).of("step/mean").outcome != Outcome.CHANGED
@@ -130,13 +169,18 @@ def test_several_runs_of_each_measure_how_runs_differ(loader):
 
 def test_several_runs_of_each_tell_a_slower_machine_from_one_that_varies(loader):
     def on(speeds):
-        return [changed(loader, lambda one, by=by: by if one.kind == Influence.CPU else 1.0) for by in speeds]
+        return [
+            changed(loader, lambda one, by=by: by if one.kind == Influence.CPU else 1.0)
+            for by in speeds
+        ]
 
     varies = diff(on((0.97, 1.0, 1.03)), [slower_decode(run, 1.2) for run in on((0.98, 1.0, 1.03))])
     slower = diff(on((0.99, 1.0, 1.01)), on((1.19, 1.2, 1.21)))
 
     assert varies.cause == "sample/decode" and varies.of("sample/decode").machine == 1
-    assert slower.of("sample/decode").outcome == Outcome.MACHINE and not [one for one in slower.changed if one.clock == "cpu"]
+    assert slower.of("sample/decode").outcome == Outcome.MACHINE and not [
+        one for one in slower.changed if one.clock == "cpu"
+    ]
 
 
 def test_batches_of_another_size_are_compared_by_sample():
@@ -145,19 +189,30 @@ def test_batches_of_another_size_are_compared_by_sample():
     assert found.per == "sample"
     assert found.machine.speed is None
     assert found.of("step/mean").before < stored("batch32").measures["step/mean"].value
-    assert ("loader", "batch_size", "8", "64") in [(one.kind, one.name, one.before, one.after) for one in found.settings]
+    assert ("loader", "batch_size", "8", "64") in [
+        (one.kind, one.name, one.before, one.after) for one in found.settings
+    ]
 
 
 def test_a_library_of_another_version_is_named_beside_its_stage(loader):
     old, new = ({"pillow": version, "python": "3.11.7"} for version in ("11.0", "10.4"))
-    before = replace(loader, report=replace(loader.report, run=replace(loader.report.run, versions=old)))
-    after = slower_decode(replace(loader, report=replace(loader.report, run=replace(loader.report.run, versions=new))), 1.2)
+    before = replace(
+        loader, report=replace(loader.report, run=replace(loader.report.run, versions=old))
+    )
+    after = slower_decode(
+        replace(
+            loader, report=replace(loader.report, run=replace(loader.report.run, versions=new))
+        ),
+        1.2,
+    )
 
     assert "pillow 11.0 -> 10.4" in diff([before], [after]).conclusion
 
 
 def test_a_stage_that_is_new_is_told(loader):
-    without = replace(loader, measures={id: one for id, one in loader.measures.items() if id != "stage/wait"})
+    without = replace(
+        loader, measures={id: one for id, one in loader.measures.items() if id != "stage/wait"}
+    )
 
     found = diff([without], [loader])
 
@@ -170,8 +225,14 @@ def test_findings_that_come_and_go_are_listed(loader):
     fewer = replace(loader, report=replace(loader.report, findings=loader.report.findings[1:]))
     gone = loader.report.findings[0].rule_id
 
-    assert [(one.rule_id, one.change) for one in diff([loader], [fewer]).findings][0] == (gone, "went")
-    assert [(one.rule_id, one.change) for one in diff([fewer], [loader]).findings][0] == (gone, "came")
+    assert [(one.rule_id, one.change) for one in diff([loader], [fewer]).findings][0] == (
+        gone,
+        "went",
+    )
+    assert [(one.rule_id, one.change) for one in diff([fewer], [loader]).findings][0] == (
+        gone,
+        "came",
+    )
 
 
 def test_a_finding_that_the_other_run_could_not_see_did_not_go(loader):
@@ -191,7 +252,9 @@ def test_a_run_that_was_killed_is_noted():
 
 def test_an_interval_without_an_end_has_none(loader):
     fast = changed(loader, lambda one: 0.1 if one.id in ("step/mean", "stage/wait") else 1.0)
-    unsure = replace(fast, measures={id: replace(one, error=1.0) for id, one in fast.measures.items()})
+    unsure = replace(
+        fast, measures={id: replace(one, error=1.0) for id, one in fast.measures.items()}
+    )
 
     conclusion = diff([loader], [unsure]).conclusion
 

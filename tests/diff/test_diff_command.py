@@ -37,11 +37,19 @@ def test_the_conclusion_comes_first_and_the_json_has_it_too(folder, capsys):
     told, said = json.loads((folder / "diff.json").read_text()), capsys.readouterr().out
     assert " ".join(said.split()).startswith(told["conclusion"])
     assert told["per"] == "sample"
-    assert {"id", "before", "after", "ratio", "low", "high", "p", "outcome"} <= set(told["quantities"][0])
-    assert {"kind": "loader", "name": "batch_size", "before": "8", "after": "64"} in told["settings"]
+    assert {"id", "before", "after", "ratio", "low", "high", "p", "outcome"} <= set(
+        told["quantities"][0]
+    )
+    assert {"kind": "loader", "name": "batch_size", "before": "8", "after": "64"} in told[
+        "settings"
+    ]
     page = (folder / "diff.html").read_text()
     assert told["conclusion"].split(". ")[0].split(" ->")[0] in page
-    assert "batch_size" in page and "<script" in page and "http://" not in page.replace("http://www.w3.org", "")
+    assert (
+        "batch_size" in page
+        and "<script" in page
+        and "http://" not in page.replace("http://www.w3.org", "")
+    )
 
 
 def test_nothing_is_written_into_the_runs(folder):
@@ -84,7 +92,11 @@ def test_traces_of_another_tool_are_compared_by_their_steps(folder, capsys):
         (["loader", "nowhere"], 66, "nowhere"),
         (["loader", "sweep"], 66, "training runs"),
         (["loader", "again", "-o", "diff.txt"], 73, "as HTML (.html), or as JSON with --json FILE"),
-        (["loader", "again", "--min-change", "0"], 2, "expected a share above 0 and below 1, such as 0.05 or 5%, got '0'"),
+        (
+            ["loader", "again", "--min-change", "0"],
+            2,
+            "expected a share above 0 and below 1, such as 0.05 or 5%, got '0'",
+        ),
         (["loader", "again", "--min-change", "nan"], 2, "expected a number, got 'nan'"),
         (["loader", "again", "--min-change", "150%"], 2, "got '150%'"),
     ],

@@ -9,7 +9,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from feedline.analysis.measure import noise
-from feedline.analysis.measure.noise import FEWEST, FEWEST_COMPARED, block_length, drift, error_of, error_of_mean, holm, p_of
+from feedline.analysis.measure.noise import (
+    FEWEST,
+    FEWEST_COMPARED,
+    block_length,
+    drift,
+    error_of,
+    error_of_mean,
+    holm,
+    p_of,
+)
 
 PAIRS = 120
 
@@ -23,9 +32,18 @@ def autoregressive(rng: np.random.Generator, n: int, of_last: float) -> noise.Fl
 
 
 def flicker(rng: np.random.Generator, n: int) -> noise.FloatArray:
-    """Noise with as much variance at each time scale, eight times longer ones than the run included."""
+    """Noise with as much variance at each time scale, eight times longer ones than the run
+    included.
+    """
     scales = range(int(math.log2(n)) + 4)
-    return np.asarray(1 + 0.03 * sum(np.repeat(rng.normal(size=n // 2**k + 2), 2**k)[rng.integers(2**k) :][:n] for k in scales))
+    return np.asarray(
+        1
+        + 0.03
+        * sum(
+            np.repeat(rng.normal(size=n // 2**k + 2), 2**k)[rng.integers(2**k) :][:n]
+            for k in scales
+        )
+    )
 
 
 def told_apart(make, with_drift: bool) -> float:
@@ -36,7 +54,10 @@ def told_apart(make, with_drift: bool) -> float:
     def error(values: noise.FloatArray) -> float:
         return math.hypot(error_of_mean(values), drift(values) if with_drift else 0.0)
 
-    return sum(p_of(b.mean() - a.mean(), math.hypot(error(a), error(b))) < 0.05 for a, b in pairs) / PAIRS
+    return (
+        sum(p_of(b.mean() - a.mean(), math.hypot(error(a), error(b))) < 0.05 for a, b in pairs)
+        / PAIRS
+    )
 
 
 def test_the_error_of_independent_values_is_the_textbooks():
@@ -56,7 +77,9 @@ def test_values_that_are_like_their_neighbors_tell_less():
 def test_the_error_of_a_median_of_independent_values_is_the_textbooks():
     values = np.random.default_rng(2).normal(1, 0.1, 400)
 
-    assert error_of(lambda drawn: np.median(drawn, axis=-1), values) == pytest.approx(1.2533 * 0.1 / 20, rel=0.35)
+    assert error_of(lambda drawn: np.median(drawn, axis=-1), values) == pytest.approx(
+        1.2533 * 0.1 / 20, rel=0.35
+    )
 
 
 def test_independent_runs_are_told_apart_as_often_as_the_level_says():
@@ -128,4 +151,8 @@ def test_any_values_have_an_error_or_none(values):
 
     assert math.isnan(error) if len(values) < FEWEST else error >= 0
     assert 1 <= block_length(np.array(values)) <= max(1, len(values))
-    assert math.isnan(drift(np.array(values))) if len(values) < FEWEST_COMPARED else drift(np.array(values)) >= 0
+    assert (
+        math.isnan(drift(np.array(values)))
+        if len(values) < FEWEST_COMPARED
+        else drift(np.array(values)) >= 0
+    )

@@ -1,4 +1,6 @@
-"""Two real recordings: a slow Python function and its repair, with another program beside the repaired run only."""
+"""Two real recordings: a slow Python function and its repair, with another program beside the
+repaired run only.
+"""
 
 import json
 import subprocess
@@ -12,8 +14,22 @@ PROGRAM = Path(__file__).parents[2] / "benchmarks" / "programs" / "loaded_traini
 
 def test_a_repaired_function_is_named_although_more_load_ran_beside_it(tmp_path, warm_python):
     def record(name: str, samples: str) -> None:
-        words = ["run", "-q", "-o", name, str(PROGRAM), "--samples", samples, "--workers", "1", "--steps", "60"]
-        done = warm_python.run("-m", "feedline", *words, folder=tmp_path, environment={"OMP_NUM_THREADS": "1"})
+        words = [
+            "run",
+            "-q",
+            "-o",
+            name,
+            str(PROGRAM),
+            "--samples",
+            samples,
+            "--workers",
+            "1",
+            "--steps",
+            "60",
+        ]
+        done = warm_python.run(
+            "-m", "feedline", *words, folder=tmp_path, environment={"OMP_NUM_THREADS": "1"}
+        )
         assert done.returncode == 0, done.stderr
 
     record("slow", "loops")
@@ -24,10 +40,30 @@ def test_a_repaired_function_is_named_although_more_load_ran_beside_it(tmp_path,
         load.kill()
         load.wait()
 
-    assert main(["diff", "-q", str(tmp_path / "slow"), str(tmp_path / "repaired"), "--json", str(tmp_path / "diff.json")]) == 0
+    assert (
+        main(
+            [
+                "diff",
+                "-q",
+                str(tmp_path / "slow"),
+                str(tmp_path / "repaired"),
+                "--json",
+                str(tmp_path / "diff.json"),
+            ]
+        )
+        == 0
+    )
 
     told = json.loads((tmp_path / "diff.json").read_text())
-    step, dataset = (next(one for one in told["quantities"] if one["id"] == id) for id in ("step/mean", "sample/dataset"))
+    step, dataset = (
+        next(one for one in told["quantities"] if one["id"] == id)
+        for id in ("step/mean", "sample/dataset")
+    )
     assert dataset["outcome"] == "changed" and dataset["after"] < dataset["before"] / 2
-    if step["after"] < step["before"]:  # else the load beside B really made it slower, which may be said
-        assert told["cause"] == "sample/dataset" and "the machine explains it" not in told["conclusion"]
+    if (
+        step["after"] < step["before"]
+    ):  # else the load beside B really made it slower, which may be said
+        assert (
+            told["cause"] == "sample/dataset"
+            and "the machine explains it" not in told["conclusion"]
+        )

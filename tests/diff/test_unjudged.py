@@ -1,4 +1,6 @@
-"""``feedline check`` does not pass a limit that it cannot judge, and ``feedline diff`` says what it cannot compare."""
+"""``feedline check`` does not pass a limit that it cannot judge, and ``feedline diff`` says what it
+cannot compare.
+"""
 
 import json
 import math
@@ -62,7 +64,10 @@ def finding(run, rule_id: str):
     return found.outcome, found.message
 
 
-@pytest.mark.parametrize(("base", "said"), [("without-loader", "not measured in the run or in its base"), ("killed", "was killed")])
+@pytest.mark.parametrize(
+    ("base", "said"),
+    [("without-loader", "not measured in the run or in its base"), ("killed", "was killed")],
+)
 def test_a_base_without_what_is_compared_does_not_let_the_run_pass(folder, capsys, base, said):
     assert checked(f'base = "{base}"\n[than_base]\nsample_cpu = 0.05\n') == NOT_JUDGED
     assert said in capsys.readouterr().out
@@ -70,12 +75,20 @@ def test_a_base_without_what_is_compared_does_not_let_the_run_pass(folder, capsy
 
 @pytest.mark.parametrize(
     ("facts", "said"),
-    [({"model": "Net"}, "model"), ({"ranks": 4}, "ranks 1 -> 4"), ({"machine": {"cpus": 64}}, "cpus 2 -> 64")],
+    [
+        ({"model": "Net"}, "model"),
+        ({"ranks": 4}, "ranks 1 -> 4"),
+        ({"machine": {"cpus": 64}}, "cpus 2 -> 64"),
+    ],
 )
 def test_a_base_of_another_program_or_machine_judges_no_step(loader, facts, said):
     found = against(loader, of_run(loader, **facts), step=0.05, stage=0.05, sample_cpu=0.05)
 
-    assert {name: outcome for name, (outcome, _) in found.items()} == {"step": "unknown", "stage": "unknown", "sample_cpu": "passed"}
+    assert {name: outcome for name, (outcome, _) in found.items()} == {
+        "step": "unknown",
+        "stage": "unknown",
+        "sample_cpu": "passed",
+    }
     assert said in found["step"][1] and "not comparable with its base" in found["stage"][1]
 
 
@@ -86,7 +99,11 @@ def test_a_model_that_is_only_wrapped_is_the_same_model(loader):
 
 
 def test_a_part_that_was_not_tested_may_have_grown_by_all_that_it_takes(loader):
-    run = replace(loader, measures=loader.measures | {"sample/decode": replace(loader.measures["sample/decode"], error=math.nan)})
+    run = replace(
+        loader,
+        measures=loader.measures
+        | {"sample/decode": replace(loader.measures["sample/decode"], error=math.nan)},
+    )
 
     outcome, said = against(loader, run, sample_cpu=0.05)["sample_cpu"]
 
@@ -99,14 +116,20 @@ def test_a_finding_that_three_others_may_hide_is_not_ruled_out(loader):
 
     assert finding(loader, "small_files") == (
         "unknown",
-        f"it may be left out: a report has at most 3 findings that ask for a change ({', '.join(asking)})",
+        f"it may be left out: a report has at most 3 findings that ask for a change "
+        f"({', '.join(asking)})",
     )
     fewer = replace(loader, report=replace(loader.report, findings=loader.report.findings[:2]))
     assert finding(fewer, "small_files") == ("passed", "no such finding")
 
 
-def test_a_finding_of_traces_is_not_ruled_out_by_a_recorded_run_and_that_of_ranks_not_by_one_of_them(loader):
-    assert finding(loader, "input_stall") == ("unknown", "only traces of other tools are checked for it")
+def test_a_finding_of_traces_is_not_ruled_out_by_a_recorded_run_and_that_of_ranks_not_by_one_of_them(
+    loader,
+):
+    assert finding(loader, "input_stall") == (
+        "unknown",
+        "only traces of other tools are checked for it",
+    )
     assert finding(loader, "late_rank")[0] == "passed"
     assert finding(replace(loader, world=2), "late_rank")[0] == "unknown"
 
@@ -118,16 +141,29 @@ def test_without_a_loader_nothing_is_said_of_the_input(folder, capsys):
 
 def test_what_is_wrong_with_the_set_up_counts_although_it_is_no_finding_of_the_report(loader):
     wrong = Finding("rate_at_top", Severity.LOW, "the learning rate was never lowered")
-    made = replace(loader, report=replace(loader.report, convergence=replace(loader.report.convergence, checks=[wrong])))
+    made = replace(
+        loader,
+        report=replace(
+            loader.report, convergence=replace(loader.report.convergence, checks=[wrong])
+        ),
+    )
 
     assert finding(made, "rate_at_top")[0] == "exceeded"
     assert finding(loader, "rate_at_top")[0] == "passed"
-    assert finding(replace(loader, report=replace(loader.report, convergence=None)), "rate_at_top")[0] == "unknown"
+    assert (
+        finding(replace(loader, report=replace(loader.report, convergence=None)), "rate_at_top")[0]
+        == "unknown"
+    )
 
 
-@pytest.mark.parametrize(("stage", "outcome"), [("backward", "unknown"), ("compile", "passed"), ("wait", "passed"), ("forwrd", "unknown")])
+@pytest.mark.parametrize(
+    ("stage", "outcome"),
+    [("backward", "unknown"), ("compile", "passed"), ("wait", "passed"), ("forwrd", "unknown")],
+)
 def test_only_a_stage_that_would_have_been_seen_takes_no_time(loader, stage, outcome):
-    run = replace(loader, measures={id: one for id, one in loader.measures.items() if id != f"stage/{stage}"})
+    run = replace(
+        loader, measures={id: one for id, one in loader.measures.items() if id != f"stage/{stage}"}
+    )
 
     (found,) = check_budget(Budget(at_most={f"stage_s.{stage}": 1.0}), run, [], {})
 
@@ -135,7 +171,12 @@ def test_only_a_stage_that_would_have_been_seen_takes_no_time(loader, stage, out
 
 
 def test_a_stage_that_its_hook_could_not_see_is_unknown(loader):
-    blind = replace(loader, report=replace(loader.report, hooks=[replace(hook, attached=False) for hook in loader.report.hooks]))
+    blind = replace(
+        loader,
+        report=replace(
+            loader.report, hooks=[replace(hook, attached=False) for hook in loader.report.hooks]
+        ),
+    )
 
     (found,) = check_budget(Budget(at_most={"stage_s.compile": 1.0}), blind, [], {})
 
@@ -177,7 +218,10 @@ def test_a_run_is_not_its_own_base_and_a_base_counts_once(folder, capsys, base):
 
 
 def test_two_results_do_not_go_into_one_file(folder, capsys):
-    assert checked("[at_most]\nstep_mean_s = 1000\n", "loader", "--json", "out", "--junit", "./out") == 2
+    assert (
+        checked("[at_most]\nstep_mean_s = 1000\n", "loader", "--json", "out", "--junit", "./out")
+        == 2
+    )
     assert not Path("out").exists()
 
 
@@ -190,7 +234,12 @@ def test_a_rank_of_each_run_is_compared_and_it_is_said(loader):
 
 
 def test_a_batch_of_unknown_size_has_no_samples_per_second(loader):
-    unknown = replace(loader, report=replace(loader.report, throughput=replace(loader.report.throughput, batch_size=None)))
+    unknown = replace(
+        loader,
+        report=replace(
+            loader.report, throughput=replace(loader.report.throughput, batch_size=None)
+        ),
+    )
 
     found = diff([loader], [unknown])
 
@@ -200,16 +249,30 @@ def test_a_batch_of_unknown_size_has_no_samples_per_second(loader):
 
 def test_fewer_steps_than_show_how_runs_drift_are_too_few(loader):
     few = {id: replace(one, drift=math.nan) for id, one in loader.measures.items()}
-    short = replace(loader, measures=few, report=replace(loader.report, throughput=replace(loader.report.throughput, steps=12)))
+    short = replace(
+        loader,
+        measures=few,
+        report=replace(loader.report, throughput=replace(loader.report.throughput, steps=12)),
+    )
 
-    found = diff([short], [changed(short, lambda one: 1.5 if one.kind == Influence.THREAD or one.id == "step/mean" else 1.0)])
+    found = diff(
+        [short],
+        [
+            changed(
+                short,
+                lambda one: 1.5 if one.kind == Influence.THREAD or one.id == "step/mean" else 1.0,
+            )
+        ],
+    )
 
     assert found.conclusion.startswith("Too few steps to compare: A has 12, B has 12; at least 16")
     assert not [one for one in found.changed if one.clock == "wall"]
 
 
 def test_a_quantity_that_one_of_several_runs_lacks_is_not_one_sides(loader):
-    without = replace(loader, measures={id: one for id, one in loader.measures.items() if id != "step/mean"})
+    without = replace(
+        loader, measures={id: one for id, one in loader.measures.items() if id != "step/mean"}
+    )
 
     found = diff([loader, without], [loader, loader])
 
@@ -218,7 +281,9 @@ def test_a_quantity_that_one_of_several_runs_lacks_is_not_one_sides(loader):
 
 
 def test_a_stage_that_one_of_several_runs_lacks_has_the_mean_that_its_ratio_is_of(loader):
-    without = replace(loader, measures={id: one for id, one in loader.measures.items() if id != "stage/wait"})
+    without = replace(
+        loader, measures={id: one for id, one in loader.measures.items() if id != "stage/wait"}
+    )
 
     wait = diff([loader, without], [loader, loader]).of("stage/wait")
 
@@ -226,7 +291,10 @@ def test_a_stage_that_one_of_several_runs_lacks_has_the_mean_that_its_ratio_is_o
 
 
 def test_a_change_that_is_too_small_to_count_would_not_have_been_seen(loader):
-    assert "a change of less than 30 % would not have been seen" in diff([loader], [loader], min_change=0.3).conclusion
+    assert (
+        "a change of less than 30 % would not have been seen"
+        in diff([loader], [loader], min_change=0.3).conclusion
+    )
 
 
 def test_the_state_of_a_gpus_link_is_no_other_machine(loader):
@@ -248,24 +316,51 @@ def test_traces_of_other_gpus_are_of_other_machines(loader):
 
 def test_what_only_one_side_knows_of_its_machine_does_not_make_them_differ(loader):
     machine = dict(loader.report.run.machine)
-    older = of_run(loader, machine={name: value for name, value in machine.items() if name != "affinity_cpus"})
+    older = of_run(
+        loader, machine={name: value for name, value in machine.items() if name != "affinity_cpus"}
+    )
 
-    assert against(older, of_run(loader, machine={**machine, "affinity_cpus": 2}), step=0.05)["step"][0] == "passed"
+    assert (
+        against(older, of_run(loader, machine={**machine, "affinity_cpus": 2}), step=0.05)["step"][
+            0
+        ]
+        == "passed"
+    )
 
 
 def test_a_change_that_the_machine_explains_passes_and_is_told_as_that():
-    step = Quantity("step/mean", "step", "step", "s", "wall", 1.0, 1.4, ratio=1.0, low=0.99, high=1.01, p=0.5, outcome="machine")
+    step = Quantity(
+        "step/mean",
+        "step",
+        "step",
+        "s",
+        "wall",
+        1.0,
+        1.4,
+        ratio=1.0,
+        low=0.99,
+        high=1.01,
+        p=0.5,
+        outcome="machine",
+    )
     told = RunDiff(**{**vars(diff([stored("loader")], [stored("loader")])), "quantities": [step]})
 
-    (found,) = budget._against_base(Budget(than_base={"step": 0.05}), stored("loader"), [stored("loader")], {"step": told})
+    (found,) = budget._against_base(
+        Budget(than_base={"step": 0.05}), stored("loader"), [stored("loader")], {"step": told}
+    )
 
-    assert (found.outcome, found.message) == ("passed", "step 1.40x, which other programs or slower CPUs explain")
+    assert (found.outcome, found.message) == (
+        "passed",
+        "step 1.40x, which other programs or slower CPUs explain",
+    )
 
 
 def ranked(**of_comm):
     """A run of two ranks with other facts about what they did together."""
     run = stored("ranks")
-    return replace(run, report=replace(run.report, findings=[], comm=replace(run.report.comm, **of_comm)))
+    return replace(
+        run, report=replace(run.report, findings=[], comm=replace(run.report.comm, **of_comm))
+    )
 
 
 def test_a_late_rank_is_ruled_out_only_by_all_ranks_on_one_clock():
@@ -275,9 +370,9 @@ def test_a_late_rank_is_ruled_out_only_by_all_ranks_on_one_clock():
         assert finding(several, rule_id)[0] == "passed"
         assert finding(ranked(clock_bound_s=None), rule_id)[0] == "unknown"
         assert finding(replace(several, world=16), rule_id)[0] == "unknown"
-    assert context.why_severity_unjudged(several, "high") == "" and "clocks" in context.why_severity_unjudged(
-        ranked(clock_bound_s=None), "high"
-    )
+    assert context.why_severity_unjudged(
+        several, "high"
+    ) == "" and "clocks" in context.why_severity_unjudged(ranked(clock_bound_s=None), "high")
 
 
 def test_a_slow_network_is_ruled_out_only_where_its_speed_is_known():
@@ -292,27 +387,46 @@ def test_other_programs_are_ruled_out_only_where_they_were_sampled(loader):
     assert finding(beside(few, 0.0), "busy_neighbors")[0] == "passed"
 
 
-@pytest.mark.parametrize(("rule_id", "outcome"), [("made_in_step", "unknown"), ("compute_bound", "passed")])
+@pytest.mark.parametrize(
+    ("rule_id", "outcome"), [("made_in_step", "unknown"), ("compute_bound", "passed")]
+)
 def test_only_what_is_told_for_information_is_never_left_out(loader, rule_id, outcome):
     assert finding(loader, rule_id)[0] == outcome
 
 
 def traced(reason: str, *rule_ids: str):
     """A trace of one GPU."""
-    run, gpu = stored("loader"), RankGpu(1.0, 10.0, 80.0, 10.0, None, 0.0, 0.0, {"overlap_pct_of_comm": reason})
+    run, gpu = (
+        stored("loader"),
+        RankGpu(1.0, 10.0, 80.0, 10.0, None, 0.0, 0.0, {"overlap_pct_of_comm": reason}),
+    )
     ranks = {"0": replace(next(iter(run.report.ranks.values())), gpu=gpu)}
     found = [Finding(rule_id, Severity.INFO, "no loader in the trace") for rule_id in rule_ids]
-    return replace(run, report=replace(run.report, traces=Traces([], "", [], [], [], []), ranks=ranks, findings=found, comm=None))
+    return replace(
+        run,
+        report=replace(
+            run.report,
+            traces=Traces([], "", [], [], [], []),
+            ranks=ranks,
+            findings=found,
+            comm=None,
+        ),
+    )
 
 
 def test_a_trace_of_one_gpu_that_did_not_communicate_has_no_late_rank():
     assert context.why_severity_unjudged(traced(NO_COMMUNICATION), "high") == ""
     assert "wait for each other" in context.why_severity_unjudged(traced("no device"), "high")
-    assert "wait for each other" in context.why_severity_unjudged(replace(traced(NO_COMMUNICATION), world=8), "high")
+    assert "wait for each other" in context.why_severity_unjudged(
+        replace(traced(NO_COMMUNICATION), world=8), "high"
+    )
 
 
 def test_a_trace_without_a_loader_does_not_rule_out_an_input_stall():
-    assert finding(traced(NO_COMMUNICATION, "input_not_seen"), "input_stall") == ("unknown", "no loader in the trace")
+    assert finding(traced(NO_COMMUNICATION, "input_not_seen"), "input_stall") == (
+        "unknown",
+        "no loader in the trace",
+    )
     assert finding(traced(NO_COMMUNICATION), "input_stall")[0] == "passed"
 
 

@@ -1,4 +1,6 @@
-"""The pages of the documentation as they are written: headings, links, blocks of code, command lines."""
+"""The pages of the documentation as they are written: headings, links, blocks of code, command
+lines.
+"""
 
 import re
 import shlex
@@ -16,13 +18,20 @@ PATHS = [
     *sorted((ROOT / "docs").rglob("*.md")),
     ROOT / "benchmarks" / "README.md",
 ]
-SHELL = ("", "console", "sh", "bash")  # kinds of blocks with command lines in them; "" is an indented one
+SHELL = (
+    "",
+    "console",
+    "sh",
+    "bash",
+)  # kinds of blocks with command lines in them; "" is an indented one
 END_OF_COMMAND = {">", ">>", "|", "&&", ";", "2>&1", "&", "#"}
 
 
 @dataclass(frozen=True)
 class Block:
-    """A block of code: its kind ("python", "console", "" where it is indented), text, and first line in the page."""
+    """A block of code: its kind ("python", "console", "" where it is indented), text, and first
+    line in the page.
+    """
 
     kind: str
     text: str
@@ -35,7 +44,9 @@ class Page:
     text: str
 
     def __str__(self) -> str:
-        return str(self.path.relative_to(ROOT)) if self.path.is_relative_to(ROOT) else self.path.name
+        return (
+            str(self.path.relative_to(ROOT)) if self.path.is_relative_to(ROOT) else self.path.name
+        )
 
     @cached_property
     def tokens(self) -> list[Token]:
@@ -65,7 +76,9 @@ class Page:
     def in_toctrees(self) -> Iterator[str]:
         for block in self.blocks():
             if block.kind == "{toctree}":
-                yield from (line for line in block.text.splitlines() if line and not line.startswith(":"))
+                yield from (
+                    line for line in block.text.splitlines() if line and not line.startswith(":")
+                )
 
     def inline(self) -> Iterator[Token]:
         for token in self.tokens:
@@ -78,7 +91,11 @@ class Page:
     def blocks(self) -> Iterator[Block]:
         for token in self.tokens:
             if token.type in ("fence", "code_block"):
-                yield Block(token.info.split(" ")[0] if token.type == "fence" else "", token.content, (token.map or [0])[0] + 1)
+                yield Block(
+                    token.info.split(" ")[0] if token.type == "fence" else "",
+                    token.content,
+                    (token.map or [0])[0] + 1,
+                )
 
     def shell_lines(self) -> Iterator[str]:
         """Lines of shell blocks, without a remark behind them."""
@@ -98,7 +115,9 @@ def page(path: Path) -> Page:
 
 
 def slug(heading: Token) -> str:
-    text = "".join(token.content for token in heading.children or () if token.type in ("text", "code_inline"))
+    text = "".join(
+        token.content for token in heading.children or () if token.type in ("text", "code_inline")
+    )
     return re.sub(r"[^\w\- ]", "", text.strip().lower()).replace(" ", "-")
 
 
@@ -108,5 +127,12 @@ def words(line: str) -> list[str]:
         found = shlex.split(line)
     except ValueError:
         return []
-    end = next((number for number, word in enumerate(found) if word in END_OF_COMMAND or word.startswith("#")), len(found))
+    end = next(
+        (
+            number
+            for number, word in enumerate(found)
+            if word in END_OF_COMMAND or word.startswith("#")
+        ),
+        len(found),
+    )
     return found[:end]

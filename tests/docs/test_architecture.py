@@ -1,4 +1,6 @@
-"""docs/architecture.md names the modules of `feedline run` in the order in which they are entered, and not too many of them."""
+"""docs/architecture.md names the modules of `feedline run` in the order in which they are entered,
+and not too many of them.
+"""
 
 import json
 import re
@@ -10,7 +12,8 @@ from docs.pages import ROOT, page
 
 MOST = 25
 MODULE = re.compile(r"`((?:feedline|profiler|analysis|pipelines|convergence)/[\w/]+(?:\.py|/))`")
-#: Where the report's process begins; what is before it happens in the training's, or in its workers.
+#: Where the report's process begins; what is before it happens in the training's, or in its
+#: workers.
 FIRST_OF_REPORT = 8
 TO_ADD = r"(^|/|_)my_?[a-z]"  # in names of files that somebody is to add
 OF_WORKERS = ("profiler/taps/worker.py", "profiler/taps/fetch.py")
@@ -25,7 +28,8 @@ for x in DataLoader(torch.randn(64, 4), batch_size=4):
     optimizer.step()
     optimizer.zero_grad()
 """
-#: Runs a command and writes down which files of the repository were entered, in that order. By sys.setprofile: the recorder uses settrace.
+#: Runs a command and writes down which files of the repository were entered, in that order. By
+#: sys.setprofile: the recorder uses settrace.
 WALK = """
 import json, subprocess, sys
 subprocess.run = lambda *_, **__: None  # the report at the end of a run: it is walked apart
@@ -63,22 +67,38 @@ def test_there_are_ten_steps_and_few_modules():
 
 @pytest.mark.parametrize("name", ["architecture.md", "contributing.md"])
 def test_every_file_that_is_named_exists(name):
-    named = {span for span in page(ROOT / "docs" / name).spans() if re.fullmatch(r"[\w.]+(/[\w.]+)+/?", span)}
+    named = {
+        span
+        for span in page(ROOT / "docs" / name).spans()
+        if re.fullmatch(r"[\w.]+(/[\w.]+)+/?", span)
+    }
 
     assert len(named) > 20
-    assert sorted(span for span in named if not re.search(TO_ADD, span) and not (ROOT / span).exists()) == []
+    assert (
+        sorted(span for span in named if not re.search(TO_ADD, span) and not (ROOT / span).exists())
+        == []
+    )
 
 
 @pytest.mark.long
 def test_a_run_enters_them_in_this_order(tmp_path):
     (tmp_path / "train.py").write_text(TRAINING)
-    for name, words in {"run": ["run", "-q", "-o", "run", "train.py"], "report": ["report", "run", "--finish"]}.items():
+    for name, words in {
+        "run": ["run", "-q", "-o", "run", "train.py"],
+        "report": ["report", "run", "--finish"],
+    }.items():
         command = [sys.executable, "-c", WALK, str(ROOT), str(tmp_path / f"{name}.json"), *words]
         subprocess.run(command, cwd=tmp_path, check=True, capture_output=True)
-    for name, wanted in {"run": steps()[: FIRST_OF_REPORT - 1], "report": steps()[FIRST_OF_REPORT - 1 :]}.items():
+    for name, wanted in {
+        "run": steps()[: FIRST_OF_REPORT - 1],
+        "report": steps()[FIRST_OF_REPORT - 1 :],
+    }.items():
         entered = json.loads((tmp_path / f"{name}.json").read_text())
         order = {module: number for number, module in enumerate(entered)}
-        named = [[module for module in step if module.endswith(".py") and module not in OF_WORKERS] for step in wanted]
+        named = [
+            [module for module in step if module.endswith(".py") and module not in OF_WORKERS]
+            for step in wanted
+        ]
 
         assert [module for step in named for module in step if module not in order] == []
         firsts = [[order[module] for module in step] for step in named]

@@ -17,7 +17,12 @@ import feedline
 from feedline.analysis import report as reports
 from feedline.cli import main
 
-BLOCKS = [(path, block) for path in PATHS for block in page(path).blocks() if block.kind in ("python", "py")]
+BLOCKS = [
+    (path, block)
+    for path in PATHS
+    for block in page(path).blocks()
+    if block.kind in ("python", "py")
+]
 
 
 def named(path: Path, block: Block) -> str:
@@ -27,16 +32,32 @@ def named(path: Path, block: Block) -> str:
 def missing(text: str) -> Iterator[str]:
     """Names of feedline that a program uses and that are not there."""
     for node in ast.walk(ast.parse(text)):
-        if isinstance(node, ast.ImportFrom) and node.module and node.module.split(".")[0] == "feedline":
+        if (
+            isinstance(node, ast.ImportFrom)
+            and node.module
+            and node.module.split(".")[0] == "feedline"
+        ):
             module = importlib.import_module(node.module)
-            yield from (f"{node.module}.{alias.name}" for alias in node.names if not hasattr(module, alias.name))
-        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "feedline":
+            yield from (
+                f"{node.module}.{alias.name}"
+                for alias in node.names
+                if not hasattr(module, alias.name)
+            )
+        if (
+            isinstance(node, ast.Attribute)
+            and isinstance(node.value, ast.Name)
+            and node.value.id == "feedline"
+        ):
             if node.attr not in feedline.__all__:
                 yield f"feedline.{node.attr}"
 
 
 def block_of(name: str, beginning: str) -> str:
-    return next(block.text for path, block in BLOCKS if path.name == name and block.text.startswith(beginning))
+    return next(
+        block.text
+        for path, block in BLOCKS
+        if path.name == name and block.text.startswith(beginning)
+    )
 
 
 @pytest.mark.parametrize(("path", "block"), BLOCKS, ids=[named(*both) for both in BLOCKS])
@@ -47,7 +68,10 @@ def test_python_compiles_and_names_what_exists(path, block):
 
 
 def test_a_name_that_does_not_exist_is_found():
-    text = "import feedline\nfeedline.recrd('x')\nfeedline.record('x')\nfrom feedline.profiler.errors import Nothing, FeedlineError"
+    text = (
+        "import feedline\nfeedline.recrd('x')\nfeedline.record('x')\nfrom "
+        "feedline.profiler.errors import Nothing, FeedlineError"
+    )
 
     assert sorted(missing(text)) == ["feedline.profiler.errors.Nothing", "feedline.recrd"]
 
@@ -58,7 +82,10 @@ def test_the_profiler_writes_a_trace_that_ingest_reads(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
 
     trace = next(Path("traces").glob("*.json.gz"))
-    assert main(["ingest", str(trace), "-q", "--processes", "1", "-o", "out", "--json", "report.json"]) == 0
+    assert (
+        main(["ingest", str(trace), "-q", "--processes", "1", "-o", "out", "--json", "report.json"])
+        == 0
+    )
     assert json.loads(Path("report.json").read_text())["throughput"]["steps"] == 3
 
 
@@ -67,16 +94,27 @@ def test_the_gate_for_ci_fails_what_it_should(healthy, tmp_path):
     gate, report, file = tmp_path / "gate.py", made_up_report(), tmp_path / "report.json"
     gate.write_text(block_of("ci.md", '"""gate.py'))
     if healthy:
-        step = replace(report.step, input_share=0.04, input_share_low=0.02, cpu_s=0.02 * report.throughput.batch_size)
+        step = replace(
+            report.step,
+            input_share=0.04,
+            input_share_low=0.02,
+            cpu_s=0.02 * report.throughput.batch_size,
+        )
         report = replace(report, findings=[], step=step)
     reports.write(report, file)
     done = subprocess.run([sys.executable, str(gate), str(file)], capture_output=True, text=True)
 
-    assert (done.returncode, done.stderr.splitlines()[:1]) == ((0, []) if healthy else (1, [report.verdict]))
+    assert (done.returncode, done.stderr.splitlines()[:1]) == (
+        (0, []) if healthy else (1, [report.verdict])
+    )
 
 
 def test_the_throughputs_on_the_page_about_scaling_give_a_prediction(capsys):
-    lines = [line for line in page(ROOT / "docs" / "scaling.md").command_lines() if line[:3] == ["feedline", "scale", "--throughput"]]
+    lines = [
+        line
+        for line in page(ROOT / "docs" / "scaling.md").command_lines()
+        if line[:3] == ["feedline", "scale", "--throughput"]
+    ]
 
     assert main(lines[0][1:]) == 0
     assert "8 ranks" in capsys.readouterr().out

@@ -38,23 +38,40 @@ def complaints(found: Page, capsys: pytest.CaptureFixture[str]) -> list[str]:
 
 def check(line: list[str]) -> None:
     """Refuse a line as feedline itself would, or because what it starts is not in the repository."""
-    mine = next((number for number, word in enumerate(line) if word == "feedline" and line[number + 1 : number + 2]), None)
-    starts = mine == 0 or mine and (line[mine - 1] in ("-m", "--no-python") or "=" in line[mine - 1])
+    mine = next(
+        (
+            number
+            for number, word in enumerate(line)
+            if word == "feedline" and line[number + 1 : number + 2]
+        ),
+        None,
+    )
+    starts = (
+        mine == 0 or mine and (line[mine - 1] in ("-m", "--no-python") or "=" in line[mine - 1])
+    )
     if mine is not None and starts and line[mine - 1] != "import":
         parsed(line[mine + 1 :])
     for number, word in enumerate(line):
-        if word.startswith("scripts/") or re.fullmatch(r"(examples|benchmarks|tests)/[\w/]+\.py", word):
+        if word.startswith("scripts/") or re.fullmatch(
+            r"(examples|benchmarks|tests)/[\w/]+\.py", word
+        ):
             assert (ROOT / word).exists(), f"there is no {word}"
             if word.endswith(".py") and "pytest" not in line:
                 check_options(word, line[number + 1 :])
         if extras := re.fullmatch(r"(?:\.|feedline)\[([\w,-]+)\]", word):
-            assert set(extras[1].split(",")) <= known_extras(), f"setup.cfg has no such extra: {word}"
+            assert set(extras[1].split(",")) <= known_extras(), (
+                f"setup.cfg has no such extra: {word}"
+            )
 
 
 def check_options(script: str, words: list[str]) -> None:
     """Of a program of the repository: its own source says which it takes."""
     source = (ROOT / script).read_text()
-    unknown = [word for word in words if word.startswith("--") and len(word) > 2 and f'"{word.partition("=")[0]}"' not in source]
+    unknown = [
+        word
+        for word in words
+        if word.startswith("--") and len(word) > 2 and f'"{word.partition("=")[0]}"' not in source
+    ]
     assert not unknown, f"{script} has no {' '.join(unknown)}"
 
 
@@ -84,23 +101,39 @@ def named(span: str) -> tuple[str, ...]:
     words = span.split()
     if len(words) < 2 or words[0] != "feedline" or words[1] not in COMMANDS:
         return ()
-    return tuple(words[1:3]) if words[1] == "converge" and len(words) > 2 and words[2] in CONVERGE else (words[1],)
+    return (
+        tuple(words[1:3])
+        if words[1] == "converge" and len(words) > 2 and words[2] in CONVERGE
+        else (words[1],)
+    )
 
 
 def unknown_options(found: Page) -> Iterator[str]:
-    """Options beside the name of a command in a sentence that this command does not have, and those alone that no command has."""
-    of_any = {option for command in every_command() for option in OPTION.findall(help_of(*command))} | of_benchmarks() | OTHERS
+    """Options beside the name of a command in a sentence that this command does not have, and those
+    alone that no command has.
+    """
+    of_any = (
+        {option for command in every_command() for option in OPTION.findall(help_of(*command))}
+        | of_benchmarks()
+        | OTHERS
+    )
     for span in found.spans():
         command = named(span)
         own = re.split(r" -- |\S+\.py\b|script args|<!--", span)[0]  # what follows is the script's
         if command:
-            yield from (f"{span}: {option}" for option in OPTION.findall(own) if option not in OPTION.findall(help_of(*command)))
+            yield from (
+                f"{span}: {option}"
+                for option in OPTION.findall(own)
+                if option not in OPTION.findall(help_of(*command))
+            )
         elif span.startswith("--") and len(span) > 2:
             yield from (span for option in OPTION.findall(span)[:1] if option not in of_any)
 
 
 def every_command() -> list[tuple[str, ...]]:
-    return [(name,) for name in COMMANDS if name != "converge"] + [("converge", name) for name in CONVERGE]
+    return [(name,) for name in COMMANDS if name != "converge"] + [
+        ("converge", name) for name in CONVERGE
+    ]
 
 
 @pytest.mark.parametrize("path", PATHS, ids=lambda path: str(path.relative_to(ROOT)))
@@ -108,7 +141,11 @@ def test_feedline_takes_every_command_line(path, capsys):
     assert complaints(page(path), capsys) == []
 
 
-@pytest.mark.parametrize("path", [path for path in PATHS if path.name != OF_MISTAKES], ids=lambda path: str(path.relative_to(ROOT)))
+@pytest.mark.parametrize(
+    "path",
+    [path for path in PATHS if path.name != OF_MISTAKES],
+    ids=lambda path: str(path.relative_to(ROOT)),
+)
 def test_options_that_a_sentence_names_exist(path):
     assert list(unknown_options(page(path))) == []
 
@@ -124,7 +161,15 @@ def test_a_command_line_that_would_be_refused_is_found(tmp_path, capsys):
         "pip install '.[no-such]'",
         "feedline report runs/x > report.txt",
     ]
-    text = "\n".join(["```console", *lines, "```", "", "so `feedline report --no-such RUN`, `feedline report --full RUN`, `--nowhere`"])
+    text = "\n".join(
+        [
+            "```console",
+            *lines,
+            "```",
+            "",
+            "so `feedline report --no-such RUN`, `feedline report --full RUN`, `--nowhere`",
+        ]
+    )
     found = Page(tmp_path / "page.md", text)
 
     assert [line.partition(": ")[0].split()[0] for line in complaints(found, capsys)] == [
@@ -139,12 +184,16 @@ def test_a_command_line_that_would_be_refused_is_found(tmp_path, capsys):
 
 
 def test_the_page_of_commands_has_all_of_them():
-    shown = re.findall(r"^```\{help\} (.+)$", (ROOT / "docs" / "commands.md").read_text(), re.MULTILINE)
+    shown = re.findall(
+        r"^```\{help\} (.+)$", (ROOT / "docs" / "commands.md").read_text(), re.MULTILINE
+    )
 
     assert sorted(tuple(words.split()) for words in shown) == sorted(every_command())
 
 
 def test_the_pages_have_command_lines_that_are_looked_at():
-    lines = [line for path in PATHS for line in page(path).command_lines() if line[:1] == ["feedline"]]
+    lines = [
+        line for path in PATHS for line in page(path).command_lines() if line[:1] == ["feedline"]
+    ]
 
     assert len(lines) > 40

@@ -21,7 +21,9 @@ def leads_somewhere(found: Page, link: str) -> bool:
     target = found.path.parent / name if name else found.path
     if not target.exists():
         return False
-    return not anchor or anchor in (found if target == found.path else page(target.resolve())).anchors
+    return (
+        not anchor or anchor in (found if target == found.path else page(target.resolve())).anchors
+    )
 
 
 @pytest.mark.parametrize("path", PATHS, ids=lambda path: str(path.relative_to(ROOT)))
@@ -31,7 +33,10 @@ def test_every_link_leads_somewhere(path):
 
 def test_a_link_that_leads_nowhere_is_found(tmp_path):
     (tmp_path / "other.md").write_text("# One heading, `twice`\n\n## The same\n\n## The same\n")
-    text = "[a](other.md#one-heading-twice) [b](other.md#the-same-1) [c](missing.md) [d](other.md#the-same-2) ![e](no.svg) [f](#g)"
+    text = (
+        "[a](other.md#one-heading-twice) [b](other.md#the-same-1) [c](missing.md) "
+        "[d](other.md#the-same-2) ![e](no.svg) [f](#g)"
+    )
     found = Page(tmp_path / "page.md", text + "\n\n```{toctree}\n:hidden:\n\nother\nnone\n```\n")
 
     assert broken(found) == ["missing.md", "other.md#the-same-2", "no.svg", "#g", "none.md"]
@@ -39,8 +44,12 @@ def test_a_link_that_leads_nowhere_is_found(tmp_path):
 
 def test_every_page_is_in_the_list_for_those_who_read_the_repository():
     docs = ROOT / "docs"
-    listed = {(docs / link.partition("#")[0]).resolve() for link in page(docs / "README.md").links()}
-    pages = {path for path in docs.glob("*.md") if path.name not in ("README.md", "commands.md")} | set((docs / "jobs").glob("*.md"))
+    listed = {
+        (docs / link.partition("#")[0]).resolve() for link in page(docs / "README.md").links()
+    }
+    pages = {
+        path for path in docs.glob("*.md") if path.name not in ("README.md", "commands.md")
+    } | set((docs / "jobs").glob("*.md"))
 
     assert sorted(str(path.relative_to(ROOT)) for path in pages - listed) == []
 
@@ -49,7 +58,14 @@ def test_every_measurement_is_listed():
     index = page(ROOT / "docs" / "measured" / "index.md")
     listed = {Path(link).name for link in index.links()}
 
-    assert sorted(path.name for path in index.path.parent.glob("*.md") if path.name not in listed | {"index.md"}) == []
+    assert (
+        sorted(
+            path.name
+            for path in index.path.parent.glob("*.md")
+            if path.name not in listed | {"index.md"}
+        )
+        == []
+    )
 
 
 def test_pictures_are_small_and_fetch_nothing():

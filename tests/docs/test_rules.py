@@ -1,4 +1,6 @@
-"""docs/rules.md has a place for each rule, which a heading or the table of the rules for traces names."""
+"""docs/rules.md has a place for each rule, which a heading or the table of the rules for traces
+names.
+"""
 
 import re
 
@@ -12,7 +14,12 @@ ROW = re.compile(r"^\| `(\w+)`(?: \(info\))? \|", re.MULTILINE)
 
 def described() -> set[str]:
     """Ids in headings, and in the first column of the table of the rules for traces."""
-    headings = {word for line in PAGE.text.splitlines() if line.startswith("## ") for word in re.split(r"[ ,]+", line)}
+    headings = {
+        word
+        for line in PAGE.text.splitlines()
+        if line.startswith("## ")
+        for word in re.split(r"[ ,]+", line)
+    }
     return headings | set(ROW.findall(PAGE.text.partition("## Rules for traces\n")[2]))
 
 

@@ -23,8 +23,25 @@ class MadeUp:
         self.rows.append(tuple(record.tolist()))
         return self
 
-    def next(self, start: int, end: int, batch: int = 0, loader: int = 0, epoch: int = 0, samples: int = 2, flags: int = 0) -> "MadeUp":
-        return self.span(Stage.NEXT, start, end, number=batch_key(epoch, batch), source=loader, extra=samples, flags=flags)
+    def next(
+        self,
+        start: int,
+        end: int,
+        batch: int = 0,
+        loader: int = 0,
+        epoch: int = 0,
+        samples: int = 2,
+        flags: int = 0,
+    ) -> "MadeUp":
+        return self.span(
+            Stage.NEXT,
+            start,
+            end,
+            number=batch_key(epoch, batch),
+            source=loader,
+            extra=samples,
+            flags=flags,
+        )
 
     def end(self, start: int, end: int, loader: int = 0) -> "MadeUp":
         return self.next(start, end, loader=loader, flags=Flag.END)
@@ -38,9 +55,17 @@ class MadeUp:
     def update(self, start: int, end: int, optimizer: int = 1) -> "MadeUp":
         return self.span(Stage.OPTIMIZER, start, end, number=optimizer)
 
-    def fetched(self, start: int, end: int, batch: int, loader: int = 0, epoch: int = 0) -> "MadeUp":
+    def fetched(
+        self, start: int, end: int, batch: int, loader: int = 0, epoch: int = 0
+    ) -> "MadeUp":
         return self.span(Stage.FETCH, start, end, number=batch_key(epoch, batch), source=loader)
 
     def process(self) -> Process:
         records = np.array(self.rows, RECORD_DTYPE)
-        return Process(self.header, records, self.names, np.zeros((STAGES, FIELDS), np.int64), np.zeros((2, BINS), np.int64))
+        return Process(
+            self.header,
+            records,
+            self.names,
+            np.zeros((STAGES, FIELDS), np.int64),
+            np.zeros((2, BINS), np.int64),
+        )

@@ -1,4 +1,6 @@
-"""An evaluation of tensors in memory, or a rollout, is no part of a step; what each step asks of a teacher is."""
+"""An evaluation of tensors in memory, or a rollout, is no part of a step; what each step asks of a
+teacher is.
+"""
 
 import time
 
@@ -59,7 +61,9 @@ def test_a_teacher_that_every_step_asks_twice_is_part_of_it():
 def test_a_program_that_only_infers_does_not_evaluate():
     main = MadeUp()
     for batch in range(4):
-        main.next(100 * batch, 100 * batch + 10, batch).forward(100 * batch + 10, 100 * batch + 60, grad=False)
+        main.next(100 * batch, 100 * batch + 10, batch).forward(
+            100 * batch + 10, 100 * batch + 60, grad=False
+        )
     steps = partition(main.process())
 
     assert steps is None or steps.boundaries.by == "loader"

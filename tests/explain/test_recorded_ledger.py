@@ -24,14 +24,27 @@ SECOND = 1_000_000_000
 def recorded(main: MadeUp, begin: int, end: int) -> RankMetrics:
     """A rank with these records, recorded from begin to end."""
     anchors = [{"time_ns": at, "perf_counter_ns": at} for at in (begin, end)]
-    return RankMetrics.of(Rank(Path("nowhere"), 0, 0, Manifest(anchors=anchors, ended=True), [], Slice(begin, end, [main.process()])))
+    return RankMetrics.of(
+        Rank(
+            Path("nowhere"),
+            0,
+            0,
+            Manifest(anchors=anchors, ended=True),
+            [],
+            Slice(begin, end, [main.process()]),
+        )
+    )
 
 
 def training(steps: int, at: int = 0, pause: int = 0) -> MadeUp:
-    """Steps of 100 ns: wait 10, forward 20, loss 5, backward 30, update 10, logging 25; a checkpoint of ``pause`` in each second one."""
+    """Steps of 100 ns: wait 10, forward 20, loss 5, backward 30, update 10, logging 25; a
+    checkpoint of ``pause`` in each second one.
+    """
     main = MadeUp()
     for batch in range(steps):
-        main.next(at, at + 10, batch).forward(at + 10, at + 30).backward(at + 35, at + 65).update(at + 65, at + 75)
+        main.next(at, at + 10, batch).forward(at + 10, at + 30).backward(at + 35, at + 65).update(
+            at + 65, at + 75
+        )
         if pause and batch % 2:
             main.span(Stage.CHECKPOINT, at + 80, at + 80 + pause)
             at += pause
@@ -41,7 +54,11 @@ def training(steps: int, at: int = 0, pause: int = 0) -> MadeUp:
 
 @pytest.mark.parametrize("place", STORED, ids=lambda place: str(place.relative_to(RUNS)))
 def test_both_tables_of_every_stored_run_close(place):
-    for rank in (rank for loaded in feedline.load_all(place) for rank in gather_ranks(loaded._run, []).values()):
+    for rank in (
+        rank
+        for loaded in feedline.load_all(place)
+        for rank in gather_ranks(loaded._run, []).values()
+    ):
         step = step_summary(rank)
         if step is None:
             continue
@@ -65,10 +82,14 @@ def test_a_run_is_split_into_its_start_its_steps_and_its_end():
 
 def test_evaluation_is_a_row_of_its_own_and_not_of_the_steps():
     main = training(4)
-    main.next(400, 440, 0, loader=1).forward(440, 500, grad=False).next(500, 510, 1, loader=1).forward(510, 600, grad=False)
+    main.next(400, 440, 0, loader=1).forward(440, 500, grad=False).next(
+        500, 510, 1, loader=1
+    ).forward(510, 600, grad=False)
     for batch in range(4, 8):
         at = 600 + 100 * (batch - 4)
-        main.next(at, at + 10, batch).forward(at + 10, at + 30).backward(at + 35, at + 65).update(at + 65, at + 75)
+        main.next(at, at + 10, batch).forward(at + 10, at + 30).backward(at + 35, at + 65).update(
+            at + 65, at + 75
+        )
 
     table = run_table(recorded(main, begin=0, end=1000))
 
@@ -84,14 +105,22 @@ def test_a_stage_of_few_steps_says_in_how_many_and_whether_it_grows():
 
     row = ledger_of(rank, step).step.row("checkpoint")
 
-    assert row is not None and row.steps == pytest.approx(0.5, abs=0.02) and row.trend == pytest.approx(1.0, abs=0.1)
+    assert (
+        row is not None
+        and row.steps == pytest.approx(0.5, abs=0.02)
+        and row.trend == pytest.approx(1.0, abs=0.1)
+    )
 
 
 def test_functions_are_rows_below_the_stages_that_hold_them():
     rank = recorded(training(8), 0, 1000)
     step = step_summary(rank)
     assert step is not None
-    own = OwnCode(step.stages["other"], 9, [OwnFunction("log (train.py:9)", step.stages["other"] / 2, 0.0, 1.0, "")])
+    own = OwnCode(
+        step.stages["other"],
+        9,
+        [OwnFunction("log (train.py:9)", step.stages["other"] / 2, 0.0, 1.0, "")],
+    )
     object.__setattr__(step, "own_code", own)
 
     table = ledger_of(rank, step).step

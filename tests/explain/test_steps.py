@@ -14,7 +14,9 @@ def edges(main):
 
 def plain(main, at, batch, loader=0):
     """One iteration of 100 ns: wait 10, forward 20, loss 5, backward 30, update 10, logging 25."""
-    main.next(at, at + 10, batch, loader).forward(at + 10, at + 30).backward(at + 35, at + 65).update(at + 65, at + 75)
+    main.next(at, at + 10, batch, loader).forward(at + 10, at + 30).backward(
+        at + 35, at + 65
+    ).update(at + 65, at + 75)
     return main
 
 
@@ -31,7 +33,14 @@ def test_the_partition_sums_to_the_step():
     steps = partition(main.process())
 
     first = {name: int(values[0]) for name, values in steps.stages.items()}
-    assert first == {"wait": 10, "forward": 20, "loss": 5, "backward": 30, "optimizer": 10, "other": 25}
+    assert first == {
+        "wait": 10,
+        "forward": 20,
+        "loss": 5,
+        "backward": 30,
+        "optimizer": 10,
+        "other": 25,
+    }
     assert sum(first.values()) == steps.wall[0]
 
 
@@ -52,8 +61,12 @@ def test_two_optimizers_that_take_turns_make_one_step():
     main = MadeUp()
     for batch in range(3):
         at = batch * 100
-        main.next(at, at + 5, batch).forward(at + 5, at + 15).backward(at + 15, at + 30).update(at + 30, at + 40, optimizer=1)
-        main.forward(at + 40, at + 60).backward(at + 60, at + 80).update(at + 80, at + 90, optimizer=2)
+        main.next(at, at + 5, batch).forward(at + 5, at + 15).backward(at + 15, at + 30).update(
+            at + 30, at + 40, optimizer=1
+        )
+        main.forward(at + 40, at + 60).backward(at + 60, at + 80).update(
+            at + 80, at + 90, optimizer=2
+        )
 
     assert edges(main) == [(0, 100), (100, 200), (200, 290)]
 
@@ -71,7 +84,9 @@ def test_evaluation_is_no_part_of_a_step():
     main = plain(MadeUp(), 0, 0)
     main.span(Stage.EPOCH, 100, 110, source=1)
     for batch in range(2):
-        main.next(110 + 20 * batch, 115 + 20 * batch, batch, loader=1).forward(115 + 20 * batch, 125 + 20 * batch, grad=False)
+        main.next(110 + 20 * batch, 115 + 20 * batch, batch, loader=1).forward(
+            115 + 20 * batch, 125 + 20 * batch, grad=False
+        )
     main.end(150, 152, loader=1)
     plain(main, 160, 1)
     steps = partition(main.process())
@@ -105,7 +120,9 @@ def test_the_start_of_an_epoch_belongs_to_its_first_step():
 def test_a_training_without_an_optimizer_of_torch_is_cut_by_backward():
     main = MadeUp()
     for batch in range(2):
-        main.next(batch * 50, batch * 50 + 5, batch).forward(batch * 50 + 5, batch * 50 + 15).backward(batch * 50 + 15, batch * 50 + 30)
+        main.next(batch * 50, batch * 50 + 5, batch).forward(
+            batch * 50 + 5, batch * 50 + 15
+        ).backward(batch * 50 + 15, batch * 50 + 30)
 
     assert partition(main.process()).boundaries.by == "backward"
     assert edges(main) == [(0, 50), (50, 80)]
@@ -125,10 +142,16 @@ def test_no_step_at_all_is_said_to_be_none():
 
 def test_samples_seen_in_detail_in_the_main_thread_change_nothing():
     main = plain(MadeUp(), 0, 0)
-    main.span(Stage.FETCH, 2, 8).span(Stage.SAMPLE, 3, 7).span(Stage.DECODE, 4, 6).span(Stage.COLLATE, 7, 8)
+    main.span(Stage.FETCH, 2, 8).span(Stage.SAMPLE, 3, 7).span(Stage.DECODE, 4, 6).span(
+        Stage.COLLATE, 7, 8
+    )
     steps = partition(plain(main, 100, 1).process())
 
-    assert {name: int(values[0]) for name, values in steps.stages.items() if name in ("wait", "samples", "collate")} == {
+    assert {
+        name: int(values[0])
+        for name, values in steps.stages.items()
+        if name in ("wait", "samples", "collate")
+    } == {
         "wait": 4,
         "samples": 5,
         "collate": 1,

@@ -64,14 +64,18 @@ def test_cutting_changes_no_owner_and_no_time(spans, times):
     assert (after.end > after.start).all()
     assert not any(((after.start < time) & (time < after.end)).any() for time in at)
     for owner in set(pieces.owner.tolist()):
-        assert (pieces.end - pieces.start)[pieces.owner == owner].sum() == (after.end - after.start)[after.owner == owner].sum()
+        assert (pieces.end - pieces.start)[pieces.owner == owner].sum() == (
+            after.end - after.start
+        )[after.owner == owner].sum()
 
 
 @given(nested())
 def test_self_times_sum_to_the_outermost_spans(spans):
     start, wall = arrays(spans)
     above = parents(start, wall)
-    own = wall - np.bincount(above[above >= 0], wall[above >= 0], len(spans)) if len(spans) else wall
+    own = (
+        wall - np.bincount(above[above >= 0], wall[above >= 0], len(spans)) if len(spans) else wall
+    )
 
     assert (own >= 0).all()
     assert own.sum() == wall[above < 0].sum()
@@ -91,5 +95,8 @@ def test_overlap_counts_ticks(asked, spans):
 def test_a_span_that_outlasts_its_parent_is_cut():
     pieces = flatten(np.array([0, 5]), np.array([10, 7]))
 
-    assert list(zip(*(column.tolist() for column in (pieces.start, pieces.end, pieces.owner)))) == [(0, 5, 0), (5, 10, 1)]
+    assert list(zip(*(column.tolist() for column in (pieces.start, pieces.end, pieces.owner)))) == [
+        (0, 5, 0),
+        (5, 10, 1),
+    ]
     assert isinstance(pieces, Pieces)

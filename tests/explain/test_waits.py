@@ -18,18 +18,34 @@ from feedline.analysis.report import phrases
 from feedline.profiler.events import Flag, Stage, batch_key
 from feedline.profiler.store.trainings import open_run
 
-DESCRIBED = ["starved", "overhead", "head_of_line", "handover", "in_transit", "first_batch"]  # in this order in docs/recording.md
+DESCRIBED = [
+    "starved",
+    "overhead",
+    "head_of_line",
+    "handover",
+    "in_transit",
+    "first_batch",
+]  # in this order in docs/recording.md
 
 
-def waits(made: dict[int, int], asks: list[tuple[int, int]], flags: dict[int, int] | None = None) -> dict[str, int]:
-    """Nanoseconds by kind of a training that asked for batches at (start, end) and whose workers made batch -> time."""
+def waits(
+    made: dict[int, int], asks: list[tuple[int, int]], flags: dict[int, int] | None = None
+) -> dict[str, int]:
+    """Nanoseconds by kind of a training that asked for batches at (start, end) and whose workers
+    made batch -> time.
+    """
     main, worker = MadeUp(), MadeUp(role="worker", loader=0, worker=0)
     for batch, (start, end) in enumerate(asks):
-        main.next(start, end, batch, flags=(flags or {}).get(batch, 0)).backward(end, end + 1).update(end + 1, end + 2)
+        main.next(start, end, batch, flags=(flags or {}).get(batch, 0)).backward(
+            end, end + 1
+        ).update(end + 1, end + 2)
     for batch, time in made.items():
         worker.fetched(time - 1, time, batch)
     steps = partition(main.process())
-    found = {name: int(values.sum()) for name, values in classify(steps, ready_times([worker.process()])).items()}
+    found = {
+        name: int(values.sum())
+        for name, values in classify(steps, ready_times([worker.process()])).items()
+    }
     assert sum(found.values()) == int(steps.stages["wait"].sum())
     return {name: ns for name, ns in found.items() if ns}
 
@@ -55,7 +71,11 @@ def test_the_rest_of_the_way_after_it_was_made():
 
 
 def test_the_first_batch_of_an_epoch_waits_for_its_start():
-    assert waits({0: 60, 1: 100}, [(20, 90), (95, 105)], {0: Flag.FIRST}) == {"first_batch": 70, "starved": 5, "in_transit": 5}
+    assert waits({0: 60, 1: 100}, [(20, 90), (95, 105)], {0: Flag.FIRST}) == {
+        "first_batch": 70,
+        "starved": 5,
+        "in_transit": 5,
+    }
 
 
 def test_a_batch_of_an_unseen_worker_counts_as_starved():
@@ -74,14 +94,18 @@ def test_each_kind_has_one_name_in_the_report_the_json_and_the_docs():
     page = (Path(__file__).parents[2] / "docs" / "recording.md").read_text()
     described = page.partition("Waiting is split by the state")[2].partition("\n## ")[0]
 
-    assert re.findall(r"^- `(\w+)`", described, re.MULTILINE) == [kind for kind in DESCRIBED if kind in WAIT_KINDS]
+    assert re.findall(r"^- `(\w+)`", described, re.MULTILINE) == [
+        kind for kind in DESCRIBED if kind in WAIT_KINDS
+    ]
     assert set(phrases.WAITS) == set(WAIT_KINDS) == set(DESCRIBED)
 
 
 def test_the_share_of_requests_that_found_their_batch():
     main, worker = MadeUp(), MadeUp(role="worker", loader=0, worker=0)
     for batch, (made, asked) in enumerate([(5, 10), (15, 20), (40, 30), (60, 50)]):
-        main.next(asked, asked + 5, batch).backward(asked + 5, asked + 6).update(asked + 6, asked + 7)
+        main.next(asked, asked + 5, batch).backward(asked + 5, asked + 6).update(
+            asked + 6, asked + 7
+        )
         worker.fetched(made - 1, made, batch)
 
     assert ready_share(partition(main.process()).asked, ready_times([worker.process()])) == 0.5
@@ -91,19 +115,32 @@ def test_a_batch_that_its_worker_had_no_turn_to_send_is_handed_over_late():
     main, worker = MadeUp(), MadeUp(role="worker", loader=0, worker=0)
     main.next(20, 90).backward(90, 91).update(91, 92)
     worker.fetched(9, 10, 0).span(Stage.PICKLE, 60, 70, number=batch_key(0, 0), cpu=5)
-    found = classify(partition(main.process()), ready_times([worker.process()]), sent_times([worker.process()]))
+    found = classify(
+        partition(main.process()), ready_times([worker.process()]), sent_times([worker.process()])
+    )
 
-    assert {kind: int(ns.sum()) for kind, ns in found.items() if ns.any()} == {"handover": 45, "in_transit": 25}
+    assert {kind: int(ns.sum()) for kind, ns in found.items() if ns.any()} == {
+        "handover": 45,
+        "in_transit": 25,
+    }
 
 
 def test_a_main_thread_that_waits_for_the_worker_while_it_receives_is_not_busy_with_transport():
     main = MadeUp()
-    main.next(20, 90).span(Stage.TRANSPORT, 30, 80, cpu=10, runqueue=5).backward(90, 91).update(91, 92)
+    main.next(20, 90).span(Stage.TRANSPORT, 30, 80, cpu=10, runqueue=5).backward(90, 91).update(
+        91, 92
+    )
     steps = partition(main.process())
     found = classify(steps, {}, {})
 
-    assert {name: int(steps.stages[name].sum()) for name in ("wait", "transport")} == {"wait": 20 + 35, "transport": 15}
-    assert {kind: int(ns.sum()) for kind, ns in found.items() if ns.any()} == {"starved": 20, "handover": 35}
+    assert {name: int(steps.stages[name].sum()) for name in ("wait", "transport")} == {
+        "wait": 20 + 35,
+        "transport": 15,
+    }
+    assert {kind: int(ns.sum()) for kind, ns in found.items() if ns.any()} == {
+        "starved": 20,
+        "handover": 35,
+    }
 
 
 class HoldsPythonsLock(Dataset):
@@ -126,11 +163,15 @@ def one_thread():
     torch.set_num_threads(before)
 
 
-def test_a_worker_that_holds_pythons_lock_hands_over_late_and_its_transport_is_short(tmp_path, one_thread):
+def test_a_worker_that_holds_pythons_lock_hands_over_late_and_its_transport_is_short(
+    tmp_path, one_thread
+):
     net = torch.nn.Linear(10, 3)
     optimizer = torch.optim.SGD(net.parameters())
     with feedline.record(tmp_path / "run", strict=True):
-        for images, labels in DataLoader(HoldsPythonsLock(), batch_size=2, num_workers=1, prefetch_factor=4):
+        for images, labels in DataLoader(
+            HoldsPythonsLock(), batch_size=2, num_workers=1, prefetch_factor=4
+        ):
             torch.nn.functional.cross_entropy(net(images), labels).backward()
             optimizer.step()
     step = build(open_run(tmp_path / "run")).step

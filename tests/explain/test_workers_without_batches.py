@@ -1,4 +1,6 @@
-"""A stream that has fewer parts than there are workers: what is said of workers is of those that get some."""
+"""A stream that has fewer parts than there are workers: what is said of workers is of those that
+get some.
+"""
 
 import time
 
@@ -19,7 +21,9 @@ from feedline.analysis.rules.input import input_bound_unexplained, too_few_worke
 from feedline.profiler.events import Flag, Stage, batch_key
 from feedline.profiler.store.trainings import open_run
 
-pytestmark = pytest.mark.filterwarnings("ignore:This DataLoader will create 4 worker processes")  # on fewer CPUs
+pytestmark = pytest.mark.filterwarnings(
+    "ignore:This DataLoader will create 4 worker processes"
+)  # on fewer CPUs
 
 
 class Shards(IterableDataset):
@@ -56,7 +60,11 @@ def test_workers_that_never_made_a_batch_are_named_before_the_others_are_called_
 
 def test_no_finding_advises_more_of_them_and_each_has_it_as_evidence(report):
     of_input = {rule.rule_id for rule in (*INPUT, *OTHERWISE)}
-    asking = [finding for finding in report.findings if finding.rule_id in of_input and finding.severity is not Severity.INFO]
+    asking = [
+        finding
+        for finding in report.findings
+        if finding.rule_id in of_input and finding.severity is not Severity.INFO
+    ]
 
     assert all(finding.evidence[0].id == "idle_workers" for finding in asking)
     assert not any("num_workers" in finding.settings for finding in report.findings)
@@ -73,16 +81,22 @@ def test_where_nothing_else_explains_the_wait_that_is_what_is_known_of_it():
     stream = waiting(maker={"without_batches": 2}, settings={"map_style": False})
     finding = input_bound_unexplained.check(stream)
 
-    assert finding.message.startswith("2 of 4 workers never made a batch; the largest part of the wait is making batches")
+    assert finding.message.startswith(
+        "2 of 4 workers never made a batch; the largest part of the wait is making batches"
+    )
     assert finding.fix.startswith("Give each worker a part of the data")
     assert [one.evidence[0].id for one in diagnose(stream)] == ["idle_workers"]
-    assert "never" not in input_bound_unexplained.check(waiting(maker={"without_batches": 2})).message  # of a dataset with few batches
+    assert (
+        "never" not in input_bound_unexplained.check(waiting(maker={"without_batches": 2})).message
+    )  # of a dataset with few batches
     assert diagnose(made_up_facts(maker={"without_batches": 2}))[0].rule_id == "compute_bound"
 
 
 def test_one_whose_part_ends_early_has_nothing_to_do_until_the_others_are_done():
     """Both make batches all the time, but one of them for a third of it."""
-    short, long, never, first = (MadeUp(role="worker", loader=0, worker=worker) for worker in range(4))
+    short, long, never, first = (
+        MadeUp(role="worker", loader=0, worker=worker) for worker in range(4)
+    )
     for worker, end in ((short, 30), (long, 90)):
         for start in range(0, end, 10):
             worker.fetched(start, start + 10, start // 10)

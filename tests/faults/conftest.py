@@ -23,7 +23,8 @@ FEEDLINE = [sys.executable, "-m", "feedline"]
 ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1"}
 ENVIRONMENT.pop("PYTHONSAFEPATH", None)  # with it, a script could not import what lies beside it
 
-#: A training that writes down each update that it has finished, through a file opened with O_APPEND: what is written survives SIGKILL.
+#: A training that writes down each update that it has finished, through a file opened with
+#: O_APPEND: what is written survives SIGKILL.
 TRAINING = """
     import os, signal, sys, time
     import torch
@@ -90,22 +91,45 @@ class Workshop:
     def training(self) -> Path:
         return self.write("train.py", TRAINING)
 
-    def execute(self, *command: object, environment: Mapping[str, str] = ENVIRONMENT) -> CompletedProcess[str]:
+    def execute(
+        self, *command: object, environment: Mapping[str, str] = ENVIRONMENT
+    ) -> CompletedProcess[str]:
         return subprocess.run(
-            [str(part) for part in command], cwd=self.folder, env=environment, capture_output=True, text=True, timeout=120
+            [str(part) for part in command],
+            cwd=self.folder,
+            env=environment,
+            capture_output=True,
+            text=True,
+            timeout=120,
         )
 
     def plain(self, *program: object) -> CompletedProcess[str]:
         return self.execute(sys.executable, *program)
 
-    def recorded(self, *program: object, options: tuple[str, ...] = ("-q", "-f")) -> CompletedProcess[str]:
-        return self.execute(*FEEDLINE, "run", *options, "-o", self.run, "--json", self.json, *program)
+    def recorded(
+        self, *program: object, options: tuple[str, ...] = ("-q", "-f")
+    ) -> CompletedProcess[str]:
+        return self.execute(
+            *FEEDLINE, "run", *options, "-o", self.run, "--json", self.json, *program
+        )
 
     def recorded_warm(
-        self, *program: object, options: tuple[str, ...] = ("-q", "-f"), environment: Mapping[str, str] = ENVIRONMENT
+        self,
+        *program: object,
+        options: tuple[str, ...] = ("-q", "-f"),
+        environment: Mapping[str, str] = ENVIRONMENT,
     ) -> CompletedProcess[str]:
         places = ("-o", self.run, "--json", self.json)
-        return self.warm.run("-m", "feedline", "run", *options, *places, *program, folder=self.folder, environment=environment)
+        return self.warm.run(
+            "-m",
+            "feedline",
+            "run",
+            *options,
+            *places,
+            *program,
+            folder=self.folder,
+            environment=environment,
+        )
 
     def feedline(self, *words: object) -> CompletedProcess[str]:
         """A command that records nothing."""
@@ -130,7 +154,9 @@ class Workshop:
     def start_warm(self, *program: object) -> Program:
         """``feedline run`` of a program, which goes on."""
         options = ("run", "-q", "-o", self.run, "--json", self.json)
-        return self.warm.start("-m", "feedline", *options, *program, folder=self.folder, environment=ENVIRONMENT)
+        return self.warm.start(
+            "-m", "feedline", *options, *program, folder=self.folder, environment=ENVIRONMENT
+        )
 
     def report(self) -> dict[str, Any]:
         """The report that ``feedline run`` left."""
@@ -155,12 +181,14 @@ def workshop(tmp_path: Path, warm_python: WarmPython):
     for process in shop.started:
         if process.poll() is None:
             kill_tree(process.pid)
-        process.communicate()  # to the end of what it printed: whoever of the tree still lived would be waited for
+        # to the end of what it printed: whoever of the tree still lived would be waited for
+        process.communicate()
 
 
 def kill_tree(pid: int) -> None:
-    """SIGKILL a process and every one below it. They are stopped first: a worker forked in the middle of the killing would be missed, and
-    torch's worker ends by itself only if its parent lived when it looked first."""
+    """SIGKILL a process and every one below it. They are stopped first: a worker forked in the
+    middle of the killing would be missed, and torch's worker ends by itself only if its parent
+    lived when it looked first."""
     stopped: set[int] = set()
     while tree := {pid, *descendants(pid)} - stopped:
         for one in tree:
@@ -201,11 +229,15 @@ InOwnMounts = Callable[..., list[str]]
 
 @pytest.fixture(scope="session")
 def own_mounts() -> InOwnMounts:
-    """Gives the command that runs another one where a shell script has changed the mounts: for that command only."""
+    """Gives the command that runs another one where a shell script has changed the mounts: for that
+    command only.
+    """
     base = ["unshare", "--mount", *([] if os.geteuid() == 0 else ["--map-root-user"])]
     if shutil.which("unshare") is None:
         pytest.skip("there is no unshare command here")
-    tried = subprocess.run([*base, "mount", "-t", "tmpfs", "tmpfs", "/mnt"], capture_output=True, text=True)
+    tried = subprocess.run(
+        [*base, "mount", "-t", "tmpfs", "tmpfs", "/mnt"], capture_output=True, text=True
+    )
     if tried.returncode:
         pytest.skip(f"a program cannot have mounts of its own here: {tried.stderr.strip()}")
 

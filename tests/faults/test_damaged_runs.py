@@ -1,4 +1,6 @@
-"""Run folders that somebody cut, emptied or scribbled on: shown as far as they go, or refused in words; never a traceback."""
+"""Run folders that somebody cut, emptied or scribbled on: shown as far as they go, or refused in
+words; never a traceback.
+"""
 
 import io
 import json
@@ -86,14 +88,24 @@ def test_a_good_run_is_shown_whole(whole, tmp_path):
     seen = look(tmp_path / "run")
 
     assert isinstance(seen, Report)
-    assert (seen.throughput.steps, seen.workers.batches, seen.notes) == (UPDATES, UPDATES, seen.notes)
-    assert seen.run.state == ("finished" if (whole / "rank0" / "events.parquet").exists() else "cut")
+    assert (seen.throughput.steps, seen.workers.batches, seen.notes) == (
+        UPDATES,
+        UPDATES,
+        seen.notes,
+    )
+    assert seen.run.state == (
+        "finished" if (whole / "rank0" / "events.parquet").exists() else "cut"
+    )
 
 
 def cuts(size: int, how: str) -> set[int]:
-    """Lengths to cut a file to: within its header, within a record of a segment, and short of its end."""
+    """Lengths to cut a file to: within its header, within a record of a segment, and short of its
+    end.
+    """
     few = {0, 8, 12288 + 64 * 3 + 17, size // 2, size - 1}
-    return (few if how == "few" else few | {1, 4000, 8192 + 8, size // 3, size - 4096}) & set(range(size))
+    return (few if how == "few" else few | {1, 4000, 8192 + 8, size // 3, size - 4096}) & set(
+        range(size)
+    )
 
 
 @pytest.mark.parametrize("how", ["few", pytest.param("many", marks=pytest.mark.long)])
@@ -142,7 +154,14 @@ def test_steps_before_the_cut_are_still_there(killed, tmp_path):
 
 def test_a_manifest_of_another_shape(whole, tmp_path):
     for number, text in enumerate(
-        ["[]", "{}", "3", '{"schema_version": "x"}', '{"schema_version": 1}', '{"schema_version": 1, "loaders": 3, "hooks": [1]}']
+        [
+            "[]",
+            "{}",
+            "3",
+            '{"schema_version": "x"}',
+            '{"schema_version": 1}',
+            '{"schema_version": 1, "loaders": 3, "hooks": [1]}',
+        ]
     ):
         copy = tmp_path / str(number)
         shutil.copytree(whole, copy)

@@ -47,7 +47,8 @@ ENDS = {
         sys.excepthook = hook
         sys.exit("a text")
         """,
-    "runs_something_at_exit": "import atexit; atexit.register(print, 'goodbye'); raise SystemExit(4)",
+    "runs_something_at_exit": "import atexit; atexit.register(print, 'goodbye'); raise "
+    "SystemExit(4)",
     "replaces_stdout": "import io, sys; sys.stdout = io.StringIO(); print('nobody reads this')",
     "loses_stdout": "import sys; print('out'); sys.stdout = None",
     "closes_stderr": "import sys; print('out'); sys.stderr.close(); sys.exit(3)",
@@ -104,16 +105,26 @@ ENDS = {
 
 #: Of these, another one with the same way out is in scripts/test.
 RARE = {
-    *("exits_with_nothing", "exits_with_a_negative_code", "has_an_excepthook_that_raises", "forks_a_child_that_raises"),
+    *(
+        "exits_with_nothing",
+        "exits_with_a_negative_code",
+        "has_an_excepthook_that_raises",
+        "forks_a_child_that_raises",
+    ),
     *("replaces_stdout", "loses_stdout", "changes_its_folder", "removes_its_folder"),
 }
 
 
-@pytest.mark.parametrize("program", [pytest.param(name, marks=[pytest.mark.long] * (name in RARE)) for name in ENDS])
+@pytest.mark.parametrize(
+    "program", [pytest.param(name, marks=[pytest.mark.long] * (name in RARE)) for name in ENDS]
+)
 def test_a_program_that(workshop, program):
     script = workshop.write("train.py", ENDS[program])
 
-    plain, recorded = workshop.plain(script, "--epochs", "3"), workshop.recorded(script, "--epochs", "3")
+    plain, recorded = (
+        workshop.plain(script, "--epochs", "3"),
+        workshop.recorded(script, "--epochs", "3"),
+    )
 
     errors = FORK_WARNING.sub("", recorded.stderr), FORK_WARNING.sub("", plain.stderr)
     assert (recorded.returncode, recorded.stdout) == (plain.returncode, plain.stdout)
@@ -122,12 +133,23 @@ def test_a_program_that(workshop, program):
 
 def test_a_module_is_run_as_python_does(workshop):
     workshop.write("package/__init__.py", "print('package')")
-    workshop.write("package/train.py", "from . import part; import sys; print(__name__, __file__, __package__, __spec__.name, sys.argv)")
+    workshop.write(
+        "package/train.py",
+        "from . import part; import sys; print(__name__, __file__, __package__, __spec__.name, "
+        "sys.argv)",
+    )
     workshop.write("package/part.py", "print('part')")
 
-    plain, recorded = workshop.plain("-m", "package.train", "-x"), workshop.recorded("-m", "package.train", "-x")
+    plain, recorded = (
+        workshop.plain("-m", "package.train", "-x"),
+        workshop.recorded("-m", "package.train", "-x"),
+    )
 
-    assert (recorded.returncode, recorded.stdout, recorded.stderr) == (0, plain.stdout, plain.stderr)
+    assert (recorded.returncode, recorded.stdout, recorded.stderr) == (
+        0,
+        plain.stdout,
+        plain.stderr,
+    )
 
 
 def test_a_traceback_from_within_a_model_has_no_frame_of_feedline(workshop):
@@ -160,16 +182,31 @@ def test_the_report_goes_where_errors_go_unless_standard_output_is_a_terminal(wo
     assert "o training step was recorded" in done.stderr
 
     terminal, end = pty.openpty()
-    code = subprocess.run([*FEEDLINE, "run", "-f", script], cwd=workshop.folder, stdout=end, stderr=subprocess.PIPE, text=True)
+    code = subprocess.run(
+        [*FEEDLINE, "run", "-f", script],
+        cwd=workshop.folder,
+        stdout=end,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
     os.close(end)
     said = printed(terminal)
 
-    assert code.stderr.splitlines() == [line for line in code.stderr.splitlines() if line.startswith("feedline: ")]
-    assert said.index("all that the program says") < said.index("o training step was recorded") < said.index("report.html")
+    assert code.stderr.splitlines() == [
+        line for line in code.stderr.splitlines() if line.startswith("feedline: ")
+    ]
+    assert (
+        said.index("all that the program says")
+        < said.index("o training step was recorded")
+        < said.index("report.html")
+    )
 
 
 def printed(terminal: int) -> str:
-    """What a terminal was sent, whose other end is closed. A terminal holds 4 KB, which is more than what is printed here."""
+    """What a terminal was sent, whose other end is closed.
+
+    A terminal holds 4 KB, which is more than what is printed here.
+    """
     parts = []
     with suppress(OSError), open(terminal, "rb", buffering=0) as file:
         while part := file.read(4096):
@@ -182,7 +219,10 @@ def test_a_signal_from_outside_ends_it_as_it_would_without_us(workshop, ending):
     script = workshop.write("train.py", "import time; print('ready', flush=True); time.sleep(60)")
 
     codes = []
-    for command in ([sys.executable], [sys.executable, "-m", "feedline", "run", "-q", "-o", workshop.run]):
+    for command in (
+        [sys.executable],
+        [sys.executable, "-m", "feedline", "run", "-q", "-o", workshop.run],
+    ):
         process = workshop.start(*command, script)
         assert process.stdout.readline() == "ready\n"
         time.sleep(0.5)  # it has to be asleep, for the traceback of an interrupt tells where it was

@@ -1,4 +1,6 @@
-"""Processes that are killed: at most the record in flight is lost, and the report says that the run was cut."""
+"""Processes that are killed: at most the record in flight is lost, and the report says that the run
+was cut.
+"""
 
 import os
 import signal
@@ -26,7 +28,11 @@ def wait_for(happened: Callable[[], bool], seconds: float = 60) -> None:
 
 def recorded_samples(run: Path) -> int:
     """Samples in the batches that workers wrote down."""
-    return sum(int(worker.batches["samples"].sum()) for worker in open_run(run).ranks[0].processes if worker.is_worker)
+    return sum(
+        int(worker.batches["samples"].sum())
+        for worker in open_run(run).ranks[0].processes
+        if worker.is_worker
+    )
 
 
 def check_updates(report: dict, logged: int) -> None:
@@ -67,13 +73,31 @@ def test_a_running_training_is_shown_and_not_disturbed(workshop):
     _, errors = process.communicate(60)
     assert process.returncode == 0, errors
     report = workshop.report()
-    assert (report["run"]["state"], report["throughput"]["steps"], report["throughput"]["samples"]) == ("finished", 1200, 4800)
+    assert (
+        report["run"]["state"],
+        report["throughput"]["steps"],
+        report["throughput"]["samples"],
+    ) == ("finished", 1200, 4800)
 
 
 def test_a_worker_is_killed(workshop):
-    process = workshop.start(*FEEDLINE, "run", "-q", "-o", workshop.run, "--json", workshop.json, workshop.training(), 4000)
+    process = workshop.start(
+        *FEEDLINE,
+        "run",
+        "-q",
+        "-o",
+        workshop.run,
+        "--json",
+        workshop.json,
+        workshop.training(),
+        4000,
+    )
     wait_for(lambda: workshop.lines("updates") >= 40)
-    workers = [child for child in descendants(process.pid) if b"feedline" in Path(f"/proc/{child}/cmdline").read_bytes()]
+    workers = [
+        child
+        for child in descendants(process.pid)
+        if b"feedline" in Path(f"/proc/{child}/cmdline").read_bytes()
+    ]
     assert len(workers) == 2
     os.kill(workers[0], signal.SIGKILL)
     made = workshop.lines("samples")
@@ -90,19 +114,39 @@ def test_a_worker_is_killed(workshop):
 
 def test_a_whole_torchrun_is_killed(workshop):
     script = workshop.write(
-        "train.py", (Path(__file__).parent.parent / "programs" / "sources" / "ddp.py").read_text().replace("range(2)", "range(999)")
+        "train.py",
+        (Path(__file__).parent.parent / "programs" / "sources" / "ddp.py")
+        .read_text()
+        .replace("range(2)", "range(999)"),
     )
-    torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
+    torchrun = [
+        sys.executable,
+        "-m",
+        "torch.distributed.run",
+        "--standalone",
+        "--nproc-per-node",
+        "2",
+    ]
     agent = workshop.start(*torchrun, "-m", "feedline", "run", "-q", "-o", workshop.run, script)
-    wait_for(lambda: (workshop.run / "rank1" / "segments" / "main.seg").exists() and agent.stdout.readline().startswith("epoch 3"))
+    wait_for(
+        lambda: (
+            (workshop.run / "rank1" / "segments" / "main.seg").exists()
+            and agent.stdout.readline().startswith("epoch 3")
+        )
+    )
     kill_tree(agent.pid)
     agent.wait()
 
     report = workshop.report_again()
 
     assert report["run"]["state"] == "cut"
-    assert {name: rank["state"] for name, rank in report["ranks"].items()} == {"0": "cut", "1": "cut"}
-    assert {note.split()[1] for note in report["notes"] if "figures cover the run until then" in note} == {"0", "1"}
+    assert {name: rank["state"] for name, rank in report["ranks"].items()} == {
+        "0": "cut",
+        "1": "cut",
+    }
+    assert {
+        note.split()[1] for note in report["notes"] if "figures cover the run until then" in note
+    } == {"0", "1"}
     for rank in report["ranks"].values():
         assert rank["steps"] >= 4 * 6
         assert sum(rank["stages"].values()) == pytest.approx(rank["mean_s"], rel=0.01)
@@ -128,8 +172,13 @@ def test_one_rank_is_killed_and_the_other_still_reports(workshop):
         assert done.returncode == (0 if rank == "0" else -signal.SIGKILL), done.stderr
 
     report = workshop.report()
-    assert {name: (rank["steps"], rank["state"]) for name, rank in report["ranks"].items()} == {"0": (20, "finished"), "1": (11, "cut")}
-    assert [note for note in report["notes"] if "figures cover the run until then" in note][0].startswith("rank 1 ")
+    assert {name: (rank["steps"], rank["state"]) for name, rank in report["ranks"].items()} == {
+        "0": (20, "finished"),
+        "1": (11, "cut"),
+    }
+    assert [note for note in report["notes"] if "figures cover the run until then" in note][
+        0
+    ].startswith("rank 1 ")
 
 
 def test_records_are_in_the_folder_the_moment_they_are_made(workshop):

@@ -1,5 +1,5 @@
-"""Programs to which something they waited for never came, and programs that failed: the report says what and where, and counts nothing that
-did not come."""
+"""Programs to which something they waited for never came, and programs that failed: the report says
+what and where, and counts nothing that did not come."""
 
 import os
 import signal
@@ -21,7 +21,8 @@ from feedline.profiler.samplers.processes import descendants
 from feedline.profiler.session.ending import Ending
 from feedline.profiler.store.trainings import open_run
 
-#: ``AT`` marks the line that a report has to name. The program writes ``now`` where it begins to wait.
+#: ``AT`` marks the line that a report has to name. The program writes ``now`` where it begins to
+#: wait.
 PROGRAM = """
     import os, signal, sys, threading, time
     import torch
@@ -73,10 +74,18 @@ class Programs:
         self.workshop, self.now = workshop, workshop.folder / "now"
         self.script = Path()
 
-    def write(self, item="pass", before="pass", step="pass", dataset="Numbers", workers=0, samples=4000) -> None:
+    def write(
+        self, item="pass", before="pass", step="pass", dataset="Numbers", workers=0, samples=4000
+    ) -> None:
         """Where a part is more than an expression, it marks its own line with AT."""
-        text = PROGRAM.replace("WORKERS", str(workers)).replace("SAMPLES", str(samples)).replace("DATASET", dataset)
-        self.script = self.workshop.write("train.py", text.replace("ITEM", item).replace("BEFORE", before).replace("STEP", step))
+        text = (
+            PROGRAM.replace("WORKERS", str(workers))
+            .replace("SAMPLES", str(samples))
+            .replace("DATASET", dataset)
+        )
+        self.script = self.workshop.write(
+            "train.py", text.replace("ITEM", item).replace("BEFORE", before).replace("STEP", step)
+        )
 
     def line(self, mark: str) -> str:
         """``train.py:31``."""
@@ -123,27 +132,50 @@ def programs(workshop) -> Programs:
 
 
 def test_workers_that_wait_for_a_lock_taken_before_the_fork(programs):
-    programs.write(item="LOCK.acquire()", before="LOCK.acquire(); open('now', 'w').close()", workers=2)
+    programs.write(
+        item="LOCK.acquire()", before="LOCK.acquire(); open('now', 'w').close()", workers=2
+    )
 
     for _ in programs.waiting():
         live = programs.report()
     made = programs.report()
 
-    assert live.headline.startswith("The training is still running") and live.findings[0].rule_id == "no_batch"
-    assert made.headline == f"The training was interrupted (Ctrl-C) at {programs.line('LOOP')} before its first step."
+    assert (
+        live.headline.startswith("The training is still running")
+        and live.findings[0].rule_id == "no_batch"
+    )
+    assert (
+        made.headline
+        == f"The training was interrupted (Ctrl-C) at {programs.line('LOOP')} before its first "
+        f"step."
+    )
     (finding,) = made.findings
     assert finding.rule_id == "no_batch" and made.verdict == f"{finding.message}."
-    assert f"no batch came from DataLoader ({programs.line('LOOP')}): the main process waited " in finding.message
+    assert (
+        f"no batch came from DataLoader ({programs.line('LOOP')}): the main process waited "
+        in finding.message
+    )
     assert "both its workers were waiting for a lock or another thread" in finding.message
     assert "multiprocessing_context='spawn'" in finding.fix
     measured = {one.id: one.value for one in finding.evidence}
-    assert measured["batches"] == 0 and measured["workers"] == 2 and LONG_S < measured["waited_s"] < made.run.duration_s
-    assert (made.loaders[0].batches, made.loaders[0].samples, made.workers, made.step) == (0, 0, None, None)
+    assert (
+        measured["batches"] == 0
+        and measured["workers"] == 2
+        and LONG_S < measured["waited_s"] < made.run.duration_s
+    )
+    assert (made.loaders[0].batches, made.loaders[0].samples, made.workers, made.step) == (
+        0,
+        0,
+        None,
+        None,
+    )
     assert "few dozen steps" not in terminal.render(made)
 
 
 def test_a_process_that_was_killed_while_it_waited_for_its_first_batch(programs):
-    programs.write(item="LOCK.acquire()", before="LOCK.acquire(); open('now', 'w').close()", workers=1)
+    programs.write(
+        item="LOCK.acquire()", before="LOCK.acquire(); open('now', 'w').close()", workers=1
+    )
     program = programs.workshop.start_warm(programs.script)
     wait_for(programs.now.exists)
     time.sleep(LONG_S + 1.0)
@@ -153,7 +185,10 @@ def test_a_process_that_was_killed_while_it_waited_for_its_first_batch(programs)
     made = programs.report()
 
     assert made.headline.startswith("The training was killed or crashed")
-    assert "no batch came from DataLoader" in made.findings[0].message and "its worker was waiting for a lock" in made.findings[0].message
+    assert (
+        "no batch came from DataLoader" in made.findings[0].message
+        and "its worker was waiting for a lock" in made.findings[0].message
+    )
 
 
 def test_a_worker_that_stops_in_the_middle_is_named_and_its_wait_is_no_cost_of_a_sample(programs):
@@ -161,8 +196,13 @@ def test_a_worker_that_stops_in_the_middle_is_named_and_its_wait_is_no_cost_of_a
 
     made = programs.interrupted()
 
-    assert made.headline.startswith(f"The training was interrupted (Ctrl-C) at {programs.line('LOOP')} after 20 steps, waiting ")
-    assert " s for a batch from worker 0, which was sleeping; figures cover the run until then." in made.headline
+    assert made.headline.startswith(
+        f"The training was interrupted (Ctrl-C) at {programs.line('LOOP')} after 20 steps, waiting "
+    )
+    assert (
+        " s for a batch from worker 0, which was sleeping; figures cover the run until then."
+        in made.headline
+    )
     assert made.throughput.steps == 20 == made.loaders[0].batches
     assert made.workers.per_sample["total"].wall_s < 0.05 and made.workers.fetch_mean_s < 0.2
     assert made.workers.samples == 4 * made.workers.batches
@@ -173,7 +213,10 @@ def test_a_main_process_that_stops_after_some_steps(programs):
 
     made = programs.interrupted()
 
-    assert f" at {programs.line('SLEEP')} after 20 steps, with nothing recorded in the last " in made.headline
+    assert (
+        f" at {programs.line('SLEEP')} after 20 steps, with nothing recorded in the last "
+        in made.headline
+    )
     assert made.throughput.steps == 20
 
 
@@ -184,7 +227,8 @@ def test_a_main_process_that_stops_while_steps_are_only_counted(programs):
     made = programs.interrupted()
 
     assert made.headline.startswith(
-        f"The training was interrupted (Ctrl-C) at {programs.line('SLEEP')} after 900 steps, with nothing recorded"
+        f"The training was interrupted (Ctrl-C) at {programs.line('SLEEP')} after 900 steps, with "
+        f"nothing recorded"
     )
     assert made.throughput.steps == 900 and made.throughput.steps_in_detail < 900
     assert made.step.mean_s < 0.003, "the steps take well below 1 ms, the wait 4 s"
@@ -195,8 +239,14 @@ def test_a_program_that_stops_in_its_first_step(programs):
 
     made = programs.interrupted()
 
-    assert f"at {programs.line('SLEEP')} after 1 batch, with nothing recorded in the last " in made.headline
-    assert made.verdict.startswith("No training was seen: 1 batch came from the loader") and made.findings[0].fix == ""
+    assert (
+        f"at {programs.line('SLEEP')} after 1 batch, with nothing recorded in the last "
+        in made.headline
+    )
+    assert (
+        made.verdict.startswith("No training was seen: 1 batch came from the loader")
+        and made.findings[0].fix == ""
+    )
 
 
 def test_a_program_that_does_something_else_after_its_steps_does_not_hang(programs):
@@ -205,7 +255,11 @@ def test_a_program_that_does_something_else_after_its_steps_does_not_hang(progra
 
     made = programs.ended(code=0)
 
-    assert (made.headline, made.run.silent_s, made.findings[0].fix) == ("", None, "Train for 16 steps or more.")
+    assert (made.headline, made.run.silent_s, made.findings[0].fix) == (
+        "",
+        None,
+        "Train for 16 steps or more.",
+    )
 
 
 def test_a_program_that_was_interrupted_while_it_evaluated(programs):
@@ -213,7 +267,9 @@ def test_a_program_that_was_interrupted_while_it_evaluated(programs):
 
     made = programs.interrupted(seconds=0.2)
 
-    assert ", during evaluation; figures cover" in made.headline and "after 20 steps" in made.headline
+    assert (
+        ", during evaluation; figures cover" in made.headline and "after 20 steps" in made.headline
+    )
 
 
 def test_a_program_that_was_interrupted_soon_is_told_to_train_longer(programs):
@@ -221,18 +277,30 @@ def test_a_program_that_was_interrupted_soon_is_told_to_train_longer(programs):
 
     made = programs.interrupted(seconds=0.1)
 
-    assert made.findings[0].rule_id == "too_short" and made.findings[0].fix == "Train for 16 steps or more."
+    assert (
+        made.findings[0].rule_id == "too_short"
+        and made.findings[0].fix == "Train for 16 steps or more."
+    )
     assert "nothing recorded" not in made.headline and "waiting" not in made.headline
 
 
 @pytest.mark.parametrize("workers", [0, 1])
-def test_an_exception_in_the_first_batch_is_named_with_its_line_and_counts_as_no_batch(programs, workers):
+def test_an_exception_in_the_first_batch_is_named_with_its_line_and_counts_as_no_batch(
+    programs, workers
+):
     programs.write(item="if index == 2: raise ValueError('secret')  # AT ITEM", workers=workers)
 
     made = programs.ended(code=1)
 
-    assert made.headline == f"The training failed with ValueError at {programs.line('ITEM')} (exit code 1) before its first step."
-    assert made.verdict == f"no batch came from DataLoader ({programs.line('LOOP')}): making the first one failed."
+    assert (
+        made.headline
+        == f"The training failed with ValueError at {programs.line('ITEM')} (exit code 1) before "
+        f"its first step."
+    )
+    assert (
+        made.verdict
+        == f"no batch came from DataLoader ({programs.line('LOOP')}): making the first one failed."
+    )
     assert (made.findings[0].fix, made.loaders[0].batches) == ("", 0)
     assert "secret" not in (programs.workshop.run / "rank0" / "manifest.json").read_text()
 
@@ -240,12 +308,20 @@ def test_an_exception_in_the_first_batch_is_named_with_its_line_and_counts_as_no
 @pytest.mark.parametrize("workers", [0, 2])
 @pytest.mark.parametrize(("dataset", "samples"), [("Numbers", 0), ("Stream", 0)])
 def test_a_loader_that_is_at_its_end_at_once(programs, dataset, samples, workers):
-    programs.write(dataset=dataset, samples=samples, workers=workers, before="torch.utils.data.SequentialSampler")
+    programs.write(
+        dataset=dataset,
+        samples=samples,
+        workers=workers,
+        before="torch.utils.data.SequentialSampler",
+    )
 
     made = programs.ended(code=0)
 
     assert made.headline == "" and made.findings[0].rule_id == "no_batch"
-    assert made.findings[0].message == f"no batch came from DataLoader ({programs.line('LOOP')}): it was at its end at once"
+    assert (
+        made.findings[0].message
+        == f"no batch came from DataLoader ({programs.line('LOOP')}): it was at its end at once"
+    )
 
 
 def test_a_checkpoint_on_a_full_disk_is_named_and_says_nothing_of_loaders(programs, small_disk):
@@ -268,9 +344,18 @@ def test_a_checkpoint_on_a_full_disk_is_named_and_says_nothing_of_loaders(progra
 
     made = programs.report()
 
-    said = "The training failed with RuntimeError, because a file could not be written (is the disk full?) at train.py:9 (exit code 1)"
-    assert made.headline == f"{said} after 30 steps, in torch.save; figures cover the run until then."
-    assert not [finding.fix for finding in made.findings if "loader" in finding.fix or "batch" in finding.fix]
+    said = (
+        "The training failed with RuntimeError, because a file could not be written (is the "
+        "disk full?) at train.py:9 (exit code 1)"
+    )
+    assert (
+        made.headline == f"{said} after 30 steps, in torch.save; figures cover the run until then."
+    )
+    assert not [
+        finding.fix
+        for finding in made.findings
+        if "loader" in finding.fix or "batch" in finding.fix
+    ]
 
 
 @pytest.mark.parametrize(
@@ -278,7 +363,11 @@ def test_a_checkpoint_on_a_full_disk_is_named_and_says_nothing_of_loaders(progra
     [
         ("sys.exit(3)  # AT END", 3, "ended with exit code 3 at {end} before its first step."),
         ("os._exit(4)  # AT END", 4, "ended with exit code 4 before its first step."),
-        ("raise OSError(28, 'x')  # AT END", 1, "failed with OSError (No space left on device) at {end} (exit code 1) before {first}."),
+        (
+            "raise OSError(28, 'x')  # AT END",
+            1,
+            "failed with OSError (No space left on device) at {end} (exit code 1) before {first}.",
+        ),
     ],
 )
 def test_an_end_before_the_first_step(programs, before, code, said):
@@ -286,14 +375,19 @@ def test_an_end_before_the_first_step(programs, before, code, said):
 
     made = programs.ended(code)
 
-    assert made.headline == f"The training {said.format(end=programs.line('END'), first='its first step')}"
+    assert (
+        made.headline
+        == f"The training {said.format(end=programs.line('END'), first='its first step')}"
+    )
     assert made.verdict == "no training step was recorded, so what limits the training is unknown."
 
 
 def test_a_backward_pass_that_raises_is_no_step(programs):
     """Without an optimizer, backward passes are the steps."""
     none = "optimizer = type('None_', (), {'step': lambda _: None, 'zero_grad': lambda _: None})()"
-    programs.write(before=none, step="x.requires_grad_().register_hook(lambda _: (None,)[step == 12])")
+    programs.write(
+        before=none, step="x.requires_grad_().register_hook(lambda _: (None,)[step == 12])"
+    )
 
     made = programs.ended(code=1)
 
@@ -301,14 +395,18 @@ def test_a_backward_pass_that_raises_is_no_step(programs):
     assert "after 12 steps, in the backward pass; figures" in made.headline
 
 
-def test_a_recorded_part_of_a_program_says_where_it_failed_and_nothing_of_exit_zero(tmp_path, monkeypatch):
+def test_a_recorded_part_of_a_program_says_where_it_failed_and_nothing_of_exit_zero(
+    tmp_path, monkeypatch
+):
     monkeypatch.chdir(tmp_path)
     for number, error in enumerate((ValueError("secret"), SystemExit(0))):
         with pytest.raises(type(error)), feedline.record(f"run{number}"):
             raise error
     failed, left = (feedline.load(f"run{number}").report for number in range(2))
 
-    assert failed.run.ended_by == "ValueError" and failed.run.ended_at.startswith("***/test_nothing_came.py:")
+    assert failed.run.ended_by == "ValueError" and failed.run.ended_at.startswith(
+        "***/test_nothing_came.py:"
+    )
     assert (left.run.exit_code, left.headline) == (0, "")
 
 
@@ -323,12 +421,22 @@ def test_what_an_ending_keeps_of_an_exception():
         def __str__(self) -> str:
             raise RuntimeError
 
-    assert [raised(error).exit_code for error in (SystemExit(None), SystemExit("text"), KeyboardInterrupt(), Odd())] == [0, 1, 130, 1]
+    assert [
+        raised(error).exit_code
+        for error in (SystemExit(None), SystemExit("text"), KeyboardInterrupt(), Odd())
+    ] == [0, 1, 130, 1]
     assert raised(OSError(28, "/home/me/secret")).by == f"OSError ({os.strerror(28)})"
-    assert raised(ValueError("/home/me/secret")).at.partition(":")[0].endswith("test_nothing_came.py")
-    assert Ending.of(None) == Ending(0)
-    in_worker = "Caught ValueError in DataLoader worker process 1.\nOriginal Traceback (most recent call last):\n"
-    library = '  File "/x/site-packages/torch/a.py", line 5, in f\n'
-    assert raised(ValueError(in_worker + library + '  File "/home/me/own.py", line 12, in __getitem__\n    secret')).at.endswith(
-        "own.py:12"
+    assert (
+        raised(ValueError("/home/me/secret")).at.partition(":")[0].endswith("test_nothing_came.py")
     )
+    assert Ending.of(None) == Ending(0)
+    in_worker = (
+        "Caught ValueError in DataLoader worker process 1.\nOriginal Traceback (most "
+        "recent call last):\n"
+    )
+    library = '  File "/x/site-packages/torch/a.py", line 5, in f\n'
+    assert raised(
+        ValueError(
+            in_worker + library + '  File "/home/me/own.py", line 12, in __getitem__\n    secret'
+        )
+    ).at.endswith("own.py:12")

@@ -76,7 +76,11 @@ def test_a_loader_that_iterates_in_a_way_of_its_own(workshop):
 def test_modules_called_as_ours_lie_beside_the_script(workshop, method):
     for name in ("profiler.py", "analysis/__init__.py", "pipelines/__init__.py"):
         workshop.write(name, "whose = 'the user'")
-    workshop.write("analysis/data.py", "import profiler, torch\ndef numbers(): return [torch.ones(4) for x in range(16) if profiler.whose]")
+    workshop.write(
+        "analysis/data.py",
+        "import profiler, torch\ndef numbers(): return [torch.ones(4) for x in range(16) if "
+        "profiler.whose]",
+    )
     script = workshop.write(
         "train.py",
         f"""
@@ -187,5 +191,9 @@ def test_a_library_that_only_a_worker_imports_leaves_the_manifest_alone(workshop
 
     report = check_trained(workshop, script, steps=8, samples=32)
 
-    assert [(loader["kind"], loader["batches"]) for loader in report["loaders"]] == [("DataLoader", 8)]
-    assert {"optimizer", "autograd", "fetcher"} <= {hook["name"] for hook in report["hooks"] if hook["attached"]}
+    assert [(loader["kind"], loader["batches"]) for loader in report["loaders"]] == [
+        ("DataLoader", 8)
+    ]
+    assert {"optimizer", "autograd", "fetcher"} <= {
+        hook["name"] for hook in report["hooks"] if hook["attached"]
+    }

@@ -1,4 +1,6 @@
-"""A machine that runs out of something, or does not let us look: the training goes on, and the report names what is missing."""
+"""A machine that runs out of something, or does not let us look: the training goes on, and the
+report names what is missing.
+"""
 
 import json
 import sys
@@ -23,7 +25,9 @@ LONG = """
 
 
 def training(workshop, updates, workers):
-    return workshop.write("train.py", LONG.replace("UPDATES", str(updates)).replace("WORKERS", str(workers)))
+    return workshop.write(
+        "train.py", LONG.replace("UPDATES", str(updates)).replace("WORKERS", str(workers))
+    )
 
 
 #: Runs a command with a small disk at $1, and keeps a copy of what is on it in the end.
@@ -37,15 +41,30 @@ def test_a_disk_that_becomes_full(workshop, own_mounts):
     script, place = training(workshop, 1500, 0), workshop.folder / "place"
     place.mkdir()
 
-    done = workshop.execute(*own_mounts(SMALL_DISK, place), *FEEDLINE, "run", "-o", place / "run", "--json", workshop.json, script)
+    done = workshop.execute(
+        *own_mounts(SMALL_DISK, place),
+        *FEEDLINE,
+        "run",
+        "-o",
+        place / "run",
+        "--json",
+        workshop.json,
+        script,
+    )
 
     assert (done.returncode, done.stdout) == (0, "trained\n"), done.stderr
     report = workshop.report()
     assert (report["run"]["state"], report["run"]["exit_code"]) == ("finished", 0)
-    assert any("the training process stopped recording" in note and "No space left on device" in note for note in report["notes"])
+    assert any(
+        "the training process stopped recording" in note and "No space left on device" in note
+        for note in report["notes"]
+    )
     steps = report["throughput"]["steps"]
     assert 100 < steps < 1500
-    what = f"Recording stopped after {steps:,} of 1,500 steps: the disk is full (No space left on device)."
+    what = (
+        f"Recording stopped after {steps:,} of 1,500 steps: the disk is full (No space left on "
+        f"device)."
+    )
     said = f"{what} Figures cover the run until then."
     assert report["headline"] == said
     assert said in " ".join((done.stdout + done.stderr).split())
@@ -54,11 +73,29 @@ def test_a_disk_that_becomes_full(workshop, own_mounts):
 def test_a_disk_that_stays_full(workshop, own_mounts):
     script, place = training(workshop, 600, 0), workshop.folder / "place"
     place.mkdir()
-    fill = f"    with open({str(place / 'filler')!r}, 'ab', 0) as file:\n        while file.write(bytes(1024)): pass\n"
-    script.write_text(script.read_text().replace("        optimizer.step()\n", "        optimizer.step()\n        fill()\n"))
-    script.write_text(f"def fill():\n  try:\n{fill}  except OSError:\n    pass\n{script.read_text()}")
+    fill = (
+        f"    with open({str(place / 'filler')!r}, 'ab', 0) as file:\n        while "
+        f"file.write(bytes(1024)): pass\n"
+    )
+    script.write_text(
+        script.read_text().replace(
+            "        optimizer.step()\n", "        optimizer.step()\n        fill()\n"
+        )
+    )
+    script.write_text(
+        f"def fill():\n  try:\n{fill}  except OSError:\n    pass\n{script.read_text()}"
+    )
 
-    done = workshop.execute(*own_mounts(SMALL_DISK, place), *FEEDLINE, "run", "-o", place / "run", "--json", workshop.json, script)
+    done = workshop.execute(
+        *own_mounts(SMALL_DISK, place),
+        *FEEDLINE,
+        "run",
+        "-o",
+        place / "run",
+        "--json",
+        workshop.json,
+        script,
+    )
 
     assert done.returncode == 0, done.stderr
     assert "Traceback" not in done.stderr
@@ -69,14 +106,19 @@ def test_a_disk_that_stays_full(workshop, own_mounts):
     kept = workshop.feedline("report", "-q", workshop.folder / "kept", "-f", "-o", "again.json")
     assert kept.returncode == 0, kept.stderr
     again = json.loads((workshop.folder / "again.json").read_text())
-    assert (again["throughput"]["steps"], again["run"]["state"]) == (report["throughput"]["steps"], "finished")
+    assert (again["throughput"]["steps"], again["run"]["state"]) == (
+        report["throughput"]["steps"],
+        "finished",
+    )
 
 
 def test_a_proc_that_cannot_be_read(workshop, own_mounts):
     script = training(workshop, 20, 2)
     blind = own_mounts('mount -t tmpfs tmpfs /proc; exec "$@"')
 
-    done = workshop.execute(*blind, *FEEDLINE, "run", "-o", workshop.run, "--json", workshop.json, script)
+    done = workshop.execute(
+        *blind, *FEEDLINE, "run", "-o", workshop.run, "--json", workshop.json, script
+    )
 
     assert done.returncode == 0, done.stderr
     assert done.stdout == "trained\n"
@@ -87,7 +129,9 @@ def test_a_proc_that_cannot_be_read(workshop, own_mounts):
     assert (costs["runqueue_s"], costs["blocked_s"], costs["bytes"]) == (None, None, None)
     refused = {hook["name"]: hook["why"] for hook in report["hooks"] if not hook["attached"]}
     assert "No such file" in refused["/proc/thread-self/schedstat"]
-    assert "/proc/thread-self/schedstat" in workshop.feedline("report", workshop.run, "--full").stdout
+    assert (
+        "/proc/thread-self/schedstat" in workshop.feedline("report", workshop.run, "--full").stdout
+    )
 
 
 def test_few_file_descriptors(workshop):
@@ -118,7 +162,19 @@ def test_few_file_descriptors(workshop):
 def test_an_isolated_python(workshop):
     script = training(workshop, 20, "2, multiprocessing_context='spawn'")
 
-    done = workshop.execute(sys.executable, "-I", "-m", "feedline", "run", "-q", "-o", workshop.run, "--json", workshop.json, script)
+    done = workshop.execute(
+        sys.executable,
+        "-I",
+        "-m",
+        "feedline",
+        "run",
+        "-q",
+        "-o",
+        workshop.run,
+        "--json",
+        workshop.json,
+        script,
+    )
     if "No module named feedline" in done.stderr:
         pytest.skip("feedline is found through PYTHONPATH here, which -I ignores")
 

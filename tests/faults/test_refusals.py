@@ -1,4 +1,6 @@
-"""What feedline cannot do is refused before the training starts, in a message that says what, where, and the way out."""
+"""What feedline cannot do is refused before the training starts, in a message that says what,
+where, and the way out.
+"""
 
 import json
 import re
@@ -56,7 +58,11 @@ def test_strictly_a_second_run_into_the_same_folder_is_refused(finished):
     done = finished.recorded(finished.write("second.py", MARKS), options=("-q", "--strict"))
 
     assert (done.returncode, done.stdout) == (73, "")
-    assert done.stderr == f"feedline: {finished.run} already holds a run: name another folder with -o, or overwrite it with -f\n"
+    assert (
+        done.stderr
+        == f"feedline: {finished.run} already holds a run: name another folder with -o, or "
+        f"overwrite it with -f\n"
+    )
     assert not (finished.folder / "started").exists()
     assert (finished.run / "report.json").read_bytes() == report
 
@@ -72,7 +78,11 @@ def test_overwriting_leaves_nothing_of_the_older_run(finished):
 @pytest.mark.parametrize("strict", [(), ("--strict",)])
 def test_a_run_that_is_still_going_on_is_never_overwritten(workshop, strict):
     process = workshop.start(
-        *FEEDLINE, "run", "-o", workshop.run, workshop.write("long.py", "import time; print('ready', flush=True); time.sleep(60)")
+        *FEEDLINE,
+        "run",
+        "-o",
+        workshop.run,
+        workshop.write("long.py", "import time; print('ready', flush=True); time.sleep(60)"),
     )
     assert process.stdout.readline() == "ready\n"
 
@@ -94,16 +104,24 @@ def test_overwriting_a_folder_with_files_of_others_says_why_it_records_elsewhere
     (workshop.run / "notes.txt").write_text("mine")
     words = [*command, sys.executable] if command else []
 
-    done = workshop.execute(*FEEDLINE, "run", "-q", "-f", "-o", workshop.run, *words, workshop.write("train.py", MARKS))
+    done = workshop.execute(
+        *FEEDLINE, "run", "-q", "-f", "-o", workshop.run, *words, workshop.write("train.py", MARKS)
+    )
 
     assert (done.returncode, done.stdout) == (0, "started\n")
-    assert "feedline: run holds files that feedline did not make (notes.txt), recording into run-2\n" in done.stderr
+    assert (
+        "feedline: run holds files that feedline did not make (notes.txt), recording into run-2\n"
+        in done.stderr
+    )
     assert [path.name for path in workshop.run.iterdir()] == ["notes.txt"]
 
 
 def test_a_crash_before_the_first_step_is_not_followed_by_advice_about_the_machine(workshop):
     done = workshop.recorded(workshop.write("train.py", "raise SystemExit(2)"), options=("-f",))
-    assert re.search(r"ended with exit code 2 at train\.py:1 before its first step", " ".join(done.stderr.split()))
+    assert re.search(
+        r"ended with exit code 2 at train\.py:1 before its first step",
+        " ".join(done.stderr.split()),
+    )
     assert "feedline env" not in done.stderr
 
     done = workshop.recorded(workshop.write("other.py", "print(1)"), options=("-f",))
@@ -131,16 +149,31 @@ def test_on_a_place_that_is_read_only_the_training_runs_unrecorded(workshop, own
     done = workshop.execute(*read_only, *FEEDLINE, "run", *strict, "-o", place / "run", script)
 
     assert (done.returncode, done.stdout) == ((73, "") if strict else (0, "started\n"))
-    why = f"cannot write the run folder {place}/run (Read-only file system): name another folder with -o"
+    why = (
+        f"cannot write the run folder {place}/run (Read-only file system): name another folder "
+        f"with -o"
+    )
     assert done.stderr == f"feedline: {'' if strict else 'not recording: '}{why}\n"
 
 
 @pytest.mark.parametrize("command", [(), ("--", sys.executable)])
-def test_where_nothing_can_be_recorded_a_training_that_was_to_be_changed_does_not_run_unchanged(workshop, own_mounts, command):
+def test_where_nothing_can_be_recorded_a_training_that_was_to_be_changed_does_not_run_unchanged(
+    workshop, own_mounts, command
+):
     script, place = workshop.write("train.py", MARKS), workshop.folder / "place"
     place.mkdir()
 
-    run = (*own_mounts(READ_ONLY, place), *FEEDLINE, "run", "--set", "num_workers=2", "-o", place / "run", *command, script)
+    run = (
+        *own_mounts(READ_ONLY, place),
+        *FEEDLINE,
+        "run",
+        "--set",
+        "num_workers=2",
+        "-o",
+        place / "run",
+        *command,
+        script,
+    )
     done = workshop.execute(*run)
 
     assert (done.returncode, done.stdout) == (73, "")
@@ -151,7 +184,11 @@ def test_where_nothing_can_be_recorded_a_training_that_was_to_be_changed_does_no
 def test_on_a_disk_that_is_full_the_training_runs_unrecorded(workshop, own_mounts, strict):
     script, place = workshop.write("train.py", MARKS), workshop.folder / "place"
     place.mkdir()
-    full = own_mounts('mount -t tmpfs -o size=64k tmpfs "$1"; head -c 60K /dev/zero > "$1/filler"; shift; exec "$@"', place)
+    full = own_mounts(
+        'mount -t tmpfs -o size=64k tmpfs "$1"; head -c 60K /dev/zero > "$1/filler"; shift; exec '
+        '"$@"',
+        place,
+    )
 
     done = workshop.execute(*full, *FEEDLINE, "run", *strict, "-o", place / "run", script)
 
@@ -164,7 +201,9 @@ def test_a_report_on_a_read_only_run_is_shown_all_the_same(finished, own_mounts)
         (finished.run / name).unlink()
     read_only = own_mounts(READ_ONLY, finished.run)
 
-    done = finished.execute(*read_only, *FEEDLINE, "report", finished.run, "--json", finished.folder / "again.json")
+    done = finished.execute(
+        *read_only, *FEEDLINE, "report", finished.run, "--json", finished.folder / "again.json"
+    )
 
     assert done.returncode == 0, done.stderr
     assert "5 steps" in done.stdout

@@ -1,4 +1,6 @@
-"""Runs from which nothing can be told, or that ended badly: the report says so first, and gives no confident percentage."""
+"""Runs from which nothing can be told, or that ended badly: the report says so first, and gives no
+confident percentage.
+"""
 
 import signal
 import sys
@@ -38,11 +40,20 @@ TRAINING = """
             optimizer.step()
 """
 RAISES = "raise ValueError('secret')"
-CONFIDENT = ("Input-bound", "is not the bottleneck", "can be saved", "Limits", "small_files", "too_few_workers")
+CONFIDENT = (
+    "Input-bound",
+    "is not the bottleneck",
+    "can be saved",
+    "Limits",
+    "small_files",
+    "too_few_workers",
+)
 
 
 def told(workshop, *program, code=0):
-    """The report of a program, which does not contradict itself, and its text in the terminal and as a page."""
+    """The report of a program, which does not contradict itself, and its text in the terminal and
+    as a page.
+    """
     done = workshop.recorded_warm(*program)
     assert done.returncode == code, done.stderr
     made = build(open_run(workshop.run))
@@ -78,7 +89,9 @@ def test_a_program_that_updates_nothing_trained_nothing(workshop):
 
     assert [finding.rule_id for finding in made.findings] == ["nothing_trained"]
     for text in texts:
-        assert "No training was seen: 64 batches came from the loader" in text and not any(words in text for words in CONFIDENT)
+        assert "No training was seen: 64 batches came from the loader" in text and not any(
+            words in text for words in CONFIDENT
+        )
 
 
 def test_a_crash_in_the_first_step_is_the_headline(workshop):
@@ -86,9 +99,14 @@ def test_a_crash_in_the_first_step_is_the_headline(workshop):
 
     made, text, page = told(workshop, script, 40, 0, 1, code=1)
 
-    said = "The training failed with ValueError at train.py:21 (exit code 1) after 1 step; figures cover the run until then."
+    said = (
+        "The training failed with ValueError at train.py:21 (exit code 1) after 1 step; "
+        "figures cover the run until then."
+    )
     assert (made.headline, made.run.ended_by) == (said, "ValueError")
-    assert text.rindex(said) < text.rindex("Too short to judge") and page.index(said) < page.index("Too short to judge")
+    assert text.rindex(said) < text.rindex("Too short to judge") and page.index(said) < page.index(
+        "Too short to judge"
+    )
     assert "secret" not in (workshop.run / "rank0" / "manifest.json").read_text()
 
 
@@ -104,21 +122,33 @@ def test_a_crash_after_enough_steps_is_the_headline_above_the_verdict(workshop):
 
 
 def test_a_worker_that_was_killed_is_named_with_its_signal(workshop):
-    script = workshop.write("train.py", TRAINING.replace("time.sleep(0.001)", "if index == 100: KILL"))
-    kill = "time.sleep(0.5), os.kill(os.getpid(), signal.SIGKILL)"  # while the training waits for its batch
+    script = workshop.write(
+        "train.py", TRAINING.replace("time.sleep(0.001)", "if index == 100: KILL")
+    )
+    # while the training waits for its batch
+    kill = "time.sleep(0.5), os.kill(os.getpid(), signal.SIGKILL)"
     script.write_text(script.read_text().replace("KILL", kill, 1))
 
     made, *_ = told(workshop, script, 60, 1, -1, code=1)
 
-    failed = "The training failed with RuntimeError, because a DataLoader worker was killed (Killed)"
+    failed = (
+        "The training failed with RuntimeError, because a DataLoader worker was killed (Killed)"
+    )
     assert made.headline.startswith(f"{failed} at train.py:19 (exit code 1)")
 
 
 def test_a_command_that_was_killed_is_named_with_its_signal(workshop):
-    script = workshop.write("train.py", TRAINING.replace("FAILS", "os.kill(os.getpid(), signal.SIGKILL)"))
+    script = workshop.write(
+        "train.py", TRAINING.replace("FAILS", "os.kill(os.getpid(), signal.SIGKILL)")
+    )
 
-    done = workshop.execute(*FEEDLINE, "run", "-o", workshop.run, "--", sys.executable, script, 40, 0, 20)
+    done = workshop.execute(
+        *FEEDLINE, "run", "-o", workshop.run, "--", sys.executable, script, 40, 0, 20
+    )
 
     assert done.returncode == 128 + signal.SIGKILL
     said = " ".join((done.stdout + done.stderr).split())
-    assert "The training was killed by SIGKILL after 20 steps; figures cover the run until then." in said
+    assert (
+        "The training was killed by SIGKILL after 20 steps; figures cover the run until then."
+        in said
+    )

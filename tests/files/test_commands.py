@@ -14,7 +14,12 @@ from warm_python import WarmPython
 
 Feedline = Callable[..., CompletedProcess[str]]
 FEEDLINE = [sys.executable, "-m", "feedline"]
-TRACE = {"schemaVersion": 1, "traceEvents": [{"ph": "X", "cat": "cpu_op", "name": "aten::add", "pid": 1, "tid": 1, "ts": 10, "dur": 5}]}
+TRACE = {
+    "schemaVersion": 1,
+    "traceEvents": [
+        {"ph": "X", "cat": "cpu_op", "name": "aten::add", "pid": 1, "tid": 1, "ts": 10, "dur": 5}
+    ],
+}
 PROGRAM = "print('trained')\n"
 
 
@@ -24,14 +29,24 @@ def feedline(warm_python: WarmPython) -> Feedline:
 
     def command(name: str, *arguments: object, folder: Path) -> CompletedProcess[str]:
         if name == "run":
-            return subprocess.run([*FEEDLINE, name, *map(str, arguments)], cwd=folder, capture_output=True, text=True, timeout=120)
+            return subprocess.run(
+                [*FEEDLINE, name, *map(str, arguments)],
+                cwd=folder,
+                capture_output=True,
+                text=True,
+                timeout=120,
+            )
         return warm_python.run("-m", "feedline", name, *arguments, folder=folder)
 
     return command
 
 
 def everything(folder: Path) -> dict[str, bytes]:
-    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+    return {
+        str(path.relative_to(folder)): path.read_bytes()
+        for path in folder.rglob("*")
+        if path.is_file()
+    }
 
 
 @pytest.fixture
@@ -74,7 +89,9 @@ def test_of_two_ingests_at_once_into_one_new_place_one_is_refused(folder):
     both = [Popen(command, cwd=folder, stderr=PIPE, text=True) for _ in range(2)]
     message = [process.communicate(timeout=120)[1] for process in both]
 
-    assert sorted(process.returncode for process in both) in ([0, 73], [0, 0]), message  # both: the second began after the first had ended
+    assert sorted(process.returncode for process in both) in ([0, 73], [0, 0]), (
+        message
+    )  # both: the second began after the first had ended
     assert (folder / "run" / "rank0" / "trace.parquet").exists()
     assert sorted(path.name for path in folder.iterdir()) == ["mine", "run", "train.py"]
 
@@ -103,7 +120,10 @@ def test_a_file_that_json_would_overwrite_stays_and_the_training_runs(folder, fe
     done = feedline("run", "-q", "-o", "run", "--json", "report.json", "train.py", folder=folder)
 
     assert (done.returncode, done.stdout) == (0, "trained\n")
-    assert done.stderr == ("feedline: --json is ignored: report.json already exists: name another file, or overwrite it with -f\n")
+    assert done.stderr == (
+        "feedline: --json is ignored: report.json already exists: name another file, or overwrite "
+        "it with -f\n"
+    )
     assert (folder / "report.json").read_text() == "mine"
 
 
@@ -118,7 +138,10 @@ def test_a_report_does_not_write_through_links_in_a_run_that_was_received(folder
 
     assert "Traceback" not in done.stderr
     assert (folder / "treasure").read_text() == "mine"
-    assert all((folder / "run" / name).is_symlink() for name in ("report.html", "report.json", "trace.json.gz"))
+    assert all(
+        (folder / "run" / name).is_symlink()
+        for name in ("report.html", "report.json", "trace.json.gz")
+    )
 
 
 def test_a_link_or_a_folder_is_refused_as_an_output_and_a_pipe_is_written_to(folder, feedline):
@@ -138,23 +161,43 @@ def test_a_link_or_a_folder_is_refused_as_an_output_and_a_pipe_is_written_to(fol
         text=True,
     )
 
-    assert (to_null.returncode, os.path.exists("/dev/null"), Path("/dev/null").is_file()) == (0, True, False)
+    assert (to_null.returncode, os.path.exists("/dev/null"), Path("/dev/null").is_file()) == (
+        0,
+        True,
+        False,
+    )
     assert json.loads(piped.stdout)["run"]["name"] == "run", piped.stderr
     assert (folder / "treasure").read_text() == "mine"
 
 
 def test_two_runs_of_one_second_have_names_of_their_own(folder):
-    both = [Popen([*FEEDLINE, "run", "-q", "train.py"], cwd=folder, stdout=PIPE, stderr=PIPE, text=True) for _ in range(3)]
+    both = [
+        Popen([*FEEDLINE, "run", "-q", "train.py"], cwd=folder, stdout=PIPE, stderr=PIPE, text=True)
+        for _ in range(3)
+    ]
     ended = [process.communicate(timeout=120) for process in both]
 
-    assert [(process.returncode, out) for process, (out, _) in zip(both, ended, strict=True)] == [(0, "trained\n")] * 3, ended
+    assert [(process.returncode, out) for process, (out, _) in zip(both, ended, strict=True)] == [
+        (0, "trained\n")
+    ] * 3, ended
     runs = sorted((folder / "runs").iterdir())
     assert len(runs) == 3
     assert all((run / "rank0" / "manifest.json").exists() for run in runs)
 
 
 def test_a_file_size_limit_keeps_no_training_from_running(folder):
-    limited = ["bash", "-c", 'ulimit -f 8; exec "$@"', "-", *FEEDLINE, "run", "-q", "-o", "run", "train.py"]
+    limited = [
+        "bash",
+        "-c",
+        'ulimit -f 8; exec "$@"',
+        "-",
+        *FEEDLINE,
+        "run",
+        "-q",
+        "-o",
+        "run",
+        "train.py",
+    ]
 
     done = subprocess.run(limited, cwd=folder, capture_output=True, text=True, timeout=120)
 
@@ -169,7 +212,9 @@ def test_verify_never_removes_files_that_look_like_branches(folder, feedline):
     (place / "baseline-seed0.log").write_text("mine")
     before = everything(place)
 
-    done = feedline("verify", "-f", "--fix", "warmup=1ep", "-o", place, "--", "train.py", folder=folder)
+    done = feedline(
+        "verify", "-f", "--fix", "warmup=1ep", "-o", place, "--", "train.py", folder=folder
+    )
 
     assert done.returncode == 73
     assert "baseline-seed0.log already exists and was not written by feedline" in done.stderr
@@ -195,12 +240,27 @@ def test_results_replace_their_own_files_only(folder, feedline):
 
 
 def test_ranks_that_overwrite_an_older_run_at_once_come_to_one_folder(folder):
-    ranks = 'for rank in 0 1 2 3; do RANK=$rank WORLD_SIZE=4 "$0" -m feedline run -q -f -o run train.py & done; wait'
+    ranks = (
+        'for rank in 0 1 2 3; do RANK=$rank WORLD_SIZE=4 "$0" -m feedline run -q -f -o run '
+        "train.py & done; wait"
+    )
     for _ in range(2):
         done = subprocess.run(
-            ["bash", "-c", ranks, sys.executable], cwd=folder, capture_output=True, text=True, timeout=120, start_new_session=True
+            ["bash", "-c", ranks, sys.executable],
+            cwd=folder,
+            capture_output=True,
+            text=True,
+            timeout=120,
+            start_new_session=True,
         )
-        assert done.stdout.count("trained") == 4, done.stderr  # four processes write their lines and line ends at once
+        assert done.stdout.count("trained") == 4, (
+            done.stderr
+        )  # four processes write their lines and line ends at once
 
     assert sorted(path.name for path in folder.iterdir()) == ["mine", "run", "train.py"]
-    assert {path.name for path in (folder / "run").glob("rank*")} == {"rank0", "rank1", "rank2", "rank3"}
+    assert {path.name for path in (folder / "run").glob("rank*")} == {
+        "rank0",
+        "rank1",
+        "rank2",
+        "rank3",
+    }

@@ -15,7 +15,14 @@ CHANGING = {
     "TemporaryDirectory", "NamedTemporaryFile", "TemporaryFile",
 }  # fmt: skip
 #: The same, where the name alone says too little: with what stands before it.
-CHANGING_OF = {("os", "remove"), ("os", "replace"), ("os", "truncate"), ("os", "mkdir"), ("os", "makedirs"), ("os", "open")}
+CHANGING_OF = {
+    ("os", "remove"),
+    ("os", "replace"),
+    ("os", "truncate"),
+    ("os", "mkdir"),
+    ("os", "makedirs"),
+    ("os", "open"),
+}
 ONE_ARGUMENT = "replace"  # of a path; of a text it has two, of a dataclass it has keywords
 
 #: Calls that are allowed elsewhere, and what they may change.
@@ -26,17 +33,26 @@ ALLOWED = {
     "pipelines/stores/destination.py: os.open": "the store's folder, to lock it",
     "pipelines/stores/manifest.py: os.open": "the store's folder, to bring its names on disk",
     "pipelines/probes/storage.py: os.open": "images of the user, for reading",
-    "analysis/ranks/many/sources.py: tempfile.TemporaryDirectory": "copies of remote files, in the folder for temporary files",
-    "pipelines/probes/all_reduce.py: tempfile.TemporaryDirectory": "the meeting point of its ranks, in the folder for temporary files",
-    "pipelines/probes/storage.py: tempfile.TemporaryFile": "a file without a name on the disk that is probed",
-    "profiler/session/selftest.py: tempfile.TemporaryDirectory": "its run, in the folder for temporary files",
+    "analysis/ranks/many/sources.py: tempfile.TemporaryDirectory": "copies of remote files, in "
+    "the folder for temporary files",
+    "pipelines/probes/all_reduce.py: tempfile.TemporaryDirectory": "the meeting point of its "
+    "ranks, in the folder for temporary files",
+    "pipelines/probes/storage.py: tempfile.TemporaryFile": "a file without a name on the disk "
+    "that is probed",
+    "profiler/session/selftest.py: tempfile.TemporaryDirectory": "its run, in the folder for "
+    "temporary files",
     "profiler/session/selftest.py: tempfile.TemporaryFile": "a checkpoint without a name",
-    "profiler/taps/kineto_window.py: tempfile.NamedTemporaryFile": "the export before it is masked, in the folder for temporary files",
-    "profiler/taps/operations/webdataset_.py: tarfile.open": "an archive in memory, of the self-test",
+    "profiler/taps/kineto_window.py: tempfile.NamedTemporaryFile": "the export before it is "
+    "masked, in the folder for temporary files",
+    "profiler/taps/operations/webdataset_.py: tarfile.open": "an archive in memory, of the "
+    "self-test",
     "pipelines/compare/parts.py: os.open": "images of the user, for reading",
-    "feedline/cli/verify/guard.py: tempfile.TemporaryDirectory": "what a trial of a training writes, in the folder for temporary files",
-    "feedline/cli/check/text.py: open": "the summary of a step of GitHub Actions, which several commands append to",
-    "feedline/cli/verify/write_guard.py: os.open": "folders that a trial may write to, to name them to the kernel",
+    "feedline/cli/verify/guard.py: tempfile.TemporaryDirectory": "what a trial of a training "
+    "writes, in the folder for temporary files",
+    "feedline/cli/check/text.py: open": "the summary of a step of GitHub Actions, which several "
+    "commands append to",
+    "feedline/cli/verify/write_guard.py: os.open": "folders that a trial may write to, to name "
+    "them to the kernel",
 }
 
 
@@ -50,7 +66,11 @@ def changes(path: Path) -> list[str]:
 def writes(call: ast.Call) -> bool:
     function = call.func
     if isinstance(function, ast.Name):
-        return function.id in CHANGING or function.id == "open" and opens_for_writing(call.args[1:], call.keywords)
+        return (
+            function.id in CHANGING
+            or function.id == "open"
+            and opens_for_writing(call.args[1:], call.keywords)
+        )
     if not isinstance(function, ast.Attribute):
         return False
     owner = ast.unparse(function.value).rpartition(".")[2]
@@ -64,20 +84,36 @@ def writes(call: ast.Call) -> bool:
 
 
 def opens_for_writing(args: list[ast.expr], keywords: list[ast.keyword]) -> bool:
-    modes = [value for value in [*args[:2], *(word.value for word in keywords if word.arg == "mode")] if isinstance(value, ast.Constant)]
-    return any(isinstance(mode.value, str) and len(mode.value) <= 3 and set(mode.value) & set("wax+") for mode in modes)
+    modes = [
+        value
+        for value in [*args[:2], *(word.value for word in keywords if word.arg == "mode")]
+        if isinstance(value, ast.Constant)
+    ]
+    return any(
+        isinstance(mode.value, str) and len(mode.value) <= 3 and set(mode.value) & set("wax+")
+        for mode in modes
+    )
 
 
 def test_nothing_else_in_the_product_writes_replaces_or_removes_files():
     found = [
-        change for folder in FOLDERS for path in (ROOT / folder).rglob("*.py") if PLACE not in path.parents for change in changes(path)
+        change
+        for folder in FOLDERS
+        for path in (ROOT / folder).rglob("*.py")
+        if PLACE not in path.parents
+        for change in changes(path)
     ]
 
     assert sorted(set(found) - set(ALLOWED)) == []
 
 
 def test_every_exception_is_still_needed():
-    found = {change for folder in FOLDERS for path in (ROOT / folder).rglob("*.py") for change in changes(path)}
+    found = {
+        change
+        for folder in FOLDERS
+        for path in (ROOT / folder).rglob("*.py")
+        for change in changes(path)
+    }
 
     assert sorted(set(ALLOWED) - found) == []
 
@@ -92,5 +128,12 @@ def test_what_writes_is_seen(tmp_path):
         "a.write_text('')",
     ):
         assert writes(ast.parse(code).body[0].value), code
-    for code in ("open('x')", "open('x', 'rb')", "text.replace('a', 'b')", "replace(made, rank=1)", "files.remove(1)", "Image.open(x)"):
+    for code in (
+        "open('x')",
+        "open('x', 'rb')",
+        "text.replace('a', 'b')",
+        "replace(made, rank=1)",
+        "files.remove(1)",
+        "Image.open(x)",
+    ):
         assert not writes(ast.parse(code).body[0].value), code

@@ -28,7 +28,10 @@ def run(tmp_path: Path) -> Path:
 def everything(folder: Path) -> dict[str, bytes | str]:
     """Path -> content, or where a link leads."""
     found = (path for path in folder.rglob("*") if path.is_symlink() or not path.is_dir())
-    return {str(path.relative_to(folder)): os.readlink(path) if path.is_symlink() else path.read_bytes() for path in found}
+    return {
+        str(path.relative_to(folder)): os.readlink(path) if path.is_symlink() else path.read_bytes()
+        for path in found
+    }
 
 
 def test_a_folder_of_ours_is_removed_whole(run):
@@ -46,14 +49,24 @@ def test_what_a_kill_left_half_written_goes_with_it(run):
 
 
 @pytest.mark.parametrize(
-    "place", ["mydata.npy", "rank0/mydata.npy", "rank0/segments/mydata.npy", "rank0/segments/deep/mydata.npy", "rank1/a"]
+    "place",
+    [
+        "mydata.npy",
+        "rank0/mydata.npy",
+        "rank0/segments/mydata.npy",
+        "rank0/segments/deep/mydata.npy",
+        "rank1/a",
+    ],
 )
 def test_a_folder_with_a_file_of_the_users_is_refused_by_its_name(run, place):
     (run / place).parent.mkdir(parents=True, exist_ok=True)
     (run / place).write_text("mine")
     before = everything(run)
 
-    with pytest.raises(PlaceTaken, match=rf"also holds .*{Path(place).parts[0]}.*which feedline did not make: move it away"):
+    with pytest.raises(
+        PlaceTaken,
+        match=rf"also holds .*{Path(place).parts[0]}.*which feedline did not make: move it away",
+    ):
         own_folders.remove(run, "run")
     assert everything(run) == before
 
@@ -149,11 +162,17 @@ def test_a_file_of_the_users_is_never_replaced_and_one_of_ours_is(run):
         owned.write(run, "trace.json.gz", "ours")
     owned.write(run, "report.json", "[]")
 
-    assert ((run / "trace.json.gz").read_text(), (run / "report.json").read_text()) == ("mine", "[]")
+    assert ((run / "trace.json.gz").read_text(), (run / "report.json").read_text()) == (
+        "mine",
+        "[]",
+    )
 
 
 def test_two_that_make_one_new_folder_get_it_once(tmp_path):
-    with owned.staging(tmp_path / "run", "run") as one, owned.staging(tmp_path / "run", "run") as other:
+    with (
+        owned.staging(tmp_path / "run", "run") as one,
+        owned.staging(tmp_path / "run", "run") as other,
+    ):
         owned.write(one, "a", "first")
         owned.write(other, "a", "second")
         owned.put(one, tmp_path / "run", "run", force=False)
@@ -181,13 +200,19 @@ def test_an_empty_folder_is_taken_and_one_with_files_is_not(tmp_path):
 
     assert os.listdir(tmp_path / "empty") == [own_folders.LIST_NAME]
     for place in (owned.claim, owned.replace):
-        with pytest.raises(PlaceTaken, match=r"holds files that feedline did not make \(thesis.tex\)|was not made by feedline"):
+        with pytest.raises(
+            PlaceTaken,
+            match=r"holds files that feedline did not make \(thesis.tex\)|was not made by feedline",
+        ):
             place(tmp_path / "full", "run", "a launch")
     assert os.listdir(tmp_path / "full") == ["thesis.tex"]
 
 
 def test_folders_and_files_of_runs_are_private(run):
-    modes = {str(path.relative_to(run.parent)): path.stat().st_mode & 0o777 for path in [run, *run.rglob("*")]}
+    modes = {
+        str(path.relative_to(run.parent)): path.stat().st_mode & 0o777
+        for path in [run, *run.rglob("*")]
+    }
 
     assert {mode for name, mode in modes.items() if (run.parent / name).is_dir()} == {0o700}
     assert {mode for name, mode in modes.items() if not (run.parent / name).is_dir()} == {0o600}
@@ -215,7 +240,9 @@ def test_ctrl_c_never_leaves_a_file_that_no_list_names(run, way, monkeypatch):
         add(folder, name)
 
     monkeypatch.setattr(owned, "add_to_list", interrupted)
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # programs in the background ignore it
+    before = signal.signal(
+        signal.SIGINT, signal.default_int_handler
+    )  # programs in the background ignore it
     try:
         with pytest.raises(KeyboardInterrupt):
             if way == "create":

@@ -7,7 +7,12 @@ import torch
 from torch.utils.data import DataLoader, DistributedSampler, RandomSampler, SequentialSampler
 
 from feedline.convergence import apply
-from feedline.convergence.fixes.batch_growth import FIX, GrowingBatchSampler, SamplesSchedule, growth_stages
+from feedline.convergence.fixes.batch_growth import (
+    FIX,
+    GrowingBatchSampler,
+    SamplesSchedule,
+    growth_stages,
+)
 from feedline.profiler.errors import FixError
 
 DATA = range(50)
@@ -74,7 +79,9 @@ def test_shards_of_two_ranks_are_apart_and_differ_from_epoch_to_epoch():
 
 
 @pytest.mark.parametrize(
-    "make", [shard, shuffled, lambda: SequentialSampler(DATA)], ids=["DistributedSampler", "RandomSampler", "in order"]
+    "make",
+    [shard, shuffled, lambda: SequentialSampler(DATA)],
+    ids=["DistributedSampler", "RandomSampler", "in order"],
 )
 @pytest.mark.parametrize("stop", [1, 5, 6, 12, 14])
 def test_resumed_in_mid_epoch_it_brings_what_was_left(make, stop):
@@ -153,7 +160,9 @@ def test_before_the_first_batch_there_is_a_state_too():
     }
 
 
-@pytest.mark.parametrize("stages", [[], [(1, 4)], [(0, 4), (0, 8)], [(0, 4), (3, 8), (2, 16)], [(0, 0)]])
+@pytest.mark.parametrize(
+    "stages", [[], [(1, 4)], [(0, 4), (0, 8)], [(0, 4), (3, 8), (2, 16)], [(0, 0)]]
+)
 def test_stages_that_are_none_are_refused(stages):
     with pytest.raises(ValueError, match="stages must be"):
         GrowingBatchSampler(SequentialSampler(DATA), stages)
@@ -166,7 +175,9 @@ def test_decay_becomes_growth():
 
 
 def sgd():
-    return torch.optim.SGD([{"params": [torch.zeros(1)]}, {"params": [torch.zeros(1)], "lr": 0.5}], lr=1.0)
+    return torch.optim.SGD(
+        [{"params": [torch.zeros(1)]}, {"params": [torch.zeros(1)], "lr": 0.5}], lr=1.0
+    )
 
 
 def rates(optimizer, schedule, batches):
@@ -182,7 +193,9 @@ def test_the_schedule_is_a_function_of_samples_whatever_the_batches():
     small, large = sgd(), sgd()
 
     of_small = rates(small, SamplesSchedule(small, lambda samples: 1 - samples / 100), [10] * 8)
-    of_large = rates(large, SamplesSchedule(large, lambda samples: 1 - samples / 100), [10, 10, 20, 40])
+    of_large = rates(
+        large, SamplesSchedule(large, lambda samples: 1 - samples / 100), [10, 10, 20, 40]
+    )
 
     assert of_large == [of_small[at] for at in (0, 1, 3, 7)]
     assert of_small[4] == pytest.approx([0.5, 0.25])
@@ -210,7 +223,13 @@ def test_fewer_samples_than_none_are_refused():
 
 def test_a_value_is_stages_and_its_lines_make_them():
     setting = FIX.parse("4:1=8:3=20")
-    program = {"sampler": SequentialSampler(DATA), "DataLoader": DataLoader, "data": DATA, "epoch": 3, "inputs": range(8)}
+    program = {
+        "sampler": SequentialSampler(DATA),
+        "DataLoader": DataLoader,
+        "data": DATA,
+        "epoch": 3,
+        "inputs": range(8),
+    }
     program |= {"optimizer": sgd(), "factor_of_samples": lambda samples: 1 / (1 + samples)}
 
     imports, _, rest = FIX.lines(setting).partition("\n\n")
@@ -218,7 +237,11 @@ def test_a_value_is_stages_and_its_lines_make_them():
     exec(f"{imports}\n{made}optimizer.step()\n{each_update}", program)
 
     assert FIX.attach is None
-    assert (program["sampler"].stages, program["sampler"].batch, program["sampler"].taken) == (STAGES, 20, 8)
+    assert (program["sampler"].stages, program["sampler"].batch, program["sampler"].taken) == (
+        STAGES,
+        20,
+        8,
+    )
     assert program["optimizer"].param_groups[0]["lr"] == pytest.approx(1 / 9)
 
 
@@ -229,7 +252,9 @@ def test_a_value_that_is_none_says_what_it_may_be(text):
 
 
 def test_the_command_line_that_converge_advise_prints_prints_the_lines():
-    with pytest.raises(FixError, match="cannot be applied from outside; add it to the program") as caught:
+    with pytest.raises(
+        FixError, match="cannot be applied from outside; add it to the program"
+    ) as caught:
         apply.parse_fixes("batch_growth=64:2=128:3=256")
 
     assert "stages=[(0, 64), (2, 128), (3, 256)]" in " ".join(caught.value.args)

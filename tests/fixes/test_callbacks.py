@@ -9,7 +9,12 @@ from torch import nn
 from torch.nn import functional
 from torch.utils.data import DataLoader, TensorDataset
 
-from feedline.convergence.callbacks import Fixes, _AppliedFixes, lightning_callback, transformers_callback
+from feedline.convergence.callbacks import (
+    Fixes,
+    _AppliedFixes,
+    lightning_callback,
+    transformers_callback,
+)
 from feedline.convergence.fixes.ghost_bn import GhostBatchNorm1d
 
 
@@ -45,17 +50,35 @@ def test_a_lightning_training_warms_up_with_ghosts_and_noise_and_resumes(tmp_pat
 
         def configure_optimizers(self):
             optimizer = torch.optim.SGD(self.parameters(), lr=1.0)
-            return [optimizer], [{"scheduler": torch.optim.lr_scheduler.StepLR(optimizer, 2, 0.5), "interval": "step"}]
+            return [optimizer], [
+                {
+                    "scheduler": torch.optim.lr_scheduler.StepLR(optimizer, 2, 0.5),
+                    "interval": "step",
+                }
+            ]
 
         def on_train_start(self):
-            self.optimizers().optimizer.register_step_pre_hook(lambda o, *_: self.rates.append(o.param_groups[0]["lr"]))
+            self.optimizers().optimizer.register_step_pre_hook(
+                lambda o, *_: self.rates.append(o.param_groups[0]["lr"])
+            )
 
         def on_train_batch_end(self, *_):
             self.between.append(self.optimizers().param_groups[0]["lr"])
 
     def trainer(epochs, callback):
-        quiet = {"accelerator": "cpu", "logger": False, "enable_progress_bar": False, "enable_model_summary": False}
-        return pl.Trainer(max_epochs=epochs, callbacks=[callback], default_root_dir=tmp_path, enable_checkpointing=False, **quiet)
+        quiet = {
+            "accelerator": "cpu",
+            "logger": False,
+            "enable_progress_bar": False,
+            "enable_model_summary": False,
+        }
+        return pl.Trainer(
+            max_epochs=epochs,
+            callbacks=[callback],
+            default_root_dir=tmp_path,
+            enable_checkpointing=False,
+            **quiet,
+        )
 
     def made():
         return lightning_callback(warmup=40, gradient_noise=0.5, ghost_bn=4)
@@ -74,7 +97,12 @@ def test_a_lightning_training_warms_up_with_ghosts_and_noise_and_resumes(tmp_pat
     assert net.between == pytest.approx([1, 0.5, 0.5])
     assert again.rates == pytest.approx([0.5 * 30 / 40, 0.25 * 38 / 40, 0.25])
     assert callback.applied.outputs == 3
-    assert torch.equal(*(each.applied.noise.state_dict()["generator"] for each in (continued(callback, [8, 8, 6]), resumed)))
+    assert torch.equal(
+        *(
+            each.applied.noise.state_dict()["generator"]
+            for each in (continued(callback, [8, 8, 6]), resumed)
+        )
+    )
     assert not net._forward_hooks
 
 
@@ -88,15 +116,25 @@ def continued(callback, batches):
 def test_a_transformers_training_warms_up_with_noise_and_resumes(tmp_path):
     needs("transformers", "transformers")
     needs("accelerate", "accelerate")
-    from transformers import GPT2Config, GPT2LMHeadModel, Trainer, TrainerCallback, TrainingArguments
+    from transformers import (
+        GPT2Config,
+        GPT2LMHeadModel,
+        Trainer,
+        TrainerCallback,
+        TrainingArguments,
+    )
 
     class Watch(TrainerCallback):
         def __init__(self):
             self.rates = []
 
-        def on_step_begin(self, args, state, control, optimizer=None, **_):  # after every callback has begun, whatever their order
+        def on_step_begin(
+            self, args, state, control, optimizer=None, **_
+        ):  # after every callback has begun, whatever their order
             if not self.rates:
-                optimizer.optimizer.register_step_pre_hook(lambda o, *_: self.rates.append(o.param_groups[0]["lr"]))
+                optimizer.optimizer.register_step_pre_hook(
+                    lambda o, *_: self.rates.append(o.param_groups[0]["lr"])
+                )
 
     def train(steps, resume=None):
         arguments = TrainingArguments(
@@ -114,11 +152,21 @@ def test_a_transformers_training_warms_up_with_noise_and_resumes(tmp_path):
             restore_callback_states_from_checkpoint=True,
         )
         torch.manual_seed(0)
-        size = {"vocab_size": 8, "n_positions": 4, "n_embd": 4, "n_layer": 1, "n_head": 1, "bos_token_id": 0, "eos_token_id": 0}
+        size = {
+            "vocab_size": 8,
+            "n_positions": 4,
+            "n_embd": 4,
+            "n_layer": 1,
+            "n_head": 1,
+            "bos_token_id": 0,
+            "eos_token_id": 0,
+        }
         tokens = torch.randint(0, 8, (24, 4), generator=torch.Generator().manual_seed(0))
         watch, data = Watch(), [{"input_ids": row, "labels": row} for row in tokens]
         callbacks = [transformers_callback(warmup=24, gradient_noise=0.5), watch]
-        trainer = Trainer(GPT2LMHeadModel(GPT2Config(**size)), arguments, train_dataset=data, callbacks=callbacks)
+        trainer = Trainer(
+            GPT2LMHeadModel(GPT2Config(**size)), arguments, train_dataset=data, callbacks=callbacks
+        )
         trainer.train(resume_from_checkpoint=resume)
         return watch.rates, trainer
 
@@ -127,14 +175,25 @@ def test_a_transformers_training_warms_up_with_noise_and_resumes(tmp_path):
 
     assert at_once == pytest.approx([0.25, 0.5, 0.75, 1.0])
     assert rest == pytest.approx([0.75, 1.0])
-    states = [next(each.state() for each in trainer.callback_handler.callbacks if hasattr(each, "applied")) for trainer in (whole, resumed)]
+    states = [
+        next(
+            each.state() for each in trainer.callback_handler.callbacks if hasattr(each, "applied")
+        )
+        for trainer in (whole, resumed)
+    ]
     assert states[0] == states[1]
     assert all(map(torch.equal, *([*trainer.model.parameters()] for trainer in (whole, resumed))))
 
 
 def test_a_batch_of_any_kind_is_counted():
     applied = _AppliedFixes(Fixes(warmup=100))
-    for batch in (torch.zeros(3, 2), (torch.zeros(4, 2), torch.zeros(4)), {"x": [torch.zeros(5)]}, {"text": "no tensor"}, torch.zeros(())):
+    for batch in (
+        torch.zeros(3, 2),
+        (torch.zeros(4, 2), torch.zeros(4)),
+        {"x": [torch.zeros(5)]},
+        {"text": "no tensor"},
+        torch.zeros(()),
+    ):
         applied.count(batch, ranks=2)
 
     assert applied.counted == 2 * (3 + 4 + 5)

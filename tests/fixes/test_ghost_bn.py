@@ -70,14 +70,18 @@ def assert_same(norm, ghosted, x, ghost, steps=2):
     """Outputs, gradients and running statistics over some steps."""
     near = NEAR[x.dtype]
     for _ in range(steps):
-        mine, theirs = (x.clone(memory_format=torch.preserve_format).requires_grad_() for _ in range(2))
+        mine, theirs = (
+            x.clone(memory_format=torch.preserve_format).requires_grad_() for _ in range(2)
+        )
         wanted, found = looped(norm, theirs, ghost), ghosted(mine)
         grad = torch.randn_like(wanted)
         wanted.backward(grad)
         found.backward(grad)
         assert found.dtype == wanted.dtype and found.stride() == wanted.stride()
         pairs = [(wanted, found), (theirs.grad, mine.grad)]
-        pairs += [(p.grad, q.grad) for p, q in zip(norm.parameters(), ghosted.parameters(), strict=True)]
+        pairs += [
+            (p.grad, q.grad) for p, q in zip(norm.parameters(), ghosted.parameters(), strict=True)
+        ]
         pairs += list(zip(norm.buffers(), ghosted.buffers(), strict=True))
         for expected, got in pairs:
             scale = max(1.0, float(expected.detach().abs().max()))
@@ -100,14 +104,21 @@ def test_it_is_the_loop(way, shape, given):
 def test_it_is_the_loop_in_every_dtype_and_layout(way, dtype, memory):
     norm, ghosted = pair((48, 6, 5, 5), 16, dtype)
 
-    assert_same(norm, ghosted, torch.randn(48, 6, 5, 5, dtype=dtype).contiguous(memory_format=memory), 16)
+    assert_same(
+        norm, ghosted, torch.randn(48, 6, 5, 5, dtype=dtype).contiguous(memory_format=memory), 16
+    )
 
 
 @ways
 def test_it_is_the_loop_for_a_channels_last_volume(way):
     norm, ghosted = pair((20, 3, 2, 3, 4), 8)
 
-    assert_same(norm, ghosted, torch.randn(20, 3, 2, 3, 4).contiguous(memory_format=torch.channels_last_3d), 8)
+    assert_same(
+        norm,
+        ghosted,
+        torch.randn(20, 3, 2, 3, 4).contiguous(memory_format=torch.channels_last_3d),
+        8,
+    )
 
 
 @settings(max_examples=80, deadline=None)
@@ -127,7 +138,9 @@ def test_it_is_the_loop_whatever_the_shape(batch, ghost, channels, spatial, give
     with pytest.MonkeyPatch.context() as monkeypatch:
         take(way, monkeypatch)
         if min(ghost, batch) * x[0, 0].numel() == 1:
-            with pytest.raises(ValueError, match="Expected more than 1 value per channel when training"):
+            with pytest.raises(
+                ValueError, match="Expected more than 1 value per channel when training"
+            ):
                 ghosted(x)
         else:
             assert_same(norm, ghosted, x, ghost)
@@ -244,7 +257,12 @@ def test_compiled_it_is_the_loop():
 
 
 def model():
-    return nn.Sequential(nn.Conv1d(2, 3, 3), nn.BatchNorm1d(3), nn.ReLU(), nn.Sequential(nn.Flatten(1, 1), nn.BatchNorm1d(3)))
+    return nn.Sequential(
+        nn.Conv1d(2, 3, 3),
+        nn.BatchNorm1d(3),
+        nn.ReLU(),
+        nn.Sequential(nn.Flatten(1, 1), nn.BatchNorm1d(3)),
+    )
 
 
 def test_a_model_keeps_its_modules_parameters_buffers_hooks_and_keys():
@@ -259,7 +277,9 @@ def test_a_model_keeps_its_modules_parameters_buffers_hooks_and_keys():
     assert [*map(id, [*net.modules(), *net.parameters(), *net.buffers()])] == before
     assert [*net.state_dict()] == keys
     assert calls == ["hook"]
-    assert [type(module) for module in net.modules() if hasattr(module, "ghost")] == [GhostBatchNorm1d] * 2
+    assert [type(module) for module in net.modules() if hasattr(module, "ghost")] == [
+        GhostBatchNorm1d
+    ] * 2
     assert net[1].num_batches_tracked == 3
     assert "ghost=4" in repr(net)
 
@@ -280,7 +300,14 @@ def test_a_converted_model_can_be_copied_pickled_and_loaded(tmp_path):
     assert torch.equal(plain.eval()(x), copy.deepcopy(net).eval()(x))
 
 
-@pytest.mark.parametrize(("made", "x"), [(GhostBatchNorm1d, (8, 3)), (GhostBatchNorm2d, (8, 3, 2, 2)), (GhostBatchNorm3d, (8, 3, 2, 2, 2))])
+@pytest.mark.parametrize(
+    ("made", "x"),
+    [
+        (GhostBatchNorm1d, (8, 3)),
+        (GhostBatchNorm2d, (8, 3, 2, 2)),
+        (GhostBatchNorm3d, (8, 3, 2, 2, 2)),
+    ],
+)
 def test_made_as_a_layer_it_takes_what_batch_norm_takes(made, x):
     layer = made(3, ghost=4, momentum=0.5, affine=False)
 
@@ -305,7 +332,11 @@ class Fancy(nn.BatchNorm1d):
     ],
 )
 def test_what_cannot_be_converted_is_refused_and_left_as_it_was(layer, message):
-    net = nn.Sequential(nn.Identity(), layer) if "no batch norm" in message else nn.Sequential(nn.BatchNorm1d(3), layer)
+    net = (
+        nn.Sequential(nn.Identity(), layer)
+        if "no batch norm" in message
+        else nn.Sequential(nn.BatchNorm1d(3), layer)
+    )
 
     with pytest.raises(ValueError, match=message):
         convert_ghost_batchnorm(net, 4)

@@ -19,8 +19,12 @@ def gradients(net, loss):
 
 
 def drawn(samples, sigma, seed):
-    """The weights, in float32 as the fix makes them: rounded elsewhere, a sum that nearly cancels is another on some processors."""
-    return (1 + sigma * torch.randn(samples, generator=torch.Generator().manual_seed(seed))).double()
+    """The weights, in float32 as the fix makes them: rounded elsewhere, a sum that nearly cancels
+    is another on some processors.
+    """
+    return (
+        1 + sigma * torch.randn(samples, generator=torch.Generator().manual_seed(seed))
+    ).double()
 
 
 @pytest.mark.parametrize("reduction", ["mean", "sum"])
@@ -29,7 +33,9 @@ def test_it_is_the_gradient_of_losses_weighted_sample_by_sample(reduction):
     losses = functional.cross_entropy(net(x), y, reduction="none")
     wanted = gradients(net, getattr(drawn(16, 0.5, 3) * losses, reduction)())
 
-    found = gradients(net, functional.cross_entropy(GradientNoise(0.5, seed=3)(net(x)), y, reduction=reduction))
+    found = gradients(
+        net, functional.cross_entropy(GradientNoise(0.5, seed=3)(net(x)), y, reduction=reduction)
+    )
 
     for got, expected in zip(found, wanted, strict=True):
         torch.testing.assert_close(got, expected, rtol=1e-6, atol=1e-9)
@@ -76,7 +82,11 @@ def noisy(noise, steps):
 
 
 def test_it_goes_on_where_it_was():
-    at_once, first, second = noisy(GradientNoise(1.0), 5), GradientNoise(1.0), GradientNoise(1.0, seed=9)
+    at_once, first, second = (
+        noisy(GradientNoise(1.0), 5),
+        GradientNoise(1.0),
+        GradientNoise(1.0, seed=9),
+    )
     before = noisy(first, 2)
     second.load_state_dict(first.state_dict())
 

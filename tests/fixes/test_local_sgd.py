@@ -1,4 +1,6 @@
-"""Local SGD on two ranks, with ghost batch norm and recalibration there (two_ranks.py, launched once)."""
+"""Local SGD on two ranks, with ghost batch norm and recalibration there (two_ranks.py, launched
+once).
+"""
 
 import json
 from pathlib import Path
@@ -16,7 +18,10 @@ LOCAL_SGD = next(fix for fix in FIXES if fix.name == "local_sgd")
 def found(tmp_path_factory, warm_python):
     folder = tmp_path_factory.mktemp("ranks")
     program = Path(__file__).with_name("two_ranks.py")
-    running = [warm_python.start(program, folder / f"{rank}.json", rank, folder / "meeting", folder=folder) for rank in range(2)]
+    running = [
+        warm_python.start(program, folder / f"{rank}.json", rank, folder / "meeting", folder=folder)
+        for rank in range(2)
+    ]
     try:
         errors = [process.communicate(timeout=120)[1] for process in running]
     finally:
@@ -33,7 +38,9 @@ def test_an_exchange_after_every_update_is_the_exchange_of_gradients(found):
 
 
 @pytest.mark.parametrize("what", ["state", "momentum"])
-def test_weights_running_statistics_and_momentum_are_equal_after_an_exchange_and_apart_between(found, what):
+def test_weights_running_statistics_and_momentum_are_equal_after_an_exchange_and_apart_between(
+    found, what
+):
     equal = [far == 0 for far in found["buffers_and_momentum"][what]]
 
     assert equal == [True, False, False, True, False, False, True]
@@ -45,7 +52,15 @@ def test_running_statistics_stay_each_ranks_own_where_that_is_asked_for(found):
 
 
 def test_post_local_sgd_exchanges_gradients_first(found):
-    assert [far < 1e-12 for far in found["post_local"]["far"]] == [True, True, True, True, False, True, False]
+    assert [far < 1e-12 for far in found["post_local"]["far"]] == [
+        True,
+        True,
+        True,
+        True,
+        False,
+        True,
+        False,
+    ]
 
 
 def test_post_local_sgd_resumes_as_if_nothing_had_been(found):
@@ -89,11 +104,15 @@ def test_without_ranks_it_says_what_it_needs():
 
 def test_it_cannot_be_attached_and_says_its_lines():
     assert LOCAL_SGD.attach is None
-    assert "local_sgd(model, optimizer, period=4, after=500)" in LOCAL_SGD.lines(LOCAL_SGD.parse("4:after=500"))
+    assert "local_sgd(model, optimizer, period=4, after=500)" in LOCAL_SGD.lines(
+        LOCAL_SGD.parse("4:after=500")
+    )
     assert "local_sgd(model, optimizer, period=4)" in LOCAL_SGD.lines(LOCAL_SGD.parse("4"))
 
 
-@pytest.mark.parametrize("text", ["", "0", "2.5", "x", "4:after=-1", "4:after=1.5", "4:before=2", "4:5"])
+@pytest.mark.parametrize(
+    "text", ["", "0", "2.5", "x", "4:after=-1", "4:after=1.5", "4:before=2", "4:5"]
+)
 def test_a_value_that_is_none_says_what_it_may_be(text):
     with pytest.raises(ValueError, match="expected 4"):
         LOCAL_SGD.parse(text)

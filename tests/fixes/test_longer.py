@@ -15,7 +15,9 @@ def test_eight_times_the_batch_at_the_critical_batch_of_the_acceptance_table():
     found = longer(12, batch=256, base_batch=32, critical_batch=144, low=92, high=200)
 
     assert found.epochs == pytest.approx(12 * (1 + 256 / 144) / (1 + 32 / 144))
-    assert (found.low, found.high) == pytest.approx((12 * (1 + 256 / 200) / (1 + 32 / 200), 12 * (1 + 256 / 92) / (1 + 32 / 92)))
+    assert (found.low, found.high) == pytest.approx(
+        (12 * (1 + 256 / 200) / (1 + 32 / 200), 12 * (1 + 256 / 92) / (1 + 32 / 92))
+    )
     assert found.rounded == 28
 
 
@@ -65,7 +67,12 @@ def test_numbers_that_cannot_be_are_refused(numbers, message):
 
 
 @pytest.mark.parametrize(
-    "text", ["256:base_batch=32:critical_batch=144", "256:base_batch=32:critical_batch=144:low=92:high=200", "256:b0=32:bc=144"]
+    "text",
+    [
+        "256:base_batch=32:critical_batch=144",
+        "256:base_batch=32:critical_batch=144:low=92:high=200",
+        "256:b0=32:bc=144",
+    ],
 )
 def test_its_lines_make_the_epochs_longer(text):
     program = {"epochs": 12}
@@ -76,7 +83,10 @@ def test_its_lines_make_the_epochs_longer(text):
     assert FIX.attach is None
 
 
-@pytest.mark.parametrize("text", ["", "2x", "256", "256:b0=32", "256:bc=1:b0=0", "256:b0=32:bc=144:low=1", "256:512:b0=1:bc=1"])
+@pytest.mark.parametrize(
+    "text",
+    ["", "2x", "256", "256:b0=32", "256:bc=1:b0=0", "256:b0=32:bc=144:low=1", "256:512:b0=1:bc=1"],
+)
 def test_a_value_that_is_none_says_why(text):
     with pytest.raises(ValueError, match="expected 256|above 0|does not contain"):
         FIX.parse(text)

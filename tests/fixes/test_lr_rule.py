@@ -13,7 +13,9 @@ from feedline.convergence.fixes.lr_rule import FIX, rate_factor, scale_rates, sc
 positive = st.floats(1e-3, 1e6)
 
 
-@pytest.mark.parametrize(("rule", "factor"), [("linear", 8.0), ("sqrt", math.sqrt(8)), ("noise", 5.5 / 1.5625)])
+@pytest.mark.parametrize(
+    ("rule", "factor"), [("linear", 8.0), ("sqrt", math.sqrt(8)), ("noise", 5.5 / 1.5625)]
+)
 def test_a_batch_eight_times_larger(rule, factor):
     assert rate_factor(rule, 8, base_batch=32, critical_batch=144) == pytest.approx(factor)
     assert scaled_rate(0.1, rule, 8, 32, 144) == pytest.approx(0.1 * factor)
@@ -29,15 +31,25 @@ def test_the_noise_rule_is_linear_far_below_the_critical_batch_and_flat_far_abov
     assert rate_factor("noise", 8, base_batch=1e9, critical_batch=1) == pytest.approx(1)
 
 
-@given(rule=st.sampled_from(["linear", "sqrt", "noise"]), times=positive, base=positive, critical=positive)
+@given(
+    rule=st.sampled_from(["linear", "sqrt", "noise"]),
+    times=positive,
+    base=positive,
+    critical=positive,
+)
 def test_growing_in_two_steps_is_growing_in_one(rule, times, base, critical):
     at_once = rate_factor(rule, times * 4, base, critical)
 
-    assert rate_factor(rule, times, base, critical) * rate_factor(rule, 4, base * times, critical) == pytest.approx(at_once)
+    assert rate_factor(rule, times, base, critical) * rate_factor(
+        rule, 4, base * times, critical
+    ) == pytest.approx(at_once)
 
 
 def two_groups(rate):
-    return torch.optim.SGD([{"params": [torch.zeros(1)]}, {"params": [torch.zeros(1)], "lr": 0.5, "initial_lr": 0.25}], lr=rate)
+    return torch.optim.SGD(
+        [{"params": [torch.zeros(1)]}, {"params": [torch.zeros(1)], "lr": 0.5, "initial_lr": 0.25}],
+        lr=rate,
+    )
 
 
 def test_every_group_is_scaled_once_and_so_is_one_that_comes_later():
@@ -52,7 +64,10 @@ def test_every_group_is_scaled_once_and_so_is_one_that_comes_later():
 
 def test_a_rate_that_is_a_tensor_is_scaled_once_in_each_group():
     optimizer = torch.optim.AdamW(
-        [{"params": [torch.zeros(1)]}, {"params": [torch.zeros(1)]}], lr=torch.tensor(0.1), capturable=False, foreach=False
+        [{"params": [torch.zeros(1)]}, {"params": [torch.zeros(1)]}],
+        lr=torch.tensor(0.1),
+        capturable=False,
+        foreach=False,
     )
 
     scale_rates(optimizer, 4)
@@ -81,7 +96,10 @@ class Batches:
     critical_batch: float | None = None
 
 
-@pytest.mark.parametrize("batches", [Batches(), Batches(32, None), Batches(0, 144), Batches(32, -1), Batches(32, math.nan)])
+@pytest.mark.parametrize(
+    "batches",
+    [Batches(), Batches(32, None), Batches(0, 144), Batches(32, -1), Batches(32, math.nan)],
+)
 def test_the_noise_rule_says_what_it_needs(batches):
     with pytest.raises(ValueError, match="needs critical_batch and base_batch"):
         rate_factor("noise", 8, batches.base_batch, batches.critical_batch)
@@ -115,7 +133,17 @@ def test_one_rank_and_no_factor_say_what_to_write(training):
 
 @pytest.mark.parametrize(
     "text",
-    ["", "cubic", "linear:0", "linear:x", "linear:8:9", "linear:bc=1", "noise:8", "noise:8:bc=144", "noise:8:b=1"]
+    [
+        "",
+        "cubic",
+        "linear:0",
+        "linear:x",
+        "linear:8:9",
+        "linear:bc=1",
+        "noise:8",
+        "noise:8:bc=144",
+        "noise:8:b=1",
+    ]
     + ["linear:8:batch_factor=8", "linear:critical_batch=1", "bc=1", "noise:batch_factor=x"],
 )
 def test_a_value_that_is_none_says_what_it_may_be(text):
@@ -124,10 +152,14 @@ def test_a_value_that_is_none_says_what_it_may_be(text):
 
 
 def test_the_older_spelling_still_works():
-    assert FIX.parse("noise:8:bc=144:b0=32") == FIX.parse("noise:batch_factor=8:critical_batch=144:base_batch=32")
+    assert FIX.parse("noise:8:bc=144:b0=32") == FIX.parse(
+        "noise:batch_factor=8:critical_batch=144:base_batch=32"
+    )
 
 
-@pytest.mark.parametrize("text", ["sqrt:8", "noise:batch_factor=8:critical_batch=144:base_batch=32"])
+@pytest.mark.parametrize(
+    "text", ["sqrt:8", "noise:batch_factor=8:critical_batch=144:base_batch=32"]
+)
 def test_the_lines_do_what_the_fix_does(training, text):
     by_hand, by_fix = (torch.optim.SGD([torch.zeros(1)], lr=0.1) for _ in range(2))
 

@@ -14,12 +14,21 @@ from feedline.convergence.fixes.recalibrate_bn import FIX, recalibrate
 
 def model():
     torch.manual_seed(0)
-    return nn.Sequential(nn.Conv2d(2, 3, 3), nn.BatchNorm2d(3), nn.Dropout(0.5), nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4, momentum=None))
+    return nn.Sequential(
+        nn.Conv2d(2, 3, 3),
+        nn.BatchNorm2d(3),
+        nn.Dropout(0.5),
+        nn.Conv2d(3, 4, 3),
+        nn.BatchNorm2d(4, momentum=None),
+    )
 
 
 def batches(*sizes):
     generator = torch.Generator().manual_seed(1)
-    return [torch.randn(size, 2, 8, 8, generator=generator) * (1 + number) + number for number, size in enumerate(sizes)]
+    return [
+        torch.randn(size, 2, 8, 8, generator=generator) * (1 + number) + number
+        for number, size in enumerate(sizes)
+    ]
 
 
 def state(net):
@@ -32,8 +41,12 @@ def test_the_first_layer_gets_mean_and_variance_of_all_samples_together():
 
     assert recalibrate(net, data) == 3
 
-    torch.testing.assert_close(net[1].running_mean.double(), whole.mean((0, 2, 3)), rtol=1e-6, atol=1e-6)
-    torch.testing.assert_close(net[1].running_var.double(), whole.var((0, 2, 3)), rtol=1e-6, atol=1e-6)
+    torch.testing.assert_close(
+        net[1].running_mean.double(), whole.mean((0, 2, 3)), rtol=1e-6, atol=1e-6
+    )
+    torch.testing.assert_close(
+        net[1].running_var.double(), whole.var((0, 2, 3)), rtol=1e-6, atol=1e-6
+    )
 
 
 def test_a_later_layer_sees_what_batches_normalised_by_themselves_bring_it_without_dropout():
@@ -44,11 +57,16 @@ def test_a_later_layer_sees_what_batches_normalised_by_themselves_bring_it_witho
 
     recalibrate(net, data)
 
-    torch.testing.assert_close(net[4].running_var.double(), inputs.var((0, 2, 3)), rtol=1e-5, atol=1e-6)
+    torch.testing.assert_close(
+        net[4].running_var.double(), inputs.var((0, 2, 3)), rtol=1e-5, atol=1e-6
+    )
 
 
 def test_update_bn_of_torch_leaves_out_how_means_of_batches_differ():
-    net, data = nn.Sequential(nn.BatchNorm1d(1, affine=False)), [torch.randn(50, 1), torch.randn(50, 1) + 10]
+    net, data = (
+        nn.Sequential(nn.BatchNorm1d(1, affine=False)),
+        [torch.randn(50, 1), torch.randn(50, 1) + 10],
+    )
 
     recalibrate(net, data)
     exact = net[0].running_var.item()
@@ -68,7 +86,9 @@ def test_nothing_but_the_statistics_changes():
     recalibrate(net, batches(8, 8))
 
     assert [module.training for module in net.modules()] == modes
-    changed = {name for name, tensor in net.state_dict().items() if not torch.equal(tensor, before[name])}
+    changed = {
+        name for name, tensor in net.state_dict().items() if not torch.equal(tensor, before[name])
+    }
     assert changed == {f"{layer}.running_{which}" for layer in (1, 4) for which in ("mean", "var")}
     assert [layer.momentum for layer in (net[1], net[4])] == [0.1, None]
     assert net[1].track_running_stats and not net[1]._forward_pre_hooks
@@ -85,7 +105,11 @@ def test_no_random_state_moves():
 
     recalibrate(model(), loader)
 
-    assert (random.getstate(), np.random.get_state()[1].tolist(), torch.get_rng_state().tolist()) == before
+    assert (
+        random.getstate(),
+        np.random.get_state()[1].tolist(),
+        torch.get_rng_state().tolist(),
+    ) == before
 
 
 def test_ghost_batch_norm_gets_the_statistics_of_the_whole():

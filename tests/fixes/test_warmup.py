@@ -12,7 +12,9 @@ SCHEDULERS = {
     "closed form": lambda o: lr_scheduler.LambdaLR(o, lambda step: 1 / (1 + step)),
     "in steps": lambda o: lr_scheduler.MultiStepLR(o, [3, 7], 0.1),
     "one cycle": lambda o: lr_scheduler.OneCycleLR(o, 1.0, total_steps=20),
-    "chained": lambda o: lr_scheduler.SequentialLR(o, [lr_scheduler.ConstantLR(o, 0.5, 3), lr_scheduler.ExponentialLR(o, 0.9)], [3]),
+    "chained": lambda o: lr_scheduler.SequentialLR(
+        o, [lr_scheduler.ConstantLR(o, 0.5, 3), lr_scheduler.ExponentialLR(o, 0.9)], [3]
+    ),
     "restarts": lambda o: lr_scheduler.CosineAnnealingWarmRestarts(o, 4),
     "on plateau": lambda o: Plateau(o),
 }
@@ -43,21 +45,25 @@ def updates(optimizer, scheduler, batches, warmup=None):
 
 
 def sgd(rate=1.0, **more):
-    return torch.optim.SGD([torch.nn.Parameter(torch.zeros(1, dtype=torch.float64))], lr=rate, **more)
+    return torch.optim.SGD(
+        [torch.nn.Parameter(torch.zeros(1, dtype=torch.float64))], lr=rate, **more
+    )
 
 
 def test_it_is_linear_in_samples_whatever_the_batches():
     optimizer = sgd()
 
-    assert updates(optimizer, None, [10, 30, 60, 1, 200], Warmup(optimizer, samples=101)) == pytest.approx(
-        [10 / 101, 40 / 101, 100 / 101, 1, 1]
-    )
+    assert updates(
+        optimizer, None, [10, 30, 60, 1, 200], Warmup(optimizer, samples=101)
+    ) == pytest.approx([10 / 101, 40 / 101, 100 / 101, 1, 1])
 
 
 def test_it_starts_from_a_share_of_the_rate():
     optimizer = sgd()
 
-    assert updates(optimizer, None, [25] * 5, Warmup(optimizer, 100, start=0.2)) == pytest.approx([0.4, 0.6, 0.8, 1, 1])
+    assert updates(optimizer, None, [25] * 5, Warmup(optimizer, 100, start=0.2)) == pytest.approx(
+        [0.4, 0.6, 0.8, 1, 1]
+    )
 
 
 @pytest.mark.parametrize("kind", SCHEDULERS)
@@ -68,7 +74,9 @@ def test_the_rate_is_that_of_the_scheduler_times_the_factor(kind):
 
     found = updates(both, schedule, [10] * 12, Warmup(both, samples=80, start=0.1))
 
-    assert found == pytest.approx([rate * (0.1 + 0.9 * min(1, (n + 1) / 8)) for n, rate in enumerate(rates)], rel=1e-9)
+    assert found == pytest.approx(
+        [rate * (0.1 + 0.9 * min(1, (n + 1) / 8)) for n, rate in enumerate(rates)], rel=1e-9
+    )
     assert both.param_groups[0]["lr"] == alone.param_groups[0]["lr"]
 
 
@@ -84,7 +92,9 @@ def test_a_warm_up_put_on_before_the_scheduler_is_the_same():
 def test_a_rate_that_is_a_tensor_comes_back_as_the_same_tensor():
     parameter = torch.nn.Parameter(torch.zeros(1, dtype=torch.float64))
     rate = torch.tensor(0.5)
-    optimizer = torch.optim.SGD([{"params": [parameter]}, {"params": [torch.nn.Parameter(torch.zeros(1))]}], lr=rate)
+    optimizer = torch.optim.SGD(
+        [{"params": [parameter]}, {"params": [torch.nn.Parameter(torch.zeros(1))]}], lr=rate
+    )
     warmup = Warmup(optimizer, samples=100)
 
     warmup.count(50)
@@ -158,7 +168,9 @@ def test_taken_off_again_it_does_nothing():
     assert updates(optimizer, None, [10]) == [1.0]
 
 
-@pytest.mark.parametrize(("samples", "start"), [(-1, 0), (float("nan"), 0), (100, -0.1), (100, 1.1)])
+@pytest.mark.parametrize(
+    ("samples", "start"), [(-1, 0), (float("nan"), 0), (100, -0.1), (100, 1.1)]
+)
 def test_numbers_that_cannot_be_are_refused(samples, start):
     with pytest.raises(ValueError, match="a warm-up cannot"):
         Warmup(sgd(), samples, start)
@@ -171,12 +183,21 @@ def test_an_update_of_fewer_samples_than_none_is_refused(samples):
 
 
 def progress(samples, batch=50, epoch: int | None = 1000):
-    return TrainingProgress(updates=0, samples=samples, samples_per_epoch=epoch, batch=batch, ranks=1)
+    return TrainingProgress(
+        updates=0, samples=samples, samples_per_epoch=epoch, batch=batch, ranks=1
+    )
 
 
 @pytest.mark.parametrize(
     ("text", "samples", "factor"),
-    [("2ep", 0, 0.025), ("2ep", 950, 0.5), ("2ep", 5000, 1), ("200", 50, 0.5), ("200:from=0.5", 50, 0.75), ("0.1ep", 0, 0.5)],
+    [
+        ("2ep", 0, 0.025),
+        ("2ep", 950, 0.5),
+        ("2ep", 5000, 1),
+        ("200", 50, 0.5),
+        ("200:from=0.5", 50, 0.75),
+        ("0.1ep", 0, 0.5),
+    ],
 )
 def test_attached_it_is_a_factor_of_the_progress(training, text, samples, factor):
     FIX.attach(FIX.parse(text), training)
@@ -191,7 +212,10 @@ def test_epochs_of_a_loader_without_a_length_are_refused(training):
         training.acts["rate"](progress(0, epoch=None))
 
 
-@pytest.mark.parametrize("text", ["", "ep", "-1ep", "0", "1.5", "5 epochs", "5ep:to=1", "5ep:from=2", "5ep:from=x", "nan"])
+@pytest.mark.parametrize(
+    "text",
+    ["", "ep", "-1ep", "0", "1.5", "5 epochs", "5ep:to=1", "5ep:from=2", "5ep:from=x", "nan"],
+)
 def test_a_value_that_is_none_says_what_it_may_be(text):
     with pytest.raises(ValueError, match="expected 5ep"):
         FIX.parse(text)

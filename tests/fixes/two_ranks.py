@@ -1,4 +1,7 @@
-"""A program of two ranks on gloo: local SGD and ghost batch norm. Says what it found as JSON in the file it is given."""
+"""A program of two ranks on gloo: local SGD and ghost batch norm.
+
+Says what it found as JSON in the file it is given.
+"""
 
 import copy
 import json
@@ -22,12 +25,16 @@ SAMPLES, STEPS = 24, 7
 def model(seed: int, norm: bool = True) -> nn.Module:
     torch.manual_seed(seed)
     layers = [nn.Linear(4, 6), nn.BatchNorm1d(6), nn.Tanh(), nn.Linear(6, 1)]
-    return nn.Sequential(*(layer for layer in layers if norm or not isinstance(layer, nn.BatchNorm1d))).double()
+    return nn.Sequential(
+        *(layer for layer in layers if norm or not isinstance(layer, nn.BatchNorm1d))
+    ).double()
 
 
 def batch(step: int, rank: int | None) -> torch.Tensor:
     """A rank's samples of a step; None: of both ranks."""
-    x = torch.randn(2 * SAMPLES, 4, dtype=torch.float64, generator=torch.Generator().manual_seed(step))
+    x = torch.randn(
+        2 * SAMPLES, 4, dtype=torch.float64, generator=torch.Generator().manual_seed(step)
+    )
     return x if rank is None else x[rank * SAMPLES : (rank + 1) * SAMPLES]
 
 
@@ -42,7 +49,9 @@ def train(net, optimizer, rank, steps=range(STEPS), each=lambda: None):
 
 
 def state_of(net) -> torch.Tensor:
-    return torch.cat([each.detach().double().reshape(-1) for each in (*net.parameters(), *net.buffers())])
+    return torch.cat(
+        [each.detach().double().reshape(-1) for each in (*net.parameters(), *net.buffers())]
+    )
 
 
 def apart(tensor: torch.Tensor) -> float:
@@ -70,7 +79,9 @@ def buffers_and_momentum(rank):
 
     def look():
         of_state.append(apart(state_of(net)))
-        of_momentum.append(apart(torch.cat([inner.state[p]["exp_avg"].reshape(-1) for p in net.parameters()])))
+        of_momentum.append(
+            apart(torch.cat([inner.state[p]["exp_avg"].reshape(-1) for p in net.parameters()]))
+        )
 
     train(net, optimizer, rank, each=look)
     return {"state": of_state, "momentum": of_momentum}
@@ -78,12 +89,19 @@ def buffers_and_momentum(rank):
 
 def without_buffers(rank):
     net = model(0)
-    train(net, local_sgd(net, torch.optim.SGD(net.parameters(), 0.01), period=1, buffers=False), rank, range(1))
+    train(
+        net,
+        local_sgd(net, torch.optim.SGD(net.parameters(), 0.01), period=1, buffers=False),
+        rank,
+        range(1),
+    )
     return {"parameters": apart(net[0].weight.detach()), "buffers": apart(net[1].running_mean)}
 
 
 def post_local(rank):
-    """DistributedDataParallel with ghosts: apart after each update, and the same when it is resumed in the middle of the first part."""
+    """DistributedDataParallel with ghosts: apart after each update, and the same when it is resumed
+    in the middle of the first part.
+    """
     net = model(0)
     ddp = DistributedDataParallel(net, broadcast_buffers=False)
     convert_ghost_batchnorm(ddp, 8)
@@ -99,12 +117,18 @@ def post_local(rank):
     train(ddp, optimizer, rank, each=look)
     other = convert_ghost_batchnorm(model(5), 8)
     again = DistributedDataParallel(other, broadcast_buffers=False)
-    resumed = local_sgd(again, torch.optim.SGD(other.parameters(), 0.02, momentum=0.9), period=2, after=3)
+    resumed = local_sgd(
+        again, torch.optim.SGD(other.parameters(), 0.02, momentum=0.9), period=2, after=3
+    )
     other.load_state_dict(checkpoint[0][0])
     resumed.load_state_dict(checkpoint[0][1])
     train(again, resumed, rank, range(4, STEPS))
     ghosts = isinstance(net[1], GhostBatchNorm1d), int(net[1].num_batches_tracked)
-    return {"far": far, "resumed": float((state_of(net) - state_of(other)).abs().max()), "ghosts": ghosts}
+    return {
+        "far": far,
+        "resumed": float((state_of(net) - state_of(other)).abs().max()),
+        "ghosts": ghosts,
+    }
 
 
 def hooks_and_schedulers(rank):
@@ -115,7 +139,9 @@ def hooks_and_schedulers(rank):
     optimizer.register_step_post_hook(lambda *_: calls.append(apart(net[0].weight.detach()) == 0))
     warmup = Warmup(optimizer, samples=4)
     optimizer.register_step_pre_hook(lambda *_: rates.append(optimizer.param_groups[0]["lr"]))
-    schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, 1e-3, total_steps=20, cycle_momentum=False)
+    schedule = torch.optim.lr_scheduler.OneCycleLR(
+        optimizer, 1e-3, total_steps=20, cycle_momentum=False
+    )
     warmup.count(1)
     train(net, optimizer, rank, range(1))
     warmup.count(1)

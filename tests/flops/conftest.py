@@ -33,7 +33,10 @@ class Recording:
 
     def computed_in(self) -> list[Arithmetic]:
         """Of every record."""
-        return [Arithmetic(number) for number in read_segment(self.path).of(Stage.FLOP)["number"].tolist()]
+        return [
+            Arithmetic(number)
+            for number in read_segment(self.path).of(Stage.FLOP)["number"].tolist()
+        ]
 
 
 @pytest.fixture(autouse=True)
@@ -61,7 +64,10 @@ def recording(tmp_path: Path) -> Iterator[Recording]:
 
 
 def train(
-    model: nn.Module, inputs: torch.Tensor, steps: int = 4, loss: Callable[[Any], torch.Tensor] = lambda output: output.square().mean()
+    model: nn.Module,
+    inputs: torch.Tensor,
+    steps: int = 4,
+    loss: Callable[[Any], torch.Tensor] = lambda output: output.square().mean(),
 ) -> None:
     """Some steps on one batch."""
     optimizer = torch.optim.SGD(model.parameters(), 1e-3, momentum=0.9)

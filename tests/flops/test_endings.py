@@ -1,4 +1,6 @@
-"""A step that is counted may end anywhere, the recording too: inside a backward, a forward, another thread. The training goes on."""
+"""A step that is counted may end anywhere, the recording too: inside a backward, a forward, another
+thread. The training goes on.
+"""
 
 import gc
 import os
@@ -15,7 +17,9 @@ from torch import nn
 from feedline.profiler.record.recorder import recorder
 from feedline.profiler.taps import flops
 
-OPERATIONS = 2 * 5 * 4 * 2  # of a Linear(4, 2) on five samples, forward; as many again for the gradient of its weights
+OPERATIONS = (
+    2 * 5 * 4 * 2
+)  # of a Linear(4, 2) on five samples, forward; as many again for the gradient of its weights
 
 
 class Calls(nn.Linear):
@@ -31,11 +35,15 @@ class Calls(nn.Linear):
         return output + super().forward(x)
 
 
-def test_optimizers_that_step_inside_backward_are_counted_from_one_update_to_the_next(recording: Recording) -> None:
+def test_optimizers_that_step_inside_backward_are_counted_from_one_update_to_the_next(
+    recording: Recording,
+) -> None:
     model = nn.Linear(4, 2)
     optimizers = {parameter: torch.optim.SGD([parameter], 0.1) for parameter in model.parameters()}
     for parameter, optimizer in optimizers.items():
-        parameter.register_post_accumulate_grad_hook(lambda _, own=optimizer: (own.step(), own.zero_grad())[1])
+        parameter.register_post_accumulate_grad_hook(
+            lambda _, own=optimizer: (own.step(), own.zero_grad())[1]
+        )
     for _ in range(6):
         model(torch.ones(5, 4)).sum().backward()
 
@@ -75,10 +83,14 @@ def test_an_optimizer_that_steps_inside_a_forward_is_counted(recording: Recordin
     for _ in range(6):
         model(torch.ones(5, 4))
 
-    assert recording.counted() == [(2 * OPERATIONS, 0)]  # a backward inside a forward is a part of it
+    assert recording.counted() == [
+        (2 * OPERATIONS, 0)
+    ]  # a backward inside a forward is a part of it
 
 
-def test_an_optimizer_inside_another_one_and_hooks_that_run_backward_end_nothing(recording: Recording) -> None:
+def test_an_optimizer_inside_another_one_and_hooks_that_run_backward_end_nothing(
+    recording: Recording,
+) -> None:
     model = nn.Linear(4, 2)
 
     class Outer(torch.optim.SGD):
@@ -100,7 +112,9 @@ def test_an_optimizer_inside_another_one_and_hooks_that_run_backward_end_nothing
     assert recording.said == [("FLOP", True, flops.GIVES)]
 
 
-def test_a_recording_that_ends_inside_a_forward_leaves_the_forward_alone(recording: Recording) -> None:
+def test_a_recording_that_ends_inside_a_forward_leaves_the_forward_alone(
+    recording: Recording,
+) -> None:
     calls: list[int] = []
 
     def inside() -> None:
@@ -138,7 +152,9 @@ def test_another_thread_ends_the_step_while_this_one_computes(recording: Recordi
 
 
 @pytest.mark.parametrize("error", [ValueError, KeyboardInterrupt])
-def test_what_the_counted_step_raises_ends_the_count_and_not_the_training(recording: Recording, error: type[BaseException]) -> None:
+def test_what_the_counted_step_raises_ends_the_count_and_not_the_training(
+    recording: Recording, error: type[BaseException]
+) -> None:
     calls: list[int] = []
 
     def inside() -> None:

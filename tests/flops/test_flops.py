@@ -1,4 +1,6 @@
-"""The operations of one step: as many as torch's own counter finds, counted once, and none of the training's numbers changed."""
+"""The operations of one step: as many as torch's own counter finds, counted once, and none of the
+training's numbers changed.
+"""
 
 import threading
 import warnings
@@ -33,9 +35,11 @@ def small_resnet() -> tuple[nn.Module, torch.Tensor]:
 
 def transformer() -> tuple[nn.Module, torch.Tensor]:
     layer = nn.TransformerEncoderLayer(32, 4, 64, dropout=0.1, batch_first=True)
-    return nn.Sequential(nn.Linear(16, 32), nn.TransformerEncoder(layer, 2, enable_nested_tensor=False), nn.Linear(32, 8)), torch.randn(
-        3, 7, 16
-    )
+    return nn.Sequential(
+        nn.Linear(16, 32),
+        nn.TransformerEncoder(layer, 2, enable_nested_tensor=False),
+        nn.Linear(32, 8),
+    ), torch.randn(3, 7, 16)
 
 
 def recurrent() -> tuple[nn.Module, torch.Tensor]:
@@ -54,7 +58,10 @@ def recomputed() -> tuple[nn.Module, torch.Tensor]:
     class Recomputed(nn.Module):
         def __init__(self) -> None:
             super().__init__()
-            self.body, self.norm = nn.Sequential(nn.Conv2d(3, 8, 3), nn.BatchNorm2d(8), nn.Dropout(0.3), nn.GELU()), nn.GroupNorm(2, 8)
+            self.body, self.norm = (
+                nn.Sequential(nn.Conv2d(3, 8, 3), nn.BatchNorm2d(8), nn.Dropout(0.3), nn.GELU()),
+                nn.GroupNorm(2, 8),
+            )
 
         def forward(self, x: torch.Tensor) -> torch.Tensor:
             return self.norm(checkpoint(self.body, x, use_reentrant=False))
@@ -66,11 +73,20 @@ def gathered() -> tuple[nn.Module, torch.Tensor]:
     class Gathered(nn.Module):
         def __init__(self) -> None:
             super().__init__()
-            self.table, self.mix, self.out = nn.Embedding(20, 8, padding_idx=0), nn.Bilinear(8, 8, 4), nn.Linear(4, 4)
+            self.table, self.mix, self.out = (
+                nn.Embedding(20, 8, padding_idx=0),
+                nn.Bilinear(8, 8, 4),
+                nn.Linear(4, 4),
+            )
 
         def forward(self, x: torch.Tensor) -> torch.Tensor:
             rows = self.table(x)
-            return self.out(self.mix(rows, rows)).gather(1, x[:, :, None].clamp(max=2)).cumprod(1).std(0)
+            return (
+                self.out(self.mix(rows, rows))
+                .gather(1, x[:, :, None].clamp(max=2))
+                .cumprod(1)
+                .std(0)
+            )
 
     return Gathered(), torch.arange(12).reshape(4, 3)
 
@@ -79,7 +95,9 @@ MODELS = [small_resnet, transformer, recurrent, recomputed, gathered]
 
 
 @pytest.mark.parametrize("make", [resnet18, transformer, recomputed])
-def test_a_step_has_as_many_operations_as_torch_counts(recording: Recording, make: Callable[[], tuple[nn.Module, torch.Tensor]]) -> None:
+def test_a_step_has_as_many_operations_as_torch_counts(
+    recording: Recording, make: Callable[[], tuple[nn.Module, torch.Tensor]]
+) -> None:
     model, inputs = make()
     train(model, inputs)
     with FlopCounterMode(display=False) as forward:
@@ -106,7 +124,9 @@ def test_attention_on_a_cpu_is_counted_though_torch_leaves_it_out(recording: Rec
     assert recording.counted() == [(2 * product, 5 * product)]
 
 
-def trained(make: Callable[[], tuple[nn.Module, torch.Tensor]], cast: bool = False) -> list[torch.Tensor]:
+def trained(
+    make: Callable[[], tuple[nn.Module, torch.Tensor]], cast: bool = False
+) -> list[torch.Tensor]:
     torch.manual_seed(0)
     model, inputs = make()
     with torch.autocast("cpu", torch.bfloat16, enabled=cast):
@@ -119,7 +139,9 @@ def trained(make: Callable[[], tuple[nn.Module, torch.Tensor]], cast: bool = Fal
 def test_parameters_and_random_state_are_bit_identical(
     make: Callable, cast: bool, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """oneDNN's bfloat16 convolutions round according to where memory lies: plain trainings differ as well, in up to half of the runs."""
+    """oneDNN's bfloat16 convolutions round according to where memory lies: plain trainings differ
+    as well, in up to half of the runs.
+    """
     monkeypatch.setattr(torch.backends.mkldnn, "enabled", not cast)
     without = trained(make, cast)
     recording: Recording = request.getfixturevalue("recording")
@@ -186,10 +208,14 @@ def test_a_part_that_is_compiled_is_seen_before_it_has_run(recording: Recording)
     part = nn.Linear(4, 4)
     part.compile(backend="eager")
 
-    assert "Linear is compiled by torch.compile" in (flops.why_not_counted(nn.Sequential(part)) or "")
+    assert "Linear is compiled by torch.compile" in (
+        flops.why_not_counted(nn.Sequential(part)) or ""
+    )
 
 
-def test_a_formula_that_raises_costs_the_count_and_not_the_training(recording: Recording, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_formula_that_raises_costs_the_count_and_not_the_training(
+    recording: Recording, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def broken(*_: object, **__: object) -> int:
         raise ZeroDivisionError("planted")
 
@@ -198,7 +224,9 @@ def test_a_formula_that_raises_costs_the_count_and_not_the_training(recording: R
     train(model, torch.ones(5, 4))
 
     assert recording.counted() == []
-    assert recording.said == [("FLOP", False, "ZeroDivisionError (raised in the program's own code)")]
+    assert recording.said == [
+        ("FLOP", False, "ZeroDivisionError (raised in the program's own code)")
+    ]
     assert all(parameter.grad is not None for parameter in model.parameters())
 
 
@@ -262,7 +290,9 @@ def test_a_training_that_is_too_short_says_so(recording: Recording) -> None:
     train(nn.Linear(4, 2), torch.ones(5, 4), steps=2)
     recorder.flops.stop()
 
-    assert recording.said == [("FLOP", False, "the training ended after 2 updates, before one step could be counted")]
+    assert recording.said == [
+        ("FLOP", False, "the training ended after 2 updates, before one step could be counted")
+    ]
 
 
 def test_distributed_data_parallel_keeps_its_numbers(recording: Recording, tmp_path: Path) -> None:
@@ -291,9 +321,15 @@ class Cast(nn.Module):
 
 @pytest.mark.parametrize(
     ("model", "arithmetic"),
-    [(nn.Linear(8, 8), Arithmetic.FLOAT32), (Cast(), Arithmetic.BFLOAT16), (nn.Linear(8, 8).bfloat16(), Arithmetic.BFLOAT16)],
+    [
+        (nn.Linear(8, 8), Arithmetic.FLOAT32),
+        (Cast(), Arithmetic.BFLOAT16),
+        (nn.Linear(8, 8).bfloat16(), Arithmetic.BFLOAT16),
+    ],
 )
-def test_what_the_operations_are_computed_in_is_told(recording: Recording, model: nn.Module, arithmetic: Arithmetic) -> None:
+def test_what_the_operations_are_computed_in_is_told(
+    recording: Recording, model: nn.Module, arithmetic: Arithmetic
+) -> None:
     train(model, torch.randn(4, 8).to(next(model.parameters()).dtype))
 
     assert recording.computed_in() == [arithmetic]

@@ -1,4 +1,7 @@
-"""Trainings in processes below ``feedline run``: real programs, real processes. More ways to start one: tests/ways."""
+"""Trainings in processes below ``feedline run``: real programs, real processes.
+
+More ways to start one: tests/ways.
+"""
 
 import json
 import os
@@ -30,11 +33,24 @@ def train(batches=6):
 
 
 def run(
-    folder: Path, program: str, *options: str, command: tuple[str, ...] = (), warm: WarmPython | None = None
+    folder: Path,
+    program: str,
+    *options: str,
+    command: tuple[str, ...] = (),
+    warm: WarmPython | None = None,
 ) -> subprocess.CompletedProcess[str]:
     """``feedline run`` of a program, in a warm Python where only processes below it begin."""
     (folder / "train.py").write_text(TRAIN + program)
-    words = ["-m", "feedline", "run", "-q", "-o", "run", *options, *(["--", *command] if command else ["train.py"])]
+    words = [
+        "-m",
+        "feedline",
+        "run",
+        "-q",
+        "-o",
+        "run",
+        *options,
+        *(["--", *command] if command else ["train.py"]),
+    ]
     if warm is not None:
         return warm.run(*words, folder=folder)
     return subprocess.run([sys.executable, *words], cwd=folder, capture_output=True, text=True)
@@ -55,12 +71,20 @@ def test_a_program_that_leaves_by_os_exit_has_its_report_and_its_code(tmp_path, 
 
     report = json.loads((tmp_path / "run" / "report.json").read_text())
     assert ended.returncode == 3
-    assert (report["run"]["state"], report["run"]["exit_code"], report["throughput"]["steps"]) == ("finished", 3, 6)
+    assert (report["run"]["state"], report["run"]["exit_code"], report["throughput"]["steps"]) == (
+        "finished",
+        3,
+        6,
+    )
 
 
-def test_a_program_that_replaces_itself_is_two_trainings_and_reports_at_its_end(tmp_path, warm_python):
+def test_a_program_that_replaces_itself_is_two_trainings_and_reports_at_its_end(
+    tmp_path, warm_python
+):
     again = "os.execv(sys.executable, [sys.executable, 'train.py', 'again'])"
-    ended = run(tmp_path, f"train(5 if sys.argv[1:] else 7)\nif not sys.argv[1:]: {again}", warm=warm_python)
+    ended = run(
+        tmp_path, f"train(5 if sys.argv[1:] else 7)\nif not sys.argv[1:]: {again}", warm=warm_python
+    )
 
     assert ended.returncode == 0, ended.stderr
     assert seen(tmp_path / "run") == [{0: 7}, {0: 5}]
@@ -68,7 +92,10 @@ def test_a_program_that_replaces_itself_is_two_trainings_and_reports_at_its_end(
 
 
 def test_a_fork_that_trains_beside_its_parent_is_a_training_of_its_own(tmp_path, warm_python):
-    program = "train(5)\npid = os.fork()\ntrain(3 if pid == 0 else 4)\nif pid == 0: os._exit(0)\nos.waitpid(pid, 0)"
+    program = (
+        "train(5)\npid = os.fork()\ntrain(3 if pid == 0 else 4)\nif pid == 0: "
+        "os._exit(0)\nos.waitpid(pid, 0)"
+    )
     ended = run(tmp_path, program, warm=warm_python)
 
     assert ended.returncode == 0, ended.stderr
@@ -76,7 +103,10 @@ def test_a_fork_that_trains_beside_its_parent_is_a_training_of_its_own(tmp_path,
 
 
 def test_a_training_that_cannot_be_read_is_named_in_the_report_of_the_others(tmp_path, warm_python):
-    program = "train(5)\npid = os.fork()\ntrain(3 if pid == 0 else 4)\nif pid == 0: os._exit(0)\nos.waitpid(pid, 0)"
+    program = (
+        "train(5)\npid = os.fork()\ntrain(3 if pid == 0 else 4)\nif pid == 0: "
+        "os._exit(0)\nos.waitpid(pid, 0)"
+    )
     run(tmp_path, program, warm=warm_python)
     (tmp_path / "run" / "training-1" / "rank0" / "manifest.json").write_text("{")
 
@@ -88,7 +118,10 @@ def test_a_training_that_cannot_be_read_is_named_in_the_report_of_the_others(tmp
 
 def test_a_fork_that_only_evaluates_is_not_recorded(tmp_path, warm_python):
     evaluates = "with torch.no_grad(): torch.nn.Linear(4, 2)(torch.ones(1, 4))"
-    program = f"train(5)\npid = os.fork()\nif pid == 0:\n    {evaluates}\n    os._exit(0)\nos.waitpid(pid, 0)"
+    program = (
+        f"train(5)\npid = os.fork()\nif pid == 0:\n    {evaluates}\n    "
+        f"os._exit(0)\nos.waitpid(pid, 0)"
+    )
     run(tmp_path, program, warm=warm_python)
 
     assert seen(tmp_path / "run") == [{0: 5}]
@@ -145,15 +178,32 @@ def test_a_command_in_which_nothing_trains_is_said_to_hold_no_training(tmp_path)
     ended = run(tmp_path, "", command=(sys.executable, "train.py"))
 
     assert ended.returncode == 0
-    assert "holds no training: no step was made (1 other process imported torch but made no training step: train.py (pid" in ended.stderr
+    assert (
+        "holds no training: no step was made (1 other process imported torch but made no training "
+        "step: train.py (pid" in ended.stderr
+    )
 
 
 def test_a_command_gets_the_signals_that_feedline_gets(tmp_path):
     (tmp_path / "sleep.py").write_text(
-        "import signal, sys, time\nsignal.signal(15, lambda *_: sys.exit(9))\nprint('up', flush=True)\ntime.sleep(60)"
+        "import signal, sys, time\nsignal.signal(15, lambda *_: sys.exit(9))\nprint('up', "
+        "flush=True)\ntime.sleep(60)"
     )
-    command = [sys.executable, "-m", "feedline", "run", "-q", "-o", "run", "--", sys.executable, "sleep.py"]
-    with subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as process:
+    command = [
+        sys.executable,
+        "-m",
+        "feedline",
+        "run",
+        "-q",
+        "-o",
+        "run",
+        "--",
+        sys.executable,
+        "sleep.py",
+    ]
+    with subprocess.Popen(
+        command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+    ) as process:
         assert process.stdout is not None and process.stdout.readline() == "up\n"
         process.send_signal(signal.SIGTERM)
         assert process.wait(30) == 9
@@ -161,7 +211,13 @@ def test_a_command_gets_the_signals_that_feedline_gets(tmp_path):
 
 def test_feedline_1_in_the_environment_records_without_the_command(tmp_path):
     (tmp_path / "train.py").write_text(TRAIN + "train(4)")
-    ended = subprocess.run([sys.executable, "train.py"], cwd=tmp_path, env=os.environ | {"FEEDLINE": "1"}, capture_output=True, text=True)
+    ended = subprocess.run(
+        [sys.executable, "train.py"],
+        cwd=tmp_path,
+        env=os.environ | {"FEEDLINE": "1"},
+        capture_output=True,
+        text=True,
+    )
 
     runs = list((tmp_path / "runs").iterdir())
     assert ended.returncode == 0
@@ -172,7 +228,9 @@ def test_feedline_1_in_the_environment_records_without_the_command(tmp_path):
 @pytest.mark.parametrize("how", ["cleared", "python -S"])
 def test_a_process_that_cannot_be_followed_is_named_with_its_pid(tmp_path, how, warm_python):
     site = next(path for path in sys.path if path.endswith("site-packages"))
-    flags, environ = (["-S"], "None") if how == "python -S" else ([], f"{{'PATH': {os.environ['PATH']!r}}}")
+    flags, environ = (
+        (["-S"], "None") if how == "python -S" else ([], f"{{'PATH': {os.environ['PATH']!r}}}")
+    )
     program = f"""
 import subprocess, time
 from pathlib import Path
@@ -189,7 +247,9 @@ if __name__ == "__main__":
 
     unseen = [process for process in process_log.read(tmp_path / "run") if process.why_unrecorded]
     why = "python -S runs no start-up hooks" if flags else "its environment was replaced"
-    assert [(process.pid, process.why_unrecorded) for process in unseen] == [(int(ended.stdout), why)]
+    assert [(process.pid, process.why_unrecorded) for process in unseen] == [
+        (int(ended.stdout), why)
+    ]
 
 
 def test_a_child_that_outlives_the_program_is_read_once_it_has_ended(tmp_path, warm_python):
@@ -232,17 +292,31 @@ if __name__ == "__main__":
     ended = run(tmp_path, program, warm=warm_python)
 
     assert ended.returncode == 0, ended.stderr
-    states = {number: one.run.ranks[0].manifest.state for one in trainings(tmp_path / "run") for number in seen_in(one)}
+    states = {
+        number: one.run.ranks[0].manifest.state
+        for one in trainings(tmp_path / "run")
+        for number in seen_in(one)
+    }
     assert states == {3: "ended", 5: "cut"}
     overview = json.loads((tmp_path / "run" / "report.json").read_text())
     assert {row["steps"]: row["state"] for row in overview["trainings"]} == states
     own = json.loads((tmp_path / "run" / "training-1" / "report.json").read_text())
-    assert own["headline"] == "The training was ended by the program itself after 3 steps; figures cover the run until then."
-    assert {one.run.ranks[0].manifest.state for one in trainings(tmp_path / "run" / "training-1")} == {"ended"}
+    assert (
+        own["headline"]
+        == "The training was ended by the program itself after 3 steps; figures cover the run "
+        "until then."
+    )
+    assert {
+        one.run.ranks[0].manifest.state for one in trainings(tmp_path / "run" / "training-1")
+    } == {"ended"}
 
 
 def test_another_feedline_below_keeps_its_run_and_is_named_by_the_first(tmp_path):
-    ended = run(tmp_path, "train(4)", command=(sys.executable, "-m", "feedline", "run", "-q", "-o", "other", "train.py"))
+    ended = run(
+        tmp_path,
+        "train(4)",
+        command=(sys.executable, "-m", "feedline", "run", "-q", "-o", "other", "train.py"),
+    )
 
     assert ended.returncode == 0, ended.stderr
     assert seen(tmp_path / "other") == [{0: 4}]

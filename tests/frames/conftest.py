@@ -42,7 +42,10 @@ def train(loader: DataLoader, epochs: int = 1) -> None:
 
 
 def in_memory(steps: int) -> DataLoader:
-    return DataLoader(TensorDataset(torch.ones(BATCH * steps, 8), torch.zeros(BATCH * steps, dtype=torch.int64)), BATCH)
+    return DataLoader(
+        TensorDataset(torch.ones(BATCH * steps, 8), torch.zeros(BATCH * steps, dtype=torch.int64)),
+        BATCH,
+    )
 
 
 @pytest.fixture(scope="session")

@@ -1,4 +1,6 @@
-"""Frames of a loaded run agree with its report, and hold the columns that their documentation names."""
+"""Frames of a loaded run agree with its report, and hold the columns that their documentation
+names.
+"""
 
 import numpy as np
 import pytest
@@ -27,7 +29,13 @@ def test_steps_are_those_of_the_report(mine):
     assert run.stages == [_column_of(stage) for stage in report.step.stages]
     assert "mixup_s" in run.stages
     assert (steps["start_s"].diff().dropna() >= steps["wall_s"].iloc[:-1].to_numpy() - 1e-9).all()
-    assert abs((steps["time"].iloc[-1] - steps["time"].iloc[0]).total_seconds() - np.ptp(steps["start_s"])) < 1e-6
+    assert (
+        abs(
+            (steps["time"].iloc[-1] - steps["time"].iloc[0]).total_seconds()
+            - np.ptp(steps["start_s"])
+        )
+        < 1e-6
+    )
     assert steps["time"].iloc[0].isoformat() >= report.run.started
 
 
@@ -42,7 +50,9 @@ def test_samples_are_those_of_the_report(mine):
     assert 0 < len(counted) < len(samples), "the first of each worker are cold"
     assert samples[PARTS].sum(axis=1).tolist() == pytest.approx(samples["wall_s"].tolist())
     for part in PARTS:
-        share = np.average(counted[part], weights=weights) / np.average(counted["wall_s"], weights=weights)
+        share = np.average(counted[part], weights=weights) / np.average(
+            counted["wall_s"], weights=weights
+        )
         cost = costs.get(part.removesuffix("_s"))
         assert share == pytest.approx(cost.wall_s / made_s if cost else 0.0)
     assert counted["user_s"].min() > 0.001, "it sleeps that long"
@@ -61,7 +71,9 @@ def test_a_step_stands_for_those_that_were_only_counted(short):
     assert len(steps) == report.throughput.steps_in_detail < SHORT_STEPS
     assert steps["stands_for"].sum() == pytest.approx(report.throughput.steps) == SHORT_STEPS
     assert steps["step"].is_unique and steps["step"].max() < SHORT_STEPS
-    assert (steps["step"] - np.arange(len(steps))).max() > 0, "numbers go on over the steps that were only counted"
+    assert (steps["step"] - np.arange(len(steps))).max() > 0, (
+        "numbers go on over the steps that were only counted"
+    )
     assert counted["stands_for"].sum() == pytest.approx(report.step.sampled.counted + len(counted))
     assert (steps["stands_for"] > 1).sum() == report.step.sampled.recorded
 
@@ -82,7 +94,11 @@ def test_findings_are_those_of_the_report(mine):
 
     assert run.findings["cause"].tolist() == [finding.rule_id for finding in run.report.findings]
     for row, finding in zip(run.findings.to_dict("records"), run.report.findings, strict=True):
-        assert (row["severity"], row["says"], row["fix"]) == (finding.severity.value, finding.message, finding.fix)
+        assert (row["severity"], row["says"], row["fix"]) == (
+            finding.severity.value,
+            finding.message,
+            finding.fix,
+        )
         assert row["cost_s"] == finding.cost_s or not finding.cost_s
 
 
@@ -105,7 +121,9 @@ def test_a_frame_has_the_columns_that_are_documented(name, table, request):
     for column in table.fixed:
         found = frame[column.name]
         assert column.kind == "text" or column.dtype == str(found.dtype), column.name
-        assert column.missing or not found.isna().any(), f"{column.name} is missing, and nothing says when"
+        assert column.missing or not found.isna().any(), (
+            f"{column.name} is missing, and nothing says when"
+        )
     assert all(frame[name].notna().all() for name in more)
 
 
@@ -113,7 +131,9 @@ def test_a_property_says_what_its_columns_are():
     for table in ALL_FRAMES:
         told = " ".join(getattr(LoadedRun, table.name).__doc__.split())
         assert table.rows in told
-        assert [column.name for column in table.columns if " ".join(column.text().split()) not in told] == []
+        assert [
+            column.name for column in table.columns if " ".join(column.text().split()) not in told
+        ] == []
 
 
 def test_a_stage_of_the_user_may_be_called_as_a_column():

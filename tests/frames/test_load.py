@@ -1,4 +1,6 @@
-"""``feedline.load``: what it opens, what it refuses, and that its report is the one of ``feedline report``."""
+"""``feedline.load``: what it opens, what it refuses, and that its report is the one of ``feedline
+report``.
+"""
 
 import html
 import json
@@ -23,14 +25,18 @@ def test_the_report_is_the_one_that_feedline_report_writes(name, request, tmp_pa
     path = request.getfixturevalue(name)
     assert main(["report", str(path), "-q", "--json", str(tmp_path / "report.json")]) == 0
 
-    assert json.loads(json_report.render(feedline.load(path).report)) == json.loads((tmp_path / "report.json").read_text())
+    assert json.loads(json_report.render(feedline.load(path).report)) == json.loads(
+        (tmp_path / "report.json").read_text()
+    )
 
 
 def test_a_run_shows_its_verdict(mine):
     run = feedline.load(str(mine))
 
     assert run.report.verdict in repr(run) and repr(run).startswith("<feedline run mine · ")
-    assert run._repr_html_().startswith("<iframe ") and html.escape(run.to_html()) in run._repr_html_()
+    assert (
+        run._repr_html_().startswith("<iframe ") and html.escape(run.to_html()) in run._repr_html_()
+    )
 
 
 def test_the_html_report_is_returned_or_written(mine, tmp_path):
@@ -40,7 +46,9 @@ def test_the_html_report_is_returned_or_written(mine, tmp_path):
     assert text is not None and text.startswith("<!doctype html>")
     assert run.to_html(tmp_path / "report.html") is None
     assert (tmp_path / "report.html").read_text(encoding="utf-8") == text
-    with pytest.raises(OutputError, match=r"already exists: pass another path, or overwrite=True to replace it$"):
+    with pytest.raises(
+        OutputError, match=r"already exists: pass another path, or overwrite=True to replace it$"
+    ):
         run.to_html(tmp_path / "report.html")
     run.to_html(str(tmp_path / "report.html"), overwrite=True)
 
@@ -96,7 +104,9 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("case", REFUSED)
-def test_what_is_refused_is_refused_as_on_the_command_line(case, mine, tmp_path, capsys, monkeypatch):
+def test_what_is_refused_is_refused_as_on_the_command_line(
+    case, mine, tmp_path, capsys, monkeypatch
+):
     spoil, place, kind = REFUSED[case]
     path = shutil.copytree(mine, tmp_path / "run")
     spoil(path)
@@ -111,7 +121,11 @@ def test_what_is_refused_is_refused_as_on_the_command_line(case, mine, tmp_path,
 
 
 def test_of_several_trainings_one_has_to_be_named(sweep):
-    with pytest.raises(RunNotFound, match=rf"holds 2 training runs: load one of them \({sweep}/parts/1, {sweep}/parts/2\), or all with"):
+    with pytest.raises(
+        RunNotFound,
+        match=rf"holds 2 training runs: load one of them \({sweep}/parts/1, {sweep}/parts/2\), or "
+        rf"all with",
+    ):
         feedline.load(sweep)
     with pytest.raises(RunNotFound, match="has no training 3: it holds 2 training runs"):
         feedline.load(sweep, training=3)
@@ -126,7 +140,10 @@ def test_of_trainings_in_several_processes_one_has_to_be_named(mine, short, tmp_
     path = shutil.copytree(mine, tmp_path / "run")
     shutil.copytree(short, path / "training-1")
 
-    with pytest.raises(RunNotFound, match=rf"holds 2 training runs: load one of them \({path}/training-0, {path}/training-1\)"):
+    with pytest.raises(
+        RunNotFound,
+        match=rf"holds 2 training runs: load one of them \({path}/training-0, {path}/training-1\)",
+    ):
         feedline.load(path)
     assert len(feedline.load(path / "training-1").steps) == len(feedline.load(short).steps)
     assert len(feedline.load(path / "training-0").steps) == len(feedline.load(mine).steps)
@@ -135,15 +152,26 @@ def test_of_trainings_in_several_processes_one_has_to_be_named(mine, short, tmp_
 
 def test_traces_have_a_report_and_findings_and_refuse_frames_of_records(tmp_path):
     with here() as pool:
-        ingest([kineto(tmp_path / f"rank{rank}.json.gz", rank=rank, late_us=2000 * rank) for rank in range(2)], tmp_path / "run", pool)
+        ingest(
+            [
+                kineto(tmp_path / f"rank{rank}.json.gz", rank=rank, late_us=2000 * rank)
+                for rank in range(2)
+            ],
+            tmp_path / "run",
+            pool,
+        )
 
     run = feedline.load(tmp_path / "run")
 
     assert set(run.report.ranks) == {"0", "1"} and run.report.traces is not None
-    assert run.findings["cause"].tolist() == [finding.rule_id for finding in run.report.findings] != []
+    assert (
+        run.findings["cause"].tolist() == [finding.rule_id for finding in run.report.findings] != []
+    )
     assert run.report.verdict in repr(run) and 'id="traces"' in run.to_html()
     for name in ("steps", "samples", "collectives", "gauges", "stages"):
-        with pytest.raises(feedline.FeedlineError, match=r"holds traces that another tool made: .* Use \.report"):
+        with pytest.raises(
+            feedline.FeedlineError, match=r"holds traces that another tool made: .* Use \.report"
+        ):
             getattr(run, name)
 
 

@@ -47,7 +47,9 @@ def test_its_examples_run(mine, sweep, drawn, tmp_path, monkeypatch, capsys):
         shutil.copytree(there, tmp_path / "runs" / name)
     monkeypatch.chdir(tmp_path)
     names: dict[str, Any] = {}
-    blocks = re.findall(r"^```python\n(.*?)^```$", PAGE.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
+    blocks = re.findall(
+        r"^```python\n(.*?)^```$", PAGE.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL
+    )
 
     begun, hourly, slow, _, slowest, _, _, findings = [run(block, names) for block in blocks]
 
@@ -57,8 +59,15 @@ def test_its_examples_run(mine, sweep, drawn, tmp_path, monkeypatch, capsys):
     assert hourly.max() <= names["run"].steps["wall_s"].max()
     assert list(slow.columns) == [False, True] and list(slow.index) == names["run"].stages
     ((stages, lengths),) = drawn
-    assert list(stages) == names["run"].stages and sum(lengths) == pytest.approx(1e3 * report.step.mean_s)
+    assert list(stages) == names["run"].stages and sum(lengths) == pytest.approx(
+        1e3 * report.step.mean_s
+    )
     assert len(slowest) == 10 and slowest["wall_s"].is_monotonic_decreasing
     assert len(names["indices"]) == report.throughput.batch_size
-    assert set(names["findings"]["run"]) <= {"mine", "ddp", "sweep (training 1 of 2)", "sweep (training 2 of 2)"}
+    assert set(names["findings"]["run"]) <= {
+        "mine",
+        "ddp",
+        "sweep (training 1 of 2)",
+        "sweep (training 2 of 2)",
+    }
     assert findings["count"].sum() <= len(names["findings"])

@@ -5,7 +5,11 @@ from golden.pinned import Pinned
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--regenerate", action="store_true", help="take what the reports say now for what they should say")
+    parser.addoption(
+        "--regenerate",
+        action="store_true",
+        help="take what the reports say now for what they should say",
+    )
 
 
 @pytest.fixture

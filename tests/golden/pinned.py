@@ -1,4 +1,6 @@
-"""Compares what a report says with what it said before, numbers and texts apart: expected/NAME.json and expected/NAME.KIND.txt."""
+"""Compares what a report says with what it said before, numbers and texts apart: expected/NAME.json
+and expected/NAME.KIND.txt.
+"""
 
 import difflib
 import json
@@ -15,11 +17,30 @@ DIGITS = 12  # of a stored number
 REL, ABS = 1e-9, 1e-12  # of sums in another order, on another CPU
 SHOWN = 30  # differences in a message
 ROWS = 10  # of a table, from which on it is stored by columns
-AGAIN = "If this was meant: `python -m pytest tests/golden --regenerate`, then look at `git diff tests/golden/expected`."
-VERSION = re.compile(r"\b(feedline|python) \d[\w.+]*")  # of those that make the report, which is no part of what it says
+AGAIN = (
+    "If this was meant: `python -m pytest tests/golden --regenerate`, then look at `git diff "
+    "tests/golden/expected`."
+)
+VERSION = re.compile(
+    r"\b(feedline|python) \d[\w.+]*"
+)  # of those that make the report, which is no part of what it says
 #: Strings that programs read. All others are for people, and may change without a number.
 IDS = frozenset(
-    ("backend", "boundary", "cause", "cost_kind", "kind", "part", "phase", "role", "severity", "stage", "state", "unit", "where")
+    (
+        "backend",
+        "boundary",
+        "cause",
+        "cost_kind",
+        "kind",
+        "part",
+        "phase",
+        "role",
+        "severity",
+        "stage",
+        "state",
+        "unit",
+        "where",
+    )
 )
 
 
@@ -40,9 +61,16 @@ class Pinned:
         path, now = self.folder / f"{name}.json", dict(leaves(told))
         before = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
         moved = list(differences(before, now))
-        lines = ",\n".join(f"{json.dumps(at)}: {json.dumps(shortened(leaf))}" for at, leaf in now.items())
+        lines = ",\n".join(
+            f"{json.dumps(at)}: {json.dumps(shortened(leaf))}" for at, leaf in now.items()
+        )
         more = [f"... and {len(moved) - SHOWN} more"] if len(moved) > SHOWN else []
-        self._settle(path, bool(moved), f"{{\n{lines}\n}}\n", lambda: [f"numbers of {name} moved:", *moved[:SHOWN], *more])
+        self._settle(
+            path,
+            bool(moved),
+            f"{{\n{lines}\n}}\n",
+            lambda: [f"numbers of {name} moved:", *moved[:SHOWN], *more],
+        )
 
     def text(self, name: str, text: str) -> None:
         """Fail where a text is not what it was.
@@ -52,8 +80,15 @@ class Pinned:
         """
         path, text = self.folder / f"{name}.txt", VERSION.sub(r"\1 X", text)
         before = path.read_text(encoding="utf-8") if path.exists() else ""
-        changed = difflib.unified_diff(before.splitlines(), text.splitlines(), "before", "now", lineterm="", n=1)
-        self._settle(path, text != before, text, lambda: [f"{name} reads differently:", *islice(changed, 4 * SHOWN)])
+        changed = difflib.unified_diff(
+            before.splitlines(), text.splitlines(), "before", "now", lineterm="", n=1
+        )
+        self._settle(
+            path,
+            text != before,
+            text,
+            lambda: [f"{name} reads differently:", *islice(changed, 4 * SHOWN)],
+        )
 
     def _settle(self, path: Path, changed: bool, now: str, says: Callable[[], list[str]]) -> None:
         if not changed:
@@ -83,7 +118,9 @@ def leaves(told: Any, at: str = "") -> Iterator[tuple[str, Any]]:
 
 
 def table(rows: list[dict[str, Any]], at: str) -> Iterator[tuple[str, Any]]:
-    """Leaves of a list of objects: a long one by columns, findings by their cause, others by their number."""
+    """Leaves of a list of objects: a long one by columns, findings by their cause, others by their
+    number.
+    """
     causes = [row.get("cause") for row in rows]
     if len(rows) >= ROWS:
         flat = [dict(leaves(row)) for row in rows]
@@ -92,7 +129,9 @@ def table(rows: list[dict[str, Any]], at: str) -> Iterator[tuple[str, Any]]:
     elif None not in causes and len(set(causes)) == len(rows):
         yield f"{at}[].cause", causes
         for rule_id, row in zip(causes, rows):
-            yield from leaves({key: value for key, value in row.items() if key != "cause"}, f"{at}[{rule_id}]")
+            yield from leaves(
+                {key: value for key, value in row.items() if key != "cause"}, f"{at}[{rule_id}]"
+            )
     else:
         for number, row in enumerate(rows):
             yield from leaves(row, f"{at}[{number}]")

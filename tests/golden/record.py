@@ -1,9 +1,11 @@
-"""Make the stored run folders again, each from a real training on this machine, and see that nothing in them says where.
+"""Make the stored run folders again, each from a real training on this machine, and see that
+nothing in them says where.
 
     python tests/golden/record.py ranks killed      these
     python tests/golden/record.py                   all: about two minutes
 
-A run that is recorded again has other numbers: `python -m pytest tests/golden --regenerate` afterwards.
+A run that is recorded again has other numbers: `python -m pytest tests/golden --regenerate`
+afterwards.
 """
 
 import getpass
@@ -24,7 +26,9 @@ RUNS = HERE / "runs"
 PROGRAMS = (HERE / "programs", ROOT / "tests" / "parts" / "programs", ROOT / "examples")
 PYTHON = (sys.executable, "-m")
 TWO_RANKS = (*PYTHON, "torch.distributed.run", "--standalone", "--nproc-per-node", "2", "-m")
-PROBE = "feedline probe -q --data photos --only read,decode,transport --quick -o {run}/ceilings.json"
+PROBE = (
+    "feedline probe -q --data photos --only read,decode,transport --quick -o {run}/ceilings.json"
+)
 MADE_OF_RECORDS = ("report.html", "report.json", "trace.json.gz", "parts", "reserve")
 CHANCE = 3  # letters: a name as short as that is in compressed data anyway, and identifies nobody
 KERNEL = "Linux 6.1.0 x86_64"
@@ -48,7 +52,11 @@ class Recipe:
 
 
 RECIPES = {
-    "loader": Recipe("train_imagefolder.py photos --epochs 3 --batch-size 4 --size 32 --model squeezenet1_1 --workers 1", probed=True),
+    "loader": Recipe(
+        "train_imagefolder.py photos --epochs 3 --batch-size 4 --size 32 --model squeezenet1_1 "
+        "--workers 1",
+        probed=True,
+    ),
     "rests": Recipe("rests.py"),
     "without-loader": Recipe("without_loader.py"),
     "killed": Recipe("killed.py"),
@@ -61,9 +69,10 @@ RECIPES = {
     "processes": Recipe("starts_two.py"),
 }
 BY_HAND = "gpu"  # its records are written as those of a GPU would be, on a machine that has none
-#: Recorded on an NVIDIA H100 and an H200 by scripts/gpu-check: its program of 40 steps, tests/gpu/transformer.py, and
-#: examples/train_imagefolder.py with 14 workers. Of torch.profiler's events, the work of the GPU, the calls that launched it, the steps and
-#: feedline's clock marks are kept.
+#: Recorded on an NVIDIA H100 and an H200 by scripts/gpu-check: its program of 40 steps,
+#: tests/gpu/transformer.py, and examples/train_imagefolder.py with 14 workers. Of torch.profiler's
+#: events, the work of the GPU, the calls that launched it, the steps and feedline's clock marks are
+#: kept.
 OF_A_GPU = ("h100-ahead", "h100-transformer", "h200-resnet50", "h200-vit")
 STORED = (*RECIPES, BY_HAND, *OF_A_GPU)
 
@@ -90,10 +99,21 @@ def train(name: str, recipe: Recipe, place: Path) -> None:
         shutil.copy(program, place)
     for kind in ("cats", "rockets"):
         photos.write(place / "photos" / kind, 1600, 1200, 24)
-    recorded = (*recipe.start, "feedline", "run", "-q", "-o", name, *recipe.options, *recipe.program.split())
+    recorded = (
+        *recipe.start,
+        "feedline",
+        "run",
+        "-q",
+        "-o",
+        name,
+        *recipe.options,
+        *recipe.program.split(),
+    )
     subprocess.run(recorded, cwd=place, timeout=300)
     if recipe.probed:
-        subprocess.run([*PYTHON, *PROBE.format(run=name).split()], cwd=place, check=True, timeout=300)
+        subprocess.run(
+            [*PYTHON, *PROBE.format(run=name).split()], cwd=place, check=True, timeout=300
+        )
 
 
 def scrub(run: Path) -> None:
@@ -108,9 +128,20 @@ def scrub(run: Path) -> None:
 
 def refuse_traces_of_here(run: Path, place: Path) -> None:
     """Fail where a file has a folder of this machine, its name or that of its user in it."""
-    here = {str(place), str(ROOT), str(Path.home()), tempfile.gettempdir(), socket.gethostname(), f"/{getpass.getuser()}"}
+    here = {
+        str(place),
+        str(ROOT),
+        str(Path.home()),
+        tempfile.gettempdir(),
+        socket.gethostname(),
+        f"/{getpass.getuser()}",
+    }
     for path in run.rglob("*"):
-        found = [word for word in here if len(word) > CHANCE and re.search(rf"(?<!\w){re.escape(word)}(?!\w)", texts(path))]
+        found = [
+            word
+            for word in here
+            if len(word) > CHANCE and re.search(rf"(?<!\w){re.escape(word)}(?!\w)", texts(path))
+        ]
         assert not found, f"{path} holds {found}"
 
 
@@ -127,4 +158,9 @@ if __name__ == "__main__":
     for wanted in sys.argv[1:] or (*RECIPES, BY_HAND):
         with tempfile.TemporaryDirectory() as folder:
             record(wanted, Path(folder))
-        print(wanted, sum(path.stat().st_size for path in (RUNS / wanted).rglob("*") if path.is_file()), "bytes", flush=True)
+        print(
+            wanted,
+            sum(path.stat().st_size for path in (RUNS / wanted).rglob("*") if path.is_file()),
+            "bytes",
+            flush=True,
+        )

@@ -43,13 +43,20 @@ def told(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
         assert main(["report", name, "--json", "report.json"]) == 0
         assert main(["report", name, "-q", "-o", "full.txt"]) == 0
     numbers = json.loads((place / "report.json").read_text())
-    numbers["trace"] = {str(path.parent.relative_to(place)): sums(path) for path in sorted(place.rglob("trace.json.gz"))}
+    numbers["trace"] = {
+        str(path.parent.relative_to(place)): sums(path)
+        for path in sorted(place.rglob("trace.json.gz"))
+    }
     pages = [visible_text(path.read_text()) for path in sorted(place.rglob("report.html"))]
-    return Told(name, numbers, f"{short.getvalue()}\n{(place / 'full.txt').read_text()}", "\n".join(pages))
+    return Told(
+        name, numbers, f"{short.getvalue()}\n{(place / 'full.txt').read_text()}", "\n".join(pages)
+    )
 
 
 def sums(trace: Path) -> dict[str, dict[str, float]]:
-    """Of each thread of a trace for Perfetto, how many events of each kind it has, and how long they take together, us."""
+    """Of each thread of a trace for Perfetto, how many events of each kind it has, and how long
+    they take together, us.
+    """
     events: Counter[str] = Counter()
     length: Counter[str] = Counter()
     for event in json.loads(gzip.decompress(trace.read_bytes()))["traceEvents"]:
@@ -74,7 +81,9 @@ def test_all_of_the_report_names_every_stage_operation_and_loader(told: Told) ->
 
 
 def named(numbers: Any) -> set[str]:
-    """Names in a report, or in those of several trainings: stages, also the program's own, operations in samples, and loaders."""
+    """Names in a report, or in those of several trainings: stages, also the program's own,
+    operations in samples, and loaders.
+    """
     if isinstance(numbers, list):
         return set().union(*map(named, numbers))
     if not isinstance(numbers, dict):

@@ -1,4 +1,6 @@
-"""Reports of traces, made-up and real ones: no number moves, a text that changes shows how, and every figure is of one basis."""
+"""Reports of traces, made-up and real ones: no number moves, a text that changes shows how, and
+every figure is of one basis.
+"""
 
 import re
 
@@ -11,7 +13,9 @@ from traces.trainings_made import MADE, REAL, SHARED
 
 def named(what: str) -> str:
     """A name for files."""
-    return re.sub("[^a-z0-9]+", "-", what.removesuffix(".gz").removesuffix(".json").lower()).strip("-")
+    return re.sub("[^a-z0-9]+", "-", what.removesuffix(".gz").removesuffix(".json").lower()).strip(
+        "-"
+    )
 
 
 @pytest.fixture
@@ -38,5 +42,7 @@ def test_the_report_of_a_made_up_trace_is_what_it_was(kind, compare, tmp_path):
 def test_the_report_of_a_real_trace_is_what_it_was(pattern, compare):
     paths = sorted(map(str, SHARED.glob(pattern)))
     if not paths:
-        pytest.skip(f"{pattern} is not beside the checkout: real traces are not part of the repository")
+        pytest.skip(
+            f"{pattern} is not beside the checkout: real traces are not part of the repository"
+        )
     compare(named(pattern), paths)

@@ -1,7 +1,8 @@
-"""What the events around stages cost the host, for scripts/gpu-check: blocks of steps with and without them, in turns. Prints JSON.
+"""What the events around stages cost the host, for scripts/gpu-check: blocks of steps with and
+without them, in turns. Prints JSON.
 
-A small model, so that the host is what limits; the recorder is on all the time and neither rests nor leaves steps unmarked, and only the
-timer of the GPU is taken away and put back.
+A small model, so that the host is what limits; the recorder is on all the time and neither rests
+nor leaves steps unmarked, and only the timer of the GPU is taken away and put back.
 """
 
 import json
@@ -20,7 +21,9 @@ from feedline.profiler.record.recorder import recorder
 BLOCK, PAIRS = 100, 20
 
 
-def block(model: torch.nn.Module, optimizer: torch.optim.Optimizer, batch: torch.Tensor) -> tuple[float, float]:
+def block(
+    model: torch.nn.Module, optimizer: torch.optim.Optimizer, batch: torch.Tensor
+) -> tuple[float, float]:
     """(CPU, wall) microseconds a step, the GPU waited for at the end."""
     wall, cpu = time.perf_counter(), time.thread_time()
     for _ in range(BLOCK):

@@ -1,4 +1,7 @@
-"""A LightningModule in 16-bit mixed precision with gradient scaling, two batches per update. Knows nothing of feedline. Prints JSON."""
+"""A LightningModule in 16-bit mixed precision with gradient scaling, two batches per update.
+
+Knows nothing of feedline. Prints JSON.
+"""
 
 import hashlib
 import json
@@ -26,8 +29,14 @@ class Classifier(pl.LightningModule):
         super().__init__()
         layers = []
         for before, after in [(3, 64), (64, 128), (128, 256)]:
-            layers += [torch.nn.Conv2d(before, after, 3, 2, 1), torch.nn.BatchNorm2d(after), torch.nn.ReLU()]
-        self.net = torch.nn.Sequential(*layers, torch.nn.Flatten(), torch.nn.Linear(256 * 8 * 8, 10))
+            layers += [
+                torch.nn.Conv2d(before, after, 3, 2, 1),
+                torch.nn.BatchNorm2d(after),
+                torch.nn.ReLU(),
+            ]
+        self.net = torch.nn.Sequential(
+            *layers, torch.nn.Flatten(), torch.nn.Linear(256 * 8 * 8, 10)
+        )
 
     def training_step(self, batch, index):
         images, labels = batch
@@ -58,7 +67,9 @@ def main():
     )
     model = Classifier()
     trainer.fit(model, loader)
-    digest = hashlib.sha256(b"".join(parameter.detach().cpu().numpy().tobytes() for parameter in model.parameters())).hexdigest()
+    digest = hashlib.sha256(
+        b"".join(parameter.detach().cpu().numpy().tobytes() for parameter in model.parameters())
+    ).hexdigest()
     print(json.dumps({"digest": digest, "updates": trainer.global_step}))
 
 

@@ -1,5 +1,6 @@
-"""A made-up GPU behind the few calls of torch.cuda that are used (profiler/taps/gpu_timer.py, Cuda): streams that take planted times, on a
-clock that moves only when told to. It says nothing about CUDA itself; what a real GPU does is tested in test_on_a_gpu.py."""
+"""A made-up GPU behind the few calls of torch.cuda that are used (profiler/taps/gpu_timer.py,
+Cuda): streams that take planted times, on a clock that moves only when told to. It says nothing
+about CUDA itself; what a real GPU does is tested in test_on_a_gpu.py."""
 
 import itertools
 
@@ -10,7 +11,9 @@ MS = 1_000_000
 
 
 class MadeUpEvent:
-    """Passed once the clock is at ``at_ns``; the GPU's own clock began at another time than the host's."""
+    """Passed once the clock is at ``at_ns``; the GPU's own clock began at another time than the
+    host's.
+    """
 
     def __init__(self, gpu: "MadeUpGpu") -> None:
         self.gpu = gpu
@@ -18,7 +21,9 @@ class MadeUpEvent:
         self.device: int | None = None
 
     def record(self, stream: "MadeUpStream") -> None:
-        assert self.device in (None, stream.device), "a CUDA event belongs to the device of its first stream"
+        assert self.device in (None, stream.device), (
+            "a CUDA event belongs to the device of its first stream"
+        )
         assert not self.gpu.capturing, "recorded inside a capture"
         self.gpu.host(self.gpu.mark_ms)
         self.device, self.at_ns = stream.device, max(self.gpu.now_ns, stream.busy_until_ns)

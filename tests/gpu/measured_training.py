@@ -1,7 +1,8 @@
-"""A training that keeps the GPU busy and its own account of it, for scripts/gpu-check. Knows nothing of feedline. Prints JSON.
+"""A training that keeps the GPU busy and its own account of it, for scripts/gpu-check. Knows
+nothing of feedline. Prints JSON.
 
---sync waits for the GPU around every stage; --events marks each stage in the GPU's own work instead, and waits for nothing until the end.
---compile compiles the model in that mode.
+--sync waits for the GPU around every stage; --events marks each stage in the GPU's own work
+instead, and waits for nothing until the end. --compile compiles the model in that mode.
 """
 
 import argparse
@@ -32,7 +33,12 @@ class Account:
     """Seconds of each stage: of the host, of the host that waits for the GPU, or of the GPU."""
 
     def __init__(self, wait: bool, events: bool) -> None:
-        self.wait, self.events, self.seconds, self.marks = wait, events, defaultdict(list), defaultdict(list)
+        self.wait, self.events, self.seconds, self.marks = (
+            wait,
+            events,
+            defaultdict(list),
+            defaultdict(list),
+        )
 
     @contextmanager
     def stage(self, name: str) -> Iterator[None]:
@@ -75,12 +81,20 @@ def main() -> None:
     torch.use_deterministic_algorithms(True)
     torch.manual_seed(0)
     device = torch.device(args.device)
-    layers = [layer for _ in range(4) for layer in (torch.nn.Linear(args.width, args.width), torch.nn.ReLU())]
+    layers = [
+        layer
+        for _ in range(4)
+        for layer in (torch.nn.Linear(args.width, args.width), torch.nn.ReLU())
+    ]
     model = torch.nn.Sequential(*layers).to(device)
     run = torch.compile(model, mode=args.compile) if args.compile else model
     optimizer = torch.optim.Adam(model.parameters(), 1e-4)
     account = Account(args.sync, args.events)
-    loader = DataLoader(Batches(args.steps, args.rows, args.width), batch_size=None, pin_memory=device.type == "cuda")
+    loader = DataLoader(
+        Batches(args.steps, args.rows, args.width),
+        batch_size=None,
+        pin_memory=device.type == "cuda",
+    )
     begin = time.perf_counter()
     for images in loader:
         with account.stage("copy"):
@@ -98,9 +112,19 @@ def main() -> None:
     if args.events:
         torch.cuda.synchronize()
         account.close()
-    digest = hashlib.sha256(b"".join(parameter.detach().cpu().numpy().tobytes() for parameter in model.parameters())).hexdigest()
-    means = {name: sum(values[1:]) / len(values[1:]) for name, values in account.seconds.items()}  # feedline leaves out the first, too
-    found = {"loss": final, "digest": digest, "stages": means, "wall_s": wall, "copy_bytes": args.rows * args.width * 4}
+    digest = hashlib.sha256(
+        b"".join(parameter.detach().cpu().numpy().tobytes() for parameter in model.parameters())
+    ).hexdigest()
+    means = {
+        name: sum(values[1:]) / len(values[1:]) for name, values in account.seconds.items()
+    }  # feedline leaves out the first, too
+    found = {
+        "loss": final,
+        "digest": digest,
+        "stages": means,
+        "wall_s": wall,
+        "copy_bytes": args.rows * args.width * 4,
+    }
     print(json.dumps({**found, "series": account.seconds}))
 
 

@@ -1,4 +1,5 @@
-"""A training that copies the next batch in a stream of its own while the model works, as NVIDIA's examples do. Knows nothing of feedline.
+"""A training that copies the next batch in a stream of its own while the model works, as NVIDIA's
+examples do. Knows nothing of feedline.
 
 Prints JSON.
 """
@@ -39,8 +40,17 @@ def main() -> None:
     torch.use_deterministic_algorithms(True)
     torch.manual_seed(0)
     data = TensorDataset(torch.randn(4096, 3, 64, 64), torch.randint(0, 10, (4096,)))
-    loader = DataLoader(data, 64, shuffle=True, num_workers=2, pin_memory=True, persistent_workers=True)
-    layers = [nn.Conv2d(3, 64, 3, 2), nn.ReLU(), nn.Conv2d(64, 128, 3, 2), nn.ReLU(), nn.Flatten(), nn.Linear(128 * 15 * 15, 10)]
+    loader = DataLoader(
+        data, 64, shuffle=True, num_workers=2, pin_memory=True, persistent_workers=True
+    )
+    layers = [
+        nn.Conv2d(3, 64, 3, 2),
+        nn.ReLU(),
+        nn.Conv2d(64, 128, 3, 2),
+        nn.ReLU(),
+        nn.Flatten(),
+        nn.Linear(128 * 15 * 15, 10),
+    ]
     model = nn.Sequential(*layers).cuda()
     optimizer = torch.optim.SGD(model.parameters(), 0.01)
     updates = 0
@@ -51,7 +61,9 @@ def main() -> None:
             loss.backward()
             optimizer.step()
             updates += 1
-    digest = hashlib.sha256(b"".join(parameter.detach().cpu().numpy().tobytes() for parameter in model.parameters())).hexdigest()
+    digest = hashlib.sha256(
+        b"".join(parameter.detach().cpu().numpy().tobytes() for parameter in model.parameters())
+    ).hexdigest()
     print(json.dumps({"digest": digest, "updates": updates}))
 
 

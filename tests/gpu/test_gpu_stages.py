@@ -1,4 +1,7 @@
-"""From GPU records in a run folder to the report. The records are written by hand, as taps/gpu_timer.py writes them."""
+"""From GPU records in a run folder to the report.
+
+The records are written by hand, as taps/gpu_timer.py writes them.
+"""
 
 import json
 from pathlib import Path
@@ -14,7 +17,11 @@ from feedline.profiler.session.session import Session
 from feedline.profiler.store.run_folder import Run
 from feedline.profiler.store.trainings import open_run
 
-STEP = {Stage.FORWARD: (10, 20), Stage.BACKWARD: (10, 40), Stage.OPTIMIZER: (5, 2)}  # ms on the host, on the GPU
+STEP = {
+    Stage.FORWARD: (10, 20),
+    Stage.BACKWARD: (10, 40),
+    Stage.OPTIMIZER: (5, 2),
+}  # ms on the host, on the GPU
 
 
 def record(folder: Path, steps: int = 6, untimed: tuple[int, ...] = (), timed: bool = True) -> Run:
@@ -25,7 +32,13 @@ def record(folder: Path, steps: int = 6, untimed: tuple[int, ...] = (), timed: b
     for step in range(steps):
         pending, gpu = [], now + 3 * MS
         for stage, (host, took) in STEP.items():
-            segment.add(stage, now, host * MS, number=1, flags=int(Flag.TRAINING | Flag.GRAD) if stage is Stage.FORWARD else 0)
+            segment.add(
+                stage,
+                now,
+                host * MS,
+                number=1,
+                flags=int(Flag.TRAINING | Flag.GRAD) if stage is Stage.FORWARD else 0,
+            )
             if timed and step not in untimed:
                 pending.append((Stage.GPU, gpu, took * MS, now, stage))
                 gpu += took * MS
@@ -43,12 +56,17 @@ def record(folder: Path, steps: int = 6, untimed: tuple[int, ...] = (), timed: b
 def test_the_mean_step_has_the_gpus_seconds_beside_the_hosts(tmp_path):
     step = build(record(tmp_path / "run")).step
 
-    assert step.gpu_stages == pytest.approx({"forward": 0.020, "backward": 0.040, "optimizer": 0.002})
+    assert step.gpu_stages == pytest.approx(
+        {"forward": 0.020, "backward": 0.040, "optimizer": 0.002}
+    )
     assert step.stages["forward"] == pytest.approx(0.010)
 
 
 def test_gpu_records_do_not_move_the_boundaries_of_steps(tmp_path):
-    with_gpu, without = (build(record(tmp_path / name, timed=timed)).step for name, timed in (("a", True), ("b", False)))
+    with_gpu, without = (
+        build(record(tmp_path / name, timed=timed)).step
+        for name, timed in (("a", True), ("b", False))
+    )
 
     assert with_gpu.stages == without.stages
     assert with_gpu.series == without.series
@@ -76,7 +94,10 @@ def test_the_terminal_report_has_a_column_for_the_gpu(tmp_path):
 
 
 def test_the_html_report_has_a_bar_for_the_gpu_only_where_one_was_timed(tmp_path):
-    with_gpu, without = (html_report.render(build(record(tmp_path / name, timed=timed))) for name, timed in (("a", True), ("b", False)))
+    with_gpu, without = (
+        html_report.render(build(record(tmp_path / name, timed=timed)))
+        for name, timed in (("a", True), ("b", False))
+    )
 
     assert 'id="gpu"' in with_gpu and "backward 40.00 ms" in with_gpu
     assert 'id="gpu"' not in without
@@ -86,7 +107,9 @@ def test_the_trace_has_a_track_for_the_gpu(tmp_path):
     trace.write(record(tmp_path / "run"), tmp_path / "a.trace.json")
     found = json.loads((tmp_path / "a.trace.json").read_text())["traceEvents"]
 
-    (track,) = {event["tid"] for event in found if event.get("args", {}).get("name") == "training, GPU"}
+    (track,) = {
+        event["tid"] for event in found if event.get("args", {}).get("name") == "training, GPU"
+    }
     spans = [event for event in found if event["ph"] == "X" and event["tid"] == track]
     assert [span["name"] for span in spans][:2] == ["forward", "backward"]
     assert len(spans) == 18

@@ -1,4 +1,6 @@
-"""``feedline run --torch-profiler``: real trainings under the real torch.profiler, of the CPU where there is no GPU."""
+"""``feedline run --torch-profiler``: real trainings under the real torch.profiler, of the CPU where
+there is no GPU.
+"""
 
 import gzip
 import json
@@ -14,10 +16,24 @@ from feedline.profiler.store.trainings import open_run
 PROGRAM = Path(__file__).with_name("training.py")
 
 
-def train(warm_python: WarmPython, folder: Path, *options: str, program: tuple[str, ...] = ()) -> tuple[str, dict]:
+def train(
+    warm_python: WarmPython, folder: Path, *options: str, program: tuple[str, ...] = ()
+) -> tuple[str, dict]:
     """What the training printed, and its report."""
     out = folder / "out.json"
-    command = ["-m", "feedline", "run", "-q", "-o", folder / "run", "--json", out, *options, PROGRAM, *program]
+    command = [
+        "-m",
+        "feedline",
+        "run",
+        "-q",
+        "-o",
+        folder / "run",
+        "--json",
+        out,
+        *options,
+        PROGRAM,
+        *program,
+    ]
     done = warm_python.run(*command, folder=folder)
     assert done.returncode == 0, done.stderr
     return done.stdout, json.loads(out.read_text())
@@ -41,7 +57,9 @@ def watched(tmp_path_factory, warm_python):
 def test_the_trace_holds_the_steps_that_were_asked_for(watched):
     *_, run = watched
 
-    steps = {name for name in names(run / "rank0" / "kineto.json.gz") if name.startswith("ProfilerStep#")}
+    steps = {
+        name for name in names(run / "rank0" / "kineto.json.gz") if name.startswith("ProfilerStep#")
+    }
     assert steps == {"ProfilerStep#7", "ProfilerStep#8", "ProfilerStep#9"}
 
 
@@ -60,9 +78,13 @@ def test_the_training_computes_the_same_numbers(watched, warm_python, tmp_path):
 def test_profiled_steps_are_left_out_of_the_figures_and_the_report_says_so(watched):
     _, report, _ = watched
 
-    assert report["throughput"]["steps"] == 20 - 5  # those profiled, the one to warm up, and the one in whose end it began
+    assert (
+        report["throughput"]["steps"] == 20 - 5
+    )  # those profiled, the one to warm up, and the one in whose end it began
     assert any("torch.profiler" in note for note in report["notes"])
-    assert sum(report["step"]["stages"].values()) == pytest.approx(report["step"]["mean_s"], rel=0.01)
+    assert sum(report["step"]["stages"].values()) == pytest.approx(
+        report["step"]["mean_s"], rel=0.01
+    )
 
 
 def test_without_a_gpu_no_step_is_profiled_unless_asked(tmp_path, warm_python):
@@ -77,17 +99,27 @@ def test_without_a_gpu_no_step_is_profiled_unless_asked(tmp_path, warm_python):
 
 
 def test_a_program_that_profiles_itself_in_the_window_gets_its_own_trace(tmp_path, warm_python):
-    printed, report = train(warm_python, tmp_path, "--torch-profiler", "6:9", program=("profile", "9"))
+    printed, report = train(
+        warm_python, tmp_path, "--torch-profiler", "6:9", program=("profile", "9")
+    )
 
     assert "own trace: 3 steps" in printed
-    assert profiler_hook(report) == (False, "the program started torch.profiler in the window, and only one can run at a time")
+    assert profiler_hook(report) == (
+        False,
+        "the program started torch.profiler in the window, and only one can run at a time",
+    )
 
 
 def test_a_program_that_is_profiling_already_is_left_alone(tmp_path, warm_python):
-    printed, report = train(warm_python, tmp_path, "--torch-profiler", "6:3", program=("profile", "5"))
+    printed, report = train(
+        warm_python, tmp_path, "--torch-profiler", "6:3", program=("profile", "5")
+    )
 
     assert "own trace: 3 steps" in printed
-    assert profiler_hook(report) == (False, "the program runs torch.profiler itself, and only one can run at a time")
+    assert profiler_hook(report) == (
+        False,
+        "the program runs torch.profiler itself, and only one can run at a time",
+    )
 
 
 def test_a_training_that_ends_in_its_window_keeps_what_there_is(tmp_path, warm_python):
@@ -114,11 +146,26 @@ def test_without_a_window_short_steps_rest(warm_python, tmp_path):
         "    optimizer.step()\n"
         "    optimizer.zero_grad()\n"
     )
-    done = warm_python.run("-m", "feedline", "run", "-q", "-o", tmp_path / "run", "--torch-profiler", "off", program, folder=tmp_path)
+    done = warm_python.run(
+        "-m",
+        "feedline",
+        "run",
+        "-q",
+        "-o",
+        tmp_path / "run",
+        "--torch-profiler",
+        "off",
+        program,
+        folder=tmp_path,
+    )
     assert done.returncode == 0, done.stderr
 
     assert len(open_run(tmp_path / "run").ranks[0].main.of(Stage.OPTIMIZER)) < 200
-    (hook,) = (hook for hook in open_run(tmp_path / "run").ranks[0].manifest.hooks if hook["name"] == "torch.profiler")
+    (hook,) = (
+        hook
+        for hook in open_run(tmp_path / "run").ranks[0].manifest.hooks
+        if hook["name"] == "torch.profiler"
+    )
     assert (hook["attached"], hook["why"]) == (False, "turned off with --torch-profiler off")
 
 
@@ -127,8 +174,12 @@ def test_off_is_a_window_of_no_step():
     assert not _OFF.active
 
 
-def test_a_window_between_updates_inside_backward_leaves_the_profiler_to_the_program(tmp_path: Path, warm_python: WarmPython):
-    """torch would find a profiler running again that ended inside a backward, and refuse the program its own."""
+def test_a_window_between_updates_inside_backward_leaves_the_profiler_to_the_program(
+    tmp_path: Path, warm_python: WarmPython
+):
+    """torch would find a profiler running again that ended inside a backward, and refuse the
+    program its own.
+    """
     program = tmp_path / "train.py"
     program.write_text(
         """if True:
@@ -145,8 +196,22 @@ def test_a_window_between_updates_inside_backward_leaves_the_profiler_to_the_pro
     )
     out = tmp_path / "out.json"
     done = warm_python.run(
-        "-m", "feedline", "run", "-q", "-o", tmp_path / "run", "--json", out, "--torch-profiler", "3:2", program, folder=tmp_path
+        "-m",
+        "feedline",
+        "run",
+        "-q",
+        "-o",
+        tmp_path / "run",
+        "--json",
+        out,
+        "--torch-profiler",
+        "3:2",
+        program,
+        folder=tmp_path,
     )
 
     assert (done.returncode, done.stdout) == (0, "True\n"), done.stderr
-    assert profiler_hook(json.loads(out.read_text())) == (True, "2 steps after 4, in rank0/kineto.json.gz")
+    assert profiler_hook(json.loads(out.read_text())) == (
+        True,
+        "2 steps after 4, in rank0/kineto.json.gz",
+    )

@@ -1,4 +1,6 @@
-"""Queueing, anchoring and limits of the GPU timer, against a made-up GPU (made_up.py): no statement about CUDA."""
+"""Queueing, anchoring and limits of the GPU timer, against a made-up GPU (made_up.py): no statement
+about CUDA.
+"""
 
 import threading
 
@@ -24,7 +26,9 @@ class Bench:
         on_its_clock(self.gpu, monkeypatch)
         self.segment = Segment(folder / "main.seg", {"role": "main"})
         recorder.open_main(self.segment)
-        self.timer = recorder.gpu = GpuTimer(lambda name, attached, why: self.said.update({name: (attached, why)}), self.gpu)
+        self.timer = recorder.gpu = GpuTimer(
+            lambda name, attached, why: self.said.update({name: (attached, why)}), self.gpu
+        )
 
     def stage(self, stage: Stage, gpu_ms: float, host_ms: float = 1.0, **more: int) -> None:
         with Span(self.segment, stage):
@@ -172,7 +176,9 @@ def test_stages_are_timed_on_the_gpu_that_the_last_copy_went_to(bench):
     bench.gpu.host(50)
     bench.timer.stop()
 
-    assert bench.records()["extra"].tolist() == [Stage.FORWARD]  # the first copy was marked on the wrong GPU, and left out
+    assert bench.records()["extra"].tolist() == [
+        Stage.FORWARD
+    ]  # the first copy was marked on the wrong GPU, and left out
     assert bench.records()["wall"].tolist() == [7 * MS]
 
 
@@ -236,7 +242,9 @@ def steps(bench, count, host_ms):
 
 def marked(bench):
     """Numbers of the steps whose stages were marked; a step is marked as a whole."""
-    forward, optimizer = (bench.records(stage)["start"].tolist() for stage in (Stage.FORWARD, Stage.OPTIMIZER))
+    forward, optimizer = (
+        bench.records(stage)["start"].tolist() for stage in (Stage.FORWARD, Stage.OPTIMIZER)
+    )
     marks = set(bench.records()["number"].tolist())
     assert [start in marks for start in forward] == [start in marks for start in optimizer]
     return [number for number, start in enumerate(forward) if start in marks]

@@ -1,4 +1,5 @@
-"""A GPT-2 of four layers under the transformers Trainer, in bfloat16 autocast, two batches per update.
+"""A GPT-2 of four layers under the transformers Trainer, in bfloat16 autocast, two batches per
+update.
 
 Knows nothing of feedline. Prints JSON.
 """
@@ -29,7 +30,15 @@ def main():
     os.environ["CUBLAS_WORKSPACE_CONFIG"] = ":4096:8"  # as torch's notes on reproducibility ask
     torch.use_deterministic_algorithms(True)
     torch.manual_seed(1)
-    shape = GPT2Config(vocab_size=1000, n_positions=LENGTH, n_embd=256, n_layer=4, n_head=4, bos_token_id=0, eos_token_id=0)
+    shape = GPT2Config(
+        vocab_size=1000,
+        n_positions=LENGTH,
+        n_embd=256,
+        n_layer=4,
+        n_head=4,
+        bos_token_id=0,
+        eos_token_id=0,
+    )
     shape._attn_implementation = "eager"
     model = GPT2LMHeadModel(shape)
     with tempfile.TemporaryDirectory() as folder:
@@ -48,7 +57,9 @@ def main():
         )
         trainer = Trainer(model, arguments, train_dataset=Tokens())
         trainer.train()
-    digest = hashlib.sha256(b"".join(parameter.detach().cpu().numpy().tobytes() for parameter in model.parameters())).hexdigest()
+    digest = hashlib.sha256(
+        b"".join(parameter.detach().cpu().numpy().tobytes() for parameter in model.parameters())
+    ).hexdigest()
     print(json.dumps({"digest": digest, "updates": trainer.state.global_step}))
 
 

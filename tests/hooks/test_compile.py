@@ -22,14 +22,20 @@ PROGRAM = Path(__file__).resolve().parents[1] / "numbers" / "training.py"
 def compiled(tmp_path_factory, warm_python):
     """The main process of a training whose model is compiled with aot_eager."""
     folder = tmp_path_factory.mktemp("compiled")
-    done = warm_python.run("-m", "feedline", "run", "-q", "-o", "run", PROGRAM, "fork", 0, "compiled", folder=folder)
+    done = warm_python.run(
+        "-m", "feedline", "run", "-q", "-o", "run", PROGRAM, "fork", 0, "compiled", folder=folder
+    )
     assert done.returncode == 0, done.stderr
     return open_run(folder / "run").ranks[0].main
 
 
 @pytest.fixture
 def tap(tmp_path):
-    segment, patches, tap = Segment(tmp_path / "main.seg", {"role": "main"}), Patches(), CompileTap()
+    segment, patches, tap = (
+        Segment(tmp_path / "main.seg", {"role": "main"}),
+        Patches(),
+        CompileTap(),
+    )
     recorder.open_main(segment)
     tap.attach(patches)
     yield segment
@@ -85,12 +91,17 @@ def test_nested_compilations_are_one(tap):
 
 
 def test_a_compilation_that_raises_is_closed(tap):
-    with pytest.raises(ZeroDivisionError), callback_handler.install_callbacks(CallbackTrigger.DYNAMO, "2/1"):
+    with (
+        pytest.raises(ZeroDivisionError),
+        callback_handler.install_callbacks(CallbackTrigger.DYNAMO, "2/1"),
+    ):
         raise ZeroDivisionError
 
     assert seen(tap)["extra"].tolist() == [2 << 32 | 1]
 
 
-@pytest.mark.parametrize(("text", "number"), [("0/0", 0), ("3/1", 3 << 32 | 1), ("None", 0), ("!0/1", 0), ("", 0)])
+@pytest.mark.parametrize(
+    ("text", "number"), [("0/0", 0), ("3/1", 3 << 32 | 1), ("None", 0), ("!0/1", 0), ("", 0)]
+)
 def test_an_unknown_compile_id_is_zero(text, number):
     assert _graph_number(text) == number

@@ -22,10 +22,14 @@ def test_what_libraries_print_of_themselves_is_no_part_of_the_answer(monkeypatch
 
 
 def test_with_a_file_the_answer_is_in_both(monkeypatch, capfd, tmp_path):
-    monkeypatch.setattr(selftest, "run_selftests", lambda: [selftest._SelfTest("torch", True, "2.8.0")])
+    monkeypatch.setattr(
+        selftest, "run_selftests", lambda: [selftest._SelfTest("torch", True, "2.8.0")]
+    )
 
     assert main(["env", "--json", str(tmp_path / "env.json")]) == 0
 
-    assert json.loads((tmp_path / "env.json").read_text()) == [{"name": "torch", "works": True, "says": "2.8.0"}]
+    assert json.loads((tmp_path / "env.json").read_text()) == [
+        {"name": "torch", "works": True, "says": "2.8.0"}
+    ]
     assert capfd.readouterr().out.startswith("yes torch")
     assert main(["env", "--json", str(tmp_path / "env.json")]) == 73

@@ -24,7 +24,10 @@ def model_and_optimizer():
 
 
 def test_each_call_between_model_backward_and_optimizer_is_recorded_once(recorded):
-    """A function imported by name before the recording is seen too; Module.zero_grad as well as the optimizer's."""
+    """A function imported by name before the recording is seen too;
+
+    Module.zero_grad as well as the optimizer's.
+    """
     model, optimizer = model_and_optimizer()
     scaler, x = torch.amp.GradScaler("cpu"), torch.ones(8, 256)
 
@@ -41,13 +44,24 @@ def test_each_call_between_model_backward_and_optimizer_is_recorded_once(recorde
 
     report, main = recorded(train)
 
-    assert sources(main) == 10 * ["zero_grad", "zero_grad", "unscale_", "clip_grad_norm_", "clip_grad_value_"]
+    assert sources(main) == 10 * [
+        "zero_grad",
+        "zero_grad",
+        "unscale_",
+        "clip_grad_norm_",
+        "clip_grad_value_",
+    ]
     each = main.of(Stage.GRADIENTS)["wall"].reshape(10, 5).sum(axis=1) / 1e9
     assert each.min() < report.step.stages["gradients"] < each.max()
 
 
 def test_the_functions_are_torchs_own_again_after_a_recording(recorded):
-    before = torch.optim.Optimizer.zero_grad, torch.nn.Module.zero_grad, torch.amp.GradScaler.unscale_, clip_grad_norm_.__code__
+    before = (
+        torch.optim.Optimizer.zero_grad,
+        torch.nn.Module.zero_grad,
+        torch.amp.GradScaler.unscale_,
+        clip_grad_norm_.__code__,
+    )
     model, optimizer = model_and_optimizer()
 
     def train():
@@ -57,7 +71,12 @@ def test_the_functions_are_torchs_own_again_after_a_recording(recorded):
 
     recorded(train)
 
-    assert (torch.optim.Optimizer.zero_grad, torch.nn.Module.zero_grad, torch.amp.GradScaler.unscale_, clip_grad_norm_.__code__) == before
+    assert (
+        torch.optim.Optimizer.zero_grad,
+        torch.nn.Module.zero_grad,
+        torch.amp.GradScaler.unscale_,
+        clip_grad_norm_.__code__,
+    ) == before
 
 
 def test_steps_that_are_only_counted_leave_what_other_taps_do_to_clipping_as_it_is(recorded):
@@ -114,24 +133,36 @@ def test_a_failing_call_is_raised_and_recorded(recorded):
     assert (main.of(Stage.GRADIENTS)["flags"] & Flag.FAILED != 0).tolist() == 3 * [True]
 
 
-@pytest.mark.parametrize("clears", [(10, 14), (22, 26), (26, 30)], ids=["after the forward", "between", "before the backward"])
+@pytest.mark.parametrize(
+    "clears",
+    [(10, 14), (22, 26), (26, 30)],
+    ids=["after the forward", "between", "before the backward"],
+)
 def test_the_loss_between_a_forward_and_its_backward_is_one_where_zero_grad_is_called_in_it(clears):
     main = MadeUp()
     for step in range(8):
         at = 100 * step
         main.span(Stage.FORWARD, at, at + 10, flags=Flag.GRAD | Flag.TRAINING)
         main.span(Stage.GRADIENTS, at + clears[0], at + clears[1])
-        main.backward(at + 30, at + 60).span(Stage.GRADIENTS, at + 62, at + 65).update(at + 65, at + 75)
+        main.backward(at + 30, at + 60).span(Stage.GRADIENTS, at + 62, at + 65).update(
+            at + 65, at + 75
+        )
 
     found = partition(main.process())
 
-    assert found.stages["loss"].tolist() == 8 * [16] and found.stages["gradients"].tolist() == 8 * [7]
+    assert found.stages["loss"].tolist() == 8 * [16] and found.stages["gradients"].tolist() == 8 * [
+        7
+    ]
     assert np.array_equal(sum(found.stages.values()), found.wall)
 
 
-@pytest.mark.filterwarnings("ignore")  # those that tracing a whole step gives without a recording too
+@pytest.mark.filterwarnings(
+    "ignore"
+)  # those that tracing a whole step gives without a recording too
 def test_a_compiled_training_step_is_compiled_as_without(recorded):
-    """Tracing a step that clears and clips gradients gives the same graphs, and the same parameters."""
+    """Tracing a step that clears and clips gradients gives the same graphs, and the same
+    parameters.
+    """
 
     def trained(steps=3):
         torch._dynamo.reset()

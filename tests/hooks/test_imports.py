@@ -1,4 +1,6 @@
-"""What a program under feedline has imported: what it imports itself, feedline, and next to nothing else."""
+"""What a program under feedline has imported: what it imports itself, feedline, and next to nothing
+else.
+"""
 
 import importlib
 import importlib.util
@@ -16,38 +18,78 @@ LISTS = """
 import atexit, sys
 atexit.register(lambda: print(*sys.modules, sep="\\n"))
 """
-#: Small modules of Python's and numpy's that feedline needs, and those that argparse needs to read its command line.
-ALLOWED = {"encodings.ascii", "multiprocessing.queues", "numpy._typing._add_docstring", "numpy.typing", "resource", "shlex"}
+#: Small modules of Python's and numpy's that feedline needs, and those that argparse needs to read
+#: its command line.
+ALLOWED = {
+    "encodings.ascii",
+    "multiprocessing.queues",
+    "numpy._typing._add_docstring",
+    "numpy.typing",
+    "resource",
+    "shlex",
+}
 
 
 def modules(folder: Path, script: str, *before: str) -> set[str]:
     """The modules that a program has at its end."""
     (folder / "script.py").write_text(LISTS + script)
     command = [sys.executable, *before, "script.py"]
-    return set(subprocess.run(command, cwd=folder, check=True, capture_output=True, text=True).stdout.split())
+    return set(
+        subprocess.run(
+            command, cwd=folder, check=True, capture_output=True, text=True
+        ).stdout.split()
+    )
 
 
-def test_a_program_that_only_imports_torch_has_imported_what_it_has_without_feedline(tmp_path: Path) -> None:
+def test_a_program_that_only_imports_torch_has_imported_what_it_has_without_feedline(
+    tmp_path: Path,
+) -> None:
     plain = modules(tmp_path, "import torch; print()")
-    recorded = modules(tmp_path, "import torch; print()", "-m", "feedline", "run", "-q", "-o", "run")
+    recorded = modules(
+        tmp_path, "import torch; print()", "-m", "feedline", "run", "-q", "-o", "run"
+    )
 
-    more = {name for name in recorded - plain if name.partition(".")[0] not in ("feedline", "__editable___feedline_0_1_0_finder")}
+    more = {
+        name
+        for name in recorded - plain
+        if name.partition(".")[0] not in ("feedline", "__editable___feedline_0_1_0_finder")
+    }
     assert more <= ALLOWED
     assert "feedline.profiler.taps.training" in recorded  # it was recorded
-    assert sorted(path.name for path in (tmp_path / "run").iterdir()) == [".feedline", "rank0"]  # and no report was made of nothing
+    assert sorted(path.name for path in (tmp_path / "run").iterdir()) == [
+        ".feedline",
+        "rank0",
+    ]  # and no report was made of nothing
 
 
 def test_a_program_without_torch_pays_for_numpy_alone(tmp_path: Path) -> None:
     recorded = modules(tmp_path, "print()", "-m", "feedline", "run", "-q", "-o", "run")
 
-    heavy = {"torch", "wrapt", "asyncio", "importlib.metadata", "email", "pandas", "pyarrow", "rich", "jinja2", "nvtx", "msgspec"}
+    heavy = {
+        "torch",
+        "wrapt",
+        "asyncio",
+        "importlib.metadata",
+        "email",
+        "pandas",
+        "pyarrow",
+        "rich",
+        "jinja2",
+        "nvtx",
+        "msgspec",
+    }
     assert not heavy & recorded
     assert "feedline.profiler.session.session" in recorded
 
 
 def test_a_report_of_a_quiet_run_without_a_record_can_still_be_made(tmp_path: Path) -> None:
     modules(tmp_path, "print()", "-m", "feedline", "run", "-q", "-o", "run")
-    made = subprocess.run([sys.executable, "-m", "feedline", "report", "run"], cwd=tmp_path, capture_output=True, text=True)
+    made = subprocess.run(
+        [sys.executable, "-m", "feedline", "report", "run"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+    )
 
     assert made.returncode == 0 and "o training step was recorded" in " ".join(made.stdout.split())
     assert (tmp_path / "run" / "report.json").exists()
@@ -73,7 +115,9 @@ print(*sys.modules, sep="\\n")
 
 
 def test_records_are_compacted_and_read_back_without_pandas(tmp_path: Path) -> None:
-    ended = subprocess.run([sys.executable, "-c", COMPACT, str(tmp_path)], check=True, capture_output=True, text=True)
+    ended = subprocess.run(
+        [sys.executable, "-c", COMPACT, str(tmp_path)], check=True, capture_output=True, text=True
+    )
 
     assert "pyarrow" in ended.stdout.split() and "pandas" not in ended.stdout.split()
 
@@ -96,12 +140,16 @@ def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     sys.modules.pop("awaited_one", None)
 
 
-def test_a_module_is_told_of_when_it_has_run_and_has_a_loader_of_its_own(arrivals: ImportArrivals, module: Path) -> None:
+def test_a_module_is_told_of_when_it_has_run_and_has_a_loader_of_its_own(
+    arrivals: ImportArrivals, module: Path
+) -> None:
     module.write_text("loader, value = __loader__, 1\n")
     seen: list[tuple[ModuleType, int]] = []
     arrivals.when_imported("awaited_one", lambda one: seen.append((one, one.value)))
 
-    assert importlib.util.find_spec("awaited_one") is not None and not seen  # to look for it is not to import it
+    assert (
+        importlib.util.find_spec("awaited_one") is not None and not seen
+    )  # to look for it is not to import it
     made = importlib.import_module("awaited_one")
 
     assert seen == [(made, 1)]
@@ -109,7 +157,9 @@ def test_a_module_is_told_of_when_it_has_run_and_has_a_loader_of_its_own(arrival
     assert type(made.__loader__) is type(made.__spec__.loader) is type(made.loader) is own
 
 
-def test_a_module_whose_import_failed_is_awaited_again(arrivals: ImportArrivals, module: Path) -> None:
+def test_a_module_whose_import_failed_is_awaited_again(
+    arrivals: ImportArrivals, module: Path
+) -> None:
     module.write_text("raise ValueError('not yet')\n")
     seen: list[ModuleType] = []
     arrivals.when_imported("awaited_one", seen.append)
@@ -123,7 +173,9 @@ def test_a_module_whose_import_failed_is_awaited_again(arrivals: ImportArrivals,
     assert seen == [] and importlib.import_module("awaited_one") is seen[0]
 
 
-def test_a_module_that_is_there_is_told_of_at_once_and_one_waited_for_no_more_never(arrivals: ImportArrivals, module: Path) -> None:
+def test_a_module_that_is_there_is_told_of_at_once_and_one_waited_for_no_more_never(
+    arrivals: ImportArrivals, module: Path
+) -> None:
     module.write_text("")
     seen: list[ModuleType] = []
     wait_no_more = arrivals.when_imported("awaited_one", seen.append)

@@ -1,4 +1,6 @@
-"""What taps replace has the name, documentation, signature and source of the original, and pickles as it: datasets and models hold it."""
+"""What taps replace has the name, documentation, signature and source of the original, and pickles
+as it: datasets and models hold it.
+"""
 
 import base64
 import importlib
@@ -17,7 +19,8 @@ import feedline
 from feedline.profiler.events import Stage
 from feedline.profiler.store.segment_reader import read_segment
 
-#: Looks at every place that is replaced and prints what it finds there. It runs plain, with the places of the second run.
+#: Looks at every place that is replaced and prints what it finds there. It runs plain, with the
+#: places of the second run.
 LOOK = """
     import base64, importlib, inspect, json, pickle, re, sys
     import torch, torch.distributed, torch._dynamo
@@ -94,28 +97,48 @@ def looks(
         assert done.returncode == 0, done.stderr
         return json.loads(done.stdout.splitlines()[-1])
 
-    under = run("-m", "feedline", "run", "-q", "-o", folder / "run", script, json.dumps(LIBRARIES), "-")
+    under = run(
+        "-m", "feedline", "run", "-q", "-o", folder / "run", script, json.dumps(LIBRARIES), "-"
+    )
     places.write_text(json.dumps([place for place, _ in under]))
     plain = run(script, json.dumps(LIBRARIES), places)
-    return [(place, before, after) for (place, before), (_, after) in zip(plain, under, strict=True)]
+    return [
+        (place, before, after) for (place, before), (_, after) in zip(plain, under, strict=True)
+    ]
 
 
 def test_everything_that_is_replaced_looks_like_the_original(looks):
-    """What is replaced under another name than its own (nn.Module.__call__ is _wrapped_call_impl) is pickled under that one."""
+    """What is replaced under another name than its own (nn.Module.__call__ is _wrapped_call_impl)
+    is pickled under that one.
+    """
     assert len(looks) > 40
     different = []
     for (module, owner, name), before, after in looks:
-        own_name = (before["__module__"], before["__qualname__"]) == (repr(module), repr(f"{owner}.{name}" if owner else name))
+        own_name = (before["__module__"], before["__qualname__"]) == (
+            repr(module),
+            repr(f"{owner}.{name}" if owner else name),
+        )
         built_in = before["getsource"] == "TypeError"
         skipped = set() if own_name else {"__name__", "__qualname__", "__module__", "pickle"}
-        if (module, owner) != ("torch", "Tensor"):  # a built-in function, or a method of Cython, becomes one of Python
+        if (module, owner) != (
+            "torch",
+            "Tensor",
+        ):  # a built-in function, or a method of Cython, becomes one of Python
             skipped |= {"type is a method descriptor"} | ({"pickle"} if built_in else set())
-        different += [(module, owner, name, what) for what in before if what not in skipped and before[what] != after[what]]
+        different += [
+            (module, owner, name, what)
+            for what in before
+            if what not in skipped and before[what] != after[what]
+        ]
     assert not different
 
 
 def test_everything_that_can_be_pickled_without_feedline_can_be_pickled_under_it(looks):
-    lost = [place for place, before, after in looks if before["returns"] is True and after["returns"] is not True]
+    lost = [
+        place
+        for place, before, after in looks
+        if before["returns"] is True and after["returns"] is not True
+    ]
     assert not lost
 
 
@@ -127,10 +150,15 @@ def test_what_was_pickled_under_feedline_is_read_without_it(looks):
             place: object = sys.modules[module]
             for part in filter(None, owner.split(".")):
                 place = getattr(place, part)
-            assert pickle.loads(base64.b64decode(str(after["pickle"]))) == getattr(place, name), (module, owner, name)
+            assert pickle.loads(base64.b64decode(str(after["pickle"]))) == getattr(place, name), (
+                module,
+                owner,
+                name,
+            )
 
 
-#: A program that holds what feedline replaces: in a dataset whose workers are spawned, in a model that is saved, in tables.
+#: A program that holds what feedline replaces: in a dataset whose workers are spawned, in a model
+#: that is saved, in tables.
 HOLDS = """
     import copy, importlib.util, io, pickle, warnings
     import torch
@@ -191,11 +219,15 @@ HOLDS = """
 """
 
 
-def test_a_program_that_holds_what_is_replaced_does_what_it_did(tmp_path: Path, warm_python: WarmPython):
+def test_a_program_that_holds_what_is_replaced_does_what_it_did(
+    tmp_path: Path, warm_python: WarmPython
+):
     script = tmp_path / "holds.py"
     script.write_text(textwrap.dedent(HOLDS))
     plain = warm_python.run(script, folder=tmp_path)
-    under = warm_python.run("-m", "feedline", "run", "-q", "-o", tmp_path / "run", script, folder=tmp_path)
+    under = warm_python.run(
+        "-m", "feedline", "run", "-q", "-o", tmp_path / "run", script, folder=tmp_path
+    )
 
     assert plain.returncode == 0, plain.stderr
     assert "False" not in plain.stdout
@@ -203,7 +235,9 @@ def test_a_program_that_holds_what_is_replaced_does_what_it_did(tmp_path: Path, 
     assert under.stderr == plain.stderr
 
 
-def test_functions_that_were_taken_before_the_recording_began_are_watched_and_can_be_pickled(tmp_path: Path):
+def test_functions_that_were_taken_before_the_recording_began_are_watched_and_can_be_pickled(
+    tmp_path: Path,
+):
     from torch import save
     from torch.autograd import backward
 

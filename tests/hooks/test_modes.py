@@ -1,4 +1,6 @@
-"""Modes and tensor subclasses of the program see what they see without feedline: no operation of ours, no question for a shape."""
+"""Modes and tensor subclasses of the program see what they see without feedline: no operation of
+ours, no question for a shape.
+"""
 
 import textwrap
 from pathlib import Path
@@ -54,11 +56,15 @@ SEES = """
 """
 
 
-def test_modes_subclasses_and_traces_see_the_same_calls(tmp_path: Path, warm_python: WarmPython) -> None:
+def test_modes_subclasses_and_traces_see_the_same_calls(
+    tmp_path: Path, warm_python: WarmPython
+) -> None:
     script = tmp_path / "sees.py"
     script.write_text(textwrap.dedent(SEES))
     plain = warm_python.run(script, folder=tmp_path)
-    under = warm_python.run("-m", "feedline", "run", "-q", "-o", tmp_path / "run", script, folder=tmp_path)
+    under = warm_python.run(
+        "-m", "feedline", "run", "-q", "-o", tmp_path / "run", script, folder=tmp_path
+    )
 
     assert plain.returncode == 0, plain.stderr
     assert "aten._foreach_norm" in plain.stdout

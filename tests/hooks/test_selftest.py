@@ -1,4 +1,6 @@
-"""Every hook sees what it should with the torch that is installed; scripts/torch-matrix runs this under several."""
+"""Every hook sees what it should with the torch that is installed; scripts/torch-matrix runs this
+under several.
+"""
 
 import json
 import subprocess
@@ -6,7 +8,17 @@ import sys
 
 import pytest
 
-HOOKS = ["DataLoader", "fetcher", "pin_memory", "nn.Module", "autograd", "optimizer", "torch.save", "Tensor.to", "collectives"]
+HOOKS = [
+    "DataLoader",
+    "fetcher",
+    "pin_memory",
+    "nn.Module",
+    "autograd",
+    "optimizer",
+    "torch.save",
+    "Tensor.to",
+    "collectives",
+]
 WORKERS = [f"workers by {method}" for method in ("fork", "spawn", "forkserver")]
 COUNTERS = ["run queue", "file traffic"]
 
@@ -15,9 +27,17 @@ COUNTERS = ["run queue", "file traffic"]
 def environment(made_once):
     def ask(folder):
         with (folder / "answer.json").open("w") as file:
-            subprocess.run([sys.executable, "-m", "feedline", "env", "--json"], stdout=file, check=True, timeout=300)
+            subprocess.run(
+                [sys.executable, "-m", "feedline", "env", "--json"],
+                stdout=file,
+                check=True,
+                timeout=300,
+            )
 
-    return {result["name"]: result for result in json.loads((made_once("environment", ask) / "answer.json").read_text())}
+    return {
+        result["name"]: result
+        for result in json.loads((made_once("environment", ask) / "answer.json").read_text())
+    }
 
 
 @pytest.mark.parametrize("hook", HOOKS + WORKERS + COUNTERS)

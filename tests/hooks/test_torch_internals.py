@@ -1,4 +1,6 @@
-"""The private names of torch that feedline touches: all are listed, none is listed in vain, and the installed torch has them."""
+"""The private names of torch that feedline touches: all are listed, none is listed in vain, and the
+installed torch has them.
+"""
 
 import ast
 import importlib
@@ -28,10 +30,20 @@ def is_private(name: object) -> bool:
 
 
 def own(tree: ast.AST) -> set[str]:
-    """Private names that the module gives itself: of functions, classes, attributes of self and fields."""
-    found = {node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.ClassDef)}
-    found |= {node.attr for node in ast.walk(tree) if isinstance(node, ast.Attribute) and of_self(node)}
-    return found | {node.id for node in ast.walk(tree) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}
+    """Private names that the module gives itself: of functions, classes, attributes of self and
+    fields.
+    """
+    found = {
+        node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.ClassDef)
+    }
+    found |= {
+        node.attr for node in ast.walk(tree) if isinstance(node, ast.Attribute) and of_self(node)
+    }
+    return found | {
+        node.id
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)
+    }
 
 
 def of_self(node: ast.Attribute) -> bool:
@@ -43,10 +55,22 @@ def touched(tree: ast.AST) -> Iterator[str]:
     for node in ast.walk(tree):
         if isinstance(node, ast.Attribute) and is_private(node.attr) and not of_self(node):
             yield node.attr
-        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in ("getattr", "setattr", "hasattr"):
-            yield from (arg.value for arg in node.args[1:2] if isinstance(arg, ast.Constant) and is_private(arg.value))
+        elif (
+            isinstance(node, ast.Call)
+            and isinstance(node.func, ast.Name)
+            and node.func.id in ("getattr", "setattr", "hasattr")
+        ):
+            yield from (
+                arg.value
+                for arg in node.args[1:2]
+                if isinstance(arg, ast.Constant) and is_private(arg.value)
+            )
         elif isinstance(node, ast.ImportFrom) and (node.module or "").startswith("torch"):
-            yield from (part for part in (node.module or "").split(".") if is_private(part) and part != "_utils")
+            yield from (
+                part
+                for part in (node.module or "").split(".")
+                if is_private(part) and part != "_utils"
+            )
             yield from (alias.name for alias in node.names if is_private(alias.name))
 
 
@@ -79,7 +103,11 @@ def has(where: object, name: str) -> bool:
         return any(fnmatch(one, name) for one in dir(where))
     if hasattr(where, name):
         return True
-    return isinstance(where, ModuleType) and where.__file__ is not None and name in inspect.getsource(where)
+    return (
+        isinstance(where, ModuleType)
+        and where.__file__ is not None
+        and name in inspect.getsource(where)
+    )
 
 
 def test_every_private_name_that_the_code_touches_is_listed() -> None:
@@ -88,14 +116,21 @@ def test_every_private_name_that_the_code_touches_is_listed() -> None:
 
 def test_no_name_is_listed_that_the_code_no_longer_touches() -> None:
     code = (
-        "\n".join(path.read_text() for package in PACKAGES for path in (ROOT / package).rglob("*.py") if path.name != "torch_internals.py")
+        "\n".join(
+            path.read_text()
+            for package in PACKAGES
+            for path in (ROOT / package).rglob("*.py")
+            if path.name != "torch_internals.py"
+        )
         + inspect.getsource(torch_internals).partition("def in_backward")[2]
     )
 
     assert not {name for name in LISTED if name.rstrip("*") not in code}
 
 
-@pytest.mark.parametrize("private", PRIVATE_NAMES, ids=lambda private: f"{private.where}: {private.names}")
+@pytest.mark.parametrize(
+    "private", PRIVATE_NAMES, ids=lambda private: f"{private.where}: {private.names}"
+)
 def test_the_installed_torch_has_them(private: Private) -> None:
     where = holder(private.where)
 

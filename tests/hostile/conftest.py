@@ -13,7 +13,9 @@ FUZZ = BENCHMARKS / "fuzz_runs.py"
 
 
 @pytest.fixture(scope="session")
-def bases(made_once: Callable[[str, Callable[[Path], object]], Path], warm_python: WarmPython) -> Path:
+def bases(
+    made_once: Callable[[str, Callable[[Path], object]], Path], warm_python: WarmPython
+) -> Path:
     """Run folders of the four kinds that benchmarks/fuzz_runs.py records."""
     sys.path.insert(0, str(BENCHMARKS))
     try:

@@ -29,7 +29,10 @@ def repeated(path: Path, rows: int) -> None:
     """The file's first row, so many times."""
     table = pq.read_table(path)
     with pq.ParquetWriter(path, table.schema, compression="zstd", use_dictionary=False) as file:
-        part = pa.table([pa.array(np.zeros(1 << 20, field.type.to_pandas_dtype())) for field in table.schema], schema=table.schema)
+        part = pa.table(
+            [pa.array(np.zeros(1 << 20, field.type.to_pandas_dtype())) for field in table.schema],
+            schema=table.schema,
+        )
         for _ in range(rows >> 20):
             file.write_table(part)
 
@@ -53,7 +56,9 @@ def peak_mb_of(read: object, *arguments: object) -> tuple[float, str]:
 
 
 @pytest.mark.parametrize("name", ["events", "trace"])
-def test_a_small_file_of_sixteen_million_rows_is_refused_in_little_memory(finished, traces, name, request):
+def test_a_small_file_of_sixteen_million_rows_is_refused_in_little_memory(
+    finished, traces, name, request
+):
     run, read = (finished, read_compact) if name == "events" else (traces, folder.read)
     file = run / "rank0" / f"{name}.parquet"
     repeated(file, 16 << 20)
@@ -78,7 +83,9 @@ def varint(number: int) -> bytes:
 def page(unpacked: int, packed: int, encoding: int = 0, kind: int = 0) -> bytes:
     """A page with one value, as Parquet's Thrift has it: type, sizes, and a data page's values and encoding."""
     sizes = b"\x15" + varint(kind) + b"\x15" + varint(unpacked) + b"\x15" + varint(packed)
-    return sizes + b"\x2c\x15" + varint(1) + b"\x15" + varint(encoding) + b"\0" + b"\0" + bytes(packed)
+    return (
+        sizes + b"\x2c\x15" + varint(1) + b"\x15" + varint(encoding) + b"\0" + b"\0" + bytes(packed)
+    )
 
 
 def test_the_pages_of_a_file_are_those_that_were_written(finished):
@@ -118,21 +125,31 @@ def test_a_footer_that_says_fewer_rows_than_its_pages_is_refused(finished):
     footer = int.from_bytes(content[-8:-4], "little")
     varint = bytes([rows << 1 & 0x7F | 0x80, rows << 1 >> 7])
     assert content[-footer - 8 :].count(varint)
-    file.write_bytes(content[: -footer - 8] + content[-footer - 8 :].replace(varint, bytes([2 | 0x80, 0])))
+    file.write_bytes(
+        content[: -footer - 8] + content[-footer - 8 :].replace(varint, bytes([2 | 0x80, 0]))
+    )
 
     with pytest.raises(RunDamaged, match="rank0/events.parquet cannot be read"):
         read_compact(finished / "rank0")
 
 
 CASES = {
-    "a column that is missing": (lambda table: table.drop_columns("wall"), "column wall is missing"),
+    "a column that is missing": (
+        lambda table: table.drop_columns("wall"),
+        "column wall is missing",
+    ),
     "a column of another type": (
         lambda table: table.set_column(1, "start", table["start"].cast(pa.float64())),
         "column start holds double",
     ),
-    "a column that is there twice": (lambda table: table.append_column("wall", table["wall"]), "column wall is duplicated"),
+    "a column that is there twice": (
+        lambda table: table.append_column("wall", table["wall"]),
+        "column wall is duplicated",
+    ),
     "a null": (
-        lambda table: table.set_column(2, "wall", pa.array([None, *table["wall"].to_pylist()[1:]], pa.int64())),
+        lambda table: table.set_column(
+            2, "wall", pa.array([None, *table["wall"].to_pylist()[1:]], pa.int64())
+        ),
         "column wall has nulls",
     ),
     "a time before any start": (
@@ -143,7 +160,10 @@ CASES = {
         lambda table: table.set_column(1, "start", pa.array(np.full(len(table), 2**62))),
         "column start: 4611686018427387904",
     ),
-    "a negative duration": (lambda table: table.set_column(2, "wall", pa.array(np.full(len(table), -7))), "column wall: -7"),
+    "a negative duration": (
+        lambda table: table.set_column(2, "wall", pa.array(np.full(len(table), -7))),
+        "column wall: -7",
+    ),
     "sums that overflow": (
         lambda table: table.set_column(5, "nbytes", pa.array(np.full(len(table), 2**60))),
         "column nbytes: its sum does not fit",
@@ -175,7 +195,10 @@ def test_records_of_stages_that_a_newer_feedline_may_write_are_left_out(finished
     stages = table["stage"].to_numpy().copy()
     stages[:5] = 200
     write(
-        table.set_column(table.column_names.index("stage"), "stage", pa.array(stages)).replace_schema_metadata(table.schema.metadata), file
+        table.set_column(
+            table.column_names.index("stage"), "stage", pa.array(stages)
+        ).replace_schema_metadata(table.schema.metadata),
+        file,
     )
 
     assert sum(len(process.records) for process in read_compact(finished / "rank0")) == whole - 5
@@ -197,7 +220,12 @@ def test_a_changed_column_of_a_trace_is_named(traces, column):
     file = traces / "rank0" / "trace.parquet"
     table = pq.read_table(file)
     values = np.full(len(table), TRACE_CASES[column]).astype(table[column].type.to_pandas_dtype())
-    write(table.set_column(table.column_names.index(column), column, pa.array(values)).replace_schema_metadata(table.schema.metadata), file)
+    write(
+        table.set_column(
+            table.column_names.index(column), column, pa.array(values)
+        ).replace_schema_metadata(table.schema.metadata),
+        file,
+    )
 
     with pytest.raises(RunDamaged, match=rf"trace\.parquet cannot be read \(column {column}: "):
         folder.read(traces / "rank0")
@@ -210,7 +238,9 @@ def test_collectives_with_numbers_that_no_memory_holds_are_refused(bases, tmp_pa
     numbers = table["number"].to_numpy().copy()
     numbers[np.flatnonzero(table["stage"].to_numpy() == Stage.COLLECTIVE)[1:]] += 10**9
     write(
-        table.set_column(table.column_names.index("number"), "number", pa.array(numbers)).replace_schema_metadata(table.schema.metadata),
+        table.set_column(
+            table.column_names.index("number"), "number", pa.array(numbers)
+        ).replace_schema_metadata(table.schema.metadata),
         file,
     )
 

@@ -55,8 +55,15 @@ def test_an_edited_member_of_the_manifest_is_named(finished, where, capsys):
     code = main(["report", str(finished)])
 
     said = capsys.readouterr().err
-    path = "".join(f"[{key}]" if key == "0" else f".{key}" for key in where.replace("versions.torch", "versions[...]").split("."))
-    path = path.replace(".versions.[...]", ".versions[...]").replace("[0]", "[...]") if "optimizers" in where else path
+    path = "".join(
+        f"[{key}]" if key == "0" else f".{key}"
+        for key in where.replace("versions.torch", "versions[...]").split(".")
+    )
+    path = (
+        path.replace(".versions.[...]", ".versions[...]").replace("[0]", "[...]")
+        if "optimizers" in where
+        else path
+    )
     assert (code, said.count("\n")) == (65, 1)
     assert str(file) in said and "$." + where.split(".")[0] in said, (path, said)
 
@@ -76,7 +83,9 @@ STRANGE = {
 @pytest.mark.parametrize("case", STRANGE)
 def test_json_that_no_writer_makes_is_refused(finished, case):
     text = STRANGE[case]
-    (finished / "rank0" / "manifest.json").write_bytes(text if isinstance(text, bytes) else text.encode())
+    (finished / "rank0" / "manifest.json").write_bytes(
+        text if isinstance(text, bytes) else text.encode()
+    )
 
     with pytest.raises(RunDamaged, match="rank0/manifest.json cannot be read"):
         Manifest.read(finished / "rank0")
@@ -92,14 +101,20 @@ def test_edited_gauges_cost_the_gauges_only(finished):
     assert any("gauges.json" in note and "$.gauges[0]" in note for note in seen.notes)
 
 
-@pytest.mark.parametrize(("member", "value"), [("value", -1.0), ("value", "fast"), ("low", float("nan")), ("settings", {"batch_size": 0})])
+@pytest.mark.parametrize(
+    ("member", "value"),
+    [("value", -1.0), ("value", "fast"), ("low", float("nan")), ("settings", {"batch_size": 0})],
+)
 def test_edited_ceilings_are_named(finished, member, value):
     file = finished / "ceilings.json"
     data = json.loads(file.read_text())
     data["ceilings"][1][member] = value
     file.write_text(json.dumps(data))
 
-    with pytest.raises(CeilingsDamaged, match=rf"ceilings\.json is not a ceilings file \(.*\$\.ceilings\[\d?(\.\.\.)?\]\.{member}"):
+    with pytest.raises(
+        CeilingsDamaged,
+        match=rf"ceilings\.json is not a ceilings file \(.*\$\.ceilings\[\d?(\.\.\.)?\]\.{member}",
+    ):
         Ceilings.read(file, in_run=True)
 
 

@@ -13,7 +13,10 @@ from feedline.cli import main
 @pytest.mark.parametrize("mutants", [100, pytest.param(400, marks=pytest.mark.long)])
 def test_mutants_end_in_a_report_or_one_line(bases, mutants):
     done = subprocess.run(
-        [sys.executable, str(FUZZ), "--bases", str(bases), "--mutants", str(mutants)], capture_output=True, text=True, timeout=280
+        [sys.executable, str(FUZZ), "--bases", str(bases), "--mutants", str(mutants)],
+        capture_output=True,
+        text=True,
+        timeout=280,
     )
 
     assert done.returncode == 0, done.stdout + done.stderr
@@ -33,7 +36,8 @@ def test_an_error_of_our_own_is_one_line_that_asks_for_a_report(finished, monkey
     said = capsys.readouterr().err
     assert (code, said.count("\n")) == (70, 1)
     assert (
-        "cannot be analyzed (TypeError: two lines): please report it" in said and f"FEEDLINE_TRACEBACK=1 feedline report {finished}" in said
+        "cannot be analyzed (TypeError: two lines): please report it" in said
+        and f"FEEDLINE_TRACEBACK=1 feedline report {finished}" in said
     )
 
 

@@ -14,7 +14,11 @@ from warm_python import WarmPython
 Feedline = Callable[..., CompletedProcess[str]]
 OF_FINISHED = ("rank0/manifest.json", "rank0/events.parquet", "rank0/totals.parquet", "rank0/gauges.bin", "rank0/gauges.json",
                "rank0/kineto.json.gz", "ceilings.json")  # fmt: skip
-OPTIONAL = ("gauges.bin", "gauges.json", "kineto.json.gz")  # the rest of the report is shown without them
+OPTIONAL = (
+    "gauges.bin",
+    "gauges.json",
+    "kineto.json.gz",
+)  # the rest of the report is shown without them
 
 
 @pytest.fixture
@@ -107,7 +111,9 @@ def test_a_trace_that_is_not_a_regular_file_costs_its_rank_only(traces, kind, fe
     assert any(note.startswith("rank 1: ") and "trace.parquet" in note for note in notes(traces))
 
 
-@pytest.mark.parametrize("command", [("report",), ("report", "--by-rank"), ("converge", "advise"), ("scale",)])
+@pytest.mark.parametrize(
+    "command", [("report",), ("report", "--by-rank"), ("converge", "advise"), ("scale",)]
+)
 def test_the_folder_of_a_rank_may_not_be_a_link(bases, tmp_path, command, feedline):
     (tmp_path / "run").mkdir()
     (tmp_path / "run" / "rank0").symlink_to(bases / "loader" / "rank0")

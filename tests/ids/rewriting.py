@@ -14,7 +14,8 @@ from feedline.profiler.message import reworded
 
 #: Fields that hold words for people, in whatever dataclass of the analysis they are.
 WORDS = frozenset(
-    "message refused fix how_to_check what why task gain control needs notes budget_notes network nccl unseen verdict headline conclusion "
+    "message refused fix how_to_check what why task gain control needs notes budget_notes network "
+    "nccl unseen verdict headline conclusion "
     "contradictions flags left_out flop_source peak_source stopped".split()
 )
 #: The same in one class only; and fields of such a name that hold an identifier.
@@ -26,7 +27,12 @@ MORE = {
     "Steps": {"how"},
     "Study": {"late"},
 }
-IDENTIFIERS = {"Advice": {"fix"}, "Loader": {"flags"}, "Trial": {"fix", "control", "verdict"}, "Case": {"verdict"}}
+IDENTIFIERS = {
+    "Advice": {"fix"},
+    "Loader": {"flags"},
+    "Trial": {"fix", "control", "verdict"},
+    "Case": {"verdict"},
+}
 X = "x"
 
 
@@ -62,7 +68,11 @@ def dataclasses_of_analysis() -> Iterator[type]:
     for info in pkgutil.walk_packages(feedline.analysis.__path__, "feedline.analysis."):
         module = importlib.import_module(info.name)
         for cls in vars(module).values():
-            if isinstance(cls, type) and dataclasses.is_dataclass(cls) and cls.__module__ == module.__name__:
+            if (
+                isinstance(cls, type)
+                and dataclasses.is_dataclass(cls)
+                and cls.__module__ == module.__name__
+            ):
                 yield cls
 
 

@@ -1,4 +1,6 @@
-"""What is decided goes by ids and values: with every message as "x", findings, figures, exit codes and what is shown stay the same."""
+"""What is decided goes by ids and values: with every message as "x", findings, figures, exit codes
+and what is shown stay the same.
+"""
 
 import json
 import re
@@ -47,7 +49,9 @@ from feedline.profiler.store.manifest import Manifest
 from feedline.profiler.store.trainings import open_run
 
 SAMPLES = {rank: {"read": 1e-3, "decode": 30e-3 if rank == 3 else 4e-3} for rank in range(4)}
-REASONS = {value for name, value in vars(message).items() if name.isupper() and isinstance(value, str)}
+REASONS = {
+    value for name, value in vars(message).items() if name.isupper() and isinstance(value, str)
+}
 
 
 def same(make: Callable[[], Any]) -> Any:
@@ -67,11 +71,15 @@ def shown(report: Report) -> dict[str, object]:
     return {
         "hooks": [hook.name for hook in phrases.refused_that_matter(report.hooks)],
         "of them in full": [hook.name for hook in report.hooks if f"- {hook.name}: " in full],
-        "of them in HTML": re.findall(r"<ul>(?:<li><b>[^<]*</b>[^<]*</li>)+</ul>", re.sub(r"</b> [^<]*", "</b>", page)),
+        "of them in HTML": re.findall(
+            r"<ul>(?:<li><b>[^<]*</b>[^<]*</li>)+</ul>", re.sub(r"</b> [^<]*", "</b>", page)
+        ),
         "usual notes": [id_of(note) == FIRST_STEPS for note in report.notes],
         "lines of evidence": page.count('<th scope="row">') - len(report.hooks),
         "limits": [role(made, roof) for roof in made.roofs] if made else [],
-        "predictions that tell something": [phrases.tells(one) for one in comm.what_if] if comm else [],
+        "predictions that tell something": [phrases.tells(one) for one in comm.what_if]
+        if comm
+        else [],
         "noise scale": of_convergence.NEEDS in full,
     }
 
@@ -97,13 +105,20 @@ def test_replays_answer_the_same_questions_whatever_their_words(plan):
     def found():
         compared = compare_collectives(train(plan).ranks, None, SAMPLES)
         total = sum(value or 0.0 for value in vars(compared.parts[0]).values()) * 1e3
-        facts = made_up_facts(stages={"forward": total * 0.3, "backward": total * 0.6, "optimizer": total * 0.05})
+        facts = made_up_facts(
+            stages={"forward": total * 0.3, "backward": total * 0.6, "optimizer": total * 0.05}
+        )
         facts = replace(facts, comm=compared.communication, comm_parts=compared.parts)
         return compared.communication, diagnose(facts)
 
     (comm, findings), _ = same(found)
 
-    assert comm.what_if and findings[0].rule_id in ("late_rank", "late_ranks", "exposed_communication", "slow_network")
+    assert comm.what_if and findings[0].rule_id in (
+        "late_rank",
+        "late_ranks",
+        "exposed_communication",
+        "slow_network",
+    )
     assert findings[0].cost_kind is CostKind.PREDICTED or findings[0].blame is None
 
 
@@ -116,8 +131,13 @@ def with_hooks(run: Path) -> Path:
     """Hooks of each reason, and one that matters."""
     folder = rank_folder(run, 0)
     manifest = Manifest.read(folder)
-    manifest.hooks = [{"name": reason, "attached": False, "why": f"because of {reason}", "reason": reason} for reason in sorted(REASONS)]
-    manifest.hooks.append({"name": "cv2", "attached": False, "why": "it was imported before", "reason": ""})
+    manifest.hooks = [
+        {"name": reason, "attached": False, "why": f"because of {reason}", "reason": reason}
+        for reason in sorted(REASONS)
+    ]
+    manifest.hooks.append(
+        {"name": "cv2", "attached": False, "why": "it was imported before", "reason": ""}
+    )
     manifest.write(folder)
     return run
 
@@ -141,8 +161,13 @@ def traces(tmp_path: Path) -> Path:
 def test_a_run_has_the_same_report_whatever_its_words(run):
     usual, blank = same(lambda: of_runs.build(open_run(run)))
 
-    assert [hook.name for hook in phrases.refused_that_matter(usual.hooks)] == [*sorted(REASONS - phrases.NO_LOSS), "cv2"]
-    assert usual.comm.what_if[1].id == "no_late_rank" and any(id_of(note) == FIRST_STEPS for note in usual.notes)
+    assert [hook.name for hook in phrases.refused_that_matter(usual.hooks)] == [
+        *sorted(REASONS - phrases.NO_LOSS),
+        "cv2",
+    ]
+    assert usual.comm.what_if[1].id == "no_late_rank" and any(
+        id_of(note) == FIRST_STEPS for note in usual.notes
+    )
     assert shown(usual) == shown(blank)
 
 
@@ -150,7 +175,9 @@ def test_a_run_has_the_same_report_whatever_its_words(run):
 def test_a_cost_is_capped_at_the_same_limit_whatever_its_name(rule_id):
     def capped():
         limits, mean_s = roofline(LIMITED), LIMITED.step.mean_s
-        return limits, *within([Finding(rule_id, Severity.HIGH, "it is so", cost_s=0.9 * mean_s)], limits, mean_s)
+        return limits, *within(
+            [Finding(rule_id, Severity.HIGH, "it is so", cost_s=0.9 * mean_s)], limits, mean_s
+        )
 
     (limits, finding), (_, blank) = same(capped)
 
@@ -175,9 +202,14 @@ def test_what_one_rank_cannot_tell_is_not_said_of_two(traces, tmp_path):
     assert counts == [0, 1]
 
 
-def test_commands_end_with_the_same_exit_code_whatever_the_words(run, traces, tmp_path, monkeypatch):
+def test_commands_end_with_the_same_exit_code_whatever_the_words(
+    run, traces, tmp_path, monkeypatch
+):
     def codes() -> list[int]:
-        return [main(["report", str(path), "-q", "--json", str(tmp_path / "out.json"), "-f"]) for path in (run, traces)]
+        return [
+            main(["report", str(path), "-q", "--json", str(tmp_path / "out.json"), "-f"])
+            for path in (run, traces)
+        ]
 
     usual = codes()
     from_now_on(monkeypatch)
@@ -189,7 +221,13 @@ def test_commands_end_with_the_same_exit_code_whatever_the_words(run, traces, tm
 def test_reports_show_and_hide_the_same_whatever_their_words(made):
     report = made()
     names = {hook.name for hook in report.hooks}
-    report = replace(report, hooks=[*report.hooks, *(Hook(reason, False, f"{reason}!", reason) for reason in sorted(REASONS - names))])
+    report = replace(
+        report,
+        hooks=[
+            *report.hooks,
+            *(Hook(reason, False, f"{reason}!", reason) for reason in sorted(REASONS - names)),
+        ],
+    )
 
     assert shown(all_x(report)) == shown(report)
 
@@ -205,7 +243,10 @@ def test_a_training_without_a_noise_scale_is_told_so_whatever_the_words():
     [
         ({"batch": 256, "train": 0.8, "held": 0.9}, {"smaller_batch"}),
         ({"batch": 256, "train": 0.1, "held": 0.9}, {"smaller_batch"}),
-        ({"batch": 2048, "train": 0.9, "held": 1.0, "epochs": 96, "setup": {"norms": {}}}, {"normalisation", "smaller_batch"}),
+        (
+            {"batch": 2048, "train": 0.9, "held": 1.0, "epochs": 96, "setup": {"norms": {}}},
+            {"normalisation", "smaller_batch"},
+        ),
     ],
 )
 def test_advice_is_the_same_whatever_its_words(changed, without_a_fix):
@@ -232,6 +273,10 @@ def test_a_study_of_scaling_is_the_same_whatever_its_words(run):
 def test_what_is_rewritten_is_there():
     rewritten = {cls: words_of(cls) for cls in dataclasses_of_analysis()}
 
-    assert (rewritten[Evidence], rewritten[Hook], rewritten[Prediction]) == (["what"], ["why"], ["what", "why"])
+    assert (rewritten[Evidence], rewritten[Hook], rewritten[Prediction]) == (
+        ["what"],
+        ["why"],
+        ["what", "why"],
+    )
     assert rewritten[Finding] == ["message", "fix", "how_to_check", "refused"]
     assert "notes" in rewritten[Report] and rewritten[StepBudget] == ["notes"]

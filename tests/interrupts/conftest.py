@@ -49,7 +49,10 @@ def images(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def traces(tmp_path: Path) -> list[str]:
-    return [Path(kineto(tmp_path / f"rank{rank}.json.gz", rank=rank, late_us=2000 * rank)).name for rank in range(3)]
+    return [
+        Path(kineto(tmp_path / f"rank{rank}.json.gz", rank=rank, late_us=2000 * rank)).name
+        for rank in range(3)
+    ]
 
 
 @pytest.fixture

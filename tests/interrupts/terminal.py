@@ -11,7 +11,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 MARK = "RUN_IN_TERMINAL"
-GONE_S = 20.0  # for processes that helped: torchrun ends its ranks, a loader's worker looks for its parent every 5 s
+# for processes that helped: torchrun ends its ranks, a loader's worker looks for its parent every 5
+# s
+GONE_S = 20.0
 
 
 @dataclass
@@ -47,13 +49,21 @@ class Terminal:
     folder: Path
     mark: str = field(default_factory=lambda: uuid.uuid4().hex)
 
-    def run(self, *words: object, until: "Callable[[int], bool] | float | None" = None, patience_s: float = 280.0) -> Ended:
+    def run(
+        self,
+        *words: object,
+        until: "Callable[[int], bool] | float | None" = None,
+        patience_s: float = 280.0,
+    ) -> Ended:
         """Type a command, and Ctrl-C.
 
         Args:
-            until: when to press it: seconds after the start, or as soon as this is true of its process number; None: never.
+            until: when to press it: seconds after the start, or as soon as this is true of its
+                process number; None: never.
         """
-        environment = {name: value for name, value in os.environ.items() if name != "FEEDLINE_TRACEBACK"}
+        environment = {
+            name: value for name, value in os.environ.items() if name != "FEEDLINE_TRACEBACK"
+        }
         process = subprocess.Popen(
             [sys.executable, "-m", "feedline", *map(str, words)],
             cwd=self.folder,
@@ -86,7 +96,9 @@ class Terminal:
 
 def begin() -> None:
     """In the new process: a job in the foreground."""
-    signal.signal(signal.SIGINT, signal.SIG_DFL)  # a shell's background job ignores it, and so would all that the tests start
+    signal.signal(
+        signal.SIGINT, signal.SIG_DFL
+    )  # a shell's background job ignores it, and so would all that the tests start
     if sys.version_info < (3, 11):
         os.setpgid(0, 0)
 
@@ -98,7 +110,12 @@ def processes_of(mark: str) -> list[str]:
         if place.name.isdecimal() and int(place.name) != os.getpid():
             try:
                 if f"{MARK}={mark}".encode() in (place / "environ").read_bytes():
-                    found.append((place / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace"))
+                    found.append(
+                        (place / "cmdline")
+                        .read_bytes()
+                        .replace(b"\0", b" ")
+                        .decode(errors="replace")
+                    )
             except OSError:
                 continue
     return found

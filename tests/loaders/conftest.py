@@ -58,7 +58,9 @@ def transform():
 
 @pytest.fixture
 def task(photos, transform) -> LoadTask:
-    return LoadTask(photos, read_recipe(transform), LoaderSettings(batch_size=4, workers=1), transform)
+    return LoadTask(
+        photos, read_recipe(transform), LoaderSettings(batch_size=4, workers=1), transform
+    )
 
 
 @pytest.fixture
@@ -67,7 +69,9 @@ def loader_of():
     made = []
 
     def make(kind: LoaderKind | Callable, task: LoadTask, **settings):
-        loader = (kind.make if isinstance(kind, LoaderKind) else kind)(replace(task, settings=replace(task.settings, **settings)))
+        loader = (kind.make if isinstance(kind, LoaderKind) else kind)(
+            replace(task, settings=replace(task.settings, **settings))
+        )
         made.append(loader)
         return loader
 
@@ -93,4 +97,6 @@ def left_behind(threads: set, processes: set[int], patience_s: float = 10.0) -> 
 
 
 def grey(images: torch.Tensor) -> torch.Tensor:
-    return images * torch.tensor((0.2, 0.3, 0.25)).view(-1, 1, 1) + torch.tensor((0.5, 0.4, 0.3)).view(-1, 1, 1)
+    return images * torch.tensor((0.2, 0.3, 0.25)).view(-1, 1, 1) + torch.tensor(
+        (0.5, 0.4, 0.3)
+    ).view(-1, 1, 1)

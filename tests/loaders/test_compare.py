@@ -72,7 +72,13 @@ def test_the_command_writes_the_comparison_as_json(compared):
     found = json.loads((compared[0] / "compare.json").read_text())
 
     assert found["schema_version"] == 1 and found["photos"] == 40 and found["cache"] == "warm"
-    assert [row["name"] for row in found["loaders"]] == ["synthetic", "dali-gpu", "dali-cpu", "simplejpeg-v2", "pillow-v1"]
+    assert [row["name"] for row in found["loaders"]] == [
+        "synthetic",
+        "dali-gpu",
+        "dali-cpu",
+        "simplejpeg-v2",
+        "pillow-v1",
+    ]
     for row in found["loaders"]:
         if row["name"] == "dali-gpu":
             assert "CUDA" in row["why"] and row["samples_per_s"] is None
@@ -83,7 +89,10 @@ def test_the_command_writes_the_comparison_as_json(compared):
 
 
 def test_steps_of_the_loaders_are_timed_where_they_can_be(compared):
-    rows = {row["name"]: row for row in json.loads((compared[0] / "compare.json").read_text())["loaders"]}
+    rows = {
+        row["name"]: row
+        for row in json.loads((compared[0] / "compare.json").read_text())["loaders"]
+    }
 
     for name in ("pillow-v1", "simplejpeg-v2"):
         stages = rows[name]["stages"]
@@ -98,9 +107,14 @@ def test_every_operation_is_compared_in_every_library(compared):
     rows = {(one["operation"], one["backend"]): one for one in found["operations"]}
     for backend in ("v2", "albumentations", "DALI CPU"):
         assert 0 <= rows["whole recipe", backend]["mean"] < 3, "grey levels"
-        assert rows["RandomHorizontalFlip", backend]["max"] <= (0 if backend != "DALI CPU" else 12), "DALI decodes itself"
+        assert rows["RandomHorizontalFlip", backend]["max"] <= (
+            0 if backend != "DALI CPU" else 12
+        ), "DALI decodes itself"
     assert "needs a CUDA device" in rows["whole recipe", "DALI GPU"]["says"]
-    assert "RandomResizedCrop" in compared[1] and "Gray-level difference from torchvision" in compared[1]
+    assert (
+        "RandomResizedCrop" in compared[1]
+        and "Gray-level difference from torchvision" in compared[1]
+    )
 
 
 def test_a_file_that_is_no_image_is_counted_and_named(compared):
@@ -116,10 +130,23 @@ def test_what_is_printed_names_every_loader_and_ends_with_a_choice(compared):
 
 
 def test_a_loader_to_take_comes_with_the_lines_to_paste(compared):
-    found, page = json.loads((compared[0] / "compare.json").read_text()), (compared[0] / "compare.html").read_text()
+    found, page = (
+        json.loads((compared[0] / "compare.json").read_text()),
+        (compared[0] / "compare.html").read_text(),
+    )
 
-    assert (found["takes"] != "") == found["choice"].startswith("Use ") == ("Taken(" in compared[1]) == ("Taken(" in page)
-    printed = [line[4:] for line in compared[1].partition("These lines run as they are, from this folder:\n")[2].splitlines()]
+    assert (
+        (found["takes"] != "")
+        == found["choice"].startswith("Use ")
+        == ("Taken(" in compared[1])
+        == ("Taken(" in page)
+    )
+    printed = [
+        line[4:]
+        for line in compared[1]
+        .partition("These lines run as they are, from this folder:\n")[2]
+        .splitlines()
+    ]
     assert printed[: len(found["lines"])] == found["lines"]
     assert "\n".join(found["lines"]) in html.unescape(page)
     assert not found["takes"] or any(repr(found["takes"]) in line for line in found["lines"])
@@ -200,7 +227,9 @@ def faulty(fault) -> LoaderKind:
 
 
 def test_a_loader_that_fails_is_a_row_with_its_reason_and_the_others_go_on(task):
-    found = compare_loaders(ComparisonRun(task, [faulty("raises"), pillow_loaders.PILLOW_V1], QUICK))
+    found = compare_loaders(
+        ComparisonRun(task, [faulty("raises"), pillow_loaders.PILLOW_V1], QUICK)
+    )
 
     assert found.rows[0].why == "RuntimeError: the third batch is lost"
     assert found.rows[1].measured and len(found.rows[1].parts) == 2
@@ -209,7 +238,10 @@ def test_a_loader_that_fails_is_a_row_with_its_reason_and_the_others_go_on(task)
 def test_a_label_that_comes_twice_is_found_and_the_loader_not_recommended(task):
     (row,) = (found := compare_loaders(ComparisonRun(task, [faulty("a label twice")], QUICK))).rows
 
-    assert row.epoch.wrong.startswith("1 came more than once (") and "1 never came (" in row.epoch.wrong
+    assert (
+        row.epoch.wrong.startswith("1 came more than once (")
+        and "1 never came (" in row.epoch.wrong
+    )
     assert found.choice == "No loader was measured without a fault, so none is recommended."
 
 
@@ -218,17 +250,26 @@ def test_images_that_are_not_those_of_the_transform_are_found(task, fault):
     fixed = side_by_side._frozen_task(task)
     reference = side_by_side._gray_images(pillow_loaders.PILLOW_V1, fixed)
 
-    assert side_by_side._compare_images(side_by_side._gray_images(faulty(fault), fixed), reference).outside
-    assert not side_by_side._compare_images(side_by_side._gray_images(faulty("none"), fixed), reference).outside
+    assert side_by_side._compare_images(
+        side_by_side._gray_images(faulty(fault), fixed), reference
+    ).outside
+    assert not side_by_side._compare_images(
+        side_by_side._gray_images(faulty("none"), fixed), reference
+    ).outside
 
 
 def test_samples_that_came_twice_or_never_are_named():
     assert loader_timing._arrival_problems({0: 1, 1: 1, 2: 1}, 3) == ""
-    assert loader_timing._arrival_problems({0: 2, 5: 1}, 3) == "1 came more than once (0); 2 never came (1, 2); 1 do not exist (5)"
+    assert (
+        loader_timing._arrival_problems({0: 2, 5: 1}, 3)
+        == "1 came more than once (0); 2 never came (1, 2); 1 do not exist (5)"
+    )
 
 
 def test_a_part_of_an_epoch_counts_the_cpu_time_of_the_workers(task):
-    found = loader_timing.run_part(pillow_loaders.PILLOW_V1, loader_timing.repeat_photos(task, 20 * COUNT), 0, 0.3)
+    found = loader_timing.run_part(
+        pillow_loaders.PILLOW_V1, loader_timing.repeat_photos(task, 20 * COUNT), 0, 0.3
+    )
 
     assert found.samples % task.settings.batch_size == 0
     assert 3 * found.main_s < found.cpu_s < 3 * found.wall_s
@@ -244,7 +285,9 @@ def test_an_epoch_too_short_to_measure_is_said(task):
 def test_cpu_time_includes_children_alive_and_ended():
     before = _tree_cpu_s()
     burn = "import time\nwhile time.process_time() < 0.3: pass\nprint(flush=True)\ninput()"
-    with subprocess.Popen([sys.executable, "-c", burn], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as child:
+    with subprocess.Popen(
+        [sys.executable, "-c", burn], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as child:
         child.stdout.readline()
         alive = _tree_cpu_s() - before
         child.communicate(b"\n")

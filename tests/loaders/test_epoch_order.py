@@ -9,7 +9,13 @@ from hypothesis import strategies as st
 from feedline.pipelines.loaders.protocol import LoaderSettings
 
 
-@given(samples=st.integers(0, 200), world=st.integers(1, 9), seed=st.integers(0, 2**40), epoch=st.integers(0, 10**6), shuffle=st.booleans())
+@given(
+    samples=st.integers(0, 200),
+    world=st.integers(1, 9),
+    seed=st.integers(0, 2**40),
+    epoch=st.integers(0, 10**6),
+    shuffle=st.booleans(),
+)
 def test_over_all_ranks_every_sample_comes_exactly_once(samples, world, seed, epoch, shuffle):
     settings = LoaderSettings(seed=seed, world_size=world, shuffle=shuffle)
     ranks = [replace(settings, rank=rank).epoch_order(samples, epoch) for rank in range(world)]
@@ -25,7 +31,9 @@ def test_the_order_follows_from_seed_and_epoch_alone():
     assert LoaderSettings(seed=3, batch_size=7, workers=9).epoch_order(1000, 1) == first
     assert LoaderSettings(seed=3).epoch_order(1000, 2) != first
     assert LoaderSettings(seed=4).epoch_order(1000, 1) != first
-    assert LoaderSettings(seed=4).epoch_order(1000, 0) != LoaderSettings(seed=3).epoch_order(1000, 1)
+    assert LoaderSettings(seed=4).epoch_order(1000, 0) != LoaderSettings(seed=3).epoch_order(
+        1000, 1
+    )
 
 
 def test_without_shuffling_ranks_take_turns():

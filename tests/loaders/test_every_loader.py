@@ -18,7 +18,9 @@ from feedline.profiler.samplers.processes import descendants
 
 every_loader = pytest.mark.parametrize("kind", RUNNING, ids=lambda kind: kind.name)
 with_images = pytest.mark.parametrize(
-    "kind", [kind for kind in RUNNING if kind is not synthetic_loader.SYNTHETIC], ids=lambda kind: kind.name
+    "kind",
+    [kind for kind in RUNNING if kind is not synthetic_loader.SYNTHETIC],
+    ids=lambda kind: kind.name,
 )
 
 
@@ -33,14 +35,20 @@ def test_batches_are_those_of_the_common_order_epoch_after_epoch(kind, task, loa
     loader = loader_of(kind, task, seed=7)
 
     for epoch in (0, 1, 0):
-        assert indices(loader, epoch) == replace(task.settings, seed=7, batch_size=4).epoch_batches(COUNT, epoch)
+        assert indices(loader, epoch) == replace(task.settings, seed=7, batch_size=4).epoch_batches(
+            COUNT, epoch
+        )
 
 
 @every_loader
 def test_three_ranks_share_the_samples_out(kind, task, loader_of):
-    ranks = [indices(loader_of(kind, task, rank=rank, world_size=3, batch_size=3)) for rank in range(3)]
+    ranks = [
+        indices(loader_of(kind, task, rank=rank, world_size=3, batch_size=3)) for rank in range(3)
+    ]
 
-    assert sorted(index for rank in ranks for batch in rank for index in batch) == list(range(COUNT))
+    assert sorted(index for rank in ranks for batch in rank for index in batch) == list(
+        range(COUNT)
+    )
     assert [len(batch) for batch in ranks[2]] == [3, 3, 1]
 
 
@@ -50,7 +58,9 @@ def test_a_batch_is_float32_of_the_size_that_the_transform_makes(kind, task, loa
 
     assert {batch.images.dtype for batch in batches} == {torch.float32}
     assert {batch.index.dtype for batch in batches} == {torch.int64}
-    assert [tuple(batch.images.shape) for batch in batches] == [(4, 3, 48, 48)] * 5 + [(3, 3, 48, 48)]
+    assert [tuple(batch.images.shape) for batch in batches] == [(4, 3, 48, 48)] * 5 + [
+        (3, 3, 48, 48)
+    ]
 
 
 @every_loader

@@ -5,12 +5,19 @@ import random
 
 import pytest
 
-from feedline.pipelines.compare.comparison import EpochPart, LoaderRow, median_interval, rank_loaders
+from feedline.pipelines.compare.comparison import (
+    EpochPart,
+    LoaderRow,
+    median_interval,
+    rank_loaders,
+)
 
 
 def row(name: str, *rates: float) -> LoaderRow:
     """A loader that gave these samples/s, round by round."""
-    return LoaderRow(name, "", parts=[EpochPart(1000, 1000 / rate, 1.0, 0.0, 0.1) for rate in rates])
+    return LoaderRow(
+        name, "", parts=[EpochPart(1000, 1000 / rate, 1.0, 0.0, 0.1) for rate in rates]
+    )
 
 
 def order(*rows: LoaderRow) -> list[tuple[int, str]]:
@@ -43,13 +50,18 @@ def test_one_disturbed_round_of_nine_does_not_make_two_loaders_alike():
 
 def test_a_round_in_which_the_machine_was_slow_counts_for_all():
     drifting = [1.0, 0.95, 0.9, 0.97, 1.0, 0.93, 0.96, 0.94, 0.99]
-    fast, slow = row("fast", *(120 * one for one in drifting)), row("slow", *(100 * one for one in drifting))
+    fast, slow = (
+        row("fast", *(120 * one for one in drifting)),
+        row("slow", *(100 * one for one in drifting)),
+    )
 
     assert order(slow, fast) == [(1, "fast"), (2, "slow")]
 
 
 def test_loaders_whose_intervals_overlap_share_a_place_whatever_the_ratio_of_their_medians():
-    """As on a machine that others used: medians of 694 and 331, rounds from 494 to 1,194 and from 278 to 1,701."""
+    """As on a machine that others used: medians of 694 and 331, rounds from 494 to 1,194 and from
+    278 to 1,701.
+    """
     fast = row("fast", 494, 580, 620, 660, 694, 800, 900, 1000, 1194)
     slow = row("slow", 278, 290, 300, 310, 331, 500, 700, 900, 1701)
 
@@ -81,7 +93,11 @@ def test_after_two_that_share_a_place_the_next_place_is_free():
 
 
 def test_no_loader_stands_above_one_with_more_samples_per_second():
-    slow, between, fast = row("slow", *[100] * 9), row("between", *[90, 140] * 4, 90), row("fast", *[120] * 9)
+    slow, between, fast = (
+        row("slow", *[100] * 9),
+        row("between", *[90, 140] * 4, 90),
+        row("fast", *[120] * 9),
+    )
 
     for rows in ((slow, between, fast), (fast, slow, between), (between, fast, slow)):
         assert order(*rows) == [(1, "fast"), (2, "slow"), (2, "between")]
@@ -89,10 +105,18 @@ def test_no_loader_stands_above_one_with_more_samples_per_second():
 
 @pytest.mark.parametrize("rounds", [1, 2, 4])
 def test_of_few_rounds_all_have_to_lie_apart(rounds):
-    one, other, third = row("one", *[100] * rounds), row("other", *[300] * rounds), row("third", *[310] * (rounds - 1), 290)
+    one, other, third = (
+        row("one", *[100] * rounds),
+        row("other", *[300] * rounds),
+        row("third", *[310] * (rounds - 1), 290),
+    )
 
     assert order(one, other) == [(1, "other"), (2, "one")]
-    assert rounds == 1 or sorted(order(one, other, third)) == [(1, "other"), (1, "third"), (3, "one")]
+    assert rounds == 1 or sorted(order(one, other, third)) == [
+        (1, "other"),
+        (1, "third"),
+        (3, "one"),
+    ]
 
 
 def test_nothing_measured_is_no_order():

@@ -33,10 +33,18 @@ def test_an_epoch_has_every_image_once_with_its_label(kind, folder, transform):
         loader.close()
 
     for batches in epochs:
-        assert len(batches) == len(loader) and all(images.shape[1:] == (3, 48, 48) for images, _ in batches)
-        assert Counter(label for _, labels in batches for label in labels.tolist()) == {0: 8, 1: 8, 2: 7}
+        assert len(batches) == len(loader) and all(
+            images.shape[1:] == (3, 48, 48) for images, _ in batches
+        )
+        assert Counter(label for _, labels in batches for label in labels.tolist()) == {
+            0: 8,
+            1: 8,
+            2: 7,
+        }
     assert COUNT == 23 and loader.classes == ["class-0", "class-1", "class-2"]
-    assert [labels.tolist() for _, labels in epochs[0]] != [labels.tolist() for _, labels in epochs[1]]
+    assert [labels.tolist() for _, labels in epochs[0]] != [
+        labels.tolist() for _, labels in epochs[1]
+    ]
 
 
 @pytest.mark.parametrize("spec", [None, "mine:make"])
@@ -53,11 +61,16 @@ def test_the_lines_run_as_they_are_printed(spec, folder, tmp_path, monkeypatch, 
     assert (done.returncode, done.stderr) == (0, "")
 
 
-def test_a_transform_is_named_as_it_was_given_and_called_where_it_is_a_function_that_makes_one(tmp_path, monkeypatch):
+def test_a_transform_is_named_as_it_was_given_and_called_where_it_is_a_function_that_makes_one(
+    tmp_path, monkeypatch
+):
     (tmp_path / "mine.py").write_text(MINE)
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(tmp_path)
-    said = [program_lines("spdl", Path("photos"), f"mine:{name}", 8, 1) for name in ("crop", "make", "Kept.one")]
+    said = [
+        program_lines("spdl", Path("photos"), f"mine:{name}", 8, 1)
+        for name in ("crop", "make", "Kept.one")
+    ]
     monkeypatch.delitem(sys.modules, "mine", raising=False)
 
     assert [line for text in said for line in text if line.startswith("transform")] == [
@@ -68,9 +81,14 @@ def test_a_transform_is_named_as_it_was_given_and_called_where_it_is_a_function_
 def test_lines_name_what_was_compared():
     said = "\n".join(program_lines("dali-cpu", Path("photos"), None, 32, 4))
 
-    assert "Taken('dali-cpu', 'photos', transform, batch_size=32, workers=4)" in said and "RandomResizedCrop(224)" in said
+    assert (
+        "Taken('dali-cpu', 'photos', transform, batch_size=32, workers=4)" in said
+        and "RandomResizedCrop(224)" in said
+    )
 
 
 def test_a_loader_that_does_not_exist_is_answered_with_the_list(folder, transform):
-    with pytest.raises(ValueError, match=r"unknown loader 'dali'; the loaders are synthetic, .*dali-cpu"):
+    with pytest.raises(
+        ValueError, match=r"unknown loader 'dali'; the loaders are synthetic, .*dali-cpu"
+    ):
         Taken("dali", str(folder), transform)

@@ -1,4 +1,8 @@
-"""Loops without a loader. Each makes its batches in another way; ``spent`` has what a timer of the loop's own says of each call, ns."""
+"""Loops without a loader.
+
+Each makes its batches in another way; ``spent`` has what a timer of the loop's own says of each
+call, ns.
+"""
 
 import time
 from collections.abc import Callable, Iterator
@@ -22,7 +26,11 @@ class Model(torch.nn.Module):
 
     def forward(self, x: torch.Tensor, y: torch.Tensor | None = None) -> Any:
         out = self.out(self.embed(x))
-        return (out, torch.nn.functional.cross_entropy(out.flatten(0, 1), y.flatten())) if y is not None else out
+        return (
+            (out, torch.nn.functional.cross_entropy(out.flatten(0, 1), y.flatten()))
+            if y is not None
+            else out
+        )
 
 
 class Timed:
@@ -36,7 +44,9 @@ class Timed:
         begin = time.perf_counter_ns()
         at = torch.randint(len(TEXT) - LENGTH - 1, (ROWS,))
         x = torch.stack([torch.from_numpy(TEXT[i : i + LENGTH].astype(np.int64)) for i in at])
-        y = torch.stack([torch.from_numpy(TEXT[i + 1 : i + 1 + LENGTH].astype(np.int64)) for i in at])
+        y = torch.stack(
+            [torch.from_numpy(TEXT[i + 1 : i + 1 + LENGTH].astype(np.int64)) for i in at]
+        )
         self.spent.append(time.perf_counter_ns() - begin)
         return x, y
 
@@ -44,7 +54,9 @@ class Timed:
         while True:
             begin = time.perf_counter_ns()
             at = torch.randint(len(TEXT) - LENGTH - 1, (ROWS,))
-            x = torch.stack([torch.from_numpy(TEXT[i : i + LENGTH + 1].astype(np.int64)) for i in at])
+            x = torch.stack(
+                [torch.from_numpy(TEXT[i : i + LENGTH + 1].astype(np.int64)) for i in at]
+            )
             self.spent.append(time.perf_counter_ns() - begin)
             yield x[:, :-1], x[:, 1:]
 
@@ -57,8 +69,13 @@ class Timed:
         return x[:, :-1], x[:, 1:]
 
 
-def train(step: Callable[[Model], torch.Tensor], steps: int = 24, accumulate: int = 1) -> list[float]:
-    """Update a model as many times; returns the losses. ``step`` gets the model, and returns a loss."""
+def train(
+    step: Callable[[Model], torch.Tensor], steps: int = 24, accumulate: int = 1
+) -> list[float]:
+    """Update a model as many times; returns the losses.
+
+    ``step`` gets the model, and returns a loss.
+    """
     torch.manual_seed(0)
     model = Model()
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)

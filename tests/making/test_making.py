@@ -36,7 +36,9 @@ def input_s(report):
 
 
 def seen_and_own(main, made):
-    """ns that a call took, and what the loop's timer says of the same calls: medians, for other programs may have the CPU meanwhile."""
+    """ns that a call took, and what the loop's timer says of the same calls: medians, for other
+    programs may have the CPU meanwhile.
+    """
     seen = main.of(Stage.MADE)
     return np.median(seen["wall"]), np.median(made.spent[-int(seen["number"].sum()) :])
 
@@ -60,19 +62,25 @@ WAYS = {
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_what_makes_the_batches_is_named_and_its_time_is_that_of_a_timer_around_it(way, recorded, text_file):
+def test_what_makes_the_batches_is_named_and_its_time_is_that_of_a_timer_around_it(
+    way, recorded, text_file
+):
     made = Timed()
     report, main = recorded(lambda: train(WAYS[way](made, text_file)))
 
     assert len(names(main)) == 1 and re.search(r"\w+ \(tests/making/\w+\.py:\d+\)", *names(main))
     assert seen_and_own(main, made)[0] == pytest.approx(seen_and_own(main, made)[1], rel=0.15)
-    found = finding(report) or finding(report, "too_short")  # beside many other programs, 24 steps may vary too much
+    found = finding(report) or finding(
+        report, "too_short"
+    )  # beside many other programs, 24 steps may vary too much
     low, high = (one.value for one in found.evidence if one.id == "input_share_end")
     assert low <= input_s(report) / report.step.mean_s <= high
 
 
 def test_a_step_that_first_chooses_an_action_has_the_function_that_the_model_learns_from(recorded):
-    """As in reinforcement learning with a replay buffer: the first forward of a step gets what the loop itself has made."""
+    """As in reinforcement learning with a replay buffer: the first forward of a step gets what the
+    loop itself has made.
+    """
     made = Timed()
 
     def step(model):
@@ -112,7 +120,10 @@ def test_all_batches_of_an_accumulating_step_count(recorded):
     assert main.of(Stage.MADE)["number"].sum() >= 4 * 8
     assert seen_and_own(main, made)[0] == pytest.approx(seen_and_own(main, made)[1], rel=0.15)
     assert input_s(report) > 3 * np.median(made.spent) / 1e9
-    assert any(name.startswith("Timed.get_batch (" if sys.version_info >= (3, 11) else "get_batch (") for name in names(main))
+    assert any(
+        name.startswith("Timed.get_batch (" if sys.version_info >= (3, 11) else "get_batch (")
+        for name in names(main)
+    )
 
 
 def test_short_steps_that_are_mostly_counted_have_it_too(recorded):
@@ -135,7 +146,9 @@ def test_a_loop_that_indexes_a_tensor_itself_stays_unknown(recorded):
     assert not len(main.of(Stage.MADE)) and "input" not in report.step.stages
     message = finding(report, "input_not_seen").message
     (most,) = re.fullmatch(
-        r"no loader was seen, .* step is unknown \(at most (.*) %, unless a model\'s forward\(\) loads data\).*", message
+        r"no loader was seen, .* step is unknown \(at most (.*) %, unless a model\'s forward\(\) "
+        r"loads data\).*",
+        message,
     ).groups()
     learns = sum(report.step.stages[stage] for stage in ("forward", "backward", "optimizer"))
     assert float(most) / 100 <= 1 - learns / report.step.mean_s + 0.001
@@ -156,7 +169,9 @@ def test_a_function_that_takes_next_to_nothing_does_not_hold_the_step_back(recor
 
     report, _ = recorded(train_wide)
 
-    said = [one.message for one in report.findings if one.rule_id in ("compute_bound", "input_not_seen")]  # by what is in other
+    said = [
+        one.message for one in report.findings if one.rule_id in ("compute_bound", "input_not_seen")
+    ]  # by what is in other
 
     assert not finding(report) and "slice_of (" in said[0]
     assert 0 < input_s(report) < 0.05 * report.step.mean_s
@@ -226,7 +241,12 @@ def trained_on(inputs):
         time.sleep(0.002)  # what no stage accounts for may be input, as far as feedline can tell
 
 
-RESIDENT = [(always_the_same, torch.tensor), (views_of, torch.tensor), (always_the_same, torch.from_numpy), (a_sparse_one, torch.tensor)]
+RESIDENT = [
+    (always_the_same, torch.tensor),
+    (views_of, torch.tensor),
+    (always_the_same, torch.from_numpy),
+    (a_sparse_one, torch.tensor),
+]
 
 
 @pytest.mark.parametrize(("kind", "of"), RESIDENT)
@@ -238,7 +258,10 @@ def test_tensors_that_stay_in_memory_are_no_work_for_the_input(kind, of, recorde
 
 
 class TakesItsData(torch.nn.Module):
-    """Called without arguments, as in several examples of PyG. The layer makes something new of the data before its own weights."""
+    """Called without arguments, as in several examples of PyG.
+
+    The layer makes something new of the data before its own weights.
+    """
 
     class Layer(torch.nn.Module):
         def __init__(self):
@@ -250,7 +273,11 @@ class TakesItsData(torch.nn.Module):
 
     def __init__(self, data, dropout=False):
         super().__init__()
-        self.data, self.dropout, self.layers = data, dropout, torch.nn.ModuleList([self.Layer(), self.Layer()])
+        self.data, self.dropout, self.layers = (
+            data,
+            dropout,
+            torch.nn.ModuleList([self.Layer(), self.Layer()]),
+        )
 
     def forward(self):
         x = next(self.data)
@@ -272,7 +299,9 @@ def trained_without_arguments(model):
 
 
 def test_a_model_without_arguments_that_takes_the_same_data_has_none_to_load(recorded):
-    report, _ = recorded(lambda: trained_without_arguments(TakesItsData(itertools.repeat(torch.tensor(GRAPH)))))
+    report, _ = recorded(
+        lambda: trained_without_arguments(TakesItsData(itertools.repeat(torch.tensor(GRAPH))))
+    )
 
     assert finding(report, "compute_bound").message.startswith("no batch has to be loaded")
 
@@ -347,7 +376,11 @@ def test_a_wrapped_model_without_arguments_is_looked_into(recorded):
         def forward(self):
             return self.module()
 
-    report, _ = recorded(lambda: trained_without_arguments(Wrapped(TakesItsData(itertools.repeat(torch.tensor(GRAPH))))))
+    report, _ = recorded(
+        lambda: trained_without_arguments(
+            Wrapped(TakesItsData(itertools.repeat(torch.tensor(GRAPH))))
+        )
+    )
 
     assert finding(report, "compute_bound").message.startswith("no batch has to be loaded")
 
@@ -413,12 +446,20 @@ torch.func.functionalize(lambda x: layer(x[1:]))(torch.rand(4096))
 def test_a_tensor_whose_memory_was_freed_is_not_read(tmp_path, warm_python):
     (tmp_path / "freed.py").write_text(FREED)
 
-    done = warm_python.run("-m", "feedline", "run", "-q", "-o", tmp_path / "run", "freed.py", folder=tmp_path)
+    done = warm_python.run(
+        "-m", "feedline", "run", "-q", "-o", tmp_path / "run", "freed.py", folder=tmp_path
+    )
 
     assert done.returncode == 0, done.stderr
 
 
-FILLED = [refilled_by_numpy, refilled_by_torch, refilled_unnoticed, passed_on_by_a_module, features_of_a_frozen_model]
+FILLED = [
+    refilled_by_numpy,
+    refilled_by_torch,
+    refilled_unnoticed,
+    passed_on_by_a_module,
+    features_of_a_frozen_model,
+]
 FILLED += [augmented_by_a_module, chosen_by_an_index]
 
 
@@ -429,8 +470,12 @@ def test_input_that_is_new_in_each_step_stays_unknown(kind, recorded):
     assert not finding(report, "compute_bound")
 
 
-def test_models_that_get_again_what_is_new_in_the_step_are_not_looked_at_for_long(recorded, monkeypatch):
-    """As the networks of an actor-critic do: looking at what they got took 1.5 ms of a step of 6 ms."""
+def test_models_that_get_again_what_is_new_in_the_step_are_not_looked_at_for_long(
+    recorded, monkeypatch
+):
+    """As the networks of an actor-critic do: looking at what they got took 1.5 ms of a step of 6
+    ms.
+    """
     calls, fed = [], ResidentInput.fed
     monkeypatch.setattr(ResidentInput, "fed", lambda *given: calls.append(0) or fed(*given))
 
@@ -468,7 +513,9 @@ def test_a_stage_that_the_program_names_may_be_input(recorded):
 
     report, _ = recorded(lambda: trained_on(loads(number) for number in range(20)))
 
-    assert report.step.stages["load"] > 0.5 * report.step.mean_s and not finding(report, "compute_bound")
+    assert report.step.stages["load"] > 0.5 * report.step.mean_s and not finding(
+        report, "compute_bound"
+    )
 
 
 def test_a_model_traced_by_jit_warns_of_nothing_more(recorded):
@@ -513,7 +560,9 @@ def test_making_that_may_be_only_a_part_of_the_input_does_not_acquit_the_rest(re
     report, main = recorded(lambda: train(step))
 
     assert len(names(main)) == 1 and not finding(report, "compute_bound")
-    assert "belong to no stage and may be input as well" in finding(report, "input_not_seen").message
+    assert (
+        "belong to no stage and may be input as well" in finding(report, "input_not_seen").message
+    )
 
 
 def test_a_function_that_waits_is_said_to_wait(recorded):
@@ -556,7 +605,10 @@ def test_no_batch_lives_longer(recorded):
     assert max(seen) <= 1
 
 
-@pytest.mark.skipif(sys.version_info >= (3, 12), reason="from Python 3.12 on, feedline uses sys.monitoring, which several tools can share")
+@pytest.mark.skipif(
+    sys.version_info >= (3, 12),
+    reason="from Python 3.12 on, feedline uses sys.monitoring, which several tools can share",
+)
 def test_a_profile_function_of_the_program_stays(recorded):
     made, events, kept = Timed(), [], []
 
@@ -644,7 +696,8 @@ def test_what_a_signals_handler_raises_is_never_lost(recorded):
                     return made.get_batch()
 
     before = signal.signal(signal.SIGALRM, ring)
-    gc.disable()  # hypothesis has a callback for collections, in which Python drops what a handler raises
+    # hypothesis has a callback for collections, in which Python drops what a handler raises
+    gc.disable()
     try:
         recorded(lambda: train(at_the_beginning(get)))
     finally:

@@ -1,4 +1,6 @@
-"""What the program's own code takes between models, backward passes and updates is told by function and by line, of real trainings."""
+"""What the program's own code takes between models, backward passes and updates is told by function
+and by line, of real trainings.
+"""
 
 import functools
 import sys
@@ -48,7 +50,10 @@ def model() -> torch.nn.Module:
 
 
 def trained(step, steps: int = 60, net: torch.nn.Module | None = None) -> None:
-    """Update a model as many times; ``step`` gets it and the number of the step, and returns a loss."""
+    """Update a model as many times;
+
+    ``step`` gets it and the number of the step, and returns a loss.
+    """
     net = net or model()
     optimizer = torch.optim.SGD(net.parameters(), lr=0.01)
     for number in range(steps):
@@ -84,8 +89,14 @@ def test_functions_that_the_loop_calls_take_what_timers_in_them_say(recorded):
     assert seconds_of(own, "write_log") == pytest.approx(clock.spent["write_log"] / 300, rel=0.25)
     assert sum(functions(own).values()) <= own.s * 1.001 <= report.step.mean_s
     found = report.findings[0]
-    assert found.rule_id == "own_code" and found.severity.value == "high" and "in project (tests/making/test_own_code.py:" in found.message
-    assert report.verdict.startswith("Bound by the training loop: the program's own code, outside the model")
+    assert (
+        found.rule_id == "own_code"
+        and found.severity.value == "high"
+        and "in project (tests/making/test_own_code.py:" in found.message
+    )
+    assert report.verdict.startswith(
+        "Bound by the training loop: the program's own code, outside the model"
+    )
 
 
 @pytest.mark.quiet
@@ -106,13 +117,16 @@ def test_lines_of_the_loop_itself_are_named(recorded):
     report, _ = recorded(loop)
 
     here = loop.__code__.co_firstlineno
-    lines = f"loop from line {here + 9} around to {here + 7} (test_own_code.py)"  # from optimizer.step() around to net(data)
+    # from optimizer.step() around to net(data)
+    lines = f"loop from line {here + 9} around to {here + 7} (test_own_code.py)"
     assert functions(report.step.own_code).get(lines, 0.0) > 0.8 * report.step.own_code.s
     assert report.findings[0].rule_id == "own_code"
 
 
 @pytest.mark.quiet
-def test_a_function_that_calls_the_model_itself_is_named_and_the_model_is_none_of_its_time(recorded):
+def test_a_function_that_calls_the_model_itself_is_named_and_the_model_is_none_of_its_time(
+    recorded,
+):
     """As a solver of differential equations."""
     clock, data = Clock(), torch.randn(64, 32)
 
@@ -153,7 +167,9 @@ def test_a_decorated_function_is_named_and_not_its_decorator(recorded):
     """As scikit-learn's metrics, which all are the wrapper of one decorator."""
     data = torch.randn(64, 32)
 
-    report, _ = recorded(lambda: trained(lambda net, _: (score(), net(data).square().mean())[1], 400))
+    report, _ = recorded(
+        lambda: trained(lambda net, _: (score(), net(data).square().mean())[1], 400)
+    )
 
     (found,) = (one for one in report.findings if one.rule_id == "own_code")
     assert "in score (" in found.message and "wrapper" not in found.message
@@ -205,7 +221,9 @@ def test_waiting_for_a_loader_is_none_of_it(recorded):
 
     own = report.step.own_code
     assert seconds_of(own, "write_log") == pytest.approx(clock.spent["write_log"] / 120, rel=0.5)
-    assert own.s < 0.5 * report.step.mean_s and not [name for name in functions(own) if "next" in name or "getitem" in name]
+    assert own.s < 0.5 * report.step.mean_s and not [
+        name for name in functions(own) if "next" in name or "getitem" in name
+    ]
 
 
 @pytest.mark.quiet
@@ -233,7 +251,9 @@ def test_rollouts_between_steps_have_their_own(recorded):
 
 
 def test_what_few_looks_saw_may_be_as_frequent_as_chance_allows():
-    """Once in ten looks, the last of which stands for most: it may be in every second step, or in one of a hundred."""
+    """Once in ten looks, the last of which stands for most: it may be in every second step, or in
+    one of a hundred.
+    """
     whole, part = np.array([1.0] * 9 + [9.0]), np.array([0.5] + [0.0] * 9)
 
     low, high = own_code_of_run._interval(part, whole)
@@ -296,7 +316,9 @@ def test_where_calls_cannot_be_observed_the_rest_is_recorded(recorded, monkeypat
     assert report.step.stages["input"] > 0
 
 
-@pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor")  # dynamo's own, of what it traces
+@pytest.mark.filterwarnings(
+    "ignore:The .grad attribute of a Tensor"
+)  # dynamo's own, of what it traces
 def test_a_compiled_function_is_named_and_not_what_torch_calls_it_with(recorded):
     def backend(graph, _):
         return graph.forward
@@ -334,7 +356,11 @@ def test_a_later_call_in_the_place_of_an_earlier_one_has_not_run_all_the_while()
     before = [RunningFrame(1, loop, 10), RunningFrame(2, predict, 4)]
     after = [RunningFrame(1, loop, 20), RunningFrame(2, predict, 4)]
 
-    again = ran_throughout(before, after, CalledTimes({id(predict): 5}, {id(predict): 5}, {}, {id(predict): predict}, 0))
+    again = ran_throughout(
+        before,
+        after,
+        CalledTimes({id(predict): 5}, {id(predict): 5}, {}, {id(predict): predict}, 0),
+    )
     same = ran_throughout(before, after, CalledTimes({}, {}, {}, {}, 0))
 
     assert [one.code for one, _ in again] == [loop]
@@ -349,10 +375,20 @@ def test_a_name_that_is_too_long_for_a_record_keeps_its_line_numbers():
 
     long = "sac_continuous_action_with_many_words.py"
 
-    assert name_of(code("train.py"), (1296, 1211), around=True) == "loop from line 1296 around to 1211 (train.py)"
-    assert name_of(code(long), (1296, 1211), around=True) == "loop from line 1296 around to 1211 (sac_continuous_a…)"
-    assert name_of(code("train.py", "a_function_with_a_very_long_name_of_many_words_more")).endswith("… (train.py:1)")
-    assert all(len(name_of(code(long, "ü" * 60), lines).encode()) <= NAME_BYTES for lines in (None, (1, 2)))
+    assert (
+        name_of(code("train.py"), (1296, 1211), around=True)
+        == "loop from line 1296 around to 1211 (train.py)"
+    )
+    assert (
+        name_of(code(long), (1296, 1211), around=True)
+        == "loop from line 1296 around to 1211 (sac_continuous_a…)"
+    )
+    assert name_of(
+        code("train.py", "a_function_with_a_very_long_name_of_many_words_more")
+    ).endswith("… (train.py:1)")
+    assert all(
+        len(name_of(code(long, "ü" * 60), lines).encode()) <= NAME_BYTES for lines in (None, (1, 2))
+    )
 
 
 @pytest.mark.quiet
@@ -371,7 +407,11 @@ def test_the_programs_own_lines_are_named_and_not_the_library_that_they_call(rec
 
     names = [one.name for one in report.step.own_code.functions]
     assert not [name for name in names if name.startswith("cross_entropy")]
-    (mainly,) = {one.mainly for one in report.step.own_code.functions if one.mainly.startswith("cross_entropy")}
+    (mainly,) = {
+        one.mainly
+        for one in report.step.own_code.functions
+        if one.mainly.startswith("cross_entropy")
+    }
     assert mainly.startswith("cross_entropy (torch…/functional.py:")
     (found,) = (one for one in report.findings if one.rule_id == "own_code")
     assert "Profile cross_entropy" not in found.fix and "is an installed library's" in found.fix

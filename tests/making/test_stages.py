@@ -10,7 +10,9 @@ STEP = 100
 
 
 def made(main, at, took, gap, copied=0):
-    return main.span(Stage.MADE, at, at + took, extra=gap, cpu=took, runqueue=copied, number=1, source=1)
+    return main.span(
+        Stage.MADE, at, at + took, extra=gap, cpu=took, runqueue=copied, number=1, source=1
+    )
 
 
 def steps(looked, loss=False):
@@ -19,7 +21,12 @@ def steps(looked, loss=False):
     main.names[1] = "get_batch (train.py:1)"
     for step in range(8):
         at = STEP * step
-        main.span(Stage.FORWARD, at, at + 10, flags=Flag.GRAD | Flag.TRAINING | (0 if loss else Flag.WITH_LOSS))
+        main.span(
+            Stage.FORWARD,
+            at,
+            at + 10,
+            flags=Flag.GRAD | Flag.TRAINING | (0 if loss else Flag.WITH_LOSS),
+        )
         main.backward(at + 30, at + 60).update(at + 60, at + 70)
         if step in looked:
             made(main, at + 10, 12, 20)
@@ -61,7 +68,9 @@ def test_copies_stay_copies():
         main.span(Stage.COPY, at + 15, at + 20).span(Stage.LOOKED, at - 29, at + 71)
     found = partition(main.process())
 
-    assert found.stages["input"].tolist()[1:] == 7 * [7] and found.stages["copy"].tolist()[1:] == 7 * [5]
+    assert found.stages["input"].tolist()[1:] == 7 * [7] and found.stages["copy"].tolist()[
+        1:
+    ] == 7 * [5]
 
 
 def test_a_batch_for_an_evaluation_is_not_the_steps():

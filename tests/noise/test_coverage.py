@@ -30,7 +30,10 @@ def test_of_100_updates_the_interval_holds_it_or_says_that_there_is_no_upper_end
 
 
 def test_the_interval_is_narrower_the_more_updates_there_are():
-    widths = [found.high / found.low for found in (noise_scale(*norms(7, n), 8, 16) for n in (500, 2000, 8000))]
+    widths = [
+        found.high / found.low
+        for found in (noise_scale(*norms(7, n), 8, 16) for n in (500, 2000, 8000))
+    ]
 
     assert widths == sorted(widths, reverse=True)
     assert widths[-1] < 1.3

@@ -31,7 +31,9 @@ def test_a_loss_that_is_scaled_has_the_same_noise_scale(scale):
 
     once, scaled = noise_scale(small, big, 8, 32), noise_scale(small * scale, big * scale, 8, 32)
 
-    assert (scaled.value, scaled.low, scaled.high) == pytest.approx((once.value, once.low, once.high), rel=1e-6)
+    assert (scaled.value, scaled.low, scaled.high) == pytest.approx(
+        (once.value, once.low, once.high), rel=1e-6
+    )
 
 
 @given(seed=st.integers(0, 10_000), b=st.integers(1, 64), parts=st.integers(2, 8))
@@ -67,7 +69,13 @@ def test_updates_that_are_not_finite_are_left_out_and_counted():
     [
         ([], [], [], [], "no update"),
         ([math.nan] * 50, [math.inf] * 50, 8, 16, "no update had a finite gradient"),
-        ([2.0] * 50, [1.0] * 50, math.nan, 16, "the number of samples behind the gradients is unknown"),
+        (
+            [2.0] * 50,
+            [1.0] * 50,
+            math.nan,
+            16,
+            "the number of samples behind the gradients is unknown",
+        ),
         ([1.0] * 50, [1.0] * 50, 16, 16, "two ranks, or two micro-batches per update, are needed"),
         ([2.0] * (_MIN_UPDATES - 1), [1.5] * (_MIN_UPDATES - 1), 8, 16, "too few"),
         ([1.0] * 50, [1.0] * 50, 8, 16, "the same data"),
@@ -111,14 +119,19 @@ def test_a_gradient_far_below_0_is_refused():
 
 def test_noise_that_cannot_be_seen_beside_the_gradient_has_an_upper_end_only():
     generator = np.random.default_rng(0)
-    found = noise_scale(1 + 1e-3 * generator.standard_normal(200), 1 + 1e-3 * generator.standard_normal(200), 8, 16)
+    found = noise_scale(
+        1 + 1e-3 * generator.standard_normal(200), 1 + 1e-3 * generator.standard_normal(200), 8, 16
+    )
 
     assert (found.value, found.low) == (None, 0.0)
     assert 0 < found.high < 1
 
 
 def test_a_finite_data_set_adds_its_share_of_the_noise_to_the_gradient():
-    small, big = np.full(50, 1 + 200 / 8 - 200 / 1000), np.full(50, 1 + 200 / 16 - 200 / 1000)  # drawn without replacement from 1,000
+    small, big = (
+        np.full(50, 1 + 200 / 8 - 200 / 1000),
+        np.full(50, 1 + 200 / 16 - 200 / 1000),
+    )  # drawn without replacement from 1,000
 
     assert noise_scale(small, big, 8, 16, data_set=1000).value == pytest.approx(200.0)
     assert noise_scale(small, big, 8, 16).value == pytest.approx(250.0)
@@ -181,6 +194,8 @@ def test_a_loop_that_has_not_begun_has_no_noise_scale():
     assert Live().value().why == "no update was recorded"
 
 
-@pytest.mark.parametrize(("freedom", "quantile"), [(5, 2.5706), (10, 2.2281), (19, 2.0930), (100, 1.9840)])
+@pytest.mark.parametrize(
+    ("freedom", "quantile"), [(5, 2.5706), (10, 2.2281), (19, 2.0930), (100, 1.9840)]
+)
 def test_students_quantile(freedom, quantile):
     assert student(freedom) == pytest.approx(quantile, rel=0.003)

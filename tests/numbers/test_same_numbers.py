@@ -1,4 +1,6 @@
-"""A training computes the same with and without feedline: parameters, optimizer state, losses, order of batches, random states."""
+"""A training computes the same with and without feedline: parameters, optimizer state, losses,
+order of batches, random states.
+"""
 
 from pathlib import Path
 
@@ -9,7 +11,13 @@ PROGRAM = Path(__file__).parent / "training.py"
 
 @pytest.mark.parametrize(
     ("method", "workers", "how"),
-    [("fork", 0, "eager"), ("fork", 2, "eager"), ("spawn", 2, "eager"), ("forkserver", 2, "eager"), ("fork", 0, "compiled")],
+    [
+        ("fork", 0, "eager"),
+        ("fork", 2, "eager"),
+        ("spawn", 2, "eager"),
+        ("forkserver", 2, "eager"),
+        ("fork", 0, "compiled"),
+    ],
 )
 def test_fifty_steps_are_bit_identical(tmp_path, warm_python, method, workers, how):
     program = [PROGRAM, method, workers, how]

@@ -46,22 +46,39 @@ def tool(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
     if compiler is None:
         pytest.skip("there is no gcc here, and the NVTX tool that listens is written in C")
     library = tmp_path_factory.mktemp("tool") / "tool.so"
-    subprocess.run([compiler, "-Wall", "-Wextra", "-Werror", "-O2", "-shared", "-fPIC", "-o", library, SOURCE], check=True)
+    subprocess.run(
+        [compiler, "-Wall", "-Wextra", "-Werror", "-O2", "-shared", "-fPIC", "-o", library, SOURCE],
+        check=True,
+    )
     return library
 
 
 @pytest.fixture
 def under_tool(tool: pathlib.Path, tmp_path: pathlib.Path) -> Run:
-    """Runs a program with the tool injected, in a warm Python if one is given; environment variables can be added."""
+    """Runs a program with the tool injected, in a warm Python if one is given; environment
+    variables can be added.
+    """
 
     def run(program: str, warm: WarmPython | None = None, **more: str) -> Seen:
         script, log = tmp_path / "program.py", tmp_path / "calls"
         script.write_text(textwrap.dedent(program))
-        environment = {**os.environ, nvtx_ranges.INJECTION: str(tool), "NVTX_TOOL_LOG": str(log), **more}
+        environment = {
+            **os.environ,
+            nvtx_ranges.INJECTION: str(tool),
+            "NVTX_TOOL_LOG": str(log),
+            **more,
+        }
         if warm is not None:
             done = warm.run(script, folder=tmp_path, environment=environment)
         else:
-            done = subprocess.run([sys.executable, script], cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=60)
+            done = subprocess.run(
+                [sys.executable, script],
+                cwd=tmp_path,
+                env=environment,
+                capture_output=True,
+                text=True,
+                timeout=60,
+            )
         assert done.returncode == 0, done.stderr
         lines = log.read_text().splitlines() if log.exists() else []
         fields = [line.split("\t") for line in lines]

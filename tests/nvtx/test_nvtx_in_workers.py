@@ -48,7 +48,9 @@ def test_a_tool_receives_the_ranges_of_workers(under_tool, method):
     assert seen.told(parent) == ["push next", "pop"]
     for worker in workers:
         assert seen.told(worker) == ["push fetch", "push read", "pop", "pop"]
-        assert {call.payload for call in seen.calls if call.name == "read" and call.pid == worker} == {str(worker)}
+        assert {
+            call.payload for call in seen.calls if call.name == "read" and call.pid == worker
+        } == {str(worker)}
     assert {call.domain for call in seen.calls} == {"feedline"}
 
 

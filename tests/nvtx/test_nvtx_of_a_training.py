@@ -1,4 +1,6 @@
-"""A tool that listens sees a whole training: the same names as the report, in the main process and in every worker."""
+"""A tool that listens sees a whole training: the same names as the report, in the main process and
+in every worker.
+"""
 
 import pytest
 
@@ -38,11 +40,15 @@ def test_the_training_and_its_worker_push_their_stages(under_tool, warm_python, 
     seen = under_tool(PROGRAM.replace("METHOD", method), warm_python)
 
     main = int(seen.stdout.split()[-1])
-    of_main, of_worker = ([call for call in seen.calls if (call.pid == main) == is_main] for is_main in (True, False))
+    of_main, of_worker = (
+        [call for call in seen.calls if (call.pid == main) == is_main] for is_main in (True, False)
+    )
     names = [{call.name for call in calls if call.what == "push"} for calls in (of_main, of_worker)]
     assert {"epoch", "next", "mixup", "forward", "backward", "optimizer"} <= names[0]
     assert {"fetch", "sample", "read", "decode", "augment", "collate"} <= names[1]
     assert {call.domain for call in seen.calls} == {"feedline"}
     assert sum(call.name == "sample" for call in of_worker) == 8  # a tool sees every sample
     for calls in (of_main, of_worker):
-        assert sum(call.what == "push" for call in calls) == sum(call.what == "pop" for call in calls)
+        assert sum(call.what == "push" for call in calls) == sum(
+            call.what == "pop" for call in calls
+        )

@@ -28,10 +28,13 @@ NOISE = np.random.default_rng(0).integers(0, 256, (48, 64, 3), np.uint8)
 def no_tap_is_left_behind() -> Iterator[None]:
     """As for all other tests, but holding ids: a function that somebody holds is not replaced."""
     before = {
-        name: id(functools.reduce(getattr, name.split("."), sys.modules["PIL"])) for name in ("Image.open", "ImageFile.ImageFile.load")
+        name: id(functools.reduce(getattr, name.split("."), sys.modules["PIL"]))
+        for name in ("Image.open", "ImageFile.ImageFile.load")
     }
     yield
-    assert before == {name: id(functools.reduce(getattr, name.split("."), sys.modules["PIL"])) for name in before}
+    assert before == {
+        name: id(functools.reduce(getattr, name.split("."), sys.modules["PIL"])) for name in before
+    }
 
 
 @pytest.fixture

@@ -30,7 +30,9 @@ def test_numpy_load_is_a_read_of_the_arrays_bytes(spans, tmp_path):
 def test_numpy_fromfile_is_a_read(spans, tmp_path):
     ARRAY.tofile(tmp_path / "a.bin")
 
-    assert described(spans(lambda: np.fromfile(tmp_path / "a.bin", np.float32))) == [(Stage.READ, "numpy.fromfile", 96)]
+    assert described(spans(lambda: np.fromfile(tmp_path / "a.bin", np.float32))) == [
+        (Stage.READ, "numpy.fromfile", 96)
+    ]
 
 
 def test_members_of_an_archive_are_reads(spans, tmp_path):
@@ -47,7 +49,9 @@ def test_opening_a_memmap_reads_no_bytes_and_its_views_are_no_spans(spans, tmp_p
     ARRAY.tofile(tmp_path / "a.bin")
     mapped = []
 
-    written = spans(lambda: mapped.append(np.memmap(tmp_path / "a.bin", np.float32, "r", shape=(4, 6))[1:]))
+    written = spans(
+        lambda: mapped.append(np.memmap(tmp_path / "a.bin", np.float32, "r", shape=(4, 6))[1:])
+    )
 
     assert described(written) == [(Stage.READ, "numpy.memmap", 0)]
     assert type(mapped[0]) is np.memmap

@@ -22,14 +22,27 @@ from feedline.profiler.taps.operations.library import Attached, Library
 from feedline.profiler.taps.operations.span import collect
 
 REPLACED = [
-    *(f"PIL.Image:{name}" for name in ("open", "Image.convert", *(f"Image.{name}" for name in pil_.METHODS))),
+    *(
+        f"PIL.Image:{name}"
+        for name in ("open", "Image.convert", *(f"Image.{name}" for name in pil_.METHODS))
+    ),
     "PIL.ImageFile:ImageFile.load",
     "PIL.WebPImagePlugin:WebPImageFile.load",
-    *(f"torchvision.transforms.transforms:{name}.__call__" for name in ("Resize", "ToTensor", "Lambda", "Normalize")),
+    *(
+        f"torchvision.transforms.transforms:{name}.__call__"
+        for name in ("Resize", "ToTensor", "Lambda", "Normalize")
+    ),
     "torchvision.transforms.v2:Transform.__call__",
-    *(f"{module}:{name}" for module in ("torchvision.io", "torchvision.io.image") for name in ("read_file", *torchvision_.DECODERS)),
+    *(
+        f"{module}:{name}"
+        for module in ("torchvision.io", "torchvision.io.image")
+        for name in ("read_file", *torchvision_.DECODERS)
+    ),
     *(f"cv2:{name}" for name in (*cv2_.DECODERS, *cv2_.OPERATIONS)),
-    *(f"numpy:{name}" for name in ("load", "fromfile", "memmap.__new__", "lib.npyio.NpzFile.__getitem__")),
+    *(
+        f"numpy:{name}"
+        for name in ("load", "fromfile", "memmap.__new__", "lib.npyio.NpzFile.__getitem__")
+    ),
     "h5py:Dataset.__getitem__",
     "webdataset.tariterators:tar_file_iterator",
     "webdataset.autodecode:Decoder.__call__",
@@ -92,7 +105,8 @@ def test_attaching_imports_no_library():
         "import sys\n"
         "from feedline.profiler.taps import operations\n"
         "undo = operations.attach(lambda *_: None)\n"
-        "assert not {'PIL', 'torch', 'cv2', 'h5py', 'torchvision', 'webdataset'} & set(sys.modules)\n"
+        "assert not {'PIL', 'torch', 'cv2', 'h5py', 'torchvision', 'webdataset'} & "
+        "set(sys.modules)\n"
     )
 
 
@@ -106,7 +120,8 @@ def test_a_library_imported_later_is_tapped_before_anybody_can_take_its_function
         "from cv2 import flip\n"
         "import cv2, numpy\n"
         "assert said['cv2']\n"
-        "assert [span.name for span in collect(lambda: flip(numpy.zeros((4, 4)), 1))] == ['cv2.flip']\n"
+        "assert [span.name for span in collect(lambda: flip(numpy.zeros((4, 4)), 1))] == "
+        "['cv2.flip']\n"
         "undo()\n"
         "assert type(cv2.flip) is type(len) and type(cv2._native.flip) is type(len)\n"
         "import h5py\n"
@@ -153,7 +168,9 @@ def test_a_function_that_only_installed_libraries_hold_is_told_apart(tmp_path):
 
 
 def test_what_a_library_took_from_a_recording_is_no_hindrance_to_the_next_one():
-    """torchvision.datasets takes decode_png by name, and keeps what was there while the first recording went on."""
+    """torchvision.datasets takes decode_png by name, and keeps what was there while the first
+    recording went on.
+    """
     python(
         "import pickle\n"
         "from feedline.profiler.taps import operations\n"
@@ -170,7 +187,8 @@ def test_what_a_library_took_from_a_recording_is_no_hindrance_to_the_next_one():
         "undo()\n"
         "mine = numpy.load\n"
         "operations.attach(lambda name, attached, why: said.update({name: why}))\n"
-        "assert numpy.load is mine and 'numpy.load was taken by module __main__' in said['numpy'], said\n"
+        "assert numpy.load is mine and 'numpy.load was taken by module __main__' in "
+        "said['numpy'], said\n"
         "assert numpy.fromfile is fromfile\n"
     )
 
@@ -232,7 +250,12 @@ def test_a_chain_of_everything_is_bit_identical(encoded, tmp_path):
     path = tmp_path / "a.jpg"
     path.write_bytes(encoded("JPEG", quality=90))
     chain = transforms.Compose(
-        [transforms.RandomResizedCrop(24), transforms.RandomHorizontalFlip(), transforms.ToTensor(), v2.RandomErasing(p=1)]
+        [
+            transforms.RandomResizedCrop(24),
+            transforms.RandomHorizontalFlip(),
+            transforms.ToTensor(),
+            v2.RandomErasing(p=1),
+        ]
     )
 
     def run():
@@ -247,7 +270,11 @@ def test_a_chain_of_everything_is_bit_identical(encoded, tmp_path):
     undo()
 
     for seen in (idle, looked_at[0]):
-        assert torch.equal(seen[0], plain[0]) and torch.equal(seen[1], plain[1]) and np.array_equal(seen[2], plain[2])
+        assert (
+            torch.equal(seen[0], plain[0])
+            and torch.equal(seen[1], plain[1])
+            and np.array_equal(seen[2], plain[2])
+        )
 
 
 @pytest.mark.parametrize("method", ["fork", "spawn", "forkserver"])

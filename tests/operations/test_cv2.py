@@ -25,7 +25,12 @@ def test_decoding_is_one_span_with_its_bytes_and_pixels(spans, encoded):
 
     (span,) = spans(lambda: cv2.imdecode(data, cv2.IMREAD_COLOR))
 
-    assert (span.stage, span.name, span.nbytes, span.extra) == (Stage.DECODE, "cv2.imdecode", 64 * 48 * 3, 64 * 48)
+    assert (span.stage, span.name, span.nbytes, span.extra) == (
+        Stage.DECODE,
+        "cv2.imdecode",
+        64 * 48 * 3,
+        64 * 48,
+    )
 
 
 def test_imread_is_one_span_of_decoding(spans, encoded, tmp_path):
@@ -47,7 +52,9 @@ def test_a_file_that_is_not_there_is_none_as_without_us(spans, tmp_path):
 
 
 def test_operations_are_augmentation_with_the_results_pixels(spans):
-    written = spans(lambda: cv2.flip(cv2.cvtColor(cv2.resize(PICTURE, (5, 4)), cv2.COLOR_BGR2RGB), 1))
+    written = spans(
+        lambda: cv2.flip(cv2.cvtColor(cv2.resize(PICTURE, (5, 4)), cv2.COLOR_BGR2RGB), 1)
+    )
 
     assert [(span.stage, span.name, span.extra) for span in written] == [
         (Stage.AUGMENT, "cv2.resize", 20),
@@ -67,8 +74,12 @@ def test_results_are_the_same_and_errors_pass(spans):
     assert len(spans(use)) == 2
 
 
-@pytest.mark.parametrize("make", [lambda: cv2.imread, lambda: functools.partial(cv2.imread, flags=1)])
-@pytest.mark.parametrize("copied", [lambda it: pickle.loads(pickle.dumps(it)), copy.copy, copy.deepcopy])
+@pytest.mark.parametrize(
+    "make", [lambda: cv2.imread, lambda: functools.partial(cv2.imread, flags=1)]
+)
+@pytest.mark.parametrize(
+    "copied", [lambda it: pickle.loads(pickle.dumps(it)), copy.copy, copy.deepcopy]
+)
 def test_a_function_can_be_pickled_and_copied_with_taps(taps, make, copied):
     twin = copied(make())
 
@@ -76,7 +87,10 @@ def test_a_function_can_be_pickled_and_copied_with_taps(taps, make, copied):
 
 
 def test_what_was_pickled_with_taps_is_understood_without_feedline(taps):
-    read = "import pickle, sys, cv2; f = pickle.load(sys.stdin.buffer); assert f is cv2.imread and 'feedline' not in sys.modules"
+    read = (
+        "import pickle, sys, cv2; f = pickle.load(sys.stdin.buffer); assert f is cv2.imread "
+        "and 'feedline' not in sys.modules"
+    )
 
     subprocess.run([sys.executable, "-c", read], input=pickle.dumps(cv2.imread), check=True)
 
@@ -132,7 +146,11 @@ def test_a_frame_of_a_video_is_one_span_of_decoding_with_its_bytes(spans, film):
     assert {(span.stage, span.name, span.nbytes, span.extra) for span in written} == {
         (Stage.DECODE, "cv2.VideoCapture.read", 64 * 48 * 3, 0)
     }
-    assert len(written) == 8 and abs(int(frames[7][1].mean()) - 210) < 5 and min(span.wall_ns for span in written) > 0
+    assert (
+        len(written) == 8
+        and abs(int(frames[7][1].mean()) - 210) < 5
+        and min(span.wall_ns for span in written) > 0
+    )
 
 
 def test_skipping_and_seeking_in_a_video_are_decoding_too(spans, film):
@@ -163,7 +181,8 @@ def test_a_video_is_what_it_was_while_taps_are_attached_and_afterwards(film):
     opened = cv2.VideoCapture(film)
     undo = operations.attach(lambda *_: None)
     try:
-        # no subclass: OpenCV frees its objects wrongly, with and without feedline, and the process crashes some time later
+        # no subclass: OpenCV frees its objects wrongly, with and without feedline, and the process
+        # crashes some time later
         assert type(opened) is cv2.VideoCapture is kind and isinstance(opened, kind)
         assert opened.read()[0] and cv2.VideoCapture.read(opened)[0]
         assert pickle.loads(pickle.dumps(cv2.VideoCapture)) is kind
@@ -184,7 +203,9 @@ def test_a_build_whose_types_cannot_be_changed_is_left_alone_and_named():
 
     cv2_.install(tap, other)
 
-    assert len(tap.left) == 1 and tap.left[0].startswith("cv2.VideoCapture cannot be replaced"), tap.left
+    assert len(tap.left) == 1 and tap.left[0].startswith("cv2.VideoCapture cannot be replaced"), (
+        tap.left
+    )
     assert other.imread is not cv2.imread
     tap.undo()
     assert other.imread is cv2.imread

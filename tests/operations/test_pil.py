@@ -50,13 +50,17 @@ def test_a_slow_file_shows_as_read_and_not_as_decode(spans, encoded, kind):
     assert planted > 0
     assert planted <= read.wall_ns and unhindered(read) < 1.5 * planted + 10e6
     assert read.cpu_ns < 0.5 * planted
-    assert unhindered(decode) - unhindered(read) < 0.9 * SlowFile.delay_s * 1e9  # not one read escaped
+    assert (
+        unhindered(decode) - unhindered(read) < 0.9 * SlowFile.delay_s * 1e9
+    )  # not one read escaped
     assert decode.start_ns <= read.start_ns
     assert read.start_ns + read.wall_ns <= decode.start_ns + decode.wall_ns
 
 
 def test_a_slow_decoder_shows_as_decode_and_not_as_read(spans, encoded, monkeypatch):
-    monkeypatch.setattr(PngImagePlugin.PngImageFile, "load_end", slow(PngImagePlugin.PngImageFile.load_end, 0.05))
+    monkeypatch.setattr(
+        PngImagePlugin.PngImageFile, "load_end", slow(PngImagePlugin.PngImageFile.load_end, 0.05)
+    )
 
     written = spans(Image.open(io.BytesIO(encoded("PNG"))).load)
 
@@ -133,10 +137,18 @@ def test_convert_of_any_other_image_is_augmentation(spans):
 def test_operations_on_images_are_augmentation_with_the_results_pixels(spans):
     image = Image.new("RGB", (16, 8))
 
-    written = spans(lambda: (image.resize((4, 4)), image.crop((0, 0, 5, 2)), image.rotate(90, expand=True)))
+    written = spans(
+        lambda: (image.resize((4, 4)), image.crop((0, 0, 5, 2)), image.rotate(90, expand=True))
+    )
 
-    outer = [(span.stage, span.name, span.extra) for span in written if span.name != "PIL.transpose"]  # rotate by 90 is one
-    assert outer == [(Stage.AUGMENT, "PIL.resize", 16), (Stage.AUGMENT, "PIL.crop", 10), (Stage.AUGMENT, "PIL.rotate", 128)]
+    outer = [
+        (span.stage, span.name, span.extra) for span in written if span.name != "PIL.transpose"
+    ]  # rotate by 90 is one
+    assert outer == [
+        (Stage.AUGMENT, "PIL.resize", 16),
+        (Stage.AUGMENT, "PIL.crop", 10),
+        (Stage.AUGMENT, "PIL.rotate", 128),
+    ]
 
 
 def test_a_draft_counts_the_pixels_that_are_really_decoded(spans):
@@ -193,11 +205,18 @@ def test_frames_of_an_animation_are_the_same_as_without_us(spans, kind):
     file = io.BytesIO()
     frames = [Image.new("RGB", (8, 8), color) for color in ("red", "green", "blue")]
     frames[0].save(file, kind, save_all=True, append_images=frames[1:])
-    plain = [frame.convert("RGB").tobytes() for frame in ImageSequence.Iterator(Image.open(io.BytesIO(file.getvalue())))]
+    plain = [
+        frame.convert("RGB").tobytes()
+        for frame in ImageSequence.Iterator(Image.open(io.BytesIO(file.getvalue())))
+    ]
     image = Image.open(file)
     seen = []
 
-    written = spans(lambda: seen.extend(frame.convert("RGB").tobytes() for frame in ImageSequence.Iterator(image)))
+    written = spans(
+        lambda: seen.extend(
+            frame.convert("RGB").tobytes() for frame in ImageSequence.Iterator(image)
+        )
+    )
 
     assert seen == plain
     assert len([span for span in of(Stage.DECODE, written) if span.extra]) == 3
@@ -266,7 +285,9 @@ def test_pixels_are_the_same_with_and_without_us(spans, encoded, kind):
     data = encoded(kind)
     seen = []
 
-    spans(lambda: seen.append(Image.open(io.BytesIO(data)).convert("RGB").resize((20, 20)).tobytes()))
+    spans(
+        lambda: seen.append(Image.open(io.BytesIO(data)).convert("RGB").resize((20, 20)).tobytes())
+    )
 
     assert seen == [Image.open(io.BytesIO(data)).convert("RGB").resize((20, 20)).tobytes()]
 
@@ -286,13 +307,18 @@ def test_every_class_that_loads_in_its_own_way_is_covered_and_uncovered():
     Image.init()
 
     def loads(cls):
-        return {cls: vars(cls).get("load"), **{c: f for sub in cls.__subclasses__() for c, f in loads(sub).items()}}
+        return {
+            cls: vars(cls).get("load"),
+            **{c: f for sub in cls.__subclasses__() for c, f in loads(sub).items()},
+        }
 
     before = loads(ImageFile.ImageFile)
     undo = operations.attach(lambda *_: None)
     during = loads(ImageFile.ImageFile)
     undo()
 
-    assert {cls for cls in before if before[cls] is not during[cls]} == {cls for cls in before if before[cls] is not None}
+    assert {cls for cls in before if before[cls] is not during[cls]} == {
+        cls for cls in before if before[cls] is not None
+    }
     assert loads(ImageFile.ImageFile) == before
     assert "__init_subclass__" not in vars(ImageFile.ImageFile)

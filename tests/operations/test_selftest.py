@@ -36,7 +36,11 @@ def test_all_selftests_run_by_themselves_and_leave_nothing_behind():
     results = {result.name: result for result in selftest.library_selftests()}
 
     assert set(results) == {library.name for library in TAPPED if selftest._installed(library)}
-    assert [result for result in results.values() if not (result.works or "image operators do not load" in result.message)] == []
+    assert [
+        result
+        for result in results.values()
+        if not (result.works or "image operators do not load" in result.message)
+    ] == []
     assert numpy.load is before
 
 
@@ -45,4 +49,8 @@ def test_a_library_that_cannot_be_imported_is_said_to_be_so(tmp_path, monkeypatc
     monkeypatch.syspath_prepend(tmp_path)
     library = Library("broken", "broken_library", "", lambda tap, module: None, lambda: None)
 
-    assert selftest.try_library(library, {}) == ("broken", False, "cannot be imported: RuntimeError: no such operator")
+    assert selftest.try_library(library, {}) == (
+        "broken",
+        False,
+        "cannot be imported: RuntimeError: no such operator",
+    )

@@ -59,7 +59,11 @@ def test_a_wrapper_looks_like_its_original(function):
     wrapper = spanned(function, Stage.AUGMENT, augmented_size)
 
     assert inspect.signature(wrapper) == inspect.signature(function)
-    assert (wrapper.__name__, wrapper.__module__, wrapper.__qualname__) == (function.__name__, __name__, function.__qualname__)
+    assert (wrapper.__name__, wrapper.__module__, wrapper.__qualname__) == (
+        function.__name__,
+        __name__,
+        function.__qualname__,
+    )
     assert inspect.getsource(wrapper) == inspect.getsource(function)
     if function in (plain, named):
         assert inspect.getfullargspec(wrapper) == inspect.getfullargspec(function)

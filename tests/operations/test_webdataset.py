@@ -11,7 +11,9 @@ from webdataset import tariterators
 
 from feedline.profiler.events import Stage
 
-pytestmark = pytest.mark.filterwarnings("ignore:unclosed file:ResourceWarning")  # webdataset leaves closing to the garbage collector
+pytestmark = pytest.mark.filterwarnings(
+    "ignore:unclosed file:ResourceWarning"
+)  # webdataset leaves closing to the garbage collector
 
 
 @pytest.fixture
@@ -19,7 +21,10 @@ def archive(tmp_path, encoded):
     path = tmp_path / "a.tar"
     with tarfile.open(path, "w") as tar:
         for number in range(3):
-            for name, data in ((f"{number}.jpg", encoded("JPEG")), (f"{number}.cls", b"%d" % number)):
+            for name, data in (
+                (f"{number}.jpg", encoded("JPEG")),
+                (f"{number}.cls", b"%d" % number),
+            ):
                 member = tarfile.TarInfo(name)
                 member.size = len(data)
                 tar.addfile(member, io.BytesIO(data))
@@ -33,7 +38,9 @@ def samples(archive):
 def test_every_file_of_the_tar_is_a_read_of_its_bytes(spans, archive, encoded):
     written = [span for span in spans(lambda: samples(archive)) if span.name == "webdataset.tar"]
 
-    assert [span.nbytes for span in written] == [len(encoded("JPEG")), 1] * 3 + [0]  # the last looks for one more
+    assert [span.nbytes for span in written] == [len(encoded("JPEG")), 1] * 3 + [
+        0
+    ]  # the last looks for one more
     assert {span.stage for span in written} == {Stage.READ}
 
 
@@ -43,7 +50,10 @@ def test_decoding_a_sample_holds_pils_spans(spans, archive):
     outer = [span for span in written if span.name == "webdataset.Decoder"]
     inner = [span for span in written if span.name == "PIL.JPEG"]
     assert len(outer) == len(inner) == 3
-    assert all(o.start_ns <= i.start_ns and i.wall_ns <= o.wall_ns for o, i in zip(outer, inner, strict=True))
+    assert all(
+        o.start_ns <= i.start_ns and i.wall_ns <= o.wall_ns
+        for o, i in zip(outer, inner, strict=True)
+    )
 
 
 def test_samples_are_the_same_with_and_without_us(spans, archive):

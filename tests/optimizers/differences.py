@@ -1,9 +1,11 @@
-"""Where public implementations of LARS, LAMB and NovoGrad leave their papers. From the folder tests:
+"""Where public implementations of LARS, LAMB and NovoGrad leave their papers. From the folder
+tests:
 
 python -m optimizers.differences > ../docs/measured/optimizer-differences.md
 
-Each library's optimizer gets, before every step, the weights that the paper's transcription has, and the gradients there; so a figure is
-the difference of that one step, |step - paper's| / |paper's|, the largest over the tensors, and not what grew out of earlier ones.
+Each library's optimizer gets, before every step, the weights that the paper's transcription has,
+and the gradients there; so a figure is the difference of that one step, |step - paper's| /
+|paper's|, the largest over the tensors, and not what grew out of earlier ones.
 """
 
 import importlib.metadata
@@ -46,7 +48,9 @@ class Entry:
     names: dict[str, str]
     more: dict[str, Any]
 
-    def optimizer(self, params: list[nn.Parameter], lr: float, decay: float) -> torch.optim.Optimizer:
+    def optimizer(
+        self, params: list[nn.Parameter], lr: float, decay: float
+    ) -> torch.optim.Optimizer:
         given = {self.names.get(name, name): value for name, value in self.shared.items()}
         return self.made(params, lr=lr, weight_decay=decay, **given, **self.more)
 
@@ -64,7 +68,9 @@ class Entry:
             "yes" if self.changes_gradient(decay) else "no",
         ]
 
-    def furthest(self, start: list[Tensor], rates: Sequence[float], decay: float, adapted: bool = True) -> float:
+    def furthest(
+        self, start: list[Tensor], rates: Sequence[float], decay: float, adapted: bool = True
+    ) -> float:
         weights, memory, worst = start, [{} for _ in start], 0.0
         params = [nn.Parameter(weight.clone()) for weight in start]
         optimizer = self.optimizer(params, LR * rates[0], decay)
@@ -72,7 +78,16 @@ class Entry:
             grads = [(1 + number) * made(*weight.shape, seed=20 + number) for weight in weights]
             optimizer.param_groups[0]["lr"] = LR * rate
             after = [
-                self.step(w, g, seen, LR * rate, adapted, weight_decay=decay, excluded_lr_scale=1.0, **self.shared)
+                self.step(
+                    w,
+                    g,
+                    seen,
+                    LR * rate,
+                    adapted,
+                    weight_decay=decay,
+                    excluded_lr_scale=1.0,
+                    **self.shared,
+                )
                 for w, g, seen in zip(weights, grads, memory)
             ]
             for param, weight, grad in zip(params, weights, grads):
@@ -109,7 +124,13 @@ class Entry:
 
 
 def shown(difference: float) -> str:
-    return "0" if difference < SMALL else f"{difference:.2g}" if difference < 10 else f"{difference:.0f}"
+    return (
+        "0"
+        if difference < SMALL
+        else f"{difference:.2g}"
+        if difference < 10
+        else f"{difference:.0f}"
+    )
 
 
 TRUST: dict[str, Any] = {"trust_coefficient": 0.02, "momentum": 0.9}
@@ -128,11 +149,25 @@ ENTRIES = {
     "LAMB": [
         Entry("feedline", Lamb, paper.lamb, ADAM, {}, {}),
         Entry("pytorch_optimizer", pytorch_optimizer.Lamb, paper.lamb, ADAM, {}, {}),
-        Entry("pytorch_optimizer", pytorch_optimizer.Lamb, paper.lamb, ADAM, {}, {"weight_decouple": False, "adam_debias": True}),
+        Entry(
+            "pytorch_optimizer",
+            pytorch_optimizer.Lamb,
+            paper.lamb,
+            ADAM,
+            {},
+            {"weight_decouple": False, "adam_debias": True},
+        ),
         Entry("torch_optimizer", torch_optimizer.Lamb, paper.lamb, ADAM, {}, {}),
         Entry("torch_optimizer", torch_optimizer.Lamb, paper.lamb, ADAM, {}, {"debias": True}),
         Entry("timm", timm.optim.Lamb, paper.lamb, ADAM, {}, {}),
-        Entry("timm", timm.optim.Lamb, paper.lamb, ADAM, {}, {"always_adapt": True, "max_grad_norm": None}),
+        Entry(
+            "timm",
+            timm.optim.Lamb,
+            paper.lamb,
+            ADAM,
+            {},
+            {"always_adapt": True, "max_grad_norm": None},
+        ),
     ],
     "NovoGrad": [
         Entry("feedline", NovoGrad, paper.novograd, NOVO, {}, {}),
@@ -141,7 +176,16 @@ ENTRIES = {
         Entry("timm", timm.optim.NvNovoGrad, paper.novograd, NOVO, {}, {}),
     ],
 }
-HEAD = ["library", "weight decay", "step 1", "10 steps", "10 steps of warm-up", "step 1, norm above 10", "vectors", "changes `p.grad`"]
+HEAD = [
+    "library",
+    "weight decay",
+    "step 1",
+    "10 steps",
+    "10 steps of warm-up",
+    "step 1, norm above 10",
+    "vectors",
+    "changes `p.grad`",
+]
 TEXT = """\
 # Where public optimizers differ from their papers
 
@@ -159,11 +203,21 @@ NovoGrad 1905.11286 (algorithm 1). Each library uses its own defaults, except fo
 
 
 def page() -> str:
-    versions = ", ".join(f"{name} {importlib.metadata.version(name)}" for name in ("pytorch_optimizer", "torch_optimizer", "timm"))
+    versions = ", ".join(
+        f"{name} {importlib.metadata.version(name)}"
+        for name in ("pytorch_optimizer", "torch_optimizer", "timm")
+    )
     parts = [TEXT, f"Versions: {versions}.\n"]
     for paper_name, entries in ENTRIES.items():
-        rows = [HEAD, ["---"] * len(HEAD), *(entry.row(decay) for entry in entries for decay in (0.0, 0.1))]
-        parts.append("\n".join([f"## {paper_name}\n", *("| " + " | ".join(row) + " |" for row in rows)]) + "\n")
+        rows = [
+            HEAD,
+            ["---"] * len(HEAD),
+            *(entry.row(decay) for entry in entries for decay in (0.0, 0.1)),
+        ]
+        parts.append(
+            "\n".join([f"## {paper_name}\n", *("| " + " | ".join(row) + " |" for row in rows)])
+            + "\n"
+        )
     return "\n".join(parts)
 
 

@@ -17,7 +17,9 @@ from feedline.convergence.fixes.novograd import NovoGrad
 
 @dataclass(frozen=True)
 class Kind:
-    """make: the optimizer; paper: its step; lr: that trains the problems; settings: other than the defaults, for both."""
+    """make: the optimizer; paper: its step; lr: that trains the problems; settings: other than the
+    defaults, for both.
+    """
 
     make: Callable[..., torch.optim.Optimizer]
     paper: paper.Step
@@ -36,21 +38,30 @@ WARM_UP = [0, 0.1, 0.2, 0.4, 0.8, 1, 1, 0.9, 0.7, 0.4]  # of the rate, ten steps
 
 
 def by_paper(
-    kind: Kind, problem: Problem, adapted: Callable[[Tensor], bool], rates: Sequence[float], **settings: Any
+    kind: Kind,
+    problem: Problem,
+    adapted: Callable[[Tensor], bool],
+    rates: Sequence[float],
+    **settings: Any,
 ) -> list[list[Tensor]]:
     """The weights after each step."""
     weights, memory, found = problem.start(), [{} for _ in problem.start()], []
     for step, rate in enumerate(rates):
         grads = problem.gradients(weights, step)
         weights = [
-            kind.paper(w, g, seen, kind.lr * rate, adapted(w), **kind.settings, **settings) for w, g, seen in zip(weights, grads, memory)
+            kind.paper(w, g, seen, kind.lr * rate, adapted(w), **kind.settings, **settings)
+            for w, g, seen in zip(weights, grads, memory)
         ]
         found.append(weights)
     return found
 
 
 def by_optimizer(
-    optimizer: torch.optim.Optimizer, problem: Problem, rates: Sequence[float], first: int = 0, params: list[nn.Parameter] | None = None
+    optimizer: torch.optim.Optimizer,
+    problem: Problem,
+    rates: Sequence[float],
+    first: int = 0,
+    params: list[nn.Parameter] | None = None,
 ) -> list[list[Tensor]]:
     """The weights after each step, at the first rate times ``rates``.
 
@@ -73,4 +84,8 @@ def by_optimizer(
 def furthest(some: list[list[Tensor]], others: list[list[Tensor]]) -> float:
     """The largest difference of two weights, of all steps and tensors."""
     assert len(some) == len(others) and all(len(a) == len(b) for a, b in zip(some, others))
-    return max(float((a - b).detach().abs().max()) for left, right in zip(some, others) for a, b in zip(left, right))
+    return max(
+        float((a - b).detach().abs().max())
+        for left, right in zip(some, others)
+        for a, b in zip(left, right)
+    )

@@ -47,20 +47,43 @@ def larc(
     if adapted:
         decay = weight_decay
         if w.norm() > 0 and g.norm() > 0:
-            local = min(float(trust_coefficient * w.norm() / (g.norm() + decay * w.norm() + eps)), lr)
+            local = min(
+                float(trust_coefficient * w.norm() / (g.norm() + decay * w.norm() + eps)), lr
+            )
     memory["v"] = momentum * memory.get("v", 0 * w) + local * (g + decay * w)
     return w - memory["v"]
 
 
-def apex_larc(w: Tensor, g: Tensor, memory: Memory, lr: float, momentum=0.9, weight_decay=0.0, trust_coefficient=0.02, eps=1e-8) -> Tensor:
-    """As apex writes it: gradients scaled by the clipped ratio, then SGD with momentum, whose rate stands outside."""
-    ratio = min(float(trust_coefficient * w.norm() / (g.norm() + weight_decay * w.norm() + eps)) / lr, 1)
+def apex_larc(
+    w: Tensor,
+    g: Tensor,
+    memory: Memory,
+    lr: float,
+    momentum=0.9,
+    weight_decay=0.0,
+    trust_coefficient=0.02,
+    eps=1e-8,
+) -> Tensor:
+    """As apex writes it: gradients scaled by the clipped ratio, then SGD with momentum, whose rate
+    stands outside.
+    """
+    ratio = min(
+        float(trust_coefficient * w.norm() / (g.norm() + weight_decay * w.norm() + eps)) / lr, 1
+    )
     memory["v"] = momentum * memory.get("v", 0 * w) + ratio * (g + weight_decay * w)
     return w - lr * memory["v"]
 
 
 def lamb(
-    w: Tensor, g: Tensor, memory: Memory, lr: float, adapted: bool, betas=(0.9, 0.999), eps=1e-6, weight_decay=0.0, excluded_lr_scale=1.0
+    w: Tensor,
+    g: Tensor,
+    memory: Memory,
+    lr: float,
+    adapted: bool,
+    betas=(0.9, 0.999),
+    eps=1e-6,
+    weight_decay=0.0,
+    excluded_lr_scale=1.0,
 ) -> Tensor:
     """arXiv 1904.00962, algorithm 2; phi is the identity."""
     t = memory["t"] = memory.get("t", 0) + 1
@@ -76,7 +99,15 @@ def lamb(
 
 
 def novograd(
-    w: Tensor, g: Tensor, memory: Memory, lr: float, adapted: bool, betas=(0.8, 0.5), eps=1e-8, weight_decay=0.0, excluded_lr_scale=1.0
+    w: Tensor,
+    g: Tensor,
+    memory: Memory,
+    lr: float,
+    adapted: bool,
+    betas=(0.8, 0.5),
+    eps=1e-8,
+    weight_decay=0.0,
+    excluded_lr_scale=1.0,
 ) -> Tensor:
     """arXiv 1905.11286, algorithm 1."""
     decay, rate = (weight_decay, lr) if adapted else (0.0, lr * excluded_lr_scale)

@@ -1,7 +1,9 @@
-"""Two ranks train one network as DistributedDataParallel and as FSDP2, beside a process that sees the whole batch.
+"""Two ranks train one network as DistributedDataParallel and as FSDP2, beside a process that sees
+the whole batch.
 
-``python ranks.py FOLDER`` writes found.json: by optimizer, the largest difference of a weight from the single process ("ddp", "fsdp"),
-between the ranks ("between"), and of a training that went on from a checkpoint of FSDP2 ("resumed").
+``python ranks.py FOLDER`` writes found.json: by optimizer, the largest difference of a weight from
+the single process ("ddp", "fsdp"), between the ranks ("between"), and of a training that went on
+from a checkpoint of FSDP2 ("resumed").
 """
 
 import json
@@ -13,7 +15,10 @@ from typing import Any
 import torch
 import torch.distributed as dist
 from torch import Tensor, multiprocessing, nn
-from torch.distributed.checkpoint.state_dict import get_optimizer_state_dict, set_optimizer_state_dict
+from torch.distributed.checkpoint.state_dict import (
+    get_optimizer_state_dict,
+    set_optimizer_state_dict,
+)
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import fully_shard
 from torch.nn.parallel import DistributedDataParallel
@@ -28,14 +33,30 @@ from feedline.convergence.fixes.soap import soap
 
 RANKS, STEPS, SAVED = 2, 3, 2
 Make = Callable[..., torch.optim.Optimizer]
-MAKERS: dict[str, Make] = {"lars": Lars, "larc": Larc, "lamb": Lamb, "novograd": NovoGrad, "adamw": adamw, "muon": muon, "soap": soap}
+MAKERS: dict[str, Make] = {
+    "lars": Lars,
+    "larc": Larc,
+    "lamb": Lamb,
+    "novograd": NovoGrad,
+    "adamw": adamw,
+    "muon": muon,
+    "soap": soap,
+}
 WITHOUT_FSDP = {"soap"}  # pytorch_optimizer mixes DTensors and tensors
 
 
 def network() -> nn.Sequential:
     """Sizes that two ranks cannot halve: one of them has the smaller part, or none."""
     torch.manual_seed(0)
-    layers = [nn.Conv2d(1, 3, 3), nn.Flatten(), nn.LayerNorm(48), nn.Linear(48, 7), nn.ReLU(), nn.Linear(7, 1), nn.Linear(1, 5)]
+    layers = [
+        nn.Conv2d(1, 3, 3),
+        nn.Flatten(),
+        nn.LayerNorm(48),
+        nn.Linear(48, 7),
+        nn.ReLU(),
+        nn.Linear(7, 1),
+        nn.Linear(1, 5),
+    ]
     return nn.Sequential(*layers).double()
 
 
@@ -54,7 +75,9 @@ def made(make: Make, model: nn.Module) -> torch.optim.Optimizer:
 
 def train(model: nn.Module, optimizer: torch.optim.Optimizer, part: slice, steps: range) -> None:
     for step in steps:
-        inputs = torch.randn(8, 1, 6, 6, generator=torch.Generator().manual_seed(step), dtype=torch.float64)
+        inputs = torch.randn(
+            8, 1, 6, 6, generator=torch.Generator().manual_seed(step), dtype=torch.float64
+        )
         optimizer.zero_grad()
         nn.functional.cross_entropy(model(inputs[part]), (torch.arange(8) % 5)[part]).backward()
         optimizer.step()
@@ -62,7 +85,9 @@ def train(model: nn.Module, optimizer: torch.optim.Optimizer, part: slice, steps
 
 def whole(model: nn.Module) -> list[Tensor]:
     tensors: list[Any] = [param.detach() for param in model.parameters()]
-    return [tensor.full_tensor() if hasattr(tensor, "full_tensor") else tensor for tensor in tensors]
+    return [
+        tensor.full_tensor() if hasattr(tensor, "full_tensor") else tensor for tensor in tensors
+    ]
 
 
 def furthest(some: list[Tensor], others: list[Tensor]) -> float:
@@ -104,7 +129,9 @@ def differences(name: str, part: slice) -> dict[str, float]:
 
 def rank_of(rank: int, folder: str) -> None:
     torch.set_num_threads(1)
-    dist.init_process_group("gloo", init_method=f"file://{folder}/store", rank=rank, world_size=RANKS)
+    dist.init_process_group(
+        "gloo", init_method=f"file://{folder}/store", rank=rank, world_size=RANKS
+    )
     found = {name: differences(name, slice(rank, None, RANKS)) for name in MAKERS}
     if rank == 0:
         Path(folder, "found.json").write_text(json.dumps(found))

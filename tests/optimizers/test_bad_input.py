@@ -32,7 +32,10 @@ def test_a_number_out_of_its_range_is_named(name, wrong, message):
         KINDS[name].make([weight(2, 2)], **{"lr": 0.1, **wrong})
 
 
-@pytest.mark.parametrize(("name", "wrong"), [("lars", {"momentum": 1}), ("larc", {"eps": -1}), ("lamb", {"betas": (0.9, 1.0)})])
+@pytest.mark.parametrize(
+    ("name", "wrong"),
+    [("lars", {"momentum": 1}), ("larc", {"eps": -1}), ("lamb", {"betas": (0.9, 1.0)})],
+)
 def test_a_number_that_only_it_has_is_checked(name, wrong):
     with pytest.raises(ValueError, match=f"{next(iter(wrong))} must be at least 0"):
         KINDS[name].make([weight(2, 2)], lr=0.1, **wrong)
@@ -67,7 +70,9 @@ def test_a_sparse_gradient_is_named_with_the_way_out(name):
     embedding(torch.tensor([1])).sum().backward()
     before = embedding.weight.detach().clone()
 
-    with pytest.raises(RuntimeError, match="parameter 1 in group 0 is sparse.*sparse=False.*SparseAdam"):
+    with pytest.raises(
+        RuntimeError, match="parameter 1 in group 0 is sparse.*sparse=False.*SparseAdam"
+    ):
         optimizer.step()
 
     assert torch.equal(embedding.weight, before)
@@ -76,7 +81,9 @@ def test_a_sparse_gradient_is_named_with_the_way_out(name):
 @pytest.mark.parametrize("name", NAMES)
 def test_complex_parameters_are_refused(name):
     with pytest.raises(ValueError, match="parameter 1 is complex.*view_as_real"):
-        KINDS[name].make([weight(2, 2), nn.Parameter(torch.ones(2, 2, dtype=torch.complex64))], lr=0.1)
+        KINDS[name].make(
+            [weight(2, 2), nn.Parameter(torch.ones(2, 2, dtype=torch.complex64))], lr=0.1
+        )
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -16,11 +16,18 @@ from feedline.convergence.fixes.muon import muon
 from feedline.convergence.fixes.soap import soap
 
 NAMES = list(KINDS)
-MAKERS = {**{name: kind.make for name, kind in KINDS.items()}, "adamw": adamw, "muon": muon, "soap": soap}
+MAKERS = {
+    **{name: kind.make for name, kind in KINDS.items()},
+    "adamw": adamw,
+    "muon": muon,
+    "soap": soap,
+}
 CONVOLUTION = PROBLEMS["convolution"]
 
 
-def make(name: str, params=None, lr: float | torch.Tensor = 0.05, **more: object) -> torch.optim.Optimizer:
+def make(
+    name: str, params=None, lr: float | torch.Tensor = 0.05, **more: object
+) -> torch.optim.Optimizer:
     return MAKERS[name](CONVOLUTION.parameters() if params is None else params, lr=lr, **more)
 
 
@@ -40,7 +47,10 @@ def test_the_gradient_is_never_changed(name):
 
         optimizer.step()
 
-        assert all(param.grad is grad and torch.equal(grad, copied) for param, (grad, copied) in zip(params, before))
+        assert all(
+            param.grad is grad and torch.equal(grad, copied)
+            for param, (grad, copied) in zip(params, before)
+        )
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -73,7 +83,10 @@ def test_a_training_goes_on_the_same_from_its_state_dict(name):
     second.load_state_dict(torch.load(file))
 
     goes_on = by_optimizer(second, CONVOLUTION, WARM_UP[4:], first=4, params=weights)
-    assert furthest(goes_on, by_optimizer(first, CONVOLUTION, WARM_UP[4:], first=4, params=params)) == 0
+    assert (
+        furthest(goes_on, by_optimizer(first, CONVOLUTION, WARM_UP[4:], first=4, params=params))
+        == 0
+    )
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -96,7 +109,9 @@ def test_what_half_precision_would_round_survives_the_state_dict(name):
 
 
 @pytest.mark.parametrize("name", [*NAMES, "muon"])
-@pytest.mark.parametrize("copied", [copy.deepcopy, lambda optimizer: pickle.loads(pickle.dumps(optimizer))])
+@pytest.mark.parametrize(
+    "copied", [copy.deepcopy, lambda optimizer: pickle.loads(pickle.dumps(optimizer))]
+)
 def test_a_copy_of_it_works(name, copied):
     params = CONVOLUTION.parameters()
 
@@ -112,7 +127,10 @@ def test_parameter_groups_have_numbers_of_their_own(name):
     groups = [{"params": params[:3], "weight_decay": 0.3}, {"params": params[3:], "lr": 0.01}]
 
     together = make(name, groups, weight_decay=0.1)
-    both = [make(name, alone[:3], weight_decay=0.3), make(name, alone[3:], lr=0.01, weight_decay=0.1)]
+    both = [
+        make(name, alone[:3], weight_decay=0.3),
+        make(name, alone[3:], lr=0.01, weight_decay=0.1),
+    ]
     for step in range(4):
         for members, optimizers in ((params, [together]), (alone, both)):
             for member in members:
@@ -157,7 +175,9 @@ def test_a_closure_gives_the_loss_and_the_gradients(name):
 @pytest.mark.parametrize("name", [*NAMES, "muon"])
 def test_a_scaler_of_gradients_changes_nothing_and_skips_an_overflow(name):
     model, scaled = network(torch.float32), network(torch.float32)
-    plain, optimizer = (make(name, each if name == "muon" else each.parameters()) for each in (model, scaled))
+    plain, optimizer = (
+        make(name, each if name == "muon" else each.parameters()) for each in (model, scaled)
+    )
     scaler = torch.amp.GradScaler("cpu", init_scale=256.0)
     inputs = torch.linspace(-1, 1, 48).reshape(8, 6)
     for number in range(4):
@@ -192,7 +212,9 @@ def test_a_compiled_step_is_one_graph_and_the_same(name):
         optimizer.step()
         step()
 
-    assert counter.frame_count == 2  # one graph makes the state, one finds it; no rate makes another
+    assert (
+        counter.frame_count == 2
+    )  # one graph makes the state, one finds it; no rate makes another
     assert furthest([plain], [params]) < 1e-12
 
 
@@ -213,7 +235,9 @@ def test_the_memory_layout_of_a_convolution_makes_no_difference(name, layout):
     weights = []
     for memory_format in (torch.contiguous_format, layout):
         torch.manual_seed(0)
-        model = nn.Sequential(nn.Conv2d(3, 4, 3), nn.Conv2d(4, 2, 3)).to(memory_format=memory_format)
+        model = nn.Sequential(nn.Conv2d(3, 4, 3), nn.Conv2d(4, 2, 3)).to(
+            memory_format=memory_format
+        )
         optimizer = make(name, model.parameters())
         for _ in range(3):
             optimizer.zero_grad()
@@ -221,4 +245,6 @@ def test_the_memory_layout_of_a_convolution_makes_no_difference(name, layout):
             optimizer.step()
         weights.append([param.detach().contiguous() for param in model.parameters()])
 
-    assert furthest(weights[:1], weights[1:]) < (1e-3 if name == "muon" else 1e-6)  # Muon's matrices are products in bfloat16
+    assert furthest(weights[:1], weights[1:]) < (
+        1e-3 if name == "muon" else 1e-6
+    )  # Muon's matrices are products in bfloat16

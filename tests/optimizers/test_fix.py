@@ -1,4 +1,6 @@
-"""``--fix lars=3:wd=0.001`` and its like: read, shown as Python, and put where the program makes its optimizer."""
+"""``--fix lars=3:wd=0.001`` and its like: read, shown as Python, and put where the program makes
+its optimizer.
+"""
 
 import pytest
 import torch
@@ -37,7 +39,9 @@ class Program:
 
 
 def network() -> nn.Sequential:
-    return nn.Sequential(nn.Embedding(7, 6), nn.Linear(6, 5), nn.LayerNorm(5), nn.Linear(5, 4), nn.Linear(4, 3))
+    return nn.Sequential(
+        nn.Embedding(7, 6), nn.Linear(6, 5), nn.LayerNorm(5), nn.Linear(5, 4), nn.Linear(4, 3)
+    )
 
 
 @pytest.mark.parametrize("fix", ALL, ids=lambda fix: fix.name)
@@ -53,8 +57,12 @@ def test_the_lines_make_the_optimizer_that_attaching_makes(fix):
 
     written = names["optimizer"]
     assert type(attached) is type(written)
-    assert [{**group, "params": len(group["params"]), "param_names": 0} for group in attached.param_groups] == [
-        {**group, "params": len(group["params"]), "param_names": 0} for group in written.param_groups
+    assert [
+        {**group, "params": len(group["params"]), "param_names": 0}
+        for group in attached.param_groups
+    ] == [
+        {**group, "params": len(group["params"]), "param_names": 0}
+        for group in written.param_groups
     ]
     assert {group["lr"] for group in attached.param_groups} == {0.25}
     assert {group["weight_decay"] for group in attached.param_groups} <= {0.5, 0.0}
@@ -63,14 +71,22 @@ def test_the_lines_make_the_optimizer_that_attaching_makes(fix):
 def test_every_setting_reaches_the_optimizer():
     setting = LAMB.parse("0.04:wd=0.2:beta1=0.8:beta2=0.95:eps=1e-5:excluded=0.5")
 
-    assert setting.arguments == {"weight_decay": 0.2, "betas": (0.8, 0.95), "eps": 1e-5, "excluded_lr_scale": 0.5}
+    assert setting.arguments == {
+        "weight_decay": 0.2,
+        "betas": (0.8, 0.95),
+        "eps": 1e-5,
+        "excluded_lr_scale": 0.5,
+    }
     assert LAMB.lines(setting).endswith(
-        "optimizer = Lamb(model.parameters(), lr=0.04, weight_decay=0.2, betas=(0.8, 0.95), eps=1e-05, excluded_lr_scale=0.5)\n"
+        "optimizer = Lamb(model.parameters(), lr=0.04, weight_decay=0.2, betas=(0.8, 0.95), "
+        "eps=1e-05, excluded_lr_scale=0.5)\n"
     )
 
 
 def test_settings_by_the_names_of_the_arguments_and_by_their_short_names_are_the_same():
-    by_name = LAMB.parse("0.04:weight_decay=0.2:beta1=0.8:beta2=0.95:eps=1e-5:excluded_lr_scale=0.5")
+    by_name = LAMB.parse(
+        "0.04:weight_decay=0.2:beta1=0.8:beta2=0.95:eps=1e-5:excluded_lr_scale=0.5"
+    )
 
     assert by_name == LAMB.parse("0.04:wd=0.2:beta1=0.8:beta2=0.95:eps=1e-5:excluded=0.5")
 
@@ -87,7 +103,11 @@ def test_one_beta_leaves_the_other_at_its_default():
         ("-1", "at least 0"),
         ("nan", "finite"),
         ("3:wd", "wd must be a number"),
-        ("3:decay=1", "'decay' is not one of its settings .weight_decay, momentum, trust_coefficient, excluded_lr_scale"),
+        (
+            "3:decay=1",
+            "'decay' is not one of its settings .weight_decay, momentum, trust_coefficient, "
+            "excluded_lr_scale",
+        ),
     ],
 )
 def test_a_value_that_cannot_be_read_says_what_it_may_be(value, message):
@@ -107,7 +127,9 @@ def test_groups_keep_the_proportions_of_their_rates_and_their_lack_of_decay():
     optimizer = program.run(groups, lr=0.1)
 
     assert isinstance(optimizer, Lars)
-    assert [(group["lr"], group["weight_decay"], group["momentum"]) for group in optimizer.param_groups] == [
+    assert [
+        (group["lr"], group["weight_decay"], group["momentum"]) for group in optimizer.param_groups
+    ] == [
         (pytest.approx(0.2), 0.3, 0.9),
         (2, 0, 0.9),
         (2, 0.3, 0.9),
@@ -132,7 +154,10 @@ def test_muon_leaves_embeddings_and_the_output_layer_to_adamw():
         act(model)
 
     (group,) = optimizer.param_groups
-    assert [param for param, hidden in zip(group["params"], group["hidden"]) if hidden] == [model[1].weight, model[3].weight]
+    assert [param for param, hidden in zip(group["params"], group["hidden"]) if hidden] == [
+        model[1].weight,
+        model[3].weight,
+    ]
 
 
 def test_adamw_does_not_decay_vectors():
@@ -141,7 +166,10 @@ def test_adamw_does_not_decay_vectors():
 
     optimizer = program.run(model.parameters(), lr=0.1)
 
-    assert [(group["weight_decay"], {param.ndim for param in group["params"]}) for group in optimizer.param_groups] == [
+    assert [
+        (group["weight_decay"], {param.ndim for param in group["params"]})
+        for group in optimizer.param_groups
+    ] == [
         (0.2, {2}),
         (0.0, {1}),
     ]

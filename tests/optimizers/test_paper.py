@@ -50,26 +50,41 @@ def test_excluded_tensors_move_at_a_rate_of_their_own(name):
     found = by_optimizer(optimizer, PROBLEMS["convolution"], [1] * 10)
 
     same = {"excluded_lr_scale": 0.3, "weight_decay": 0.01}
-    assert furthest(found, by_paper(KINDS[name], PROBLEMS["convolution"], matrices, [1] * 10, **same)) < 1e-10
+    assert (
+        furthest(found, by_paper(KINDS[name], PROBLEMS["convolution"], matrices, [1] * 10, **same))
+        < 1e-10
+    )
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_group_can_say_that_its_tensors_are_adapted(name):
     problem, kind = PROBLEMS["convolution"], KINDS[name]
-    optimizer = kind.make([{"params": problem.parameters(), "excluded": False}], kind.lr, **kind.settings, weight_decay=0.01)
+    optimizer = kind.make(
+        [{"params": problem.parameters(), "excluded": False}],
+        kind.lr,
+        **kind.settings,
+        weight_decay=0.01,
+    )
 
     found = by_optimizer(optimizer, problem, [1] * 10)
 
-    assert furthest(found, by_paper(kind, problem, all_of_them, [1] * 10, weight_decay=0.01)) < 1e-10
+    assert (
+        furthest(found, by_paper(kind, problem, all_of_them, [1] * 10, weight_decay=0.01)) < 1e-10
+    )
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_weights_that_start_at_zero_leave_it(name):
-    starts = Problem(lambda: [torch.zeros(4, 6).double(), made(4, seed=1)], PROBLEMS["logistic"].loss)
+    starts = Problem(
+        lambda: [torch.zeros(4, 6).double(), made(4, seed=1)], PROBLEMS["logistic"].loss
+    )
 
     found = by_optimizer(make(name, starts, weight_decay=0.01), starts, [1] * 10)
 
-    assert furthest(found, by_paper(KINDS[name], starts, matrices, [1] * 10, weight_decay=0.01)) < 1e-10
+    assert (
+        furthest(found, by_paper(KINDS[name], starts, matrices, [1] * 10, weight_decay=0.01))
+        < 1e-10
+    )
     assert float(found[-1][0].norm()) > 1e-3
 
 
@@ -79,7 +94,9 @@ def test_a_tensor_at_a_time_is_the_same_as_all_at_once(name):
 
     found = by_optimizer(make(name, problem, foreach=False, weight_decay=0.01), problem, WARM_UP)
 
-    assert furthest(found, by_optimizer(make(name, problem, weight_decay=0.01), problem, WARM_UP)) == 0
+    assert (
+        furthest(found, by_optimizer(make(name, problem, weight_decay=0.01), problem, WARM_UP)) == 0
+    )
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -88,7 +105,9 @@ def test_batches_that_fit_the_cache_make_no_difference(name, monkeypatch):
     whole = by_optimizer(make(name, problem, weight_decay=0.01), problem, WARM_UP)
     monkeypatch.setattr(lars, "_CPU_BATCH_ELEMENTS", 4)
 
-    assert furthest(by_optimizer(make(name, problem, weight_decay=0.01), problem, WARM_UP), whole) == 0
+    assert (
+        furthest(by_optimizer(make(name, problem, weight_decay=0.01), problem, WARM_UP), whole) == 0
+    )
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -98,7 +117,10 @@ def test_maximize_follows_the_gradient_of_the_negative_loss(name):
 
     found = by_optimizer(make(name, negative, maximize=True, weight_decay=0.01), negative, [1] * 10)
 
-    assert furthest(found, by_optimizer(make(name, problem, weight_decay=0.01), problem, [1] * 10)) < 1e-12
+    assert (
+        furthest(found, by_optimizer(make(name, problem, weight_decay=0.01), problem, [1] * 10))
+        < 1e-12
+    )
 
 
 def test_larc_at_a_constant_rate_is_that_of_apex():
@@ -109,5 +131,8 @@ def test_larc_at_a_constant_rate_is_that_of_apex():
 
     for step, ours in enumerate(found):
         grads = problem.gradients(weights, step)
-        weights = [paper.apex_larc(w, g, seen, kind.lr, weight_decay=0.01) for w, g, seen in zip(weights, grads, memory)]
+        weights = [
+            paper.apex_larc(w, g, seen, kind.lr, weight_decay=0.01)
+            for w, g, seen in zip(weights, grads, memory)
+        ]
         assert furthest([ours], [weights]) < 1e-10

@@ -14,7 +14,10 @@ NAMES = list(KINDS)
 def found(warm_python, tmp_path_factory):
     folder = tmp_path_factory.mktemp("ranks")
     done = warm_python.run(
-        Path(__file__).parent / "ranks.py", folder, folder=folder, environment={**os.environ, "GLOO_SOCKET_IFNAME": "lo"}
+        Path(__file__).parent / "ranks.py",
+        folder,
+        folder=folder,
+        environment={**os.environ, "GLOO_SOCKET_IFNAME": "lo"},
     )
     assert done.returncode == 0, done.stderr[-3000:]
     return json.loads((folder / "found.json").read_text())
@@ -27,7 +30,9 @@ def test_replicas_are_equal_to_each_other(found, name):
 
 @pytest.mark.parametrize("name", [*NAMES, "adamw", "muon"])
 def test_replicas_are_equal_to_one_process(found, name):
-    assert found[name]["ddp"] < 1e-12  # not of SOAP: eigenvectors of equal eigenvalues turn with the last digit of a gradient
+    assert (
+        found[name]["ddp"] < 1e-12
+    )  # not of SOAP: eigenvectors of equal eigenvalues turn with the last digit of a gradient
 
 
 @pytest.mark.parametrize("name", [*NAMES, "adamw"])

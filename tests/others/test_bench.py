@@ -4,13 +4,24 @@ from dataclasses import replace
 
 import pytest
 from programs_of_others.bench import Bench, advised
-from programs_of_others.judge import DOUBTFUL, FALSE, TRUE, UNKNOWN, Facts, Said, Tried, counts_are_true, judge
+from programs_of_others.judge import (
+    DOUBTFUL,
+    FALSE,
+    TRUE,
+    UNKNOWN,
+    Facts,
+    Said,
+    Tried,
+    counts_are_true,
+    judge,
+)
 from programs_of_others.program import Program
 from programs_of_others.run import line
 from programs_of_others.table import page
 from programs_of_others.timers import ByHand
 
-#: 2 epochs of 5 batches of 4; each sample sleeps, so that most of the step is input. It evaluates after each epoch.
+#: 2 epochs of 5 batches of 4; each sample sleeps, so that most of the step is input. It evaluates
+#: after each epoch.
 SLOW = """\
 import time
 
@@ -40,7 +51,15 @@ for epoch in range(2):
         for (inputs,) in evaluation:
             model(inputs)
 """
-PROGRAM = Program("slow", "somebody/slow", "", "train.py", ((10, 40),), "2 epochs of 5 batches of 4", printed="^step")
+PROGRAM = Program(
+    "slow",
+    "somebody/slow",
+    "",
+    "train.py",
+    ((10, 40),),
+    "2 epochs of 5 batches of 4",
+    printed="^step",
+)
 
 
 @pytest.fixture
@@ -81,15 +100,25 @@ def test_what_is_missing_is_named(bench):
 
 
 @pytest.mark.parametrize(
-    ("steps", "samples", "right"), [(10, 40, True), (10, None, True), (10, 41, False), (11, 40, False), (11, None, False)]
+    ("steps", "samples", "right"),
+    [(10, 40, True), (10, None, True), (10, 41, False), (11, 40, False), (11, None, False)],
 )
 def test_unknown_samples_are_not_wrong(steps, samples, right):
-    assert counts_are_true([replace(said("compute_bound", 0.0), steps=steps, samples=samples)], ((10, 40),)) is right
-    assert counts_are_true([replace(said("compute_bound", 0.0), steps=steps, samples=samples)], ((10, None),)) is (steps == 10)
+    assert (
+        counts_are_true(
+            [replace(said("compute_bound", 0.0), steps=steps, samples=samples)], ((10, 40),)
+        )
+        is right
+    )
+    assert counts_are_true(
+        [replace(said("compute_bound", 0.0), steps=steps, samples=samples)], ((10, None),)
+    ) is (steps == 10)
 
 
 def facts(share, busy=0.5, others=0.0, tried=None):
-    return Facts(ByHand(10, 40, 0.1, {"next": 0.1 * share, "rest": 0.1 - 0.1 * share}), busy, others, tried)
+    return Facts(
+        ByHand(10, 40, 0.1, {"next": 0.1 * share, "rest": 0.1 - 0.1 * share}), busy, others, tried
+    )
 
 
 def said(rule_id, share, verdict="Input-bound."):
@@ -123,18 +152,28 @@ def test_a_verdict_is_judged_by_the_timers(rule_id, share, by_hand, judgement):
 
 
 def test_a_share_above_all_is_false():
-    verdict = said("augmentation_bound", 0.3, "Input-bound: augmentation takes 132.2 % of the CPU time of a sample.")
+    verdict = said(
+        "augmentation_bound",
+        0.3,
+        "Input-bound: augmentation takes 132.2 % of the CPU time of a sample.",
+    )
 
     assert judge(PROGRAM, verdict, facts(0.3)) == (FALSE, "a share of 132.2 %")
 
 
 def test_an_advice_without_workers_takes_what_needs_some_along():
     assert advised({"num_workers": 3}) == {"num_workers": 3}
-    assert advised({"num_workers": 0}) == {"num_workers": 0, "prefetch_factor": None, "persistent_workers": False}
+    assert advised({"num_workers": 0}) == {
+        "num_workers": 0,
+        "prefetch_factor": None,
+        "persistent_workers": False,
+    }
 
 
 @pytest.mark.parametrize(("others_known", "judgement"), [(True, TRUE), (False, UNKNOWN)])
-def test_an_unexplained_wait_is_no_verdict_where_nobody_sampled_who_uses_the_cpus(others_known, judgement):
+def test_an_unexplained_wait_is_no_verdict_where_nobody_sampled_who_uses_the_cpus(
+    others_known, judgement
+):
     unexplained = replace(said("input_bound_unexplained", 0.3, "x"), others_known=others_known)
 
     assert judge(PROGRAM, unexplained, facts(0.3))[0] == judgement

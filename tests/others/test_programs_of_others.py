@@ -1,7 +1,8 @@
-"""feedline counts as programs of others do, and says nothing of them that timers made by hand contradict.
+"""feedline counts as programs of others do, and says nothing of them that timers made by hand
+contradict.
 
-PROGRAMS_OF_OTHERS names a folder with checkouts, as OWNER/NAME; there is no copy of the programs here. With it, scripts/test runs the quick
-ones, and scripts/test-long the others.
+PROGRAMS_OF_OTHERS names a folder with checkouts, as OWNER/NAME; there is no copy of the programs
+here. With it, scripts/test runs the quick ones, and scripts/test-long the others.
 """
 
 import os
@@ -17,13 +18,19 @@ FOLDER = Path(os.environ.get("PROGRAMS_OF_OTHERS") or os.devnull)
 
 pytestmark = [
     pytest.mark.timeout(2 * LIMIT_S + 100),
-    pytest.mark.skipif(not FOLDER.is_dir(), reason="PROGRAMS_OF_OTHERS names no folder with checkouts"),
+    pytest.mark.skipif(
+        not FOLDER.is_dir(), reason="PROGRAMS_OF_OTHERS names no folder with checkouts"
+    ),
 ]
 
 
 def parameters(quick):
     """All of them, or an only one to be skipped."""
-    chosen = [pytest.param(program, id=program.name) for program in PROGRAMS if (program.name in QUICK) is quick]
+    chosen = [
+        pytest.param(program, id=program.name)
+        for program in PROGRAMS
+        if (program.name in QUICK) is quick
+    ]
     return chosen if FOLDER.is_dir() else chosen[:1]
 
 

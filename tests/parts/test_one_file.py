@@ -1,4 +1,6 @@
-"""``feedline report RUN -o FILE`` of several trainings: one file with the overview and the report of each."""
+"""``feedline report RUN -o FILE`` of several trainings: one file with the overview and the report
+of each.
+"""
 
 import json
 import os
@@ -32,12 +34,24 @@ os.waitpid(pid, 0)
 
 @pytest.fixture(scope="module", params=["one after the other in one process", "in two processes"])
 def several(request, tmp_path_factory, warm_python):
-    """A folder with a run of several trainings, of which no report was written; and the steps of each."""
+    """A folder with a run of several trainings, of which no report was written; and the steps of
+    each.
+    """
     folder = tmp_path_factory.mktemp("several")
     (folder / "processes.py").write_text(PROCESSES)
-    program, steps = (SWEEP, [20, 60]) if "one process" in request.param else ("processes.py", [20, 30])
+    program, steps = (
+        (SWEEP, [20, 60]) if "one process" in request.param else ("processes.py", [20, 30])
+    )
     done = warm_python.run(
-        "-m", "feedline", "run", "-q", "-o", "run", program, folder=folder, environment={**os.environ, "OMP_NUM_THREADS": "1"}
+        "-m",
+        "feedline",
+        "run",
+        "-q",
+        "-o",
+        "run",
+        program,
+        folder=folder,
+        environment={**os.environ, "OMP_NUM_THREADS": "1"},
     )
     assert done.returncode == 0, done.stderr
     for page in [*(folder / "run").rglob("report.*"), *(folder / "run").rglob("trace.json.gz")]:
@@ -55,10 +69,17 @@ def report(capsys, monkeypatch, folder, *options):
 
 def test_json_has_the_overview_and_each_report(several, capsys, monkeypatch):
     folder, steps = several
-    assert report(capsys, monkeypatch, folder, "-o", "all.json", "--json", "also.json") == (0, "  all.json")
+    assert report(capsys, monkeypatch, folder, "-o", "all.json", "--json", "also.json") == (
+        0,
+        "  all.json",
+    )
 
     found = json.loads((folder / "all.json").read_text())
-    assert [row["steps"] for row in found["trainings"]] == [own["throughput"]["steps"] for own in found["reports"]] == steps
+    assert (
+        [row["steps"] for row in found["trainings"]]
+        == [own["throughput"]["steps"] for own in found["reports"]]
+        == steps
+    )
     assert json.loads((folder / "also.json").read_text())["reports"] == found["reports"]
     assert not list((folder / "run").rglob("report.*"))
 
@@ -67,19 +88,29 @@ def test_text_has_the_overview_and_each_report(several, capsys, monkeypatch):
     folder, steps = several
     assert report(capsys, monkeypatch, folder, "-o", "all.txt") == (0, "  all.txt")
 
-    overview, *texts = re.split(r"^=+\nTraining \S+\n", (folder / "all.txt").read_text(), flags=re.MULTILINE)
+    overview, *texts = re.split(
+        r"^=+\nTraining \S+\n", (folder / "all.txt").read_text(), flags=re.MULTILINE
+    )
     assert overview.startswith(f"run: {len(steps)} training runs") and "report.html" not in overview
     assert [int(re.findall(r"^(\d+) updates", text, re.MULTILINE)[0]) for text in texts] == steps
 
 
-def test_a_browser_shows_the_overview_with_a_link_to_each_report_in_the_same_page(several, capsys, monkeypatch, browser: Browser):
+def test_a_browser_shows_the_overview_with_a_link_to_each_report_in_the_same_page(
+    several, capsys, monkeypatch, browser: Browser
+):
     folder, steps = several
     assert report(capsys, monkeypatch, folder, "-o", "all.html") == (0, "  all.html")
 
     browser.driver.get((folder / "all.html").as_uri())
-    links = browser.js("return [...document.querySelectorAll('main table a')].map(link => link.getAttribute('href'))")
+    links = browser.js(
+        "return [...document.querySelectorAll('main table a')].map(link => "
+        "link.getAttribute('href'))"
+    )
     shown = []
-    for frame in [browser.js("return document.querySelector(arguments[0] + ' iframe')", link) for link in links]:
+    for frame in [
+        browser.js("return document.querySelector(arguments[0] + ' iframe')", link)
+        for link in links
+    ]:
         browser.driver.switch_to.frame(frame)
         shown.append(browser.js("return document.querySelector('main').innerText"))
         browser.driver.switch_to.default_content()
@@ -89,7 +120,9 @@ def test_a_browser_shows_the_overview_with_a_link_to_each_report_in_the_same_pag
     assert browser.complaints() == []
 
 
-def test_each_training_can_be_named_and_has_a_page_that_the_overview_links_to(several, capsys, monkeypatch):
+def test_each_training_can_be_named_and_has_a_page_that_the_overview_links_to(
+    several, capsys, monkeypatch
+):
     folder, steps = several
     assert report(capsys, monkeypatch, folder)[0] == 0
 
@@ -109,6 +142,9 @@ def test_a_trace_is_that_of_one_process_and_the_error_names_them(several, capsys
     if not (folder / "run" / "training-1").exists():
         assert code == 0 and (folder / "all.trace.json.gz").exists()
         return
-    assert (code, said) == (66, "feedline: run holds 2 training runs: name one of them, run/training-0 or run/training-1")
+    assert (code, said) == (
+        66,
+        "feedline: run holds 2 training runs: name one of them, run/training-0 or run/training-1",
+    )
     for name in ("training-0", "training-1"):
         assert main(["report", f"run/{name}", "-o", f"{name}.trace.json.gz"]) == 0

@@ -21,13 +21,25 @@ ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1"}
 def crashed(tmp_path_factory, warm_python):
     """A folder with a run of two whole trainings and one that raised, and what was said."""
     folder = tmp_path_factory.mktemp("sweep")
-    done = warm_python.run("-m", "feedline", "run", "-o", "run", SWEEP, "--crash", folder=folder, environment=ENVIRONMENT)
+    done = warm_python.run(
+        "-m",
+        "feedline",
+        "run",
+        "-o",
+        "run",
+        SWEEP,
+        "--crash",
+        folder=folder,
+        environment=ENVIRONMENT,
+    )
     assert done.returncode == 1, done.stderr
     return folder, done.stdout + done.stderr
 
 
 def report(warm_python, folder, *args):
-    done = warm_python.run("-m", "feedline", "report", *args, folder=folder, environment=ENVIRONMENT)
+    done = warm_python.run(
+        "-m", "feedline", "report", *args, folder=folder, environment=ENVIRONMENT
+    )
     assert done.returncode == 0, done.stderr
     return done.stdout + done.stderr
 
@@ -37,7 +49,10 @@ def test_the_overview_has_a_row_for_each_training(crashed):
     overview = json.loads((folder / "run" / "report.json").read_text())
 
     rows = overview["trainings"]
-    assert [(row["name"], row["model"], row["optimizer"], row["steps"], row["samples"], row["epochs"]) for row in rows] == [
+    assert [
+        (row["name"], row["model"], row["optimizer"], row["steps"], row["samples"], row["epochs"])
+        for row in rows
+    ] == [
         ("1", "Sequential", "SGD, lr 0.1", 20, 160, 2.0),
         ("2", "Sequential", "SGD, lr 0.2", 60, 480, 3.0),
         ("3", "Sequential", "SGD, lr 0.3", 4, 32, 0.4),
@@ -45,8 +60,14 @@ def test_the_overview_has_a_row_for_each_training(crashed):
     assert [row["exit_code"] for row in rows] == [0, 0, 1]
     outside = overview["outside"]
     inside = sum(row["duration_s"] for row in rows)
-    assert outside["before_s"] + sum(outside["between_s"]) + outside["after_s"] + inside == pytest.approx(outside["whole_s"], rel=0.01)
-    assert "run: 3 training runs" in said and "Training 3 failed with" in said and "(exit code 1)" in said
+    assert outside["before_s"] + sum(outside["between_s"]) + outside[
+        "after_s"
+    ] + inside == pytest.approx(outside["whole_s"], rel=0.01)
+    assert (
+        "run: 3 training runs" in said
+        and "Training 3 failed with" in said
+        and "(exit code 1)" in said
+    )
     assert "84 updates" not in said and "Outside the training runs: " in said
 
 
@@ -89,26 +110,49 @@ def test_the_reports_are_on_feedlines_list(crashed):
 
 @pytest.mark.long
 def test_ranks_that_train_one_model_after_another_are_cut_alike(tmp_path):
-    launcher = [sys.executable, "-P", "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
+    launcher = [
+        sys.executable,
+        "-P",
+        "-m",
+        "torch.distributed.run",
+        "--standalone",
+        "--nproc-per-node",
+        "2",
+    ]
     command = [*launcher, "-m", "feedline", "run", "-q", "-o", "run", str(SWEEP), "--ranks"]
-    done = subprocess.run(command, cwd=tmp_path, env=ENVIRONMENT, capture_output=True, text=True, timeout=200)
+    done = subprocess.run(
+        command, cwd=tmp_path, env=ENVIRONMENT, capture_output=True, text=True, timeout=200
+    )
     assert done.returncode == 0, done.stderr[-3000:]
 
-    for row, steps in zip(json.loads((tmp_path / "run" / "report.json").read_text())["trainings"], (10, 30), strict=True):
+    for row, steps in zip(
+        json.loads((tmp_path / "run" / "report.json").read_text())["trainings"],
+        (10, 30),
+        strict=True,
+    ):
         own = json.loads((tmp_path / "run" / row["report"]).with_suffix(".json").read_text())
-        assert {rank: figures["steps"] for rank, figures in own["ranks"].items()} == {"0": steps, "1": steps}
+        assert {rank: figures["steps"] for rank, figures in own["ranks"].items()} == {
+            "0": steps,
+            "1": steps,
+        }
         assert own["comm"]["collectives"][0]["count"] >= 2
-        assert not [finding for finding in own["convergence"]["checks"] if finding["cause"] == "same_order"]
+        assert not [
+            finding for finding in own["convergence"]["checks"] if finding["cause"] == "same_order"
+        ]
 
 
 @pytest.mark.long
 def test_two_fits_of_lightning_are_two_trainings_each_with_its_sanity_check(tmp_path):
     program = Path(__file__).parent / "programs" / "lightning_fits.py"
     command = [sys.executable, "-m", "feedline", "run", "-q", "-o", "run", str(program)]
-    done = subprocess.run(command, cwd=tmp_path, env=ENVIRONMENT, capture_output=True, text=True, timeout=200)
+    done = subprocess.run(
+        command, cwd=tmp_path, env=ENVIRONMENT, capture_output=True, text=True, timeout=200
+    )
     assert done.returncode == 0, done.stderr[-3000:]
 
-    for row, epochs in zip(json.loads((tmp_path / "run" / "report.json").read_text())["trainings"], (2, 1), strict=True):
+    for row, epochs in zip(
+        json.loads((tmp_path / "run" / "report.json").read_text())["trainings"], (2, 1), strict=True
+    ):
         assert (row["steps"], row["samples"], row["epochs"]) == (12 * epochs, 96 * epochs, epochs)
         own = json.loads((tmp_path / "run" / row["report"]).with_suffix(".json").read_text())
         batches = {loader["role"]: loader["batches"] for loader in own["loaders"]}

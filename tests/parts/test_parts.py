@@ -1,4 +1,6 @@
-"""Which updates of one process are one training, and which are several; and what each of them is told to have done."""
+"""Which updates of one process are one training, and which are several; and what each of them is
+told to have done.
+"""
 
 import copy
 import functools
@@ -38,12 +40,18 @@ def test_jobs_of_a_sweep_are_trainings_with_their_own_figures(record):
     done = record(sweep)
 
     assert done.counts == [(20, 160), (45, 360)]
-    assert [(one.convergence.updates, one.convergence.samples, one.convergence.samples_per_epoch) for one in done.reports] == [
+    assert [
+        (one.convergence.updates, one.convergence.samples, one.convergence.samples_per_epoch)
+        for one in done.reports
+    ] == [
         (20, 160, 80),
         (45, 360, 120),
     ]
     assert [one.run.optimizer for one in done.reports] == ["SGD, lr 0.1", "SGD, lr 0.2"]
-    assert roles(done) == [[("training", 20), ("evaluation", 5)], [("training", 45), ("evaluation", 8)]]
+    assert roles(done) == [
+        [("training", 20), ("evaluation", 5)],
+        [("training", 45), ("evaluation", 8)],
+    ]
     for one in done.reports:
         (loss,) = [curve for curve in one.convergence.curves if curve.name == "train loss"]
         (rate,) = [curve for curve in one.convergence.curves if curve.name == "lr"]
@@ -64,7 +72,10 @@ def test_the_time_between_two_trainings_is_in_neither(record):
     assert second.begin - first.end > PREPARED_S * 1e9
     for one, own in zip(done.reports, (first, second), strict=True):
         assert one.run.duration_s == pytest.approx((own.end - own.begin) / 1e9)
-        in_steps = sum(steps * mean for steps, mean in zip(one.step.series.steps, one.step.series.wall_s, strict=True))
+        in_steps = sum(
+            steps * mean
+            for steps, mean in zip(one.step.series.steps, one.step.series.wall_s, strict=True)
+        )
         assert in_steps + one.step.evaluation_s < one.run.duration_s * 1.01
 
 
@@ -79,13 +90,23 @@ def test_folds_whose_loaders_go_on_under_one_number_are_trainings(record):
 
 def test_workers_are_counted_where_they_worked(record):
     def sweep():
-        for samples, workers in ((64, 2), (32, 1), (32, 1)):  # the third loader goes on under the second one's number
+        for samples, workers in (
+            (64, 2),
+            (32, 1),
+            (32, 1),
+        ):  # the third loader goes on under the second one's number
             model = net()
-            fit(model, SGD(model.parameters()), DataLoader(data(samples), batch_size=8, num_workers=workers))
+            fit(
+                model,
+                SGD(model.parameters()),
+                DataLoader(data(samples), batch_size=8, num_workers=workers),
+            )
 
     done = record(sweep)
 
-    assert [(one.workers.processes, one.workers.batches, one.workers.samples) for one in done.reports] == [
+    assert [
+        (one.workers.processes, one.workers.batches, one.workers.samples) for one in done.reports
+    ] == [
         (2, 8, 64),
         (1, 4, 32),
         (1, 4, 32),
@@ -103,7 +124,9 @@ def test_each_training_has_the_file_traffic_of_its_own_batches(record, tmp_path)
             return 64
 
         def __getitem__(self, index):
-            return torch.frombuffer(bytearray((tmp_path / "sample").read_bytes()), dtype=torch.float32)[:FEATURES], 0
+            return torch.frombuffer(
+                bytearray((tmp_path / "sample").read_bytes()), dtype=torch.float32
+            )[:FEATURES], 0
 
     def sweep():
         for _ in range(2):
@@ -118,7 +141,9 @@ def test_new_models_over_one_loader_are_trainings(record):
     def sweep():
         loader = DataLoader(data(80), batch_size=8)
         models = [net() for _ in range(3)]
-        optimizers = [SGD(model.parameters()) for model in models]  # all made before the first training
+        optimizers = [
+            SGD(model.parameters()) for model in models
+        ]  # all made before the first training
         for model, optimizer in zip(models, optimizers):
             fit(model, optimizer, loader, epochs=2)
 
@@ -152,7 +177,11 @@ def test_what_is_looked_at_before_a_training_is_its_own(record):
     ] * 2
 
 
-@pytest.mark.parametrize("then", [lambda model: model.parameters(), lambda model: model[0].parameters()], ids=["all", "other layers"])
+@pytest.mark.parametrize(
+    "then",
+    [lambda model: model.parameters(), lambda model: model[0].parameters()],
+    ids=["all", "other layers"],
+)
 def test_a_warm_up_and_what_follows_with_another_optimizer_are_one_training(record, then):
     def train():
         model, loader = net(), DataLoader(data(80), batch_size=8)
@@ -208,7 +237,11 @@ def test_an_optimizer_for_each_parameter_is_one_training(record):
 def test_each_gan_of_a_sweep_is_one_training(record):
     def sweep():
         for _ in range(18):
-            maker, judge, loader = torch.nn.Linear(4, FEATURES), torch.nn.Linear(FEATURES, 1), DataLoader(data(24), batch_size=8)
+            maker, judge, loader = (
+                torch.nn.Linear(4, FEATURES),
+                torch.nn.Linear(FEATURES, 1),
+                DataLoader(data(24), batch_size=8),
+            )
             optimizers = SGD(judge.parameters()), SGD(maker.parameters())
             for x, _ in loader:
                 for sign, optimizer in zip((1, -1), optimizers):
@@ -295,9 +328,13 @@ def test_each_training_counts_its_own_operations(record):
     done = record(sweep)
 
     counted = [one.step.flop for one in done.reports]
-    assert [flop.forward for flop in counted[:3]] == [2 * 8 * (FEATURES * width + width * 3) for width in (8, 64, 16)]
+    assert [flop.forward for flop in counted[:3]] == [
+        2 * 8 * (FEATURES * width + width * 3) for width in (8, 64, 16)
+    ]
     assert counted[3] is None
-    assert [hook.reason for hook in done.reports[3].hooks if hook.name == "FLOP"] == [message.TOO_FEW_UPDATES]
+    assert [hook.reason for hook in done.reports[3].hooks if hook.name == "FLOP"] == [
+        message.TOO_FEW_UPDATES
+    ]
 
 
 def test_networks_that_take_turns_count_one_step_of_both(record):
@@ -315,6 +352,10 @@ def test_networks_that_take_turns_count_one_step_of_both(record):
 
 def test_records_that_say_of_each_training_that_it_belongs_to_an_earlier_one_are_one_training():
     """As damage leaves them: the first one is missing."""
-    main = MadeUp().span(Stage.BEGUN, 0, 10, number=1, extra=0).span(Stage.BEGUN, 20, 30, number=2, extra=0)
+    main = (
+        MadeUp()
+        .span(Stage.BEGUN, 0, 10, number=1, extra=0)
+        .span(Stage.BEGUN, 20, 30, number=2, extra=0)
+    )
 
     assert first_optimizers(SimpleNamespace(main=main.process())) == []

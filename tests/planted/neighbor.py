@@ -29,5 +29,7 @@ def busy(*cpus: int) -> Iterator[None]:
 
 
 def allowed(count: int) -> list[int]:
-    """Numbers of the first CPUs that this process may use: those that a program with ``cpus=count`` gets (warm_python.py)."""
+    """Numbers of the first CPUs that this process may use: those that a program with ``cpus=count``
+    gets (warm_python.py).
+    """
     return sorted(os.sched_getaffinity(0))[:count]

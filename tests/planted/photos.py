@@ -10,7 +10,10 @@ PHOTOGRAPHS = ("astronaut", "chelsea", "coffee", "rocket")
 
 
 def write(folder: Path, width: int, height: int, count: int, quality: int = 90) -> Path:
-    """Write ``count`` photographs of this size. Large ones are mosaics of crops, which decode at the cost of a real one."""
+    """Write ``count`` photographs of this size.
+
+    Large ones are mosaics of crops, which decode at the cost of a real one.
+    """
     folder.mkdir(parents=True)
     photographs = [getattr(data, name)() for name in PHOTOGRAPHS]
     rng = np.random.default_rng(0)
@@ -28,7 +31,10 @@ def _crop(photograph: np.ndarray, height: int, width: int, rng: np.random.Genera
     """A random part; a photograph that is too small is scaled up to fit."""
     scale = max(height / photograph.shape[0], width / photograph.shape[1], 1.0)
     if scale > 1:
-        size = (int(np.ceil(photograph.shape[1] * scale)), int(np.ceil(photograph.shape[0] * scale)))
+        size = (
+            int(np.ceil(photograph.shape[1] * scale)),
+            int(np.ceil(photograph.shape[0] * scale)),
+        )
         photograph = np.asarray(Image.fromarray(photograph).resize(size))
     top = int(rng.integers(photograph.shape[0] - height + 1))
     left = int(rng.integers(photograph.shape[1] - width + 1))

@@ -21,7 +21,9 @@ SHORT = {fault.name: fault for fault in FAULTS if fault.short}
 def cache(made_once):
     """The files of the shortened faults."""
     kinds = {kind for fault in SHORT.values() for kind in fault.files}
-    return made_once("fault_files", lambda folder: [files.of(kind, folder) for kind in sorted(kinds)])
+    return made_once(
+        "fault_files", lambda folder: [files.of(kind, folder) for kind in sorted(kinds)]
+    )
 
 
 def recorded(warm_python, fault: Fault, side: Side, cache: Path, folder: Path) -> Recorded:
@@ -29,7 +31,18 @@ def recorded(warm_python, fault: Fault, side: Side, cache: Path, folder: Path) -
     out = folder / "report.json"
     with place(side.conditions, cache) as where:
         arguments = shlex.split(f"{side.arguments} {fault.short}".format(**where.words))
-        command = ("-m", "feedline", "run", "-q", "-o", folder / "run", "--json", out, bench.PROGRAMS / fault.program, *arguments)
+        command = (
+            "-m",
+            "feedline",
+            "run",
+            "-q",
+            "-o",
+            folder / "run",
+            "--json",
+            out,
+            bench.PROGRAMS / fault.program,
+            *arguments,
+        )
         ended = warm_python.run(*command, folder=folder, cpus=bench.CPUS)
     assert ended.returncode == 0, ended.stderr[-2000:]
     one_number.check_run(folder / "run")
@@ -47,7 +60,13 @@ def test_the_first_finding_names_the_planted_fault(warm_python, name, cache, tmp
 
 
 @pytest.mark.quiet
-@pytest.mark.parametrize("name", [pytest.param(name, marks=[] if name == "no_workers" else [pytest.mark.long]) for name in SHORT])
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=[] if name == "no_workers" else [pytest.mark.long])
+        for name in SHORT
+    ],
+)
 def test_the_twin_is_free_of_the_fault(warm_python, name, cache, tmp_path):
     fault = SHORT[name]
 
@@ -72,7 +91,10 @@ def test_the_right_rule_for_another_reason_is_not_right():
 
 
 def test_a_cause_is_among_the_first_three_that_ask_for_a_change():
-    aside, others = finding("small_files", severity="info"), [finding("decode_bound"), finding("cpu_saturated")]
+    aside, others = (
+        finding("small_files", severity="info"),
+        [finding("decode_bound"), finding("cpu_saturated")],
+    )
 
     third = Judged("cold", ("cold_storage",), "", run(*others, aside, finding("cold_storage")))
     fourth = replace(third, recorded=run(*others, finding("blocked"), finding("cold_storage")))
@@ -82,10 +104,14 @@ def test_a_cause_is_among_the_first_three_that_ask_for_a_change():
 
 
 def test_a_prediction_is_compared_as_a_ratio_with_runs_side_by_side():
-    told = finding("decode_bound", predicted={"from": 100.0, "to": 210.0, "low": 180.0, "high": 240.0})
+    told = finding(
+        "decode_bound", predicted={"from": 100.0, "to": 210.0, "low": 180.0, "high": 240.0}
+    )
     pairs = [(Timed(50.0, 0.1, 0.5), Timed(100.0, 0.1, 0.5))]  # the machine was slower by then
 
-    found = judge.predictions([Judged("decode", ("decode_bound",), "", run(told), gain=Gain({}, pairs))])
+    found = judge.predictions(
+        [Judged("decode", ("decode_bound",), "", run(told), gain=Gain({}, pairs))]
+    )
 
     assert found.inside == 1 and found.predicted and found.predicted.median == pytest.approx(0.05)
     assert found.at_most and found.at_most.median == pytest.approx(abs(1 / 0.9 / 2 - 1))
@@ -96,7 +122,10 @@ def test_recall_and_precision_of_a_rule():
     right = Judged("decode", ("decode_bound",), "", run(finding("decode_bound")))
     wrong = Judged("lock", ("blocked",), "", run(finding("decode_bound"), finding("blocked")))
 
-    of = {one.rule_id: one for one in judge.rules([right, wrong], {"well": [run(finding("decode_bound"))]})}
+    of = {
+        one.rule_id: one
+        for one in judge.rules([right, wrong], {"well": [run(finding("decode_bound"))]})
+    }
 
     assert (of["decode_bound"].planted, of["decode_bound"].found) == (1, 1)
     assert (of["decode_bound"].said, of["decode_bound"].right) == (3, 1)
@@ -105,7 +134,14 @@ def test_recall_and_precision_of_a_rule():
 
 def test_what_was_measured_is_read_again_as_it_was(tmp_path):
     timed = Timed(1.0, 2.0, 0.5)
-    results = Results({"lock": OfFault([run(finding("blocked"))], [], [Gain({"num_workers": 3}, [(timed, timed)])])}, {"gan": [run()]})
+    results = Results(
+        {
+            "lock": OfFault(
+                [run(finding("blocked"))], [], [Gain({"num_workers": 3}, [(timed, timed)])]
+            )
+        },
+        {"gan": [run()]},
+    )
 
     results.write(tmp_path / "kept.json")
 
@@ -115,5 +151,7 @@ def test_what_was_measured_is_read_again_as_it_was(tmp_path):
 def test_every_rule_of_a_recorded_run_has_a_planted_fault():
     from feedline.analysis.rules import CROSS_RANK, INPUT, MACHINE
 
-    assert {rule.rule_id for rule in [*INPUT, *MACHINE, *CROSS_RANK]} <= {rule_id for fault in FAULTS for rule_id in fault.expected}
+    assert {rule.rule_id for rule in [*INPUT, *MACHINE, *CROSS_RANK]} <= {
+        rule_id for fault in FAULTS for rule_id in fault.expected
+    }
     assert len(FAULTS) >= 30 and len(WELL) >= 10

@@ -1,4 +1,6 @@
-"""Real trainings whose input takes a little less and a little more of the step than the gate: the first finding is the same."""
+"""Real trainings whose input takes a little less and a little more of the step than the gate: the
+first finding is the same.
+"""
 
 import time
 

@@ -1,4 +1,6 @@
-"""What other programs on the machine do to a training is said of them, and changes nothing else that is said first."""
+"""What other programs on the machine do to a training is said of them, and changes nothing else
+that is said first.
+"""
 
 import json
 from collections.abc import Callable
@@ -25,9 +27,14 @@ def test_a_program_on_the_only_cpu_is_named_as_what_holds_the_training_back(warm
     first, use = report["findings"][0], report["cpus"]
     assert first["cause"] == "busy_neighbors", report["verdict"]
     assert "other programs use" in report["verdict"]
-    assert use["allowed"] == 1 and use["others"] > 0.2 and use["own"] < 0.8  # one loop beside two processes
+    assert (
+        use["allowed"] == 1 and use["others"] > 0.2 and use["own"] < 0.8
+    )  # one loop beside two processes
     assert use["own"] + use["others"] + use["free"] == pytest.approx(1, abs=0.1)
-    total, limits = report["workers"]["per_sample"]["total"], {roof["id"]: roof["says"] for roof in report["roofline"]["roofs"]}
+    total, limits = (
+        report["workers"]["per_sample"]["total"],
+        {roof["id"]: roof["says"] for roof in report["roofline"]["roofs"]},
+    )
     assert limits["workers"].endswith(f"excluding {seconds(total['runqueue_s'])} waiting for a CPU")
     assert "cpu_saturated" not in [finding["cause"] for finding in report["findings"]]
 
@@ -37,14 +44,18 @@ def test_what_waits_for_a_cpu_after_the_last_step_is_no_part_of_the_steps(warm_p
     with busy(*allowed(1)):
         report = recorded(warm_python, tmp_path, 1, "infers_afterwards.py", 40, 300)
 
-    (neighbors,) = [one for one in report["findings"] if one["cause"] == "busy_neighbors"]  # beside evaluation_time, which also holds
+    (neighbors,) = [
+        one for one in report["findings"] if one["cause"] == "busy_neighbors"
+    ]  # beside evaluation_time, which also holds
     waits = next(one["value"] for one in neighbors["evidence"] if one["id"] == "waiting_for_cpu_s")
     assert 0.2 < waits / report["step"]["mean_s"] < 0.9, report["verdict"]
     assert report["step"]["runqueue_s"] <= waits * 1.001
 
 
 @pytest.mark.quiet
-@pytest.mark.long  # how long threads spin is up to the scheduler: collate took 11 ms instead of 93 to 124 on one and the same machine
+# how long threads spin is up to the scheduler: collate took 11 ms instead of 93 to 124 on one and
+# the same machine
+@pytest.mark.long
 def test_threads_that_spin_for_a_cpu_are_named_and_one_thread_is_faster(warm_python, tmp_path):
     program = [*of_arrays(tmp_path)[:2], 2]
     with busy(*allowed(2)):
@@ -65,20 +76,34 @@ def of_sums(folder: Path) -> list[object]:
 def of_arrays(folder: Path) -> list[object]:
     (folder / "arrays").mkdir(exist_ok=True)
     for number in range(64):
-        np.save(folder / f"arrays/{number}.npy", np.random.default_rng(number).random((200, 200), np.float32))
+        np.save(
+            folder / f"arrays/{number}.npy",
+            np.random.default_rng(number).random((200, 200), np.float32),
+        )
     return ["small_arrays.py", folder / "arrays", 3]
 
 
 def of_photos(folder: Path) -> list[object]:
     there = folder / "photos"
-    return [IMAGES, there if there.exists() else photos.write(there, 960, 800, 8), "--size", 512, "--batch", 4, "--steps", 50]
+    return [
+        IMAGES,
+        there if there.exists() else photos.write(there, 960, 800, 8),
+        "--size",
+        512,
+        "--batch",
+        4,
+        "--steps",
+        50,
+    ]
 
 
 @pytest.mark.quiet
 @pytest.mark.long
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("made", [of_sums, of_arrays, of_photos])
-def test_five_runs_alone_and_five_beside_a_neighbor_begin_alike_or_name_it(warm_python, made: Callable[[Path], list[object]], tmp_path):
+def test_five_runs_alone_and_five_beside_a_neighbor_begin_alike_or_name_it(
+    warm_python, made: Callable[[Path], list[object]], tmp_path
+):
     program = made(tmp_path)
 
     alone = [first(recorded(warm_python, tmp_path, 2, *program)) for _ in range(5)]
@@ -95,10 +120,24 @@ def first(report: Report) -> tuple[str, bool]:
     return finding["cause"], "other programs" in finding["says"] + finding["fix"]
 
 
-def recorded(warm_python: WarmPython, folder: Path, cpus: int, program: str, *args: object) -> Report:
+def recorded(
+    warm_python: WarmPython, folder: Path, cpus: int, program: str, *args: object
+) -> Report:
     """The report of a run of one of the programs."""
     out = folder / "report.json"
-    command = ("-m", "feedline", "run", "-q", "-f", "-o", folder / "run", "--json", out, PROGRAMS / program, *args)
+    command = (
+        "-m",
+        "feedline",
+        "run",
+        "-q",
+        "-f",
+        "-o",
+        folder / "run",
+        "--json",
+        out,
+        PROGRAMS / program,
+        *args,
+    )
     ended = warm_python.run(*command, folder=folder, cpus=cpus)
     assert ended.returncode == 0, ended.stderr[-2000:]
     report: Report = json.loads(out.read_text())

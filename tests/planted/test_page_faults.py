@@ -1,4 +1,6 @@
-"""A real training on large photographs, with malloc as it is and with the variables that ``page_faults`` names."""
+"""A real training on large photographs, with malloc as it is and with the variables that
+``page_faults`` names.
+"""
 
 import os
 import subprocess
@@ -19,19 +21,28 @@ TRAINING = bench.PROGRAMS / "images.py"
 
 def recorded(folder: Path, photos: Path, **environment: str) -> RuleInputs:
     words = [TRAINING, photos, "--size", "1024", "--steps", "60", "--workers", "2"]
-    subprocess.run([sys.executable, "-m", "feedline", "run", "-q", "-o", folder, *words], env={**os.environ, **environment}, check=True)
+    subprocess.run(
+        [sys.executable, "-m", "feedline", "run", "-q", "-o", folder, *words],
+        env={**os.environ, **environment},
+        check=True,
+    )
     found = training_input(open_run(folder))
     assert found is not None
     return found.facts
 
 
 @pytest.mark.quiet
-@pytest.mark.skipif(sys.platform != "linux" or "CS_GNU_LIBC_VERSION" not in os.confstr_names, reason="malloc is not glibc's")
+@pytest.mark.skipif(
+    sys.platform != "linux" or "CS_GNU_LIBC_VERSION" not in os.confstr_names,
+    reason="malloc is not glibc's",
+)
 def test_the_variables_that_it_names_end_the_page_faults(tmp_path, made_once, monkeypatch):
     photos = files.of("huge", made_once("huge_files", lambda folder: files.of("huge", folder)))
     before = recorded(tmp_path / "before", photos)
     with monkeypatch.context() as patched:
-        patched.setattr(page_faults, "MIN_SHARE", 0.05)  # on some processors, these faults take 14 % of a sample's CPU time
+        patched.setattr(
+            page_faults, "MIN_SHARE", 0.05
+        )  # on some processors, these faults take 14 % of a sample's CPU time
         found = build(open_run(tmp_path / "before")).findings
         (finding,) = (one for one in found if one.rule_id == "page_faults")
 
@@ -40,6 +51,10 @@ def test_the_variables_that_it_names_end_the_page_faults(tmp_path, made_once, mo
 
     after = recorded(tmp_path / "after", photos, **finding.environment)
 
-    assert after.traffic.minor_faults < before.traffic.minor_faults / 2, "what is left: batches in new shared memory"
+    assert after.traffic.minor_faults < before.traffic.minor_faults / 2, (
+        "what is left: batches in new shared memory"
+    )
     assert after.traffic.system_s < before.traffic.system_s / 2
-    assert "page_faults" not in [one.rule_id for one in build(open_run(tmp_path / "after")).findings]
+    assert "page_faults" not in [
+        one.rule_id for one in build(open_run(tmp_path / "after")).findings
+    ]

@@ -1,4 +1,5 @@
-"""Faults planted into real trainings, each beside its healthy twin: the first finding names the fault, and the twin is free of it.
+"""Faults planted into real trainings, each beside its healthy twin: the first finding names the
+fault, and the twin is free of it.
 
 More of them are in test_fault_suite.py.
 """
@@ -14,13 +15,18 @@ from warm_python import WarmPython
 
 pytestmark = pytest.mark.quiet
 PROGRAMS = Path(__file__).parent / "programs"
-CPUS = 2  # more would make some faults none: then workers are what lacks, not the CPU that a decoder takes
+# more would make some faults none: then workers are what lacks, not the CPU that a decoder takes
+CPUS = 2
 
 #: program (the cause it is named after) -> width, height and number of its photographs.
 FAULTS = {
     "oversize_images": (1500, 1200, 6),
     "heavy_augmentation": (160, 120, 24),
-    "float32_on_host": (224, 224, 24),  # larger ones are also mapped anew for each sample: page_faults then goes first
+    "float32_on_host": (
+        224,
+        224,
+        24,
+    ),  # larger ones are also mapped anew for each sample: page_faults then goes first
     "straggler_in_order": (96, 80, 24),
     "epoch_restart": (96, 80, 24),
 }
@@ -40,31 +46,57 @@ def test_the_first_finding_names_the_planted_fault(warm_python, program, tmp_pat
 def test_the_healthy_twin_is_free_of_the_fault(warm_python, program, tmp_path):
     size = (96, 80, 24) if program == "oversize_images" else FAULTS[program]
 
-    assert CAUSES.get(program, program) not in causes(findings(warm_python, program, size, tmp_path, "healthy"))
+    assert CAUSES.get(program, program) not in causes(
+        findings(warm_python, program, size, tmp_path, "healthy")
+    )
 
 
 def test_helper_threads_are_found_beside_the_full_cpus_that_they_fight_for(warm_python, tmp_path):
-    assert "thread_oversubscription" in causes(findings(warm_python, "thread_oversubscription", (512, 384, 8), tmp_path))
+    assert "thread_oversubscription" in causes(
+        findings(warm_python, "thread_oversubscription", (512, 384, 8), tmp_path)
+    )
 
 
 @pytest.mark.long
 def test_one_thread_a_worker_is_no_oversubscription(warm_python, tmp_path):
-    assert "thread_oversubscription" not in causes(findings(warm_python, "thread_oversubscription", (512, 384, 8), tmp_path, "healthy"))
+    assert "thread_oversubscription" not in causes(
+        findings(warm_python, "thread_oversubscription", (512, 384, 8), tmp_path, "healthy")
+    )
 
 
 def test_a_training_without_a_fault_is_compute_bound(warm_python, tmp_path):
     found = findings(warm_python, "compute_bound", (96, 80, 24), tmp_path)
 
-    assert [cause for cause in causes(found) if cause != "own_code"] == ["compute_bound"], summary(found)  # its step is a sleep in the loop
+    assert [cause for cause in causes(found) if cause != "own_code"] == ["compute_bound"], summary(
+        found
+    )  # its step is a sleep in the loop
 
 
-def findings(warm_python: WarmPython, program: str, photographs: tuple[int, int, int], folder: Path, *args: str) -> list[dict[str, Any]]:
+def findings(
+    warm_python: WarmPython,
+    program: str,
+    photographs: tuple[int, int, int],
+    folder: Path,
+    *args: str,
+) -> list[dict[str, Any]]:
     """The findings of a run of this program on photographs of this width, height and number."""
     width, height, count = photographs
-    files = photos.write(folder / "photos", width, height, count, quality=75 if program == "float32_on_host" else 90)
+    files = photos.write(
+        folder / "photos", width, height, count, quality=75 if program == "float32_on_host" else 90
+    )
     out = folder / "report.json"
     options = ("-q", "-o", folder / "run", "--json", out)
-    ended = warm_python.run("-m", "feedline", "run", *options, PROGRAMS / f"{program}.py", files, *args, folder=folder, cpus=CPUS)
+    ended = warm_python.run(
+        "-m",
+        "feedline",
+        "run",
+        *options,
+        PROGRAMS / f"{program}.py",
+        files,
+        *args,
+        folder=folder,
+        cpus=CPUS,
+    )
     assert ended.returncode == 0, ended.stderr[-2000:]
     found = json.loads(out.read_text())["findings"]
     assert found
@@ -77,4 +109,7 @@ def causes(found: list[dict[str, Any]]) -> list[str]:
 
 
 def summary(found: list[dict[str, Any]]) -> str:
-    return "\n".join(f"{finding['cause']} {finding['severity']} {finding['cost_s']:.4f} s: {finding['says']}" for finding in found)
+    return "\n".join(
+        f"{finding['cause']} {finding['severity']} {finding['cost_s']:.4f} s: {finding['says']}"
+        for finding in found
+    )

@@ -84,8 +84,16 @@ def test_batches_are_divided_into_computing_and_waiting(with_a_worker):
 def test_passes_and_settings_are_those_of_the_program(with_a_worker):
     recorded = read(with_a_worker)
 
-    assert (recorded.setting.num_workers, recorded.setting.prefetch_factor, recorded.setting.in_order) == (1, 2, True)
-    assert (recorded.starts.counted, recorded.starts.per_pass, recorded.starts.to_its_end) == (1, PER_PASS, True)
+    assert (
+        recorded.setting.num_workers,
+        recorded.setting.prefetch_factor,
+        recorded.setting.in_order,
+    ) == (1, 2, True)
+    assert (recorded.starts.counted, recorded.starts.per_pass, recorded.starts.to_its_end) == (
+        1,
+        PER_PASS,
+        True,
+    )
     assert recorded.samples_per_batch == BATCH
     assert recorded.samples_per_s == with_a_worker.facts.throughput.samples_per_s
 
@@ -97,7 +105,8 @@ def test_steps_are_without_their_waits(with_a_worker):
     assert recorded.receiving.cpu_s > 0
 
 
-@pytest.mark.quiet  # beside a load of 13, batches wait for their receiver as long as it takes to make them
+# beside a load of 13, batches wait for their receiver as long as it takes to make them
+@pytest.mark.quiet
 def test_more_workers_wait_at_the_same_time(with_a_worker):
     predicted = predict(read(with_a_worker), Change({"num_workers": 4, "persistent_workers": True}))
 
@@ -141,7 +150,11 @@ def test_what_the_replay_does_not_know_is_refused(with_a_worker, reason, change)
     if "kind" in change:
         change = {"loader": dataclasses.replace(facts.loader, kind=change["kind"])}
     elif "settings" in change:
-        change = {"loader": dataclasses.replace(facts.loader, settings=facts.loader.settings | change["settings"])}
+        change = {
+            "loader": dataclasses.replace(
+                facts.loader, settings=facts.loader.settings | change["settings"]
+            )
+        }
 
     refused = recorded_input(with_a_worker.shown, dataclasses.replace(facts, **change))
 

@@ -17,12 +17,39 @@ from feedline.analysis.predict.starts import Starts
 
 MS = 1e-3
 GONE = Factor(0.0, 0.0)
-LONG = Starts(counted=0, per_pass=4000, to_its_end=False, each=NOTHING, births=NOTHING, reset_s=0.0, ending_s=0.0)
-SHORT = Starts(counted=9, per_pass=20, to_its_end=True, each=Task(5 * MS, 0), births=Task(20 * MS, 0), reset_s=1 * MS, ending_s=10 * MS)
+LONG = Starts(
+    counted=0,
+    per_pass=4000,
+    to_its_end=False,
+    each=NOTHING,
+    births=NOTHING,
+    reset_s=0.0,
+    ending_s=0.0,
+)
+SHORT = Starts(
+    counted=9,
+    per_pass=20,
+    to_its_end=True,
+    each=Task(5 * MS, 0),
+    births=Task(20 * MS, 0),
+    reset_s=1 * MS,
+    ending_s=10 * MS,
+)
 
 
-def training(*, cpu: float = 20, off: float = 0, own: float = 5, workers: int = 1, rate: float | None = None, **more: Any) -> RecordedInput:
-    """Batches of 8 samples, all alike, on two CPUs; times in ms. The rate is what the replay says unless it is given."""
+def training(
+    *,
+    cpu: float = 20,
+    off: float = 0,
+    own: float = 5,
+    workers: int = 1,
+    rate: float | None = None,
+    **more: Any,
+) -> RecordedInput:
+    """Batches of 8 samples, all alike, on two CPUs; times in ms.
+
+    The rate is what the replay says unless it is given.
+    """
     made = RecordedInput(
         **{
             "setting": Setting(workers),
@@ -37,7 +64,11 @@ def training(*, cpu: float = 20, off: float = 0, own: float = 5, workers: int = 
             "freed_s": 0.0,
             "sending": 0.0,
             "starts": LONG,
-            "making": {"decode": Shares(0.6, 0.0), "read": Shares(0.1, 1.0), "dataset": Shares(0.3, 0.0)},
+            "making": {
+                "decode": Shares(0.6, 0.0),
+                "read": Shares(0.1, 1.0),
+                "dataset": Shares(0.3, 0.0),
+            },
             "own": {"forward": 0.4, "backward": 0.6},
             "helpers": 1.0,
             "cpus": 2.0,
@@ -61,7 +92,9 @@ def gain(recorded: RecordedInput, change: Change) -> float:
 
 def removing(gain: float) -> float:
     """The prediction where this gain is replayed, and all of it is work that falls away."""
-    return gain * math.exp(_median(*(math.hypot(MODEL_ERROR, error * math.log(gain)) for error in REMOVAL_ERROR)))
+    return gain * math.exp(
+        _median(*(math.hypot(MODEL_ERROR, error * math.log(gain)) for error in REMOVAL_ERROR))
+    )
 
 
 def reason(recorded: RecordedInput, change: Change) -> str:
@@ -92,18 +125,32 @@ def test_without_workers_making_and_computing_take_turns():
 
 
 def test_what_receiving_a_batch_would_take_without_workers_is_between_two_bounds_and_so_is_the_rate():
-    recorded = training(cpu=10, own=10, workers=0, receiving_bounds=(Task(1 * MS, 0), Task(8 * MS, 0)))
+    recorded = training(
+        cpu=10, own=10, workers=0, receiving_bounds=(Task(1 * MS, 0), Task(8 * MS, 0))
+    )
 
     predicted = predict(recorded, settings(num_workers=1))
 
     assert isinstance(predicted, PredictedRate)
-    assert predicted.low < predicted.before * 20 / 18 < predicted.after < predicted.before * 20 / 11 < predicted.high
+    assert (
+        predicted.low
+        < predicted.before * 20 / 18
+        < predicted.after
+        < predicted.before * 20 / 11
+        < predicted.high
+    )
 
 
 def test_a_stage_that_is_gone_takes_its_share_with_it():
-    assert gain(training(), Change(stages={"decode": GONE})) == pytest.approx(removing(1 / 0.4), rel=0.05)
-    assert gain(training(off=20), Change(stages={"read": Factor(1, 0)})) == pytest.approx(removing(2), rel=0.05)
-    assert gain(training(cpu=1, own=50), Change(stages={"backward": Factor(0.5, 0.5)})) == pytest.approx(removing(1 / 0.7), rel=0.05)
+    assert gain(training(), Change(stages={"decode": GONE})) == pytest.approx(
+        removing(1 / 0.4), rel=0.05
+    )
+    assert gain(training(off=20), Change(stages={"read": Factor(1, 0)})) == pytest.approx(
+        removing(2), rel=0.05
+    )
+    assert gain(
+        training(cpu=1, own=50), Change(stages={"backward": Factor(0.5, 0.5)})
+    ) == pytest.approx(removing(1 / 0.7), rel=0.05)
 
 
 def test_where_work_falls_away_the_prediction_is_the_median_of_where_the_rate_may_lie():
@@ -118,28 +165,40 @@ def test_where_work_falls_away_the_prediction_is_the_median_of_where_the_rate_ma
 def test_objects_that_are_not_pickled_free_both_ends_of_the_queue():
     recorded = training(cpu=1, own=1, receiving=Task(20 * MS, 0), handing_over=Task(20 * MS, 0))
 
-    assert gain(recorded, Change(stages={"transport": Factor(0.1, 0.1)})) == pytest.approx(removing(21 / 3), rel=0.05)
+    assert gain(recorded, Change(stages={"transport": Factor(0.1, 0.1)})) == pytest.approx(
+        removing(21 / 3), rel=0.05
+    )
 
 
 def test_arrays_that_are_not_pickled_have_to_be_put_into_shared_memory():
-    recorded = training(cpu=1, own=1, receiving=Task(20 * MS, 0), handing_over=Task(20 * MS, 0), sharing_s=9 * MS)
+    recorded = training(
+        cpu=1, own=1, receiving=Task(20 * MS, 0), handing_over=Task(20 * MS, 0), sharing_s=9 * MS
+    )
 
-    assert gain(recorded, Change(stages={"transport": GONE}, into_shared=True)) == pytest.approx(removing(21 / 10), rel=0.05)
+    assert gain(recorded, Change(stages={"transport": GONE}, into_shared=True)) == pytest.approx(
+        removing(21 / 10), rel=0.05
+    )
     assert gain(recorded, Change(stages={"transport": GONE})) > 15
 
 
 def test_shared_memory_has_to_be_given_back_by_the_main_process():
     recorded = training(cpu=1, own=1, receiving=Task(20 * MS, 0), freeing_s=9 * MS)
 
-    assert gain(recorded, Change(stages={"transport": GONE}, into_shared=True)) == pytest.approx(removing(21 / 10), rel=0.05)
+    assert gain(recorded, Change(stages={"transport": GONE}, into_shared=True)) == pytest.approx(
+        removing(21 / 10), rel=0.05
+    )
     assert gain(recorded, Change(stages={"transport": GONE})) > 15
 
 
 def test_without_workers_no_shared_memory_is_made_or_given_back():
     recorded = training(cpu=1, own=10, handing_over=Task(9 * MS, 0), freed_s=5 * MS)
 
-    assert with_change(recorded, settings(num_workers=0)).batches_per_s(40) == pytest.approx(1000 / 6, rel=0.05)
-    assert with_change(recorded, settings(num_workers=2)).batches_per_s(40) == pytest.approx(1000 / 10, rel=0.05)
+    assert with_change(recorded, settings(num_workers=0)).batches_per_s(40) == pytest.approx(
+        1000 / 6, rel=0.05
+    )
+    assert with_change(recorded, settings(num_workers=2)).batches_per_s(40) == pytest.approx(
+        1000 / 10, rel=0.05
+    )
 
 
 def test_what_starting_workers_makes_the_steps_take_longer_ends_with_it():
@@ -158,16 +217,22 @@ def test_fewer_cpus_and_more_of_them():
 
 
 def test_other_programs_that_stop_leave_their_share():
-    assert gain(training(workers=2, own=0.01, others=1.0), Change(others=False)) == pytest.approx(1.5, rel=0.05)
+    assert gain(training(workers=2, own=0.01, others=1.0), Change(others=False)) == pytest.approx(
+        1.5, rel=0.05
+    )
 
 
 def test_helper_threads_that_stop_leave_their_cpus_or_their_work():
-    recorded = training(workers=2, own=0.01, batches=[Task(40 * MS, 0.0, threads=2.0)] * 40, helpers=2.0)
+    recorded = training(
+        workers=2, own=0.01, batches=[Task(40 * MS, 0.0, threads=2.0)] * 40, helpers=2.0
+    )
 
     predicted = predict(recorded, Change(helper_threads=False))
 
     assert isinstance(predicted, PredictedRate)
-    assert predicted.low < predicted.before < predicted.after < 2 * predicted.before < predicted.high
+    assert (
+        predicted.low < predicted.before < predicted.after < 2 * predicted.before < predicted.high
+    )
 
 
 def test_workers_that_stay_spare_a_start_for_each_pass():
@@ -180,7 +245,9 @@ def test_sparing_slow_starts_is_predicted_no_less_surely_than_sparing_quicker_on
     widths = []
     for birth_ms in (500, 5_000):
         starts = replace(SHORT, births=Task(birth_ms * MS, 0))
-        predicted = predict(training(cpu=2, own=0.01, starts=starts), settings(persistent_workers=True))
+        predicted = predict(
+            training(cpu=2, own=0.01, starts=starts), settings(persistent_workers=True)
+        )
         assert isinstance(predicted, PredictedRate)
         widths.append(predicted.high / predicted.low)
 
@@ -192,7 +259,9 @@ def test_a_stage_that_falls_away_with_the_starts_hardly_widens_what_they_gain():
     slow = training(cpu=2, own=0.01, starts=replace(SHORT, births=Task(5_000 * MS, 0)))
     with_less = Change({"persistent_workers": True}, {"decode": Factor(0.9, 0.9)})
 
-    alone, joined = (predict(slow, change) for change in (settings(persistent_workers=True), with_less))
+    alone, joined = (
+        predict(slow, change) for change in (settings(persistent_workers=True), with_less)
+    )
 
     assert isinstance(alone, PredictedRate) and isinstance(joined, PredictedRate)
     assert joined.after / alone.after == pytest.approx(1 / (1 - 0.6 * 0.1), rel=0.05)
@@ -202,7 +271,11 @@ def test_a_stage_that_falls_away_with_the_starts_hardly_widens_what_they_gain():
 def test_what_starts_gain_is_less_certain_if_all_batches_are_first_ones_of_a_worker():
     starts = replace(SHORT, births=Task(5_000 * MS, 0))
     known, unknown = (
-        predict(training(cpu=2, own=0.01, workers=workers, starts=starts), settings(persistent_workers=True)) for workers in (2, 8)
+        predict(
+            training(cpu=2, own=0.01, workers=workers, starts=starts),
+            settings(persistent_workers=True),
+        )
+        for workers in (2, 8)
     )
 
     assert isinstance(known, PredictedRate) and isinstance(unknown, PredictedRate)
@@ -212,8 +285,12 @@ def test_what_starts_gain_is_less_certain_if_all_batches_are_first_ones_of_a_wor
 def test_a_sending_thread_waits_less_for_pythons_lock_where_making_takes_less():
     recorded = training(cpu=100, own=0.01, workers=2, receiving=Task(0, 30 * MS))
 
-    assert gain(recorded, Change(stages={"decode": GONE})) == pytest.approx(removing(1 / 0.4), rel=0.05)  # 1.67 if it waited as long
-    assert gain(recorded, Change(stages={"decode": Factor(cpu=2.0)})) == pytest.approx(1 / 1.6, rel=0.1)
+    assert gain(recorded, Change(stages={"decode": GONE})) == pytest.approx(
+        removing(1 / 0.4), rel=0.05
+    )  # 1.67 if it waited as long
+    assert gain(recorded, Change(stages={"decode": Factor(cpu=2.0)})) == pytest.approx(
+        1 / 1.6, rel=0.1
+    )
     assert gain(recorded, Change(cpus=4.0)) == pytest.approx(1, rel=0.05)
 
 
@@ -224,7 +301,12 @@ def test_a_slow_batch_holds_nobody_up_out_of_order():
 
 
 def test_the_interval_is_wider_where_batches_differ():
-    alike, differ = training(off=40), training(batches=[Task(0.0, (400 if number % 40 < 3 else 30) * MS) for number in range(80)])
+    alike, differ = (
+        training(off=40),
+        training(
+            batches=[Task(0.0, (400 if number % 40 < 3 else 30) * MS) for number in range(80)]
+        ),
+    )
 
     widths = []
     for recorded in (alike, differ):
@@ -241,9 +323,13 @@ def width(recorded: RecordedInput, change: Change) -> float:
 
 
 def test_the_interval_is_wider_where_work_falls_away_than_where_other_workers_do_it():
-    """What remains of a sample was measured beside what falls away; more workers do what was measured."""
+    """What remains of a sample was measured beside what falls away; more workers do what was
+    measured.
+    """
     by_workers = width(training(off=60), settings(num_workers=4))
-    by_little, by_much = (width(training(off=60), Change(stages={"read": Factor(1.0, left)})) for left in (0.9, 0.1))
+    by_little, by_much = (
+        width(training(off=60), Change(stages={"read": Factor(1.0, left)})) for left in (0.9, 0.1)
+    )
     restarts = width(training(starts=SHORT), settings(persistent_workers=True))
 
     assert by_much > 2 * by_workers and restarts > by_workers
@@ -254,7 +340,9 @@ def test_work_that_falls_away_behind_the_step_does_not_widen_the_interval():
     hidden = training(off=20, own=60)
 
     assert gain(hidden, Change(stages={"read": GONE, "decode": GONE})) < 1.02
-    assert width(hidden, Change(stages={"read": GONE, "decode": GONE})) == pytest.approx(width(hidden, settings(num_workers=2)), rel=0.1)
+    assert width(hidden, Change(stages={"read": GONE, "decode": GONE})) == pytest.approx(
+        width(hidden, settings(num_workers=2)), rel=0.1
+    )
 
 
 def test_a_search_can_do_without_the_interval():

@@ -1,4 +1,6 @@
-"""Workers that stay keep the malloc with which they were forked; those of each pass inherit what the main process has learned since."""
+"""Workers that stay keep the malloc with which they were forked; those of each pass inherit what
+the main process has learned since.
+"""
 
 import os
 import subprocess
@@ -72,8 +74,22 @@ STAY = Change(settings={"persistent_workers": True})
 
 def recorded(folder, how: str, program: str = PROGRAM) -> RecordedInput:
     (folder / "train.py").write_text(program)
-    command = [sys.executable, "-m", "feedline", "run", "-q", "-o", folder / how, folder / "train.py", how]
-    subprocess.run(command, env={name: value for name, value in os.environ.items() if not name.startswith("MALLOC_")}, check=True)
+    command = [
+        sys.executable,
+        "-m",
+        "feedline",
+        "run",
+        "-q",
+        "-o",
+        folder / how,
+        folder / "train.py",
+        how,
+    ]
+    subprocess.run(
+        command,
+        env={name: value for name, value in os.environ.items() if not name.startswith("MALLOC_")},
+        check=True,
+    )
     found = training_input(open_run(folder / how))
     assert found is not None
     read = recorded_input(found.shown, found.facts)
@@ -88,7 +104,9 @@ def test_batches_of_workers_that_stay_take_what_those_of_the_first_pass_took(tmp
     assert stay.staying == 0
     assert new.staying > 2e-3
     predicted, unchanged = with_change(new, STAY), with_change(new, Change())
-    assert predicted.batches[-1].cpu_s == pytest.approx(unchanged.batches[-1].cpu_s + new.staying * new.batches[-1].threads)
+    assert predicted.batches[-1].cpu_s == pytest.approx(
+        unchanged.batches[-1].cpu_s + new.staying * new.batches[-1].threads
+    )
     assert unchanged.batches[-1].cpu_s < predicted.batches[-1].cpu_s < 2 * stay.batches[-1].cpu_s
     halved = with_change(new, Change(STAY.settings, {"dataset": Factor(cpu=0.5)}))
     assert halved.batches[-1].cpu_s < 0.8 * predicted.batches[-1].cpu_s

@@ -1,4 +1,6 @@
-"""Looks for secrets in every file of a folder: as they are, encoded, packed, in columns and metadata of Parquet, and in parts."""
+"""Looks for secrets in every file of a folder: as they are, encoded, packed, in columns and
+metadata of Parquet, and in parts.
+"""
 
 import base64
 import binascii
@@ -33,7 +35,13 @@ def leaks(folder: Path, secrets: Mapping[str, str]) -> dict[str, set[str]]:
 def encoded(secret: str) -> Iterator[bytes]:
     """How a secret, its beginning and its end may stand in a file."""
     for text in {secret, secret[:PART], secret[-PART:]}:
-        quoted = {text, urllib.parse.quote(text, safe=""), html.escape(text), json.dumps(text)[1:-1], repr(text)[1:-1]}
+        quoted = {
+            text,
+            urllib.parse.quote(text, safe=""),
+            html.escape(text),
+            json.dumps(text)[1:-1],
+            repr(text)[1:-1],
+        }
         for form in quoted:
             yield form.encode()
             yield form.encode("utf-16-le")

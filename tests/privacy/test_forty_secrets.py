@@ -1,4 +1,6 @@
-"""A run whose arguments, environment, paths and errors hold 40 secrets, none of which is in any file that feedline made of it."""
+"""A run whose arguments, environment, paths and errors hold 40 secrets, none of which is in any
+file that feedline made of it.
+"""
 
 import base64
 import gzip
@@ -69,11 +71,34 @@ ARGUMENTS = {
     "key file": ["--pem", "-----BEGIN RSA PRIVATE KEY-----\nS\n-----END RSA PRIVATE KEY-----"],
 }
 PLACE = re.compile(r"(?:(?<=^-p)|(?<![A-Za-z]))S(?![A-Za-z])")
-ENVIRONMENT = ["WANDB_API_KEY", "NCCL_SOCKET_IFNAME", "NCCL_NET", "NCCL_IB_HCA", "TORCHELASTIC_RUN_ID", "SLURM_JOB_USER", "HOSTNAME"]
-PLACES = ["user", "home folder", "working directory", "data folder", "temporary folder", "name of a module"]
-ELSEWHERE = [*PLACES, "raised in a worker", "raised in a hook", "raised by the training", "attribute of the dataset"]
+ENVIRONMENT = [
+    "WANDB_API_KEY",
+    "NCCL_SOCKET_IFNAME",
+    "NCCL_NET",
+    "NCCL_IB_HCA",
+    "TORCHELASTIC_RUN_ID",
+    "SLURM_JOB_USER",
+    "HOSTNAME",
+]
+PLACES = [
+    "user",
+    "home folder",
+    "working directory",
+    "data folder",
+    "temporary folder",
+    "name of a module",
+]
+ELSEWHERE = [
+    *PLACES,
+    "raised in a worker",
+    "raised in a hook",
+    "raised by the training",
+    "attribute of the dataset",
+]
 
-SECRETS = {what: token(number) for number, what in enumerate([*ARGUMENTS, *ENVIRONMENT, *ELSEWHERE])}
+SECRETS = {
+    what: token(number) for number, what in enumerate([*ARGUMENTS, *ENVIRONMENT, *ELSEWHERE])
+}
 SECRETS["base64"] = base64.b64encode(token(200).encode()).decode()
 PINS = {"--pin": "4815162342"}
 
@@ -119,23 +144,46 @@ class Home:
             "OMP_NUM_THREADS": "1",
             "SECRETS": str(root / "secrets.json"),
         }
-        environment |= {"HOME": str(home), "USER": SECRETS["user"], "LOGNAME": SECRETS["user"], "TMPDIR": str(temporary)}
+        environment |= {
+            "HOME": str(home),
+            "USER": SECRETS["user"],
+            "LOGNAME": SECRETS["user"],
+            "TMPDIR": str(temporary),
+        }
         return cls(folder, data, environment, warm)
 
     def call(self, *command: object) -> str:
         """What a command says, whatever its exit code."""
         words = [str(word) for word in command]
-        done = subprocess.run(words, cwd=self.folder, env=self.environment, capture_output=True, text=True, timeout=300)
+        done = subprocess.run(
+            words,
+            cwd=self.folder,
+            env=self.environment,
+            capture_output=True,
+            text=True,
+            timeout=300,
+        )
         return done.stdout + done.stderr
 
     def feedline(self, *command: object) -> str:
         """What a command of feedline's says, whatever its exit code."""
-        done = self.warm.run("-m", "feedline", *command, folder=self.folder, environment=self.environment)
+        done = self.warm.run(
+            "-m", "feedline", *command, folder=self.folder, environment=self.environment
+        )
         return done.stdout + done.stderr
 
     def others_name(self) -> list[str]:
         """A beginning of a command that gives the machine a secret name, where this is allowed."""
-        command = ["unshare", "--user", "--map-root-user", "--uts", "sh", "-c", f'hostname {SECRETS["HOSTNAME"]} && exec "$@"', "sh"]
+        command = [
+            "unshare",
+            "--user",
+            "--map-root-user",
+            "--uts",
+            "sh",
+            "-c",
+            f'hostname {SECRETS["HOSTNAME"]} && exec "$@"',
+            "sh",
+        ]
         try:
             done = subprocess.run([*command, "hostname"], capture_output=True, text=True)
         except OSError:
@@ -173,7 +221,11 @@ def recorded(home: Home) -> Path:
         home.data,
     )
     assert (run / "report.html").exists(), said
-    assert SECRETS["raised by the training"] in said and "RuntimeError" in said and "ValueError" in said, said
+    assert (
+        SECRETS["raised by the training"] in said
+        and "RuntimeError" in said
+        and "ValueError" in said
+    ), said
     for place in ("other.html", "other.json", "other.trace.json", "trace.json.gz"):
         home.feedline("report", "run", "-f", "-o", run / place)
         assert (run / place).stat().st_size > 1000
@@ -197,10 +249,16 @@ def test_the_run_is_recognised_all_the_same(recorded):
     assert manifest["command"][:6] == ["train.py", "-p", "***", "-p***", "--pw", "***"]
     assert manifest["environment"]["OMP_NUM_THREADS"] == "1"
     assert manifest["environment"]["NCCL_NET"] == "***"
-    assert {"rank0/kineto.json.gz", "rank0/events.parquet", "rank0/gauges.bin", "report.json", "trace.json.gz"} <= {
-        str(path.relative_to(recorded)) for path in recorded.rglob("*")
-    }
-    assert [one["steps"] > 0 for one in json.loads((recorded / "report.json").read_text())["trainings"]] == [True, True]
+    assert {
+        "rank0/kineto.json.gz",
+        "rank0/events.parquet",
+        "rank0/gauges.bin",
+        "report.json",
+        "trace.json.gz",
+    } <= {str(path.relative_to(recorded)) for path in recorded.rglob("*")}
+    assert [
+        one["steps"] > 0 for one in json.loads((recorded / "report.json").read_text())["trainings"]
+    ] == [True, True]
 
 
 def test_with_all_arguments_recorded_the_search_finds_each_of_them(home):
@@ -209,14 +267,27 @@ def test_with_all_arguments_recorded_the_search_finds_each_of_them(home):
     found = leaks(home.folder / "open", {**SECRETS, **PINS})
 
     assert {*ARGUMENTS, *PINS} <= set(found)
-    assert all({"rank0/manifest.json", "report.json", "report.html"} <= found[what] for what in ARGUMENTS)
+    assert all(
+        {"rank0/manifest.json", "report.json", "report.html"} <= found[what] for what in ARGUMENTS
+    )
     assert "NCCL_NET" not in found  # the environment is another matter
 
 
 def test_with_no_arguments_recorded_only_the_name_of_the_script_is_there(home):
-    home.feedline("run", "--record-argv", "none", "-o", "closed", home.folder / "train.py", *arguments(), home.data)
+    home.feedline(
+        "run",
+        "--record-argv",
+        "none",
+        "-o",
+        "closed",
+        home.folder / "train.py",
+        *arguments(),
+        home.data,
+    )
 
-    assert json.loads((home.folder / "closed/rank0/manifest.json").read_text())["command"] == ["train.py"]
+    assert json.loads((home.folder / "closed/rank0/manifest.json").read_text())["command"] == [
+        "train.py"
+    ]
     assert leaks(home.folder / "closed", {**SECRETS, **PINS}) == {}
 
 
@@ -225,13 +296,22 @@ def test_no_file_of_a_run_of_two_ranks_has_any_of_them(home):
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     launcher = ["-m", "torch.distributed.run", "--nproc-per-node", "2", "--rdzv-backend", "c10d"]
-    launcher += ["--rdzv-id", SECRETS["TORCHELASTIC_RUN_ID"], "--rdzv-endpoint", f"127.0.0.1:{port}", "--log-dir", "logs"]
+    launcher += [
+        "--rdzv-id",
+        SECRETS["TORCHELASTIC_RUN_ID"],
+        "--rdzv-endpoint",
+        f"127.0.0.1:{port}",
+        "--log-dir",
+        "logs",
+    ]
 
     environment = {**home.environment, "NCCL_SOCKET_IFNAME": "lo", "GLOO_SOCKET_IFNAME": "lo"}
     recorded = ("-m", "feedline", "run", "-o", "two", "ranks.py", *arguments())
     said = home.warm.run(*launcher, *recorded, folder=home.folder, environment=environment).stderr
 
-    assert (home.folder / "two/rank1/manifest.json").exists() and (home.folder / "two/report.html").exists(), said
+    assert (home.folder / "two/rank1/manifest.json").exists() and (
+        home.folder / "two/report.html"
+    ).exists(), said
     assert leaks(home.folder / "two", unseen({**SECRETS, **PINS})) == {}
 
 
@@ -246,11 +326,26 @@ def test_no_file_made_of_a_trace_has_any_of_them(home):
         home.feedline("report", "traced", "-f", "-o", home.folder / "traced" / place)
 
     assert (home.folder / "traced/rank0/trace.parquet").exists(), said
-    assert "traced.py" in b"".join(contents((home.folder / "traced/rank0/trace.parquet").read_bytes())).decode(errors="replace")
+    assert "traced.py" in b"".join(
+        contents((home.folder / "traced/rank0/trace.parquet").read_bytes())
+    ).decode(errors="replace")
     assert leaks(home.folder / "traced", unseen(SECRETS, machine=False)) == {}
 
 
-@pytest.mark.parametrize("how", ["plain", "utf-16", "gzip", "parquet value", "parquet metadata", "base64 of gzip", "cut", "quoted", "name"])
+@pytest.mark.parametrize(
+    "how",
+    [
+        "plain",
+        "utf-16",
+        "gzip",
+        "parquet value",
+        "parquet metadata",
+        "base64 of gzip",
+        "cut",
+        "quoted",
+        "name",
+    ],
+)
 def test_the_search_finds_a_secret_that_was_put_there(tmp_path, how):
     secret = 'aZ7"<k>/&pQ4mV9x'
     file = tmp_path / "file"
@@ -258,7 +353,9 @@ def test_the_search_finds_a_secret_that_was_put_there(tmp_path, how):
         "plain": f"x{secret}y".encode(),
         "utf-16": f"x{secret}y".encode("utf-16"),
         "gzip": gzip.compress(secret.encode()),
-        "base64 of gzip": b'data:"' + base64.b64encode(gzip.compress(b"." * 50 + secret.encode())) + b'"',
+        "base64 of gzip": b'data:"'
+        + base64.b64encode(gzip.compress(b"." * 50 + secret.encode()))
+        + b'"',
         "cut": secret[:12].encode(),
         "quoted": b"?x=aZ7%22%3Ck%3E%2F%26pQ4mV9x",
     }

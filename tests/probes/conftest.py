@@ -10,7 +10,9 @@ from feedline.pipelines.photos import Photos, scan
 from feedline.pipelines.probes.probe_rounds import ProbePlan, Subject
 from feedline.profiler.ceilings import Ceiling
 
-PLAN = ProbePlan(rounds=1, seconds=0.0, files=20, pixels=1e9, scratch_bytes=16 << 20, readers=(1, 4))
+PLAN = ProbePlan(
+    rounds=1, seconds=0.0, files=20, pixels=1e9, scratch_bytes=16 << 20, readers=(1, 4)
+)
 
 
 @pytest.fixture(scope="session")
@@ -30,7 +32,9 @@ def photos(folder) -> Photos:
 @pytest.fixture
 def subject(folder, photos) -> Callable[..., Subject]:
     """Makes a Subject of the photographs; everything else can be given."""
-    return lambda **given: Subject(**{"photos": photos, "folder": folder, "plan": PLAN, "batch_size": 4, **given})
+    return lambda **given: Subject(
+        **{"photos": photos, "folder": folder, "plan": PLAN, "batch_size": 4, **given}
+    )
 
 
 @pytest.fixture

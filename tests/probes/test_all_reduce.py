@@ -11,10 +11,15 @@ def test_gloo_is_measured_with_two_processes_and_the_models_gradients(subject, n
 
     rows = [one for name, one in found.items() if name.startswith("all_reduce/gloo")]
     assert [one.settings["bytes"] for one in rows] == [1 << 20, 25 << 20, 4 * 100_100]
-    assert all(one.value and one.settings["ranks"] == 2 and one.settings["bus_bytes_per_s"] == one.value for one in rows), rows
+    assert all(
+        one.value and one.settings["ranks"] == 2 and one.settings["bus_bytes_per_s"] == one.value
+        for one in rows
+    ), rows
 
 
-@pytest.mark.skipif(torch.cuda.is_available() and torch.cuda.device_count() > 1, reason="there are two GPUs or more")
+@pytest.mark.skipif(
+    torch.cuda.is_available() and torch.cuda.device_count() > 1, reason="there are two GPUs or more"
+)
 def test_nccl_says_what_it_needs(subject, named, monkeypatch):
     monkeypatch.setattr(all_reduce, "measure_all_reduce", lambda *_: {})
     monkeypatch.setattr(all_reduce, "_MESSAGE_SIZES", ())

@@ -25,7 +25,9 @@ def test_each_operation_has_a_row_in_each_library(subject, named):
 
     for operation in ("RandomResizedCrop", "RandomHorizontalFlip", "ColorJitter", "all"):
         for library in ("v1 PIL", "v2 uint8", "v2 float32", "albumentations", "DALI CPU"):
-            assert found[f"augment/{operation} {library}"].value, found[f"augment/{operation} {library}"].why
+            assert found[f"augment/{operation} {library}"].value, found[
+                f"augment/{operation} {library}"
+            ].why
             assert found[f"augment/{operation} {library}"].cpu_s
     assert found["augment/all own transform"].value
 
@@ -39,12 +41,18 @@ def test_a_lambda_is_named_and_the_rest_is_measured(subject, named):
 
 def test_a_library_that_gives_another_picture_is_refused(subject, named, monkeypatch):
     upside_down = dataclasses.replace(
-        augment._TRANSFORM_LIBRARIES[1], name="upside down", make=lambda operations: lambda images: (image.flip(-2) for image in images)
+        augment._TRANSFORM_LIBRARIES[1],
+        name="upside down",
+        make=lambda operations: lambda images: (image.flip(-2) for image in images),
     )
-    monkeypatch.setattr(augment, "_TRANSFORM_LIBRARIES", [augment._TRANSFORM_LIBRARIES[0], upside_down])
+    monkeypatch.setattr(
+        augment, "_TRANSFORM_LIBRARIES", [augment._TRANSFORM_LIBRARIES[0], upside_down]
+    )
     flip = transforms.Compose([transforms.RandomHorizontalFlip(), transforms.ToTensor()])
 
-    row = named(augment.probe(subject(recipe=read_recipe(flip))))["augment/RandomHorizontalFlip upside down"]
+    row = named(augment.probe(subject(recipe=read_recipe(flip))))[
+        "augment/RandomHorizontalFlip upside down"
+    ]
 
     assert row.value is None
     assert "differs from torchvision on PIL images by" in row.why
@@ -54,7 +62,13 @@ def test_a_transform_that_raises_is_a_row(subject, named):
     def broken(image: object) -> torch.Tensor:
         raise ValueError("this transform is broken")
 
-    found = named(augment.probe(subject(transform=broken, recipe=read_recipe(transforms.Compose([transforms.Resize(32)])))))
+    found = named(
+        augment.probe(
+            subject(
+                transform=broken, recipe=read_recipe(transforms.Compose([transforms.Resize(32)]))
+            )
+        )
+    )
 
     assert found["augment/all own transform"].why == "ValueError: this transform is broken"
     assert found["augment/Resize v1 PIL"].value
@@ -79,4 +93,7 @@ def test_without_transforms_there_is_one_row_that_says_so(subject):
 def test_images_of_both_kinds_of_number_are_compared_in_grey_levels(kind):
     image = torch.full((3, 2, 2), 51, dtype=torch.uint8)
 
-    assert augment._as_array(image if kind == torch.uint8 else image.float() / 255).round().tolist() == [[[51.0] * 3] * 2] * 2
+    assert (
+        augment._as_array(image if kind == torch.uint8 else image.float() / 255).round().tolist()
+        == [[[51.0] * 3] * 2] * 2
+    )

@@ -25,14 +25,18 @@ def linear() -> nn.Module:
 def test_flop_are_those_of_forward_and_backward_of_one_sample():
     step = Step.of(linear(), torch.zeros(7, 3, 8, 8), "cpu")
 
-    assert compute._flop_per_sample(step) == 2 * (192 * 5) * 2  # the product, and the gradient of its weights
+    assert (
+        compute._flop_per_sample(step) == 2 * (192 * 5) * 2
+    )  # the product, and the gradient of its weights
 
 
 def test_the_model_is_measured_in_parts_and_its_mfu_follows(subject, named):
     found = named(compute.probe(subject(model=linear(), transform=OWN, recipe=read_recipe(OWN))))
 
     model = found["compute/model"]
-    assert {"compute/forward", "compute/backward", "compute/optimizer"} <= {name for name, one in found.items() if one.value}
+    assert {"compute/forward", "compute/backward", "compute/optimizer"} <= {
+        name for name, one in found.items() if one.value
+    }
     assert model.settings["batch"] == [4, 3, 8, 8]
     assert "4 of the user's images" in model.source
     assert model.settings["mfu"] == pytest.approx(3840 * model.value / model.settings["peak_flops"])
@@ -52,7 +56,10 @@ def test_the_parameters_are_the_same_afterwards(subject):
 def test_a_model_that_does_not_take_the_batch_is_a_row_that_says_its_shape(subject, named):
     found = named(compute.probe(subject(model=nn.Linear(5, 5), recipe=read_recipe(OWN))))
 
-    assert "could not train on a torch.float32 batch of shape [4, 3, 8, 8]" in found["compute/model"].why
+    assert (
+        "could not train on a torch.float32 batch of shape [4, 3, 8, 8]"
+        in found["compute/model"].why
+    )
     assert found["compute/matmul float32"].value
 
 
@@ -71,7 +78,9 @@ def test_a_model_with_nothing_to_train_is_refused():
 def test_images_of_several_sizes_become_noise_and_it_is_said(subject):
     as_they_are = transforms.Compose([transforms.ToTensor()])
 
-    batch, made_of = cached_batch(subject(transform=as_they_are, recipe=read_recipe(as_they_are), batch_size=20))
+    batch, made_of = cached_batch(
+        subject(transform=as_they_are, recipe=read_recipe(as_they_are), batch_size=20)
+    )
 
     assert batch.shape == (20, 3, 224, 224)
     assert made_of.startswith("noise, because the images cannot be batched")

@@ -14,7 +14,12 @@ from feedline.pipelines.probes.decoders import CheckedDecoder, ImageDecoder, pre
 
 def decoder(change) -> ImageDecoder:
     """Pillow, with something done to each array."""
-    return ImageDecoder("changed", lambda blobs: lambda: (change(np.asarray(image)) for image in decoders._pillow_decoder(blobs)()))
+    return ImageDecoder(
+        "changed",
+        lambda blobs: (
+            lambda: (change(np.asarray(image)) for image in decoders._pillow_decoder(blobs)())
+        ),
+    )
 
 
 def test_every_library_that_runs_here_gives_the_same_pictures(subject, named):
@@ -31,7 +36,10 @@ def test_every_library_that_runs_here_gives_the_same_pictures(subject, named):
     ("change", "message"),
     [
         (lambda image: image[..., ::-1], "differs from Pillow's image by"),
-        (lambda image: image[:-1], r"gave an image of shape \(299, 400, 3\), Pillow one of \(300, 400, 3\)"),
+        (
+            lambda image: image[:-1],
+            r"gave an image of shape \(299, 400, 3\), Pillow one of \(300, 400, 3\)",
+        ),
         (lambda image: None, "gave neither an image nor an error"),
         (lambda image: image // 2, "differs from Pillow's image by"),
     ],
@@ -53,10 +61,17 @@ def test_a_decoder_that_leaves_images_out_is_refused(photos):
 def test_nvimagecodec_without_a_driver_is_refused_for_giving_nothing(photos):
     import torch
 
-    library = pytest.importorskip("nvidia.nvimgcodec", reason="nvImageCodec is not installed; it comes with DALI")
+    library = pytest.importorskip(
+        "nvidia.nvimgcodec", reason="nvImageCodec is not installed; it comes with DALI"
+    )
     if torch.cuda.is_available():
         pytest.skip("there is a GPU, with its driver")
-    silent = ImageDecoder("nvImageCodec", lambda blobs: decoders._nvimagecodec_decoder(blobs, library.NVIMGCODEC_DEVICE_CPU_ONLY, None))
+    silent = ImageDecoder(
+        "nvImageCodec",
+        lambda blobs: decoders._nvimagecodec_decoder(
+            blobs, library.NVIMGCODEC_DEVICE_CPU_ONLY, None
+        ),
+    )
 
     assert "gave neither an image nor an error" in str(prepare_decoder(silent, photos.photos))
 
@@ -70,7 +85,10 @@ def test_a_decoder_is_measured_on_the_formats_that_it_knows(tmp_path, folder):
     ready = prepare_decoder(jpeg_only, found.photos)
 
     assert isinstance(ready, CheckedDecoder) and ready.photos == 3
-    assert prepare_decoder(jpeg_only, [one for one in found.photos if one.format == "PNG"]) == "none of the files is JPEG"
+    assert (
+        prepare_decoder(jpeg_only, [one for one in found.photos if one.format == "PNG"])
+        == "none of the files is JPEG"
+    )
 
 
 def test_images_turned_by_exif_are_left_as_they_are_by_all(tmp_path, folder, subject, named):
@@ -81,7 +99,12 @@ def test_images_turned_by_exif_are_left_as_they_are_by_all(tmp_path, folder, sub
 
     found = named(decoders.probe(subject(photos=scan(tmp_path))))
 
-    assert {name for name, one in found.items() if one.value} >= {"decode/Pillow", "decode/simplejpeg", "decode/OpenCV", "decode/DALI CPU"}
+    assert {name for name, one in found.items() if one.value} >= {
+        "decode/Pillow",
+        "decode/simplejpeg",
+        "decode/OpenCV",
+        "decode/DALI CPU",
+    }
 
 
 def test_without_a_data_set_there_is_one_row_that_says_so(subject):

@@ -29,5 +29,7 @@ def test_pinning_and_copying_say_that_there_is_no_gpu(subject, named):
 def test_pinned_and_pageable_copies_of_every_size_are_measured(subject, named):
     found = named(device_copy.probe(subject()))
 
-    assert {f"copy/{kind} {size} MiB" for kind in ("pinned", "pageable") for size in (1, 8, 32, 128)} <= set(found)
+    assert {
+        f"copy/{kind} {size} MiB" for kind in ("pinned", "pageable") for size in (1, 8, 32, 128)
+    } <= set(found)
     assert all(one.value for one in found.values())

@@ -32,8 +32,24 @@ def working_folder(tmp_path, monkeypatch):
 
 def test_twenty_photos_are_probed_quickly_into_a_table_and_a_file(working_folder, folder, capsys):
     code = main(
-        ["probe", "--data", str(folder), "--transforms", "mine_for_probe:transform", "--model", "mine_for_probe:model"]
-        + ["--parts", "compute,decode,augment,transport", "--batch-size", "8", "--quick", "-o", "ceilings.json"]
+        [
+            "probe",
+            "--data",
+            str(folder),
+            "--transforms",
+            "mine_for_probe:transform",
+            "--model",
+            "mine_for_probe:model",
+        ]
+        + [
+            "--parts",
+            "compute,decode,augment,transport",
+            "--batch-size",
+            "8",
+            "--quick",
+            "-o",
+            "ceilings.json",
+        ]
     )
 
     printed = capsys.readouterr().out
@@ -44,16 +60,33 @@ def test_twenty_photos_are_probed_quickly_into_a_table_and_a_file(working_folder
     assert "Not measured" in printed and "MFU" in printed
     said = " ".join(printed.split())
     assert "(read not measured)" in said and "on the same cores: together about" in said
-    assert {one.part for one in found.ceilings} == {"decode", "augment", "collate", "transport", "compute"}
-    assert names.index("decode/Pillow") < names.index("collate/uint8 shared") < names.index("compute/model")
+    assert {one.part for one in found.ceilings} == {
+        "decode",
+        "augment",
+        "collate",
+        "transport",
+        "compute",
+    }
+    assert (
+        names.index("decode/Pillow")
+        < names.index("collate/uint8 shared")
+        < names.index("compute/model")
+    )
     assert found.flop_per_sample == 2 * 2 * 768 * 4
     assert found.peak_flops in [one.high for one in found.ceilings if one.unit == "FLOP/s"]
-    assert found.sample_bytes == pytest.approx(sum(path.stat().st_size for path in folder.rglob("*.jpg")) / 20)
+    assert found.sample_bytes == pytest.approx(
+        sum(path.stat().st_size for path in folder.rglob("*.jpg")) / 20
+    )
     assert found.cores and found.machine["torch"]
-    assert found.conclusion.startswith(f"{found.cores:g} cores load about ") and found.conclusion in said
+    assert (
+        found.conclusion.startswith(f"{found.cores:g} cores load about ")
+        and found.conclusion in said
+    )
 
 
-def test_a_probe_that_breaks_is_a_row_and_the_others_go_on(working_folder, folder, capsys, monkeypatch):
+def test_a_probe_that_breaks_is_a_row_and_the_others_go_on(
+    working_folder, folder, capsys, monkeypatch
+):
     def breaks(_: object) -> None:
         raise RuntimeError("the probe itself is broken")
 
@@ -81,7 +114,9 @@ def test_a_part_that_is_not_there_is_refused_with_those_that_are(capsys):
     assert "unknown part reading; the parts are read, decode," in capsys.readouterr().err
 
 
-def test_a_folder_that_is_not_there_and_code_that_is_not_there_have_their_exit_codes(working_folder, capsys):
+def test_a_folder_that_is_not_there_and_code_that_is_not_there_have_their_exit_codes(
+    working_folder, capsys
+):
     assert main(["probe", "--data", "nowhere", "--parts", "copy"]) == 66
     assert main(["probe", "--model", "nowhere:model", "--parts", "copy"]) == 1
 
@@ -94,6 +129,9 @@ def test_the_command_and_the_probes_know_the_same_parts():
 def test_of_several_numbers_of_readers_the_table_shows_the_fastest():
     from feedline.cli.probe.text import fastest_only
 
-    rows = [Ceiling(f"read/files read cold x{n}", "read", value, settings={"readers": n}) for n, value in ((1, 5.0), (4, 9.0), (16, 7.0))]
+    rows = [
+        Ceiling(f"read/files read cold x{n}", "read", value, settings={"readers": n})
+        for n, value in ((1, 5.0), (4, 9.0), (16, 7.0))
+    ]
 
     assert [one.name for one in fastest_only(rows)] == ["read/files read cold x4"]

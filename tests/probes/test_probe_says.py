@@ -21,24 +21,32 @@ def probed(*more: Ceiling, cores: float = 4) -> str:
 
 
 def model(rate: float, device: str, cpu_s: float) -> Ceiling:
-    return Ceiling("compute/model", "compute", rate, cpu_s=cpu_s, per="device", settings={"device": device})
+    return Ceiling(
+        "compute/model", "compute", rate, cpu_s=cpu_s, per="device", settings={"device": device}
+    )
 
 
 def sweep(rates: dict[int, float], stopped: str = "saturation") -> str:
     settings = {"batches": list(rates), "samples_per_s": list(rates.values()), "stopped": stopped}
-    return batch_size(Ceiling("sweep/model", "sweep", max(rates.values()), per="device", settings=settings))
+    return batch_size(
+        Ceiling("sweep/model", "sweep", max(rates.values()), per="device", settings=settings)
+    )
 
 
 def test_the_costliest_part_is_named_with_what_the_cores_make_and_what_does_it_faster():
     assert probed() == (
-        "4 cores load about 1,000 samples/s: with ImageFolder and DataLoader, a sample costs 4.00 ms of CPU time, 3.00 ms of it to "
+        "4 cores load about 1,000 samples/s: with ImageFolder and DataLoader, a sample costs 4.00 "
+        "ms of CPU time, 3.00 ms of it to "
         "decode. simplejpeg decodes in 1.50 ms (whole loaders: `feedline compare --data FOLDER`)."
     )
 
 
 @pytest.mark.parametrize(
     ("rate", "message"),
-    [(2000.0, "2,000 samples/s, so the input limits this training."), (300.0, "300 samples/s, so the model limits this training.")],
+    [
+        (2000.0, "2,000 samples/s, so the input limits this training."),
+        (300.0, "300 samples/s, so the model limits this training."),
+    ],
 )
 def test_a_model_on_a_device_is_held_against_what_the_cores_make(rate, message):
     assert message in probed(model(rate, "cuda:0", 0.1 * MS))
@@ -46,12 +54,17 @@ def test_a_model_on_a_device_is_held_against_what_the_cores_make(rate, message):
 
 def test_a_model_on_the_cpu_shares_the_cores_with_the_input():
     said = probed(model(250.0, "cpu", 4 * MS - 1e-9))
-    assert "of CPU time per sample on the same cores: together about 500 samples/s, and the input takes the larger share" in said
+    assert (
+        "of CPU time per sample on the same cores: together about 500 samples/s, and the input "
+        "takes the larger share" in said
+    )
 
 
 def test_a_cold_page_cache_is_named_where_it_gives_less():
     settings = {"pattern": "files", "cache": "cold"}
-    cold = Ceiling("read/files read cold x4", "read", 200.0, cpu_s=1e-4, per="machine", settings=settings)
+    cold = Ceiling(
+        "read/files read cold x4", "read", 200.0, cpu_s=1e-4, per="machine", settings=settings
+    )
 
     assert "reading gives about 200 samples/s" in probed(cold)
 
@@ -67,11 +80,13 @@ def test_larger_batches_are_never_said_to_bring_nothing_where_the_largest_was_th
     said = sweep({1: 10, 2: 20, 4: 40, 8: 80, 16: 90})
 
     assert said == (
-        "Batch size: throughput was best at 16, the largest that was tried (two doublings gained less than 3 % in a first look): "
+        "Batch size: throughput was best at 16, the largest that was tried (two doublings gained "
+        "less than 3 % in a first look): "
         "a larger one may be faster"
     )
     assert sweep({1: 10, 2: 20, 4: 40}, "memory") == (
-        "Batch size: throughput was best at 4, the largest that was tried (a larger batch does not fit into memory)"
+        "Batch size: throughput was best at 4, the largest that was tried (a larger batch does "
+        "not fit into memory)"
     )
     assert (
         sweep({1: 10, 2: 20, 4: 96, 8: 100}, "largest")
@@ -80,6 +95,10 @@ def test_larger_batches_are_never_said_to_bring_nothing_where_the_largest_was_th
 
 
 def test_within_5_percent_is_said_only_where_every_larger_batch_is():
-    assert sweep({1: 50, 2: 96, 4: 100, 8: 97}).startswith("Batch size: from 2 up, throughput is within 5 % of its best (at 4), up to 8")
-    lower = "Batch size: throughput is best at 2 and lower beyond: 60.0 samples/s at the worst, up to 8"
+    assert sweep({1: 50, 2: 96, 4: 100, 8: 97}).startswith(
+        "Batch size: from 2 up, throughput is within 5 % of its best (at 4), up to 8"
+    )
+    lower = (
+        "Batch size: throughput is best at 2 and lower beyond: 60.0 samples/s at the worst, up to 8"
+    )
     assert sweep({1: 50, 2: 100, 4: 99, 8: 60}).startswith(lower)

@@ -38,7 +38,10 @@ def in_memory():
 
 def on_a_disk(path: Path) -> None:
     if pagecache.filesystem(path) in ("tmpfs", "ramfs", "unknown"):
-        pytest.skip(f"no cold file can be made here: {path} is on a file system of type {pagecache.filesystem(path)}")
+        pytest.skip(
+            f"no cold file can be made here: {path} is on a file system of type "
+            f"{pagecache.filesystem(path)}"
+        )
 
 
 def test_evicted_pages_are_gone_even_when_they_waited_to_be_written(tmp_path):
@@ -105,14 +108,19 @@ def test_what_a_block_holds_is_what_was_read(tmp_path, how):
 def test_a_slow_disk_ends_a_pass_early(file, readers):
     fd, size = file
 
-    assert readers.at_once(read_speed._sequential_reads(fd, size, MIB, READ).jobs(1, limit_s=0)).units == MIB
+    assert (
+        readers.at_once(read_speed._sequential_reads(fd, size, MIB, READ).jobs(1, limit_s=0)).units
+        == MIB
+    )
 
 
 @pytest.mark.parametrize("how", [READ, MMAP])
 def test_warm_readers_go_round_until_the_time_is_up(file, readers, how):
     fd, size = file
 
-    done = readers.at_once(read_speed._sequential_reads(fd, size, MIB, how).jobs(2, limit_s=0.2, again=True))
+    done = readers.at_once(
+        read_speed._sequential_reads(fd, size, MIB, how).jobs(2, limit_s=0.2, again=True)
+    )
 
     assert done.units > size
     assert 0.2 <= done.wall_s
@@ -164,8 +172,14 @@ def test_a_killed_reader_refuses_the_pass_and_none_is_left_running(file):
 
 
 def test_readers_end_with_the_process_that_started_them():
-    program = "from feedline.pipelines.probes import read_speed\nimport os\nwith read_speed.start_readers(2) as started:\n"
-    program += "    print(*(one.pid for one in started.processes), flush=True)\n    os.kill(os.getpid(), 9)"
+    program = (
+        "from feedline.pipelines.probes import read_speed\nimport os\nwith "
+        "read_speed.start_readers(2) as started:\n"
+    )
+    program += (
+        "    print(*(one.pid for one in started.processes), flush=True)\n    "
+        "os.kill(os.getpid(), 9)"
+    )
     done = subprocess.run([sys.executable, "-P", "-c", program], capture_output=True, text=True)
     pids = done.stdout.split()
 
@@ -191,7 +205,9 @@ def test_cold_reading_from_memory_is_refused(in_memory, readers):
         work = read_speed.pattern_workload(fd, size, way, ProbePlan(), readers)
         work.prepare()
 
-        with pytest.raises(CannotMeasure, match="not cold: only 0 of 16,777,216 bytes came from a disk"):
+        with pytest.raises(
+            CannotMeasure, match="not cold: only 0 of 16,777,216 bytes came from a disk"
+        ):
             work.run()
 
 
@@ -219,7 +235,15 @@ def test_every_way_is_measured_on_a_disk(subject, named, folder):
     found = named(read_speed.probe(subject()))
 
     assert {name: one.why for name, one in found.items() if one.why} == {}
-    assert {(one.settings["pattern"], one.settings["how"], one.settings["cache"], one.settings["readers"]) for one in found.values()} >= {
+    assert {
+        (
+            one.settings["pattern"],
+            one.settings["how"],
+            one.settings["cache"],
+            one.settings["readers"],
+        )
+        for one in found.values()
+    } >= {
         (pattern, how, cache, number)
         for pattern in ("files", "sequential", "random 4 KiB")
         for how in (READ, MMAP)
@@ -230,7 +254,9 @@ def test_every_way_is_measured_on_a_disk(subject, named, folder):
     assert found["read/sequential read cold x1"].unit == "B/s"
 
 
-def test_files_in_memory_are_measured_warm_and_refused_cold(subject, named, in_memory, photos, tmp_path_factory):
+def test_files_in_memory_are_measured_warm_and_refused_cold(
+    subject, named, in_memory, photos, tmp_path_factory
+):
     copies = in_memory / f"feedline-{os.getpid()}"
     copies.mkdir()
     try:

@@ -1,4 +1,6 @@
-"""The line through the times of a step, the knee, and the end of a sweep, on times that are made up."""
+"""The line through the times of a step, the knee, and the end of a sweep, on times that are made
+up.
+"""
 
 import pytest
 import torch
@@ -12,7 +14,9 @@ SIZES = [1, 2, 4, 8, 16, 32, 64]
 
 
 class MadeUp(Step):
-    """A step of a size that takes ``a + b B`` on the fake clock, and more memory than there is from some size on."""
+    """A step of a size that takes ``a + b B`` on the fake clock, and more memory than there is from
+    some size on.
+    """
 
     def __init__(self, clock, a: float, b: float, size: int = 2, fits: int = 10**9) -> None:
         super().__init__(nn.Linear(1, 1), torch.zeros(size, 1), None)  # type: ignore[arg-type]
@@ -39,7 +43,9 @@ def test_exact_times_give_the_exact_line():
 
 
 def test_the_errors_say_how_far_off_the_line_is():
-    times = [(0.010 + 0.002 * size) * (1.05 if number % 2 else 0.95) for number, size in enumerate(SIZES)]
+    times = [
+        (0.010 + 0.002 * size) * (1.05 if number % 2 else 0.95) for number, size in enumerate(SIZES)
+    ]
 
     line = sweep._fit_step_times(SIZES, times)
 
@@ -60,16 +66,22 @@ def test_the_knee_is_the_smallest_batch_with_95_percent_of_the_best():
 def test_a_sweep_ends_when_two_doublings_bring_nothing(fake_clock):
     sizes, stopped = sweep._reachable_batches(MadeUp(fake_clock, a=0.001, b=0.001), ProbePlan())
 
-    # a + b B: with a = b the throughput is B / (1 + B), and from 32 to 128 it grows by less than 3 %
+    # a + b B: with a = b the throughput is B / (1 + B), and from 32 to 128 it grows by less than 3
+    # %
     assert (sizes[-1], stopped) == (128, "saturation")
 
 
 def test_a_sweep_ends_where_memory_does(fake_clock):
-    assert sweep._reachable_batches(MadeUp(fake_clock, a=1e-3, b=1e-6, fits=8), ProbePlan()) == ([1, 2, 4, 8], "memory")
+    assert sweep._reachable_batches(MadeUp(fake_clock, a=1e-3, b=1e-6, fits=8), ProbePlan()) == (
+        [1, 2, 4, 8],
+        "memory",
+    )
 
 
 def test_a_sweep_ends_when_a_step_takes_long(fake_clock):
-    sizes, stopped = sweep._reachable_batches(MadeUp(fake_clock, a=1.0, b=0.3), ProbePlan(seconds=0.25))
+    sizes, stopped = sweep._reachable_batches(
+        MadeUp(fake_clock, a=1.0, b=0.3), ProbePlan(seconds=0.25)
+    )
 
     assert (sizes, stopped) == ([1, 2, 4], "time")
 

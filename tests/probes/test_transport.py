@@ -21,7 +21,10 @@ def test_collate_and_transport_are_measured_for_both_kinds_of_number(subject, na
     assert set(found) == {
         f"{part}/{dtype} {way}"
         for dtype in ("uint8", "float32")
-        for part, ways in (("collate", ("shared", "copied")), ("transport", ("shared", "copied", "pickled")))
+        for part, ways in (
+            ("collate", ("shared", "copied")),
+            ("transport", ("shared", "copied", "pickled")),
+        )
         for way in ways
     }
     assert (
@@ -29,16 +32,25 @@ def test_collate_and_transport_are_measured_for_both_kinds_of_number(subject, na
         == 4 * found["transport/uint8 shared"].settings["batch_bytes"]
         == 4 * 4 * 3 * 224 * 224
     )
-    assert found["collate/uint8 shared"].per == "core" and found["transport/uint8 shared"].per == "machine"
+    assert (
+        found["collate/uint8 shared"].per == "core"
+        and found["transport/uint8 shared"].per == "machine"
+    )
 
 
 def test_a_batch_that_arrives_changed_is_refused():
     with _start_worker(SMALL) as far:
         other = transport._WorkerHandle(far.process, far.requests, far.results, far.expected + 1)
 
-        found = measure_in_turns({"transport/uint8 shared": other.work("transport/uint8 shared", 1)}, ProbePlan(rounds=1, seconds=0.0))
+        found = measure_in_turns(
+            {"transport/uint8 shared": other.work("transport/uint8 shared", 1)},
+            ProbePlan(rounds=1, seconds=0.0),
+        )
 
-    assert found["transport/uint8 shared"] == "the batch that came out of the queue is not the one that was put in"
+    assert (
+        found["transport/uint8 shared"]
+        == "the batch that came out of the queue is not the one that was put in"
+    )
 
 
 def test_the_worker_has_ended_afterwards():

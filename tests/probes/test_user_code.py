@@ -65,7 +65,9 @@ def write(tmp_path, monkeypatch):
 
     yield file
     for name in set(sys.modules) - before:
-        if getattr(sys.modules[name], "__file__", None) and str(tmp_path) in str(sys.modules[name].__file__):
+        if getattr(sys.modules[name], "__file__", None) and str(tmp_path) in str(
+            sys.modules[name].__file__
+        ):
             del sys.modules[name]
 
 
@@ -81,14 +83,19 @@ def test_a_transform_may_be_an_object_a_function_that_gives_one_a_function_or_a_
     assert transform(Image.new("RGB", (4, 3))).shape == (3, 3, 4)
 
 
-@pytest.mark.parametrize(("name", "classes"), [("net", 3), ("Net", 3), ("make_net", 5), ("seven", 7)])
+@pytest.mark.parametrize(
+    ("name", "classes"), [("net", 3), ("Net", 3), ("make_net", 5), ("seven", 7)]
+)
 def test_a_model_may_be_an_instance_a_class_a_function_or_a_partial(mine, name, classes):
     assert load_model(f"mine:{name}").head.out_features == classes
 
 
 def test_a_module_in_a_package_of_the_working_folder_is_found(write):
     write("project/__init__.py", "")
-    write("project/nets.py", "import torch\nfrom project import sizes\nnet = torch.nn.Linear(1, sizes.classes)")
+    write(
+        "project/nets.py",
+        "import torch\nfrom project import sizes\nnet = torch.nn.Linear(1, sizes.classes)",
+    )
     write("project/sizes.py", "classes = 9")
 
     assert load_model("project.nets:net").out_features == 9
@@ -143,7 +150,9 @@ def test_a_name_that_is_not_there_gets_the_nearest_one(mine):
 def test_a_function_that_raises_is_named_with_its_line(mine):
     line = SOURCE.splitlines().index('    raise RuntimeError("no weights here")') + 1
 
-    assert f"mine:breaks() raised RuntimeError: no weights here at mine.py:{line}" in said(load_model, "mine:breaks")
+    assert f"mine:breaks() raised RuntimeError: no weights here at mine.py:{line}" in said(
+        load_model, "mine:breaks"
+    )
 
 
 def test_a_class_that_needs_arguments_is_told_to_be_wrapped(mine):

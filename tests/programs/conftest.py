@@ -15,7 +15,16 @@ from warm_python import WarmPython
 ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1"}
 SOURCES = Path(__file__).with_name("sources")
 #: Without the hooks that look at the machine, and those into libraries that a program does not use.
-NEEDED = {"DataLoader", "fetcher", "nn.Module", "autograd", "optimizer", "torch.save", "Tensor.to", "pin_memory"}
+NEEDED = {
+    "DataLoader",
+    "fetcher",
+    "nn.Module",
+    "autograd",
+    "optimizer",
+    "torch.save",
+    "Tensor.to",
+    "pin_memory",
+}
 
 
 @dataclass(frozen=True)
@@ -46,17 +55,23 @@ class Recorded:
     def check_workers(self, processes: int, batches: int, samples: int) -> None:
         """What making every batch of the training's loader cost."""
         workers = self.report["workers"]
-        assert (workers["processes"], workers["batches"], workers["samples"]) == (processes, batches, samples)
+        assert (workers["processes"], workers["batches"], workers["samples"]) == (
+            processes,
+            batches,
+            samples,
+        )
         assert not any("left no records" in note for note in self.report["notes"])
         costs = workers["per_sample"]
         assert costs["total"]["wall_s"] > 0
-        assert sum(cost["wall_s"] for name, cost in costs.items() if name not in ("total", "transport")) == pytest.approx(
-            costs["total"]["wall_s"], rel=0.02
-        )
+        assert sum(
+            cost["wall_s"] for name, cost in costs.items() if name not in ("total", "transport")
+        ) == pytest.approx(costs["total"]["wall_s"], rel=0.02)
 
     def roles(self) -> list[tuple[str, str, int]]:
         """(kind, role, batches) of the loaders, in the order in which they were first asked."""
-        return [(loader["kind"], loader["role"], loader["batches"]) for loader in self.report["loaders"]]
+        return [
+            (loader["kind"], loader["role"], loader["batches"]) for loader in self.report["loaders"]
+        ]
 
 
 Record = Callable[..., Recorded]
@@ -79,12 +94,27 @@ def record(tmp_path: Path, warm_python: WarmPython) -> Record:
         return done.stdout.splitlines(keepends=True)
 
     def run(
-        program: str, *args: object, launcher: Sequence[str] = ("-m", "feedline"), like_plain: bool = False, varies: str = "\0"
+        program: str,
+        *args: object,
+        launcher: Sequence[str] = ("-m", "feedline"),
+        like_plain: bool = False,
+        varies: str = "\0",
     ) -> Recorded:
         script = [str(SOURCES / program), *map(str, args)]
-        said = say(*launcher, "run", "-q", "-o", str(tmp_path / "run"), "--json", str(tmp_path / "out.json"), *script)
+        said = say(
+            *launcher,
+            "run",
+            "-q",
+            "-o",
+            str(tmp_path / "run"),
+            "--json",
+            str(tmp_path / "out.json"),
+            *script,
+        )
         if like_plain:
-            assert [line for line in say(*script) if varies not in line] == [line for line in said if varies not in line]
+            assert [line for line in say(*script) if varies not in line] == [
+                line for line in said if varies not in line
+            ]
         report = json.loads((tmp_path / "out.json").read_text())
         one_number.check_run(tmp_path / "run")
         assert (report["run"]["state"], report["run"]["exit_code"]) == ("finished", 0)

@@ -9,12 +9,16 @@ import pytest
 def needs(module: str, package: str, extra: str = "programs") -> None:
     """Skip where a library is not installed, without importing it: that takes seconds."""
     parent = module.rpartition(".")[0]
-    if (parent and importlib.util.find_spec(parent) is None) or importlib.util.find_spec(module) is None:
+    if (parent and importlib.util.find_spec(parent) is None) or importlib.util.find_spec(
+        module
+    ) is None:
         pytest.skip(f"{package} is not installed (pip install feedline[{extra}])")
 
 
 def made_at(loader: dict[str, Any]) -> tuple[str, str | None]:
-    """File and line of the program's call, and the library that it calls if it does not make the loader itself."""
+    """File and line of the program's call, and the library that it calls if it does not make the
+    loader itself.
+    """
     return loader["settings"]["made_at"].rpartition("/")[2], loader["settings"].get("made_by")
 
 
@@ -27,7 +31,10 @@ def test_a_lightning_trainer(record):
     done.check_workers(processes=2, batches=20, samples=160)
     assert done.roles() == [("DataLoader", "evaluation", 8), ("DataLoader", "training", 20)]
     assert done.report["step"]["evaluation_s"] > 0
-    assert [made_at(loader) for loader in done.report["loaders"]] == [("lightning_trainer.py:42", None), ("lightning_trainer.py:41", None)]
+    assert [made_at(loader) for loader in done.report["loaders"]] == [
+        ("lightning_trainer.py:42", None),
+        ("lightning_trainer.py:41", None),
+    ]
 
 
 def test_a_transformers_trainer(record):
@@ -38,7 +45,11 @@ def test_a_transformers_trainer(record):
 
     done.check_split(steps=6, samples=48)
     done.check_workers(processes=2, batches=12, samples=48)
-    assert done.roles() == [("DataLoader", "training", 12), ("DataLoader", "evaluation", 2), ("DataLoader", "evaluation", 2)]
+    assert done.roles() == [
+        ("DataLoader", "training", 12),
+        ("DataLoader", "evaluation", 2),
+        ("DataLoader", "evaluation", 2),
+    ]
     assert done.report["step"]["evaluation_s"] > 0
     assert made_at(done.report["loaders"][0]) == ("transformers_trainer.py:38", "transformers")
 
@@ -57,7 +68,10 @@ def test_a_timm_model_with_timms_loader(record, photographs):
     assert {"read", "decode", "augment", "collate"} <= set(workers["per_sample"])
 
 
-@pytest.mark.parametrize(("iterator", "kind"), [("generic", "DALIGenericIterator"), ("classification", "DALIClassificationIterator")])
+@pytest.mark.parametrize(
+    ("iterator", "kind"),
+    [("generic", "DALIGenericIterator"), ("classification", "DALIClassificationIterator")],
+)
 def test_a_dali_pipeline_on_the_cpu(record, photographs, iterator, kind):
     needs("nvidia.dali", "DALI", "dali")
 

@@ -1,4 +1,6 @@
-"""``feedline run --set`` in programs whose loader a library makes, in spawned ranks and under torchrun."""
+"""``feedline run --set`` in programs whose loader a library makes, in spawned ranks and under
+torchrun.
+"""
 
 import json
 import subprocess
@@ -35,8 +37,22 @@ if __name__ == "__main__":
 
 
 def changed(warm_python, folder, program, *settings, args=()):
-    """Settings of the training's loader and of the others, and the notes, of a program run with ``--set``."""
-    words = ["-m", "feedline", "run", "-q", "-o", folder / "run", "--json", folder / "out.json", *settings, SOURCES / program, *args]
+    """Settings of the training's loader and of the others, and the notes, of a program run with
+    ``--set``.
+    """
+    words = [
+        "-m",
+        "feedline",
+        "run",
+        "-q",
+        "-o",
+        folder / "run",
+        "--json",
+        folder / "out.json",
+        *settings,
+        SOURCES / program,
+        *args,
+    ]
     done = warm_python.run(*map(str, words), folder=folder, environment=ENVIRONMENT)
     assert done.returncode == 0, done.stderr
     report = json.loads((folder / "out.json").read_text())
@@ -59,7 +75,9 @@ def test_a_transformers_trainer_gets_it_through_accelerate(warm_python, tmp_path
     needs("transformers", "transformers")
     needs("accelerate", "accelerate")
 
-    found = changed(warm_python, tmp_path, "transformers_trainer.py", "--set", "num_workers=1,prefetch_factor=3")
+    found = changed(
+        warm_python, tmp_path, "transformers_trainer.py", "--set", "num_workers=1,prefetch_factor=3"
+    )
 
     assert found == {"training": 1, "evaluation": 2}
 
@@ -68,7 +86,9 @@ def test_a_transformers_trainer_gets_it_through_accelerate(warm_python, tmp_path
 def test_timms_loader_is_changed_at_the_call_of_the_program(warm_python, tmp_path, photographs):
     needs("timm", "timm")
 
-    found = changed(warm_python, tmp_path, "timm_loader.py", "--set", "num_workers=1", args=[photographs])
+    found = changed(
+        warm_python, tmp_path, "timm_loader.py", "--set", "num_workers=1", args=[photographs]
+    )
 
     assert found == {"training": 1}
 
@@ -78,7 +98,17 @@ def test_timms_loader_is_changed_at_the_call_of_the_program(warm_python, tmp_pat
     ("launcher", "args"),
     [
         ([], ["spawn"]),
-        ([sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"], []),
+        (
+            [
+                sys.executable,
+                "-m",
+                "torch.distributed.run",
+                "--standalone",
+                "--nproc-per-node",
+                "2",
+            ],
+            [],
+        ),
     ],
     ids=["spawn", "torchrun"],
 )
@@ -87,7 +117,19 @@ def test_processes_below_are_changed_as_well(tmp_path, launcher, args):
     words = ["--", *launcher, "train.py"] if launcher else ["train.py"]
 
     done = subprocess.run(
-        [sys.executable, "-m", "feedline", "run", "-q", "-o", "run", "--set", "num_workers=1", *words, *args],
+        [
+            sys.executable,
+            "-m",
+            "feedline",
+            "run",
+            "-q",
+            "-o",
+            "run",
+            "--set",
+            "num_workers=1",
+            *words,
+            *args,
+        ],
         cwd=tmp_path,
         capture_output=True,
         text=True,
@@ -97,5 +139,10 @@ def test_processes_below_are_changed_as_well(tmp_path, launcher, args):
     assert done.returncode == 0, done.stderr
     assert done.stdout.count("1 workers") == 2
     manifests = [json.loads(path.read_text()) for path in (tmp_path / "run").rglob("manifest.json")]
-    told = [hook for manifest in manifests for hook in manifest["hooks"] if hook["name"] == "DataLoader arguments" and hook["attached"]]
+    told = [
+        hook
+        for manifest in manifests
+        for hook in manifest["hooks"]
+        if hook["name"] == "DataLoader arguments" and hook["attached"]
+    ]
     assert len(told) == 2

@@ -41,7 +41,10 @@ def test_a_loader_made_anew_each_epoch_is_one_loader(record):
     done.check_split(steps=18, samples=144)
     done.check_workers(processes=2, batches=18, samples=144)
     assert done.roles() == [("DataLoader", "training", 18), ("DataLoader", "evaluation", 6)]
-    assert [(loader["epochs"], loader["objects"]) for loader in done.report["loaders"]] == [(3, 3), (3, 3)]
+    assert [(loader["epochs"], loader["objects"]) for loader in done.report["loaders"]] == [
+        (3, 3),
+        (3, 3),
+    ]
 
 
 def test_a_batch_that_was_fetched_ahead_and_never_trained_on_is_in_no_step(record):
@@ -70,8 +73,13 @@ def test_every_kind_of_loader_is_split(record):
     done.check_split(steps=12 * len(kinds), samples=96 * len(kinds))
     done.check_workers(processes=2 * len(kinds), batches=12 * len(kinds), samples=96 * len(kinds))
     assert done.roles() == [("DataLoader", "training", 12)] * len(kinds)
-    assert [(loader["samples"], loader["objects"]) for loader in done.report["loaders"]] == [(96, 1)] * len(kinds)
-    assert all(loader["pickle_bytes"] > 0 and loader["first_batch_s"] > 0 for loader in done.report["loaders"])
+    assert [(loader["samples"], loader["objects"]) for loader in done.report["loaders"]] == [
+        (96, 1)
+    ] * len(kinds)
+    assert all(
+        loader["pickle_bytes"] > 0 and loader["first_batch_s"] > 0
+        for loader in done.report["loaders"]
+    )
 
 
 def test_a_loader_without_workers_is_split(record):

@@ -1,4 +1,7 @@
-"""Two ranks under torchrun, on gloo. Other ways to start them, and that each trains as without feedline: tests/ways."""
+"""Two ranks under torchrun, on gloo.
+
+Other ways to start them, and that each trains as without feedline: tests/ways.
+"""
 
 import pytest
 
@@ -11,6 +14,9 @@ def test_each_rank_is_recorded_and_rank_0_reports(record):
     done.check_split(steps=12, samples=48)
     done.check_workers(processes=1, batches=12, samples=48)
     ranks = done.report["ranks"]
-    assert {name: (rank["steps"], rank["state"]) for name, rank in ranks.items()} == {"0": (12, "finished"), "1": (12, "finished")}
+    assert {name: (rank["steps"], rank["state"]) for name, rank in ranks.items()} == {
+        "0": (12, "finished"),
+        "1": (12, "finished"),
+    }
     for rank in ranks.values():
         assert sum(rank["stages"].values()) == pytest.approx(rank["mean_s"], rel=0.01)

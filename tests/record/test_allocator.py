@@ -17,7 +17,9 @@ print(allocator())
 
 
 def said(*libraries: Path) -> str:
-    return subprocess.run([sys.executable, "-c", ASK, *libraries], capture_output=True, text=True, check=True).stdout.strip()
+    return subprocess.run(
+        [sys.executable, "-c", ASK, *libraries], capture_output=True, text=True, check=True
+    ).stdout.strip()
 
 
 @pytest.mark.skipif("CS_GNU_LIBC_VERSION" not in os.confstr_names, reason="malloc is not glibc's")
@@ -27,7 +29,11 @@ def test_it_is_the_c_librarys():
 
 @pytest.mark.parametrize("name", ["libjemalloc.so.2", "libtcmalloc_minimal.so.4", "libmimalloc.so"])
 def test_another_one_is_named(name, tmp_path):
-    here = next(line.split()[-1] for line in Path("/proc/self/maps").read_text().splitlines() if "/libm.so" in line or "/libm-" in line)
+    here = next(
+        line.split()[-1]
+        for line in Path("/proc/self/maps").read_text().splitlines()
+        if "/libm.so" in line or "/libm-" in line
+    )
     library = shutil.copy(here, tmp_path / name)
 
     assert said(Path(library)) in name

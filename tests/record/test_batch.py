@@ -11,7 +11,12 @@ from feedline.profiler.events import Flag, Stage
 from feedline.profiler.record.recorder import recorder
 from feedline.profiler.store.segment import Segment
 from feedline.profiler.store.segment_reader import read_segment
-from feedline.profiler.taps.batch_contents import _MAX_LEAVES, _OBJECT_BYTES, BatchContents, describe
+from feedline.profiler.taps.batch_contents import (
+    _MAX_LEAVES,
+    _OBJECT_BYTES,
+    BatchContents,
+    describe,
+)
 from feedline.profiler.taps.loader import TORCH, LoaderTaps
 from feedline.profiler.taps.patch import Patches
 
@@ -40,12 +45,16 @@ def test_arrays_count_and_large_ones_are_pickled():
 
     assert describe([small, 1]) == BatchContents(small.nbytes, 5, 0)
     assert describe({"x": large}) == BatchContents(large.nbytes, 5, Flag.OBJECTS)
-    assert describe([small, LABELS]) == BatchContents(small.nbytes + LABELS.nbytes, 8, 0, 1)  # a tensor's rows come first
+    assert describe([small, LABELS]) == BatchContents(
+        small.nbytes + LABELS.nbytes, 8, 0, 1
+    )  # a tensor's rows come first
 
 
 def test_bytes_in_halves_are_no_float32_and_shared_memory_is_told():
     assert describe(IMAGES.half()) == BatchContents(IMAGES.nbytes // 2, 8, 0, 1)
-    assert describe([LABELS.clone().share_memory_()]) == BatchContents(LABELS.nbytes, 8, Flag.SHARED, 1)
+    assert describe([LABELS.clone().share_memory_()]) == BatchContents(
+        LABELS.nbytes, 8, Flag.SHARED, 1
+    )
 
 
 def test_without_rows_the_list_has_a_length():
@@ -91,9 +100,17 @@ def one_item(batch):
 @pytest.mark.parametrize(
     ("item", "collate", "samples"),
     [
-        ((torch.zeros(64, 13), torch.zeros(26, 64), torch.zeros(64, 1)), one_item, 0),  # 64 samples, or one of length 64
+        (
+            (torch.zeros(64, 13), torch.zeros(26, 64), torch.zeros(64, 1)),
+            one_item,
+            0,
+        ),  # 64 samples, or one of length 64
         ((torch.zeros(64, 13), torch.zeros(26, 64)), one_item, 1),
-        ((torch.zeros(3, 8, 8), 5), lambda batch: tuple(zip(*batch)), 1),  # of a detector: images of different sizes
+        (
+            (torch.zeros(3, 8, 8), 5),
+            lambda batch: tuple(zip(*batch)),
+            1,
+        ),  # of a detector: images of different sizes
         ((torch.zeros(64, 13), torch.zeros(64, 1)), None, 1),
     ],
 )

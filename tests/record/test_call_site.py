@@ -41,7 +41,9 @@ def test_a_library_that_makes_it_is_named_with_the_line_that_calls_the_library(s
     assert sites.of(made["loader"]) == {"made_at": "train.py:1", "made_by": "transformers"}
 
 
-@pytest.mark.parametrize("fabric", ["lightning/fabric/utilities/data.py", "lightning_fabric/utilities/data.py"])
+@pytest.mark.parametrize(
+    "fabric", ["lightning/fabric/utilities/data.py", "lightning_fabric/utilities/data.py"]
+)
 def test_what_wraps_every_call_is_not_its_maker(sites, tmp_path, fabric):
     wrapper = run("def wrapped(data): return Loader(data)", f"{INSTALLED}/{fabric}")
     made = run("loader = wrapped([1])", tmp_path / "train.py", wrapped=wrapper["wrapped"])
@@ -50,14 +52,23 @@ def test_what_wraps_every_call_is_not_its_maker(sites, tmp_path, fabric):
 
 
 def test_a_loader_that_a_library_rebuilds_is_the_programs_own(sites, tmp_path):
-    library = run("def prepare(loader): return Loader(loader.dataset)", f"{INSTALLED}/accelerate/data_loader.py")
-    made = run("own = Loader([1])\nother = Loader([2])\n\nloader = prepare(own)", tmp_path / "train.py", prepare=library["prepare"])
+    library = run(
+        "def prepare(loader): return Loader(loader.dataset)",
+        f"{INSTALLED}/accelerate/data_loader.py",
+    )
+    made = run(
+        "own = Loader([1])\nother = Loader([2])\n\nloader = prepare(own)",
+        tmp_path / "train.py",
+        prepare=library["prepare"],
+    )
 
     assert sites.of(made["loader"]) == {"made_at": "train.py:1"}
 
 
 def test_a_file_outside_the_working_folder_keeps_its_name(sites):
-    assert sites.of(run("loader = Loader([1])", "/elsewhere/my_loader.py")["loader"]) == {"made_at": "***/my_loader.py:1"}
+    assert sites.of(run("loader = Loader([1])", "/elsewhere/my_loader.py")["loader"]) == {
+        "made_at": "***/my_loader.py:1"
+    }
 
 
 @pytest.mark.parametrize("file", ["<stdin>", "/elsewhere/2024-01-15.py"])

@@ -1,4 +1,6 @@
-"""What happens once in a process belongs to no part of a sample, and a short run tells the parts from enough samples, with their error."""
+"""What happens once in a process belongs to no part of a sample, and a short run tells the parts
+from enough samples, with their error.
+"""
 
 import io
 import sys
@@ -21,7 +23,9 @@ SAMPLES, BATCH, DECODE_S, AUGMENT_S, IMPORT_S = 192, 16, 2e-3, 4e-3, 0.3
 
 
 class Plugin(JpegImagePlugin.JpegImageFile):
-    """Takes a moment to decode, and an import when its first file is opened, as PIL's own plugins do."""
+    """Takes a moment to decode, and an import when its first file is opened, as PIL's own plugins
+    do.
+    """
 
     format = "PLUGIN"
 
@@ -61,7 +65,9 @@ def plugin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "takes_long_to_import.py").write_text(f"import time\ntime.sleep({IMPORT_S})\n")
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.delitem(sys.modules, "takes_long_to_import", raising=False)
-    Image.init()  # Pillow's own plugins, once per process: what registers itself in the list that is replaced here would be lost with it
+    # Pillow's own plugins, once per process: what registers itself in the list that is replaced
+    # here would be lost with it
+    Image.init()
     monkeypatch.setitem(Image.OPEN, "PLUGIN", (Plugin, None))
     monkeypatch.setattr(Image, "ID", [*Image.ID, "PLUGIN"])
 
@@ -71,7 +77,12 @@ def test_first_use_belongs_to_no_part_of_a_sample(workers, plugin, tmp_path):
     model = torch.nn.Linear(16, 2)
     optimizer = torch.optim.SGD(model.parameters(), 1e-3)
     with feedline.record(tmp_path / "run"):
-        for batch in DataLoader(Pictures(), BATCH, num_workers=workers, multiprocessing_context="fork" if workers else None):
+        for batch in DataLoader(
+            Pictures(),
+            BATCH,
+            num_workers=workers,
+            multiprocessing_context="fork" if workers else None,
+        ):
             optimizer.zero_grad()
             model(batch).mean().backward()
             optimizer.step()
@@ -79,8 +90,14 @@ def test_first_use_belongs_to_no_part_of_a_sample(workers, plugin, tmp_path):
     made = build(open_run(tmp_path / "run")).workers
     cost = made.per_sample
     assert 24 <= made.samples_in_detail < SAMPLES / 2
-    assert cost["read"].wall_s < 0.2 * IMPORT_S * max(workers, 1) / SAMPLES + cost["read"].cpu_s + cost["read"].runqueue_s
-    assert cost["total"].wall_s - cost["total"].runqueue_s < DECODE_S + AUGMENT_S + 0.5 * IMPORT_S * max(workers, 1) / SAMPLES + 2e-3
+    assert (
+        cost["read"].wall_s
+        < 0.2 * IMPORT_S * max(workers, 1) / SAMPLES + cost["read"].cpu_s + cost["read"].runqueue_s
+    )
+    assert (
+        cost["total"].wall_s - cost["total"].runqueue_s
+        < DECODE_S + AUGMENT_S + 0.5 * IMPORT_S * max(workers, 1) / SAMPLES + 2e-3
+    )
     for stage, planted_s in (("decode", DECODE_S), ("augment", AUGMENT_S)):
         assert cost[stage].blocked_s >= 0.9 * planted_s
         assert cost[stage].error_s > 0
@@ -90,7 +107,17 @@ def details(weight: list[float], part: list[float]) -> SampledDetails:
     count, zeros = len(weight), np.zeros(len(weight))
     whole = dict.fromkeys(CLOCKS, np.array(part) + 1.0)
     parts = {("read", "open"): dict.fromkeys(CLOCKS, np.array(part))}
-    return SampledDetails(np.array(weight), np.ones(count), whole, parts, {}, {"read": zeros}, zeros, zeros, frozenset())
+    return SampledDetails(
+        np.array(weight),
+        np.ones(count),
+        whole,
+        parts,
+        {},
+        {"read": zeros},
+        zeros,
+        zeros,
+        frozenset(),
+    )
 
 
 def test_one_sample_does_not_tell_its_error():

@@ -1,4 +1,7 @@
-"""An interrupt while ``feedline.record`` is entered: Python does not call ``__exit__`` then, and nothing may go on recording."""
+"""An interrupt while ``feedline.record`` is entered:
+
+Python does not call ``__exit__`` then, and nothing may go on recording.
+"""
 
 import os
 import signal
@@ -15,7 +18,10 @@ from feedline.profiler.session.session import Session
 
 
 def test_right_after_everything_was_attached(tmp_path: Any) -> None:
-    """As a signal does that comes in the last instructions of the session's beginning: Python raises behind the call."""
+    """As a signal does that comes in the last instructions of the session's beginning:
+
+    Python raises behind the call.
+    """
 
     def interrupts(frame: FrameType, event: str, _: Any) -> Any:
         if frame.f_code is not Session.__init__.__code__:
@@ -35,7 +41,9 @@ def test_right_after_everything_was_attached(tmp_path: Any) -> None:
     check(tmp_path / "run")
 
 
-def test_while_it_says_that_it_records_elsewhere(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_while_it_says_that_it_records_elsewhere(
+    tmp_path: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "run").mkdir()
     (tmp_path / "run" / "mine.txt").touch()
     monkeypatch.setattr(api, "report", lambda text: os.kill(os.getpid(), signal.SIGINT))

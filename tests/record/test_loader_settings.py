@@ -19,6 +19,8 @@ class OfItsOwn(DataLoader):
         yield from super().__iter__()
 
 
-@pytest.mark.parametrize(("kind", "told"), [(WithDefaults, True), (OfItsOwn, False), (DataLoader, None)])
+@pytest.mark.parametrize(
+    ("kind", "told"), [(WithDefaults, True), (OfItsOwn, False), (DataLoader, None)]
+)
 def test_it_says_whether_torch_dispatches_the_batches_of_a_subclass(kind, told):
     assert settings(kind([1, 2, 3])).get("torchs_dispatch") is told

@@ -24,16 +24,25 @@ def bobs_machine(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("said", "written"),
     [
-        ("[Errno 2] No such file: '/home/bob/thesis/notes.bin'", "[Errno 2] No such file: '~/***.bin'"),
+        (
+            "[Errno 2] No such file: '/home/bob/thesis/notes.bin'",
+            "[Errno 2] No such file: '~/***.bin'",
+        ),
         ("cannot read /scratch/bob/data (gone)", "cannot read ***/data (gone)"),
         ("cannot read file:/scratch/bob/train.log", "cannot read file:***/train.log"),
-        ("/usr/lib/python3/dist-packages/torch/nn/x.py has no step", "dist-packages/torch/nn/x.py has no step"),
+        (
+            "/usr/lib/python3/dist-packages/torch/nn/x.py has no step",
+            "dist-packages/torch/nn/x.py has no step",
+        ),
         ("/proc/stat: Permission denied", "/proc/stat: Permission denied"),
         ("https://bob:pw@host/x?sig=1 did not answer", "https://*** did not answer"),
         ("login failed: password=hunter2, user: bob", "login failed: password=***, user: ***"),
         ("Authorization: Bearer abc123def", "Authorization: Bearer ***"),
         ("ghp_" + "a1B2" * 9 + " is refused", "*** is refused"),
-        ("module 'torch' has no attribute 'x'; 12 B/s, a/b and 3 / 4", "module 'torch' has no attribute 'x'; 12 B/s, a/b and 3 / 4"),
+        (
+            "module 'torch' has no attribute 'x'; 12 B/s, a/b and 3 / 4",
+            "module 'torch' has no attribute 'x'; 12 B/s, a/b and 3 / 4",
+        ),
     ],
 )
 def test_a_text_loses_folders_hosts_and_tokens_and_stays_readable(said, written):
@@ -41,7 +50,10 @@ def test_a_text_loses_folders_hosts_and_tokens_and_stays_readable(said, written)
 
 
 def test_a_path_below_the_working_directory_is_relative_in_a_text(tmp_path):
-    assert masks.text(f"{tmp_path}/runs/mine/events.parquet cannot be read") == "runs/mine/events.parquet cannot be read"
+    assert (
+        masks.text(f"{tmp_path}/runs/mine/events.parquet cannot be read")
+        == "runs/mine/events.parquet cannot be read"
+    )
 
 
 @pytest.mark.parametrize(
@@ -65,13 +77,19 @@ def test_a_line_to_change_has_its_file_wherever_it_is(file, written):
 
 def test_an_error_of_the_programs_own_code_is_told_by_its_type_alone():
     with pytest.raises(ValueError) as caught:
-        exec(compile("def f(): raise ValueError('swordfish')\nf()", "/home/bob/train.py", "exec"), {})
+        exec(
+            compile("def f(): raise ValueError('swordfish')\nf()", "/home/bob/train.py", "exec"), {}
+        )
 
     assert masks.error(caught.value) == "ValueError (raised in the program's own code)"
 
 
 def test_an_error_of_a_library_keeps_names_in_quotes_and_no_other_text_in_quotes():
-    said = [failure(lambda: int("x7Kq2Zp9")), failure(lambda: object().fetch), failure(lambda: open("/home/bob/thesis.bin"))]  # type: ignore[attr-defined]
+    said = [
+        failure(lambda: int("x7Kq2Zp9")),
+        failure(lambda: object().fetch),
+        failure(lambda: open("/home/bob/thesis.bin")),
+    ]  # type: ignore[attr-defined]
 
     assert said == [
         "ValueError: invalid literal for int() with base 10: '***'",
@@ -95,14 +113,20 @@ def test_a_run_is_where_its_owner_finds_it_again(tmp_path):
 
 
 def test_what_may_reach_a_run_folder_never_words_an_exception_by_itself():
-    """f"{error}" of somebody's exception can hold anything: masks.error says what may be kept. What is printed, and what a source of
-    gauges says of the machine, is another matter."""
+    """f"{error}" of somebody's exception can hold anything: masks.error says what may be kept. What
+    is printed, and what a source of gauges says of the machine, is another matter."""
     printed = {"session/selftest.py", "session/trace_ready.py", "masks.py", "samplers/source.py"}
     wording = re.compile(r"\{type\((error|raised)\)\.__name__\}|repr\(error\)|error!r")
-    files = {str(path.relative_to(ROOT / "profiler")): path for path in (ROOT / "profiler").rglob("*.py")}
+    files = {
+        str(path.relative_to(ROOT / "profiler")): path for path in (ROOT / "profiler").rglob("*.py")
+    }
 
     assert printed <= set(files)
-    assert [name for name, path in files.items() if name not in printed and wording.search(path.read_text())] == []
+    assert [
+        name
+        for name, path in files.items()
+        if name not in printed and wording.search(path.read_text())
+    ] == []
 
 
 def test_feedlines_own_frames_are_known_where_it_is_imported_through_a_link(tmp_path):
@@ -110,8 +134,12 @@ def test_feedlines_own_frames_are_known_where_it_is_imported_through_a_link(tmp_
     linked.mkdir(parents=True)
     for source in (Path(feedline.__file__), Path(masks.__file__).parent):
         (linked / source.name).symlink_to(source)
-    program = "from feedline.profiler import masks; print(masks.__file__, masks.library(masks.__file__))"
+    program = (
+        "from feedline.profiler import masks; print(masks.__file__, masks.library(masks.__file__))"
+    )
     environment = {**os.environ, "PYTHONPATH": str(linked.parent)}
-    done = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=True
+    )
 
     assert done.stdout.split() == [str(linked / "profiler" / "masks.py"), masks.FEEDLINE]

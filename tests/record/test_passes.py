@@ -1,4 +1,6 @@
-"""What passes over a loader show of its dataset: workers that yield the same, and attributes that the program changes between passes."""
+"""What passes over a loader show of its dataset: workers that yield the same, and attributes that
+the program changes between passes.
+"""
 
 import itertools
 import pathlib
@@ -28,7 +30,9 @@ class Stream(IterableDataset):
 
     def __iter__(self):
         worker = get_worker_info()
-        first, apart = (worker.id, worker.num_workers) if self.split and worker is not None else (0, 1)
+        first, apart = (
+            (worker.id, worker.num_workers) if self.split and worker is not None else (0, 1)
+        )
         return (torch.full((4,), float(number)) for number in range(first, 640, apart))
 
 
@@ -54,7 +58,9 @@ class Lessons(Dataset):
         return torch.full((4,), float(self.epoch))
 
 
-def run(folder: pathlib.Path, loader: "DataLoader | Parts", between=lambda epoch: None, epochs: int = 2) -> pathlib.Path:
+def run(
+    folder: pathlib.Path, loader: "DataLoader | Parts", between=lambda epoch: None, epochs: int = 2
+) -> pathlib.Path:
     """Train on a loader."""
     model = torch.nn.Linear(4, 1)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
@@ -128,16 +134,30 @@ def test_attributes_that_the_loop_changes_between_passes_are_named(tmp_path, wor
     data = Lessons()
     data.epoch = 0
 
-    facts = facts_of(run(tmp_path / "run", DataLoader(Subset(data, range(32)), 8, num_workers=workers), lambda epoch: change(data, epoch)))
+    facts = facts_of(
+        run(
+            tmp_path / "run",
+            DataLoader(Subset(data, range(32)), 8, num_workers=workers),
+            lambda epoch: change(data, epoch),
+        )
+    )
 
     assert facts.setting("dataset_changes") == told
-    assert str(facts.setting("sample_code")).startswith("Lessons.__getitem__ (tests/record/test_passes.py:")
+    assert str(facts.setting("sample_code")).startswith(
+        "Lessons.__getitem__ (tests/record/test_passes.py:"
+    )
 
 
 def test_another_dataset_for_each_pass_is_told_as_a_change(tmp_path):
     loader, data = DataLoader(Lessons(), 8, num_workers=1), [Lessons() for _ in range(2)]
 
-    facts = facts_of(run(tmp_path / "run", loader, lambda epoch: object.__setattr__(loader, "dataset", data[epoch])))
+    facts = facts_of(
+        run(
+            tmp_path / "run",
+            loader,
+            lambda epoch: object.__setattr__(loader, "dataset", data[epoch]),
+        )
+    )
 
     assert facts.dataset_changes == [""]
 
@@ -185,9 +205,15 @@ def test_a_sampler_that_makes_the_order_of_a_pass_is_told_from_one_that_is_slow(
     facts = facts_of(folder)
     drawing = open_run(folder).ranks[0].main.of(Stage.SAMPLER)["wall"].sum() / 1e9
     assert facts.order_s is not None and 0.8 * drawing <= 3 * facts.order_s <= drawing
-    assert slow_sampler.at_once(facts, facts.step.stages["sampler"]) and slow_sampler.of_torch(facts)
+    assert slow_sampler.at_once(facts, facts.step.stages["sampler"]) and slow_sampler.of_torch(
+        facts
+    )
     finding = slow_sampler.check(facts)
-    assert finding is not None and "at the beginning of each pass" in finding.message and "1,000,000 samples" in finding.message
+    assert (
+        finding is not None
+        and "at the beginning of each pass" in finding.message
+        and "1,000,000 samples" in finding.message
+    )
     assert finding.fix.startswith("If samples may repeat within a pass, set replacement=True")
     assert finding.fix.endswith(slow_sampler.ONLY_THOSE)
 

@@ -11,7 +11,13 @@ from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
 from feedline.profiler.masks import is_name, is_plain
-from feedline.profiler.record.privacy import _ENVIRONMENT, MASK, environment, mask_argv, recorded_argv
+from feedline.profiler.record.privacy import (
+    _ENVIRONMENT,
+    MASK,
+    environment,
+    mask_argv,
+    recorded_argv,
+)
 
 UNMASKED_ONCE = """-p --pw --pat --apitoken --creds --login --tok --license --kaggle-key --mykey --wandb --user --basic --password --token
     --api-key --hub_token --comet-key --passphrase --session --sig --cookie --note --comment --run-name --tag --entity""".split()
@@ -46,7 +52,10 @@ ORDINARY = {
     "hydra": (
         """train.py model=resnet50 +trainer.max_steps=10 ~optimizer.momentum ++data.loader.num_workers=8 optimizer.betas=[0.9,0.999]
         trainer.devices=[0,1] hydra.run.dir=/home/bob/runs logger.wandb.project=thesis seed=1,2,3 -m""",
-        ("hydra.run.dir=/home/bob/runs logger.wandb.project=thesis", "hydra.run.dir=***/runs logger.wandb.project=***"),
+        (
+            "hydra.run.dir=/home/bob/runs logger.wandb.project=thesis",
+            "hydra.run.dir=***/runs logger.wandb.project=***",
+        ),
     ),
     "Lightning CLI": (
         """main.py fit --trainer.max_epochs=10 --trainer.accelerator gpu --trainer.devices 2 --model.encoder_layers 12
@@ -84,13 +93,25 @@ def is_harmless(text):
 
 
 def is_mixed(text):
-    return any(one.islower() for one in text) and any(one.isupper() for one in text) and any(one.isdigit() for one in text)
+    return (
+        any(one.islower() for one in text)
+        and any(one.isupper() for one in text)
+        and any(one.isdigit() for one in text)
+    )
 
 
-#: At least eight characters with lower and upper case and digits next to each other, as generated passwords and keys have; not what would
-#: be an option, and not what chance makes like a name, or like a list of numbers and known words: ``AaAaAaA0``, ``000:LL/a``.
-tokens = st.text(string.ascii_letters + string.digits + "+/._~!$%^*@#=-,:;|?&", min_size=8, max_size=40).filter(
-    lambda text: not text.startswith("-") and any(is_mixed(run) and not is_harmless(run) for run in re.findall("[A-Za-z0-9]{6,}", text))
+#: At least eight characters with lower and upper case and digits next to each other, as generated
+#: passwords and keys have; not what would be an option, and not what chance makes like a name, or
+#: like a list of numbers and known words: ``AaAaAaA0``, ``000:LL/a``.
+tokens = st.text(
+    string.ascii_letters + string.digits + "+/._~!$%^*@#=-,:;|?&", min_size=8, max_size=40
+).filter(
+    lambda text: (
+        not text.startswith("-")
+        and any(
+            is_mixed(run) and not is_harmless(run) for run in re.findall("[A-Za-z0-9]{6,}", text)
+        )
+    )
 )
 names = st.from_regex(r"[a-z][a-z0-9]{0,12}([-_.][a-z0-9]{1,12}){0,3}", fullmatch=True)
 
@@ -98,29 +119,64 @@ names = st.from_regex(r"[a-z][a-z0-9]{0,12}([-_.][a-z0-9]{1,12}){0,3}", fullmatc
 @pytest.mark.parametrize("option", UNMASKED_ONCE)
 @pytest.mark.parametrize("secret", ["x7Kq2Zp9", "bob:x7Kq2Zp9", "swordfish", *TOKENS])
 def test_what_is_not_plainly_harmless_is_masked_after_any_option(option, secret):
-    assert mask_argv(["train.py", option, secret, "--epochs", "3"]) == ["train.py", option, MASK, "--epochs", "3"]
+    assert mask_argv(["train.py", option, secret, "--epochs", "3"]) == [
+        "train.py",
+        option,
+        MASK,
+        "--epochs",
+        "3",
+    ]
     assert mask_argv(["train.py", f"{option}={secret}"]) == ["train.py", f"{option}={MASK}"]
 
 
 def test_a_value_that_touches_its_option_is_masked():
-    assert mask_argv(["train.py", "-px7Kq2Zp9", "-j4", "-Dkey=x7Kq2Zp9", "-O2"]) == ["train.py", "-p***", "-j4", "-Dkey=***", "-O2"]
+    assert mask_argv(["train.py", "-px7Kq2Zp9", "-j4", "-Dkey=x7Kq2Zp9", "-O2"]) == [
+        "train.py",
+        "-p***",
+        "-j4",
+        "-Dkey=***",
+        "-O2",
+    ]
 
 
-@pytest.mark.parametrize("option", "--pin --pass --pwd --token --license --user --login --api-keys --access_token --dbPassword".split())
+@pytest.mark.parametrize(
+    "option",
+    "--pin --pass --pwd --token --license --user --login --api-keys --access_token "
+    "--dbPassword".split(),
+)
 def test_a_plain_number_or_word_is_masked_after_a_name_that_says_it_is_private(option):
-    assert mask_argv(["train.py", option, "4711", "adam", "--epochs", "3"]) == ["train.py", option, MASK, MASK, "--epochs", "3"]
+    assert mask_argv(["train.py", option, "4711", "adam", "--epochs", "3"]) == [
+        "train.py",
+        option,
+        MASK,
+        MASK,
+        "--epochs",
+        "3",
+    ]
     assert mask_argv(["train.py", f"{option}=4711"]) == ["train.py", f"{option}={MASK}"]
 
 
-@pytest.mark.parametrize("option", "--max-tokens --key-frames --tokenizer --num_tokens --user-batches --pin-memory --pass-rate".split())
+@pytest.mark.parametrize(
+    "option",
+    "--max-tokens --key-frames --tokenizer --num_tokens --user-batches --pin-memory "
+    "--pass-rate".split(),
+)
 def test_a_plain_number_stays_after_any_other_name(option):
-    assert mask_argv(["train.py", option, "512", f"{option}=512"]) == ["train.py", option, "512", f"{option}=512"]
+    assert mask_argv(["train.py", option, "512", f"{option}=512"]) == [
+        "train.py",
+        option,
+        "512",
+        f"{option}=512",
+    ]
 
 
 @pytest.mark.parametrize("length, at_most", [(8, 10), (12, 0), (20, 0)])
 def test_hardly_a_token_made_by_chance_is_plainly_harmless(length, at_most):
     chance = random.Random(length)
-    made = ("".join(chance.choices(string.ascii_letters + string.digits, k=length)) for _ in range(20_000))
+    made = (
+        "".join(chance.choices(string.ascii_letters + string.digits, k=length))
+        for _ in range(20_000)
+    )
 
     assert sum(map(is_plain, made)) <= at_most
 
@@ -129,8 +185,20 @@ def test_hardly_a_token_made_by_chance_is_plainly_harmless(length, at_most):
 @example("a", "0000Aaa0")
 @given(names, tokens)
 def test_no_token_is_left_of_any_option(name, token):
-    shapes = [[f"--{name}", token], [f"--{name}={token}"], [f"-{name[0]}", token], [f"-{name[0]}{token}"], [token], [f"{name}={token}"]]
-    shapes += [[f'{{"{name}": "{token}"}}'], [f'{{"{token}": 1}}'], [f"{name}=[{token},sgd]"], [f"https://host/{token}?{name}={token}"]]
+    shapes = [
+        [f"--{name}", token],
+        [f"--{name}={token}"],
+        [f"-{name[0]}", token],
+        [f"-{name[0]}{token}"],
+        [token],
+        [f"{name}={token}"],
+    ]
+    shapes += [
+        [f'{{"{name}": "{token}"}}'],
+        [f'{{"{token}": 1}}'],
+        [f"{name}=[{token},sgd]"],
+        [f"https://host/{token}?{name}={token}"],
+    ]
 
     assert not [shape for shape in shapes if token in " ".join(mask_argv(["train.py", *shape]))]
 
@@ -143,7 +211,9 @@ def test_the_command_line_of_a_known_training_stays_readable(training):
     assert " ".join(mask_argv(command.split())) == expected
 
 
-def test_paths_below_the_working_directory_are_relative_and_others_lose_their_folders(tmp_path, monkeypatch):
+def test_paths_below_the_working_directory_are_relative_and_others_lose_their_folders(
+    tmp_path, monkeypatch
+):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("HOME", "/home/bob")
     monkeypatch.setenv("USER", "bob")
@@ -173,13 +243,27 @@ def test_a_working_directory_that_home_folders_lie_in_hides_nothing(folder, monk
     monkeypatch.chdir(folder)
     monkeypatch.setenv("HOME", "/home/bob")
 
-    assert mask_argv(["train.py", "/home/bob/imagenet", "/home/alice/imagenet"]) == ["train.py", "~/***/imagenet", "***/imagenet"]
+    assert mask_argv(["train.py", "/home/bob/imagenet", "/home/alice/imagenet"]) == [
+        "train.py",
+        "~/***/imagenet",
+        "***/imagenet",
+    ]
 
 
-def test_the_script_is_named_with_its_folders_below_the_working_directory_and_without_others(tmp_path, monkeypatch):
+def test_the_script_is_named_with_its_folders_below_the_working_directory_and_without_others(
+    tmp_path, monkeypatch
+):
     monkeypatch.chdir(tmp_path)
 
-    assert [mask_argv([name]) for name in (f"{tmp_path}/tools/my_run.py", "/home/bob/my_run.py", "./my_run.py", "pkg.train")] == [
+    assert [
+        mask_argv([name])
+        for name in (
+            f"{tmp_path}/tools/my_run.py",
+            "/home/bob/my_run.py",
+            "./my_run.py",
+            "pkg.train",
+        )
+    ] == [
         ["tools/my_run.py"],
         ["my_run.py"],
         ["my_run.py"],
@@ -188,13 +272,22 @@ def test_the_script_is_named_with_its_folders_below_the_working_directory_and_wi
 
 
 @pytest.mark.parametrize(
-    ("way", "kept"), [("all", ["/x/train.py", "-p", "x7Kq2Zp9"]), ("masked", ["train.py", "-p", MASK]), ("none", ["train.py"])]
+    ("way", "kept"),
+    [
+        ("all", ["/x/train.py", "-p", "x7Kq2Zp9"]),
+        ("masked", ["train.py", "-p", MASK]),
+        ("none", ["train.py"]),
+    ],
 )
 def test_how_much_is_recorded_is_for_the_user_to_say(way, kept):
     assert recorded_argv(["/x/train.py", "-p", "x7Kq2Zp9"], way) == kept
 
 
-texts = st.one_of(st.text(max_size=30), st.text("ab=:&?-_/@\"' .key*token{}[]0", max_size=40), st.sampled_from(TOKENS))
+texts = st.one_of(
+    st.text(max_size=30),
+    st.text("ab=:&?-_/@\"' .key*token{}[]0", max_size=40),
+    st.sampled_from(TOKENS),
+)
 
 
 @given(st.lists(texts))
@@ -210,15 +303,43 @@ def test_masking_keeps_the_number_of_arguments_and_masking_again_changes_nothing
 def test_a_long_argument_is_masked_in_time_that_grows_with_its_length_not_its_square():
     def spent(length: int) -> float:
         began = time.process_time()
-        for piece in ("a", "a=", "--a ", "a://", "key:", "-", "a:", "a.", "eyJ-", "bearer ", "token  ", "'", "://a:b", "aA", "1", "[", "{"):
-            mask_argv(["train.py", piece * length, "https://" + piece * length, "--" + piece * length])
+        for piece in (
+            "a",
+            "a=",
+            "--a ",
+            "a://",
+            "key:",
+            "-",
+            "a:",
+            "a.",
+            "eyJ-",
+            "bearer ",
+            "token  ",
+            "'",
+            "://a:b",
+            "aA",
+            "1",
+            "[",
+            "{",
+        ):
+            mask_argv(
+                ["train.py", piece * length, "https://" + piece * length, "--" + piece * length]
+            )
         return time.process_time() - began
 
     assert spent(24_000) < max(9 * spent(6_000), 0.5)
 
 
 def test_only_variables_of_the_list_are_recorded():
-    told = environment({"RANK": "3", "OMP_NUM_THREADS": "4", "WANDB_API_KEY": "0123abcd", "HOME": "/home/me", "SLURM_JOB_USER": "me"})
+    told = environment(
+        {
+            "RANK": "3",
+            "OMP_NUM_THREADS": "4",
+            "WANDB_API_KEY": "0123abcd",
+            "HOME": "/home/me",
+            "SLURM_JOB_USER": "me",
+        }
+    )
 
     assert told == {"OMP_NUM_THREADS": "4", "RANK": "3"}
 
@@ -226,7 +347,10 @@ def test_only_variables_of_the_list_are_recorded():
 @pytest.mark.parametrize(
     ("name", "value"),
     [
-        ("PYTORCH_CUDA_ALLOC_CONF", "max_split_size_mb:128,expandable_segments:True,garbage_collection_threshold:0.8"),
+        (
+            "PYTORCH_CUDA_ALLOC_CONF",
+            "max_split_size_mb:128,expandable_segments:True,garbage_collection_threshold:0.8",
+        ),
         ("CUDA_VISIBLE_DEVICES", "0,1,2,3"),
         ("CUBLAS_WORKSPACE_CONFIG", ":4096:8"),
         ("KMP_AFFINITY", "granularity=fine,compact,1,0"),

@@ -52,7 +52,10 @@ def test_a_second_recording_into_the_same_folder_gets_the_next_free_name(tmp_pat
     with feedline.record(tmp_path / "run"):
         train(1)
     assert len(feedline.load(tmp_path / "run-2").steps) == 1
-    with pytest.raises(OutputError, match="already holds a run"), feedline.record(tmp_path / "run", strict=True):
+    with (
+        pytest.raises(OutputError, match="already holds a run"),
+        feedline.record(tmp_path / "run", strict=True),
+    ):
         pass
     with feedline.record(tmp_path / "run", overwrite=True):
         train(2)

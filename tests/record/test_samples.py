@@ -1,4 +1,6 @@
-"""When each sample of a batch begins, and which ones are looked at, for every way in which torch's fetchers ask for them."""
+"""When each sample of a batch begins, and which ones are looked at, for every way in which torch's
+fetchers ask for them.
+"""
 
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -63,7 +65,9 @@ LOADERS = {
     "map": lambda hours: DataLoader(Map(hours), BATCH),
     "iterable": lambda hours: DataLoader(Iterated(hours), BATCH),
     "map, sample by sample": lambda hours: DataLoader(Map(hours), None),
-    "map, sample by sample, tensors of indices": lambda hours: DataLoader(Map(hours), None, sampler=list(torch.arange(SAMPLES))),
+    "map, sample by sample, tensors of indices": lambda hours: DataLoader(
+        Map(hours), None, sampler=list(torch.arange(SAMPLES))
+    ),
     "iterable, sample by sample": lambda hours: DataLoader(Iterated(hours), None),
     "tuples of indices": lambda hours: DataLoader(Map(hours), batch_sampler=parts(tuple)),
     "arrays of indices": lambda hours: DataLoader(Map(hours), batch_sampler=parts(np.array)),
@@ -94,15 +98,21 @@ def test_batches_know_their_samples_and_some_are_looked_at(how, hours, tmp_path)
     fetched, looked = main.of(Stage.FETCH), main.of(Stage.SAMPLE)
     assert fetched["extra"].sum() == SAMPLES
     assert (looked["wall"][looked["nbytes"] == 1] == TOOK_NS).all()
-    assert (looked["flags"][looked["nbytes"] == 0] == Flag.FAILED).all()  # an iterator's end is no sample
+    assert (
+        looked["flags"][looked["nbytes"] == 0] == Flag.FAILED
+    ).all()  # an iterator's end is no sample
     assert SAMPLES / 10 < looked["extra"].sum() < SAMPLES * 3  # each stands for about so many
 
 
 def test_a_short_batch_that_is_dropped_is_counted_as_far_as_it_came(hours, tmp_path):
-    samples, main = recorded(tmp_path / "run", hours, DataLoader(Iterated(hours), BATCH, drop_last=True))
+    samples, main = recorded(
+        tmp_path / "run", hours, DataLoader(Iterated(hours), BATCH, drop_last=True)
+    )
 
     assert samples == list(range(SAMPLES // BATCH * BATCH))
-    assert main.histograms[SAMPLE_HISTOGRAM][bin_of(TOOK_NS)] == SAMPLES - 1  # nothing says when the last one ended
+    assert (
+        main.histograms[SAMPLE_HISTOGRAM][bin_of(TOOK_NS)] == SAMPLES - 1
+    )  # nothing says when the last one ended
 
 
 def test_whole_batches_get_the_programs_own_list(hours, tmp_path):
@@ -125,7 +135,9 @@ def test_whole_batches_of_indices_that_nobody_can_count(hours, tmp_path):
         def __getitems__(self, indices):
             return [self[index] for index in indices]
 
-    samples, main = recorded(tmp_path / "run", hours, DataLoader(Iterators(hours), batch_sampler=Lazy()))
+    samples, main = recorded(
+        tmp_path / "run", hours, DataLoader(Iterators(hours), batch_sampler=Lazy())
+    )
 
     assert samples == list(range(SAMPLES))
     assert main.of(Stage.FETCH)["extra"].sum() == SAMPLES
@@ -136,7 +148,11 @@ def test_whole_batches_that_are_no_list_have_the_samples_that_were_asked_for(hou
         def __getitems__(self, indices):
             return {"index": torch.tensor(indices), "twice": 2 * torch.tensor(indices)}
 
-    loader = DataLoader(Columns(hours), batch_sampler=[[], *parts(list)], collate_fn=lambda columns: columns["index"])
+    loader = DataLoader(
+        Columns(hours),
+        batch_sampler=[[], *parts(list)],
+        collate_fn=lambda columns: columns["index"],
+    )
     samples, main = recorded(tmp_path / "run", hours, loader)
 
     assert samples == list(range(SAMPLES))
@@ -162,13 +178,19 @@ def test_of_a_long_run_one_batch_in_a_few_stands_for_all(hours, tmp_path):
 
     _, main = recorded(tmp_path / "run", hours, DataLoader(Uneven(hours), BATCH))
 
-    fetched, looked, counted = main.of(Stage.FETCH), main.of(Stage.SAMPLE), main.histograms[SAMPLE_HISTOGRAM]
+    fetched, looked, counted = (
+        main.of(Stage.FETCH),
+        main.of(Stage.SAMPLE),
+        main.histograms[SAMPLE_HISTOGRAM],
+    )
     assert fetched["extra"].sum() == 8000
     assert counted.sum() == pytest.approx(8000, rel=0.15)
     assert counted[bin_of(4 * TOOK_NS)] / counted.sum() == 0.2  # each batch has two of them
     assert looked["extra"].sum() == pytest.approx(8000, rel=0.25)
     assert len(looked) > 100
-    assert (looked["extra"] @ (looked["wall"] > TOOK_NS)) / looked["extra"].sum() == pytest.approx(0.2, abs=0.05)
+    assert (looked["extra"] @ (looked["wall"] > TOOK_NS)) / looked["extra"].sum() == pytest.approx(
+        0.2, abs=0.05
+    )
 
 
 @pytest.mark.parametrize("kind", [Map, Iterated])
@@ -179,7 +201,9 @@ def test_the_next_epoch_goes_on_where_the_last_one_ended(kind, hours, tmp_path):
             assert len(list(loader)) == SAMPLES
 
     main = open_run(tmp_path / "run").ranks[0].main
-    assert (main.of(Stage.SAMPLE)["extra"] == 1).sum() == _EARLY  # the first ones of all, and of no other epoch
+    assert (
+        main.of(Stage.SAMPLE)["extra"] == 1
+    ).sum() == _EARLY  # the first ones of all, and of no other epoch
     opened = np.bincount(main.of(Stage.TRAFFIC)["number"] >> 32)
     assert opened[0] == SAMPLES
     assert opened[1:].max() < SAMPLES / 2
@@ -230,14 +254,21 @@ def test_two_iterators_of_one_loader_in_two_threads_end_as_they_should(tmp_path)
     with feedline.record(tmp_path / "run"):
         loader = DataLoader(Slow(), BATCH)
         with ThreadPoolExecutor() as pool:
-            ended = list(pool.map(lambda iterator: sum(len(batch) for batch in iterator), [iter(loader), iter(loader)]))
+            ended = list(
+                pool.map(
+                    lambda iterator: sum(len(batch) for batch in iterator),
+                    [iter(loader), iter(loader)],
+                )
+            )
 
     assert ended == [SAMPLES, SAMPLES]
 
 
 def test_another_recording_begins_anew(hours, tmp_path):
     loader = DataLoader(Map(hours), 1)
-    first, second = (recorded(tmp_path / name, hours, loader)[1].of(Stage.SAMPLE) for name in ("one", "other"))
+    first, second = (
+        recorded(tmp_path / name, hours, loader)[1].of(Stage.SAMPLE) for name in ("one", "other")
+    )
 
     assert first["extra"].tolist() == second["extra"].tolist()
 

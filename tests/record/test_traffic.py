@@ -12,7 +12,10 @@ from feedline.profiler.store.trainings import open_run
 from feedline.profiler.taps.fetch import _DENSE, _OPENED
 
 SIZE, BATCH = 3000, 2
-pytestmark = pytest.mark.skipif(not os.path.exists("/proc/thread-self/io"), reason="this kernel does not count a thread's file traffic")
+pytestmark = pytest.mark.skipif(
+    not os.path.exists("/proc/thread-self/io"),
+    reason="this kernel does not count a thread's file traffic",
+)
 
 
 class Files(Dataset):
@@ -41,7 +44,9 @@ def test_the_sums_are_those_of_all_batches(tmp_path):
     assert len(records) == pytest.approx(_DENSE + 50, abs=8)
     samples = rank.main.of(Stage.BATCH)["extra"].sum()
     assert samples == pytest.approx(batches * BATCH, rel=0.15)
-    assert records["nbytes"].sum() / samples == pytest.approx(SIZE, rel=0.01)  # without our own readings of /proc
+    assert records["nbytes"].sum() / samples == pytest.approx(
+        SIZE, rel=0.01
+    )  # without our own readings of /proc
     assert records["extra"].sum() >= samples
 
 
@@ -59,4 +64,6 @@ def test_a_fork_counts_its_own_traffic_and_not_its_parents():
     os.waitpid(child, 0)
     read = int(os.read(here, 100))
     assert read == SIZE
-    assert len(str(SIZE)) <= counters.traffic().chars - begun.chars < SIZE  # what it told; from 3.12 on fork reads /proc too
+    assert (
+        len(str(SIZE)) <= counters.traffic().chars - begun.chars < SIZE
+    )  # what it told; from 3.12 on fork reads /proc too

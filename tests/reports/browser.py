@@ -27,12 +27,24 @@ class Browser:
         self.driver.get_log("browser")
         self.driver.get_log("performance")
         self.resize(width)
-        self.command("Emulation.setFocusEmulationEnabled", enabled=True)  # a window without a screen may have none
-        self.command("Emulation.setEmulatedMedia", media=media, features=[{"name": "prefers-color-scheme", "value": scheme}])
+        self.command(
+            "Emulation.setFocusEmulationEnabled", enabled=True
+        )  # a window without a screen may have none
+        self.command(
+            "Emulation.setEmulatedMedia",
+            media=media,
+            features=[{"name": "prefers-color-scheme", "value": scheme}],
+        )
         self.driver.get(path.as_uri())
 
     def resize(self, width: int) -> None:
-        self.command("Emulation.setDeviceMetricsOverride", width=width, height=900, deviceScaleFactor=1, mobile=False)
+        self.command(
+            "Emulation.setDeviceMetricsOverride",
+            width=width,
+            height=900,
+            deviceScaleFactor=1,
+            mobile=False,
+        )
 
     def command(self, name: str, **arguments: Any) -> Any:
         return self.driver.execute_cdp_cmd(name, arguments)
@@ -42,9 +54,19 @@ class Browser:
 
     def requests(self) -> list[str]:
         """URLs that the report has asked for since it was opened, its own first."""
-        messages = [json.loads(entry["message"])["message"] for entry in self.driver.get_log("performance")]
-        sent = [message["params"] for message in messages if message["method"] == "Network.requestWillBeSent"]
-        return [request["request"]["url"] for request in sent if request["documentURL"] == self.driver.current_url]
+        messages = [
+            json.loads(entry["message"])["message"] for entry in self.driver.get_log("performance")
+        ]
+        sent = [
+            message["params"]
+            for message in messages
+            if message["method"] == "Network.requestWillBeSent"
+        ]
+        return [
+            request["request"]["url"]
+            for request in sent
+            if request["documentURL"] == self.driver.current_url
+        ]
 
     def complaints(self) -> list[str]:
         """What the console says since the report was opened."""

@@ -29,7 +29,9 @@ def test_a_rounded_end_is_not_below_the_data_and_not_far_above(high: float) -> N
 
 
 @given(st.lists(st.floats(0, 200), max_size=12).map(sorted), st.floats(1, 16))
-def test_labels_are_moved_apart_in_order_and_stay_inside_if_they_fit(wanted: list[float], gap: float) -> None:
+def test_labels_are_moved_apart_in_order_and_stay_inside_if_they_fit(
+    wanted: list[float], gap: float
+) -> None:
     placed = spread_labels(wanted, gap, 0, 200)
 
     assert all(b - a >= gap * (1 - 1e-9) for a, b in zip(placed, placed[1:], strict=False))

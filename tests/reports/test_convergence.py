@@ -22,23 +22,37 @@ def tips(figure: object) -> list[str]:
 
 def told(made: ConvergenceSummary) -> list[str]:
     plain = report()
-    return lines(replace(plain, throughput=replace(plain.throughput, steps=made.updates), convergence=made), 80)
+    return lines(
+        replace(plain, throughput=replace(plain.throughput, steps=made.updates), convergence=made),
+        80,
+    )
 
 
 def test_losses_share_a_panel_and_metrics_of_another_magnitude_do_not() -> None:
     drawn = [[one.name for one in panel.curves] for panel in _panels(curves())]
 
-    assert drawn == [["train loss", "eval loss"], ["gradient norm"], ["val/top5 accuracy of a long name", "val/accuracy"], ["lr"]]
+    assert drawn == [
+        ["train loss", "eval loss"],
+        ["gradient norm"],
+        ["val/top5 accuracy of a long name", "val/accuracy"],
+        ["lr"],
+    ]
 
 
 def test_the_curves_are_drawn_three_times_and_read_out_alike() -> None:
     drawn = dict(loss_curve(curves()))
 
     assert list(drawn) == ["samples", "updates", "time"]
-    assert "seconds since the first update" not in drawn["time"] and "minutes since the first update" in drawn["time"]
+    assert (
+        "seconds since the first update" not in drawn["time"]
+        and "minutes since the first update" in drawn["time"]
+    )
     read = tips(drawn["samples"])
     assert len(read) == 60 and read == tips(drawn["updates"]) == tips(drawn["time"])
-    assert read[-1].startswith("5,017,600 samples, 9,799 updates, 34 min 34 s: train loss 0.0217, eval loss 0.287, gradient norm")
+    assert read[-1].startswith(
+        "5,017,600 samples, 9,799 updates, 34 min 34 s: train loss 0.0217, eval loss 0.287, "
+        "gradient norm"
+    )
     assert "eval loss" not in read[0]  # it was not evaluated yet
 
 
@@ -57,7 +71,9 @@ def test_a_curve_of_one_value_or_none_is_no_figure() -> None:
         ([0.0], (0.0, 1.0, False)),
     ],
 )
-def test_an_axis_is_logarithmic_beyond_a_decade_of_positive_values_and_ends_at_round_numbers(values, axis) -> None:
+def test_an_axis_is_logarithmic_beyond_a_decade_of_positive_values_and_ends_at_round_numbers(
+    values, axis
+) -> None:
     upward = YAxis.over(values, 190)
 
     assert (upward.low, upward.high, upward.log) == pytest.approx(axis)
@@ -65,13 +81,23 @@ def test_an_axis_is_logarithmic_beyond_a_decade_of_positive_values_and_ends_at_r
 
 
 def test_counts_of_an_axis_are_short() -> None:
-    assert [short_count(tick) for tick in (0, 0.5, 500, 20_000, 1_500_000, 2e9)] == ["0", "0.5", "500", "20 k", "1.5 M", "2 G"]
+    assert [short_count(tick) for tick in (0, 0.5, 500, 20_000, 1_500_000, 2e9)] == [
+        "0",
+        "0.5",
+        "500",
+        "20 k",
+        "1.5 M",
+        "2 G",
+    ]
 
 
 def test_windows_of_the_noise_scale_tell_their_interval_or_their_bound() -> None:
     read = tips(noise_scale(noise(), 512.0, 5e6))
 
-    assert read[0].startswith("noise scale at most 70.0 (the noise is too small to be seen beside the gradient), at 125,440 samples")
+    assert read[0].startswith(
+        "noise scale at most 70.0 (the noise is too small to be seen beside the gradient), at "
+        "125,440 samples"
+    )
     assert read[1] == "noise scale 104 (65.2 to 177), at 376,320 samples, from 490 updates"
     assert read[-1].startswith("noise scale at least 2,900")
 
@@ -92,15 +118,23 @@ def test_nothing_is_drawn_of_a_noise_scale_that_was_not_measured() -> None:
 def test_the_price_of_batches_is_read_out_with_the_runs_own_among_them() -> None:
     read = tips(batch_efficiency(noise(), 512.0))
 
-    assert "this run&#39;s batch of 512: 2.07 times the minimum samples (1.18 to 5.90), 1.94 times the minimum updates" in read
-    assert "a batch of 1,024: 3.13 times the minimum samples (1.35 to 10.8), 1.47 times the minimum updates" in read
+    assert (
+        "this run&#39;s batch of 512: 2.07 times the minimum samples (1.18 to 5.90), 1.94 times "
+        "the minimum updates" in read
+    )
+    assert (
+        "a batch of 1,024: 3.13 times the minimum samples (1.35 to 10.8), 1.47 times the minimum "
+        "updates" in read
+    )
 
 
 def test_the_terminal_says_loss_price_and_mistakes_in_eight_lines() -> None:
     many = told(replace(summary(), checks=wrong() * 3))
 
     assert len(many) <= 8 and max(map(len, many)) <= 80
-    assert many[0] == "9,800 updates (100 epochs): train loss 2.30 to 0.0217 (without 3 values: NaN or"
+    assert (
+        many[0] == "9,800 updates (100 epochs): train loss 2.30 to 0.0217 (without 3 values: NaN or"
+    )
     assert "it takes 2.07 times the samples that a very small batch takes" in " ".join(many)
     assert "- missing_set_epoch: sampler.set_epoch(epoch) before each epoch's loop" in many
 
@@ -126,7 +160,11 @@ def test_nothing_trained_says_nothing() -> None:
 def test_a_mistake_that_is_a_finding_already_is_not_told_twice() -> None:
     page = html(VARIANTS["training mistaken"]())
 
-    assert page.count("all 4 ranks train on the same samples") + page.count("All 4 ranks train on the same samples") == 1
+    assert (
+        page.count("all 4 ranks train on the same samples")
+        + page.count("All 4 ranks train on the same samples")
+        == 1
+    )
     assert "</code>: see the <a" in page
     assert "set_epoch was not called" in page
     assert "is unknown: the gradients are not a mean over distinct samples" in page
@@ -135,7 +173,9 @@ def test_a_mistake_that_is_a_finding_already_is_not_told_twice() -> None:
 def test_a_mistake_outside_the_findings_has_its_fix_in_the_section() -> None:
     page = html(replace(report(), convergence=mistaken()))
 
-    assert "All 4 ranks train on the same samples" in page and "give each rank its own samples" in page
+    assert (
+        "All 4 ranks train on the same samples" in page and "give each rank its own samples" in page
+    )
 
 
 def test_what_is_wrong_with_the_set_up_is_no_share_of_the_step() -> None:

@@ -5,7 +5,10 @@ from reports.browser import Browser
 from reports.test_html_in_chromium import OVERLAPPING, PAPER, WIDER_THAN_PAGE
 from selenium.webdriver.common.keys import Keys
 
-SHOWN = "return [...document.querySelectorAll('#curves .plot')].filter((it) => it.offsetHeight > 0).map((it) => it.className)"
+SHOWN = (
+    "return [...document.querySelectorAll('#curves .plot')].filter((it) => it.offsetHeight > "
+    "0).map((it) => it.className)"
+)
 TIP = "return document.getElementById('tip').textContent"
 
 

@@ -38,16 +38,22 @@ return [...document.querySelectorAll('#step text.in')].filter((it) => it.getBoun
 
 
 @pytest.mark.parametrize("variant", VARIANTS)
-def test_nothing_is_asked_for_but_the_file_and_the_console_is_silent(browser: Browser, variant: str) -> None:
+def test_nothing_is_asked_for_but_the_file_and_the_console_is_silent(
+    browser: Browser, variant: str
+) -> None:
     browser.open(variant)
 
-    assert [url for url in browser.requests() if not url.startswith("data:,")] == [browser.driver.current_url]
+    assert [url for url in browser.requests() if not url.startswith("data:,")] == [
+        browser.driver.current_url
+    ]
     assert browser.js("return performance.getEntriesByType('resource').length") == 0
     assert browser.complaints() == []
 
 
 @pytest.mark.parametrize("variant", VARIANTS)
-def test_labels_neither_overlap_nor_leave_the_page_at_any_width(browser: Browser, variant: str) -> None:
+def test_labels_neither_overlap_nor_leave_the_page_at_any_width(
+    browser: Browser, variant: str
+) -> None:
     browser.open(variant)
     wrong = {}
     for width in WIDTHS:
@@ -74,7 +80,10 @@ def test_labels_in_the_step_bar_stay_inside_their_segments(browser: Browser) -> 
     for width in WIDTHS:
         browser.resize(width)
         assert browser.js(TEXT_OUT_OF_SEGMENT) == []
-    labels = browser.js("return [...document.querySelectorAll('#step text.in')].map((it) => it.getBoundingClientRect().width)")
+    labels = browser.js(
+        "return [...document.querySelectorAll('#step text.in')].map((it) => "
+        "it.getBoundingClientRect().width)"
+    )
     assert sum(width > 0 for width in labels) >= 6
 
 
@@ -82,14 +91,23 @@ def test_a_script_in_a_name_does_not_run_and_shows_as_text(browser: Browser) -> 
     browser.open("nasty names")
 
     assert browser.js("return document.scripts.length") == 2
-    assert browser.js("return document.querySelector('h1').textContent").startswith('<script>alert("x")</script>')
+    assert browser.js("return document.querySelector('h1').textContent").startswith(
+        '<script>alert("x")</script>'
+    )
 
 
-def test_the_first_screen_holds_verdict_throughput_step_and_top_finding_with_its_fix(browser: Browser) -> None:
+def test_the_first_screen_holds_verdict_throughput_step_and_top_finding_with_its_fix(
+    browser: Browser,
+) -> None:
     browser.open("full")
 
     parts = ["h1", ".figures", "#step", ".finding", ".fix", ".evidence"]
-    bottoms = [browser.js("return document.querySelector(arguments[0]).getBoundingClientRect().bottom", part) for part in parts]
+    bottoms = [
+        browser.js(
+            "return document.querySelector(arguments[0]).getBoundingClientRect().bottom", part
+        )
+        for part in parts
+    ]
 
     assert max(bottoms) <= 720
 
@@ -99,7 +117,9 @@ def test_the_arrow_keys_read_out_every_figure_and_escape_closes_the_tip(browser:
     reached: list[str] = []
     while len(reached) < 4:
         ActionChains(browser.driver).send_keys(Keys.TAB).perform()
-        assert not browser.js("return document.activeElement.matches('#recording summary')"), "figures were passed over"
+        assert not browser.js("return document.activeElement.matches('#recording summary')"), (
+            "figures were passed over"
+        )
         if not browser.js("return document.activeElement.matches('svg')"):
             continue
         first = browser.js("return document.getElementById('tip').textContent")
@@ -126,7 +146,9 @@ return [...document.querySelectorAll('#roofline g.roof')].map((it) => {
 
 
 @pytest.mark.parametrize(("width", "wide"), [(1280, True), (400, False)])
-def test_every_roof_has_one_label_right_of_its_end_a_number_alone_where_there_is_no_room(browser: Browser, width: int, wide: bool) -> None:
+def test_every_roof_has_one_label_right_of_its_end_a_number_alone_where_there_is_no_room(
+    browser: Browser, width: int, wide: bool
+) -> None:
     browser.open("crowded", width=width)
     roofs = browser.js(ROOFS)
 
@@ -144,7 +166,9 @@ def test_the_arrow_keys_read_out_the_roofs_from_the_lowest_to_the_run(browser: B
         figure.send_keys(key)
         return browser.js("return document.getElementById('tip').textContent")
 
-    assert tip(Keys.HOME).startswith("1 pillow v1: 148 samples/s. loader/pillow v1; feedline compare")
+    assert tip(Keys.HOME).startswith(
+        "1 pillow v1: 148 samples/s. loader/pillow v1; feedline compare"
+    )
     assert tip(Keys.ARROW_RIGHT).startswith("2 pillow v2 uint8")
     assert browser.js("return document.querySelectorAll('.roof.at').length") == 1
     assert tip(Keys.END) == "this run: 176 samples/s (174 to 178) at 5.46 GFLOP per sample"
@@ -152,7 +176,10 @@ def test_the_arrow_keys_read_out_the_roofs_from_the_lowest_to_the_run(browser: B
 
 def test_the_diagonals_fall_and_all_other_roofs_are_level(browser: Browser) -> None:
     browser.open("full")
-    script = "return [...document.querySelectorAll('#roofline .roof .line')].filter((it) => it.y1.baseVal.value < it.y2.baseVal.value)"
+    script = (
+        "return [...document.querySelectorAll('#roofline .roof .line')].filter((it) => "
+        "it.y1.baseVal.value < it.y2.baseVal.value)"
+    )
     falling = browser.js(f"{script}.map((it) => it.parentNode.dataset.tip.split(':')[0])")
 
     assert falling == ["10 step", "13 device"]
@@ -177,7 +204,10 @@ def test_the_pointer_reads_out_a_column_of_the_series(browser: Browser) -> None:
 
     tip = browser.js("return document.getElementById('tip').textContent")
     assert tip.startswith(("steps 599 to 600 of 1,200", "steps 601 to 602 of 1,200"))
-    assert browser.js("return document.querySelector('.cursor').getAttribute('visibility')") == "visible"
+    assert (
+        browser.js("return document.querySelector('.cursor').getAttribute('visibility')")
+        == "visible"
+    )
 
 
 def test_details_open_by_keyboard(browser: Browser) -> None:
@@ -188,13 +218,24 @@ def test_details_open_by_keyboard(browser: Browser) -> None:
 
 
 @pytest.mark.parametrize(("scheme", "darker"), [("light", "color"), ("dark", "background")])
-def test_light_and_dark_follow_the_system_with_contrast_to_read(browser: Browser, scheme: str, darker: str) -> None:
+def test_light_and_dark_follow_the_system_with_contrast_to_read(
+    browser: Browser, scheme: str, darker: str
+) -> None:
     browser.open("full", scheme=scheme)
 
-    for selector in ("body", ".quiet", ".tick", "a", ".finding.high .severity", ".finding.low .severity", ".finding.info .severity"):
+    for selector in (
+        "body",
+        ".quiet",
+        ".tick",
+        "a",
+        ".finding.high .severity",
+        ".finding.low .severity",
+        ".finding.info .severity",
+    ):
         shown = browser.js(
             "const it = document.querySelector(arguments[0]); const style = getComputedStyle(it);"
-            "return [it instanceof SVGElement ? style.fill : style.color, getComputedStyle(document.body).backgroundColor]",
+            "return [it instanceof SVGElement ? style.fill : style.color, "
+            "getComputedStyle(document.body).backgroundColor]",
             selector,
         )
         text, background = (luminance(color) for color in shown)
@@ -205,13 +246,19 @@ def test_light_and_dark_follow_the_system_with_contrast_to_read(browser: Browser
 def test_print_is_dark_on_white_with_details_open_and_nothing_cut(browser: Browser) -> None:
     browser.open("full", width=PAPER, scheme="dark", media="print")
 
-    assert browser.js("return getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
+    assert (
+        browser.js("return getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
+    )
     assert browser.js("return getComputedStyle(document.querySelector('nav')).display") == "none"
-    assert browser.js("return [...document.querySelectorAll('details .settings, details .hooks')].every((it) => it.offsetHeight > 0)")
+    assert browser.js(
+        "return [...document.querySelectorAll('details .settings, details .hooks')].every((it) => "
+        "it.offsetHeight > 0)"
+    )
     assert browser.js(WIDER_THAN_PAGE) == []
     assert browser.js(OVERLAPPING) == []
     assert browser.js(
-        "return [...document.querySelectorAll('figure, table, tr')].every((it) => getComputedStyle(it).breakInside === 'avoid')"
+        "return [...document.querySelectorAll('figure, table, tr')].every((it) => "
+        "getComputedStyle(it).breakInside === 'avoid')"
     )
 
 

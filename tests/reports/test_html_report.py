@@ -15,7 +15,11 @@ def first_screen(made) -> str:
 def test_the_page_begins_with_the_verdict_what_to_change_and_what_it_gives() -> None:
     page = first_screen(judged())
 
-    parts = ("holds the training back: the main", '<p class="then">Predicted with the fix: 176 -&gt; 262', "<b>Fix</b> Store the images")
+    parts = (
+        "holds the training back: the main",
+        '<p class="then">Predicted with the fix: 176 -&gt; 262',
+        "<b>Fix</b> Store the images",
+    )
     places = [page.index(part) for part in parts]
     assert places == sorted(places)
     assert "at most" not in page
@@ -24,21 +28,34 @@ def test_the_page_begins_with_the_verdict_what_to_change_and_what_it_gives() -> 
 def test_the_saving_is_said_once_on_the_first_screen_and_once_with_its_finding() -> None:
     assert [first_screen(made).count("176 -&gt; 262") for made in (judged(), refused())] == [1, 0]
     raises = "above the next limit (all CPUs), which this fix also raises"
-    assert render(report()).count(f"<b>Gain</b> 176 -&gt; 262 samples/s [248, 277]; {raises}.</p>") == 1
+    assert (
+        render(report()).count(f"<b>Gain</b> 176 -&gt; 262 samples/s [248, 277]; {raises}.</p>")
+        == 1
+    )
     assert render(refused()).count("<b>Gain</b> 176 -&gt; about 298 samples/s") == 1
 
 
 def test_a_figure_that_is_missing_says_why() -> None:
-    pace = replace(report().throughput, samples_per_s=None, all_ranks_samples_per_s=None, batch_size=None)
+    pace = replace(
+        report().throughput, samples_per_s=None, all_ranks_samples_per_s=None, batch_size=None
+    )
 
-    assert first_screen(replace(report(), throughput=pace)).count("<dd>not measured <small>no loader reported it</small></dd>") == 2
+    assert (
+        first_screen(replace(report(), throughput=pace)).count(
+            "<dd>not measured <small>no loader reported it</small></dd>"
+        )
+        == 2
+    )
     assert "no step was recorded" in first_screen(replace(VARIANTS["no steps"](), throughput=pace))
 
 
 @pytest.mark.parametrize(
     ("text", "shown"),
     [
-        ("run `feedline env`, then `a < b`.", "run <code>feedline env</code>, then <code>a &lt; b</code>."),
+        (
+            "run `feedline env`, then `a < b`.",
+            "run <code>feedline env</code>, then <code>a &lt; b</code>.",
+        ),
         ("a lone ` of <script>", "a lone ` of &lt;script&gt;"),
         ("takes 3 ms", "takes 3\u00a0ms"),
     ],

@@ -30,7 +30,9 @@ for inputs, targets in DataLoader(data, batch_size=8, num_workers=1):
     optimizer.step()
 """
 RENEW = "renew it: scripts/docs-fields"
-VALIDATOR = jsonschema.Draft202012Validator(json.loads((DOCS / "report.schema.json").read_text(encoding="utf-8")))
+VALIDATOR = jsonschema.Draft202012Validator(
+    json.loads((DOCS / "report.schema.json").read_text(encoding="utf-8"))
+)
 
 
 def test_the_published_schema_is_the_one_that_the_dataclasses_give() -> None:
@@ -59,10 +61,23 @@ def test_reports_fulfil_the_schema(variant: str) -> None:
     VALIDATOR.validate(json.loads(render(VARIANTS[variant]())))
 
 
-def test_the_json_of_a_recorded_training_fulfils_the_schema(tmp_path: Path, warm_python: WarmPython) -> None:
+def test_the_json_of_a_recorded_training_fulfils_the_schema(
+    tmp_path: Path, warm_python: WarmPython
+) -> None:
     (tmp_path / "train.py").write_text(TRAINING)
 
-    done = warm_python.run("-m", "feedline", "run", "-q", "-o", "run", "--json", "report.json", "train.py", folder=tmp_path)
+    done = warm_python.run(
+        "-m",
+        "feedline",
+        "run",
+        "-q",
+        "-o",
+        "run",
+        "--json",
+        "report.json",
+        "train.py",
+        folder=tmp_path,
+    )
 
     assert done.returncode == 0, done.stderr
     made = json.loads((tmp_path / "report.json").read_text())
@@ -75,8 +90,14 @@ def test_the_json_of_a_recorded_training_fulfils_the_schema(tmp_path: Path, warm
     ("change", "where"),
     [
         (lambda made: made.pop("verdict"), "'verdict' is a required property"),
-        (lambda made: made["findings"][0].update(severity="fatal"), "'fatal' is not one of ['info', 'low', 'high']"),
-        (lambda made: made["step"]["stages"].update(wait="93 ms"), "'93 ms' is not of type 'number', 'null'"),
+        (
+            lambda made: made["findings"][0].update(severity="fatal"),
+            "'fatal' is not one of ['info', 'low', 'high']",
+        ),
+        (
+            lambda made: made["step"]["stages"].update(wait="93 ms"),
+            "'93 ms' is not of type 'number', 'null'",
+        ),
         (lambda made: made["workers"]["sample_wall_histogram"][0].append(1), "is too long"),
         (lambda made: made.update(schema_version=3), "2 was expected"),
     ],
@@ -90,7 +111,9 @@ def test_what_is_no_report_does_not_fulfil_the_schema(change, where: str) -> Non
 
 def test_the_json_is_the_dataclass_field_by_field() -> None:
     made = dataclasses.asdict(report())
-    made["workers"]["sample_wall_histogram"] = [list(pair) for pair in made["workers"]["sample_wall_histogram"]]
+    made["workers"]["sample_wall_histogram"] = [
+        list(pair) for pair in made["workers"]["sample_wall_histogram"]
+    ]
     for finding in made["findings"]:  # keys of the format, which stay
         for field, key in (("rule_id", "cause"), ("message", "says"), ("how_to_check", "disproof")):
             finding[key] = finding.pop(field)
@@ -111,12 +134,26 @@ def test_floats_that_are_no_number_become_null() -> None:
 
 
 def test_numpy_scalars_and_objects_of_the_program_can_be_written() -> None:
-    settings = {"num_workers": np.int64(4), "p": np.float32(0.5), "bad": np.float64(math.nan), "pin": np.bool_(True), "sampler": object}
-    made = dataclasses.replace(report(), loaders=[dataclasses.replace(report().loaders[0], settings=settings)])
+    settings = {
+        "num_workers": np.int64(4),
+        "p": np.float32(0.5),
+        "bad": np.float64(math.nan),
+        "pin": np.bool_(True),
+        "sampler": object,
+    }
+    made = dataclasses.replace(
+        report(), loaders=[dataclasses.replace(report().loaders[0], settings=settings)]
+    )
 
     written = json.loads(render(made))["loaders"][0]["settings"]
 
-    assert written == {"num_workers": 4, "p": 0.5, "bad": None, "pin": True, "sampler": "<class 'object'>"}
+    assert written == {
+        "num_workers": 4,
+        "p": 0.5,
+        "bad": None,
+        "pin": True,
+        "sampler": "<class 'object'>",
+    }
 
 
 def test_a_path_that_is_not_utf_8_is_written_in_a_way_that_strict_readers_take() -> None:

@@ -40,11 +40,16 @@ def circles(figure: ElementTree.Element) -> dict[str, ElementTree.Element]:
 
 
 def test_nothing_is_drawn_without_an_operator_of_known_cost() -> None:
-    assert operator_roofline([operator("aten::conv", 6e12, None), operator("aten::copy_", None, 3.0)]) is None
+    assert (
+        operator_roofline([operator("aten::conv", 6e12, None), operator("aten::copy_", None, 3.0)])
+        is None
+    )
 
 
 def test_only_operators_of_known_cost_have_a_mark() -> None:
-    assert list(circles(drawn(operator("aten::conv", 6e12, None), operator("aten::mm", 6e12, 70.0)))) == ["aten::mm"]
+    assert list(
+        circles(drawn(operator("aten::conv", 6e12, None), operator("aten::mm", 6e12, 70.0)))
+    ) == ["aten::mm"]
 
 
 def test_a_mark_sits_at_the_ticks_of_its_figures() -> None:
@@ -53,26 +58,37 @@ def test_a_mark_sits_at_the_ticks_of_its_figures() -> None:
     at = circles(figure)["aten::mm"]
 
     assert at.get("cx") == ticks["10"].get("x")
-    assert float(at.get("cy", "")) == pytest.approx(float(ticks["1.00 T"].get("y", "")) - 4, abs=0.02)
+    assert float(at.get("cy", "")) == pytest.approx(
+        float(ticks["1.00 T"].get("y", "")) - 4, abs=0.02
+    )
 
 
 def test_more_flop_a_second_is_higher_and_more_flop_a_byte_further_right() -> None:
     found = circles(drawn(operator("aten::mm", 1e12, 10.0), operator("aten::bmm", 5e12, 50.0)))
 
     assert float(found["aten::bmm"].get("cy", "")) < float(found["aten::mm"].get("cy", ""))
-    assert float(found["aten::bmm"].get("cx", "").rstrip("%")) > float(found["aten::mm"].get("cx", "").rstrip("%"))
+    assert float(found["aten::bmm"].get("cx", "").rstrip("%")) > float(
+        found["aten::mm"].get("cx", "").rstrip("%")
+    )
 
 
 def test_the_area_of_a_mark_is_its_time_on_the_device() -> None:
-    found = circles(drawn(operator("aten::mm", 1e12, 10.0, 0.04), operator("aten::bmm", 5e12, 50.0, 0.01)))
+    found = circles(
+        drawn(operator("aten::mm", 1e12, 10.0, 0.04), operator("aten::bmm", 5e12, 50.0, 0.01))
+    )
 
-    assert float(found["aten::mm"].get("r", "")) == pytest.approx(2 * float(found["aten::bmm"].get("r", "")))
+    assert float(found["aten::mm"].get("r", "")) == pytest.approx(
+        2 * float(found["aten::bmm"].get("r", ""))
+    )
 
 
 def test_the_tip_has_all_figures_of_an_operator() -> None:
     (mark,) = drawn(operator("aten::mm", 30.4e12, 71.9, 0.0421)).iter("g")
 
-    assert mark.get("data-tip") == "aten::mm: 30.4 TFLOP/s at 71.9 FLOP/byte; 100 calls, 42.1 ms on the device"
+    assert (
+        mark.get("data-tip")
+        == "aten::mm: 30.4 TFLOP/s at 71.9 FLOP/byte; 100 calls, 42.1 ms on the device"
+    )
 
 
 def test_the_page_of_a_trace_has_the_figure_and_says_why_no_limit_is_in_it() -> None:
@@ -89,7 +105,9 @@ boxes = st.builds(
 
 
 @given(boxes, st.lists(st.tuples(st.sampled_from(WIDTHS), boxes), max_size=4), st.floats(0, 1))
-def test_a_label_touches_nothing_at_any_width_from_which_it_is_shown(label: Box, taken: list[tuple[int, Box]], share: float) -> None:
+def test_a_label_touches_nothing_at_any_width_from_which_it_is_shown(
+    label: Box, taken: list[tuple[int, Box]], share: float
+) -> None:
     since = clear_from(label, taken, 240)
     if since is not None:
         width = since + share * (1000 - since)
@@ -98,7 +116,9 @@ def test_a_label_touches_nothing_at_any_width_from_which_it_is_shown(label: Box,
 
 
 @pytest.mark.parametrize("width", [400, 520, 700, 1280])
-def test_names_cover_no_mark_and_one_that_stands_alone_is_named(browser: Browser, width: int) -> None:
+def test_names_cover_no_mark_and_one_that_stands_alone_is_named(
+    browser: Browser, width: int
+) -> None:
     browser.open("operators", width=width)
     labels = dict(browser.js(LABELS_ON_CIRCLES))
 
@@ -120,4 +140,6 @@ def test_the_arrow_keys_read_out_the_operators_from_the_longest(browser: Browser
     figure.send_keys(Keys.ARROW_RIGHT)
 
     assert first.startswith("aten::mm: 30.0 TFLOP/s")
-    assert browser.js("return document.getElementById('tip').textContent").startswith("aten::one_of_the_crowd_0: ")
+    assert browser.js("return document.getElementById('tip').textContent").startswith(
+        "aten::one_of_the_crowd_0: "
+    )

@@ -8,15 +8,46 @@ from reports.made_up import nasty, report
 
 from feedline.analysis.report.palette import COLORS, Palette, ink, luminance
 
-#: Machado, Oliveira, Fernandes: A Physiologically-based Model for Simulation of Color Vision Deficiency, 2009, severity 1.0; on linear RGB.
+#: Machado, Oliveira, Fernandes: A Physiologically-based Model for Simulation of Color Vision
+#: Deficiency, 2009, severity 1.0; on linear RGB.
 BLINDNESS = {
     "none": np.eye(3),
-    "protanopia": np.array([[0.152286, 1.052583, -0.204868], [0.114503, 0.786281, 0.099216], [-0.003882, -0.048116, 1.051998]]),
-    "deuteranopia": np.array([[0.367322, 0.860646, -0.227968], [0.280085, 0.672501, 0.047413], [-0.011820, 0.042940, 0.968881]]),
-    "tritanopia": np.array([[1.255528, -0.076749, -0.178779], [-0.078411, 0.930809, 0.147602], [0.004733, 0.691367, 0.303900]]),
+    "protanopia": np.array(
+        [
+            [0.152286, 1.052583, -0.204868],
+            [0.114503, 0.786281, 0.099216],
+            [-0.003882, -0.048116, 1.051998],
+        ]
+    ),
+    "deuteranopia": np.array(
+        [
+            [0.367322, 0.860646, -0.227968],
+            [0.280085, 0.672501, 0.047413],
+            [-0.011820, 0.042940, 0.968881],
+        ]
+    ),
+    "tritanopia": np.array(
+        [
+            [1.255528, -0.076749, -0.178779],
+            [-0.078411, 0.930809, 0.147602],
+            [0.004733, 0.691367, 0.303900],
+        ]
+    ),
 }
 TO_XYZ = np.array([[0.4124, 0.3576, 0.1805], [0.2126, 0.7152, 0.0722], [0.0193, 0.1192, 0.9505]])
-WITH_WORKERS = ["epoch_start", "sampler", "wait", "transport", "pin", "copy", "forward", "loss", "backward", "optimizer", "other"]
+WITH_WORKERS = [
+    "epoch_start",
+    "sampler",
+    "wait",
+    "transport",
+    "pin",
+    "copy",
+    "forward",
+    "loss",
+    "backward",
+    "optimizer",
+    "other",
+]
 WITHOUT_WORKERS = [
     "sampler",
     "read",
@@ -48,7 +79,11 @@ def test_stages_that_meet_in_a_step_can_be_told_apart(blindness: str, scheme: in
     close = []
     for order in (WITH_WORKERS, WITHOUT_WORKERS):
         for (at, one), (there, other) in combinations(enumerate(order), 2):
-            distance = float(np.linalg.norm(lab(COLORS[one][scheme], blindness) - lab(COLORS[other][scheme], blindness)))
+            distance = float(
+                np.linalg.norm(
+                    lab(COLORS[one][scheme], blindness) - lab(COLORS[other][scheme], blindness)
+                )
+            )
             if there - at <= 2 and distance < MIN_DISTANCE:
                 close.append((one, other, round(distance, 1)))
 

@@ -4,7 +4,17 @@ import math
 
 import pytest
 
-from feedline.analysis.formatting import Scale, count, duration, gauge_value, number, seconds, share, size, value
+from feedline.analysis.formatting import (
+    Scale,
+    count,
+    duration,
+    gauge_value,
+    number,
+    seconds,
+    share,
+    size,
+    value,
+)
 
 
 @pytest.mark.parametrize(
@@ -30,11 +40,20 @@ def test_what_is_missing_is_said_in_words(function, missing) -> None:
 
 
 def test_a_number_that_nobody_reads_digit_by_digit_has_an_exponent() -> None:
-    assert [number(1.66e-24), number(2.877e39), number(1e14)] == ["1.66e-24", "2.88e+39", "100,000,000,000,000"]
+    assert [number(1.66e-24), number(2.877e39), number(1e14)] == [
+        "1.66e-24",
+        "2.88e+39",
+        "100,000,000,000,000",
+    ]
 
 
 def test_bytes_come_in_powers_of_1000() -> None:
-    assert [size(24.0), size(52.625), size(110_592), size(1.24e6)] == ["24 B", "52.6 B", "111 kB", "1.24 MB"]
+    assert [size(24.0), size(52.625), size(110_592), size(1.24e6)] == [
+        "24 B",
+        "52.6 B",
+        "111 kB",
+        "1.24 MB",
+    ]
 
 
 def test_a_share_that_is_not_zero_does_not_read_as_zero() -> None:
@@ -54,7 +73,12 @@ def test_a_gauge_with_unit_1_is_a_share() -> None:
 def test_a_column_has_one_unit_and_shows_parts_of_a_thousandth() -> None:
     scale = Scale.column(1.4642)
 
-    assert [scale(1.4642), scale(0.0063), scale(0.00002), scale(0.0)] == ["1,464.2", "6.3", "<0.1", "0.0"]
+    assert [scale(1.4642), scale(0.0063), scale(0.00002), scale(0.0)] == [
+        "1,464.2",
+        "6.3",
+        "<0.1",
+        "0.0",
+    ]
     assert scale.full(0.0063) == "6.3 ms"
 
 

@@ -14,12 +14,16 @@ from feedline.analysis.report.console import Console
 from feedline.analysis.report.progress import building
 from feedline.analysis.report.terminal import render
 
-FILES = [Path(f"runs/resnet-0412/{name}") for name in ("report.html", "report.json", "trace.json.gz")]
+FILES = [
+    Path(f"runs/resnet-0412/{name}") for name in ("report.html", "report.json", "trace.json.gz")
+]
 STAGE = "masking of the tokens that are predicted, per batch"  # as long as a name of a stage may be
 COPIED = ("Report", "Next", "More")  # paths and commands are not cut, so that they can be copied
 
 
-def shown(made, width: int = 80, encoding: str = "utf-8", full: bool = False, files=(), **options) -> str:
+def shown(
+    made, width: int = 80, encoding: str = "utf-8", full: bool = False, files=(), **options
+) -> str:
     file = io.TextIOWrapper(io.BytesIO(), encoding=encoding, write_through=True)
     to_terminal(made, Console(file=file, width=width, **options), full, files)
     return file.buffer.getvalue().decode(encoding)
@@ -39,7 +43,11 @@ def test_all_of_a_report_names_the_programs_own_stages_and_the_operations_in_a_s
     made = report()
     stages = {**made.step.stages, STAGE: 2e-3}
     operations = [Operation("user", STAGE, 1e-3, 9e-4, 1)]
-    made = replace(made, step=replace(made.step, stages=stages), workers=replace(made.workers, operations=operations))
+    made = replace(
+        made,
+        step=replace(made.step, stages=stages),
+        workers=replace(made.workers, operations=operations),
+    )
 
     text = "".join(shown(made, full=True).split())
 
@@ -54,7 +62,13 @@ def test_a_wide_terminal_does_not_make_it_wider_than_80_columns() -> None:
 @pytest.mark.parametrize("width", [80, 100, 120])
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_it_takes_at_most_40_lines(variant: str, width: int) -> None:
-    many = replace(VARIANTS[variant](), notes=[f"note {number}, which is as long as a note may be: {'word ' * 40}" for number in range(30)])
+    many = replace(
+        VARIANTS[variant](),
+        notes=[
+            f"note {number}, which is as long as a note may be: {'word ' * 40}"
+            for number in range(30)
+        ],
+    )
 
     assert len(shown(many, width, files=FILES).splitlines()) <= 40
 
@@ -83,7 +97,10 @@ def test_where_a_gain_is_not_predicted_the_end_says_why() -> None:
     text = " ".join(shown(refused(), files=FILES).split())
 
     assert "That costs about 73.9 ms per step (40.7 %). Fix" in text
-    assert "Gain 176 -> about 298 samples/s without this cost (an estimate from its share of the time). How fast images" in text
+    assert (
+        "Gain 176 -> about 298 samples/s without this cost (an estimate from its share of the "
+        "time). How fast images" in text
+    )
     assert "Fixes" not in text
     assert "Also float32_on_host, costs about" in text
     assert "can be saved" not in text
@@ -92,10 +109,18 @@ def test_where_a_gain_is_not_predicted_the_end_says_why() -> None:
 def test_all_of_a_report_says_of_each_finding_what_its_fix_gives_or_the_cause_costs() -> None:
     predicted, unknown = (" ".join(render(made).split()) for made in (report(), refused()))
 
-    assert "Gain: 176 -> 262 samples/s [248, 277]; above the next limit (all CPUs), which this fix also raises. How to check" in predicted
+    assert (
+        "Gain: 176 -> 262 samples/s [248, 277]; above the next limit (all CPUs), which this fix "
+        "also raises. How to check" in predicted
+    )
     assert "about 298" not in predicted
-    assert "Gain: 176 -> about 298 samples/s without this cost (an estimate from its share of the time). How fast images" in unknown
-    assert unknown.count("an estimate from its share") == 3  # of two findings, and at the end; the third is information
+    assert (
+        "Gain: 176 -> about 298 samples/s without this cost (an estimate from its share of the "
+        "time). How fast images" in unknown
+    )
+    assert (
+        unknown.count("an estimate from its share") == 3
+    )  # of two findings, and at the end; the third is information
     assert "Not predicted." not in unknown
 
 
@@ -138,7 +163,10 @@ def test_of_the_short_report_nothing_is_told_twice() -> None:
     assert "can be saved" not in text
     assert text.count("oversize_images") == 1  # the verdict is its own
     assert "epoch_restart" not in text  # asks for no change
-    assert "Notes" not in text and "Note         Physical bytes are those of the worker threads" in text
+    assert (
+        "Notes" not in text
+        and "Note         Physical bytes are those of the worker threads" in text
+    )
 
 
 def test_a_run_that_failed_says_so_before_its_verdict() -> None:
@@ -210,7 +238,9 @@ def test_the_next_command_of_a_run_without_steps_looks_for_the_reason() -> None:
 
 def test_progress_shows_each_step_in_a_terminal_and_goes_away() -> None:
     file = io.StringIO()
-    with building(Console(file=file, force_terminal=True, width=60), ["reading", "drawing"]) as done:
+    with building(
+        Console(file=file, force_terminal=True, width=60), ["reading", "drawing"]
+    ) as done:
         done()
         done()
 

@@ -1,4 +1,6 @@
-"""Commands that a report tells a person to type, of a run that is neither below the working directory nor at home."""
+"""Commands that a report tells a person to type, of a run that is neither below the working
+directory nor at home.
+"""
 
 import html
 import os
@@ -25,8 +27,21 @@ def far(tmp_path_factory, warm_python):
     for name in ("home", "work", "far"):
         (folder / name).mkdir()
     (folder / "work" / "train.py").write_text(TRAIN)
-    words = ["-m", "feedline", "run", "-o", folder / "far" / "my run", "train.py", "--data", "/secret/place/imagenet", "--name", "a b"]
-    done = warm_python.run(*words, folder=folder / "work", environment={**os.environ, "HOME": str(folder / "home")})
+    words = [
+        "-m",
+        "feedline",
+        "run",
+        "-o",
+        folder / "far" / "my run",
+        "train.py",
+        "--data",
+        "/secret/place/imagenet",
+        "--name",
+        "a b",
+    ]
+    done = warm_python.run(
+        *words, folder=folder / "work", environment={**os.environ, "HOME": str(folder / "home")}
+    )
     assert done.returncode == 0, done.stderr
     return folder, done.stdout + done.stderr
 
@@ -49,11 +64,15 @@ def test_the_pages_command_line_has_masked_values_as_they_are(far):
     assert "my run</b> · train.py --data ***/imagenet --name 'a b'</p>" in page
 
 
-def test_the_terminals_command_works_where_the_run_was_recorded_and_when_nothing_may_be_written(far, warm_python):
+def test_the_terminals_command_works_where_the_run_was_recorded_and_when_nothing_may_be_written(
+    far, warm_python
+):
     folder, said = far
     offered = [line.split(None, 1)[1] for line in said.splitlines() if line.startswith("More ")]
     done = warm_python.run("-m", *shlex.split(offered[0]), folder=folder / "work")
     assert done.returncode == 0, done.stderr
 
-    offered = [line.split(None, 1)[1] for line in done.stdout.splitlines() if line.startswith("Report ")]
+    offered = [
+        line.split(None, 1)[1] for line in done.stdout.splitlines() if line.startswith("Report ")
+    ]
     assert offered[0].startswith("../far/my run/report.html")

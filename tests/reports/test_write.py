@@ -16,7 +16,13 @@ PROFILER = Path(__file__).resolve().parents[2] / "profiler"
 
 
 @pytest.mark.parametrize(
-    ("name", "begins"), [("a.html", "<!doctype html>"), ("a.HTML", "<!doctype html>"), ("a.json", "{\n"), ("a.txt", "resnet-0412 ·")]
+    ("name", "begins"),
+    [
+        ("a.html", "<!doctype html>"),
+        ("a.HTML", "<!doctype html>"),
+        ("a.json", "{\n"),
+        ("a.txt", "resnet-0412 ·"),
+    ],
 )
 def test_the_ending_chooses_the_format(tmp_path: Path, name: str, begins: str) -> None:
     write(report(), tmp_path / name)
@@ -33,7 +39,9 @@ def test_an_unknown_ending_is_refused_with_those_there_are(tmp_path: Path, name:
 
 
 def test_a_folder_that_is_not_there_is_named(tmp_path: Path) -> None:
-    with pytest.raises(OutputError, match=r"cannot write .*missing/a.html \(No such file or directory\)"):
+    with pytest.raises(
+        OutputError, match=r"cannot write .*missing/a.html \(No such file or directory\)"
+    ):
         write(report(), tmp_path / "missing" / "a.html")
 
 
@@ -80,11 +88,21 @@ def test_embedded_json_can_neither_end_its_element_nor_begin_another() -> None:
 
 
 def test_a_number_and_its_unit_stay_together() -> None:
-    assert tied("takes 68 % of 12.3 ms in 4 states") == "takes 68\u00a0% of 12.3\u00a0ms in 4 states"
+    assert (
+        tied("takes 68 % of 12.3 ms in 4 states") == "takes 68\u00a0% of 12.3\u00a0ms in 4 states"
+    )
 
 
 def test_reasons_that_count_as_no_loss_are_those_that_the_recorder_gives() -> None:
     sources = " ".join(path.read_text(encoding="utf-8") for path in PROFILER.rglob("*.py"))
-    names = {reason: name for name, reason in vars(message).items() if name.isupper() and isinstance(reason, str)}
+    names = {
+        reason: name
+        for name, reason in vars(message).items()
+        if name.isupper() and isinstance(reason, str)
+    }
 
-    assert [reason for reason in phrases.NO_LOSS if f"message.{names[reason]})" not in " ".join(sources.split()).replace(" )", ")")] == []
+    assert [
+        reason
+        for reason in phrases.NO_LOSS
+        if f"message.{names[reason]})" not in " ".join(sources.split()).replace(" )", ")")
+    ] == []

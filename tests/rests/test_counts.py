@@ -1,4 +1,6 @@
-"""Steps, samples, epochs, evaluations and checkpoints of trainings with short steps are exact, though few steps are recorded in full."""
+"""Steps, samples, epochs, evaluations and checkpoints of trainings with short steps are exact,
+though few steps are recorded in full.
+"""
 
 import os
 import signal
@@ -34,7 +36,10 @@ def net():
 
 def data(samples):
     generator = torch.Generator().manual_seed(1)
-    return TensorDataset(torch.randn(samples, 8, generator=generator), torch.randint(4, (samples,), generator=generator))
+    return TensorDataset(
+        torch.randn(samples, 8, generator=generator),
+        torch.randint(4, (samples,), generator=generator),
+    )
 
 
 def step(model, optimizer, x, y):
@@ -143,14 +148,19 @@ def test_two_optimizers_make_the_steps_of_a_full_recording(recorded, monkeypatch
     assert report.convergence.updates == 600 * (critics + 1)
 
 
-def test_an_actor_that_is_updated_twice_in_every_second_step_makes_no_more_steps(recorded, monkeypatch):
-    """As in SAC: the critic every time, then every second time the actor and the temperature, twice. With many short rests."""
+def test_an_actor_that_is_updated_twice_in_every_second_step_makes_no_more_steps(
+    recorded, monkeypatch
+):
+    """As in SAC: the critic every time, then every second time the actor and the temperature,
+    twice. With many short rests.
+    """
     monkeypatch.setattr(recording_schedule, "_BUDGET", 0.05)
     monkeypatch.setattr(recording_schedule, "_MIN_PAUSED_STEPS", 8)
     critic, actor = torch.nn.Linear(8, 1), torch.nn.Linear(4, 8)
     temperature = torch.zeros(1, requires_grad=True)
     of_critic, of_actor, of_temperature = (
-        torch.optim.SGD(parameters, lr=1e-3) for parameters in (critic.parameters(), actor.parameters(), [temperature])
+        torch.optim.SGD(parameters, lr=1e-3)
+        for parameters in (critic.parameters(), actor.parameters(), [temperature])
     )
 
     def train():
@@ -211,16 +221,31 @@ def test_evaluations_and_checkpoints_are_told(recorded, tmp_path):
 
     assert rested(main) > 300
     assert (report.throughput.steps, report.throughput.samples) == (STEPS, 8 * STEPS)
-    assert [(one.role, one.batches, one.samples) for one in report.loaders] == [("training", STEPS, 8 * STEPS), ("evaluation", 30, 240)]
+    assert [(one.role, one.batches, one.samples) for one in report.loaders] == [
+        ("training", STEPS, 8 * STEPS),
+        ("evaluation", 30, 240),
+    ]
     assert len(main.of(Stage.CHECKPOINT)) == 4
     assert report.step.evaluation_s > 0
-    assert len([curve for curve in report.convergence.curves if curve.name == "eval loss"][0].values) == 6
-    assert [curve for curve in report.convergence.curves if curve.name == "progress"][0].values == [300, 600, 900, 1200]
+    assert (
+        len([curve for curve in report.convergence.curves if curve.name == "eval loss"][0].values)
+        == 6
+    )
+    assert [curve for curve in report.convergence.curves if curve.name == "progress"][0].values == [
+        300,
+        600,
+        900,
+        1200,
+    ]
 
 
 def test_an_update_that_a_scaler_made_in_a_rest_was_not_skipped(recorded):
     model = net()
-    optimizer, (x, y), scaler = torch.optim.SGD(model.parameters(), lr=0.1), data(16).tensors, torch.amp.GradScaler("cpu")
+    optimizer, (x, y), scaler = (
+        torch.optim.SGD(model.parameters(), lr=0.1),
+        data(16).tensors,
+        torch.amp.GradScaler("cpu"),
+    )
 
     def train():
         for _ in range(STEPS):
@@ -243,10 +268,18 @@ def test_a_fork_in_a_rest_leaves_torch_as_it_was(recorded):
         own = torch.nn.Module.__call__.__code__
         for _ in range(STEPS):
             step(model, optimizer, x, y)
-            if recorder.pause is not None and torch.nn.Module.__call__.__code__ is not own and not codes:
+            if (
+                recorder.pause is not None
+                and torch.nn.Module.__call__.__code__ is not own
+                and not codes
+            ):
                 child = os.fork()
                 if not child:
-                    os._exit(0 if recorder.pause is None and torch.nn.Module.__call__.__code__ is own else 1)
+                    os._exit(
+                        0
+                        if recorder.pause is None and torch.nn.Module.__call__.__code__ is own
+                        else 1
+                    )
                 codes.append(os.waitpid(child, 0)[1])
 
     report, main = recorded(train)

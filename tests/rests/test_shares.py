@@ -1,4 +1,6 @@
-"""What the windows say of all steps, under a clock that each reading of moves on: recording has a cost then, and the truth is known."""
+"""What the windows say of all steps, under a clock that each reading of moves on: recording has a
+cost then, and the truth is known.
+"""
 
 import pytest
 import torch
@@ -77,19 +79,25 @@ def test_shares_are_those_of_the_training_and_not_of_recording_it(recorded, tick
     assert step.stages["forward"] == pytest.approx(FORWARD / 1e9, rel=0.15)
     assert sum(step.stages.values()) == pytest.approx(step.mean_s)
     for stage, truth in (("forward", FORWARD), ("other", LOGGING / 2)):
-        assert sampled.share_low[stage] - 0.03 <= truth / own <= sampled.share_high[stage] + 0.03, stage
+        assert sampled.share_low[stage] - 0.03 <= truth / own <= sampled.share_high[stage] + 0.03, (
+            stage
+        )
     assert sampled.recording_s > 5 * READING_NS / 1e9
     assert any("The largest stage" in note for note in report.notes)
 
 
 def test_rare_long_stalls_between_the_recorded_steps_are_in_no_stage(recorded, ticking):
-    """One step in 60 takes 50 ms more, and none of those was recorded: nothing says in which stage that was, and no limit contains it."""
+    """One step in 60 takes 50 ms more, and none of those was recorded: nothing says in which stage
+    that was, and no limit contains it.
+    """
     stalls = []
 
     def train():
         model = Slow(ticking, FORWARD)
         optimizer = torch.optim.SGD(model.parameters(), lr=1e-4)
-        for number, (x,) in enumerate(DataLoader(TensorDataset(torch.ones(12_000, 2)), batch_size=2)):
+        for number, (x,) in enumerate(
+            DataLoader(TensorDataset(torch.ones(12_000, 2)), batch_size=2)
+        ):
             model(x).sum().backward()
             optimizer.step()
             if number % 60 == 0 and recorder.main is None:
@@ -108,12 +116,21 @@ def test_rare_long_stalls_between_the_recorded_steps_are_in_no_stage(recorded, t
     limits = roofline(report)
     (of_step,) = [roof for roof in limits.roofs if roof.id == "step"]
     assert of_step.samples_per_s >= 2 / own  # what it reaches without the stalls
-    assert f"{seconds(step.stages['unattributed'])} in steps that were not recorded in detail" in of_step.message
-    assert report.findings[0].rule_id == "too_short" and "FEEDLINE_RESTS=0" in report.findings[0].fix
-    assert not any("at most" in said or "up to" in said.lower() for said in (report.verdict, limits.message))
+    assert (
+        f"{seconds(step.stages['unattributed'])} in steps that were not recorded in detail"
+        in of_step.message
+    )
+    assert (
+        report.findings[0].rule_id == "too_short" and "FEEDLINE_RESTS=0" in report.findings[0].fix
+    )
+    assert not any(
+        "at most" in said or "up to" in said.lower() for said in (report.verdict, limits.message)
+    )
 
 
-def test_steps_that_are_counted_as_they_are_recorded_have_no_time_outside_the_stages(recorded, ticking):
+def test_steps_that_are_counted_as_they_are_recorded_have_no_time_outside_the_stages(
+    recorded, ticking
+):
     report, _ = recorded(training(ticking, FORWARD, 6000))
 
     assert "unattributed" not in report.step.stages

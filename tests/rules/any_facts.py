@@ -13,7 +13,20 @@ ms = st.sampled_from([0.0, 0.3, 2.0, 9.0, 40.0, 300.0])
 some_bytes = st.sampled_from([None, 0.0, 900.0, 70e3, 2e6, 40e6])
 MOVED = [Moved(1.0, 5e5, 0.02, 0.0), Moved(3.0, 40e6, None, 1.0), Moved(0.0, 0.0, 0.0, 0.0)]
 stages = st.dictionaries(
-    st.sampled_from(["epoch_start", "sampler", "read", "decode", "transport", "copy", "forward", "compile", "my stage"]), ms
+    st.sampled_from(
+        [
+            "epoch_start",
+            "sampler",
+            "read",
+            "decode",
+            "transport",
+            "copy",
+            "forward",
+            "compile",
+            "my stage",
+        ]
+    ),
+    ms,
 )
 samples = st.dictionaries(st.sampled_from([*SAMPLE, "transport", "user"]), st.tuples(ms, ms, ms))
 OPERATIONS = [
@@ -79,7 +92,9 @@ fact_fields = st.fixed_dictionaries(
         "glibc": st.sampled_from([(), (2, 36)]),
         "failed": st.sampled_from(["", "failed with ValueError (exit code 1)"]),
         "certainty": st.sampled_from([None, Certainty(5, 0.1, 0.6), Certainty(200, 0.3, 0.4)]),
-        "moved": st.dictionaries(st.sampled_from(["transport", "pin", "copy"]), st.sampled_from(MOVED)),
+        "moved": st.dictionaries(
+            st.sampled_from(["transport", "pin", "copy"]), st.sampled_from(MOVED)
+        ),
     },
 )
 
@@ -101,9 +116,18 @@ def any_facts(draw: st.DrawFn) -> RuleInputs:
     assert facts.workers is not None
     unmeasured = draw(st.sets(st.sampled_from(["cpu_s", "runqueue_s", "blocked_s"])))
     left_out = draw(st.sets(st.sampled_from([*facts.workers.per_sample])))
-    costs = {name: without(cost, unmeasured) for name, cost in facts.workers.per_sample.items() if name not in left_out}
+    costs = {
+        name: without(cost, unmeasured)
+        for name, cost in facts.workers.per_sample.items()
+        if name not in left_out
+    }
     facts = replace(facts, workers=replace(facts.workers, per_sample=costs))
-    return replace(facts, **dict.fromkeys(draw(st.sets(st.sampled_from(["loader", "workers", "straggler_share"]), max_size=1))))
+    return replace(
+        facts,
+        **dict.fromkeys(
+            draw(st.sets(st.sampled_from(["loader", "workers", "straggler_share"]), max_size=1))
+        ),
+    )
 
 
 def without(cost: Cost, unmeasured: set[str]) -> Cost:

@@ -1,4 +1,6 @@
-"""No advice about what is not there: each fix with a run in which what it takes for granted is there, and one in which it is not."""
+"""No advice about what is not there: each fix with a run in which what it takes for granted is
+there, and one in which it is not.
+"""
 
 import re
 from collections.abc import Callable
@@ -16,7 +18,17 @@ from feedline.analysis.ledger.facts import RuleInputs
 from feedline.analysis.ledger.finding import Finding
 from feedline.analysis.ledger.table import Ledger, LedgerRow, LedgerTable
 from feedline.analysis.measure.making import Making
-from feedline.analysis.measure.model import Certainty, Cpus, Flop, Operation, OwnCode, OwnFunction, Traffic, Unseen, Updated
+from feedline.analysis.measure.model import (
+    Certainty,
+    Cpus,
+    Flop,
+    Operation,
+    OwnCode,
+    OwnFunction,
+    Traffic,
+    Unseen,
+    Updated,
+)
 from feedline.analysis.rules import BY_ID, CROSS_RANK, INPUT, LOOP, MACHINE, TRACE
 from feedline.analysis.traces.windows import GpuWork
 
@@ -44,7 +56,9 @@ def in_ledger(stage: str, ms: float, steps: float, updated: Updated | None = Non
     """A training whose stage lies in this share of its steps."""
     facts = made_up_facts(stages={stage: ms})
     row = LedgerRow(stage, facts.step.stages[stage], steps=steps, trend=1.0)
-    return replace(facts, ledger=Ledger(LedgerTable("step", facts.step.mean_s, [row]), None), updated=updated)
+    return replace(
+        facts, ledger=Ledger(LedgerTable("step", facts.step.mean_s, [row]), None), updated=updated
+    )
 
 
 def looked(kind: str) -> dict[str, object]:
@@ -54,7 +68,9 @@ def looked(kind: str) -> dict[str, object]:
 def gpu(busy: float, facts: RuleInputs, products: float = 0.0) -> RuleInputs:
     mean_s = facts.step.mean_s
     work = GpuWork(busy * mean_s, 4000, busy * mean_s / 4000, 5, 1, products * mean_s)
-    return replace(facts, step=replace(facts.step, gpu_work=work, flop=Flop(1e12, 2e12, 32.0, "float32")))
+    return replace(
+        facts, step=replace(facts.step, gpu_work=work, flop=Flop(1e12, 2e12, 32.0, "float32"))
+    )
 
 
 def own(facts: RuleInputs, name: str, mainly: str = "") -> RuleInputs:
@@ -65,7 +81,12 @@ def own(facts: RuleInputs, name: str, mainly: str = "") -> RuleInputs:
 def of_images(facts: RuleInputs, nbytes: float = 5.76e6) -> RuleInputs:
     assert facts.workers is not None
     costs = facts.workers.per_sample
-    return replace(facts, workers=replace(facts.workers, per_sample={**costs, "decode": replace(costs["decode"], bytes=nbytes)}))
+    return replace(
+        facts,
+        workers=replace(
+            facts.workers, per_sample={**costs, "decode": replace(costs["decode"], bytes=nbytes)}
+        ),
+    )
 
 
 def only(**parts: tuple[float, float, float]) -> dict[str, object]:
@@ -77,7 +98,9 @@ def by_hand(input_ms: float, working: float) -> RuleInputs:
     found = made_up_facts(stages={"input": input_ms, "transport": 0.0}, waits={"starved": 0.0})
     making = Making(("get_batch (train.py:116)",), np.ones(20, bool), {}, 1.0, working)
     sure = Certainty(200, 0.15, 0.18)
-    return replace(found, loader=None, workers=None, making=making, wait_share=0.167, certainty=sure)
+    return replace(
+        found, loader=None, workers=None, making=making, wait_share=0.167, certainty=sure
+    )
 
 
 def without(facts: RuleInputs, resident: bool) -> RuleInputs:
@@ -89,11 +112,16 @@ SLOW_READ = Operation("read", "zarr.Array", 200e-3, 30e-3, 1.0)
 
 def spinning(name: str) -> RuleInputs:
     """Decoding of 160,000 pixels that takes 40 ms, most of it waiting for helper threads."""
-    maker = {"operations": [Operation("decode", name, 31.5e-3, 10e-3, 1.0)], "blocked_by": {"lock": 1.0}, "blocked_looks": 60}
+    maker = {
+        "operations": [Operation("decode", name, 31.5e-3, 10e-3, 1.0)],
+        "blocked_by": {"lock": 1.0},
+        "blocked_looks": 60,
+    }
     return waiting(sample={"decode": (10.0, 21.5, 0.0)}, maker=maker, process_cpu_s=60e-3)
 
 
-#: Rule -> words of its fix, a run that has what they take for granted, and one that has not: then it is silent, or says something else.
+#: Rule -> words of its fix, a run that has what they take for granted, and one that has not: then
+#: it is silent, or says something else.
 CASES: dict[str, list[tuple[str, RuleInputs, RuleInputs]]] = {
     "slow_for_its_bytes": [
         ("DEFAULT_MAX_THREADS", spinning("PIL.AVIF"), spinning("cv2.imread")),
@@ -104,19 +132,33 @@ CASES: dict[str, list[tuple[str, RuleInputs, RuleInputs]]] = {
         (
             "num_workers=",
             waiting(260.0, sample={"decode": (40.0, 0.0, 0.0)}, settings=STREAM),
-            waiting(260.0, sample={"decode": (40.0, 0.0, 0.0)}, settings=STREAM | {"asks_for_worker": False}),
+            waiting(
+                260.0,
+                sample={"decode": (40.0, 0.0, 0.0)},
+                settings=STREAM | {"asks_for_worker": False},
+            ),
         ),
         (
             "num_workers=",
             waiting(260.0, sample={"decode": (40.0, 0.0, 0.0)}, settings=STREAM),
-            waiting(260.0, sample={"decode": (40.0, 0.0, 0.0)}, settings=STREAM, repeated_stream=True),
+            waiting(
+                260.0, sample={"decode": (40.0, 0.0, 0.0)}, settings=STREAM, repeated_stream=True
+            ),
         ),
-        ("persistent_workers=True", without_workers(epochs=3), without_workers(epochs=3, settings={"dataset_changes": ["epoch"]})),
+        (
+            "persistent_workers=True",
+            without_workers(epochs=3),
+            without_workers(epochs=3, settings={"dataset_changes": ["epoch"]}),
+        ),
     ],
     "fewer_workers": [
         (
             "num_workers=0",
-            made_up_facts(stages={"transport": 60.0}, sample={"decode": (0.1, 0, 0)}, maker={"fetch_mean_s": 5e-3}),
+            made_up_facts(
+                stages={"transport": 60.0},
+                sample={"decode": (0.1, 0, 0)},
+                maker={"fetch_mean_s": 5e-3},
+            ),
             without_workers(),
         )
     ],
@@ -125,11 +167,18 @@ CASES: dict[str, list[tuple[str, RuleInputs, RuleInputs]]] = {
         ("__getitem__ take a list", rows(3.0), rows(3.0, settings={"map_style": False})),
     ],
     "epoch_restart": [
-        ("persistent_workers=True)  #", made_up_facts(**RESTARTING), made_up_facts(**RESTARTING, settings={"dataset_changes": ["epoch"]})),
+        (
+            "persistent_workers=True)  #",
+            made_up_facts(**RESTARTING),
+            made_up_facts(**RESTARTING, settings={"dataset_changes": ["epoch"]}),
+        ),
         (
             "Make the loader once",
             made_up_facts(**{**RESTARTING, "loader": {"first_batch_s": 1.0, "objects": 10}}),
-            made_up_facts(**{**RESTARTING, "loader": {"first_batch_s": 1.0, "objects": 10}}, settings={"dataset_changes": [""]}),
+            made_up_facts(
+                **{**RESTARTING, "loader": {"first_batch_s": 1.0, "objects": 10}},
+                settings={"dataset_changes": [""]},
+            ),
         ),
     ],
     "slow_sampler": [
@@ -140,13 +189,28 @@ CASES: dict[str, list[tuple[str, RuleInputs, RuleInputs]]] = {
         ),
         (
             "in one call",
-            made_up_facts(stages={"sampler": 60.0}, settings={"sampler": "RandomSampler", "torchs_sampler": False}),
-            made_up_facts(stages={"sampler": 60.0}, settings={"sampler": "WeightedRandomSampler", "torchs_sampler": True}, order_s=12.0),
+            made_up_facts(
+                stages={"sampler": 60.0},
+                settings={"sampler": "RandomSampler", "torchs_sampler": False},
+            ),
+            made_up_facts(
+                stages={"sampler": 60.0},
+                settings={"sampler": "WeightedRandomSampler", "torchs_sampler": True},
+                order_s=12.0,
+            ),
         ),
         (
             "replacement=True",
-            made_up_facts(stages={"sampler": 60.0}, settings={"sampler": "WeightedRandomSampler"}, order_s=12.0),
-            made_up_facts(stages={"sampler": 60.0}, settings={"sampler": "WeightedRandomSampler", "replacement": True}, order_s=12.0),
+            made_up_facts(
+                stages={"sampler": 60.0},
+                settings={"sampler": "WeightedRandomSampler"},
+                order_s=12.0,
+            ),
+            made_up_facts(
+                stages={"sampler": 60.0},
+                settings={"sampler": "WeightedRandomSampler", "replacement": True},
+                order_s=12.0,
+            ),
         ),
         (
             "Passes end before",
@@ -157,22 +221,35 @@ CASES: dict[str, list[tuple[str, RuleInputs, RuleInputs]]] = {
                 settings={"sampler": "RandomSampler", "epoch_samples": 30_000_000},
             ),
             made_up_facts(
-                stages={"sampler": 60.0}, order_s=12.0, loader={"epochs": 1}, settings={"sampler": "RandomSampler", "epoch_samples": 6400}
+                stages={"sampler": 60.0},
+                order_s=12.0,
+                loader={"epochs": 1},
+                settings={"sampler": "RandomSampler", "epoch_samples": 6400},
             ),
         ),
     ],
     "objects_in_queue": [
         (
             "Return tensors",
-            waiting(loader={"flags": ["objects"], "pickle_bytes": 38.5e6}, stages={"transport": 40.0}),
+            waiting(
+                loader={"flags": ["objects"], "pickle_bytes": 38.5e6}, stages={"transport": 40.0}
+            ),
             waiting(stages={"transport": 40.0}),
         ),
     ],
     "custom_collate": [
         (
             "default_collate",
-            waiting(loader={"flags": [], "batch_bytes": 38.5e6}, sample={"transport": (3.6, 0, 0)}, settings={"collate": "mine"}),
-            waiting(loader={"flags": [], "batch_bytes": 38.5e6}, sample={"transport": (3.6, 0, 0)}, settings={"collate": "default"}),
+            waiting(
+                loader={"flags": [], "batch_bytes": 38.5e6},
+                sample={"transport": (3.6, 0, 0)},
+                settings={"collate": "mine"},
+            ),
+            waiting(
+                loader={"flags": [], "batch_bytes": 38.5e6},
+                sample={"transport": (3.6, 0, 0)},
+                settings={"collate": "default"},
+            ),
         ),
     ],
     "blocked": [
@@ -189,7 +266,13 @@ CASES: dict[str, list[tuple[str, RuleInputs, RuleInputs]]] = {
         (
             "num_workers=",
             waiting(sample=BLOCKED, traffic=NOTHING, maker=looked("network"), settings=STREAM),
-            waiting(sample=BLOCKED, traffic=NOTHING, maker=looked("network"), settings=STREAM, repeated_stream=True),
+            waiting(
+                sample=BLOCKED,
+                traffic=NOTHING,
+                maker=looked("network"),
+                settings=STREAM,
+                repeated_stream=True,
+            ),
         ),
     ],
     "small_files": [
@@ -198,7 +281,11 @@ CASES: dict[str, list[tuple[str, RuleInputs, RuleInputs]]] = {
             waiting(sample={"read": (0.2, 0.0, 5.3)}, traffic=SMALL),
             waiting(sample={"read": (0.2, 0.0, 5.3)}, traffic=SMALL, maker=NO_IMAGES),
         ),
-        ("tar", waiting(sample={"read": (0.2, 0.0, 5.3)}, traffic=SMALL), waiting(sample={"read": (0.2, 0.0, 5.3)}, traffic=NOTHING)),
+        (
+            "tar",
+            waiting(sample={"read": (0.2, 0.0, 5.3)}, traffic=SMALL),
+            waiting(sample={"read": (0.2, 0.0, 5.3)}, traffic=NOTHING),
+        ),
     ],
     "cold_storage": [
         (
@@ -208,15 +295,35 @@ CASES: dict[str, list[tuple[str, RuleInputs, RuleInputs]]] = {
         ),
         (
             "num_workers=",
-            waiting(sample={"read": (0.3, 0.0, 12.0)}, traffic=COLD, maker=looked("file"), settings=STREAM),
-            waiting(sample={"read": (0.3, 0.0, 12.0)}, traffic=COLD, maker=looked("file"), settings=STREAM | {"asks_for_worker": False}),
+            waiting(
+                sample={"read": (0.3, 0.0, 12.0)},
+                traffic=COLD,
+                maker=looked("file"),
+                settings=STREAM,
+            ),
+            waiting(
+                sample={"read": (0.3, 0.0, 12.0)},
+                traffic=COLD,
+                maker=looked("file"),
+                settings=STREAM | {"asks_for_worker": False},
+            ),
         ),
     ],
     "swapping": [
         (
             "less memory",
-            waiting(sample=BLOCKED, traffic=Traffic(0.0, 0.0, 400e3, 100.0), maker=looked("page fault"), swapped_in=90e6),
-            waiting(sample=BLOCKED, traffic=Traffic(0.0, 0.0, 400e3, 100.0), maker=looked("page fault"), swapped_in=0.0),
+            waiting(
+                sample=BLOCKED,
+                traffic=Traffic(0.0, 0.0, 400e3, 100.0),
+                maker=looked("page fault"),
+                swapped_in=90e6,
+            ),
+            waiting(
+                sample=BLOCKED,
+                traffic=Traffic(0.0, 0.0, 400e3, 100.0),
+                maker=looked("page fault"),
+                swapped_in=0.0,
+            ),
         ),
     ],
     "thread_oversubscription": [
@@ -234,8 +341,20 @@ CASES: dict[str, list[tuple[str, RuleInputs, RuleInputs]]] = {
     "page_faults": [
         (
             "MALLOC_",
-            of_images(waiting(sample={"decode": (17.2, 0, 0)}, glibc=(2, 36), traffic=Traffic(110e3, 3.0, 0.0, 0.0, 3700.0, 6.3e-3))),
-            of_images(waiting(sample={"decode": (17.2, 0, 0)}, glibc=(), traffic=Traffic(110e3, 3.0, 0.0, 0.0, 3700.0, 6.3e-3))),
+            of_images(
+                waiting(
+                    sample={"decode": (17.2, 0, 0)},
+                    glibc=(2, 36),
+                    traffic=Traffic(110e3, 3.0, 0.0, 0.0, 3700.0, 6.3e-3),
+                )
+            ),
+            of_images(
+                waiting(
+                    sample={"decode": (17.2, 0, 0)},
+                    glibc=(),
+                    traffic=Traffic(110e3, 3.0, 0.0, 0.0, 3700.0, 6.3e-3),
+                )
+            ),
         ),
     ],
     "oversize_images": [
@@ -244,7 +363,11 @@ CASES: dict[str, list[tuple[str, RuleInputs, RuleInputs]]] = {
             waiting(maker={"decoded_pixels": 1.8e6}, operations={"decode/PIL.JPEG": 2.0}),
             waiting(maker={"decoded_pixels": 1.8e6}, operations={"decode/PIL.PNG": 2.0}),
         ),
-        ("cropped", waiting(maker={"decoded_pixels": 1.8e6}), waiting(maker={"decoded_pixels": 1.8e6}, operations={"augment/Resize": 1.0})),
+        (
+            "cropped",
+            waiting(maker={"decoded_pixels": 1.8e6}),
+            waiting(maker={"decoded_pixels": 1.8e6}, operations={"augment/Resize": 1.0}),
+        ),
         (
             "cropped",
             waiting(maker={"decoded_pixels": 1.8e6}, operations={"augment/RandomResizedCrop": 1.0}),
@@ -253,7 +376,11 @@ CASES: dict[str, list[tuple[str, RuleInputs, RuleInputs]]] = {
         ("training size", waiting(maker={"decoded_pixels": 1.8e6}), waiting(maker=NO_IMAGES)),
     ],
     "decode_bound": [
-        ("on the GPU", waiting(sample={"decode": (9.0, 0, 0)}), waiting(sample={"decode": (9.0, 0, 0)}, stages=HOST)),
+        (
+            "on the GPU",
+            waiting(sample={"decode": (9.0, 0, 0)}),
+            waiting(sample={"decode": (9.0, 0, 0)}, stages=HOST),
+        ),
         (
             "simplejpeg",
             waiting(sample={"decode": (9.0, 0, 0)}, operations={"decode/PIL.JPEG": 9.0}),
@@ -264,11 +391,21 @@ CASES: dict[str, list[tuple[str, RuleInputs, RuleInputs]]] = {
             waiting(sample={"decode": (9.0, 0, 0)}),
             waiting(sample={"decode": (9.0, 0, 0)}, maker={"output_pixels": 160_000}),
         ),
-        ("smaller images", waiting(sample={"decode": (9.0, 0, 0)}), waiting(sample={"decode": (9.0, 0, 0)}, maker=NO_IMAGES)),
+        (
+            "smaller images",
+            waiting(sample={"decode": (9.0, 0, 0)}),
+            waiting(sample={"decode": (9.0, 0, 0)}, maker=NO_IMAGES),
+        ),
         (
             "torchcodec",
-            waiting(sample={"decode": (9.0, 0, 0)}, operations={"decode/cv2.VideoCapture.read": 9.0}),
-            waiting(sample={"decode": (9.0, 0, 0)}, operations={"decode/cv2.VideoCapture.read": 9.0}, stages=HOST),
+            waiting(
+                sample={"decode": (9.0, 0, 0)}, operations={"decode/cv2.VideoCapture.read": 9.0}
+            ),
+            waiting(
+                sample={"decode": (9.0, 0, 0)},
+                operations={"decode/cv2.VideoCapture.read": 9.0},
+                stages=HOST,
+            ),
         ),
     ],
     "float32_on_host": [
@@ -289,13 +426,21 @@ CASES: dict[str, list[tuple[str, RuleInputs, RuleInputs]]] = {
         ),
     ],
     "augmentation_bound": [
-        ("on the GPU", waiting(sample={"augment": (9.0, 0, 0)}), waiting(sample={"augment": (9.0, 0, 0)}, stages=HOST)),
+        (
+            "on the GPU",
+            waiting(sample={"augment": (9.0, 0, 0)}),
+            waiting(sample={"augment": (9.0, 0, 0)}, stages=HOST),
+        ),
         (
             "transforms.v2",
             waiting(sample={"augment": (9.0, 0, 0)}, operations={"augment/ToTensor": 1.0}),
             waiting(sample={"augment": (9.0, 0, 0)}, operations={"augment/RandomCrop": 1.0}),
         ),
-        ("images", waiting(sample={"augment": (9.0, 0, 0)}), waiting(sample={"augment": (9.0, 0, 0)}, maker=NO_IMAGES)),
+        (
+            "images",
+            waiting(sample={"augment": (9.0, 0, 0)}),
+            waiting(sample={"augment": (9.0, 0, 0)}, maker=NO_IMAGES),
+        ),
     ],
     "cpu_saturated": [
         ("decoder", waiting(**FULL), waiting(**FULL, maker=only(dataset=(4.0, 0, 0)))),
@@ -305,37 +450,73 @@ CASES: dict[str, list[tuple[str, RuleInputs, RuleInputs]]] = {
         ("decoder", waiting(**FULL), waiting(**FULL, sample={"dataset": (80.0, 0, 0)})),  # 2 %
         (
             "chunks",
-            waiting(**FULL, maker=only(read=(4.0, 0, 0)) | {"operations": [Operation("read", "h5py.Dataset", 4e-3, 4e-3, 1.0)]}),
-            waiting(**FULL, maker=only(read=(4.0, 0, 0)) | {"operations": [Operation("read", "numpy.load", 4e-3, 4e-3, 1.0)]}),
+            waiting(
+                **FULL,
+                maker=only(read=(4.0, 0, 0))
+                | {"operations": [Operation("read", "h5py.Dataset", 4e-3, 4e-3, 1.0)]},
+            ),
+            waiting(
+                **FULL,
+                maker=only(read=(4.0, 0, 0))
+                | {"operations": [Operation("read", "numpy.load", 4e-3, 4e-3, 1.0)]},
+            ),
         ),
         (
             "line by line",
-            waiting(**FULL, maker=only(dataset=(4.0, 0, 0)), settings={"sample_code": "Rows.__getitem__ (train.py:18)"}),
+            waiting(
+                **FULL,
+                maker=only(dataset=(4.0, 0, 0)),
+                settings={"sample_code": "Rows.__getitem__ (train.py:18)"},
+            ),
             waiting(**FULL, maker=only(dataset=(4.0, 0, 0))),
         ),
         (
             "Raise the CPU quota",
-            replace(waiting(used_cpus=0.5, effective_cpus=0.5), cpus=Cpus(0.5, 0.5, 2.0, 0.5, 0.0, 0.0)),
+            replace(
+                waiting(used_cpus=0.5, effective_cpus=0.5), cpus=Cpus(0.5, 0.5, 2.0, 0.5, 0.0, 0.0)
+            ),
             waiting(**FULL),
         ),
     ],
     "straggler_in_order": [
         (
             "in_order=False",
-            waiting(5.0, waits={"head_of_line": 50.0}, straggler_share=0.3, maker={"fetch_cv": 1.4}),
-            waiting(5.0, waits={"head_of_line": 50.0}, straggler_share=0.3, maker={"fetch_cv": 1.4}, settings={"in_order": False}),
+            waiting(
+                5.0, waits={"head_of_line": 50.0}, straggler_share=0.3, maker={"fetch_cv": 1.4}
+            ),
+            waiting(
+                5.0,
+                waits={"head_of_line": 50.0},
+                straggler_share=0.3,
+                maker={"fetch_cv": 1.4},
+                settings={"in_order": False},
+            ),
         ),
     ],
     "busy_neighbors": [
-        ("other programs", waiting(used_cpus=1.0, others=6.5, main_runqueue_share=0.4), waiting(used_cpus=1.0, main_runqueue_share=0.4)),
+        (
+            "other programs",
+            waiting(used_cpus=1.0, others=6.5, main_runqueue_share=0.4),
+            waiting(used_cpus=1.0, main_runqueue_share=0.4),
+        ),
     ],
     "gpu_waits": [
-        ("torch.compile", gpu(0.3, made_up_facts()), gpu(0.3, made_up_facts(stages={"compile": 1.0}))),
+        (
+            "torch.compile",
+            gpu(0.3, made_up_facts()),
+            gpu(0.3, made_up_facts(stages={"compile": 1.0})),
+        ),
         ("kernels", gpu(0.3, made_up_facts()), made_up_facts()),
     ],
-    "float32_products": [("tensor cores", gpu(0.9, made_up_facts(), 0.6), gpu(0.9, made_up_facts()))],
+    "float32_products": [
+        ("tensor cores", gpu(0.9, made_up_facts(), 0.6), gpu(0.9, made_up_facts()))
+    ],
     "own_code": [
-        ("Profile project", own(made_up_facts(), "project (train.py:20)"), own(made_up_facts(), "dumps (python3.11/json/__init__.py:183)")),
+        (
+            "Profile project",
+            own(made_up_facts(), "project (train.py:20)"),
+            own(made_up_facts(), "dumps (python3.11/json/__init__.py:183)"),
+        ),
         (
             "line by line",
             own(made_up_facts(), "line 20 (train.py)"),
@@ -343,23 +524,57 @@ CASES: dict[str, list[tuple[str, RuleInputs, RuleInputs]]] = {
         ),
         (
             "smaller images",
-            own(made_up_facts(loader={"batch_bytes": 40e6}, stages={"other": 60.0}), "project (train.py:20)"),
-            own(made_up_facts(loader={"batch_bytes": 40e6}, stages={"other": 60.0}, maker=NO_IMAGES), "project (train.py:20)"),
+            own(
+                made_up_facts(loader={"batch_bytes": 40e6}, stages={"other": 60.0}),
+                "project (train.py:20)",
+            ),
+            own(
+                made_up_facts(
+                    loader={"batch_bytes": 40e6}, stages={"other": 60.0}, maker=NO_IMAGES
+                ),
+                "project (train.py:20)",
+            ),
         ),
     ],
-    "recompilation": [("TORCH_LOGS", in_ledger("compile", 60.0, 0.5), in_ledger("compile", 60.0, 0.005))],
-    "checkpoint_time": [("Save less often", in_ledger("checkpoint", 60.0, 0.5), in_ledger("checkpoint", 60.0, 0.005))],
+    "recompilation": [
+        ("TORCH_LOGS", in_ledger("compile", 60.0, 0.5), in_ledger("compile", 60.0, 0.005))
+    ],
+    "checkpoint_time": [
+        (
+            "Save less often",
+            in_ledger("checkpoint", 60.0, 0.5),
+            in_ledger("checkpoint", 60.0, 0.005),
+        )
+    ],
     "optimizer_time": [
-        ("fused=True", in_ledger("optimizer", 90.0, 1.0, TENSORS), in_ledger("optimizer", 90.0, 1.0, replace(TENSORS, fused=True))),
-        ("closure", in_ledger("optimizer", 90.0, 1.0, replace(TENSORS, tensors=4)), in_ledger("optimizer", 90.0, 1.0, TENSORS)),
+        (
+            "fused=True",
+            in_ledger("optimizer", 90.0, 1.0, TENSORS),
+            in_ledger("optimizer", 90.0, 1.0, replace(TENSORS, fused=True)),
+        ),
+        (
+            "closure",
+            in_ledger("optimizer", 90.0, 1.0, replace(TENSORS, tensors=4)),
+            in_ledger("optimizer", 90.0, 1.0, TENSORS),
+        ),
     ],
     "evaluation_time": [
-        ("Evaluation", (lambda facts: replace(facts, step=replace(facts.step, evaluation_s=60.0)))(made_up_facts()), made_up_facts()),
+        (
+            "Evaluation",
+            (lambda facts: replace(facts, step=replace(facts.step, evaluation_s=60.0)))(
+                made_up_facts()
+            ),
+            made_up_facts(),
+        ),
     ],
     "nothing_trained": [
         (
             "Let it train",
-            (lambda facts: replace(facts, step=replace(facts.step, boundary="loader", stages={"wait": 0.1})))(made_up_facts()),
+            (
+                lambda facts: replace(
+                    facts, step=replace(facts.step, boundary="loader", stages={"wait": 0.1})
+                )
+            )(made_up_facts()),
             made_up_facts(),
         ),
     ],
@@ -367,7 +582,9 @@ CASES: dict[str, list[tuple[str, RuleInputs, RuleInputs]]] = {
         (
             "Train for 16 steps",
             waiting(certainty=Certainty(5, 0.1, 0.5)),
-            waiting(certainty=Certainty(5, 0.1, 0.5), failed="failed with ValueError (exit code 1)"),
+            waiting(
+                certainty=Certainty(5, 0.1, 0.5), failed="failed with ValueError (exit code 1)"
+            ),
         ),
     ],
     "made_in_step": [("fewer calls", by_hand(20.0, 1.0), by_hand(20.0, 0.2))],
@@ -399,14 +616,19 @@ CASES: dict[str, list[tuple[str, RuleInputs, RuleInputs]]] = {
 
 
 def finding_of(rule_id: str, facts: RuleInputs) -> Finding | None:
-    """What a run is told by one rule; of those that speak where no other does, what the engine tells by them."""
+    """What a run is told by one rule; of those that speak where no other does, what the engine
+    tells by them.
+    """
     rule = BY_ID[rule_id]
     if rule in (*INPUT, *MACHINE, *LOOP):
         return rule.check(facts)
     return next((finding for finding in diagnose(facts) if finding.rule_id == rule_id), None)
 
 
-@pytest.mark.parametrize(("rule_id", "words", "there", "missing"), [(rule_id, *case) for rule_id, cases in CASES.items() for case in cases])
+@pytest.mark.parametrize(
+    ("rule_id", "words", "there", "missing"),
+    [(rule_id, *case) for rule_id, cases in CASES.items() for case in cases],
+)
 def test_a_fix_takes_for_granted_only_what_the_run_has(rule_id, words, there, missing):
     finding, other = finding_of(rule_id, there), finding_of(rule_id, missing)
 
@@ -416,7 +638,9 @@ def test_a_fix_takes_for_granted_only_what_the_run_has(rule_id, words, there, mi
 
 
 def test_every_rule_about_a_recorded_run_has_such_a_pair():
-    elsewhere = {rule.rule_id for rule in (*CROSS_RANK, *TRACE)} - {"input_not_seen"}  # tests/communication, tests/traces
+    elsewhere = {rule.rule_id for rule in (*CROSS_RANK, *TRACE)} - {
+        "input_not_seen"
+    }  # tests/communication, tests/traces
 
     assert set(CASES) == set(BY_ID) - elsewhere
 
@@ -430,14 +654,18 @@ def images(facts: RuleInputs) -> bool:
 
 
 def operations(facts: RuleInputs, start: str) -> bool:
-    return facts.workers is not None and any(f"{one.stage}/{one.name}".startswith(start) for one in facts.workers.operations)
+    return facts.workers is not None and any(
+        f"{one.stage}/{one.name}".startswith(start) for one in facts.workers.operations
+    )
 
 
 #: What advice speaks of -> what a run must have for it.
 TAKES_FOR_GRANTED: dict[str, Callable[[RuleInputs], bool]] = {
     r"decod": decodes,
     r"\bimages?\b|JPEG|[Pp]ixel|\bcrop": images,
-    r"\btransforms?\b": lambda facts: "augment" in facts.costs or "augment" in facts.step.stages or operations(facts, "augment/"),
+    r"\btransforms?\b": lambda facts: (
+        "augment" in facts.costs or "augment" in facts.step.stages or operations(facts, "augment/")
+    ),
     r"\bGPU\b|the device|DALI|CUDA": lambda facts: facts.on_gpu,
     r"cv2\.": lambda facts: operations(facts, "decode/cv2.") or operations(facts, "augment/cv2."),
     r"chunks": lambda facts: operations(facts, "read/h5py.") or operations(facts, "read/zarr."),
@@ -453,9 +681,19 @@ TAKES_FOR_GRANTED: dict[str, Callable[[RuleInputs], bool]] = {
 @settings(max_examples=250)
 @given(any_facts())
 def test_no_rule_advises_what_is_not_there(facts):
-    alone = [finding for rule in (*INPUT, *MACHINE, *LOOP) if (finding := rule.check(facts)) is not None]
+    alone = [
+        finding for rule in (*INPUT, *MACHINE, *LOOP) if (finding := rule.check(facts)) is not None
+    ]
     for finding in [*alone, *diagnose(facts)]:
         for words, there in TAKES_FOR_GRANTED.items():
-            assert not re.search(words, finding.fix) or there(facts), (finding.rule_id, words, finding.fix)
+            assert not re.search(words, finding.fix) or there(facts), (
+                finding.rule_id,
+                words,
+                finding.fix,
+            )
         assert facts.may_be_split or finding.settings.get("num_workers", 0) <= 1
-        assert not facts.dataset_changes or "persistent_workers" not in finding.settings or not finding.settings["persistent_workers"]
+        assert (
+            not facts.dataset_changes
+            or "persistent_workers" not in finding.settings
+            or not finding.settings["persistent_workers"]
+        )

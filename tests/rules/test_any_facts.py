@@ -28,9 +28,17 @@ def test_every_finding_can_be_shown(facts):
     assert findings
     for finding in findings:
         assert finding.message and finding.fix and finding.how_to_check and finding.evidence
-        assert finding.cost_s >= 0 and all(math.isfinite(evidence.value) for evidence in finding.evidence)
-        assert all((evidence.unit == SHARE) == ("share" in evidence.id) for evidence in finding.evidence if evidence.id != "fetch_cv")
-        assert len({(evidence.id, evidence.of) for evidence in finding.evidence}) == len(finding.evidence)
+        assert finding.cost_s >= 0 and all(
+            math.isfinite(evidence.value) for evidence in finding.evidence
+        )
+        assert all(
+            (evidence.unit == SHARE) == ("share" in evidence.id)
+            for evidence in finding.evidence
+            if evidence.id != "fetch_cv"
+        )
+        assert len({(evidence.id, evidence.of) for evidence in finding.evidence}) == len(
+            finding.evidence
+        )
         assert all(re.fullmatch(r"[a-z0-9_]+", evidence.id) for evidence in finding.evidence)
     assert verdict(findings, facts).endswith(".")
 
@@ -38,9 +46,14 @@ def test_every_finding_can_be_shown(facts):
 @settings(deadline=None, max_examples=60)
 @given(any_facts())
 def test_no_more_is_said_to_be_possible_only_where_the_gpu_allows_no_more(facts):
-    """Times of the host change with the rate, and rare stalls may lie between the recorded steps: what follows from them is an estimate."""
+    """Times of the host change with the rate, and rare stalls may lie between the recorded steps:
+    what follows from them is an estimate.
+    """
     for finding in diagnose(facts):
-        if re.search(r"at most|upper bound|can be saved", f"{finding.message} {finding.fix} {saving(finding, facts.step.mean_s)}"):
+        if re.search(
+            r"at most|upper bound|can be saved",
+            f"{finding.message} {finding.fix} {saving(finding, facts.step.mean_s)}",
+        ):
             assert finding.cost_kind is CostKind.BOUND or finding.rule_id == "input_not_seen"
         assert (finding.cost_kind is CostKind.UNKNOWN) == (finding.cost_s == 0)
 

@@ -4,7 +4,13 @@ from rules.made_up import made_up_facts, waiting
 from feedline.analysis.ledger.finding import Severity
 from feedline.analysis.rules.input.augmentation_bound import check
 
-OPERATIONS = {"augment/GaussianBlur": 7.0, "augment/ColorJitter": 2.5, "augment/Resize": 0.2, "augment/Pad": 0.1, "decode/load": 2.0}
+OPERATIONS = {
+    "augment/GaussianBlur": 7.0,
+    "augment/ColorJitter": 2.5,
+    "augment/Resize": 0.2,
+    "augment/Pad": 0.1,
+    "decode/load": 2.0,
+}
 
 
 def test_augmentation_that_takes_most_of_the_cpu_names_its_heaviest_operations():
@@ -12,13 +18,25 @@ def test_augmentation_that_takes_most_of_the_cpu_names_its_heaviest_operations()
 
     assert (finding.rule_id, finding.severity) == ("augmentation_bound", Severity.HIGH)
     assert finding.cost_s == pytest.approx(60e-3 * 9.9 / 13.2)
-    assert "its most expensive operation is GaussianBlur, with 7.00 ms per sample" in finding.message
-    assert [(e.id, e.of) for e in finding.evidence[2:]] == [("operation_cpu_s", name) for name in ("GaussianBlur", "ColorJitter", "Resize")]
+    assert (
+        "its most expensive operation is GaussianBlur, with 7.00 ms per sample" in finding.message
+    )
+    assert [(e.id, e.of) for e in finding.evidence[2:]] == [
+        ("operation_cpu_s", name) for name in ("GaussianBlur", "ColorJitter", "Resize")
+    ]
 
 
-@pytest.mark.parametrize(("own", "named"), [(4.0, "GaussianBlur"), (40.0, "Compose (transforms of your own in it)")])
+@pytest.mark.parametrize(
+    ("own", "named"), [(4.0, "GaussianBlur"), (40.0, "Compose (transforms of your own in it)")]
+)
 def test_what_a_compose_takes_itself_is_named_only_where_it_is_most(own, named):
-    finding = check(waiting(60.0, sample={"augment": (9.9 + own, 0.0, 0.0)}, operations={**OPERATIONS, "augment/Compose": own}))
+    finding = check(
+        waiting(
+            60.0,
+            sample={"augment": (9.9 + own, 0.0, 0.0)},
+            operations={**OPERATIONS, "augment/Compose": own},
+        )
+    )
 
     assert f"its most expensive operation is {named}, with " in finding.message
 

@@ -21,7 +21,9 @@ def test_what_samples_wait_for_is_named_with_its_own_fix(kind):
 
     assert (finding.rule_id, finding.severity) == ("blocked", Severity.HIGH)
     assert finding.fix.startswith(FIX[kind])
-    assert {(e.id, e.of): e.value for e in finding.evidence}["blocked_by_share", kind] == pytest.approx(12.0 / 16.8)
+    assert {(e.id, e.of): e.value for e in finding.evidence}[
+        "blocked_by_share", kind
+    ] == pytest.approx(12.0 / 16.8)
 
 
 def test_too_few_looks_leave_unknown_what_it_is():
@@ -40,14 +42,21 @@ def test_storage_is_left_to_the_rules_about_storage():
 
 
 def test_workers_are_advised_against_what_must_remain_and_can_overlap():
-    facts = {kind: waiting(60.0, sample=BLOCKED, traffic=NOTHING, maker=looked(kind)) for kind in FIX}
+    facts = {
+        kind: waiting(60.0, sample=BLOCKED, traffic=NOTHING, maker=looked(kind)) for kind in FIX
+    }
 
-    assert {kind for kind in FIX if "num_workers" in check(facts[kind]).fix} == {"network", "another process"}
+    assert {kind for kind in FIX if "num_workers" in check(facts[kind]).fix} == {
+        "network",
+        "another process",
+    }
 
 
 @pytest.mark.parametrize("kind", ["network", "another process"])
 def test_nothing_is_predicted_of_workers_that_all_ask_the_same_side(kind):
-    facts = waiting(260.0, sample={"dataset": (0.5, 0.0, 40.0)}, traffic=NOTHING, maker=looked(kind))
+    facts = waiting(
+        260.0, sample={"dataset": (0.5, 0.0, 40.0)}, traffic=NOTHING, maker=looked(kind)
+    )
 
     refused = [BY_ID[finding.rule_id].change(facts) for finding in diagnose(facts)[:2]]
     assert [one.reason for one in refused] == ["unknown_answers"] * 2
@@ -73,7 +82,10 @@ def test_a_healthy_training_may_sleep():
 
 def test_more_workers_are_no_advice_where_the_ones_there_are_wait_for_a_lock():
     slow = {"dataset": (0.5, 0.0, 100.0)}
-    lock, network = (diagnose(waiting(740.0, sample=slow, traffic=NOTHING, maker=looked(kind))) for kind in ("lock", "network"))
+    lock, network = (
+        diagnose(waiting(740.0, sample=slow, traffic=NOTHING, maker=looked(kind)))
+        for kind in ("lock", "network")
+    )
 
     assert [finding.rule_id for finding in lock] == ["blocked"]
     assert [finding.rule_id for finding in network] == ["blocked", "too_few_workers"]

@@ -17,17 +17,33 @@ FIRST_STAGES = {"transport": 0.0}
 
 
 def waits(ms, sure=AROUND, **changes):
-    return made_up_facts(**{"waits": {"starved": ms}, "stages": FIRST_STAGES, "ready_share": 0.3, "certainty": sure, **changes})
+    return made_up_facts(
+        **{
+            "waits": {"starved": ms},
+            "stages": FIRST_STAGES,
+            "ready_share": 0.3,
+            "certainty": sure,
+            **changes,
+        }
+    )
 
 
 @pytest.mark.parametrize("ms", [4.6, 4.9, 5.6, 6.5])
-def test_below_and_above_the_gate_the_first_finding_and_its_words_are_the_same_but_for_the_share(ms):
+def test_below_and_above_the_gate_the_first_finding_and_its_words_are_the_same_but_for_the_share(
+    ms,
+):
     facts = waits(ms)
     (finding,) = diagnose(facts)
 
     assert (finding.rule_id, finding.severity) == ("borderline_input", Severity.INFO)
-    assert "is on the borderline" in finding.message and "(95 % interval: 3.0 to 8.0 %)" in finding.message
-    assert finding.fix == f"Look at the rest of the step first: the input takes {share(finding.evidence[0].value)} of it."
+    assert (
+        "is on the borderline" in finding.message
+        and "(95 % interval: 3.0 to 8.0 %)" in finding.message
+    )
+    assert (
+        finding.fix == f"Look at the rest of the step first: the input takes "
+        f"{share(finding.evidence[0].value)} of it."
+    )
     assert verdict([finding], facts).startswith("The input is on the borderline: it takes")
 
 
@@ -59,13 +75,19 @@ def test_without_a_loader_nothing_is_known_of_the_gate():
 def test_other_programs_that_hold_the_cpus_are_named_before_it():
     facts = waits(5.5, used_cpus=0.7, others=1.6, effective_cpus=2.0, main_runqueue_share=0.3)
 
-    assert [finding.rule_id for finding in diagnose(facts)] == ["busy_neighbors", "borderline_input"]
+    assert [finding.rule_id for finding in diagnose(facts)] == [
+        "busy_neighbors",
+        "borderline_input",
+    ]
 
 
 def cheap_samples(share_of_gain, sure):
     """Without workers: what they would save at least is this share of the step."""
     rest = {"forward": 12.0, "backward": 15.0, "optimizer": 4.0, "other": 1.0, "copy": 0.0}
-    facts = without_workers(stages=rest, sample={"read": (0, 0, 0), "decode": (0, 0, 0), "augment": (0, 0, 0), "collate": (0, 0, 0)})
+    facts = without_workers(
+        stages=rest,
+        sample={"read": (0, 0, 0), "decode": (0, 0, 0), "augment": (0, 0, 0), "collate": (0, 0, 0)},
+    )
     receiving = receiving_s(facts).high
     making = (receiving + share_of_gain * 32e-3) / (1 - share_of_gain)
     sample = {"dataset": (making / 32 * 1e3, 0.0, 0.0)}
@@ -76,7 +98,9 @@ def cheap_samples(share_of_gain, sure):
 
 
 @pytest.mark.parametrize("gain", [0.046, 0.049, 0.051, 0.056])
-def test_a_gain_of_workers_that_may_be_below_the_gate_is_told_by_one_finding_on_both_sides_of_it(gain):
+def test_a_gain_of_workers_that_may_be_below_the_gate_is_told_by_one_finding_on_both_sides_of_it(
+    gain,
+):
     first = diagnose(cheap_samples(gain, 0.008))[0]
 
     assert first.rule_id == "made_one_by_one" and "workers would save" in first.message

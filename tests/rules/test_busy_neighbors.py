@@ -16,22 +16,36 @@ def test_other_programs_that_hold_the_cpus_are_named_with_what_they_hold():
 
     assert (finding.rule_id, finding.severity) == ("busy_neighbors", Severity.HIGH)
     assert finding.message.startswith("other programs use 1.60 of the 2 CPUs")
-    assert finding.cost_s == pytest.approx(45e-3, rel=0.02)  # half of a wait of 90 ms, all of which 1.6 CPUs would end
+    assert finding.cost_s == pytest.approx(
+        45e-3, rel=0.02
+    )  # half of a wait of 90 ms, all of which 1.6 CPUs would end
 
 
 def test_a_main_thread_that_waits_for_a_cpu_is_held_back_though_its_input_is_not():
     found = diagnose(made_up_facts(**CROWDED, main_runqueue_share=0.3))
 
     assert [finding.rule_id for finding in found] == ["busy_neighbors", "compute_bound"]
-    assert verdict(found, made_up_facts(**CROWDED)).startswith("CPU contention: other programs use 1.60 of the 2 CPUs")
+    assert verdict(found, made_up_facts(**CROWDED)).startswith(
+        "CPU contention: other programs use 1.60 of the 2 CPUs"
+    )
 
 
 def test_the_time_that_it_speaks_of_is_the_time_that_can_be_saved():
-    some = check(waiting(others=0.4, sample={"decode": (2.0, 4.8, 0.0)}))  # half of what waits does so for them
-    kept = check(without_workers(effective_cpus=2.0, used_cpus=1.0, others=1.0, main_runqueue_share=0.1))
+    some = check(
+        waiting(others=0.4, sample={"decode": (2.0, 4.8, 0.0)})
+    )  # half of what waits does so for them
+    kept = check(
+        without_workers(effective_cpus=2.0, used_cpus=1.0, others=1.0, main_runqueue_share=0.1)
+    )
 
-    assert f"{seconds(some.cost_s)} of each 160 ms step (9.4 %) is spent waiting for those CPUs" in some.message
-    assert "they hold CPUs that more loader workers would use" in kept.message and " ms " not in kept.message
+    assert (
+        f"{seconds(some.cost_s)} of each 160 ms step (9.4 %) is spent waiting for those CPUs"
+        in some.message
+    )
+    assert (
+        "they hold CPUs that more loader workers would use" in kept.message
+        and " ms " not in kept.message
+    )
 
 
 def test_what_would_wait_without_them_too_is_not_their_cost():
@@ -40,7 +54,9 @@ def test_what_would_wait_without_them_too_is_not_their_cost():
     assert alone.cost_s == pytest.approx(15e-3, rel=0.02)
 
 
-@pytest.mark.parametrize("facts", [waiting(others=1.6), waiting(**{**CROWDED, "others": 0.05}), waiting(used_cpus=None)])
+@pytest.mark.parametrize(
+    "facts", [waiting(others=1.6), waiting(**{**CROWDED, "others": 0.05}), waiting(used_cpus=None)]
+)
 def test_programs_that_hold_nobody_up_are_not_spoken_of(facts):
     assert check(facts) is None
 
@@ -55,11 +71,24 @@ def test_cpus_that_workers_would_need_are_what_a_neighbor_takes_from_a_training_
 
 
 def test_a_third_of_a_cpu_keeps_no_worker_from_one():
-    assert check(without_workers(effective_cpus=2.0, used_cpus=0.8, others=0.3, sample={"dataset": (1.0, 0.0, 0.0)})) is None
+    assert (
+        check(
+            without_workers(
+                effective_cpus=2.0, used_cpus=0.8, others=0.3, sample={"dataset": (1.0, 0.0, 0.0)}
+            )
+        )
+        is None
+    )
 
 
 def test_no_more_workers_are_promised_than_there_are_cpus_however_blocked_samples_look_beside_the_neighbor():
-    facts = without_workers(effective_cpus=2.0, used_cpus=0.3, others=1.9, sample={"dataset": (0.1, 0.0, 60.0)}, main_runqueue_share=0.3)
+    facts = without_workers(
+        effective_cpus=2.0,
+        used_cpus=0.3,
+        others=1.9,
+        sample={"dataset": (0.1, 0.0, 60.0)},
+        main_runqueue_share=0.3,
+    )
     finding = check(facts)
 
     assert needed(alone(facts)) > 8  # by what it is blocked
@@ -68,7 +97,10 @@ def test_no_more_workers_are_promised_than_there_are_cpus_however_blocked_sample
 
 def test_workers_that_mostly_sleep_are_kept_from_no_cpu():
     facts = {"effective_cpus": 2.0, "used_cpus": 0.3, "others": 1.9}
-    computing, sleeping = dict.fromkeys(SAMPLE, (1.0, 0.0, 0.0)), dict.fromkeys(SAMPLE, (0.1, 0.0, 0.9))
+    computing, sleeping = (
+        dict.fromkeys(SAMPLE, (1.0, 0.0, 0.0)),
+        dict.fromkeys(SAMPLE, (0.1, 0.0, 0.9)),
+    )
 
     assert NO_ROOM in check(without_workers(**facts, sample=computing)).message
     assert check(without_workers(**facts, sample=sleeping)) is None
@@ -76,8 +108,14 @@ def test_workers_that_mostly_sleep_are_kept_from_no_cpu():
 
 def test_samples_that_only_wait_for_a_cpu_are_no_work_for_workers():
     step = {"forward": 0.3, "backward": 0.4, "optimizer": 0.1, "other": 0.0, "copy": 0.0}
-    queueing = dict.fromkeys(SAMPLE, (0.005, 0.02, 0.0))  # 4 ms a batch, 0.8 with a CPU: at most 1.4 from a worker
-    finding = check(without_workers(**CROWDED, main_runqueue_share=0.4, stages=step, sample=queueing, batch_tensors=3.0))
+    queueing = dict.fromkeys(
+        SAMPLE, (0.005, 0.02, 0.0)
+    )  # 4 ms a batch, 0.8 with a CPU: at most 1.4 from a worker
+    finding = check(
+        without_workers(
+            **CROWDED, main_runqueue_share=0.4, stages=step, sample=queueing, batch_tensors=3.0
+        )
+    )
 
     assert NO_ROOM not in finding.message and "num_workers" not in finding.fix
 
@@ -89,6 +127,13 @@ def test_it_goes_before_what_the_training_would_be_told_alone():
 
 
 def test_it_leaves_nothing_unexplained():
-    causes = [finding.rule_id for finding in diagnose(waiting(**CROWDED, sample={"decode": (2.0, 4.8, 0.0)}))]
+    causes = [
+        finding.rule_id
+        for finding in diagnose(waiting(**CROWDED, sample={"decode": (2.0, 4.8, 0.0)}))
+    ]
 
-    assert "cpu_saturated" not in causes and "too_few_workers" not in causes and "input_bound_unexplained" not in causes
+    assert (
+        "cpu_saturated" not in causes
+        and "too_few_workers" not in causes
+        and "input_bound_unexplained" not in causes
+    )

@@ -14,10 +14,25 @@ def test_samples_blocked_on_the_disk_are_a_finding():
 
     assert (finding.rule_id, finding.severity) == ("cold_storage", Severity.HIGH)
     assert finding.cost_s == pytest.approx(60e-3 * 0.6)
-    assert finding.message == "samples are blocked 60.0 % of their time, and 100 kB of each come from the disk"
-    seen = check(waiting(60.0, sample=BLOCKED, traffic=COLD, maker={"blocked_by": {"file": 1.0}, "blocked_looks": 50}))
-    assert seen.message == "60.0 % of the time per sample is spent waiting for the disk to deliver 100 kB"
-    assert {e.id: e.value for e in finding.evidence}["disk_bytes_per_s"] == pytest.approx(100e3 * 32 / 0.1609, rel=0.01)
+    assert (
+        finding.message
+        == "samples are blocked 60.0 % of their time, and 100 kB of each come from the disk"
+    )
+    seen = check(
+        waiting(
+            60.0,
+            sample=BLOCKED,
+            traffic=COLD,
+            maker={"blocked_by": {"file": 1.0}, "blocked_looks": 50},
+        )
+    )
+    assert (
+        seen.message
+        == "60.0 % of the time per sample is spent waiting for the disk to deliver 100 kB"
+    )
+    assert {e.id: e.value for e in finding.evidence}["disk_bytes_per_s"] == pytest.approx(
+        100e3 * 32 / 0.1609, rel=0.01
+    )
 
 
 def test_memory_maps_show_as_page_faults():
@@ -32,7 +47,9 @@ def test_it_is_silent_where_little_comes_from_the_disk(disk_bytes):
 
 
 def test_it_is_silent_where_the_disk_keeps_up():
-    assert check(waiting(sample={"read": (0.3, 0.0, 2.0)}, traffic=COLD)) is None  # 29 % of the sample
+    assert (
+        check(waiting(sample={"read": (0.3, 0.0, 2.0)}, traffic=COLD)) is None
+    )  # 29 % of the sample
 
 
 def test_a_healthy_training_may_read_from_the_disk():
@@ -40,7 +57,12 @@ def test_a_healthy_training_may_read_from_the_disk():
 
 
 def test_its_workers_are_as_many_as_fill_the_cpus_beside_their_waits():
-    quiet = {"effective_cpus": 2.0, "used_cpus": 0.6, "settings": {"num_workers": 2}, "maker": {"processes": 2}}
+    quiet = {
+        "effective_cpus": 2.0,
+        "used_cpus": 0.6,
+        "settings": {"num_workers": 2},
+        "maker": {"processes": 2},
+    }
     stages = {"forward": 1.0, "backward": 2.0, "optimizer": 1.0, "copy": 0.0, "other": 0.0}
     facts = made_up_facts(
         **quiet,
@@ -51,7 +73,9 @@ def test_its_workers_are_as_many_as_fill_the_cpus_beside_their_waits():
     )
 
     # a sample of 8.7 ms takes 1.7 ms of CPU: 10.2 workers fill two CPUs
-    assert check(facts).fix.startswith("First set num_workers=11 (now 2). If the disk does not deliver")
+    assert check(facts).fix.startswith(
+        "First set num_workers=11 (now 2). If the disk does not deliver"
+    )
     assert check(facts).fix.endswith(" in order.")
 
 

@@ -32,4 +32,7 @@ def test_an_optimizer_that_calls_a_closure_is_not_blamed_for_what_that_does():
     facts = made_up_facts(stages={"optimizer": 91.0})
 
     assert "; the largest stage is optimizer (91.0 ms)" in check(facts).message
-    assert "; the largest stage is optimizer with the code of its closure (91.0 ms)" in check(replace(facts, closures=True)).message
+    assert (
+        "; the largest stage is optimizer with the code of its closure (91.0 ms)"
+        in check(replace(facts, closures=True)).message
+    )

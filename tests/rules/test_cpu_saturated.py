@@ -13,19 +13,28 @@ def test_samples_that_queue_for_a_cpu_are_a_finding():
 
     assert (finding.rule_id, finding.severity) == ("cpu_saturated", Severity.HIGH)
     assert finding.evidence[0].value == pytest.approx(1.2 / 6.0)
-    assert finding.message.startswith("20.0 % of the time per sample is spent waiting for a CPU; this training uses 6.20 of 8 CPUs")
+    assert finding.message.startswith(
+        "20.0 % of the time per sample is spent waiting for a CPU; this training uses 6.20 of 8 "
+        "CPUs"
+    )
     assert finding.message.endswith("1.80 CPUs are free")
     assert "More workers" not in finding.fix
 
 
 def test_a_tenth_of_a_cpu_that_is_free_is_no_contradiction():
-    finding = check(waiting(sample={"decode": (2.0, 4.2, 0.0)}, used_cpus=1.817, effective_cpus=2.0))
+    finding = check(
+        waiting(sample={"decode": (2.0, 4.2, 0.0)}, used_cpus=1.817, effective_cpus=2.0)
+    )
 
-    assert finding.message.startswith("the CPUs are saturated: ") and finding.message.endswith("0.183 CPUs are free")
+    assert finding.message.startswith("the CPUs are saturated: ") and finding.message.endswith(
+        "0.183 CPUs are free"
+    )
 
 
 def test_cheaper_samples_spare_no_more_than_their_share_of_the_cpu_time():
-    """Twenty percent of the wait is for a CPU, but 200 samples/s of 7 ms are 1.4 of the 6.2 CPUs: something else fills them."""
+    """Twenty percent of the wait is for a CPU, but 200 samples/s of 7 ms are 1.4 of the 6.2 CPUs:
+    something else fills them.
+    """
     facts = waiting(sample={"decode": (2.0, 1.2, 0.0)}, used_cpus=6.2, process_cpu_s=7e-3)
     finding = check(facts)
     figures = {one.id: one.value for one in finding.evidence}
@@ -39,11 +48,18 @@ def test_a_quota_is_what_the_fix_raises():
     held = waiting(used_cpus=0.5, effective_cpus=0.5)
     facts = replace(held, cpus=replace(held.cpus, quota=0.5, affinity=2.0))
 
-    assert check(facts).fix.startswith("Raise the CPU quota of the control group (now 0.5), or spend less CPU per sample")
+    assert check(facts).fix.startswith(
+        "Raise the CPU quota of the control group (now 0.5), or spend less CPU per sample"
+    )
 
 
 def test_under_a_quota_samples_that_are_mostly_blocked_cost_their_share_of_the_wall_time():
-    held = waiting(60.0, effective_cpus=2.0, used_cpus=1.95, sample={"decode": (9.0, 0.0, 0.0), "read": (0.2, 0.0, 14.0)})
+    held = waiting(
+        60.0,
+        effective_cpus=2.0,
+        used_cpus=1.95,
+        sample={"decode": (9.0, 0.0, 0.0), "read": (0.2, 0.0, 14.0)},
+    )
     facts = replace(held, cpus=replace(held.cpus, quota=2.0, affinity=8.0))
 
     assert cpus.throttled(facts) and not cpus.saturated(facts)
@@ -51,7 +67,10 @@ def test_under_a_quota_samples_that_are_mostly_blocked_cost_their_share_of_the_w
 
 
 def test_cpus_that_are_all_in_use_are_a_finding():
-    assert "this training uses 7.00 of 8 CPUs on average" in check(waiting(used_cpus=7.0, process_cpu_s=25e-3)).message
+    assert (
+        "this training uses 7.00 of 8 CPUs on average"
+        in check(waiting(used_cpus=7.0, process_cpu_s=25e-3)).message
+    )
 
 
 def test_the_making_of_samples_alone_can_show_it():
@@ -72,11 +91,20 @@ def test_a_full_machine_without_a_wait_is_no_finding():
 
 
 def test_cpus_that_other_programs_fill_are_not_the_trainings_to_spare():
-    assert check(waiting(used_cpus=0.7, others=1.3, effective_cpus=2.0, sample={"decode": (2.0, 4.8, 0.0)})) is None
+    assert (
+        check(
+            waiting(
+                used_cpus=0.7, others=1.3, effective_cpus=2.0, sample={"decode": (2.0, 4.8, 0.0)}
+            )
+        )
+        is None
+    )
 
 
 def test_who_has_the_cpus_is_unknown_where_that_was_not_sampled_and_samples_take_little_of_them():
-    little, much = (waiting(sample={"decode": (2.0, 1.2, 0.0)}, process_cpu_s=cpu_s) for cpu_s in (2e-3, 25e-3))  # of 200 samples/s
+    little, much = (
+        waiting(sample={"decode": (2.0, 1.2, 0.0)}, process_cpu_s=cpu_s) for cpu_s in (2e-3, 25e-3)
+    )  # of 200 samples/s
 
     assert check(replace(little, cpus=None)) is None
     assert check(replace(much, cpus=None))  # 5 of 8 CPUs
@@ -85,7 +113,9 @@ def test_who_has_the_cpus_is_unknown_where_that_was_not_sampled_and_samples_take
 def test_what_a_larger_quota_gives_at_most_is_not_less_than_it_can_give():
     held = waiting(used_cpus=0.5, effective_cpus=0.5, sample={"decode": (2.0, 1.2, 0.0)})
     assert held.cpus is not None
-    quota, machine = (replace(held, cpus=replace(held.cpus, quota=most, affinity=2.0)) for most in (0.5, None))
+    quota, machine = (
+        replace(held, cpus=replace(held.cpus, quota=most, affinity=2.0)) for most in (0.5, None)
+    )
 
     assert check(quota).cost_s == pytest.approx(held.step.mean_s * (1 - 0.5 / 2))
     assert check(quota).severity is check(machine).severity
@@ -94,7 +124,9 @@ def test_what_a_larger_quota_gives_at_most_is_not_less_than_it_can_give():
 
 def test_more_cpus_than_processes_spare_nothing_unless_there_are_helper_threads():
     held = waiting(used_cpus=4.0, effective_cpus=4.0)
-    large = replace(held, cpus=replace(held.cpus, quota=4.0, affinity=64.0))  # 4 workers and the main process
+    large = replace(
+        held, cpus=replace(held.cpus, quota=4.0, affinity=64.0)
+    )  # 4 workers and the main process
     helped = replace(large, process_cpu_s=20e-3)
 
     assert cpus.beyond_quota_s(large) == pytest.approx(large.step.mean_s * (1 - 4 / 5))

@@ -11,11 +11,16 @@ SENDING = {"transport": (3.6, 0.0, 0.0)}  # three quarters as long as the making
 
 
 def test_a_batch_outside_shared_memory_is_copied_once_more():
-    finding = check(waiting(60.0, loader=ORDINARY, sample=SENDING, settings={"collate": "my_collate"}))
+    finding = check(
+        waiting(60.0, loader=ORDINARY, sample=SENDING, settings={"collate": "my_collate"})
+    )
 
     assert (finding.rule_id, finding.severity) == ("custom_collate", Severity.HIGH)
     assert finding.cost_s == pytest.approx((1 - 24 / 135) * (0.4e-3 + 60e-3 * 4.1 / 4.8))
-    assert "the batches of collate_fn=my_collate (38.5 MB each) are not in shared memory" in finding.message
+    assert (
+        "the batches of collate_fn=my_collate (38.5 MB each) are not in shared memory"
+        in finding.message
+    )
 
 
 def test_on_full_cpus_a_batch_that_waits_to_be_copied_says_why_they_are_full():
@@ -55,7 +60,14 @@ def test_it_is_silent_where_nothing_is_copied_for_it(changes):
 
 
 def test_it_is_silent_where_collate_and_transport_cost_less_than_five_percent_of_the_step():
-    assert check(waiting(loader=ORDINARY, sample={"collate": (0.2, 0.0, 0.0), "transport": (0.3, 0.0, 0.0)})) is None
+    assert (
+        check(
+            waiting(
+                loader=ORDINARY, sample={"collate": (0.2, 0.0, 0.0), "transport": (0.3, 0.0, 0.0)}
+            )
+        )
+        is None
+    )
 
 
 def test_a_healthy_training_may_collate_as_it_likes():

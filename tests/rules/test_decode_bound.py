@@ -20,9 +20,16 @@ def test_decode_that_takes_most_of_the_cpu_is_a_finding():
 
 def test_decoders_of_images_are_named_only_where_pixels_were_decoded():
     decoding = {"decode": (8.4, 0.0, 0.0)}
-    images, audio = waiting(60.0, sample=decoding), waiting(60.0, sample=decoding, maker={"decoded_pixels": 0.0})
+    images, audio = (
+        waiting(60.0, sample=decoding),
+        waiting(60.0, sample=decoding, maker={"decoded_pixels": 0.0}),
+    )
 
-    assert check(images).fix == "Decode with a faster library, decode on the GPU, decode only the crop, or store smaller images."
+    assert (
+        check(images).fix
+        == "Decode with a faster library, decode on the GPU, decode only the crop, or store "
+        "smaller images."
+    )
     assert check(audio).fix == OTHERS
     assert "whatif" in change(images).message
     assert "whatif" not in change(audio).message  # it measures decoders of images
@@ -43,16 +50,24 @@ def test_without_workers_it_costs_its_own_time_in_the_step():
 
 
 def test_where_the_cpus_are_full_it_costs_its_share_of_cpu_time():
-    queueing = {"decode": (8.4, 0.0, 0.0), "dataset": (0.5, 5.6, 0.0)}  # three quarters of the CPU time, half of the wall time
+    queueing = {
+        "decode": (8.4, 0.0, 0.0),
+        "dataset": (0.5, 5.6, 0.0),
+    }  # three quarters of the CPU time, half of the wall time
 
     finding = check(waiting(60.0, sample=queueing, used_cpus=6.2))
 
-    assert finding.cost_s == pytest.approx((60e-3 + 0.4e-3) * 8.4 / 11.2)  # 0.4 ms of transport, too
+    assert finding.cost_s == pytest.approx(
+        (60e-3 + 0.4e-3) * 8.4 / 11.2
+    )  # 0.4 ms of transport, too
 
 
 def test_wall_time_serves_where_cpu_time_was_not_measured():
     facts = waiting(sample={"decode": (8.4, 0.0, 0.0)})
-    unmeasured = {name: cost.__class__(cost.wall_s, None, None, None, None, None) for name, cost in facts.workers.per_sample.items()}
+    unmeasured = {
+        name: cost.__class__(cost.wall_s, None, None, None, None, None)
+        for name, cost in facts.workers.per_sample.items()
+    }
 
     assert check(waiting(maker={"per_sample": unmeasured})).evidence[0].value == pytest.approx(0.75)
 
@@ -66,8 +81,13 @@ LOCKED = {"blocked_by": {"lock": 1.0}, "blocked_looks": 80}
 
 
 def video(sample, **more):
-    """A sample of a video: 12 frames are read for it. The decoder has threads of its own, which take 8 ms of CPU time."""
-    maker = LOCKED | {"operations": [Operation("decode", "cv2.VideoCapture.read", 8.8e-3, 2.4e-3, 12.0)]}
+    """A sample of a video: 12 frames are read for it.
+
+    The decoder has threads of its own, which take 8 ms of CPU time.
+    """
+    maker = LOCKED | {
+        "operations": [Operation("decode", "cv2.VideoCapture.read", 8.8e-3, 2.4e-3, 12.0)]
+    }
     return waiting(60.0, sample=sample, maker=maker, process_cpu_s=13.2e-3, **more)
 
 
@@ -77,9 +97,13 @@ def test_a_video_is_decoded_by_threads_of_its_own_which_count():
     finding = check(facts)
 
     assert "78.8 % of the CPU time per sample (10.4 ms)" in finding.message
-    assert {one.id: one.value for one in finding.evidence}["decoder_threads_s"] == pytest.approx(8e-3)
+    assert {one.id: one.value for one in finding.evidence}["decoder_threads_s"] == pytest.approx(
+        8e-3
+    )
     assert blocked.check(facts) is None, "it waits at no lock of the program's"
-    assert at_own_locks(facts) and not at_own_locks(video({"decode": (2.4, 0.0, 1.0), "dataset": (0.5, 0.0, 6.0)}))
+    assert at_own_locks(facts) and not at_own_locks(
+        video({"decode": (2.4, 0.0, 1.0), "dataset": (0.5, 0.0, 6.0)})
+    )
 
 
 def test_locks_outside_of_decoding_are_the_programs_own():
@@ -109,5 +133,7 @@ def test_where_a_quota_stops_the_training_it_costs_what_it_takes_of_the_quota():
     stopped = replace(facts, cpus=replace(facts.cpus, quota=0.5, affinity=2.0))
     free = replace(facts, cpus=replace(facts.cpus, quota=None, affinity=2.0))
 
-    assert check(stopped).cost_s == pytest.approx(min(facts.step.mean_s, 32 * 11.2e-3 / 0.5) * 8.4 / 11.2)
+    assert check(stopped).cost_s == pytest.approx(
+        min(facts.step.mean_s, 32 * 11.2e-3 / 0.5) * 8.4 / 11.2
+    )
     assert check(stopped).cost_s > check(free).cost_s

@@ -13,7 +13,9 @@ from feedline.analysis.ledger.finding import Finding, Severity
 from feedline.analysis.measure.model import Traffic
 from feedline.analysis.rules import RULES
 
-DECODING = {"decode": (30.0, 0.0, 0.0)}  # 32.8 ms a sample: a batch takes 1.05 s, four workers make one every 262 ms
+DECODING = {
+    "decode": (30.0, 0.0, 0.0)
+}  # 32.8 ms a sample: a batch takes 1.05 s, four workers make one every 262 ms
 LARGE = {"decoded_pixels": 1_800_000.0, "output_pixels": 64.0 * 64.0}
 
 
@@ -27,7 +29,9 @@ def test_a_healthy_training_is_compute_bound_and_nothing_else():
 
 @pytest.mark.parametrize(("wait_ms", "spoken"), [(4.8, False), (5.4, True)])
 def test_the_input_is_spoken_of_from_five_percent_of_the_step(wait_ms, spoken):
-    facts = made_up_facts(waits={"starved": wait_ms}, stages={"transport": 0.0}, sample=DECODING, maker=LARGE)
+    facts = made_up_facts(
+        waits={"starved": wait_ms}, stages={"transport": 0.0}, sample=DECODING, maker=LARGE
+    )
 
     assert (causes(facts) != ["compute_bound"]) is spoken
 
@@ -50,7 +54,10 @@ def test_an_unexplained_wait_below_a_fifth_of_the_step_is_low():
 def test_information_does_not_explain_a_wait():
     cheap = {"decode": (0.1, 0.0, 0.0), "read": (0.0, 0.0, 0.0), "dataset": (8.0, 0.0, 0.0)}
 
-    assert causes(waiting(60.0, sample=cheap, maker=LARGE)) == ["input_bound_unexplained", "oversize_images"]
+    assert causes(waiting(60.0, sample=cheap, maker=LARGE)) == [
+        "input_bound_unexplained",
+        "oversize_images",
+    ]
 
 
 def test_without_a_loader_nothing_is_claimed():
@@ -73,11 +80,16 @@ def test_more_workers_are_not_advised_where_the_cpus_are_full():
 
 
 def test_what_takes_the_cpu_goes_before_that_it_is_full():
-    assert causes(waiting(160.0, sample={"augment": (30.0, 0.0, 0.0)}, used_cpus=7.9)) == ["augmentation_bound", "cpu_saturated"]
+    assert causes(waiting(160.0, sample={"augment": (30.0, 0.0, 0.0)}, used_cpus=7.9)) == [
+        "augmentation_bound",
+        "cpu_saturated",
+    ]
 
 
 def test_small_files_go_before_the_cpus_that_reading_them_fills():
-    small = Traffic(read_chars=24 * 4400.0, read_calls=72.0, disk_bytes=24 * 4096.0, major_faults=0.0)
+    small = Traffic(
+        read_chars=24 * 4400.0, read_calls=72.0, disk_bytes=24 * 4096.0, major_faults=0.0
+    )
 
     found = causes(waiting(160.0, sample={"read": (12.0, 5.0, 17.0)}, traffic=small, used_cpus=7.9))
 
@@ -88,7 +100,15 @@ def test_a_detail_does_not_go_before_the_cause_that_it_is_a_part_of():
     floats = {"flags": ["float32", "shared"], "batch_bytes": 4 * 32 * 3 * 224 * 224}
     blur = {"augment/GaussianBlur": 24.0, "augment/ToTensor": 5.0}
 
-    assert causes(waiting(160.0, sample={"augment": (30.0, 0.0, 0.0)}, operations=blur, loader=floats, used_cpus=7.9))[:2] == [
+    assert causes(
+        waiting(
+            160.0,
+            sample={"augment": (30.0, 0.0, 0.0)},
+            operations=blur,
+            loader=floats,
+            used_cpus=7.9,
+        )
+    )[:2] == [
         "augmentation_bound",
         "cpu_saturated",
     ]
@@ -97,10 +117,19 @@ def test_a_detail_does_not_go_before_the_cause_that_it_is_a_part_of():
 def test_at_most_three_findings_ask_for_a_change():
     facts = waiting(160.0, sample=DECODING, maker=LARGE, used_cpus=7.9, process_cpu_s=100e-3)
 
-    assert causes(facts) == ["oversize_images", "decode_bound", "cpu_saturated"]  # thread_oversubscription is the fourth
+    assert causes(facts) == [
+        "oversize_images",
+        "decode_bound",
+        "cpu_saturated",
+    ]  # thread_oversubscription is the fourth
 
 
-ROWS = {"sample/decode/cpu": 0.6, "sample/augment/cpu": 0.3, "sample/decode/run_queue": 0.1, "sample/read/blocked": 0.4}
+ROWS = {
+    "sample/decode/cpu": 0.6,
+    "sample/augment/cpu": 0.3,
+    "sample/decode/run_queue": 0.1,
+    "sample/read/blocked": 0.4,
+}
 
 
 def ordered(*findings, rows=ROWS):
@@ -119,19 +148,28 @@ def test_findings_are_ranked_by_severity_then_cost():
 
 @pytest.mark.parametrize(("cost_s", "first"), [(1.4, "decode_bound"), (1.3, "cpu_saturated")])
 def test_a_part_goes_before_its_whole_only_if_it_wins_a_third(cost_s, first):
-    whole, part = Finding("cpu_saturated", Severity.HIGH, "", cost_s=4.0), Finding("decode_bound", Severity.HIGH, "", cost_s=cost_s)
+    whole, part = (
+        Finding("cpu_saturated", Severity.HIGH, "", cost_s=4.0),
+        Finding("decode_bound", Severity.HIGH, "", cost_s=cost_s),
+    )
 
     assert ordered(whole, part)[0] == first
 
 
 def test_what_lies_in_other_rows_is_no_part():
-    whole, other = Finding("cpu_saturated", Severity.HIGH, "", cost_s=4.0), Finding("blocked", Severity.HIGH, "", cost_s=3.0)
+    whole, other = (
+        Finding("cpu_saturated", Severity.HIGH, "", cost_s=4.0),
+        Finding("blocked", Severity.HIGH, "", cost_s=3.0),
+    )
 
     assert ordered(whole, other) == ["cpu_saturated", "blocked"]
 
 
 def test_no_finding_stands_above_one_that_is_graver():
-    whole, part = Finding("cpu_saturated", Severity.HIGH, "", cost_s=4.0), Finding("decode_bound", Severity.LOW, "", cost_s=1.4)
+    whole, part = (
+        Finding("cpu_saturated", Severity.HIGH, "", cost_s=4.0),
+        Finding("decode_bound", Severity.LOW, "", cost_s=1.4),
+    )
 
     assert ordered(part, whole) == ["cpu_saturated", "decode_bound"]
 
@@ -141,18 +179,24 @@ def test_no_finding_stands_above_one_that_is_graver():
     [
         (
             made_up_facts(),
-            "The input is not the bottleneck: it takes 0.9 % of the 101 ms step; the largest stage is backward (60.0 ms).",
+            "The input is not the bottleneck: it takes 0.9 % of the 101 ms step; the largest "
+            "stage is backward (60.0 ms).",
         ),
         (
             without_workers(),
-            "Input-bound: 60.6 % of each 254 ms step goes to the input. No workers: the main process makes every batch itself, "
-            "which takes 154 ms of each 254 ms step; receiving them from workers would take 1.36 ms to 4.69 ms. This training uses 1.00 of "
-            "8 CPUs; 7.00 CPUs are free. Set num_workers=2. That costs about 152 ms per step (60.0 %).",
+            "Input-bound: 60.6 % of each 254 ms step goes to the input. No workers: the main "
+            "process makes every batch itself, "
+            "which takes 154 ms of each 254 ms step; receiving them from workers would take 1.36 "
+            "ms to 4.69 ms. This training uses 1.00 of "
+            "8 CPUs; 7.00 CPUs are free. Set num_workers=2. That costs about 152 ms per step "
+            "(60.0 %).",
         ),
         (
             waiting(60.0),
-            "Input-bound: 37.7 % of each 160 ms step waits for data. What makes the input slow is unknown; its largest part is "
-            "making batches (60.0 ms per step); the largest stage of a sample is decode (41.7 % of its time). That costs about 60.4 ms "
+            "Input-bound: 37.7 % of each 160 ms step waits for data. What makes the input slow is "
+            "unknown; its largest part is "
+            "making batches (60.0 ms per step); the largest stage of a sample is decode (41.7 % "
+            "of its time). That costs about 60.4 ms "
             "per step (37.7 %).",
         ),
     ],
@@ -167,16 +211,29 @@ def check(rule_id, severity=Severity.HIGH):
 
 def test_ranks_that_see_the_same_data_hear_it_before_anything_slow():
     facts = without_workers(sample=DECODING, maker=LARGE)
-    findings = diagnose(facts, [check("whole_data_on_every_rank"), check("same_data"), check("missing_set_epoch", Severity.LOW)])
+    findings = diagnose(
+        facts,
+        [
+            check("whole_data_on_every_rank"),
+            check("same_data"),
+            check("missing_set_epoch", Severity.LOW),
+        ],
+    )
 
     assert [one.rule_id for one in findings] == ["same_data", *causes(facts)][: len(findings)]
     assert verdict(findings, facts) == "Misconfigured: same_data is there."
 
 
 def test_mistakes_count_among_the_three_findings():
-    found = diagnose(waiting(60.0), [check("sum_not_mean"), check("not_finite"), check("schedule_in_steps")])
+    found = diagnose(
+        waiting(60.0), [check("sum_not_mean"), check("not_finite"), check("schedule_in_steps")]
+    )
 
-    assert [one.rule_id for one in found] == ["sum_not_mean", "not_finite", "input_bound_unexplained"]
+    assert [one.rule_id for one in found] == [
+        "sum_not_mean",
+        "not_finite",
+        "input_bound_unexplained",
+    ]
 
 
 def test_a_schedule_of_another_length_is_told_and_is_not_the_verdict():
@@ -190,7 +247,10 @@ def test_a_schedule_of_another_length_is_told_and_is_not_the_verdict():
 def test_a_lost_training_is_called_lost():
     facts = made_up_facts()
 
-    assert verdict(diagnose(facts, [check("not_finite")]), facts) == "Training diverged: not_finite is there."
+    assert (
+        verdict(diagnose(facts, [check("not_finite")]), facts)
+        == "Training diverged: not_finite is there."
+    )
 
 
 def test_no_two_rules_have_one_cause():
@@ -199,7 +259,11 @@ def test_no_two_rules_have_one_cause():
 
 def test_the_order_of_the_registry_decides_nothing(monkeypatch):
     """Whatever the rules are asked in, the same findings are told in the same order."""
-    cases = [waiting(160.0, sample=DECODING, maker=LARGE, used_cpus=7.9), without_workers(sample=DECODING, maker=LARGE), waiting(60.0)]
+    cases = [
+        waiting(160.0, sample=DECODING, maker=LARGE, used_cpus=7.9),
+        without_workers(sample=DECODING, maker=LARGE),
+        waiting(60.0),
+    ]
     before = [causes(run) for run in cases]
 
     for name in ("INPUT", "LOOP", "MACHINE", "CROSS_RANK"):

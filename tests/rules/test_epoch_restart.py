@@ -17,15 +17,20 @@ def test_workers_started_anew_each_epoch_are_a_finding():
     finding = check(made_up_facts(**RESTARTING, settings={"start_method": "spawn"}))
 
     assert (finding.rule_id, finding.severity) == ("epoch_restart", Severity.HIGH)
-    assert finding.cost_s == pytest.approx(50e-3 * (1 - 0.1536 / 1.0))  # a batch takes 154 ms, which no setting spares
+    assert finding.cost_s == pytest.approx(
+        50e-3 * (1 - 0.1536 / 1.0)
+    )  # a batch takes 154 ms, which no setting spares
     assert (
-        "workers are restarted (spawn) each time the loader is iterated, 10 times here; the first batch then takes 1.00 s"
-        in finding.message
+        "workers are restarted (spawn) each time the loader is iterated, 10 times here; the first "
+        "batch then takes 1.00 s" in finding.message
     )
     assert "forkserver" in finding.fix
 
 
-@pytest.mark.parametrize("change", [{"epochs": 1}, {"settings": {"persistent_workers": True}}, {"settings": {"num_workers": 0}}])
+@pytest.mark.parametrize(
+    "change",
+    [{"epochs": 1}, {"settings": {"persistent_workers": True}}, {"settings": {"num_workers": 0}}],
+)
 def test_it_is_silent_where_nothing_is_started_again(change):
     assert check(made_up_facts(**(RESTARTING | change))) is None
 
@@ -33,10 +38,20 @@ def test_it_is_silent_where_nothing_is_started_again(change):
 @pytest.mark.parametrize("persistent", [False, True])
 def test_workers_of_a_loader_that_each_epoch_makes_anew_are_not_kept_by_a_setting(persistent):
     made_again = RESTARTING | {"loader": {"first_batch_s": 1.0, "epochs": 10, "objects": 10}}
-    finding = check(made_up_facts(**made_again, settings={"persistent_workers": persistent, "made_at": "train.py:141"}))
+    finding = check(
+        made_up_facts(
+            **made_again, settings={"persistent_workers": persistent, "made_at": "train.py:141"}
+        )
+    )
 
-    assert "each of the 10 passes makes a new DataLoader and starts its workers again" in finding.message
-    once = "Make the loader once, before the loop: DataLoader(..., persistent_workers=True)  # now made for each pass, train.py:141"
+    assert (
+        "each of the 10 passes makes a new DataLoader and starts its workers again"
+        in finding.message
+    )
+    once = (
+        "Make the loader once, before the loop: DataLoader(..., persistent_workers=True)  # "
+        "now made for each pass, train.py:141"
+    )
     assert once in finding.fix
     assert finding.settings == {}
 
@@ -54,6 +69,11 @@ def test_a_healthy_training_may_restart_its_workers():
 
 
 def test_where_workers_that_stay_make_batches_slower_it_says_what_else_to_do():
-    plain, dearer = (check(made_up_facts(**RESTARTING, staying_s=staying_s)).fix for staying_s in (0.0, 0.1))
+    plain, dearer = (
+        check(made_up_facts(**RESTARTING, staying_s=staying_s)).fix for staying_s in (0.0, 0.1)
+    )
 
-    assert "Persistent workers use 100 ms more CPU time per batch here" in dearer and "Workers that stay" not in plain
+    assert (
+        "Persistent workers use 100 ms more CPU time per batch here" in dearer
+        and "Workers that stay" not in plain
+    )

@@ -6,13 +6,33 @@ from feedline.analysis.ledger.finding import Severity
 from feedline.analysis.ledger.view.handover import WITHOUT_WORKERS
 from feedline.analysis.rules.input.fewer_workers import check
 
-CHEAP = {"read": (0, 0, 0), "decode": (0, 0, 0), "augment": (0, 0, 0), "dataset": (0.01, 0, 0), "collate": (0.005, 0, 0)}
-STEP = {"forward": 0.3, "backward": 0.4, "optimizer": 0.1, "other": 0.0, "copy": 0.0, "transport": 1.2}
-TRAINER = {"sample": CHEAP, "stages": STEP, "loader": {"flags": [], "batch_bytes": 4e3, "pickle_bytes": 700.0}, "batch_tensors": 3.0}
+CHEAP = {
+    "read": (0, 0, 0),
+    "decode": (0, 0, 0),
+    "augment": (0, 0, 0),
+    "dataset": (0.01, 0, 0),
+    "collate": (0.005, 0, 0),
+}
+STEP = {
+    "forward": 0.3,
+    "backward": 0.4,
+    "optimizer": 0.1,
+    "other": 0.0,
+    "copy": 0.0,
+    "transport": 1.2,
+}
+TRAINER = {
+    "sample": CHEAP,
+    "stages": STEP,
+    "loader": {"flags": [], "batch_bytes": 4e3, "pickle_bytes": 700.0},
+    "batch_tensors": 3.0,
+}
 
 
 def tiny(**changes):
-    """A step of 0.8 ms and batches that take 0.48 ms to make, 1.2 ms to receive and another 0.6 to wait for."""
+    """A step of 0.8 ms and batches that take 0.48 ms to make, 1.2 ms to receive and another 0.6 to
+    wait for.
+    """
     return made_up_facts(**{**TRAINER, "waits": {"starved": 0.1, "in_transit": 0.5}, **changes})
 
 
@@ -22,19 +42,31 @@ def test_a_batch_that_takes_longer_to_receive_than_to_make_is_better_made_where_
     assert (finding.rule_id, finding.severity) == ("fewer_workers", Severity.HIGH)
     assert finding.fix == f"DataLoader(..., num_workers=0)  # now 4; {WITHOUT_WORKERS}"
     assert finding.cost_s == pytest.approx(1.2e-3 + 0.6e-3 - 32 * 15e-6)
-    assert "spends 1.80 ms getting its input from 4 workers, but making that input takes only 480 µs" in finding.message
+    assert (
+        "spends 1.80 ms getting its input from 4 workers, but making that input takes only 480 µs"
+        in finding.message
+    )
 
 
 def test_persistent_workers_are_switched_off_with_the_workers():
     """Without, ``DataLoader(num_workers=0, persistent_workers=True)`` raises ValueError."""
-    assert check(tiny(settings={"persistent_workers": True})).settings == {"num_workers": 0, "persistent_workers": False}
+    assert check(tiny(settings={"persistent_workers": True})).settings == {
+        "num_workers": 0,
+        "persistent_workers": False,
+    }
 
 
 def test_no_other_advice_about_the_queue_stands_beside_it():
     causes = [finding.rule_id for finding in diagnose(tiny())]
 
     assert causes[0] == "fewer_workers"
-    assert not {"too_few_workers", "custom_collate", "objects_in_queue", "epoch_restart", "straggler_in_order"} & set(causes)
+    assert not {
+        "too_few_workers",
+        "custom_collate",
+        "objects_in_queue",
+        "epoch_restart",
+        "straggler_in_order",
+    } & set(causes)
 
 
 def test_workers_that_spare_the_step_more_than_they_cost_stay():
@@ -52,7 +84,9 @@ def test_a_gain_below_five_percent_of_the_step_is_not_spoken_of():
 
 def test_large_batches_that_are_pickled_keep_their_workers_and_become_tensors():
     arrays = {"flags": ["objects"], "batch_bytes": 38.5e6, "pickle_bytes": 38.5e6}
-    facts = waiting(20.0, loader=arrays, stages={"transport": 300.0}, sample={"transport": (9.0, 0.0, 0.0)})
+    facts = waiting(
+        20.0, loader=arrays, stages={"transport": 300.0}, sample={"transport": (9.0, 0.0, 0.0)}
+    )
 
     assert check(facts) is None
     assert "objects_in_queue" in [finding.rule_id for finding in diagnose(facts)]

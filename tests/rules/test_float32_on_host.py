@@ -5,11 +5,17 @@ from feedline.analysis.ledger.finding import Severity
 from feedline.analysis.rules.input.float32_on_host import check
 
 FLOATS = {"flags": ["float32", "shared"], "batch_bytes": 4 * 32 * 3 * 224 * 224}
-OPERATIONS = {"augment/torchvision.transforms.transforms.ToTensor": 1.5, "augment/Normalize": 0.42, "augment/RandomResizedCrop": 0.1}
+OPERATIONS = {
+    "augment/torchvision.transforms.transforms.ToTensor": 1.5,
+    "augment/Normalize": 0.42,
+    "augment/RandomResizedCrop": 0.1,
+}
 
 
 def test_conversion_collate_and_transport_of_float32_are_added_up():
-    finding = check(waiting(60.0, loader=FLOATS, operations=OPERATIONS, stages={"transport": 8.0, "copy": 4.0}))
+    finding = check(
+        waiting(60.0, loader=FLOATS, operations=OPERATIONS, stages={"transport": 8.0, "copy": 4.0})
+    )
 
     assert (finding.rule_id, finding.severity) == ("float32_on_host", Severity.HIGH)
     assert finding.cost_s == pytest.approx(60e-3 * (1.92 + 0.75 * 0.5) / 4.8 + 0.75 * 12e-3)
@@ -21,13 +27,18 @@ def test_uint8_batches_are_as_they_should_be():
 
 
 def test_floats_that_no_picture_was_decoded_for_are_the_users_own():
-    assert check(waiting(loader=FLOATS, operations=OPERATIONS, maker={"decoded_pixels": 0.0})) is None
+    assert (
+        check(waiting(loader=FLOATS, operations=OPERATIONS, maker={"decoded_pixels": 0.0})) is None
+    )
 
 
 def test_it_is_silent_where_it_costs_less_than_five_percent_of_the_step():
     cheap = {"augment/ToTensor": 0.1}
 
-    assert check(waiting(60.0, loader=FLOATS, operations=cheap, sample={"collate": (0.2, 0.0, 0.0)})) is None
+    assert (
+        check(waiting(60.0, loader=FLOATS, operations=cheap, sample={"collate": (0.2, 0.0, 0.0)}))
+        is None
+    )
 
 
 def test_a_healthy_training_may_hand_over_float32():

@@ -1,4 +1,6 @@
-"""A GPU that has so much to do that it is the limit: what is said of the input then, and of float32 products without tensor cores."""
+"""A GPU that has so much to do that it is the limit: what is said of the input then, and of float32
+products without tensor cores.
+"""
 
 from dataclasses import replace
 
@@ -19,7 +21,9 @@ def facts(busy, products=0.0, computed_in="float32", ranks=1, **more):
     found = made_up_facts(**more)
     mean_s = found.step.mean_s
     work = GpuWork(busy * mean_s, 400, busy * mean_s / 400, 5, ranks, products * mean_s)
-    return replace(found, step=replace(found.step, gpu_work=work, flop=Flop(1e12, 2e12, 32.0, computed_in)))
+    return replace(
+        found, step=replace(found.step, gpu_work=work, flop=Flop(1e12, 2e12, 32.0, computed_in))
+    )
 
 
 WAITS = {"waits": {"in_transit": 7.0}}  # 6 % of the step, which no rule explains
@@ -29,7 +33,10 @@ def test_a_wait_that_no_rule_explains_is_not_the_limit_where_the_gpu_works_all_t
     found = diagnose(facts(busy=0.96, **WAITS))
 
     assert [finding.rule_id for finding in found] == ["gpu_bound"]
-    assert "the GPU is the limit: it is busy for 104 ms of each 108 ms step; the input takes 7.3 %" in found[0].message
+    assert (
+        "the GPU is the limit: it is busy for 104 ms of each 108 ms step; the input takes 7.3 %"
+        in found[0].message
+    )
     assert found[0].message.endswith("a faster one would save at most 4.0 %")
     assert found[0].cost_s == pytest.approx(0.04 * 0.1079)
 
@@ -37,7 +44,9 @@ def test_a_wait_that_no_rule_explains_is_not_the_limit_where_the_gpu_works_all_t
 @pytest.mark.parametrize(("busy", "ranks"), [(0.94, 1), (0.96, 2)])
 def test_a_gpu_that_idles_or_waits_for_others_may_be_fed_faster(busy, ranks):
     assert gpu_bound.check(facts(busy, ranks=ranks, **WAITS)) is None
-    assert [finding.rule_id for finding in diagnose(facts(busy, ranks=ranks, **WAITS))] == ["input_bound_unexplained"]
+    assert [finding.rule_id for finding in diagnose(facts(busy, ranks=ranks, **WAITS))] == [
+        "input_bound_unexplained"
+    ]
 
 
 def test_a_gpu_that_is_behind_its_host_leaves_nothing_to_save():
@@ -51,9 +60,15 @@ def test_products_without_tensor_cores_are_what_to_change_first():
     given = facts(busy=0.9, products=0.6)
     first, *others = diagnose(given)
 
-    assert (first.rule_id, first.severity, first.cost_s) == ("float32_products", Severity.HIGH, pytest.approx(0.6 * given.step.mean_s))
+    assert (first.rule_id, first.severity, first.cost_s) == (
+        "float32_products",
+        Severity.HIGH,
+        pytest.approx(0.6 * given.step.mean_s),
+    )
     assert not others  # what holds the run back is known
-    assert verdict([first], given).startswith("GPU-bound: the GPU is busy for 90.8 ms of each 101 ms step; 60.5 ms of that are matrix")
+    assert verdict([first], given).startswith(
+        "GPU-bound: the GPU is busy for 90.8 ms of each 101 ms step; 60.5 ms of that are matrix"
+    )
 
 
 @pytest.mark.parametrize(
@@ -66,7 +81,14 @@ def test_products_without_tensor_cores_are_what_to_change_first():
         facts(busy=0.9, products=0.6, ranks=2),
         made_up_facts(),
     ],
-    ids=["gpu idles", "few products", "tf32 is allowed", "arithmetic unknown", "several ranks", "no window"],
+    ids=[
+        "gpu idles",
+        "few products",
+        "tf32 is allowed",
+        "arithmetic unknown",
+        "several ranks",
+        "no window",
+    ],
 )
 def test_otherwise_nothing_is_said_of_them(given):
     assert float32_products.check(given) is None

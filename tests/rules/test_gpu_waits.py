@@ -1,4 +1,6 @@
-"""A GPU that idles while the host launches its work, from what the host took for the stages and what the GPU worked."""
+"""A GPU that idles while the host launches its work, from what the host took for the stages and
+what the GPU worked.
+"""
 
 from dataclasses import replace
 
@@ -13,9 +15,14 @@ from feedline.analysis.traces.windows import GpuWork
 
 
 def facts(busy_ms, **more):
-    """Steps of 101 ms, 99 ms of which the host takes for the model, the backward pass, the update and the copy."""
+    """Steps of 101 ms, 99 ms of which the host takes for the model, the backward pass, the update
+    and the copy.
+    """
     found = made_up_facts(**more)
-    return replace(found, step=replace(found.step, gpu_work=GpuWork(busy_ms / 1000, 400, busy_ms / 1000 / 400, 5)))
+    return replace(
+        found,
+        step=replace(found.step, gpu_work=GpuWork(busy_ms / 1000, 400, busy_ms / 1000 / 400, 5)),
+    )
 
 
 def test_what_the_host_takes_beyond_the_gpus_work_is_time_that_the_gpu_idles():
@@ -24,7 +31,10 @@ def test_what_the_host_takes_beyond_the_gpus_work_is_time_that_the_gpu_idles():
     assert finding.severity is Severity.HIGH
     assert finding.cost_s == pytest.approx(0.069)
     assert "idle for at least 69.0 ms (68.4 %) of the 101 ms step" in finding.message
-    assert "a step launches 400 kernels (75.0 µs each on average), and the GPU is busy for only 30.0 ms" in finding.message
+    assert (
+        "a step launches 400 kernels (75.0 µs each on average), and the GPU is busy for only 30.0 "
+        "ms" in finding.message
+    )
 
 
 def test_the_word_that_the_input_is_not_the_bottleneck_is_left_out():
@@ -55,5 +65,7 @@ def test_of_several_ranks_nothing_is_said():
         (300, "; the GPU needs 300 ms per step, more than the host takes to launch its work"),
     ],
 )
-def test_where_the_input_is_not_the_bottleneck_the_gpus_work_is_told_and_not_how_long_launching_it_took(busy_ms, words):
+def test_where_the_input_is_not_the_bottleneck_the_gpus_work_is_told_and_not_how_long_launching_it_took(
+    busy_ms, words
+):
     assert compute_bound.check(facts(busy_ms)).message.endswith(words)

@@ -10,15 +10,23 @@ from feedline.analysis.rules.input.input_bound_unexplained import BY_WHOM, check
 def test_it_names_the_stage_that_takes_most_of_a_sample():
     finding = check(waiting(60.0))
 
-    assert finding.message.endswith("making batches (60.0 ms per step); the largest stage of a sample is decode (41.7 % of its time)")
+    assert finding.message.endswith(
+        "making batches (60.0 ms per step); the largest stage of a sample is decode (41.7 % of "
+        "its time)"
+    )
 
 
 def test_it_names_a_slow_sampler():
-    assert "its largest part is the sampler (30.0 ms per step)" in check(made_up_facts(stages={"sampler": 30.0})).message
+    assert (
+        "its largest part is the sampler (30.0 ms per step)"
+        in check(made_up_facts(stages={"sampler": 30.0})).message
+    )
 
 
 def test_it_names_starts_of_epochs_that_no_setting_spares():
-    facts = made_up_facts(stages={"epoch_start": 30.0}, epochs=10, settings={"persistent_workers": True})
+    facts = made_up_facts(
+        stages={"epoch_start": 30.0}, epochs=10, settings={"persistent_workers": True}
+    )
 
     assert "starting later epochs" in check(facts).message
 
@@ -28,25 +36,41 @@ def test_it_names_waiting_for_a_cpu_where_nobody_sampled_who_had_it():
     told = diagnose(facts)[0]
 
     assert told.rule_id == "input_bound_unexplained"
-    assert told.message.endswith("50.0 % of the time per sample is spent waiting for a CPU, but CPU use by other programs was not sampled")
+    assert told.message.endswith(
+        "50.0 % of the time per sample is spent waiting for a CPU, but CPU use by other programs "
+        "was not sampled"
+    )
     assert told.fix == BY_WHOM
 
 
 def test_it_names_a_main_thread_that_waits_for_a_cpu():
     facts = replace(made_up_facts(stages={"sampler": 30.0}, main_runqueue_share=0.3), cpus=None)
 
-    assert "; the main thread waits for a CPU during 30.0 % of the step, but CPU use by other programs" in check(facts).message
+    assert (
+        "; the main thread waits for a CPU during 30.0 % of the step, but CPU use by other programs"
+        in check(facts).message
+    )
 
 
 def test_it_names_cpus_that_other_code_of_the_training_fills():
-    few = {"read": (0.1, 0.3, 0.0), "decode": (0.3, 1.0, 0.0), "augment": (0.2, 0.5, 0.0), "dataset": (0.1, 0.1, 0.0)}
+    few = {
+        "read": (0.1, 0.3, 0.0),
+        "decode": (0.3, 1.0, 0.0),
+        "augment": (0.2, 0.5, 0.0),
+        "dataset": (0.1, 0.1, 0.0),
+    }
     (found,) = diagnose(waiting(60.0, used_cpus=7.9, sample=few))
 
     assert found.rule_id == "input_bound_unexplained"
-    assert "of the time per sample is spent waiting for a CPU; this training uses 7.90 of 8 CPUs; no CPU is free" in found.message
+    assert (
+        "of the time per sample is spent waiting for a CPU; this training uses 7.90 of 8 CPUs; no "
+        "CPU is free" in found.message
+    )
     assert found.fix.startswith("Look for what else of this training uses the CPUs")
 
 
-@pytest.mark.parametrize("facts", [waiting(sample={"decode": (2.0, 4.8, 0.0)}), replace(waiting(), cpus=None)])
+@pytest.mark.parametrize(
+    "facts", [waiting(sample={"decode": (2.0, 4.8, 0.0)}), replace(waiting(), cpus=None)]
+)
 def test_it_does_not_speak_of_cpus_that_were_sampled_or_that_nothing_waits_for(facts):
     assert "not sampled" not in check(facts).message

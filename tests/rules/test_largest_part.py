@@ -25,30 +25,57 @@ def with_ledger(facts: RuleInputs, stage: str, steps: float) -> RuleInputs:
 
 
 def test_compiling_that_takes_84_percent_is_the_verdict_and_not_an_input_of_one():
-    assert "compil" in said(with_ledger(made_up_facts(stages={"compile": 550.0}, **BORDERLINE), "compile", 0.5))
+    assert "compil" in said(
+        with_ledger(made_up_facts(stages={"compile": 550.0}, **BORDERLINE), "compile", 0.5)
+    )
 
 
 def test_an_optimizer_that_takes_60_percent_is_the_verdict_and_not_the_loss_beside_it():
-    facts = made_up_facts(stages={"optimizer": 180.0, "other": 26.0}, updated=Updated("AdamW", 2000, 8000, fused=False))
-    loss = OwnFunction("line 20 (train.py)", 0.024, 0.022, 0.026, "cross_entropy (torch…/functional.py:3472)")
+    facts = made_up_facts(
+        stages={"optimizer": 180.0, "other": 26.0},
+        updated=Updated("AdamW", 2000, 8000, fused=False),
+    )
+    loss = OwnFunction(
+        "line 20 (train.py)", 0.024, 0.022, 0.026, "cross_entropy (torch…/functional.py:3472)"
+    )
 
-    assert "the optimizer: AdamW.step()" in said(replace(facts, step=replace(facts.step, own_code=OwnCode(0.026, 200, [loss]))))
+    assert "the optimizer: AdamW.step()" in said(
+        replace(facts, step=replace(facts.step, own_code=OwnCode(0.026, 200, [loss])))
+    )
 
 
 def test_checkpoints_that_take_12_percent_are_in_the_verdict():
-    assert "checkpoint" in said(with_ledger(made_up_facts(stages={"checkpoint": 14.0}), "checkpoint", 0.2))
+    assert "checkpoint" in said(
+        with_ledger(made_up_facts(stages={"checkpoint": 14.0}), "checkpoint", 0.2)
+    )
 
 
 @pytest.mark.parametrize("queued", [0.0, 0.05])
 def test_a_wait_for_data_of_87_percent_is_told_beside_cpu_contention_that_costs_little(queued):
-    sample, mine = {"dataset": (15.0, 2.0, 0.0)}, {"used_cpus": 1.1, "others": 0.9, "effective_cpus": 2.0, "main_runqueue_share": queued}
-    facts = waiting(700.0, sample=sample, settings={"num_workers": 2}, maker={"processes": 2, "busy_share": 0.97}, **mine)
+    sample, mine = (
+        {"dataset": (15.0, 2.0, 0.0)},
+        {"used_cpus": 1.1, "others": 0.9, "effective_cpus": 2.0, "main_runqueue_share": queued},
+    )
+    facts = waiting(
+        700.0,
+        sample=sample,
+        settings={"num_workers": 2},
+        maker={"processes": 2, "busy_share": 0.97},
+        **mine,
+    )
 
     assert "waits for data" in said(facts)
 
 
 def test_workers_that_yield_the_same_samples_come_before_what_makes_them_slow():
-    """A mistake without seconds of its own: everything else is said of a training that repeats its samples."""
-    facts = waiting(260.0, sample={"dataset": (40.0, 0.0, 0.0)}, settings={"map_style": False}, repeated_stream=True)
+    """A mistake without seconds of its own: everything else is said of a training that repeats its
+    samples.
+    """
+    facts = waiting(
+        260.0,
+        sample={"dataset": (40.0, 0.0, 0.0)},
+        settings={"map_style": False},
+        repeated_stream=True,
+    )
 
     assert "the same" in said(facts)

@@ -16,20 +16,29 @@ FINDING = Finding("too_few_workers", Severity.HIGH, "no workers", cost_s=0.05)
     ("settings", "comment"),
     [
         ({"made_at": "train.py:31"}, "  # now 0, train.py:31"),
-        ({"made_at": "train.py:88", "made_by": "transformers"}, "  # now 0, train.py:88 via transformers"),
+        (
+            {"made_at": "train.py:88", "made_by": "transformers"},
+            "  # now 0, train.py:88 via transformers",
+        ),
         ({"made_by": "transformers"}, "  # now 0, via transformers"),
         ({}, "  # now 0"),
     ],
 )
 def test_it_says_what_the_line_says_now_and_where_it_is(settings, comment):
-    assert change(without_workers(settings=settings), {"num_workers": 3}) == f"DataLoader(..., num_workers=3){comment}"
+    assert (
+        change(without_workers(settings=settings), {"num_workers": 3})
+        == f"DataLoader(..., num_workers=3){comment}"
+    )
 
 
 def test_several_arguments_are_named_with_their_present_values():
-    facts = without_workers(settings={"made_at": "train.py:31"}, loader={"kind": "StatefulDataLoader"})
+    facts = without_workers(
+        settings={"made_at": "train.py:31"}, loader={"kind": "StatefulDataLoader"}
+    )
 
     assert change(facts, {"num_workers": 3, "persistent_workers": True}) == (
-        "StatefulDataLoader(..., num_workers=3, persistent_workers=True)  # now num_workers=0, persistent_workers=False, train.py:31; "
+        "StatefulDataLoader(..., num_workers=3, persistent_workers=True)  # now num_workers=0, "
+        "persistent_workers=False, train.py:31; "
         "persistent_workers=True only if the program does not change the dataset between epochs"
     )
 
@@ -39,11 +48,13 @@ def test_several_workers_for_an_iterable_dataset_are_advised_only_if_it_is_split
     split = made_up_facts(settings={"map_style": False, "num_workers": 2})
 
     assert change(stream, {"num_workers": 3}).endswith(
-        "# now 0, train.py:31; only if each worker yields its own part of the iterable dataset (get_worker_info)"
+        "# now 0, train.py:31; only if each worker yields its own part of the iterable dataset "
+        "(get_worker_info)"
     )
     assert "only if" not in change(stream, {"num_workers": 1}) + change(split, {"num_workers": 3})
     assert verdict([replace(FINDING, settings={"num_workers": 3})], stream).endswith(
-        " If each worker yields its own part of the iterable dataset (get_worker_info), set num_workers=3. That costs about 50.0 ms "
+        " If each worker yields its own part of the iterable dataset (get_worker_info), set "
+        "num_workers=3. That costs about 50.0 ms "
         "per step (19.7 %)."
     )
 

@@ -12,7 +12,11 @@ from feedline.analysis.rules.input.made_in_step import check
 
 def facts(input_ms: float, other: float = 1.0, working: float = 1.0, named: bool = True, **changes):
     """A step of 98 ms and what making takes."""
-    making = Making(("get_batch (train.py:116)",), np.ones(20, bool), {}, 1.0, working) if named else None
+    making = (
+        Making(("get_batch (train.py:116)",), np.ones(20, bool), {}, 1.0, working)
+        if named
+        else None
+    )
     stages = {"input": input_ms, "other": other, "transport": 0.0}
     return made_up_facts(stages=stages, waits={"starved": 0.0}, **changes), making
 
@@ -21,7 +25,16 @@ def given(input_ms: float, **changes):
     found, making = facts(input_ms, **changes)
     share = found.step.stages["input"] / found.step.mean_s
     sure = Certainty(200, share * 0.9, share * 1.1)
-    return type(found)(**{**vars(found), "loader": None, "workers": None, "making": making, "wait_share": share, "certainty": sure})
+    return type(found)(
+        **{
+            **vars(found),
+            "loader": None,
+            "workers": None,
+            "making": making,
+            "wait_share": share,
+            "certainty": sure,
+        }
+    )
 
 
 def test_the_function_is_named_with_what_it_takes():
@@ -29,7 +42,10 @@ def test_the_function_is_named_with_what_it_takes():
     (finding, *_) = diagnose(found)
 
     assert finding.rule_id == "made_in_step" and finding.cost_s == pytest.approx(0.020)
-    said = "Partly input-bound: 16.7 % of each 120 ms step goes to the input. get_batch (train.py:116) makes each batch"
+    said = (
+        "Partly input-bound: 16.7 % of each 120 ms step goes to the input. get_batch "
+        "(train.py:116) makes each batch"
+    )
     assert verdict([finding], found).startswith(said)
     assert "ThreadPoolExecutor" in finding.fix and "num_workers=1" in finding.fix
 
@@ -49,14 +65,19 @@ def test_without_a_free_cpu_a_thread_is_not_advised():
 def test_a_function_that_sleeps_is_said_to_wait():
     finding = check(given(20.0, working=0.1))
 
-    assert "waits for each batch" in finding.message and finding.fix.startswith("Request the next batch")
+    assert "waits for each batch" in finding.message and finding.fix.startswith(
+        "Request the next batch"
+    )
 
 
 def test_below_the_gate_the_input_is_acquitted_only_if_nothing_else_can_be_input():
     assert diagnose(given(1.0))[0].rule_id == "compute_bound"
     assert "(get_batch (train.py:116))" in diagnose(given(1.0))[0].message
     (doubt, *_) = diagnose(given(1.0, other=30.0))
-    assert doubt.rule_id == "input_not_seen" and "another 30.0 ms (23.1 %) belong to no stage" in doubt.message
+    assert (
+        doubt.rule_id == "input_not_seen"
+        and "another 30.0 ms (23.1 %) belong to no stage" in doubt.message
+    )
 
 
 def test_a_stage_that_the_program_calls_input_needs_no_function():
@@ -66,6 +87,9 @@ def test_a_stage_that_the_program_calls_input_needs_no_function():
 
 
 def test_a_functions_name_stays_as_it_is_at_the_beginning_of_a_sentence():
-    assert sentence("get_batch (train.py:116) makes each batch") == "get_batch (train.py:116) makes each batch"
+    assert (
+        sentence("get_batch (train.py:116) makes each batch")
+        == "get_batch (train.py:116) makes each batch"
+    )
     assert sentence("batch (train.py:3) makes each batch") == "batch (train.py:3) makes each batch"
     assert sentence("no loader was seen") == "No loader was seen"

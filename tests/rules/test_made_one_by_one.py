@@ -12,7 +12,9 @@ def rows(us: float, backward_ms: float = 0.4, **changes):
     """Batches of 32 rows in memory, each stage of which takes so many microseconds per sample."""
     sample = dict.fromkeys(SAMPLE, (us / 1e3, 0.0, 0.0))
     stages = {**STEP, "backward": backward_ms}
-    return without_workers(sample=sample, stages=stages, loader={"batch_bytes": 4096.0}, batch_tensors=2.0, **changes)
+    return without_workers(
+        sample=sample, stages=stages, loader={"batch_bytes": 4096.0}, batch_tensors=2.0, **changes
+    )
 
 
 def test_batches_that_are_cheaper_to_make_than_to_receive_stay_in_the_main_process():
@@ -20,7 +22,10 @@ def test_batches_that_are_cheaper_to_make_than_to_receive_stay_in_the_main_proce
 
     assert (finding.rule_id, finding.severity) == ("made_one_by_one", Severity.HIGH)
     assert finding.cost_s == pytest.approx(0.48e-3)
-    assert "workers may not help: receiving batches from workers takes 401 µs to 1.80 ms per step" in finding.message
+    assert (
+        "workers may not help: receiving batches from workers takes 401 µs to 1.80 ms per step"
+        in finding.message
+    )
     assert finding.fix.startswith("Keep num_workers=0. ")
     assert finding.fix.endswith(
         "DataLoader(..., sampler=BatchSampler(sampler, 32, drop_last=False), batch_size=None)  "
@@ -33,13 +38,18 @@ def test_a_loader_that_shuffles_is_told_the_sampler_to_write_in_place_of_shuffle
     shuffled = {"sampler": "RandomSampler", "batch_size": 30, "drop_last": True}
     fix = check(rows(3.0, settings=shuffled)).fix
 
-    assert "sampler=BatchSampler(RandomSampler(dataset), 30, drop_last=True), batch_size=None" in fix
+    assert (
+        "sampler=BatchSampler(RandomSampler(dataset), 30, drop_last=True), batch_size=None" in fix
+    )
 
 
 def test_workers_that_would_save_a_little_are_not_called_useless():
     finding = check(rows(12.0, backward_ms=30.0))
 
-    assert "workers would save 118 µs to 1.52 ms of that" in finding.message and "Keep" not in finding.fix
+    assert (
+        "workers would save 118 µs to 1.52 ms of that" in finding.message
+        and "Keep" not in finding.fix
+    )
 
 
 def test_batches_that_take_longer_than_receiving_them_are_work_for_workers():
@@ -55,7 +65,9 @@ def test_an_iterable_dataset_yields_whole_batches():
     finding = check(rows(3.0, settings={"map_style": False}))
 
     assert "let the dataset yield whole batches" in finding.fix
-    assert finding.fix.endswith("DataLoader(..., batch_size=None)  # now batch_size=32; remove drop_last if set")
+    assert finding.fix.endswith(
+        "DataLoader(..., batch_size=None)  # now batch_size=32; remove drop_last if set"
+    )
 
 
 def test_with_workers_or_without_a_batch_it_is_silent():

@@ -8,7 +8,11 @@ ARRAYS = {"flags": ["objects"], "batch_bytes": 38.5e6, "pickle_bytes": 38.5e6}
 
 
 def test_arrays_through_the_queue_cost_their_transport():
-    finding = check(waiting(60.0, loader=ARRAYS, stages={"transport": 40.0}, sample={"transport": (1.2, 0.0, 0.0)}))
+    finding = check(
+        waiting(
+            60.0, loader=ARRAYS, stages={"transport": 40.0}, sample={"transport": (1.2, 0.0, 0.0)}
+        )
+    )
 
     assert (finding.rule_id, finding.severity) == ("objects_in_queue", Severity.HIGH)
     assert finding.cost_s == pytest.approx((1 - 24 / 447) * (40e-3 + 60e-3 * 1.2 / 4.8))
@@ -16,7 +20,9 @@ def test_arrays_through_the_queue_cost_their_transport():
 
 
 def test_it_is_silent_up_to_a_mebibyte():
-    assert check(waiting(loader=ARRAYS | {"pickle_bytes": 2**20}, stages={"transport": 40.0})) is None
+    assert (
+        check(waiting(loader=ARRAYS | {"pickle_bytes": 2**20}, stages={"transport": 40.0})) is None
+    )
 
 
 def test_it_is_silent_where_transport_is_cheap():

@@ -17,9 +17,13 @@ def test_pictures_decoded_far_larger_than_used_are_a_finding():
 
 
 def test_resizing_is_part_of_its_cost():
-    with_resize = check(waiting(maker=LARGE, operations={"augment/torchvision.transforms.v2.Resize": 1.2}))
+    with_resize = check(
+        waiting(maker=LARGE, operations={"augment/torchvision.transforms.v2.Resize": 1.2})
+    )
 
-    assert with_resize.cost_s - check(waiting(maker=LARGE)).cost_s == pytest.approx(60e-3 * 1.2 / 4.8, rel=0.01)
+    assert with_resize.cost_s - check(waiting(maker=LARGE)).cost_s == pytest.approx(
+        60e-3 * 1.2 / 4.8, rel=0.01
+    )
 
 
 def test_small_images_are_spared_the_page_faults_of_large_ones():
@@ -37,7 +41,9 @@ def test_it_is_only_information_where_decoding_costs_little():
     assert check(waiting(sample=cheap, maker=LARGE)).severity is Severity.INFO
 
 
-@pytest.mark.parametrize("maker", [{"decoded_pixels": 4 * 50_176}, {"decoded_pixels": None}, {"output_pixels": 0}])
+@pytest.mark.parametrize(
+    "maker", [{"decoded_pixels": 4 * 50_176}, {"decoded_pixels": None}, {"output_pixels": 0}]
+)
 def test_it_is_silent_up_to_four_times_the_pixels_and_where_they_are_unknown(maker):
     assert check(waiting(maker=maker)) is None
 

@@ -16,7 +16,13 @@ def function(name: str, ms: float, mainly: str = "") -> OwnFunction:
     return OwnFunction(name, ms / 1e3, ms / 1.1e3, ms * 1.1 / 1e3, mainly)
 
 
-def given(*functions: OwnFunction, whole_ms: float = 25.0, on_gpu: bool = False, evaluation_s: float = 0.0, evaluation=()):
+def given(
+    *functions: OwnFunction,
+    whole_ms: float = 25.0,
+    on_gpu: bool = False,
+    evaluation_s: float = 0.0,
+    evaluation=(),
+):
     """A step of 100 ms, without a loader."""
     found = made_up_facts(stages=STAGES, waits={"starved": 0.0})
     step = replace(
@@ -28,7 +34,9 @@ def given(*functions: OwnFunction, whole_ms: float = 25.0, on_gpu: bool = False,
         evaluation_s=evaluation_s,
         evaluation_code=OwnCode(evaluation_s, 100, list(evaluation)) if evaluation else None,
     )
-    return replace(found, step=step, loader=None, workers=None, throughput=replace(found.throughput, steps=100))
+    return replace(
+        found, step=step, loader=None, workers=None, throughput=replace(found.throughput, steps=100)
+    )
 
 
 def test_the_functions_that_take_most_are_named_and_the_verdict_says_so():
@@ -42,11 +50,13 @@ def test_the_functions_that_take_most_are_named_and_the_verdict_says_so():
 
     assert finding.severity.value == "high" and finding.cost_s == pytest.approx(0.021)
     assert (
-        "takes 25.0 ms of the 100 ms step (25.0 %): 14.0 ms in project (train.py:20), mostly in scatter (ops.py:3); 7.00 ms in lines 30"
-        in finding.message
+        "takes 25.0 ms of the 100 ms step (25.0 %): 14.0 ms in project (train.py:20), mostly in "
+        "scatter (ops.py:3); 7.00 ms in lines 30" in finding.message
     )
     assert "log" not in finding.message
-    assert verdict(diagnose(found), found).startswith("Bound by the training loop: the program's own code, outside the model")
+    assert verdict(diagnose(found), found).startswith(
+        "Bound by the training loop: the program's own code, outside the model"
+    )
     assert "Time project (train.py:20) with time.perf_counter()" in finding.how_to_check
 
 
@@ -62,7 +72,12 @@ def test_one_function_that_surely_takes_five_percent_is_told_however_little_the_
 
 def test_nothing_is_said_where_little_of_it_is_named():
     """The rest may be what torch does around the calls that feedline records."""
-    assert own_code.check(given(function("project (train.py:20)", 4.5), function("log (train.py:9)", 2.9))) is None
+    assert (
+        own_code.check(
+            given(function("project (train.py:20)", 4.5), function("log (train.py:9)", 2.9))
+        )
+        is None
+    )
 
 
 def test_nothing_is_said_of_a_training_of_less_than_a_second():
@@ -74,20 +89,30 @@ def test_nothing_is_said_of_a_training_of_less_than_a_second():
 def test_on_a_gpu_it_is_information_because_a_function_may_wait_for_it():
     finding = own_code.check(given(function("log (train.py:9)", 24.0), on_gpu=True))
 
-    assert finding.severity.value == "info" and "(25.0 %, including waiting for the GPU)" in finding.message
+    assert (
+        finding.severity.value == "info"
+        and "(25.0 %, including waiting for the GPU)" in finding.message
+    )
 
 
 def test_evaluation_that_takes_more_than_the_steps_leads_the_verdict():
-    found = given(function("log (train.py:9)", 1.0), evaluation_s=30.0, evaluation=[function("play (train.py:50)", 20_000.0)])
+    found = given(
+        function("log (train.py:9)", 1.0),
+        evaluation_s=30.0,
+        evaluation=[function("play (train.py:50)", 20_000.0)],
+    )
 
     finding = evaluation_time.check(found)
 
     assert finding.severity.value == "low"
     assert finding.message.endswith(
-        "take 75.0 % of the time: 30.0 s in total, against 10.0 s for all steps; of the 30.0 s, outside the model: "
+        "take 75.0 % of the time: 30.0 s in total, against 10.0 s for all steps; of the 30.0 s, "
+        "outside the model: "
         "20.0 s in play (train.py:50)"
     )
-    assert verdict(diagnose(found), found).startswith("Mostly inference: evaluation, rollouts or generation")
+    assert verdict(diagnose(found), found).startswith(
+        "Mostly inference: evaluation, rollouts or generation"
+    )
 
 
 def test_evaluation_of_a_third_of_the_run_is_information_and_of_a_tenth_nothing():
@@ -99,16 +124,27 @@ def test_code_that_waits_for_a_cpu_is_not_what_takes_the_time():
     found = given(function("log (train.py:9)", 9.0), whole_ms=30.0)
 
     assert own_code.check(replace(found, main_queued_share=0.4)) is None
-    told = own_code.check(replace(given(function("log (train.py:9)", 44.0), whole_ms=45.0), main_queued_share=0.4))
+    told = own_code.check(
+        replace(given(function("log (train.py:9)", 44.0), whole_ms=45.0), main_queued_share=0.4)
+    )
     assert told.cost_s == pytest.approx(0.044 * 0.6)
-    assert "About 40.0 % of this time is probably waiting for a CPU, which does not count as a saving" in told.message
+    assert (
+        "About 40.0 % of this time is probably waiting for a CPU, which does not count as a saving"
+        in told.message
+    )
 
 
 def test_code_of_a_main_thread_that_has_its_cpu_counts_whole_however_long_samples_wait():
     crowded = made_up_facts(sample={"decode": (4.0, 4.0, 0.0)})
     assert crowded.runqueue_share > 0.3
 
-    told = own_code.check(replace(given(function("log (train.py:9)", 24.0)), workers=crowded.workers, main_queued_share=0.0))
+    told = own_code.check(
+        replace(
+            given(function("log (train.py:9)", 24.0)),
+            workers=crowded.workers,
+            main_queued_share=0.0,
+        )
+    )
 
     assert told.cost_s == pytest.approx(0.024)
     assert "waiting for a CPU" not in told.message
@@ -119,21 +155,38 @@ def test_freeing_large_batches_is_left_out_of_what_can_be_saved():
     large = made_up_facts(loader={"batch_bytes": 37.7e6}).loader
 
     told = [
-        own_code.check(replace(given(lines, whole_ms=35.0), loader=replace(large, settings={**large.settings, **more}))) for more in MORE
+        own_code.check(
+            replace(
+                given(lines, whole_ms=35.0),
+                loader=replace(large, settings={**large.settings, **more}),
+            )
+        )
+        for more in MORE
     ]
 
-    assert ["frees the previous batch (37.7 MB), which takes about 7.54 ms" in one.fix for one in told] == [True, False, False]
-    assert [one.cost_s for one in told] == [pytest.approx(0.034 - 0.2e-9 * 37.7e6, rel=1e-3), 0.034, 0.034]
+    assert [
+        "frees the previous batch (37.7 MB), which takes about 7.54 ms" in one.fix for one in told
+    ] == [True, False, False]
+    assert [one.cost_s for one in told] == [
+        pytest.approx(0.034 - 0.2e-9 * 37.7e6, rel=1e-3),
+        0.034,
+        0.034,
+    ]
 
 
 def test_a_loop_that_mostly_frees_large_batches_is_not_what_takes_the_time():
     large = made_up_facts(loader={"batch_bytes": 80e6}).loader
 
-    assert own_code.check(replace(given(function("lines 30 to 41 (train.py)", 24.0)), loader=large)) is None
+    assert (
+        own_code.check(replace(given(function("lines 30 to 41 (train.py)", 24.0)), loader=large))
+        is None
+    )
 
 
 def test_on_a_gpu_nothing_of_it_is_taken_for_waiting_for_a_cpu():
-    told = own_code.check(replace(given(function("log (train.py:9)", 24.0), on_gpu=True), main_queued_share=0.9))
+    told = own_code.check(
+        replace(given(function("log (train.py:9)", 24.0), on_gpu=True), main_queued_share=0.9)
+    )
 
     assert told.cost_s == pytest.approx(0.024)
     assert "waiting for a CPU" not in told.message

@@ -20,7 +20,13 @@ def decoding(facts: RuleInputs, nbytes: float = PHOTO) -> RuleInputs:
     """The same with images of so many bytes."""
     assert isinstance(facts.workers, Workers)
     costs = facts.workers.per_sample
-    return replace(facts, workers=replace(facts.workers, per_sample={**costs, "decode": replace(costs["decode"], bytes=float(nbytes))}))
+    return replace(
+        facts,
+        workers=replace(
+            facts.workers,
+            per_sample={**costs, "decode": replace(costs["decode"], bytes=float(nbytes))},
+        ),
+    )
 
 
 @pytest.mark.parametrize("made_up", [waiting, without_workers])
@@ -31,7 +37,10 @@ def test_page_faults_of_images_are_named(made_up):
     share = (6.3 - 0.3) / 20  # without reading
     assert finding.severity is Severity.HIGH
     assert {one.id: one.value for one in finding.evidence}["faults_share"] == pytest.approx(share)
-    assert finding.environment == {"MALLOC_MMAP_THRESHOLD_": "268435456", "MALLOC_TRIM_THRESHOLD_": "268435456"}
+    assert finding.environment == {
+        "MALLOC_MMAP_THRESHOLD_": "268435456",
+        "MALLOC_TRIM_THRESHOLD_": "268435456",
+    }
     assert "3,700 page faults" in finding.message and "15.2 MB" in finding.message
     assert "MALLOC_MMAP_THRESHOLD_=268435456 MALLOC_TRIM_THRESHOLD_=268435456" in finding.fix
 
@@ -46,7 +55,10 @@ def test_it_goes_before_what_takes_the_cpu():
 def test_an_older_glibc_gets_the_largest_value_that_it_takes():
     facts = decoding(waiting(traffic=MAPPED, **SLOW, glibc=(2, 31)))
 
-    assert check(facts).environment == {"MALLOC_MMAP_THRESHOLD_": "33554432", "MALLOC_TRIM_THRESHOLD_": "268435456"}
+    assert check(facts).environment == {
+        "MALLOC_MMAP_THRESHOLD_": "33554432",
+        "MALLOC_TRIM_THRESHOLD_": "268435456",
+    }
     assert check(decoding(facts, nbytes=48e6)) is None, "it maps larger images, whatever it is told"
 
 
@@ -75,7 +87,10 @@ def test_it_is_silent_where_nothing_waits():
 def test_shared_memory_of_batches_is_not_malloc_s():
     """Pages into which workers collate are new for each batch, whatever malloc keeps."""
     facts = decoding(waiting(traffic=MAPPED, **SLOW, **GLIBC))
-    costs = {**facts.workers.per_sample, "collate": replace(facts.costs["collate"], bytes=3000.0 * 4096)}
+    costs = {
+        **facts.workers.per_sample,
+        "collate": replace(facts.costs["collate"], bytes=3000.0 * 4096),
+    }
     shared = replace(facts, workers=replace(facts.workers, per_sample=costs))
 
     assert "shared" in shared.loader.flags

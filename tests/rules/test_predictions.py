@@ -1,4 +1,6 @@
-"""What the fixes of findings are predicted to give, in which order they are told, and in which words."""
+"""What the fixes of findings are predicted to give, in which order they are told, and in which
+words.
+"""
 
 from dataclasses import replace
 
@@ -27,8 +29,18 @@ from feedline.analysis.rules.input import blocked, cpu_saturated, too_few_worker
 DECODING = {"decode": (30.0, 0.0, 0.0)}
 LARGE = {"decoded_pixels": 1_800_000.0, "output_pixels": 64.0 * 64.0}
 NO_COMM = Communication([], None, "none", [], "", None, [], [], [])
-LISTS = {"input": rules.INPUT, "machine": rules.MACHINE, "otherwise": rules.OTHERWISE, "ranks": rules.CROSS_RANK, "trace": rules.TRACE}
-EVERY = [pytest.param(rule, id=f"{name}-{rule.rule_id}") for name, listed in LISTS.items() for rule in listed]
+LISTS = {
+    "input": rules.INPUT,
+    "machine": rules.MACHINE,
+    "otherwise": rules.OTHERWISE,
+    "ranks": rules.CROSS_RANK,
+    "trace": rules.TRACE,
+}
+EVERY = [
+    pytest.param(rule, id=f"{name}-{rule.rule_id}")
+    for name, listed in LISTS.items()
+    for rule in listed
+]
 
 
 def asked(change, interval=True):
@@ -44,8 +56,19 @@ def predictions(facts, replay=asked, rate=64.0):
 
 
 def finding(rule_id, cost_ms=50.0, severity=Severity.HIGH, after=None, low=None):
-    told = None if after is None else PredictedRate(100.0, after, after * 0.95 if low is None else low, after * 1.05)
-    return Finding(rule_id, severity, f"{rule_id} is there", cost_s=cost_ms * MS, predicted=told, refused="" if told else "It is unknown.")
+    told = (
+        None
+        if after is None
+        else PredictedRate(100.0, after, after * 0.95 if low is None else low, after * 1.05)
+    )
+    return Finding(
+        rule_id,
+        severity,
+        f"{rule_id} is there",
+        cost_s=cost_ms * MS,
+        predicted=told,
+        refused="" if told else "It is unknown.",
+    )
 
 
 def ordered(findings, mean_s=1.0):
@@ -54,11 +77,17 @@ def ordered(findings, mean_s=1.0):
 
 @pytest.mark.parametrize("rule", EVERY)
 def test_every_rule_says_what_its_fix_changes_or_why_that_is_unknown(rule):
-    change = rule.change(ranks() if rule in rules.CROSS_RANK else made_up_facts())  # those of traces look at no figure
+    change = rule.change(
+        ranks() if rule in rules.CROSS_RANK else made_up_facts()
+    )  # those of traces look at no figure
 
     assert isinstance(change, (Change, Prediction, Refused))
     if isinstance(change, Refused):
-        assert change.reason.replace("_", "").isalpha() and change.message[0].isupper() and change.message.endswith(".")
+        assert (
+            change.reason.replace("_", "").isalpha()
+            and change.message[0].isupper()
+            and change.message.endswith(".")
+        )
 
 
 def test_a_rule_without_a_change_is_none():
@@ -78,18 +107,32 @@ def test_every_finding_of_a_recorded_run_is_either_predicted_or_refused(facts):
 @given(any_facts())
 def test_what_a_finding_names_as_settings_is_what_is_predicted_where_the_verdict_says_so(facts):
     for found in diagnose(facts):
-        change = BY_ID[found.rule_id].change(facts if BY_ID[found.rule_id] not in rules.CROSS_RANK else ranks())
+        change = BY_ID[found.rule_id].change(
+            facts if BY_ID[found.rule_id] not in rules.CROSS_RANK else ranks()
+        )
         if BY_ID[found.rule_id].by_settings and found.settings:
             assert change == Change(settings=found.settings)
         if isinstance(change, Change):
             assert change != Change(), f"the fix of {found.rule_id} changes nothing"
-            assert all(0 <= factor.cpu <= 1 and 0 <= factor.off_cpu <= 1 for factor in change.stages.values())
+            assert all(
+                0 <= factor.cpu <= 1 and 0 <= factor.off_cpu <= 1
+                for factor in change.stages.values()
+            )
 
 
 def ranks(answers=()):
-    late = LateRank(3, 90, 100, 100, 50 * MS, 48 * MS, "wait", 50 * MS, "decode", 45 * MS, True, False)
+    late = LateRank(
+        3, 90, 100, 100, 50 * MS, 48 * MS, "wait", 50 * MS, "decode", 45 * MS, True, False
+    )
     waiting_for = Waiting(0, 45 * MS, 0.18, 0.25, RankParts(0.1, 0.0, 0.01, 0.0, 45 * MS, 0.0))
-    return RankFacts(4, "the step", replace(NO_COMM, late=[late], what_if=list(answers)), [late], waiting_for, None)
+    return RankFacts(
+        4,
+        "the step",
+        replace(NO_COMM, late=[late], what_if=list(answers)),
+        [late],
+        waiting_for,
+        None,
+    )
 
 
 def test_what_the_replay_of_ranks_says_becomes_a_rate():
@@ -97,14 +140,22 @@ def test_what_the_replay_of_ranks_says_becomes_a_rate():
 
     assert late_rank.change(ranks([told])) == told
     assert predictions(made_up_facts(), rate=400.0).of(told) == PredictedRate(
-        400.0, pytest.approx(500.0), pytest.approx(400 * 0.2 / 0.17), pytest.approx(400 * 0.2 / 0.15)
+        400.0,
+        pytest.approx(500.0),
+        pytest.approx(400 * 0.2 / 0.17),
+        pytest.approx(400 * 0.2 / 0.15),
     )
 
 
 def test_ranks_that_cannot_be_replayed_are_refused_with_the_reason():
-    none = Prediction("rank_on_time", 3.0, "rank 3 on time", None, None, None, 0.0, "the clocks differ by 3 ms")
+    none = Prediction(
+        "rank_on_time", 3.0, "rank 3 on time", None, None, None, 0.0, "the clocks differ by 3 ms"
+    )
 
-    why = "How long the steps would be without the delay cannot be predicted: the clocks differ by 3 ms."
+    why = (
+        "How long the steps would be without the delay cannot be predicted: the clocks differ "
+        "by 3 ms."
+    )
     assert late_rank.change(ranks([none])).message == why
 
 
@@ -115,28 +166,42 @@ def test_rates_are_those_of_all_ranks():
 
 
 def test_without_samples_per_second_nothing_is_predicted():
-    assert predictions(made_up_facts(), rate=None).of(Change(settings={"num_workers": 3})).reason == "no_rate"
+    assert (
+        predictions(made_up_facts(), rate=None).of(Change(settings={"num_workers": 3})).reason
+        == "no_rate"
+    )
 
 
 def test_the_replays_refusal_becomes_a_sentence():
-    (found,) = predictions(without_workers(), lambda change, interval: Refused("few", "only 9 batches were recorded")).attached(
-        [too_few_workers.check(without_workers())]
-    )
+    (found,) = predictions(
+        without_workers(), lambda change, interval: Refused("few", "only 9 batches were recorded")
+    ).attached([too_few_workers.check(without_workers())])
 
     assert (found.predicted, found.refused) == (None, "Only 9 batches were recorded.")
 
 
 def test_a_fix_that_changes_nothing_in_the_replay_is_not_predicted_as_no_gain():
-    (found,) = predictions(without_workers(), lambda change, interval: PredictedRate(50.0, 50.0, 50.0, 50.0)).attached(
-        [too_few_workers.check(without_workers())]
-    )
+    (found,) = predictions(
+        without_workers(), lambda change, interval: PredictedRate(50.0, 50.0, 50.0, 50.0)
+    ).attached([too_few_workers.check(without_workers())])
 
-    assert found.predicted is None and found.refused.startswith("The replay of this run does not show the delay")
+    assert found.predicted is None and found.refused.startswith(
+        "The replay of this run does not show the delay"
+    )
 
 
 def test_changes_are_joined_settings_merged_and_factors_multiplied():
-    some = Change(settings={"num_workers": 4}, stages={"decode": Factor(0.5, 0.8), "read": Factor(0.0, 0.0)}, helper_threads=False)
-    more = Change(settings={"num_workers": 2, "in_order": False}, stages={"decode": Factor(0.5, 0.5)}, others=False, cpus=8.0)
+    some = Change(
+        settings={"num_workers": 4},
+        stages={"decode": Factor(0.5, 0.8), "read": Factor(0.0, 0.0)},
+        helper_threads=False,
+    )
+    more = Change(
+        settings={"num_workers": 2, "in_order": False},
+        stages={"decode": Factor(0.5, 0.5)},
+        others=False,
+        cpus=8.0,
+    )
 
     assert joined([some, more]) == Change(
         settings={"num_workers": 4, "in_order": False},
@@ -154,16 +219,28 @@ def test_fixes_together_are_one_prediction_and_not_the_sum_of_two():
     both = told.together(found)
 
     gains = [one.predicted.after - one.predicted.before for one in findings_together(found)]
-    assert [one.rule_id for one in findings_together(found)] == ["too_few_workers", "oversize_images"] and min(gains) > 0
+    assert [one.rule_id for one in findings_together(found)] == [
+        "too_few_workers",
+        "oversize_images",
+    ] and min(gains) > 0
     assert both.after == 100.0 < both.before + sum(gains)
 
 
 def test_smaller_images_spare_their_page_faults_once():
     one = PredictedRate(10.0, 20.0, 15.0, 25.0)
-    found = [Finding(rule_id, Severity.HIGH, "", predicted=one) for rule_id in ("page_faults", "oversize_images", "too_few_workers")]
+    found = [
+        Finding(rule_id, Severity.HIGH, "", predicted=one)
+        for rule_id in ("page_faults", "oversize_images", "too_few_workers")
+    ]
 
-    assert [finding.rule_id for finding in findings_together(found)] == ["oversize_images", "too_few_workers"]
-    assert [finding.rule_id for finding in findings_together([found[0], found[2]])] == ["page_faults", "too_few_workers"]
+    assert [finding.rule_id for finding in findings_together(found)] == [
+        "oversize_images",
+        "too_few_workers",
+    ]
+    assert [finding.rule_id for finding in findings_together([found[0], found[2]])] == [
+        "page_faults",
+        "too_few_workers",
+    ]
 
 
 def test_of_one_predicted_fix_nothing_is_said_together():
@@ -175,27 +252,46 @@ def test_of_one_predicted_fix_nothing_is_said_together():
 @pytest.mark.parametrize(("after", "first"), [(140.0, "epoch_restart"), (145.0, "custom_collate")])
 def test_a_change_of_code_must_spare_half_as_much_again_to_go_before_a_setting(after, first):
     """The setting spares a fifth of the step: 30 % are a change to 143 samples/s."""
-    assert ordered([finding("epoch_restart", after=125.0), finding("custom_collate", after=after)], mean_s=0.1)[0].rule_id == first
+    assert (
+        ordered(
+            [finding("epoch_restart", after=125.0), finding("custom_collate", after=after)],
+            mean_s=0.1,
+        )[0].rule_id
+        == first
+    )
 
 
 def test_the_order_goes_by_what_is_predicted_and_not_by_the_bound():
-    little, much = finding("epoch_restart", 90.0, after=105.0), finding("straggler_in_order", 30.0, after=130.0)
+    little, much = (
+        finding("epoch_restart", 90.0, after=105.0),
+        finding("straggler_in_order", 30.0, after=130.0),
+    )
 
     assert ordered([little, much], mean_s=0.1) == [much, little]
 
 
 @pytest.mark.parametrize(("cost_ms", "first"), [(59.0, "epoch_restart"), (61.0, "custom_collate")])
 def test_an_estimate_counts_half_and_code_asks_for_half_as_much_again(cost_ms, first):
-    assert ordered([finding("epoch_restart", after=125.0), finding("custom_collate", cost_ms)], mean_s=0.1)[0].rule_id == first
+    assert (
+        ordered(
+            [finding("epoch_restart", after=125.0), finding("custom_collate", cost_ms)], mean_s=0.1
+        )[0].rule_id
+        == first
+    )
 
 
 @pytest.mark.parametrize(("cost_ms", "first"), [(59.0, "epoch_restart"), (61.0, "swapping")])
 def test_what_needs_hardware_must_cost_three_times_what_a_setting_does(cost_ms, first):
-    assert ordered([finding("epoch_restart", 20.0), finding("swapping", cost_ms)])[0].rule_id == first
+    assert (
+        ordered([finding("epoch_restart", 20.0), finding("swapping", cost_ms)])[0].rule_id == first
+    )
 
 
 def test_no_prediction_lifts_a_finding_above_a_graver_one():
-    low, high = finding("epoch_restart", severity=Severity.LOW, after=400.0), finding("decode_bound", 20.0)
+    low, high = (
+        finding("epoch_restart", severity=Severity.LOW, after=400.0),
+        finding("decode_bound", 20.0),
+    )
 
     assert ordered([low, high], mean_s=0.1) == [high, low]
 
@@ -208,7 +304,9 @@ def test_the_verdict_says_which_setting_gives_what():
     facts = without_workers()
     (found, *_) = diagnose(facts, predictions=predictions(facts, rate=126.0))
 
-    assert said(found).endswith("7.00 CPUs are free. Set num_workers=2: 126 -> 252 samples/s [227, 277].")
+    assert said(found).endswith(
+        "7.00 CPUs are free. Set num_workers=2: 126 -> 252 samples/s [227, 277]."
+    )
 
 
 def test_the_verdict_says_what_another_fix_gives():
@@ -220,7 +318,9 @@ def test_the_verdict_says_what_another_fix_gives():
 def test_a_setting_that_changes_the_order_of_batches_is_set_only_if_that_may_be():
     found = replace(finding("straggler_in_order", after=118.0), settings={"in_order": False})
 
-    assert said(found).endswith("If the order of batches may change, set in_order=False: 100 -> 118 samples/s [112, 124].")
+    assert said(found).endswith(
+        "If the order of batches may change, set in_order=False: 100 -> 118 samples/s [112, 124]."
+    )
 
 
 def test_what_it_costs_is_said_only_where_nothing_is_predicted():
@@ -229,7 +329,9 @@ def test_what_it_costs_is_said_only_where_nothing_is_predicted():
 
 
 def test_a_gain_that_may_be_none_is_called_so():
-    assert said(finding("decode_bound", after=104.0, low=97.0)).endswith("100 -> 104 samples/s [97.0, 109], which may be no gain.")
+    assert said(finding("decode_bound", after=104.0, low=97.0)).endswith(
+        "100 -> 104 samples/s [97.0, 109], which may be no gain."
+    )
 
 
 def test_a_prediction_above_what_limits_the_run_then_is_taken_back_wherever_it_is_asked_for():
@@ -238,12 +340,18 @@ def test_a_prediction_above_what_limits_the_run_then_is_taken_back_wherever_it_i
     held = replace(told, limits=made(RUN))
     (kept, *_), (back, *_) = diagnose(facts, predictions=told), diagnose(facts, predictions=held)
     several = [finding("too_few_workers", after=70.0), finding("oversize_images", after=70.0)]
-    why = "The replay of this change is faster than a limit of this run allows, so it predicts nothing."
+    why = (
+        "The replay of this change is faster than a limit of this run allows, so it predicts "
+        "nothing."
+    )
 
     assert kept.rule_id == back.rule_id == "too_few_workers" and kept.predicted is not None
     assert (back.predicted, back.refused) == (None, why)
     assert held.of(Change(settings=kept.settings)).reason == "above_limit"
-    assert told.together(several) is not None and replace(held, limits=made(on_a_gpu(RUN, 90))).together(several) is None
+    assert (
+        told.together(several) is not None
+        and replace(held, limits=made(on_a_gpu(RUN, 90))).together(several) is None
+    )
 
 
 def test_a_recording_too_short_to_judge_predicts_nothing_of_whatever_is_asked():
@@ -264,7 +372,11 @@ def test_more_workers_are_denied_only_where_none_are_predicted_to_be_faster(gain
         return PredictedRate(50.0, rate, 0.9 * rate, 1.1 * rate)
 
     facts = waiting(used_cpus=7.5, process_cpu_s=25e-3)
-    (full,) = [one for one in diagnose(facts, predictions=predictions(facts, replay)) if one.rule_id == "cpu_saturated"]
+    (full,) = [
+        one
+        for one in diagnose(facts, predictions=predictions(facts, replay))
+        if one.rule_id == "cpu_saturated"
+    ]
 
     assert (cpu_saturated.NOT_WORKERS in full.fix) == said
 
@@ -273,19 +385,38 @@ def test_settings_that_were_tried_and_rejected_are_no_advice_and_the_outcome_is_
     facts = without_workers()
     (asked,) = [one for one in diagnose(facts, predictions=predictions(facts)) if one.settings]
     change = ", ".join(f"{name}={value}" for name, value in asked.settings.items())
-    trial = Trial("2026-11-28T10:00:00+00:00", "one", change, "", "-7.8 % [-9.0 %, -6.6 %]", None, None, "reject")
+    trial = Trial(
+        "2026-11-28T10:00:00+00:00",
+        "one",
+        change,
+        "",
+        "-7.8 % [-9.0 %, -6.6 %]",
+        None,
+        None,
+        "reject",
+    )
     after = replace(predictions(facts), rejected=[trial])
     (told,) = [one for one in diagnose(facts, predictions=after) if one.rule_id == asked.rule_id]
 
-    assert (told.predicted, told.settings, told.severity, told.cost_s) == (None, {}, Severity.INFO, 0.0)
-    outcome = f"{change} was tried by feedline verify on 2026-11-28 and rejected: measured -7.8 % [-9.0 %, -6.6 %]."
+    assert (told.predicted, told.settings, told.severity, told.cost_s) == (
+        None,
+        {},
+        Severity.INFO,
+        0.0,
+    )
+    outcome = (
+        f"{change} was tried by feedline verify on 2026-11-28 and rejected: measured -7.8 % "
+        f"[-9.0 %, -6.6 %]."
+    )
     assert told.fix == told.refused == f"{outcome} Look for another change."
     assert "Set num_workers" not in verdict([told], facts)
     assert after.of(Change(settings=asked.settings)).reason == "rejected"
 
 
 def test_what_costs_more_than_twice_as_much_goes_first():
-    """Nothing of either is predicted, and one is not a part of the other: 150 ms of waiting for other programs, 381 of full CPUs."""
+    """Nothing of either is predicted, and one is not a part of the other: 150 ms of waiting for
+    other programs, 381 of full CPUs.
+    """
     less, more = finding("busy_neighbors", 150.0), finding("cpu_saturated", 381.0)
 
     assert ordered([less, more], mean_s=0.5) == [more, less]

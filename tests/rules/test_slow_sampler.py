@@ -11,7 +11,10 @@ def test_a_sampler_that_takes_long_is_named(made_up):
     finding = check(made_up(stages={"sampler": 200.0}, settings={"sampler": "ByDistance"}))
 
     assert (finding.severity, finding.cost_s) == (Severity.HIGH, pytest.approx(0.2))
-    assert finding.message == "ByDistance takes 200 ms to draw the indices of each batch, in the main process"
+    assert (
+        finding.message
+        == "ByDistance takes 200 ms to draw the indices of each batch, in the main process"
+    )
 
 
 def test_it_is_told_first_where_it_takes_most():
@@ -19,7 +22,9 @@ def test_it_is_told_first_where_it_takes_most():
 
 
 def test_a_batch_sampler_of_the_programs_own_is_named_instead():
-    facts = made_up_facts(stages={"sampler": 60.0}, settings={"sampler": "RandomSampler", "batch_sampler": "ByLength"})
+    facts = made_up_facts(
+        stages={"sampler": 60.0}, settings={"sampler": "RandomSampler", "batch_sampler": "ByLength"}
+    )
 
     assert check(facts).message.startswith("ByLength takes")
 

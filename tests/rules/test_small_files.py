@@ -36,17 +36,23 @@ def test_a_photograph_that_is_read_in_pieces_is_not_small_but_its_disk_is_slow()
 
 
 def test_files_are_counted_where_they_are_opened():
-    several = opening(replace(OPENED, name="numpy.load", calls=24.0), traffic=replace(PHOTO, read_calls=72.0))
+    several = opening(
+        replace(OPENED, name="numpy.load", calls=24.0), traffic=replace(PHOTO, read_calls=72.0)
+    )
 
     finding = check(several)
 
     assert "reading 24 files of 4.88 kB" in finding.message
-    assert {one.id: one.value for one in finding.evidence}["file_bytes"] == pytest.approx(117e3 / 24)
+    assert {one.id: one.value for one in finding.evidence}["file_bytes"] == pytest.approx(
+        117e3 / 24
+    )
     assert check(opening(replace(OPENED, calls=1.7), traffic=PHOTO)) is None  # 69 kB each
 
 
 def test_images_that_are_opened_from_memory_are_no_files():
-    assert check(opening(replace(OPENED, calls=24.0), traffic=Traffic(480e3, 6.0, 0.0, 0.0))) is None
+    assert (
+        check(opening(replace(OPENED, calls=24.0), traffic=Traffic(480e3, 6.0, 0.0, 0.0))) is None
+    )
 
 
 def test_one_file_is_told_as_one():
@@ -57,11 +63,16 @@ def test_one_file_is_told_as_one():
 
 def test_reads_without_a_hook_are_pieces_of_one_file_unless_they_are_smaller_than_any_buffer():
     assert check(opening(traffic=Traffic(200e3, 25.0, 0.0, 0.0))) is None  # of 8 kB
-    assert "spent reading 100 small pieces of 2.00 kB" in check(opening(traffic=Traffic(200e3, 100.0, 0.0, 0.0))).message
+    assert (
+        "spent reading 100 small pieces of 2.00 kB"
+        in check(opening(traffic=Traffic(200e3, 100.0, 0.0, 0.0))).message
+    )
 
 
 def test_each_chunk_of_a_zarr_array_is_a_file():
-    assert check(opening(replace(OPENED, name="zarr.Array"), traffic=Traffic(200e3, 20.0, 0.0, 0.0)))
+    assert check(
+        opening(replace(OPENED, name="zarr.Array"), traffic=Traffic(200e3, 20.0, 0.0, 0.0))
+    )
 
 
 def test_it_is_silent_from_64_kib():
@@ -73,17 +84,28 @@ def test_it_is_silent_where_reading_is_a_small_part_of_the_sample():
 
 
 def test_unpacking_what_was_read_is_no_small_read():
-    assert check(waiting(sample={"read": (14.0, 0.0, 0.0)}, traffic=Traffic(1.3e6, 35.0, 0.0, 0.0))) is None
+    assert (
+        check(waiting(sample={"read": (14.0, 0.0, 0.0)}, traffic=Traffic(1.3e6, 35.0, 0.0, 0.0)))
+        is None
+    )
 
 
 UNSEEN = {"read": (0.0, 0.0, 0.0), "dataset": (0.5, 0.0, 4.0)}
 
 
 def test_reads_that_no_hook_saw_show_as_blocked_in_files():
-    assert check(waiting(sample=UNSEEN, traffic=SMALL, maker={"blocked_by": {"file": 0.9, "sleep": 0.1}, "blocked_looks": 50}))
+    assert check(
+        waiting(
+            sample=UNSEEN,
+            traffic=SMALL,
+            maker={"blocked_by": {"file": 0.9, "sleep": 0.1}, "blocked_looks": 50},
+        )
+    )
 
 
-@pytest.mark.parametrize("seen", [{}, {"blocked_by": {"another process": 1.0}, "blocked_looks": 50}])
+@pytest.mark.parametrize(
+    "seen", [{}, {"blocked_by": {"another process": 1.0}, "blocked_looks": 50}]
+)
 def test_it_is_silent_where_what_blocks_a_sample_is_not_known_to_be_files(seen):
     assert check(waiting(sample=UNSEEN, traffic=SMALL, maker=seen)) is None
 

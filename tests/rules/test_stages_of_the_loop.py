@@ -28,15 +28,27 @@ def test_compiling_in_many_steps_leads_the_verdict():
     finding = recompilation.check(facts)
 
     assert finding.severity.value == "high" and finding.cost_s == pytest.approx(0.52)
-    assert finding.message == "torch.compile compiled again in 35 of 199 steps: 83.7 % of the 621 ms step"
-    assert verdict(diagnose(facts), facts).startswith("Bound by compilation: torch.compile compiled again in 35 of 199 steps: 83.7 %")
+    assert (
+        finding.message
+        == "torch.compile compiled again in 35 of 199 steps: 83.7 % of the 621 ms step"
+    )
+    assert verdict(diagnose(facts), facts).startswith(
+        "Bound by compilation: torch.compile compiled again in 35 of 199 steps: 83.7 %"
+    )
 
 
 def test_compiling_that_has_ended_is_said_to_have_ended():
-    assert "none of them in the last third" in recompilation.check(given("compile", 20.0, 8 / 199, trend=0.0)).message
+    assert (
+        "none of them in the last third"
+        in recompilation.check(given("compile", 20.0, 8 / 199, trend=0.0)).message
+    )
 
 
-@pytest.mark.parametrize("facts", [given("compile", 520.0, 2 / 199), given("compile", 4.0, 0.5)], ids=["warming up", "little"])
+@pytest.mark.parametrize(
+    "facts",
+    [given("compile", 520.0, 2 / 199), given("compile", 4.0, 0.5)],
+    ids=["warming up", "little"],
+)
 def test_nothing_is_said_of_warming_up_or_of_little(facts):
     assert recompilation.check(facts) is None
 
@@ -48,10 +60,16 @@ def test_checkpoints_say_how_long_one_takes_and_how_often_it_comes():
 
     assert finding.message == "torch.save takes 78.0 ms every 5 steps: 13.4 % of the 116 ms step"
     assert finding.severity.value == "low" and finding.cost_s == pytest.approx(0.0156)
-    assert verdict(diagnose(facts), facts).startswith("Partly bound by checkpoints: torch.save takes 78.0 ms every 5 steps")
+    assert verdict(diagnose(facts), facts).startswith(
+        "Partly bound by checkpoints: torch.save takes 78.0 ms every 5 steps"
+    )
 
 
-@pytest.mark.parametrize("facts", [given("checkpoint", 15.6, 1 / 200), given("checkpoint", 4.0, 0.2)], ids=["one", "little"])
+@pytest.mark.parametrize(
+    "facts",
+    [given("checkpoint", 15.6, 1 / 200), given("checkpoint", 4.0, 0.2)],
+    ids=["one", "little"],
+)
 def test_nothing_is_said_of_one_checkpoint_or_of_little(facts):
     assert checkpoint_time.check(facts) is None
 
@@ -61,15 +79,27 @@ def test_an_optimizer_that_goes_through_its_tensors_is_fused():
 
     finding = optimizer_time.check(facts)
 
-    assert finding.message.startswith("AdamW.step() takes 61.8 % of the 243 ms step: 2,000 tensors with 8,000 elements, one after")
-    assert "torch.optim.AdamW(..., fused=True)" in finding.fix and finding.cost_s == pytest.approx(0.15)
-    assert verdict(diagnose(facts), facts).startswith("Bound by the optimizer: AdamW.step() takes 61.8 %")
+    assert finding.message.startswith(
+        "AdamW.step() takes 61.8 % of the 243 ms step: 2,000 tensors with 8,000 elements, one after"
+    )
+    assert "torch.optim.AdamW(..., fused=True)" in finding.fix and finding.cost_s == pytest.approx(
+        0.15
+    )
+    assert verdict(diagnose(facts), facts).startswith(
+        "Bound by the optimizer: AdamW.step() takes 61.8 %"
+    )
 
 
 def test_an_update_that_cannot_take_that_long_holds_other_code():
-    finding = optimizer_time.check(given("optimizer", 150.0, 1.0, updated=replace(SMALL, kind="SGD", tensors=4, elements=7000)))
+    finding = optimizer_time.check(
+        given("optimizer", 150.0, 1.0, updated=replace(SMALL, kind="SGD", tensors=4, elements=7000))
+    )
 
-    assert "so other code runs inside it" in finding.message and "closure" in finding.fix and "fused" not in finding.fix
+    assert (
+        "so other code runs inside it" in finding.message
+        and "closure" in finding.fix
+        and "fused" not in finding.fix
+    )
 
 
 @pytest.mark.parametrize(
@@ -84,4 +114,9 @@ def test_nothing_is_said_where_nothing_is_known_to_be_faster(updated):
 def test_on_a_gpu_the_host_only_launches_the_update():
     facts = given("optimizer", 150.0, 1.0, updated=SMALL)
 
-    assert optimizer_time.check(replace(facts, step=replace(facts.step, gpu_stages={"optimizer": 0.001}))) is None
+    assert (
+        optimizer_time.check(
+            replace(facts, step=replace(facts.step, gpu_stages={"optimizer": 0.001}))
+        )
+        is None
+    )

@@ -4,7 +4,11 @@ from rules.made_up import made_up_facts, waiting
 from feedline.analysis.ledger.finding import Severity
 from feedline.analysis.rules.input.straggler_in_order import check
 
-STRAGGLING = {"waits": {"starved": 5.0, "head_of_line": 50.0}, "straggler_share": 0.3, "maker": {"fetch_cv": 1.4}}
+STRAGGLING = {
+    "waits": {"starved": 5.0, "head_of_line": 50.0},
+    "straggler_share": 0.3,
+    "maker": {"fetch_cv": 1.4},
+}
 
 
 def test_ready_batches_behind_a_slow_one_are_a_finding():
@@ -13,13 +17,20 @@ def test_ready_batches_behind_a_slow_one_are_a_finding():
     assert (finding.rule_id, finding.severity) == ("straggler_in_order", Severity.HIGH)
     assert finding.cost_s == pytest.approx(50e-3)
     assert "wait 50.0 ms per step behind slow ones" in finding.message
-    assert finding.fix.startswith("If the order of batches may change, set in_order=False (now True). Or keep the order: raise")
+    assert finding.fix.startswith(
+        "If the order of batches may change, set in_order=False (now True). Or keep the order: "
+        "raise"
+    )
 
 
 def test_what_workers_lack_in_any_order_is_not_its_cost():
-    slow = {"dataset": (12.7, 0.0, 0.0)}  # four workers make a batch every 136 ms, 36 more than the step takes
+    slow = {
+        "dataset": (12.7, 0.0, 0.0)
+    }  # four workers make a batch every 136 ms, 36 more than the step takes
 
-    assert check(waiting(**STRAGGLING, sample=slow)).cost_s == pytest.approx((5 + 50 - 36) * 1e-3, abs=1e-4)
+    assert check(waiting(**STRAGGLING, sample=slow)).cost_s == pytest.approx(
+        (5 + 50 - 36) * 1e-3, abs=1e-4
+    )
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,12 @@ FAULTS = Traffic(read_chars=0.0, read_calls=0.0, disk_bytes=400e3, major_faults=
 
 def swapping(bytes_per_s: float | None) -> RuleInputs:
     """Samples are blocked in page faults that read 400 kB each, at 200 samples per second: 80 MB/s."""
-    return waiting(sample=BLOCKED, traffic=FAULTS, maker={"blocked_by": {"page fault": 1.0}, "blocked_looks": 50}, swapped_in=bytes_per_s)
+    return waiting(
+        sample=BLOCKED,
+        traffic=FAULTS,
+        maker={"blocked_by": {"page fault": 1.0}, "blocked_looks": 50},
+        swapped_in=bytes_per_s,
+    )
 
 
 def test_memory_that_comes_back_from_swap_is_not_taken_for_cold_files():
@@ -25,7 +30,11 @@ def test_memory_that_comes_back_from_swap_is_not_taken_for_cold_files():
 
 
 def test_swap_in_compressed_memory_takes_a_cpu_and_blocks_nobody():
-    facts = waiting(sample={"dataset": (20.0, 0, 0.5)}, traffic=replace(FAULTS, system_s=18e-3, minor_faults=500.0), swapped_in=90e6)
+    facts = waiting(
+        sample={"dataset": (20.0, 0, 0.5)},
+        traffic=replace(FAULTS, system_s=18e-3, minor_faults=500.0),
+        swapped_in=90e6,
+    )
     first = diagnose(facts)[0]
 
     assert first.rule_id == "swapping" and "for 74.6 % of their time" in first.message

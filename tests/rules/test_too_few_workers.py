@@ -7,7 +7,9 @@ from feedline.analysis.ledger.finding import Severity
 from feedline.analysis.rules.input.too_few_workers import check
 from feedline.analysis.traces.windows import GpuWork
 
-SLOW = {"dataset": (12.7, 0.0, 0.0)}  # 17 ms a sample, 544 ms a batch: four workers make one every 136 ms, the step uses one every 100
+SLOW = {
+    "dataset": (12.7, 0.0, 0.0)
+}  # 17 ms a sample, 544 ms a batch: four workers make one every 136 ms, the step uses one every 100
 
 
 def test_no_workers_cost_the_making_of_a_batch_less_what_receiving_it_takes():
@@ -19,10 +21,16 @@ def test_no_workers_cost_the_making_of_a_batch_less_what_receiving_it_takes():
 
 
 def test_batches_that_are_cheaper_to_make_than_to_receive_need_no_workers():
-    cheap = {"sample": dict.fromkeys(SAMPLE, (0.003, 0.0, 0.0)), "loader": {"batch_bytes": 4096.0}, "batch_tensors": 2.0}
+    cheap = {
+        "sample": dict.fromkeys(SAMPLE, (0.003, 0.0, 0.0)),
+        "loader": {"batch_bytes": 4096.0},
+        "batch_tensors": 2.0,
+    }
     step = {"forward": 0.3, "backward": 0.4, "optimizer": 0.1, "other": 0.0, "copy": 0.0}
 
-    assert check(without_workers(stages=step, **cheap)) is None  # 480 us a batch: at most 1.8 ms from a worker
+    assert (
+        check(without_workers(stages=step, **cheap)) is None
+    )  # 480 us a batch: at most 1.8 ms from a worker
 
 
 def test_receiving_a_batch_is_named_where_it_was_not_measured():
@@ -48,7 +56,9 @@ def test_batches_that_leave_late_because_their_worker_makes_the_next_one_need_mo
     late = check(waiting(36.0, sample=SLOW, waits={"handover": 36.0}))
 
     assert late.cost_s == pytest.approx(check(waiting(36.0, sample=SLOW)).cost_s)
-    assert check(waiting(36.0, waits={"handover": 36.0})) is None  # 154 ms a batch: four workers keep pace, so something else is late
+    assert (
+        check(waiting(36.0, waits={"handover": 36.0})) is None
+    )  # 154 ms a batch: four workers keep pace, so something else is late
 
 
 def test_workers_in_phase_find_batches_ready_and_are_too_few_all_the_same():
@@ -60,7 +70,9 @@ def test_workers_that_could_keep_pace_are_enough_however_long_the_wait():
 
 
 def test_a_lack_below_five_percent_of_the_step_is_not_spoken_of():
-    nearly = {"dataset": (8.8, 0.0, 0.0)}  # 419 ms a batch: 104.8 ms from four workers for a step of 100.4
+    nearly = {
+        "dataset": (8.8, 0.0, 0.0)
+    }  # 419 ms a batch: 104.8 ms from four workers for a step of 100.4
 
     assert check(waiting(20.0, sample=nearly)) is None
 
@@ -81,7 +93,9 @@ def test_no_workers_on_one_full_cpu_cannot_be_helped_by_workers():
 
 
 def test_no_workers_on_one_cpu_are_helped_where_samples_are_mostly_blocked():
-    finding = check(without_workers(effective_cpus=1.0, used_cpus=0.6, sample={"read": (0.3, 0.0, 20.0)}))
+    finding = check(
+        without_workers(effective_cpus=1.0, used_cpus=0.6, sample={"read": (0.3, 0.0, 20.0)})
+    )
 
     assert finding.severity is Severity.HIGH
 
@@ -104,10 +118,16 @@ def test_a_healthy_training_has_enough():
 
 
 def test_workers_are_asked_for_as_far_as_other_programs_leave_cpus():
-    finding = check(without_workers(effective_cpus=4.0, others=2.5, used_cpus=1.0, sample={"dataset": (9.0, 0.0, 0.0)}))
+    finding = check(
+        without_workers(
+            effective_cpus=4.0, others=2.5, used_cpus=1.0, sample={"dataset": (9.0, 0.0, 0.0)}
+        )
+    )
 
     assert finding.fix == "DataLoader(..., num_workers=2)  # now 0"
-    assert finding.message.endswith(". This training uses 1.00 of 4 CPUs, other programs use 2.50; 0.500 CPUs are free")
+    assert finding.message.endswith(
+        ". This training uses 1.00 of 4 CPUs, other programs use 2.50; 0.500 CPUs are free"
+    )
 
 
 def test_passes_of_a_few_batches_need_no_workers_for_the_first_of_each_is_waited_for_all_the_same():
@@ -119,7 +139,10 @@ def test_passes_of_a_few_batches_need_no_workers_for_the_first_of_each_is_waited
 
 
 def test_workers_that_each_pass_starts_again_must_gain_more_than_their_start():
-    kept, again, rare = (without_workers(epochs=epochs, loader={"objects": made}) for epochs, made in ((100, 1), (200, 200), (4, 4)))
+    kept, again, rare = (
+        without_workers(epochs=epochs, loader={"objects": made})
+        for epochs, made in ((100, 1), (200, 200), (4, 4))
+    )
 
     assert check(kept).settings == {"num_workers": 2, "persistent_workers": True}
     assert check(again) is None
@@ -132,14 +155,19 @@ def test_workers_of_a_single_pass_need_not_be_kept():
 
 def on_a_gpu(facts, ms):
     """The same, with a GPU that works this long per step while the host waits for batches."""
-    return replace(facts, step=replace(facts.step, gpu_work=GpuWork(ms / 1000, 400, ms / 1000 / 400, 5)))
+    return replace(
+        facts, step=replace(facts.step, gpu_work=GpuWork(ms / 1000, 400, ms / 1000 / 400, 5))
+    )
 
 
 def test_more_workers_gain_what_the_gpu_does_not_need_anyway():
     finding = check(on_a_gpu(waiting(36.0, sample=SLOW, maker={"idle_share": 0.01}), 120))
 
     assert finding.cost_s == pytest.approx(544e-3 / 4 - 120e-3, abs=1e-3)
-    assert "together they need 136 ms for the batches of one step, while the GPU needs 120 ms for its work" in finding.message
+    assert (
+        "together they need 136 ms for the batches of one step, while the GPU needs 120 ms for "
+        "its work" in finding.message
+    )
     assert "num_workers=6" in finding.fix  # ceil(1.15 * 544 / 120)
 
 

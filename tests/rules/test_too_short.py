@@ -28,7 +28,9 @@ from feedline.profiler.store.run_folder import Rank
         (Certainty(30, 0.00, 0.19), False),
     ],
 )
-def test_below_eight_steps_or_with_an_interval_from_not_at_all_to_highly_nothing_is_judged(sure, short):
+def test_below_eight_steps_or_with_an_interval_from_not_at_all_to_highly_nothing_is_judged(
+    sure, short
+):
     facts = waiting(60.0, certainty=sure)
 
     assert (diagnose(facts)[0].rule_id == "too_short") is short
@@ -36,9 +38,14 @@ def test_below_eight_steps_or_with_an_interval_from_not_at_all_to_highly_nothing
 
 
 def test_a_verdict_of_an_uncertain_share_gives_its_interval():
-    unsure, sure = (waiting(60.0, certainty=Certainty(30, low, high)) for low, high in ((0.20, 0.56), (0.35, 0.41)))
+    unsure, sure = (
+        waiting(60.0, certainty=Certainty(30, low, high))
+        for low, high in ((0.20, 0.56), (0.35, 0.41))
+    )
 
-    assert "37.7 % (95 % interval: 20 to 56 %) of each 160 ms step waits" in verdict(diagnose(unsure), unsure)
+    assert "37.7 % (95 % interval: 20 to 56 %) of each 160 ms step waits" in verdict(
+        diagnose(unsure), unsure
+    )
     assert "95 % interval" not in verdict(diagnose(sure), sure)
 
 
@@ -49,7 +56,9 @@ def test_without_a_loader_only_the_number_of_steps_counts():
 
 
 def test_more_steps_are_asked_for_the_wider_the_interval_is():
-    assert [too_short.needed(Certainty(*one)) for one in ((3, 0.0, 1.0), (20, 0.0, 0.3), (20, 0.0, 0.6))] == [16, 80, 320]
+    assert [
+        too_short.needed(Certainty(*one)) for one in ((3, 0.0, 1.0), (20, 0.0, 0.3), (20, 0.0, 0.6))
+    ] == [16, 80, 320]
 
 
 def test_the_interval_of_a_share_holds_it_19_times_in_20():
@@ -67,9 +76,14 @@ def test_waits_for_a_cpu_make_no_run_too_short():
     facts = waiting(60.0, certainty=Certainty(394, 0.0, 0.41, 0.22, 0.31))
     short = waiting(60.0, certainty=Certainty(394, 0.0, 0.41, 0.02, 0.31))
 
-    assert diagnose(facts)[0].rule_id != "too_short" and "(95 % interval: 0 to 41 %)" in verdict(diagnose(facts), facts)
+    assert diagnose(facts)[0].rule_id != "too_short" and "(95 % interval: 0 to 41 %)" in verdict(
+        diagnose(facts), facts
+    )
     assert verdict(diagnose(facts), facts).startswith("Probably input-bound: ")
-    assert "the input takes 2 to 31 % of the step (95 % interval), not counting waits for a CPU" in verdict(diagnose(short), short)
+    assert (
+        "the input takes 2 to 31 % of the step (95 % interval), not counting waits for a CPU"
+        in verdict(diagnose(short), short)
+    )
 
 
 def test_the_interval_of_steps_that_lost_their_cpu_a_few_times_is_that_of_the_others(tmp_path):
@@ -77,8 +91,12 @@ def test_the_interval_of_steps_that_lost_their_cpu_a_few_times_is_that_of_the_ot
     for batch in range(40):
         at, lost = batch * 200_000, 90_000 if batch in (7, 21, 33) else 0
         taken = at + 4_000 + batch % 5 * 100 + lost
-        main.span(Stage.NEXT, at, taken, number=batch_key(0, batch), extra=2, cpu=3_000, runqueue=lost)
-        main.forward(taken, taken + 20_000).backward(taken + 20_000, taken + 30_000).update(taken + 30_000, taken + 40_000)
+        main.span(
+            Stage.NEXT, at, taken, number=batch_key(0, batch), extra=2, cpu=3_000, runqueue=lost
+        )
+        main.forward(taken, taken + 20_000).backward(taken + 20_000, taken + 30_000).update(
+            taken + 30_000, taken + 40_000
+        )
     rank = Rank(rank_folder(tmp_path, 0), 0, 0, Manifest(), [])
     rank.__dict__["processes"] = [main.process()]
     sure = certainty(RankMetrics.of(rank), starts_once=True)
@@ -90,8 +108,14 @@ def test_the_interval_of_steps_that_lost_their_cpu_a_few_times_is_that_of_the_ot
 @pytest.mark.parametrize(
     ("manifest", "said"),
     [
-        (Manifest(ended=True, exit_code=1, ended_by="ValueError"), "failed with ValueError (exit code 1)"),
-        (Manifest(ended=True, exit_code=130), ""),  # a person pressed Ctrl-C: more steps are what is missing
+        (
+            Manifest(ended=True, exit_code=1, ended_by="ValueError"),
+            "failed with ValueError (exit code 1)",
+        ),
+        (
+            Manifest(ended=True, exit_code=130),
+            "",
+        ),  # a person pressed Ctrl-C: more steps are what is missing
         (Manifest(ended=True, exit_code=0), ""),
         (Manifest(ended_by="SIGKILL"), "was killed by SIGKILL"),
     ],
@@ -103,5 +127,7 @@ def test_more_steps_are_no_fix_of_an_error(manifest, said):
 
     assert finding is not None and failed(manifest) == said
     assert finding.fix == (
-        f"Fix the error first: the training {said}. A verdict needs 16 steps or more." if said else "Train for 16 steps or more."
+        f"Fix the error first: the training {said}. A verdict needs 16 steps or more."
+        if said
+        else "Train for 16 steps or more."
     )

@@ -63,7 +63,12 @@ def child() -> Iterator[Callable[[str], Popen[str]]]:
     started: list[Popen[str]] = []
 
     def start(program: str, *arguments: object) -> Popen[str]:
-        process = Popen([sys.executable, "-c", textwrap.dedent(program), *map(str, arguments)], stdin=PIPE, stdout=PIPE, text=True)
+        process = Popen(
+            [sys.executable, "-c", textwrap.dedent(program), *map(str, arguments)],
+            stdin=PIPE,
+            stdout=PIPE,
+            text=True,
+        )
         started.append(process)
         assert process.stdout is not None
         assert process.stdout.readline() == "ready\n"
@@ -81,7 +86,9 @@ def without_root() -> Iterator[None]:
     user = os.geteuid()
     try:
         os.seteuid(NOBODY)
-    except PermissionError:  # not root, or root without its capabilities: files are closed to us already
+    except (
+        PermissionError
+    ):  # not root, or root without its capabilities: files are closed to us already
         pass
     try:
         yield

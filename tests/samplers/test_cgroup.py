@@ -1,4 +1,6 @@
-"""Quotas and throttling: of made-up folder trees in every arrangement that is out there, and of a real group."""
+"""Quotas and throttling: of made-up folder trees in every arrangement that is out there, and of a
+real group.
+"""
 
 import json
 import os
@@ -24,11 +26,17 @@ Write = Callable[[str, str], Path]
 
 @pytest.fixture
 def v2(made_up: Write) -> Write:
-    """A machine with version 2; the process is in /job/rank0. Gives a writer for files of its groups."""
+    """A machine with version 2; the process is in /job/rank0.
+
+    Gives a writer for files of its groups.
+    """
     made_up("proc/self/cgroup", "0::/job/rank0\n")
     made_up("proc/self/mountinfo", V2_MOUNT)
     for group in ("", "job/", "job/rank0/"):
-        made_up(f"sys/fs/cgroup/{group}cpu.stat", "usage_usec 5\nnr_periods 0\nnr_throttled 0\nthrottled_usec 0\n")
+        made_up(
+            f"sys/fs/cgroup/{group}cpu.stat",
+            "usage_usec 5\nnr_periods 0\nnr_throttled 0\nthrottled_usec 0\n",
+        )
     for group in ("job/", "job/rank0/"):
         made_up(f"sys/fs/cgroup/{group}cpu.max", "max 100000\n")
     return lambda file, text: made_up(f"sys/fs/cgroup/{file}", text).resolve()
@@ -40,7 +48,10 @@ def v1(made_up: Write) -> Write:
     made_up("proc/self/cgroup", "4:memory:/elsewhere\n1:cpu,cpuacct:/job/rank0\n0::/\n")
     made_up("proc/self/mountinfo", V1_OTHER + V1_MOUNT)
     for group in ("", "job/", "job/rank0/"):
-        made_up(f"sys/fs/cgroup/cpu,cpuacct/{group}cpu.stat", "nr_periods 0\nnr_throttled 0\nthrottled_time 0\n")
+        made_up(
+            f"sys/fs/cgroup/cpu,cpuacct/{group}cpu.stat",
+            "nr_periods 0\nnr_throttled 0\nthrottled_time 0\n",
+        )
         made_up(f"sys/fs/cgroup/cpu,cpuacct/{group}cpu.cfs_quota_us", "-1\n")
         made_up(f"sys/fs/cgroup/cpu,cpuacct/{group}cpu.cfs_period_us", "100000\n")
     return lambda file, text: made_up(f"sys/fs/cgroup/cpu,cpuacct/{file}", text)
@@ -79,17 +90,23 @@ def test_a_version_1_parent_counts(v1: Write, tmp_path: Path) -> None:
     assert cgroup.cpu_quota(tmp_path) == 3.0
 
 
-def test_a_container_that_sees_its_groups_path_from_the_host_finds_its_quota(made_up: Write, tmp_path: Path) -> None:
+def test_a_container_that_sees_its_groups_path_from_the_host_finds_its_quota(
+    made_up: Write, tmp_path: Path
+) -> None:
     made_up("proc/self/cgroup", "1:cpu,cpuacct:/docker/4f2a/inner\n")
     made_up("proc/self/mountinfo", V1_MOUNT.replace(" / /sys", " /docker/4f2a /sys"))
-    made_up("sys/fs/cgroup/cpu,cpuacct/cpu.stat", "nr_periods 0\nnr_throttled 0\nthrottled_time 0\n")
+    made_up(
+        "sys/fs/cgroup/cpu,cpuacct/cpu.stat", "nr_periods 0\nnr_throttled 0\nthrottled_time 0\n"
+    )
     made_up("sys/fs/cgroup/cpu,cpuacct/cpu.cfs_quota_us", "200000\n")
     made_up("sys/fs/cgroup/cpu,cpuacct/cpu.cfs_period_us", "100000\n")
 
     assert cgroup.cpu_quota(tmp_path) == 2.0
 
 
-def test_a_group_outside_the_namespace_is_taken_at_the_mount_point(v2: Write, made_up: Write, tmp_path: Path) -> None:
+def test_a_group_outside_the_namespace_is_taken_at_the_mount_point(
+    v2: Write, made_up: Write, tmp_path: Path
+) -> None:
     made_up("proc/self/cgroup", "0::/../other\n")
     v2("cpu.max", "70000 100000\n")
 
@@ -97,7 +114,10 @@ def test_a_group_outside_the_namespace_is_taken_at_the_mount_point(v2: Write, ma
 
 
 def test_a_mixed_machine_takes_both_versions(v1: Write, made_up: Write, tmp_path: Path) -> None:
-    made_up("proc/self/mountinfo", V1_MOUNT + V2_MOUNT.replace("/sys/fs/cgroup", "/sys/fs/cgroup/unified"))
+    made_up(
+        "proc/self/mountinfo",
+        V1_MOUNT + V2_MOUNT.replace("/sys/fs/cgroup", "/sys/fs/cgroup/unified"),
+    )
     made_up("sys/fs/cgroup/unified/cpu.stat", "usage_usec 1\n")
     v1("job/rank0/cpu.cfs_quota_us", "50000\n")
 
@@ -105,7 +125,9 @@ def test_a_mixed_machine_takes_both_versions(v1: Write, made_up: Write, tmp_path
     assert cgroup.cpu_quota(tmp_path) == 0.5
 
 
-def test_a_hierarchy_that_is_mounted_twice_counts_once(v2: Write, made_up: Write, tmp_path: Path) -> None:
+def test_a_hierarchy_that_is_mounted_twice_counts_once(
+    v2: Write, made_up: Write, tmp_path: Path
+) -> None:
     made_up("proc/self/mountinfo", V2_MOUNT * 2)
 
     assert len(cgroup._levels(tmp_path)) == 3
@@ -127,16 +149,26 @@ def test_without_cgroups_effective_cpus_are_the_affinity(tmp_path: Path) -> None
     assert cgroup.effective_cpus(tmp_path) == CPUS
 
 
-def test_version_2_throttling_is_seconds_per_second_and_a_share_of_periods(v2: Write, time_is, tmp_path: Path) -> None:
+def test_version_2_throttling_is_seconds_per_second_and_a_share_of_periods(
+    v2: Write, time_is, tmp_path: Path
+) -> None:
     v2("job/rank0/cpu.max", "50000 100000\n")
-    v2("job/rank0/cpu.stat", "usage_usec 9\nnr_periods 100\nnr_throttled 10\nthrottled_usec 7000000\n")
+    v2(
+        "job/rank0/cpu.stat",
+        "usage_usec 9\nnr_periods 100\nnr_throttled 10\nthrottled_usec 7000000\n",
+    )
     source = CgroupThrottling(tmp_path)
     assert source.probe() is None
 
     time_is.advance(2.0)
-    v2("job/rank0/cpu.stat", "usage_usec 9\nnr_periods 120\nnr_throttled 15\nthrottled_usec 8000000\n")
+    v2(
+        "job/rank0/cpu.stat",
+        "usage_usec 9\nnr_periods 120\nnr_throttled 15\nthrottled_usec 8000000\n",
+    )
 
-    assert source.read() == pytest.approx({"cgroup/throttled": 0.5, "cgroup/throttled_periods": 0.25})
+    assert source.read() == pytest.approx(
+        {"cgroup/throttled": 0.5, "cgroup/throttled_periods": 0.25}
+    )
 
 
 def test_version_1_throttling_is_in_nanoseconds(v1: Write, time_is, tmp_path: Path) -> None:
@@ -147,7 +179,9 @@ def test_version_1_throttling_is_in_nanoseconds(v1: Write, time_is, tmp_path: Pa
     time_is.advance(2.0)
     v1("job/rank0/cpu.stat", "nr_periods 20\nnr_throttled 20\nthrottled_time 500000000\n")
 
-    assert source.read() == pytest.approx({"cgroup/throttled": 0.25, "cgroup/throttled_periods": 1.0})
+    assert source.read() == pytest.approx(
+        {"cgroup/throttled": 0.25, "cgroup/throttled_periods": 1.0}
+    )
 
 
 def test_throttling_by_a_parent_counts(v2: Write, time_is, tmp_path: Path) -> None:
@@ -158,16 +192,26 @@ def test_throttling_by_a_parent_counts(v2: Write, time_is, tmp_path: Path) -> No
     time_is.advance(1.0)
     v2("job/cpu.stat", "usage_usec 9\nnr_periods 10\nnr_throttled 4\nthrottled_usec 300000\n")
 
-    assert source.read() == pytest.approx({"cgroup/throttled": 0.3, "cgroup/throttled_periods": 0.4})
+    assert source.read() == pytest.approx(
+        {"cgroup/throttled": 0.3, "cgroup/throttled_periods": 0.4}
+    )
 
 
-def test_without_a_quota_the_source_is_absent_and_names_the_groups(v2: Write, tmp_path: Path) -> None:
+def test_without_a_quota_the_source_is_absent_and_names_the_groups(
+    v2: Write, tmp_path: Path
+) -> None:
     why = CgroupThrottling(tmp_path).probe()
 
-    assert why is not None and id_of(why) == message.NO_CPU_QUOTA and str(tmp_path / "sys/fs/cgroup/job/rank0") in why
+    assert (
+        why is not None
+        and id_of(why) == message.NO_CPU_QUOTA
+        and str(tmp_path / "sys/fs/cgroup/job/rank0") in why
+    )
 
 
-def test_a_quota_that_must_not_be_read_is_named_with_its_path(v2: Write, tmp_path: Path, open_folder: Path, as_nobody) -> None:
+def test_a_quota_that_must_not_be_read_is_named_with_its_path(
+    v2: Write, tmp_path: Path, open_folder: Path, as_nobody
+) -> None:
     root = shutil.copytree(tmp_path, open_folder / "root")
     root.chmod(0o755)
     closed = root / "sys/fs/cgroup/job/cpu.max"
@@ -221,7 +265,9 @@ IN_A_GROUP = """
 """
 
 
-def test_a_real_quota_and_its_throttling_are_seen(real_group: Path, child: Callable[[str], Popen[str]]) -> None:
+def test_a_real_quota_and_its_throttling_are_seen(
+    real_group: Path, child: Callable[[str], Popen[str]]
+) -> None:
     process = child(IN_A_GROUP)
     assert process.stdin and process.stdout
     (real_group / "cgroup.procs").write_text(str(process.pid))

@@ -15,7 +15,9 @@ Write = Callable[[str, str], Path]
 LINE = "   8       0 {name} 1 0 {sectors} 9 9 9 9 9 0 {busy_ms} 9 0 0 0 0 0 0\n"
 
 
-def disk(made_up: Write, name: str, *, physical: bool = True, size: int = 1000, hidden: bool = False) -> Path:
+def disk(
+    made_up: Write, name: str, *, physical: bool = True, size: int = 1000, hidden: bool = False
+) -> Path:
     root = made_up(f"sys/block/{name}/size", f"{size}\n")
     made_up(f"sys/block/{name}/hidden", f"{int(hidden)}\n")
     if physical:
@@ -24,7 +26,13 @@ def disk(made_up: Write, name: str, *, physical: bool = True, size: int = 1000, 
 
 
 def stats(made_up: Write, **disks: tuple[int, int]) -> None:
-    made_up("proc/diskstats", "".join(LINE.format(name=name, sectors=sectors, busy_ms=busy) for name, (sectors, busy) in disks.items()))
+    made_up(
+        "proc/diskstats",
+        "".join(
+            LINE.format(name=name, sectors=sectors, busy_ms=busy)
+            for name, (sectors, busy) in disks.items()
+        ),
+    )
 
 
 def test_a_read_that_misses_the_page_cache_is_seen_on_the_disks(tmp_path: Path) -> None:
@@ -106,7 +114,9 @@ def test_without_a_physical_disk_the_source_is_absent(made_up: Write) -> None:
     assert why == f"{root}/sys/block: no physical disk in it" and id_of(why) == message.NO_DISK
 
 
-def test_a_diskstats_that_must_not_be_read_is_named(made_up: Write, open_folder: Path, as_nobody) -> None:
+def test_a_diskstats_that_must_not_be_read_is_named(
+    made_up: Write, open_folder: Path, as_nobody
+) -> None:
     (open_folder / "sys/block/sda/device").mkdir(parents=True)
     (open_folder / "sys/block/sda/size").write_text("9\n")
     (open_folder / "proc").mkdir()

@@ -10,7 +10,15 @@ import numpy as np
 import pytest
 
 from feedline.profiler.errors import RunDamaged, SchemaTooNew
-from feedline.profiler.samplers.gauge_file import _CHUNK_BYTES, _GAUGE_ROW, GaugeLegend, GaugeWriter, _legend_path, read_gauges, read_legend
+from feedline.profiler.samplers.gauge_file import (
+    _CHUNK_BYTES,
+    _GAUGE_ROW,
+    GaugeLegend,
+    GaugeWriter,
+    _legend_path,
+    read_gauges,
+    read_legend,
+)
 
 NAMES = [("cpu/machine", "1"), ("disk/read", "B/s"), ("memory/used", "B")]
 
@@ -67,7 +75,9 @@ def test_the_file_stays_below_its_bound_however_much_is_written(path: Path) -> N
 
 
 @pytest.mark.parametrize("first", [0, 1])
-def test_thinning_forgets_every_second_tick_as_a_whole_and_leaves_the_rest_evenly_spaced(path: Path, first: int) -> None:
+def test_thinning_forgets_every_second_tick_as_a_whole_and_leaves_the_rest_evenly_spaced(
+    path: Path, first: int
+) -> None:
     writer = GaugeWriter(path, _CHUNK_BYTES)
     tick = first
     while not writer.thinned:
@@ -88,7 +98,11 @@ def test_no_other_file_is_left_after_thinning(path: Path) -> None:
         writer.append(tick, [(0, 1.0)])
     writer.close()
 
-    assert {file.name for file in path.parent.iterdir()} == {".feedline", "gauges.bin", "gauges.json"}
+    assert {file.name for file in path.parent.iterdir()} == {
+        ".feedline",
+        "gauges.bin",
+        "gauges.json",
+    }
 
 
 def test_a_forked_child_does_not_write_to_its_parents_file(path: Path) -> None:

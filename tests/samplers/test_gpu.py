@@ -1,5 +1,6 @@
-"""NVIDIA GPUs. Where there is none, the real pynvml is what makes the source absent. The arithmetic, the choice of devices and the
-description are tested against a hand-written pynvml, which proves nothing about NVML itself; the test at the end wants a real GPU."""
+"""NVIDIA GPUs. Where there is none, the real pynvml is what makes the source absent. The
+arithmetic, the choice of devices and the description are tested against a hand-written pynvml,
+which proves nothing about NVML itself; the test at the end wants a real GPU."""
 
 import json
 import time
@@ -22,7 +23,12 @@ class MadeUpNvml:
     """Two GPUs of a made-up machine: as much of pynvml as is called, under its names."""
 
     NVMLError = NVMLError
-    NVML_PCIE_UTIL_TX_BYTES, NVML_PCIE_UTIL_RX_BYTES, NVML_CLOCK_SM, NVML_NVLINK_MAX_LINKS = 0, 1, 1, 18
+    NVML_PCIE_UTIL_TX_BYTES, NVML_PCIE_UTIL_RX_BYTES, NVML_CLOCK_SM, NVML_NVLINK_MAX_LINKS = (
+        0,
+        1,
+        1,
+        18,
+    )
 
     def __init__(self, reasons: int = 0, unsupported: tuple[str, ...] = ()) -> None:
         self.reasons, self.unsupported = reasons, unsupported
@@ -126,7 +132,9 @@ def test_without_a_gpu_the_source_is_absent_with_nvmls_reason() -> None:
     assert id_of(why) in (message.NO_NVML, message.NO_GPU)
 
 
-def test_without_the_package_the_source_is_absent_and_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_the_package_the_source_is_absent_and_says_what_to_install(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setitem(__import__("sys").modules, "pynvml", None)
 
     why = NvmlGpus().probe()
@@ -138,7 +146,11 @@ def test_made_up_readings_are_converted_to_the_units_that_are_named() -> None:
     source = NvmlGpus(MadeUpNvml())
     assert source.probe() is None
 
-    read = {name.removeprefix("gpu1/"): (value, source.units[name]) for name, value in source.read().items() if name.startswith("gpu1/")}
+    read = {
+        name.removeprefix("gpu1/"): (value, source.units[name])
+        for name, value in source.read().items()
+        if name.startswith("gpu1/")
+    }
 
     assert read == {
         "sm": (0.4, "1"),
@@ -191,12 +203,16 @@ def test_what_a_gpu_does_not_support_is_named_and_the_rest_is_read() -> None:
 
     assert source.probe() is None
 
-    assert source.missing == {f"gpu{gpu}/pcie_{way}": "NVMLError: Not Supported" for gpu in (0, 1) for way in ("rx", "tx")}
+    assert source.missing == {
+        f"gpu{gpu}/pcie_{way}": "NVMLError: Not Supported" for gpu in (0, 1) for way in ("rx", "tx")
+    }
     assert "gpu0/sm" in source.read() and "gpu0/pcie_rx" not in source.read()
 
 
 def test_gpus_without_any_gauge_make_the_source_absent() -> None:
-    everything = tuple(name for name in dir(MadeUpNvml) if name.startswith("nvmlDeviceGet") and name not in KEPT)
+    everything = tuple(
+        name for name in dir(MadeUpNvml) if name.startswith("nvmlDeviceGet") and name not in KEPT
+    )
 
     why = NvmlGpus(MadeUpNvml(unsupported=everything)).probe()
 
@@ -231,7 +247,9 @@ def test_hiding_every_gpu_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     assert why == "CUDA_VISIBLE_DEVICES=-1 leaves no GPU" and id_of(why) == message.NO_GPU
 
 
-def test_a_machine_without_nvml_is_told_from_one_whose_nvml_fails(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_machine_without_nvml_is_told_from_one_whose_nvml_fails(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     found = []
     for code in (pynvml.NVML_ERROR_LIBRARY_NOT_FOUND, pynvml.NVML_ERROR_DRIVER_NOT_LOADED):
 
@@ -264,12 +282,20 @@ def test_the_description_has_pcie_nvlink_and_peer_to_peer_and_fits_into_json() -
         "nvlinks": [{"link": 0, "version": 4, "to": 1}, {"link": 2, "version": 4, "to": "other"}],
     }
     assert facts["gpu_links"] == [
-        {"between": [0, 1], "path": "one PCIe host bridge", "peer_to_peer": {"read": True, "write": True, "nvlink": False}}
+        {
+            "between": [0, 1],
+            "path": "one PCIe host bridge",
+            "peer_to_peer": {"read": True, "write": True, "nvlink": False},
+        }
     ]
 
 
 def test_a_fact_that_nvml_does_not_tell_is_none_and_costs_no_other() -> None:
-    unsupported = ("nvmlDeviceGetMaxPcieLinkWidth", "nvmlDeviceGetNvLinkState", "nvmlDeviceGetP2PStatus")
+    unsupported = (
+        "nvmlDeviceGetMaxPcieLinkWidth",
+        "nvmlDeviceGetNvLinkState",
+        "nvmlDeviceGetP2PStatus",
+    )
     source = NvmlGpus(MadeUpNvml(unsupported=unsupported))
     assert source.probe() is None
 

@@ -1,4 +1,6 @@
-"""CPU, pressure, memory and shared memory: the real files of this machine, and made-up ones for the arithmetic."""
+"""CPU, pressure, memory and shared memory: the real files of this machine, and made-up ones for the
+arithmetic.
+"""
 
 import os
 import time
@@ -7,7 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from feedline.profiler.samplers.machine import MachineCpu, MachineMemory, Pressure, SharedMemory, Swap
+from feedline.profiler.samplers.machine import (
+    MachineCpu,
+    MachineMemory,
+    Pressure,
+    SharedMemory,
+    Swap,
+)
 
 Write = Callable[[str, str], Path]
 
@@ -40,13 +48,22 @@ def test_cpu_shares_leave_out_idle_and_iowait_and_guests_twice(made_up: Write) -
 
 
 def test_cpus_outside_the_affinity_mask_are_not_in_its_share(made_up: Write) -> None:
-    proc = made_up("stat", "cpu  0 0 0 0 0 0 0 0 0 0\ncpu0 0 0 0 0 0 0 0 0 0 0\ncpu1 0 0 0 0 0 0 0 0 0 0\nintr 5\n")
+    proc = made_up(
+        "stat",
+        "cpu  0 0 0 0 0 0 0 0 0 0\ncpu0 0 0 0 0 0 0 0 0 0 0\ncpu1 0 0 0 0 0 0 0 0 0 0\nintr 5\n",
+    )
     source = MachineCpu(str(proc), allowed=[1])
     assert source.probe() is None
 
-    made_up("stat", "cpu  90 0 0 110 0 0 0 0 0 0\ncpu0 10 0 0 90 0 0 0 0 0 0\ncpu1 80 0 0 20 0 0 0 0 0 0\nintr 5\n")
+    made_up(
+        "stat",
+        "cpu  90 0 0 110 0 0 0 0 0 0\ncpu0 10 0 0 90 0 0 0 0 0 0\ncpu1 80 0 0 20 0 0 0 0 0 "
+        "0\nintr 5\n",
+    )
 
-    assert source.read() == pytest.approx({"cpu/machine": 0.45, "cpu/steal": 0.0, "cpu/allowed": 0.8})
+    assert source.read() == pytest.approx(
+        {"cpu/machine": 0.45, "cpu/steal": 0.0, "cpu/allowed": 0.8}
+    )
 
 
 def test_a_proc_without_stat_makes_the_source_absent_with_its_path(tmp_path: Path) -> None:
@@ -54,7 +71,10 @@ def test_a_proc_without_stat_makes_the_source_absent_with_its_path(tmp_path: Pat
 
 
 def pressure(made_up: Write, kind: str, some: int, full: int) -> str:
-    lines = [f"{name} avg10=0.00 avg60=0.00 avg300=0.00 total={total}" for name, total in (("some", some), ("full", full))]
+    lines = [
+        f"{name} avg10=0.00 avg60=0.00 avg300=0.00 total={total}"
+        for name, total in (("some", some), ("full", full))
+    ]
     return str(made_up(f"pressure/{kind}", "\n".join(lines) + "\n"))
 
 
@@ -73,7 +93,9 @@ def test_pressure_is_the_share_of_time_stalled(made_up: Write, time_is) -> None:
     assert read["pressure/memory_some"] == 0.0
 
 
-def test_full_pressure_of_the_cpu_is_not_given_as_it_means_nothing_for_a_machine(made_up: Write) -> None:
+def test_full_pressure_of_the_cpu_is_not_given_as_it_means_nothing_for_a_machine(
+    made_up: Write,
+) -> None:
     for kind in ("cpu", "io", "memory"):
         proc = pressure(made_up, kind, 1, 1)
     source = Pressure(proc)
@@ -92,7 +114,11 @@ def test_one_pressure_file_that_is_missing_is_named_and_the_others_are_read(made
     assert source.probe() is None
 
     assert source.missing == {"pressure/io": f"{proc}/pressure/io: No such file or directory"}
-    assert set(source.units) == {"pressure/cpu_some", "pressure/memory_some", "pressure/memory_full"}
+    assert set(source.units) == {
+        "pressure/cpu_some",
+        "pressure/memory_some",
+        "pressure/memory_full",
+    }
 
 
 def test_real_pressure_is_a_share() -> None:
@@ -120,10 +146,14 @@ def test_memory_used_and_available_are_all_there_is() -> None:
     assert 0 < read["memory/available"] < total
 
 
-def test_an_old_kernel_without_an_estimate_of_available_memory_makes_the_source_absent(made_up: Write) -> None:
+def test_an_old_kernel_without_an_estimate_of_available_memory_makes_the_source_absent(
+    made_up: Write,
+) -> None:
     proc = made_up("meminfo", "MemTotal:       16000000 kB\nMemFree:        9000000 kB\n")
 
-    assert MachineMemory(str(proc)).probe() == "ValueError: *** has no MemAvailable"  # a folder of ours stands for /proc here
+    assert (
+        MachineMemory(str(proc)).probe() == "ValueError: *** has no MemAvailable"
+    )  # a folder of ours stands for /proc here
 
 
 def test_a_file_in_shared_memory_takes_from_what_is_free() -> None:

@@ -77,7 +77,9 @@ def test_cpu_of_a_child_counts(child: Start, probed: ProcessTree) -> None:
     assert cpu_s(probed, begin) > 0.25
 
 
-def test_cpu_of_a_child_that_has_ended_counts_through_its_parent(child: Start, probed: ProcessTree) -> None:
+def test_cpu_of_a_child_that_has_ended_counts_through_its_parent(
+    child: Start, probed: ProcessTree
+) -> None:
     process = child(BURN_IN_A_CHILD)
     begin = time.perf_counter()
     probed.read()
@@ -111,7 +113,9 @@ def test_memory_of_a_child_counts_and_goes_with_it(child: Start, probed: Process
         assert after[name] - before[name] < 48e6
 
 
-def test_a_file_that_is_mapped_is_resident_but_not_anonymous(tmp_path: Path, probed: ProcessTree) -> None:
+def test_a_file_that_is_mapped_is_resident_but_not_anonymous(
+    tmp_path: Path, probed: ProcessTree
+) -> None:
     file = tmp_path / "mapped"
     file.write_bytes(bytes(32 << 20))
     before = memory(probed)
@@ -167,7 +171,9 @@ def test_both_ways_to_find_children_agree(child: Start) -> None:
     grandparent.communicate("\n")
 
 
-def test_a_child_that_has_ended_is_forgotten_and_its_file_closed(child: Start, probed: ProcessTree) -> None:
+def test_a_child_that_has_ended_is_forgotten_and_its_file_closed(
+    child: Start, probed: ProcessTree
+) -> None:
     process = child(HOLD)
     probed.read()
     held = set(os.listdir("/proc/self/fd"))
@@ -184,4 +190,6 @@ def test_a_pid_that_is_gone_makes_the_source_absent_with_its_path() -> None:
     process = Popen(["true"], stdin=PIPE)
     process.communicate()
 
-    assert ProcessTree(process.pid).probe() == f"/proc/{process.pid}/stat: No such file or directory"
+    assert (
+        ProcessTree(process.pid).probe() == f"/proc/{process.pid}/stat: No such file or directory"
+    )

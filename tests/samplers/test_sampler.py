@@ -1,4 +1,6 @@
-"""The sampling thread: what it gives, what it costs, and that nothing that goes wrong in it reaches the training."""
+"""The sampling thread: what it gives, what it costs, and that nothing that goes wrong in it reaches
+the training.
+"""
 
 import os
 import random
@@ -18,7 +20,12 @@ import pytest
 
 from feedline.profiler import masks
 from feedline.profiler.samplers import sampler as module
-from feedline.profiler.samplers.gauge_file import _CHUNK_BYTES, _legend_path, read_gauges, read_legend
+from feedline.profiler.samplers.gauge_file import (
+    _CHUNK_BYTES,
+    _legend_path,
+    read_gauges,
+    read_legend,
+)
 from feedline.profiler.samplers.sampler import Sampler
 
 SAMPLE = """
@@ -48,7 +55,13 @@ def test_this_machines_gauges_are_sampled_in_a_daemon_thread(path: Path) -> None
     assert (sampler.name, sampler.daemon, sampler.is_alive()) == ("feedline-sampler", True, False)
     gauges = read_gauges(path)
     sampled = {name for number, (name, _) in enumerate(gauges.names) if number in gauges.gauge}
-    assert sampled >= {"cpu/machine", "cpu/processes", "memory/available", "memory/processes", "shm/free"}
+    assert sampled >= {
+        "cpu/machine",
+        "cpu/processes",
+        "memory/available",
+        "memory/processes",
+        "shm/free",
+    }
     assert {unit for _, unit in gauges.names} <= {"1", "B", "B/s", "s/s", "W", "Hz"}
     assert np.all(np.isfinite(gauges.value))
     assert np.all(np.diff(gauges.time) >= 0)
@@ -61,9 +74,15 @@ def test_every_source_is_either_sampled_or_named_as_absent(path: Path) -> None:
     sampler.stop()
 
     gauges = read_gauges(path)
-    sampled = {name.split("/")[0] for number, (name, _) in enumerate(gauges.names) if number in gauges.gauge}
+    sampled = {
+        name.split("/")[0]
+        for number, (name, _) in enumerate(gauges.names)
+        if number in gauges.gauge
+    }
     for source in ("cpu", "cgroup", "pressure", "disk", "memory", "shm", "gpu"):
-        present = any(name == source or (source == "gpu" and name.startswith("gpu")) for name in sampled)
+        present = any(
+            name == source or (source == "gpu" and name.startswith("gpu")) for name in sampled
+        )
         assert present != (source in sampler.absent), source
     assert read_legend(path).absent == sampler.absent
 
@@ -87,7 +106,9 @@ def test_a_run_shorter_than_a_period_has_one_sample(path: Path, counting) -> Non
     assert read_gauges(path).value.tolist() == [1.0]
 
 
-def test_a_source_that_is_absent_is_named_with_its_reason_and_the_others_are_sampled(path: Path, counting) -> None:
+def test_a_source_that_is_absent_is_named_with_its_reason_and_the_others_are_sampled(
+    path: Path, counting
+) -> None:
     class Raises(counting):
         name = "raises"
 
@@ -103,7 +124,9 @@ def test_a_source_that_is_absent_is_named_with_its_reason_and_the_others_are_sam
     assert [name for name, _ in read_gauges(path).names] == ["counting/0"]
 
 
-def test_a_source_that_fails_later_is_dropped_and_named_and_the_others_go_on(path: Path, counting) -> None:
+def test_a_source_that_fails_later_is_dropped_and_named_and_the_others_go_on(
+    path: Path, counting
+) -> None:
     class Other(counting):
         name = "other"
 
@@ -135,7 +158,9 @@ def test_a_full_file_doubles_the_period(path: Path, counting) -> None:
     assert path.stat().st_size <= _CHUNK_BYTES
 
 
-def test_a_folder_that_does_not_exist_is_named_and_nothing_is_raised(tmp_path: Path, counting) -> None:
+def test_a_folder_that_does_not_exist_is_named_and_nothing_is_raised(
+    tmp_path: Path, counting
+) -> None:
     sampler = Sampler(tmp_path / "missing" / "gauges.bin", [counting()])
     sampler.start()
     assert sampler.ready.wait(5)
@@ -158,7 +183,9 @@ def test_files_of_another_run_are_left_as_they_are(path: Path, counting) -> None
     second.stop()
 
     assert (path.read_bytes(), _legend_path(path).read_bytes()) == before
-    assert second.absent == {"sampler": masks.text(f"{path}: stopped sampling: {path}: File exists")}
+    assert second.absent == {
+        "sampler": masks.text(f"{path}: stopped sampling: {path}: File exists")
+    }
 
 
 def test_facts_that_cannot_be_had_are_named_and_cost_no_gauge(path: Path, counting) -> None:
@@ -174,7 +201,9 @@ def test_facts_that_cannot_be_had_are_named_and_cost_no_gauge(path: Path, counti
     assert read_gauges(path).value.tolist() == [1.0]
 
 
-def test_where_no_thread_can_be_started_the_training_goes_on(path: Path, counting, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_where_no_thread_can_be_started_the_training_goes_on(
+    path: Path, counting, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def refuse(thread: threading.Thread) -> None:
         raise RuntimeError("can't start new thread")
 
@@ -207,7 +236,9 @@ def test_stopping_does_not_wait_for_a_driver_that_hangs(path: Path, counting) ->
     assert took < module._JOIN_S + 0.2
 
 
-def test_a_killed_process_leaves_what_it_sampled(path: Path, child: Callable[..., Popen[str]]) -> None:
+def test_a_killed_process_leaves_what_it_sampled(
+    path: Path, child: Callable[..., Popen[str]]
+) -> None:
     process = child(SAMPLE, path)
     process.send_signal(signal.SIGKILL)
     process.wait()
@@ -292,7 +323,12 @@ BLOCKS_A_SIGNAL_AND_WAITS = """
 
 def test_a_signal_that_the_training_waits_for_is_not_taken_by_the_thread(path: Path) -> None:
     program = [sys.executable, "-c", textwrap.dedent(BLOCKS_A_SIGNAL_AND_WAITS), path]
-    no_other_threads = {**os.environ, "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
+    no_other_threads = {
+        **os.environ,
+        "OPENBLAS_NUM_THREADS": "1",
+        "MKL_NUM_THREADS": "1",
+        "OMP_NUM_THREADS": "1",
+    }
 
     assert subprocess.run(program, env=no_other_threads, timeout=60).returncode == 0
 
@@ -318,7 +354,9 @@ def test_a_tick_costs_less_than_a_millisecond_of_cpu(path: Path) -> None:
         sampler.tick()
         costs.append((time.thread_time_ns() - begin) / 1e6)
 
-    assert statistics.median(costs) < 1.0  # aimed at: 0.5, and met; the rest is for a machine that is busy
+    assert (
+        statistics.median(costs) < 1.0
+    )  # aimed at: 0.5, and met; the rest is for a machine that is busy
 
 
 def test_a_period_of_nothing_is_refused(path: Path) -> None:

@@ -12,7 +12,8 @@ def test_a_law_that_falls_where_another_rises_is_said_and_neither_is_taken_for_t
     (said,) = _disagreement(FOUR[-1], {"USL": {8: 150.0, 2: 10.0}, "bucket replay": {8: 380.0}})
 
     assert said.startswith(
-        "predictions for 8 ranks disagree: from 200 samples/s with 4 ranks, bucket replay rises to 380, but USL falls to 150"
+        "predictions for 8 ranks disagree: from 200 samples/s with 4 ranks, bucket replay rises "
+        "to 380, but USL falls to 150"
     )
     concluded = _conclude(FOUR, "samples/s", EIGHT, "", [said])
     assert "Predictions for 8 ranks disagree" in concluded and "150 samples/s" not in concluded
@@ -30,8 +31,9 @@ def test_added_ranks_that_bring_little_are_named_with_what_they_bring():
 
 
 def test_a_prediction_stands_with_its_interval_and_beside_the_most_ranks_measured():
-    assert "Prediction for 8 ranks: 150 samples/s (120 to 190), 0.750 times the rate of 4 ranks." in _conclude(
-        FOUR, "samples/s", EIGHT, "", []
+    assert (
+        "Prediction for 8 ranks: 150 samples/s (120 to 190), 0.750 times the rate of 4 ranks."
+        in _conclude(FOUR, "samples/s", EIGHT, "", [])
     )
 
 
@@ -39,9 +41,15 @@ def test_a_late_rank_and_a_busy_machine_are_part_of_it():
     busy = compare_points([Point(1, 100.0), Point(2, 160.0, without_cpu=0.2)])
     said = _conclude(busy, "samples/s", [], "with 2 ranks, rank 1 is 40 ms late", [])
 
-    assert "With 2 ranks, rank 1 is 40 ms late. Ranks waited for CPUs during the measurement" in said
+    assert (
+        "With 2 ranks, rank 1 is 40 ms late. Ranks waited for CPUs during the measurement" in said
+    )
 
 
 def test_one_number_of_ranks_is_nothing_to_compare():
     said = _conclude(FOUR[:1], "samples/s", [], "", [])
-    assert said == "1 rank: 100 samples/s; to compare it, measure more with `feedline scale --ranks 1,2 -- SCRIPT`."
+    assert (
+        said
+        == "1 rank: 100 samples/s; to compare it, measure more with `feedline scale --ranks 1,2 "
+        "-- SCRIPT`."
+    )

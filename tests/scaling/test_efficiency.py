@@ -1,4 +1,6 @@
-"""Efficiency, marginal efficiency, Karp-Flatt, and the shape, on the source material's table and on made-up ones."""
+"""Efficiency, marginal efficiency, Karp-Flatt, and the shape, on the source material's table and on
+made-up ones.
+"""
 
 import pytest
 from scaling.made_up import SOURCE, points
@@ -27,11 +29,18 @@ def test_the_source_table_gives_its_known_efficiencies():
 def test_marginal_efficiency_is_of_the_added_ranks_alone():
     found = compare_points(points(SOURCE))
 
-    assert [row.marginal and round(100 * row.marginal, 1) for row in found] == [None, 110.6, 68.3, 53.8]
+    assert [row.marginal and round(100 * row.marginal, 1) for row in found] == [
+        None,
+        110.6,
+        68.3,
+        53.8,
+    ]
 
 
 def test_karp_flatt_of_the_source_table():
-    assert [row.karp_flatt and round(row.karp_flatt, 3) for row in compare_points(points(SOURCE))] == [None, -0.050, 0.051, 0.060]
+    assert [
+        row.karp_flatt and round(row.karp_flatt, 3) for row in compare_points(points(SOURCE))
+    ] == [None, -0.050, 0.051, 0.060]
 
 
 def test_an_efficiency_above_one_within_the_error_is_not_flagged():
@@ -53,10 +62,18 @@ def test_without_one_rank_the_fewest_are_the_base_and_there_is_no_serial_fractio
 
 
 @pytest.mark.parametrize(
-    ("batches", "kind"), [((32, 32, 32), "weak"), ((32, 16, 8), "strong"), ((32, 32, 8), "mixed"), ((32, None, 8), "unknown")]
+    ("batches", "kind"),
+    [
+        ((32, 32, 32), "weak"),
+        ((32, 16, 8), "strong"),
+        ((32, 32, 8), "mixed"),
+        ((32, None, 8), "unknown"),
+    ],
 )
 def test_the_kind_of_scaling_is_read_off_the_batches(batches, kind):
-    measured = [Point(ranks, 1.0, batch=batch) for ranks, batch in zip((1, 2, 4), batches, strict=True)]
+    measured = [
+        Point(ranks, 1.0, batch=batch) for ranks, batch in zip((1, 2, 4), batches, strict=True)
+    ]
 
     assert scaling_kind(measured) == kind
 
@@ -68,7 +85,9 @@ def test_the_shape_of_the_source_table_is_linear():
     assert "latency" in found.message and "ring all-reduce limited by bandwidth" in found.message
 
 
-@pytest.mark.parametrize(("law", "name"), [(ring, "saturating"), (shared, "linear"), (lambda n: 1000.0 * n, "flat")])
+@pytest.mark.parametrize(
+    ("law", "name"), [(ring, "saturating"), (shared, "linear"), (lambda n: 1000.0 * n, "flat")]
+)
 def test_the_shape_tells_a_ring_from_a_shared_resource(law, name):
     found = _shape_of(points({n: law(n) for n in (1, 2, 4, 8)}), "weak")
 
@@ -80,4 +99,6 @@ def test_the_shape_is_not_read_off_strong_scaling():
 
 
 def test_time_to_accuracy_doubles_its_steps_at_the_critical_batch():
-    assert _time_to_accuracy(Noise(1024, 1000), ranks=8, batch=128, step_s=0.1) == pytest.approx(200.0)
+    assert _time_to_accuracy(Noise(1024, 1000), ranks=8, batch=128, step_s=0.1) == pytest.approx(
+        200.0
+    )

@@ -1,4 +1,6 @@
-"""The late rank in `feedline scale`: of any number of ranks, with the number and the words of `feedline report`."""
+"""The late rank in `feedline scale`: of any number of ranks, with the number and the words of
+`feedline report`.
+"""
 
 from dataclasses import dataclass, replace
 
@@ -16,7 +18,9 @@ RANKS, STEPS, LATE = 10, 24, 7
 
 
 def test_one_of_ten_ranks_that_is_always_late_is_named(synthetic, tmp_path, monkeypatch):
-    """Its lateness costs nothing here: steps of made-up ranks have one length, so the least that matters is set to 0."""
+    """Its lateness costs nothing here: steps of made-up ranks have one length, so the least that
+    matters is set to 0.
+    """
 
     @dataclass(frozen=True)
     class Always(synthetic.Plan):
@@ -30,17 +34,27 @@ def test_one_of_ten_ranks_that_is_always_late_is_named(synthetic, tmp_path, monk
 
     said = together.late_of([run], point_of([run]))
 
-    assert said.startswith(f"with {RANKS} ranks, rank {LATE} is {seconds(build(run).comm.late[0].late_s)} late in ")
+    assert said.startswith(
+        f"with {RANKS} ranks, rank {LATE} is {seconds(build(run).comm.late[0].late_s)} late in "
+    )
 
 
 def test_what_it_costs_is_what_the_report_says_and_an_estimate_only_where_the_replay_refuses():
-    comm = compare_collectives(train(Training(ranks=12, late=always(LATE, range(30), "wait", 40.0))).ranks).communication
+    comm = compare_collectives(
+        train(Training(ranks=12, late=always(LATE, range(30), "wait", 40.0))).ranks
+    ).communication
     point = Point(12, 1000.0, batch=20.0)
     (told,) = [one for one in comm.what_if if (one.id, one.value) == ("rank_on_time", LATE)]
     (worst,) = comm.late
 
     refused = replace(comm, what_if=[], late=[replace(worst, cost_s=None)])
 
-    assert f"the replay predicts that {seconds(told.gain_s)} of each 240 ms step can be saved (" in together._sentence(comm, point)
+    assert (
+        f"the replay predicts that {seconds(told.gain_s)} of each 240 ms step can be saved ("
+        in together._sentence(comm, point)
+    )
     assert "about" not in together._sentence(comm, point)
-    assert f": about {seconds(worst.waited_s)} of each 240 ms step can be saved" in together._sentence(refused, point)
+    assert (
+        f": about {seconds(worst.waited_s)} of each 240 ms step can be saved"
+        in together._sentence(refused, point)
+    )

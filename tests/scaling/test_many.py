@@ -1,4 +1,6 @@
-"""Many ranks: reduced rank by rank, the result does not depend on who did it, and what is wrong with some of them is named."""
+"""Many ranks: reduced rank by rank, the result does not depend on who did it, and what is wrong
+with some of them is named.
+"""
 
 import functools
 import json
@@ -69,14 +71,20 @@ def test_who_was_late_and_what_the_others_waited_is_found(synthetic, plan, whole
 
 def test_the_parts_of_each_rank_sum_to_its_step(whole):
     for one in reduced(whole).ranks:
-        assert sum(getattr(one, f"{name}_s") for name in RANK_PARTS) == pytest.approx(one.step_s, abs=1e-12)
+        assert sum(getattr(one, f"{name}_s") for name in RANK_PARTS) == pytest.approx(
+            one.step_s, abs=1e-12
+        )
 
 
 def with_a_gap(one: Rank):
     """As of a run that forgot the window of steps 4 to 6."""
     found = reduce._of_rank(one)
     place = found.step_at(found.table["start"])
-    return replace(found, steps=np.delete(found.steps, [4, 5, 6], 0), table=found.table[(place < 4) | (place > 6)])
+    return replace(
+        found,
+        steps=np.delete(found.steps, [4, 5, 6], 0),
+        table=found.table[(place < 4) | (place > 6)],
+    )
 
 
 def test_what_a_run_forgot_is_in_no_step(whole):
@@ -86,36 +94,58 @@ def test_what_a_run_forgot_is_in_no_step(whole):
     for one in found.ranks:
         assert one.steps == STEPS - 3
         assert one.step_s == pytest.approx(0.1, rel=0.02)
-        assert sum(getattr(one, f"{name}_s") for name in RANK_PARTS) == pytest.approx(one.step_s, abs=1e-12)
+        assert sum(getattr(one, f"{name}_s") for name in RANK_PARTS) == pytest.approx(
+            one.step_s, abs=1e-12
+        )
 
 
 def loaded(path: Path):
-    return [found for _, one in sorted(open_run(path).ranks.items()) if (found := reduce._of_rank(one)) is not None]
+    return [
+        found
+        for _, one in sorted(open_run(path).ranks.items())
+        if (found := reduce._of_rank(one)) is not None
+    ]
 
 
 @pytest.mark.parametrize("recorded", [False, True])
 def test_a_rank_is_split_as_the_report_of_all_ranks_at_once_splits_it(whole, recorded):
-    """Also in a recorded run over gloo, whose first rank waits for the second in the broadcasts of its buffers."""
+    """Also in a recorded run over gloo, whose first rank waits for the second in the broadcasts of
+    its buffers.
+    """
     path = RUNS / "ranks" if recorded else whole
     together, costs = combine(loaded(path)), {one.rank: one for one in reduced(path).ranks}
     for number, part in together.partitions.items():
         for name in RANK_PARTS:
-            assert getattr(costs[number], f"{name}_s") == pytest.approx(part.parts[name][2:].mean() / 1e9, abs=1e-9), (number, name)
+            assert getattr(costs[number], f"{name}_s") == pytest.approx(
+                part.parts[name][2:].mean() / 1e9, abs=1e-9
+            ), (number, name)
 
 
 @pytest.mark.parametrize("recorded", [False, True])
 def test_bus_bandwidth_by_rank_is_that_of_the_report(whole, recorded):
     path = RUNS / "ranks" if recorded else whole
-    report = {(kind.name, kind.bytes, kind.n): kind.busbw_gbps for kind in bandwidth.collective_kinds(combine(loaded(path)))}
-    by_rank = {(kind.name, kind.nbytes, kind.ranks): kind.busbw_gbps for kind in reduced(path).kinds if kind.busbw_gbps}
+    report = {
+        (kind.name, kind.bytes, kind.n): kind.busbw_gbps
+        for kind in bandwidth.collective_kinds(combine(loaded(path)))
+    }
+    by_rank = {
+        (kind.name, kind.nbytes, kind.ranks): kind.busbw_gbps
+        for kind in reduced(path).kinds
+        if kind.busbw_gbps
+    }
 
-    assert by_rank and by_rank == {label: pytest.approx(report[label], rel=1e-4) for label in by_rank}
+    assert by_rank and by_rank == {
+        label: pytest.approx(report[label], rel=1e-4) for label in by_rank
+    }
 
 
 def in_one(name: str, starts: list[int], ends: list[int]):
     """Ranks of one collective, ms."""
     return [
-        replace(rank(number, np.array([[start]]) * MS, np.array([[end]]) * MS, len(starts)), names=[name])
+        replace(
+            rank(number, np.array([[start]]) * MS, np.array([[end]]) * MS, len(starts)),
+            names=[name],
+        )
         for number, (start, end) in enumerate(zip(starts, ends, strict=True))
     ]
 
@@ -136,7 +166,9 @@ def envelope_of(ranks):
         ("reduce_", [0, 20, 10], [21, 20, 11], [20, 0, 0]),
     ],
 )
-def test_whom_ranks_wait_for_in_a_collective_is_the_same_by_rank_and_in_the_report(name, starts, ends, waited):
+def test_whom_ranks_wait_for_in_a_collective_is_the_same_by_rank_and_in_the_report(
+    name, starts, ends, waited
+):
     ranks = in_one(name, starts, ends)
     together, envelope = combine(ranks), envelope_of(ranks)
 
@@ -150,14 +182,27 @@ times = st.lists(st.tuples(st.integers(0, 50), st.integers(1, 30)), min_size=3, 
 
 
 @settings(max_examples=60, deadline=None)
-@given(st.lists(times, min_size=2, max_size=4), st.sampled_from(["allreduce_", "broadcast_", "reduce_"]))
+@given(
+    st.lists(times, min_size=2, max_size=4),
+    st.sampled_from(["allreduce_", "broadcast_", "reduce_"]),
+)
 def test_by_rank_two_ranks_wait_as_in_the_report_and_more_ranks_no_longer(each, name):
     ranks = []
     for number, spans in enumerate(each):
         starts = np.sort(np.array([start for start, _ in spans]))[None] * MS
-        ranks.append(replace(rank(number, starts, starts + np.array([took for _, took in spans]) * MS, len(each)), names=[name]))
+        ranks.append(
+            replace(
+                rank(
+                    number, starts, starts + np.array([took for _, took in spans]) * MS, len(each)
+                ),
+                names=[name],
+            )
+        )
     together, envelope = (
-        combine(ranks, lambda ranks, matched: Alignment([one.clock for one in ranks], 0.0, "measured", [])),
+        combine(
+            ranks,
+            lambda ranks, matched: Alignment([one.clock for one in ranks], 0.0, "measured", []),
+        ),
         envelope_of(ranks),
     )
 
@@ -171,7 +216,13 @@ def test_by_rank_two_ranks_wait_as_in_the_report_and_more_ranks_no_longer(each, 
 def test_a_dask_cluster_of_two_workers_finds_the_same(whole):
     import distributed
 
-    settings = {"n_workers": 2, "threads_per_worker": 1, "processes": False, "dashboard_address": None, "protocol": "tcp"}
+    settings = {
+        "n_workers": 2,
+        "threads_per_worker": 1,
+        "processes": False,
+        "dashboard_address": None,
+        "protocol": "tcp",
+    }
     with distributed.LocalCluster(**settings) as cluster, dask(cluster.scheduler_address) as pool:
         found = reduce.reduce_ranks([str(whole)], pool)
 
@@ -214,13 +265,20 @@ def test_a_rank_of_another_launch_on_the_same_host_is_named_and_left_out(synthet
 
     found = reduced(copied)
 
-    assert found.notes == ["rank 2 is left out: its folder belongs to a different launch than ranks 0, 1 on the same host"]
+    assert found.notes == [
+        "rank 2 is left out: its folder belongs to a different launch than ranks 0, 1 on the same "
+        "host"
+    ]
     assert (found.ranks, found.incomplete) == (without.ranks, STEPS * BUCKETS)
 
 
-def test_each_host_may_have_a_launch_of_its_own_and_each_rank_that_was_typed_by_hand(synthetic, plan, whole, copied, tmp_path):
+def test_each_host_may_have_a_launch_of_its_own_and_each_rank_that_was_typed_by_hand(
+    synthetic, plan, whole, copied, tmp_path
+):
     for number in range(RANKS):
-        synthetic.write_rank(tmp_path / "torchrun", replace(plan, launch=f"of host {number // 3}"), number)
+        synthetic.write_rank(
+            tmp_path / "torchrun", replace(plan, launch=f"of host {number // 3}"), number
+        )
         manifest = copied / f"rank{number}" / "manifest.json"
         written = json.loads(manifest.read_text())
         written["place"]["launcher"], written["launch"] = "env", f"of rank {number}"
@@ -237,7 +295,10 @@ def test_where_ranks_cannot_have_met_no_waiting_is_claimed(synthetic, plan, copi
     found = reduced(copied)
 
     assert found.clock_bound_s is None and found.late == []
-    assert any(note.startswith("ranks ended 100.0 % of their collectives before others had begun them") for note in found.notes)
+    assert any(
+        note.startswith("ranks ended 100.0 % of their collectives before others had begun them")
+        for note in found.notes
+    )
 
 
 @pytest.mark.parametrize(("early", "share"), [(2 * MS, 1 / 6), (MS // 2, 0.0)])
@@ -280,10 +341,14 @@ def test_a_rank_that_forgot_more_windows_is_named_and_not_taken_for_a_shorter_on
     with here() as pool:
         found = reduce.reduce_ranks([str(whole)], pool, load)
 
-    assert [note.partition(":")[0] for note in found.notes] == ["rank 4 kept 1 of 2 windows of 64 batches, others all"]
+    assert [note.partition(":")[0] for note in found.notes] == [
+        "rank 4 kept 1 of 2 windows of 64 batches, others all"
+    ]
 
 
-def test_a_run_that_goes_on_while_it_is_read_is_taken_as_it_was_at_the_first_look(synthetic, plan, tmp_path):
+def test_a_run_that_goes_on_while_it_is_read_is_taken_as_it_was_at_the_first_look(
+    synthetic, plan, tmp_path
+):
     early, later = tmp_path / "early", tmp_path / "later"
     for number in range(RANKS):
         synthetic.write_rank(early, plan, number, steps=HALF_WAY, compacted=False)
@@ -292,15 +357,25 @@ def test_a_run_that_goes_on_while_it_is_read_is_taken_as_it_was_at_the_first_loo
 
     def load(one):
         looks[one.number] += 1
-        return reduce._of_rank(one if looks[one.number] == 1 else replace(one, folder=later / one.folder.name))
+        return reduce._of_rank(
+            one if looks[one.number] == 1 else replace(one, folder=later / one.folder.name)
+        )
 
     with here() as pool:
         found = reduce.reduce_ranks([str(early)], pool, load)
 
-    late = [plan.late_rank(step) for step in range(2, HALF_WAY - 1)]  # of the last step, the second look finds another end
+    late = [
+        plan.late_rank(step) for step in range(2, HALF_WAY - 1)
+    ]  # of the last step, the second look finds another end
     for one in found.ranks:
-        assert one.caused_s == pytest.approx(late.count(one.rank) / len(late) * synthetic.LATE / 1e9 * (RANKS - 1), abs=2e-5)
-        assert sum(getattr(one, f"{name}_s") for name in RANK_PARTS) == pytest.approx(one.step_s, abs=1e-12) == pytest.approx(0.1)
+        assert one.caused_s == pytest.approx(
+            late.count(one.rank) / len(late) * synthetic.LATE / 1e9 * (RANKS - 1), abs=2e-5
+        )
+        assert (
+            sum(getattr(one, f"{name}_s") for name in RANK_PARTS)
+            == pytest.approx(one.step_s, abs=1e-12)
+            == pytest.approx(0.1)
+        )
     assert found.collectives == HALF_WAY * BUCKETS
 
 
@@ -308,7 +383,9 @@ def test_a_group_that_nobody_had_at_the_first_look_has_its_own_times():
     starts = np.array([[31, 40], [33, 41]]) * MS
     known, new = rank(0, starts, starts + MS, 2), rank(0, starts, starts + MS, 2, group="new")
 
-    assert (Envelope.of(known).rows_of(new)["start_max"] == new.clock.to_reference(new.table["start"])).all()
+    assert (
+        Envelope.of(known).rows_of(new)["start_max"] == new.clock.to_reference(new.table["start"])
+    ).all()
 
 
 def test_after_a_restart_only_the_last_start_counts(synthetic, plan, copied, whole):
@@ -354,7 +431,10 @@ def test_quiet_ranks_print_nothing(whole, capsys):
 
 def test_envelopes_merge_in_any_order():
     starts = np.array([[31, 40], [33, 41], [35, 42]]) * MS
-    parts = [Envelope.of(rank(number, starts + number % 3 * MS, starts + 9 * MS, 4)) for number in range(4)]
+    parts = [
+        Envelope.of(rank(number, starts + number % 3 * MS, starts + 9 * MS, 4))
+        for number in range(4)
+    ]
     one_by_one = parts[0].merge(parts[1]).merge(parts[2]).merge(parts[3])
     by_twos = parts[3].merge(parts[1]).merge(parts[2].merge(parts[0]))
 
@@ -382,6 +462,8 @@ def test_a_survey_of_nothing_readable_says_why(copied):
     for number in range(RANKS):
         (copied / f"rank{number}" / "manifest.json").write_text("{")
 
-    assert set(survey_ranks(find_sources([str(copied)]).found, reduce._of_rank).unread) == set(range(RANKS))
+    assert set(survey_ranks(find_sources([str(copied)]).found, reduce._of_rank).unread) == set(
+        range(RANKS)
+    )
     with pytest.raises(RunDamaged, match="no rank of .* can be read; rank 0"):
         reduced(copied)

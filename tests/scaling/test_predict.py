@@ -1,4 +1,6 @@
-"""Predictions: each law gives back what it was made of, intervals hold, and what cannot be known is refused."""
+"""Predictions: each law gives back what it was made of, intervals hold, and what cannot be known is
+refused.
+"""
 
 from dataclasses import replace
 
@@ -6,14 +8,29 @@ import pytest
 from scaling.made_up import SOURCE, points
 
 from feedline.analysis.scaling.efficiency import Point
-from feedline.analysis.scaling.predict import Bucket, Ring, ScalingBasis, StepProfile, _last_end, _ring_s, _step_s, _usl, fit_laws, predict
+from feedline.analysis.scaling.predict import (
+    Bucket,
+    Ring,
+    ScalingBasis,
+    StepProfile,
+    _last_end,
+    _ring_s,
+    _step_s,
+    _usl,
+    fit_laws,
+    predict,
+)
 from feedline.analysis.scaling.study import Noise, study
 
 LINK = Ring(bandwidth=25e6, low=25e6, high=25e6, alpha_s=0.0, slots=2)
-ANATOMY = StepProfile(0.100, (0.030, 0.090), (Bucket(0.050, 500e3), Bucket(0.070, 500e3), Bucket(0.090, 500e3)))
+ANATOMY = StepProfile(
+    0.100, (0.030, 0.090), (Bucket(0.050, 500e3), Bucket(0.070, 500e3), Bucket(0.090, 500e3))
+)
 
 
-def measured(anatomy: StepProfile, link: Ring, ranks: list[int], batch: float = 8, constant_s: float = 0.0) -> list[Point]:
+def measured(
+    anatomy: StepProfile, link: Ring, ranks: list[int], batch: float = 8, constant_s: float = 0.0
+) -> list[Point]:
     """What a world in which the replay is true would measure."""
     steps = {n: _step_s(anatomy, n, link) + (constant_s if n > 1 else 0.0) for n in ranks}
     return [Point(n, n * batch / step, batch=batch) for n, step in steps.items()]
@@ -69,9 +86,14 @@ def test_amdahl_gives_back_its_serial_part():
 
 
 def test_usl_gives_back_both_its_parts():
-    law = _usl(points({n: 100 * n / (1 + 0.05 * (n - 1) + 0.01 * n * (n - 1)) for n in (1, 2, 4, 8)}))
+    law = _usl(
+        points({n: 100 * n / (1 + 0.05 * (n - 1) + 0.01 * n * (n - 1)) for n in (1, 2, 4, 8)})
+    )
 
-    assert (law.parameters["sigma"], law.parameters["kappa"]) == (pytest.approx(0.05), pytest.approx(0.01))
+    assert (law.parameters["sigma"], law.parameters["kappa"]) == (
+        pytest.approx(0.05),
+        pytest.approx(0.01),
+    )
 
 
 def test_no_fitted_law_has_a_negative_part():
@@ -89,7 +111,9 @@ def test_the_interval_from_one_and_two_ranks_holds_the_source_tables_eight():
 
 def test_the_interval_grows_with_the_distance():
     basis = ScalingBasis(points({1: 100, 2: 190}), "weak")
-    widths = [(one.high - one.low) / one.samples_per_s for one in (predict(basis, n) for n in (3, 4, 8))]
+    widths = [
+        (one.high - one.low) / one.samples_per_s for one in (predict(basis, n) for n in (3, 4, 8))
+    ]
 
     assert widths == sorted(widths) and widths[0] < widths[2]
 
@@ -118,7 +142,9 @@ def test_the_replay_is_refused_where_it_does_not_explain_what_was_measured():
 
 
 def test_the_replay_is_refused_for_strong_scaling():
-    fitted, refused = fit_laws(ScalingBasis([Point(1, 80, batch=16), Point(2, 150, batch=8)], "strong", ANATOMY, LINK))
+    fitted, refused = fit_laws(
+        ScalingBasis([Point(1, 80, batch=16), Point(2, 150, batch=8)], "strong", ANATOMY, LINK)
+    )
 
     assert [law.name for law in fitted] == ["Amdahl"]
     assert "constant batch per rank" in refused[0]
@@ -129,4 +155,10 @@ def test_a_study_says_that_a_flagged_base_is_left_out():
 
     assert len(found.flags) == 1 and found.flags[0].startswith("2 ranks reach 105.3 %")
     assert found.predictions[0].samples_per_s == pytest.approx(523_000, rel=0.01)
-    assert [(one.ranks, one.predicted) for one in found.times] == [(1, False), (2, False), (4, False), (8, False), (16, True)]
+    assert [(one.ranks, one.predicted) for one in found.times] == [
+        (1, False),
+        (2, False),
+        (4, False),
+        (8, False),
+        (16, True),
+    ]

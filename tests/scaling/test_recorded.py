@@ -1,4 +1,6 @@
-"""From recorded collectives to the anatomy of a step, and to the link between ranks, whose bandwidth and latency are known."""
+"""From recorded collectives to the anatomy of a step, and to the link between ranks, whose
+bandwidth and latency are known.
+"""
 
 from dataclasses import replace
 
@@ -17,13 +19,20 @@ def with_small(one: Collectives, ranks: tuple[int, ...], took: int) -> Collectiv
     table["group"], table["nbytes"], table["start"] = 1, 64, one.steps[:, 0] + 90 * MS
     table["end"] = table["start"] + took
     both = np.concatenate([one.table, table])
-    return replace(one, table=np.sort(both, order="start"), groups=[*one.groups, ProcessGroup(f"mesh {ranks}", ranks, "gloo")])
+    return replace(
+        one,
+        table=np.sort(both, order="start"),
+        groups=[*one.groups, ProcessGroup(f"mesh {ranks}", ranks, "gloo")],
+    )
 
 
 def two(small: dict[int, tuple[int, ...]], took: int) -> list[Collectives]:
     """Two ranks that move 1 MiB within 10 ms of each of eight steps, and 64 bytes in another group."""
     start = np.full((8, 1), 40 * MS)
-    return [with_small(rank(number, start, start + 10 * MS, 2), ranks, took) for number, ranks in small.items()]
+    return [
+        with_small(rank(number, start, start + 10 * MS, 2), ranks, took)
+        for number, ranks in small.items()
+    ]
 
 
 def test_the_latency_of_a_ring_is_that_of_small_messages():

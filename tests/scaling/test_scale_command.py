@@ -73,7 +73,9 @@ def test_a_table_that_is_none_is_refused(table, capsys):
     assert ended.value.code == 2
 
 
-@pytest.mark.parametrize("arguments", [[], ["--"], ["--throughput", TABLE, "--", "train.py"], [".", "--", "train.py"]])
+@pytest.mark.parametrize(
+    "arguments", [[], ["--"], ["--throughput", TABLE, "--", "train.py"], [".", "--", "train.py"]]
+)
 def test_it_wants_one_thing_to_look_at(arguments, capsys):
     assert main(["scale", *arguments]) == 2
     assert "give one of these" in capsys.readouterr().err
@@ -107,7 +109,10 @@ def test_what_is_no_run_folder_is_named_and_not_run(recorded, words, feedline):
     ended = feedline("scale", *words)
 
     assert ended.returncode == 2
-    assert "'n3' is not a run folder; a training goes after `--`: feedline scale -- n3 ..." in " ".join(ended.stderr.split())
+    assert (
+        "'n3' is not a run folder; a training goes after `--`: feedline scale -- n3 ..."
+        in " ".join(ended.stderr.split())
+    )
     assert not (recorded[1].parent / "runs").exists()
 
 
@@ -119,8 +124,12 @@ def test_recorded_runs_are_compared_and_more_ranks_predicted(recorded, tmp_path,
 
     found = json.loads(out.read_text())
     assert found["kind"] == "weak"
-    per_rank = 32 * 19 / 1.89  # of 20 steps the first warms up, and the last ends 10 ms earlier, with its update
-    assert [row["point"]["samples_per_s"] for row in found["rows"]] == pytest.approx([per_rank, 2 * per_rank, 4 * per_rank])
+    per_rank = (
+        32 * 19 / 1.89
+    )  # of 20 steps the first warms up, and the last ends 10 ms earlier, with its update
+    assert [row["point"]["samples_per_s"] for row in found["rows"]] == pytest.approx(
+        [per_rank, 2 * per_rank, 4 * per_rank]
+    )
     eight, far = found["predictions"]
     assert eight["low"] < 2560 * 1.001 and eight["high"] > 2560 * 0.9
     assert far["samples_per_s"] is None and "more than 4 times the 4" in far["why"]
@@ -135,7 +144,9 @@ def without_loader(synthetic, tmp_path_factory) -> Path:
     return path
 
 
-def test_where_samples_of_one_run_were_not_seen_steps_of_all_are_compared(recorded, without_loader, tmp_path, capsys):
+def test_where_samples_of_one_run_were_not_seen_steps_of_all_are_compared(
+    recorded, without_loader, tmp_path, capsys
+):
     out = tmp_path / "out"
     runs = [str(path) for path in (recorded[1], without_loader, recorded[4])]
 
@@ -143,11 +154,22 @@ def test_where_samples_of_one_run_were_not_seen_steps_of_all_are_compared(record
 
     said, page = " ".join(capsys.readouterr().out.split()), (out / "scale.html").read_text()
     found = json.loads((out / "scale.json").read_text())
-    assert [row["point"]["samples_per_s"] for row in found["rows"]] == pytest.approx([10, 20, 40], rel=0.01)
+    assert [row["point"]["samples_per_s"] for row in found["rows"]] == pytest.approx(
+        [10, 20, 40], rel=0.01
+    )
     assert [row["efficiency"] for row in found["rows"]] == pytest.approx([1, 1, 1], rel=0.01)
-    assert found["unit"] == "steps/s" and found["notes"][0].startswith("samples were not recorded: steps/s are compared")
-    assert "time to accuracy is unknown: samples were not recorded" in found["notes"] and found["times"] == []
-    assert "ranks steps/s interval" in said and "No samples were recorded" in said and "time per step" in said
+    assert found["unit"] == "steps/s" and found["notes"][0].startswith(
+        "samples were not recorded: steps/s are compared"
+    )
+    assert (
+        "time to accuracy is unknown: samples were not recorded" in found["notes"]
+        and found["times"] == []
+    )
+    assert (
+        "ranks steps/s interval" in said
+        and "No samples were recorded" in said
+        and "time per step" in said
+    )
     assert "<h2>Steps per second</h2>" in page and "1 rank: 10.1 steps/s" in page
     assert "samples/s" not in said + page and "samples per second" not in page.lower()
 
@@ -156,10 +178,16 @@ def test_updates_with_more_workers_are_predicted_from_two_numbers_of_them(record
     runs = [replace(run(), ranks=ranks, batch=32.0 * ranks, step_s=0.1) for ranks in (1, 4)]
     other = replace(runs[0], batch=256.0, step_s=0.9)
 
-    one, eight = step_times([Path("other"), recorded[1], recorded[4]], [other, *runs], runs[0], [1, 8])
+    one, eight = step_times(
+        [Path("other"), recorded[1], recorded[4]], [other, *runs], runs[0], [1, 8]
+    )
 
     assert (one.workers, one.step_s, one.source) == (1, 0.1, "measured")
-    assert eight.workers == 8 and eight.step_s == pytest.approx(0.1, rel=0.02) and eight.low <= eight.step_s < eight.high
+    assert (
+        eight.workers == 8
+        and eight.step_s == pytest.approx(0.1, rel=0.02)
+        and eight.low <= eight.step_s < eight.high
+    )
     (alone,) = step_times([recorded[1]], runs[:1], runs[0], [2])
     assert alone.step_s is None and "two or more rank counts" in alone.source
 
@@ -210,7 +238,9 @@ def test_a_training_is_run_with_more_and_more_ranks_until_it_fails(tmp_path, mon
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("GLOO_SOCKET_IFNAME", "lo")
 
-    code = main(["scale", "--ranks", "2,3", "-o", "out", "--", "train.py", "3", "--ranks", "--", "-f", "n"])
+    code = main(
+        ["scale", "--ranks", "2,3", "-o", "out", "--", "train.py", "3", "--ranks", "--", "-f", "n"]
+    )
 
     said = capsys.readouterr()
     assert code == 1, said.err  # torchrun's, whose rank ended with 3
@@ -220,11 +250,17 @@ def test_a_training_is_run_with_more_and_more_ranks_until_it_fails(tmp_path, mon
 
 
 def test_a_study_ends_with_what_it_comes_to(tmp_path, capsys):
-    assert main(["scale", "--throughput", "1=100,2=180,4=250,8=240", "-o", str(tmp_path / "out")]) == 0
+    assert (
+        main(["scale", "--throughput", "1=100,2=180,4=250,8=240", "-o", str(tmp_path / "out")]) == 0
+    )
 
-    found, page = json.loads((tmp_path / "out" / "scale.json").read_text()), (tmp_path / "out" / "scale.html").read_text()
+    found, page = (
+        json.loads((tmp_path / "out" / "scale.json").read_text()),
+        (tmp_path / "out" / "scale.html").read_text(),
+    )
     assert found["conclusion"] == (
-        "8 ranks reach 2.40 times the samples/s of 1 rank: 30.0 % scaling efficiency. Use 4 ranks: more ranks are slower."
+        "8 ranks reach 2.40 times the samples/s of 1 rank: 30.0 % scaling efficiency. Use 4 "
+        "ranks: more ranks are slower."
     )
     assert found["conclusion"] in " ".join(capsys.readouterr().out.split())
     assert "<h1>8 ranks reach 2.40 times the samples/s of 1 rank" in page and "Use 4 ranks" in page
@@ -233,5 +269,8 @@ def test_a_study_ends_with_what_it_comes_to(tmp_path, capsys):
 def test_a_bad_baseline_is_the_conclusion(capsys):
     assert main(["scale", "--throughput", TABLE]) == 0
 
-    said = "Measure 1 rank again (`feedline scale --ranks 1 -- SCRIPT`): 2 ranks cannot be 2.11 times as fast as 1."
+    said = (
+        "Measure 1 rank again (`feedline scale --ranks 1 -- SCRIPT`): 2 ranks cannot be 2.11 "
+        "times as fast as 1."
+    )
     assert said in " ".join(capsys.readouterr().out.split())

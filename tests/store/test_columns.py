@@ -32,7 +32,9 @@ def test_sums_of_records_and_sums_that_were_kept_have_the_same_names_and_leave_o
     records = view(traffic(3, -1, 4), Stage.TRAFFIC)
 
     assert summed(records, Stage.TRAFFIC)["disk_bytes"] == 7
-    assert summed(records, Stage.TRAFFIC) == totals(Stage.TRAFFIC, np.array([3, 0, 7, 0, 0, 0, 0, 0]))
+    assert summed(records, Stage.TRAFFIC) == totals(
+        Stage.TRAFFIC, np.array([3, 0, 7, 0, 0, 0, 0, 0])
+    )
 
 
 @pytest.mark.parametrize("stage", _MEANINGS, ids=lambda stage: stage.name)

@@ -1,4 +1,6 @@
-"""Of a launch that torchrun started again, only the last start is read: times of two starts say nothing about each other."""
+"""Of a launch that torchrun started again, only the last start is read: times of two starts say
+nothing about each other.
+"""
 
 from pathlib import Path
 
@@ -27,7 +29,10 @@ def test_a_rank_that_did_not_come_back_is_named_and_left_out(tmp_path):
     ]
 
 
-@pytest.mark.parametrize("places,notes", [([(0, 0), (1, 0)], []), ([(0, 2), (0, 11)], ["torchrun restarted the ranks 11 times"])])
+@pytest.mark.parametrize(
+    "places,notes",
+    [([(0, 0), (1, 0)], []), ([(0, 2), (0, 11)], ["torchrun restarted the ranks 11 times"])],
+)
 def test_ranks_that_all_came_back_are_not_named(tmp_path, places, notes):
     assert [note.split(":")[0] for note in opened(tmp_path, *places).notes] == notes
 

@@ -1,4 +1,6 @@
-"""What one process writes is there for a reader, whatever happened to the process, and never takes more room than it was given."""
+"""What one process writes is there for a reader, whatever happened to the process, and never takes
+more room than it was given.
+"""
 
 import os
 import signal
@@ -14,7 +16,14 @@ from hypothesis import strategies as st
 from feedline.profiler.errors import RunDamaged
 from feedline.profiler.events import RECORD, Stage
 from feedline.profiler.store.compact import compact, read_compact
-from feedline.profiler.store.segment import RECORDS_AT, WINDOW, Segment, bin_edge_ns, bin_of, window_of
+from feedline.profiler.store.segment import (
+    RECORDS_AT,
+    WINDOW,
+    Segment,
+    bin_edge_ns,
+    bin_of,
+    window_of,
+)
 from feedline.profiler.store.segment_reader import read_segment
 
 MAIN = {"role": "main"}
@@ -42,9 +51,9 @@ def test_records_come_back_as_they_were_written(path):
 
     assert process.header == {"role": "main"}
     assert process.names == {name: "Größe"}
-    assert process.records[["start", "wall", "cpu", "runqueue", "nbytes", "number", "extra", "source", "flags"]].tolist() == [
-        (1, 2, 3, 4, 5, 6, 7, 8, 9)
-    ]
+    assert process.records[
+        ["start", "wall", "cpu", "runqueue", "nbytes", "number", "extra", "source", "flags"]
+    ].tolist() == [(1, 2, 3, 4, 5, 6, 7, 8, 9)]
     segment.close()
 
 
@@ -53,7 +62,9 @@ def test_a_half_written_record_is_not_there(path):
     segment.add(Stage.READ, 1, 2)
     segment.add(Stage.DECODE, 3, 4)
     segment.close()
-    with open(path, "r+b") as file:  # as a kill between two stores of pack_into leaves it: the last byte is missing
+    with open(
+        path, "r+b"
+    ) as file:  # as a kill between two stores of pack_into leaves it: the last byte is missing
         file.seek(RECORDS_AT + 2 * RECORD.size - 1)
         file.write(b"\0")
 
@@ -70,18 +81,27 @@ def test_a_full_segment_forgets_whole_windows_and_counts_everything(path):
     assert process.totals[Stage.SAMPLE, :2].tolist() == [20000, 140000]
     assert process.stride > 1
     windows, records = np.unique(process.records["number"] // WINDOW, return_counts=True)
-    kept = {window for window in range(5000 // WINDOW + 1) if window_of(0, window * WINDOW) % process.stride == 0}
+    kept = {
+        window
+        for window in range(5000 // WINDOW + 1)
+        if window_of(0, window * WINDOW) % process.stride == 0
+    }
     assert set(windows.tolist()) == kept
     assert set(records[:-1].tolist()) == {4 * WINDOW}
     segment.close()
 
 
 def test_two_processes_that_forget_at_different_times_keep_common_windows(tmp_path):
-    small, large = (Segment(tmp_path / name / "x.seg", MAIN, capacity_bytes=size) for name, size in (("a", 32 * 1024), ("b", 512 * 1024)))
+    small, large = (
+        Segment(tmp_path / name / "x.seg", MAIN, capacity_bytes=size)
+        for name, size in (("a", 32 * 1024), ("b", 512 * 1024))
+    )
     write_batches(small, 3000)
     write_batches(large, 3000)
 
-    of_small, of_large = (set(read_segment(segment.path).records["number"].tolist()) for segment in (small, large))
+    of_small, of_large = (
+        set(read_segment(segment.path).records["number"].tolist()) for segment in (small, large)
+    )
 
     assert of_small < of_large
     small.close()
@@ -173,7 +193,9 @@ def test_a_file_that_is_cut_in_its_header_is_named(path):
 
 
 def test_compaction_keeps_every_record_name_and_sum(tmp_path):
-    main, worker = (Segment(tmp_path / "segments" / name, header) for name, header in HEADERS.items())
+    main, worker = (
+        Segment(tmp_path / "segments" / name, header) for name, header in HEADERS.items()
+    )
     write_batches(main, 30)
     worker.add(Stage.DECODE, 5, 6, source=worker.name_id("JPEG"))
     worker.count((1000, 2234, 2234, 2300, 1))
@@ -183,7 +205,11 @@ def test_compaction_keeps_every_record_name_and_sum(tmp_path):
 
     compact(tmp_path)
 
-    assert sorted(file.name for file in tmp_path.iterdir()) == [".feedline", "events.parquet", "totals.parquet"]
+    assert sorted(file.name for file in tmp_path.iterdir()) == [
+        ".feedline",
+        "events.parquet",
+        "totals.parquet",
+    ]
     for old, new in zip(before, read_compact(tmp_path), strict=True):
         assert new.header == old.header
         assert new.names == old.names

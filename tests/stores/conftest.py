@@ -29,7 +29,9 @@ def folder(tmp_path_factory) -> Path:
 def packed(folder, tmp_path_factory) -> dict[str, Path]:
     """A whole store of each kind; not to be changed."""
     root = tmp_path_factory.mktemp("stores")
-    return {kind: pack(folder, root / kind, kind, shard_bytes=SHARD_BYTES).path for kind in STORE_KINDS}
+    return {
+        kind: pack(folder, root / kind, kind, shard_bytes=SHARD_BYTES).path for kind in STORE_KINDS
+    }
 
 
 @pytest.fixture

@@ -55,7 +55,13 @@ def test_a_name_that_is_no_utf8_is_printed_where_output_is_strict(folder, tmp_pa
     (tmp_path / "data" / "a" / os.fsdecode(b"\xfe.jpg")).touch()
 
     command = [sys.executable, "-m", "feedline", "pack", "data", "-o", "store", "--kind", "tar"]
-    done = subprocess.run(command, cwd=tmp_path, env={**os.environ, "PYTHONIOENCODING": "utf-8:strict"}, capture_output=True, text=True)
+    done = subprocess.run(
+        command,
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONIOENCODING": "utf-8:strict"},
+        capture_output=True,
+        text=True,
+    )
 
     assert done.returncode == 0, done.stderr
     assert r"a/\udcfe.jpg: zero bytes" in done.stdout
@@ -80,7 +86,11 @@ def test_the_command_to_go_on_with_can_be_typed(folder, tmp_path, monkeypatch):
 
 
 def test_quiet_prints_nothing(folder, tmp_path, capsys):
-    assert packs(capsys, folder, "-o", tmp_path / "store", "--kind", "tar", "-q", "--verify") == (0, "", "")
+    assert packs(capsys, folder, "-o", tmp_path / "store", "--kind", "tar", "-q", "--verify") == (
+        0,
+        "",
+        "",
+    )
 
 
 def test_a_second_call_says_that_nothing_is_left_to_do(folder, tmp_path, capsys):
@@ -106,7 +116,9 @@ def test_errors_have_their_exit_codes(folder, tmp_path, capsys, monkeypatch):
     assert (code, err) == (69, "feedline: LMDB stores need the lmdb package: pip install lmdb\n")
 
 
-def test_verifying_a_damaged_store_ends_with_its_exit_code_and_names_the_sample(folder, tmp_path, capsys):
+def test_verifying_a_damaged_store_ends_with_its_exit_code_and_names_the_sample(
+    folder, tmp_path, capsys
+):
     command = (folder, "-o", tmp_path / "store", "--kind", "recordio")
     packs(capsys, *command)
     with open(tmp_path / "store" / "data-00000.rec", "r+b") as file:
@@ -142,9 +154,25 @@ def test_interrupted_it_says_how_to_go_on(folder, tmp_path, capsys, monkeypatch)
 
 def test_a_terminal_gets_a_progress_bar(folder, tmp_path):
     ours, theirs = pty.openpty()
-    command = [sys.executable, "-m", "feedline", "pack", folder, "-o", tmp_path / "store", "--kind", "tar"]
+    command = [
+        sys.executable,
+        "-m",
+        "feedline",
+        "pack",
+        folder,
+        "-o",
+        tmp_path / "store",
+        "--kind",
+        "tar",
+    ]
 
-    done = subprocess.run(command, stderr=theirs, stdout=subprocess.PIPE, cwd=tmp_path, env={**os.environ, "TERM": "xterm"})
+    done = subprocess.run(
+        command,
+        stderr=theirs,
+        stdout=subprocess.PIPE,
+        cwd=tmp_path,
+        env={**os.environ, "TERM": "xterm"},
+    )
 
     os.close(theirs)
     shown = os.read(ours, 65536).decode()
@@ -157,6 +185,8 @@ def test_packing_imports_no_torch(folder, tmp_path):
     program = f"""import sys; from feedline.cli import main; code = main(["pack", {str(folder)!r}, "-o", "s", "--kind", "tar"])
 assert code == 0 and "torch" not in sys.modules and "PIL" not in sys.modules"""
 
-    done = subprocess.run([sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True)
+    done = subprocess.run(
+        [sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True
+    )
 
     assert done.returncode == 0, done.stderr

@@ -12,7 +12,19 @@ from feedline.pipelines.stores.lmdb import _DATA_FILE
 from feedline.pipelines.stores.recordio import _RECORDIO_MAGIC, _RecordIOWriter
 from feedline.pipelines.stores.tfrecord import _TFRecordWriter
 
-SIZES = (0, 1, 2, 3, 4, 5, 127, 128, 129, 16383, 16384)  # around padding to 4, and where a varint gets longer
+SIZES = (
+    0,
+    1,
+    2,
+    3,
+    4,
+    5,
+    127,
+    128,
+    129,
+    16383,
+    16384,
+)  # around padding to 4, and where a varint gets longer
 
 
 def ours(path: Path) -> list[tuple[bytes, int]]:
@@ -22,7 +34,9 @@ def ours(path: Path) -> list[tuple[bytes, int]]:
 
 def shards(path: Path, suffix: str) -> list[str]:
     found = sorted(str(shard) for shard in path.glob(f"data-*.{suffix}"))
-    assert len(found) > 1 or path.name == "recordio", "several shards, or the order between them is not seen"
+    assert len(found) > 1 or path.name == "recordio", (
+        "several shards, or the order between them is not seen"
+    )
     return found
 
 
@@ -58,7 +72,9 @@ def tfrecord(files: list[str], idx: list[str]):
         "image/class/label": tf.FixedLenFeature([1], tf.int64, -1),
         "image/filename": tf.FixedLenFeature((), tf.string, ""),
     }
-    return lambda: tuple(fn.readers.tfrecord(path=files, index_path=idx, features=features).values())
+    return lambda: tuple(
+        fn.readers.tfrecord(path=files, index_path=idx, features=features).values()
+    )
 
 
 def test_lmdb_itself_walks_through_the_keys_in_order(packed):
@@ -68,17 +84,26 @@ def test_lmdb_itself_walks_through_the_keys_in_order(packed):
     expected = []
     for number in range(len(store)):
         value, label = store[number]
-        for name, content in (("image", value), ("label", b"%d" % label), ("path", store.name(number).encode())):
+        for name, content in (
+            ("image", value),
+            ("label", b"%d" % label),
+            ("path", store.name(number).encode()),
+        ):
             expected.append((f"{number:010d}.{name}".encode(), content))
     store.close()
     del store
 
-    with lmdb.open(str(packed["lmdb"]), readonly=True, lock=False) as environment, environment.begin() as transaction:
+    with (
+        lmdb.open(str(packed["lmdb"]), readonly=True, lock=False) as environment,
+        environment.begin() as transaction,
+    ):
         assert list(transaction.cursor()) == expected
     assert (packed["lmdb"] / _DATA_FILE).exists()
 
 
-@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # webdataset leaves closing its files to the collector
+@pytest.mark.filterwarnings(
+    "ignore::pytest.PytestUnraisableExceptionWarning"
+)  # webdataset leaves closing its files to the collector
 def test_webdataset_reads_the_tar_files(packed):
     import webdataset
 
@@ -89,7 +114,9 @@ def test_webdataset_reads_the_tar_files(packed):
 
     store = open_store(packed["tar"])
     assert [(value, int(label)) for value, label, _ in samples] == ours(packed["tar"])
-    assert [path.decode() for *_, path in samples] == [store.name(number) for number in range(len(store))]
+    assert [path.decode() for *_, path in samples] == [
+        store.name(number) for number in range(len(store))
+    ]
 
 
 def test_tar_files_end_as_tar_wants_them(packed):
@@ -99,7 +126,11 @@ def test_tar_files_end_as_tar_wants_them(packed):
             names += tar.getnames()
         assert Path(shard).read_bytes()[-1024:] == bytes(1024)
 
-    assert names == [f"{number:08d}.{ending}" for number in range(len(ours(packed["tar"]))) for ending in ("jpg", "cls", "path")]
+    assert names == [
+        f"{number:08d}.{ending}"
+        for number in range(len(ours(packed["tar"])))
+        for ending in ("jpg", "cls", "path")
+    ]
 
 
 @needs_dali
@@ -109,7 +140,10 @@ def test_dali_reads_the_tar_files_by_their_index(packed):
     tars, indexes = shards(packed["tar"], "tar"), shards(packed["tar"], "idx")
     expected = ours(packed["tar"])
 
-    read = by_dali(lambda: tuple(fn.readers.webdataset(paths=tars, index_paths=indexes, ext=["jpg", "cls"])), len(expected))
+    read = by_dali(
+        lambda: tuple(fn.readers.webdataset(paths=tars, index_paths=indexes, ext=["jpg", "cls"])),
+        len(expected),
+    )
 
     assert [(image.tobytes(), int(label.tobytes())) for image, label in read] == expected
 
@@ -118,7 +152,9 @@ def test_dali_reads_the_tar_files_by_their_index(packed):
 def test_dali_reads_the_recordio_files(packed):
     expected = ours(packed["recordio"])
 
-    read = by_dali(mxnet(shards(packed["recordio"], "rec"), shards(packed["recordio"], "idx")), len(expected))
+    read = by_dali(
+        mxnet(shards(packed["recordio"], "rec"), shards(packed["recordio"], "idx")), len(expected)
+    )
 
     assert [(image.tobytes(), int(label[0])) for image, label in read] == expected
 
@@ -127,10 +163,15 @@ def test_dali_reads_the_recordio_files(packed):
 def test_dali_reads_the_tfrecord_files(packed):
     expected, store = ours(packed["tfrecord"]), open_store(packed["tfrecord"])
 
-    read = by_dali(tfrecord(shards(packed["tfrecord"], "tfrecord"), shards(packed["tfrecord"], "idx")), len(expected))
+    read = by_dali(
+        tfrecord(shards(packed["tfrecord"], "tfrecord"), shards(packed["tfrecord"], "idx")),
+        len(expected),
+    )
 
     assert [(image.tobytes(), int(label[0])) for image, label, _ in read] == expected
-    assert [name.tobytes().decode() for *_, name in read] == [store.name(number) for number in range(len(store))]
+    assert [name.tobytes().decode() for *_, name in read] == [
+        store.name(number) for number in range(len(store))
+    ]
 
 
 @pytest.fixture
@@ -164,10 +205,14 @@ def test_dali_reads_records_of_odd_sizes_and_with_the_magic_word_inside(odd_valu
 @needs_dali
 def test_dali_reads_examples_of_odd_sizes(odd_values, tmp_path):
     file, idx = tmp_path / "odd.tfrecord", tmp_path / "odd.idx"
-    values = [value for value in odd_values if value]  # DALI's reader has no outer shape for an empty string
+    values = [
+        value for value in odd_values if value
+    ]  # DALI's reader has no outer shape for an empty string
     writer, data, lines = _TFRecordWriter(tmp_path, 1, 1), b"", []
     for number, value in enumerate(values):
-        frame = b"".join(writer.frame(StoredSample(number, value, number * 100, "x" * number * 10, "jpg"))[0])
+        frame = b"".join(
+            writer.frame(StoredSample(number, value, number * 100, "x" * number * 10, "jpg"))[0]
+        )
         lines.append(f"{len(data)} {len(frame)}\n")
         data += frame
     file.write_bytes(data)
@@ -175,4 +220,6 @@ def test_dali_reads_examples_of_odd_sizes(odd_values, tmp_path):
 
     read = by_dali(tfrecord([str(file)], [str(idx)]), len(values))
 
-    assert [(image.tobytes(), int(label[0])) for image, label, _ in read] == [(value, 100 * number) for number, value in enumerate(values)]
+    assert [(image.tobytes(), int(label[0])) for image, label, _ in read] == [
+        (value, 100 * number) for number, value in enumerate(values)
+    ]

@@ -34,9 +34,14 @@ def test_a_flipped_bit_anywhere_in_a_sample_names_the_sample_and_its_place(kind,
             verify(store)
 
         flip(shard, at)
-        assert f"sample {number}, {index.path(number)} ({shard.name} from byte {int(record['start']):,}" in str(raised.value)
+        assert (
+            f"sample {number}, {index.path(number)} ({shard.name} from byte "
+            f"{int(record['start']):,}" in str(raised.value)
+        )
         assert str(raised.value).count("sample ") == 1
-        assert f"pack it again with feedline pack DIR -o {store} --kind KIND -f" in str(raised.value)
+        assert f"pack it again with feedline pack DIR -o {store} --kind KIND -f" in str(
+            raised.value
+        )
     assert verify(store).samples == len(index)
 
 
@@ -70,7 +75,9 @@ def test_a_cut_off_data_file_keeps_the_store_closed(kind, copied):
     with open(path, "r+b") as file:
         file.truncate(path.stat().st_size - 5000)
 
-    with pytest.raises(StoreDamaged, match=rf"{path.name} has [\d,]+ bytes, not the [\d,]+ that were written"):
+    with pytest.raises(
+        StoreDamaged, match=rf"{path.name} has [\d,]+ bytes, not the [\d,]+ that were written"
+    ):
         open_store(store)
 
 
@@ -83,7 +90,9 @@ def test_a_cut_off_shard_says_from_which_sample_on_it_is_lost(kind, copied):
         file.truncate(int(records["start"][2]) + 1)
     lost = int((records["shard"] == 0).sum()) - 2
 
-    with pytest.raises(StoreDamaged, match=rf"so that {lost} samples are lost, from sample 2, cat/"):
+    with pytest.raises(
+        StoreDamaged, match=rf"so that {lost} samples are lost, from sample 2, cat/"
+    ):
         open_store(store)
 
 
@@ -103,7 +112,9 @@ def test_a_shard_that_is_cut_off_while_it_is_read_is_named_by_the_sample(copied)
     with open(path / "data-00000.tfrecord", "r+b") as file:
         file.truncate(100)
 
-    with pytest.raises(StoreDamaged, match=r"sample 0, cat/001.jpg: data-00000.tfrecord ends before byte"):
+    with pytest.raises(
+        StoreDamaged, match=r"sample 0, cat/001.jpg: data-00000.tfrecord ends before byte"
+    ):
         store[0]
 
 
@@ -122,7 +133,9 @@ def test_a_flipped_byte_in_an_lmdb_value_names_the_file_that_it_was(copied, pack
     at = (path / "data.mdb").read_bytes().find(store[5][0][:3000])
     flip(path / "data.mdb", at + 1000)
 
-    with pytest.raises(StoreDamaged, match=rf"data.mdb: its checksum differs \(damaged: {store.name(5)}\)"):
+    with pytest.raises(
+        StoreDamaged, match=rf"data.mdb: its checksum differs \(damaged: {store.name(5)}\)"
+    ):
         verify(path)
 
 
@@ -149,7 +162,10 @@ def test_a_store_by_a_newer_feedline_says_so(copied):
         open_store(store)
 
 
-@pytest.mark.parametrize("content", [b"", b"{", b"[]", b"null", b"3", b'{"feedline_store": "x", "crc32": 1}', b"\xff\xfe"])
+@pytest.mark.parametrize(
+    "content",
+    [b"", b"{", b"[]", b"null", b"3", b'{"feedline_store": "x", "crc32": 1}', b"\xff\xfe"],
+)
 def test_a_manifest_of_something_else_is_refused(content, copied):
     store = copied("tar")
     (store / MANIFEST_FILE).write_bytes(content)

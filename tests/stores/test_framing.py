@@ -1,4 +1,6 @@
-"""RecordIO's and TFRecord's framing for any content, read back by readers written from the formats' descriptions alone."""
+"""RecordIO's and TFRecord's framing for any content, read back by readers written from the formats'
+descriptions alone.
+"""
 
 import struct
 from pathlib import Path
@@ -20,14 +22,24 @@ from feedline.pipelines.stores.recordio import (
 from feedline.pipelines.stores.tfrecord import _masked, _TFRecordWriter, _varint
 
 # Pieces that make magic words at all alignments, whole and half, likely.
-pieces = st.one_of(st.binary(max_size=9), st.just(_RECORDIO_MAGIC), st.just(_RECORDIO_MAGIC[:2]), st.just(_RECORDIO_MAGIC[2:]))
-values = st.one_of(st.lists(pieces, max_size=12).map(b"".join), st.sampled_from([0, 1, 3, 4, 5, 127, 128, 16383, 16384]).map(bytes))
+pieces = st.one_of(
+    st.binary(max_size=9),
+    st.just(_RECORDIO_MAGIC),
+    st.just(_RECORDIO_MAGIC[:2]),
+    st.just(_RECORDIO_MAGIC[2:]),
+)
+values = st.one_of(
+    st.lists(pieces, max_size=12).map(b"".join),
+    st.sampled_from([0, 1, 3, 4, 5, 127, 128, 16383, 16384]).map(bytes),
+)
 labels = st.integers(0, 1 << 23)  # beyond 2**24 RecordIO's label, a float32, is not exact
 paths = st.text(st.characters(exclude_characters="\0", codec="utf-8"), min_size=1, max_size=200)
 
 
 def dmlc_parts(data: bytes) -> list[bytes]:
-    """The parts of one record, as dmlc-core's recordio.h describes them; the payload has the magic word between them."""
+    """The parts of one record, as dmlc-core's recordio.h describes them; the payload has the magic
+    word between them.
+    """
     parts, at = [], 0
     while True:
         assert data[at : at + 4] == _RECORDIO_MAGIC
@@ -80,7 +92,9 @@ def test_a_recordio_record_gives_back_its_header_and_its_value(value, label):
     assert len(frame) % 4 == 0
     assert _IMAGE_HEADER.unpack(whole[:24]) == (0, float(label), 7, 0)
     assert whole[24:] == value
-    assert (frame[skip : skip + len(value)] if skip != SPLIT_VALUE else _join_parts(frame)[24:]) == value
+    assert (
+        frame[skip : skip + len(value)] if skip != SPLIT_VALUE else _join_parts(frame)[24:]
+    ) == value
 
 
 @given(values)
@@ -88,7 +102,9 @@ def test_no_part_of_a_record_has_the_magic_word_where_a_reader_looks_for_it(valu
     parts = _split_at_magic(value)
 
     assert _RECORDIO_MAGIC.join(parts) == value
-    assert all(part[at : at + 4] != _RECORDIO_MAGIC for part in parts for at in range(0, len(part), 4))
+    assert all(
+        part[at : at + 4] != _RECORDIO_MAGIC for part in parts for at in range(0, len(part), 4)
+    )
     assert all(len(part) % 4 == 0 for part in parts[:-1])
     assert _join_parts(b"".join(_frame_parts(parts))) == value
 
@@ -115,17 +131,23 @@ def test_a_tfrecord_gives_back_all_three_features(value, label, path):
 
 
 def test_the_mask_is_that_of_tensorflow():
-    """The CRC of RFC 3720's 32 zero bytes, masked by hand: rotated right by 15 bits, plus 0xA282EAD8."""
+    """The CRC of RFC 3720's 32 zero bytes, masked by hand: rotated right by 15 bits, plus
+    0xA282EAD8.
+    """
     crc = google_crc32c.value(bytes(32))
 
     assert crc == 0x8A9136AA
-    assert _masked(crc) == struct.pack("<I", (((crc >> 15) | (crc << 17 & 0xFFFFFFFF)) + 0xA282EAD8) % 2**32)
+    assert _masked(crc) == struct.pack(
+        "<I", (((crc >> 15) | (crc << 17 & 0xFFFFFFFF)) + 0xA282EAD8) % 2**32
+    )
 
 
 def test_a_value_with_the_magic_word_comes_back_out_of_a_store(tmp_path):
     from feedline.pipelines.stores import open_store, pack, verify
 
-    png = b"\x89PNG\r\n\x1a\n" + _RECORDIO_MAGIC + b"yz" + _RECORDIO_MAGIC * 2  # aligned with the 24 bytes before it
+    png = (
+        b"\x89PNG\r\n\x1a\n" + _RECORDIO_MAGIC + b"yz" + _RECORDIO_MAGIC * 2
+    )  # aligned with the 24 bytes before it
     (tmp_path / "in" / "a").mkdir(parents=True)
     (tmp_path / "in" / "a" / "1.png").write_bytes(png)
 

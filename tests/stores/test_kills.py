@@ -41,40 +41,70 @@ def before_the_manifest() -> None:
 
 def in_the_middle_of_the_manifest() -> None:
     rename = os.rename
-    os.rename = lambda unfinished, path: die() if Path(path).name == "manifest.json" else rename(unfinished, path)
+    os.rename = lambda unfinished, path: (
+        die() if Path(path).name == "manifest.json" else rename(unfinished, path)
+    )
 
 
 def after_the_manifest() -> None:
     os.unlink = lambda path: die()
 
 
-POINTS = [before_the_data_of_a_checkpoint, before_the_manifest, in_the_middle_of_the_manifest, after_the_manifest]
+POINTS = [
+    before_the_data_of_a_checkpoint,
+    before_the_manifest,
+    in_the_middle_of_the_manifest,
+    after_the_manifest,
+]
 
 
-def pack_and_die(folder: Path, store: Path, kind: str, arrange: Callable[[], None] | None, at: int | None) -> None:
+def pack_and_die(
+    folder: Path, store: Path, kind: str, arrange: Callable[[], None] | None, at: int | None
+) -> None:
     """In a process of its own: what ``arrange`` replaces is gone with it."""
     packing._CHECKPOINT_BYTES = CHECKPOINT_BYTES
     if arrange is not None:
         arrange()
-    pack(folder, store, kind, shard_bytes=SHARD_BYTES, progress=lambda progress: die() if progress.done == at else None)
+    pack(
+        folder,
+        store,
+        kind,
+        shard_bytes=SHARD_BYTES,
+        progress=lambda progress: die() if progress.done == at else None,
+    )
 
 
-def killed(folder: Path, store: Path, kind: str, arrange: Callable[[], None] | None = None, at: int | None = None) -> None:
-    process = multiprocessing.get_context("fork").Process(target=pack_and_die, args=(folder, store, kind, arrange, at))
+def killed(
+    folder: Path,
+    store: Path,
+    kind: str,
+    arrange: Callable[[], None] | None = None,
+    at: int | None = None,
+) -> None:
+    process = multiprocessing.get_context("fork").Process(
+        target=pack_and_die, args=(folder, store, kind, arrange, at)
+    )
     process.start()
     process.join()
     assert process.exitcode == -signal.SIGKILL
 
 
 def content(store: Path, kind: str) -> dict[str, object]:
-    """All of a store's bytes; of LMDB, whose pages depend on the transactions before them, keys and values."""
+    """All of a store's bytes; of LMDB, whose pages depend on the transactions before them, keys and
+    values.
+    """
     found: dict[str, object] = {
-        path.name: path.read_bytes() for path in store.iterdir() if path.suffix == ".bin" or kind != "lmdb" and path.name != ".feedline"
+        path.name: path.read_bytes()
+        for path in store.iterdir()
+        if path.suffix == ".bin" or kind != "lmdb" and path.name != ".feedline"
     }
     if kind == "lmdb":
         import lmdb
 
-        with lmdb.open(str(store), readonly=True, lock=False) as environment, environment.begin() as transaction:
+        with (
+            lmdb.open(str(store), readonly=True, lock=False) as environment,
+            environment.begin() as transaction,
+        ):
             found["entries"] = list(transaction.cursor())
     return found
 
@@ -94,7 +124,9 @@ def test_killed_after_some_files_it_goes_on_to_the_same_store(kind, at, folder, 
 
 @kinds
 @pytest.mark.parametrize("point", POINTS)
-def test_killed_at_a_delicate_point_it_goes_on_to_the_same_store(kind, point, folder, packed, tmp_path):
+def test_killed_at_a_delicate_point_it_goes_on_to_the_same_store(
+    kind, point, folder, packed, tmp_path
+):
     killed(folder, tmp_path / "store", kind, point)
 
     done = pack(folder, tmp_path / "store", kind, shard_bytes=SHARD_BYTES)
@@ -120,13 +152,19 @@ def test_a_store_that_is_not_whole_is_refused_and_says_how_to_go_on(kind, point,
     killed(folder, tmp_path / "store", kind, point, at=None if point else 20)
 
     for attempt in (open_store, verify):
-        with pytest.raises(StoreDamaged, match=rf"incomplete: packing stopped after \d+ of 39 files.*feedline pack .* --kind {kind}"):
+        with pytest.raises(
+            StoreDamaged,
+            match=rf"incomplete: packing stopped after \d+ of 39 files.*feedline pack .* --kind "
+            rf"{kind}",
+        ):
             attempt(tmp_path / "store")
 
 
 @kinds
 def test_data_that_a_loss_of_power_took_back_is_packed_again(kind, folder, packed, tmp_path):
-    """The journal is on disk and the data is not: here of LMDB the last transaction, of a shard its last bytes."""
+    """The journal is on disk and the data is not: here of LMDB the last transaction, of a shard its
+    last bytes.
+    """
     killed(folder, tmp_path / "store", kind, before_the_data_of_a_checkpoint)
     for path in (tmp_path / "store").glob("data-*"):
         os.truncate(path, path.stat().st_size // 2)
@@ -165,7 +203,9 @@ class Killed(BaseException):
     """In the place of SIGKILL where nothing but the order of two steps matters."""
 
 
-def test_a_store_whose_removal_was_killed_is_known_as_a_part_of_one(folder, packed, tmp_path, monkeypatch):
+def test_a_store_whose_removal_was_killed_is_known_as_a_part_of_one(
+    folder, packed, tmp_path, monkeypatch
+):
     unlink = os.unlink
     for count in range(1, len(list(packed["tar"].iterdir())) - 1):
         store = Path(shutil.copytree(packed["tar"], tmp_path / str(count)))
@@ -180,7 +220,9 @@ def test_a_store_whose_removal_was_killed_is_known_as_a_part_of_one(folder, pack
         with monkeypatch.context() as patched, pytest.raises(Killed):
             patched.setattr(os, "unlink", remove_some)
             pack(folder, store, "tar", shard_bytes=SHARD_BYTES, force=True)
-        with pytest.raises(OutputError, match="of unknown origin, not of this data: start over with -f"):
+        with pytest.raises(
+            OutputError, match="of unknown origin, not of this data: start over with -f"
+        ):
             pack(folder, store, "tar", shard_bytes=SHARD_BYTES)
         assert pack(folder, store, "tar", shard_bytes=SHARD_BYTES, force=True).resumed_at == 0
 
@@ -191,7 +233,10 @@ def test_an_unfinished_pack_does_not_go_on_with_other_data(folder, tmp_path):
     inside.mkdir(parents=True)
     (inside / "1.jpg").write_bytes(next(folder.rglob("*.jpg")).read_bytes())
 
-    with pytest.raises(OutputError, match="holds an unfinished pack of .* as tar, not of this data: start over with -f"):
+    with pytest.raises(
+        OutputError,
+        match="holds an unfinished pack of .* as tar, not of this data: start over with -f",
+    ):
         pack(tmp_path / "other", tmp_path / "store", "tar")
     assert pack(tmp_path / "other", tmp_path / "store", "lmdb", force=True).samples == 1
     assert sorted(path.name for path in (tmp_path / "store").iterdir()) == [

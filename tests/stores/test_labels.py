@@ -36,21 +36,35 @@ def table(root, path="labels.csv", by=lambda name: name, column="class"):
     with open(root / path, "w", newline="") as file:
         writer = csv.writer(file)
         writer.writerow(["file", "width", column])
-        writer.writerows([by(name), 64, f"class {number % 10}"] for number, name in enumerate(names(root)))
+        writer.writerows(
+            [by(name), 64, f"class {number % 10}"] for number, name in enumerate(names(root))
+        )
 
 
 def as_json(root):
-    (root / "labels.json").write_text(json.dumps([{"image": f"images/{name}", "label": number} for number, name in enumerate(names(root))]))
+    (root / "labels.json").write_text(
+        json.dumps(
+            [
+                {"image": f"images/{name}", "label": number}
+                for number, name in enumerate(names(root))
+            ]
+        )
+    )
 
 
 def as_text(root):
-    (root / "train.txt").write_text("".join(f"images/{name} {number % 10}\n" for number, name in enumerate(names(root))))
+    (root / "train.txt").write_text(
+        "".join(f"images/{name} {number % 10}\n" for number, name in enumerate(names(root)))
+    )
 
 
 def as_tsv_of_stems(root):
     for name in names(root):
         (root / "images" / name).rename(root / "images" / f"image-{name}")
-    (root / "labels.tsv").write_text("id\tlabel\n" + "".join(f"{name.removesuffix('.jpg')}\t{name[-5]}\n" for name in names(root)))
+    (root / "labels.tsv").write_text(
+        "id\tlabel\n"
+        + "".join(f"{name.removesuffix('.jpg')}\t{name[-5]}\n" for name in names(root))
+    )
 
 
 def a_file_per_image(root):
@@ -94,7 +108,9 @@ KINDS = {
 
 
 @pytest.mark.parametrize("spoil", KINDS)
-def test_labels_that_a_store_would_not_have_are_named_before_anything_is_packed(spoil, flat, tmp_path):
+def test_labels_that_a_store_would_not_have_are_named_before_anything_is_packed(
+    spoil, flat, tmp_path
+):
     spoil(flat)
 
     with pytest.raises(DataError) as refused:
@@ -105,14 +121,32 @@ def test_labels_that_a_store_would_not_have_are_named_before_anything_is_packed(
 
 
 @pytest.mark.parametrize("spoil", KINDS)
-def test_a_store_without_them_is_packed_where_that_is_accepted_and_says_so(spoil, flat, tmp_path, capsys):
+def test_a_store_without_them_is_packed_where_that_is_accepted_and_says_so(
+    spoil, flat, tmp_path, capsys
+):
     spoil(flat)
 
     assert main(["pack", str(flat), "-o", str(tmp_path / "store"), "--kind", "tar"]) == 66
     capsys.readouterr()
-    assert main(["pack", str(flat), "-o", str(tmp_path / "store"), "--kind", "tar", "--verify", "--unlabeled"]) == 0
+    assert (
+        main(
+            [
+                "pack",
+                str(flat),
+                "-o",
+                str(tmp_path / "store"),
+                "--kind",
+                "tar",
+                "--verify",
+                "--unlabeled",
+            ]
+        )
+        == 0
+    )
     assert f"labels not packed: {KINDS[spoil]}" in capsys.readouterr().out
-    assert main(["pack", str(flat), "-o", str(tmp_path / "store"), "--kind", "tar", "--verify"]) == 0  # it was accepted before
+    assert (
+        main(["pack", str(flat), "-o", str(tmp_path / "store"), "--kind", "tar", "--verify"]) == 0
+    )  # it was accepted before
     assert f"labels not packed: {KINDS[spoil]}" in capsys.readouterr().out
 
 
@@ -132,7 +166,12 @@ def test_an_interrupted_pack_goes_on_without_being_asked_again(flat, tmp_path, m
 def test_class_folders_with_a_table_that_says_the_same_are_packed_without_a_word(flat, tmp_path):
     classes_one_folder_too_low(flat)
     with open(flat / "images" / "labels.csv", "w", newline="") as file:
-        csv.writer(file).writerows([["file", "label"], *([path.name, path.parent.name] for path in sorted(flat.rglob("*.jpg")))])
+        csv.writer(file).writerows(
+            [
+                ["file", "label"],
+                *([path.name, path.parent.name] for path in sorted(flat.rglob("*.jpg"))),
+            ]
+        )
 
     done = pack(flat / "images", tmp_path / "store", "tar")
 
@@ -142,16 +181,26 @@ def test_class_folders_with_a_table_that_says_the_same_are_packed_without_a_word
 def test_class_folders_with_a_table_of_other_things_are_packed_and_it_is_named(flat, tmp_path):
     classes_one_folder_too_low(flat)
     with open(flat / "images" / "scores.csv", "w", newline="") as file:
-        csv.writer(file).writerows([["file", "score"], *([path.name, number] for number, path in enumerate(sorted(flat.rglob("*.jpg"))))])
+        csv.writer(file).writerows(
+            [
+                ["file", "score"],
+                *([path.name, number] for number, path in enumerate(sorted(flat.rglob("*.jpg")))),
+            ]
+        )
 
     (other,) = pack(flat / "images", tmp_path / "store", "tar").lost
 
-    assert (other.lost, other.message) == (False, "scores.csv names 20 images, with 20 different values of 'score'")
+    assert (other.lost, other.message) == (
+        False,
+        "scores.csv names 20 images, with 20 different values of 'score'",
+    )
 
 
 def test_tables_that_name_no_image_are_no_labels(flat, tmp_path):
     (flat / "readme.txt").write_text("20 photographs, 64 by 48 pixels, numbered 0 to 19")
-    (flat / "sizes.csv").write_text("number,width\n" + "".join(f"{number},64\n" for number in range(COUNT)))
+    (flat / "sizes.csv").write_text(
+        "number,width\n" + "".join(f"{number},64\n" for number in range(COUNT))
+    )
 
     assert pack(flat, tmp_path / "store", "tar").lost == []
 

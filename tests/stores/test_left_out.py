@@ -24,7 +24,9 @@ def bad(folder, tmp_path):
     (root / "cat" / "empty.jpg").touch()
     (root / "cat" / "text.jpg").write_text("no image")
     (root / "cat" / "gone.jpg").symlink_to("nowhere")
-    (root / "cat" / "error.jpg").symlink_to("/proc/self/mem")  # reading its first byte is an input/output error
+    (root / "cat" / "error.jpg").symlink_to(
+        "/proc/self/mem"
+    )  # reading its first byte is an input/output error
     (root / "cat" / "loop").symlink_to("..")
     (root / "dog" / "folder.jpg").mkdir()
     os.mkfifo(root / "dog" / "pipe.jpg")
@@ -78,14 +80,19 @@ def test_a_link_to_itself_beside_the_class_folders_is_named(bad, tmp_path):
 def test_what_was_left_out_stays_in_the_store(bad, tmp_path):
     pack(bad, tmp_path / "store", "recordio")
 
-    assert open_store(tmp_path / "store").manifest.left_out == pack(bad, tmp_path / "store", "recordio").left_out
+    assert (
+        open_store(tmp_path / "store").manifest.left_out
+        == pack(bad, tmp_path / "store", "recordio").left_out
+    )
 
 
 def test_the_folder_as_a_store_leaves_out_the_same(bad, tmp_path):
     pack(bad, tmp_path / "store", "lmdb")
     store, itself = open_store(tmp_path / "store"), open_store(bad)
 
-    assert [itself.name(number) for number in range(len(itself))] == [store.name(number) for number in range(len(store))]
+    assert [itself.name(number) for number in range(len(itself))] == [
+        store.name(number) for number in range(len(store))
+    ]
 
 
 @pytest.mark.parametrize("path", ["cat/gone.jpg", "dog/pipe.jpg", "loose.jpg"])
@@ -121,7 +128,10 @@ def test_a_scanned_data_set_is_packed_whole_or_not_at_all(bad, tmp_path):
 
     with pytest.raises(DataError, match="cat/empty.jpg cannot be packed"):
         pack(Photos(bad, ["a"], photos), tmp_path / "store", "tar")
-    assert pack(Photos(bad, ["a"], photos), tmp_path / "skipped", "tar", unreadable="skip").samples == 2
+    assert (
+        pack(Photos(bad, ["a"], photos), tmp_path / "skipped", "tar", unreadable="skip").samples
+        == 2
+    )
 
 
 def test_a_file_that_shrinks_meanwhile_is_left_out(folder, tmp_path):
@@ -129,7 +139,12 @@ def test_a_file_that_shrinks_meanwhile_is_left_out(folder, tmp_path):
     shutil.copytree(folder, root)
     last = sorted(root.rglob("*.jpg"))[-1]
 
-    done = pack(root, tmp_path / "store", "tar", progress=lambda progress: os.truncate(last, 100) if progress.done == 1 else None)
+    done = pack(
+        root,
+        tmp_path / "store",
+        "tar",
+        progress=lambda progress: os.truncate(last, 100) if progress.done == 1 else None,
+    )
 
     assert [entry.path for entry in done.left_out] == [str(last.relative_to(root))]
     assert "changed while it was packed: 100 bytes" in done.left_out[0].message
@@ -139,7 +154,10 @@ def test_a_folder_without_one_image_leaves_nothing_behind(tmp_path):
     (tmp_path / "data" / "a").mkdir(parents=True)
     (tmp_path / "data" / "a" / "x.jpg").write_text("no image")
 
-    with pytest.raises(DataError, match="none of the 1 files in .* can be packed: a/x.jpg: not an image, by its content"):
+    with pytest.raises(
+        DataError,
+        match="none of the 1 files in .* can be packed: a/x.jpg: not an image, by its content",
+    ):
         pack(tmp_path / "data", tmp_path / "store", "tar")
     assert [path.name for path in (tmp_path / "store").iterdir()] == [".feedline"]
 
@@ -156,7 +174,9 @@ def test_a_folder_with_no_data_is_refused(make, tmp_path):
         pack(data, tmp_path / "store", "tar")
 
 
-@pytest.mark.parametrize("name", ["thesis.tex", "data-2020.csv", "data-00000.tar", "film.part", "data.mdb"])
+@pytest.mark.parametrize(
+    "name", ["thesis.tex", "data-2020.csv", "data-00000.tar", "film.part", "data.mdb"]
+)
 def test_a_folder_with_other_files_is_never_written_to(name, folder, tmp_path):
     (tmp_path / "store").mkdir()
     (tmp_path / "store" / name).write_text("x")
@@ -197,19 +217,28 @@ def test_a_second_pack_into_the_same_folder_is_refused_while_the_first_runs(fold
     assert refused and len(open_store(done.path)) == done.samples
 
 
-@pytest.mark.parametrize(("kind", "module", "package"), [("lmdb", "lmdb", "lmdb"), ("tfrecord", "google_crc32c", "google-crc32c")])
-def test_a_missing_library_is_named_with_the_command_that_installs_it(kind, module, package, folder, tmp_path, monkeypatch):
+@pytest.mark.parametrize(
+    ("kind", "module", "package"),
+    [("lmdb", "lmdb", "lmdb"), ("tfrecord", "google_crc32c", "google-crc32c")],
+)
+def test_a_missing_library_is_named_with_the_command_that_installs_it(
+    kind, module, package, folder, tmp_path, monkeypatch
+):
     monkeypatch.setitem(sys.modules, module, None)
 
     with pytest.raises(MissingDependency, match=f"pip install {package}"):
         pack(folder, tmp_path / "store", kind)
 
 
-@pytest.mark.parametrize("form", ["JPEG", "PNG", "GIF", "BMP", "TIFF", "WEBP", "PPM", "JPEG2000", "AVIF"])
+@pytest.mark.parametrize(
+    "form", ["JPEG", "PNG", "GIF", "BMP", "TIFF", "WEBP", "PPM", "JPEG2000", "AVIF"]
+)
 def test_what_pillow_writes_is_known_as_an_image(form, tmp_path):
     from PIL import Image, features
 
-    if form in ("WEBP", "AVIF", "JPEG2000") and not features.check({"JPEG2000": "jpg_2000"}.get(form, form.lower())):
+    if form in ("WEBP", "AVIF", "JPEG2000") and not features.check(
+        {"JPEG2000": "jpg_2000"}.get(form, form.lower())
+    ):
         pytest.skip(f"this Pillow writes no {form}")
     Image.new("RGB", (8, 8), (9, 8, 7)).save(tmp_path / "x", form)
 
@@ -245,7 +274,10 @@ def test_a_truncated_jpeg_is_left_out_by_name_and_strictly_refused(folder, tmp_p
 
     done = pack(root, tmp_path / "store", "tar")
 
-    message = f"the file ends too early, after {len(whole) * 3 // 4:,} bytes: copy it again from its source"
+    message = (
+        f"the file ends too early, after {len(whole) * 3 // 4:,} bytes: copy it again from "
+        f"its source"
+    )
     assert {entry.path: entry.message for entry in done.left_out} == {"cat/cut.jpg": message}
     with pytest.raises(DataError, match="cat/cut.jpg cannot be packed .the file ends too early"):
         pack(root, tmp_path / "strict", "tar", unreadable="refuse")

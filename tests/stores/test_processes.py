@@ -1,4 +1,6 @@
-"""A store that was opened once is read in threads, and in processes that were forked or spawned after it was read from."""
+"""A store that was opened once is read in threads, and in processes that were forked or spawned
+after it was read from.
+"""
 
 import gc
 import multiprocessing

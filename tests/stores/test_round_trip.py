@@ -44,8 +44,12 @@ def test_samples_have_the_order_of_the_folder(kind, folder, packed):
 def test_the_folder_itself_reads_as_a_store_does(folder, packed):
     store, itself = open_store(packed["tar"]), open_store(folder)
 
-    assert [store[number] for number in range(len(store))] == [itself[number] for number in range(len(itself))]
-    assert [store.name(number) for number in range(len(store))] == [itself.name(number) for number in range(len(itself))]
+    assert [store[number] for number in range(len(store))] == [
+        itself[number] for number in range(len(itself))
+    ]
+    assert [store.name(number) for number in range(len(store))] == [
+        itself.name(number) for number in range(len(itself))
+    ]
 
 
 @kinds
@@ -77,10 +81,16 @@ def test_a_store_that_is_whole_verifies_and_says_how_much_it_read(kind, folder, 
 
 @kinds
 def test_the_space_reckoned_is_enough_and_not_far_more(kind, folder, packed):
-    stored = sum(path.stat().st_size for path in packed[kind].iterdir() if path.name not in ("manifest.json", ".feedline"))
+    stored = sum(
+        path.stat().st_size
+        for path in packed[kind].iterdir()
+        if path.name not in ("manifest.json", ".feedline")
+    )
     reckoned = _needed_bytes(list_folder(folder), STORE_KINDS[kind])
 
-    assert stored - (1 << 15) <= reckoned <= 1.25 * stored  # LMDB's two first pages and branch pages come on top
+    assert (
+        stored - (1 << 15) <= reckoned <= 1.25 * stored
+    )  # LMDB's two first pages and branch pages come on top
 
 
 @kinds
@@ -95,11 +105,18 @@ def test_packing_what_is_whole_already_does_nothing(kind, folder, packed):
 
 def test_a_scanned_data_set_keeps_its_order(folder, tmp_path):
     paths = sorted(folder.rglob("*.jpg"), reverse=True)
-    scanned = [Photo(str(path), number % 2, path.stat().st_size, "JPEG", 160, 120, "RGB") for number, path in enumerate(paths)]
+    scanned = [
+        Photo(str(path), number % 2, path.stat().st_size, "JPEG", 160, 120, "RGB")
+        for number, path in enumerate(paths)
+    ]
 
-    store = open_store(pack(Photos(folder, ["a", "b"], scanned), tmp_path / "store", "recordio").path)
+    store = open_store(
+        pack(Photos(folder, ["a", "b"], scanned), tmp_path / "store", "recordio").path
+    )
 
-    assert [store[number] for number in range(len(store))] == [(path.read_bytes(), number % 2) for number, path in enumerate(paths)]
+    assert [store[number] for number in range(len(store))] == [
+        (path.read_bytes(), number % 2) for number, path in enumerate(paths)
+    ]
 
 
 def test_a_file_name_that_is_no_utf8_is_kept(folder, tmp_path):
@@ -107,7 +124,10 @@ def test_a_file_name_that_is_no_utf8_is_kept(folder, tmp_path):
     name = os.fsdecode(b"cat/caf\xe9 \n.jpg")
     (tmp_path / "in" / name).write_bytes(next(folder.rglob("*.jpg")).read_bytes())
 
-    names = {kind: open_store(pack(tmp_path / "in", tmp_path / kind, kind).path).name(0) for kind in STORE_KINDS}
+    names = {
+        kind: open_store(pack(tmp_path / "in", tmp_path / kind, kind).path).name(0)
+        for kind in STORE_KINDS
+    }
 
     assert names == dict.fromkeys(STORE_KINDS, name)
 
@@ -118,7 +138,9 @@ def test_progress_names_every_file_once(folder, tmp_path):
     pack(folder, tmp_path / "store", "tar", progress=seen.append)
 
     total = len(list(folder.rglob("*.jpg")))
-    assert [(entry.doing, entry.done, entry.total) for entry in seen] == [("packing", number + 1, total) for number in range(total)]
+    assert [(entry.doing, entry.done, entry.total) for entry in seen] == [
+        ("packing", number + 1, total) for number in range(total)
+    ]
 
 
 @kinds

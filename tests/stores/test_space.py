@@ -1,4 +1,7 @@
-"""Disks that are too small, before and while packing. On a file system of its own, of a few megabytes."""
+"""Disks that are too small, before and while packing.
+
+On a file system of its own, of a few megabytes.
+"""
 
 import os
 
@@ -26,17 +29,30 @@ def fill(disk, leave):
 def test_a_data_set_larger_than_the_disk_is_refused_before_anything_is_written(kind, folder, disk):
     fill(disk, 4 << 20)
 
-    with pytest.raises(OutputError, match=r"needs 0\.\d MB more \(8\.\d MB with a margin\), but .*/disk has only 4\.\d MB free"):
+    with pytest.raises(
+        OutputError,
+        match=r"needs 0\.\d MB more \(8\.\d MB with a margin\), but .*/disk has only 4\.\d MB free",
+    ):
         pack(folder, disk / "store", kind)
     assert not (disk / "store").exists()
 
 
 @kinds
-def test_a_disk_that_fills_up_meanwhile_says_so_and_the_pack_goes_on_later(kind, folder, disk, monkeypatch):
+def test_a_disk_that_fills_up_meanwhile_says_so_and_the_pack_goes_on_later(
+    kind, folder, disk, monkeypatch
+):
     monkeypatch.setattr("feedline.pipelines.stores.shards._BUFFER_BYTES", 4096)
 
-    with pytest.raises(OutputError, match="the disk is full: free some space; the same command then continues where it stopped"):
-        pack(folder, disk / "store", kind, progress=lambda progress: fill(disk, 65536) if progress.done == 2 else None)
+    with pytest.raises(
+        OutputError,
+        match="the disk is full: free some space; the same command then continues where it stopped",
+    ):
+        pack(
+            folder,
+            disk / "store",
+            kind,
+            progress=lambda progress: fill(disk, 65536) if progress.done == 2 else None,
+        )
     (disk / "filler").unlink()
 
     done = pack(folder, disk / "store", kind)

@@ -29,7 +29,11 @@ def made_up(small: Data):
     """A table of given test accuracies: letter -> one per seed."""
 
     def table(**tests: list[float]) -> Table:
-        runs = [Run(letter, seed, test, 0.2, 192, 1.0) for letter, each in tests.items() for seed, test in enumerate(each)]
+        runs = [
+            Run(letter, seed, test, 0.2, 192, 1.0)
+            for letter, each in tests.items()
+            for seed, test in enumerate(each)
+        ]
         chosen = [arm for arm in arms.ARMS if arm.letter in tests]
         return summarize(chosen, range(max(map(len, tests.values()))), runs, small, 1.0)
 

@@ -11,7 +11,10 @@ def says(table, supported):
 
 
 def test_a_gap_many_times_the_spread_is_supported(made_up):
-    assert any(one.startswith("B (batch 256, nothing changed) is worse than A: -29.") for one in says(made_up(A=NEAR, B=FAR), True))
+    assert any(
+        one.startswith("B (batch 256, nothing changed) is worse than A: -29.")
+        for one in says(made_up(A=NEAR, B=FAR), True)
+    )
 
 
 def test_a_gap_within_the_spread_is_not(made_up):
@@ -24,7 +27,9 @@ def test_lamb_is_called_better_where_it_is(made_up):
 
 
 def test_a_p_that_correction_takes_away_is_not_supported(made_up):
-    table = made_up(E=NEAR, F=[one + 1.8 for one in NEAR], G=SHIFTED, I=SHIFTED, J=SHIFTED, K=SHIFTED)
+    table = made_up(
+        E=NEAR, F=[one + 1.8 for one in NEAR], G=SHIFTED, I=SHIFTED, J=SHIFTED, K=SHIFTED
+    )
 
     (claim,) = [one for one in says(table, False) if one.startswith("F ")]
     assert "once corrected for 5 questions" in claim
@@ -40,7 +45,10 @@ def test_the_small_batch_with_batch_norm_is_the_reference_of_large_ones(made_up)
     table = made_up(A=FAR, B=FAR, L=NEAR, E=SHIFTED)
 
     assert "worse than L, the small batch with batch norm: B" in says(table, True)
-    assert "not shown to differ from L, the small batch with batch norm, in either direction: E" in says(table, False)
+    assert (
+        "not shown to differ from L, the small batch with batch norm, in either direction: E"
+        in says(table, False)
+    )
 
 
 def test_a_budget_that_is_not_equal_is_named(made_up):
@@ -51,6 +59,8 @@ def test_the_control_s_p_is_the_row_s(made_up):
     table = made_up(E=NEAR, J=SHIFTED, H=[one + 1 for one in NEAR])
     plain = table.plain()
 
-    (against_j,) = [one for one in plain["comparisons"] if one["letter"] == "H" and one["against"] == "J"]
+    (against_j,) = [
+        one for one in plain["comparisons"] if one["letter"] == "H" and one["against"] == "J"
+    ]
     assert plain["arms"]["H"]["p_vs_control"] == pytest.approx(against_j["p"])
     assert plain["arms"]["E"]["p_vs_control"] is None

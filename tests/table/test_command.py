@@ -32,12 +32,29 @@ def test_two_arms_with_two_seeds_give_a_table_and_json(short, tmp_path, capsys, 
 
     shown = capsys.readouterr().out
     assert "H  C + LAMB" in shown and "Not supported" in shown
-    assert max(len(line.rstrip()) for line in shown.splitlines() if str(tmp_path.name) not in line) <= 80
+    assert (
+        max(len(line.rstrip()) for line in shown.splitlines() if str(tmp_path.name) not in line)
+        <= 80
+    )
     found = json.loads(kept.read_text())
     assert list(found["arms"]) == ["E", "H"] and found["seeds"] == [0, 1]
     lamb = found["arms"]["H"]
-    assert {"name", "test_mean", "test_sd", "train_loss", "p_vs_control", "control", "updates", "epochs", "batch"} <= set(lamb)
-    assert lamb["test_mean"] == pytest.approx(sum(lamb["test"]) / 2) and lamb["updates"] == 2 and len(lamb["train_losses"]) == 2
+    assert {
+        "name",
+        "test_mean",
+        "test_sd",
+        "train_loss",
+        "p_vs_control",
+        "control",
+        "updates",
+        "epochs",
+        "batch",
+    } <= set(lamb)
+    assert (
+        lamb["test_mean"] == pytest.approx(sum(lamb["test"]) / 2)
+        and lamb["updates"] == 2
+        and len(lamb["train_losses"]) == 2
+    )
     assert found["comparisons"][0]["against"] == "E" and found["versions"]["torch"]
 
 
@@ -54,7 +71,9 @@ def test_the_figure_alone_is_well_formed_and_for_light_and_dark(short, tmp_path)
 
 def test_check_fails_with_the_gates_and_nothing_else_does(short):
     assert table("--arms", "A", "--seeds", "1", "-q") == 0
-    assert table("--arms", "A", "--seeds", "1", "-q", "--check") == 1  # one epoch does not reach 83 %
+    assert (
+        table("--arms", "A", "--seeds", "1", "-q", "--check") == 1
+    )  # one epoch does not reach 83 %
 
 
 def test_an_interrupt_shows_what_is_done(short, capsys, monkeypatch, tmp_path):
@@ -70,7 +89,9 @@ def test_an_interrupt_shows_what_is_done(short, capsys, monkeypatch, tmp_path):
     with pytest.raises(Interrupted):
         table("--arms", "A,B", "--seeds", "3", "--json", str(tmp_path / "some.json"))
 
-    assert "interrupted: A has 1, B has 1 of 3 seeds; arms" in capsys.readouterr().out.replace("\n", " ")
+    assert "interrupted: A has 1, B has 1 of 3 seeds; arms" in capsys.readouterr().out.replace(
+        "\n", " "
+    )
     assert not (tmp_path / "some.json").exists()  # or the same command would refuse to overwrite it
 
 
@@ -135,6 +156,8 @@ def test_without_mnist1d_the_command_says_what_to_install(monkeypatch):
 
 
 def test_the_arms_of_the_gates_are_trained_unless_others_are_named():
-    assert {"A", "B", "C", "E", "F", "H", "I", "J", "L"} <= {arm.letter for arm in chosen(None, False)}
+    assert {"A", "B", "C", "E", "F", "H", "I", "J", "L"} <= {
+        arm.letter for arm in chosen(None, False)
+    }
     assert len(chosen(None, True)) == len(arms.ARMS)
     assert [arm.letter for arm in chosen(["L", "A"], False)] == ["A", "L"]

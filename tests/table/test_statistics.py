@@ -9,16 +9,22 @@ def test_p_and_interval_are_those_of_scipy():
     found, expected = difference(OURS, THEIRS), stats.ttest_ind(OURS, THEIRS, equal_var=False)
 
     interval = expected.confidence_interval(0.95)
-    assert (found.p, found.low, found.high) == pytest.approx((expected.pvalue, interval.low, interval.high))
+    assert (found.p, found.low, found.high) == pytest.approx(
+        (expected.pvalue, interval.low, interval.high)
+    )
     assert found.paired_p == pytest.approx(stats.ttest_rel(OURS, THEIRS).pvalue)
 
 
 def test_figures_worked_out_by_hand():
-    found = difference([1, 2, 3], [4, 5, 6])  # standard error sqrt(2/3), 4 degrees of freedom, t = -3.674
+    found = difference(
+        [1, 2, 3], [4, 5, 6]
+    )  # standard error sqrt(2/3), 4 degrees of freedom, t = -3.674
 
     assert found.mean == -3
     assert found.p == pytest.approx(0.0213, abs=5e-5)
-    assert (found.low, found.high) == pytest.approx((-3 - 2.776 * 0.8165, -3 + 2.776 * 0.8165), abs=1e-3)
+    assert (found.low, found.high) == pytest.approx(
+        (-3 - 2.776 * 0.8165, -3 + 2.776 * 0.8165), abs=1e-3
+    )
 
 
 def test_groups_of_unlike_size_have_no_pairs():

@@ -39,14 +39,20 @@ def test_making_data_asks_no_network_and_leaves_random_states_alone(monkeypatch)
     def refuse(*_):
         raise AssertionError("a network was asked")
 
-    importlib.import_module("mnist1d.data")  # imports requests, and that PySocks, whose sockets are a class made from this one
+    importlib.import_module(
+        "mnist1d.data"
+    )  # imports requests, and that PySocks, whose sockets are a class made from this one
     monkeypatch.setattr(socket, "socket", refuse)
     states = random.getstate(), np.random.get_state()[1].tolist(), torch.get_rng_state().tolist()
 
     made = [data.make(data.Recipe(num_samples=100)) for _ in range(2)]
 
     assert made[0].fingerprint() == made[1].fingerprint()
-    assert states == (random.getstate(), np.random.get_state()[1].tolist(), torch.get_rng_state().tolist())
+    assert states == (
+        random.getstate(),
+        np.random.get_state()[1].tolist(),
+        torch.get_rng_state().tolist(),
+    )
 
 
 def test_without_mnist1d_the_way_out_is_told(monkeypatch):
@@ -70,7 +76,9 @@ def test_training_leaves_torch_s_random_state_alone(small):
 
 
 @pytest.mark.parametrize(
-    "arm", [arm for arm in ARMS if arm.optimizer != "muon" or hasattr(torch.optim, "Muon")], ids=lambda arm: arm.letter
+    "arm",
+    [arm for arm in ARMS if arm.optimizer != "muon" or hasattr(torch.optim, "Muon")],
+    ids=lambda arm: arm.letter,
 )
 def test_every_arm_trains(arm, small):
     run = train(replace(arm, epochs=1), 0, small)
@@ -109,7 +117,9 @@ def test_the_rate_without_warm_up_falls_along_half_a_cosine():
 def test_the_linear_rule_warms_up_from_the_old_rate_to_eight_times_it():
     found = rates("E", 16)
 
-    assert found[0] == pytest.approx(0.08 + 0.56 / 80) and found[79] == pytest.approx(0.64) == pytest.approx(max(found))
+    assert found[0] == pytest.approx(0.08 + 0.56 / 80) and found[79] == pytest.approx(
+        0.64
+    ) == pytest.approx(max(found))
     assert found[80 + 56] == pytest.approx(0.32)
 
 

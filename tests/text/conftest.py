@@ -53,12 +53,25 @@ ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1"}
 
 @pytest.fixture(scope="session")
 def recorded(tmp_path_factory: pytest.TempPathFactory, warm_python: WarmPython) -> Path:
-    """A run folder whose name, script, arguments, stages, classes and metrics are hostile; and its manifest, which somebody edited."""
+    """A run folder whose name, script, arguments, stages, classes and metrics are hostile; and its
+    manifest, which somebody edited.
+    """
     folder = tmp_path_factory.mktemp("hostile")
     script = folder / f"train{TITLE}[red].py"
     script.write_text(TRAINING)
     run = folder / RUN
-    done = warm_python.run("-m", "feedline", "run", "-q", "-o", run, script, f"--x={NAME}", folder=folder, environment=ENVIRONMENT)
+    done = warm_python.run(
+        "-m",
+        "feedline",
+        "run",
+        "-q",
+        "-o",
+        run,
+        script,
+        f"--x={NAME}",
+        folder=folder,
+        environment=ENVIRONMENT,
+    )
     assert done.returncode == 0, done.stderr
     path = run / "rank0" / "manifest.json"
     manifest = json.loads(path.read_text())
@@ -79,7 +92,9 @@ def run(recorded: Path, tmp_path: Path) -> Path:
 
 @pytest.fixture
 def traces(tmp_path: Path) -> list[Path]:
-    """Two ranks' traces in hostile files, with hostile kernels, operators, threads, processes, devices and keys."""
+    """Two ranks' traces in hostile files, with hostile kernels, operators, threads, processes,
+    devices and keys.
+    """
     return [trace(tmp_path, rank) for rank in range(2)]
 
 
@@ -91,7 +106,16 @@ def trace(folder: Path, rank: int) -> Path:
         if event["cat"] in ("kernel", "cpu_op", "cuda_runtime"):
             event["name"] += NAME + "\udcff"
     for what, pid in (("thread_name", 10), ("process_name", 10), ("process_labels", rank)):
-        made["traceEvents"].append({"ph": "M", "name": what, "pid": pid, "tid": 10, "ts": 0, "args": {"name": NAME, "labels": NAME}})
+        made["traceEvents"].append(
+            {
+                "ph": "M",
+                "name": what,
+                "pid": pid,
+                "tid": 10,
+                "ts": 0,
+                "args": {"name": NAME, "labels": NAME},
+            }
+        )
     made["deviceProperties"][0]["name"] = f"GPU {NAME}"
     made["distributedInfo"]["backend"] = f"nccl {NAME}"
     path.write_text(json.dumps(made | {NAME: NAME}))
@@ -100,7 +124,9 @@ def trace(folder: Path, rank: int) -> Path:
 
 @pytest.fixture
 def shown(browser: Browser):
-    """Open a page in Chromium; returns (its text and attributes as the DOM has them, what the console says)."""
+    """Open a page in Chromium; returns (its text and attributes as the DOM has them, what the
+    console says).
+    """
 
     def show(page: Path) -> tuple[str, list[str]]:
         browser.driver.get_log("browser")

@@ -1,4 +1,6 @@
-"""Names that a terminal would obey, that rich would take for markup, and that a reader cannot see; and what may reach either."""
+"""Names that a terminal would obey, that rich would take for markup, and that a reader cannot see;
+and what may reach either.
+"""
 
 import json
 import os
@@ -17,21 +19,43 @@ MARKUP = "[red]r[/][link=http://evil]l[/link]:smile:"
 NAME = f"n{CLIPBOARD}{CLEAR}{TITLE}{C1}{BIDI}{UNSEEN}{MARKUP}"  # everything at once
 NOT_UTF8 = os.fsdecode(b"\xff")
 
-#: What rich itself writes: colors, the cursor and lines that it erases. Hostile names hold none of these.
+#: What rich itself writes: colors, the cursor and lines that it erases. Hostile names hold none of
+#: these.
 OF_RICH = re.compile(r"\x1b\[[0-9;]*m|\x1b\[\?25[hl]|\x1b\[[0-9]*[ABK]|\r")
 
 
 def unsafe(text: str) -> set[str]:
     """Characters that are obeyed or not seen, but for line feeds and tabs."""
-    return {c for c in text if c not in "\n\t" and unicodedata.category(c) in ("Cc", "Cf", "Cs", "Zl", "Zp")}
+    return {
+        c
+        for c in text
+        if c not in "\n\t" and unicodedata.category(c) in ("Cc", "Cf", "Cs", "Zl", "Zp")
+    }
 
 
 def in_terminal(*command: object, folder: Path, columns: int = 80) -> tuple[int, str]:
-    """Run a command whose three streams are a terminal. Returns its exit code and all it wrote, bytes that are not UTF-8 as surrogates."""
+    """Run a command whose three streams are a terminal.
+
+    Returns its exit code and all it wrote, bytes that are not UTF-8 as surrogates.
+    """
     ours, theirs = pty.openpty()
-    environment = {**os.environ, "TERM": "xterm-256color", "COLUMNS": str(columns), "OMP_NUM_THREADS": "1", "PYTHONIOENCODING": "utf-8"}
+    environment = {
+        **os.environ,
+        "TERM": "xterm-256color",
+        "COLUMNS": str(columns),
+        "OMP_NUM_THREADS": "1",
+        "PYTHONIOENCODING": "utf-8",
+    }
     words = [os.fsencode(str(word)) for word in command]
-    process = subprocess.Popen(words, stdin=theirs, stdout=theirs, stderr=theirs, cwd=folder, env=environment, start_new_session=True)
+    process = subprocess.Popen(
+        words,
+        stdin=theirs,
+        stdout=theirs,
+        stderr=theirs,
+        cwd=folder,
+        env=environment,
+        start_new_session=True,
+    )
     os.close(theirs)
     said = b""
     while True:

@@ -1,4 +1,7 @@
-"""What is shown leaves the program at few places, each of which makes it printable. New code cannot forget to."""
+"""What is shown leaves the program at few places, each of which makes it printable.
+
+New code cannot forget to.
+"""
 
 import ast
 from pathlib import Path
@@ -11,12 +14,24 @@ ALLOWED = {
     ("profiler/printable.py", "print"): "say() itself",
     ("analysis/report/console.py", "rich.console"): "the one console",
     ("feedline/cli/outputs.py", "print"): "JSON, in which json.dumps escapes whatever is not ASCII",
-    ("feedline/cli/program.py", "print"): "the code that the training itself ended with, as Python prints it",
-    ("pipelines/stores/lmdb.py", "print"): "the answer of a child process to its parent, through a pipe",
+    (
+        "feedline/cli/program.py",
+        "print",
+    ): "the code that the training itself ended with, as Python prints it",
+    (
+        "pipelines/stores/lmdb.py",
+        "print",
+    ): "the answer of a child process to its parent, through a pipe",
     ("analysis/report/page.py", "jinja2.Environment"): "the one environment, with its filter",
     ("feedline/cli/parser.py", "argparse.ArgumentParser"): "the base of the one parser",
-    ("feedline/cli/check/text.py", "print"): "annotations of GitHub Actions, which are made printable one by one",
-    ("feedline/cli/verify/write_guard.py", "print"): "an error of the kernel, in which Python escapes the folder's name",
+    (
+        "feedline/cli/check/text.py",
+        "print",
+    ): "annotations of GitHub Actions, which are made printable one by one",
+    (
+        "feedline/cli/verify/write_guard.py",
+        "print",
+    ): "an error of the kernel, in which Python escapes the folder's name",
     ("feedline/cli/verify/write_guard.py", "sys.stderr"): "the same",
     ("feedline/cli/env.py", "sys.stdout"): "flushed, not written to",
     ("profiler/session/stop_after.py", "sys.stdout"): "flushed, not written to",
@@ -28,7 +43,10 @@ ALLOWED = {
     ("pipelines/probes/reader.py", "sys.stdout"): "records to the parent process, through a pipe",
     ("convergence/callbacks.py", "warnings.warn"): "a sentence of ours, without a name in it",
     # Markup is what a page shows as it is.
-    ("analysis/report/figures/svg.py", "Markup"): "the one place that makes elements; their texts and attributes are made printable there",
+    (
+        "analysis/report/figures/svg.py",
+        "Markup",
+    ): "the one place that makes elements; their texts and attributes are made printable there",
     ("analysis/report/html_report.py", "Markup"): "embedded(): JSON",
     ("analysis/report/page.py", "Markup"): "our own style sheet and script",
 }
@@ -47,7 +65,9 @@ MODULES = {
 
 def ways_out(tree: ast.AST) -> set[str]:
     """What in a module can show text: the names of ``ALLOWED``."""
-    annotations = {id(part) for node in ast.walk(tree) for note in notes_of(node) for part in ast.walk(note)}
+    annotations = {
+        id(part) for node in ast.walk(tree) for note in notes_of(node) for part in ast.walk(note)
+    }
     found = set()
     for node in ast.walk(tree):
         if id(node) in annotations:
@@ -55,8 +75,14 @@ def ways_out(tree: ast.AST) -> set[str]:
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in NAMES:
             found.add(node.func.id)
         if isinstance(node, ast.Attribute) and ast.unparse(node) in ATTRIBUTES:
-            found.add("rich.console" if ast.unparse(node).startswith("rich.console") else ast.unparse(node))
-        if isinstance(node, ast.ImportFrom) and {alias.name for alias in node.names} & MODULES.get(node.module or "", set()):
+            found.add(
+                "rich.console"
+                if ast.unparse(node).startswith("rich.console")
+                else ast.unparse(node)
+            )
+        if isinstance(node, ast.ImportFrom) and {alias.name for alias in node.names} & MODULES.get(
+            node.module or "", set()
+        ):
             found.add(str(node.module))
         if (
             isinstance(node, ast.keyword)
@@ -74,15 +100,21 @@ def notes_of(node: ast.AST) -> list[ast.AST]:
 
 def modules() -> dict[str, ast.AST]:
     return {
-        str(path.relative_to(ROOT)): ast.parse(path.read_text()) for folder in FOLDERS for path in sorted((ROOT / folder).rglob("*.py"))
+        str(path.relative_to(ROOT)): ast.parse(path.read_text())
+        for folder in FOLDERS
+        for path in sorted((ROOT / folder).rglob("*.py"))
     }
 
 
 def test_text_leaves_the_program_only_where_it_is_made_printable() -> None:
     found = {(path, way) for path, tree in modules().items() for way in ways_out(tree)}
-    inside = {("analysis/report/console.py", "rich.progress")}  # the column whose text is made printable
+    inside = {
+        ("analysis/report/console.py", "rich.progress")
+    }  # the column whose text is made printable
 
-    assert found - inside - set(ALLOWED) == set(), "show it with profiler.printable.say or analysis.reports.console.Console"
+    assert found - inside - set(ALLOWED) == set(), (
+        "show it with profiler.printable.say or analysis.reports.console.Console"
+    )
     assert set(ALLOWED) - found == set(), "no longer needed"
 
 
@@ -109,5 +141,8 @@ def test_templates_switch_nothing_off() -> None:
 
     assert len(pages) >= 12
     for path in pages:
-        assert not any(word in path.read_text() for word in ("|safe", "| safe", "autoescape false", "innerHTML", "javascript:")), path
+        assert not any(
+            word in path.read_text()
+            for word in ("|safe", "| safe", "autoescape false", "innerHTML", "javascript:")
+        ), path
     assert "innerHTML" not in (ROOT / "analysis/report/report.js").read_text()

@@ -34,7 +34,13 @@ def test_the_report_of_a_hostile_run(run: Path, shown, make) -> None:
     assert not unsafe(page.read_text())
     assert not unsafe(said), {ascii(c) for c in unsafe(said)}
     assert complaints == []
-    for text in (f"hook {NAME}", f"because {NAME}", f"setting {NAME}", f"kind {NAME}", CLEAR + "[bold]" + BIDI):
+    for text in (
+        f"hook {NAME}",
+        f"because {NAME}",
+        f"setting {NAME}",
+        f"kind {NAME}",
+        CLEAR + "[bold]" + BIDI,
+    ):
         assert printable(text) in said
     assert printable(run.name) in said  # in the title, too
 
@@ -59,7 +65,9 @@ def test_json_and_trace_keep_the_true_names(run: Path, make) -> None:
     assert CLEAR + "[bold]" + BIDI in report["step"]["stages"]
     assert f"because {NAME}" in [hook["why"] for hook in report["hooks"]]
     assert CLEAR + "[bold]" + BIDI in names
-    assert any(name.startswith("\\udcff" + CLIPBOARD) for name in names)  # bytes that are not UTF-8 cannot be kept: as text
+    assert any(
+        name.startswith("\\udcff" + CLIPBOARD) for name in names
+    )  # bytes that are not UTF-8 cannot be kept: as text
 
 
 def gunzipped(path: Path) -> bytes:
@@ -88,7 +96,11 @@ def test_figures_and_embedded_data_pass_nothing_on(text: str) -> None:
 def test_a_template_passes_nothing_on() -> None:
     from feedline.analysis.report import page
 
-    made = page.environment().from_string("<a title='{{ it }}'>{{ it }}{{ path }}</a>").render(it=NAME + "<b>", path=Path("x" + CLEAR))
+    made = (
+        page.environment()
+        .from_string("<a title='{{ it }}'>{{ it }}{{ path }}</a>")
+        .render(it=NAME + "<b>", path=Path("x" + CLEAR))
+    )
 
     assert not unsafe(made)
     assert made.count(printable(NAME)) == 2 and r"x\x1b[2J" in made and "<b>" not in made

@@ -1,4 +1,6 @@
-"""``printable``: what comes out is never obeyed and always seen; what is harmless comes out as it went in."""
+"""``printable``: what comes out is never obeyed and always seen; what is harmless comes out as it
+went in.
+"""
 
 import unicodedata
 from dataclasses import dataclass
@@ -13,7 +15,8 @@ from feedline.profiler.printable import _MAX_MARKS, _PICTOGRAPHS, printable, pri
 
 HIDDEN = ("Cc", "Cf", "Cs", "Zl", "Zp")
 SHAPELESS = "\u034f\u115f\u1160\u17b4\u17b5\u3164\uffa0"
-#: Letters, marks, symbols, controls and what lies between them: all of Unicode, but what harms more often than chance would have it.
+#: Letters, marks, symbols, controls and what lies between them: all of Unicode, but what harms more
+#: often than chance would have it.
 texts = st.text(
     st.characters()
     | st.characters(categories=HIDDEN)
@@ -23,10 +26,17 @@ texts = st.text(
 
 
 def joins(text: str, at: int) -> bool:
-    """Whether the character there is a joiner between two emoji, with a color or a selector before it at most."""
+    """Whether the character there is a joiner between two emoji, with a color or a selector before
+    it at most.
+    """
     before, after = text[:at].rstrip("\ufe0f\ufe0e"), text[at + 1 : at + 2]
-    pictographs = [bool(c) and any(low <= ord(c) <= high for low, high in _PICTOGRAPHS) for c in (before[-1:], after)]
-    return text[at] == "\u200d" and (all(pictographs) or (pictographs[1] and unicodedata.category(before[-1:]) in ("Mn", "Me")))
+    pictographs = [
+        bool(c) and any(low <= ord(c) <= high for low, high in _PICTOGRAPHS)
+        for c in (before[-1:], after)
+    ]
+    return text[at] == "\u200d" and (
+        all(pictographs) or (pictographs[1] and unicodedata.category(before[-1:]) in ("Mn", "Me"))
+    )
 
 
 @given(texts, st.booleans())
@@ -35,7 +45,11 @@ def joins(text: str, at: int) -> bool:
 def test_nothing_that_is_obeyed_or_unseen_comes_out(text: str, lines: bool) -> None:
     out = printable(text, lines)
 
-    unsafe = [c for at, c in enumerate(out) if unicodedata.category(c) in HIDDEN and not joins(out, at) and not (lines and c in "\n\t")]
+    unsafe = [
+        c
+        for at, c in enumerate(out)
+        if unicodedata.category(c) in HIDDEN and not joins(out, at) and not (lines and c in "\n\t")
+    ]
     assert not unsafe and not set(out) & set(SHAPELESS)
     assert not any(ord(c) & 0xFFFE == 0xFFFE or 0xFDD0 <= ord(c) <= 0xFDEF for c in out)
     out.encode("utf-8")
@@ -103,7 +117,10 @@ def test_everything_in_a_report_is_made_printable_and_the_harmless_is_not_copied
 
     assert printable_in(harmless) is harmless
     assert printable_in(Made(NAME, {NAME: (NAME, 1.0)}, Severity.HIGH, [{"d": NAME}])) == Made(
-        printable(NAME), {printable(NAME): (printable(NAME), 1.0)}, Severity.HIGH, [{"d": printable(NAME)}]
+        printable(NAME),
+        {printable(NAME): (printable(NAME), 1.0)},
+        Severity.HIGH,
+        [{"d": printable(NAME)}],
     )
 
 

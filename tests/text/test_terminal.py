@@ -1,4 +1,6 @@
-"""What feedline writes to a terminal: the sequences that rich makes, and none that stood in a name, a trace or somebody's file."""
+"""What feedline writes to a terminal: the sequences that rich makes, and none that stood in a name,
+a trace or somebody's file.
+"""
 
 import json
 import os
@@ -8,7 +10,22 @@ from pathlib import Path
 import pytest
 from planted import photos
 from text.conftest import RUN
-from text.hostile import BIDI, C1, CLEAR, CLIPBOARD, MARKUP, NAME, NOT_UTF8, TITLE, each, feedline, in_terminal, one_line, plain, unsafe
+from text.hostile import (
+    BIDI,
+    C1,
+    CLEAR,
+    CLIPBOARD,
+    MARKUP,
+    NAME,
+    NOT_UTF8,
+    TITLE,
+    each,
+    feedline,
+    in_terminal,
+    one_line,
+    plain,
+    unsafe,
+)
 
 from feedline.profiler.ceilings import Ceiling, Ceilings
 from feedline.profiler.printable import printable
@@ -39,7 +56,9 @@ def test_no_line_of_it_becomes_wider_than_the_terminal_by_what_is_written_out(ru
     _, said = feedline("report", run, "-q", "-o", run / "report.txt", folder=run.parent)
 
     lines = (run / "report.txt").read_text().splitlines()
-    assert max(len(line) for line in lines if not line.startswith("Next")) <= 80, said  # a command is not cut, to be copied
+    assert max(len(line) for line in lines if not line.startswith("Next")) <= 80, (
+        said
+    )  # a command is not cut, to be copied
     assert any(r"\x1b[2J[bold]" in line for line in lines)
     assert not unsafe("\n".join(lines))
 
@@ -51,7 +70,9 @@ def test_a_name_of_two_lines_is_shown_in_one(run: Path) -> None:
 
 
 def test_traces_with_hostile_kernels_threads_devices_and_file_names(traces: list[Path]) -> None:
-    code, said = feedline("ingest", "--processes", "1", *traces, "-o", f"out{TITLE}[red]", folder=traces[0].parent)
+    code, said = feedline(
+        "ingest", "--processes", "1", *traces, "-o", f"out{TITLE}[red]", folder=traces[0].parent
+    )
 
     assert code == 0, said
     check(said)
@@ -63,7 +84,9 @@ def test_traces_with_hostile_kernels_threads_devices_and_file_names(traces: list
 
 def test_a_trace_that_cannot_be_read_is_named_harmlessly(traces: list[Path]) -> None:
     traces[0].write_text(NAME)
-    code, said = feedline("ingest", "--processes", "1", *traces, "-o", "out", folder=traces[0].parent)
+    code, said = feedline(
+        "ingest", "--processes", "1", *traces, "-o", "out", folder=traces[0].parent
+    )
 
     assert code == 65
     check(said)
@@ -71,19 +94,27 @@ def test_a_trace_that_cannot_be_read_is_named_harmlessly(traces: list[Path]) -> 
 
 
 def test_ceilings_and_an_nccl_log_of_somebody_else(run: Path) -> None:
-    one = Ceiling(f"read/files {NAME}", "read", 1e9, 9e8, 1.1e9, "B/s", source=NAME, settings={NAME: NAME})
+    one = Ceiling(
+        f"read/files {NAME}", "read", 1e9, 9e8, 1.1e9, "B/s", source=NAME, settings={NAME: NAME}
+    )
     none = Ceiling(f"decode/x {NAME}", "decode", None, why=f"because {NAME}")
     Ceilings([one, none], notes=[f"photo {NAME}: zero bytes"]).write(run / "ceilings.json")
     log, head = run / f"nccl{CLEAR}[red].log", "host:1:1 [0] NCCL INFO"
-    log.write_text(f"{head} NCCL version 2.27.3+cuda12{NAME}\n{head} Channel 00/0 : 0[0] -> 1[1] via {NAME}\n")
+    log.write_text(
+        f"{head} NCCL version 2.27.3+cuda12{NAME}\n{head} Channel 00/0 : 0[0] -> 1[1] via {NAME}\n"
+    )
     code, said = feedline("report", run, "--nccl-log", log, folder=run.parent)
 
     assert code == 0, said
     check(said)
 
 
-def test_a_run_speaks_of_its_folder_and_leaves_the_output_of_the_training_alone(tmp_path: Path) -> None:
-    (tmp_path / "train.py").write_text(f"import sys\nprint({(CLEAR + '[red]')!r})\nsys.exit({TITLE!r})\n")
+def test_a_run_speaks_of_its_folder_and_leaves_the_output_of_the_training_alone(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "train.py").write_text(
+        f"import sys\nprint({(CLEAR + '[red]')!r})\nsys.exit({TITLE!r})\n"
+    )
     code, said = feedline("run", "-o", RUN, "train.py", folder=tmp_path)
 
     assert code == 1
@@ -97,7 +128,9 @@ def test_packing_images_with_hostile_names(tmp_path: Path) -> None:
     photos.write(data / f"cat{C1}[bold]", 64, 48, 3)
     (data / f"cat{C1}[bold]" / f"broken{CLIPBOARD}{NOT_UTF8}[red].jpg").write_text(NAME)
     (data / f"beside{BIDI}.txt").write_text("")
-    code, said = feedline("pack", data, "-o", f"store{TITLE}[red]", "--kind", "tar", folder=tmp_path)
+    code, said = feedline(
+        "pack", data, "-o", f"store{TITLE}[red]", "--kind", "tar", folder=tmp_path
+    )
 
     assert code == 0, said
     check(said)
@@ -107,7 +140,9 @@ def test_packing_images_with_hostile_names(tmp_path: Path) -> None:
 
 def test_the_log_of_a_training_that_fails_is_shown_harmlessly(tmp_path: Path) -> None:
     (tmp_path / "fails.py").write_text(f"raise SystemExit({(NAME + chr(10) + 'second line')!r})")
-    code, said = feedline("scale", "--ranks", "1", "-o", f"out{TITLE}", "--", "fails.py", NAME, folder=tmp_path)
+    code, said = feedline(
+        "scale", "--ranks", "1", "-o", f"out{TITLE}", "--", "fails.py", NAME, folder=tmp_path
+    )
 
     assert code == 1
     check(said)
@@ -131,8 +166,19 @@ def test_ranks_scaling_and_advice_of_a_hostile_run(run: Path) -> None:
 def test_an_ascii_terminal_gets_names_of_other_scripts_as_escapes(run: Path) -> None:
     path = run / "rank0" / "manifest.json"
     manifest = json.loads(path.read_text())
-    path.write_text(json.dumps(manifest | {"hooks": [{"name": "日本", "attached": False, "why": "é"}]}))
-    code, said = in_terminal("env", "PYTHONIOENCODING=ascii", sys.executable, "-m", "feedline", "report", run, folder=run.parent)
+    path.write_text(
+        json.dumps(manifest | {"hooks": [{"name": "日本", "attached": False, "why": "é"}]})
+    )
+    code, said = in_terminal(
+        "env",
+        "PYTHONIOENCODING=ascii",
+        sys.executable,
+        "-m",
+        "feedline",
+        "report",
+        run,
+        folder=run.parent,
+    )
 
     assert code == 0, said
     assert said.isascii() and "####" in said
@@ -183,8 +229,14 @@ def errors(tmp_path_factory: pytest.TempPathFactory) -> list[tuple[int, str]]:
     return each(HOSTILE_ARGUMENTS, folder=folder)
 
 
-@pytest.mark.parametrize("at", range(len(HOSTILE_ARGUMENTS)), ids=lambda at: ascii(" ".join(HOSTILE_ARGUMENTS[at]).replace(NAME, "NAME")))
-def test_an_error_repeats_hostile_arguments_harmlessly(errors: list[tuple[int, str]], at: int) -> None:
+@pytest.mark.parametrize(
+    "at",
+    range(len(HOSTILE_ARGUMENTS)),
+    ids=lambda at: ascii(" ".join(HOSTILE_ARGUMENTS[at]).replace(NAME, "NAME")),
+)
+def test_an_error_repeats_hostile_arguments_harmlessly(
+    errors: list[tuple[int, str]], at: int
+) -> None:
     code, said = errors[at]
 
     assert code != 0, said
@@ -205,7 +257,9 @@ def test_what_is_wrong_with_an_edited_run_is_told_harmlessly(run: Path) -> None:
         copy = run.parent / f"{name}{CLIPBOARD}"
         (copy / "rank0").mkdir(parents=True)
         (copy / "rank0" / "manifest.json").write_text(edit)
-    for code, said in each([["report", run.parent / f"{name}{CLIPBOARD}"] for name in edits], folder=run.parent):
+    for code, said in each(
+        [["report", run.parent / f"{name}{CLIPBOARD}"] for name in edits], folder=run.parent
+    ):
         assert code in (65, 76)
         check(said)
         assert ESCAPED in said
@@ -244,7 +298,13 @@ def test_traces_of_torch_profiler_are_announced_harmlessly(tmp_path: Path) -> No
 
 
 def test_without_standard_error_it_goes_on(tmp_path: Path) -> None:
-    code = os.spawnlp(os.P_WAIT, "sh", "sh", "-c", f"cd {tmp_path} && {sys.executable} -m feedline report nowhere 2>&-")
+    code = os.spawnlp(
+        os.P_WAIT,
+        "sh",
+        "sh",
+        "-c",
+        f"cd {tmp_path} && {sys.executable} -m feedline report nowhere 2>&-",
+    )
 
     assert code == 66
 
@@ -255,7 +315,9 @@ def test_markup_in_a_progress_bar_is_text(tmp_path: Path) -> None:
         "import sys, time\nfrom feedline.cli.outputs import progress_bar\n"
         "with progress_bar(False) as tell:\n    tell(sys.argv[1], 1, 2)\n    time.sleep(0.3)\n"
     )
-    code, said = in_terminal(sys.executable, script, CLEAR + MARKUP + "\nx", folder=tmp_path, columns=200)
+    code, said = in_terminal(
+        sys.executable, script, CLEAR + MARKUP + "\nx", folder=tmp_path, columns=200
+    )
 
     assert code == 0, said
     check(said)

@@ -1,4 +1,6 @@
-"""Runs a case plainly and under feedline, in the same place, and compares all that can be seen of it from outside."""
+"""Runs a case plainly and under feedline, in the same place, and compares all that can be seen of
+it from outside.
+"""
 
 import difflib
 import hashlib
@@ -94,22 +96,48 @@ class Bench:
             shutil.copy(case.source, self._work)
         for beside in ("tiny.py", "under.py"):
             shutil.copy(PROGRAMS / beside, self._work)
-        environment = {name: value for name, value in {**os.environ, **self._own(), **case.environment}.items() if value is not None}
+        environment = {
+            name: value
+            for name, value in {**os.environ, **self._own(), **case.environment}.items()
+            if value is not None
+        }
         if case.before:
-            subprocess.run(["bash", "-ec", case.before, "bash", sys.executable], cwd=self._work, env=environment, check=True)
+            subprocess.run(
+                ["bash", "-ec", case.before, "bash", sys.executable],
+                cwd=self._work,
+                env=environment,
+                check=True,
+            )
         if case.is_cold:
             code, out, err = self._cold(case, case.command(feedline), environment)
         else:
-            words = [str(self._work / word) if word in (case.source.name, "under.py") else word for word in case.command(feedline)]
+            words = [
+                str(self._work / word) if word in (case.source.name, "under.py") else word
+                for word in case.command(feedline)
+            ]
             done = self._warm.run(*words, folder=self._work, environment=environment)
             code, out, err = done.returncode, done.stdout, done.stderr
-        return Seen(code, masked(out, case.varies), masked(err, case.varies, NOT_COMPARED.pattern), self._files())
+        return Seen(
+            code,
+            masked(out, case.varies),
+            masked(err, case.varies, NOT_COMPARED.pattern),
+            self._files(),
+        )
 
     def _own(self) -> dict[str, str | None]:
-        return {"OMP_NUM_THREADS": "1", "PLACE": str(self._place), "PYTHONSAFEPATH": None, "PYTHONDONTWRITEBYTECODE": None}
+        return {
+            "OMP_NUM_THREADS": "1",
+            "PLACE": str(self._place),
+            "PYTHONSAFEPATH": None,
+            "PYTHONDONTWRITEBYTECODE": None,
+        }
 
-    def _cold(self, case: Case, words: list[str], environment: dict[str, str]) -> tuple[int, str, str]:
-        """Exit code (the first that is not 0), and the outputs of all that were started, one after the other."""
+    def _cold(
+        self, case: Case, words: list[str], environment: dict[str, str]
+    ) -> tuple[int, str, str]:
+        """Exit code (the first that is not 0), and the outputs of all that were started, one after
+        the other.
+        """
         command = [sys.executable, *words]
         if case.shell:
             script = case.shell if '"$@"' in case.shell else f'{case.shell}\nexec "$@"'
@@ -122,12 +150,24 @@ class Bench:
             except subprocess.TimeoutExpired:
                 os.killpg(process.pid, signal.SIGKILL)
                 process.wait()
-            out, err = ((self._folder / f"{name}{number}").read_bytes().decode(errors="replace") for name in ("out", "err"))
+            out, err = (
+                (self._folder / f"{name}{number}").read_bytes().decode(errors="replace")
+                for name in ("out", "err")
+            )
             ends.append((process.returncode, out, err))
-        return next((code for code, *_ in ends if code), 0), "".join(out for _, out, _ in ends), "".join(err for *_, err in ends)
+        return (
+            next((code for code, *_ in ends if code), 0),
+            "".join(out for _, out, _ in ends),
+            "".join(err for *_, err in ends),
+        )
 
-    def _start(self, number: int, command: list[str], environment: dict[str, str]) -> subprocess.Popen[bytes]:
-        with open(self._folder / f"out{number}", "wb") as out, open(self._folder / f"err{number}", "wb") as err:
+    def _start(
+        self, number: int, command: list[str], environment: dict[str, str]
+    ) -> subprocess.Popen[bytes]:
+        with (
+            open(self._folder / f"out{number}", "wb") as out,
+            open(self._folder / f"err{number}", "wb") as err,
+        ):
             return subprocess.Popen(
                 command,
                 cwd=self._work,
@@ -151,7 +191,9 @@ class Bench:
 
     def _recorded(self, case: Case) -> str:
         """What a report made of the run folder says of it."""
-        folders = [self._folder / case.output] if case.output else sorted((self._work / "runs").glob("*"))
+        folders = (
+            [self._folder / case.output] if case.output else sorted((self._work / "runs").glob("*"))
+        )
         return "; ".join(filter(None, map(self._report, folders)))
 
     def _report(self, run: Path) -> str:
@@ -162,33 +204,59 @@ class Bench:
             return ""
         about = json.loads(report.read_text())
         if "trainings" in about:
-            return " + ".join(f"{of(one['steps'], 'step')}, {of(one['samples'], 'sample')}" for one in about["trainings"])
+            return " + ".join(
+                f"{of(one['steps'], 'step')}, {of(one['samples'], 'sample')}"
+                for one in about["trainings"]
+            )
         steps, samples = about["throughput"]["steps"], about["throughput"]["samples"]
         state = about["run"]["state"]
-        return f"{of(steps, 'step')}, {of(samples, 'sample')}" + (f" ({state})" if state != "finished" else "")
+        return f"{of(steps, 'step')}, {of(samples, 'sample')}" + (
+            f" ({state})" if state != "finished" else ""
+        )
 
 
 def of(number: int | None, what: str) -> str:
     return f"{number} {what}{'s' * (number != 1)}"
 
 
-#: Since Python 3.12, of a program with several threads: feedline's sampler is one (docs/recording.md).
-FORK_WARNING = re.compile(r".*: DeprecationWarning: This process \(pid=[\d*]+\) is multi-threaded.*\n.*fork\(\).*\n")
+#: Since Python 3.12, of a program with several threads: feedline's sampler is one
+#: (docs/recording.md).
+FORK_WARNING = re.compile(
+    r".*: DeprecationWarning: This process \(pid=[\d*]+\) is multi-threaded.*\n.*fork\(\).*\n"
+)
 
 
 def differences(case: Case, both: Both) -> list[str]:
     """What is not as it has to be, in words."""
     plain, feedline = both.plain, both.feedline
     if plain.code != case.exit:
-        return [f"without feedline, the exit code is {plain.code}, not {case.exit}:\n{plain.out[-1000:]}{plain.err[-2000:]}"]
-    found = [] if feedline.code == plain.code else [f"exit code {feedline.code}, without feedline {plain.code}"]
+        return [
+            f"without feedline, the exit code is {plain.code}, not "
+            f"{case.exit}:\n{plain.out[-1000:]}{plain.err[-2000:]}"
+        ]
+    found = (
+        []
+        if feedline.code == plain.code
+        else [f"exit code {feedline.code}, without feedline {plain.code}"]
+    )
     for name, ours, theirs in (
         ("standard output", feedline.out, plain.out),
-        ("standard error", *(FORK_WARNING.sub("", seen.err) if case.stderr else "" for seen in (feedline, plain))),
-        ("files", *("\n".join(f"{name} {sha}" for name, sha in seen.files.items()) for seen in (feedline, plain))),
+        (
+            "standard error",
+            *(FORK_WARNING.sub("", seen.err) if case.stderr else "" for seen in (feedline, plain)),
+        ),
+        (
+            "files",
+            *(
+                "\n".join(f"{name} {sha}" for name, sha in seen.files.items())
+                for seen in (feedline, plain)
+            ),
+        ),
     ):
         if ours != theirs:
-            lines = difflib.unified_diff(theirs.splitlines(), ours.splitlines(), "plain", "under feedline", n=1, lineterm="")
+            lines = difflib.unified_diff(
+                theirs.splitlines(), ours.splitlines(), "plain", "under feedline", n=1, lineterm=""
+            )
             found.append("\n".join([f"{name} is not the same:", *(line[:300] for line in lines)]))
     if case.recorded and not both.recorded:
         found.append("nothing was recorded")

@@ -1,4 +1,6 @@
-"""One odd program in one environment: how it is started plainly and under feedline, and what of it has to be the same."""
+"""One odd program in one environment: how it is started plainly and under feedline, and what of it
+has to be the same.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -12,7 +14,8 @@ class Case:
     """A row of the matrix.
 
     Attributes:
-        program: file or folder below ``programs``; the first line of its docstring says what is odd.
+        program: file or folder below ``programs``; the first line of its docstring says what is
+            odd.
         label: sets it apart from other cases of the same program.
         args: the program's arguments.
         named: what the command line names instead of the program's file, where ``shell`` makes it.
@@ -20,7 +23,8 @@ class Case:
         flags: of the interpreter.
         launcher: what starts the interpreter's program, as in ``-m torch.distributed.run``.
         environment: variables to set; None: to remove.
-        before: shell that prepares the program's folder; ``$PLACE`` is where the run folder is made.
+        before: shell that prepares the program's folder; ``$PLACE`` is where the run folder is
+            made.
         shell: bash in which ``"$@"`` is the command (without one, it comes at the end).
         mounts: shell that changes the mounts, for this program only.
         limits: resource limits (NOFILE, FSIZE, ...) and UMASK.
@@ -29,7 +33,8 @@ class Case:
         cold: needs an interpreter of its own. So does whatever has flags, a launcher or a shell.
         together: how many of them start at the same moment.
         output: the run folder; empty: feedline's own choice.
-        recorded: whether something must have been recorded: a run folder that a report can be made of.
+        recorded: whether something must have been recorded: a run folder that a report can be made
+            of.
         quick: one of those in scripts/test.
         needs: modules without which it cannot run.
         python: the first version of Python that it is about.
@@ -64,7 +69,9 @@ class Case:
     @property
     def name(self) -> str:
         """Of the row and of the test."""
-        return Path(self.program).with_suffix("").as_posix() + (f" ({self.label})" if self.label else "")
+        return Path(self.program).with_suffix("").as_posix() + (
+            f" ({self.label})" if self.label else ""
+        )
 
     @property
     def source(self) -> Path:
@@ -73,13 +80,21 @@ class Case:
 
     @property
     def is_cold(self) -> bool:
-        return bool(self.cold or self.flags or self.launcher or self.shell or self.stdin or self.together > 1)
+        return bool(
+            self.cold
+            or self.flags
+            or self.launcher
+            or self.shell
+            or self.stdin
+            or self.together > 1
+        )
 
     def command(self, feedline: list[str]) -> list[str]:
         """What follows ``python``.
 
         Args:
-            feedline: what stands before the program, ``-m feedline run`` and its options; empty: plain.
+            feedline: what stands before the program, ``-m feedline run`` and its options; empty:
+                plain.
         """
         program = self.named or Path(self.program).name
         start = ["-m", program] if self.module else [program]

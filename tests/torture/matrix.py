@@ -33,7 +33,9 @@ writes this page.
   program did not start, or no report could be made of the run folder that was asked for, for example because the disk is full.
 
 """
-HEAD = "| program | what is odd | exit | output | parameters | recorded |\n|---|---|---|---|---|---|"
+HEAD = (
+    "| program | what is odd | exit | output | parameters | recorded |\n|---|---|---|---|---|---|"
+)
 
 
 @dataclass(frozen=True)
@@ -64,7 +66,9 @@ class Row:
 def row(case: Case, both: Both) -> Row:
     """What a case showed."""
     plain, feedline = both.plain, both.feedline
-    output = (plain.out, plain.files) == (feedline.out, feedline.files) and (plain.err == feedline.err or not case.stderr)
+    output = (plain.out, plain.files) == (feedline.out, feedline.files) and (
+        plain.err == feedline.err or not case.stderr
+    )
     parameters = plain.parameters == feedline.parameters if plain.parameters else None
     return Row(case.name, says(case), plain.code, feedline.code, output, parameters, both.recorded)
 
@@ -84,7 +88,11 @@ def page(rows: list[Row]) -> str:
     """The whole page, theme by theme."""
     import torch
 
-    lines = [TEXT, f"{len(rows)} programs; Python {platform.python_version()}, torch {torch.__version__}, {platform.system()}.\n"]
+    lines = [
+        TEXT,
+        f"{len(rows)} programs; Python {platform.python_version()}, torch {torch.__version__}, "
+        f"{platform.system()}.\n",
+    ]
     for theme in sorted({row.name.partition("/")[0] for row in rows}):
         lines += [
             f"\n## {theme.capitalize()}\n",
@@ -98,7 +106,9 @@ def page(rows: list[Row]) -> str:
 def main(folder: Path) -> None:
     known = {case.name: number for number, case in enumerate(CASES)}
     rows = [Row(**json.loads(path.read_text())) for path in folder.glob("*.json")]
-    sys.stdout.write(page(sorted((row for row in rows if row.name in known), key=lambda row: known[row.name])))
+    sys.stdout.write(
+        page(sorted((row for row in rows if row.name in known), key=lambda row: known[row.name]))
+    )
 
 
 if __name__ == "__main__":

@@ -1,4 +1,7 @@
-"""Every odd program, with the environments that it runs in. Programs that are not named here run once, as they are."""
+"""Every odd program, with the environments that it runs in.
+
+Programs that are not named here run once, as they are.
+"""
 
 import signal
 
@@ -43,8 +46,19 @@ EXITS = {  # how ends/exits.py ends -> exit code
 }
 
 ENDS = [
-    *(Case("ends/exits.py", how, (how,), exit=code, cold=True) for how, code in EXITS.items() if how != "recursion"),
-    Case("ends/exits.py", "recursion", ("recursion",), exit=1, cold=True, varies=r"repeated \d+ more times"),  # feedline has frames too
+    *(
+        Case("ends/exits.py", how, (how,), exit=code, cold=True)
+        for how, code in EXITS.items()
+        if how != "recursion"
+    ),
+    Case(
+        "ends/exits.py",
+        "recursion",
+        ("recursion",),
+        exit=1,
+        cold=True,
+        varies=r"repeated \d+ more times",
+    ),  # feedline has frames too
     Case("ends/at_exit.py", cold=True),
     Case("ends/threads_left.py", cold=True),
     Case("ends/broken_imports.py", exit=44),
@@ -96,24 +110,33 @@ MODES = [
 ]
 
 LOADERS = [
-    *(Case("loaders/held_functions.py", method, (method,), quick=method == "spawn") for method in ("fork", "spawn", "forkserver")),
+    *(
+        Case("loaders/held_functions.py", method, (method,), quick=method == "spawn")
+        for method in ("fork", "spawn", "forkserver")
+    ),
     *(Case("loaders/start_methods.py", method, (method,)) for method in ("spawn", "forkserver")),
     Case("loaders/saves_held_functions.py", needs=("cloudpickle",), quick=True),
     Case("loaders/worker_traceback.py", exit=1, cold=True),
-    # Iterators of lost workers die whenever they are collected, and complain; a lost worker's last batch may complain too.
+    # Iterators of lost workers die whenever they are collected, and complain; a lost worker's last
+    # batch may complain too.
     Case("loaders/worker_raises.py", stderr=False),
     Case("loaders/worker_killed.py", stderr=False),
     Case("loaders/stateful.py", needs=("torchdata",)),
 ]
 
 TRAINING = [
-    Case("training/anomaly.py", stderr=False),  # it prints the stack from the program's start, which feedline is a part of
+    Case(
+        "training/anomaly.py", stderr=False
+    ),  # it prints the stack from the program's start, which feedline is a part of
     Case("training/steps_in_backward.py", quick=True),
     Case("training/steps_in_forward.py", quick=True),
 ]
 
 PROCESS = [
-    *(Case("process/does_not_train.py", label, args, cold=True) for label, args in (("without torch", ()), ("with torch", ("torch",)))),
+    *(
+        Case("process/does_not_train.py", label, args, cold=True)
+        for label, args in (("without torch", ()), ("with torch", ("torch",)))
+    ),
     Case("process/closes_ranges.py", cold=True),
     Case("process/closes_and_opens.py", cold=True),
     Case("process/reuses_descriptors.py", cold=True),
@@ -139,10 +162,28 @@ STARTUP = [
 
 def all_cases() -> list[Case]:
     """The cases above and those of every other program, theme by theme."""
-    named = [*ENDS, *FORKS, *LIMITS, *LOADERS, *MODES, *PROCESS, *SIGNALS, *STARTUP, *TRACERS, *TRAINING]
+    named = [
+        *ENDS,
+        *FORKS,
+        *LIMITS,
+        *LOADERS,
+        *MODES,
+        *PROCESS,
+        *SIGNALS,
+        *STARTUP,
+        *TRACERS,
+        *TRAINING,
+    ]
     known = {case.program for case in named}
-    found = sorted(path.relative_to(PROGRAMS).as_posix() for path in PROGRAMS.glob("*/*") if path.suffix == ".py")
-    cases = sorted([*named, *(Case(program) for program in found if program not in known)], key=lambda case: case.name)
+    found = sorted(
+        path.relative_to(PROGRAMS).as_posix()
+        for path in PROGRAMS.glob("*/*")
+        if path.suffix == ".py"
+    )
+    cases = sorted(
+        [*named, *(Case(program) for program in found if program not in known)],
+        key=lambda case: case.name,
+    )
     return cases
 
 

@@ -1,4 +1,6 @@
-"""Odd programs in odd environments end, print, train and leave files as they do without feedline. docs/torture.md lists them."""
+"""Odd programs in odd environments end, print, train and leave files as they do without feedline.
+docs/torture.md lists them.
+"""
 
 import importlib.util
 import json
@@ -43,7 +45,9 @@ def test_the_program_behaves_as_without_feedline(case, tmp_path, warm_python):
         name = case.name.replace("/", " ")
         (Path(ROWS) / f"{name}.json").write_text(json.dumps(asdict(row(case, both))))
     found = differences(case, both)
-    assert not found, "\n\n".join([found[0][:3000], *(text[:600] for text in found[1:]), *both.said])
+    assert not found, "\n\n".join(
+        [found[0][:3000], *(text[:600] for text in found[1:]), *both.said]
+    )
 
 
 @pytest.mark.long

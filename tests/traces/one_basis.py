@@ -1,4 +1,6 @@
-"""Sees that every figure of a report of traces is of one basis, the steps: each is worked out again from the bar of the mean step."""
+"""Sees that every figure of a report of traces is of one basis, the steps: each is worked out again
+from the bar of the mean step.
+"""
 
 import json
 import re
@@ -13,7 +15,9 @@ from feedline.analysis.formatting import share
 from feedline.cli import main
 
 
-def reported(paths: list[str], place: Path, capsys: pytest.CaptureFixture[str]) -> tuple[dict[str, Any], str, str]:
+def reported(
+    paths: list[str], place: Path, capsys: pytest.CaptureFixture[str]
+) -> tuple[dict[str, Any], str, str]:
     """The report of traces: as JSON, the short one of the terminal, and the full one."""
     assert main(["ingest", *paths, "-o", str(place / "run"), "--processes", "1"]) == 0
     short = capsys.readouterr().out
@@ -30,8 +34,13 @@ def one_basis(report: dict[str, Any], short: str, full: str) -> None:
         if own["comm"] is not None:
             unmet = own["comm"]["exposed_wait_s"] is None
             assert unmet == any("do not fit together" in note for note in report["notes"])
-            for part, stage in (("exposed_wait_s", "waiting_for_rank"), ("exposed_transfer_s", "exposed_transfer")):
-                assert (own["comm"][part] or 0.0) == pytest.approx(own["stages"][stage], rel=1e-6, abs=1e-9)
+            for part, stage in (
+                ("exposed_wait_s", "waiting_for_rank"),
+                ("exposed_transfer_s", "exposed_transfer"),
+            ):
+                assert (own["comm"][part] or 0.0) == pytest.approx(
+                    own["stages"][stage], rel=1e-6, abs=1e-9
+                )
     assert report["step"]["mean_s"] == pytest.approx(report["ranks"][shown]["mean_s"])
     for stage, part_s in report["step"]["stages"].items():
         assert part_s == pytest.approx(report["ranks"][shown]["stages"][stage])
@@ -67,7 +76,9 @@ def device_of(own: dict[str, Any]) -> None:
 
 
 def finding_of(report: dict[str, Any], finding: dict[str, Any]) -> None:
-    """A finding's cost, evidence and sentence against the bar of the rank that it names, or of the one that is shown."""
+    """A finding's cost, evidence and sentence against the bar of the rank that it names, or of the
+    one that is shown.
+    """
     own = report["ranks"][whose(report, finding)]
     part_s = own["stages"][PART[finding["cause"]]]
     wanted_s = pytest.approx(part_s) if own["steps"] and finding["severity"] != "info" else None
@@ -75,11 +86,16 @@ def finding_of(report: dict[str, Any], finding: dict[str, Any]) -> None:
     assert finding["evidence"][0]["value"] == pytest.approx(part_s / own["mean_s"]), finding["says"]
     assert share(part_s / own["mean_s"]) in finding["says"]
     for of in re.findall(r"(\d[\d.]*) % of the (step|trace)", finding["says"]):
-        assert of == (share(part_s / own["mean_s"]).split(" ")[0], "step" if own["steps"] else "trace")
+        assert of == (
+            share(part_s / own["mean_s"]).split(" ")[0],
+            "step" if own["steps"] else "trace",
+        )
 
 
 def told_once(report: dict[str, Any], shown: str, told: str) -> None:
-    """The tables of the shown rank against its bar: kernels never ran longer than the device was busy, on one stream."""
+    """The tables of the shown rank against its bar: kernels never ran longer than the device was
+    busy, on one stream.
+    """
     own, traces = report["ranks"][shown], report["traces"]
     if own["gpu"]["span_s"] is not None:
         busy_s = (own["gpu"]["compute_pct"] + own["gpu"]["other_pct"]) / 100 * own["gpu"]["span_s"]

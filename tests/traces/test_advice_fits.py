@@ -1,4 +1,6 @@
-"""What is advised of a trace is in the trace: each fix with a trace that has what it takes for granted, and one that has not."""
+"""What is advised of a trace is in the trace: each fix with a trace that has what it takes for
+granted, and one that has not.
+"""
 
 import json
 from pathlib import Path
@@ -14,11 +16,20 @@ from feedline.profiler.store.trainings import open_run
 KERNEL_US = 100
 
 
-def traced(path: Path, waits: str = "", wait_us: int = 0, kernel: str = "gemm_kernel", busy_us: int = 1000, copy: str = "") -> str:
-    """Write a trace of one rank whose steps wait in a call of the host, then compute in kernels of 0.1 ms.
+def traced(
+    path: Path,
+    waits: str = "",
+    wait_us: int = 0,
+    kernel: str = "gemm_kernel",
+    busy_us: int = 1000,
+    copy: str = "",
+) -> str:
+    """Write a trace of one rank whose steps wait in a call of the host, then compute in kernels of
+    0.1 ms.
 
     Args:
-        waits: name of the host's call, or of the loader's annotation; empty: operators run meanwhile.
+        waits: name of the host's call, or of the loader's annotation; empty: operators run
+            meanwhile.
         copy: memory from which 2 ms of copies to the device come; empty: none.
     """
     events: list[dict[str, object]] = []
@@ -50,9 +61,26 @@ def traced(path: Path, waits: str = "", wait_us: int = 0, kernel: str = "gemm_ke
             add("gpu_memcpy", kind, at + wait_us + 20, 2000, 7, bytes=1_000_000, correlation=number)
         start = wait_us + 20 + (2000 if copy else 0)
         for index in range(busy_us // KERNEL_US):
-            add("cuda_runtime", "cudaLaunchKernel", at + wait_us + 30 + index, 1, correlation=number + 1 + index)
-            add("kernel", kernel, at + start + 40 + index * KERNEL_US, KERNEL_US, 7, correlation=number + 1 + index)
-    text = {"schemaVersion": 1, "deviceProperties": [{"id": 0, "name": "Made-up GPU"}], "traceEvents": events}
+            add(
+                "cuda_runtime",
+                "cudaLaunchKernel",
+                at + wait_us + 30 + index,
+                1,
+                correlation=number + 1 + index,
+            )
+            add(
+                "kernel",
+                kernel,
+                at + start + 40 + index * KERNEL_US,
+                KERNEL_US,
+                7,
+                correlation=number + 1 + index,
+            )
+    text = {
+        "schemaVersion": 1,
+        "deviceProperties": [{"id": 0, "name": "Made-up GPU"}],
+        "traceEvents": events,
+    }
     path.write_text(json.dumps(text))
     return str(path)
 
@@ -65,7 +93,10 @@ def fixes(tmp_path: Path, **trace: object) -> dict[str, str]:
     return {finding.rule_id: finding.fix for finding in report_of(open_run(run)).findings}
 
 
-SYNC, LOADER = "cudaStreamSynchronize", "enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__"
+SYNC, LOADER = (
+    "cudaStreamSynchronize",
+    "enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__",
+)
 
 
 @pytest.mark.parametrize(
@@ -83,13 +114,20 @@ SYNC, LOADER = "cudaStreamSynchronize", "enumerate(DataLoader)#_MultiProcessingD
             {"waits": SYNC, "wait_us": 5000, "copy": "Pageable"},
             {"waits": SYNC, "wait_us": 5000, "copy": "Pinned"},
         ),
-        ("synchronisation", "Read results back", {"waits": SYNC, "wait_us": 5000}, {"busy_us": 9800}),
+        (
+            "synchronisation",
+            "Read results back",
+            {"waits": SYNC, "wait_us": 5000},
+            {"busy_us": 9800},
+        ),
         ("exposed_copy", "pin_memory=True", {"copy": "Pageable"}, {"copy": "Pinned"}),
         ("input_stall", "feedline run", {"waits": LOADER, "wait_us": 5000}, {"busy_us": 9800}),
         ("host_bound", "kernels", {}, {"busy_us": 9800}),
     ],
 )
-def test_a_fix_of_a_trace_takes_for_granted_only_what_was_traced(tmp_path, rule_id, words, there, missing):
+def test_a_fix_of_a_trace_takes_for_granted_only_what_was_traced(
+    tmp_path, rule_id, words, there, missing
+):
     assert words in fixes(tmp_path, **there)[rule_id]
     assert words not in fixes(tmp_path, **missing).get(rule_id, "")
 

@@ -19,7 +19,10 @@ from feedline.profiler.errors import RankCollision, RunDamaged, TraceDamaged
 @pytest.fixture
 def two(tmp_path) -> list[str]:
     """Traces of two ranks, as a training would leave them."""
-    return [kineto(tmp_path / f"rank{rank}.json.gz", rank=rank, late_us=2000 * rank) for rank in range(2)]
+    return [
+        kineto(tmp_path / f"rank{rank}.json.gz", rank=rank, late_us=2000 * rank)
+        for rank in range(2)
+    ]
 
 
 def ingested(paths, run, **more):
@@ -62,17 +65,38 @@ def test_a_file_that_cannot_be_read_is_named_and_the_others_go_on(two, tmp_path,
 def test_two_files_of_one_rank_are_an_error_and_leave_no_folder(tmp_path):
     paths = [kineto(tmp_path / f"{name}.json", rank=3) for name in "ab"]
 
-    with pytest.raises(RankCollision, match="rank 3 appears twice, in .*a.json and .*b.json: pass --rank FILE=N for one of them"):
+    with pytest.raises(
+        RankCollision,
+        match="rank 3 appears twice, in .*a.json and .*b.json: pass --rank FILE=N for one of them",
+    ):
         ingested(paths, tmp_path / "run")
     assert sorted(path.name for path in tmp_path.iterdir()) == ["a.json", "b.json"]
 
 
 def test_the_argument_parts_two_files_of_one_rank(tmp_path, capsys):
-    paths = [kineto(tmp_path / f"{name}.json", rank=3, late_us=late) for late, name in enumerate("ab")]
-    code = main(["ingest", *paths, "-o", str(tmp_path / "run"), "-q", "--rank", "a.json=0", "--rank", f"{paths[1]}=1"])
+    paths = [
+        kineto(tmp_path / f"{name}.json", rank=3, late_us=late) for late, name in enumerate("ab")
+    ]
+    code = main(
+        [
+            "ingest",
+            *paths,
+            "-o",
+            str(tmp_path / "run"),
+            "-q",
+            "--rank",
+            "a.json=0",
+            "--rank",
+            f"{paths[1]}=1",
+        ]
+    )
 
     assert code == 0
-    assert sorted(path.name for path in (tmp_path / "run").iterdir()) == [".feedline", "rank0", "rank1"]
+    assert sorted(path.name for path in (tmp_path / "run").iterdir()) == [
+        ".feedline",
+        "rank0",
+        "rank1",
+    ]
 
 
 def test_an_interrupted_ingest_leaves_no_folder(two, tmp_path):
@@ -118,13 +142,18 @@ def test_a_trace_file_that_was_cut_off_in_the_run_folder_is_named(two, tmp_path)
 
 
 def test_the_report_has_budget_device_and_input_of_each_rank(two, tmp_path, capsys):
-    assert main(["ingest", *two, "-o", str(tmp_path / "run"), "--json", str(tmp_path / "out.json")]) == 0
+    assert (
+        main(["ingest", *two, "-o", str(tmp_path / "run"), "--json", str(tmp_path / "out.json")])
+        == 0
+    )
     report = json.loads((tmp_path / "out.json").read_text())
 
     for rank in ("0", "1"):
         own = report["ranks"][rank]
         assert sum(own["budget"].values()) == pytest.approx(1, abs=1e-12)
-        assert own["gpu"]["idle_pct"] + own["gpu"]["compute_pct"] + own["gpu"]["other_pct"] == pytest.approx(100)
+        assert own["gpu"]["idle_pct"] + own["gpu"]["compute_pct"] + own["gpu"][
+            "other_pct"
+        ] == pytest.approx(100)
         assert own["input"]["stall_pct"] > 5
         assert own["input"]["speedup_ceiling"] > 1.05
     assert report["step"]["boundary"] == "profiler_step"
@@ -140,7 +169,12 @@ def test_shares_among_the_evidence_of_a_trace_are_percentages(two, tmp_path, cap
     page = (tmp_path / "run" / "report.html").read_text()
     report = json.loads((tmp_path / "run" / "report.json").read_text())
 
-    stall = next(one for finding in report["findings"] for one in finding["evidence"] if one["id"] == "input_share")
+    stall = next(
+        one
+        for finding in report["findings"]
+        for one in finding["evidence"]
+        if one["id"] == "input_share"
+    )
     assert stall["unit"] == "share" and 0 < stall["value"] < 1
     assert f"- input stall: {100 * stall['value']:.1f} %\n" in said
     assert f'input stall</th><td class="n">{100 * stall["value"]:.1f} %</td>' in page
@@ -148,7 +182,20 @@ def test_shares_among_the_evidence_of_a_trace_are_percentages(two, tmp_path, cap
 
 def test_a_trace_without_an_annotation_of_a_loader_abstains(tmp_path, capsys):
     path = kineto(tmp_path / "t.json", rank=0, loader=False)
-    assert main(["ingest", path, "-o", str(tmp_path / "run"), "-q", "--json", str(tmp_path / "out.json")]) == 0
+    assert (
+        main(
+            [
+                "ingest",
+                path,
+                "-o",
+                str(tmp_path / "run"),
+                "-q",
+                "--json",
+                str(tmp_path / "out.json"),
+            ]
+        )
+        == 0
+    )
     report = json.loads((tmp_path / "out.json").read_text())
 
     assert report["ranks"]["0"]["input"]["stall_pct"] is None
@@ -173,7 +220,19 @@ def test_a_zip_bomb_is_refused_by_the_limit(tmp_path, capsys):
             file.write(event * 5000)
         file.write(event[:-1] + b"]}")
 
-    assert main(["ingest", str(tmp_path / "bomb.json.gz"), "-o", str(tmp_path / "run"), "--max-events", "1000"]) == 65
+    assert (
+        main(
+            [
+                "ingest",
+                str(tmp_path / "bomb.json.gz"),
+                "-o",
+                str(tmp_path / "run"),
+                "--max-events",
+                "1000",
+            ]
+        )
+        == 65
+    )
     assert "--max-events" in capsys.readouterr().err
     assert Path(tmp_path / "run").exists() is False
 
@@ -182,7 +241,13 @@ def test_a_dask_cluster_makes_the_same_run(two, tmp_path):
     import distributed
 
     ingested(two, tmp_path / "one")
-    settings = {"n_workers": 2, "threads_per_worker": 1, "processes": False, "dashboard_address": None, "protocol": "tcp"}
+    settings = {
+        "n_workers": 2,
+        "threads_per_worker": 1,
+        "processes": False,
+        "dashboard_address": None,
+        "protocol": "tcp",
+    }
     with distributed.LocalCluster(**settings) as cluster, dask(cluster.scheduler_address) as pool:
         ingest(two, tmp_path / "many", pool)
 

@@ -55,19 +55,27 @@ def test_two_traces_of_one_rank_are_an_error_that_names_both():
     three = replace(NOBODY, rank=3)
     with pytest.raises(RankCollision) as error:
         _assign([("a.json.gz", three), ("b.json.gz", three)])
-    assert str(error.value) == "rank 3 appears twice, in a.json.gz and b.json.gz: pass --rank FILE=N for one of them"
+    assert (
+        str(error.value)
+        == "rank 3 appears twice, in a.json.gz and b.json.gz: pass --rank FILE=N for one of them"
+    )
 
 
 def test_naming_the_ranks_parts_two_traces_that_claim_one():
     three = replace(NOBODY, rank=3)
-    ranked = _assign([("x/a.json.gz", three), ("b.json.gz", replace(three, source="b.json.gz"))], {"x/a.json.gz": 4})
+    ranked = _assign(
+        [("x/a.json.gz", three), ("b.json.gz", replace(three, source="b.json.gz"))],
+        {"x/a.json.gz": 4},
+    )
     assert [(index, trace.rank) for index, trace in ranked] == [(1, 3), (0, 4)]
 
 
 def test_a_trace_alone_without_a_rank_is_rank_0_and_that_is_said():
     ((_, trace),) = _assign([("trace.json", NOBODY)])
     assert trace.rank == 0
-    assert trace.notes == ["neither the trace nor its file name contains a rank: it is shown as rank 0"]
+    assert trace.notes == [
+        "neither the trace nor its file name contains a rank: it is shown as rank 0"
+    ]
 
 
 def test_one_of_several_without_a_rank_is_an_error():

@@ -14,7 +14,11 @@ from feedline.pipelines.photos import Photo, Photos, scan
 def photos(tmp_path_factory: pytest.TempPathFactory) -> Photos:
     """Three sizes of odd and even sides, wide and tall; one is smaller than 224."""
     root = tmp_path_factory.mktemp("photographs")
-    for name, (width, height) in {"wide": (331, 250), "tall": (240, 320), "small": (203, 150)}.items():
+    for name, (width, height) in {
+        "wide": (331, 250),
+        "tall": (240, 320),
+        "small": (203, 150),
+    }.items():
         photographs.write(root / name, width, height, 1)
     return scan(root)
 

@@ -12,7 +12,14 @@ from feedline.pipelines.random_states import TransformRng
 from feedline.pipelines.translate import image_operations as of
 from feedline.pipelines.translate import to_albumentations, to_dali, to_torchvision
 from feedline.pipelines.translate.difference import _in_pipeline
-from feedline.pipelines.translate.draw import _ADJUSTMENTS, _AUGMENT_NAMES, _RAND_SPACE, _WIDE_SPACE, _augment_step, draw
+from feedline.pipelines.translate.draw import (
+    _ADJUSTMENTS,
+    _AUGMENT_NAMES,
+    _RAND_SPACE,
+    _WIDE_SPACE,
+    _augment_step,
+    draw,
+)
 from feedline.pipelines.translate.image_operations import ImageOperation
 from feedline.pipelines.translate.recipe import Recipe, read_recipe
 
@@ -20,13 +27,17 @@ DRAWS = 4000
 SHARES = np.linspace(0.05, 0.95, 10)
 
 
-def many(operation: ImageOperation, size: tuple[int, int] = (400, 500), draws: int = DRAWS) -> list[ImageOperation]:
+def many(
+    operation: ImageOperation, size: tuple[int, int] = (400, 500), draws: int = DRAWS
+) -> list[ImageOperation]:
     dice = random.Random(0)
     return [drawn for _ in range(draws) for drawn in draw(operation, dice, size)]
 
 
 def alike(ours, theirs, span: float) -> bool:
-    """Whether the ten quantiles of two samples are within 4 % of the range of values: three standard errors of 1000 draws."""
+    """Whether the ten quantiles of two samples are within 4 % of the range of values: three
+    standard errors of 1000 draws.
+    """
     return np.abs(np.quantile(ours, SHARES) - np.quantile(theirs, SHARES)).max() < 0.04 * span
 
 
@@ -43,7 +54,10 @@ def test_crops_have_the_places_and_areas_of_torchvision_s(torch_seed):
         for one in many(of.RandomResizedCrop((8, 8)))
         if isinstance(one, of.Crop)
     ]
-    theirs = [v1.RandomResizedCrop.get_params(torch.empty(3, 400, 500), [0.08, 1.0], [3 / 4, 4 / 3]) for _ in range(DRAWS)]
+    theirs = [
+        v1.RandomResizedCrop.get_params(torch.empty(3, 400, 500), [0.08, 1.0], [3 / 4, 4 / 3])
+        for _ in range(DRAWS)
+    ]
 
     for mine, other in zip(np.array(ours).T, np.array(theirs).T):
         assert alike(mine, other, 500)
@@ -58,7 +72,10 @@ def test_a_crop_that_never_fits_is_the_middle():
 
 def test_erased_rectangles_are_those_of_torchvision(torch_seed):
     holes = [one for one in many(of.RandomErasing(p=1.0)) if isinstance(one, of.Erase)]
-    theirs = [v1.RandomErasing.get_params(torch.empty(3, 400, 500), (0.02, 0.33), (0.3, 3.3), [0.0])[:4] for _ in range(DRAWS)]
+    theirs = [
+        v1.RandomErasing.get_params(torch.empty(3, 400, 500), (0.02, 0.33), (0.3, 3.3), [0.0])[:4]
+        for _ in range(DRAWS)
+    ]
 
     ours = [(one.top * 400, one.left * 500, one.height * 400, one.width * 500) for one in holes]
     for mine, other in zip(np.array(ours).T, np.array(theirs).T):
@@ -82,7 +99,10 @@ def test_color_jitter_comes_in_every_order():
 
 def test_affine_parameters_are_those_of_torchvision(torch_seed):
     settings = of.RandomAffine((-20, 20), (0.1, 0.3), (0.5, 2.0), (-5, 5, 1, 2))
-    theirs = [v1.RandomAffine.get_params([-20, 20], [0.1, 0.3], [0.5, 2.0], [-5, 5, 1, 2], [500, 400]) for _ in range(DRAWS)]
+    theirs = [
+        v1.RandomAffine.get_params([-20, 20], [0.1, 0.3], [0.5, 2.0], [-5, 5, 1, 2], [500, 400])
+        for _ in range(DRAWS)
+    ]
     ours = [one for one in many(settings) if isinstance(one, of.Affine)]
 
     assert alike([one.angle for one in ours], [one[0] for one in theirs], 40)
@@ -93,7 +113,9 @@ def test_affine_parameters_are_those_of_torchvision(torch_seed):
     assert alike([one.shear[1] for one in ours], [one[3][1] for one in theirs], 1)
 
 
-@pytest.mark.parametrize("space", [_RAND_SPACE, _WIDE_SPACE], ids=["RandAugment", "TrivialAugmentWide"])
+@pytest.mark.parametrize(
+    "space", [_RAND_SPACE, _WIDE_SPACE], ids=["RandAugment", "TrivialAugmentWide"]
+)
 def test_automatic_augmentations_have_torchvision_s_operations_and_magnitudes(space):
     if space is _RAND_SPACE:
         theirs = v1.RandAugment()._augmentation_space(31, (400, 500))
@@ -104,7 +126,9 @@ def test_automatic_augmentations_have_torchvision_s_operations_and_magnitudes(sp
         for place in (0, 9, 15, 30):
             wanted = float(magnitudes[place]) if magnitudes.ndim else 0.0
             for one in _augment_step(space, name, place / 30, 1, (400, 500), "nearest", (0.0,)):
-                assert magnitude(name, one) == pytest.approx(wanted, abs=1.0 if "Translate" in name else 1e-4), (name, place)
+                assert magnitude(name, one) == pytest.approx(
+                    wanted, abs=1.0 if "Translate" in name else 1e-4
+                ), (name, place)
 
 
 def magnitude(name: str, one: ImageOperation) -> float:
@@ -154,7 +178,8 @@ def test_global_random_states_are_left_alone(library, image, photos):
 def test_one_seed_gives_the_same_images_and_another_others(image):
     recipe = read_recipe(RANDOM)
     first, again, other = (
-        torch.stack([built.apply(image) for _ in range(3)]) for built in map(to_torchvision.build_v1, [recipe] * 3, [1, 1, 2])
+        torch.stack([built.apply(image) for _ in range(3)])
+        for built in map(to_torchvision.build_v1, [recipe] * 3, [1, 1, 2])
     )
 
     assert torch.equal(first, again)
@@ -175,7 +200,9 @@ class Numbers(torch.utils.data.Dataset):
 
 
 def test_every_worker_and_every_epoch_draws_other_numbers():
-    loader = torch.utils.data.DataLoader(Numbers(), batch_size=1, num_workers=2, generator=torch.Generator().manual_seed(0))
+    loader = torch.utils.data.DataLoader(
+        Numbers(), batch_size=1, num_workers=2, generator=torch.Generator().manual_seed(0)
+    )
 
     numbers = [float(batch) for _ in range(2) for batch in loader]
 
@@ -194,7 +221,9 @@ def test_images_of_a_batch_draw_one_by_one():
 
 def on_the_map(operation: ImageOperation, map_photo, draws: int = 500) -> np.ndarray:
     """The operation in DALI on a picture whose colors are coordinates: float32 [draws, 3, h, w]."""
-    return np.stack(_in_pipeline(to_dali.build_dali(Recipe((operation,)), "cpu"), [map_photo] * draws, None))
+    return np.stack(
+        _in_pipeline(to_dali.build_dali(Recipe((operation,)), "cpu"), [map_photo] * draws, None)
+    )
 
 
 def test_dali_s_crops_have_the_places_and_areas_of_torchvision_s(map_photo):
@@ -212,16 +241,27 @@ def test_dali_s_crops_have_the_places_and_areas_of_torchvision_s(map_photo):
 
 def test_dali_s_crops_after_another_operation_do_too(map_photo):
     wide = of.RandomResizedCrop((8, 8), interpolation="nearest")
-    found = np.stack(_in_pipeline(to_dali.build_dali(Recipe((of.Flip(False), wide)), "cpu"), [map_photo] * 500, None))
+    found = np.stack(
+        _in_pipeline(
+            to_dali.build_dali(Recipe((of.Flip(False), wide)), "cpu"), [map_photo] * 500, None
+        )
+    )
 
     width = found[:, 0, 0, -1] - found[:, 0, 0, 0]
-    assert alike(width, [one.width * 256 * 7 / 8 for one in many(wide, (256, 256)) if isinstance(one, of.Crop)], 400)
+    assert alike(
+        width,
+        [one.width * 256 * 7 / 8 for one in many(wide, (256, 256)) if isinstance(one, of.Crop)],
+        400,
+    )
 
 
 def test_dali_s_random_crop_is_anywhere_with_the_same_probability(small_map):
     found = on_the_map(of.RandomCrop((29, 28)), small_map, 1000)
 
-    lefts, tops = np.bincount(found[:, 0, 0, 0].astype(int)), np.bincount(found[:, 1, 0, 0].astype(int))
+    lefts, tops = (
+        np.bincount(found[:, 0, 0, 0].astype(int)),
+        np.bincount(found[:, 1, 0, 0].astype(int)),
+    )
     assert len(lefts) == 5 and lefts.min() > 150 and len(tops) == 4 and tops.min() > 190
 
 
@@ -231,7 +271,10 @@ def test_dali_s_flips_and_gray_happen_with_their_probability(small_map):
 
     assert abs(share(of.RandomHorizontalFlip(0.3), lambda image: image[0, 0, 0] == 31) - 0.3) < 0.08
     assert abs(share(of.RandomVerticalFlip(0.6), lambda image: image[1, 0, 0] == 31) - 0.6) < 0.08
-    assert abs(share(of.RandomGrayscale(0.2), lambda image: np.ptp(image, axis=0).max() <= 1) - 0.2) < 0.08
+    assert (
+        abs(share(of.RandomGrayscale(0.2), lambda image: np.ptp(image, axis=0).max() <= 1) - 0.2)
+        < 0.08
+    )
     some = of.RandomApply((of.Flip(True), of.Adjust("brightness", 0.0)), 0.7)
     assert abs(share(some, lambda image: image.max() == 0) - 0.7) < 0.08
 

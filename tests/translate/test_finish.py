@@ -37,7 +37,11 @@ def test_it_is_what_torchvision_does(images):
 
 
 @pytest.mark.parametrize(
-    ("what", "value"), [("erased after", [0.5, 1.0, 2.0]), ("erased before", [(0.5 - m) / s for m, s in zip(MEAN, STD)])]
+    ("what", "value"),
+    [
+        ("erased after", [0.5, 1.0, 2.0]),
+        ("erased before", [(0.5 - m) / s for m, s in zip(MEAN, STD)]),
+    ],
 )
 def test_a_rectangle_is_erased_and_the_rest_kept(images, what, value):
     ours, plain = finish(RECIPES[what], images), finish(RECIPES["normalised"], images)
@@ -62,9 +66,13 @@ def test_noise_is_normal_and_follows_the_dice(images):
 
 def in_dali(recipe: Recipe, images: torch.Tensor, copies: int = 1) -> torch.Tensor:
     given = [image.permute(1, 2, 0).contiguous().numpy() for image in images] * copies
-    pipeline = Pipeline(batch_size=len(given), num_threads=1, device_id=None, seed=1, prefetch_queue_depth=1)
+    pipeline = Pipeline(
+        batch_size=len(given), num_threads=1, device_id=None, seed=1, prefetch_queue_depth=1
+    )
     with pipeline:
-        pipeline.set_outputs(to_dali.normalise_in_pipeline(fn.external_source(lambda: given, layout="HWC"), recipe))
+        pipeline.set_outputs(
+            to_dali.normalise_in_pipeline(fn.external_source(lambda: given, layout="HWC"), recipe)
+        )
     pipeline.build()
     (batch,) = pipeline.run()
     return torch.from_numpy(np.array(batch.as_tensor()))

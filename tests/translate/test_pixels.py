@@ -24,7 +24,8 @@ from feedline.pipelines.translate.recipe import Recipe, read_recipe
 SEEN = {backend.name: backend for backend in _COMPARED_LIBRARIES if backend.name != "DALI GPU"}
 MODES = InterpolationMode
 EXACT = {"v2": 0.0, "albumentations": 0.0, "DALI CPU": 0.0}
-# Largest mean difference in grey levels; measured values are at most three quarters of it. None: named as missing.
+# Largest mean difference in grey levels; measured values are at most three quarters of it. None:
+# named as missing.
 ROUNDING = {"v2": 0.8, "albumentations": 0.8, "DALI CPU": 0.8}
 WITHOUT_PILLOW_S_FILTER = {"v2": 0.8, "albumentations": 3.0, "DALI CPU": 0.8}
 OPERATIONS = {
@@ -33,12 +34,21 @@ OPERATIONS = {
     "enlarge": (v1.Resize(400), WITHOUT_PILLOW_S_FILTER),
     "resize to both sides": (v1.Resize((90, 300)), WITHOUT_PILLOW_S_FILTER),
     "bicubic": (v1.Resize((90, 120), MODES.BICUBIC), WITHOUT_PILLOW_S_FILTER),
-    "nearest": (v1.Resize((91, 120), MODES.NEAREST), dict.fromkeys(EXACT, 0.2)),  # coordinates halfway between two pixels
+    "nearest": (
+        v1.Resize((91, 120), MODES.NEAREST),
+        dict.fromkeys(EXACT, 0.2),
+    ),  # coordinates halfway between two pixels
     "center crop": (v1.CenterCrop(120), EXACT),
     "center crop with padding": (v1.CenterCrop((301, 211)), EXACT),
     "random resized crop": (v1.RandomResizedCrop(96), WITHOUT_PILLOW_S_FILTER),
-    "random crop": (v1.RandomCrop(120, padding=(4, 3, 2, 1), fill=(9, 99, 200)), WITHOUT_PILLOW_S_FILTER),
-    "random crop with padding as needed": (v1.RandomCrop(500, pad_if_needed=True), WITHOUT_PILLOW_S_FILTER),
+    "random crop": (
+        v1.RandomCrop(120, padding=(4, 3, 2, 1), fill=(9, 99, 200)),
+        WITHOUT_PILLOW_S_FILTER,
+    ),
+    "random crop with padding as needed": (
+        v1.RandomCrop(500, pad_if_needed=True),
+        WITHOUT_PILLOW_S_FILTER,
+    ),
     "pad": (v1.Pad((1, 2, 3, 4), fill=(5, 105, 205)), EXACT),
     "pad by reflection": (v1.Pad(7, padding_mode="reflect"), {**EXACT, "DALI CPU": None}),
     "pad by the edge": (v1.Pad(7, padding_mode="edge"), {**EXACT, "DALI CPU": None}),
@@ -55,7 +65,10 @@ OPERATIONS = {
     "affine": (v1.RandomAffine(15, (0.1, 0.1), (0.8, 1.2), (-9, 9, -9, 9)), ROUNDING),
     "affine about a point": (v1.RandomAffine(15, center=(10, 20), fill=60), ROUNDING),
     "bilinear affine": (v1.RandomAffine(15, interpolation=MODES.BILINEAR), {**ROUNDING, "v2": 1.5}),
-    "affine with a colored fill": (v1.RandomAffine(15, fill=(1, 2, 3)), {**ROUNDING, "DALI CPU": None}),
+    "affine with a colored fill": (
+        v1.RandomAffine(15, fill=(1, 2, 3)),
+        {**ROUNDING, "DALI CPU": None},
+    ),
     "rotation": (v1.RandomRotation(30), ROUNDING),
     "rotation that expands": (v1.RandomRotation(30, expand=True), {**ROUNDING, "DALI CPU": None}),
     "random apply": (v1.RandomApply([v1.GaussianBlur(3), v1.RandomHorizontalFlip()]), ROUNDING),
@@ -78,7 +91,13 @@ def test_an_operation_is_torchvision_s_within_its_bound(what, backend, photos):
         assert row.mean <= bound, row
 
 
-TONES = [of.Tone("posterize", 3), of.Tone("solarize", 100.0), of.Tone("autocontrast"), of.Tone("equalize"), of.Adjust("sharpness", 1.7)]
+TONES = [
+    of.Tone("posterize", 3),
+    of.Tone("solarize", 100.0),
+    of.Tone("autocontrast"),
+    of.Tone("equalize"),
+    of.Adjust("sharpness", 1.7),
+]
 
 
 @pytest.mark.parametrize("backend", ["v2", "albumentations"])
@@ -107,7 +126,9 @@ CERTAIN = {
 @pytest.mark.parametrize("what", CERTAIN)
 def test_the_reference_is_what_torchvision_s_own_object_does(what, image):
     small = image.resize((150, 150)) if what == "pad if needed" else image
-    transform = v1.Compose([CERTAIN[what], v1.ToTensor(), v1.Normalize((0.4, 0.5, 0.6), (0.2, 0.3, 0.25))])
+    transform = v1.Compose(
+        [CERTAIN[what], v1.ToTensor(), v1.Normalize((0.4, 0.5, 0.6), (0.2, 0.3, 0.25))]
+    )
 
     ours = to_torchvision.build_v1(read_recipe(transform)).apply(small)
 
@@ -115,9 +136,19 @@ def test_the_reference_is_what_torchvision_s_own_object_does(what, image):
 
 
 def test_the_whole_recipe_has_a_row_in_every_library(photos):
-    transform = [v1.RandomResizedCrop(64), v1.RandomHorizontalFlip(), v1.Lambda(print), v1.ToTensor(), v1.RandomErasing()]
+    transform = [
+        v1.RandomResizedCrop(64),
+        v1.RandomHorizontalFlip(),
+        v1.Lambda(print),
+        v1.ToTensor(),
+        v1.RandomErasing(),
+    ]
 
-    rows = [row for row in compare_libraries(read_recipe(transform), photos, 2) if row.operation == WHOLE_RECIPE]
+    rows = [
+        row
+        for row in compare_libraries(read_recipe(transform), photos, 2)
+        if row.operation == WHOLE_RECIPE
+    ]
 
     assert [row.backend for row in rows] == [backend.name for backend in _COMPARED_LIBRARIES]
     for row in rows:
@@ -141,7 +172,12 @@ def kept_kinds(folder, image):
     yield saved(folder, "444.jpg", image, subsampling=0)
     yield saved(folder, "rotated.jpg", image, exif=exif)
     yield saved(folder, "palette.png", image.convert("P", palette=Image.Palette.ADAPTIVE))
-    yield saved(folder, "transparent_palette.png", image.convert("P", palette=Image.Palette.ADAPTIVE), transparency=3)
+    yield saved(
+        folder,
+        "transparent_palette.png",
+        image.convert("P", palette=Image.Palette.ADAPTIVE),
+        transparency=3,
+    )
     yield saved(folder, "alpha.png", alpha)
     yield saved(folder, "gray_alpha.png", alpha.convert("LA"))
     yield saved(folder, "two_tones.png", image.convert("1"))
@@ -174,7 +210,9 @@ CERTAIN_IN_DALI = [
 ]
 
 
-@pytest.mark.parametrize("transform", CERTAIN_IN_DALI, ids=lambda transform: type(transform).__name__)
+@pytest.mark.parametrize(
+    "transform", CERTAIN_IN_DALI, ids=lambda transform: type(transform).__name__
+)
 def test_random_operators_of_dali_whose_range_is_one_value_are_torchvision_s(transform, photos):
     recipe = read_recipe(transform)
 

@@ -22,7 +22,11 @@ EVERYTHING = [
     ("CenterCrop", (224,), {}),
     ("RandomResizedCrop", (224,), {"scale": (0.3, 1.0)}),
     ("RandomCrop", (32,), {"padding": 4}),
-    ("RandomCrop", ((32, 30),), {"padding": (1, 2), "pad_if_needed": True, "fill": 3, "padding_mode": "reflect"}),
+    (
+        "RandomCrop",
+        ((32, 30),),
+        {"padding": (1, 2), "pad_if_needed": True, "fill": 3, "padding_mode": "reflect"},
+    ),
     ("Pad", ((1, 2, 3, 4),), {"fill": (9, 8, 7)}),
     ("RandomHorizontalFlip", (), {}),
     ("RandomVerticalFlip", (0.2,), {}),
@@ -39,9 +43,22 @@ EVERYTHING = [
 ]
 
 
-@pytest.mark.parametrize(("name", "arguments", "options"), EVERYTHING, ids=lambda value: value if isinstance(value, str) else "")
+@pytest.mark.parametrize(
+    ("name", "arguments", "options"),
+    EVERYTHING,
+    ids=lambda value: value if isinstance(value, str) else "",
+)
 def test_v1_and_v2_are_read_alike(name, arguments, options):
-    old = read_recipe(v1.Compose([getattr(v1, name)(*arguments, **options), v1.ToTensor(), v1.Normalize(MEAN, STD), v1.RandomErasing(0.3)]))
+    old = read_recipe(
+        v1.Compose(
+            [
+                getattr(v1, name)(*arguments, **options),
+                v1.ToTensor(),
+                v1.Normalize(MEAN, STD),
+                v1.RandomErasing(0.3),
+            ]
+        )
+    )
     new = read_recipe(
         v2.Compose(
             [
@@ -61,17 +78,25 @@ def test_v1_and_v2_are_read_alike(name, arguments, options):
 
 
 def test_settings_are_kept():
-    (crop,) = read_recipe(v1.RandomCrop((32, 30), padding=(1, 2), pad_if_needed=True, fill=3, padding_mode="edge")).operations
+    (crop,) = read_recipe(
+        v1.RandomCrop((32, 30), padding=(1, 2), pad_if_needed=True, fill=3, padding_mode="edge")
+    ).operations
 
     assert crop == of.RandomCrop((32, 30), (1, 2, 1, 2), True, (3.0,), "edge")
 
 
 def test_sequential_lists_and_random_apply_are_walked():
-    recipe = read_recipe(nn.Sequential(v1.Resize(9), nn.Identity(), v1.RandomApply([v1.Grayscale(3), v1.Lambda(print)], 0.3)))
+    recipe = read_recipe(
+        nn.Sequential(
+            v1.Resize(9), nn.Identity(), v1.RandomApply([v1.Grayscale(3), v1.Lambda(print)], 0.3)
+        )
+    )
 
     resize, some = recipe.operations
     assert resize == of.Resize(9)
-    assert isinstance(some, of.RandomApply) and some.p == 0.3 and some.operations[0] == of.Grayscale()
+    assert (
+        isinstance(some, of.RandomApply) and some.p == 0.3 and some.operations[0] == of.Grayscale()
+    )
     assert [unknown.what for unknown in recipe.unknown] == ["Lambda: builtin_function_or_method"]
 
 
@@ -87,7 +112,10 @@ class Twice(v1.Resize):
         (Twice(3), "Twice"),
         (v1.RandomPerspective(), "RandomPerspective"),
         (v1.Grayscale(1), "one channel"),
-        (v1.Compose([v1.ToTensor(), v1.Normalize(MEAN, STD), v1.RandomHorizontalFlip()]), "follows Normalize"),
+        (
+            v1.Compose([v1.ToTensor(), v1.Normalize(MEAN, STD), v1.RandomHorizontalFlip()]),
+            "follows Normalize",
+        ),
         (v2.RandomChoice([v2.RandomHorizontalFlip()]), "RandomChoice"),
     ],
 )
@@ -108,7 +136,9 @@ def test_what_cannot_be_read_is_named_and_the_rest_kept(transform, message):
 
 
 def test_values_that_are_not_0_to_1_at_the_end_are_kept_so():
-    as_bytes = read_recipe(v2.Compose([v2.ToImage(), v2.ToDtype(torch.float32), v2.Normalize([127.5], [63.75])]))
+    as_bytes = read_recipe(
+        v2.Compose([v2.ToImage(), v2.ToDtype(torch.float32), v2.Normalize([127.5], [63.75])])
+    )
     unscaled = read_recipe(v2.PILToTensor())
     scaled = read_recipe(v1.ToTensor())
 
@@ -117,7 +147,10 @@ def test_values_that_are_not_0_to_1_at_the_end_are_kept_so():
     assert (scaled.mean, scaled.std) == (None, None)
 
 
-@pytest.mark.parametrize("transform", [v1.Pad(8, fill=0.5), v2.Pad(8, fill=(0.2, 0.4, 1.0)), v1.RandomRotation((45, 45), fill=1.0)])
+@pytest.mark.parametrize(
+    "transform",
+    [v1.Pad(8, fill=0.5), v2.Pad(8, fill=(0.2, 0.4, 1.0)), v1.RandomRotation((45, 45), fill=1.0)],
+)
 def test_a_fill_after_to_tensor_is_in_units_of_the_tensor(transform, image):
     whole = v1.Compose([v1.ToTensor(), transform])
 
@@ -127,15 +160,33 @@ def test_a_fill_after_to_tensor_is_in_units_of_the_tensor(transform, image):
 
 
 def test_erasing_before_another_operation_is_named_because_translations_erase_last():
-    late = read_recipe(v1.Compose([v1.ToTensor(), v1.RandomErasing(), v1.Resize(8), v1.RandomHorizontalFlip()]))
-    last = read_recipe(v1.Compose([v1.ToTensor(), v1.Resize(8), v1.RandomErasing(), v1.RandomHorizontalFlip(), v1.Normalize(MEAN, STD)]))
+    late = read_recipe(
+        v1.Compose([v1.ToTensor(), v1.RandomErasing(), v1.Resize(8), v1.RandomHorizontalFlip()])
+    )
+    last = read_recipe(
+        v1.Compose(
+            [
+                v1.ToTensor(),
+                v1.Resize(8),
+                v1.RandomErasing(),
+                v1.RandomHorizontalFlip(),
+                v1.Normalize(MEAN, STD),
+            ]
+        )
+    )
 
-    assert [(unknown.what, unknown.why.split()[0]) for unknown in late.unknown] == [("RandomErasing", "Resize")]
+    assert [(unknown.what, unknown.why.split()[0]) for unknown in late.unknown] == [
+        ("RandomErasing", "Resize")
+    ]
     assert last.unknown == []
 
 
 def test_erasing_some_is_named_and_the_rest_done(image):
-    recipe = read_recipe(v1.Compose([v1.ToTensor(), v1.RandomApply([v1.RandomVerticalFlip(1), v1.RandomErasing()], 1.0)]))
+    recipe = read_recipe(
+        v1.Compose(
+            [v1.ToTensor(), v1.RandomApply([v1.RandomVerticalFlip(1), v1.RandomErasing()], 1.0)]
+        )
+    )
 
     ours = to_torchvision.build_v1(recipe).apply(image)
 
@@ -144,14 +195,24 @@ def test_erasing_some_is_named_and_the_rest_done(image):
 
 
 def test_a_resize_without_antialias_is_named_where_pillow_does_it():
-    unlike = to_torchvision.build_v1(read_recipe(v1.Compose([v1.ToTensor(), v1.Resize(8, antialias=None)]))).differs
-    alike = to_torchvision.build_v1(read_recipe(v1.Compose([v1.Resize(8, antialias=None), v1.ToTensor()]))).differs
+    unlike = to_torchvision.build_v1(
+        read_recipe(v1.Compose([v1.ToTensor(), v1.Resize(8, antialias=None)]))
+    ).differs
+    alike = to_torchvision.build_v1(
+        read_recipe(v1.Compose([v1.Resize(8, antialias=None), v1.ToTensor()]))
+    ).differs
 
     assert "Pillow always antialiases" in " ".join(unlike)
     assert alike == ()
 
 
-@pytest.mark.parametrize("transform", [v1.RandAugment(num_magnitude_bins=1, magnitude=0), v1.TrivialAugmentWide(num_magnitude_bins=1)])
+@pytest.mark.parametrize(
+    "transform",
+    [
+        v1.RandAugment(num_magnitude_bins=1, magnitude=0),
+        v1.TrivialAugmentWide(num_magnitude_bins=1),
+    ],
+)
 def test_automatic_augmentations_of_one_magnitude_are_done(transform, image):
     apply = to_torchvision.build_v1(read_recipe(transform)).apply
 
@@ -184,7 +245,9 @@ def test_output_size_is_known_when_all_images_get_the_same(transforms, size):
 
 
 def test_frozen_leaves_nothing_to_chance():
-    recipe = read_recipe([getattr(v1, name)(*arguments, **options) for name, arguments, options in EVERYTHING[4:]])
+    recipe = read_recipe(
+        [getattr(v1, name)(*arguments, **options) for name, arguments, options in EVERYTHING[4:]]
+    )
 
     fixed = freeze_recipe(recipe, 3)
 
@@ -213,7 +276,9 @@ read_recipe([])
 print({'torchvision', 'PIL'} & set(sys.modules))
 """
 
-    said = subprocess.run([sys.executable, "-P", "-c", program], capture_output=True, text=True, check=True)
+    said = subprocess.run(
+        [sys.executable, "-P", "-c", program], capture_output=True, text=True, check=True
+    )
 
     assert said.stdout.strip() == "set()"
 

@@ -1,4 +1,6 @@
-"""What each finding costs, worked out again from the figures of its report: seconds per step, by arithmetic of its own."""
+"""What each finding costs, worked out again from the figures of its report: seconds per step, by
+arithmetic of its own.
+"""
 
 import math
 from collections.abc import Callable, Mapping
@@ -10,14 +12,25 @@ from feedline.analysis.explain.next_limit import cpus_are_full, lifted
 
 INLINE = ("read", "decode", "augment", "dataset", "user", "collate")
 CONVERSIONS = frozenset(
-    ("totensor", "to_tensor", "convertimagedtype", "convert_image_dtype", "todtype", "to_dtype", "tofloat", "normalize")
+    (
+        "totensor",
+        "to_tensor",
+        "convertimagedtype",
+        "convert_image_dtype",
+        "todtype",
+        "to_dtype",
+        "tofloat",
+        "normalize",
+    )
 )
 RESIZES = frozenset(("resize", "randomresizedcrop", "smallestmaxsize", "longestmaxsize"))
 
 
 @dataclass(frozen=True)
 class Bar:
-    """The mean step of a report, what its loader takes of it, and what a sample costs; and the finding that is looked at."""
+    """The mean step of a report, what its loader takes of it, and what a sample costs; and the
+    finding that is looked at.
+    """
 
     told: Any
     finding: Any = None
@@ -91,7 +104,9 @@ class Bar:
 
     @property
     def hidden(self) -> float:
-        """Of handover, what workers that never idle lack: a batch leaves late because its worker makes the next one."""
+        """Of handover, what workers that never idle lack: a batch leaves late because its worker
+        makes the next one.
+        """
         if not self.number or not self.workers.get("fetch_mean_s"):
             return 0.0
         rest = max(self.computing, float(self.told["step"].get("gpu_s") or 0.0))
@@ -107,14 +122,20 @@ class Bar:
     @property
     def starved(self) -> float:
         """What it waits for while no batch is ready."""
-        waited = self.stage("wait") - sum(self.wait(kind) for kind in ("first_batch", "handover", "in_transit"))
+        waited = self.stage("wait") - sum(
+            self.wait(kind) for kind in ("first_batch", "handover", "in_transit")
+        )
         return waited if waited > 1e-9 else 0.0  # times are whole nanoseconds
 
     @property
     def batches(self) -> float:
         """Per step."""
         size = self.told["throughput"]["batch_size"]
-        return float(size * self.workers["batches"] / self.workers["samples"]) if size and self.workers.get("batches") else 1.0
+        return (
+            float(size * self.workers["batches"] / self.workers["samples"])
+            if size and self.workers.get("batches")
+            else 1.0
+        )
 
     @property
     def work(self) -> float:
@@ -134,7 +155,11 @@ class Bar:
 
     def operations(self, names: frozenset[str]) -> float:
         """Share of a sample in operations of these names."""
-        spent = sum(one["wall_s"] for one in self.workers.get("operations", []) if one["name"].rpartition(".")[2].lower() in names)
+        spent = sum(
+            one["wall_s"]
+            for one in self.workers.get("operations", [])
+            if one["name"].rpartition(".")[2].lower() in names
+        )
         return min(1.0, float(spent) / self.cost("total")) if self.cost("total") else 0.0
 
     def of_time(self, column: str) -> float:
@@ -143,7 +168,11 @@ class Bar:
 
     def blocked_by(self, *kinds: str) -> float:
         """Share of a sample's time; where it was not looked at, all that is blocked."""
-        seen = self.workers["blocked_by"] if self.workers["blocked_looks"] >= 10 else dict.fromkeys(kinds[:1], 1.0)
+        seen = (
+            self.workers["blocked_by"]
+            if self.workers["blocked_looks"] >= 10
+            else dict.fromkeys(kinds[:1], 1.0)
+        )
         return self.of_time("blocked_s") * float(sum(seen.get(kind, 0.0) for kind in kinds))
 
 
@@ -156,7 +185,9 @@ def spared(bar: Bar, share: float) -> float:
         return bar.making * share
     supply = bar.work / bar.number
     lack = min(bar.making + bar.sending, max(supply - bar.computing, 0.0))
-    return max(bar.making - lack, 0.0) * share + max(lack - max(supply * (1 - share) - bar.computing, 0.0), 0.0)
+    return max(bar.making - lack, 0.0) * share + max(
+        lack - max(supply * (1 - share) - bar.computing, 0.0), 0.0
+    )
 
 
 def receiving(bar: Bar, per_batch: float, per_tensor: float, per_byte: float) -> float:
@@ -164,7 +195,11 @@ def receiving(bar: Bar, per_batch: float, per_tensor: float, per_byte: float) ->
     if not bar.alone:
         return bar.transport
     tensors = bar.workers.get("batch_tensors")
-    one = per_batch + per_tensor * (2 if tensors is None else tensors) + per_byte * (bar.loader.get("batch_bytes") or 0.0)
+    one = (
+        per_batch
+        + per_tensor * (2 if tensors is None else tensors)
+        + per_byte * (bar.loader.get("batch_bytes") or 0.0)
+    )
     return float(one * bar.batches)
 
 
@@ -182,17 +217,30 @@ def effective(bar: Bar) -> float:
 
 
 def step_with(bar: Bar, workers: int, taking: float) -> float:
-    """max((S + t) / W, C + t, CPU time / CPUs), and the beginnings of passes after the first, whose batch nobody makes ahead."""
+    """max((S + t) / W, C + t, CPU time / CPUs), and the beginnings of passes after the first, whose
+    batch nobody makes ahead.
+    """
     both_sides, use = 2 * taking * bar.alone, bar.told["cpus"] or {}
     if use.get("own") is None or use.get("free") is None:
-        on_cpus = (bar.computing + bar.work * (1 - bar.of_time("blocked_s")) + both_sides) / effective(bar)
+        on_cpus = (
+            bar.computing + bar.work * (1 - bar.of_time("blocked_s")) + both_sides
+        ) / effective(bar)
     else:
         on_cpus = (use["own"] * bar.mean + both_sides) / max(use["own"] + use["free"], 1e-9)
-    steady = max((bar.work + taking) / workers, bar.computing + bar.stage("sampler") + taking, on_cpus)
+    steady = max(
+        (bar.work + taking) / workers, bar.computing + bar.stage("sampler") + taking, on_cpus
+    )
     passes = bar.loader.get("epochs") or 0
     begins = max(0, passes - 1) / max(bar.told["throughput"]["steps"], 1)
     starting = 40e-3 * workers if bar.alone and bar.loader["objects"] >= passes > 1 else 0.0
-    return steady + begins * max(0.0, bar.computing + bar.stage("sampler") + (bar.work + taking) / bar.batches + starting - steady)
+    return steady + begins * max(
+        0.0,
+        bar.computing
+        + bar.stage("sampler")
+        + (bar.work + taking) / bar.batches
+        + starting
+        - steady,
+    )
 
 
 def step_alone(bar: Bar) -> float:
@@ -201,23 +249,38 @@ def step_alone(bar: Bar) -> float:
 
 
 def enough_workers(bar: Bar, one_each: bool = False) -> int:
-    """W*: they keep pace with the step, as far as the CPUs that others leave carry them: one each, more where samples are blocked."""
+    """W*: they keep pace with the step, as far as the CPUs that others leave carry them: one each,
+    more where samples are blocked.
+    """
     use, cpus = bar.told["cpus"] or {}, effective(bar)
     room = max(1.0, (cpus - (use.get("others") or 0.0)) / use.get("ranks", 1)) if use else cpus
     wanted = math.ceil(1.15 * bar.work / max(bar.computing + at_least(bar), 0.05 * bar.mean))
     each = bar.cost("total", "cpu_s")
-    busy = 1.0 if one_each or not each else (bar.cost("total") - bar.cost("total", "runqueue_s")) / each
-    return max((bar.number or 0) + 1, min(wanted, math.ceil(min(wanted, room * busy) if each else room)))
+    busy = (
+        1.0
+        if one_each or not each
+        else (bar.cost("total") - bar.cost("total", "runqueue_s")) / each
+    )
+    return max(
+        (bar.number or 0) + 1, min(wanted, math.ceil(min(wanted, room * busy) if each else room))
+    )
 
 
 def shorter(bar: Bar, taking: float, least: float = 0.0, one_each: bool = False) -> float:
     """By how much the step is shorter with enough workers; it stays as long as ``least``."""
     now = step_with(bar, bar.number, bar.transport) if bar.number else step_alone(bar)
-    return max(0.0, min(bar.making, now - max(step_with(bar, enough_workers(bar, one_each), taking), least)))
+    return max(
+        0.0,
+        min(bar.making, now - max(step_with(bar, enough_workers(bar, one_each), taking), least)),
+    )
 
 
 def shorter_at_least(bar: Bar, one_each: bool = False) -> float:
-    locks = bar.blocked_by("", "lock") * bar.work / max(bar.number or 0, 1) if bar.workers["blocked_looks"] >= 10 else 0.0
+    locks = (
+        bar.blocked_by("", "lock") * bar.work / max(bar.number or 0, 1)
+        if bar.workers["blocked_looks"] >= 10
+        else 0.0
+    )
     return shorter(bar, at_most(bar), locks, one_each)
 
 
@@ -228,32 +291,54 @@ def without_others(bar: Bar) -> Bar:
     told["workers"]["fetch_mean_s"] *= sooner
     if bar.alone:
         told["step"]["mean_s"] -= bar.making * (1 - sooner)
-        told["step"]["stages"] |= {name: told["step"]["stages"][name] * sooner for name in INLINE if name in told["step"]["stages"]}
+        told["step"]["stages"] |= {
+            name: told["step"]["stages"][name] * sooner
+            for name in INLINE
+            if name in told["step"]["stages"]
+        }
     return Bar(told)
 
 
 def theirs(bar: Bar) -> float:
-    """Share of the waiting for a CPU that is for those of other programs: what they hold over what the run lacks."""
+    """Share of the waiting for a CPU that is for those of other programs: what they hold over what
+    the run lacks.
+    """
     use, of_main = bar.told["cpus"] or {}, bar.told["step"]["main_runqueue_share"] or 0.0
-    lacking = of_main + bar.workers.get("processes", 0) * (bar.workers.get("busy_share") or 0.0) * bar.of_time("runqueue_s")
+    lacking = of_main + bar.workers.get("processes", 0) * (
+        bar.workers.get("busy_share") or 0.0
+    ) * bar.of_time("runqueue_s")
     if not lacking or not use.get("others") or use.get("own") is None:
         return 0.0
-    return min(1.0, min(float(use["others"]), max(0.0, float(use["allowed"] - use["own"]))) / (lacking * use["ranks"]))
+    return min(
+        1.0,
+        min(float(use["others"]), max(0.0, float(use["allowed"] - use["own"])))
+        / (lacking * use["ranks"]),
+    )
 
 
 def full(bar: Bar) -> bool:
-    """Whether the training itself fills its CPUs: samples would wait for one without other programs too."""
+    """Whether the training itself fills its CPUs: samples would wait for one without other programs
+    too.
+    """
     use, pace = bar.told["cpus"] or {}, bar.told["throughput"]["samples_per_s"] or 0.0
     each = bar.workers.get("process_cpu_s")
-    own = use.get("own") if use.get("own") is not None else pace * (bar.cost("total", "cpu_s") if each is None else each)
+    own = (
+        use.get("own")
+        if use.get("own") is not None
+        else pace * (bar.cost("total", "cpu_s") if each is None else each)
+    )
     share = (own or 0.0) / effective(bar)
-    queued = bar.of_time("runqueue_s") * (1 - theirs(bar)) > 0.15 and (use.get("others") is not None or share > 0.5)
+    queued = bar.of_time("runqueue_s") * (1 - theirs(bar)) > 0.15 and (
+        use.get("others") is not None or share > 0.5
+    )
     return bar.of_time("blocked_s") <= 0.5 and (queued or share > 0.8)
 
 
 def of_cpus(bar: Bar) -> float:
     """Share of the training's CPU time in which it makes samples."""
-    return min(1.0, bar.evidence("cpus_of_making", math.inf) / bar.evidence("cpus_of_training", 1.0))
+    return min(
+        1.0, bar.evidence("cpus_of_making", math.inf) / bar.evidence("cpus_of_training", 1.0)
+    )
 
 
 def by_neighbors(bar: Bar) -> float:
@@ -269,11 +354,17 @@ def by_neighbors(bar: Bar) -> float:
     return max(waits, shorter_at_least(without_others(bar), one_each=True) - shorter_at_least(bar))
 
 
-def by_share(*stages: str, operations: frozenset[str] = frozenset(), of: Formula | None = None) -> Formula:
-    """What stages and operations cost of the making of batches: by their wall time, or where the CPUs are full by their CPU time."""
+def by_share(
+    *stages: str, operations: frozenset[str] = frozenset(), of: Formula | None = None
+) -> Formula:
+    """What stages and operations cost of the making of batches: by their wall time, or where the
+    CPUs are full by their CPU time.
+    """
 
     def formula(bar: Bar) -> float:
-        share = max(bar.of_sample(*stages), bar.of_sample(*stages, column="cpu_s") if full(bar) else 0.0)
+        share = max(
+            bar.of_sample(*stages), bar.of_sample(*stages, column="cpu_s") if full(bar) else 0.0
+        )
         making = bar.making + (bar.sending if full(bar) else 0.0)
         return making * min(1.0, share + bar.operations(operations)) * (of(bar) if of else 1.0)
 
@@ -287,7 +378,9 @@ def elsewhere(bar: Bar) -> list[str]:
 
 def helpers(bar: Bar) -> float:
     """Share of the workers' CPU time that is not the threads' that make samples and send them."""
-    return 1 - (bar.cost("total", "cpu_s") + bar.cost("transport", "cpu_s")) / float(bar.workers["process_cpu_s"])
+    return 1 - (bar.cost("total", "cpu_s") + bar.cost("transport", "cpu_s")) / float(
+        bar.workers["process_cpu_s"]
+    )
 
 
 def too_long(bar: Bar) -> float:
@@ -307,27 +400,38 @@ def too_long(bar: Bar) -> float:
 
 
 def of_calls(bar: Bar) -> float:
-    """Share of reading that is blocked, or takes 30 µs of CPU time per read: the rest is spent on what was read."""
+    """Share of reading that is blocked, or takes 30 µs of CPU time per read: the rest is spent on
+    what was read.
+    """
     cpu, blocked = bar.cost("read", "cpu_s"), bar.cost("read", "blocked_s")
     return (blocked + min(cpu, 30e-6 * bar.evidence("reads"))) / (blocked + cpu) if cpu else 1.0
 
 
 def moved_twice(bar: Bar, taking: float, sent: float, most: float, *stages: str) -> float:
-    """Of taking batches and of these stages, what ``sent`` bytes per batch need less, with 24 ms of ``most`` ms for 38.5 MB."""
-    moving = taking + bar.making * min(1.0, sum(bar.cost(one) for one in stages) / bar.cost("total"))
+    """Of taking batches and of these stages, what ``sent`` bytes per batch need less, with 24 ms of
+    ``most`` ms for 38.5 MB.
+    """
+    moving = taking + bar.making * min(
+        1.0, sum(bar.cost(one) for one in stages) / bar.cost("total")
+    )
     return min((1 - 24 / most) * moving, (most - 24) * 1e-3 / 38.5e6 * sent * bar.batches)
 
 
 def of_float32(bar: Bar) -> float:
     """The conversion, and three quarters of the bytes."""
     moving = bar.transport + bar.stage("pin", "copy")
-    return bar.making * min(1.0, bar.operations(CONVERSIONS) + 0.75 * bar.of_sample("collate")) + 0.75 * moving
+    return (
+        bar.making * min(1.0, bar.operations(CONVERSIONS) + 0.75 * bar.of_sample("collate"))
+        + 0.75 * moving
+    )
 
 
 def restarts(bar: Bar) -> float:
     """Starts in later epochs, less the making of the first batch."""
     first = bar.loader["first_batch_s"]
-    return bar.starts * (max(0.0, 1 - (bar.workers.get("fetch_mean_s") or 0.0) / first) if first else 1.0)
+    return bar.starts * (
+        max(0.0, 1 - (bar.workers.get("fetch_mean_s") or 0.0) / first) if first else 1.0
+    )
 
 
 def out_of_order(bar: Bar) -> float:
@@ -337,7 +441,11 @@ def out_of_order(bar: Bar) -> float:
 
 
 def of_ranks(told: Any, *parts: str) -> list[float]:
-    return [sum(own["comm"].get(part) or 0.0 for part in parts) for own in told["ranks"].values() if own["comm"]]
+    return [
+        sum(own["comm"].get(part) or 0.0 for part in parts)
+        for own in told["ranks"].values()
+        if own["comm"]
+    ]
 
 
 def least_exposed(bar: Bar) -> float:
@@ -345,10 +453,16 @@ def least_exposed(bar: Bar) -> float:
 
 
 def of_late_rank(bar: Bar) -> float:
-    """What the replay answers, else what it says of the rank, else what the rank waits that waits most."""
+    """What the replay answers, else what it says of the rank, else what the rank waits that waits
+    most.
+    """
     comm, late = bar.told["comm"], bar.told["comm"]["late"][0]
     question = ("rank_on_time", late["rank"]) if late["persistent"] else ("no_late_rank", None)
-    answers = [one["gain_s"] for one in comm["what_if"] if (one["id"], one["value"]) == question and one["step_s"] is not None]
+    answers = [
+        one["gain_s"]
+        for one in comm["what_if"]
+        if (one["id"], one["value"]) == question and one["step_s"] is not None
+    ]
     own = [late["cost_s"]] if late["persistent"] and late["cost_s"] is not None else []
     return [*answers, *own, max(of_ranks(bar.told, "hidden_wait_s", "exposed_wait_s"))][0]
 
@@ -362,14 +476,25 @@ def nothing(bar: Bar) -> float:
 
 
 def updating(bar: Bar) -> float:
-    """The whole update; where other code runs in it, what is beyond the most that its tensors and elements need."""
-    took, needs = bar.stage("optimizer"), 25e-6 * bar.evidence("tensors") + 5e-9 * bar.evidence("elements")
+    """The whole update; where other code runs in it, what is beyond the most that its tensors and
+    elements need.
+    """
+    took, needs = (
+        bar.stage("optimizer"),
+        25e-6 * bar.evidence("tensors") + 5e-9 * bar.evidence("elements"),
+    )
     return took - needs if took > 5 * needs + 1e-3 else took
 
 
 def named_functions(bar: Bar) -> float:
-    """The first three functions outside the model that take 3 % of the step or more, without freeing batches and waiting for a CPU."""
-    named = [float(one["s"]) for one in bar.told["step"]["own_code"]["functions"][:3] if one["s"] >= 0.03 * bar.mean]
+    """The first three functions outside the model that take 3 % of the step or more, without
+    freeing batches and waiting for a CPU.
+    """
+    named = [
+        float(one["s"])
+        for one in bar.told["step"]["own_code"]["functions"][:3]
+        if one["s"] >= 0.03 * bar.mean
+    ]
     return (sum(named) - bar.evidence("freeing_s", 0.0)) * (1 - bar.evidence("queued_share", 0.0))
 
 
@@ -397,21 +522,34 @@ COSTS: dict[str, Formula] = {
     "checkpoint_time": lambda bar: bar.stage("checkpoint"),
     "optimizer_time": updating,
     "gpu_waits": launching,
-    "float32_products": lambda bar: min(float(bar.told["step"]["gpu_work"]["float32_products_s"]), bar.mean),
+    "float32_products": lambda bar: min(
+        float(bar.told["step"]["gpu_work"]["float32_products_s"]), bar.mean
+    ),
     "gpu_bound": lambda bar: max(bar.mean - float(bar.told["step"]["gpu_work"]["busy_s"]), 0.0),
     "evaluation_time": nothing,
     "made_in_step": lambda bar: bar.stage("input"),
     "epoch_restart": restarts,
-    "objects_in_queue": lambda bar: moved_twice(bar, bar.sending, bar.loader["pickle_bytes"], 447, "transport"),
-    "custom_collate": lambda bar: moved_twice(bar, bar.sending, bar.loader["batch_bytes"], 135, "collate", "transport"),
+    "objects_in_queue": lambda bar: moved_twice(
+        bar, bar.sending, bar.loader["pickle_bytes"], 447, "transport"
+    ),
+    "custom_collate": lambda bar: moved_twice(
+        bar, bar.sending, bar.loader["batch_bytes"], 135, "collate", "transport"
+    ),
     "slow_for_its_bytes": too_long,
     "blocked": lambda bar: spared(bar, bar.blocked_by(*elsewhere(bar))),
-    "small_files": lambda bar: spared(bar, bar.of_sample("read") * of_calls(bar) or bar.blocked_by("file", "page fault")),
+    "small_files": lambda bar: spared(
+        bar, bar.of_sample("read") * of_calls(bar) or bar.blocked_by("file", "page fault")
+    ),
     "cold_storage": lambda bar: spared(bar, bar.blocked_by("file", "page fault")),
-    "swapping": lambda bar: spared(bar, min(1.0, bar.blocked_by("file", "page fault") + evidence(bar, "kernel_share"))),
+    "swapping": lambda bar: spared(
+        bar, min(1.0, bar.blocked_by("file", "page fault") + evidence(bar, "kernel_share"))
+    ),
     "thread_oversubscription": lambda bar: (bar.making + bar.sending) * helpers(bar),
     "oversize_images": by_share(
-        "read", "decode", operations=RESIZES, of=lambda bar: 1 - bar.workers["output_pixels"] / bar.workers["decoded_pixels"]
+        "read",
+        "decode",
+        operations=RESIZES,
+        of=lambda bar: 1 - bar.workers["output_pixels"] / bar.workers["decoded_pixels"],
     ),
     "page_faults": lambda bar: spared(bar, bar.evidence("faults_share")),
     "decode_bound": by_share("decode"),
@@ -426,7 +564,8 @@ COSTS: dict[str, Formula] = {
     "slow_network": lambda bar: least_exposed(bar) * (1 - bar.told["comm"]["network_share"]),
 }
 
-#: What a finding about traces weighs: this part of the bar of the rank that it names, or of the one that is shown.
+#: What a finding about traces weighs: this part of the bar of the rank that it names, or of the one
+#: that is shown.
 PART = {
     "input_stall": "input",
     "late_rank": "waiting_for_rank",
@@ -448,7 +587,9 @@ def allowed(told: Any, rule_id: str, full: bool = False) -> float:
     made, step_s = told["roofline"], float(told["step"]["mean_s"])
     if made is None or made["next"] is None:
         return math.inf
-    above = [roof for roof in made["roofs"] if roof["binds"] and roof["samples_per_s"] >= made["becomes"]]
+    above = [
+        roof for roof in made["roofs"] if roof["binds"] and roof["samples_per_s"] >= made["becomes"]
+    ]
     gone = lifted(rule_id, full or cpus_are_full(finding["cause"] for finding in told["findings"]))
     kept = [roof["high"] or roof["samples_per_s"] for roof in above if roof["kind"] not in gone]
     return max(0.0, step_s - step_s * made["samples_per_s"] / min(kept, default=math.inf))
@@ -464,8 +605,16 @@ def recomputed(told: Any, finding: Any) -> float | None:
     """What a finding costs; None: of its cause nothing is known here."""
     if told["traces"] is None:
         most = math.inf if finding["cost_low_s"] is not None else allowed(told, finding["cause"])
-        return min(COSTS[finding["cause"]](Bar(told, finding)), most) if finding["cause"] in COSTS else None
+        return (
+            min(COSTS[finding["cause"]](Bar(told, finding)), most)
+            if finding["cause"] in COSTS
+            else None
+        )
     if finding["cause"] not in PART:
         return 0.0 if finding["cause"] == "input_not_seen" else None
     own = told["ranks"][whose(told, finding)]
-    return float(own["stages"].get(PART[finding["cause"]], 0.0)) if own["steps"] and finding["severity"] != "info" else 0.0
+    return (
+        float(own["stages"].get(PART[finding["cause"]], 0.0))
+        if own["steps"] and finding["severity"] != "info"
+        else 0.0
+    )

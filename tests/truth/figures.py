@@ -6,11 +6,25 @@ from typing import Any
 
 from truth.costs import Bar
 
-UNITS = {"ns": 1e-9, "µs": 1e-6, "ms": 1e-3, "s": 1.0, "min": 60.0, "h": 3600.0, "kB": 1e3, "MB": 1e6, "GB": 1e9, "TB": 1e12}
+UNITS = {
+    "ns": 1e-9,
+    "µs": 1e-6,
+    "ms": 1e-3,
+    "s": 1.0,
+    "min": 60.0,
+    "h": 3600.0,
+    "kB": 1e3,
+    "MB": 1e6,
+    "GB": 1e9,
+    "TB": 1e12,
+}
 TIMES = ("ns", "µs", "ms", "s")
 PRINTED = 0.006  # three digits
 #: A figure with its unit; of a range, both ends have it.
-FIGURE = re.compile(r"(?<![\w.,-])(<?[\d,]*\d(?:\.\d+)?)(?: to ([\d,]*\d(?:\.\d+)?))? (ns|µs|ms|s|%|samples/s|steps/s|[kMGT]?B)(?![\w/-])")
+FIGURE = re.compile(
+    r"(?<![\w.,-])(<?[\d,]*\d(?:\.\d+)?)(?: to ([\d,]*\d(?:\.\d+)?))? "
+    r"(ns|µs|ms|s|%|samples/s|steps/s|[kMGT]?B)(?![\w/-])"
+)
 
 
 def figures(text: str) -> Iterator[tuple[str, str]]:
@@ -43,9 +57,18 @@ def kind(unit: str) -> str:
 def of_step(told: Any) -> Iterator[tuple[str, float]]:
     """(kind, figure): of the mean step, its input and a sample, which every sentence may name."""
     step, bar = told["step"], Bar(told)
-    times = [bar.mean, *step["stages"].values(), *step["waits"].values(), bar.input, bar.once, bar.computing]
+    times = [
+        bar.mean,
+        *step["stages"].values(),
+        *step["waits"].values(),
+        bar.input,
+        bar.once,
+        bar.computing,
+    ]
     times += [bar.transport, bar.making, bar.starts, bar.input - bar.once]
-    times.append(bar.starts - bar.once + bar.making + bar.sending + bar.stage("sampler"))  # less than the input beside a second loader
+    times.append(
+        bar.starts - bar.once + bar.making + bar.sending + bar.stage("sampler")
+    )  # less than the input beside a second loader
     yield from (("s", one) for one in times)
     yield from (("%", one / bar.mean) for one in times if bar.mean)
     yield from (("samples/s", one) for one in rates(told["throughput"]))
@@ -56,16 +79,33 @@ def of_step(told: Any) -> Iterator[tuple[str, float]]:
 
 def of_sample(bar: Bar) -> Iterator[tuple[str, float]]:
     """Its stages and operations, and what they are of the whole."""
-    columns = [(stage, column) for stage in bar.workers.get("per_sample", {}) for column in ("wall_s", "cpu_s", "runqueue_s", "blocked_s")]
+    columns = [
+        (stage, column)
+        for stage in bar.workers.get("per_sample", {})
+        for column in ("wall_s", "cpu_s", "runqueue_s", "blocked_s")
+    ]
     yield from (("s", bar.cost(*one)) for one in columns)
-    yield from (("%", share) for stage, column in columns for share in (bar.of_sample(stage, column=column),))
+    yield from (
+        ("%", share)
+        for stage, column in columns
+        for share in (bar.of_sample(stage, column=column),)
+    )
     operations = bar.workers.get("operations", [])
-    yield from (("s", one[column]) for one in operations for column in ("wall_s", "cpu_s") if one[column] is not None)
+    yield from (
+        ("s", one[column])
+        for one in operations
+        for column in ("wall_s", "cpu_s")
+        if one[column] is not None
+    )
     yield "s", bar.workers.get("fetch_mean_s") or 0.0
 
 
 def rates(pace: Mapping[str, Any]) -> list[float]:
-    return [pace[name] for name in ("samples_per_s", "all_ranks_samples_per_s") if pace[name] is not None]
+    return [
+        pace[name]
+        for name in ("samples_per_s", "all_ranks_samples_per_s")
+        if pace[name] is not None
+    ]
 
 
 def of_finding(told: Any, finding: Any) -> Iterator[tuple[str, float]]:
@@ -77,11 +117,21 @@ def of_finding(told: Any, finding: Any) -> Iterator[tuple[str, float]]:
         if finding[name] is not None:
             yield "s", finding[name]
     yield from (("samples/s", one) for one in (finding["predicted"] or {}).values())
-    yield from ((kind(unit), value(number, unit)) for number, unit in figures(finding["refused"]))  # told there only
-    yield from (("s", one["value"] * Bar(told).cost("total")) for one in finding["evidence"] if one["unit"] == "share")
+    yield from (
+        (kind(unit), value(number, unit)) for number, unit in figures(finding["refused"])
+    )  # told there only
+    yield from (
+        ("s", one["value"] * Bar(told).cost("total"))
+        for one in finding["evidence"]
+        if one["unit"] == "share"
+    )
     if told["step"]["mean_s"]:
         yield "%", (finding["cost_s"] or 0.0) / told["step"]["mean_s"]
-        yield from (("%", one["value"] / told["step"]["mean_s"]) for one in finding["evidence"] if one["unit"] == "s")
+        yield from (
+            ("%", one["value"] / told["step"]["mean_s"])
+            for one in finding["evidence"]
+            if one["unit"] == "s"
+        )
     yield from of_step(told)
 
 
@@ -107,16 +157,40 @@ def of_ranks(told: Any) -> Iterator[tuple[str, float]]:
     """What ranks did together."""
     for own in told["ranks"].values():
         parts = {name: part or 0.0 for name, part in (own.get("comm") or {}).items()}
-        waits, moves = (sum(parts.get(f"{how}_{what}_s", 0.0) for how in ("hidden", "exposed")) for what in ("wait", "transfer"))
-        yield from (("s", one) for one in [*parts.values(), waits, moves, waits + moves, own["mean_s"] or 0.0])
+        waits, moves = (
+            sum(parts.get(f"{how}_{what}_s", 0.0) for how in ("hidden", "exposed"))
+            for what in ("wait", "transfer")
+        )
+        yield from (
+            ("s", one)
+            for one in [*parts.values(), waits, moves, waits + moves, own["mean_s"] or 0.0]
+        )
         if waits + moves:
             yield "%", waits / (waits + moves)
         if moves:
             yield "%", parts.get("hidden_transfer_s", 0.0) / moves
-    comm = told["comm"] or {"late": [], "exposed": {}, "what_if": [], "collectives": [], "clock_bound_s": None}
-    of_kinds = [*comm["late"], *comm["what_if"], *comm["collectives"], *(one for kinds in comm["exposed"].values() for one in kinds)]
-    named = [*(one for of in of_kinds for one in of.items()), ("clock_bound_s", comm["clock_bound_s"])]
-    yield from (("s", one) for name, one in named if (name.endswith("_s") or name in ("low", "high")) and one is not None)
+    comm = told["comm"] or {
+        "late": [],
+        "exposed": {},
+        "what_if": [],
+        "collectives": [],
+        "clock_bound_s": None,
+    }
+    of_kinds = [
+        *comm["late"],
+        *comm["what_if"],
+        *comm["collectives"],
+        *(one for kinds in comm["exposed"].values() for one in kinds),
+    ]
+    named = [
+        *(one for of in of_kinds for one in of.items()),
+        ("clock_bound_s", comm["clock_bound_s"]),
+    ]
+    yield from (
+        ("s", one)
+        for name, one in named
+        if (name.endswith("_s") or name in ("low", "high")) and one is not None
+    )
     yield from (("B", one["bytes"]) for one in comm["collectives"])
 
 
@@ -124,19 +198,31 @@ def of_report(told: Any) -> Iterator[tuple[str, float]]:
     """Every figure of the report that a screen may show, and the shares of it that are shown."""
     yield from of_step(told)
     checks = told["convergence"]["checks"] if told["convergence"] else []
-    yield from (one for finding in [*told["findings"], *checks] for one in of_finding(told, finding))
-    yield from (("%", part / sum(told["step"]["waits"].values())) for part in told["step"]["waits"].values() if part)
+    yield from (
+        one for finding in [*told["findings"], *checks] for one in of_finding(told, finding)
+    )
+    yield from (
+        ("%", part / sum(told["step"]["waits"].values()))
+        for part in told["step"]["waits"].values()
+        if part
+    )
     yield from of_whole_run(told)
     for own in own_codes(told):
         yield from (("s", one["s"]) for one in [own, *own["functions"]])
         yield from (("%", one["s"] / told["step"]["mean_s"]) for one in own["functions"])
     for path, figure in named(told):
         name = next((one for one in reversed(path) if not one.isdigit()), "")
-        if name.endswith("_s") or {"stages", "gpu_stages", "waits", "sample_wall_histogram"} & set(path):
+        if name.endswith("_s") or {"stages", "gpu_stages", "waits", "sample_wall_histogram"} & set(
+            path
+        ):
             yield "s", figure
         elif name.endswith("bytes") or name == "bytes":
             yield "B", figure
-        elif name.endswith("_share") or name in ("mfu", "fetch_cv") or {"share_low", "share_high"} & set(path):
+        elif (
+            name.endswith("_share")
+            or name in ("mfu", "fetch_cv")
+            or {"share_low", "share_high"} & set(path)
+        ):
             yield "%", figure
         elif "samples_per_s" in name or name == "becomes":
             yield "samples/s", figure
@@ -145,7 +231,11 @@ def of_report(told: Any) -> Iterator[tuple[str, float]]:
     yield from (("steps/s", one) for one in [told["throughput"]["steps_per_s"]] if one)
     yield from (("samples/s", one) for one in (told["together"] or {}).values())
     yield "s", max(told["step"]["series"]["wall_max_s"], default=0.0)
-    yield from ((kind(unit), value(number, unit)) for note in told["notes"] for number, unit in figures(note))  # told there only
+    yield from (
+        (kind(unit), value(number, unit))
+        for note in told["notes"]
+        for number, unit in figures(note)
+    )  # told there only
     yield from gains(told)
     yield from of_gauges(told)
     yield from of_roofs(told)
@@ -165,13 +255,21 @@ def of_whole_run(told: Any) -> Iterator[tuple[str, float]]:
 
 def own_codes(told: Any) -> list[Any]:
     """The program's own code in steps, and in evaluation or rollouts."""
-    return [told["step"][name] for name in ("own_code", "evaluation_code") if told["step"][name] is not None]
+    return [
+        told["step"][name]
+        for name in ("own_code", "evaluation_code")
+        if told["step"][name] is not None
+    ]
 
 
 def named(told: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], float]]:
     """(path, figure) of every number, without the courses over time."""
     if isinstance(told, dict):
-        items = [(key, one) for key, one in told.items() if key not in ("series", "at_s", "values", "gauges")]
+        items = [
+            (key, one)
+            for key, one in told.items()
+            if key not in ("series", "at_s", "values", "gauges")
+        ]
     elif isinstance(told, list):
         items = [(str(at), one) for at, one in enumerate(told)]
     else:
@@ -196,7 +294,9 @@ def of_gauges(told: Any) -> Iterator[tuple[str, float]]:
     """Smallest, largest and mean value, and when the first and the last were taken."""
     for one in told["gauges"]:
         yield from (("s", at) for at in one["at_s"])
-        unit, scale = {"1": ("%", 1.0), "%": ("%", 0.01), "B/s": ("B", 1.0)}.get(one["unit"], (one["unit"], 1.0))
+        unit, scale = {"1": ("%", 1.0), "%": ("%", 0.01), "B/s": ("B", 1.0)}.get(
+            one["unit"], (one["unit"], 1.0)
+        )
         yield from ((unit, one[name] * scale) for name in ("mean", "minimum", "maximum"))
 
 
@@ -206,10 +306,15 @@ def of_roofs(told: Any) -> Iterator[tuple[str, float]]:
     if made is None or not size:
         return
     machine = told["run"]["machine"]
-    cpus = (machine.get("effective_cpus") or machine.get("cpus") or 1) / max(told["run"]["ranks"], 1)
+    cpus = (machine.get("effective_cpus") or machine.get("cpus") or 1) / max(
+        told["run"]["ranks"], 1
+    )
     for roof in made["roofs"]:
         yield "samples/s", roof["samples_per_s"]
-        yield from (("s", many / roof["samples_per_s"]) for many in (size, 1.0, cpus, max(Bar(told).workers.get("processes") or 1, 1)))
+        yield from (
+            ("s", many / roof["samples_per_s"])
+            for many in (size, 1.0, cpus, max(Bar(told).workers.get("processes") or 1, 1))
+        )
         yield "%", min(made["samples_per_s"] / roof["samples_per_s"], 1.0)
     bar = Bar(told)
     yield "s", bar.stage("wait", "epoch_start")

@@ -1,5 +1,6 @@
-"""Finds where a report contradicts itself: two sentences with different numbers for one quantity, parts that exceed their total, and
-findings whose cost does not follow from the report's own stages, waits and workers."""
+"""Finds where a report contradicts itself: two sentences with different numbers for one quantity,
+parts that exceed their total, and findings whose cost does not follow from the report's own stages,
+waits and workers."""
 
 import html
 import math
@@ -31,10 +32,19 @@ ORDER = ("high", "low", "info")
 
 
 def check(report: Report) -> None:
-    """Fail with everything that one report says twice and differently, as JSON, in the terminal and in HTML."""
+    """Fail with everything that one report says twice and differently, as JSON, in the terminal and
+    in HTML.
+    """
     told: Any = plain(report)
     texts = [" ".join(terminal.render(report).split()), text_of(html_report.render(report))]
-    found = [*sums(told), *costs(told), *predictions(told), *intervals(told), *order(told), *spoken(told, texts)]
+    found = [
+        *sums(told),
+        *costs(told),
+        *predictions(told),
+        *intervals(told),
+        *order(told),
+        *spoken(told, texts),
+    ]
     found += [problem for text in texts for problem in sentences(told, text)]
     assert not found, "\n".join([report.run.name, *dict.fromkeys(found)])
 
@@ -74,29 +84,54 @@ def sums(told: Any) -> Iterator[str]:
     parts = told["workers"]["per_sample"] if told["workers"] else {}
     for column in COLUMNS:
         whole = parts.get("total", {}).get(column)
-        inside = sum(cost[column] or 0.0 for stage, cost in parts.items() if stage not in ("total", "transport"))
+        inside = sum(
+            cost[column] or 0.0
+            for stage, cost in parts.items()
+            if stage not in ("total", "transport")
+        )
         if whole is not None and inside > whole + 1e-3 * parts["total"]["wall_s"]:
-            yield f"{column} of a sample's stages sums to {inside}, of the whole sample it is {whole}"
+            yield (
+                f"{column} of a sample's stages sums to {inside}, of the whole sample it is {whole}"
+            )
     for operation in told["workers"]["operations"] if told["workers"] else []:
         if operation["wall_s"] > parts[operation["stage"]]["wall_s"] * 1.001:
-            yield f"{operation['name']} takes {operation['wall_s']}, its stage {parts[operation['stage']]['wall_s']}"
+            yield (
+                f"{operation['name']} takes {operation['wall_s']}, its stage "
+                f"{parts[operation['stage']]['wall_s']}"
+            )
     if not one_batch(Bar(told)):
-        yield f"a batch takes {told['workers']['fetch_mean_s']} to make, the step spends {Bar(told).making} on making its one batch"
+        yield (
+            f"a batch takes {told['workers']['fetch_mean_s']} to make, the step spends "
+            f"{Bar(told).making} on making its one batch"
+        )
     of_shown = ranks[shown(told)]["mean_s"]
     if not alike(of_shown, step["mean_s"]):
-        yield f"rank {shown(told)} has a mean step of {of_shown}, the report one of {step['mean_s']}"
+        yield (
+            f"rank {shown(told)} has a mean step of {of_shown}, the report one of {step['mean_s']}"
+        )
     pace = told["throughput"]
-    if pace["steps_per_s"] and pace["samples_per_s"] and not alike(pace["samples_per_s"], pace["steps_per_s"] * pace["batch_size"], 1e-3):
-        yield f"{pace['samples_per_s']} samples/s are not {pace['steps_per_s']} steps/s of {pace['batch_size']}"
+    if (
+        pace["steps_per_s"]
+        and pace["samples_per_s"]
+        and not alike(pace["samples_per_s"], pace["steps_per_s"] * pace["batch_size"], 1e-3)
+    ):
+        yield (
+            f"{pace['samples_per_s']} samples/s are not {pace['steps_per_s']} steps/s of "
+            f"{pace['batch_size']}"
+        )
     if pace["all_ranks_samples_per_s"] and pace["all_ranks_samples_per_s"] < pace["samples_per_s"]:
         yield "all ranks together are slower than one"
 
 
 def one_batch(bar: Bar) -> bool:
-    """Whether making a batch and what the step spends on it agree: where the main process makes one in each step and no others, and all
-    were recorded."""
+    """Whether making a batch and what the step spends on it agree: where the main process makes one
+    in each step and no others, and all were recorded."""
     step, pace = bar.told["step"], bar.told["throughput"]
-    others = bar.workers.get("processes") or step["evaluation_s"] or bar.workers.get("batches") != pace["steps"]
+    others = (
+        bar.workers.get("processes")
+        or step["evaluation_s"]
+        or bar.workers.get("batches") != pace["steps"]
+    )
     if others or not bar.making or step["sampled"] or pace["steps_in_detail"] < pace["steps"]:
         return True
     return alike(float(bar.workers["fetch_mean_s"]), bar.making, 0.05)
@@ -106,7 +141,9 @@ def costs(told: Any) -> Iterator[str]:
     """Findings whose cost does not follow from the report's own figures."""
     if told["step"] is None:
         return
-    set_up = [check["cause"] for check in told["convergence"]["checks"]] if told["convergence"] else []
+    set_up = (
+        [check["cause"] for check in told["convergence"]["checks"]] if told["convergence"] else []
+    )
     for finding in told["findings"]:
         cost, rule_id = finding["cost_s"] or 0.0, finding["cause"]
         could = 0.0 if rule_id in set_up else recomputed(told, finding)
@@ -122,17 +159,29 @@ def costs(told: Any) -> Iterator[str]:
 
 
 def predictions(told: Any) -> Iterator[str]:
-    """Predicted rates that begin elsewhere than at the throughput, leave their interval, or exceed what limits the run then."""
+    """Predicted rates that begin elsewhere than at the throughput, leave their interval, or exceed
+    what limits the run then.
+    """
     pace = told["throughput"]
-    rate = pace["samples_per_s"] if pace["all_ranks_samples_per_s"] is None else pace["all_ranks_samples_per_s"]
-    made = {"all fixes together": told["together"], **{finding["cause"]: finding["predicted"] for finding in told["findings"]}}
+    rate = (
+        pace["samples_per_s"]
+        if pace["all_ranks_samples_per_s"] is None
+        else pace["all_ranks_samples_per_s"]
+    )
+    made = {
+        "all fixes together": told["together"],
+        **{finding["cause"]: finding["predicted"] for finding in told["findings"]},
+    }
     for what, one in made.items():
         if one is None:
             continue
         if not alike(one["from"], rate or 0.0):
             yield f"{what} is predicted from {one['from']} samples/s, the training made {rate}"
         if not 0 < one["low"] <= one["to"] <= one["high"]:
-            yield f"{what} is predicted to give {one['to']}, which is not between {one['low']} and {one['high']}"
+            yield (
+                f"{what} is predicted to give {one['to']}, which is not between {one['low']} "
+                f"and {one['high']}"
+            )
     for finding in told["findings"]:
         one = finding["predicted"]
         if (one is None) != bool(finding["refused"]):
@@ -143,28 +192,49 @@ def predictions(told: Any) -> Iterator[str]:
             and finding["cost_low_s"] is None
             and one["low"] > most(told, finding["cause"]) * 1.031
         ):
-            yield f"{finding['cause']} is predicted to give {one['low']} and more, the next limit is {most(told, finding['cause'])}"
+            yield (
+                f"{finding['cause']} is predicted to give {one['low']} and more, the next limit "
+                f"is {most(told, finding['cause'])}"
+            )
 
 
 def intervals(told: Any) -> Iterator[str]:
     """Shares of the input outside the interval that is given with them."""
     step = told["step"]
-    given = [] if step is None else [("the step", step["input_share"], step["input_share_low"], step["input_share_high"])]
+    given = (
+        []
+        if step is None
+        else [("the step", step["input_share"], step["input_share_low"], step["input_share_high"])]
+    )
     for finding in told["findings"]:
         figures = {one["id"] + one["of"]: one["value"] for one in finding["evidence"]}
-        given.append((finding["cause"], *(figures.get(f"input_share{end}") for end in ("", "_endlower", "_endupper"))))
+        given.append(
+            (
+                finding["cause"],
+                *(figures.get(f"input_share{end}") for end in ("", "_endlower", "_endupper")),
+            )
+        )
     for what, share, low, high in given:
         if None not in (share, low, high) and not low - 1e-6 <= share <= high + 1e-6:
-            yield f"{what} gives a share of the input of {share}, which is not between {low} and {high}"
+            yield (
+                f"{what} gives a share of the input of {share}, which is not between {low} and "
+                f"{high}"
+            )
 
 
-FULL = 0.25  # of the CPUs: with less of them free, cpu_saturated may hold, although other findings are told in its place
+# of the CPUs: with less of them free, cpu_saturated may hold, although other findings are told in
+# its place
+FULL = 0.25
 
 
 def most(told: Any, rule_id: str) -> float:
     """Samples/s that the limits above the run allow with the fix of a cause."""
     mean, pace = told["step"]["mean_s"], told["throughput"]
-    rate = pace["samples_per_s"] if pace["all_ranks_samples_per_s"] is None else pace["all_ranks_samples_per_s"]
+    rate = (
+        pace["samples_per_s"]
+        if pace["all_ranks_samples_per_s"] is None
+        else pace["all_ranks_samples_per_s"]
+    )
     use = told["cpus"]
     full = use is not None and use["free"] is not None and use["free"] < FULL * use["allowed"]
     left = mean - allowed(told, rule_id, full)
@@ -172,21 +242,33 @@ def most(told: Any, rule_id: str) -> float:
 
 
 def spoken(told: Any, texts: list[str]) -> Iterator[str]:
-    """Figures of a finding's sentence that are neither its evidence nor the step's, and figures of a screen that are not the report's."""
+    """Figures of a finding's sentence that are neither its evidence nor the step's, and figures of
+    a screen that are not the report's.
+    """
     if told["step"] is None:
         return
     for finding in told["findings"]:
         lost = unknown(f"{finding['says']} {finding['fix']}", of_finding(told, finding))
-        yield from (f"{finding['cause']} says {one}, which is none of its evidence: {finding['says']}" for one in lost)
+        yield from (
+            f"{finding['cause']} says {one}, which is none of its evidence: {finding['says']}"
+            for one in lost
+        )
     known = set(of_report(told))
-    yield from (f"{one} is read, and no figure of the report is it" for text in texts for one in unknown(text, iter(known)))
+    yield from (
+        f"{one} is read, and no figure of the report is it"
+        for text in texts
+        for one in unknown(text, iter(known))
+    )
 
 
 def order(told: Any) -> Iterator[str]:
     """Findings below a less grave one."""
     grave = [ORDER.index(finding["severity"]) for finding in told["findings"]]
     if grave != sorted(grave):
-        yield f"severity rises down the list: {[(finding['cause'], finding['severity']) for finding in told['findings']]}"
+        yield (
+            f"severity rises down the list: "
+            f"{[(finding['cause'], finding['severity']) for finding in told['findings']]}"
+        )
 
 
 def value(text: str) -> float:
@@ -224,13 +306,20 @@ def sentences(told: Any, text: str) -> Iterator[str]:
             yield f"it speaks of a step of {said}, the mean step takes {bar.mean}"
     for said in re.findall(rf"[Ii]nput-bound: {SHARE}", text):
         if not printed_as(said, (bar.input - bar.once) / bar.mean):
-            yield f"it says that {said} of the step is input, by the stages that is {bar.input / bar.mean}"
+            yield (
+                f"it says that {said} of the step is input, by the stages that is "
+                f"{bar.input / bar.mean}"
+            )
     for stage, said in re.findall(rf"largest stage is (\w+) \({TIME}\)", text):
         if not printed_as(said, bar.stage(stage)):
             yield f"it says that {stage} takes {said}, the bar says {bar.stage(stage)}"
     for cost, part in re.findall(rf"{TIME} per step \({SHARE}\)", text):
         share = value(cost) / bar.mean
-        if share >= value(part) if part.startswith("<") else abs(share - value(part)) > PRINTED * value(part) + 0.00051:
+        if (
+            share >= value(part)
+            if part.startswith("<")
+            else abs(share - value(part)) > PRINTED * value(part) + 0.00051
+        ):
             yield f"{cost} per step are not {part} of a step of {bar.mean}"
     for said in re.findall(r"after ([\d,]+) steps?\b", text):
         if int(said.replace(",", "")) != pace["steps"]:
@@ -242,18 +331,30 @@ def sentences(told: Any, text: str) -> Iterator[str]:
 
 def told_rates(told: Any, text: str) -> Iterator[str]:
     """Rates with an interval that are none of the report's predictions."""
-    made = [one for one in (told["together"], *(finding["predicted"] for finding in told["findings"])) if one is not None]
-    known = {tuple(formatting.number(one[key]) for key in ("from", "to", "low", "high")) for one in made}
+    made = [
+        one
+        for one in (told["together"], *(finding["predicted"] for finding in told["findings"]))
+        if one is not None
+    ]
+    known = {
+        tuple(formatting.number(one[key]) for key in ("from", "to", "low", "high")) for one in made
+    }
     for said in re.findall(rf"{RATE} -> {RATE} samples/s \[{RATE}, {RATE}\]", text):
         if said not in known:
-            yield f"it predicts {said[0]} -> {said[1]} samples/s [{said[2]}, {said[3]}], and no finding does"
+            yield (
+                f"it predicts {said[0]} -> {said[1]} samples/s [{said[2]}, {said[3]}], and no "
+                f"finding does"
+            )
 
 
 def limits(told: Any, text: str) -> Iterator[str]:
     """Times that limits leave out, and the times that are left of the step."""
     bar = Bar(told)
     comm = told["ranks"][shown(told)].get("comm") or {}
-    parts = {"waiting for other ranks": comm.get("exposed_wait_s") or 0.0, "waiting for batches": bar.stage("wait", "epoch_start")}
+    parts = {
+        "waiting for other ranks": comm.get("exposed_wait_s") or 0.0,
+        "waiting for batches": bar.stage("wait", "epoch_start"),
+    }
     for what, part in parts.items():
         for said in re.findall(rf"{TIME} {what}", text):
             if not printed_as(said, part):
@@ -270,7 +371,8 @@ def shown(told: Any) -> str:
 
 #: Sentences about one thing: the first group says which.
 ONE_THING = (
-    rf"[Rr]ank (\d+) is the straggler[^:]*: the other[\w ]* waits? (?:for it in \d+ of \d+ steps, )?{TIME}",
+    rf"[Rr]ank (\d+) is the straggler[^:]*: the other[\w ]* waits? (?:for it in \d+ of \d+ steps, "
+    rf")?{TIME}",
     rf"[Rr]ank (\d+) is {TIME} late",
     r"[Ii]nput-(bound): ([\d.]+ %)",
     rf"(late_rank|late_ranks|\w+_bound|\w+_communication|\w+_workers) costs (?:up to|about) {TIME}",
@@ -283,4 +385,6 @@ def once(text: str) -> Iterator[str]:
     for pattern in ONE_THING:
         for thing, said in re.findall(pattern, text):
             found.setdefault((pattern, thing), set()).add(said)
-    yield from (f"of {thing} it says {sorted(said)}" for (_, thing), said in found.items() if len(said) > 1)
+    yield from (
+        f"of {thing} it says {sorted(said)}" for (_, thing), said in found.items() if len(said) > 1
+    )

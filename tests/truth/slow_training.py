@@ -1,4 +1,5 @@
-"""A training whose every stage takes a planted time, and that keeps its own account of it: ``slow_training.py METHOD WORKERS TRUTH``.
+"""A training whose every stage takes a planted time, and that keeps its own account of it:
+``slow_training.py METHOD WORKERS TRUTH``.
 
 Knows nothing of feedline. Sleeps, so that the figures hold on a machine that is busy.
 """
@@ -19,7 +20,9 @@ SAMPLES, BATCH = 40, 4
 PLANTED_MS = {
     **{"read": 10, "decode": 30, "augment": 30, "dataset": 30, "collate": 20, "sampler": 15},
     **{"forward": 60, "loss": 60, "backward": 60, "optimizer": 60},
-    "other": 120,  # what recording takes is in here too: some ms of a step that sleeps, for everything has left the caches
+    # what recording takes is in here too: some ms of a step that sleeps, for everything has left
+    # the caches
+    "other": 120,
 }
 STAGES = ("forward", "loss", "backward", "optimizer", "other")
 account: dict[str, float] = defaultdict(float)
@@ -32,7 +35,10 @@ def spend(stage: str) -> None:
 
 
 class SlowFile(io.BytesIO):
-    """A file on a slow disk: reads from its beginning take long. There are two, for the header and for the pixels."""
+    """A file on a slow disk: reads from its beginning take long.
+
+    There are two, for the header and for the pixels.
+    """
 
     slow_s = 0.0
 
@@ -67,7 +73,9 @@ class Pictures(Dataset):
         file = io.BytesIO()
         Image.effect_noise((32, 32), 60).convert("RGB").save(file, "JPEG")
         self.jpeg = file.getvalue()
-        self.transform = v2.Compose([v2.PILToTensor(), SlowAugment(), v2.ToDtype(torch.float32, scale=True)])
+        self.transform = v2.Compose(
+            [v2.PILToTensor(), SlowAugment(), v2.ToDtype(torch.float32, scale=True)]
+        )
 
     def __len__(self):
         return SAMPLES
@@ -104,7 +112,9 @@ class Collate:
         batch = default_collate(samples)
         account["collate"] = time.perf_counter() - began
         with open(self.path, "a") as file:
-            file.write(json.dumps({"worker": os.getpid(), "batch": batch[1].tolist(), **account}) + "\n")
+            file.write(
+                json.dumps({"worker": os.getpid(), "batch": batch[1].tolist(), **account}) + "\n"
+            )
         account.clear()
         return batch
 

@@ -35,7 +35,19 @@ OWN_FINDINGS = ("full", "judged", "refused", "no steps", "four ranks")
 
 
 @pytest.mark.parametrize(
-    "variant", ["full", "judged", "refused", "no steps", "no workers", "one step", "unmeasured", "four ranks", "operators", "training"]
+    "variant",
+    [
+        "full",
+        "judged",
+        "refused",
+        "no steps",
+        "no workers",
+        "one step",
+        "unmeasured",
+        "four ranks",
+        "operators",
+        "training",
+    ],
 )
 def test_reports_without_a_contradiction_pass(variant: str) -> None:
     made = VARIANTS[variant]()
@@ -46,7 +58,9 @@ def with_finding(
     rule_id: str, cost_s: float, message: str = "it costs time", severity: Severity = Severity.HIGH
 ) -> Callable[[Report], Report]:
     return lambda made: replace(
-        made, findings=[Finding(rule_id, severity, message, cost_s=cost_s, refused="It is unknown.")], together=None
+        made,
+        findings=[Finding(rule_id, severity, message, cost_s=cost_s, refused="It is unknown.")],
+        together=None,
     )
 
 
@@ -56,7 +70,10 @@ def with_rate(**changes: float) -> Callable[[Report], Report]:
     def changed(made: Report) -> Report:
         first, *others = judged().findings
         assert first.predicted is not None
-        return replace(judged(), findings=[replace(first, predicted=replace(first.predicted, **changes)), *others])
+        return replace(
+            judged(),
+            findings=[replace(first, predicted=replace(first.predicted, **changes)), *others],
+        )
 
     return changed
 
@@ -69,7 +86,10 @@ def with_step(**changes: Any) -> Callable[[Report], Report]:
     return changed
 
 
-STRAGGLER = "Rank 1 is the straggler (slow decode): the other 3 ranks wait for it in 9 of 9 steps, {} on average."
+STRAGGLER = (
+    "Rank 1 is the straggler (slow decode): the other 3 ranks wait for it in 9 of 9 "
+    "steps, {} on average."
+)
 
 
 @pytest.mark.parametrize(
@@ -77,34 +97,88 @@ STRAGGLER = "Rank 1 is the straggler (slow decode): the other 3 ranks wait for i
     [
         (with_step(mean_s=1.0), "the stages sum to"),
         (with_step(waits={"starved": 50 * MS}), "the kinds of waiting sum to"),
-        (with_finding("compute_bound", 1 * MS), "compute_bound costs 0.001; by the report's figures"),
-        (with_finding("decode_bound", 0.5 * MS), "decode_bound costs 0.0005; by the report's figures"),
-        (with_finding("cold_storage", 170 * MS), "cold_storage costs 0.17; by the report's figures"),
+        (
+            with_finding("compute_bound", 1 * MS),
+            "compute_bound costs 0.001; by the report's figures",
+        ),
+        (
+            with_finding("decode_bound", 0.5 * MS),
+            "decode_bound costs 0.0005; by the report's figures",
+        ),
+        (
+            with_finding("cold_storage", 170 * MS),
+            "cold_storage costs 0.17; by the report's figures",
+        ),
         (with_finding("cpu_saturated", 1.0), "of a step of"),
         (with_finding("some_new_rule", 1 * MS), "what some_new_rule costs is worked out nowhere"),
         (with_finding("input_not_seen", 0.0, "12.0 ms of each 90.0 ms step"), "a step of 90.0 ms"),
-        (with_finding("input_not_seen", 0.0, "the largest stage is forward (1.00 ms)"), "forward takes 1.00 ms"),
-        (with_finding("input_not_seen", 0.0, "reading takes 12.0 ms"), "input_not_seen says 12.0 ms, which is none of its evidence"),
-        (with_finding("input_not_seen", 0.0, "reading is 12.3 % of it"), "input_not_seen says 12.3 %, which is none of its evidence"),
-        (lambda made: replace(made, headline="It waited 7.77 ms for its disk."), "7.77 ms is read, and no figure of the report is it"),
-        (lambda made: replace(made, headline="It trains on 123 samples/s."), "123 samples/s is read, and no figure of the report is it"),
-        (lambda made: replace(made, verdict="Input-bound: 1.0 % of it"), "1.0 % of the step is input"),
-        (lambda made: replace(made, verdict="Up to 10.0 ms per step (50.0 %) can be saved"), "are not 50.0 %"),
-        (lambda made: replace(made, headline="The training ended after 3 steps."), "it ended after 3 steps"),
+        (
+            with_finding("input_not_seen", 0.0, "the largest stage is forward (1.00 ms)"),
+            "forward takes 1.00 ms",
+        ),
+        (
+            with_finding("input_not_seen", 0.0, "reading takes 12.0 ms"),
+            "input_not_seen says 12.0 ms, which is none of its evidence",
+        ),
+        (
+            with_finding("input_not_seen", 0.0, "reading is 12.3 % of it"),
+            "input_not_seen says 12.3 %, which is none of its evidence",
+        ),
+        (
+            lambda made: replace(made, headline="It waited 7.77 ms for its disk."),
+            "7.77 ms is read, and no figure of the report is it",
+        ),
+        (
+            lambda made: replace(made, headline="It trains on 123 samples/s."),
+            "123 samples/s is read, and no figure of the report is it",
+        ),
+        (
+            lambda made: replace(made, verdict="Input-bound: 1.0 % of it"),
+            "1.0 % of the step is input",
+        ),
+        (
+            lambda made: replace(made, verdict="Up to 10.0 ms per step (50.0 %) can be saved"),
+            "are not 50.0 %",
+        ),
+        (
+            lambda made: replace(made, headline="The training ended after 3 steps."),
+            "it ended after 3 steps",
+        ),
         (with_rate(before=170.0), "is predicted from 170.0 samples/s, the training made 176"),
         (with_rate(low=270.0), "is predicted to give 262.4, which is not between 270.0 and 277.3"),
-        (with_rate(after=410.0, low=400.0, high=420.0), "is predicted to give 400.0 and more, the next limit is"),
+        (
+            with_rate(after=410.0, low=400.0, high=420.0),
+            "is predicted to give 400.0 and more, the next limit is",
+        ),
         (with_rate(after=263.4), "it predicts 176 -> 262 samples/s"),
         (
-            lambda made: replace(made, findings=[replace(made.findings[0], refused="It is unknown.")]),
+            lambda made: replace(
+                made, findings=[replace(made.findings[0], refused="It is unknown.")]
+            ),
             "neither predicted nor refused, or both",
         ),
-        (lambda made: replace(made, together=PredictedRate(150.0, 280.0, 260.0, 300.0)), "all fixes together is predicted from 150.0"),
-        (lambda made: replace(made, verdict="rank 1 is 5.00 ms late. Rank 1 is 6.00 ms late"), "of 1 it says"),
-        (lambda made: replace(made, verdict=STRAGGLER.format("5.00 ms"), notes=[STRAGGLER.format("6.00 ms")]), "of 1 it says"),
-        (lambda made: replace(made, notes=["its process ended without saying goodbye"]), "'goodbye'"),
         (
-            lambda made: replace(made, findings=[Finding("a", Severity.LOW, "a"), Finding("b", Severity.HIGH, "b")]),
+            lambda made: replace(made, together=PredictedRate(150.0, 280.0, 260.0, 300.0)),
+            "all fixes together is predicted from 150.0",
+        ),
+        (
+            lambda made: replace(made, verdict="rank 1 is 5.00 ms late. Rank 1 is 6.00 ms late"),
+            "of 1 it says",
+        ),
+        (
+            lambda made: replace(
+                made, verdict=STRAGGLER.format("5.00 ms"), notes=[STRAGGLER.format("6.00 ms")]
+            ),
+            "of 1 it says",
+        ),
+        (
+            lambda made: replace(made, notes=["its process ended without saying goodbye"]),
+            "'goodbye'",
+        ),
+        (
+            lambda made: replace(
+                made, findings=[Finding("a", Severity.LOW, "a"), Finding("b", Severity.HIGH, "b")]
+            ),
             "severity rises down the list",
         ),
     ],
@@ -141,25 +215,50 @@ def test_the_first_batch_is_in_no_mean_of_what_a_batch_takes(tmp_path: Path) -> 
     made = build(open_run(tmp_path / "run"))
 
     assert made.workers is not None and made.step is not None
-    assert made.workers.fetch_mean_s == pytest.approx(sum(made.step.stages[name] for name in ("dataset", "collate")), rel=0.05)
+    assert made.workers.fetch_mean_s == pytest.approx(
+        sum(made.step.stages[name] for name in ("dataset", "collate")), rel=0.05
+    )
     one_number.check(made)
 
 
 @pytest.mark.parametrize("workers", [0, 2])
-def test_the_report_of_the_example_does_not_contradict_itself(warm_python: WarmPython, tmp_path: Path, workers: int) -> None:
+def test_the_report_of_the_example_does_not_contradict_itself(
+    warm_python: WarmPython, tmp_path: Path, workers: int
+) -> None:
     for kind in ("cats", "rockets"):
         photos.write(tmp_path / "photos" / kind, 160, 120, 24)
-    options = ("--epochs", 2, "--batch-size", 4, "--size", 32, "--model", "squeezenet1_1", "--workers", workers)
+    options = (
+        "--epochs",
+        2,
+        "--batch-size",
+        4,
+        "--size",
+        32,
+        "--model",
+        "squeezenet1_1",
+        "--workers",
+        workers,
+    )
 
-    done = warm_python.run("-m", "feedline", "run", "-q", "-o", "run", EXAMPLE, "photos", *options, folder=tmp_path)
+    done = warm_python.run(
+        "-m", "feedline", "run", "-q", "-o", "run", EXAMPLE, "photos", *options, folder=tmp_path
+    )
 
     assert done.returncode == 0, done.stderr[-2000:]
     one_number.check_run(tmp_path / "run")
 
 
 def test_what_every_cause_costs_is_worked_out_here_too() -> None:
-    modules = [importlib.import_module(one.name) for one in walk_packages(rules.__path__, f"{rules.__name__}.")]
-    causes = {getattr(module, name) for module in modules for name in ("RULE_ID", "SPREAD", "SLOW") if hasattr(module, name)}
+    modules = [
+        importlib.import_module(one.name)
+        for one in walk_packages(rules.__path__, f"{rules.__name__}.")
+    ]
+    causes = {
+        getattr(module, name)
+        for module in modules
+        for name in ("RULE_ID", "SPREAD", "SLOW")
+        if hasattr(module, name)
+    }
 
     assert len(causes) > 25
     assert causes <= COSTS.keys() | PART.keys()

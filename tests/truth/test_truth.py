@@ -1,4 +1,6 @@
-"""A training that knows how long each of its stages took: feedline has to say the same, within 2 % of each."""
+"""A training that knows how long each of its stages took: feedline has to say the same, within 2 %
+of each.
+"""
 
 import json
 import re
@@ -13,14 +15,23 @@ PROGRAM = Path(__file__).parent / "slow_training.py"
 MAIN = ("forward", "loss", "backward", "optimizer", "other")
 SAMPLE = ("read", "decode", "augment", "dataset")
 METHODS = [("fork", 0), ("fork", 4), ("spawn", 2), ("forkserver", 2)]
-MORE = [pytest.param(method, workers, marks=pytest.mark.long) for method, workers in (("fork", 2), ("spawn", 4), ("forkserver", 4))]
+MORE = [
+    pytest.param(method, workers, marks=pytest.mark.long)
+    for method, workers in (("fork", 2), ("spawn", 4), ("forkserver", 4))
+]
 
 
-def record(warm_python: WarmPython, folder: Path, method: str, workers: int, *options: str) -> tuple[dict, dict, list[dict]]:
-    """Run it under feedline; returns the report, the program's own account of its steps, and of its batches."""
+def record(
+    warm_python: WarmPython, folder: Path, method: str, workers: int, *options: str
+) -> tuple[dict, dict, list[dict]]:
+    """Run it under feedline; returns the report, the program's own account of its steps, and of its
+    batches.
+    """
     out, truth = folder / "out.json", folder / "truth"
     options = ("-q", *options, "-o", folder / "run", "--json", out)
-    done = warm_python.run("-m", "feedline", "run", *options, PROGRAM, method, workers, truth, folder=folder)
+    done = warm_python.run(
+        "-m", "feedline", "run", *options, PROGRAM, method, workers, truth, folder=folder
+    )
     assert done.returncode == 0, done.stderr
     one_number.check_run(folder / "run")
     batches = [json.loads(line) for line in Path(f"{truth}.batches").read_text().splitlines()]
@@ -32,7 +43,9 @@ def mean(rows: list[dict], name: str) -> float:
 
 
 def warm(batches: list[dict]) -> list[dict]:
-    """Those after each process's first, whose first sample pays for imports and is in no figure of a stage."""
+    """Those after each process's first, whose first sample pays for imports and is in no figure of
+    a stage.
+    """
     first = {row["worker"]: row for row in reversed(batches)}
     return [row for row in batches if row is not first[row["worker"]]]
 
@@ -51,7 +64,9 @@ def left_out(report: dict) -> int:
 
 @pytest.mark.parametrize(("method", "workers"), [*METHODS, *MORE])
 def test_every_stage_is_reported_within_two_percent(warm_python, tmp_path, method, workers):
-    report, truth, batches = record(warm_python, tmp_path, method, workers, "--sample-interval", "1")
+    report, truth, batches = record(
+        warm_python, tmp_path, method, workers, "--sample-interval", "1"
+    )
     stages, sample = report["step"]["stages"], report["workers"]["per_sample"]
     steps, samples = truth["steps"][left_out(report) :], truth["samples"]
 
@@ -59,10 +74,19 @@ def test_every_stage_is_reported_within_two_percent(warm_python, tmp_path, metho
     assert sum(stages.values()) == pytest.approx(report["step"]["mean_s"], rel=0.01)
     for stage in MAIN:
         assert stages[stage] == pytest.approx(mean(steps, stage), rel=0.02, abs=3e-4), stage
-    asked = ("epoch_start", "sampler", "wait", "transport") if workers else ("epoch_start", "sampler", "wait", *SAMPLE, "collate")
-    # With workers it is the sampler's 15 ms in some of the steps: 4 to 10 ms, and up to 0.5 ms of recording outside its spans.
-    assert sum(stages.get(stage, 0.0) for stage in asked) == pytest.approx(mean(steps, "next"), rel=0.02, abs=1e-3)
-    counted = batches if workers else batches[left_out(report) :]  # workers have made most of these few before the first step that counts
+    asked = (
+        ("epoch_start", "sampler", "wait", "transport")
+        if workers
+        else ("epoch_start", "sampler", "wait", *SAMPLE, "collate")
+    )
+    # With workers it is the sampler's 15 ms in some of the steps: 4 to 10 ms, and up to 0.5 ms of
+    # recording outside its spans.
+    assert sum(stages.get(stage, 0.0) for stage in asked) == pytest.approx(
+        mean(steps, "next"), rel=0.02, abs=1e-3
+    )
+    counted = (
+        batches if workers else batches[left_out(report) :]
+    )  # workers have made most of these few before the first step that counts
     later = warm(counted) if workers else counted
     for stage in SAMPLE:
         own = sum(row[stage] for row in later) / sum(len(row["batch"]) for row in later)
@@ -73,7 +97,11 @@ def test_every_stage_is_reported_within_two_percent(warm_python, tmp_path, metho
 
     assert report["workers"]["batches"] == len(batches) == truth["batches"]
     assert report["workers"]["samples"] == samples
-    assert report["workers"]["processes"] == workers == (len({row["worker"] for row in batches}) if workers else 0)
+    assert (
+        report["workers"]["processes"]
+        == workers
+        == (len({row["worker"] for row in batches}) if workers else 0)
+    )
     assert report["throughput"]["steps"] == truth["batches"]
 
 
@@ -85,4 +113,6 @@ def test_one_sample_in_a_few_tells_the_same_within_its_printed_error(warm_python
     assert 0 < report["workers"]["samples_in_detail"] < samples
     for stage in SAMPLE:
         truth = sum(row[stage] for row in batches) / samples
-        assert abs(sample[stage]["wall_s"] - truth) <= 4 * sample[stage]["error_s"] + 0.06 * truth, stage
+        assert (
+            abs(sample[stage]["wall_s"] - truth) <= 4 * sample[stage]["error_s"] + 0.06 * truth
+        ), stage

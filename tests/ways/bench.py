@@ -17,7 +17,9 @@ from warm_python import WarmPython
 from ways.way import PROGRAMS, Way, split
 
 LIMIT_S = 250  # for one run of a way
-VARIES = re.compile(r"\d{4}-\d\d-\d\d[T ][\d:.,]+Z?|(?<=rocess )\d+")  # times and pids in what launchers say
+VARIES = re.compile(
+    r"\d{4}-\d\d-\d\d[T ][\d:.,]+Z?|(?<=rocess )\d+"
+)  # times and pids in what launchers say
 PATH = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
 
 
@@ -82,15 +84,29 @@ class Bench:
     """
 
     def __init__(self, folder: Path, warm: WarmPython) -> None:
-        self.work, self.run_folder, self._folder, self._warm = folder / "work", folder / "run", folder, warm
+        self.work, self.run_folder, self._folder, self._warm = (
+            folder / "work",
+            folder / "run",
+            folder,
+            warm,
+        )
 
     def run(self, way: Way) -> Both:
         plain = self.outcome(way.plain, way.warm)
         self.work.rename(self._folder / "plain")
         feedline = self.outcome(way.recorded, way.warm, "-q")
-        runs = [self.run_folder] if self.run_folder.exists() else sorted((self.work / "runs").glob("*"))
+        runs = (
+            [self.run_folder]
+            if self.run_folder.exists()
+            else sorted((self.work / "runs").glob("*"))
+        )
         seen = [(ranks, states) for run in runs for ranks, states in recorded(run)]
-        return Both(plain, feedline, sorted(ranks for ranks, _ in seen), {state for _, states in seen for state in states})
+        return Both(
+            plain,
+            feedline,
+            sorted(ranks for ranks, _ in seen),
+            {state for _, states in seen for state in states},
+        )
 
     def outcome(self, command: str, warm: bool = False, *options: str) -> Outcome:
         """Run a command beside all programs.
@@ -102,23 +118,42 @@ class Bench:
         variables, words = split(command, [*options, "-o", str(self.run_folder)])
         settings = {**os.environ, "OMP_NUM_THREADS": "1", "PATH": PATH, **variables}
         if warm:
-            words = ["-m", *words] if words[0] == "feedline" else [str(self.work / words[1]), *words[2:]]
+            words = (
+                ["-m", *words]
+                if words[0] == "feedline"
+                else [str(self.work / words[1]), *words[2:]]
+            )
             done = self._warm.run(*words, folder=self.work, environment=settings)
             code, out, err = done.returncode, done.stdout, done.stderr
         else:
             code, out, err = self._cold(words, settings)
-        said = {path.stem: json.loads(path.read_text()) for path in sorted((self.work / "said").glob("*.json"))}
+        said = {
+            path.stem: json.loads(path.read_text())
+            for path in sorted((self.work / "said").glob("*.json"))
+        }
         trainings = defaultdict(list)
         for one in said.values():
-            trainings[one["training"]].append(Rank(one["rank"], one["steps"], one["samples"], one.pop("pid")))
+            trainings[one["training"]].append(
+                Rank(one["rank"], one["steps"], one["samples"], one.pop("pid"))
+            )
         return Outcome(
-            code, sorted(VARIES.sub("*", out).splitlines()), err, said, {name: sorted(ranks) for name, ranks in trainings.items()}
+            code,
+            sorted(VARIES.sub("*", out).splitlines()),
+            err,
+            said,
+            {name: sorted(ranks) for name, ranks in trainings.items()},
         )
 
     def _cold(self, words: list[str], environment: dict[str, str]) -> tuple[int, str, str]:
         with open(self._folder / "out", "wb") as out, open(self._folder / "err", "wb") as err:
             process = subprocess.Popen(
-                words, cwd=self.work, env=environment, stdin=subprocess.DEVNULL, stdout=out, stderr=err, start_new_session=True
+                words,
+                cwd=self.work,
+                env=environment,
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+                stderr=err,
+                start_new_session=True,
             )
         try:
             process.wait(LIMIT_S)
@@ -126,11 +161,15 @@ class Bench:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)  # what it left running, too
             process.wait()
-        return process.returncode, *((self._folder / name).read_bytes().decode(errors="replace") for name in ("out", "err"))
+        return process.returncode, *(
+            (self._folder / name).read_bytes().decode(errors="replace") for name in ("out", "err")
+        )
 
 
 def recorded(run: Path) -> list[tuple[list[Rank], set[str]]]:
-    """Ranks of each training in a run folder, and the states in which feedline thinks that they are."""
+    """Ranks of each training in a run folder, and the states in which feedline thinks that they
+    are.
+    """
     from feedline.analysis.measure.gather import RankMetrics, throughput
     from feedline.profiler.store.trainings import split_run, trainings
 
@@ -148,8 +187,15 @@ def differences(way: Way, both: Both) -> list[str]:
     """What is not as it has to be, in words."""
     plain, feedline = both.plain, both.feedline
     if plain.code or {name: len(ranks) for name, ranks in plain.trainings.items()} != way.trainings:
-        return [f"without feedline: exit code {plain.code}, trainings {plain.trainings}:\n{plain.err[-3000:]}"]
-    found = [] if feedline.code == plain.code else [f"exit code {feedline.code}, without feedline {plain.code}"]
+        return [
+            f"without feedline: exit code {plain.code}, trainings "
+            f"{plain.trainings}:\n{plain.err[-3000:]}"
+        ]
+    found = (
+        []
+        if feedline.code == plain.code
+        else [f"exit code {feedline.code}, without feedline {plain.code}"]
+    )
     if feedline.out != plain.out:
         found.append(f"standard output {feedline.out}, without feedline {plain.out}")
     for said in (*plain.said.values(), *feedline.said.values()):

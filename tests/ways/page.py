@@ -59,25 +59,46 @@ In each of these cases the training is unchanged (`tests/ways/test_bad_input.py`
 - mnist_hogwild, unmodified: feedline records two training runs of 40 steps and 640 samples each, one for each of the two processes that
   share the model.
 """
-HEAD = "| way | command | training runs | ranks | steps | samples | unchanged |\n|---|---|---|---|---|---|---|"
+HEAD = (
+    "| way | command | training runs | ranks | steps | samples | unchanged "
+    "|\n|---|---|---|---|---|---|---|"
+)
 
 
 def row(way: Way, both: Both) -> str:
     """A line of the table."""
     pairs = [
         (str(len(both.true)), str(len(both.seen))),
-        (each(both.true, lambda ranks: str(len(ranks))), each(both.seen, lambda ranks: str(len(ranks)))),
+        (
+            each(both.true, lambda ranks: str(len(ranks))),
+            each(both.seen, lambda ranks: str(len(ranks))),
+        ),
         (each(both.true, steps), each(both.seen, steps)),
         (each(both.true, samples), each(both.seen, samples)),
     ]
-    unchanged = not [text for text in differences(way, both) if not text.startswith(("seen", "all ended"))]
-    cells = [way.name, f"`{way.recorded}`", *(f"{true} / {seen}" for true, seen in pairs), "yes" if unchanged else "**no**"]
+    unchanged = not [
+        text for text in differences(way, both) if not text.startswith(("seen", "all ended"))
+    ]
+    cells = [
+        way.name,
+        f"`{way.recorded}`",
+        *(f"{true} / {seen}" for true, seen in pairs),
+        "yes" if unchanged else "**no**",
+    ]
     return f"| {' | '.join(cells)} |"
 
 
 def each(trainings, text) -> str:
     """In an order that no process number decides."""
-    return "; ".join(text(ranks) for ranks in sorted(trainings, key=lambda ranks: [(rank.steps, rank.samples) for rank in ranks])) or "none"
+    return (
+        "; ".join(
+            text(ranks)
+            for ranks in sorted(
+                trainings, key=lambda ranks: [(rank.steps, rank.samples) for rank in ranks]
+            )
+        )
+        or "none"
+    )
 
 
 def steps(ranks: list[Rank]) -> str:
@@ -92,13 +113,19 @@ def main(rows: Path) -> None:
     """Print the page from the rows that tests left."""
     import torch
 
-    print(TEXT + f"Python {platform.python_version()}, torch {torch.__version__}, {platform.system()}.\n\n{HEAD}")
+    print(
+        TEXT + f"Python {platform.python_version()}, torch {torch.__version__}, "
+        f"{platform.system()}.\n\n{HEAD}"
+    )
     for way in WAYS:
         if (path := rows / slug(way)).exists():
             print(path.read_text())
     not_tried = [f"{way.name} ({', '.join(way.missing)})" for way in WAYS if way.missing]
     if not_tried:
-        print(f"\nNot tested here, because the packages in parentheses are not installed: {'; '.join(not_tried)}.")
+        print(
+            f"\nNot tested here, because the packages in parentheses are not installed: "
+            f"{'; '.join(not_tried)}."
+        )
     print(END, end="")
 
 
@@ -108,8 +135,19 @@ def slug(way: Way) -> str:
 
 def try_all(rows: Path) -> None:
     """Run every way, two at a time."""
-    tests = [sys.executable, "-m", "pytest", "-n", "2", "-m", "long or not long", str(Path(__file__).with_name("test_ways.py"))]
-    subprocess.run(tests, env={**os.environ, "WAYS_ROWS": str(rows)}, stdout=sys.stderr, check=False)
+    tests = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "-n",
+        "2",
+        "-m",
+        "long or not long",
+        str(Path(__file__).with_name("test_ways.py")),
+    ]
+    subprocess.run(
+        tests, env={**os.environ, "WAYS_ROWS": str(rows)}, stdout=sys.stderr, check=False
+    )
 
 
 if __name__ == "__main__":

@@ -1,4 +1,6 @@
-"""Processes that feedline cannot get into, or that end oddly: the training stays as it is, what is seen is recorded, the rest is named."""
+"""Processes that feedline cannot get into, or that end oddly: the training stays as it is, what is
+seen is recorded, the rest is named.
+"""
 
 import json
 import re
@@ -17,7 +19,10 @@ def bench(tmp_path, warm_python):
 
 
 def both(bench: Bench, plain: str, command: str, warm: bool = False) -> Outcome:
-    """What the command did under feedline, after seeing that it did the same without. Feedline speaks, as it does by default."""
+    """What the command did under feedline, after seeing that it did the same without.
+
+    Feedline speaks, as it does by default.
+    """
     without = bench.outcome(plain, warm)
     bench.work.rename(bench.work.with_name("plain"))
     ours = bench.outcome(command, warm)
@@ -56,7 +61,11 @@ def test_a_child_that_hides_is_recorded_or_named(bench, how):
 @pytest.mark.long
 def test_a_sitecustomize_of_the_users_own_runs_in_every_process(bench):
     command = "customized_child.py twice"
-    ours = both(bench, f"PYTHONPATH=customized python {command}", f"PYTHONPATH=customized feedline run {command}")
+    ours = both(
+        bench,
+        f"PYTHONPATH=customized python {command}",
+        f"PYTHONPATH=customized feedline run {command}",
+    )
 
     assert ours.out.count("customized") == ours.out.count("customized yes A user's own.") == 2
     assert seen(bench.run_folder) == true(ours)
@@ -112,7 +121,9 @@ def test_a_child_that_may_not_write_the_run_folder_trains_and_is_named(bench):
     check_named(ours, bench.run_folder, "train.py")
 
 
-@pytest.mark.parametrize("command", ["feedline run", pytest.param("feedline run -- python", marks=pytest.mark.long)])
+@pytest.mark.parametrize(
+    "command", ["feedline run", pytest.param("feedline run -- python", marks=pytest.mark.long)]
+)
 def test_children_whose_parent_is_killed_are_recorded(bench, command):
     plain = bench.outcome("python loses_parent.py", warm=True)
     before = {name: wait_for(bench.work / "said" / f"{name}-0.json") for name in "ab"}
@@ -122,10 +133,14 @@ def test_children_whose_parent_is_killed_are_recorded(bench, command):
 
     said = {name: wait_for(bench.work / "said" / f"{name}-0.json") for name in "ab"}
     assert plain.code == -9 and ours.code in (-9, 137)
-    assert [one["parameters"] for one in said.values()] == [one["parameters"] for one in before.values()]
+    assert [one["parameters"] for one in said.values()] == [
+        one["parameters"] for one in before.values()
+    ]
     for one in said.values():
         wait_for_end(one["pid"])
-    assert seen(bench.run_folder) == sorted(Rank(0, one["steps"], one["samples"], one["pid"]) for one in said.values())
+    assert seen(bench.run_folder) == sorted(
+        Rank(0, one["steps"], one["samples"], one["pid"]) for one in said.values()
+    )
 
 
 def wait_for(path: Path) -> dict:

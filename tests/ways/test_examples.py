@@ -1,4 +1,5 @@
-"""Programs of github.com/pytorch/examples that train in processes of their own, unmodified unless the test says so.
+"""Programs of github.com/pytorch/examples that train in processes of their own, unmodified unless
+the test says so.
 
 PYTORCH_EXAMPLES names a checkout; there is no copy of them here.
 """
@@ -32,9 +33,11 @@ run 0 & first=$!
 run 1 & second=$!
 wait $first && wait $second
 """
-#: What makes main.py start two ranks without a GPU, give them their DistributedDataParallel, and the same seed each time.
+#: What makes main.py start two ranks without a GPU, give them their DistributedDataParallel, and
+#: the same seed each time.
 TWO_RANKS = {
-    "        dist.init_process_group(": "        torch.manual_seed(1)\n        dist.init_process_group(",
+    "        dist.init_process_group(": "        torch.manual_seed(1)\n        "
+    "dist.init_process_group(",
     "ngpus_per_node = 1": "ngpus_per_node = 2",
     "print('using CPU, this will be slow')": "model = torch.nn.parallel.DistributedDataParallel(model)",
 }
@@ -42,13 +45,17 @@ TWO_RANKS = {
 pytestmark = [
     pytest.mark.long,
     pytest.mark.timeout(2 * LIMIT_S),
-    pytest.mark.skipif(EXAMPLES is None, reason="PYTORCH_EXAMPLES names no checkout of github.com/pytorch/examples"),
+    pytest.mark.skipif(
+        EXAMPLES is None, reason="PYTORCH_EXAMPLES names no checkout of github.com/pytorch/examples"
+    ),
 ]
 
 
 def run(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
     settings = {**os.environ, "OMP_NUM_THREADS": "1", "PATH": PATH}
-    done = subprocess.run(words, cwd=folder, env=settings, capture_output=True, text=True, timeout=LIMIT_S)
+    done = subprocess.run(
+        words, cwd=folder, env=settings, capture_output=True, text=True, timeout=LIMIT_S
+    )
     assert done.returncode == 0, done.stderr[-3000:]
     return done
 
@@ -82,9 +89,14 @@ def losses(out: str) -> list[str]:
 
 
 def check_two_ranks(path: Path) -> None:
-    """Both ranks are there, with all of their steps, what they waited for and what they told each other."""
+    """Both ranks are there, with all of their steps, what they waited for and what they told each
+    other.
+    """
     (found,) = recorded(path)
-    assert [(rank.rank, rank.steps, rank.samples) for rank in found[0]] == [(0, 10, 40), (1, 10, 40)]
+    assert [(rank.rank, rank.steps, rank.samples) for rank in found[0]] == [
+        (0, 10, 40),
+        (1, 10, 40),
+    ]
     assert found[1] == {"finished"}
     report = build(open_run(path))
     assert set(report.ranks) == {"0", "1"}
@@ -106,7 +118,9 @@ def test_imagenet_as_two_nodes_of_one_spawned_rank(imagenet):
 
 
 def test_imagenet_with_two_spawned_ranks(imagenet):
-    """Three lines of main.py are changed, for a machine without GPUs and for a second run to give the same numbers."""
+    """Three lines of main.py are changed, for a machine without GPUs and for a second run to give
+    the same numbers.
+    """
     text = (imagenet / "main.py").read_text()
     for old, new in TWO_RANKS.items():
         assert text.count(old) == 1
@@ -125,7 +139,10 @@ def test_imagenet_with_two_spawned_ranks(imagenet):
 
 
 def test_mnist_hogwild(tmp_path):
-    """Its two processes train one model in shared memory: two trainings. The parent evaluates it."""
+    """Its two processes train one model in shared memory: two trainings.
+
+    The parent evaluates it.
+    """
     work = tmp_path / "mnist_hogwild"
     shutil.copytree(Path(EXAMPLES) / "mnist_hogwild", work)
     write_mnist(tmp_path / "data" / "MNIST" / "raw", {"train": 320, "t10k": 64})
@@ -133,7 +150,9 @@ def test_mnist_hogwild(tmp_path):
     run(work, "feedline", "run", "-o", "run", "main.py", "--epochs", "2", "--batch-size", "16")
 
     found = recorded(work / "run")
-    assert [[(rank.rank, rank.steps, rank.samples) for rank in ranks] for ranks, _ in found] == [[(0, 40, 640)]] * 2
+    assert [[(rank.rank, rank.steps, rank.samples) for rank in ranks] for ranks, _ in found] == [
+        [(0, 40, 640)]
+    ] * 2
     assert all(states == {"finished"} for _, states in found)
 
 
@@ -142,7 +161,10 @@ def write_mnist(folder: Path, counts: dict[str, int]) -> None:
     folder.mkdir(parents=True)
     noise = np.random.default_rng(0)
     for name, count in counts.items():
-        images = struct.pack(">4i", 0x803, count, 28, 28) + noise.integers(0, 255, count * 784, np.uint8).tobytes()
+        images = (
+            struct.pack(">4i", 0x803, count, 28, 28)
+            + noise.integers(0, 255, count * 784, np.uint8).tobytes()
+        )
         labels = struct.pack(">2i", 0x801, count) + noise.integers(0, 10, count, np.uint8).tobytes()
         for kind, data in (("images-idx3", images), ("labels-idx1", labels)):
             (folder / f"{name}-{kind}-ubyte").write_bytes(data)

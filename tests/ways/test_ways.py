@@ -1,4 +1,6 @@
-"""However a training is started, feedline sees all of its processes, and changes none. docs/ways-to-start.md lists the ways."""
+"""However a training is started, feedline sees all of its processes, and changes none.
+docs/ways-to-start.md lists the ways.
+"""
 
 import os
 from pathlib import Path

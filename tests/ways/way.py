@@ -16,12 +16,14 @@ class Way:
 
     Attributes:
         name: of the row and of the test.
-        recorded: the command under feedline; ``feedline run`` gets ``-q -o RUN`` besides. May begin with variables to set.
+        recorded: the command under feedline; ``feedline run`` gets ``-q -o RUN`` besides. May begin
+            with variables to set.
         plain: the same without feedline.
         trainings: training -> how many ranks it has.
         needs: modules and commands without which it cannot run.
         quick: one of those in scripts/test.
-        warm: the command is a script of Python's and needs nothing that torch's being imported already would hide.
+        warm: the command is a script of Python's and needs nothing that torch's being imported
+            already would hide.
         repeats: the parameters are the same in every run.
         kills: it kills its idle processes when the trainings are over.
     """
@@ -39,7 +41,11 @@ class Way:
     @property
     def missing(self) -> list[str]:
         """What is not installed of what it needs."""
-        return [name for name in self.needs if importlib.util.find_spec(name) is None and shutil.which(name) is None]
+        return [
+            name
+            for name in self.needs
+            if importlib.util.find_spec(name) is None and shutil.which(name) is None
+        ]
 
 
 def script(name: str, words: str, trainings: dict[str, int], *needs: str, **settings: bool) -> Way:

@@ -9,7 +9,8 @@ EXACT = 0.01  # of the rate, either side
 
 @dataclass
 class ClosedForm:
-    """100 samples/s if the step waits for nothing; a worker makes ``per_worker`` of them, the CPUs of now ``on_cpus``.
+    """100 samples/s if the step waits for nothing; a worker makes ``per_worker`` of them, the CPUs
+    of now ``on_cpus``.
 
     Attributes:
         asked: every change that was predicted, and whether with its interval.

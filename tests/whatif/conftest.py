@@ -1,4 +1,6 @@
-"""A recorded training to predict from: the demonstration of the documentation, a ResNet behind one worker."""
+"""A recorded training to predict from: the demonstration of the documentation, a ResNet behind one
+worker.
+"""
 
 import shutil
 from pathlib import Path
@@ -17,7 +19,11 @@ def demo(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def decode_bound(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Another one, of images of 640 x 480 that Pillow decodes."""
-    return Path(shutil.copytree(RECORDED / "decode-bound", tmp_path_factory.mktemp("recorded") / "decode-bound"))
+    return Path(
+        shutil.copytree(
+            RECORDED / "decode-bound", tmp_path_factory.mktemp("recorded") / "decode-bound"
+        )
+    )
 
 
 @pytest.fixture(scope="module")

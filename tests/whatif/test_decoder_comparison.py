@@ -1,4 +1,6 @@
-"""Another decoder on the user's own files: its cost beside the old one's, or why that cannot be told."""
+"""Another decoder on the user's own files: its cost beside the old one's, or why that cannot be
+told.
+"""
 
 import pytest
 from PIL import Image
@@ -14,7 +16,9 @@ def files(tmp_path_factory):
 
 
 def test_both_decoders_decode_the_same_files(files):
-    found = decoders.compare_decoders(decoders.find_decoder("pil"), decoders.find_decoder("turbo"), files, 320 * 240)
+    found = decoders.compare_decoders(
+        decoders.find_decoder("pil"), decoders.find_decoder("turbo"), files, 320 * 240
+    )
 
     assert isinstance(found, decoders.DecoderComparison)
     assert found.files == 4 and found.now_s > 0 and found.then_s > 0
@@ -36,7 +40,11 @@ def test_a_decoder_that_takes_twice_as_long_is_seen_to(files, monkeypatch):
 
 
 def test_names_are_those_of_the_probe_in_any_case_or_short():
-    assert decoders.find_decoder("opencv") == decoders.find_decoder("cv2") == decoders.find_decoder("OpenCV")
+    assert (
+        decoders.find_decoder("opencv")
+        == decoders.find_decoder("cv2")
+        == decoders.find_decoder("OpenCV")
+    )
     for name in ("DALI mixed", "jpg", ""):
         with pytest.raises(ScriptError, match="unknown decoder"):
             decoders.find_decoder(name)
@@ -63,22 +71,30 @@ def test_files_that_one_of_them_does_not_read_are_named(files, tmp_path):
     (tmp_path / "data" / "cat").mkdir(parents=True)
     Image.new("RGB", (320, 240)).save(tmp_path / "data" / "cat" / "a.png")
 
-    assert decoders.compare_decoders(decoders.find_decoder("pil"), decoders.find_decoder("turbo"), tmp_path / "data", None) == (
-        "simplejpeg does not read PNG, which is among these files"
-    )
+    assert decoders.compare_decoders(
+        decoders.find_decoder("pil"), decoders.find_decoder("turbo"), tmp_path / "data", None
+    ) == ("simplejpeg does not read PNG, which is among these files")
 
 
 def test_a_library_that_is_not_there_is_told(files, monkeypatch):
     def missing(blobs):
         raise ImportError("No module named 'simplejpeg'")
 
-    found = decoders.compare_decoders(decoders.find_decoder("pil"), decoders.ImageDecoder("simplejpeg", missing), files, None)
+    found = decoders.compare_decoders(
+        decoders.find_decoder("pil"), decoders.ImageDecoder("simplejpeg", missing), files, None
+    )
 
     assert found == "simplejpeg cannot be measured: ImportError: No module named 'simplejpeg'"
 
 
 @pytest.mark.parametrize(
-    ("pixels", "alike"), [(320 * 240, True), (320 * 240 * 1.9, True), (320 * 240 * 2.1, False), (320 * 240 / 2.1, False)]
+    ("pixels", "alike"),
+    [
+        (320 * 240, True),
+        (320 * 240 * 1.9, True),
+        (320 * 240 * 2.1, False),
+        (320 * 240 / 2.1, False),
+    ],
 )
 def test_images_of_another_size_are_not_the_trainings(pixels, alike, files):
     images = decoders.photos.scan(files).photos

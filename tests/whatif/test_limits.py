@@ -31,7 +31,10 @@ def test_it_is_what_raises_the_throughput(predict, workers, limit, rate):
 def test_it_is_unknown_where_nothing_is_predicted_without_a_limit():
     after = PredictedRate(30.0, 60.0, 55.0, 65.0)
 
-    assert next_limit(ClosedForm(refused=Refused("x", "y")), Change({"num_workers": 2}), after, 2) is None
+    assert (
+        next_limit(ClosedForm(refused=Refused("x", "y")), Change({"num_workers": 2}), after, 2)
+        is None
+    )
 
 
 def test_the_change_itself_stays_while_limits_are_lifted():
@@ -42,7 +45,10 @@ def test_the_change_itself_stays_while_limits_are_lifted():
 
     next_limit(predict, change, after, 2)
 
-    assert all(asked.settings["prefetch_factor"] == 4 and asked.settings["in_order"] is False for asked, _ in predict.asked)
+    assert all(
+        asked.settings["prefetch_factor"] == 4 and asked.settings["in_order"] is False
+        for asked, _ in predict.asked
+    )
 
 
 def test_it_is_the_starts_of_epochs_where_only_their_end_raises_the_throughput():

@@ -1,4 +1,6 @@
-"""One question, one answer: report, whatif, tune, check and verify of every stored run say the same of the same settings."""
+"""One question, one answer: report, whatif, tune, check and verify of every stored run say the same
+of the same settings.
+"""
 
 import argparse
 import json
@@ -52,7 +54,10 @@ def trainings() -> list[Path]:
     return found
 
 
-RUNS = [pytest.param(path, id="-".join(path.relative_to(TESTS.parent).parts[2:])) for path in trainings()]
+RUNS = [
+    pytest.param(path, id="-".join(path.relative_to(TESTS.parent).parts[2:]))
+    for path in trainings()
+]
 
 
 @pytest.fixture(autouse=True)
@@ -103,7 +108,10 @@ def test_a_finding_gives_what_whatif_says_of_its_fix(path):
         answer = whatif(path, fix=finding.rule_id)
         assert rate_of(answer) == finding.predicted, finding.rule_id
         if answer.refused is not None:
-            assert answer.refused.message.removesuffix(".").lower() == finding.refused.removesuffix(".").lower()
+            assert (
+                answer.refused.message.removesuffix(".").lower()
+                == finding.refused.removesuffix(".").lower()
+            )
         if finding.settings and BY_ID[finding.rule_id].by_settings:
             assert rate_of(whatif(path, finding.settings)) == finding.predicted
 
@@ -132,9 +140,20 @@ def test_what_check_measures_is_what_all_start_from(path, tmp_path, capfd):
     shown = report(path).throughput
     if shown.of_all_ranks is None:
         return
-    (tmp_path / "budget.toml").write_text(f"min_steps = 1\n[at_least]\nsamples_per_s = {shown.of_all_ranks * 1e6}\n")
+    (tmp_path / "budget.toml").write_text(
+        f"min_steps = 1\n[at_least]\nsamples_per_s = {shown.of_all_ranks * 1e6}\n"
+    )
 
-    assert main(["check", str(path), "--budget", str(tmp_path / "budget.toml"), "--json", str(tmp_path / "check.json")]) in (75, 77)
+    assert main(
+        [
+            "check",
+            str(path),
+            "--budget",
+            str(tmp_path / "budget.toml"),
+            "--json",
+            str(tmp_path / "check.json"),
+        ]
+    ) in (75, 77)
     (limit,) = json.loads((tmp_path / "check.json").read_text())["limits"]
 
     assert limit["value"] in (None, shown.of_all_ranks)
@@ -149,18 +168,30 @@ def test_what_check_measures_is_what_all_start_from(path, tmp_path, capfd):
 
 @pytest.mark.parametrize("path", RUNS)
 def test_no_prediction_passes_the_nearest_limit_of_the_report_that_supposes_the_same(path):
-    """Limits suppose that other programs are gone, and that samples take as much CPU time as they did."""
+    """Limits suppose that other programs are gone, and that samples take as much CPU time as they
+    did.
+    """
     limits = report(path).roofline
-    nearest = next((roof for roof in limits.roofs if roof.id == limits.nearest_id), None) if limits else None
+    nearest = (
+        next((roof for roof in limits.roofs if roof.id == limits.nearest_id), None)
+        if limits
+        else None
+    )
     if nearest is None or nearest.kind not in ("cores", "gpu"):
         return
-    told = [one.predicted for one in of_the_loader(report(path)) if one.predicted and nearest.kind not in BY_ID[one.rule_id].lifts]
+    told = [
+        one.predicted
+        for one in of_the_loader(report(path))
+        if one.predicted and nearest.kind not in BY_ID[one.rule_id].lifts
+    ]
     found = tune(path)
     told += [one.predicted for one in found.by_workers] if found else []
 
     assert told
     for one in told:
-        assert one.after / one.before <= max(1.0, nearest.samples_per_s / limits.samples_per_s) * (1 + 1e-9)
+        assert one.after / one.before <= max(1.0, nearest.samples_per_s / limits.samples_per_s) * (
+            1 + 1e-9
+        )
 
 
 @pytest.mark.parametrize("path", RUNS)
@@ -171,7 +202,12 @@ def test_more_workers_are_not_both_denied_and_advised(path):
     texts = [f"{one.message} {one.fix}" for one in report(path).findings]
     advised = found.best.workers > found.now.workers
 
-    assert not (advised and any(cpu_saturated.NOT_WORKERS in text or "too few CPUs for more" in text for text in texts))
+    assert not (
+        advised
+        and any(
+            cpu_saturated.NOT_WORKERS in text or "too few CPUs for more" in text for text in texts
+        )
+    )
     assert not advised or found.best.predicted.low > found.now.predicted.after
 
 
@@ -186,7 +222,11 @@ def trial_of(run: Path, settings, gain: float, recorded_times: float = 1.0) -> d
     asked = planning.tried(prediction.replayable(run), settings, "", 0.02)
     assert asked.recorded is not None
     unchanged = asked.recorded.rate * recorded_times
-    rates = [(arm, pair, unchanged * times) for pair in (1, 2, 3) for arm, times in ((UNCHANGED, 1.0), (CHANGED, gain + 0.001 * pair))]
+    rates = [
+        (arm, pair, unchanged * times)
+        for pair in (1, 2, 3)
+        for arm, times in ((UNCHANGED, 1.0), (CHANGED, gain + 0.001 * pair))
+    ]
     trial = decide(asked, [TrialRun(arm, pair, rate, 40) for arm, pair, rate in rates])
     entry = plain({"kind": SPEED, "run": identity(run), **vars(trial)})
     folder = run.parent / VERIFY
@@ -195,7 +235,9 @@ def trial_of(run: Path, settings, gain: float, recorded_times: float = 1.0) -> d
     return json.loads((folder / LEDGER).read_text().splitlines()[-1])
 
 
-def test_a_stored_trial_says_what_whatif_predicted_and_what_tune_then_does_not_advise(tried_run, monkeypatch, capfd):
+def test_a_stored_trial_says_what_whatif_predicted_and_what_tune_then_does_not_advise(
+    tried_run, monkeypatch, capfd
+):
     monkeypatch.undo()
     monkeypatch.setenv("COLUMNS", "80")
     before = prediction.replayable(tried_run)
@@ -204,7 +246,12 @@ def test_a_stored_trial_says_what_whatif_predicted_and_what_tune_then_does_not_a
 
     line = trial_of(tried_run, advice.settings, gain=0.922)
     assert line["verdict"] == "reject"
-    assert line["predicted"] == {"from": answer.before, "to": answer.after, "low": answer.low, "high": answer.high}
+    assert line["predicted"] == {
+        "from": answer.before,
+        "to": answer.after,
+        "low": answer.low,
+        "high": answer.high,
+    }
     assert line["recorded"]["rate"] == before.throughput.of_all_ranks
 
     report.cache_clear()
@@ -213,7 +260,10 @@ def test_a_stored_trial_says_what_whatif_predicted_and_what_tune_then_does_not_a
     said = " ".join(capfd.readouterr().out.split())
     outcome = "num_workers=2, persistent_workers=True was tried by feedline verify on "
     assert said.count(outcome) == 2 and "rejected: measured -7.6 %" in said
-    assert "Keep num_workers=1, prefetch_factor=2, in_order=True, persistent_workers=False: more workers were tried, and rejected." in said
+    assert (
+        "Keep num_workers=1, prefetch_factor=2, in_order=True, persistent_workers=False: more "
+        "workers were tried, and rejected." in said
+    )
     tuned = json.loads((tried_run.parent / "tune.json").read_text())
     assert tuned["best"]["settings"]["num_workers"] == 1
     (told,) = [one for one in report(tried_run).findings if one.rule_id == advice.rule_id]
@@ -244,6 +294,13 @@ def test_a_rate_inside_the_recorded_interval_or_near_it_is_of_the_same_condition
 
 def test_predictions_are_of_one_kind():
     """Guards the comparisons above, which would hold for None."""
-    predicted = [one for path in (STORED[1] / "demo", STORED[0] / "loader") for one in report(path).findings if one.predicted]
+    predicted = [
+        one
+        for path in (STORED[1] / "demo", STORED[0] / "loader")
+        for one in report(path).findings
+        if one.predicted
+    ]
 
-    assert len(predicted) >= 3 and all(isinstance(one.predicted, PredictedRate) for one in predicted)
+    assert len(predicted) >= 3 and all(
+        isinstance(one.predicted, PredictedRate) for one in predicted
+    )

@@ -8,7 +8,13 @@ from feedline.analysis.predict.limits import CPUS, STEP, WORKERS
 from feedline.analysis.predict.search import NEAR, Limits, Memory, Search, Searcher, Tuning, numbers
 from feedline.cli.tune.text import conclusion, why_not_more
 
-NOW = {"num_workers": 1, "prefetch_factor": 2, "in_order": True, "persistent_workers": False, "made_at": "train.py:3"}
+NOW = {
+    "num_workers": 1,
+    "prefetch_factor": 2,
+    "in_order": True,
+    "persistent_workers": False,
+    "made_at": "train.py:3",
+}
 MB = 1e6
 
 
@@ -16,7 +22,9 @@ USUAL = Memory(100 * MB, MB)
 
 
 def search(predict=None, now=NOW, epochs=1, memory=USUAL, **limits) -> Search:
-    found = Searcher(predict or ClosedForm(), now, epochs, Limits(**{"workers": 8, **limits}), memory).search()
+    found = Searcher(
+        predict or ClosedForm(), now, epochs, Limits(**{"workers": 8, **limits}), memory
+    ).search()
     assert isinstance(found, Search)
     return found
 
@@ -74,14 +82,20 @@ def test_where_nothing_fits_it_is_refused():
     assert isinstance(found, Search) and found.best.workers in (0, 1)
 
     refusal = Refused("too_short", "only 3 batches were recorded")
-    assert Searcher(ClosedForm(refused=refusal), NOW, 1, Limits(4), Memory(MB, MB)).search() == refusal
+    assert (
+        Searcher(ClosedForm(refused=refusal), NOW, 1, Limits(4), Memory(MB, MB)).search() == refusal
+    )
 
 
 def test_settings_of_which_there_is_no_prediction_are_left_out_and_told():
     predict = ClosedForm()
 
     def to_two(change, interval=True):
-        return predict(change, interval) if change.settings["num_workers"] <= 2 else Refused("disk_bandwidth", "too fast")
+        return (
+            predict(change, interval)
+            if change.settings["num_workers"] <= 2
+            else Refused("disk_bandwidth", "too fast")
+        )
 
     found = search(to_two)
 
@@ -128,7 +142,14 @@ def test_fewer_workers_are_advised_where_they_are_as_fast():
 
 
 def test_a_training_without_workers_gets_some_and_torchs_defaults_are_not_spelled_out():
-    found = search(now={"num_workers": 0, "prefetch_factor": None, "in_order": True, "persistent_workers": False})
+    found = search(
+        now={
+            "num_workers": 0,
+            "prefetch_factor": None,
+            "in_order": True,
+            "persistent_workers": False,
+        }
+    )
 
     assert found.now.settings == {"num_workers": 0}
     assert found.changes == {"num_workers": 4}
@@ -142,7 +163,10 @@ def test_nothing_is_predicted_twice():
     predict = ClosedForm(per_worker=25.0, depth_gain=2.0)
     found = search(predict)
 
-    settings = [(*sorted(change.settings.items()), change.cpus, change.endless, interval) for change, interval in predict.asked]
+    settings = [
+        (*sorted(change.settings.items()), change.cpus, change.endless, interval)
+        for change, interval in predict.asked
+    ]
     assert len(settings) == len(set(settings))
     assert found.tried == len({asked[:-1] for asked in settings})
 
@@ -179,7 +203,11 @@ def test_more_workers_that_may_be_no_gain_are_not_advised():
 
 
 def test_what_was_tried_and_rejected_is_left_out_with_all_larger_numbers_of_workers():
-    tried = Refused("rejected", "num_workers=3 was tried by feedline verify on 2026-11-28 and rejected: measured -7.8 % [-9.0 %, -6.6 %]")
+    tried = Refused(
+        "rejected",
+        "num_workers=3 was tried by feedline verify on 2026-11-28 and rejected: measured -7.8 % "
+        "[-9.0 %, -6.6 %]",
+    )
     predict = ClosedForm()
 
     def after(change, interval=True):
@@ -187,8 +215,15 @@ def test_what_was_tried_and_rejected_is_left_out_with_all_larger_numbers_of_work
 
     found = search(after)
 
-    assert found.best == found.now and found.no_more and found.unpredicted is None and found.limit is None
-    assert found.rejected == [tried.message] and tried.message + "." in list(why_not_more(Tuning(found, Limits(8), USUAL)))
+    assert (
+        found.best == found.now
+        and found.no_more
+        and found.unpredicted is None
+        and found.limit is None
+    )
+    assert found.rejected == [tried.message] and tried.message + "." in list(
+        why_not_more(Tuning(found, Limits(8), USUAL))
+    )
     assert conclusion(found).endswith(": more workers were tried, and rejected.")
 
 
@@ -202,6 +237,10 @@ def test_more_workers_gain_only_if_one_number_of_them_surely_does(per_worker, ga
 
 def test_whether_more_workers_gain_is_unknown_where_they_cannot_be_predicted():
     def to_one(change, interval=True):
-        return ClosedForm()(change, interval) if change.settings["num_workers"] == 1 else Refused("lock", "unknown")
+        return (
+            ClosedForm()(change, interval)
+            if change.settings["num_workers"] == 1
+            else Refused("lock", "unknown")
+        )
 
     assert Searcher(to_one, NOW, 1, Limits(4), USUAL).more_workers_gain() is None

@@ -5,7 +5,15 @@ import argparse
 import pytest
 
 from feedline.cli.parser import Parser
-from feedline.cli.settings import LOADER, MACHINE, add_settings, as_code, as_typed, refuse_impossible, settings_of
+from feedline.cli.settings import (
+    LOADER,
+    MACHINE,
+    add_settings,
+    as_code,
+    as_typed,
+    refuse_impossible,
+    settings_of,
+)
 from feedline.profiler.errors import ScriptError
 
 
@@ -16,7 +24,9 @@ def parsed(*words: str) -> dict[str, object]:
 
 
 def test_values_have_the_types_of_their_arguments():
-    assert parsed("--set", "num_workers=4, in_order=False ,cores=1.5", "--set", "persistent_workers=TRUE") == {
+    assert parsed(
+        "--set", "num_workers=4, in_order=False ,cores=1.5", "--set", "persistent_workers=TRUE"
+    ) == {
         "num_workers": 4,
         "in_order": False,
         "cores": 1.5,
@@ -29,7 +39,11 @@ def test_values_have_the_types_of_their_arguments():
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("num_worker=4", "unknown setting 'num_worker' (did you mean num_workers?); settings: num_workers, prefetch_factor"),
+        (
+            "num_worker=4",
+            "unknown setting 'num_worker' (did you mean num_workers?); settings: num_workers, "
+            "prefetch_factor",
+        ),
         ("x=1", "unknown setting 'x'; settings: "),
         ("num_workers", "expected NAME=VALUE, such as num_workers=4, got 'num_workers'"),
         ("num_workers=", "expected NAME=VALUE"),
@@ -76,7 +90,10 @@ def test_settings_of_workers_are_refused_without_workers(name):
 
 
 def test_settings_read_as_in_python():
-    assert as_code({"num_workers": 2, "in_order": False, "cores": 8.0}) == "num_workers=2, in_order=False, cores=8"
+    assert (
+        as_code({"num_workers": 2, "in_order": False, "cores": 8.0})
+        == "num_workers=2, in_order=False, cores=8"
+    )
 
 
 def test_settings_can_be_typed_again():

@@ -30,20 +30,40 @@ def tuned(demo, tmp_path_factory) -> SimpleNamespace:
     folder, printed = tmp_path_factory.mktemp("tuned"), StringIO()
     with pytest.MonkeyPatch.context() as patch, redirect_stdout(printed):
         patch.setenv("COLUMNS", "80")
-        code = main(["tune", str(demo), "-o", str(folder / "tune.html"), "--json", str(folder / "tune.json")])
+        code = main(
+            [
+                "tune",
+                str(demo),
+                "-o",
+                str(folder / "tune.html"),
+                "--json",
+                str(folder / "tune.json"),
+            ]
+        )
     page = (folder / "tune.html").read_text()
-    return SimpleNamespace(code=code, text=printed.getvalue(), page=page, json=json.loads((folder / "tune.json").read_text()))
+    return SimpleNamespace(
+        code=code,
+        text=printed.getvalue(),
+        page=page,
+        json=json.loads((folder / "tune.json").read_text()),
+    )
 
 
 def test_it_ends_with_the_advice_its_prediction_and_the_line_to_change(tuned):
     assert tuned.code == 0
     advice = re.search(
-        r"\nSet num_workers=2, persistent_workers=True: 81\.0 -> (\d+) samples/s\s+\[[\d.]+, [\d.]+\]\.\nChange  (.*)\n", tuned.text
+        r"\nSet num_workers=2, persistent_workers=True: 81\.0 -> (\d+) samples/s\s+\[[\d.]+, "
+        r"[\d.]+\]\.\nChange  (.*)\n",
+        tuned.text,
     )
     assert advice is not None, tuned.text
-    assert advice[2].startswith("DataLoader(..., num_workers=2, persistent_workers=True)  # now num_workers=1, persistent_workers=False, ")
+    assert advice[2].startswith(
+        "DataLoader(..., num_workers=2, persistent_workers=True)  # now num_workers=1, "
+        "persistent_workers=False, "
+    )
     assert advice[2].endswith(
-        "examples/train_imagefolder.py:27; persistent_workers=True only if the program does not change the dataset between epochs"
+        "examples/train_imagefolder.py:27; persistent_workers=True only if the program does not "
+        "change the dataset between epochs"
     )
 
 
@@ -64,12 +84,16 @@ def test_memory_of_workers_is_bounded_by_what_the_processes_took(tuned):
 
     assert 10e6 < found["memory"]["worker_bytes"] < 2e9
     two = found["best"]["memory_bytes"]
-    assert two == pytest.approx(2 * found["memory"]["worker_bytes"] + 4 * found["memory"]["batch_bytes"])
+    assert two == pytest.approx(
+        2 * found["memory"]["worker_bytes"] + 4 * found["memory"]["batch_bytes"]
+    )
     assert found["limits"]["memory_bytes"] > two
 
 
 def test_the_page_has_the_figure_and_loads_nothing(tuned):
-    assert "<svg" in tuned.page and "http" not in tuned.page.replace("http-equiv", "").replace("http://www.w3.org", "")
+    assert "<svg" in tuned.page and "http" not in tuned.page.replace("http-equiv", "").replace(
+        "http://www.w3.org", ""
+    )
     assert 'data-tip="1 worker, measured: 81.0 samples/s"' in tuned.page
     assert tuned.page.count('class="ring"') == 5
     assert "DataLoader(..., num_workers=2, persistent_workers=True)" in tuned.page
@@ -78,9 +102,15 @@ def test_the_page_has_the_figure_and_loads_nothing(tuned):
 def test_limits_of_the_command_line_hold(demo, capsys):
     assert main(["tune", str(demo), "--max-workers", "1", "--json"]) == 0
     one = json.loads(capsys.readouterr().out)
-    assert max(candidate["settings"]["num_workers"] for candidate in [*one["by_workers"], *one["few"]]) == 1
+    assert (
+        max(candidate["settings"]["num_workers"] for candidate in [*one["by_workers"], *one["few"]])
+        == 1
+    )
 
-    assert main(["tune", str(demo), "--memory", "1GB", "--cores", "8", "--max-workers", "4", "--json"]) == 0
+    assert (
+        main(["tune", str(demo), "--memory", "1GB", "--cores", "8", "--max-workers", "4", "--json"])
+        == 0
+    )
     small = json.loads(capsys.readouterr().out)
     assert small["left_out"] == 3 and small["best"]["settings"]["num_workers"] == 2
     assert small["limits"]["cpus"] == 8.0 and small["limits"]["memory_bytes"] == 1e9
@@ -89,16 +119,26 @@ def test_limits_of_the_command_line_hold(demo, capsys):
 @pytest.mark.parametrize(
     ("words", "code", "message"),
     [
-        (["--max-workers", "-1"], 2, "argument --max-workers: expected a whole number from 0 to 4,096"),
+        (
+            ["--max-workers", "-1"],
+            2,
+            "argument --max-workers: expected a whole number from 0 to 4,096",
+        ),
         (["--cores", "0"], 2, "argument --cores: expected a number above 0"),
-        (["--memory", "8"], 2, "argument --memory: expected a size with its unit, such as 8GB or 512MB, got '8'"),
+        (
+            ["--memory", "8"],
+            2,
+            "argument --memory: expected a size with its unit, such as 8GB or 512MB, got '8'",
+        ),
         (["--memory", "-1GB"], 2, "argument --memory: expected"),
         (["-o", "tune.png"], 73, "tune.png: the result is written as a page: name it tune.html"),
         (["-o", "there.html"], 73, "there.html already exists"),
         (["-o", "no/tune.html"], 73, "the folder no does not exist"),
     ],
 )
-def test_nonsense_is_refused_before_anything_is_read(words, code, message, tmp_path, monkeypatch, capsys):
+def test_nonsense_is_refused_before_anything_is_read(
+    words, code, message, tmp_path, monkeypatch, capsys
+):
     monkeypatch.chdir(tmp_path)
     Path("there.html").write_text("mine")
     try:
@@ -115,7 +155,9 @@ def test_a_run_that_cannot_be_replayed_is_refused_in_text_and_json(ddp, tmp_path
     capsys.readouterr()
 
     assert main(["tune", str(ddp), "-o", str(tmp_path / "tune.html")]) == 1
-    assert capsys.readouterr().out.startswith("No prediction: a step lasts as long as that of the slowest rank")
+    assert capsys.readouterr().out.startswith(
+        "No prediction: a step lasts as long as that of the slowest rank"
+    )
     assert not (tmp_path / "tune.html").exists()
     assert main(["tune", str(ddp), "--json"]) == 1
     found = json.loads(capsys.readouterr().out)
@@ -123,14 +165,28 @@ def test_a_run_that_cannot_be_replayed_is_refused_in_text_and_json(ddp, tmp_path
 
 
 @pytest.mark.parametrize(
-    ("text", "nbytes"), [("8GB", 8e9), ("512 MB", 512e6), ("1.5kB", 1500.0), ("2GiB", 2.0 * 2**30), ("100B", 100.0), ("1KB", 1000.0)]
+    ("text", "nbytes"),
+    [
+        ("8GB", 8e9),
+        ("512 MB", 512e6),
+        ("1.5kB", 1500.0),
+        ("2GiB", 2.0 * 2**30),
+        ("100B", 100.0),
+        ("1KB", 1000.0),
+    ],
 )
 def test_sizes_have_units(text, nbytes):
     assert byte_count(text) == nbytes
 
 
 def searched(predict: ClosedForm, **now: object) -> Search:
-    settings = {"num_workers": 1, "prefetch_factor": 2, "in_order": True, "persistent_workers": False, **now}
+    settings = {
+        "num_workers": 1,
+        "prefetch_factor": 2,
+        "in_order": True,
+        "persistent_workers": False,
+        **now,
+    }
     found = Searcher(predict, settings, 1, Limits(12), Memory(1e8, 1e6)).search()
     assert isinstance(found, Search)
     return found
@@ -158,12 +214,15 @@ def test_what_is_faster_out_of_order_is_told_with_what_it_costs():
 
     assert found.limit == NextLimit(STEP, 100.0)
     assert lines[0] == "More than 4 workers would not help: the rest of the step is then the limit."
-    assert lines[1].startswith("in_order=False would give 120 samples/s [119, 121]. It changes the order of batches")
+    assert lines[1].startswith(
+        "in_order=False would give 120 samples/s [119, 121]. It changes the order of batches"
+    )
 
 
 def test_settings_that_are_the_best_already_are_kept():
     assert tune_text.conclusion(searched(ClosedForm(), num_workers=4)) == (
-        "Keep num_workers=4, prefetch_factor=2, in_order=True, persistent_workers=False: no other settings within the limits would be more "
+        "Keep num_workers=4, prefetch_factor=2, in_order=True, persistent_workers=False: no other "
+        "settings within the limits would be more "
         "than 2 % faster."
     )
 
@@ -176,18 +235,27 @@ def test_its_help_names_its_defaults():
 
 
 def test_where_the_search_ends_nothing_is_said_of_more_workers():
-    """Three and four are each faster than the number before, and full CPUs are what would help most."""
+    """Three and four are each faster than the number before, and full CPUs are what would help
+    most.
+    """
     found = searched(ClosedForm(per_worker=10.0, on_cpus=45.0))
-    ended = replace(found, limit=NextLimit(CPUS, 90.0), best=replace(found.best, settings={"num_workers": 4}))
+    ended = replace(
+        found, limit=NextLimit(CPUS, 90.0), best=replace(found.best, settings={"num_workers": 4})
+    )
 
     said, *_ = tune_text.why_not_more(Tuning(ended, Limits(4)))
-    assert said == "The search ended at 4 workers; all CPUs are busy. With more CPUs, throughput would be about 90.0 samples/s."
+    assert (
+        said
+        == "The search ended at 4 workers; all CPUs are busy. With more CPUs, throughput would be "
+        "about 90.0 samples/s."
+    )
 
 
 def test_the_interval_of_the_measured_rate_is_told_where_it_is_wide(tuned):
     low, high = tuned.json["measured_interval"]
 
     assert (round(low, 1), round(high)) == (65.4, 106)
-    assert "Intervals are for a run like this one; without any change, another may reach 65.4 to 106 samples/s." in " ".join(
-        tuned.text.split()
+    assert (
+        "Intervals are for a run like this one; without any change, another may reach 65.4 to 106 "
+        "samples/s." in " ".join(tuned.text.split())
     )

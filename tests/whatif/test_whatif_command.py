@@ -13,7 +13,20 @@ import feedline
 from feedline.cli import main
 from feedline.pipelines.probes import decoders
 
-KEYS = ["settings", "fix", "from", "to", "low", "high", "refused", "limit", "stages", "line", "remarks", "measured_interval"]
+KEYS = [
+    "settings",
+    "fix",
+    "from",
+    "to",
+    "low",
+    "high",
+    "refused",
+    "limit",
+    "stages",
+    "line",
+    "remarks",
+    "measured_interval",
+]
 
 
 def predicted(capsys, *words: object) -> tuple[int, dict]:
@@ -28,7 +41,12 @@ def refusal(capsys):
 
     def said(*words: object) -> dict:
         code, found = predicted(capsys, *words)
-        assert code == 1 and (found["from"], found["to"], found["limit"], found["line"]) == (None, None, None, "")
+        assert code == 1 and (found["from"], found["to"], found["limit"], found["line"]) == (
+            None,
+            None,
+            None,
+            "",
+        )
         return found["refused"]
 
     return said
@@ -39,11 +57,18 @@ def test_it_is_one_sentence_with_the_line_to_change_and_the_next_command(demo, m
     assert main(["whatif", str(demo), "--set", "num_workers=2"]) == 0
 
     said = capsys.readouterr().out
-    sentence = re.search(r"With num_workers=2: 81\.0 -> (\d+) samples/s \[([\d.]+), ([\d.]+)\]\. The CPUs would then be the limit", said)
+    sentence = re.search(
+        r"With num_workers=2: 81\.0 -> (\d+) samples/s \[([\d.]+), ([\d.]+)\]\. The CPUs would "
+        r"then be the limit",
+        said,
+    )
     assert sentence is not None, said
     to, low, high = map(float, sentence.groups())
     assert 81 < low <= to <= high
-    assert "Change  DataLoader(..., num_workers=2)  # now 1, examples/train_imagefolder.py:27\n" in said
+    assert (
+        "Change  DataLoader(..., num_workers=2)  # now 1, examples/train_imagefolder.py:27\n"
+        in said
+    )
     assert f"Verify  feedline verify {demo} --set num_workers=2 -- SCRIPT ARGS" in said
 
 
@@ -52,8 +77,23 @@ def test_the_json_says_the_same(demo, tmp_path, capsys):
 
     assert code == 0 and list(found) == KEYS
     assert found["settings"] == {"num_workers": 2} and found["refused"] is None
-    assert found["from"] == pytest.approx(81.0, abs=0.1) and found["low"] < found["to"] < found["high"]
-    assert main(["whatif", str(demo), "--set", "num_workers=2", "--json", str(tmp_path / "said.json"), "-q"]) == 0
+    assert (
+        found["from"] == pytest.approx(81.0, abs=0.1) and found["low"] < found["to"] < found["high"]
+    )
+    assert (
+        main(
+            [
+                "whatif",
+                str(demo),
+                "--set",
+                "num_workers=2",
+                "--json",
+                str(tmp_path / "said.json"),
+                "-q",
+            ]
+        )
+        == 0
+    )
     assert json.loads((tmp_path / "said.json").read_text()) == found
     assert capsys.readouterr().out == ""
 
@@ -70,7 +110,10 @@ def test_more_cores_lift_what_the_cpus_limit(demo, capsys):
 def test_batches_out_of_order_come_with_a_remark(demo, capsys):
     _, found = predicted(capsys, demo, "--set", "in_order=false")
 
-    assert found["remarks"] == ["in_order=False changes the order of batches, and so the course of the training from run to run."]
+    assert found["remarks"] == [
+        "in_order=False changes the order of batches, and so the course of the training from run "
+        "to run."
+    ]
 
 
 @pytest.mark.parametrize(
@@ -85,7 +128,9 @@ def test_batches_out_of_order_come_with_a_remark(demo, capsys):
         ("decode=pil", "this training decodes with Pillow already"),
     ],
 )
-def test_what_a_recording_does_not_hold_is_refused_with_the_way_out(setting, way_out, demo, refusal):
+def test_what_a_recording_does_not_hold_is_refused_with_the_way_out(
+    setting, way_out, demo, refusal
+):
     refused = refusal(demo, "--set", setting)
 
     assert refused["reason"] and way_out in refused["message"]
@@ -96,7 +141,9 @@ def test_a_refusal_is_the_last_sentence_in_the_terminal(demo, capsys):
     assert main(["whatif", str(demo), "--set", "batch_size=64"]) == 1
 
     said = " ".join(capsys.readouterr().out.split())
-    assert said.startswith("No prediction: batch_size=64: the recording does not show") and said.endswith("that of the model alone.")
+    assert said.startswith(
+        "No prediction: batch_size=64: the recording does not show"
+    ) and said.endswith("that of the model alone.")
 
 
 def test_the_fix_of_a_finding_is_predicted_as_the_report_does(demo, tmp_path, capsys):
@@ -114,9 +161,19 @@ def test_the_fix_of_a_finding_is_predicted_as_the_report_does(demo, tmp_path, ca
     ("words", "message"),
     [
         ([], "nothing to change: add --set NAME=VALUE, such as --set num_workers=4, or --fix ID"),
-        (["--fix", "too_few_worker"], "this run has no such finding (did you mean too_few_workers?); its findings: too_few_workers"),
-        (["--set", "num_workers=0,prefetch_factor=4"], "--set prefetch_factor=4: num_workers=0, and prefetch_factor needs workers"),
-        (["--set", "num_workers=2", "--data", "."], "--data is only used to measure a decoder: add --set decode=NAME"),
+        (
+            ["--fix", "too_few_worker"],
+            "this run has no such finding (did you mean too_few_workers?); its findings: "
+            "too_few_workers",
+        ),
+        (
+            ["--set", "num_workers=0,prefetch_factor=4"],
+            "--set prefetch_factor=4: num_workers=0, and prefetch_factor needs workers",
+        ),
+        (
+            ["--set", "num_workers=2", "--data", "."],
+            "--data is only used to measure a decoder: add --set decode=NAME",
+        ),
         (["--set", "decode=jpg"], "unknown decoder 'jpg'; decoders: Pillow, simplejpeg"),
     ],
 )
@@ -140,7 +197,10 @@ def test_of_two_trainings_one_has_to_be_named(tmp_path, capsys):
     train(tmp_path / "run", trainings=2)
 
     assert main(["whatif", str(tmp_path / "run"), "--set", "num_workers=2"]) == 66
-    assert f"holds 2 training runs, made in sequence: name one of them ({tmp_path / 'run'}/parts/1 to 2)" in capsys.readouterr().err
+    assert (
+        f"holds 2 training runs, made in sequence: name one of them ({tmp_path / 'run'}/parts/1 "
+        f"to 2)" in capsys.readouterr().err
+    )
     assert main(["whatif", str(tmp_path / "run" / "parts" / "2"), "--set", "num_workers=2"]) == 1
 
 
@@ -156,20 +216,30 @@ def test_a_trace_of_another_tool_is_refused(tmp_path, refusal):
 def test_a_decoder_is_measured_on_the_users_files(decode_bound, tmp_path, capsys):
     photos.write(tmp_path / "photos" / "cat", 640, 480, 4)
 
-    code, found = predicted(capsys, decode_bound, "--set", "decode=turbo", "--data", tmp_path / "photos")
+    code, found = predicted(
+        capsys, decode_bound, "--set", "decode=turbo", "--data", tmp_path / "photos"
+    )
 
     assert code == 0 and found["stages"]["decode"]["off_cpu"] == 1.0
     factor = found["stages"]["decode"]["cpu"]
     assert 0.1 < factor < 1.2
     assert found["low"] < found["to"] < found["high"]
     assert re.match(
-        r"Measured on 4 files: Pillow decodes one in [\d.]+ [mµ]s of CPU time, simplejpeg in [\d.]+ [mµ]s; pixels", found["remarks"][0]
+        r"Measured on 4 files: Pillow decodes one in [\d.]+ [mµ]s of CPU time, simplejpeg in "
+        r"[\d.]+ [mµ]s; pixels",
+        found["remarks"][0],
     )
 
 
-def test_the_spread_of_the_measurement_widens_the_interval(decode_bound, tmp_path, monkeypatch, capsys):
+def test_the_spread_of_the_measurement_widens_the_interval(
+    decode_bound, tmp_path, monkeypatch, capsys
+):
     def measured(low, high):
-        monkeypatch.setattr(decoders, "compare_decoders", lambda *_: decoders.DecoderComparison(50, 2e-3, 1e-3, low, high, 0.1))
+        monkeypatch.setattr(
+            decoders,
+            "compare_decoders",
+            lambda *_: decoders.DecoderComparison(50, 2e-3, 1e-3, low, high, 0.1),
+        )
         return predicted(capsys, decode_bound, "--set", "decode=turbo", "--data", tmp_path)[1]
 
     sure, unsure = measured(0.5, 0.5), measured(0.3, 0.8)
@@ -183,7 +253,10 @@ def test_files_of_another_size_than_the_trainings_are_refused(decode_bound, tmp_
 
     refused = refusal(decode_bound, "--set", "decode=turbo", "--data", tmp_path / "photos")
 
-    assert "these images have 0.0192 megapixels and the training decodes 0.325 per sample" in refused["message"]
+    assert (
+        "these images have 0.0192 megapixels and the training decodes 0.325 per sample"
+        in refused["message"]
+    )
 
 
 def train(run: Path, trainings: int) -> None:

@@ -1,1 +1,3 @@
-"""What rules ask of a run, each computed in one place: waits, CPUs, storage, physics of stages, workers that would be enough."""
+"""What rules ask of a run, each computed in one place: waits, CPUs, storage, physics of stages,
+workers that would be enough.
+"""

@@ -1,13 +1,19 @@
-"""The function of the program that makes a batch in the training's own thread, and what is known of it."""
+"""The function of the program that makes a batch in the training's own thread, and what is known of
+it.
+"""
 
 from feedline.analysis.formatting import seconds, share
 from feedline.analysis.ledger.facts import RuleInputs
 from feedline.analysis.ledger.view.input_wait import MIN_WAIT_SHARE
 
-HOW_TO_CHECK = "Use one batch, made before the loop, in every step. If the step is no faster, this finding is wrong."
+HOW_TO_CHECK = (
+    "Use one batch, made before the loop, in every step. If the step is no faster, "
+    "this finding is wrong."
+)
 
 
-#: A function that has a CPU, or wants one, less of its time than this waits for its batch rather than makes it.
+#: A function that has a CPU, or wants one, less of its time than this waits for its batch rather
+#: than makes it.
 _MIN_WORKING_SHARE = 0.5
 
 
@@ -21,21 +27,29 @@ def _waits(facts: RuleInputs) -> bool:
 
 
 def _does(facts: RuleInputs) -> str:
-    verb = ("wait" if _waits(facts) else "make") + ("" if facts.making and len(facts.making.functions) > 1 else "s")
+    verb = ("wait" if _waits(facts) else "make") + (
+        "" if facts.making and len(facts.making.functions) > 1 else "s"
+    )
     return f"{verb} for each batch" if _waits(facts) else f"{verb} each batch"
 
 
 def unsure(facts: RuleInputs) -> str:
-    """What is known where the function takes less than the gate, and other parts of the step may be input as well."""
+    """What is known where the function takes less than the gate, and other parts of the step may be
+    input as well.
+    """
     took, other = facts.step.stages.get("input", 0.0), facts.step.stages.get("other", 0.0)
     mean = facts.step.mean_s
     return (
-        f"the known part of the input takes {seconds(took)} of each {seconds(mean)} step ({share(took / mean)}): {who(facts)} "
-        f"{_does(facts)}; another {seconds(other)} ({share(other / mean)}) belong to no stage and may be input as well"
+        f"the known part of the input takes {seconds(took)} of each {seconds(mean)} step "
+        f"({share(took / mean)}): {who(facts)} "
+        f"{_does(facts)}; another {seconds(other)} ({share(other / mean)}) belong to no stage and "
+        f"may be input as well"
     )
 
 
 def sure_of_the_rest(facts: RuleInputs) -> bool:
-    """Whether no other part of the step can be input, such as what made the arrays that a function makes tensors of."""
+    """Whether no other part of the step can be input, such as what made the arrays that a function
+    makes tensors of.
+    """
     little = facts.step.stages.get("other", 0.0) < MIN_WAIT_SHARE * facts.step.mean_s
     return facts.making is None or little or (facts.unseen is not None and facts.unseen.resident)

@@ -10,25 +10,31 @@ from feedline.analysis.measure.costs import accounted_cpu_s
 from feedline.analysis.measure.model import Cost
 from feedline.analysis.measure.stages import MAKING_STAGES
 
-#: A sample that waits longer than this for a CPU competes for it (docs/rules.md). With a CPU to itself the share is below 1 %.
+#: A sample that waits longer than this for a CPU competes for it (docs/rules.md). With a CPU to
+#: itself the share is below 1 %.
 MAX_RUNQUEUE_SHARE = 0.15
 
-#: Where the training itself uses more of its CPUs than this, more workers win less than 1 / 0.8 = 1.25x (docs/rules.md).
+#: Where the training itself uses more of its CPUs than this, more workers win less than 1 / 0.8 =
+#: 1.25x (docs/rules.md).
 _MAX_USED_SHARE = 0.80
 
-#: Of the CPUs: where more are free on average, samples queue for other reasons than that there are too few.
+#: Of the CPUs: where more are free on average, samples queue for other reasons than that there are
+#: too few.
 _MIN_FREE_SHARE = 0.25
 
-#: Where other programs' use was not sampled, samples wait for the training itself only if it takes this share of the CPUs (docs/rules.md).
+#: Where other programs' use was not sampled, samples wait for the training itself only if it takes
+#: this share of the CPUs (docs/rules.md).
 _MIN_OWN_SHARE = 0.50
 
-#: A training that uses more of its quota than this is stopped by it, again and again, and its main thread too: no wait tells how long.
+#: A training that uses more of its quota than this is stopped by it, again and again, and its main
+#: thread too: no wait tells how long.
 _THROTTLED = 0.90
 
 #: CPU of a whole process over that of the threads that are accounted for (docs/rules.md).
 MIN_PROCESS_RATIO = 1.2
 
-#: Samples that are blocked longer than this leave their CPU to others: a full CPU is then not what they wait for.
+#: Samples that are blocked longer than this leave their CPU to others: a full CPU is then not what
+#: they wait for.
 _MOSTLY_BLOCKED = 0.50
 
 
@@ -45,52 +51,75 @@ def blocked_share(facts: RuleInputs) -> float | None:
 
 
 def cpu_share_of(facts: RuleInputs, stage: str) -> float:
-    """This stage's share (0 to 1) of a sample's CPU time; of its wall time where CPU time was not measured.
+    """This stage's share (0 to 1) of a sample's CPU time; of its wall time where CPU time was not
+    measured.
 
-    Stages are known from some of the samples and the whole from all: where these had less of the CPUs, the stages' sum is the larger one.
+    Stages are known from some of the samples and the whole from all: where these had less of the
+    CPUs, the stages' sum is the larger one.
     """
     whole, costs, part = total(facts), facts.costs, facts.costs.get(stage)
     if whole is None or part is None or part.cpu_s is None or not whole.cpu_s:
         return making_share(facts, stage)
-    return part.cpu_s / max(whole.cpu_s, sum(costs[name].cpu_s or 0.0 for name in MAKING_STAGES if name in costs))
+    return part.cpu_s / max(
+        whole.cpu_s, sum(costs[name].cpu_s or 0.0 for name in MAKING_STAGES if name in costs)
+    )
 
 
 def making_wait_s(facts: RuleInputs) -> float:
-    """Seconds per step for batches that are being made; where the CPUs are full also for their way from the worker, which needs a CPU too:
-    samples that take less of them leave one to it. Where a quota stops the training, all that making them takes of the quota."""
+    """Seconds per step for batches that are being made; where the CPUs are full also for their way
+    from the worker, which needs a CPU too: samples that take less of them leave one to it. Where a
+    quota stops the training, all that making them takes of the quota."""
     waits = input_wait(facts)
     waits_s = waits.making_s + (waits.handover_s + waits.transport_s if saturated(facts) else 0.0)
-    return max(waits_s, min(facts.step.mean_s, _making_s_of_quota(facts))) if throttled(facts) else waits_s
+    return (
+        max(waits_s, min(facts.step.mean_s, _making_s_of_quota(facts)))
+        if throttled(facts)
+        else waits_s
+    )
 
 
 def _making_s_of_quota(facts: RuleInputs) -> float:
     """Seconds per step in which the whole quota makes samples."""
     cost = total(facts)
-    return (cost.cpu_s or 0.0) * (facts.throughput.batch_size or 0.0) / facts.effective_cpus if cost and facts.effective_cpus else 0.0
+    return (
+        (cost.cpu_s or 0.0) * (facts.throughput.batch_size or 0.0) / facts.effective_cpus
+        if cost and facts.effective_cpus
+        else 0.0
+    )
 
 
 def throttled(facts: RuleInputs) -> bool:
-    """Whether the quota of its control group stops the training, and not the CPUs in its affinity mask."""
+    """Whether the quota of its control group stops the training, and not the CPUs in its affinity
+    mask.
+    """
     use = facts.cpus
-    if use is None or use.quota is None or use.own is None or use.quota >= (use.affinity or math.inf):
+    if (
+        use is None
+        or use.quota is None
+        or use.own is None
+        or use.quota >= (use.affinity or math.inf)
+    ):
         return False
     return use.quota <= use.allowed < use.own / _THROTTLED
 
 
 def beyond_quota_s(facts: RuleInputs) -> float:
-    """Seconds per step that more CPUs can spare at most: down to what as many CPUs of the affinity mask as it has processes need for its
-    CPU time, or all of them where there are helper threads; 0 without a quota that stops it."""
+    """Seconds per step that more CPUs can spare at most: down to what as many CPUs of the affinity
+    mask as it has processes need for its CPU time, or all of them where there are helper threads; 0
+    without a quota that stops it."""
     use = facts.cpus
     if not throttled(facts) or use is None or not use.own or not use.affinity:
         return 0.0
     helped = (process_ratio(facts) or 1.0) > MIN_PROCESS_RATIO
-    most = use.affinity if helped else min(use.affinity, use.ranks * ((num_workers(facts) or 0) + 1))
+    most = (
+        use.affinity if helped else min(use.affinity, use.ranks * ((num_workers(facts) or 0) + 1))
+    )
     return facts.step.mean_s * max(0.0, 1 - use.own / most)
 
 
 def cost_share(facts: RuleInputs, *stages: str) -> float:
-    """Share (0 to 1) of the making of a batch that these stages cost: where the CPUs are full, by CPU time, because which
-    thread then waits for one is chance."""
+    """Share (0 to 1) of the making of a batch that these stages cost: where the CPUs are full, by
+    CPU time, because which thread then waits for one is chance."""
     if not saturated(facts):
         return making_share(facts, *stages)
     by_cpu = min(1.0, sum(cpu_share_of(facts, stage) for stage in stages))
@@ -98,7 +127,9 @@ def cost_share(facts: RuleInputs, *stages: str) -> float:
 
 
 def process_ratio(facts: RuleInputs) -> float | None:
-    """CPU time of the processes that make samples over that of their threads that are accounted for: above 1 there are helper threads."""
+    """CPU time of the processes that make samples over that of their threads that are accounted
+    for: above 1 there are helper threads.
+    """
     process_s, accounted_s = facts.process_cpu_s, accounted(facts)
     return process_s / accounted_s if process_s is not None and accounted_s else None
 
@@ -110,7 +141,9 @@ def accounted(facts: RuleInputs) -> float | None:
 
 
 def own_cpus(facts: RuleInputs) -> float | None:
-    """CPUs that the training itself uses while its steps run; where that was not sampled, those that the making of samples takes."""
+    """CPUs that the training itself uses while its steps run; where that was not sampled, those
+    that the making of samples takes.
+    """
     if facts.cpus is not None and facts.cpus.own is not None:
         return facts.cpus.own
     cost, rate = total(facts), facts.throughput.samples_per_s
@@ -127,13 +160,18 @@ def _own_share(facts: RuleInputs) -> float | None:
 def left_by_others(facts: RuleInputs) -> float:
     """CPUs that a rank may use beside the other programs; one at least, which it shares with them."""
     use = facts.cpus
-    return max(1.0, (facts.effective_cpus - (use.others or 0.0)) / use.ranks if use else facts.effective_cpus)
+    return max(
+        1.0,
+        (facts.effective_cpus - (use.others or 0.0)) / use.ranks if use else facts.effective_cpus,
+    )
 
 
 def by_others(facts: RuleInputs) -> float:
-    """Share (0 to 1) of the waiting for a CPU that would end with other programs: what they hold and the run may use over what it lacks.
+    """Share (0 to 1) of the waiting for a CPU that would end with other programs: what they hold
+    and the run may use over what it lacks.
 
-    What a quota keeps from the run is not theirs: a thread that it stops waits as one does that another program keeps from its CPU.
+    What a quota keeps from the run is not theirs: a thread that it stops waits as one does that
+    another program keeps from its CPU.
     """
     use, lacking = facts.cpus, facts.waiting_cpus()
     if use is None or not use.others or use.own is None or lacking <= 0:
@@ -142,7 +180,9 @@ def by_others(facts: RuleInputs) -> float:
 
 
 def saturated(facts: RuleInputs) -> bool:
-    """Whether the training itself fills the CPUs: samples would wait for one without any other program too."""
+    """Whether the training itself fills the CPUs: samples would wait for one without any other
+    program too.
+    """
     if (blocked_share(facts) or 0.0) > _MOSTLY_BLOCKED:
         return False
     queued = (facts.runqueue_share or 0.0) * (1 - by_others(facts)) > MAX_RUNQUEUE_SHARE
@@ -156,7 +196,10 @@ def saturated(facts: RuleInputs) -> bool:
 
 def queueing(facts: RuleInputs) -> bool:
     """Whether samples wait for a CPU, whoever has it: more workers would wait beside them."""
-    return saturated(facts) or ((blocked_share(facts) or 0.0) <= _MOSTLY_BLOCKED and (facts.runqueue_share or 0.0) > MAX_RUNQUEUE_SHARE)
+    return saturated(facts) or (
+        (blocked_share(facts) or 0.0) <= _MOSTLY_BLOCKED
+        and (facts.runqueue_share or 0.0) > MAX_RUNQUEUE_SHARE
+    )
 
 
 def use(facts: RuleInputs) -> str:
@@ -166,7 +209,10 @@ def use(facts: RuleInputs) -> str:
     own = own_cpus(facts)
     if own is None:
         return f"how many of {may_use(facts)} are free was not measured"
-    return f"making samples uses {number(own)} of {may_use(facts)}; CPU use by other programs was not sampled"
+    return (
+        f"making samples uses {number(own)} of {may_use(facts)}; CPU use by other programs was "
+        f"not sampled"
+    )
 
 
 def may_use(facts: RuleInputs) -> str:

@@ -23,9 +23,15 @@ def enough_steps(facts: RuleInputs) -> bool:
 
 
 def unsure(facts: RuleInputs) -> str:
-    """The interval after a share, where it reaches across the gate or is wider than the step from the gate to a high share."""
+    """The interval after a share, where it reaches across the gate or is wider than the step from
+    the gate to a high share.
+    """
     sure = facts.certainty
-    if sure is None or (sure.low >= MIN_WAIT_SHARE or sure.high < MIN_WAIT_SHARE) and sure.high - sure.low <= _HIGH_SHARE - MIN_WAIT_SHARE:
+    if (
+        sure is None
+        or (sure.low >= MIN_WAIT_SHARE or sure.high < MIN_WAIT_SHARE)
+        and sure.high - sure.low <= _HIGH_SHARE - MIN_WAIT_SHARE
+    ):
         return ""
     return f" (95 % interval: {share_range(sure.low, sure.high)})"
 

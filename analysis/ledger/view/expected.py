@@ -1,4 +1,7 @@
-"""What a stage should take for what it handles: bytes, pixels, calls. Upper bounds with their sources in docs/rules.md."""
+"""What a stage should take for what it handles: bytes, pixels, calls.
+
+Upper bounds with their sources in docs/rules.md.
+"""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -13,7 +16,8 @@ from feedline.analysis.measure.model import Cost, Moved
 #: What any memory moves, into pages that are touched for the first time.
 _MEMORY_B_PER_S = 2e9
 
-#: What collating a sample takes for each of its tensors, whatever their size: looking at its type, a pointer, a call.
+#: What collating a sample takes for each of its tensors, whatever their size: looking at its type,
+#: a pointer, a call.
 _PER_SAMPLE_S = 20e-6
 
 #: Bytes out of the page cache into memory that is touched for the first time.
@@ -25,17 +29,20 @@ _PER_READ_S = 100e-6
 #: Beginning to decode an image, and a pixel of it: those of a progressive JPEG.
 PER_IMAGE_S, PER_PIXEL_S = 150e-6, 12e-9
 
-#: The same of a baseline JPEG, which most are, by Pillow: 3.7 to 6.6 ns per pixel, by quality. What images take once they are converted
-#: (docs/rules.md).
+#: The same of a baseline JPEG, which most are, by Pillow: 3.7 to 6.6 ns per pixel, by quality. What
+#: images take once they are converted (docs/rules.md).
 _JPEG_PER_IMAGE_S, _JPEG_PER_PIXEL_S = 80e-6, 5e-9
 
-#: Decoders that tell how many pixels they made, and bytes of one with four channels. OpenCV tells it of images, not of videos.
+#: Decoders that tell how many pixels they made, and bytes of one with four channels. OpenCV tells
+#: it of images, not of videos.
 _COUNTS_PIXELS, _MOST_PIXEL_BYTES = ("PIL.", "cv2.im", "torchvision."), 4
 
-#: A batch with as many tensors may have more: that many are counted (profiler/taps/batch_contents.py).
+#: A batch with as many tensors may have more: that many are counted
+#: (profiler/taps/batch_contents.py).
 _COUNTED_TENSORS = 64
 
-#: Python objects in a batch's pickle: what tensors take in it, and less than 10 kB of labels and names.
+#: Python objects in a batch's pickle: what tensors take in it, and less than 10 kB of labels and
+#: names.
 TENSOR_PICKLE_BYTES, FEW_OBJECTS_BYTES = 1000, 10_000
 
 #: Beginning to pin a batch, or to copy it to a device.
@@ -54,10 +61,12 @@ class Work:
         stage: as in the report, or KERNEL.
         per: ``sample``, ``batch`` or ``step``.
         task: what it does, to follow "collate takes 3 ms per sample".
-        cost: seconds and bytes of one ``per``. Waiting for a CPU and being blocked are None where they were not measured.
+        cost: seconds and bytes of one ``per``. Waiting for a CPU and being blocked are None where
+            they were not measured.
         should_s: what the task takes at most on a CPU of its own.
         held_s: seconds of the mean step that the stage holds up.
-        as_jpeg_s: of decoding: what it would usually take if the images were baseline JPEGs; 0.0 of other stages.
+        as_jpeg_s: of decoding: what it would usually take if the images were baseline JPEGs; 0.0 of
+            other stages.
     """
 
     stage: str
@@ -81,12 +90,20 @@ class Work:
     @property
     def lost_s(self) -> float:
         """Seconds of the mean step that are too many."""
-        return self.held_s * max(0.0, 1 - self.should_s / self.cost.wall_s) if self.cost.wall_s > 0 else 0.0
+        return (
+            self.held_s * max(0.0, 1 - self.should_s / self.cost.wall_s)
+            if self.cost.wall_s > 0
+            else 0.0
+        )
 
 
 def works(facts: RuleInputs) -> list[Work]:
     """Every stage whose task is known."""
-    return [work for of_stage in _OF_STAGES if (work := of_stage(facts)) is not None and work.cost.wall_s > 0]
+    return [
+        work
+        for of_stage in _OF_STAGES
+        if (work := of_stage(facts)) is not None and work.cost.wall_s > 0
+    ]
 
 
 def _copying_s(nbytes: float, tensors: float) -> float:
@@ -97,12 +114,22 @@ def _copying_s(nbytes: float, tensors: float) -> float:
 def _calls(facts: RuleInputs, stage: str, without: str = "") -> float:
     """Calls per sample of a stage's operations, except one."""
     operations = facts.workers.operations if facts.workers else []
-    return sum(operation.calls for operation in operations if operation.stage == stage and operation.name != without)
+    return sum(
+        operation.calls
+        for operation in operations
+        if operation.stage == stage and operation.name != without
+    )
 
 
 def heaviest(facts: RuleInputs, stage: str) -> tuple[str, float]:
-    """The operation that takes most of a stage, and its share (0 to 1) of it; no name where none was seen."""
-    found = [operation for operation in facts.workers.operations if operation.stage == stage] if facts.workers else []
+    """The operation that takes most of a stage, and its share (0 to 1) of it; no name where none
+    was seen.
+    """
+    found = (
+        [operation for operation in facts.workers.operations if operation.stage == stage]
+        if facts.workers
+        else []
+    )
     whole = sum(operation.wall_s for operation in found)
     if whole <= 0:
         return "", 0.0
@@ -114,19 +141,32 @@ def _reading(facts: RuleInputs) -> Work | None:
     cost = facts.costs.get("read")
     if cost is None or not cost.bytes:
         return None
-    nbytes = max(cost.bytes, facts.traffic.read_chars or 0.0)  # what is unpacked from files, or the files themselves
+    nbytes = max(
+        cost.bytes, facts.traffic.read_chars or 0.0
+    )  # what is unpacked from files, or the files themselves
     should_s = nbytes / _READ_B_PER_S + _calls(facts, "read") * _PER_READ_S
-    task = f"to read {size(nbytes)}, which should take less than {seconds(should_s)} from the page cache"
+    task = (
+        f"to read {size(nbytes)}, which should take less than {seconds(should_s)} from the "
+        f"page cache"
+    )
     return _making(facts, "read", task, replace(cost, bytes=nbytes), should_s)
 
 
 def _decoding(facts: RuleInputs) -> Work | None:
-    cost, pixels = facts.costs.get("decode"), facts.workers.decoded_pixels if facts.workers else None
+    cost, pixels = (
+        facts.costs.get("decode"),
+        facts.workers.decoded_pixels if facts.workers else None,
+    )
     if cost is None or not pixels or not heaviest(facts, "decode")[0].startswith(_COUNTS_PIXELS):
         return None
-    pixels = max(pixels, (cost.bytes or 0.0) / _MOST_PIXEL_BYTES)  # several frames have the pixels of one
+    pixels = max(
+        pixels, (cost.bytes or 0.0) / _MOST_PIXEL_BYTES
+    )  # several frames have the pixels of one
     images = _calls(facts, "decode", without="PIL.convert")  # a part of decoding a file's image
-    should_s, as_jpeg_s = images * PER_IMAGE_S + pixels * PER_PIXEL_S, images * _JPEG_PER_IMAGE_S + pixels * _JPEG_PER_PIXEL_S
+    should_s, as_jpeg_s = (
+        images * PER_IMAGE_S + pixels * PER_PIXEL_S,
+        images * _JPEG_PER_IMAGE_S + pixels * _JPEG_PER_PIXEL_S,
+    )
     task = f"for {count(pixels)} pixels, which should take less than {seconds(should_s)} as a JPEG"
     return replace(_making(facts, "decode", task, cost, should_s), as_jpeg_s=as_jpeg_s)
 
@@ -134,7 +174,11 @@ def _decoding(facts: RuleInputs) -> Work | None:
 def _collating(facts: RuleInputs) -> Work | None:
     """torch's own collate copies bytes; where they are few, Python's time is most of it."""
     cost = facts.costs.get("collate")
-    if cost is None or facts.setting("collate", "default") != "default" or (cost.bytes or 0.0) < _MEMORY_B_PER_S * _PER_SAMPLE_S:
+    if (
+        cost is None
+        or facts.setting("collate", "default") != "default"
+        or (cost.bytes or 0.0) < _MEMORY_B_PER_S * _PER_SAMPLE_S
+    ):
         return None
     should_s = _copying_s(cost.bytes or 0.0, max(1.0, facts.batch_tensors or 0.0))
     task = f"to copy {size(cost.bytes)}, which should take less than {seconds(should_s)}"
@@ -142,16 +186,32 @@ def _collating(facts: RuleInputs) -> Work | None:
 
 
 def _in_kernel(facts: RuleInputs) -> Work | None:
-    """The kernel's part of a sample: it copies what is read, and gives memory for what is made. Swap has a rule of its own."""
+    """The kernel's part of a sample: it copies what is read, and gives memory for what is made.
+
+    Swap has a rule of its own.
+    """
     if from_swap(facts):
         return None
-    total, collate, system_s = facts.costs.get("total"), facts.costs.get("collate"), facts.traffic.system_s
+    total, collate, system_s = (
+        facts.costs.get("total"),
+        facts.costs.get("collate"),
+        facts.traffic.system_s,
+    )
     if total is None or not total.cpu_s or not system_s:
         return None
-    nbytes = sum(part or 0.0 for part in (facts.traffic.read_chars, collate.bytes if collate else None, _decoded_bytes(facts)))
+    nbytes = sum(
+        part or 0.0
+        for part in (
+            facts.traffic.read_chars,
+            collate.bytes if collate else None,
+            _decoded_bytes(facts),
+        )
+    )
     should_s = nbytes / _MEMORY_B_PER_S + (_calls(facts, "read") + 1) * _PER_READ_S
     cost = Cost(system_s, system_s, 0.0, 0.0, nbytes, None)
-    held_s = input_wait(facts).making_s * min(1.0, system_s / max(total.cpu_s, total.wall_s - (total.runqueue_s or 0.0)))
+    held_s = input_wait(facts).making_s * min(
+        1.0, system_s / max(total.cpu_s, total.wall_s - (total.runqueue_s or 0.0))
+    )
     task = f"to read and allocate {size(nbytes)}, which should take less than {seconds(should_s)}"
     return Work(KERNEL, "sample", task, cost, should_s, held_s)
 
@@ -159,12 +219,20 @@ def _in_kernel(facts: RuleInputs) -> Work | None:
 def _receiving(facts: RuleInputs) -> Work | None:
     """Not of long pickles: ``objects_in_queue`` says what they cost."""
     sent, per_step = facts.moved.get("transport"), input_wait(facts).transport_s
-    if sent is None or not sent.times or facts.loader is None or (facts.batch_tensors or 0.0) >= _COUNTED_TENSORS:
+    if (
+        sent is None
+        or not sent.times
+        or facts.loader is None
+        or (facts.batch_tensors or 0.0) >= _COUNTED_TENSORS
+    ):
         return None
     if (facts.loader.pickle_bytes or 0.0) > MAX_PICKLE_BYTES:
         return None
     should_s = at_best_s(facts).high / sent.times
-    task = f"to receive {size(facts.loader.batch_bytes)}, which should take less than {seconds(should_s)} in shared memory"
+    task = (
+        f"to receive {size(facts.loader.batch_bytes)}, which should take less than "
+        f"{seconds(should_s)} in shared memory"
+    )
     cost = replace(_per_time(sent, per_step), bytes=facts.loader.batch_bytes)
     return Work("transport", "batch", task, cost, should_s, per_step)
 
@@ -185,15 +253,40 @@ def _copying(facts: RuleInputs) -> Work | None:
     if copied is None or not device_s:
         return None
     should_s = copied.nbytes / _MEMORY_B_PER_S + _PER_BATCH_S
-    task = f"to move {size(copied.nbytes)} to the device, which should take less than {seconds(should_s)}"
-    return Work("copy", "step", task, Cost(device_s, None, None, None, copied.nbytes, None), should_s, device_s)
+    task = (
+        f"to move {size(copied.nbytes)} to the device, which should take less than "
+        f"{seconds(should_s)}"
+    )
+    return Work(
+        "copy",
+        "step",
+        task,
+        Cost(device_s, None, None, None, copied.nbytes, None),
+        should_s,
+        device_s,
+    )
 
 
-_OF_STAGES: tuple[Callable[[RuleInputs], Work | None], ...] = (_reading, _decoding, _collating, _in_kernel, _receiving, _pinning, _copying)
+_OF_STAGES: tuple[Callable[[RuleInputs], Work | None], ...] = (
+    _reading,
+    _decoding,
+    _collating,
+    _in_kernel,
+    _receiving,
+    _pinning,
+    _copying,
+)
 
 
 def _making(facts: RuleInputs, stage: str, task: str, cost: Cost, should_s: float) -> Work:
-    return Work(stage, "sample", task, cost, should_s, input_wait(facts).making_s * making_share(facts, stage))
+    return Work(
+        stage,
+        "sample",
+        task,
+        cost,
+        should_s,
+        input_wait(facts).making_s * making_share(facts, stage),
+    )
 
 
 def _per_time(moved: Moved, per_step_s: float) -> Cost:

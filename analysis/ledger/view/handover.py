@@ -1,25 +1,33 @@
-"""What it costs the step to receive its batches from workers, and how long it would be with another number of them.
+"""What it costs the step to receive its batches from workers, and how long it would be with another
+number of them.
 
-With W workers a step takes as long as they need for its batches or as the main process needs to receive and use them, whichever is
-longer; without workers the main process makes them itself:
+With W workers a step takes as long as they need for its batches or as the main process needs to
+receive and use them, whichever is longer; without workers the main process makes them itself:
 
     step(W) = max((S + t) / W, C + t, G, CPU time / CPUs) + b        step(0) = max(S + C, G)
 
-G is the GPU's work for a step, which it does while the host waits for batches or makes them. b is what the beginnings of passes over the
-loader cost: the first batch of each is made while the step waits, even by workers that are kept between passes. t, what a batch costs
-besides being made, does not go away with its size: every tensor is a descriptor that the main process fetches from the worker over a
-socket. Where the run has workers, t was measured; where it has none, it is taken from benchmarks/queue_cost.py.
+G is the GPU's work for a step, which it does while the host waits for batches or makes them. b is
+what the beginnings of passes over the loader cost: the first batch of each is made while the step
+waits, even by workers that are kept between passes. t, what a batch costs besides being made, does
+not go away with its size: every tensor is a descriptor that the main process fetches from the
+worker over a socket. Where the run has workers, t was measured; where it has none, it is taken from
+benchmarks/queue_cost.py.
 
-This closed form decides whether there is a finding, which number of workers it names, and what it costs at most: rules have no recording
-to replay. What that number gives is predicted by the replay (analysis/explain/predictions.py), which knows how batches vary and how CPUs
-are shared.
+This closed form decides whether there is a finding, which number of workers it names, and what it
+costs at most: rules have no recording to replay. What that number gives is predicted by the replay
+(analysis/explain/predictions.py), which knows how batches vary and how CPUs are shared.
 """
 
 import math
 
 from feedline.analysis.ledger.facts import RuleInputs
 from feedline.analysis.ledger.view import cpus
-from feedline.analysis.ledger.view.handover_cost import WORKER_START_S, Between, from_workers_s, per_batch_s
+from feedline.analysis.ledger.view.handover_cost import (
+    WORKER_START_S,
+    Between,
+    from_workers_s,
+    per_batch_s,
+)
 from feedline.analysis.ledger.view.input_wait import (
     batches_per_step,
     compute_s,
@@ -28,14 +36,18 @@ from feedline.analysis.ledger.view.input_wait import (
 )
 
 #: torch refuses them without workers; whether a default or the program set them is not recorded.
-WITHOUT_WORKERS = "remove prefetch_factor, persistent_workers, timeout and multiprocessing_context if set"
+WITHOUT_WORKERS = (
+    "remove prefetch_factor, persistent_workers, timeout and multiprocessing_context if set"
+)
 
 #: Of making a batch: what workers that stay may take longer than new ones, and still be advised.
 _MOST_DEARER = 0.1
 
 
 def at_best_s(facts: RuleInputs) -> Between:
-    """Per step: receiving its batches where their tensors come in shared memory and nothing else is pickled."""
+    """Per step: receiving its batches where their tensors come in shared memory and nothing else is
+    pickled.
+    """
     return per_batch_s(facts).times(batches_per_step(facts))
 
 
@@ -58,7 +70,11 @@ def making_s(facts: RuleInputs) -> float | None:
 def alone_s(facts: RuleInputs) -> float | None:
     """step(0): the main process makes every batch itself."""
     making = making_s(facts)
-    return None if making is None else max(compute_s(facts) + input_wait(facts).sampler_s + making, facts.step.gpu_s)
+    return (
+        None
+        if making is None
+        else max(compute_s(facts) + input_wait(facts).sampler_s + making, facts.step.gpu_s)
+    )
 
 
 def with_workers_s(facts: RuleInputs, workers: int, receiving: float) -> float | None:
@@ -67,8 +83,15 @@ def with_workers_s(facts: RuleInputs, workers: int, receiving: float) -> float |
     if making is None or workers < 1:
         return None
     taking = compute_s(facts) + input_wait(facts).sampler_s + receiving
-    steady = max((making + receiving) / workers, taking, facts.step.gpu_s, _on_cpus_s(facts, making, receiving))
-    starting = WORKER_START_S * workers if facts.loader_made_again and not num_workers(facts) else 0.0
+    steady = max(
+        (making + receiving) / workers,
+        taking,
+        facts.step.gpu_s,
+        _on_cpus_s(facts, making, receiving),
+    )
+    starting = (
+        WORKER_START_S * workers if facts.loader_made_again and not num_workers(facts) else 0.0
+    )
     first = taking + (making + receiving) / batches_per_step(facts) - receiving + starting
     return steady + max(0.0, first - steady) * _beginnings(facts)
 
@@ -81,13 +104,17 @@ def _beginnings(facts: RuleInputs) -> float:
 def arguments(facts: RuleInputs, workers: int | None) -> dict[str, int | bool]:
     """What a DataLoader is given for that many workers; None: no number is advised.
 
-    Of several passes over one loader they are kept: starting them for each takes longer than many a batch. Not if workers that stay make
-    batches slower than new ones do, because these inherit what the main process's malloc has learned, nor if the program changes the
-    dataset between passes, which they would not see. Of a stream that is not split between workers, each would yield all samples.
+    Of several passes over one loader they are kept: starting them for each takes longer than many a
+    batch. Not if workers that stay make batches slower than new ones do, because these inherit what
+    the main process's malloc has learned, nor if the program changes the dataset between passes,
+    which they would not see. Of a stream that is not split between workers, each would yield all
+    samples.
     """
     if workers is None or (workers > 1 and not facts.may_be_split):
         return {}
-    passes = facts.epochs > 1 and not facts.setting("persistent_workers") and not facts.loader_made_again
+    passes = (
+        facts.epochs > 1 and not facts.setting("persistent_workers") and not facts.loader_made_again
+    )
     kept = passes and not dearer_if_they_stay(facts) and not facts.dataset_changes
     return {"num_workers": workers, **({"persistent_workers": True} if kept else {})}
 
@@ -109,26 +136,39 @@ def _conditions(facts: RuleInputs, given: dict[str, int | bool]) -> dict[str, st
     if given.get("in_order") is False:
         found["in_order"] = "the order of batches may change"
     if given.get("num_workers", 0) > 1 and facts.is_stream and (num_workers(facts) or 0) < 2:
-        found["num_workers"] = "each worker yields its own part of the iterable dataset (get_worker_info)"
+        found["num_workers"] = (
+            "each worker yields its own part of the iterable dataset (get_worker_info)"
+        )
     if given.get("persistent_workers") is True:
         found["persistent_workers"] = "the program does not change the dataset between epochs"
     return found
 
 
 def only_if(facts: RuleInputs, given: dict[str, int | bool]) -> str:
-    """The conditions, to be appended to a line that sets these arguments: each with its argument, where there are others; empty: none."""
-    named = {f"{name}={given[name]} " if len(given) > 1 else "": condition for name, condition in _conditions(facts, given).items()}
+    """The conditions, to be appended to a line that sets these arguments: each with its argument,
+    where there are others; empty: none.
+    """
+    named = {
+        f"{name}={given[name]} " if len(given) > 1 else "": condition
+        for name, condition in _conditions(facts, given).items()
+    }
     return " and ".join(f"{name}only if {condition}" for name, condition in named.items())
 
 
 def setting(facts: RuleInputs, given: dict[str, int | bool]) -> str:
-    """``Set num_workers=2 and, if the program does not change the dataset between epochs, persistent_workers=True``."""
+    """``Set num_workers=2 and, if the program does not change the dataset between epochs,
+    persistent_workers=True``.
+    """
     needs = _conditions(facts, given)
     parts = [f"if {needs[name]}, {as_code({name: given[name]})}" for name in given if name in needs]
     free = as_code({name: value for name, value in given.items() if name not in needs})
     if free:
         return f"Set {' and, '.join([free, *parts])}"
-    return f"If {needs[next(iter(given))]}, set {as_code(given)}" if len(given) == 1 else f"Set, {'; and '.join(parts)}"
+    return (
+        f"If {needs[next(iter(given))]}, set {as_code(given)}"
+        if len(given) == 1
+        else f"Set, {'; and '.join(parts)}"
+    )
 
 
 def change(facts: RuleInputs, given: dict[str, int | bool]) -> str:
@@ -136,7 +176,11 @@ def change(facts: RuleInputs, given: dict[str, int | bool]) -> str:
     called = call(facts, as_code(given), _now(facts, given), only_if(facts, given))
     if given.get("num_workers") != 0:
         return called
-    others = WITHOUT_WORKERS.replace(" persistent_workers,", "") if "persistent_workers" in given else WITHOUT_WORKERS
+    others = (
+        WITHOUT_WORKERS.replace(" persistent_workers,", "")
+        if "persistent_workers" in given
+        else WITHOUT_WORKERS
+    )
     return f"{called}{'; ' if '#' in called else '  # '}{others}"
 
 
@@ -148,7 +192,9 @@ def in_words(facts: RuleInputs, given: dict[str, int | bool]) -> str:
 
 def _now(facts: RuleInputs, given: dict[str, int | bool]) -> str:
     """``now 1``, or ``now num_workers=1, persistent_workers=False``; empty where they are unknown."""
-    now: dict[str, int | bool] = {name: value for name in given if isinstance(value := facts.setting(name), int)}
+    now: dict[str, int | bool] = {
+        name: value for name in given if isinstance(value := facts.setting(name), int)
+    }
     values = as_code(now) if len(given) > 1 else "".join(map(str, now.values()))
     return f"now {values}" if values else ""
 
@@ -161,7 +207,10 @@ def call(facts: RuleInputs, arguments: str, now: str = "", condition: str = "") 
 
 
 def place(facts: RuleInputs) -> str:
-    """Where the program makes its loader: ``train.py:31``, ``train.py:88 via transformers``; empty where that is unknown."""
+    """Where the program makes its loader:
+
+    ``train.py:31``, ``train.py:88 via transformers``; empty where that is unknown.
+    """
     at, by = facts.setting("made_at"), facts.setting("made_by")
     return " ".join(filter(None, (f"{at}" if at else "", f"via {by}" if by else "")))
 
@@ -177,7 +226,8 @@ def _on_cpus_s(facts: RuleInputs, making: float, receiving: float) -> float:
 
 
 def crowded(facts: RuleInputs) -> bool:
-    """Whether other programs leave the training less than one CPU: which number of workers is best is then up to the scheduler.
+    """Whether other programs leave the training less than one CPU: which number of workers is best
+    is then up to the scheduler.
 
     Where that was not sampled, a main thread that waits for a CPU is a sign of it.
     """
@@ -186,5 +236,6 @@ def crowded(facts: RuleInputs) -> bool:
     return facts.cpus.allowed - facts.cpus.others < 1
 
 
-#: A batch of tensors pickles to some hundred bytes each; more than this is data, and goes through a pipe of 64 KiB (docs/rules.md).
+#: A batch of tensors pickles to some hundred bytes each; more than this is data, and goes through a
+#: pipe of 64 KiB (docs/rules.md).
 MAX_PICKLE_BYTES = 2**20

@@ -1,5 +1,5 @@
-"""What a batch costs on its way from a worker, where nothing is pickled that could be shared: what rules and predictions assume of a
-loader that has no workers yet."""
+"""What a batch costs on its way from a worker, where nothing is pickled that could be shared: what
+rules and predictions assume of a loader that has no workers yet."""
 
 from dataclasses import dataclass
 
@@ -24,24 +24,26 @@ class Between:
         return (self.low + self.high) / 2
 
 
-#: A batch through a worker's queue and each tensor in it, in the main thread (docs/rules.md): its CPU time where the caches are warm, and
-#: what it took between steps that compute for 15 ms.
+#: A batch through a worker's queue and each tensor in it, in the main thread (docs/rules.md): its
+#: CPU time where the caches are warm, and what it took between steps that compute for 15 ms.
 _PER_BATCH_S = Between(0.2e-3, 1.0e-3)
 _PER_TENSOR_S = Between(0.1e-3, 0.4e-3)
 
-#: The pages of shared memory are new to the main process: the first touch of each is a fault (docs/rules.md).
+#: The pages of shared memory are new to the main process: the first touch of each is a fault
+#: (docs/rules.md).
 _PER_BYTE_S = Between(0.1e-9, 0.3e-9)
 
-#: When a batch is dropped, its shared memory goes back to the system: CPU time of the main thread (benchmarks/freeing.py). Private memory
-#: takes 0.007 ns.
+#: When a batch is dropped, its shared memory goes back to the system: CPU time of the main thread
+#: (benchmarks/freeing.py). Private memory takes 0.007 ns.
 FREEING_S_PER_BYTE = Between(0.1e-9, 0.3e-9)
 
-#: What a tensor's shared memory takes besides, whatever its size: a worker makes a file of it, and the main thread unmaps it and closes the
-#: file (benchmarks/freeing.py --mb 0.001).
+#: What a tensor's shared memory takes besides, whatever its size: a worker makes a file of it, and
+#: the main thread unmaps it and closes the file (benchmarks/freeing.py --mb 0.001).
 SHARING_S_PER_TENSOR = 45e-6
 _FREEING_S_PER_TENSOR = 17e-6
 
-#: Forking a worker of a training and its first batch (docs/rules.md): 40 to 200 ms where the process is large, so at least that.
+#: Forking a worker of a training and its first batch (docs/rules.md): 40 to 200 ms where the
+#: process is large, so at least that.
 WORKER_START_S = 40e-3
 
 #: A batch of which nothing is known is taken for a pair of inputs and labels.
@@ -49,12 +51,18 @@ _USUAL_TENSORS = 2.0
 
 
 def per_batch_s(facts: RuleInputs) -> Between:
-    """Receiving one batch whose tensors come in shared memory, and of which nothing else is pickled."""
-    return _PER_BATCH_S.plus(_PER_TENSOR_S.times(tensors(facts))).plus(_PER_BYTE_S.times(_nbytes(facts)))
+    """Receiving one batch whose tensors come in shared memory, and of which nothing else is
+    pickled.
+    """
+    return _PER_BATCH_S.plus(_PER_TENSOR_S.times(tensors(facts))).plus(
+        _PER_BYTE_S.times(_nbytes(facts))
+    )
 
 
 def from_workers_s(facts: RuleInputs) -> Between:
-    """What such a batch costs the main process more than one of its own: receiving it, and giving back its memory."""
+    """What such a batch costs the main process more than one of its own: receiving it, and giving
+    back its memory.
+    """
     return per_batch_s(facts).plus(FREEING_S_PER_BYTE.times(_nbytes(facts)))
 
 

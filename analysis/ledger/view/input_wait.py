@@ -1,4 +1,7 @@
-"""How long the loader holds a step back, and with what. All rules weigh their causes with these seconds."""
+"""How long the loader holds a step back, and with what.
+
+All rules weigh their causes with these seconds.
+"""
 
 from dataclasses import dataclass
 
@@ -31,16 +34,25 @@ class InputWait:
 
     @property
     def total_s(self) -> float:
-        return self.start_s + self.restart_s + self.making_s + self.handover_s + self.transport_s + self.sampler_s
+        return (
+            self.start_s
+            + self.restart_s
+            + self.making_s
+            + self.handover_s
+            + self.transport_s
+            + self.sampler_s
+        )
 
 
 def input_wait(facts: RuleInputs) -> InputWait:
     """Divide the time that the loader holds a step back.
 
-    A worker that makes its next batch and keeps Python's lock hands over the last one late, however few or slow the workers are: what they
-    lack even if they never idled is waiting for batches to be made.
+    A worker that makes its next batch and keeps Python's lock hands over the last one late, however
+    few or slow the workers are: what they lack even if they never idled is waiting for batches to
+    be made.
 
-    Runs of four steps and more do not count their first step, and with it the loader's first start: what several epochs start is a restart.
+    Runs of four steps and more do not count their first step, and with it the loader's first start:
+    what several epochs start is a restart.
     """
     stages, waits = facts.step.stages, facts.step.waits
     starting = stages.get("epoch_start", 0.0) + waits.get("first_batch", 0.0)
@@ -48,11 +60,18 @@ def input_wait(facts: RuleInputs) -> InputWait:
     if num_workers(facts) == 0:
         making = sum(stages.get(stage, 0.0) for stage in MAKING_STAGES)
     else:
-        making = stages.get("wait", 0.0) - sum(waits.get(kind, 0.0) for kind in ("first_batch", "handover", "in_transit"))
+        making = stages.get("wait", 0.0) - sum(
+            waits.get(kind, 0.0) for kind in ("first_batch", "handover", "in_transit")
+        )
         making = making if making > _ROUNDING_S else 0.0
-    transport, handover = stages.get("transport", 0.0) + waits.get("in_transit", 0.0), waits.get("handover", 0.0)
+    transport, handover = (
+        stages.get("transport", 0.0) + waits.get("in_transit", 0.0),
+        waits.get("handover", 0.0),
+    )
     hidden_s = min(handover, max(0.0, _lacking_s(facts) - making))
-    return InputWait(once, again, making + hidden_s, handover - hidden_s, transport, stages.get("sampler", 0.0))
+    return InputWait(
+        once, again, making + hidden_s, handover - hidden_s, transport, stages.get("sampler", 0.0)
+    )
 
 
 def steady_share(facts: RuleInputs) -> float:
@@ -63,12 +82,20 @@ def steady_share(facts: RuleInputs) -> float:
 
 
 def unsure_s(facts: RuleInputs) -> float:
-    """Seconds per step that the input may take less than it did: down to the lower end of the 95 % interval of its share."""
-    return max(0.0, steady_share(facts) - facts.certainty.low) * facts.step.mean_s if facts.certainty is not None else 0.0
+    """Seconds per step that the input may take less than it did: down to the lower end of the 95 %
+    interval of its share.
+    """
+    return (
+        max(0.0, steady_share(facts) - facts.certainty.low) * facts.step.mean_s
+        if facts.certainty is not None
+        else 0.0
+    )
 
 
 def making_share(facts: RuleInputs, *stages: str) -> float:
-    """Share (0 to 1) of the making of a batch that these stages take; without workers it is read off the step itself."""
+    """Share (0 to 1) of the making of a batch that these stages take; without workers it is read
+    off the step itself.
+    """
     making_s = input_wait(facts).making_s
     if num_workers(facts) == 0 and making_s > 0:
         return min(1.0, sum(facts.step.stages.get(stage, 0.0) for stage in stages) / making_s)
@@ -76,12 +103,16 @@ def making_share(facts: RuleInputs, *stages: str) -> float:
 
 
 def operations_share(facts: RuleInputs, names: tuple[str, ...], stage: str = "total") -> float:
-    """Share (0 to 1) of a sample's wall time, or of one of its stages, in operations of these names, given in lower case; a module path
-    before a name is ignored."""
+    """Share (0 to 1) of a sample's wall time, or of one of its stages, in operations of these
+    names, given in lower case; a module path before a name is ignored."""
     cost = facts.costs.get(stage)
     if facts.workers is None or cost is None or cost.wall_s <= 0:
         return 0.0
-    matching = (op.wall_s for op in facts.workers.operations if stage in ("total", op.stage) and _named(op, names))
+    matching = (
+        op.wall_s
+        for op in facts.workers.operations
+        if stage in ("total", op.stage) and _named(op, names)
+    )
     return min(1.0, sum(matching) / cost.wall_s)
 
 
@@ -90,7 +121,9 @@ def _named(operation: Operation, names: tuple[str, ...]) -> bool:
 
 
 def severity(facts: RuleInputs, cost_s: float) -> Severity:
-    """How much a cause weighs: as its own share of the step; as the whole wait, if that is more and it makes up half of it."""
+    """How much a cause weighs: as its own share of the step; as the whole wait, if that is more and
+    it makes up half of it.
+    """
     share = steady_share(facts)
     held_s = share * facts.step.mean_s
     if held_s <= 0:
@@ -123,13 +156,17 @@ def batches_per_step(facts: RuleInputs) -> float:
 def batch_s(facts: RuleInputs, *stages: str) -> float:
     """Seconds per batch in these stages: in its worker and, of transport, in the main process too."""
     costs, per_step = facts.costs, batches_per_step(facts)
-    made_s = sum(costs[stage].wall_s for stage in stages if stage in costs) * (facts.throughput.batch_size or 0.0)
+    made_s = sum(costs[stage].wall_s for stage in stages if stage in costs) * (
+        facts.throughput.batch_size or 0.0
+    )
     received_s = input_wait(facts).transport_s if "transport" in stages else 0.0
     return (made_s + received_s) / per_step
 
 
 def batch_cpu_s(facts: RuleInputs, *stages: str) -> float:
-    """CPU seconds per batch in these stages in its worker; where they were not measured, all of the time there."""
+    """CPU seconds per batch in these stages in its worker; where they were not measured, all of the
+    time there.
+    """
     costs = [facts.costs[stage] for stage in stages if stage in facts.costs]
     taken_s = sum(cost.wall_s if cost.cpu_s is None else cost.cpu_s for cost in costs)
     return taken_s * (facts.throughput.batch_size or 0.0) / batches_per_step(facts)
@@ -141,13 +178,16 @@ def compute_s(facts: RuleInputs) -> float:
 
 
 def least_s(facts: RuleInputs) -> float:
-    """The step with batches that are always ready. The GPU works for earlier steps while the host waits for a batch, so it may be the one
-    that takes longer."""
+    """The step with batches that are always ready. The GPU works for earlier steps while the host
+    waits for a batch, so it may be the one that takes longer."""
     return max(compute_s(facts), facts.step.gpu_s)
 
 
 def supply_s(facts: RuleInputs) -> float | None:
-    """Seconds in which the workers, all busy, make the batches of one step: S / W. None: no workers, or not measured."""
+    """Seconds in which the workers, all busy, make the batches of one step:
+
+    S / W. None: no workers, or not measured.
+    """
     workers = num_workers(facts)
     if not workers or facts.workers is None or not facts.workers.fetch_mean_s:
         return None
@@ -155,11 +195,12 @@ def supply_s(facts: RuleInputs) -> float | None:
 
 
 def shortage_s(facts: RuleInputs) -> float | None:
-    """Seconds a step that the workers lack even if they never idled: S / W less what the step takes without them, at most the wait. None
-    as for ``supply_s``.
+    """Seconds a step that the workers lack even if they never idled: S / W less what the step takes
+    without them, at most the wait. None as for ``supply_s``.
 
-    The rest of the wait comes from the order and the bursts in which batches arrive (benchmarks/wait_split.py replays the loader's
-    dispatch: that rest was never below what in_order=False won, and 4 % of the wait above it on average, 46 % at most).
+    The rest of the wait comes from the order and the bursts in which batches arrive
+    (benchmarks/wait_split.py replays the loader's dispatch: that rest was never below what
+    in_order=False won, and 4 % of the wait above it on average, 46 % at most).
     """
     supply = supply_s(facts)
     if supply is None:
@@ -168,6 +209,8 @@ def shortage_s(facts: RuleInputs) -> float | None:
 
 
 def _lacking_s(facts: RuleInputs) -> float:
-    """Seconds that the batches of a step take workers that never idle, beyond the rest of the step; 0.0 where that was not measured."""
+    """Seconds that the batches of a step take workers that never idle, beyond the rest of the step;
+    0.0 where that was not measured.
+    """
     supply = supply_s(facts)
     return max(0.0, supply - least_s(facts)) if supply is not None else 0.0

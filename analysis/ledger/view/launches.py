@@ -4,13 +4,23 @@ from feedline.analysis.ledger.change import Refused
 
 _LONG_S = 1e-3  # of a kernel: launching takes some 10 us
 _IDLE_S = 100e-6  # per kernel: ten times as long
-_FEWER = "Launch fewer and longer kernels: {}CUDA graphs, fused optimizers (fused=True), larger batches"
-BETWEEN = "Look at what the host does between launches, for example with py-spy: launching these kernels takes far less time than that"
-_CHECK_COMPILED = (
-    "Train a few hundred steps with torch.compile(model, mode='reduce-overhead'). This finding is wrong only if all three hold: the "
-    "steps take just as long, TORCH_LOGS=cudagraphs shows that CUDA graphs were used, and py-spy shows no slow Python outside the model."
+_FEWER = (
+    "Launch fewer and longer kernels: {}CUDA graphs, fused optimizers (fused=True), larger batches"
 )
-_CHECK_BETWEEN = "Watch the main process with `py-spy top`. If it spends its time waiting for the GPU, this finding is wrong."
+BETWEEN = (
+    "Look at what the host does between launches, for example with py-spy: launching these "
+    "kernels takes far less time than that"
+)
+_CHECK_COMPILED = (
+    "Train a few hundred steps with torch.compile(model, mode='reduce-overhead'). This finding is "
+    "wrong only if all three hold: the "
+    "steps take just as long, TORCH_LOGS=cudagraphs shows that CUDA graphs were used, and py-spy "
+    "shows no slow Python outside the model."
+)
+_CHECK_BETWEEN = (
+    "Watch the main process with `py-spy top`. If it spends its time waiting for the "
+    "GPU, this finding is wrong."
+)
 
 
 def fix(mean_kernel_s: float, idle_s: float, compiled: bool = False) -> str:
@@ -21,7 +31,11 @@ def fix(mean_kernel_s: float, idle_s: float, compiled: bool = False) -> str:
         idle_s: of the device, per kernel.
         compiled: torch.compile was seen to compile the model.
     """
-    return BETWEEN if _between(mean_kernel_s, idle_s) else _FEWER.format("" if compiled else "torch.compile, ")
+    return (
+        BETWEEN
+        if _between(mean_kernel_s, idle_s)
+        else _FEWER.format("" if compiled else "torch.compile, ")
+    )
 
 
 def how_to_check(mean_kernel_s: float, idle_s: float) -> str:
@@ -34,5 +48,10 @@ def _between(mean_kernel_s: float, idle_s: float) -> bool:
 
 
 def change(facts: object) -> Refused:
-    """Nothing is predicted: how much of it a compiler saves is unknown, and so is what else the host does."""
-    return Refused("unknown_launches", "How much of what the host does while the device is idle can be avoided is unknown.")
+    """Nothing is predicted: how much of it a compiler saves is unknown, and so is what else the
+    host does.
+    """
+    return Refused(
+        "unknown_launches",
+        "How much of what the host does while the device is idle can be avoided is unknown.",
+    )

@@ -16,15 +16,22 @@ NAMED = 3
 
 
 def parts(named: Sequence[OwnFunction]) -> str:
-    """``1.3 ms in project (train.py:20), mostly in cat (train.py:8); 0.2 ms in lines 30 to 41 (train.py)``."""
-    return "; ".join(f"{seconds(one.s)} in {one.name}{f', mostly in {one.mainly}' if one.mainly else ''}" for one in named)
+    """``1.3 ms in project (train.py:20), mostly in cat (train.py:8); 0.2 ms in lines 30 to 41
+    (train.py)``.
+    """
+    return "; ".join(
+        f"{seconds(one.s)} in {one.name}{f', mostly in {one.mainly}' if one.mainly else ''}"
+        for one in named
+    )
 
 
-#: Of the step, all of it: below, something else is worth more, unless one function alone surely takes _MIN_NAMED.
+#: Of the step, all of it: below, something else is worth more, unless one function alone surely
+#: takes _MIN_NAMED.
 _MIN_SHARE = 0.20
 
 
-#: What is named takes this share of the step, at least: the rest may be what torch does around the calls that feedline records.
+#: What is named takes this share of the step, at least: the rest may be what torch does around the
+#: calls that feedline records.
 _MIN_NAMED = 0.05
 
 
@@ -32,7 +39,8 @@ _MIN_NAMED = 0.05
 _LARGE_BYTES = 8e6
 
 
-#: Of all steps together: what feedline does once, such as counting operations, is a good part of a shorter training.
+#: Of all steps together: what feedline does once, such as counting operations, is a good part of a
+#: shorter training.
 _MIN_TRAINING_S = 1.0
 
 
@@ -41,7 +49,9 @@ _SHORT_S = 0.002
 
 
 def _freed_bytes(facts: RuleInputs) -> float:
-    """Of a batch in shared memory that the main thread frees; 0.0 if it is small, or another thread does."""
+    """Of a batch in shared memory that the main thread frees; 0.0 if it is small, or another thread
+    does.
+    """
     if not facts.setting("num_workers") or facts.setting("pin_memory"):
         return 0.0
     nbytes = shared_bytes(facts)
@@ -50,7 +60,8 @@ def _freed_bytes(facts: RuleInputs) -> float:
 
 @dataclass(frozen=True)
 class NamedFunctions:
-    """The program's own code between models, backward passes and updates, where it is worth telling.
+    """The program's own code between models, backward passes and updates, where it is worth
+    telling.
 
     Attributes:
         own: all of it.
@@ -69,19 +80,30 @@ class NamedFunctions:
 
 
 def named_functions(facts: RuleInputs) -> NamedFunctions | None:
-    """Return the functions and lines that take much of the step; None where they take little, or were not looked at."""
+    """Return the functions and lines that take much of the step;
+
+    None where they take little, or were not looked at.
+    """
     step, own = facts.step, facts.step.own_code
-    queued = 0.0 if step.gpu_stages is not None else facts.main_queued_share or 0.0  # this code probably waits as often as the model does
+    queued = (
+        0.0 if step.gpu_stages is not None else facts.main_queued_share or 0.0
+    )  # this code probably waits as often as the model does
     freed_bytes = _freed_bytes(facts)
     freeing_s = FREEING_S_PER_BYTE.middle * freed_bytes
     if own is None or not own.functions:
         return None
     whole_s = (own.s - freeing_s) * (1 - queued)
-    surely_s = 0.0 if freed_bytes else own.functions[0].low_s * (1 - queued)  # what freeing takes is only estimated
+    surely_s = (
+        0.0 if freed_bytes else own.functions[0].low_s * (1 - queued)
+    )  # what freeing takes is only estimated
     if whole_s < _MIN_SHARE * step.mean_s and surely_s < _MIN_NAMED * step.mean_s:
         return None
     if step.mean_s < _SHORT_S or step.mean_s * facts.throughput.steps < _MIN_TRAINING_S:
         return None
     named = [one for one in own.functions if one.s >= NAMED_SHARE * step.mean_s][:NAMED]
     took_s = (sum(one.s for one in named) - freeing_s) * (1 - queued)
-    return NamedFunctions(own, named, took_s, queued, freed_bytes, freeing_s) if took_s >= _MIN_NAMED * step.mean_s else None
+    return (
+        NamedFunctions(own, named, took_s, queued, freed_bytes, freeing_s)
+        if took_s >= _MIN_NAMED * step.mean_s
+        else None
+    )

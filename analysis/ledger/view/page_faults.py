@@ -18,7 +18,8 @@ _LEAST_OF_DECODED = 0.25
 _MOST_OF_DECODED = 10
 
 
-#: Largest threshold for mmap that every glibc takes, and the first version known to take larger ones (mallopt(3)).
+#: Largest threshold for mmap that every glibc takes, and the first version known to take larger
+#: ones (mallopt(3)).
 _MOST_BYTES = 32 << 20
 
 
@@ -29,10 +30,26 @@ _LARGER_BYTES = 256 << 20
 
 
 def faults_share(facts: RuleInputs) -> float | None:
-    """Share (0 to 1) of a sample's CPU time in page faults for memory of images; None: not known, or of something else."""
-    every, faults, system_s, total = facts.traffic.minor_faults, _faults(facts), facts.traffic.system_s, cpus.total(facts)
+    """Share (0 to 1) of a sample's CPU time in page faults for memory of images;
+
+    None: not known, or of something else.
+    """
+    every, faults, system_s, total = (
+        facts.traffic.minor_faults,
+        _faults(facts),
+        facts.traffic.system_s,
+        cpus.total(facts),
+    )
     decode, reading = facts.costs.get("decode"), facts.costs.get("read")
-    if not every or faults is None or system_s is None or total is None or not total.cpu_s or decode is None or not decode.bytes:
+    if (
+        not every
+        or faults is None
+        or system_s is None
+        or total is None
+        or not total.cpu_s
+        or decode is None
+        or not decode.bytes
+    ):
         return None
     if is_slowest_stage(facts, KERNEL) or from_swap(facts):
         return None
@@ -44,9 +61,17 @@ def faults_share(facts: RuleInputs) -> float | None:
 
 
 def _faults(facts: RuleInputs) -> float | None:
-    """Page faults per sample, without those of the shared memory that workers collate into, which malloc does not give."""
+    """Page faults per sample, without those of the shared memory that workers collate into, which
+    malloc does not give.
+    """
     faults, collate = facts.traffic.minor_faults, facts.costs.get("collate")
-    if faults is None or collate is None or not num_workers(facts) or facts.loader is None or "shared" not in facts.loader.flags:
+    if (
+        faults is None
+        or collate is None
+        or not num_workers(facts)
+        or facts.loader is None
+        or "shared" not in facts.loader.flags
+    ):
         return faults
     return max(0.0, faults - (collate.bytes or 0.0) / PAGE_BYTES)
 
@@ -57,7 +82,9 @@ def assignments(facts: RuleInputs) -> str:
 
 
 def environment(facts: RuleInputs) -> dict[str, str]:
-    """Variables with which glibc keeps the memory of these images; {} if it cannot, or is not what the program has."""
+    """Variables with which glibc keeps the memory of these images; {} if it cannot, or is not what
+    the program has.
+    """
     decode = facts.costs.get("decode")
     most = _LARGER_BYTES if facts.glibc >= _LARGER_SINCE else _MOST_BYTES
     if not facts.glibc or decode is None or (decode.bytes or 0.0) >= most:

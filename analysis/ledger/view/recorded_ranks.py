@@ -22,7 +22,10 @@ def _exposed(facts: RuleInputs, comm: Communication) -> Exposed | None:
     if not parts or not step_s:
         return None
     rank = min(parts, key=lambda rank: parts[rank].exposed_transfer_s or 0.0)
-    exposed_s, hidden_s = parts[rank].exposed_transfer_s or 0.0, parts[rank].hidden_transfer_s or 0.0
+    exposed_s, hidden_s = (
+        parts[rank].exposed_transfer_s or 0.0,
+        parts[rank].hidden_transfer_s or 0.0,
+    )
     separated = any(kind.transfer_s is not None for kind in comm.collectives)
     return Exposed(
         rank,
@@ -35,7 +38,8 @@ def _exposed(facts: RuleInputs, comm: Communication) -> Exposed | None:
         caveat="" if separated else f"; {comm.network}",
         separate=""
         if separated
-        else "Record all ranks in one `feedline run`. The notes say which rank is missing, or what is wrong with its clock.",
+        else "Record all ranks in one `feedline run`. The notes say which rank is missing, or "
+        "what is wrong with its clock.",
         evidence=_evidence(comm, exposed_s, step_s)
         if separated
         else [Evidence("exposed_collectives_s", "exposed collectives per step", exposed_s, "s")],
@@ -52,9 +56,14 @@ def _evidence(comm: Communication, exposed_s: float, step_s: float) -> list[Evid
         what = f"bus bandwidth, {moved.name} of {moved.bytes:,} B over {moved.n} ranks"
         found.append(Evidence("bus_bytes_per_s", what, moved.busbw_gbps * 1e9, "B/s", moved.name))
     if comm.network_share is not None:
-        found.append(Evidence("share_of_ceiling", "bandwidth, share of its ceiling", comm.network_share, SHARE))
+        found.append(
+            Evidence(
+                "share_of_ceiling", "bandwidth, share of its ceiling", comm.network_share, SHARE
+            )
+        )
     return found
 
 
-#: Below it the median of few steps decides more than the ranks do: a run says nothing then, and traces, which have few steps, say so.
+#: Below it the median of few steps decides more than the ranks do: a run says nothing then, and
+#: traces, which have few steps, say so.
 FEWEST_STEPS = 4

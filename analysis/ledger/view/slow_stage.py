@@ -7,23 +7,33 @@ from feedline.analysis.ledger.view.why_slow import Why, spins, waits_for_helpers
 
 
 def slowest_stage(facts: RuleInputs) -> tuple[Work, Why] | None:
-    """Of the stages that are far off, the one that costs most, and why; None where there is none."""
+    """Of the stages that are far off, the one that costs most, and why;
+
+    None where there is none.
+    """
     found = [(work, cause) for work in works(facts) if (cause := why(facts, work)) is not None]
     return max(found, key=lambda both: both[0].lost_s) if found else None
 
 
 def is_slowest_stage(facts: RuleInputs, stage: str) -> bool:
-    """Whether this stage is the one. Rules that take a stage's time for what its bytes or pixels cost are then silent."""
+    """Whether this stage is the one.
+
+    Rules that take a stage's time for what its bytes or pixels cost are then silent.
+    """
     found = slowest_stage(facts)
     return found is not None and found[0].stage == stage
 
 
 def _at_helpers(facts: RuleInputs) -> bool:
-    """Whether that one waits for threads that a library has started: it then stands at a lock that the program did not make."""
+    """Whether that one waits for threads that a library has started: it then stands at a lock that
+    the program did not make.
+    """
     found = slowest_stage(facts)
     return found is not None and spins(found[0].stage) and waits_for_helpers(facts, found[0])
 
 
 def at_own_locks(facts: RuleInputs) -> bool:
-    """Whether the locks at which samples wait are those of a library's threads: other workers do not wait for them."""
+    """Whether the locks at which samples wait are those of a library's threads: other workers do
+    not wait for them.
+    """
     return _at_helpers(facts) or decoder_threads(facts)

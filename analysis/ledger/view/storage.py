@@ -1,21 +1,31 @@
-"""What part of a sample's time storage takes, what else it is blocked by, and what sparing a part would give."""
+"""What part of a sample's time storage takes, what else it is blocked by, and what sparing a part
+would give.
+"""
 
 from feedline.analysis.ledger.change import Refused
 from feedline.analysis.ledger.facts import RuleInputs
-from feedline.analysis.ledger.view.cpus import MIN_PROCESS_RATIO, blocked_share, process_ratio, total
+from feedline.analysis.ledger.view.cpus import (
+    MIN_PROCESS_RATIO,
+    blocked_share,
+    process_ratio,
+    total,
+)
 from feedline.analysis.ledger.view.handover import making_s
 from feedline.analysis.ledger.view.input_wait import input_wait, least_s, num_workers, supply_s
 
-#: Waiting for bytes of files: in a call that reads or opens one, or in a page fault outside of any call (memory maps).
+#: Waiting for bytes of files: in a call that reads or opens one, or in a page fault outside of any
+#: call (memory maps).
 STORAGE = ("file", "page fault")
 
 #: Waiting for somebody else to answer: a server, or a process that makes the samples.
 ANSWERS = ("network", "another process")
 
-#: docs/rules.md. 300 JPEGs from the page cache were blocked for about 0 ms, the same files from the disk for 75 to 83 ms.
+#: docs/rules.md. 300 JPEGs from the page cache were blocked for about 0 ms, the same files from the
+#: disk for 75 to 83 ms.
 MIN_BLOCKED_SHARE = 0.30
 
-#: What was found in all of 10 looks makes up three quarters of the blocked time or more: 0.05 ** (1 / 10) = 0.74.
+#: What was found in all of 10 looks makes up three quarters of the blocked time or more: 0.05 ** (1
+#: / 10) = 0.74.
 _MIN_LOOKS = 10
 
 #: More than all other causes together.
@@ -26,13 +36,19 @@ MIN_DISK_BYTES = 4096
 
 
 def blocked_by(facts: RuleInputs) -> dict[str, float] | None:
-    """What blocked makers of batches wait for -> share of the blocked time; None: not seen, or not often enough."""
+    """What blocked makers of batches wait for -> share of the blocked time;
+
+    None: not seen, or not often enough.
+    """
     workers = facts.workers
-    return workers.blocked_by if workers is not None and workers.blocked_looks >= _MIN_LOOKS else None
+    return (
+        workers.blocked_by if workers is not None and workers.blocked_looks >= _MIN_LOOKS else None
+    )
 
 
 def storage_share(facts: RuleInputs) -> float | None:
-    """Share (0 to 1) of a sample's time in which it is blocked by storage; None where that is not known.
+    """Share (0 to 1) of a sample's time in which it is blocked by storage; None where that is not
+    known.
 
     Without snapshots, a sample is assumed to wait for the disk if bytes came from it.
     """
@@ -45,27 +61,37 @@ def storage_share(facts: RuleInputs) -> float | None:
 
 
 def answers_share(facts: RuleInputs) -> float:
-    """Share (0 to 1) of a sample's time in which it waits for an answer. How many at once the other side gives as fast is unknown."""
-    return (blocked_share(facts) or 0.0) * sum((blocked_by(facts) or {}).get(kind, 0.0) for kind in ANSWERS)
+    """Share (0 to 1) of a sample's time in which it waits for an answer.
+
+    How many at once the other side gives as fast is unknown.
+    """
+    return (blocked_share(facts) or 0.0) * sum(
+        (blocked_by(facts) or {}).get(kind, 0.0) for kind in ANSWERS
+    )
 
 
 def unknown_answers(workers: int) -> Refused:
     """Why nothing is predicted of that many workers where samples wait for answers."""
     return Refused(
         "unknown_answers",
-        "How many requests the other side answers at once without getting slower is unknown. Try it: `feedline verify RUN --set "
+        "How many requests the other side answers at once without getting slower is unknown. Try "
+        "it: `feedline verify RUN --set "
         f"num_workers={workers}`.",
     )
 
 
 def at_locks_s(facts: RuleInputs) -> float:
-    """Seconds per step at locks, as many workers as there are now: more of them may queue for the same ones."""
+    """Seconds per step at locks, as many workers as there are now: more of them may queue for the
+    same ones.
+    """
     at_locks = (blocked_share(facts) or 0.0) * (blocked_by(facts) or {}).get("lock", 0.0)
     return at_locks * (making_s(facts) or 0.0) / max(num_workers(facts) or 0, 1)
 
 
 def decoder_threads(facts: RuleInputs) -> bool:
-    """Whether samples wait for their decoder's own threads (videos have some): at locks, mostly in decode, beside helper threads."""
+    """Whether samples wait for their decoder's own threads (videos have some): at locks, mostly in
+    decode, beside helper threads.
+    """
     whole, decode = total(facts), facts.costs.get("decode")
     if whole is None or decode is None or (process_ratio(facts) or 0.0) <= MIN_PROCESS_RATIO:
         return False
@@ -76,26 +102,38 @@ def decoder_threads(facts: RuleInputs) -> bool:
 def spared_s(facts: RuleInputs, share: float) -> float:
     """Seconds per step that are spared at most if this share of the making of batches were gone.
 
-    Workers make batches beside the step: of S / W, only what is longer than the rest of it is waited for, and what else is waited for
-    shrinks with S. A batch that is ready is handed over while the next one is made; where that holds Python's lock (a page fault of a
-    memory map does), it waits there too, so that lack of workers shows as a late handover.
+    Workers make batches beside the step: of S / W, only what is longer than the rest of it is
+    waited for, and what else is waited for shrinks with S. A batch that is ready is handed over
+    while the next one is made; where that holds Python's lock (a page fault of a memory map does),
+    it waits there too, so that lack of workers shows as a late handover.
     """
     waits, supply = input_wait(facts), supply_s(facts)
     if supply is None:
         return waits.making_s * share
-    lack = min(waits.making_s + waits.handover_s + waits.transport_s, max(0.0, supply - least_s(facts)))
+    lack = min(
+        waits.making_s + waits.handover_s + waits.transport_s, max(0.0, supply - least_s(facts))
+    )
     left = max(0.0, supply * (1 - share) - least_s(facts))
     return max(0.0, waits.making_s - lack) * share + max(0.0, lack - left)
 
 
-#: What the machine reads back from swap over what samples get from the disk: most of it (docs/rules.md).
+#: What the machine reads back from swap over what samples get from the disk: most of it
+#: (docs/rules.md).
 _MIN_SWAP_SHARE = 0.50
 
 
 def from_swap(facts: RuleInputs) -> bool:
-    """Whether most of what samples get from the disk is swap: the kernel counts both as bytes read and as major page faults."""
+    """Whether most of what samples get from the disk is swap: the kernel counts both as bytes read
+    and as major page faults.
+    """
     disk, rate = facts.traffic.disk_bytes, facts.throughput.samples_per_s
-    if not disk or disk < MIN_DISK_BYTES or not rate or not facts.swapped_in or not facts.traffic.major_faults:
+    if (
+        not disk
+        or disk < MIN_DISK_BYTES
+        or not rate
+        or not facts.swapped_in
+        or not facts.traffic.major_faults
+    ):
         return False
     return facts.swapped_in >= _MIN_SWAP_SHARE * disk * rate
 

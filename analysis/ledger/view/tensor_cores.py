@@ -1,4 +1,6 @@
-"""How a GPU's tensor cores are put to use on matrix products of float32: of recorded runs and of traces."""
+"""How a GPU's tensor cores are put to use on matrix products of float32: of recorded runs and of
+traces.
+"""
 
 import enum
 import re
@@ -16,9 +18,13 @@ class TensorCores(enum.Enum):
 
 #: Names as the driver gives them, by generation (developer.nvidia.com/cuda-gpus).
 _NONE = re.compile(r"\bGTX\b|\bTesla [KMP]\d|\b(P100|P40|P4|K80|M60|M40|P\d000|TITAN Xp?)\b")
-_FLOAT16 = re.compile(r"\b(V100\w*|GV100|TITAN V|TITAN RTX|T4G?|Quadro RTX|RTX 20\d\d|Tesla [VT]\d+\w*)\b", re.IGNORECASE)
+_FLOAT16 = re.compile(
+    r"\b(V100\w*|GV100|TITAN V|TITAN RTX|T4G?|Quadro RTX|RTX 20\d\d|Tesla [VT]\d+\w*)\b",
+    re.IGNORECASE,
+)
 _TF32 = re.compile(
-    r"\b([AH][128]00\w*|A10G?|A16|A2|A30|A40|H20|GH200|L4|L20|L40S?|G?B[123]00|RTX [3-9]0\d\d\w*|RTX A\d+|Ada)\b",
+    r"\b([AH][128]00\w*|A10G?|A16|A2|A30|A40|H20|GH200|L4|L20|L40S?|G?B[123]00|RTX "
+    r"[3-9]0\d\d\w*|RTX A\d+|Ada)\b",
     re.IGNORECASE,
 )
 _TF32_CALL = "call torch.set_float32_matmul_precision('high') at the start of the program (TF32)"
@@ -27,17 +33,27 @@ _FLOAT16_CALL = "torch.autocast('cuda', dtype=torch.float16) with a GradScaler"
 _ROUNDS = "the inputs of each matrix product: compare the loss curves."
 #: There is nothing to use without them.
 FIXES = {
-    TensorCores.UNKNOWN: f"Use tensor cores: {_TF32_CALL}, or {_BFLOAT16}. Both need an NVIDIA GPU of the Ampere generation or later; on a "
+    TensorCores.UNKNOWN: f"Use tensor cores: {_TF32_CALL}, or {_BFLOAT16}. Both need an NVIDIA "
+    f"GPU of the Ampere generation or later; on a "
     f"V100 or T4, use {_FLOAT16_CALL}. All of these round {_ROUNDS}",
-    TensorCores.FLOAT16: f"Use tensor cores: run the forward pass and the loss under {_FLOAT16_CALL}; those of this GPU take neither TF32 "
+    TensorCores.FLOAT16: f"Use tensor cores: run the forward pass and the loss under "
+    f"{_FLOAT16_CALL}; those of this GPU take neither TF32 "
     f"nor bfloat16. It rounds {_ROUNDS}",
     TensorCores.TF32: f"Use tensor cores: {_TF32_CALL}, or {_BFLOAT16}. Both round {_ROUNDS}",
 }
-_TRY_TF32 = "Train a few hundred steps with torch.set_float32_matmul_precision('high'). If they take just as long, this finding is wrong."
-_TRY_FLOAT16 = (
-    "Train a few hundred steps under torch.autocast('cuda', dtype=torch.float16). If they take just as long, this finding is wrong."
+_TRY_TF32 = (
+    "Train a few hundred steps with torch.set_float32_matmul_precision('high'). If they "
+    "take just as long, this finding is wrong."
 )
-CHECKS = {TensorCores.UNKNOWN: _TRY_TF32, TensorCores.TF32: _TRY_TF32, TensorCores.FLOAT16: _TRY_FLOAT16}
+_TRY_FLOAT16 = (
+    "Train a few hundred steps under torch.autocast('cuda', dtype=torch.float16). If "
+    "they take just as long, this finding is wrong."
+)
+CHECKS = {
+    TensorCores.UNKNOWN: _TRY_TF32,
+    TensorCores.TF32: _TRY_TF32,
+    TensorCores.FLOAT16: _TRY_FLOAT16,
+}
 
 
 def tensor_cores(devices: Iterable[str]) -> TensorCores:

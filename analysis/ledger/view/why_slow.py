@@ -1,4 +1,6 @@
-"""Why a stage takes far longer than what it handles should: the first cause whose own figures show it."""
+"""Why a stage takes far longer than what it handles should: the first cause whose own figures show
+it.
+"""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
@@ -8,7 +10,13 @@ from feedline.analysis.ledger.change import Change, Factor, Refused
 from feedline.analysis.ledger.facts import RuleInputs
 from feedline.analysis.ledger.finding import SHARE, Evidence
 from feedline.analysis.ledger.view import cpus, handover
-from feedline.analysis.ledger.view.expected import FEW_OBJECTS_BYTES, KERNEL, TENSOR_PICKLE_BYTES, Work, heaviest
+from feedline.analysis.ledger.view.expected import (
+    FEW_OBJECTS_BYTES,
+    KERNEL,
+    TENSOR_PICKLE_BYTES,
+    Work,
+    heaviest,
+)
 from feedline.analysis.ledger.view.input_wait import maker, num_workers
 from feedline.analysis.ledger.view.storage import blocked_by
 from feedline.analysis.measure.costs import PAGE_BYTES
@@ -16,7 +24,8 @@ from feedline.analysis.measure.costs import PAGE_BYTES
 #: A slower machine, or copying twice, does not explain a stage that takes this many times as long.
 _FAR_OFF = 10
 
-#: Waiting for a CPU stretches a stage but does not make it compute longer: at three times what it should take, two thirds are not its task.
+#: Waiting for a CPU stretches a stage but does not make it compute longer: at three times what it
+#: should take, two thirds are not its task.
 _NOT_THE_TASK = 3
 
 #: The largest part of something: more than all others together.
@@ -25,10 +34,12 @@ _MOST = 0.5
 #: Stages of the main process whose operations torch runs in parallel.
 _SAME_THREADS = ("forward", "loss", "backward", "optimizer")
 
-#: Formats that are coded bit by bit (arithmetic coding in several passes): 10 and more times what a JPEG takes (docs/rules.md).
+#: Formats that are coded bit by bit (arithmetic coding in several passes): 10 and more times what a
+#: JPEG takes (docs/rules.md).
 _SLOW_FORMATS = ("jpeg2000", "jp2", "j2k")
 
-#: How a library uses one thread, as the names of its operations begin; of others, the variable that most obey.
+#: How a library uses one thread, as the names of its operations begin; of others, the variable that
+#: most obey.
 _ONE_THREAD = {
     "PIL.AVIF": "PIL.AvifImagePlugin.DEFAULT_MAX_THREADS = 1",
     "cv2.": "cv2.setNumThreads(0)",
@@ -37,16 +48,23 @@ _ONE_THREAD = {
 
 _MODEL_SPINS = Refused(
     "unknown_spinning",
-    "How long forward and backward would take with fewer threads is unknown: the helper threads may spin or compute there. Run a few "
+    "How long forward and backward would take with fewer threads is unknown: the helper threads "
+    "may spin or compute there. Run a few "
     "hundred steps with fewer threads, and compare.",
 )
 _UNKNOWN_FAULTS = Refused(
-    "unknown_faults", "The time per sample without these page faults is unknown. Allocate the arrays once, and record again."
+    "unknown_faults",
+    "The time per sample without these page faults is unknown. Allocate the arrays once, and "
+    "record again.",
 )
 _UNKNOWN_COPY = Refused(
-    "unknown_copy", "This machine's speed of copies from pinned memory is unknown. `feedline probe --parts copy` measures it."
+    "unknown_copy",
+    "This machine's speed of copies from pinned memory is unknown. `feedline probe --parts copy` "
+    "measures it.",
 )
-UNKNOWN_CALL = Refused("unknown_cause", "The cause is unknown, so there is no specific fix to predict.")
+UNKNOWN_CALL = Refused(
+    "unknown_cause", "The cause is unknown, so there is no specific fix to predict."
+)
 
 
 @dataclass(frozen=True)
@@ -68,7 +86,10 @@ class Why:
 
 
 def why(facts: RuleInputs, work: Work) -> Why | None:
-    """The cause; None where the stage is not ten times off, or only waits for what other rules name."""
+    """The cause;
+
+    None where the stage is not ten times off, or only waits for what other rules name.
+    """
     if work.cost.wall_s < _FAR_OFF * work.should_s:
         return None
     return next((found for cause in _CAUSES if (found := cause(facts, work)) is not None), None)
@@ -82,14 +103,21 @@ def spins(stage: str) -> bool:
 def waits_for_helpers(facts: RuleInputs, work: Work) -> bool:
     """Whether a stage computes or waits so long because its helper threads lack a CPU.
 
-    They are there if the process uses more CPU time than the threads that are accounted for. A parallel loop ends when its last thread has
-    had a CPU: until then the others spin, and wait for a CPU in their turn, or they sleep at a lock.
+    They are there if the process uses more CPU time than the threads that are accounted for. A
+    parallel loop ends when its last thread has had a CPU: until then the others spin, and wait for
+    a CPU in their turn, or they sleep at a lock.
     """
     ratio, cost = cpus.process_ratio(facts), work.cost
-    if ratio is None or ratio <= cpus.MIN_PROCESS_RATIO or work.working_s < _NOT_THE_TASK * work.should_s:
+    if (
+        ratio is None
+        or ratio <= cpus.MIN_PROCESS_RATIO
+        or work.working_s < _NOT_THE_TASK * work.should_s
+    ):
         return False
     at_lock = (cost.blocked_s or 0.0) * (blocked_by(facts) or {}).get("lock", 0.0)
-    return (cost.runqueue_s or 0.0) > cpus.MAX_RUNQUEUE_SHARE * cost.wall_s or at_lock > _MOST * cost.wall_s
+    return (
+        cost.runqueue_s or 0.0
+    ) > cpus.MAX_RUNQUEUE_SHARE * cost.wall_s or at_lock > _MOST * cost.wall_s
 
 
 def _threads(facts: RuleInputs, work: Work) -> Why | None:
@@ -99,11 +127,26 @@ def _threads(facts: RuleInputs, work: Work) -> Why | None:
     does = "spins" if (work.cost.cpu_s or 0.0) >= (work.cost.blocked_s or 0.0) else "waits"
     whose = "torch's helper threads" if of_torch else "helper threads"
     threads, beside = _enough_threads(facts), _beside_s(facts) if of_torch else 0.0
-    found = [Evidence("process_cpu_over_thread_cpu", "CPU time of the process divided by that of the thread", ratio, "1")]
+    found = [
+        Evidence(
+            "process_cpu_over_thread_cpu",
+            "CPU time of the process divided by that of the thread",
+            ratio,
+            "1",
+        )
+    ]
     if beside:
-        found.append(Evidence("model_s", "forward, loss, backward and optimizer per step, on the same threads", beside, "s"))
+        found.append(
+            Evidence(
+                "model_s",
+                "forward, loss, backward and optimizer per step, on the same threads",
+                beside,
+                "s",
+            )
+        )
     return Why(
-        f"its thread {does} while {whose} (they use {number(ratio - 1)} times its CPU time) wait for a CPU; {cpus.use(facts)}",
+        f"its thread {does} while {whose} (they use {number(ratio - 1)} times its CPU time) wait "
+        f"for a CPU; {cpus.use(facts)}",
         _fewer_threads(facts, threads) if of_torch else _one_thread(heaviest(facts, work.stage)[0]),
         _unless(f"Run with {f'OMP_NUM_THREADS={threads}' if of_torch else 'one thread'}", work),
         _MODEL_SPINS if beside else replace(_as_it_should(work), helper_threads=False),
@@ -129,46 +172,74 @@ def _unless(change: str, work: Work) -> str:
 
 
 def _one_thread(operation: str) -> str:
-    way = next((way for library, way in _ONE_THREAD.items() if operation.startswith(library)), "OMP_NUM_THREADS=1")
+    way = next(
+        (way for library, way in _ONE_THREAD.items() if operation.startswith(library)),
+        "OMP_NUM_THREADS=1",
+    )
     return f"Let {operation or 'the library'} use one thread: {way}."
 
 
 def _fewer_threads(facts: RuleInputs, threads: int) -> str:
     if num_workers(facts):
         return (
-            f"Call torch.set_num_threads({threads}) in the workers. A DataLoader worker starts with one thread of torch: look for what "
+            f"Call torch.set_num_threads({threads}) in the workers. A DataLoader worker starts "
+            f"with one thread of torch: look for what "
             "sets another number in the dataset, collate_fn or worker_init_fn."
         )
-    return f"Call torch.set_num_threads({threads}) in the main process, or start the program with OMP_NUM_THREADS={threads}."
+    return (
+        f"Call torch.set_num_threads({threads}) in the main process, or start the program with "
+        f"OMP_NUM_THREADS={threads}."
+    )
 
 
 def _page_faults(facts: RuleInputs, work: Work) -> Why | None:
     faults, system_s, total = facts.traffic.minor_faults, facts.traffic.system_s, cpus.total(facts)
-    if work.stage != KERNEL or faults is None or system_s is None or total is None or not total.cpu_s:
+    if (
+        work.stage != KERNEL
+        or faults is None
+        or system_s is None
+        or total is None
+        or not total.cpu_s
+    ):
         return None
-    if faults * PAGE_BYTES < _FAR_OFF * (work.cost.bytes or 0.0) or system_s < _MOST * total.cpu_s:  # a page at least
+    if (
+        faults * PAGE_BYTES < _FAR_OFF * (work.cost.bytes or 0.0) or system_s < _MOST * total.cpu_s
+    ):  # a page at least
         return None
     if (facts.traffic.major_faults or 0.0) > faults:  # it brings pages from the disk
         return None
     return Why(
-        f"there are {count(faults)} page faults per sample, for new or mapped memory, which probably take most of it",
-        "Allocate large work arrays once and write into them again (out=). Open a memory map once, not per sample, and read adjacent rows.",
-        "Allocate the arrays once. If the page faults per sample stay the same, this finding is wrong.",
+        f"there are {count(faults)} page faults per sample, for new or mapped memory, which "
+        f"probably take most of it",
+        "Allocate large work arrays once and write into them again (out=). Open a memory map "
+        "once, not per sample, and read adjacent rows.",
+        "Allocate the arrays once. If the page faults per sample stay the same, this finding is "
+        "wrong.",
         _UNKNOWN_FAULTS,
         [
             Evidence("minor_faults", "minor page faults per sample", faults, "faults"),
-            Evidence("kernel_share", "in the kernel, share of CPU time per sample", min(1.0, system_s / total.cpu_s), SHARE),
+            Evidence(
+                "kernel_share",
+                "in the kernel, share of CPU time per sample",
+                min(1.0, system_s / total.cpu_s),
+                SHARE,
+            ),
         ],
     )
 
 
 def _format(facts: RuleInputs, work: Work) -> Why | None:
     name, part = heaviest(facts, work.stage)
-    if work.stage != "decode" or part < _MOST or not any(slow in name.lower() for slow in _SLOW_FORMATS):
+    if (
+        work.stage != "decode"
+        or part < _MOST
+        or not any(slow in name.lower() for slow in _SLOW_FORMATS)
+    ):
         return None
     return Why(
         f"{share(part)} of that time is spent in {name}, whose format is slow to decode",
-        "Convert the images once to JPEG (8 bits, lossy; the predicted gain assumes it) or to PNG (up to 16 bits, lossless, several times "
+        "Convert the images once to JPEG (8 bits, lossy; the predicted gain assumes it) or to PNG "
+        "(up to 16 bits, lossless, several times "
         "slower to decode than JPEG). Keep the originals.",
         _unless("Convert 50 of the files to JPEG and read only those", work),
         _taking(work, work.as_jpeg_s),
@@ -177,14 +248,22 @@ def _format(facts: RuleInputs, work: Work) -> Why | None:
 
 
 def _objects(facts: RuleInputs, work: Work) -> Why | None:
-    length, tensors = facts.loader.pickle_bytes if facts.loader else None, facts.batch_tensors or 0.0
-    if work.stage != "transport" or length is None or length < FEW_OBJECTS_BYTES + TENSOR_PICKLE_BYTES * tensors:
+    length, tensors = (
+        facts.loader.pickle_bytes if facts.loader else None,
+        facts.batch_tensors or 0.0,
+    )
+    if (
+        work.stage != "transport"
+        or length is None
+        or length < FEW_OBJECTS_BYTES + TENSOR_PICKLE_BYTES * tensors
+    ):
         return None
     if (work.cost.cpu_s or 0.0) < _NOT_THE_TASK * work.should_s:
         return None
     return Why(
         f"{size(length)} of Python objects are unpickled",
-        "In the worker, convert lists, dicts and strings to a few tensors, or drop what the training does not use.",
+        "In the worker, convert lists, dicts and strings to a few tensors, or drop what the "
+        "training does not use.",
         _unless("Run with batches that hold only tensors", work),
         _as_it_should(work),
         [Evidence("pickle_bytes", "pickled bytes per batch", length, "B")],
@@ -199,13 +278,16 @@ def _pageable(facts: RuleInputs, work: Work) -> Why | None:
     if facts.loader is None or not facts.setting("pin_memory"):
         pins = f"Pin the batches: {handover.change(facts, {'pin_memory': True})}"
     return Why(
-        f"the bytes come in {number(copied.times)} copies per step; {share(copied.pageable)} of the bytes come from pageable memory: "
+        f"the bytes come in {number(copied.times)} copies per step; {share(copied.pageable)} of "
+        f"the bytes come from pageable memory: "
         "the CPU first copies these into pinned memory",
         f"Copy few large tensors, from pinned memory, with .to(device, non_blocking=True). {pins}",
         _unless("Copy from pinned memory", work),
         _UNKNOWN_COPY,
         [
-            Evidence("pageable_share", "share of the bytes from pageable memory", copied.pageable, SHARE),
+            Evidence(
+                "pageable_share", "share of the bytes from pageable memory", copied.pageable, SHARE
+            ),
             Evidence("copies", "copies per step", copied.times, "copies"),
         ],
     )
@@ -217,7 +299,8 @@ def _unknown(facts: RuleInputs, work: Work) -> Why | None:
         return None
     name, part = heaviest(facts, work.stage)
     return Why(
-        "the cause is unknown" + (f"; {name} accounts for {share(part)} of that time" if name else ""),
+        "the cause is unknown"
+        + (f"; {name} accounts for {share(part)} of that time" if name else ""),
         f"Find the call: `py-spy record --native --pid PID` on {maker(facts)}.",
         _unless("Return a precomputed result", work),
         UNKNOWN_CALL,
@@ -240,8 +323,14 @@ _CAUSES: tuple[Callable[[RuleInputs, Work], Why | None], ...] = (
 
 
 def _beside_s(facts: RuleInputs) -> float:
-    """Seconds of the mean step in torch's operations that run on the threads that collate: they spin as well, how much is not known."""
-    return 0.0 if num_workers(facts) else sum(facts.step.stages.get(stage, 0.0) for stage in _SAME_THREADS)
+    """Seconds of the mean step in torch's operations that run on the threads that collate: they
+    spin as well, how much is not known.
+    """
+    return (
+        0.0
+        if num_workers(facts)
+        else sum(facts.step.stages.get(stage, 0.0) for stage in _SAME_THREADS)
+    )
 
 
 def _enough_threads(facts: RuleInputs) -> int:

@@ -6,7 +6,13 @@ from feedline.analysis.ledger.facts import RuleInputs
 from feedline.analysis.ledger.view import cpus
 from feedline.analysis.ledger.view.handover import alone_s, making_s, receiving_s, with_workers_s
 from feedline.analysis.ledger.view.handover_cost import Between
-from feedline.analysis.ledger.view.input_wait import MIN_WAIT_SHARE, compute_s, input_wait, num_workers, unsure_s
+from feedline.analysis.ledger.view.input_wait import (
+    MIN_WAIT_SHARE,
+    compute_s,
+    input_wait,
+    num_workers,
+    unsure_s,
+)
 from feedline.analysis.ledger.view.slow_stage import at_own_locks
 from feedline.analysis.ledger.view.storage import at_locks_s
 
@@ -14,12 +20,14 @@ from feedline.analysis.ledger.view.storage import at_locks_s
 _MARGIN = 1.15
 
 
-#: C is taken as at least this share of the step: where the input is more than 95 % of it, S / C divides by noise.
+#: C is taken as at least this share of the step: where the input is more than 95 % of it, S / C
+#: divides by noise.
 _MIN_COMPUTE_SHARE = 0.05
 
 
 def gained_s(facts: RuleInputs, most_workers: int | None = None) -> Between | None:
-    """What the step would be shorter by with as many workers as it needs. None: no such setting, or the making of a batch was not measured.
+    """What the step would be shorter by with as many workers as it needs. None: no such setting, or
+    the making of a batch was not measured.
 
     Where it has workers, that is at most the time in which it waits for a batch that is being made.
 
@@ -31,7 +39,9 @@ def gained_s(facts: RuleInputs, most_workers: int | None = None) -> Between | No
         return None
     most = input_wait(facts).making_s
     now = alone_s(facts) if workers == 0 else with_workers_s(facts, workers, receiving.low)
-    slow, fast = (with_workers_s(facts, number, seconds) for seconds in (receiving.high, receiving.low))
+    slow, fast = (
+        with_workers_s(facts, number, seconds) for seconds in (receiving.high, receiving.low)
+    )
     if now is None or slow is None or fast is None:
         return None
     locked_s = 0.0 if at_own_locks(facts) else at_locks_s(facts)
@@ -44,21 +54,27 @@ def repeats(facts: RuleInputs) -> bool:
 
 
 def advised(facts: RuleInputs) -> int | None:
-    """W*, where it is sure that the step would be shorter with it by more than the gate, that each worker gets batches, and that none would
-    repeat samples; else None."""
+    """W*, where it is sure that the step would be shorter with it by more than the gate, that each
+    worker gets batches, and that none would repeat samples; else None."""
     return None if facts.idle_workers or repeats(facts) else sure_to_help(facts)
 
 
 def sure_to_help(facts: RuleInputs) -> int | None:
     gain = gained_s(facts)
-    return needed(facts) if gain is not None and gain.low - unsure_s(facts) >= MIN_WAIT_SHARE * facts.step.mean_s else None
+    return (
+        needed(facts)
+        if gain is not None and gain.low - unsure_s(facts) >= MIN_WAIT_SHARE * facts.step.mean_s
+        else None
+    )
 
 
 def needed(facts: RuleInputs, most_workers: int | None = None) -> int | None:
-    """W*: workers that keep pace with the step, capped by what the CPUs can run. None: the making of a batch was not measured.
+    """W*: workers that keep pace with the step, capped by what the CPUs can run. None: the making
+    of a batch was not measured.
 
     Args:
-        most_workers: that are advised in any case; None: as many as there are CPUs, and more where samples are partly blocked.
+        most_workers: that are advised in any case; None: as many as there are CPUs, and more where
+            samples are partly blocked.
     """
     making = making_s(facts)
     taking = max(compute_s(facts) + receiving_s(facts).low, facts.step.gpu_s)
@@ -67,12 +83,18 @@ def needed(facts: RuleInputs, most_workers: int | None = None) -> int | None:
     if not facts.may_be_split and not num_workers(facts):
         return 1
     wanted = math.ceil(_MARGIN * making / max(taking, _MIN_COMPUTE_SHARE * facts.step.mean_s, 1e-9))
-    most = _carried(facts, wanted) if most_workers is None else min(_carried(facts, wanted), most_workers)
+    most = (
+        _carried(facts, wanted)
+        if most_workers is None
+        else min(_carried(facts, wanted), most_workers)
+    )
     return max((num_workers(facts) or 0) + 1, min(wanted, most))
 
 
 def carried(facts: RuleInputs) -> int | None:
-    """``needed``, where the CPUs can run more workers than there are and those that are there all get batches; else None."""
+    """``needed``, where the CPUs can run more workers than there are and those that are there all
+    get batches; else None.
+    """
     if facts.idle_workers:
         return None
     number, workers = needed(facts), num_workers(facts)
@@ -82,7 +104,9 @@ def carried(facts: RuleInputs) -> int | None:
 
 
 def _carried(facts: RuleInputs, wanted: int) -> int:
-    """How many workers the CPUs can run that other programs leave: one each, more where a sample is partly blocked."""
+    """How many workers the CPUs can run that other programs leave: one each, more where a sample is
+    partly blocked.
+    """
     total, room = cpus.total(facts), cpus.left_by_others(facts)
     if total is None or total.cpu_s is None:
         return math.ceil(room)

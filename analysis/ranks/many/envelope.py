@@ -1,6 +1,8 @@
-"""Of every collective, when the first and the last rank began and ended: what one rank needs to know of all others.
+"""Of every collective, when the first and the last rank began and ended: what one rank needs to
+know of all others.
 
-Envelopes can be merged in any order and in any grouping, and give the same: minimum, maximum, count, and of equally late ranks the lowest.
+Envelopes can be merged in any order and in any grouping, and give the same: minimum, maximum,
+count, and of equally late ranks the lowest.
 """
 
 from dataclasses import dataclass, field
@@ -42,7 +44,10 @@ _EXTENT_DTYPE = np.dtype(
         ("end_max", "<i8"),  # -1: one of the ranks cannot tell
         ("free", "<i8"),  # the last rank had begun and had a slot free
         ("nbytes", "<i8"),
-        ("root", "<i8"),  # the first rank of the group began: where only some wait, as a rule for this one; -1: it is not there
+        (
+            "root",
+            "<i8",
+        ),  # the first rank of the group began: where only some wait, as a rule for this one; -1: it is not there
         ("ranks", "<i4"),  # how many began it
         ("last", "<i4"),  # which began last
         ("kind", "u1"),  # index into OPERATION_KINDS
@@ -67,7 +72,8 @@ class _Extents:
 
     Attributes:
         first: sequence number of the first row.
-        rows: EXTENT_DTYPE, one row for each number from there on; ``ranks`` 0: no rank had this number.
+        rows: EXTENT_DTYPE, one row for each number from there on; ``ranks`` 0: no rank had this
+            number.
     """
 
     first: int
@@ -77,13 +83,19 @@ class _Extents:
         """Return both together."""
         first = min(self.first, other.first)
         length = max(self.first + len(self.rows), other.first + len(other.rows)) - first
-        rows = _empty(length) if (first, length) != (self.first, len(self.rows)) else self.rows.copy()
+        rows = (
+            _empty(length) if (first, length) != (self.first, len(self.rows)) else self.rows.copy()
+        )
         if (first, length) != (self.first, len(self.rows)):
             rows[self.first - first :][: len(self.rows)] = self.rows
         mine, theirs = rows[other.first - first :][: len(other.rows)], other.rows
-        later = (theirs["start_max"] > mine["start_max"]) | (theirs["start_max"] == mine["start_max"]) & (theirs["last"] < mine["last"])
+        later = (theirs["start_max"] > mine["start_max"]) | (
+            theirs["start_max"] == mine["start_max"]
+        ) & (theirs["last"] < mine["last"])
         mine["last"][later] = theirs["last"][later]
-        untold = (mine["ranks"] > 0) & (mine["end_max"] < 0) | (theirs["ranks"] > 0) & (theirs["end_max"] < 0)
+        untold = (mine["ranks"] > 0) & (mine["end_max"] < 0) | (theirs["ranks"] > 0) & (
+            theirs["end_max"] < 0
+        )
         for name in ("start_min", "end_min"):
             np.minimum(mine[name], theirs[name], out=mine[name])
         for name in ("start_max", "end_max", "free", "nbytes", "root", "kind"):
@@ -100,7 +112,10 @@ def _empty(length: int) -> np.ndarray:
         RunDamaged: more than fit into the memory of one process.
     """
     if length > _MAX_GROUP_ROWS:
-        raise RunDamaged(f"the collectives of a group are numbered over a range of {length:,}; at most {_MAX_GROUP_ROWS:,} can be compared")
+        raise RunDamaged(
+            f"the collectives of a group are numbered over a range of {length:,}; at most "
+            f"{_MAX_GROUP_ROWS:,} can be compared"
+        )
     rows = np.zeros(length, _EXTENT_DTYPE)
     rows["start_min"] = rows["end_min"] = _NEVER
     rows["start_max"] = rows["end_max"] = rows["free"] = rows["root"] = -1
@@ -133,7 +148,9 @@ class Envelope:
             rows["start_min"][row] = rows["start_max"][row] = start[at]
             rows["end_min"][row] = np.where(end[at] == MISSING, _NEVER, end[at])
             rows["end_max"][row] = np.where(end[at] == MISSING, -1, end[at])
-            rows["free"][row] = np.maximum(start[at], slot_free_since(end[at], collectives.groups[table["group"][0]].backend))
+            rows["free"][row] = np.maximum(
+                start[at], slot_free_since(end[at], collectives.groups[table["group"][0]].backend)
+            )
             rows["root"][row] = start[at] if key.ranks[:1] == (collectives.rank,) else -1
             rows["nbytes"][row] = table["nbytes"]
             rows["kind"][row] = np.array([_kind(name) for name in collectives.names])[table["name"]]
@@ -143,7 +160,10 @@ class Envelope:
 
     def merge(self, other: "Envelope") -> "Envelope":
         """Return both together; neither is changed."""
-        both = {key: self.groups[key].merge(other.groups[key]) for key in self.groups.keys() & other.groups.keys()}
+        both = {
+            key: self.groups[key].merge(other.groups[key])
+            for key in self.groups.keys() & other.groups.keys()
+        }
         return Envelope({**self.groups, **other.groups, **both})
 
     def contradicting(self, bound: float) -> float:
@@ -157,18 +177,25 @@ class Envelope:
         early = total = 0
         for extents in self.groups.values():
             rows = extents.rows
-            met = (rows["ranks"] > 1) & (rows["end_min"] < _NEVER) & np.isin(rows["kind"], _TOGETHER)
+            met = (
+                (rows["ranks"] > 1) & (rows["end_min"] < _NEVER) & np.isin(rows["kind"], _TOGETHER)
+            )
             total += int(met.sum())
-            early += int((rows["start_max"][met] - rows["end_min"][met] > bound + STAMP_SLACK_NS).sum())
+            early += int(
+                (rows["start_max"][met] - rows["end_min"][met] > bound + STAMP_SLACK_NS).sum()
+            )
         return early / total if total else 0.0
 
     def rows_of(self, collectives: Collectives) -> np.ndarray:
         """Return the row of each of a rank's collectives: EXTENT_DTYPE [n].
 
-        It holds the rank's own times for sends and receives, and for what it began after the envelope was made.
+        It holds the rank's own times for sends and receives, and for what it began after the
+        envelope was made.
         """
         extents_of_rank = _empty(len(collectives.table))
-        extents_of_rank["start_max"] = extents_of_rank["free"] = collectives.clock.to_reference(collectives.table["start"])
+        extents_of_rank["start_max"] = extents_of_rank["free"] = collectives.clock.to_reference(
+            collectives.table["start"]
+        )
         extents_of_rank["last"] = collectives.rank
         for key, at in _numbered(collectives).items():
             extents = self.groups.get(key, _NO_EXTENTS)
@@ -180,8 +207,8 @@ class Envelope:
     def arrivals(self, collectives: Collectives, bound: float) -> RankArrivals:
         """Return when the others came to a rank's collectives.
 
-        Where only some ranks wait for each other, waiting for the first rank of the group and for the last of all is known; for any other
-        rank it counts as transfer.
+        Where only some ranks wait for each other, waiting for the first rank of the group and for
+        the last of all is known; for any other rank it counts as transfer.
 
         Args:
             collectives: the rank's collectives.
@@ -192,15 +219,29 @@ class Envelope:
         there = _among_all(collectives)
         rows = self.rows_of(collectives)[there]
         start, end = (times[there] for times in _on_reference(collectives))
-        roots = np.array([min(group.ranks, default=-1) for group in collectives.groups], np.int64)[collectives.table["group"][there]]
+        roots = np.array([min(group.ranks, default=-1) for group in collectives.groups], np.int64)[
+            collectives.table["group"][there]
+        ]
         last, whom = rows["start_max"].astype(np.int64), rows["last"].astype(np.int64)
         one_way = np.flatnonzero(~np.isin(rows["kind"], _TOGETHER))
-        begins, ranks = np.stack([start, rows["root"], last], 1), np.stack([np.full(len(rows), collectives.rank), roots, whom], 1)
+        begins, ranks = (
+            np.stack([start, rows["root"], last], 1),
+            np.stack([np.full(len(rows), collectives.rank), roots, whom], 1),
+        )
         last[one_way], column = waited_for(begins[one_way], 0, end[one_way])
         whom[one_way] = ranks[one_way, column]
         known, late = np.unique(whom, return_inverse=True)
         met = bool((rows["ranks"] > 1).any())
-        return arrivals_of_differences(collectives, there, last - start, rows["free"] - rows["start_max"], late, known.tolist(), bound, met)
+        return arrivals_of_differences(
+            collectives,
+            there,
+            last - start,
+            rows["free"] - rows["start_max"],
+            late,
+            known.tolist(),
+            bound,
+            met,
+        )
 
 
 def _on_reference(collectives: Collectives) -> tuple[IntArray, IntArray]:
@@ -209,12 +250,18 @@ def _on_reference(collectives: Collectives) -> tuple[IntArray, IntArray]:
     int64 [n] each, ns; MISSING: no end was seen.
     """
     begin, done = collectives.table["start"], collectives.table["end"]
-    return collectives.clock.to_reference(begin), np.where(done < 0, MISSING, collectives.clock.to_reference(done))
+    return collectives.clock.to_reference(begin), np.where(
+        done < 0, MISSING, collectives.clock.to_reference(done)
+    )
 
 
 def _among_all(collectives: Collectives) -> BoolArray:
-    """Return bool [n]: which entries of a rank's table are collectives, not messages between two ranks."""
-    return ~np.array([operation(name) in BETWEEN_TWO for name in collectives.names] or [False])[collectives.table["name"]]
+    """Return bool [n]: which entries of a rank's table are collectives, not messages between two
+    ranks.
+    """
+    return ~np.array([operation(name) in BETWEEN_TWO for name in collectives.names] or [False])[
+        collectives.table["name"]
+    ]
 
 
 def _numbered(collectives: Collectives) -> dict[_Key, IntArray]:

@@ -28,7 +28,10 @@ Load = Callable[[Rank], Collectives | None]
 
 @dataclass(frozen=True)
 class RankSource:
-    """One rank's folder. ``url`` is a path of this machine, or an address for fsspec such as ``s3://bucket/run/rank3``."""
+    """One rank's folder.
+
+    ``url`` is a path of this machine, or an address for fsspec such as ``s3://bucket/run/rank3``.
+    """
 
     url: str
     rank: int
@@ -65,16 +68,26 @@ def find_sources(urls: Sequence[str]) -> _Sources:
     """Find the rank folders of a run, which may lie in several places, one per node.
 
     Raises:
-        RunNotFound: a place has none. RunDamaged: a rank is in two places. MissingDependency: fsspec needs a library for this address.
+        RunNotFound: a place has none. RunDamaged: a rank is in two places. MissingDependency:
+            fsspec needs a library for this address.
     """
     everything: dict[tuple[int, int], RankSource] = {}
     for url in urls:
-        there = [(place, folder) for folder in _folders(url) if (place := parse_rank_folder(folder.rstrip("/").rsplit("/", 1)[-1]))]
+        there = [
+            (place, folder)
+            for folder in _folders(url)
+            if (place := parse_rank_folder(folder.rstrip("/").rsplit("/", 1)[-1]))
+        ]
         if not there:
-            raise RunNotFound(f"{url} contains no rank folder: give the folder that `feedline run` printed")
+            raise RunNotFound(
+                f"{url} contains no rank folder: give the folder that `feedline run` printed"
+            )
         for place, folder in sorted(there):
             if place in everything:
-                raise RunDamaged(f"rank {place[0]} is in {everything[place].url} and in {folder}: these are two runs, give only one")
+                raise RunDamaged(
+                    f"rank {place[0]} is in {everything[place].url} and in {folder}: these are "
+                    f"two runs, give only one"
+                )
             everything[place] = RankSource(folder, *place)
     last = max(restart for _, restart in everything)
     kept = [source for (_, restart), source in sorted(everything.items()) if restart == last]
@@ -85,16 +98,22 @@ def _folders(url: str) -> list[str]:
     """Return what lies in a place.
 
     Raises:
-        RunNotFound: there is no such place, or it does not answer. RunDamaged: the folder of a rank is a link. MissingDependency: fsspec
-            needs a library for this address.
+        RunNotFound: there is no such place, or it does not answer. RunDamaged: the folder of a rank
+            is a link. MissingDependency: fsspec needs a library for this address.
     """
     if "://" not in url:
         if not Path(url).is_dir():
-            raise RunNotFound(f"there is no run folder {url}: give the folder that `feedline run` printed")
+            raise RunNotFound(
+                f"there is no run folder {url}: give the folder that `feedline run` printed"
+            )
         return [str(folder) for _, folder in rank_folders(Path(url))]
     files, path = _filesystem(url)
     try:
-        return [files.unstrip_protocol(entry["name"]) for entry in files.ls(path, detail=True) if entry["type"] == "directory"]
+        return [
+            files.unstrip_protocol(entry["name"])
+            for entry in files.ls(path, detail=True)
+            if entry["type"] == "directory"
+        ]
     except (OSError, ValueError) as error:
         raise RunNotFound(f"{url} cannot be listed ({error})") from error
 
@@ -103,7 +122,8 @@ def _filesystem(url: str) -> tuple[Any, str]:
     """Return the file system that fsspec has for an address, and the path in it.
 
     Raises:
-        MissingDependency: fsspec, or what it needs for this address, is not installed. RunNotFound: it knows no such address.
+        MissingDependency: fsspec, or what it needs for this address, is not installed. RunNotFound:
+            it knows no such address.
     """
     try:
         from fsspec.core import url_to_fs
@@ -123,9 +143,11 @@ class _RankScan:
     Attributes:
         stride: as of Collectives.
         until: ns, its own clock: where its last step ends.
-        started_by: what all ranks have in common that one launcher started on one host; None: unknown.
+        started_by: what all ranks have in common that one launcher started on one host; None:
+            unknown.
         launch: the same for these ranks.
-        exchanges: whether its steps exchange gradients with other ranks; None: unknown (partition.exchanges).
+        exchanges: whether its steps exchange gradients with other ranks; None: unknown
+            (partition.exchanges).
         samples_per_s: as a report has it; None: samples were not seen.
         left_after: as of Collectives.
     """
@@ -156,7 +178,11 @@ class Survey:
 
     def merge(self, other: "Survey") -> "Survey":
         """Return both together."""
-        return Survey(self.envelope.merge(other.envelope), {**self.seen, **other.seen}, {**self.unread, **other.unread})
+        return Survey(
+            self.envelope.merge(other.envelope),
+            {**self.seen, **other.seen},
+            {**self.unread, **other.unread},
+        )
 
 
 class CollectiveLabel(NamedTuple):
@@ -213,7 +239,9 @@ def _survey(source: RankSource, load: Load) -> Survey:
 def _seen(rank: Rank, collectives: Collectives) -> _RankScan:
     place = rank.manifest.place
     node = place.get("group_rank")
-    apart = place.get("launcher") == "env" or (node is None and collectives.host == UNKNOWN_HOST)  # typed one by one, or of unknown hosts
+    apart = place.get("launcher") == "env" or (
+        node is None and collectives.host == UNKNOWN_HOST
+    )  # typed one by one, or of unknown hosts
     return _RankScan(
         rank=collectives.rank,
         host=collectives.host,
@@ -240,7 +268,8 @@ def _warm_up(collectives: Collectives) -> int:
 def foreign_ranks(seen: Mapping[int, _RankScan]) -> dict[int, str]:
     """Find ranks of another launch than most, and what to say of them.
 
-    The same launcher must have started them; of two launches with as many ranks, that of the lowest counts.
+    The same launcher must have started them; of two launches with as many ranks, that of the lowest
+    counts.
     """
     launches: dict[tuple[str, str], dict[str, list[int]]] = {}
     for rank, of_rank in sorted(seen.items()):
@@ -251,12 +280,19 @@ def foreign_ranks(seen: Mapping[int, _RankScan]) -> dict[int, str]:
         most = max(by_launch.values(), key=len)
         for ranks in by_launch.values():
             if ranks is not most:
-                complaints |= dict.fromkeys(ranks, f"its folder belongs to a different launch than {name_ranks(most)} on the same host")
+                complaints |= dict.fromkeys(
+                    ranks,
+                    f"its folder belongs to a different launch than {name_ranks(most)} on the "
+                    f"same host",
+                )
     return complaints
 
 
-def split_steps(chunk: Sequence[RankSource], everybody: Survey, load: Load, bound: float) -> list[Spent]:
-    """Split the steps that the first pass has seen, one rank after the other: a live run has made more since.
+def split_steps(
+    chunk: Sequence[RankSource], everybody: Survey, load: Load, bound: float
+) -> list[Spent]:
+    """Split the steps that the first pass has seen, one rank after the other: a live run has made
+    more since.
 
     Args:
         chunk: the ranks of this call.
@@ -269,7 +305,9 @@ def split_steps(chunk: Sequence[RankSource], everybody: Survey, load: Load, boun
         with source.opened() as rank:
             collectives = load(rank)
             if collectives is not None:
-                steps = collectives.steps[collectives.steps[:, 1] <= everybody.seen[source.rank].until]
+                steps = collectives.steps[
+                    collectives.steps[:, 1] <= everybody.seen[source.rank].until
+                ]
                 spent.append(_spend(replace(collectives, steps=steps), everybody.envelope, bound))
     return spent
 
@@ -284,12 +322,16 @@ def _spend(collectives: Collectives, envelope: Envelope, bound: float) -> Spent:
         len(collectives.steps) - first,
         int(collectives.walls[first:].sum()),
         {name: int(parts.parts[name][first:].sum()) for name in RANK_PARTS},
-        {rank: spent for rank, spent in zip(others.ranks, blamed, strict=False) if spent},  # no other rank: one column of nothing
+        {
+            rank: spent for rank, spent in zip(others.ranks, blamed, strict=False) if spent
+        },  # no other rank: one column of nothing
         _moved(collectives, envelope, parts.moving) if isfinite(bound) else {},
     )
 
 
-def _moved(collectives: Collectives, envelope: Envelope, moving: npt.NDArray[np.float64]) -> dict[CollectiveLabel, _Moved]:
+def _moved(
+    collectives: Collectives, envelope: Envelope, moving: npt.NDArray[np.float64]
+) -> dict[CollectiveLabel, _Moved]:
     """Add up what the complete collectives took on this rank.
 
     Args:
@@ -298,10 +340,21 @@ def _moved(collectives: Collectives, envelope: Envelope, moving: npt.NDArray[np.
         moving: of its partition: float64 [n], ns.
     """
     rows = envelope.rows_of(collectives)
-    sizes = np.array([len(group.ranks) for group in collectives.groups] or [0])[collectives.table["group"]]
+    sizes = np.array([len(group.ranks) for group in collectives.groups] or [0])[
+        collectives.table["group"]
+    ]
     known = (rows["ranks"] == sizes) & (moving > 0)
     moved: dict[CollectiveLabel, _Moved] = {}
-    for kind, nbytes, ranks in set(zip(rows["kind"][known].tolist(), rows["nbytes"][known].tolist(), sizes[known].tolist(), strict=True)):
+    for kind, nbytes, ranks in set(
+        zip(
+            rows["kind"][known].tolist(),
+            rows["nbytes"][known].tolist(),
+            sizes[known].tolist(),
+            strict=True,
+        )
+    ):
         these = known & (rows["kind"] == kind) & (rows["nbytes"] == nbytes) & (sizes == ranks)
-        moved[CollectiveLabel(OPERATION_KINDS[kind], nbytes, ranks)] = _Moved(int(these.sum()), int(moving[these].sum()))
+        moved[CollectiveLabel(OPERATION_KINDS[kind], nbytes, ranks)] = _Moved(
+            int(these.sum()), int(moving[these].sum())
+        )
     return moved

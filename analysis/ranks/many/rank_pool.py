@@ -1,4 +1,6 @@
-"""Runs independent pieces of work: in a pool of processes on this machine, or on the workers of a Dask cluster."""
+"""Runs independent pieces of work: in a pool of processes on this machine, or on the workers of a
+Dask cluster.
+"""
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -22,7 +24,8 @@ def silent(what: str, done: int, of: int) -> None:
 
 @dataclass(frozen=True)
 class RankPool:
-    """What runs the work, and how an argument that all of it needs gets there (once per worker, where that is possible).
+    """What runs the work, and how an argument that all of it needs gets there (once per worker,
+    where that is possible).
 
     Attributes:
         stop: ends workers that were started for this, so that they write nothing more.
@@ -66,25 +69,34 @@ def local(processes: int | None = None) -> Iterator[RankPool]:
 
 @contextmanager
 def dask(address: str, wait_s: float = 20.0) -> Iterator[RankPool]:
-    """Use the workers of a running cluster, which need feedline and the run folders under the same paths.
+    """Use the workers of a running cluster, which need feedline and the run folders under the same
+    paths.
 
     Args:
         address: of its scheduler.
         wait_s: for the scheduler to answer.
 
     Raises:
-        MissingDependency: dask.distributed is not installed. WorkersLost: no scheduler responds there.
+        MissingDependency: dask.distributed is not installed. WorkersLost: no scheduler responds
+            there.
     """
     try:
         from distributed import Client
     except ImportError as error:
-        raise MissingDependency("--dask needs dask.distributed: pip install dask distributed") from error
+        raise MissingDependency(
+            "--dask needs dask.distributed: pip install dask distributed"
+        ) from error
     try:
         client = Client(address, timeout=wait_s, set_as_default=False)
     except (OSError, ValueError) as error:
-        raise WorkersLost(f"no Dask scheduler responds at {address} ({error or type(error).__name__}): check the address") from error
+        raise WorkersLost(
+            f"no Dask scheduler responds at {address} ({error or type(error).__name__}): check "
+            f"the address"
+        ) from error
     try:
-        yield RankPool(client.get_executor(pure=False), lambda value: client.scatter(value, broadcast=True))
+        yield RankPool(
+            client.get_executor(pure=False), lambda value: client.scatter(value, broadcast=True)
+        )
     finally:
         client.close()
 
@@ -95,7 +107,12 @@ def chunked(todo: Sequence[_T], size: int) -> list[Sequence[_T]]:
 
 
 def each(
-    pool: RankPool, work: Callable[..., _T], parts: Sequence[Sequence[Any]], args: tuple[Any, ...], what: str, tell: Tell = silent
+    pool: RankPool,
+    work: Callable[..., _T],
+    parts: Sequence[Sequence[Any]],
+    args: tuple[Any, ...],
+    what: str,
+    tell: Tell = silent,
 ) -> Iterable[_T]:
     """Yield ``work(part, *args)`` of each part, in the order in which they are done.
 
@@ -110,7 +127,9 @@ def each(
     Raises:
         WorkersLost: they are gone.
     """
-    waiting: dict[Future[_T], int] = {pool.executor.submit(work, part, *args): len(part) for part in parts}
+    waiting: dict[Future[_T], int] = {
+        pool.executor.submit(work, part, *args): len(part) for part in parts
+    }
     done, total = 0, sum(map(len, parts))
     try:
         for future in as_completed(waiting):

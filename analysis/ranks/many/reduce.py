@@ -1,4 +1,6 @@
-"""Both passes over all ranks, in a pool or on a Dask cluster, and what they come to, with the names of a report."""
+"""Both passes over all ranks, in a pool or on a Dask cluster, and what they come to, with the names
+of a report.
+"""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -59,8 +61,8 @@ class _KindCost:
     """Collectives of one operation, size of message and group size.
 
     Attributes:
-        busbw_gbps: of the complete ones, as in a report (comm/bandwidth.py). None: none is complete, or waiting cannot be separated from
-            transfer.
+        busbw_gbps: of the complete ones, as in a report (comm/bandwidth.py). None: none is
+            complete, or waiting cannot be separated from transfer.
     """
 
     name: str
@@ -75,7 +77,8 @@ class Many:
     """All ranks.
 
     Attributes:
-        clock_bound_s: shorter waiting counts as transfer; None: all of it does, as the ranks' clocks were not compared or are wrong.
+        clock_bound_s: shorter waiting counts as transfer; None: all of it does, as the ranks'
+            clocks were not compared or are wrong.
         incomplete: collectives that not all ranks of their group began.
         samples_per_s: of all ranks together; None: not measured on each.
         together: whether any rank exchanges gradients with others; None: unknown.
@@ -95,10 +98,15 @@ class Many:
     @property
     def late(self) -> list[RankCost]:
         """The ranks that others waited for, the worst first."""
-        return sorted((rank for rank in self.ranks if rank.caused_s > 0), key=lambda item: (-item.caused_s, item.rank))
+        return sorted(
+            (rank for rank in self.ranks if rank.caused_s > 0),
+            key=lambda item: (-item.caused_s, item.rank),
+        )
 
 
-def _put_together(everybody: Survey, spent: Sequence[Spent], notes: Sequence[str], bound: float) -> Many:
+def _put_together(
+    everybody: Survey, spent: Sequence[Spent], notes: Sequence[str], bound: float
+) -> Many:
     """Add up what ranks spent.
 
     From sums in whole nanoseconds, so that the order in which ranks came does not change a digit.
@@ -134,15 +142,27 @@ def _cost(everybody: Survey, spent: Spent, caused_ns: int) -> RankCost:
     seen = everybody.seen[spent.rank]
     each = max(1, spent.steps) * 1e9
     parts = {f"{name}_s": value / each for name, value in spent.parts_ns.items()}
-    return RankCost(rank=spent.rank, host=seen.host, steps=seen.steps, step_s=spent.step_ns / each, caused_s=caused_ns / each, **parts)
+    return RankCost(
+        rank=spent.rank,
+        host=seen.host,
+        steps=seen.steps,
+        step_s=spent.step_ns / each,
+        caused_s=caused_ns / each,
+        **parts,
+    )
 
 
 def _said(everybody: Survey, size: int) -> Iterable[str]:
-    """Return ranks that are missing, unreadable, shorter than the others, cut, or of another launch."""
+    """Return ranks that are missing, unreadable, shorter than the others, cut, or of another
+    launch.
+    """
     seen = everybody.seen
     missing = sorted(set(range(size)) - set(seen) - set(everybody.unread))
     if missing:
-        yield f"{name_ranks(missing)} of {size} left no folder: waiting for {'it' if len(missing) == 1 else 'them'} counts as transfer"
+        yield (
+            f"{name_ranks(missing)} of {size} left no folder: waiting for "
+            f"{'it' if len(missing) == 1 else 'them'} counts as transfer"
+        )
     for rank, why in sorted(everybody.unread.items()):
         yield f"rank {rank} is left out: {why}"
     least = min((rank.stride for rank in seen.values()), default=1)
@@ -155,23 +175,38 @@ def _said(everybody: Survey, size: int) -> Iterable[str]:
     steps_of = {rank: scan.steps for rank, scan in seen.items() if scan.stride == least}
     longest = max(steps_of.values(), default=0)
     for steps in sorted(set(steps_of.values()) - {longest}):
-        yield f"{name_ranks(sorted(rank for rank in steps_of if steps_of[rank] == steps))} completed {steps} of {longest} steps"
+        yield (
+            f"{name_ranks(sorted(rank for rank in steps_of if steps_of[rank] == steps))} "
+            f"completed {steps} of {longest} steps"
+        )
     ended = ("ended", "ended by its own program: everything up to then is shown")
     cut = ("cut", "killed: everything up to then is shown")
-    left = {rank for rank, scan in seen.items() if scan.state == "cut" and scan.left_after is not None}
+    left = {
+        rank for rank, scan in seen.items() if scan.state == "cut" and scan.left_after is not None
+    }
     for rank in sorted(left):
         batches = counted(seen[rank].left_after or 0, "batch", "batches")
         yield f"rank {rank} left its loop after {batches} of its last epoch, and was killed later"
     for state, message in (cut, ended, ("live", "still running")):
-        these = sorted(rank for rank, scan in seen.items() if scan.state == state and rank not in left)
+        these = sorted(
+            rank for rank, scan in seen.items() if scan.state == state and rank not in left
+        )
         if these:
-            yield f"{name_ranks(these)} {'was' if state != 'live' else 'is' if len(these) == 1 else 'are'} {message}"
+            yield (
+                f"{name_ranks(these)} "
+                f"{'was' if state != 'live' else 'is' if len(these) == 1 else 'are'} {message}"
+            )
     for why in sorted({why for rank in seen.values() for why in rank.unseen}):
-        yield f"{name_ranks(sorted(rank for rank, scan in seen.items() if why in scan.unseen))}: {why}"
+        yield (
+            f"{name_ranks(sorted(rank for rank, scan in seen.items() if why in scan.unseen))}: "
+            f"{why}"
+        )
 
 
 def _kinds(envelope: Envelope, spent: Sequence[Spent]) -> tuple[list[_KindCost], int, int]:
-    """Return the kinds that move most bytes, and how many collectives are incomplete, and how many there are."""
+    """Return the kinds that move most bytes, and how many collectives are incomplete, and how many
+    there are.
+    """
     counts: dict[CollectiveLabel, int] = {}
     incomplete = total = 0
     for key in sorted(envelope.groups):
@@ -185,11 +220,17 @@ def _kinds(envelope: Envelope, spent: Sequence[Spent]) -> tuple[list[_KindCost],
                 label = CollectiveLabel(OPERATION_KINDS[kind], nbytes, n)
                 counts[label] = counts.get(label, 0) + times
     most = sorted(counts, key=lambda label: (-label.nbytes * counts[label], label))[:_MOST_KINDS]
-    return [_KindCost(*label, counts[label], _busbw(label, spent)) for label in most], incomplete, total
+    return (
+        [_KindCost(*label, counts[label], _busbw(label, spent)) for label in most],
+        incomplete,
+        total,
+    )
 
 
 def _busbw(label: CollectiveLabel, spent: Sequence[Spent]) -> float | None:
-    took = [moved.ns / moved.times for cost in spent if (moved := cost.moved.get(label)) is not None]
+    took = [
+        moved.ns / moved.times for cost in spent if (moved := cost.moved.get(label)) is not None
+    ]
     return bandwidth_of(label.name, label.nbytes, label.ranks, max(took)).busbw if took else None
 
 
@@ -205,7 +246,9 @@ def _of_rank(rank: Rank) -> Collectives | None:
     return collectives if len(collectives.steps) or len(collectives.table) else None
 
 
-def reduce_ranks(urls: Sequence[str], pool: RankPool, load: Load = _of_rank, tell: Tell = silent) -> Many:
+def reduce_ranks(
+    urls: Sequence[str], pool: RankPool, load: Load = _of_rank, tell: Tell = silent
+) -> Many:
     """Read every rank twice and add up how long they wait for each other.
 
     Never holds more than a few ranks at once.
@@ -217,24 +260,35 @@ def reduce_ranks(urls: Sequence[str], pool: RankPool, load: Load = _of_rank, tel
         tell: called with what is being done, how many ranks are done, and of how many.
 
     Raises:
-        RunNotFound, RunDamaged, MissingDependency: see ``find_sources``; RunDamaged also when no rank can be read.
+        RunNotFound, RunDamaged, MissingDependency: see ``find_sources``; RunDamaged also when no
+            rank can be read.
         WorkersLost: the workers are gone.
     """
     there = find_sources(urls)
     everybody = _surveyed(there.found, pool, load, tell)
-    if strange := foreign_ranks(everybody.seen):  # minimum and maximum forget what they are of: the others are read again
-        kept = _surveyed([source for source in there.found if source.rank not in strange], pool, load, tell)
+    if strange := foreign_ranks(
+        everybody.seen
+    ):  # minimum and maximum forget what they are of: the others are read again
+        kept = _surveyed(
+            [source for source in there.found if source.rank not in strange], pool, load, tell
+        )
         everybody = replace(kept, unread={**kept.unread, **strange})
     if not everybody.seen:
         first = min(everybody.unread)
-        raise RunDamaged(f"no rank of {', '.join(urls)} can be read; rank {first}: {everybody.unread[first]}")
+        raise RunDamaged(
+            f"no rank of {', '.join(urls)} can be read; rank {first}: {everybody.unread[first]}"
+        )
     bound, why = _bound_ns(everybody)
     readable = [source for source in there.found if source.rank in everybody.seen]
     shared = pool.share(everybody)
     spent: list[Spent] = []
-    for costs in each(pool, split_steps, chunked(readable, _CHUNK), (shared, load, bound), "splitting steps", tell):
+    for costs in each(
+        pool, split_steps, chunked(readable, _CHUNK), (shared, load, bound), "splitting steps", tell
+    ):
         spent += costs
-    return _put_together(everybody, sorted(spent, key=lambda cost: cost.rank), [*there.notes, *why], bound)
+    return _put_together(
+        everybody, sorted(spent, key=lambda cost: cost.rank), [*there.notes, *why], bound
+    )
 
 
 def _surveyed(chosen: Sequence[RankSource], pool: RankPool, load: Load, tell: Tell) -> Survey:
@@ -260,7 +314,8 @@ def _bound_ns(everybody: Survey) -> tuple[float, list[str]]:
     early = everybody.envelope.contradicting(bound)
     if early > OUTLIERS:
         return inf, [
-            f"ranks ended {share(early)} of their collectives before others had begun them: their clocks are wrong or their folders belong "
+            f"ranks ended {share(early)} of their collectives before others had begun them: their "
+            f"clocks are wrong or their folders belong "
             "to two runs, so waiting counts as transfer"
         ]
     return bound, []

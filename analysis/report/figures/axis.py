@@ -20,7 +20,11 @@ def _nice_step(span: float, most: int) -> float:
     if not span > 0:
         return 1.0
     power = 10.0 ** math.floor(math.log10(span / most))
-    return next(step for step in (power, 2 * power, 5 * power, 10 * power, 20 * power) if span / step <= most * (1 + 1e-9))
+    return next(
+        step
+        for step in (power, 2 * power, 5 * power, 10 * power, 20 * power)
+        if span / step <= most * (1 + 1e-9)
+    )
 
 
 def ticks(high: float, most: int = 4) -> list[float]:
@@ -39,7 +43,8 @@ def round_up(high: float, most: int = 4) -> float:
 
 
 def spread_labels(wanted: Sequence[float], gap: float, low: float, high: float) -> list[float]:
-    """Move labels apart: each at least ``gap`` from the next, within [low, high] if they fit at all.
+    """Move labels apart: each at least ``gap`` from the next, within [low, high] if they fit at
+    all.
 
     Args:
         wanted: positions in ascending order.
@@ -58,7 +63,9 @@ def spread_labels(wanted: Sequence[float], gap: float, low: float, high: float) 
 
 
 class Box(NamedTuple):
-    """What a mark or its label takes: x is a share of the figure's width, the others are px; left and right count from x."""
+    """What a mark or its label takes: x is a share of the figure's width, the others are px; left
+    and right count from x.
+    """
 
     x: float
     left: float
@@ -68,12 +75,19 @@ class Box(NamedTuple):
 
     def apart(self, other: "Box", width: float) -> bool:
         """Tell whether they do not touch in a figure of this width."""
-        beside = self._right(width) <= other._left(width) or other._right(width) <= self._left(width)
+        beside = self._right(width) <= other._left(width) or other._right(width) <= self._left(
+            width
+        )
         return beside or self.bottom <= other.top or other.bottom <= self.top
 
     def inside(self, width: float, height: float) -> bool:
         """Tell whether none of it leaves the figure."""
-        return self._left(width) >= 0 and self._right(width) <= width and self.top >= 0 and self.bottom <= height
+        return (
+            self._left(width) >= 0
+            and self._right(width) <= width
+            and self.top >= 0
+            and self.bottom <= height
+        )
 
     def _left(self, width: float) -> float:
         return self.x * width + self.left
@@ -93,8 +107,15 @@ def clear_from(label: Box, taken: Sequence[tuple[int, Box]], height: float) -> i
         height: px, of the figure.
     """
     free = None
-    for since, width in reversed(list(zip(WIDTHS, (*WIDTHS[1:], _WIDEST_PX), strict=True))):  # between two widths all boxes move evenly
-        apart = all(label.apart(other, step) for step in (since, width) for shown, other in taken if shown <= since)
+    for since, width in reversed(
+        list(zip(WIDTHS, (*WIDTHS[1:], _WIDEST_PX), strict=True))
+    ):  # between two widths all boxes move evenly
+        apart = all(
+            label.apart(other, step)
+            for step in (since, width)
+            for shown, other in taken
+            if shown <= since
+        )
         if not (apart and label.inside(since, height) and label.inside(width, height)):
             break
         free = since
@@ -102,9 +123,11 @@ def clear_from(label: Box, taken: Sequence[tuple[int, Box]], height: float) -> i
 
 
 def clip_level(peaks: Sequence[float], stack: Sequence[float]) -> float:
-    """Return how high a series' axis should go: over everything, unless a few peaks would flatten the rest.
+    """Return how high a series' axis should go: over everything, unless a few peaks would flatten
+    the rest.
 
-    Peaks are left out of the axis (and marked) only when the highest is more than twice the 95th percentile of the peaks.
+    Peaks are left out of the axis (and marked) only when the highest is more than twice the 95th
+    percentile of the peaks.
     """
     ordered = sorted(peaks)
     usual = ordered[min(len(ordered) - 1, math.floor(0.95 * len(ordered)))]
@@ -124,7 +147,12 @@ def _log_ticks(low: float, high: float, most: int) -> list[float]:
     """
     first, last = math.floor(math.log10(low)), math.ceil(math.log10(high))
     for factors, stride in (((1, 2, 5), 1), ((1,), 1), ((1,), 2), ((1,), 3)):
-        values = [factor * 10.0**power for power in range(first, last + 1) if power % stride == 0 for factor in factors]
+        values = [
+            factor * 10.0**power
+            for power in range(first, last + 1)
+            if power % stride == 0
+            for factor in factors
+        ]
         values = [tick for tick in values if low <= tick <= high]
         if len(values) <= most:
             break
@@ -134,10 +162,16 @@ def _log_ticks(low: float, high: float, most: int) -> list[float]:
 def log_rows(low: float, high: float, height: float, words: Callable[[float], str]) -> list[Markup]:
     """Draw level lines with their numbers on the left, from ``height`` px upwards to 0."""
     values = _log_ticks(low, high, round(height / 40))
-    return [mark for tick in values for mark in level_line(height * (1 - log_share(tick, low, high)), words(tick))]
+    return [
+        mark
+        for tick in values
+        for mark in level_line(height * (1 - log_share(tick, low, high)), words(tick))
+    ]
 
 
-def log_columns(low: float, high: float, y: float, words: Callable[[float], str], name: str, most: int) -> list[Markup]:
+def log_columns(
+    low: float, high: float, y: float, words: Callable[[float], str], name: str, most: int
+) -> list[Markup]:
     """Draw an axis over the whole width with its name below, at ``y`` px.
 
     Numbers that would stick out at its ends are left out.
@@ -158,15 +192,24 @@ def base_line(y: float) -> Markup:
 
 def level_line(y: float, words: str) -> list[Markup]:
     """Draw a level line at ``y`` px, with its number on the left."""
-    return [tag("line", class_="grid", x1=0, x2="100%", y1=y, y2=y), tag("text", words, class_="tick y", x=-8, y=y + 4)]
+    return [
+        tag("line", class_="grid", x1=0, x2="100%", y1=y, y2=y),
+        tag("text", words, class_="tick y", x=-8, y=y + 4),
+    ]
 
 
 def count_rows(top: float, height: float, most: int = 4) -> list[Markup]:
     """Draw the rows of an axis of counts from 0, at ``height`` px, up to ``top``."""
-    return [mark for tick in ticks(top, most) for mark in level_line(height * (1 - tick / top), count(tick))]
+    return [
+        mark
+        for tick in ticks(top, most)
+        for mark in level_line(height * (1 - tick / top), count(tick))
+    ]
 
 
-def count_columns(counts: Sequence[float], places: Sequence[float], y: float, name: str, most: int) -> list[Markup]:
+def count_columns(
+    counts: Sequence[float], places: Sequence[float], y: float, name: str, most: int
+) -> list[Markup]:
     """Draw counts at their places (0 to 1) below a line at ``y`` px, and the name of the axis.
 
     As many as have room.
@@ -180,9 +223,18 @@ def count_columns(counts: Sequence[float], places: Sequence[float], y: float, na
 
 
 def drop_line(x: float, height: float, words: str) -> list[Markup]:
-    """Draw an upright line at ``x`` (0 to 1) with words at its foot, on the side that has more room."""
+    """Draw an upright line at ``x`` (0 to 1) with words at its foot, on the side that has more
+    room.
+    """
     left = x < 0.5
-    label = tag("text", words, class_=f"tick {'first' if left else 'last'}", x=percent(x), dx=6 if left else -6, y=height - 8)
+    label = tag(
+        "text",
+        words,
+        class_=f"tick {'first' if left else 'last'}",
+        x=percent(x),
+        dx=6 if left else -6,
+        y=height - 8,
+    )
     return [tag("line", class_="drop", x1=percent(x), x2=percent(x), y1=0, y2=height), label]
 
 
@@ -201,7 +253,9 @@ def even_scale(values: Sequence[float], edge: float = 0.0) -> Callable[[float], 
         edge: room left and right of them, as a share of the width.
     """
     low, high = values[0], values[-1]
-    return lambda value: edge + (1 - 2 * edge) * ((value - low) / (high - low) if high > low else 0.5)
+    return lambda value: (
+        edge + (1 - 2 * edge) * ((value - low) / (high - low) if high > low else 0.5)
+    )
 
 
 def doubling_scale(values: Sequence[float], edge: float = 0.0) -> Callable[[float], float]:
@@ -214,7 +268,9 @@ def doubling_scale(values: Sequence[float], edge: float = 0.0) -> Callable[[floa
         edge: room left and right of them, as a share of the width.
     """
     low, high = math.log(values[0]), math.log(values[-1])
-    return lambda value: edge + (1 - 2 * edge) * ((math.log(value) - low) / (high - low) if high > low else 0.5)
+    return lambda value: (
+        edge + (1 - 2 * edge) * ((math.log(value) - low) / (high - low) if high > low else 0.5)
+    )
 
 
 class YAxis(NamedTuple):
@@ -242,7 +298,12 @@ class YAxis(NamedTuple):
         if low == high:
             low, high = (low - abs(low) / 2, high + abs(high) / 2) if low else (0.0, 1.0)
         step = _nice_step(high - low, max(2, round(height / _PX_A_ROW)))
-        return cls(step * math.floor(low / step + 1e-9), step * math.ceil(high / step - 1e-9), False, height)
+        return cls(
+            step * math.floor(low / step + 1e-9),
+            step * math.ceil(high / step - 1e-9),
+            False,
+            height,
+        )
 
     def y(self, value: float) -> float:
         """Return the px of a value; beyond the axis, those of its end."""
@@ -260,7 +321,10 @@ class YAxis(NamedTuple):
         decimals = max(0, -math.floor(math.log10(step) + 1e-9))
         marks: list[Markup] = []
         for index in range(round((self.high - self.low) / step) + 1):
-            tick, y = self.low + index * step, self.height * (1 - index * step / (self.high - self.low))
+            tick, y = (
+                self.low + index * step,
+                self.height * (1 - index * step / (self.high - self.low)),
+            )
             words = f"{tick:,.{decimals}f}" if decimals < 6 else f"{tick:.1e}"
             marks += level_line(y, words)
         return marks

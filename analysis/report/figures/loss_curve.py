@@ -1,4 +1,6 @@
-"""Losses, other metrics and the learning rate as the training went on, against samples, updates or time: a page shows one of the three."""
+"""Losses, other metrics and the learning rate as the training went on, against samples, updates or
+time: a page shows one of the three.
+"""
 
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
@@ -10,8 +12,22 @@ from markupsafe import Markup
 from feedline.analysis.convergence.curves import words_of_name
 from feedline.analysis.convergence.training_series import CurvePoints
 from feedline.analysis.formatting import count, counted, number, seconds
-from feedline.analysis.report.figures.axis import DECADE, YAxis, base_line, short_count, spread_labels, ticks
-from feedline.analysis.report.figures.svg import FIGURE_UNITS, figure, percent, shorten, stretched, tag
+from feedline.analysis.report.figures.axis import (
+    DECADE,
+    YAxis,
+    base_line,
+    short_count,
+    spread_labels,
+    ticks,
+)
+from feedline.analysis.report.figures.svg import (
+    FIGURE_UNITS,
+    figure,
+    percent,
+    shorten,
+    stretched,
+    tag,
+)
 
 _LOSSES, _OTHERS, _RATE = 190, 110, 56  # px: heights of panels
 _TITLE, _GAP, _AXIS = 18, 20, 36  # px: above a panel, below it, and of the axis across
@@ -40,7 +56,9 @@ class _Across(NamedTuple):
     of: Callable[[CurvePoints], list[float]]
 
 
-def loss_curve(curves: Sequence[CurvePoints], samples_known: bool = True) -> list[tuple[str, Markup]]:
+def loss_curve(
+    curves: Sequence[CurvePoints], samples_known: bool = True
+) -> list[tuple[str, Markup]]:
     """Draw curves over samples, updates and time: pairs of the axis and its figure.
 
     Without the first where samples are not known; nothing where no curve has two points.
@@ -53,10 +71,17 @@ def loss_curve(curves: Sequence[CurvePoints], samples_known: bool = True) -> lis
     axes = (
         _Across("samples", "samples, all ranks together", lambda curve: curve.samples),
         _Across("updates", "updates", lambda curve: [float(made) for made in curve.updates]),
-        _Across("time", f"{unit} since the first update", lambda curve: [at / factor for at in curve.at_s]),
+        _Across(
+            "time",
+            f"{unit} since the first update",
+            lambda curve: [at / factor for at in curve.at_s],
+        ),
     )
     colors = colors_of(curves)
-    return [(across.key, _figure(drawn, across, colors, samples_known)) for across in (axes if samples_known else axes[1:])]
+    return [
+        (across.key, _figure(drawn, across, colors, samples_known))
+        for across in (axes if samples_known else axes[1:])
+    ]
 
 
 def colors_of(curves: Sequence[CurvePoints]) -> dict[str, str]:
@@ -71,7 +96,12 @@ def _panels(curves: Sequence[CurvePoints]) -> list[_Panel]:
     losses = [curve for curve in there if "loss" in words_of_name(curve.name)][:_CURVES]
     listed = [_Panel("loss", _LOSSES, losses)] if losses else []
     rest = sorted(
-        (curve for curve in there if "loss" not in words_of_name(curve.name) and curve.name != "lr"), key=lambda item: -_size(item)
+        (
+            curve
+            for curve in there
+            if "loss" not in words_of_name(curve.name) and curve.name != "lr"
+        ),
+        key=lambda item: -_size(item),
     )
     groups: list[list[CurvePoints]] = []
     for curve in rest:
@@ -79,15 +109,22 @@ def _panels(curves: Sequence[CurvePoints]) -> list[_Panel]:
             groups[-1].append(curve)
         else:
             groups.append([curve])
-    listed += [_Panel(shorten(", ".join(curve.name for curve in group), 40), _OTHERS, group) for group in groups[:_PANELS]]
-    return listed + [_Panel("learning rate", _RATE, [curve]) for curve in there if curve.name == "lr"]
+    listed += [
+        _Panel(shorten(", ".join(curve.name for curve in group), 40), _OTHERS, group)
+        for group in groups[:_PANELS]
+    ]
+    return listed + [
+        _Panel("learning rate", _RATE, [curve]) for curve in there if curve.name == "lr"
+    ]
 
 
 def _size(curve: CurvePoints) -> float:
     return max(abs(value) for value in curve.values)
 
 
-def _figure(drawn: list[_Panel], across: _Across, colors: dict[str, str], samples_known: bool) -> Markup:
+def _figure(
+    drawn: list[_Panel], across: _Across, colors: dict[str, str], samples_known: bool
+) -> Markup:
     places = {curve.name: across.of(curve) for panel in drawn for curve in panel.curves}
     end = max(max(place) for place in places.values()) or 1.0
     parts: list[Markup] = []
@@ -102,16 +139,32 @@ def _figure(drawn: list[_Panel], across: _Across, colors: dict[str, str], sample
     return figure(parts, y + _AXIS, label, f"marks across-{across.key}")
 
 
-def _panel(panel: _Panel, places: dict[str, list[float]], end: float, colors: dict[str, str]) -> list[Markup]:
+def _panel(
+    panel: _Panel, places: dict[str, list[float]], end: float, colors: dict[str, str]
+) -> list[Markup]:
     upward = YAxis.over([value for curve in panel.curves for value in curve.values], panel.height)
     title = f"{panel.title}, logarithmic" if upward.log else panel.title
-    parts = [tag("text", title, class_="tick first", x=0, y=-7), *upward.rows(), base_line(panel.height)]
+    parts = [
+        tag("text", title, class_="tick first", x=0, y=-7),
+        *upward.rows(),
+        base_line(panel.height),
+    ]
     ends: list[tuple[float, str]] = []
     for curve in panel.curves:
-        at = [(place / end, upward.y(value)) for place, value in zip(places[curve.name], curve.values, strict=True)]
+        at = [
+            (place / end, upward.y(value))
+            for place, value in zip(places[curve.name], curve.values, strict=True)
+        ]
         line = "M" + "L".join(f"{FIGURE_UNITS * x:.1f} {10 * y:.0f}" for x, y in at)
         kind = f"curve {colors[curve.name]}{'' if curve.name in ('train loss', 'lr') else ' other'}"
-        parts.append(tag("g", stretched(FIGURE_UNITS, panel.height, tag("path", class_="line", d=line)), *_dots(at), class_=kind))
+        parts.append(
+            tag(
+                "g",
+                stretched(FIGURE_UNITS, panel.height, tag("path", class_="line", d=line)),
+                *_dots(at),
+                class_=kind,
+            )
+        )
         ends.append((at[-1][1], curve.name))
     return parts + _names(sorted(ends), panel.height, colors)
 
@@ -122,34 +175,72 @@ def _dots(at: list[tuple[float, float]]) -> list[Markup]:
 
 def _names(ends: list[tuple[float, str]], height: int, colors: dict[str, str]) -> list[Markup]:
     labels = []
-    for place, (_, name) in zip(spread_labels([place for place, _ in ends], _LABEL_PX, 0, height), ends, strict=True):
+    for place, (_, name) in zip(
+        spread_labels([place for place, _ in ends], _LABEL_PX, 0, height), ends, strict=True
+    ):
         swatch = tag("tspan", "■ ", class_=f"swatch {colors[name]}")
-        labels.append(tag("text", swatch, shorten(name, _NAME), class_="aside", x="100%", dx=6, y=place + 4))
+        labels.append(
+            tag("text", swatch, shorten(name, _NAME), class_="aside", x="100%", dx=6, y=place + 4)
+        )
     return labels
 
 
 def _axis(end: float, y: float, name: str) -> list[Markup]:
     marks = [base_line(y), tag("text", name, class_="tick x", x="50%", y=y + 32)]
     for tick in ticks(end, most=5):
-        marks.append(tag("line", class_="axis", x1=percent(tick / end), x2=percent(tick / end), y1=y, y2=y + 4))
+        marks.append(
+            tag(
+                "line",
+                class_="axis",
+                x1=percent(tick / end),
+                x2=percent(tick / end),
+                y1=y,
+                y2=y + 4,
+            )
+        )
         if tick / end <= 0.97:
-            marks.append(tag("text", short_count(tick), class_="tick x", x=percent(tick / end), y=y + 17))
+            marks.append(
+                tag("text", short_count(tick), class_="tick x", x=percent(tick / end), y=y + 17)
+            )
     return marks
 
 
-def _read_out(drawn: list[_Panel], places: dict[str, list[float]], end: float, height: float, samples_known: bool) -> list[Markup]:
+def _read_out(
+    drawn: list[_Panel],
+    places: dict[str, list[float]],
+    end: float,
+    height: float,
+    samples_known: bool,
+) -> list[Markup]:
     """Draw columns that the pointer and the arrow keys find.
 
     Each says all curves' values at its place.
     """
     curves = [curve for panel in drawn for curve in panel.curves]
     guide = max(curves, key=lambda curve: len(curve.values))
-    chosen = sorted({round(index * (len(guide.values) - 1) / (_MAX_READ_OUT - 1)) for index in range(_MAX_READ_OUT)})
+    chosen = sorted(
+        {
+            round(index * (len(guide.values) - 1) / (_MAX_READ_OUT - 1))
+            for index in range(_MAX_READ_OUT)
+        }
+    )
     at = [places[guide.name][index] / end for index in chosen]
     edges = [0.0, *((a + b) / 2 for a, b in pairwise(at)), 1.0]
     return [
-        tag("rect", class_="hit", x=percent(left), width=percent(max(right - left, 0.0)), y=0, height=height, data_tip=tip)
-        for (left, right), tip in zip(pairwise(edges), (_tip(guide, index, curves, samples_known) for index in chosen), strict=True)
+        tag(
+            "rect",
+            class_="hit",
+            x=percent(left),
+            width=percent(max(right - left, 0.0)),
+            y=0,
+            height=height,
+            data_tip=tip,
+        )
+        for (left, right), tip in zip(
+            pairwise(edges),
+            (_tip(guide, index, curves, samples_known) for index in chosen),
+            strict=True,
+        )
     ]
 
 

@@ -1,4 +1,6 @@
-"""What each rank's mean step goes to, one stacked bar a rank: computing, moving bytes, waiting for another rank."""
+"""What each rank's mean step goes to, one stacked bar a rank: computing, moving bytes, waiting for
+another rank.
+"""
 
 from collections.abc import Mapping
 from typing import NamedTuple
@@ -14,7 +16,9 @@ QUEUE_KEY = "queue_s"
 
 
 class _Part(NamedTuple):
-    """How a field of ``RankParts`` is shown: in words, in a column of the terminal, and the class of its color."""
+    """How a field of ``RankParts`` is shown: in words, in a column of the terminal, and the class
+    of its color.
+    """
 
     words: str
     short: str
@@ -38,7 +42,9 @@ def rank_parts(parts: Mapping[str, RankParts]) -> Markup | None:
     Args:
         parts: by rank.
     """
-    totals = {rank: sum(getattr(own, name) or 0.0 for name in PART_LABELS) for rank, own in parts.items()}
+    totals = {
+        rank: sum(getattr(own, name) or 0.0 for name in PART_LABELS) for rank, own in parts.items()
+    }
     longest = max(totals.values(), default=0.0)
     if longest <= 0:
         return None
@@ -51,10 +57,18 @@ def rank_parts(parts: Mapping[str, RankParts]) -> Markup | None:
             width = (getattr(own, name) or 0.0) / longest
             if width <= 0:
                 continue
-            tip = f"rank {rank}, {words}: {scale.full(getattr(own, name))}, {share(width * longest / totals[rank])} of its step"
+            tip = (
+                f"rank {rank}, {words}: {scale.full(getattr(own, name))}, "
+                f"{share(width * longest / totals[rank])} of its step"
+            )
             place = {"x": percent(start), "y": y, "width": percent(width), "height": _BAR}
             marks.append(tag("rect", class_=f"segment {color}", **place, data_tip=tip))
             start += width
-        marks.append(tag("text", scale.full(totals[rank]), class_="tick amount", x="100%", dx=8, y=y + 11))
-    label = "Mean step of each rank, split into its parts. Left and right arrow keys read out the parts."
+        marks.append(
+            tag("text", scale.full(totals[rank]), class_="tick amount", x="100%", dx=8, y=y + 11)
+        )
+    label = (
+        "Mean step of each rank, split into its parts. Left and right arrow keys read out the "
+        "parts."
+    )
     return figure(marks, _ROW * len(parts), label)

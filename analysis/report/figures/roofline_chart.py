@@ -1,7 +1,8 @@
 """The run among its roofs, and operators by FLOP/byte, on two logarithmic axes.
 
-What a FLOP rate bounds (the device, its work, the step itself) falls along a diagonal; everything else is level. Every line ends at the
-right edge, where its label is, moved apart from the others along a leader.
+What a FLOP rate bounds (the device, its work, the step itself) falls along a diagonal; everything
+else is level. Every line ends at the right edge, where its label is, moved apart from the others
+along a leader.
 """
 
 import math
@@ -12,7 +13,15 @@ from markupsafe import Markup
 
 from feedline.analysis.explain.model import OperatorTime, Roofline, ThroughputBound
 from feedline.analysis.formatting import count, number, seconds
-from feedline.analysis.report.figures.axis import Box, base_line, clear_from, log_columns, log_rows, log_share, spread_labels
+from feedline.analysis.report.figures.axis import (
+    Box,
+    base_line,
+    clear_from,
+    log_columns,
+    log_rows,
+    log_share,
+    spread_labels,
+)
 from feedline.analysis.report.figures.svg import WIDTHS, figure, percent, shorten, tag, text_px
 from feedline.analysis.report.palette import COLORS
 
@@ -30,7 +39,10 @@ _LINE, _GAP = 16, 4  # px: a label's height, and from a circle to its label
 
 
 class _Frame(NamedTuple):
-    """What part of the plane is drawn. Without FLOP, the run stands in the middle and there is no x axis."""
+    """What part of the plane is drawn.
+
+    Without FLOP, the run stands in the middle and there is no x axis.
+    """
 
     flop: float | None
     left: float
@@ -64,12 +76,22 @@ def roofline_figure(roofline: Roofline) -> Markup | None:
     if not 0 < frame.bottom < frame.top < float("inf"):  # rates that no machine has
         return None
     run = frame.x(roofline.flop_per_sample) if roofline.flop_per_sample else 0.5
-    ends = sorted((frame.y(frame.at_edge(roof)), index) for index, roof in enumerate(roofline.roofs))
+    ends = sorted(
+        (frame.y(frame.at_edge(roof)), index) for index, roof in enumerate(roofline.roofs)
+    )
     labels = spread_labels([end for end, _ in ends], _LABEL_PX, 4, frame.height)
     place = {index: label for label, (_, index) in zip(labels, ends, strict=True)}
     roofs = [_roof(frame, roofline, index, place[index]) for index in range(len(roofline.roofs))]
-    parts = [*log_rows(frame.bottom, frame.top, frame.height, count), *_flop_axis(frame), *roofs, _run(frame, roofline, run)]
-    label = "Roofline of the run. Left and right arrow keys read out the limits, the lowest first, then the run."
+    parts = [
+        *log_rows(frame.bottom, frame.top, frame.height, count),
+        *_flop_axis(frame),
+        *roofs,
+        _run(frame, roofline, run),
+    ]
+    label = (
+        "Roofline of the run. Left and right arrow keys read out the limits, the lowest "
+        "first, then the run."
+    )
     height = round(frame.height) + _AXIS
     return figure(parts, height, label)
 
@@ -79,13 +101,20 @@ def _frame_of(roofline: Roofline) -> _Frame:
     flop = roofline.flop_per_sample
     left, right = (flop / _LEFT_OF_RUN, flop * _RIGHT_OF_RUN) if flop else (1.0, 10.0)
     unscaled = _Frame(flop, left, right, 1.0, 2.0, 1.0)
-    rates = [roofline.samples_per_s, *(roof.samples_per_s for roof in roofline.roofs), *(unscaled.at_edge(roof) for roof in roofline.roofs)]
+    rates = [
+        roofline.samples_per_s,
+        *(roof.samples_per_s for roof in roofline.roofs),
+        *(unscaled.at_edge(roof) for roof in roofline.roofs),
+    ]
     height = float(max(_LOWEST, _LABEL_PX * (len(roofline.roofs) + 1)))
     return _Frame(flop, left, right, min(rates) / _BELOW, max(rates) * _ABOVE, height)
 
 
 def role(roofline: Roofline, roof: ThroughputBound) -> str:
-    """Tell how its line is drawn: ``nearest``, ``next``, ``bound``, or ``part`` (of something, or an alternative)."""
+    """Tell how its line is drawn:
+
+    ``nearest``, ``next``, ``bound``, or ``part`` (of something, or an alternative).
+    """
     if roof.id in (roofline.nearest_id, roofline.next_id):
         return "nearest" if roof.id == roofline.nearest_id else "next"
     return "bound" if roof.binds else "part"
@@ -101,7 +130,10 @@ def _roof(frame: _Frame, roofline: Roofline, index: int, label: float) -> Markup
         begin, left = frame.y(rate_flops / reaches), frame.x(reaches)
     ends = {"x1": percent(left), "y1": begin, "x2": "100%", "y2": end}
     mark = {"nearest": "binding limit", "next": "next limit"}.get(role(roofline, roof))
-    tip = f"{index + 1} {roof.name}: {number(roof.samples_per_s)} samples/s{f', the {mark}' if mark else ''}. {roof.message}; {roof.source}"
+    tip = (
+        f"{index + 1} {roof.name}: {number(roof.samples_per_s)} "
+        f"samples/s{f', the {mark}' if mark else ''}. {roof.message}; {roof.source}"
+    )
     beside = tag(
         "svg",
         tag("path", class_="leader", d=f"M1 {end:.1f}h3L{_LEADER - 5} {label:.1f}h3"),
@@ -118,7 +150,13 @@ def _roof(frame: _Frame, roofline: Roofline, index: int, label: float) -> Markup
     )
     color = f" c-{roof.id}" if roof.id in COLORS else ""
     lines = [tag("line", class_="line", **ends), tag("line", class_="hit", **ends)]
-    return tag("g", *lines, beside, class_=f"roof {role(roofline, roof)} of-{roof.kind}{color}", data_tip=tip)
+    return tag(
+        "g",
+        *lines,
+        beside,
+        class_=f"roof {role(roofline, roof)} of-{roof.kind}{color}",
+        data_tip=tip,
+    )
 
 
 def _mark(text: object) -> Markup:
@@ -131,11 +169,18 @@ def _at(label: float, kind: str) -> dict[str, object]:
 
 def _run(frame: _Frame, roofline: Roofline, x: float) -> Markup:
     y = frame.y(roofline.samples_per_s)
-    spread_of = "" if roofline.low is None or roofline.high is None else f" ({number(roofline.low)} to {number(roofline.high)})"
+    spread_of = (
+        ""
+        if roofline.low is None or roofline.high is None
+        else f" ({number(roofline.low)} to {number(roofline.high)})"
+    )
     flop = f" at {flops(roofline.flop_per_sample)} per sample" if roofline.flop_per_sample else ""
     tip = f"this run: {number(roofline.samples_per_s)} samples/s{spread_of}{flop}"
     drop = tag("line", class_="drop", x1=percent(x), x2=percent(x), y1=y, y2=frame.height)
-    ring, dot = (tag("circle", class_=kind, cx=percent(x), cy=y, r=radius) for kind, radius in (("ring", 7), ("dot", 4)))
+    ring, dot = (
+        tag("circle", class_=kind, cx=percent(x), cy=y, r=radius)
+        for kind, radius in (("ring", 7), ("dot", 4))
+    )
     return tag("g", *([drop] if frame.flop else []), ring, dot, class_="run", data_tip=tip)
 
 
@@ -150,7 +195,9 @@ def flops(amount: float | None, unit: str = "FLOP") -> str:
 def _flop_axis(frame: _Frame) -> list[Markup]:
     if frame.flop is None:
         return [base_line(frame.height)]
-    return log_columns(frame.left, frame.right, frame.height, lambda tick: flops(tick, ""), "FLOP per sample", 3)
+    return log_columns(
+        frame.left, frame.right, frame.height, lambda tick: flops(tick, ""), "FLOP per sample", 3
+    )
 
 
 class _Point(NamedTuple):
@@ -186,8 +233,13 @@ def operator_roofline(operators: Sequence[OperatorTime]) -> Markup | None:
         *log_rows(*upward, _OPERATOR_HEIGHT, lambda tick: flops(tick, "")),
         *log_columns(*across, _OPERATOR_HEIGHT, count, "FLOP/byte", 6),
     ]
-    marks = [_operator_mark(point, label) for point, label in zip(points, _place(points), strict=True)]
-    label = "Operators by FLOP per byte and FLOP per second. Left and right arrow keys read out the operators, the longest first."
+    marks = [
+        _operator_mark(point, label) for point, label in zip(points, _place(points), strict=True)
+    ]
+    label = (
+        "Operators by FLOP per byte and FLOP per second. Left and right arrow keys read out "
+        "the operators, the longest first."
+    )
     return figure([*axes, *marks], _OPERATOR_HEIGHT + _OPERATOR_AXIS, label)
 
 
@@ -201,8 +253,14 @@ def _place(points: Sequence[_Point]) -> list[_Label | None]:
     for point in points:
         if sum(label is not None for label in placed) == _LABELS:
             break
-        taken = [(WIDTHS[0], circle) for circle in circles] + [(label.since, label.box) for label in placed if label]
-        places = [label._replace(since=since) for label in _beside(point) if (since := clear_from(label.box, taken, _OPERATOR_HEIGHT))]
+        taken = [(WIDTHS[0], circle) for circle in circles] + [
+            (label.since, label.box) for label in placed if label
+        ]
+        places = [
+            label._replace(since=since)
+            for label in _beside(point)
+            if (since := clear_from(label.box, taken, _OPERATOR_HEIGHT))
+        ]
         placed.append(min(places, key=lambda label: label.since, default=None))
     return placed + [None] * (len(points) - len(placed))
 
@@ -211,9 +269,16 @@ def _beside(point: _Point) -> list[_Label]:
     wide, away = text_px(shorten(point.it.name, _OPERATOR_NAME)), point.radius + _GAP
     level = (point.y - _LINE / 2, point.y + _LINE / 2)
     right, left = Box(point.x, away, away + wide, *level), Box(point.x, -away - wide, -away, *level)
-    above = Box(point.x, -wide / 2, wide / 2, point.y - point.radius - _LINE, point.y - point.radius)
+    above = Box(
+        point.x, -wide / 2, wide / 2, point.y - point.radius - _LINE, point.y - point.radius
+    )
     below = above._replace(top=point.y + point.radius, bottom=point.y + point.radius + _LINE)
-    return [_Label(0, "start", away, right), _Label(0, "end", -away, left), _Label(0, "middle", 0, above), _Label(0, "middle", 0, below)]
+    return [
+        _Label(0, "start", away, right),
+        _Label(0, "end", -away, left),
+        _Label(0, "middle", 0, above),
+        _Label(0, "middle", 0, below),
+    ]
 
 
 def _around(point: _Point) -> Box:
@@ -224,10 +289,18 @@ def _range(values: Sequence[float]) -> tuple[float, float]:
     return min(values) / _AXES_REACH, max(values) * _AXES_REACH
 
 
-def _points(known: Sequence[OperatorTime], across: tuple[float, float], upward: tuple[float, float]) -> list[_Point]:
+def _points(
+    known: Sequence[OperatorTime], across: tuple[float, float], upward: tuple[float, float]
+) -> list[_Point]:
     """Return the longest first, so that none hides a smaller one."""
     on_device = any(operator.device_s for operator in known)
-    took = sorted(((operator.device_s if on_device else operator.total_s, index) for index, operator in enumerate(known)), reverse=True)
+    took = sorted(
+        (
+            (operator.device_s if on_device else operator.total_s, index)
+            for index, operator in enumerate(known)
+        ),
+        reverse=True,
+    )
     longest = took[0][0] or 1.0
     points = []
     for time, index in took:
@@ -235,7 +308,10 @@ def _points(known: Sequence[OperatorTime], across: tuple[float, float], upward: 
         y = _OPERATOR_HEIGHT * (1 - log_share(operator.flop_per_s or 0.0, *upward))
         points.append(
             _Point(
-                operator, log_share(operator.flop_per_byte or 0.0, *across), y, max(_MIN_RADIUS, _MAX_RADIUS * math.sqrt(time / longest))
+                operator,
+                log_share(operator.flop_per_byte or 0.0, *across),
+                y,
+                max(_MIN_RADIUS, _MAX_RADIUS * math.sqrt(time / longest)),
             )
         )
     return points
@@ -243,10 +319,33 @@ def _points(known: Sequence[OperatorTime], across: tuple[float, float], upward: 
 
 def _operator_mark(point: _Point, label: _Label | None) -> Markup:
     it = point.it
-    took = f"{seconds(it.device_s)} on the device" if it.device_s else f"{seconds(it.total_s)} on the host"
-    tip = f"{it.name}: {flops(it.flop_per_s)}/s at {number(it.flop_per_byte)} FLOP/byte; {count(it.count)} calls, {took}"
-    parts = [tag("circle", class_="dot", fill_opacity=0.6, cx=percent(point.x), cy=point.y, r=point.radius)]
+    took = (
+        f"{seconds(it.device_s)} on the device"
+        if it.device_s
+        else f"{seconds(it.total_s)} on the host"
+    )
+    tip = (
+        f"{it.name}: {flops(it.flop_per_s)}/s at {number(it.flop_per_byte)} FLOP/byte; "
+        f"{count(it.count)} calls, {took}"
+    )
+    parts = [
+        tag(
+            "circle",
+            class_="dot",
+            fill_opacity=0.6,
+            cx=percent(point.x),
+            cy=point.y,
+            r=point.radius,
+        )
+    ]
     if label:
-        where = {"x": percent(point.x), "dx": label.dx, "y": label.box.top + _LINE - _GAP, "text_anchor": label.anchor}
-        parts.append(tag("text", shorten(it.name, _OPERATOR_NAME), class_=f"from-{label.since}", **where))
+        where = {
+            "x": percent(point.x),
+            "dx": label.dx,
+            "y": label.box.top + _LINE - _GAP,
+            "text_anchor": label.anchor,
+        }
+        parts.append(
+            tag("text", shorten(it.name, _OPERATOR_NAME), class_=f"from-{label.since}", **where)
+        )
     return tag("g", *parts, class_="point", data_tip=tip)

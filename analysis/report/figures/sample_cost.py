@@ -1,4 +1,6 @@
-"""What a sample costs in a worker: one bar per stage, split into CPU, waiting for a CPU, and blocked; and how long single ones took."""
+"""What a sample costs in a worker: one bar per stage, split into CPU, waiting for a CPU, and
+blocked; and how long single ones took.
+"""
 
 import math
 from collections.abc import Sequence
@@ -56,8 +58,12 @@ def histogram(bins: _Bins) -> Markup | None:
         tip = f"{span}: {count(samples)} samples, {share(samples / total)}"
         height = max(_HISTOGRAM_HEIGHT * samples / top, 1.5 if samples else 0)
         place = {"x": percent(index / len(shown)), "width": percent(1 / len(shown))}
-        parts.append(tag("rect", class_="bin", y=_HISTOGRAM_HEIGHT - height, height=height, **place))
-        parts.append(tag("rect", class_="hit", y=0, height=_HISTOGRAM_HEIGHT, data_tip=tip, **place))
+        parts.append(
+            tag("rect", class_="bin", y=_HISTOGRAM_HEIGHT - height, height=height, **place)
+        )
+        parts.append(
+            tag("rect", class_="hit", y=0, height=_HISTOGRAM_HEIGHT, data_tip=tip, **place)
+        )
     parts += _edges(shown)
     return figure(parts, _HISTOGRAM_HEIGHT + _HISTOGRAM_AXIS, "Wall time of single samples")
 
@@ -71,7 +77,15 @@ def _edges(shown: list[tuple[float | None, float, int]]) -> list[Markup]:
     marks = [base_line(_HISTOGRAM_HEIGHT)]
     for index in (round((part + 1) * len(shown) / parts) for part in range(parts)):
         edge = shown[index - 1][1]
-        marks.append(tag("text", _edge(edge), class_="tick x", x=percent(index / len(shown)), y=_HISTOGRAM_HEIGHT + 16))
+        marks.append(
+            tag(
+                "text",
+                _edge(edge),
+                class_="tick x",
+                x=percent(index / len(shown)),
+                y=_HISTOGRAM_HEIGHT + 16,
+            )
+        )
     return marks
 
 
@@ -92,7 +106,16 @@ def sample_cost(workers: Workers, palette: Palette) -> Markup | None:
         bars = _bars(cost, longest, y + (_ROW - _BAR) / 2)
         rows.append(tag("text", shorten(stage, 12), class_="tick y name", x=-8, y=y + _ROW / 2 + 4))
         rows.append(tag("g", *bars, class_=palette.css_class(stage), data_tip=tip))
-        rows.append(tag("text", scale.full(cost.wall_s), class_="tick amount", x=percent(cost.wall_s / longest), dx=6, y=y + _ROW / 2 + 4))
+        rows.append(
+            tag(
+                "text",
+                scale.full(cost.wall_s),
+                class_="tick amount",
+                x=percent(cost.wall_s / longest),
+                dx=6,
+                y=y + _ROW / 2 + 4,
+            )
+        )
     label = "Wall time of one sample, by stage"
     return figure(rows, _ROW * len(costs), label)
 

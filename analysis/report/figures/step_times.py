@@ -1,4 +1,6 @@
-"""Figures over the run: the mean step as a stacked bar, the spread and split of steps, and sampled quantities."""
+"""Figures over the run: the mean step as a stacked bar, the spread and split of steps, and sampled
+quantities.
+"""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -7,8 +9,24 @@ from markupsafe import Markup
 
 from feedline.analysis.formatting import Scale, count, gauge_value, share
 from feedline.analysis.measure.model import Gauge, StepSeries, StepSummary
-from feedline.analysis.report.figures.axis import base_line, clip_level, level_line, round_up, spread_labels, ticks
-from feedline.analysis.report.figures.svg import figure, percent, room_class, shorten, staircase, stretched, tag, text_px
+from feedline.analysis.report.figures.axis import (
+    base_line,
+    clip_level,
+    level_line,
+    round_up,
+    spread_labels,
+    ticks,
+)
+from feedline.analysis.report.figures.svg import (
+    figure,
+    percent,
+    room_class,
+    shorten,
+    staircase,
+    stretched,
+    tag,
+    text_px,
+)
 from feedline.analysis.report.palette import Palette
 
 _GAUGE_HEIGHT = 44  # px
@@ -24,14 +42,21 @@ _LABEL_PX = 14
 def gauge_figure(gauge: Gauge) -> Markup | None:
     """Draw a gauge as a line; None for fewer than two points.
 
-    The axis goes from 0 (or the minimum, if that is below) to the maximum, rounded up; that of a share to 100 %.
+    The axis goes from 0 (or the minimum, if that is below) to the maximum, rounded up; that of a
+    share to 100 %.
     """
-    points = [(at, value) for at, value in zip(gauge.at_s, gauge.values, strict=True) if math.isfinite(at)]
+    points = [
+        (at, value) for at, value in zip(gauge.at_s, gauge.values, strict=True) if math.isfinite(at)
+    ]
     known = [value for _, value in points if value is not None and math.isfinite(value)]
     if len(known) < 2 or points[-1][0] <= points[0][0]:
         return None
     low = min(0.0, *known)
-    high = max(_UNIT_TOPS[gauge.unit], *known) if gauge.unit in _UNIT_TOPS else low + round_up(max(known) - low)
+    high = (
+        max(_UNIT_TOPS[gauge.unit], *known)
+        if gauge.unit in _UNIT_TOPS
+        else low + round_up(max(known) - low)
+    )
     line = tag("path", class_="line", d=_line(points, low, high))
     label = f"{gauge.name} over the run"
     base = tag("line", class_="axis", x1=0, x2="100%", y1=_GAUGE_HEIGHT, y2=_GAUGE_HEIGHT)
@@ -91,7 +116,17 @@ def step_bar(step: StepSummary, palette: Palette) -> Markup | None:
             continue
         tip = f"{index} {stage}: {scale.full(seconds)}, {share(width)} of the step"
         kind = f"segment {palette.css_class(stage)}"
-        parts.append(tag("rect", class_=kind, x=percent(start), y=0, width=percent(width), height=_STEP_BAR_HEIGHT, data_tip=tip))
+        parts.append(
+            tag(
+                "rect",
+                class_=kind,
+                x=percent(start),
+                y=0,
+                width=percent(width),
+                height=_STEP_BAR_HEIGHT,
+                data_tip=tip,
+            )
+        )
         parts += _labels(index, stage, scale.full(seconds), start, width, palette.css_class(stage))
         start += width
     words = "Mean step of " + scale.full(step.mean_s)
@@ -107,12 +142,23 @@ def thin_bar(stages: Mapping[str, float], full: float, palette: Palette) -> Mark
     start = 0.0
     for stage, seconds in stages.items():
         width = max(0.0, seconds) / full
-        rects.append(tag("rect", class_=f"segment {palette.css_class(stage)}", x=percent(start), y=0, width=percent(width), height=_THIN))
+        rects.append(
+            tag(
+                "rect",
+                class_=f"segment {palette.css_class(stage)}",
+                x=percent(start),
+                y=0,
+                width=percent(width),
+                height=_THIN,
+            )
+        )
         start += width
     return tag("svg", *rects, width="100%", height=_THIN, aria_hidden="true") if rects else None
 
 
-def _labels(index: int, stage: str, amount: str, start: float, width: float, color: str) -> list[Markup]:
+def _labels(
+    index: int, stage: str, amount: str, start: float, width: float, color: str
+) -> list[Markup]:
     middle = percent(start + width / 2)
     full = room_class(max(text_px(stage), text_px(amount)) + _PADDING, width)
     short = room_class(text_px(str(index)) + 4, width)
@@ -122,7 +168,9 @@ def _labels(index: int, stage: str, amount: str, start: float, width: float, col
         labels.append(tag("text", amount, x=middle, y=36, class_=f"in {color} {full}"))
     if short and short != full:
         until = full.replace("from", "until") if full else ""
-        labels.append(tag("text", index, x=middle, y=28, class_=f"in {color} {short} {until}".rstrip()))
+        labels.append(
+            tag("text", index, x=middle, y=28, class_=f"in {color} {short} {until}".rstrip())
+        )
     return labels
 
 
@@ -150,13 +198,19 @@ def step_series(series: StepSeries, palette: Palette) -> Markup | None:
         role="img",
         tabindex=0,
         class_="columns",
-        aria_label="Step time over the run. Left and right arrow keys read it out column by column.",
+        aria_label="Step time over the run. Left and right arrow keys read it out column by "
+        "column.",
     )
 
 
 def _axis_top(series: StepSeries) -> float:
-    """Return where both panels' axes end, in seconds: a round number of the unit they are labeled in."""
-    totals = [sum(max(0.0, values[i]) for values in series.stages.values()) for i in range(len(series.steps))]
+    """Return where both panels' axes end, in seconds: a round number of the unit they are labeled
+    in.
+    """
+    totals = [
+        sum(max(0.0, values[i]) for values in series.stages.values())
+        for i in range(len(series.steps))
+    ]
     level = clip_level(series.wall_max_s, totals)
     unit = Scale.of_seconds(level, digits=1).factor
     return round_up(level / unit) * unit
@@ -171,7 +225,13 @@ def count_beyond_axis(series: StepSeries) -> int:
 def _grid(top: float, height: int, y: float, most: int) -> list[Markup]:
     scale = Scale.of_seconds(top, digits=1)
     values = ticks(top / scale.factor, most)
-    return [mark for tick in values for mark in level_line(y + height * (1 - tick * scale.factor / top), f"{tick:g} {scale.unit}")]
+    return [
+        mark
+        for tick in values
+        for mark in level_line(
+            y + height * (1 - tick * scale.factor / top), f"{tick:g} {scale.unit}"
+        )
+    ]
 
 
 def _levels(values: Sequence[float], top: float, height: int) -> list[float]:
@@ -191,7 +251,14 @@ def _beyond(series: StepSeries, top: float) -> list[Markup]:
     total, passed, marks = sum(series.steps), 0, []
     for steps, peak in zip(series.steps, series.wall_max_s, strict=True):
         if peak > top:
-            marks.append(tag("svg", tag("path", class_="beyond", d="M-3.5 -1h7l-3.5-6z"), x=percent((passed + steps / 2) / total), y=0))
+            marks.append(
+                tag(
+                    "svg",
+                    tag("path", class_="beyond", d="M-3.5 -1h7l-3.5-6z"),
+                    x=percent((passed + steps / 2) / total),
+                    y=0,
+                )
+            )
         passed += steps
     return marks
 
@@ -205,7 +272,11 @@ def _stack(series: StepSeries, palette: Palette, top: float, y: float) -> Markup
     layers: list[Markup] = []
     for stage, values in series.stages.items():
         sums = [total + max(0.0, value) for total, value in zip(sums, values, strict=True)]
-        path = staircase([float(steps) for steps in series.steps], _levels(sums, top, _STACK), close_at=10 * _STACK)
+        path = staircase(
+            [float(steps) for steps in series.steps],
+            _levels(sums, top, _STACK),
+            close_at=10 * _STACK,
+        )
         layers.append(tag("path", class_=f"area {palette.css_class(stage)}", d=path))
     return stretched(sum(series.steps), _STACK, *reversed(layers), y=y)
 
@@ -228,7 +299,9 @@ def _names(series: StepSeries, palette: Palette, top: float, y: float) -> list[M
     labels = []
     for place, (_, stage) in zip(places, wanted, strict=True):
         swatch = tag("tspan", "■ ", class_=f"swatch {palette.css_class(stage)}")
-        labels.append(tag("text", swatch, shorten(stage, 13), class_="aside", x="100%", dx=6, y=place + 4))
+        labels.append(
+            tag("text", swatch, shorten(stage, 13), class_="aside", x="100%", dx=6, y=place + 4)
+        )
     return labels
 
 
@@ -237,5 +310,13 @@ def _steps_axis(total: int, y: float) -> list[Markup]:
     for tick in ticks(total, most=5):
         if tick / total <= 0.97 and tick == int(tick):
             words = f"step {count(tick)}" if tick == 0 else count(tick)
-            marks.append(tag("text", words, class_="tick x" if tick else "tick first", x=percent(tick / total), y=y + 16))
+            marks.append(
+                tag(
+                    "text",
+                    words,
+                    class_="tick x" if tick else "tick first",
+                    x=percent(tick / total),
+                    y=y + 16,
+                )
+            )
     return marks

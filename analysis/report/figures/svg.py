@@ -10,18 +10,27 @@ from feedline.profiler.printable import printable
 #: Widths of a figure, in px, from which on report.css shows elements of class ``from-N``.
 WIDTHS = (240, 360, 480, 600, 720, 840, 960)
 FIGURE_UNITS = 1000  # units across the whole of a figure, for ``stretched`` and ``line_path``
-_CHARACTER_PX = 7.4  # at 12 px, in DejaVu Sans, the widest of the system fonts; others take about 6.3
+_CHARACTER_PX = (
+    7.4  # at 12 px, in DejaVu Sans, the widest of the system fonts; others take about 6.3
+)
 
 
 def tag(name: str, *children: object, **attributes: object) -> Markup:
     """Make one element.
 
-    ``class_`` and ``stroke_width`` become ``class`` and ``stroke-width``; None leaves an attribute out.
+    ``class_`` and ``stroke_width`` become ``class`` and ``stroke-width``; None leaves an attribute
+    out.
     """
     inside = Markup("").join(_text(child) for child in children if child is not None)
-    given = {key.rstrip("_").replace("_", "-"): value for key, value in attributes.items() if value is not None}
+    given = {
+        key.rstrip("_").replace("_", "-"): value
+        for key, value in attributes.items()
+        if value is not None
+    }
     written = "".join(f' {key}="{_text(_plain(value))}"' for key, value in given.items())
-    return Markup(f"<{name}{written}>{inside}</{name}>") if children else Markup(f"<{name}{written}/>")
+    return (
+        Markup(f"<{name}{written}>{inside}</{name}>") if children else Markup(f"<{name}{written}/>")
+    )
 
 
 def _text(value: object) -> Markup:
@@ -60,7 +69,16 @@ def shorten(text: str, most: int) -> str:
 def stretched(width: float, height: int, *paths: Markup, y: float = 0) -> Markup:
     """Make an inner svg, ``width`` units wide over the whole figure and 10 units per px high."""
     box = f"0 0 {_plain(float(width))} {height * 10}"
-    return tag("svg", *paths, viewBox=box, preserveAspectRatio="none", width="100%", height=height, y=float(y), aria_hidden="true")
+    return tag(
+        "svg",
+        *paths,
+        viewBox=box,
+        preserveAspectRatio="none",
+        width="100%",
+        height=height,
+        y=float(y),
+        aria_hidden="true",
+    )
 
 
 def staircase(widths: Sequence[float], levels: Sequence[float], close_at: int | None = None) -> str:
@@ -73,8 +91,15 @@ def staircase(widths: Sequence[float], levels: Sequence[float], close_at: int | 
     """
     at = [round(level) for level in levels]
     steps = [f"h{_plain(float(widths[0]))}"]
-    steps += [f"{f'v{b - a}' if b != a else ''}h{_plain(float(width))}" for a, b, width in zip(at, at[1:], widths[1:], strict=False)]
-    return f"M0 {at[0]}{''.join(steps)}" if close_at is None else f"M0 {close_at}V{at[0]}{''.join(steps)}V{close_at}z"
+    steps += [
+        f"{f'v{b - a}' if b != a else ''}h{_plain(float(width))}"
+        for a, b, width in zip(at, at[1:], widths[1:], strict=False)
+    ]
+    return (
+        f"M0 {at[0]}{''.join(steps)}"
+        if close_at is None
+        else f"M0 {close_at}V{at[0]}{''.join(steps)}V{close_at}z"
+    )
 
 
 def figure(parts: Sequence[Markup], height: float, label: str, kind: str = "marks") -> Markup:
@@ -82,7 +107,16 @@ def figure(parts: Sequence[Markup], height: float, label: str, kind: str = "mark
 
     ``label``: for those who hear it.
     """
-    return tag("svg", *parts, width="100%", height=height, role="img", tabindex=0, class_=kind, aria_label=label)
+    return tag(
+        "svg",
+        *parts,
+        width="100%",
+        height=height,
+        role="img",
+        tabindex=0,
+        class_=kind,
+        aria_label=label,
+    )
 
 
 def line_path(points: Sequence[tuple[float, float]]) -> str:

@@ -1,4 +1,6 @@
-"""Throughput against workers, ranks and batch sizes: what is predicted with its band, and what was measured."""
+"""Throughput against workers, ranks and batch sizes: what is predicted with its band, and what was
+measured.
+"""
 
 from collections.abc import Callable
 
@@ -7,8 +9,23 @@ from markupsafe import Markup
 from feedline.analysis.explain.model import Sweep
 from feedline.analysis.formatting import count, counted, number, share
 from feedline.analysis.predict.search import Candidate, Search
-from feedline.analysis.report.figures.axis import count_columns, count_rows, doubling_scale, drop_line, even_scale, interval_bar, round_up
-from feedline.analysis.report.figures.svg import FIGURE_UNITS, figure, line_path, percent, stretched, tag
+from feedline.analysis.report.figures.axis import (
+    count_columns,
+    count_rows,
+    doubling_scale,
+    drop_line,
+    even_scale,
+    interval_bar,
+    round_up,
+)
+from feedline.analysis.report.figures.svg import (
+    FIGURE_UNITS,
+    figure,
+    line_path,
+    percent,
+    stretched,
+    tag,
+)
 from feedline.analysis.scaling.efficiency import ScalingRow
 from feedline.analysis.scaling.predict import ThroughputPrediction
 from feedline.analysis.scaling.study import Study
@@ -30,9 +47,14 @@ def throughput_by_ranks(study: Study) -> Markup:
     Bars are intervals; dots are measured, rings predicted.
     """
     drawn = [prediction for prediction in study.predictions if prediction.samples_per_s is not None]
-    ranks = sorted({*(row.point.ranks for row in study.rows), *(prediction.ranks for prediction in drawn)})
+    ranks = sorted(
+        {*(row.point.ranks for row in study.rows), *(prediction.ranks for prediction in drawn)}
+    )
     first = study.rows[0].point
-    peaks = [first.samples_per_s / first.ranks * ranks[-1], *(row.point.high or row.point.samples_per_s for row in study.rows)]
+    peaks = [
+        first.samples_per_s / first.ranks * ranks[-1],
+        *(row.point.high or row.point.samples_per_s for row in study.rows),
+    ]
     top = round_up(max([*peaks, *(prediction.high or 0.0 for prediction in drawn)]))
     x = even_scale(ranks, _RANKS_EDGE)
 
@@ -45,12 +67,19 @@ def throughput_by_ranks(study: Study) -> Markup:
         path = tag("path", class_="line", d=line_path(ideal))
         parts.append(tag("g", stretched(FIGURE_UNITS, _RANKS_HEIGHT, path), class_="roof part"))
     line = [(x(row.point.ranks), y(row.point.samples_per_s)) for row in study.rows]
-    parts.append(stretched(FIGURE_UNITS, _RANKS_HEIGHT, tag("path", class_="line", d=line_path(line))))
+    parts.append(
+        stretched(FIGURE_UNITS, _RANKS_HEIGHT, tag("path", class_="line", d=line_path(line)))
+    )
     parts += [_measured_ranks(row, x(row.point.ranks), y, study.unit) for row in study.rows]
-    parts += [_predicted_ranks(prediction, x(prediction.ranks), y, study.unit) for prediction in drawn]
+    parts += [
+        _predicted_ranks(prediction, x(prediction.ranks), y, study.unit) for prediction in drawn
+    ]
     parts += count_columns(ranks, list(map(x, ranks)), _RANKS_HEIGHT, "ranks", _MAX_RANK_LABELS)
     what = study.unit.replace("/s", " per second").capitalize()
-    label = f"{what} by number of ranks. Left and right arrow keys read out the points, measured ones first."
+    label = (
+        f"{what} by number of ranks. Left and right arrow keys read out the points, measured "
+        f"ones first."
+    )
     return figure(parts, _RANKS_HEIGHT + _RANKS_AXIS, label)
 
 
@@ -67,9 +96,14 @@ def _measured_ranks(row: ScalingRow, x: float, y: _Scale, unit: str) -> Markup:
 def _predicted_ranks(prediction: ThroughputPrediction, x: float, y: _Scale, unit: str) -> Markup:
     assert prediction.samples_per_s is not None
     spread = f"({number(prediction.low)} to {number(prediction.high)})"
-    tip = f"{counted_ranks(prediction.ranks)}, predicted with {prediction.model}: {number(prediction.samples_per_s)} {unit} {spread}"
+    tip = (
+        f"{counted_ranks(prediction.ranks)}, predicted with {prediction.model}: "
+        f"{number(prediction.samples_per_s)} {unit} {spread}"
+    )
     ring = tag("circle", class_="ring", cx=percent(x), cy=y(prediction.samples_per_s), r=5)
-    return _rank_point(x, y(prediction.samples_per_s), _bar(x, y, prediction.low, prediction.high), tip, ring)
+    return _rank_point(
+        x, y(prediction.samples_per_s), _bar(x, y, prediction.low, prediction.high), tip, ring
+    )
 
 
 def _bar(x: float, y: _Scale, low: float | None, high: float | None) -> Markup | None:
@@ -79,7 +113,14 @@ def _bar(x: float, y: _Scale, low: float | None, high: float | None) -> Markup |
 
 
 def _rank_point(x: float, y: float, bar: Markup | None, tip: str, mark: Markup) -> Markup:
-    return tag("g", bar, mark, tag("circle", class_="hit", cx=percent(x), cy=y, r=12), class_="point", data_tip=tip)
+    return tag(
+        "g",
+        bar,
+        mark,
+        tag("circle", class_="hit", cx=percent(x), cy=y, r=12),
+        class_="point",
+        data_tip=tip,
+    )
 
 
 def batch_sweep(sweep: Sweep) -> Markup:
@@ -91,8 +132,14 @@ def batch_sweep(sweep: Sweep) -> Markup:
     at = list(map(doubling_scale(sweep.batch_sizes), sweep.batch_sizes))
     levels = [_BATCH_HEIGHT * (1 - rate / top) for rate in sweep.samples_per_s]
     path = line_path(list(zip(at, levels)))
-    knee = drop_line(at[sweep.batch_sizes.index(sweep.knee)], _BATCH_HEIGHT, f"knee: {count(sweep.knee)}")
-    parts = [*count_rows(top, _BATCH_HEIGHT), *knee, stretched(FIGURE_UNITS, _BATCH_HEIGHT, tag("path", class_="line", d=path))]
+    knee = drop_line(
+        at[sweep.batch_sizes.index(sweep.knee)], _BATCH_HEIGHT, f"knee: {count(sweep.knee)}"
+    )
+    parts = [
+        *count_rows(top, _BATCH_HEIGHT),
+        *knee,
+        stretched(FIGURE_UNITS, _BATCH_HEIGHT, tag("path", class_="line", d=path)),
+    ]
     for index, (x, y) in enumerate(zip(at, levels, strict=True)):
         parts.append(_point(sweep, index, x, y, top))
     parts += count_columns(sweep.batch_sizes, at, _BATCH_HEIGHT, "batch size", _MAX_SIZE_LABELS)
@@ -101,12 +148,26 @@ def batch_sweep(sweep: Sweep) -> Markup:
 
 
 def _point(sweep: Sweep, index: int, x: float, y: float, top: float) -> Markup:
-    size, rate, slow, fast = sweep.batch_sizes[index], sweep.samples_per_s[index], sweep.low[index], sweep.high[index]
+    size, rate, slow, fast = (
+        sweep.batch_sizes[index],
+        sweep.samples_per_s[index],
+        sweep.low[index],
+        sweep.high[index],
+    )
     knee = ", the knee" if size == sweep.knee else ""
-    tip = f"batch of {count(size)}: {number(rate)} samples/s ({number(slow)} to {number(fast)}){knee}"
+    tip = (
+        f"batch of {count(size)}: {number(rate)} samples/s ({number(slow)} to {number(fast)}){knee}"
+    )
     bar = interval_bar(x, _BATCH_HEIGHT * (1 - slow / top), _BATCH_HEIGHT * (1 - fast / top))
     hit = tag("circle", class_="hit", cx=percent(x), cy=y, r=12)
-    return tag("g", bar, tag("circle", class_="dot", cx=percent(x), cy=y, r=3.5), hit, class_="point", data_tip=tip)
+    return tag(
+        "g",
+        bar,
+        tag("circle", class_="dot", cx=percent(x), cy=y, r=3.5),
+        hit,
+        class_="point",
+        data_tip=tip,
+    )
 
 
 def throughput_by_workers(search: Search) -> Markup:
@@ -116,23 +177,49 @@ def throughput_by_workers(search: Search) -> Markup:
     """
     drawn = search.by_workers
     most = max(1, drawn[-1].workers)
-    top = round_up(max([search.now.predicted.before, *(candidate.predicted.high for candidate in drawn)]))
+    top = round_up(
+        max([search.now.predicted.before, *(candidate.predicted.high for candidate in drawn)])
+    )
     places = [_place(candidate.workers, most) for candidate in drawn]
 
     def y(rate: float) -> float:
         return _WORKERS_HEIGHT * (1 - rate / top)
 
     lows, highs = ([(x, y(rate)) for x, rate in zip(places, rates)] for rates in _band(drawn))
-    band = tag("path", class_="band", fill_opacity=0.5, d=f"{line_path([*highs, *reversed(lows)])}Z")
-    line = tag("path", class_="line", d=line_path([(x, y(candidate.predicted.after)) for x, candidate in zip(places, drawn)]))
-    parts = [*count_rows(top, _WORKERS_HEIGHT), stretched(FIGURE_UNITS, _WORKERS_HEIGHT, band, line)]
+    band = tag(
+        "path", class_="band", fill_opacity=0.5, d=f"{line_path([*highs, *reversed(lows)])}Z"
+    )
+    line = tag(
+        "path",
+        class_="line",
+        d=line_path([(x, y(candidate.predicted.after)) for x, candidate in zip(places, drawn)]),
+    )
+    parts = [
+        *count_rows(top, _WORKERS_HEIGHT),
+        stretched(FIGURE_UNITS, _WORKERS_HEIGHT, band, line),
+    ]
     parts += [
-        _predicted_point(candidate, x, y(candidate.predicted.after), candidate.workers == search.best.workers)
+        _predicted_point(
+            candidate, x, y(candidate.predicted.after), candidate.workers == search.best.workers
+        )
         for x, candidate in zip(places, drawn)
     ]
-    parts.append(_measured_point(search.now, _place(min(search.now.workers, most), most), y(search.now.predicted.before)))
-    parts += count_columns([candidate.workers for candidate in drawn], places, _WORKERS_HEIGHT, "workers", 2 * len(drawn))
-    label = "Samples per second by number of workers. Left and right arrow keys read out the predictions, then what was measured."
+    parts.append(
+        _measured_point(
+            search.now, _place(min(search.now.workers, most), most), y(search.now.predicted.before)
+        )
+    )
+    parts += count_columns(
+        [candidate.workers for candidate in drawn],
+        places,
+        _WORKERS_HEIGHT,
+        "workers",
+        2 * len(drawn),
+    )
+    label = (
+        "Samples per second by number of workers. Left and right arrow keys read out the "
+        "predictions, then what was measured."
+    )
     return figure(parts, _WORKERS_HEIGHT + _WORKERS_AXIS, label)
 
 
@@ -141,12 +228,17 @@ def _place(number_of: int, most: int) -> float:
 
 
 def _band(drawn: list[Candidate]) -> tuple[list[float], list[float]]:
-    return [candidate.predicted.low for candidate in drawn], [candidate.predicted.high for candidate in drawn]
+    return [candidate.predicted.low for candidate in drawn], [
+        candidate.predicted.high for candidate in drawn
+    ]
 
 
 def _predicted_point(candidate: Candidate, x: float, y: float, chosen: bool) -> Markup:
     rate = candidate.predicted
-    tip = f"{_named(candidate.workers)}, predicted: {number(rate.after)} samples/s ({number(rate.low)} to {number(rate.high)})"
+    tip = (
+        f"{_named(candidate.workers)}, predicted: {number(rate.after)} samples/s "
+        f"({number(rate.low)} to {number(rate.high)})"
+    )
     ring = tag("circle", class_="ring", cx=percent(x), cy=y, r=6 if chosen else 3.5)
     hit = tag("circle", class_="hit", cx=percent(x), cy=y, r=12)
     return tag("g", ring, hit, class_="point", data_tip=f"{tip}, the advice" if chosen else tip)
@@ -155,7 +247,13 @@ def _predicted_point(candidate: Candidate, x: float, y: float, chosen: bool) -> 
 def _measured_point(now: Candidate, x: float, y: float) -> Markup:
     dot = tag("circle", class_="dot", cx=percent(x), cy=y, r=4)
     hit = tag("circle", class_="hit", cx=percent(x), cy=y, r=9)
-    return tag("g", dot, hit, class_="point", data_tip=f"{_named(now.workers)}, measured: {number(now.predicted.before)} samples/s")
+    return tag(
+        "g",
+        dot,
+        hit,
+        class_="point",
+        data_tip=f"{_named(now.workers)}, measured: {number(now.predicted.before)} samples/s",
+    )
 
 
 def _named(workers_of: int) -> str:

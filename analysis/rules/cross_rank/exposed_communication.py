@@ -1,4 +1,6 @@
-"""Collectives move bytes while nothing computes: because the network is slow, or because there is that much to move."""
+"""Collectives move bytes while nothing computes: because the network is slow, or because there is
+that much to move.
+"""
 
 from collections.abc import Sequence
 
@@ -24,15 +26,20 @@ _SHOWN = 3  # kinds of collective in a sentence
 
 #: What a program can change by itself: no other machine, and not the late rank's finding.
 _ADVICE: dict[QuestionId, str] = {
-    "half_gradients": "Send gradients as {dtype}: add `from torch.distributed.algorithms.ddp_comm_hooks import default_hooks`, then call "
+    "half_gradients": "Send gradients as {dtype}: add `from "
+    "torch.distributed.algorithms.ddp_comm_hooks import default_hooks`, then call "
     "model.register_comm_hook(None, default_hooks.{dtype}_compress_hook).",
-    "accumulation": "Accumulate the gradients of {value:g} batches before sending them, with model.no_sync(). One update "
-    "then takes {value:g} times the samples; whether that costs epochs is in the report's section Convergence.",
+    "accumulation": "Accumulate the gradients of {value:g} batches before sending them, with "
+    "model.no_sync(). One update "
+    "then takes {value:g} times the samples; whether that costs epochs is in the report's section "
+    "Convergence.",
     "bucket_size": "Set DistributedDataParallel(..., bucket_cap_mb={value:g}).",
-    "no_sync": "Run all but the last of the {value:g} backward passes of an update, with their forward, under model.no_sync(): each "
+    "no_sync": "Run all but the last of the {value:g} backward passes of an update, with their "
+    "forward, under model.no_sync(): each "
     "of them sends all gradients now.",
 }
-#: What to try where no single change is predicted to gain, and the prediction that rules it out if it says otherwise.
+#: What to try where no single change is predicted to gain, and the prediction that rules it out if
+#: it says otherwise.
 _WAYS: dict[str, QuestionId | None] = {
     "larger batches per rank": None,
     "gradients in half precision (a compression hook)": "half_gradients",
@@ -42,39 +49,65 @@ _WAYS: dict[str, QuestionId | None] = {
 }
 #: Of messages so small that each takes its latency, whatever the link and their bytes.
 _SMALL_BYTES = 64 * 1024
-_SELDOM = "Send less often: use larger batches per rank{accumulation}. The time of messages this small is latency."
+_SELDOM = (
+    "Send less often: use larger batches per rank{accumulation}. The time of messages this "
+    "small is latency."
+)
 _METRICS = (
-    "These all-reduces lie outside backward: they are the program's own, such as metrics. Reduce them less often, or several values as one "
+    "These all-reduces lie outside backward: they are the program's own, such as metrics. Reduce "
+    "them less often, or several values as one "
     "tensor (torch.stack)."
 )
 _SHARDED = (
-    "Use larger batches per rank, gradients in bf16 (MixedPrecisionPolicy(reduce_dtype=torch.bfloat16)), gradient accumulation "
+    "Use larger batches per rank, gradients in bf16 "
+    "(MixedPrecisionPolicy(reduce_dtype=torch.bfloat16)), gradient accumulation "
     "(set_requires_gradient_sync(False)), or a faster link."
 )
-_PARAMETERS = "Use larger batches per rank, parameters in bf16 (MixedPrecisionPolicy(param_dtype=torch.bfloat16)), or a faster link."
+_PARAMETERS = (
+    "Use larger batches per rank, parameters in bf16 "
+    "(MixedPrecisionPolicy(param_dtype=torch.bfloat16)), or a faster link."
+)
 _OF_GRADIENTS = (("all_reduce", "backward"), ("all_reduce", ""))
-#: By the operation and the phase that take most; of traces, the phase is unknown. FSDP2 gathers parameters and scatters gradients.
+#: By the operation and the phase that take most; of traces, the phase is unknown. FSDP2 gathers
+#: parameters and scatters gradients.
 _FIXES = {
-    **dict.fromkeys([("all_reduce", "other"), ("all_reduce", "optimizer"), ("all_reduce", "loader")], _METRICS),
+    **dict.fromkeys(
+        [("all_reduce", "other"), ("all_reduce", "optimizer"), ("all_reduce", "loader")], _METRICS
+    ),
     **dict.fromkeys([("reduce_scatter", "backward"), ("reduce_scatter", "")], _SHARDED),
     **dict.fromkeys([("all_gather", "forward"), ("all_gather", "")], _PARAMETERS),
-    ("all_gather", "backward"): "Keep the parameters between forward and backward if memory allows (fully_shard(..., "
-    "reshard_after_forward=False)), or gather them in bf16 (MixedPrecisionPolicy(param_dtype=torch.bfloat16)).",
+    (
+        "all_gather",
+        "backward",
+    ): "Keep the parameters between forward and backward if memory allows (fully_shard(..., "
+    "reshard_after_forward=False)), or gather them in bf16 "
+    "(MixedPrecisionPolicy(param_dtype=torch.bfloat16)).",
 }
 _ANY = "Use larger batches per rank, a smaller dtype for messages, or a faster link."
 _UNKNOWN_GAIN = Refused(
-    "no_replay", "No gain could be predicted for any single change. Try the suggested ones one at a time, recording after each."
+    "no_replay",
+    "No gain could be predicted for any single change. Try the suggested ones one at a time, "
+    "recording after each.",
 )
-_NOT_SEPARATED = Refused("no_replay", "The gain is unknown until transfer and waiting are separated.")
+_NOT_SEPARATED = Refused(
+    "no_replay", "The gain is unknown until transfer and waiting are separated."
+)
 _ON_ONE_HOST = "On a single host, `feedline probe --parts all_reduce` can be used instead."
 _WITH_NCCL = f"run all_reduce_perf of nccl-tests on the same hosts. {_ON_ONE_HOST}"
 _WITH_OTHERS = f"run iperf3 between the same hosts. {_ON_ONE_HOST}"
-_NCCLS = "with NCCL_DEBUG=INFO that NCCL uses RDMA, not sockets, between hosts, and P2P (NVLink, PCIe), not shared memory, within a host"
+_NCCLS = (
+    "with NCCL_DEBUG=INFO that NCCL uses RDMA, not sockets, between hosts, and P2P (NVLink, "
+    "PCIe), not shared memory, within a host"
+)
 #: A benchmark over a wrong transport is as slow as the training, which proves nothing.
-_NO_FASTER = "If the benchmark runs over the intended link and is no faster than the training, this finding is wrong."
+_NO_FASTER = (
+    "If the benchmark runs over the intended link and is no faster than the training, "
+    "this finding is wrong."
+)
 _NO_SYNC = "Run all steps under model.no_sync(). If they are no faster, this finding is wrong."
 _ALONE = (
-    "Train on one rank, then on all, with the same batch per rank; if the model does not fit on one, give it fewer layers in both. If a "
+    "Train on one rank, then on all, with the same batch per rank; if the model does not fit on "
+    "one, give it fewer layers in both. If a "
     "step takes as long on one rank, this finding is wrong."
 )
 
@@ -108,7 +141,8 @@ def slow(facts: RankFacts) -> Finding | None:
         message=f"collectives reach less than half of the available bandwidth: {comm.network}; "
         f"transfer not hidden by {exposed.beyond} takes {seconds(exposed.s)} per step",
         evidence=exposed.evidence,
-        fix=f"Check {_NCCLS if _nccl(comm) else 'which interface the backend chose'}, and look for other traffic on the link. Send fewer "
+        fix=f"Check {_NCCLS if _nccl(comm) else 'which interface the backend chose'}, and look "
+        f"for other traffic on the link. Send fewer "
         "and larger messages: those of a few kB never fill a link.",
         how_to_check=f"{sentence(_WITH_NCCL if _nccl(comm) else _WITH_OTHERS)} {_NO_FASTER}",
         cost_s=exposed.s * (1 - (comm.network_share or 0.0)),
@@ -127,7 +161,9 @@ def _faster(facts: RankFacts) -> Refused:
     """Nothing is predicted: what the network can do is unknown."""
     way = _WITH_NCCL if _nccl(facts.comm) else _WITH_OTHERS
     return Refused(
-        "unknown_link", f"How much faster these ranks can communicate is unknown. To measure the network without the training, {way}"
+        "unknown_link",
+        f"How much faster these ranks can communicate is unknown. To measure the network without "
+        f"the training, {way}",
     )
 
 
@@ -137,19 +173,32 @@ def _nccl(comm: Communication | None) -> bool:
 
 def _slow(facts: RankFacts) -> bool:
     known = facts.exposed is not None and not facts.exposed.separate
-    return known and facts.comm is not None and facts.comm.network_share is not None and facts.comm.network_share < _SLOW_SHARE
+    return (
+        known
+        and facts.comm is not None
+        and facts.comm.network_share is not None
+        and facts.comm.network_share < _SLOW_SHARE
+    )
 
 
 def _network(facts: RankFacts) -> str:
     comm = facts.comm
-    told = comm is not None and comm.network_share is not None and facts.exposed is not None and not facts.exposed.separate
+    told = (
+        comm is not None
+        and comm.network_share is not None
+        and facts.exposed is not None
+        and not facts.exposed.separate
+    )
     return f". {sentence(comm.network)}" if comm is not None and told else ""
 
 
 def _hidden(exposed: Exposed) -> str:
     if exposed.hidden_share is None or exposed.separate:
         return ""
-    return f"; {share(exposed.hidden_share) if exposed.hidden_share else 'none'} of the transfer is hidden"
+    return (
+        f"; {share(exposed.hidden_share) if exposed.hidden_share else 'none'} of the transfer "
+        f"is hidden"
+    )
 
 
 def _gradients(kind: ExposedKind) -> bool:
@@ -168,11 +217,16 @@ def _of_gradients(kinds: Sequence[ExposedKind]) -> float:
 
 def _moved(exposed: Exposed) -> str:
     of_gradients = _of_gradients(exposed.kinds) >= _ALL_OF_IT
-    return f"{'transfer of gradients' if of_gradients else 'collectives'} that {exposed.beyond} does not hide take{'s' * of_gradients}"
+    return (
+        f"{'transfer of gradients' if of_gradients else 'collectives'} that {exposed.beyond} "
+        f"does not hide take{'s' * of_gradients}"
+    )
 
 
 def _by_kind(kinds: Sequence[ExposedKind]) -> str:
-    """``: all_gather in forward 30.2 ms, reduce_scatter in backward (gradients) 20.5 ms``; nothing where all of it is gradients."""
+    """``: all_gather in forward 30.2 ms, reduce_scatter in backward (gradients) 20.5 ms``; nothing
+    where all of it is gradients.
+    """
     if not kinds or _of_gradients(kinds) >= _ALL_OF_IT:
         return ""
     told = [f"{one.name} {_when(one)}{seconds(one.transfer_s)}" for one in kinds[:_SHOWN]]
@@ -181,18 +235,30 @@ def _by_kind(kinds: Sequence[ExposedKind]) -> str:
 
 
 def _when(kind: ExposedKind) -> str:
-    return f"in {kind.phase} {'(gradients) ' if _gradients(kind) else ''}" if kind.phase not in ("", "other") else ""
+    return (
+        f"in {kind.phase} {'(gradients) ' if _gradients(kind) else ''}"
+        if kind.phase not in ("", "other")
+        else ""
+    )
 
 
 def _best(exposed: Exposed, comm: Communication | None) -> Prediction | None:
     """The best change of how gradients are sent, if they are most of what is exposed."""
-    return _best_of(comm) if not exposed.kinds or _of_gradients(exposed.kinds) >= _MOST_OF_IT else None
+    return (
+        _best_of(comm) if not exposed.kinds or _of_gradients(exposed.kinds) >= _MOST_OF_IT else None
+    )
 
 
 def _best_of(comm: Communication | None) -> Prediction | None:
-    """The change with the largest predicted gain, of those a program can make by itself and that gain at both ends of their interval."""
+    """The change with the largest predicted gain, of those a program can make by itself and that
+    gain at both ends of their interval.
+    """
     told = comm.what_if if comm else []
-    return max((one for one in told if one.id in _ADVICE and _wins(one)), key=lambda one: one.gain_s, default=None)
+    return max(
+        (one for one in told if one.id in _ADVICE and _wins(one)),
+        key=lambda one: one.gain_s,
+        default=None,
+    )
 
 
 def _wins(one: Prediction) -> bool:
@@ -202,28 +268,46 @@ def _wins(one: Prediction) -> bool:
 def _fix(best: Prediction | None, kinds: Sequence[ExposedKind], comm: Communication | None) -> str:
     if best is not None:
         dtype = "bf16" if _nccl(comm) else "fp16"  # torch refuses bf16's hook elsewhere
-        halves = next((one for one in comm.what_if if one.id == "half_gradients" and _wins(one)), None) if comm is not None else None
+        halves = (
+            next((one for one in comm.what_if if one.id == "half_gradients" and _wins(one)), None)
+            if comm is not None
+            else None
+        )
         told = _ADVICE[best.id].format(value=best.value, dtype=dtype)
         if halves is None or halves.step_s is None or best.id != "accumulation":
             return told
-        return f"{told} Or keep the batch ({seconds(halves.step_s)} per step): {_ADVICE['half_gradients'].format(dtype=dtype)}"
+        return (
+            f"{told} Or keep the batch ({seconds(halves.step_s)} per step): "
+            f"{_ADVICE['half_gradients'].format(dtype=dtype)}"
+        )
     if kinds and (kinds[0].name, kinds[0].phase) not in _OF_GRADIENTS:
         return _FIXES.get((kinds[0].name, kinds[0].phase), _ANY)
     largest = max((one.bytes for one in comm.collectives), default=0) if comm is not None else 0
     if 0 < largest < _SMALL_BYTES and kinds and _of_ddp(kinds[0]):
-        return _SELDOM.format(accumulation=", or gradient accumulation (no_sync)" if _open(comm, "accumulation") else "")
-    *ways, last = [way for way, question in _WAYS.items() if question is None or _open(comm, question)]
+        return _SELDOM.format(
+            accumulation=", or gradient accumulation (no_sync)"
+            if _open(comm, "accumulation")
+            else ""
+        )
+    *ways, last = [
+        way for way, question in _WAYS.items() if question is None or _open(comm, question)
+    ]
     return f"Use {', '.join(ways)}{',' * (len(ways) > 1)}{' or ' if ways else ''}{last}."
 
 
 def _open(comm: Communication | None, question: QuestionId) -> bool:
-    """Whether a change may gain: its prediction says so, or could not be made. What the program does already is not predicted."""
+    """Whether a change may gain: its prediction says so, or could not be made.
+
+    What the program does already is not predicted.
+    """
     if comm is None or not comm.what_if or comm.what_if[0].step_s is None:
         return True
     told = [one for one in comm.what_if if one.id == question]
     if question == "half_gradients":  # costs CPU time: not without a gain
         return any(map(_wins, told))
-    return any(one.gain_s > 0 if one.step_s is not None else question != "accumulation" for one in told)
+    return any(
+        one.gain_s > 0 if one.step_s is not None else question != "accumulation" for one in told
+    )
 
 
 SLOW_RULE: Rule[RankFacts] = Rule(
@@ -236,5 +320,10 @@ SLOW_RULE: Rule[RankFacts] = Rule(
     lifts=frozenset({"step"}),
 )
 RULE: Rule[RankFacts] = Rule(
-    RULE_ID, check, change, claims=("*/comm/transfer", "exposed_transfer"), bound="Bound by communication", lifts=frozenset({"step"})
+    RULE_ID,
+    check,
+    change,
+    claims=("*/comm/transfer", "exposed_transfer"),
+    bound="Bound by communication",
+    lifts=frozenset({"step"}),
 )

@@ -1,4 +1,7 @@
-"""The ranks wait for one of them, or for another one in each step. Of a recorded run and of traces alike."""
+"""The ranks wait for one of them, or for another one in each step.
+
+Of a recorded run and of traces alike.
+"""
 
 from typing import TypedDict
 
@@ -8,7 +11,14 @@ from feedline.analysis.ledger.facts import RankFacts, Waiting
 from feedline.analysis.ledger.finding import SHARE, Blame, CostKind, Evidence, Finding, Severity
 from feedline.analysis.ledger.rule import Rule
 from feedline.analysis.ledger.view.recorded_ranks import FEWEST_STEPS
-from feedline.analysis.ranks.communication import BEFORE_TRACE, Communication, LateRank, Prediction, QuestionId, describe_late_ranks
+from feedline.analysis.ranks.communication import (
+    BEFORE_TRACE,
+    Communication,
+    LateRank,
+    Prediction,
+    QuestionId,
+    describe_late_ranks,
+)
 
 RULE_ID = "late_rank"
 SPREAD = "late_ranks"
@@ -16,39 +26,62 @@ SPREAD = "late_ranks"
 #: Of the time in collectives: a network that moves bytes for longer may be part of what they take.
 _INNOCENT_SHARE = 0.2
 
-_DEVICE = "Check this rank's device (clocks, temperature, other programs) and its share of the work (longer sequences)."
+_DEVICE = (
+    "Check this rank's device (clocks, temperature, other programs) and its share of the "
+    "work (longer sequences)."
+)
 _FIXES = {
-    "wait": "Give this rank's loader what the others have: samples of the same size, as many workers, its own CPUs and disk.",
-    "copy": "Check this rank's link to its device (PCIe generation and width) and whether it copies from pinned memory.",
+    "wait": "Give this rank's loader what the others have: samples of the same size, as many "
+    "workers, its own CPUs and disk.",
+    "copy": "Check this rank's link to its device (PCIe generation and width) and whether it "
+    "copies from pinned memory.",
     "forward": _DEVICE,
     "backward": _DEVICE,
     "computing": _DEVICE,
-    "launching": "Check this rank's host: busy CPUs, garbage collection, Python code that only this rank runs.",
-    "synchronising": "Check what only this rank reads back from its device: .item(), logging, checkpoints.",
-    "optimizer": "Check what only this rank does around its update: logging, checkpoints, evaluation.",
-    "other": "Check what only this rank does outside the model and the update: logging, checkpoints, evaluation. To see its time, "
-    "wrap such code in `with feedline.stage('name'):`, or, for a trace, in `with torch.profiler.record_function('name'):`.",
-    BEFORE_TRACE: "Start all ranks' traces at the same step and record more steps: what made this rank late came before its trace.",
+    "launching": "Check this rank's host: busy CPUs, garbage collection, Python code that only "
+    "this rank runs.",
+    "synchronising": "Check what only this rank reads back from its device: .item(), logging, "
+    "checkpoints.",
+    "optimizer": "Check what only this rank does around its update: logging, checkpoints, "
+    "evaluation.",
+    "other": "Check what only this rank does outside the model and the update: logging, "
+    "checkpoints, evaluation. To see its time, "
+    "wrap such code in `with feedline.stage('name'):`, or, for a trace, in `with "
+    "torch.profiler.record_function('name'):`.",
+    BEFORE_TRACE: "Start all ranks' traces at the same step and record more steps: what made this "
+    "rank late came before its trace.",
 }
-_ALIKE = {"wait": "Make batches more alike: group samples of similar size, and with workers, raise prefetch_factor."}
+_ALIKE = {
+    "wait": "Make batches more alike: group samples of similar size, and with workers, raise "
+    "prefetch_factor."
+}
 _NOW_AND_THEN = (
-    "Look for what differs between the ranks in one step: lengths and shapes (give all ranks samples of similar length), logging, "
+    "Look for what differs between the ranks in one step: lengths and shapes (give all ranks "
+    "samples of similar length), logging, "
     "checkpoints, garbage collection."
 )
 #: Parts of the loader's work -> what they are for who writes a dataset.
 _PARTS = {"dataset": "__getitem__"}
 _NO_REPLAY = "a replay needs the gradient buckets of all ranks, which `feedline run` records"
-_VARIES = {"wait": "the loader", "other": "time that belongs to no stage", BEFORE_TRACE: "what came before their traces"}
+_VARIES = {
+    "wait": "the loader",
+    "other": "time that belongs to no stage",
+    BEFORE_TRACE: "what came before their traces",
+}
 _EXCEEDED = {"other": "time that belongs to no stage", BEFORE_TRACE: "lateness before the trace"}
 
 
 def check(facts: RankFacts) -> Finding | None:
-    """Find the rank whose lateness costs most of those that are late again and again; in few steps, the one that was late in them."""
+    """Find the rank whose lateness costs most of those that are late again and again; in few steps,
+    the one that was late in them.
+    """
     late = _straggler(facts)
     if late is None:
         return None
     told = answer(facts.comm, "rank_on_time", late.rank)
-    others = "the other rank waits" if facts.ranks == 2 else f"the other {facts.ranks - 1} ranks wait"
+    others = (
+        "the other rank waits" if facts.ranks == 2 else f"the other {facts.ranks - 1} ranks wait"
+    )
     message = f"rank {late.rank} is the straggler{_why(late)}: {others} {_waits(late)}"
     host = "; all ranks on its host are late, and no others" if late.whole_host else ""
     return _finding(
@@ -58,10 +91,12 @@ def check(facts: RankFacts) -> Finding | None:
         told,
         message=f"{message}{host}{_sure(late)}",
         fix=_FIXES.get(late.phase, f"Check what rank {late.rank} does in {late.phase}."),
-        how_to_check=f"One at a time: run rank {late.rank} on another machine, give it another rank's data, remove code that only it runs. "
+        how_to_check=f"One at a time: run rank {late.rank} on another machine, give it another "
+        f"rank's data, remove code that only it runs. "
         "If the others wait just as long each time, this finding is wrong."
         if late.persistent
-        else f"Trace more steps of all ranks. If rank {late.rank} is not late in most of them, this finding is wrong.",
+        else f"Trace more steps of all ranks. If rank {late.rank} is not late in most of them, "
+        f"this finding is wrong.",
         blame=Blame(late.rank, late.phase, late.part),
         late=late,
     )
@@ -84,7 +119,8 @@ def _changing(facts: RankFacts) -> Finding | None:
         told,
         message=f"the slow rank changes: {describe_late_ranks(facts.late)}; {varies} varies most",
         fix=_ALIKE.get(phase, _NOW_AND_THEN),
-        how_to_check="Record more steps. If the same rank is late in nearly all of them, this finding is wrong.",
+        how_to_check="Record more steps. If the same rank is late in nearly all of them, this "
+        "finding is wrong.",
         blame=Blame(None, phase),
         late=max(facts.late, key=lambda late: late.steps),
     )
@@ -101,17 +137,33 @@ def _finding(
     blame: Blame,
     late: LateRank,
 ) -> Finding | None:
-    """A finding with its cost: as the replay predicts it, else how long the rank that is shown waits."""
+    """A finding with its cost: as the replay predicts it, else how long the rank that is shown
+    waits.
+    """
     waiting = facts.waiting
     assert waiting is not None  # a rank is late
-    cost_s, weight = (waiting.s, Severity.of(waiting.share)) if cost_s is None else (cost_s, Severity.of(cost_s / waiting.step_s))
+    cost_s, weight = (
+        (waiting.s, Severity.of(waiting.share))
+        if cost_s is None
+        else (cost_s, Severity.of(cost_s / waiting.step_s))
+    )
     if weight is Severity.INFO:
         return None
     if late.late_steps < FEWEST_STEPS and not late.persistent:
         weight = Severity.LOW
     told_too = [part for part in (message, waiting.message, _innocent(waiting)) if part]
     evidence = _evidence(facts, waiting, late)
-    return Finding(rule_id, weight, ". ".join(told_too), evidence, fix, how_to_check, max(cost_s, 0.0), blame, **predicted(told))
+    return Finding(
+        rule_id,
+        weight,
+        ". ".join(told_too),
+        evidence,
+        fix,
+        how_to_check,
+        max(cost_s, 0.0),
+        blame,
+        **predicted(told),
+    )
 
 
 def change(facts: RankFacts) -> Prediction | Refused:
@@ -130,13 +182,19 @@ def _answered(facts: RankFacts, asked: QuestionId, rank: int | None = None) -> P
     if told is not None:
         return told
     whys = [one.why for one in facts.comm.what_if if one.why] if facts.comm else []
-    return Refused("no_replay", f"How long the steps would be without the delay cannot be predicted: {whys[0] if whys else _NO_REPLAY}.")
+    return Refused(
+        "no_replay",
+        f"How long the steps would be without the delay cannot be predicted: "
+        f"{whys[0] if whys else _NO_REPLAY}.",
+    )
 
 
 def _straggler(facts: RankFacts) -> LateRank | None:
     """The first, if it is late again and again, or if the steps are too few to tell; else None."""
     late = facts.late[0] if facts.late else None
-    return late if late is not None and (late.persistent or late.late_steps < FEWEST_STEPS) else None
+    return (
+        late if late is not None and (late.persistent or late.late_steps < FEWEST_STEPS) else None
+    )
 
 
 def _waits(late: LateRank) -> str:
@@ -144,13 +202,19 @@ def _waits(late: LateRank) -> str:
     waited = seconds(late.waited_s)
     if late.all_steps == 1:
         return f"{waited} for it in the only step"
-    return f"for it in {late.steps} of {late.all_steps} steps, {waited}{' on average' if late.steps > 1 else ''}"
+    return (
+        f"for it in {late.steps} of {late.all_steps} steps, "
+        f"{waited}{' on average' if late.steps > 1 else ''}"
+    )
 
 
 def _sure(late: LateRank) -> str:
     if late.persistent:
         return ""
-    return f"; {'one step is' if late.late_steps == 1 else f'{late.late_steps} steps are'} too few to tell whether it is always this rank"
+    return (
+        f"; {'one step is' if late.late_steps == 1 else f'{late.late_steps} steps are'} too "
+        f"few to tell whether it is always this rank"
+    )
 
 
 def _why(late: LateRank) -> str:
@@ -166,13 +230,29 @@ def _why(late: LateRank) -> str:
         "synchronising": "waits for its device",
         "other communication": "other collectives",
     }
-    return f" (slow {_PARTS.get(late.part, late.part)})" if late.part else f" ({known.get(late.phase, f'slow {late.phase}')})"
+    return (
+        f" (slow {_PARTS.get(late.part, late.part)})"
+        if late.part
+        else f" ({known.get(late.phase, f'slow {late.phase}')})"
+    )
 
 
-def answer(comm: Communication | None, asked: QuestionId, rank: int | None = None) -> Prediction | None:
-    """The replay's prediction for a question (about this rank, if it is about one); None if it was refused."""
+def answer(
+    comm: Communication | None, asked: QuestionId, rank: int | None = None
+) -> Prediction | None:
+    """The replay's prediction for a question (about this rank, if it is about one);
+
+    None if it was refused.
+    """
     what_if = comm.what_if if comm else []
-    return next((one for one in what_if if one.id == asked and one.value == rank and one.step_s is not None), None)
+    return next(
+        (
+            one
+            for one in what_if
+            if one.id == asked and one.value == rank and one.step_s is not None
+        ),
+        None,
+    )
 
 
 class Predicted(TypedDict, total=False):
@@ -184,17 +264,29 @@ class Predicted(TypedDict, total=False):
 
 
 def predicted(found: Prediction | None) -> Predicted:
-    """The interval of what a cause costs: the measured step less the interval of the step without it."""
+    """The interval of what a cause costs: the measured step less the interval of the step without
+    it.
+    """
     if found is None or found.step_s is None or found.low is None or found.high is None:
         return {}
     measured = found.step_s + found.gain_s
-    return {"cost_kind": CostKind.PREDICTED, "cost_low_s": max(measured - found.high, 0.0), "cost_high_s": measured - found.low}
+    return {
+        "cost_kind": CostKind.PREDICTED,
+        "cost_low_s": max(measured - found.high, 0.0),
+        "cost_high_s": measured - found.low,
+    }
 
 
 def _evidence(facts: RankFacts, waiting: Waiting, late: LateRank) -> list[Evidence]:
     found = [
         *waiting.evidence,
-        Evidence("late_s", f"rank {late.rank} behind the median of the others", late.late_s, "s", str(late.rank)),
+        Evidence(
+            "late_s",
+            f"rank {late.rank} behind the median of the others",
+            late.late_s,
+            "s",
+            str(late.rank),
+        ),
         Evidence(
             "waited_for_s",
             f"the others wait for rank {late.rank} in the steps in which it is late, on average",
@@ -204,7 +296,8 @@ def _evidence(facts: RankFacts, waiting: Waiting, late: LateRank) -> list[Eviden
         ),
         Evidence(
             "excess_s",
-            f"{late.part or _EXCEEDED.get(late.phase, late.phase)} of rank {late.rank}, beyond the median of the others",
+            f"{late.part or _EXCEEDED.get(late.phase, late.phase)} of rank {late.rank}, beyond "
+            f"the median of the others",
             late.excess_s,
             "s",
             str(late.rank),
@@ -218,30 +311,54 @@ def _evidence(facts: RankFacts, waiting: Waiting, late: LateRank) -> list[Eviden
     ]
     if waiting.parts is not None:
         transfer_s, rank = waiting.parts.transfer_s, waiting.rank
-        found.append(Evidence("transfer_s", f"data transfer per step, rank {rank}", transfer_s, "s", str(rank)))
+        found.append(
+            Evidence(
+                "transfer_s", f"data transfer per step, rank {rank}", transfer_s, "s", str(rank)
+            )
+        )
         if together_s := transfer_s + waiting.parts.wait_s:
             what = f"data transfer, share of the time that rank {rank} spends in collectives"
-            found.append(Evidence("transfer_share", what, transfer_s / together_s, SHARE, str(rank)))
+            found.append(
+                Evidence("transfer_share", what, transfer_s / together_s, SHARE, str(rank))
+            )
     if facts.comm is not None and facts.comm.clock_bound_s is not None:
-        found.append(Evidence("clock_bound_s", "clock error between ranks", facts.comm.clock_bound_s, "s"))
+        found.append(
+            Evidence("clock_bound_s", "clock error between ranks", facts.comm.clock_bound_s, "s")
+        )
     return found
 
 
 def _innocent(waiting: Waiting) -> str:
-    """That the network is not the cause, where collectives wait far longer than they move; else how much of them is waiting."""
+    """That the network is not the cause, where collectives wait far longer than they move; else how
+    much of them is waiting.
+    """
     parts = waiting.parts
     if parts is None:
         return ""
     moving = parts.transfer_s / max(parts.wait_s + parts.transfer_s, 1e-12)
     in_collectives = f"the time that rank {waiting.rank} spends in collectives"
     if moving > _INNOCENT_SHARE:
-        return f"Of {in_collectives}, {share(1 - moving)} is waiting and {share(moving)} data transfer"
-    return f"The network is not the cause: data transfer is only {share(moving)} of {in_collectives}"
+        return (
+            f"Of {in_collectives}, {share(1 - moving)} is waiting and {share(moving)} data transfer"
+        )
+    return (
+        f"The network is not the cause: data transfer is only {share(moving)} of {in_collectives}"
+    )
 
 
 RULE: Rule[RankFacts] = Rule(
-    RULE_ID, check, change, claims=("*/comm/late", "waiting_for_rank"), bound="Bound by a late rank", lifts=frozenset({"step"})
+    RULE_ID,
+    check,
+    change,
+    claims=("*/comm/late", "waiting_for_rank"),
+    bound="Bound by a late rank",
+    lifts=frozenset({"step"}),
 )
 SPREAD_RULE: Rule[RankFacts] = Rule(
-    SPREAD, _changing, _no_changes, claims=("*/comm/late", "waiting_for_rank"), bound="Bound by late ranks", lifts=frozenset({"step"})
+    SPREAD,
+    _changing,
+    _no_changes,
+    claims=("*/comm/late", "waiting_for_rank"),
+    bound="Bound by late ranks",
+    lifts=frozenset({"step"}),
 )

@@ -11,12 +11,25 @@ from feedline.analysis.measure.model import Operation
 
 RULE_ID = "augmentation_bound"
 
-#: The same two as for decode (rules/input/decode_bound.py): most of the CPU, and the CPU is what the sample spends its time on.
+#: The same two as for decode (rules/input/decode_bound.py): most of the CPU, and the CPU is what
+#: the sample spends its time on.
 _MIN_CPU_SHARE = 0.50
 _MIN_WALL_SHARE = 0.25
 
-#: Transforms that call others. What they take themselves is transforms of the program's own in them, or, if it is little, the calls.
-_CONTAINERS = frozenset({"Compose", "Sequential", "RandomApply", "RandomChoice", "RandomOrder", "OneOf", "SomeOf", "ReplayCompose"})
+#: Transforms that call others. What they take themselves is transforms of the program's own in
+#: them, or, if it is little, the calls.
+_CONTAINERS = frozenset(
+    {
+        "Compose",
+        "Sequential",
+        "RandomApply",
+        "RandomChoice",
+        "RandomOrder",
+        "OneOf",
+        "SomeOf",
+        "ReplayCompose",
+    }
+)
 
 _OWN = 0.5  # of the CPU time of augmentation
 
@@ -35,18 +48,32 @@ def check(facts: RuleInputs) -> Finding | None:
         return None
     heaviest = _heaviest(facts)
     mostly = f"; its most expensive operation is {_named(heaviest[0])}" if heaviest else ""
-    mostly += f", with {seconds(heaviest[0].cpu_s)} per sample" if heaviest and heaviest[0].cpu_s else ""
+    mostly += (
+        f", with {seconds(heaviest[0].cpu_s)} per sample" if heaviest and heaviest[0].cpu_s else ""
+    )
     return Finding(
         RULE_ID,
         weight,
         message=f"augmentation takes {share(of_cpu)} of the CPU time per sample{mostly}",
         evidence=[
-            Evidence("augment_share_of_cpu", "augmentation, share of CPU time per sample", of_cpu, SHARE),
+            Evidence(
+                "augment_share_of_cpu", "augmentation, share of CPU time per sample", of_cpu, SHARE
+            ),
             Evidence("augment_share", "augmentation, share of a sample's time", of_wall, SHARE),
-            *(Evidence("operation_cpu_s", f"{op.name}, CPU time per sample", op.cpu_s or 0.0, "s", op.name) for op in heaviest),
+            *(
+                Evidence(
+                    "operation_cpu_s",
+                    f"{op.name}, CPU time per sample",
+                    op.cpu_s or 0.0,
+                    "s",
+                    op.name,
+                )
+                for op in heaviest
+            ),
         ],
         fix=_fix(facts),
-        how_to_check="Have the dataset return the same augmented sample each time. If samples/s do not rise, this finding is wrong.",
+        how_to_check="Have the dataset return the same augmented sample each time. If samples/s "
+        "do not rise, this finding is wrong.",
         cost_s=cost_s,
     )
 
@@ -55,7 +82,9 @@ def _heaviest(facts: RuleInputs) -> list[Operation]:
     operations = facts.workers.operations if facts.workers else []
     transforms = [op for op in operations if op.stage == "augment"]
     whole_s = sum(op.cpu_s or 0.0 for op in transforms)
-    told = [op for op in transforms if op.name not in _CONTAINERS or (op.cpu_s or 0.0) >= _OWN * whole_s]
+    told = [
+        op for op in transforms if op.name not in _CONTAINERS or (op.cpu_s or 0.0) >= _OWN * whole_s
+    ]
     return sorted(told, key=lambda op: -(op.cpu_s or 0.0))[:_NAMED]
 
 
@@ -72,14 +101,19 @@ def _fix(facts: RuleInputs) -> str:
 
 
 def _named(operation: Operation) -> str:
-    return f"{operation.name} (transforms of your own in it)" if operation.name in _CONTAINERS else operation.name
+    return (
+        f"{operation.name} (transforms of your own in it)"
+        if operation.name in _CONTAINERS
+        else operation.name
+    )
 
 
 def change(facts: RuleInputs) -> Refused:
     """Nothing is predicted: what other transforms would take is unknown."""
     return Refused(
         "unknown_transforms",
-        "Which transforms can be replaced, and by what, is unknown. Return the same augmented sample each time for a minute of training, "
+        "Which transforms can be replaced, and by what, is unknown. Return the same augmented "
+        "sample each time for a minute of training, "
         "and record again: that is the most that can be gained.",
     )
 

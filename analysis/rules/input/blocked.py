@@ -1,4 +1,6 @@
-"""Samples are blocked, and not by storage: they sleep, or wait for a lock, the network or another process."""
+"""Samples are blocked, and not by storage: they sleep, or wait for a lock, the network or another
+process.
+"""
 
 from feedline.analysis.formatting import seconds, share
 from feedline.analysis.ledger.change import Change, Factor, Refused
@@ -9,7 +11,15 @@ from feedline.analysis.ledger.view import cpus, handover
 from feedline.analysis.ledger.view.handover import arguments
 from feedline.analysis.ledger.view.input_wait import maker, severity
 from feedline.analysis.ledger.view.slow_stage import at_own_locks
-from feedline.analysis.ledger.view.storage import ANSWERS, LOCK, MIN_BLOCKED_SHARE, STORAGE, blocked_by, spared_s, unknown_answers
+from feedline.analysis.ledger.view.storage import (
+    ANSWERS,
+    LOCK,
+    MIN_BLOCKED_SHARE,
+    STORAGE,
+    blocked_by,
+    spared_s,
+    unknown_answers,
+)
 from feedline.analysis.ledger.view.workers_needed import advised
 from feedline.analysis.measure.blocking import DOING
 from feedline.analysis.measure.stages import MAKING_STAGES
@@ -21,11 +31,14 @@ _NETWORK, _PROCESS = ANSWERS
 
 FIX = {
     _SLEEP: "Remove the sleep from the dataset (time.sleep, rate limiting, a polling loop)",
-    LOCK: "Open a file handle, connection or client in each process, and hold shared locks for less time. "
+    LOCK: "Open a file handle, connection or client in each process, and hold shared locks for "
+    "less time. "
     "If the dataset has a thread of its own, let it work on several samples at once",
-    _NETWORK: "Fetch the samples of a batch concurrently (threads or asyncio in __getitems__), keep connections open, or cache the data on "
+    _NETWORK: "Fetch the samples of a batch concurrently (threads or asyncio in __getitems__), "
+    "keep connections open, or cache the data on "
     "a local disk",
-    _PROCESS: "Have the other process deliver whole batches ahead of time, or make the samples in the workers",
+    _PROCESS: "Have the other process deliver whole batches ahead of time, or make the samples in "
+    "the workers",
     _UNKNOWN: "Find the blocking call",
 }
 
@@ -47,7 +60,8 @@ def check(facts: RuleInputs) -> Finding | None:
         message=_says(facts, kind, others[kind]),
         evidence=_evidence(facts, blocked, others),
         fix=_fix(facts, kind),
-        how_to_check="Replace the blocking call with a value from memory. If samples take just as long, this finding is wrong.",
+        how_to_check="Replace the blocking call with a value from memory. If samples take just as "
+        "long, this finding is wrong.",
         cost_s=cost_s,
         settings=arguments(facts, _overlapping(facts, kind)),
     )
@@ -63,22 +77,36 @@ def change(facts: RuleInputs) -> Change | Refused:
     number = _overlapping(facts, kind)
     if number is not None:
         return unknown_answers(number)
-    return Refused("unknown_wait", f"How much of the time spent {DOING[kind]} would remain is unknown. Apply the fix, and record again.")
+    return Refused(
+        "unknown_wait",
+        f"How much of the time spent {DOING[kind]} would remain is unknown. Apply the fix, and "
+        f"record again.",
+    )
 
 
 def _elsewhere(facts: RuleInputs) -> dict[str, float]:
-    """What is not storage -> share of a sample's time that it blocks; empty where that is not known."""
+    """What is not storage -> share of a sample's time that it blocks; empty where that is not
+    known.
+    """
     blocked, seen = cpus.blocked_share(facts), blocked_by(facts)
     if blocked is None or (seen is None and _reads(facts)):
         return {}
     named = (*STORAGE, LOCK) if at_own_locks(facts) else STORAGE
-    return {kind: part * blocked for kind, part in (seen or {_UNKNOWN: 1.0}).items() if kind not in named}
+    return {
+        kind: part * blocked
+        for kind, part in (seen or {_UNKNOWN: 1.0}).items()
+        if kind not in named
+    }
 
 
 def _reads(facts: RuleInputs) -> bool:
     """Whether samples may be blocked in files: they read some, or memory maps."""
     traffic = facts.traffic
-    return (traffic.read_calls or 0.0) >= 1 or (traffic.disk_bytes or 0.0) > 0 or (traffic.major_faults or 0.0) > 0
+    return (
+        (traffic.read_calls or 0.0) >= 1
+        or (traffic.disk_bytes or 0.0) > 0
+        or (traffic.major_faults or 0.0) > 0
+    )
 
 
 def _says(facts: RuleInputs, kind: str, part: float) -> str:
@@ -92,10 +120,20 @@ def _evidence(facts: RuleInputs, blocked: float, others: dict[str, float]) -> li
     traffic, workers = facts.traffic, facts.workers
     shares = [
         Evidence("blocked_share", "blocked, share of a sample's time", blocked, SHARE),
-        *(Evidence("blocked_by_share", f"blocked ({kind}), share of a sample's time", part, SHARE, kind) for kind, part in others.items()),
+        *(
+            Evidence(
+                "blocked_by_share", f"blocked ({kind}), share of a sample's time", part, SHARE, kind
+            )
+            for kind, part in others.items()
+        ),
     ]
     found = [
-        ("blocked_looks", "snapshots of blocked threads", workers.blocked_looks if workers else None, "snapshots"),
+        (
+            "blocked_looks",
+            "snapshots of blocked threads",
+            workers.blocked_looks if workers else None,
+            "snapshots",
+        ),
         ("read_bytes", "bytes read per sample, without memory maps", traffic.read_chars, "B"),
         ("disk_bytes", "bytes read from disk per sample", traffic.disk_bytes, "B"),
     ]
@@ -103,7 +141,10 @@ def _evidence(facts: RuleInputs, blocked: float, others: dict[str, float]) -> li
 
 
 def _overlapping(facts: RuleInputs, kind: str) -> int | None:
-    """Workers that overlap what must remain; None where nothing must, where they do not, or lack CPUs."""
+    """Workers that overlap what must remain;
+
+    None where nothing must, where they do not, or lack CPUs.
+    """
     return advised(facts) if kind in ANSWERS and not cpus.saturated(facts) else None
 
 
@@ -111,11 +152,21 @@ def _fix(facts: RuleInputs, kind: str) -> str:
     number = _overlapping(facts, kind)
     where = f"`py-spy dump --pid PID` on {maker(facts)} shows the line."
     more = (
-        f" More workers would overlap the remaining waits: {handover.change(facts, arguments(facts, number))}" if number is not None else ""
+        f" More workers would overlap the remaining waits: "
+        f"{handover.change(facts, arguments(facts, number))}"
+        if number is not None
+        else ""
     )
     return f"{FIX[kind]}. {where}{more}"
 
 
 RULE: Rule[RuleInputs] = Rule(
-    RULE_ID, check, change, claims=("sample/*/blocked",), by_settings=True, lifts=AS_MUCH_CPU, time=Time.IDLE, of_input=True
+    RULE_ID,
+    check,
+    change,
+    claims=("sample/*/blocked",),
+    by_settings=True,
+    lifts=AS_MUCH_CPU,
+    time=Time.IDLE,
+    of_input=True,
 )

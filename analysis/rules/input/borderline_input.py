@@ -1,4 +1,6 @@
-"""The input takes about as much of the step as the gate: these steps cannot show which side it is on."""
+"""The input takes about as much of the step as the gate: these steps cannot show which side it is
+on.
+"""
 
 from feedline.analysis.formatting import seconds, share, share_range
 from feedline.analysis.ledger.change import NOTHING_TO_CHANGE, Refused
@@ -11,13 +13,15 @@ from feedline.analysis.ledger.view.input_wait import MIN_WAIT_SHARE, steady_shar
 
 RULE_ID = "borderline_input"
 
-#: A share of which the whole interval lies below this is near the gate; of a wider one, which reaches across the gate too, the verdict
-#: gives the interval (docs/rules.md).
+#: A share of which the whole interval lies below this is near the gate; of a wider one, which
+#: reaches across the gate too, the verdict gives the interval (docs/rules.md).
 _NEAR = 2 * MIN_WAIT_SHARE
 
 
 def check(facts: RuleInputs) -> Finding | None:
-    """Say so in place of what is said above and below the gate, where the interval of the share contains it."""
+    """Say so in place of what is said above and below the gate, where the interval of the share
+    contains it.
+    """
     sure, waiting, mean_s = facts.certainty, steady_share(facts), facts.step.mean_s
     if sure is None or not input_known(facts) or not sure.low < MIN_WAIT_SHARE <= sure.high < _NEAR:
         return None
@@ -26,15 +30,29 @@ def check(facts: RuleInputs) -> Finding | None:
     return Finding(
         RULE_ID,
         Severity.INFO,
-        message=f"the input{by} is on the borderline: it takes {share(waiting)} of the {seconds(mean_s)} step (95 % interval: "
-        f"{share_range(sure.low, sure.high)}); shares of {share(MIN_WAIT_SHARE)} or more count as a bottleneck",
+        message=f"the input{by} is on the borderline: it takes {share(waiting)} of the "
+        f"{seconds(mean_s)} step (95 % interval: "
+        f"{share_range(sure.low, sure.high)}); shares of {share(MIN_WAIT_SHARE)} or more count as "
+        f"a bottleneck",
         evidence=[
             Evidence("input_share", "input, share of the step", waiting, SHARE),
-            *(Evidence("input_share_end", f"input, share of the step, {end} end of its 95 % interval", at, SHARE, end) for end, at in ends),
-            Evidence("gate", "share at which the input counts as a bottleneck", MIN_WAIT_SHARE, SHARE),
+            *(
+                Evidence(
+                    "input_share_end",
+                    f"input, share of the step, {end} end of its 95 % interval",
+                    at,
+                    SHARE,
+                    end,
+                )
+                for end, at in ends
+            ),
+            Evidence(
+                "gate", "share at which the input counts as a bottleneck", MIN_WAIT_SHARE, SHARE
+            ),
         ],
         fix=f"Look at the rest of the step first: the input takes {share(waiting)} of it.",
-        how_to_check="Train on the same batch in every step. If the step gets much faster, this finding is wrong.",
+        how_to_check="Train on the same batch in every step. If the step gets much faster, this "
+        "finding is wrong.",
         cost_s=waiting * mean_s,
     )
 

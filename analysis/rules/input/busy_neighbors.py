@@ -18,25 +18,37 @@ from feedline.analysis.measure.stages import MAKING_STAGES
 RULE_ID = "busy_neighbors"
 NO_ROOM = "they hold CPUs that more loader workers would use"
 
-#: CPUs that other programs hold at least where they keep workers from theirs: half of what one of them would use.
+#: CPUs that other programs hold at least where they keep workers from theirs: half of what one of
+#: them would use.
 _OF_A_WORKER = 0.5
-#: Of its time with a CPU of its own that a worker computes at least where other programs keep it from a CPU: one that mostly sleeps gets a
-#: CPU when it wakes up.
+#: Of its time with a CPU of its own that a worker computes at least where other programs keep it
+#: from a CPU: one that mostly sleeps gets a CPU when it wakes up.
 _COMPUTES = 0.25
 
 
 def check(facts: RuleInputs) -> Finding | None:
-    """Compare the CPUs that other programs hold with those that the training lacks, and with those that workers would need."""
+    """Compare the CPUs that other programs hold with those that the training lacks, and with those
+    that workers would need.
+    """
     use, mean_s = facts.cpus, facts.step.mean_s
     if use is None or use.own is None or not use.others or use.others < MIN_OTHERS or mean_s <= 0:
         return None
     waits_s = _waiting_s(facts)
     queues_s, kept_s = waits_s * cpus.by_others(facts), kept_from_workers_s(facts)
-    weight, (queues, kept) = Severity.of(max(queues_s, kept_s) / mean_s), (part >= MIN_WAIT_SHARE * mean_s for part in (queues_s, kept_s))
+    weight, (queues, kept) = (
+        Severity.of(max(queues_s, kept_s) / mean_s),
+        (part >= MIN_WAIT_SHARE * mean_s for part in (queues_s, kept_s)),
+    )
     if weight is Severity.INFO:
         return None
-    held_by = f"other programs use {number(use.others)} of the {use.affinity or use.allowed:g} CPUs that this training may run on"
-    waits = f"{seconds(queues_s)} of each {seconds(mean_s)} step ({share(queues_s / mean_s)}) is spent waiting for those CPUs"
+    held_by = (
+        f"other programs use {number(use.others)} of the {use.affinity or use.allowed:g} "
+        f"CPUs that this training may run on"
+    )
+    waits = (
+        f"{seconds(queues_s)} of each {seconds(mean_s)} step ({share(queues_s / mean_s)}) is "
+        f"spent waiting for those CPUs"
+    )
     if kept_s > queues_s:  # what can be saved is the time of the other effect
         waits = "the threads of the training wait for those CPUs"
     held_s = queues_s if queues and kept_s <= queues_s else None
@@ -49,16 +61,32 @@ def check(facts: RuleInputs) -> Finding | None:
         ("cpus_in_affinity", "CPUs in its affinity mask", use.affinity, "CPUs"),
         ("waiting_for_cpu_s", "waiting for a CPU per step", waits_s, "s"),
         ("waiting_for_others_s", "of that, for CPUs that other programs hold", held_s, "s"),
-        ("waiting_for_others_share", "the same, share of the step", held_s / mean_s if held_s is not None else None, SHARE),
-        ("kept_from_workers_s", "saved per step by more workers if those CPUs were free (estimated)", kept_s if kept else None, "s"),
-        ("waiting_for_cpu_share", "waiting for a CPU, share of a sample's time", facts.runqueue_share, SHARE),
+        (
+            "waiting_for_others_share",
+            "the same, share of the step",
+            held_s / mean_s if held_s is not None else None,
+            SHARE,
+        ),
+        (
+            "kept_from_workers_s",
+            "saved per step by more workers if those CPUs were free (estimated)",
+            kept_s if kept else None,
+            "s",
+        ),
+        (
+            "waiting_for_cpu_share",
+            "waiting for a CPU, share of a sample's time",
+            facts.runqueue_share,
+            SHARE,
+        ),
     ]
     return Finding(
         RULE_ID,
         weight,
         message=f"{held_by}; {', and '.join(effects)}",
         evidence=measured(found),
-        fix="Stop the other programs (`top` on the host shows them) or keep them off these CPUs with taskset or a cgroup. "
+        fix="Stop the other programs (`top` on the host shows them) or keep them off these CPUs "
+        "with taskset or a cgroup. "
         f"{_then(facts, advice)}",
         how_to_check=_how_to_check(advice),
         cost_s=max(queues_s, kept_s),
@@ -72,19 +100,28 @@ def change(facts: RuleInputs) -> Change:
 
 
 def _advice(facts: RuleInputs, kept_s: float) -> dict[str, int | bool]:
-    return arguments(facts, needed(alone(facts), _most_workers(facts)) if kept_s >= MIN_WAIT_SHARE * facts.step.mean_s else None)
+    return arguments(
+        facts,
+        needed(alone(facts), _most_workers(facts))
+        if kept_s >= MIN_WAIT_SHARE * facts.step.mean_s
+        else None,
+    )
 
 
 def _waiting_s(facts: RuleInputs) -> float:
-    """Seconds of the mean step in which it could have gone on with a CPU: its main thread's, and the workers' that it waited for."""
+    """Seconds of the mean step in which it could have gone on with a CPU: its main thread's, and
+    the workers' that it waited for.
+    """
     own = (facts.main_runqueue_share or 0.0) * facts.step.mean_s
-    of_workers = input_wait(facts).making_s * (facts.runqueue_share or 0.0) if num_workers(facts) else 0.0
+    of_workers = (
+        input_wait(facts).making_s * (facts.runqueue_share or 0.0) if num_workers(facts) else 0.0
+    )
     return min(own + of_workers, facts.step.mean_s)
 
 
 def kept_from_workers_s(facts: RuleInputs) -> float:
-    """Seconds of the mean step that more workers would spare with the CPUs of the other programs, and do not without; 0.0 where some never
-    get a batch."""
+    """Seconds of the mean step that more workers would spare with the CPUs of the other programs,
+    and do not without; 0.0 where some never get a batch."""
     total = facts.costs.get("total")
     lacking = facts.idle_workers or repeats(facts)
     if facts.cpus is None or (facts.cpus.others or 0.0) < _OF_A_WORKER or total is None or lacking:
@@ -97,40 +134,59 @@ def kept_from_workers_s(facts: RuleInputs) -> float:
 
 
 def _most_workers(facts: RuleInputs) -> int:
-    """One for each CPU: how long samples are blocked, which would carry more, was measured beside those programs."""
+    """One for each CPU: how long samples are blocked, which would carry more, was measured beside
+    those programs.
+    """
     return math.ceil(cpus.left_by_others(alone(facts)))
 
 
 def alone(facts: RuleInputs) -> RuleInputs:
-    """The same with the other programs' CPUs free, and without what the making of batches waited for them."""
+    """The same with the other programs' CPUs free, and without what the making of batches waited
+    for them.
+    """
     use, workers, unqueued = facts.cpus, facts.workers, 1 - (facts.runqueue_share or 0.0)
     if use is None or use.own is None:
         return facts
     if workers is not None and workers.fetch_mean_s is not None:
         workers = replace(workers, fetch_mean_s=workers.fetch_mean_s * unqueued)
-    relieved = replace(facts, workers=workers, cpus=replace(use, others=0.0, free=max(0.0, use.allowed - use.own)))
+    relieved = replace(
+        facts, workers=workers, cpus=replace(use, others=0.0, free=max(0.0, use.allowed - use.own))
+    )
     return _making_sooner(relieved, unqueued) if num_workers(facts) == 0 else relieved
 
 
 def _making_sooner(facts: RuleInputs, factor: float) -> RuleInputs:
     """The same where the main process takes so much of the time for the making of batches."""
     step = facts.step
-    stages = {name: s * (factor if name in MAKING_STAGES else 1.0) for name, s in step.stages.items()}
+    stages = {
+        name: s * (factor if name in MAKING_STAGES else 1.0) for name, s in step.stages.items()
+    }
     spared_s = sum(step.stages.values()) - sum(stages.values())
     mean_s = step.mean_s - spared_s
     waits_s = facts.wait_share * step.mean_s - spared_s
-    return replace(facts, step=replace(step, mean_s=mean_s, stages=stages), wait_share=max(0.0, waits_s) / mean_s if mean_s > 0 else 0.0)
+    return replace(
+        facts,
+        step=replace(step, mean_s=mean_s, stages=stages),
+        wait_share=max(0.0, waits_s) / mean_s if mean_s > 0 else 0.0,
+    )
 
 
 def _how_to_check(advice: dict[str, int | bool]) -> str:
     if not advice:
         return "Run without the other programs. If the step is no faster, this finding is wrong."
     settings = " and ".join(f"{name}={value}" for name, value in advice.items())
-    return f"Run twice with {settings}: with the other programs and without them. If the step is no faster without, this finding is wrong."
+    return (
+        f"Run twice with {settings}: with the other programs and without them. If the step is "
+        f"no faster without, this finding is wrong."
+    )
 
 
 def _then(facts: RuleInputs, advice: dict[str, int | bool]) -> str:
-    return f"Then set {handover.change(facts, advice)}" if advice else "Then record again: those programs distort all other numbers here."
+    return (
+        f"Then set {handover.change(facts, advice)}"
+        if advice
+        else "Then record again: those programs distort all other numbers here."
+    )
 
 
 RULE: Rule[RuleInputs] = Rule(

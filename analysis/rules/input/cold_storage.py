@@ -9,19 +9,32 @@ from feedline.analysis.ledger.view import handover
 from feedline.analysis.ledger.view.cpus import saturated
 from feedline.analysis.ledger.view.handover import arguments
 from feedline.analysis.ledger.view.input_wait import severity
-from feedline.analysis.ledger.view.storage import MIN_BLOCKED_SHARE, MIN_DISK_BYTES, blocked_by, from_swap, spared_s, storage_share
+from feedline.analysis.ledger.view.storage import (
+    MIN_BLOCKED_SHARE,
+    MIN_DISK_BYTES,
+    blocked_by,
+    from_swap,
+    spared_s,
+    storage_share,
+)
 from feedline.analysis.ledger.view.workers_needed import carried
 
 RULE_ID = "cold_storage"
 
-#: Bytes from the disk over bytes read (docs/rules.md). Files read through memory maps have no bytes read, only page faults.
+#: Bytes from the disk over bytes read (docs/rules.md). Files read through memory maps have no bytes
+#: read, only page faults.
 _MIN_DISK_SHARE = 0.20
 
 
 def check(facts: RuleInputs) -> Finding | None:
     """Look for samples that are blocked while bytes come from the disk."""
     blocked, traffic = storage_share(facts), facts.traffic
-    if blocked is None or blocked <= MIN_BLOCKED_SHARE or traffic.disk_bytes is None or traffic.disk_bytes < MIN_DISK_BYTES:
+    if (
+        blocked is None
+        or blocked <= MIN_BLOCKED_SHARE
+        or traffic.disk_bytes is None
+        or traffic.disk_bytes < MIN_DISK_BYTES
+    ):
         return None
     if traffic.disk_bytes <= _MIN_DISK_SHARE * (traffic.read_chars or 0.0) or from_swap(facts):
         return None
@@ -30,32 +43,43 @@ def check(facts: RuleInputs) -> Finding | None:
     if weight is Severity.INFO:
         return None
     more = _more_workers(facts)
-    mapped = traffic.read_chars is not None and traffic.read_chars < traffic.disk_bytes / 2 and (traffic.major_faults or 0.0) > 0
+    mapped = (
+        traffic.read_chars is not None
+        and traffic.read_chars < traffic.disk_bytes / 2
+        and (traffic.major_faults or 0.0) > 0
+    )
     return Finding(
         RULE_ID,
         weight,
         message=(
-            f"{share(blocked)} of the time per sample is spent waiting for the disk to deliver {size(traffic.disk_bytes)}"
+            f"{share(blocked)} of the time per sample is spent waiting for the disk to deliver "
+            f"{size(traffic.disk_bytes)}"
             if blocked_by(facts) is not None
-            else f"samples are blocked {share(blocked)} of their time, and {size(traffic.disk_bytes)} of each come from the disk"
+            else f"samples are blocked {share(blocked)} of their time, and "
+            f"{size(traffic.disk_bytes)} of each come from the disk"
         )
         + (" through page faults" if mapped else ""),
         evidence=_evidence(facts, blocked, traffic.disk_bytes),
         fix=_fix(facts, more),
-        how_to_check="Read the same samples again, from the page cache. If reading them still takes as long, this finding is wrong.",
+        how_to_check="Read the same samples again, from the page cache. If reading them still "
+        "takes as long, this finding is wrong.",
         cost_s=cost_s,
         settings=more,
     )
 
 
 def change(facts: RuleInputs) -> Change | Refused:
-    """More workers, if the fix names them. How fast another disk or another format is, is unknown."""
+    """More workers, if the fix names them.
+
+    How fast another disk or another format is, is unknown.
+    """
     more = _more_workers(facts)
     if more:
         return Change(settings=more)
     return Refused(
         "unknown_storage",
-        "The speed of other storage is unknown. Copy some of the files to another disk, and measure it with `feedline probe --parts read "
+        "The speed of other storage is unknown. Copy some of the files to another disk, and "
+        "measure it with `feedline probe --parts read "
         "--data DIR`.",
     )
 
@@ -65,21 +89,37 @@ def _more_workers(facts: RuleInputs) -> dict[str, int | bool]:
 
 
 def _fix(facts: RuleInputs, more: dict[str, int | bool]) -> str:
-    storage = "move the data to a faster or local disk, keep it in memory, store fewer bytes, or read large shards (tar, LMDB) in order."
+    storage = (
+        "move the data to a faster or local disk, keep it in memory, store fewer bytes, or "
+        "read large shards (tar, LMDB) in order."
+    )
     if not more:
         return sentence(storage)
     first = handover.in_words(facts, more)
-    return f"First {first[0].lower()}{first[1:]}. If the disk does not deliver more bytes/s then, {storage}"
+    return (
+        f"First {first[0].lower()}{first[1:]}. If the disk does not deliver more bytes/s then, "
+        f"{storage}"
+    )
 
 
 def _evidence(facts: RuleInputs, blocked: float, disk_bytes: float) -> list[Evidence]:
     rate, traffic = facts.throughput.samples_per_s, facts.traffic
     found = [
-        ("blocked_by_storage_share", "blocked by storage, share of a sample's time", blocked, SHARE),
+        (
+            "blocked_by_storage_share",
+            "blocked by storage, share of a sample's time",
+            blocked,
+            SHARE,
+        ),
         ("disk_bytes", "bytes read from disk per sample", disk_bytes, "B"),
         ("read_bytes", "bytes read per sample, without memory maps", traffic.read_chars, "B"),
         ("major_faults", "major page faults per sample", traffic.major_faults, "faults"),
-        ("disk_bytes_per_s", "read from disk per second", disk_bytes * rate if rate is not None else None, "B/s"),
+        (
+            "disk_bytes_per_s",
+            "read from disk per second",
+            disk_bytes * rate if rate is not None else None,
+            "B/s",
+        ),
     ]
     return measured(found)
 

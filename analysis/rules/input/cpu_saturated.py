@@ -14,19 +14,31 @@ _WEIGHTS = list(Severity)
 _TWO = 2  # CPUs, of which one can be taken away
 #: Of the CPU time of the training: where making samples takes less, other code fills the CPUs.
 _MIN_MAKING = 0.2
-#: Of the CPUs: with less free on average they are called saturated. With more, samples queue in bursts, and more workers may help.
+#: Of the CPUs: with less free on average they are called saturated. With more, samples queue in
+#: bursts, and more workers may help.
 _FULL = 0.1
-NOT_WORKERS = "More workers would only wait for the same CPUs."  # if that is what is predicted for them (predictions.py)
+# if that is what is predicted for them (predictions.py)
+NOT_WORKERS = "More workers would only wait for the same CPUs."
 
 
 def check(facts: RuleInputs) -> Finding | None:
-    """Look for samples that wait for a CPU, or CPUs in use nearly all the time (thresholds: rules/input/cpus.py)."""
+    """Look for samples that wait for a CPU, or CPUs in use nearly all the time (thresholds:
+    rules/input/cpus.py).
+    """
     waits = input_wait(facts)
-    waits_s = waits.making_s + waits.handover_s + waits.transport_s  # handing over a batch takes a turn of the worker as well
+    waits_s = (
+        waits.making_s + waits.handover_s + waits.transport_s
+    )  # handing over a batch takes a turn of the worker as well
     cost_s = min(waits_s, facts.step.mean_s * _making_share(facts))
     quota_s = cpus.beyond_quota_s(facts)
-    weight = max(severity(facts, cost_s), Severity.of(quota_s / facts.step.mean_s), key=_WEIGHTS.index)
-    if severity(facts, waits_s) is Severity.INFO or weight is Severity.INFO or not cpus.saturated(facts):
+    weight = max(
+        severity(facts, cost_s), Severity.of(quota_s / facts.step.mean_s), key=_WEIGHTS.index
+    )
+    if (
+        severity(facts, waits_s) is Severity.INFO
+        or weight is Severity.INFO
+        or not cpus.saturated(facts)
+    ):
         return None
     if _making_share(facts) < _MIN_MAKING and not cpus.throttled(facts):
         return None
@@ -46,11 +58,19 @@ def _making_cpus(facts: RuleInputs) -> float | None:
     total, rate = cpus.total(facts), facts.throughput.samples_per_s
     if total is None or total.cpu_s is None or rate is None:
         return None
-    return max(total.cpu_s, facts.process_cpu_s or 0.0) * rate * (facts.cpus.ranks if facts.cpus and facts.cpus.own is not None else 1)
+    return (
+        max(total.cpu_s, facts.process_cpu_s or 0.0)
+        * rate
+        * (facts.cpus.ranks if facts.cpus and facts.cpus.own is not None else 1)
+    )
 
 
 def _helped(facts: RuleInputs) -> str:
-    return ", with helper threads" if (cpus.process_ratio(facts) or 0.0) > cpus.MIN_PROCESS_RATIO else ""
+    return (
+        ", with helper threads"
+        if (cpus.process_ratio(facts) or 0.0) > cpus.MIN_PROCESS_RATIO
+        else ""
+    )
 
 
 def _of_mask(facts: RuleInputs) -> float | None:
@@ -59,30 +79,44 @@ def _of_mask(facts: RuleInputs) -> float | None:
 
 
 def _making_share(facts: RuleInputs) -> float:
-    """Share (0 to 1) of the CPU time of the training that making samples takes: cheaper ones spare no more of a step on full CPUs."""
+    """Share (0 to 1) of the CPU time of the training that making samples takes: cheaper ones spare
+    no more of a step on full CPUs.
+    """
     making, own = _making_cpus(facts), cpus.own_cpus(facts)
     return min(1.0, making / own) if making is not None and own else 1.0
 
 
 def _some_free(facts: RuleInputs) -> bool:
     """Whether CPUs are free on average, more than a trace of them."""
-    return facts.cpus is not None and facts.cpus.free is not None and facts.cpus.free >= _FULL * facts.cpus.allowed
+    return (
+        facts.cpus is not None
+        and facts.cpus.free is not None
+        and facts.cpus.free >= _FULL * facts.cpus.allowed
+    )
 
 
 def _fix(facts: RuleInputs) -> str:
     if cpus.throttled(facts):
-        return f"Raise the CPU quota of the control group (now {facts.effective_cpus:g}), or {less_cpu(facts)}."
+        return (
+            f"Raise the CPU quota of the control group (now {facts.effective_cpus:g}), or "
+            f"{less_cpu(facts)}."
+        )
     advice = f"{less_cpu(facts)} or get more CPUs."
     if facts.cpus and facts.cpus.others is not None:
         return sentence(advice)
-    return f"Check with `top` on the host whether other programs use the CPUs. If none does, {advice}"
+    return (
+        f"Check with `top` on the host whether other programs use the CPUs. If none does, {advice}"
+    )
 
 
 def _how_to_check(facts: RuleInputs) -> str:
     """An experiment with the CPUs themselves; with one of them, with one more worker."""
     workers = num_workers(facts)
     if cpus.throttled(facts):
-        return "Raise the quota for a minute of training. If samples/s stay the same, this finding is wrong."
+        return (
+            "Raise the quota for a minute of training. If samples/s stay the same, this "
+            "finding is wrong."
+        )
     if facts.effective_cpus < _TWO and workers is not None:
         return f"Run with num_workers={workers + 1}. If samples/s rise, this finding is wrong."
     return "Run on one CPU fewer (taskset). If samples/s stay the same, this finding is wrong."
@@ -92,21 +126,50 @@ def _says(facts: RuleInputs) -> str:
     queued, used = facts.runqueue_share, cpus.own_cpus(facts)
     if queued is not None and queued > cpus.MAX_RUNQUEUE_SHARE:
         if _some_free(facts):
-            return f"{share(queued)} of the time per sample is spent waiting for a CPU; {cpus.use(facts)}"
-        return f"the CPUs are saturated: {share(queued)} of the time per sample is spent waiting for one; {cpus.use(facts)}"
-    return f"the CPUs are nearly all in use: this training uses {number(used)} of {cpus.may_use(facts)} on average"
+            return (
+                f"{share(queued)} of the time per sample is spent waiting for a CPU; "
+                f"{cpus.use(facts)}"
+            )
+        return (
+            f"the CPUs are saturated: {share(queued)} of the time per sample is spent waiting "
+            f"for one; {cpus.use(facts)}"
+        )
+    return (
+        f"the CPUs are nearly all in use: this training uses {number(used)} of "
+        f"{cpus.may_use(facts)} on average"
+    )
 
 
 def _evidence(facts: RuleInputs) -> list[Evidence]:
     total = cpus.total(facts)
     found = [
-        ("waiting_for_cpu_share", "waiting for a CPU, share of a sample's time", facts.runqueue_share, SHARE),
+        (
+            "waiting_for_cpu_share",
+            "waiting for a CPU, share of a sample's time",
+            facts.runqueue_share,
+            SHARE,
+        ),
         ("cpus_of_training", "CPUs used by this training", cpus.own_cpus(facts), "CPUs"),
-        ("cpus_of_others", "CPUs used by other programs", facts.cpus.others if facts.cpus else None, "CPUs"),
-        ("cpus_of_making", f"CPUs used for making samples{_helped(facts)}", _making_cpus(facts), "CPUs"),
+        (
+            "cpus_of_others",
+            "CPUs used by other programs",
+            facts.cpus.others if facts.cpus else None,
+            "CPUs",
+        ),
+        (
+            "cpus_of_making",
+            f"CPUs used for making samples{_helped(facts)}",
+            _making_cpus(facts),
+            "CPUs",
+        ),
         ("cpus_allowed", "CPUs available to this training", facts.effective_cpus, "CPUs"),
         ("cpus_of_mask", "CPUs of the machine that it could use", _of_mask(facts), "CPUs"),
-        ("sample_cpu_s", "CPU time per sample, of the thread that makes it", total.cpu_s if total else None, "s"),
+        (
+            "sample_cpu_s",
+            "CPU time per sample, of the thread that makes it",
+            total.cpu_s if total else None,
+            "s",
+        ),
     ]
     return measured(found)
 
@@ -115,7 +178,8 @@ def change(facts: RuleInputs) -> Refused:
     """Nothing is predicted: how much CPU time can be saved is unknown."""
     return Refused(
         "unknown_cpu_time",
-        "The CPU time per sample that can be saved is unknown. `feedline whatif RUN --set cores=N` predicts the throughput on N CPUs.",
+        "The CPU time per sample that can be saved is unknown. `feedline whatif RUN --set "
+        "cores=N` predicts the throughput on N CPUs.",
     )
 
 

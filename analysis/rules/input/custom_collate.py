@@ -19,30 +19,40 @@ from feedline.analysis.ledger.view.input_wait import (
 
 RULE_ID = "custom_collate"
 
-#: The most that was measured: default_collate, which writes straight into shared memory, took 24 ms for 38.5 MB where a custom one took
-#: 135 ms.
+#: The most that was measured: default_collate, which writes straight into shared memory, took 24 ms
+#: for 38.5 MB where a custom one took 135 ms.
 _WON = 1 - 24 / 135
 
-#: The same per byte: what a copy of that many can take. What transport costs beyond it is the queue's own time, whoever collates.
+#: The same per byte: what a copy of that many can take. What transport costs beyond it is the
+#: queue's own time, whoever collates.
 _COPY_S_PER_BYTE = (135e-3 - 24e-3) / 38.5e6
 
-#: What is usual: CPU seconds of a worker that collates 38.4 MB by default and by torch.stack (benchmarks/collate_cost.py).
+#: What is usual: CPU seconds of a worker that collates 38.4 MB by default and by torch.stack
+#: (benchmarks/collate_cost.py).
 _USUALLY_LEFT = 32.4 / 53.9
 _DEFAULT_S_PER_BYTE = 32.4e-3 / 38.4e6
 _COPIED_S_PER_BYTE = 53.9e-3 / 38.4e6 - _DEFAULT_S_PER_BYTE
 
 
 def check(facts: RuleInputs) -> Finding | None:
-    """See whether tensors that came through a worker's queue were in shared memory when collate returned them."""
+    """See whether tensors that came through a worker's queue were in shared memory when collate
+    returned them.
+    """
     loader = facts.loader
     if loader is None or not num_workers(facts) or {"shared", "objects"} & set(loader.flags):
         return None
-    if facts.setting("collate") == "default":  # default_collate shares what it stacks, and nothing collates batches that come whole
+    if (
+        facts.setting("collate") == "default"
+    ):  # default_collate shares what it stacks, and nothing collates batches that come whole
         return None
     if not loader.batch_bytes or (loader.pickle_bytes or 0) > MAX_PICKLE_BYTES:
         return None
     waits = input_wait(facts)
-    moving_s = waits.handover_s + waits.transport_s + waits.making_s * making_share(facts, "collate", "transport")
+    moving_s = (
+        waits.handover_s
+        + waits.transport_s
+        + waits.making_s * making_share(facts, "collate", "transport")
+    )
     cost_s = min(_WON * moving_s, _COPY_S_PER_BYTE * loader.batch_bytes * batches_per_step(facts))
     weight = severity(facts, cost_s)
     if weight is Severity.INFO:
@@ -51,25 +61,36 @@ def check(facts: RuleInputs) -> Finding | None:
     return Finding(
         RULE_ID,
         weight,
-        message=f"the batches of collate_fn={name} ({size(loader.batch_bytes)} each) are not in shared memory, so each is copied "
+        message=f"the batches of collate_fn={name} ({size(loader.batch_bytes)} each) are not in "
+        f"shared memory, so each is copied "
         "an extra time",
         evidence=[
             Evidence("batch_bytes", "bytes per batch", loader.batch_bytes, "B"),
             Evidence("collate_s", "collating a batch", batch_s(facts, "collate"), "s"),
-            *measured([("batch_s", "making a batch", facts.workers.fetch_mean_s if facts.workers else None, "s")]),
+            *measured(
+                [
+                    (
+                        "batch_s",
+                        "making a batch",
+                        facts.workers.fetch_mean_s if facts.workers else None,
+                        "s",
+                    )
+                ]
+            ),
             Evidence("transport_s", RECEIVING, waits.transport_s, "s"),
             Evidence("handover_s", "late handover by the worker, per step", waits.handover_s, "s"),
         ],
-        fix="In the collate_fn, call torch.utils.data.default_collate for the large tensors: in a worker, it stacks them in shared memory. "
-        + call(facts, "collate_fn=..."),
-        how_to_check="Run with default_collate on the same samples. If the loader is no faster, this finding is wrong.",
+        fix="In the collate_fn, call torch.utils.data.default_collate for the large tensors: in a "
+        "worker, it stacks them in shared memory. " + call(facts, "collate_fn=..."),
+        how_to_check="Run with default_collate on the same samples. If the loader is no faster, "
+        "this finding is wrong.",
         cost_s=cost_s,
     )
 
 
 def change(facts: RuleInputs) -> Change:
-    """Both stages take the share that default_collate usually takes, but no less than it usually takes for these bytes, and are spared no
-    more than their copy usually takes."""
+    """Both stages take the share that default_collate usually takes, but no less than it usually
+    takes for these bytes, and are spared no more than their copy usually takes."""
     nbytes = (facts.loader.batch_bytes if facts.loader else None) or 0.0
     takes_s = batch_cpu_s(facts, "collate", "transport")
     least_s = max(_DEFAULT_S_PER_BYTE * nbytes, takes_s - _COPIED_S_PER_BYTE * nbytes)

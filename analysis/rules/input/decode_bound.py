@@ -6,7 +6,13 @@ from feedline.analysis.ledger.facts import RuleInputs
 from feedline.analysis.ledger.finding import SHARE, Evidence, Finding, Severity
 from feedline.analysis.ledger.rule import Rule
 from feedline.analysis.ledger.view.cheaper import fewer_pixels, may_crop
-from feedline.analysis.ledger.view.cpus import accounted, cost_share, cpu_share_of, making_wait_s, total
+from feedline.analysis.ledger.view.cpus import (
+    accounted,
+    cost_share,
+    cpu_share_of,
+    making_wait_s,
+    total,
+)
 from feedline.analysis.ledger.view.expected import heaviest
 from feedline.analysis.ledger.view.input_wait import making_share, severity
 from feedline.analysis.ledger.view.slow_stage import is_slowest_stage
@@ -17,7 +23,8 @@ RULE_ID = "decode_bound"
 #: From half of the CPU on, no other stage can win more (docs/rules.md).
 _MIN_CPU_SHARE = 0.50
 
-#: And half of the CPU is a quarter of the sample where that is blocked half of its time: below it the CPU is not what the step waits for.
+#: And half of the CPU is a quarter of the sample where that is blocked half of its time: below it
+#: the CPU is not what the step waits for.
 _MIN_WALL_SHARE = 0.25
 
 #: Operations that decode videos.
@@ -25,7 +32,8 @@ _VIDEO = "cv2.VideoCapture."
 #: Decoders of JPEG that others do not beat on a CPU, as the names of their operations begin.
 _FAST = ("simplejpeg.", "torchvision.")
 _FRAMES = (
-    "Decode fewer frames: take clips of adjacent frames, store videos with a key frame where clips may begin (ffmpeg -g) and at the size "
+    "Decode fewer frames: take clips of adjacent frames, store videos with a key frame where "
+    "clips may begin (ffmpeg -g) and at the size "
     "that the model sees, or store the frames as images."
 )
 _FRAMES_ON_GPU = " Or decode on the GPU (torchcodec, DALI)."
@@ -33,7 +41,9 @@ _JPEGS = " (simplejpeg, torchvision.io)"
 ON_GPU = " (nvJPEG, DALI)"
 _STORED = "store the images decoded, as arrays"
 #: Audio, volumes: their decoders report no pixels.
-OTHERS = "Use a faster decoder, decode only the part that the model sees, or store the samples decoded."
+OTHERS = (
+    "Use a faster decoder, decode only the part that the model sees, or store the samples decoded."
+)
 
 
 def check(facts: RuleInputs) -> Finding | None:
@@ -54,15 +64,25 @@ def check(facts: RuleInputs) -> Finding | None:
         evidence.append(Evidence("decode_s", "decode per sample", cost.wall_s, "s"))
     threads_s = _threads_s(facts)
     if threads_s:
-        evidence.append(Evidence("decoder_threads_s", "CPU time of the decoder's own threads per sample", threads_s, "s"))
-    each = f" ({seconds(cost.cpu_s + threads_s)})" if cost and cost.cpu_s else ""  # of wall time it may be ten times that, on full CPUs
+        evidence.append(
+            Evidence(
+                "decoder_threads_s",
+                "CPU time of the decoder's own threads per sample",
+                threads_s,
+                "s",
+            )
+        )
+    each = (
+        f" ({seconds(cost.cpu_s + threads_s)})" if cost and cost.cpu_s else ""
+    )  # of wall time it may be ten times that, on full CPUs
     return Finding(
         RULE_ID,
         weight,
         message=f"decoding takes {share(of_cpu)} of the CPU time per sample{each}",
         evidence=evidence,
         fix=_fix(facts),
-        how_to_check="Have the dataset return the same decoded sample every time. If samples/s do not rise, this finding is wrong.",
+        how_to_check="Have the dataset return the same decoded sample every time. If samples/s do "
+        "not rise, this finding is wrong.",
         cost_s=cost_s,
     )
 
@@ -70,24 +90,36 @@ def check(facts: RuleInputs) -> Finding | None:
 def change(facts: RuleInputs) -> Refused:
     """Nothing is predicted: the speed of another decoder is unknown."""
     if _videos(facts) or not facts.decodes_images:
-        return Refused("unknown_decoder", "The speed of another decoder on these samples is unknown. Time one on some of them.")
+        return Refused(
+            "unknown_decoder",
+            "The speed of another decoder on these samples is unknown. Time one on some of them.",
+        )
     return Refused(
         "unknown_decoder",
-        "The speed of another decoder on these files is unknown. `feedline whatif RUN --set decode=turbo --data DIR` measures it on 50 "
+        "The speed of another decoder on these files is unknown. `feedline whatif RUN --set "
+        "decode=turbo --data DIR` measures it on 50 "
         "of them.",
     )
 
 
 def _threads_s(facts: RuleInputs) -> float:
     """CPU seconds per sample of the decoder's own threads."""
-    return max(0.0, (facts.process_cpu_s or 0.0) - (accounted(facts) or 0.0)) if decoder_threads(facts) else 0.0
+    return (
+        max(0.0, (facts.process_cpu_s or 0.0) - (accounted(facts) or 0.0))
+        if decoder_threads(facts)
+        else 0.0
+    )
 
 
 def _cpu_share(facts: RuleInputs) -> float:
     """Share (0 to 1) of a sample's CPU time that decoding takes, with the decoder's own threads."""
     whole, threads_s = total(facts), _threads_s(facts)
     own_s = (whole.cpu_s or 0.0) if whole else 0.0
-    return (cpu_share_of(facts, "decode") * own_s + threads_s) / (own_s + threads_s) if threads_s else cpu_share_of(facts, "decode")
+    return (
+        (cpu_share_of(facts, "decode") * own_s + threads_s) / (own_s + threads_s)
+        if threads_s
+        else cpu_share_of(facts, "decode")
+    )
 
 
 def _fix(facts: RuleInputs) -> str:
@@ -118,5 +150,10 @@ def _videos(facts: RuleInputs) -> bool:
 
 
 RULE: Rule[RuleInputs] = Rule(
-    RULE_ID, check, change, claims=("sample/decode/cpu", "sample/decode/run_queue"), supposing="if decoding took no time", of_input=True
+    RULE_ID,
+    check,
+    change,
+    claims=("sample/decode/cpu", "sample/decode/run_queue"),
+    supposing="if decoding took no time",
+    of_input=True,
 )

@@ -11,15 +11,21 @@ from feedline.analysis.ledger.view.page_faults import assignments
 
 RULE_ID = "epoch_restart"
 _SETTINGS: dict[str, int | bool] = {"persistent_workers": True}
-_CHANGES_ARE_SEEN = "Print the attribute in a worker in the second pass. If it has the old value already, this finding is wrong."
+_CHANGES_ARE_SEEN = (
+    "Print the attribute in a worker in the second pass. If it has the old value "
+    "already, this finding is wrong."
+)
 CHANGED = Refused(
     "dataset_changes",
-    "The program changes the dataset between passes. Workers that stay would not see that, so no setting is predicted.",
+    "The program changes the dataset between passes. Workers that stay would not see that, so no "
+    "setting is predicted.",
 )
 
 
 def check(facts: RuleInputs) -> Finding | None:
-    """Weigh what epochs spend until their first batch, less the making of that batch, which no setting spares."""
+    """Weigh what epochs spend until their first batch, less the making of that batch, which no
+    setting spares.
+    """
     loader = facts.loader
     again = facts.loader_made_again
     kept = facts.setting("persistent_workers") and not again
@@ -33,19 +39,29 @@ def check(facts: RuleInputs) -> Finding | None:
     method = facts.setting("start_method")
     by = f" ({method})" if method else ""
     found = [
-        ("restart_s", "ending and starting workers, and first batches, per step", input_wait(facts).restart_s, "s"),
+        (
+            "restart_s",
+            "ending and starting workers, and first batches, per step",
+            input_wait(facts).restart_s,
+            "s",
+        ),
         ("first_batch_s", "from the start of an epoch to its first batch", first, "s"),
         ("batch_s", "making a batch", batch, "s"),
         ("epochs", "loader iterated", float(facts.epochs), "times"),
     ]
-    faster = "Keep the workers (or start them with forkserver and set_forkserver_preload(['torch']), which imports torch only once): "
+    faster = (
+        "Keep the workers (or start them with forkserver and "
+        "set_forkserver_preload(['torch']), which imports torch only once): "
+    )
     return Finding(
         RULE_ID,
         weight,
         message=(
-            f"each of the {facts.epochs} passes makes a new DataLoader and starts its workers again{by}"
+            f"each of the {facts.epochs} passes makes a new DataLoader and starts its workers "
+            f"again{by}"
             if again
-            else f"workers are restarted{by} each time the loader is iterated, {facts.epochs} times here"
+            else f"workers are restarted{by} each time the loader is iterated, {facts.epochs} "
+            f"times here"
         )
         + (f"; the first batch then takes {seconds(first)}" if first else ""),
         evidence=measured(found),
@@ -65,34 +81,57 @@ def check(facts: RuleInputs) -> Finding | None:
 
 def _handed_over(facts: RuleInputs, method: object) -> str:
     """What to do first where workers that stay would keep the dataset as it was when they started."""
-    preload = "Start the workers with forkserver and set_forkserver_preload(['torch']), which imports torch only once. "
+    preload = (
+        "Start the workers with forkserver and set_forkserver_preload(['torch']), which "
+        "imports torch only once. "
+    )
     start = preload if method == "spawn" else ""
     if facts.dataset_changes == [""]:
-        return f"{start}The program makes another dataset for each pass, so workers cannot stay: make one for all passes."
-    names, kind = " and ".join(f"`{name}`" for name in facts.dataset_changes), facts.setting("dataset", "the dataset")
+        return (
+            f"{start}The program makes another dataset for each pass, so workers cannot stay: "
+            f"make one for all passes."
+        )
+    names, kind = (
+        " and ".join(f"`{name}`" for name in facts.dataset_changes),
+        facts.setting("dataset", "the dataset"),
+    )
     return (
-        f"{start}Do not set persistent_workers=True as the program is: it changes {names} of {kind} between passes, and workers that stay "
-        f"would keep the old value. Put {names} into shared memory first (torch.tensor(...).share_memory_()), and assign into it."
+        f"{start}Do not set persistent_workers=True as the program is: it changes {names} of "
+        f"{kind} between passes, and workers that stay "
+        f"would keep the old value. Put {names} into shared memory first "
+        f"(torch.tensor(...).share_memory_()), and assign into it."
     )
 
 
 def _once(facts: RuleInputs) -> str:
     """One loader in place of one for each pass."""
-    kept = handover.call(facts, handover.as_code(_SETTINGS), "now made for each pass", handover.only_if(facts, _SETTINGS))
+    kept = handover.call(
+        facts,
+        handover.as_code(_SETTINGS),
+        "now made for each pass",
+        handover.only_if(facts, _SETTINGS),
+    )
     return f"Make the loader once, before the loop: {kept}"
 
 
 def _dearer(facts: RuleInputs) -> str:
-    """What else to do first, because workers that stay make batches slower; a sentence before the line to change."""
+    """What else to do first, because workers that stay make batches slower; a sentence before the
+    line to change.
+    """
     if not handover.dearer_if_they_stay(facts):
         return ""
-    more = f"Persistent workers use {seconds(facts.staying_s)} more CPU time per batch here: they keep returning memory to the system"
+    more = (
+        f"Persistent workers use {seconds(facts.staying_s)} more CPU time per batch here: they "
+        f"keep returning memory to the system"
+    )
     variables = assignments(facts)
     return f"{more}. Start the program with {variables}. " if variables else f"{more}. "
 
 
 def change(facts: RuleInputs) -> Change | Refused:
-    """Workers are kept from epoch to epoch, unless they would miss what the program changes in the dataset."""
+    """Workers are kept from epoch to epoch, unless they would miss what the program changes in the
+    dataset.
+    """
     return CHANGED if facts.dataset_changes else Change(settings=_SETTINGS)
 
 

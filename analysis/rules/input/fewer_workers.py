@@ -1,4 +1,6 @@
-"""Workers cost the step more than they spare it: making its batches takes the main process less time than receiving them."""
+"""Workers cost the step more than they spare it: making its batches takes the main process less
+time than receiving them.
+"""
 
 import math
 
@@ -8,16 +10,29 @@ from feedline.analysis.ledger.facts import RuleInputs
 from feedline.analysis.ledger.finding import Evidence, Finding, Severity, measured
 from feedline.analysis.ledger.rule import AS_MUCH_CPU, Effort, Rule
 from feedline.analysis.ledger.view import cpus, handover
-from feedline.analysis.ledger.view.handover import alone_s, at_best_s, crowded, making_s, receiving_s, with_workers_s
-from feedline.analysis.ledger.view.input_wait import MIN_WAIT_SHARE, RECEIVING, input_wait, num_workers, severity
+from feedline.analysis.ledger.view.handover import (
+    alone_s,
+    at_best_s,
+    crowded,
+    making_s,
+    receiving_s,
+    with_workers_s,
+)
+from feedline.analysis.ledger.view.input_wait import (
+    MIN_WAIT_SHARE,
+    RECEIVING,
+    input_wait,
+    num_workers,
+    severity,
+)
 from feedline.analysis.ledger.view.workers_needed import needed
 
 RULE_ID = "fewer_workers"
 
 
 def check(facts: RuleInputs) -> Finding | None:
-    """Compare the step as it is with one in which the main process makes the batches; silent where workers in
-    order would be better still, and where other programs hold the CPUs."""
+    """Compare the step as it is with one in which the main process makes the batches; silent where
+    workers in order would be better still, and where other programs hold the CPUs."""
     workers, making, alone = num_workers(facts), making_s(facts), alone_s(facts)
     if not workers or making is None or alone is None or crowded(facts):
         return None
@@ -32,7 +47,8 @@ def check(facts: RuleInputs) -> Finding | None:
     return Finding(
         RULE_ID,
         weight,
-        message=f"workers cost more than they save: each step spends {seconds(loading)} getting its input from {workers} "
+        message=f"workers cost more than they save: each step spends {seconds(loading)} getting "
+        f"its input from {workers} "
         f"worker{'s' * (workers > 1)}, but making that input takes only {seconds(making)}",
         evidence=_evidence(facts, making),
         fix=handover.change(facts, settings),
@@ -48,29 +64,45 @@ def change(facts: RuleInputs) -> Change:
 
 
 def _settings(facts: RuleInputs) -> dict[str, int | bool]:
-    kept = {"persistent_workers": False} if facts.setting("persistent_workers") else {}  # torch refuses both together
+    kept = (
+        {"persistent_workers": False} if facts.setting("persistent_workers") else {}
+    )  # torch refuses both together
     return {"num_workers": 0, **kept}
 
 
 def _can_be_put_in_order(facts: RuleInputs, workers: int) -> bool:
-    """Whether workers could do better: with others beside them, without restarts, or by sending only descriptors of tensors."""
+    """Whether workers could do better: with others beside them, without restarts, or by sending
+    only descriptors of tensors.
+    """
     gate_s = MIN_WAIT_SHARE * facts.step.mean_s
     sends_more = _sends_more(facts) and receiving_s(facts).low - at_best_s(facts).high >= gate_s
-    more_help = (needed(facts) or 0) > workers and input_wait(facts).making_s >= gate_s and not cpus.queueing(facts)
+    more_help = (
+        (needed(facts) or 0) > workers
+        and input_wait(facts).making_s >= gate_s
+        and not cpus.queueing(facts)
+    )
     return more_help or sends_more or input_wait(facts).restart_s >= gate_s
 
 
 def _sends_more(facts: RuleInputs) -> bool:
-    """Whether batches are copied or pickled into the queue, where descriptors of tensors in shared memory could be sent."""
+    """Whether batches are copied or pickled into the queue, where descriptors of tensors in shared
+    memory could be sent.
+    """
     loader = facts.loader
     if loader is None:
         return False
     pickled = (loader.pickle_bytes or 0.0) > handover.MAX_PICKLE_BYTES
-    return pickled or not {"shared", "objects"} & set(loader.flags) and facts.setting("collate") != "default"
+    return (
+        pickled
+        or not {"shared", "objects"} & set(loader.flags)
+        and facts.setting("collate") != "default"
+    )
 
 
 def _in_order_s(facts: RuleInputs) -> float:
-    """The step with as many workers as it needs, which neither restart nor send more than descriptors of tensors."""
+    """The step with as many workers as it needs, which neither restart nor send more than
+    descriptors of tensors.
+    """
     workers = max(num_workers(facts) or 1, needed(facts) or 1)
     step = with_workers_s(facts, workers, min(receiving_s(facts).high, at_best_s(facts).high))
     return math.inf if step is None else step
@@ -80,7 +112,12 @@ def _evidence(facts: RuleInputs, making: float) -> list[Evidence]:
     parts = input_wait(facts)
     found = [
         ("making_s", "making the batches of one step", making, "s"),
-        ("starved_s", "wait for batches that busy workers make or cannot hand over, per step", parts.making_s, "s"),
+        (
+            "starved_s",
+            "wait for batches that busy workers make or cannot hand over, per step",
+            parts.making_s,
+            "s",
+        ),
         ("transport_s", RECEIVING, parts.transport_s, "s"),
         ("restart_s", "worker restarts and first batches, per step", parts.restart_s or None, "s"),
         ("batch_tensors", "tensors per batch", facts.batch_tensors, "tensors"),

@@ -5,31 +5,59 @@ from feedline.analysis.ledger.change import Change, Factor, Refused
 from feedline.analysis.ledger.facts import RuleInputs
 from feedline.analysis.ledger.finding import SHARE, Evidence, Finding, Severity
 from feedline.analysis.ledger.rule import CHEAPER, Rule
-from feedline.analysis.ledger.view.input_wait import input_wait, making_share, operations_share, severity
+from feedline.analysis.ledger.view.input_wait import (
+    input_wait,
+    making_share,
+    operations_share,
+    severity,
+)
 
 RULE_ID = "float32_on_host"
 
-#: float32 has 4 bytes where the decoded uint8 had 1: three quarters of what is moved are the conversion's.
+#: float32 has 4 bytes where the decoded uint8 had 1: three quarters of what is moved are the
+#: conversion's.
 _ADDED_BYTES = 0.75
 
-_CONVERSIONS = ("totensor", "to_tensor", "convertimagedtype", "convert_image_dtype", "todtype", "to_dtype", "tofloat", "normalize")
+_CONVERSIONS = (
+    "totensor",
+    "to_tensor",
+    "convertimagedtype",
+    "convert_image_dtype",
+    "todtype",
+    "to_dtype",
+    "tofloat",
+    "normalize",
+)
 
 
 def check(facts: RuleInputs) -> Finding | None:
-    """Add up what the conversion, and the bytes it adds, cost; silent where no picture was decoded or it is not worth a change."""
+    """Add up what the conversion, and the bytes it adds, cost; silent where no picture was decoded
+    or it is not worth a change.
+    """
     loader, maker = facts.loader, facts.workers
     if loader is None or maker is None or "float32" not in loader.flags or not maker.decoded_pixels:
         return None
     converting = operations_share(facts, _CONVERSIONS)
     making = min(1.0, converting + _ADDED_BYTES * making_share(facts, "collate"))
-    moving_s = input_wait(facts).transport_s + facts.step.stages.get("pin", 0.0) + facts.step.stages.get("copy", 0.0)
+    moving_s = (
+        input_wait(facts).transport_s
+        + facts.step.stages.get("pin", 0.0)
+        + facts.step.stages.get("copy", 0.0)
+    )
     cost_s = input_wait(facts).making_s * making + _ADDED_BYTES * moving_s
     weight = severity(facts, cost_s)
     if weight is Severity.INFO:
         return None
     evidence = [
-        Evidence("to_float32_share", "conversion to float32, share of a sample's time", converting, SHARE),
-        Evidence("collate_share", "collate, share of a sample's time", making_share(facts, "collate"), SHARE),
+        Evidence(
+            "to_float32_share", "conversion to float32, share of a sample's time", converting, SHARE
+        ),
+        Evidence(
+            "collate_share",
+            "collate, share of a sample's time",
+            making_share(facts, "collate"),
+            SHARE,
+        ),
         Evidence("moving_s", "transport (also within wait), pin and copy per step", moving_s, "s"),
     ]
     if loader.batch_bytes is not None:
@@ -37,11 +65,13 @@ def check(facts: RuleInputs) -> Finding | None:
     return Finding(
         RULE_ID,
         weight,
-        message=f"batches hold images in floating point and take {size(loader.batch_bytes)}; as uint8, images take a quarter",
+        message=f"batches hold images in floating point and take {size(loader.batch_bytes)}; as "
+        f"uint8, images take a quarter",
         evidence=evidence,
         fix=f"Return uint8 tensors, then convert{_and_normalize(facts)} whole batches "
         f"{'on the device' if facts.on_gpu else 'in the loop'}.",
-        how_to_check="Have the loader return the uint8 tensors. If it is no faster, this finding is wrong.",
+        how_to_check="Have the loader return the uint8 tensors. If it is no faster, this finding "
+        "is wrong.",
         cost_s=cost_s,
     )
 
@@ -51,11 +81,14 @@ def _and_normalize(facts: RuleInputs) -> str:
 
 
 def change(facts: RuleInputs) -> Change | Refused:
-    """No conversion on the host, and a quarter of the bytes to move; silent where no other device takes the conversion over."""
+    """No conversion on the host, and a quarter of the bytes to move; silent where no other device
+    takes the conversion over.
+    """
     if not facts.step.stages.get("copy"):
         return Refused(
             "no_device",
-            "No batch is copied to a device, so the conversion would become part of the step, where its duration is unknown. Convert whole "
+            "No batch is copied to a device, so the conversion would become part of the step, "
+            "where its duration is unknown. Convert whole "
             "batches in the training loop, and record again.",
         )
     left, augmenting = 1 - _ADDED_BYTES, 1 - operations_share(facts, _CONVERSIONS, "augment")

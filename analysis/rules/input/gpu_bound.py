@@ -11,7 +11,9 @@ RULE_ID = "gpu_bound"
 
 
 def check(facts: RuleInputs) -> Finding | None:
-    """Compare the GPU's work per step with the step: what is left is all that a faster input, or host, can save."""
+    """Compare the GPU's work per step with the step: what is left is all that a faster input, or
+    host, can save.
+    """
     step, work, waiting = facts.step, facts.step.gpu_work, steady_share(facts)
     if work is None or work.ranks > 1 or (idle := 1 - work.busy_s / step.mean_s) >= MIN_WAIT_SHARE:
         return None
@@ -20,7 +22,8 @@ def check(facts: RuleInputs) -> Finding | None:
     return Finding(
         RULE_ID,
         Severity.INFO,
-        message=f"the GPU is the limit: it is busy for {seconds(work.busy_s)} of each {seconds(step.mean_s)} step; the input takes "
+        message=f"the GPU is the limit: it is busy for {seconds(work.busy_s)} of each "
+        f"{seconds(step.mean_s)} step; the input takes "
         f"{share(waiting)}, but a faster one would save {most}",
         evidence=[
             Evidence("gpu_busy_s", "GPU busy, per step", work.busy_s, "s"),
@@ -28,8 +31,10 @@ def check(facts: RuleInputs) -> Finding | None:
             Evidence("input_share", "input, share of the step", waiting, SHARE),
             Evidence("profiled_steps", "steps recorded by torch.profiler", work.steps, ""),
         ],
-        fix=f"No change to the input is needed. Give the GPU less to do per sample: {', '.join(_less_work(facts))}.",
-        how_to_check="Train on the same batch in every step. If the step gets much faster, this finding is wrong.",
+        fix=f"No change to the input is needed. Give the GPU less to do per sample: "
+        f"{', '.join(_less_work(facts))}.",
+        how_to_check="Train on the same batch in every step. If the step gets much faster, this "
+        "finding is wrong.",
         cost_s=idle * step.mean_s,
         cost_kind=CostKind.BOUND,
     )

@@ -6,7 +6,12 @@ from feedline.analysis.ledger.facts import RuleInputs
 from feedline.analysis.ledger.finding import SHARE, Evidence, Finding, Severity, measured
 from feedline.analysis.ledger.rule import EVERY_LIMIT, Rule
 from feedline.analysis.ledger.view import cpus
-from feedline.analysis.ledger.view.input_wait import input_wait, making_share, num_workers, steady_share
+from feedline.analysis.ledger.view.input_wait import (
+    input_wait,
+    making_share,
+    num_workers,
+    steady_share,
+)
 from feedline.analysis.measure.stages import MAKING_STAGES
 
 RULE_ID = "input_bound_unexplained"
@@ -19,19 +24,28 @@ _PARTS = {
     "sampler_s": "the sampler",
 }
 BY_WHOM = (
-    "Check with `top` on the host whether other programs use the CPUs, and record a longer run: feedline then samples how many CPUs they "
+    "Check with `top` on the host whether other programs use the CPUs, and record a longer run: "
+    "feedline then samples how many CPUs they "
     "use."
 )
 _OTHER_CODE = (
-    "Look for what else of this training uses the CPUs: the step itself (torch.set_num_threads), threads of libraries (OMP_NUM_THREADS), "
+    "Look for what else of this training uses the CPUs: the step itself (torch.set_num_threads), "
+    "threads of libraries (OMP_NUM_THREADS), "
     "helper processes. Making samples takes little of them."
 )
-_INSIDE = "Look at the stages of a sample in the report. Wrap parts of your code in feedline.stage(...) to split them further."
+_INSIDE = (
+    "Look at the stages of a sample in the report. Wrap parts of your code in "
+    "feedline.stage(...) to split them further."
+)
 IDLE = (
-    "Give each worker a part of the data: split it into as many parts as there are workers, or more (get_worker_info), for example by "
+    "Give each worker a part of the data: split it into as many parts as there are workers, or "
+    "more (get_worker_info), for example by "
     "samples instead of files."
 )
-_UNSEEN = "Wrap parts of the code that makes batches in feedline.stage(...): the report then shows how long each takes."
+_UNSEEN = (
+    "Wrap parts of the code that makes batches in feedline.stage(...): the report then "
+    "shows how long each takes."
+)
 
 
 def check(facts: RuleInputs) -> Finding:
@@ -41,21 +55,45 @@ def check(facts: RuleInputs) -> Finding:
     name = _PARTS[part]
     stage = max(MAKING_STAGES, key=lambda stage: making_share(facts, stage))
     of_sample = making_share(facts, stage)
-    inside = f"; the largest stage of a sample is {stage} ({share(of_sample)} of its time)" if of_sample and part == "making_s" else ""
+    inside = (
+        f"; the largest stage of a sample is {stage} ({share(of_sample)} of its time)"
+        if of_sample and part == "making_s"
+        else ""
+    )
     known = "what makes the input slow is unknown; its largest part is"
     if idle := _without_data(facts):
-        known = f"{idle} of {counted(num_workers(facts) or idle, 'worker')} never made a batch; the largest part of the wait is"
-    queues, crowded = _queues(facts), cpus.queueing(facts) and facts.cpus is not None and facts.cpus.others is not None
+        known = (
+            f"{idle} of {counted(num_workers(facts) or idle, 'worker')} never made a batch; "
+            f"the largest part of the wait is"
+        )
+    queues, crowded = (
+        _queues(facts),
+        cpus.queueing(facts) and facts.cpus is not None and facts.cpus.others is not None,
+    )
     if crowded:
         queued = facts.runqueue_share or 0.0
-        waits = f"{share(queued)} of the time per sample is spent waiting for a CPU; " if queued > cpus.MAX_RUNQUEUE_SHARE else ""
+        waits = (
+            f"{share(queued)} of the time per sample is spent waiting for a CPU; "
+            if queued > cpus.MAX_RUNQUEUE_SHARE
+            else ""
+        )
         inside = f"; {waits}{cpus.use(facts)}"
     if queues:
         inside = f"; {queues}, but CPU use by other programs was not sampled"
     shares = [
         ("blocked_share", "blocked, share of a sample's time", cpus.blocked_share(facts), SHARE),
-        ("waiting_for_cpu_share", "waiting for a CPU, share of a sample's time", facts.runqueue_share, SHARE),
-        ("main_thread_waiting_for_cpu_share", "main thread waiting for a CPU, share of the step", facts.main_runqueue_share, SHARE),
+        (
+            "waiting_for_cpu_share",
+            "waiting for a CPU, share of a sample's time",
+            facts.runqueue_share,
+            SHARE,
+        ),
+        (
+            "main_thread_waiting_for_cpu_share",
+            "main thread waiting for a CPU, share of the step",
+            facts.main_runqueue_share,
+            SHARE,
+        ),
     ]
     return Finding(
         RULE_ID,
@@ -66,8 +104,17 @@ def check(facts: RuleInputs) -> Finding:
             Evidence(part, f"{name} per step", part_s, "s"),
             *measured(shares),
         ],
-        fix=IDLE if idle else BY_WHOM if queues else _OTHER_CODE if crowded else _INSIDE if of_sample else _UNSEEN,
-        how_to_check="Train on the same batch in every step. If the step is no faster, this finding is wrong.",
+        fix=IDLE
+        if idle
+        else BY_WHOM
+        if queues
+        else _OTHER_CODE
+        if crowded
+        else _INSIDE
+        if of_sample
+        else _UNSEEN,
+        how_to_check="Train on the same batch in every step. If the step is no faster, this "
+        "finding is wrong.",
         cost_s=waiting * facts.step.mean_s,
     )
 
@@ -84,7 +131,11 @@ def _queues(facts: RuleInputs) -> str:
     of_sample, of_step = facts.runqueue_share or 0.0, facts.main_runqueue_share or 0.0
     if of_sample > cpus.MAX_RUNQUEUE_SHARE:
         return f"{share(of_sample)} of the time per sample is spent waiting for a CPU"
-    return f"the main thread waits for a CPU during {share(of_step)} of the step" if of_step > cpus.MAX_RUNQUEUE_SHARE else ""
+    return (
+        f"the main thread waits for a CPU during {share(of_step)} of the step"
+        if of_step > cpus.MAX_RUNQUEUE_SHARE
+        else ""
+    )
 
 
 def _largest(facts: RuleInputs) -> tuple[str, float]:

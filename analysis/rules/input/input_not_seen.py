@@ -1,4 +1,6 @@
-"""Nothing that was recorded or traced says which part of the step the input is: that is not the same as none."""
+"""Nothing that was recorded or traced says which part of the step the input is: that is not the
+same as none.
+"""
 
 from feedline.analysis.formatting import seconds, share
 from feedline.analysis.ledger.change import Refused
@@ -10,31 +12,51 @@ from feedline.analysis.ledger.view.batch_function import HOW_TO_CHECK, unsure
 from feedline.analysis.ledger.view.own_functions import named_functions
 
 RULE_ID = "input_not_seen"
-_IN_TORCH = "Trace a few steps with torch.profiler around the loop over the DataLoader, or record the training with `feedline run`."
+_IN_TORCH = (
+    "Trace a few steps with torch.profiler around the loop over the DataLoader, or record "
+    "the training with `feedline run`."
+)
 #: A name that threads.LOADER knows.
 _IN_XPROF = (
-    "Wrap the code that gets a batch in jax.profiler.TraceAnnotation('get_next_batch') (TensorFlow: tf.profiler.experimental.Trace), and "
+    "Wrap the code that gets a batch in jax.profiler.TraceAnnotation('get_next_batch') "
+    "(TensorFlow: tf.profiler.experimental.Trace), and "
     "trace again."
 )
 
 
 def check(facts: RuleInputs) -> Finding:
     """Of a run without a loader that the steps ask themselves."""
-    step, found = seconds(facts.step.mean_s), [Evidence("other_s", "other per step", facts.step.stages.get("other", 0.0), "s")]
+    step, found = (
+        seconds(facts.step.mean_s),
+        [Evidence("other_s", "other per step", facts.step.stages.get("other", 0.0), "s")],
+    )
     how_to_check = (
-        "Check whether a DataLoader feeds the steps directly. If one does, its hook failed (see 'Hooks that could not be attached' in the "
+        "Check whether a DataLoader feeds the steps directly. If one does, its hook failed (see "
+        "'Hooks that could not be attached' in the "
         "full report), and this finding is wrong."
     )
     if facts.making is not None:
         message, how_to_check = unsure(facts), HOW_TO_CHECK
     elif facts.loader is not None:
-        message = f"{facts.loader.kind} is iterated in another thread of the program, so the input's share of the {step} step is unknown"
-        how_to_check = "Iterate it in the training loop itself: the report then shows how long the step waits for it."
+        message = (
+            f"{facts.loader.kind} is iterated in another thread of the program, so the "
+            f"input's share of the {step} step is unknown"
+        )
+        how_to_check = (
+            "Iterate it in the training loop itself: the report then shows how long "
+            "the step waits for it."
+        )
     else:
         message = f"no loader was seen, so the input's share of the {step} step is unknown"
         if facts.unseen is not None and facts.unseen_at_most is not None:
-            message += f" (at most {share(facts.unseen_at_most)}, unless a model's forward() loads data)"
-            found.append(Evidence("unseen_share", "share of the step that may be input", facts.unseen.share, SHARE))
+            message += (
+                f" (at most {share(facts.unseen_at_most)}, unless a model's forward() loads data)"
+            )
+            found.append(
+                Evidence(
+                    "unseen_share", "share of the step that may be input", facts.unseen.share, SHARE
+                )
+            )
             what = "share of the step that may be input, upper end of its 95 % interval"
             found.append(Evidence("unseen_share_end", what, facts.unseen.high, SHARE))
     if named_functions(facts) is not None:
@@ -44,7 +66,8 @@ def check(facts: RuleInputs) -> Finding:
         Severity.INFO,
         message=message,
         evidence=found,
-        fix="Put the code that gets a batch into a function that returns the batch (feedline finds such functions), or wrap that code in "
+        fix="Put the code that gets a batch into a function that returns the batch (feedline "
+        "finds such functions), or wrap that code in "
         "`with feedline.stage('input'):`.",
         how_to_check=how_to_check,
     )

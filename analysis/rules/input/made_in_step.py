@@ -38,12 +38,31 @@ def _evidence(facts: RuleInputs, took: float) -> list[Evidence]:
         Evidence("other_s", "other per step", facts.step.stages.get("other", 0.0), "s"),
     ]
     if facts.certainty is not None and facts.certainty.steps > 1:
-        ends, what = (("lower", facts.certainty.low), ("upper", facts.certainty.high)), "share of the step, {} end of its 95 % interval"
-        found += [Evidence("input_share_end", what.format(end), value, SHARE, end) for end, value in ends]
+        ends, what = (
+            (("lower", facts.certainty.low), ("upper", facts.certainty.high)),
+            "share of the step, {} end of its 95 % interval",
+        )
+        found += [
+            Evidence("input_share_end", what.format(end), value, SHARE, end) for end, value in ends
+        ]
     if not _waits(facts) and not _full(facts, took):
-        found += [Evidence("receiving_s", "receiving batches from a worker per step, upper estimate", _receiving_s(facts), "s")]
+        found += [
+            Evidence(
+                "receiving_s",
+                "receiving batches from a worker per step, upper estimate",
+                _receiving_s(facts),
+                "s",
+            )
+        ]
     if facts.making is not None:
-        found += [Evidence("timed_steps", "steps in which the function was timed", float(facts.making.looked.sum()), "steps")]
+        found += [
+            Evidence(
+                "timed_steps",
+                "steps in which the function was timed",
+                float(facts.making.looked.sum()),
+                "steps",
+            )
+        ]
         found += [Evidence("calls", "calls per step", facts.making.calls, "1")]
         if facts.making.working_share < _ALL:
             what = "computing or waiting for a CPU, share of the function's time, at most"
@@ -53,15 +72,31 @@ def _evidence(facts: RuleInputs, took: float) -> list[Evidence]:
 
 def _fix(facts: RuleInputs, took: float) -> str:
     if _waits(facts):
-        return "Request the next batch before calling the model on this one, and see what the function waits for: a queue, a file, a lock."
+        return (
+            "Request the next batch before calling the model on this one, and see what the "
+            "function waits for: a queue, a file, a lock."
+        )
     fewer = "Make each batch with fewer calls (one indexing operation for all of its samples)"
-    device = " Copy batches from pinned memory with non_blocking=True." if facts.step.stages.get("copy") else ""
+    device = (
+        " Copy batches from pinned memory with non_blocking=True."
+        if facts.step.stages.get("copy")
+        else ""
+    )
     if _full(facts, took):
-        return f"{fewer}.{device} A thread would not help, because the CPUs are busy: {cpus.use(facts)}."
+        return (
+            f"{fewer}.{device} A thread would not help, because the CPUs are busy: "
+            f"{cpus.use(facts)}."
+        )
     receiving = _receiving_s(facts)
-    worker = f", or in a DataLoader with num_workers=1 (receiving its batches takes about {seconds(receiving)} per step)"
+    worker = (
+        f", or in a DataLoader with num_workers=1 (receiving its batches takes about "
+        f"{seconds(receiving)} per step)"
+    )
     helps = took - receiving >= MIN_WAIT_SHARE * facts.step.mean_s
-    thread = "make the next one while the model computes: in a ThreadPoolExecutor(max_workers=1) with a random generator of its own"
+    thread = (
+        "make the next one while the model computes: in a ThreadPoolExecutor(max_workers=1) "
+        "with a random generator of its own"
+    )
     return f"{fewer}, or {thread}{worker if helps else ''}.{device}"
 
 

@@ -1,4 +1,6 @@
-"""Batches are made sample by sample in the main process, and so cheaply that it is not sure whether workers would help."""
+"""Batches are made sample by sample in the main process, and so cheaply that it is not sure whether
+workers would help.
+"""
 
 from feedline.analysis.formatting import count, seconds
 from feedline.analysis.ledger.change import Refused
@@ -6,19 +8,40 @@ from feedline.analysis.ledger.facts import RuleInputs
 from feedline.analysis.ledger.finding import Evidence, Finding, Severity
 from feedline.analysis.ledger.rule import Rule
 from feedline.analysis.ledger.view.handover import Between, call, receiving_s
-from feedline.analysis.ledger.view.input_wait import MIN_WAIT_SHARE, input_wait, num_workers, severity, unsure_s
+from feedline.analysis.ledger.view.input_wait import (
+    MIN_WAIT_SHARE,
+    input_wait,
+    num_workers,
+    severity,
+    unsure_s,
+)
 
 RULE_ID = "made_one_by_one"
-_IN_ONE_CALL = "Make each batch in one call: let the dataset's __getitem__ take a list of indices and return the whole batch. "
+_IN_ONE_CALL = (
+    "Make each batch in one call: let the dataset's __getitem__ take a list of indices "
+    "and return the whole batch. "
+)
 _TORCHS = ("RandomSampler", "SequentialSampler")  # what a DataLoader makes of shuffle
 _YIELD_BATCHES = "Make each batch in one call: let the dataset yield whole batches. "
 
 
 def check(facts: RuleInputs) -> Finding | None:
-    """Compare making a step's batches with receiving them from workers; silent where workers help for sure."""
-    making, receiving, size = input_wait(facts).making_s, receiving_s(facts), facts.throughput.batch_size
+    """Compare making a step's batches with receiving them from workers; silent where workers help
+    for sure.
+    """
+    making, receiving, size = (
+        input_wait(facts).making_s,
+        receiving_s(facts),
+        facts.throughput.batch_size,
+    )
     workers_save = making - receiving.high - unsure_s(facts) >= MIN_WAIT_SHARE * facts.step.mean_s
-    if num_workers(facts) != 0 or not size or size < 2 or workers_save or facts.setting("whole_batches"):
+    if (
+        num_workers(facts) != 0
+        or not size
+        or size < 2
+        or workers_save
+        or facts.setting("whole_batches")
+    ):
         return None
     computing = 1 - (facts.runqueue_share or 0.0)  # one call waits for a CPU, too
     weight = severity(facts, making * computing)
@@ -28,10 +51,13 @@ def check(facts: RuleInputs) -> Finding | None:
     return Finding(
         RULE_ID,
         weight,
-        message=f"the main process makes each batch one sample at a time ({seconds(making)} per step); {_with_workers(saved, receiving)}",
+        message=f"the main process makes each batch one sample at a time ({seconds(making)} per "
+        f"step); {_with_workers(saved, receiving)}",
         evidence=_evidence(making, size, receiving, saved),
-        fix=("Keep num_workers=0. " if saved.low <= 0 else "") + _in_one_call(facts, str(facts.setting("batch_size", count(size)))),
-        how_to_check="Time an epoch of the loader alone, with batches made in one call. If it still takes as long, this finding is wrong.",
+        fix=("Keep num_workers=0. " if saved.low <= 0 else "")
+        + _in_one_call(facts, str(facts.setting("batch_size", count(size)))),
+        how_to_check="Time an epoch of the loader alone, with batches made in one call. If it "
+        "still takes as long, this finding is wrong.",
         cost_s=making * computing,
     )
 
@@ -44,12 +70,17 @@ def _in_one_call(facts: RuleInputs, size: str) -> str:
     each = f"{kind}(dataset)" if kind in _TORCHS else "sampler"
     batches = f"BatchSampler({each}, {size}, drop_last={bool(facts.setting('drop_last'))})"
     return _IN_ONE_CALL + call(
-        facts, f"sampler={batches}, batch_size=None", f"{now}; remove shuffle, drop_last, batch_sampler and collate_fn if set"
+        facts,
+        f"sampler={batches}, batch_size=None",
+        f"{now}; remove shuffle, drop_last, batch_sampler and collate_fn if set",
     )
 
 
 def _with_workers(saved: Between, receiving: Between) -> str:
-    taking = f"receiving batches from workers takes {seconds(receiving.low)} to {seconds(receiving.high)} per step"
+    taking = (
+        f"receiving batches from workers takes {seconds(receiving.low)} to "
+        f"{seconds(receiving.high)} per step"
+    )
     if saved.low > 0:
         return f"workers would save {seconds(saved.low)} to {seconds(saved.high)} of that: {taking}"
     return f"workers {'would take longer' if saved.high <= 0 else 'may not help'}: {taking}"
@@ -59,21 +90,42 @@ def _evidence(making: float, size: float, receiving: Between, saved: Between) ->
     found = [
         Evidence("making_s", "making the batches of one step", making, "s"),
         Evidence("sample_s", "making one sample", making / size, "s"),
-        Evidence("receiving_s", "receiving those batches from workers, lower estimate", receiving.low, "s", "lower"),
-        Evidence("receiving_s", "receiving those batches from workers, upper estimate", receiving.high, "s", "upper"),
+        Evidence(
+            "receiving_s",
+            "receiving those batches from workers, lower estimate",
+            receiving.low,
+            "s",
+            "lower",
+        ),
+        Evidence(
+            "receiving_s",
+            "receiving those batches from workers, upper estimate",
+            receiving.high,
+            "s",
+            "upper",
+        ),
     ]
     if saved.low > 0:
-        found.append(Evidence("saved_s", "saved by workers, lower estimate", saved.low, "s", "lower"))
-        found.append(Evidence("saved_s", "saved by workers, upper estimate", saved.high, "s", "upper"))
+        found.append(
+            Evidence("saved_s", "saved by workers, lower estimate", saved.low, "s", "lower")
+        )
+        found.append(
+            Evidence("saved_s", "saved by workers, upper estimate", saved.high, "s", "upper")
+        )
     return found
 
 
 def change(facts: RuleInputs) -> Refused:
-    """In one call, batches took 0.52 to 0.95 times as long (docs/measured/advice-tried.md): it depends on the dataset."""
+    """In one call, batches took 0.52 to 0.95 times as long (docs/measured/advice-tried.md): it
+    depends on the dataset.
+    """
     return Refused(
         "unknown_dataset",
-        "The time to make a whole batch in one call is unknown. Time one such call, and compare it with what a batch takes now.",
+        "The time to make a whole batch in one call is unknown. Time one such call, and compare "
+        "it with what a batch takes now.",
     )
 
 
-RULE: Rule[RuleInputs] = Rule(RULE_ID, check, change, claims=("sample/dataset/cpu", "sample/dataset/run_queue"), of_input=True)
+RULE: Rule[RuleInputs] = Rule(
+    RULE_ID, check, change, claims=("sample/dataset/cpu", "sample/dataset/run_queue"), of_input=True
+)

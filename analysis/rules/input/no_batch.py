@@ -1,4 +1,6 @@
-"""No batch ever came from a loader: the main process waited for the first one, or the loader was at its end at once."""
+"""No batch ever came from a loader: the main process waited for the first one, or the loader was at
+its end at once.
+"""
 
 from feedline.analysis.formatting import seconds
 from feedline.analysis.ledger.finding import Evidence, Finding, Severity
@@ -9,7 +11,9 @@ from feedline.analysis.measure.model import Loader, RunInfo
 
 RULE_ID = "no_batch"
 _SPAWN = "multiprocessing_context='spawn'"
-_CHECK = f"Run with DataLoader(..., {_SPAWN}). If no batch comes either, no inherited lock is the cause."
+_CHECK = (
+    f"Run with DataLoader(..., {_SPAWN}). If no batch comes either, no inherited lock is the cause."
+)
 
 
 def found(end: AtEnd, loaders: list[Loader], run: RunInfo) -> Finding | None:
@@ -40,12 +44,20 @@ def _waited(wait: LastWait, end: AtEnd, loader: Loader | None, run: RunInfo) -> 
     else:
         workers = of_workers(wait)
         waited = "has waited" if run.state == "live" else "waited"
-        said = f"{first}: the main process {waited} {seconds(wait.s)} for the first one, from {seconds(wait.since_s)} after the start on"
+        said = (
+            f"{first}: the main process {waited} {seconds(wait.s)} for the first one, from "
+            f"{seconds(wait.since_s)} after the start on"
+        )
         said += f"; {workers}" if workers else ""
     evidence = [
         Evidence("batches", "batches that came", 0, "batches"),
         Evidence("waited_s", "wait for the first batch", wait.s, "s"),
-        Evidence("wait_began_s", "time at which the wait began, from the start of the recording", wait.since_s, "s"),
+        Evidence(
+            "wait_began_s",
+            "time at which the wait began, from the start of the recording",
+            wait.since_s,
+            "s",
+        ),
         Evidence("workers", "workers that had started", wait.workers, "workers"),
     ]
     forked = loader is not None and loader.settings.get("start_method") == "fork"
@@ -65,10 +77,15 @@ def _waited(wait: LastWait, end: AtEnd, loader: Loader | None, run: RunInfo) -> 
 def _fix(locked: bool) -> str:
     dump = "`py-spy dump --pid PID` on a worker shows the line"
     if not locked:
-        return f"{dump} at which it waits. DataLoader(..., timeout=60) turns such a wait into an error."
+        return (
+            f"{dump} at which it waits. DataLoader(..., timeout=60) turns such a wait into an "
+            f"error."
+        )
     return (
-        "A forked worker inherits the main process's locks as they are, but not the threads that would release them. Create locks, clients "
-        f"and thread pools in the worker (worker_init_fn), or start workers with DataLoader(..., {_SPAWN}). {dump}."
+        "A forked worker inherits the main process's locks as they are, but not the threads that "
+        "would release them. Create locks, clients "
+        f"and thread pools in the worker (worker_init_fn), or start workers with DataLoader(..., "
+        f"{_SPAWN}). {dump}."
     )
 
 
@@ -78,8 +95,10 @@ def _at_its_end(loader: Loader | None) -> Finding:
         Severity.INFO,
         message=f"no batch came from {_named(loader)}: it was at its end at once",
         evidence=[Evidence("batches", "batches that came", 0, "batches")],
-        fix="Check what the dataset finds: its folder, file pattern, split or filter; with drop_last=True, whether it has as many samples "
+        fix="Check what the dataset finds: its folder, file pattern, split or filter; with "
+        "drop_last=True, whether it has as many samples "
         "as a batch.",
         refused=REFUSED,
-        how_to_check="Print len(dataset), or iterate the dataset without a loader. If samples come, the sampler is empty.",
+        how_to_check="Print len(dataset), or iterate the dataset without a loader. If samples "
+        "come, the sampler is empty.",
     )

@@ -1,4 +1,6 @@
-"""No update of parameters was seen: the program trained nothing, or in a way that feedline cannot see."""
+"""No update of parameters was seen: the program trained nothing, or in a way that feedline cannot
+see.
+"""
 
 from feedline.analysis.formatting import counted
 from feedline.analysis.ledger.change import Refused
@@ -18,11 +20,17 @@ def check(facts: RuleInputs) -> Finding | None:
     return Finding(
         RULE_ID,
         Severity.INFO,
-        message=f"no training was seen: {counted(batches, 'batch')} came from the loader, but no model call, backward "
+        message=f"no training was seen: {counted(batches, 'batch')} came from the loader, but no "
+        f"model call, backward "
         "pass or optimizer update followed; what limits the training is unknown",
-        evidence=[Evidence("batches", "batches", batches, "batches"), Evidence("batch_s", "time per batch", facts.step.mean_s, "s")],
-        fix="Let it train for a few dozen steps. `feedline env` shows which calls feedline can see.",
-        how_to_check="Check whether the program calls or updates a model. If it does, its hook failed (see 'Hooks that could not be "
+        evidence=[
+            Evidence("batches", "batches", batches, "batches"),
+            Evidence("batch_s", "time per batch", facts.step.mean_s, "s"),
+        ],
+        fix="Let it train for a few dozen steps. `feedline env` shows which calls feedline can "
+        "see.",
+        how_to_check="Check whether the program calls or updates a model. If it does, its hook "
+        "failed (see 'Hooks that could not be "
         "attached' in the full report), and this finding is wrong.",
     )
 

@@ -14,7 +14,8 @@ from feedline.analysis.measure.stages import MAKING_STAGES
 
 RULE_ID = "oversize_images"
 
-#: docs/rules.md. ImageNet's mean 469 x 387 picture for a 224 px crop has 3.6, and is stored as people want it.
+#: docs/rules.md. ImageNet's mean 469 x 387 picture for a 224 px crop has 3.6, and is stored as
+#: people want it.
 _MIN_PIXEL_RATIO = 4.0
 
 
@@ -36,43 +37,64 @@ def check(facts: RuleInputs) -> Finding | None:
     cost_s = making_wait_s(facts) * by_pixels * (1 - 1 / ratio)
     return Finding(
         RULE_ID,
-        severity(facts, cost_s),  # also where it costs little: it is known before it hurts, and stays true
+        severity(
+            facts, cost_s
+        ),  # also where it costs little: it is known before it hurts, and stays true
         message=f"images are decoded to {number(ratio)} times as many pixels as the model sees",
         evidence=[
             Evidence("decoded_pixels", "pixels decoded per sample", maker.decoded_pixels, "pixels"),
             Evidence("output_pixels", "pixels returned per sample", maker.output_pixels, "pixels"),
-            Evidence("by_pixels_share", "read, decode and resize, share of a sample's time", by_pixels, SHARE),
+            Evidence(
+                "by_pixels_share",
+                "read, decode and resize, share of a sample's time",
+                by_pixels,
+                SHARE,
+            ),
         ],
         fix=_fix(facts),
-        how_to_check="Resize 50 of the files and read only those. If decode time per sample does not fall, this finding is wrong.",
+        how_to_check="Resize 50 of the files and read only those. If decode time per sample does "
+        "not fall, this finding is wrong.",
         cost_s=cost_s,
     )
 
 
 def _fix(facts: RuleInputs) -> str:
-    """What there is to do for the way in which images were seen to become smaller; both, where none was."""
+    """What there is to do for the way in which images were seen to become smaller; both, where none
+    was.
+    """
     name, scaled = heaviest(facts, "decode")[0], operations_share(facts, _RESIZES) > 0
     draft = next((way for library, way in _AT_SCALE.items() if name.startswith(library)), "")
     at_scale = f", or decode JPEGs at 1/2, 1/4 or 1/8 scale ({draft})" if draft else ""
     store = f"store them near the training size{at_scale}."
     if scaled and not may_crop(facts):
         return f"{store[0].upper()}{store[1:].replace('them', 'the images', 1)}"
-    return f"If images are scaled down, {store} If they are cropped at full resolution, decode only the crop."
+    return (
+        f"If images are scaled down, {store} If they are cropped at full resolution, decode "
+        f"only the crop."
+    )
 
 
 def change(facts: RuleInputs) -> Change | Refused:
-    """Images stored at the size that the model sees: reading, decoding and resizing them go by pixels. Other stages are spared as much of
-    the page faults for the memory of images."""
+    """Images stored at the size that the model sees: reading, decoding and resizing them go by
+    pixels. Other stages are spared as much of the page faults for the memory of images."""
     maker = facts.workers
     if maker is None or not maker.decoded_pixels or not maker.output_pixels:
         return Refused("unknown_pixels", "The number of decoded pixels was not recorded.")
     left = maker.output_pixels / maker.decoded_pixels
     faults = 1 - (1 - left) * (faults_share(facts) or 0.0)
     augmenting = 1 - (1 - left) * operations_share(facts, _RESIZES, "augment")
-    stages = dict.fromkeys(MAKING_STAGES, Factor(cpu=faults)) | dict.fromkeys(("read", "decode"), Factor(left, left))
+    stages = dict.fromkeys(MAKING_STAGES, Factor(cpu=faults)) | dict.fromkeys(
+        ("read", "decode"), Factor(left, left)
+    )
     return Change(stages=stages | {"augment": Factor(augmenting * faults, augmenting)})
 
 
 RULE: Rule[RuleInputs] = Rule(
-    RULE_ID, check, change, claims=("sample/decode/cpu", "sample/decode/run_queue"), effort=Effort.DATA, time=Time.NEEDLESS, of_input=True
+    RULE_ID,
+    check,
+    change,
+    claims=("sample/decode/cpu", "sample/decode/run_queue"),
+    effort=Effort.DATA,
+    time=Time.NEEDLESS,
+    of_input=True,
 )

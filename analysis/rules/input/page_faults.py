@@ -1,4 +1,6 @@
-"""Memory that samples free goes back to the system, and is mapped and cleared again for the next sample."""
+"""Memory that samples free goes back to the system, and is mapped and cleared again for the next
+sample.
+"""
 
 from feedline.analysis.formatting import count, share, size
 from feedline.analysis.ledger.change import Change, Factor
@@ -6,19 +8,27 @@ from feedline.analysis.ledger.facts import RuleInputs
 from feedline.analysis.ledger.finding import SHARE, Evidence, Finding, Severity
 from feedline.analysis.ledger.rule import Effort, Rule, Time
 from feedline.analysis.ledger.view.input_wait import maker, severity
-from feedline.analysis.ledger.view.page_faults import _faults, assignments, environment, faults_share
+from feedline.analysis.ledger.view.page_faults import (
+    _faults,
+    assignments,
+    environment,
+    faults_share,
+)
 from feedline.analysis.ledger.view.storage import spared_s
 from feedline.analysis.measure.costs import PAGE_BYTES
 from feedline.analysis.measure.stages import MAKING_STAGES
 
 RULE_ID = "page_faults"
 
-#: Smallest share of a sample's CPU time that is reported, and fewest bytes that a sample maps again (docs/rules.md).
+#: Smallest share of a sample's CPU time that is reported, and fewest bytes that a sample maps again
+#: (docs/rules.md).
 MIN_SHARE = 0.15
 
 
 def check(facts: RuleInputs) -> Finding | None:
-    """Compare the kernel's part of a sample, without reading, with the whole; silent where the memory may be that of a memory map."""
+    """Compare the kernel's part of a sample, without reading, with the whole; silent where the
+    memory may be that of a memory map.
+    """
     faults, part = _faults(facts), faults_share(facts)
     if faults is None or part is None or part < MIN_SHARE or not environment(facts):
         return None
@@ -29,28 +39,50 @@ def check(facts: RuleInputs) -> Finding | None:
     return Finding(
         RULE_ID,
         weight,
-        message=f"{share(part)} of the CPU time per sample is spent on {count(faults)} page faults: {maker(facts)} frees large buffers "
-        f"after each sample, and the system has to map and clear {size(faults * PAGE_BYTES)} again for the next one",
+        message=f"{share(part)} of the CPU time per sample is spent on {count(faults)} page "
+        f"faults: {maker(facts)} frees large buffers "
+        f"after each sample, and the system has to map and clear {size(faults * PAGE_BYTES)} "
+        f"again for the next one",
         evidence=[
             Evidence("faults_share", "page faults, share of CPU time per sample", part, SHARE),
-            Evidence("minor_faults", "minor page faults per sample, without those of shared memory", faults, "faults"),
-            Evidence("mapped_bytes", "memory mapped by these, per sample", faults * PAGE_BYTES, "B"),
-            Evidence("system_s", "CPU time per sample in the kernel", facts.traffic.system_s or 0.0, "s"),
+            Evidence(
+                "minor_faults",
+                "minor page faults per sample, without those of shared memory",
+                faults,
+                "faults",
+            ),
+            Evidence(
+                "mapped_bytes", "memory mapped by these, per sample", faults * PAGE_BYTES, "B"
+            ),
+            Evidence(
+                "system_s", "CPU time per sample in the kernel", facts.traffic.system_s or 0.0, "s"
+            ),
         ],
-        fix=f"Start the program with {assignments(facts)} in its environment, so that malloc keeps freed memory. Check that the machine "
-        "has enough memory: each process may then keep as many bytes as these variables say, or more.",
-        how_to_check="Run with these variables. If the page faults per sample stay the same, this finding is wrong.",
+        fix=f"Start the program with {assignments(facts)} in its environment, so that malloc "
+        f"keeps freed memory. Check that the machine "
+        "has enough memory: each process may then keep as many bytes as these variables say, or "
+        "more.",
+        how_to_check="Run with these variables. If the page faults per sample stay the same, this "
+        "finding is wrong.",
         cost_s=cost_s,
         environment=environment(facts),
     )
 
 
 def change(facts: RuleInputs) -> Change:
-    """All stages of a sample take less CPU time: which of them the page faults belong to is not recorded."""
+    """All stages of a sample take less CPU time: which of them the page faults belong to is not
+    recorded.
+    """
     left = 1 - (faults_share(facts) or 0.0)
     return Change(stages={stage: Factor(cpu=left) for stage in MAKING_STAGES})
 
 
 RULE: Rule[RuleInputs] = Rule(
-    RULE_ID, check, change, claims=("sample/*/cpu",), effort=Effort.ENVIRONMENT, time=Time.NEEDLESS, of_input=True
+    RULE_ID,
+    check,
+    change,
+    claims=("sample/*/cpu",),
+    effort=Effort.ENVIRONMENT,
+    time=Time.NEEDLESS,
+    of_input=True,
 )

@@ -25,7 +25,8 @@ def check(facts: RuleInputs) -> Finding | None:
     return Finding(
         RULE_ID,
         weight,
-        message=f"{work.name} takes {seconds(work.cost.wall_s)} per {work.per} {work.task}: {cause.message}",
+        message=f"{work.name} takes {seconds(work.cost.wall_s)} per {work.per} {work.task}: "
+        f"{cause.message}",
         evidence=_evidence(work, cause),
         fix=cause.fix,
         how_to_check=cause.how_to_check,
@@ -49,7 +50,19 @@ def _evidence(work: Work, cause: Why) -> list[Evidence]:
         ("bytes", f"bytes per {work.per}", cost.bytes, "B"),
         ("expected_s", "expected at most", work.should_s, "s"),
     ]
-    return [Evidence("wall_s", f"{work.name} per {work.per}", cost.wall_s, "s", work.stage), *measured(found), *cause.evidence]
+    return [
+        Evidence("wall_s", f"{work.name} per {work.per}", cost.wall_s, "s", work.stage),
+        *measured(found),
+        *cause.evidence,
+    ]
 
 
-RULE: Rule[RuleInputs] = Rule(RULE_ID, check, change, claims=("sample",), lifts=CHEAPER | {"step", "gpu"}, time=Time.IDLE, of_input=True)
+RULE: Rule[RuleInputs] = Rule(
+    RULE_ID,
+    check,
+    change,
+    claims=("sample",),
+    lifts=CHEAPER | {"step", "gpu"},
+    time=Time.IDLE,
+    of_input=True,
+)

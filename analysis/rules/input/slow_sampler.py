@@ -9,26 +9,34 @@ from feedline.analysis.ledger.view.input_wait import batches_per_step, input_wai
 
 RULE_ID = "slow_sampler"
 
-#: Torch's own samplers take 0.1 to 0.4 us per index, the start of a pass over 60,000 or more samples included (docs/rules.md).
+#: Torch's own samplers take 0.1 to 0.4 us per index, the start of a pass over 60,000 or more
+#: samples included (docs/rules.md).
 _MIN_BATCH_S, _MIN_INDEX_S = 0.5e-3, 2e-6
 
 #: Of the time in which a pass draws its indices.
 _MOSTLY = 0.5
 
-#: Samplers of torch as older recordings name them, without saying whose they are; and those that can draw with replacement.
+#: Samplers of torch as older recordings name them, without saying whose they are; and those that
+#: can draw with replacement.
 _RANDOM = "RandomSampler"
 _DRAWS_AGAIN = (_RANDOM, "WeightedRandomSampler")
 _TORCHS = (*_DRAWS_AGAIN, "SubsetRandomSampler", "SequentialSampler", "DistributedSampler")
 
 _IN_ONE_CALL = (
-    "Compute the order of an epoch once, in one call (torch.randperm, torch.multinomial, NumPy), and let the sampler return slices of it. "
-    "What depends on the data, such as lengths or distances, can be computed before the training and stored."
+    "Compute the order of an epoch once, in one call (torch.randperm, torch.multinomial, NumPy), "
+    "and let the sampler return slices of it. "
+    "What depends on the data, such as lengths or distances, can be computed before the training "
+    "and stored."
 )
 _FEWER_PASSES = (
-    "Begin fewer passes, each longer. Or let a sampler of your own keep the order as a tensor and yield slices of it, without a list of "
+    "Begin fewer passes, each longer. Or let a sampler of your own keep the order as a tensor and "
+    "yield slices of it, without a list of "
     "all indices."
 )
-ONLY_THOSE = "Passes end before the sampler does: let a sampler of your own draw only the indices that they take."
+ONLY_THOSE = (
+    "Passes end before the sampler does: let a sampler of your own draw only the indices "
+    "that they take."
+)
 _ENDS_EARLY = 0.9  # of the samples of a whole pass
 
 
@@ -48,9 +56,24 @@ def check(facts: RuleInputs) -> Finding | None:
         message=_says(facts, took_s / batches, once),
         evidence=[
             Evidence("sampler_s", "drawing indices per step", took_s, "s"),
-            Evidence("sampler_share", "drawing indices, share of the step", took_s / facts.step.mean_s, SHARE),
-            Evidence("index_s", "drawing indices, per sample", took_s / samples if samples else 0.0, "s"),
-            *([Evidence("order_s", "drawing the first indices of a pass", facts.order_s or 0.0, "s")] if once else []),
+            Evidence(
+                "sampler_share",
+                "drawing indices, share of the step",
+                took_s / facts.step.mean_s,
+                SHARE,
+            ),
+            Evidence(
+                "index_s", "drawing indices, per sample", took_s / samples if samples else 0.0, "s"
+            ),
+            *(
+                [
+                    Evidence(
+                        "order_s", "drawing the first indices of a pass", facts.order_s or 0.0, "s"
+                    )
+                ]
+                if once
+                else []
+            ),
         ],
         fix=_fix(facts, once),
         how_to_check=_how_to_check(facts, once),
@@ -59,13 +82,17 @@ def check(facts: RuleInputs) -> Finding | None:
 
 
 def at_once(facts: RuleInputs, took_s: float) -> bool:
-    """Whether most of the time goes to the first indices of a pass, with which the sampler makes an order for all of them."""
+    """Whether most of the time goes to the first indices of a pass, with which the sampler makes an
+    order for all of them.
+    """
     steps_per_pass = facts.throughput.steps / max(facts.epochs, 1)
     return facts.order_s is not None and facts.order_s > _MOSTLY * took_s * steps_per_pass
 
 
 def of_torch(facts: RuleInputs) -> bool:
-    """Whether torch's own sampler draws the indices: it makes the order of a pass in one call already."""
+    """Whether torch's own sampler draws the indices: it makes the order of a pass in one call
+    already.
+    """
     if facts.setting("batch_sampler") not in (None, "BatchSampler"):
         return False
     return bool(facts.setting("torchs_sampler", facts.setting("sampler") in _TORCHS))
@@ -73,8 +100,14 @@ def of_torch(facts: RuleInputs) -> bool:
 
 def _says(facts: RuleInputs, batch_s: float, once: bool) -> str:
     if not once or facts.order_s is None:
-        return f"{_name(facts)} takes {seconds(batch_s)} to draw the indices of each batch, in the main process"
-    order = f"{_name(facts)} takes {seconds(facts.order_s)} at the beginning of each pass, in the main process"
+        return (
+            f"{_name(facts)} takes {seconds(batch_s)} to draw the indices of each batch, in "
+            f"the main process"
+        )
+    order = (
+        f"{_name(facts)} takes {seconds(facts.order_s)} at the beginning of each pass, in the "
+        f"main process"
+    )
     if not of_torch(facts):
         return order
     samples = facts.setting("dataset_samples")
@@ -87,12 +120,17 @@ def _fix(facts: RuleInputs, once: bool) -> str:
         return _IN_ONE_CALL
     name = _name(facts)
     if not once:
-        return f"Draw with a sampler of your own that yields slices of a tensor: {name} goes from index to index in Python."
+        return (
+            f"Draw with a sampler of your own that yields slices of a tensor: {name} goes from "
+            f"index to index in Python."
+        )
     rest = ONLY_THOSE if _ends_early(facts) else _FEWER_PASSES
     if name not in _DRAWS_AGAIN or facts.setting("replacement"):
         return rest
     faster = "draws 32 indices at a time" if name == _RANDOM else "takes far less time"
-    return f"If samples may repeat within a pass, set replacement=True: {name} then {faster}. {rest}"
+    return (
+        f"If samples may repeat within a pass, set replacement=True: {name} then {faster}. {rest}"
+    )
 
 
 def _ends_early(facts: RuleInputs) -> bool:
@@ -106,14 +144,24 @@ def _ends_early(facts: RuleInputs) -> bool:
 def _how_to_check(facts: RuleInputs, once: bool) -> str:
     drawn = "sampler" if facts.setting("batch_sampler") == "none" else "batch_sampler"
     if once:
-        return f"Time `next(iter(loader.{drawn}))` alone. If it takes much less than {seconds(facts.order_s)}, this finding is wrong."
-    return f"Time the sampler alone: `for _ in loader.{drawn}: pass`. If a batch takes much less time there, this finding is wrong."
+        return (
+            f"Time `next(iter(loader.{drawn}))` alone. If it takes much less than "
+            f"{seconds(facts.order_s)}, this finding is wrong."
+        )
+    return (
+        f"Time the sampler alone: `for _ in loader.{drawn}: pass`. If a batch takes much less "
+        f"time there, this finding is wrong."
+    )
 
 
 def _name(facts: RuleInputs) -> str:
     """Of the sampler, or of the batch sampler if that is not torch's."""
     batches = facts.setting("batch_sampler")
-    return str(batches if batches not in (None, "BatchSampler") else facts.setting("sampler", "the sampler"))
+    return str(
+        batches
+        if batches not in (None, "BatchSampler")
+        else facts.setting("sampler", "the sampler")
+    )
 
 
 def change(facts: RuleInputs) -> Refused:
@@ -121,4 +169,6 @@ def change(facts: RuleInputs) -> Refused:
     return Refused("other_sampler", "How long another sampler would take is unknown.")
 
 
-RULE: Rule[RuleInputs] = Rule(RULE_ID, check, change, claims=("sampler",), lifts=CHEAPER | {"step"}, of_input=True)
+RULE: Rule[RuleInputs] = Rule(
+    RULE_ID, check, change, claims=("sampler",), lifts=CHEAPER | {"step"}, of_input=True
+)

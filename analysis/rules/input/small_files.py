@@ -10,16 +10,19 @@ from feedline.analysis.ledger.view.storage import MIN_BLOCKED_SHARE, spared_s, s
 
 RULE_ID = "small_files"
 
-#: docs/rules.md. Below it the time of a file is the time of a few calls and round trips, not of its bytes.
+#: docs/rules.md. Below it the time of a file is the time of a few calls and round trips, not of its
+#: bytes.
 _MAX_FILE_BYTES = 64 * 1024
 
-#: Less than the buffer of any library (4 KiB in C, 8 KiB in Python): reads as small as this are whole files, not pieces of larger ones.
+#: Less than the buffer of any library (4 KiB in C, 8 KiB in Python): reads as small as this are
+#: whole files, not pieces of larger ones.
 _MIN_BUFFER_BYTES = 4096
 
 #: A sample that needs less than one read is not stored in files of its own (docs/rules.md).
 _MIN_READS = 1.0
 
-#: CPU time of a small read with its part of opening and closing the file, in Python (docs/rules.md). More is spent on the bytes: unpacking.
+#: CPU time of a small read with its part of opening and closing the file, in Python
+#: (docs/rules.md). More is spent on the bytes: unpacking.
 _PER_CALL_S = 30e-6
 
 #: Operations of which each call opens one file. ``zarr.Array`` reads whole chunks: each is a file.
@@ -35,14 +38,23 @@ def check(facts: RuleInputs) -> Finding | None:
     traffic, mean = facts.traffic, _file_bytes(facts)
     if mean is None or mean >= _MAX_FILE_BYTES or not traffic.read_chars or not traffic.read_calls:
         return None
-    reading = making_share(facts, "read") * _of_calls(facts) or storage_share(facts) or 0.0  # where no hook saw the reads
+    reading = (
+        making_share(facts, "read") * _of_calls(facts) or storage_share(facts) or 0.0
+    )  # where no hook saw the reads
     cost_s = spared_s(facts, reading)
     weight = severity(facts, cost_s)
     if reading < MIN_BLOCKED_SHARE or weight is Severity.INFO:
         return None
     files, of_a_read = _opened(facts), traffic.read_chars / traffic.read_calls
-    pieces = f"{_many(files, 'file')} of {size(mean)}" if files else f"{_many(traffic.read_calls, 'small piece')} of {size(of_a_read)}"
-    of_files = [Evidence("files", "files opened per sample", files, "files"), Evidence("file_bytes", "bytes read per file", mean, "B")]
+    pieces = (
+        f"{_many(files, 'file')} of {size(mean)}"
+        if files
+        else f"{_many(traffic.read_calls, 'small piece')} of {size(of_a_read)}"
+    )
+    of_files = [
+        Evidence("files", "files opened per sample", files, "files"),
+        Evidence("file_bytes", "bytes read per file", mean, "B"),
+    ]
     return Finding(
         RULE_ID,
         weight,
@@ -56,7 +68,8 @@ def check(facts: RuleInputs) -> Finding | None:
         fix=("" if files else "If each sample is a file of its own: ")
         + "Pack the samples into large files that are read in order: tar, LMDB or RecordIO"
         + (" (`feedline pack` packs images)." if facts.decodes_images else "."),
-        how_to_check="Read 50 of the files from one tar. If the read time per sample stays the same, this finding is wrong.",
+        how_to_check="Read 50 of the files from one tar. If the read time per sample stays the "
+        "same, this finding is wrong.",
         cost_s=cost_s,
     )
 
@@ -65,15 +78,20 @@ def change(facts: RuleInputs) -> Refused:
     """Nothing is predicted: how long a sample takes to read from a large file was not recorded."""
     return Refused(
         "unknown_storage",
-        "The speed of reading the samples from large files is unknown. `feedline probe --parts read --data DIR` compares reading in order "
+        "The speed of reading the samples from large files is unknown. `feedline probe --parts "
+        "read --data DIR` compares reading in order "
         "with reading file by file.",
     )
 
 
 def _opened(facts: RuleInputs) -> float:
-    """Files per sample that hooks saw being opened; 0: none, or by calls without a hook. More than there are reads are not files: images
-    are opened from memory, too."""
-    opened = sum(operation.calls for operation in facts.workers.operations if operation.name in _OPENS) if facts.workers else 0.0
+    """Files per sample that hooks saw being opened; 0: none, or by calls without a hook. More than
+    there are reads are not files: images are opened from memory, too."""
+    opened = (
+        sum(operation.calls for operation in facts.workers.operations if operation.name in _OPENS)
+        if facts.workers
+        else 0.0
+    )
     return opened if opened <= (facts.traffic.read_calls or 0.0) else 0.0
 
 
@@ -83,22 +101,27 @@ def _many(x: float, what: str) -> str:
 
 
 def _file_bytes(facts: RuleInputs) -> float | None:
-    """Bytes read of a mean file, at most. None: too few reads for a sample to have files of its own, or unknown.
+    """Bytes read of a mean file, at most. None: too few reads for a sample to have files of its
+    own, or unknown.
 
-    Libraries read a large file in pieces (Pillow a JPEG in 64 kB), so small reads alone do not tell small files. Where no hook saw how many
-    files were opened, a sample is taken to lie in one.
+    Libraries read a large file in pieces (Pillow a JPEG in 64 kB), so small reads alone do not tell
+    small files. Where no hook saw how many files were opened, a sample is taken to lie in one.
     """
     read, reads = facts.traffic.read_chars, facts.traffic.read_calls
     if not read or reads is None or reads < _MIN_READS:
         return None
     if opened := _opened(facts):
         return read / opened
-    each_whole = facts.workers is not None and any(operation.name in _READS_WHOLE_FILES for operation in facts.workers.operations)
+    each_whole = facts.workers is not None and any(
+        operation.name in _READS_WHOLE_FILES for operation in facts.workers.operations
+    )
     return read / reads if each_whole or read / reads < _MIN_BUFFER_BYTES else read
 
 
 def _of_calls(facts: RuleInputs) -> float:
-    """Share (0 to 1) of reading that its calls take: they wait for storage, and cost some CPU time each."""
+    """Share (0 to 1) of reading that its calls take: they wait for storage, and cost some CPU time
+    each.
+    """
     cost = facts.costs.get("read")
     if cost is None or not cost.cpu_s:
         return 1.0
@@ -107,5 +130,12 @@ def _of_calls(facts: RuleInputs) -> float:
 
 
 RULE: Rule[RuleInputs] = Rule(
-    RULE_ID, check, change, claims=("sample/read",), effort=Effort.DATA, lifts=CHEAPER | {"ceiling"}, time=Time.IDLE, of_input=True
+    RULE_ID,
+    check,
+    change,
+    claims=("sample/read",),
+    effort=Effort.DATA,
+    lifts=CHEAPER | {"ceiling"},
+    time=Time.IDLE,
+    of_input=True,
 )

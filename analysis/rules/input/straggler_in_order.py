@@ -11,15 +11,22 @@ from feedline.analysis.ledger.view.input_wait import input_wait, num_workers, se
 RULE_ID = "straggler_in_order"
 _SETTINGS: dict[str, int | bool] = {"in_order": False}
 
-#: Coefficient of variation of the time to make a batch (docs/rules.md). With 0.05, workers in phase show head-of-line waits as well, but
-#: in_order=False won nothing there (benchmarks/wait_split.py).
+#: Coefficient of variation of the time to make a batch (docs/rules.md). With 0.05, workers in phase
+#: show head-of-line waits as well, but in_order=False won nothing there (benchmarks/wait_split.py).
 _MIN_VARIATION = 0.30
 
 
 def check(facts: RuleInputs) -> Finding | None:
-    """Look for the wait that is left when workers that never idle would have kept pace, while other batches were ready."""
+    """Look for the wait that is left when workers that never idle would have kept pace, while other
+    batches were ready.
+    """
     maker, lack_s = facts.workers, shortage_s(facts)
-    if maker is None or lack_s is None or (num_workers(facts) or 0) < 2 or facts.setting("in_order", True) is False:
+    if (
+        maker is None
+        or lack_s is None
+        or (num_workers(facts) or 0) < 2
+        or facts.setting("in_order", True) is False
+    ):
         return None
     if (maker.fetch_cv or 0.0) <= _MIN_VARIATION:
         return None
@@ -29,8 +36,15 @@ def check(facts: RuleInputs) -> Finding | None:
     if weight is Severity.INFO:
         return None
     evidence = [
-        Evidence("fetch_cv", "time to make a batch, coefficient of variation", maker.fetch_cv or 0.0, SHARE),
-        Evidence("head_of_line_s", "waiting per step while another batch was ready", blocked_s, "s"),
+        Evidence(
+            "fetch_cv",
+            "time to make a batch, coefficient of variation",
+            maker.fetch_cv or 0.0,
+            SHARE,
+        ),
+        Evidence(
+            "head_of_line_s", "waiting per step while another batch was ready", blocked_s, "s"
+        ),
     ]
     if facts.straggler_share is not None:
         what = "workers idle behind a slow batch, share of their time"
@@ -38,8 +52,10 @@ def check(facts: RuleInputs) -> Finding | None:
     return Finding(
         RULE_ID,
         weight,
-        message=f"finished batches wait {seconds(blocked_s)} per step behind slow ones, because batches are returned in order "
-        f"(the time per batch varies: its standard deviation is {share(maker.fetch_cv)} of its mean)",
+        message=f"finished batches wait {seconds(blocked_s)} per step behind slow ones, because "
+        f"batches are returned in order "
+        f"(the time per batch varies: its standard deviation is {share(maker.fetch_cv)} of its "
+        f"mean)",
         evidence=evidence,
         fix=f"{handover.in_words(facts, _SETTINGS)}. Or keep the order: raise prefetch_factor (now "
         f"{facts.setting('prefetch_factor', 2)}), and make slow samples faster or spread them out.",
@@ -55,5 +71,12 @@ def change(facts: RuleInputs) -> Change:
 
 
 RULE: Rule[RuleInputs] = Rule(
-    RULE_ID, check, change, claims=("wait/head_of_line",), effort=Effort.SETTING, by_settings=True, lifts=AS_MUCH_CPU, of_input=True
+    RULE_ID,
+    check,
+    change,
+    claims=("wait/head_of_line",),
+    effort=Effort.SETTING,
+    by_settings=True,
+    lifts=AS_MUCH_CPU,
+    of_input=True,
 )

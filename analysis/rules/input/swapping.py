@@ -8,13 +8,20 @@ from feedline.analysis.ledger.rule import CHEAPER, Effort, Rule, Time
 from feedline.analysis.ledger.view import cpus
 from feedline.analysis.ledger.view.handover import place
 from feedline.analysis.ledger.view.input_wait import severity
-from feedline.analysis.ledger.view.storage import MIN_BLOCKED_SHARE, from_swap, spared_s, storage_share
+from feedline.analysis.ledger.view.storage import (
+    MIN_BLOCKED_SHARE,
+    from_swap,
+    spared_s,
+    storage_share,
+)
 
 RULE_ID = "swapping"
 
 
 def _kernel_share(facts: RuleInputs) -> float:
-    """Share (0 to 1) of a sample's time on a CPU in the kernel: what finds the page, and unpacks it where swap is compressed memory."""
+    """Share (0 to 1) of a sample's time on a CPU in the kernel: what finds the page, and unpacks it
+    where swap is compressed memory.
+    """
     total = cpus.total(facts)
     return min(1.0, (facts.traffic.system_s or 0.0) / total.wall_s) if total is not None else 0.0
 
@@ -34,17 +41,37 @@ def check(facts: RuleInputs) -> Finding | None:
     return Finding(
         RULE_ID,
         weight,
-        message=f"samples are held up by page faults and storage for {share(held)} of their time, while the machine reads "
+        message=f"samples are held up by page faults and storage for {share(held)} of their time, "
+        f"while the machine reads "
         f"{size(facts.swapped_in)}/s back from swap",
         evidence=[
-            Evidence("blocked_by_storage_share", "blocked by storage, share of a sample's time", blocked, SHARE),
+            Evidence(
+                "blocked_by_storage_share",
+                "blocked by storage, share of a sample's time",
+                blocked,
+                SHARE,
+            ),
             Evidence("kernel_share", "in the kernel, share of a sample's time", kernel, SHARE),
-            Evidence("held_share", "held up by storage or in the kernel, share of a sample's time", held, SHARE),
-            Evidence("swapped_in_bytes_per_s", "read back from swap per second", facts.swapped_in, "B/s"),
-            Evidence("major_faults", "major page faults per sample", facts.traffic.major_faults or 0.0, "faults"),
+            Evidence(
+                "held_share",
+                "held up by storage or in the kernel, share of a sample's time",
+                held,
+                SHARE,
+            ),
+            Evidence(
+                "swapped_in_bytes_per_s", "read back from swap per second", facts.swapped_in, "B/s"
+            ),
+            Evidence(
+                "major_faults",
+                "major page faults per sample",
+                facts.traffic.major_faults or 0.0,
+                "faults",
+            ),
         ],
-        fix=f"Use less memory (arrays instead of lists, a memory map), or add memory.{_fewer(facts)}",
-        how_to_check="Run with less in memory, so that nothing is swapped (si is 0 in `vmstat 1`). If samples still take as long, this "
+        fix=f"Use less memory (arrays instead of lists, a memory map), or add "
+        f"memory.{_fewer(facts)}",
+        how_to_check="Run with less in memory, so that nothing is swapped (si is 0 in `vmstat "
+        "1`). If samples still take as long, this "
         "finding is wrong.",
         cost_s=cost_s,
     )
@@ -52,16 +79,30 @@ def check(facts: RuleInputs) -> Finding | None:
 
 def _fewer(facts: RuleInputs) -> str:
     """The loader's settings that take memory, as they are."""
-    now = {name: value for name in ("num_workers", "prefetch_factor") if (value := facts.setting(name))}
-    values = ", ".join(filter(None, (*(f"{name}={value}" for name, value in now.items()), place(facts))))
+    now = {
+        name: value for name in ("num_workers", "prefetch_factor") if (value := facts.setting(name))
+    }
+    values = ", ".join(
+        filter(None, (*(f"{name}={value}" for name, value in now.items()), place(facts)))
+    )
     return f" A lower {' or '.join(now)} needs less memory, too (now {values})." if now else ""
 
 
 def change(facts: RuleInputs) -> Refused:
     """Nothing is predicted: how much memory the fix frees is unknown."""
-    return Refused("unknown_memory", "The amount of memory that can be freed is unknown. Free some, and record again.")
+    return Refused(
+        "unknown_memory",
+        "The amount of memory that can be freed is unknown. Free some, and record again.",
+    )
 
 
 RULE: Rule[RuleInputs] = Rule(
-    RULE_ID, check, change, claims=("sample",), effort=Effort.HARDWARE, lifts=CHEAPER | {"step"}, time=Time.IDLE, of_input=True
+    RULE_ID,
+    check,
+    change,
+    claims=("sample",),
+    effort=Effort.HARDWARE,
+    lifts=CHEAPER | {"step"},
+    time=Time.IDLE,
+    of_input=True,
 )

@@ -13,15 +13,28 @@ from feedline.analysis.ledger.view.storage import decoder_threads
 RULE_ID = "thread_oversubscription"
 
 _OF_DECODER = (
-    "Decode with one thread per worker: cv2.VideoCapture(file, cv2.CAP_FFMPEG, [cv2.CAP_PROP_N_THREADS, 1]), or the "
+    "Decode with one thread per worker: cv2.VideoCapture(file, cv2.CAP_FFMPEG, "
+    "[cv2.CAP_PROP_N_THREADS, 1]), or the "
     "equivalent in your decoding library."
 )
 
 
 def check(facts: RuleInputs) -> Finding | None:
-    """Compare CPU seconds of worker processes with those of the threads that make and send samples; silent while CPUs are free."""
-    process_s, accounted_s, ratio = facts.process_cpu_s, cpus.accounted(facts), cpus.process_ratio(facts)
-    if process_s is None or accounted_s is None or ratio is None or not num_workers(facts) or not cpus.saturated(facts):
+    """Compare CPU seconds of worker processes with those of the threads that make and send samples;
+    silent while CPUs are free.
+    """
+    process_s, accounted_s, ratio = (
+        facts.process_cpu_s,
+        cpus.accounted(facts),
+        cpus.process_ratio(facts),
+    )
+    if (
+        process_s is None
+        or accounted_s is None
+        or ratio is None
+        or not num_workers(facts)
+        or not cpus.saturated(facts)
+    ):
         return None
     if ratio <= cpus.MIN_PROCESS_RATIO:
         return None
@@ -33,17 +46,26 @@ def check(facts: RuleInputs) -> Finding | None:
     return Finding(
         RULE_ID,
         weight,
-        message=f"helper threads take {share(helpers)} of the CPU time of {counted(num_workers(facts) or 0, 'worker')}, while the CPUs are "
+        message=f"helper threads take {share(helpers)} of the CPU time of "
+        f"{counted(num_workers(facts) or 0, 'worker')}, while the CPUs are "
         "saturated",
         evidence=[
-            Evidence("process_cpu_s", "CPU time per sample, whole worker processes", process_s, "s"),
-            Evidence("thread_cpu_s", "CPU time per sample, threads that make and send it", accounted_s, "s"),
+            Evidence(
+                "process_cpu_s", "CPU time per sample, whole worker processes", process_s, "s"
+            ),
+            Evidence(
+                "thread_cpu_s",
+                "CPU time per sample, threads that make and send it",
+                accounted_s,
+                "s",
+            ),
             Evidence("process_cpu_over_thread_cpu", "ratio of the two CPU times", ratio, "1"),
             Evidence("helper_threads_share", "helper threads, share of CPU time", helpers, SHARE),
         ],
         fix=_OF_DECODER
         if decoder_threads(facts)
-        else f"Run one thread per worker: call {_limits(facts)} in a worker_init_fn.{_not_for_all(facts)} "
+        else f"Run one thread per worker: call {_limits(facts)} in a "
+        f"worker_init_fn.{_not_for_all(facts)} "
         f"{call(facts, 'worker_init_fn=...')}",
         how_to_check="Run with one thread per worker. If the worker processes still use about "
         f"{seconds(process_s)} of CPU time per sample, this finding is wrong.",
@@ -53,19 +75,36 @@ def check(facts: RuleInputs) -> Finding | None:
 
 def _limits(facts: RuleInputs) -> str:
     """What sets the number of threads in the libraries that were seen."""
-    of_opencv = any(operation.name.startswith("cv2.") for operation in facts.workers.operations) if facts.workers else False
+    of_opencv = (
+        any(operation.name.startswith("cv2.") for operation in facts.workers.operations)
+        if facts.workers
+        else False
+    )
     return f"{'cv2.setNumThreads(0) and ' * of_opencv}threadpoolctl.threadpool_limits(1)"
 
 
 def _not_for_all(facts: RuleInputs) -> str:
-    return "" if facts.on_gpu else " (Not OMP_NUM_THREADS=1: it also slows the model, which trains on the CPU.)"
+    return (
+        ""
+        if facts.on_gpu
+        else " (Not OMP_NUM_THREADS=1: it also slows the model, which trains on the CPU.)"
+    )
 
 
 def change(facts: RuleInputs) -> Change:
-    """One thread per worker. Whether the others spun or worked is unknown: the interval of the prediction holds both."""
+    """One thread per worker.
+
+    Whether the others spun or worked is unknown: the interval of the prediction holds both.
+    """
     return Change(helper_threads=False)
 
 
 RULE: Rule[RuleInputs] = Rule(
-    RULE_ID, check, change, claims=("sample/*/run_queue",), effort=Effort.ENVIRONMENT, lifts=CHEAPER | {"step"}, of_input=True
+    RULE_ID,
+    check,
+    change,
+    claims=("sample/*/run_queue",),
+    effort=Effort.ENVIRONMENT,
+    lifts=CHEAPER | {"step"},
+    of_input=True,
 )

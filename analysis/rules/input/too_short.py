@@ -15,18 +15,27 @@ from feedline.analysis.measure.stages import UNATTRIBUTED
 RULE_ID = "too_short"
 
 
-_RECORD_ALL = "Record again with the environment variable FEEDLINE_RESTS=0: every step is then recorded in detail."
+_RECORD_ALL = (
+    "Record again with the environment variable FEEDLINE_RESTS=0: every step is then "
+    "recorded in detail."
+)
 
 
 def check(facts: RuleInputs) -> Finding | None:
-    """Say so instead of everything else where the share of the input may be anything from below the gate to high."""
+    """Say so instead of everything else where the share of the input may be anything from below the
+    gate to high.
+    """
     sure = facts.certainty
     if sure is None or not _too_short(sure, input_known(facts)):
         return None
     may_be = {"the loader's start": input_wait(facts).start_s > 0, "waits for a CPU": _queued(sure)}
     left_out = [what for what, is_left in may_be.items() if is_left]
     aside = f", not counting {' and '.join(left_out)}" if left_out else ""
-    took = f"; the input takes {_between(sure)}{aside}" if input_known(facts) and sure.steps > 1 else ""
+    took = (
+        f"; the input takes {_between(sure)}{aside}"
+        if input_known(facts) and sure.steps > 1
+        else ""
+    )
     return Finding(
         RULE_ID,
         Severity.INFO,
@@ -34,9 +43,11 @@ def check(facts: RuleInputs) -> Finding | None:
         evidence=_evidence(facts, sure),
         fix=_RECORD_ALL if _only_timed(facts, sure) else _fix(facts, sure),
         how_to_check=(
-            "Compare the mean step with that of the run that recorded every step. If it is much shorter there, this finding is wrong."
+            "Compare the mean step with that of the run that recorded every step. If it is much "
+            "shorter there, this finding is wrong."
             if _only_timed(facts, sure)
-            else "Record that many steps. If they are still too few, the number in this finding was wrong."
+            else "Record that many steps. If they are still too few, the number in this finding "
+            "was wrong."
         ),
     )
 
@@ -44,26 +55,43 @@ def check(facts: RuleInputs) -> Finding | None:
 def _fix(facts: RuleInputs, sure: Certainty) -> str:
     """More steps; of a training that failed, the error first."""
     steps = f"{count(needed(sure))} steps or more"
-    return f"Fix the error first: the training {facts.failed}. A verdict needs {steps}." if facts.failed else f"Train for {steps}."
+    return (
+        f"Fix the error first: the training {facts.failed}. A verdict needs {steps}."
+        if facts.failed
+        else f"Train for {steps}."
+    )
 
 
 def _only_timed(facts: RuleInputs, sure: Certainty) -> bool:
-    """Whether the share of the input is unknown because of time that no recorded step shows, however many there are."""
-    return sure.steps >= _FEWEST and facts.step.stages.get(UNATTRIBUTED, 0.0) >= MIN_WAIT_SHARE * facts.step.mean_s
+    """Whether the share of the input is unknown because of time that no recorded step shows,
+    however many there are.
+    """
+    return (
+        sure.steps >= _FEWEST
+        and facts.step.stages.get(UNATTRIBUTED, 0.0) >= MIN_WAIT_SHARE * facts.step.mean_s
+    )
 
 
 def _why(facts: RuleInputs, sure: Certainty) -> str:
     if _only_timed(facts, sure):
         longer_s, mean_s = facts.step.stages[UNATTRIBUTED], facts.step.mean_s
-        return f"{seconds(longer_s)} of the {seconds(mean_s)} step is in steps that were only timed, so it is unknown what took that long"
+        return (
+            f"{seconds(longer_s)} of the {seconds(mean_s)} step is in steps that were only "
+            f"timed, so it is unknown what took that long"
+        )
     if sure.steps < _FEWEST:
         return f"too short to judge: only {_counted(facts, sure)}"
-    return f"too short to judge: {_counted(facts, sure)} are too few, because their times vary so much"
+    return (
+        f"too short to judge: {_counted(facts, sure)} are too few, because their times vary so much"
+    )
 
 
 def _queued(sure: Certainty) -> bool:
     """Whether waiting for a CPU makes a difference that is seen."""
-    return any(f"{100 * own:.0f}" != f"{100 * whole:.0f}" for own, whole in zip(sure.own, (sure.low, sure.high), strict=True))
+    return any(
+        f"{100 * own:.0f}" != f"{100 * whole:.0f}"
+        for own, whole in zip(sure.own, (sure.low, sure.high), strict=True)
+    )
 
 
 def _counted(facts: RuleInputs, sure: Certainty) -> str:
@@ -73,11 +101,16 @@ def _counted(facts: RuleInputs, sure: Certainty) -> str:
 
 
 def _too_short(sure: Certainty, loader: bool) -> bool:
-    return sure.steps < _FEWEST or (loader and sure.own[0] < MIN_WAIT_SHARE and sure.own[1] >= _HIGH_SHARE)
+    return sure.steps < _FEWEST or (
+        loader and sure.own[0] < MIN_WAIT_SHARE and sure.own[1] >= _HIGH_SHARE
+    )
 
 
 def _evidence(facts: RuleInputs, sure: Certainty) -> list[Evidence]:
-    found = [Evidence("steps", "steps counted", sure.steps, "steps"), Evidence("mean_step_s", "mean step so far", facts.step.mean_s, "s")]
+    found = [
+        Evidence("steps", "steps counted", sure.steps, "steps"),
+        Evidence("mean_step_s", "mean step so far", facts.step.mean_s, "s"),
+    ]
     if not input_known(facts) or sure.steps < 2:
         return found
     what = "input, share of the step so far"
@@ -85,14 +118,21 @@ def _evidence(facts: RuleInputs, sure: Certainty) -> list[Evidence]:
     if sure.own != (sure.low, sure.high):
         kind, aside = "input_share_without_cpu_waits_end", ", not counting waits for a CPU"
     ends = zip(("lower", "upper"), sure.own, strict=True)
-    shares = [Evidence(kind, f"{what}{aside}, {end} end of its 95 % interval", value, SHARE, end) for end, value in ends]
+    shares = [
+        Evidence(kind, f"{what}{aside}, {end} end of its 95 % interval", value, SHARE, end)
+        for end, value in ends
+    ]
     return [*found, Evidence("input_share", what, steady_share(facts), SHARE), *shares]
 
 
 def needed(sure: Certainty) -> int:
-    """Steps for an interval that does not reach from the gate to a high share: it narrows with the square root of their number."""
+    """Steps for an interval that does not reach from the gate to a high share: it narrows with the
+    square root of their number.
+    """
     wider = (sure.own[1] - sure.own[0]) / (_HIGH_SHARE - MIN_WAIT_SHARE)
-    return max(2 * _FEWEST, math.ceil(sure.steps * wider**2)) if sure.steps >= _FEWEST else 2 * _FEWEST
+    return (
+        max(2 * _FEWEST, math.ceil(sure.steps * wider**2)) if sure.steps >= _FEWEST else 2 * _FEWEST
+    )
 
 
 def _between(sure: Certainty) -> str:

@@ -26,13 +26,15 @@ def check(facts: RuleInputs) -> Finding | None:
     return Finding(
         RULE_ID,
         Severity.of(row.s / step.mean_s),
-        message=f"torch.save takes {seconds(once_s)} {how_often}: {share(row.s / step.mean_s)} of the {seconds(step.mean_s)} step",
+        message=f"torch.save takes {seconds(once_s)} {how_often}: {share(row.s / step.mean_s)} of "
+        f"the {seconds(step.mean_s)} step",
         evidence=[
             Evidence("checkpoint_s", "saving, per step", row.s, "s"),
             Evidence("checkpoint_share", "share of the step", row.s / step.mean_s, SHARE),
             Evidence("checkpoint_once_s", "saving, per step with a checkpoint", once_s, "s"),
         ],
-        fix="Save less often, or copy the state to memory and save the copy in a thread (torch.distributed.checkpoint.async_save).",
+        fix="Save less often, or copy the state to memory and save the copy in a thread "
+        "(torch.distributed.checkpoint.async_save).",
         how_to_check="Train without saving. If samples/s do not rise, this finding is wrong.",
         cost_s=row.s,
     )

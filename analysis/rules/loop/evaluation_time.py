@@ -24,22 +24,44 @@ def check(facts: RuleInputs) -> Finding | None:
         return None
     part = step.evaluation_s / whole_s
     own = step.evaluation_code
-    named = [one for one in own.functions if one.s >= NAMED_SHARE * step.evaluation_s][:NAMED] if own is not None else []
-    outside = f"; of the {seconds(step.evaluation_s)}, outside the model: {parts(named)}" if named else ""
+    named = (
+        [one for one in own.functions if one.s >= NAMED_SHARE * step.evaluation_s][:NAMED]
+        if own is not None
+        else []
+    )
+    outside = (
+        f"; of the {seconds(step.evaluation_s)}, outside the model: {parts(named)}" if named else ""
+    )
     return Finding(
         RULE_ID,
         Severity.LOW if part >= _MOST_OF_IT else Severity.INFO,
-        message=f"evaluation, rollouts or generation (forward passes without gradients, outside the steps) take {share(part)} of the time: "
+        message=f"evaluation, rollouts or generation (forward passes without gradients, outside "
+        f"the steps) take {share(part)} of the time: "
         f"{seconds(step.evaluation_s)} in total, against {seconds(steps_s)} for all steps{outside}",
         evidence=[
-            Evidence("evaluation_s", "evaluation, rollouts or generation, in total", step.evaluation_s, "s"),
+            Evidence(
+                "evaluation_s",
+                "evaluation, rollouts or generation, in total",
+                step.evaluation_s,
+                "s",
+            ),
             Evidence("steps_s", "all steps, in total", steps_s, "s"),
-            Evidence("evaluation_share", "evaluation, rollouts or generation, share of the time of steps and evaluation", part, SHARE),
-            *(Evidence("function_s", f"{one.name}, in total", one.s, "s", one.name) for one in named),
+            Evidence(
+                "evaluation_share",
+                "evaluation, rollouts or generation, share of the time of steps and evaluation",
+                part,
+                SHARE,
+            ),
+            *(
+                Evidence("function_s", f"{one.name}, in total", one.s, "s", one.name)
+                for one in named
+            ),
         ],
-        fix="Evaluation: run it less often, on fewer batches, or in larger ones. Rollouts: step several environments at once, in processes "
+        fix="Evaluation: run it less often, on fewer batches, or in larger ones. Rollouts: step "
+        "several environments at once, in processes "
         "of their own. Generation: do it less often, or for several samples in one batch.",
-        how_to_check="Time this code with time.perf_counter() over a run. If it takes much less than this time, this finding is wrong.",
+        how_to_check="Time this code with time.perf_counter() over a run. If it takes much less "
+        "than this time, this finding is wrong.",
     )
 
 
@@ -48,4 +70,6 @@ def change(facts: RuleInputs) -> Refused:
     return Refused("evaluation", "The steps themselves do not get faster.")
 
 
-RULE: Rule[RuleInputs] = Rule(RULE_ID, check, change, bound="Mostly inference", lifts=frozenset(), in_part=False)
+RULE: Rule[RuleInputs] = Rule(
+    RULE_ID, check, change, bound="Mostly inference", lifts=frozenset(), in_part=False
+)

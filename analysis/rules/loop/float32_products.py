@@ -1,11 +1,19 @@
-"""The GPU is the limit, and computes matrix products of float32 without its tensor cores, several times slower than with them."""
+"""The GPU is the limit, and computes matrix products of float32 without its tensor cores, several
+times slower than with them.
+"""
 
 from feedline.analysis.formatting import seconds
 from feedline.analysis.ledger.change import Refused
 from feedline.analysis.ledger.facts import RuleInputs
 from feedline.analysis.ledger.finding import SHARE, Evidence, Finding, Severity
 from feedline.analysis.ledger.rule import Rule
-from feedline.analysis.ledger.view.tensor_cores import CHECKS, FIXES, MIN_SHARE, TensorCores, tensor_cores
+from feedline.analysis.ledger.view.tensor_cores import (
+    CHECKS,
+    FIXES,
+    MIN_SHARE,
+    TensorCores,
+    tensor_cores,
+)
 
 RULE_ID = "float32_products"
 
@@ -16,7 +24,8 @@ _MIN_BUSY = 0.80
 def check(facts: RuleInputs) -> Finding | None:
     """Weigh the products, where the program lets none of any weight use TF32.
 
-    Where it does, and the library still chose other kernels, no setting is known to help; nor where the GPU has no tensor cores.
+    Where it does, and the library still chose other kernels, no setting is known to help; nor where
+    the GPU has no tensor cores.
     """
     step, work = facts.step, facts.step.gpu_work
     if work is None or work.ranks > 1 or step.flop is None or step.flop.computed_in != "float32":
@@ -30,10 +39,16 @@ def check(facts: RuleInputs) -> Finding | None:
     return Finding(
         RULE_ID,
         Severity.of(part),
-        message=f"the GPU is busy for {seconds(work.busy_s)} of each {seconds(step.mean_s)} step; {seconds(work.float32_products_s)} of "
+        message=f"the GPU is busy for {seconds(work.busy_s)} of each {seconds(step.mean_s)} step; "
+        f"{seconds(work.float32_products_s)} of "
         "that are matrix products in float32 without tensor cores",
         evidence=[
-            Evidence("float32_products_s", "float32 matrix products without tensor cores, per step", work.float32_products_s, "s"),
+            Evidence(
+                "float32_products_s",
+                "float32 matrix products without tensor cores, per step",
+                work.float32_products_s,
+                "s",
+            ),
             Evidence("float32_products_share", "share of the step", part, SHARE),
             Evidence("gpu_busy_s", "GPU busy, per step", work.busy_s, "s"),
             Evidence("gpu_busy_share", "GPU busy, share of the step", busy, SHARE),
@@ -46,10 +61,13 @@ def check(facts: RuleInputs) -> Finding | None:
 
 
 def change(facts: RuleInputs) -> Refused:
-    """Nothing is predicted: tensor cores are from once to eight times as fast, which depends on the GPU and on the sizes."""
+    """Nothing is predicted: tensor cores are from once to eight times as fast, which depends on the
+    GPU and on the sizes.
+    """
     return Refused(
         "unknown_kernels",
-        "How much faster the products become depends on the GPU and on their sizes. Record a few hundred steps with TF32, and compare the "
+        "How much faster the products become depends on the GPU and on their sizes. Record a few "
+        "hundred steps with TF32, and compare the "
         "runs with `feedline diff`.",
     )
 

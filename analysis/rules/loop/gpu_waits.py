@@ -1,4 +1,6 @@
-"""The GPU is idle while the host runs the model, the backward pass and the optimizer, and launches its work too slowly."""
+"""The GPU is idle while the host runs the model, the backward pass and the optimizer, and launches
+its work too slowly.
+"""
 
 from feedline.analysis.formatting import counted, seconds, share
 from feedline.analysis.ledger.facts import RuleInputs
@@ -16,10 +18,11 @@ _LAUNCHING = tuple(spec.name for spec in STAGES if spec.family == "compute" or s
 
 
 def check(facts: RuleInputs) -> Finding | None:
-    """Compare how long the host takes for these stages with how long the GPU works in the whole step.
+    """Compare how long the host takes for these stages with how long the GPU works in the whole
+    step.
 
-    The difference is the least that the GPU idles in them: some of its work may lie in other stages. Several ranks also wait for each
-    other there, so nothing is said of them.
+    The difference is the least that the GPU idles in them: some of its work may lie in other
+    stages. Several ranks also wait for each other there, so nothing is said of them.
     """
     step, work = facts.step, facts.step.gpu_work
     if work is None or facts.comm is not None:
@@ -31,18 +34,27 @@ def check(facts: RuleInputs) -> Finding | None:
     return Finding(
         RULE_ID,
         Severity.of(part),
-        message=f"the GPU is idle for at least {seconds(idle_s)} ({share(part)}) of the {seconds(step.mean_s)} step while the host runs "
-        f"Python, operators or kernel launches: a step launches {counted(round(work.kernels), 'kernel')} ({seconds(work.kernel_s)} each on "
-        f"average), and the GPU is busy for only {seconds(work.busy_s)} (kernels and copies, without the gaps between them)",
+        message=f"the GPU is idle for at least {seconds(idle_s)} ({share(part)}) of the "
+        f"{seconds(step.mean_s)} step while the host runs "
+        f"Python, operators or kernel launches: a step launches "
+        f"{counted(round(work.kernels), 'kernel')} ({seconds(work.kernel_s)} each on "
+        f"average), and the GPU is busy for only {seconds(work.busy_s)} (kernels and copies, "
+        f"without the gaps between them)",
         evidence=[
-            Evidence("gpu_idle_s", "GPU idle while the host computes and launches, per step, at least", idle_s, "s"),
+            Evidence(
+                "gpu_idle_s",
+                "GPU idle while the host computes and launches, per step, at least",
+                idle_s,
+                "s",
+            ),
             Evidence("gpu_idle_share", "share of the step, at least", part, SHARE),
             Evidence("gpu_busy_s", "GPU busy, per step", work.busy_s, "s"),
             Evidence("kernels", "kernels per step", work.kernels, ""),
             Evidence("mean_kernel_s", "mean kernel duration", work.kernel_s, "s"),
             Evidence("profiled_steps", "steps recorded by torch.profiler", work.steps, ""),
         ],
-        fix=f"{launches.fix(*each, bool(step.stages.get('compile')))}. Avoid loss.item() and other waits for the GPU in each step: they "
+        fix=f"{launches.fix(*each, bool(step.stages.get('compile')))}. Avoid loss.item() and "
+        f"other waits for the GPU in each step: they "
         "keep the host from launching ahead.",
         how_to_check=launches.how_to_check(*each),
         cost_s=idle_s,

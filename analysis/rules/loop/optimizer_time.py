@@ -1,4 +1,6 @@
-"""The optimizer takes much of the step: tensor by tensor in Python, or with other code inside its step()."""
+"""The optimizer takes much of the step: tensor by tensor in Python, or with other code inside its
+step().
+"""
 
 from feedline.analysis.formatting import count, seconds, share
 from feedline.analysis.ledger.change import Refused
@@ -11,14 +13,19 @@ RULE_ID = "optimizer_time"
 _STAGE = "optimizer"
 
 _MIN_SHARE = 0.20  # of the mean step
-#: Optimizers that torch updates on the CPU in one fused call (torch.optim's documentation, "fused").
+#: Optimizers that torch updates on the CPU in one fused call (torch.optim's documentation,
+#: "fused").
 _FUSED = frozenset({"SGD", "Adam", "AdamW", "Adagrad"})
-#: What an update takes at most, tensor by tensor, on one CPU (docs/rules.md), and how many times as long is surely something else.
+#: What an update takes at most, tensor by tensor, on one CPU (docs/rules.md), and how many times as
+#: long is surely something else.
 _PER_TENSOR_S, _PER_ELEMENT_S, _TIMES, _AT_LEAST_S = 25e-6, 5e-9, 5.0, 1e-3
 
 
 def check(facts: RuleInputs) -> Finding | None:
-    """Compare what it takes with what an update of as many tensors and elements needs. On a GPU, the host only launches it."""
+    """Compare what it takes with what an update of as many tensors and elements needs.
+
+    On a GPU, the host only launches it.
+    """
     step, updated = facts.step, facts.updated
     took = step.stages.get(_STAGE, 0.0)
     if updated is None or step.gpu_stages is not None or took < _MIN_SHARE * step.mean_s:
@@ -28,30 +35,45 @@ def check(facts: RuleInputs) -> Finding | None:
     if not other_code and (updated.fused or updated.kind not in _FUSED):
         return None  # nothing is known that would make it faster
     of = f"{count(updated.tensors)} tensors with {count(updated.elements)} elements"
-    says = f"updating {of} needs at most {seconds(needs_s)}, so other code runs inside it" if other_code else f"{of}, one after the other"
+    says = (
+        f"updating {of} needs at most {seconds(needs_s)}, so other code runs inside it"
+        if other_code
+        else f"{of}, one after the other"
+    )
     return Finding(
         RULE_ID,
         Severity.of(took / step.mean_s),
-        message=f"{updated.kind}.step() takes {share(took / step.mean_s)} of the {seconds(step.mean_s)} step: {says}",
+        message=f"{updated.kind}.step() takes {share(took / step.mean_s)} of the "
+        f"{seconds(step.mean_s)} step: {says}",
         evidence=[
             Evidence("optimizer_s", "optimizer, per step", took, "s"),
             Evidence("optimizer_share", "share of the step", took / step.mean_s, SHARE),
             Evidence("tensors", "tensors that it updates", float(updated.tensors), "1"),
             Evidence("elements", "elements in them", float(updated.elements), "1"),
         ],
-        fix="Look at the closure given to step(), and at hooks on the optimizer." if other_code else _fused(updated),
-        how_to_check="Time optimizer.step() with time.perf_counter(). If it takes much less, this finding is wrong.",
+        fix="Look at the closure given to step(), and at hooks on the optimizer."
+        if other_code
+        else _fused(updated),
+        how_to_check="Time optimizer.step() with time.perf_counter(). If it takes much less, this "
+        "finding is wrong.",
         cost_s=max(took - needs_s, 0.0) if other_code else took,
     )
 
 
 def _fused(updated: Updated) -> str:
-    return f"Create it with torch.optim.{updated.kind}(..., fused=True), measured 1.5 to 5 times as fast on a CPU."
+    return (
+        f"Create it with torch.optim.{updated.kind}(..., fused=True), measured 1.5 to 5 times "
+        f"as fast on a CPU."
+    )
 
 
 def change(facts: RuleInputs) -> Refused:
-    """Nothing is predicted: what other code in it does, and how fast a fused update is here, is unknown."""
-    return Refused("optimizer", "How much faster the update gets is unknown: try it for some steps.")
+    """Nothing is predicted: what other code in it does, and how fast a fused update is here, is
+    unknown.
+    """
+    return Refused(
+        "optimizer", "How much faster the update gets is unknown: try it for some steps."
+    )
 
 
 RULE: Rule[RuleInputs] = Rule(

@@ -1,4 +1,6 @@
-"""The program's own code, between models, backward passes and updates, takes much of the step: which function, or which lines."""
+"""The program's own code, between models, backward passes and updates, takes much of the step:
+which function, or which lines.
+"""
 
 import re
 from collections.abc import Sequence
@@ -16,9 +18,11 @@ from feedline.analysis.measure.model import OwnFunction
 
 RULE_ID = "own_code"
 
-#: Places in libraries: masked, or shortened to fit into a record (profiler/taps/own_code/producers.py).
+#: Places in libraries: masked, or shortened to fit into a record
+#: (profiler/taps/own_code/producers.py).
 _OF_LIBRARY = r"\((?:(?:site|dist)-packages/|python3\.\d+/|\w+…/)"
-#: From this share on, waiting for a CPU is told; it is not measured there, but in forward and backward.
+#: From this share on, waiting for a CPU is told; it is not measured there, but in forward and
+#: backward.
 _TOLD_QUEUED = 0.1
 
 
@@ -28,19 +32,32 @@ def check(facts: RuleInputs) -> Finding | None:
     if found is None:
         return None
     step, own, on_gpu = facts.step, found.own, facts.step.gpu_stages is not None
-    named, took, queued, freed_bytes, freeing_s = found.functions, found.took_s, found.queued, found.freed_bytes, found.freeing_s
+    named, took, queued, freed_bytes, freeing_s = (
+        found.functions,
+        found.took_s,
+        found.queued,
+        found.freed_bytes,
+        found.freeing_s,
+    )
     waiting = ", including waiting for the GPU" if on_gpu else ""
     left_out = "probably waiting for a CPU, which does not count as a saving"
-    crowded = f". About {share(queued)} of this time is {left_out}" if queued >= _TOLD_QUEUED else ""
+    crowded = (
+        f". About {share(queued)} of this time is {left_out}" if queued >= _TOLD_QUEUED else ""
+    )
     return Finding(
         RULE_ID,
         Severity.INFO if on_gpu else Severity.of(took / step.mean_s),
-        message=f"the program's own code, outside the model (nn.Module), the backward pass and the optimizer, takes {seconds(own.s)} of "
-        f"the {seconds(step.mean_s)} step ({share(own.s / step.mean_s)}{waiting}): {parts(named)}{crowded}",
+        message=f"the program's own code, outside the model (nn.Module), the backward pass and "
+        f"the optimizer, takes {seconds(own.s)} of "
+        f"the {seconds(step.mean_s)} step ({share(own.s / step.mean_s)}{waiting}): "
+        f"{parts(named)}{crowded}",
         evidence=[
             Evidence("own_code_s", "all of this code, per step", own.s, "s"),
             Evidence("own_code_share", "share of the step", own.s / step.mean_s, SHARE),
-            *(Evidence("function_s", f"{one.name}, per step", one.s, "s", one.name) for one in named),
+            *(
+                Evidence("function_s", f"{one.name}, per step", one.s, "s", one.name)
+                for one in named
+            ),
             Evidence(
                 "function_share_end",
                 f"{named[0].name}, share of the step, lower end of its 95 % interval",
@@ -48,22 +65,48 @@ def check(facts: RuleInputs) -> Finding | None:
                 SHARE,
                 "lower",
             ),
-            Evidence("function_share_end", f"{named[0].name}, share of the step, upper end", named[0].high_s / step.mean_s, SHARE, "upper"),
+            Evidence(
+                "function_share_end",
+                f"{named[0].name}, share of the step, upper end",
+                named[0].high_s / step.mean_s,
+                SHARE,
+                "upper",
+            ),
             *(
                 [
                     Evidence(
-                        "queued_share", "waiting for a CPU, share of this code's time (estimated from forward and backward)", queued, SHARE
+                        "queued_share",
+                        "waiting for a CPU, share of this code's time (estimated from forward and "
+                        "backward)",
+                        queued,
+                        SHARE,
                     )
                 ]
                 if queued
                 else []
             ),
             Evidence("looks", "times that this code was observed", float(own.looks), "1"),
-            *([Evidence("batch_bytes", "bytes per batch", freed_bytes, "B")] if freed_bytes else []),
-            *([Evidence("freeing_s", "freeing the previous batch, per step (estimated)", freeing_s, "s")] if freed_bytes else []),
+            *(
+                [Evidence("batch_bytes", "bytes per batch", freed_bytes, "B")]
+                if freed_bytes
+                else []
+            ),
+            *(
+                [
+                    Evidence(
+                        "freeing_s",
+                        "freeing the previous batch, per step (estimated)",
+                        freeing_s,
+                        "s",
+                    )
+                ]
+                if freed_bytes
+                else []
+            ),
         ],
         fix=f"{_first(named)}{_freeing(freed_bytes, freeing_s, facts.loader.flags if facts.loader else (), facts.decodes_images)}",
-        how_to_check=f"Time {named[0].name} with time.perf_counter() over some steps, without the wait for the next batch. If it takes "
+        how_to_check=f"Time {named[0].name} with time.perf_counter() over some steps, without the "
+        f"wait for the next batch. If it takes "
         f"much less than {seconds(named[0].s)} per step, this finding is wrong.",
         cost_s=took,
     )
@@ -73,22 +116,35 @@ def _freeing(freed_bytes: float, freeing_s: float, flags: Sequence[str], images:
     """What else the line that iterates over the loader does, if workers made the batches."""
     if not freed_bytes:
         return ""
-    ways = ", ".join([*(["uint8"] if "float32" in flags else []), *(["smaller images"] if images else [])])
+    ways = ", ".join(
+        [*(["uint8"] if "float32" in flags else []), *(["smaller images"] if images else [])]
+    )
     return (
-        f" The line that iterates over the loader also frees the previous batch ({size(freed_bytes)}), which takes about "
-        f"{seconds(freeing_s)} and is left out of what can be saved. Fewer bytes per sample{f' ({ways})' if ways else ''} are freed faster."
+        f" The line that iterates over the loader also frees the previous batch "
+        f"({size(freed_bytes)}), which takes about "
+        f"{seconds(freeing_s)} and is left out of what can be saved. Fewer bytes per "
+        f"sample{f' ({ways})' if ways else ''} are freed faster."
     )
 
 
 def _first(named: Sequence[OwnFunction]) -> str:
-    """What to do about the first of them that the program can change; a library's own functions are not to be profiled or rewritten."""
+    """What to do about the first of them that the program can change; a library's own functions are
+    not to be profiled or rewritten.
+    """
     own = next((one for one in named if not _of_library(one.name)), None)
     if own is None:
-        return f"Call it less often or with less: {named[0].name} is a function of an installed library."
+        return (
+            f"Call it less often or with less: {named[0].name} is a function of an installed "
+            f"library."
+        )
     if _of_library(own.mainly):
-        return f"Look at {own.name}: {own.mainly}, which is called there, is an installed library's. Call it less often or with less."
+        return (
+            f"Look at {own.name}: {own.mainly}, which is called there, is an installed "
+            f"library's. Call it less often or with less."
+        )
     return (
-        f"Profile {own.name} line by line, for example with line_profiler. Replace Python loops with tensor operations, and skip "
+        f"Profile {own.name} line by line, for example with line_profiler. Replace Python loops "
+        f"with tensor operations, and skip "
         "work that not every step needs."
     )
 

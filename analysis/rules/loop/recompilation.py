@@ -1,4 +1,6 @@
-"""torch.compile compiles again and again: each new shape, type or value that it did not expect costs a compilation."""
+"""torch.compile compiles again and again: each new shape, type or value that it did not expect
+costs a compilation.
+"""
 
 from feedline.analysis.formatting import counted, seconds, share
 from feedline.analysis.ledger.change import Refused
@@ -10,9 +12,11 @@ RULE_ID = "recompilation"
 _STAGE = "compile"
 
 _MIN_SHARE = 0.05  # of the mean step
-#: Steps after the first in which something is compiled: a late backward or an optimizer's first update makes one or two.
+#: Steps after the first in which something is compiled: a late backward or an optimizer's first
+#: update makes one or two.
 _MIN_STEPS = 3
-_OVER = 0.05  # of what it takes in the first third of the steps: with less in the last third, it is over
+# of what it takes in the first third of the steps: with less in the last third, it is over
+_OVER = 0.05
 
 
 def check(facts: RuleInputs) -> Finding | None:
@@ -28,24 +32,34 @@ def check(facts: RuleInputs) -> Finding | None:
     return Finding(
         RULE_ID,
         Severity.of(row.s / step.mean_s),
-        message=f"torch.compile compiled again in {again} of {counted(steps, 'step')}{', none of them in the last third' if over else ''}: "
+        message=f"torch.compile compiled again in {again} of "
+        f"{counted(steps, 'step')}{', none of them in the last third' if over else ''}: "
         f"{share(row.s / step.mean_s)} of the {seconds(step.mean_s)} step",
         evidence=[
             Evidence("compile_s", "compiling, per step", row.s, "s"),
             Evidence("compile_share", "share of the step", row.s / step.mean_s, SHARE),
-            Evidence("compile_steps", "steps after the first in which something was compiled", float(again), "1"),
+            Evidence(
+                "compile_steps",
+                "steps after the first in which something was compiled",
+                float(again),
+                "1",
+            ),
             Evidence("compile_once_s", "compiling, per such step", row.s / row.steps, "s"),
         ],
-        fix="Run with TORCH_LOGS=recompiles, which prints the reason. For sizes that change, pad to a few lengths or compile with "
+        fix="Run with TORCH_LOGS=recompiles, which prints the reason. For sizes that change, pad "
+        "to a few lengths or compile with "
         "dynamic=True.",
-        how_to_check="Train on batches of one shape. If it still compiles after the first steps, this finding is wrong.",
+        how_to_check="Train on batches of one shape. If it still compiles after the first steps, "
+        "this finding is wrong.",
         cost_s=row.s,
     )
 
 
 def change(facts: RuleInputs) -> Refused:
     """Nothing is predicted: graphs that fit several shapes may run slower than those for one."""
-    return Refused("recompilation", "How fast the training runs with graphs for several shapes is unknown.")
+    return Refused(
+        "recompilation", "How fast the training runs with graphs for several shapes is unknown."
+    )
 
 
 RULE: Rule[RuleInputs] = Rule(

@@ -14,11 +14,16 @@ _MOSTLY = 0.80
 _LESS_WORK = "Give the device less to do"
 _COMPILE = "torch.compile, which fuses elementwise kernels"
 _CHANNELS_LAST = "channels_last for convolutions, whose inputs are converted now"
-_OTHERWISE = "The Kernels table of the HTML report shows what takes the time: use a faster kernel for it, or less of it."
+_OTHERWISE = (
+    "The Kernels table of the HTML report shows what takes the time: use a faster kernel "
+    "for it, or less of it."
+)
 
 
 def check(facts: TraceFacts) -> Finding | None:
-    """Say so where kernels compute nearly all the time; where they may be communication as well, that it is unknown."""
+    """Say so where kernels compute nearly all the time; where they may be communication as well,
+    that it is unknown.
+    """
     part = facts.share("compute")
     if part < _MOSTLY or not facts.shown.gpu.busy_ns:
         return None
@@ -31,7 +36,10 @@ def check(facts: TraceFacts) -> Finding | None:
     gpu = facts.shown.gpu
     beside, hidden = gpu.communication_ns / gpu.span_ns, (gpu.overlap_pct_of_comm or 0.0) / 100
     if beside * hidden >= MIN_SHARE:
-        where += f"; communication runs for {share(beside)} of {facts.whole}, {share(hidden)} of it while the device computes"
+        where += (
+            f"; communication runs for {share(beside)} of {facts.whole}, {share(hidden)} of "
+            f"it while the device computes"
+        )
     cores = tensor_cores(facts.shown.devices.values())
     products = facts.busy_share(FLOAT32_PRODUCT)
     slow = products >= MIN_SHARE and cores is not TensorCores.NONE
@@ -42,12 +50,32 @@ def check(facts: TraceFacts) -> Finding | None:
         + (f"; {share(products)} is float32 matrix products without tensor cores" if slow else ""),
         evidence=[
             Evidence("compute_share", "computing", part, SHARE),
-            *([Evidence("kernel_share", f"busy time in {name}", top.busy_share, SHARE, name)] if top else []),
-            *([Evidence("communication_share", "communicating", beside, SHARE)] if beside * hidden >= MIN_SHARE else []),
-            *([Evidence("float32_products_share", "busy time in float32 matrix products", products, SHARE)] if slow else []),
+            *(
+                [Evidence("kernel_share", f"busy time in {name}", top.busy_share, SHARE, name)]
+                if top
+                else []
+            ),
+            *(
+                [Evidence("communication_share", "communicating", beside, SHARE)]
+                if beside * hidden >= MIN_SHARE
+                else []
+            ),
+            *(
+                [
+                    Evidence(
+                        "float32_products_share",
+                        "busy time in float32 matrix products",
+                        products,
+                        SHARE,
+                    )
+                ]
+                if slow
+                else []
+            ),
         ],
         fix=FIXES[cores] if slow else _less_work(facts),
-        how_to_check="Train on one batch that stays on the device. If the step gets much faster, this finding is wrong.",
+        how_to_check="Train on one batch that stays on the device. If the step gets much faster, "
+        "this finding is wrong.",
     )
 
 
@@ -60,24 +88,37 @@ def _less_work(facts: TraceFacts) -> str:
 
 def _unknown(facts: TraceFacts, part: float) -> Finding:
     found = facts.perhaps_communication
-    total, names = sum(row.busy_share for row in found), " and ".join(dict.fromkeys(short_name(row.name) for row in found[:2]))
+    total, names = (
+        sum(row.busy_share for row in found),
+        " and ".join(dict.fromkeys(short_name(row.name) for row in found[:2])),
+    )
     return Finding(
         RULE_ID,
         Severity.INFO,
-        message=f"the device is busy for {share(part)} of {facts.whole}, but how much of that is computing is unknown: {share(total)} of "
+        message=f"the device is busy for {share(part)} of {facts.whole}, but how much of that is "
+        f"computing is unknown: {share(total)} of "
         f"its busy time is in kernels that may be communication by their names ({names})",
         evidence=[
             Evidence("busy_share", "busy with kernels", part, SHARE),
-            Evidence("perhaps_communication_share", "busy time in kernels that may be communication", total, SHARE),
+            Evidence(
+                "perhaps_communication_share",
+                "busy time in kernels that may be communication",
+                total,
+                SHARE,
+            ),
         ],
-        fix="Find out what these kernels do. If they move data between GPUs, the step waits for that, and faster computing does not help.",
-        how_to_check="If these kernels also run in a training on one GPU, they are not communication, and the device computes.",
+        fix="Find out what these kernels do. If they move data between GPUs, the step waits for "
+        "that, and faster computing does not help.",
+        how_to_check="If these kernels also run in a training on one GPU, they are not "
+        "communication, and the device computes.",
     )
 
 
 def change(facts: TraceFacts) -> Refused:
     """Nothing is predicted: there is nothing to fix."""
-    return Refused("nothing_to_change", "The device computes nearly all the time, so no fix is predicted.")
+    return Refused(
+        "nothing_to_change", "The device computes nearly all the time, so no fix is predicted."
+    )
 
 
 RULE: Rule[TraceFacts] = Rule(RULE_ID, check, change, claims=("compute",))

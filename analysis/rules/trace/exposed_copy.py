@@ -16,7 +16,10 @@ def check(facts: TraceFacts) -> Finding | None:
     weight = Severity.of(part)
     if weight is Severity.INFO:
         return None
-    took = {way: sum(row.total_ns for row in facts.shown.copies if row.which.direction == way) for way in _WAYS}
+    took = {
+        way: sum(row.total_ns for row in facts.shown.copies if row.which.direction == way)
+        for way in _WAYS
+    }
     to_device = [row for row in facts.shown.copies if row.which.direction == "HtoD"]
     pageable = sum(row.total_ns for row in to_device if row.which.memory == "pageable")
     slow = pageable > took["HtoD"] / 2 > 0
@@ -25,17 +28,25 @@ def check(facts: TraceFacts) -> Finding | None:
         RULE_ID,
         weight,
         message=f"copies that overlap with no computation take {share(part)} of {facts.whole}"
-        + (f"; {share(pageable / took['HtoD'])} of host-to-device copy time is spent on pageable memory" if slow else ""),
+        + (
+            f"; {share(pageable / took['HtoD'])} of host-to-device copy time is spent on pageable "
+            f"memory"
+            if slow
+            else ""
+        ),
         evidence=[
             Evidence("exposed_copy_share", "exposed copies", part, SHARE),
-            *measured([("copied_bytes", f"copied to the device {facts.in_steps}", nbytes or None, "B")]),
+            *measured(
+                [("copied_bytes", f"copied to the device {facts.in_steps}", nbytes or None, "B")]
+            ),
         ],
         fix=_fix(
             max(_WAYS, key=lambda way: took[way]) if any(took.values()) else "",
             slow,
             f" ({size(nbytes)} were copied {facts.in_steps})" if nbytes else "",
         ),
-        how_to_check="Keep batches and results on the device. If the step is no faster, this finding is wrong.",
+        how_to_check="Keep batches and results on the device. If the step is no faster, this "
+        "finding is wrong.",
         cost_s=facts.cost_s("exposed_copy"),
     )
 
@@ -49,26 +60,45 @@ def _fix(most: str, slow: bool, amount: str) -> str:
         amount: that is copied to the device, in brackets.
     """
     if not most:
-        return "Find the calls that copy in the trace, and start them earlier, on a stream of their own."
+        return (
+            "Find the calls that copy in the trace, and start them earlier, on a stream of "
+            "their own."
+        )
     if most == "PtoP":
         return (
-            "Most of these copies go from one GPU to another: start them earlier, on a stream of their own, so that computing hides them."
+            "Most of these copies go from one GPU to another: start them earlier, on a stream "
+            "of their own, so that computing hides them."
         )
     if most == "DtoD":
-        return "Most of these copies stay on the device: avoid .clone(), .contiguous() and torch.cat of large tensors."
+        return (
+            "Most of these copies stay on the device: avoid .clone(), .contiguous() and "
+            "torch.cat of large tensors."
+        )
     if most == "DtoH":
         return (
-            "Copy results to the host less often, or into pinned memory with non_blocking=True, and record a torch.cuda.Event right after "
+            "Copy results to the host less often, or into pinned memory with non_blocking=True, "
+            "and record a torch.cuda.Event right after "
             "the copy: call its synchronize() before reading the results."
         )
     if slow:
-        return "Copy from pinned memory (DataLoader(..., pin_memory=True), or tensor.pin_memory()) with .to(device, non_blocking=True)."
-    return f"Copy the next batch on a stream of its own while this one computes{amount}, or send uint8 and convert it on the device."
+        return (
+            "Copy from pinned memory (DataLoader(..., pin_memory=True), or "
+            "tensor.pin_memory()) with .to(device, non_blocking=True)."
+        )
+    return (
+        f"Copy the next batch on a stream of its own while this one computes{amount}, or send "
+        f"uint8 and convert it on the device."
+    )
 
 
 def change(facts: TraceFacts) -> Refused:
     """Nothing is predicted: how much copying the device can hide is unknown."""
-    return Refused("unknown_copy", "How much of the copying would overlap is unknown. Change one copy, and trace again.")
+    return Refused(
+        "unknown_copy",
+        "How much of the copying would overlap is unknown. Change one copy, and trace again.",
+    )
 
 
-RULE: Rule[TraceFacts] = Rule(RULE_ID, check, change, claims=("exposed_copy",), bound="Bound by copies")
+RULE: Rule[TraceFacts] = Rule(
+    RULE_ID, check, change, claims=("exposed_copy",), bound="Bound by copies"
+)

@@ -10,7 +10,9 @@ RULE_ID = "host_bound"
 
 
 def check(facts: TraceFacts) -> Finding | None:
-    """Weigh the time in which the device had nothing to do while the host ran operators, Python or launches."""
+    """Weigh the time in which the device had nothing to do while the host ran operators, Python or
+    launches.
+    """
     part = facts.share("host_launch")
     weight = Severity.of(part)
     if weight is Severity.INFO or not facts.shown.gpu.busy_ns:
@@ -23,18 +25,23 @@ def check(facts: TraceFacts) -> Finding | None:
     return Finding(
         RULE_ID,
         weight,
-        message=f"for {share(part)} of {facts.whole}, the device is idle while the host runs Python, operators or kernel launches"
+        message=f"for {share(part)} of {facts.whole}, the device is idle while the host runs "
+        f"Python, operators or kernel launches"
         f"{', or waits for data' if facts.shown.input.reasons.get('loader_pct') else ''} "
-        f"({counted(kernels, 'kernel')} {facts.in_steps}, {seconds(mean)}{' each on average' if kernels != 1 else ''})",
+        f"({counted(kernels, 'kernel')} {facts.in_steps}, "
+        f"{seconds(mean)}{' each on average' if kernels != 1 else ''})",
         evidence=[
             Evidence("host_launch_share", "device idle while the host worked", part, SHARE),
             Evidence("kernels", f"kernels {facts.in_steps}", kernels, ""),
             Evidence("mean_kernel_s", "mean kernel duration", mean, "s"),
         ],
-        fix=f"{launches.fix(mean, idle_s)}; the Kernels table of the HTML report shows which operators launch them.",
+        fix=f"{launches.fix(mean, idle_s)}; the Kernels table of the HTML report shows which "
+        f"operators launch them.",
         how_to_check=launches.how_to_check(mean, idle_s),
         cost_s=facts.cost_s("host_launch"),
     )
 
 
-RULE: Rule[TraceFacts] = Rule(RULE_ID, check, launches.change, claims=("host_launch",), bound="Host-bound")
+RULE: Rule[TraceFacts] = Rule(
+    RULE_ID, check, launches.change, claims=("host_launch",), bound="Host-bound"
+)

@@ -10,28 +10,61 @@ RULE_ID = "input_stall"
 
 
 def check(facts: TraceFacts) -> Finding | None:
-    """Weigh the time in which the main thread was in the loader and neither a device nor, without one, an operator worked."""
+    """Weigh the time in which the main thread was in the loader and neither a device nor, without
+    one, an operator worked.
+    """
     found, part = facts.shown.input, facts.share("input")
     weight = Severity.of(part)
     if found.loader_ns is None or weight is Severity.INFO:
         return None
-    faster = f"; with batches always ready, the training would run about {number(1 / (1 - part))} times as fast" if part < 1 else ""
-    message = f"the device is idle for {share(part)} of {facts.whole} while the main thread waits for its loader"
+    faster = (
+        f"; with batches always ready, the training would run about {number(1 / (1 - part))} "
+        f"times as fast"
+        if part < 1
+        else ""
+    )
+    message = (
+        f"the device is idle for {share(part)} of {facts.whole} while the main thread waits "
+        f"for its loader"
+    )
     if found.stall_ns is None:
         message = f"{share(part)} of {facts.whole} is spent waiting for the loader"
-    idle, each_s = found.idle_explained_pct, found.loader_ns / 1e9 / found.calls if found.calls else None
+    idle, each_s = (
+        found.idle_explained_pct,
+        found.loader_ns / 1e9 / found.calls if found.calls else None,
+    )
     return Finding(
         RULE_ID,
         weight,
         message=f"{message}{faster}",
         evidence=[
             Evidence("input_share", "input stall", part, SHARE),
-            *measured([("share_of_idle", "share of the device's idle time", idle / 100 if idle is not None else None, SHARE)]),
+            *measured(
+                [
+                    (
+                        "share_of_idle",
+                        "share of the device's idle time",
+                        idle / 100 if idle is not None else None,
+                        SHARE,
+                    )
+                ]
+            ),
             Evidence("batches", f"batches waited for {facts.in_steps}", found.calls, ""),
-            *measured([("loader_s_per_batch", "time in the loader per batch, including while the device is busy", each_s, "s")]),
+            *measured(
+                [
+                    (
+                        "loader_s_per_batch",
+                        "time in the loader per batch, including while the device is busy",
+                        each_s,
+                        "s",
+                    )
+                ]
+            ),
         ],
-        fix="Record the training with `feedline run`: it shows what making a batch consists of, and what its workers wait for.",
-        how_to_check="Train on one batch that stays in memory. If the step is no faster, this finding is wrong.",
+        fix="Record the training with `feedline run`: it shows what making a batch consists of, "
+        "and what its workers wait for.",
+        how_to_check="Train on one batch that stays in memory. If the step is no faster, this "
+        "finding is wrong.",
         cost_s=facts.cost_s("input"),
     )
 
@@ -39,7 +72,9 @@ def check(facts: TraceFacts) -> Finding | None:
 def change(facts: TraceFacts) -> Refused:
     """Nothing is predicted: a trace has no loader to replay."""
     return Refused(
-        "no_loader", "A trace does not show how workers make batches. Record the training with `feedline run` to get a prediction."
+        "no_loader",
+        "A trace does not show how workers make batches. Record the training with `feedline run` "
+        "to get a prediction.",
     )
 
 

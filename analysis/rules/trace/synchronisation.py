@@ -18,9 +18,15 @@ def check(facts: TraceFacts) -> Finding | None:
     return Finding(
         RULE_ID,
         weight,
-        message=f"the device is idle for {share(part)} of {facts.whole} while the host is blocked in calls that synchronize with it",
-        evidence=[Evidence("synchronisation_share", "device idle while the host synchronized", part, SHARE)],
-        fix=f"Read results back less often (.item(), .cpu(), printing the loss, boolean masks in the model){_copies(facts)}.",
+        message=f"the device is idle for {share(part)} of {facts.whole} while the host is blocked "
+        f"in calls that synchronize with it",
+        evidence=[
+            Evidence(
+                "synchronisation_share", "device idle while the host synchronized", part, SHARE
+            )
+        ],
+        fix=f"Read results back less often (.item(), .cpu(), printing the loss, boolean masks in "
+        f"the model){_copies(facts)}.",
         how_to_check="Train without these calls. If the step is no faster, this finding is wrong.",
         cost_s=facts.cost_s("synchronisation"),
     )
@@ -28,13 +34,21 @@ def check(facts: TraceFacts) -> Finding | None:
 
 def _copies(facts: TraceFacts) -> str:
     """What to do about copies to the device for which the host waits, where some were traced."""
-    waits = any(row.which.direction == "HtoD" and row.which.memory == "pageable" for row in facts.shown.copies)
+    waits = any(
+        row.which.direction == "HtoD" and row.which.memory == "pageable"
+        for row in facts.shown.copies
+    )
     return ", and copy to the device from pinned memory with non_blocking=True" if waits else ""
 
 
 def change(facts: TraceFacts) -> Refused:
     """Nothing is predicted: which calls can be left out is unknown."""
-    return Refused("unknown_synchronization", "Which synchronizing calls are unnecessary is unknown. Remove one, and trace again.")
+    return Refused(
+        "unknown_synchronization",
+        "Which synchronizing calls are unnecessary is unknown. Remove one, and trace again.",
+    )
 
 
-RULE: Rule[TraceFacts] = Rule(RULE_ID, check, change, claims=("synchronising",), bound="Bound by synchronization")
+RULE: Rule[TraceFacts] = Rule(
+    RULE_ID, check, change, claims=("synchronising",), bound="Bound by synchronization"
+)

@@ -17,9 +17,15 @@ from feedline.analysis.traces.trace_columns import Kind
 
 NONE: Final = msgspec.Raw()  # a value that is not there
 _Scalar = int | float | str | None
-#: Phases of the Trace Event Format that are of no use here: flows, instants, counters, objects, clocks. Half of a file is flows.
-IGNORED = [msgspec.defstruct(f"Ignored{n}", [], gc=False, tag_field="ph", tag=phase) for n, phase in enumerate("iICbnesSfTtpFNODPRcVv(),")]
-_EXACT_BELOW = 2.0**43  # microseconds: the doubles beyond lie more than 1 ns apart (2**43 * 2**-52 us = 0.00195 us)
+#: Phases of the Trace Event Format that are of no use here: flows, instants, counters, objects,
+#: clocks. Half of a file is flows.
+IGNORED = [
+    msgspec.defstruct(f"Ignored{n}", [], gc=False, tag_field="ph", tag=phase)
+    for n, phase in enumerate("iICbnesSfTtpFNODPRcVv(),")
+]
+_EXACT_BELOW = (
+    2.0**43
+)  # microseconds: the doubles beyond lie more than 1 ns apart (2**43 * 2**-52 us = 0.00195 us)
 _INTEGERS_BELOW = 2.0**51  # microseconds: within _MAX_TIME_NS
 _MAX_TIME_NS = 1 << 61  # nanoseconds, 73 years; three such times can be added
 UNREADABLE = np.iinfo(np.int64).min
@@ -29,7 +35,10 @@ _ts, _dur = attrgetter("ts"), attrgetter("dur")
 
 
 class Args(msgspec.Struct, gc=False, frozen=True):
-    """The arguments that become columns. A file in which one of them has another type is read the slow way."""
+    """The arguments that become columns.
+
+    A file in which one of them has another type is read the slow way.
+    """
 
     device: _Scalar = None
     stream: _Scalar = None
@@ -54,7 +63,10 @@ NO_ARGS: Final = Args()
 
 
 class _Span(msgspec.Struct, gc=False, tag_field="ph", tag="X"):
-    """An event whose times a float can hold to the nanosecond. Fields stand in the order of files, in which they are found fastest."""
+    """An event whose times a float can hold to the nanosecond.
+
+    Fields stand in the order of files, in which they are found fastest.
+    """
 
     cat: str = ""
     name: str = ""
@@ -111,8 +123,8 @@ _FLOAT_DECODER = msgspec.json.Decoder(list[_Span | _others])
 _EXACT = msgspec.json.Decoder(list[ExactSpan | _others])
 ONE = msgspec.json.Decoder(ExactSpan | _others)
 
-#: Names of libkineto's ActivityType (libkineto/include/ActivityType.h, src/ActivityType.cpp), those of its first releases (2021), and
-#: those of builds for other devices.
+#: Names of libkineto's ActivityType (libkineto/include/ActivityType.h, src/ActivityType.cpp), those
+#: of its first releases (2021), and those of builds for other devices.
 _KIND_OF_CATEGORY = {
     "kernel": Kind.KERNEL,
     "concurrent_kernel": Kind.KERNEL,
@@ -161,7 +173,9 @@ def _from_numbers(values: Sequence[int | float]) -> npt.NDArray[np.int64] | None
     except OverflowError:
         return None
     largest = np.abs(micros).max(initial=0.0)
-    if not largest < _EXACT_BELOW and (not largest < _INTEGERS_BELOW or float in set(map(type, values))):
+    if not largest < _EXACT_BELOW and (
+        not largest < _INTEGERS_BELOW or float in set(map(type, values))
+    ):
         return None
     whole = np.floor(micros)
     return whole.astype(np.int64) * 1000 + np.rint((micros - whole) * 1000).astype(np.int64)
@@ -186,7 +200,9 @@ def _from_texts(texts: Sequence[msgspec.Raw]) -> npt.NDArray[np.int64]:
     wholes = whole_ends - begins
     if len(ends) != len(texts) or wholes.min() == 0 or decimals.max() > 3:
         return _one_by_one(texts)
-    if wholes.max() > 16 or (letters[begins[wholes == 16]] > ord("2")).any():  # does not fit 64 bits, or is no time
+    if (
+        wholes.max() > 16 or (letters[begins[wholes == 16]] > ord("2")).any()
+    ):  # does not fit 64 bits, or is no time
         return _one_by_one(texts)
     digits = np.fromstring(joined.translate(None, b".").decode(), "i8", sep=",")
     return np.asarray(digits * 10 ** (3 - decimals), np.int64)
@@ -200,7 +216,9 @@ def _one_by_one(texts: Sequence[msgspec.Raw]) -> npt.NDArray[np.int64]:
 def _nanoseconds(text: bytes) -> int:
     try:
         nanoseconds = Decimal(text.decode("ascii").strip('"')) * 1000
-        return int(nanoseconds.to_integral_value()) if abs(nanoseconds) < _MAX_TIME_NS else UNREADABLE
+        return (
+            int(nanoseconds.to_integral_value()) if abs(nanoseconds) < _MAX_TIME_NS else UNREADABLE
+        )
     except (ArithmeticError, ValueError):
         return UNREADABLE
 
@@ -238,7 +256,10 @@ class BlockDecoder:
             if not self._exact:
                 events = _FLOAT_DECODER.decode(text)
                 spans = [event for event in events if type(event) is _Span]
-                start, wall = _from_numbers(list(map(_ts, spans))), _from_numbers(list(map(_dur, spans)))
+                start, wall = (
+                    _from_numbers(list(map(_ts, spans))),
+                    _from_numbers(list(map(_dur, spans))),
+                )
                 if start is not None and wall is not None:
                     return _block(events, spans, start, wall)
             self._exact = True
@@ -250,10 +271,23 @@ class BlockDecoder:
 def by_texts(events: Sequence[Any]) -> Block:
     """Make a block of events whose times are texts."""
     spans = [event for event in events if type(event) is ExactSpan]
-    return _block(events, spans, _from_texts(list(map(_ts, spans))), _from_texts(list(map(_dur, spans))))
+    return _block(
+        events, spans, _from_texts(list(map(_ts, spans))), _from_texts(list(map(_dur, spans)))
+    )
 
 
 def _block(events: Sequence[Any], spans: Sequence[AnySpan], start: _Times, wall: _Times) -> Block:
-    rest = [event for event in events if type(event) in (Label, Begin, End)] if len(spans) < len(events) else []
+    rest = (
+        [event for event in events if type(event) in (Label, Begin, End)]
+        if len(spans) < len(events)
+        else []
+    )
     marks = [event for event in rest if type(event) is not Label]
-    return Block(spans, start, wall, marks, _from_texts(list(map(_ts, marks))), [event for event in rest if type(event) is Label])
+    return Block(
+        spans,
+        start,
+        wall,
+        marks,
+        _from_texts(list(map(_ts, marks))),
+        [event for event in rest if type(event) is Label],
+    )

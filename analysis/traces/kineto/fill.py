@@ -8,9 +8,26 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from feedline.analysis.traces.kineto.event_blocks import NONE, UNREADABLE, AnySpan, Args, Begin, Block, End, kind_of
+from feedline.analysis.traces.kineto.event_blocks import (
+    NONE,
+    UNREADABLE,
+    AnySpan,
+    Args,
+    Begin,
+    Block,
+    End,
+    kind_of,
+)
 from feedline.analysis.traces.kineto.stream import as_int
-from feedline.analysis.traces.trace_columns import CollectiveArgs, Growing, Kind, Rows, Shape, TraceLimits, Track
+from feedline.analysis.traces.trace_columns import (
+    CollectiveArgs,
+    Growing,
+    Kind,
+    Rows,
+    Shape,
+    TraceLimits,
+    Track,
+)
 from feedline.profiler.errors import TraceDamaged
 
 _Key = TypeVar("_Key")
@@ -36,11 +53,17 @@ class _Budget:
         """Raises: TraceDamaged: that is too much."""
         self.left -= size
         if self.left < 0:
-            raise TraceDamaged(f"{self.path} has more names and arguments than allowed: raise --max-events if it is a trace")
+            raise TraceDamaged(
+                f"{self.path} has more names and arguments than allowed: raise --max-events if it "
+                f"is a trace"
+            )
 
 
 class _NumberedValues(dict[_Key, int], Generic[_Key]):
-    """Numbers values as they are asked for: ``numbered[value]``. ``held[number]`` is what ``meaning`` makes of it."""
+    """Numbers values as they are asked for:
+
+    ``numbered[value]``. ``held[number]`` is what ``meaning`` makes of it.
+    """
 
     def __init__(self, budget: _Budget, meaning: Callable[[_Key], Any] = lambda key: key) -> None:
         super().__init__()
@@ -85,11 +108,15 @@ class _Tracks:
 
     def found(self) -> list[Track]:
         """Return all tracks: those of hosts, then those of streams."""
-        hosts = [Track(str(pid), str(tid), -1, self._name(pid, tid, None)) for pid, tid in self.hosts]
+        hosts = [
+            Track(str(pid), str(tid), -1, self._name(pid, tid, None)) for pid, tid in self.hosts
+        ]
         streams = []
         for pid, tid, device, stream in self.streams:
             number = _device_of(pid, device)
-            streams.append(Track(str(pid), _stream_of(tid, stream), number, self._name(pid, tid, number)))
+            streams.append(
+                Track(str(pid), _stream_of(tid, stream), number, self._name(pid, tid, number))
+            )
         return hosts + streams
 
     def _name(self, pid: object, tid: object, device: int | None) -> str:
@@ -99,11 +126,15 @@ class _Tracks:
 
 def _is_stream(args: Args) -> bool:
     """Tell whether it is a stream that waits in a synchronization, and not a thread of the host."""
-    return args.device is not None and isinstance(args.stream, int) and args.stream not in _NO_STREAM
+    return (
+        args.device is not None and isinstance(args.stream, int) and args.stream not in _NO_STREAM
+    )
 
 
 def _device_of(pid: object, device: object) -> int:
-    """Return the device of an event: what its arguments say, else its process, which is the device's number on streams."""
+    """Return the device of an event: what its arguments say, else its process, which is the
+    device's number on streams.
+    """
     for value in (device, pid):
         number = as_int(value, -1)
         if number >= 0:
@@ -112,7 +143,9 @@ def _device_of(pid: object, device: object) -> int:
 
 
 def _stream_of(tid: object, stream: object) -> str:
-    """Return the number of a stream, as text: what the arguments say, else its thread, which was called "stream 7" in 2021."""
+    """Return the number of a stream, as text: what the arguments say, else its thread, which was
+    called "stream 7" in 2021.
+    """
     number = as_int(stream, -1) if stream is not None else -1
     return str(number) if number >= 0 else str(tid).removeprefix("stream ")
 
@@ -126,7 +159,11 @@ def _shape_of(key: bytes) -> Shape:
     inputs: list[tuple[int, ...]] = []
     types: list[str] = []
     for number, size in enumerate(sizes):
-        several = size if isinstance(size, list) and size and all(isinstance(part, list) for part in size) else [size]
+        several = (
+            size
+            if isinstance(size, list) and size and all(isinstance(part, list) for part in size)
+            else [size]
+        )
         inputs += [_sizes(part) for part in several]
         types += [str(dtypes[number])] * len(several) if number < len(dtypes) else []
     types += map(str, dtypes[len(sizes) :])
@@ -173,7 +210,9 @@ def _list(text: bytes) -> Any:
 
 
 def _sizes(sizes: object) -> tuple[int, ...]:
-    return tuple(sizes) if isinstance(sizes, list) and all(type(size) is int for size in sizes) else ()
+    return (
+        tuple(sizes) if isinstance(sizes, list) and all(type(size) is int for size in sizes) else ()
+    )
 
 
 def _named(value: object) -> str | None:
@@ -216,8 +255,10 @@ class Filled:
     """Rows of all blocks so far, and what their numbers mean.
 
     Attributes:
-        rows: start counts from the file's zero; tracks of streams have negative numbers until ``track_values`` is asked.
-        unreadable: events without a time. negative: events whose length is missing, no number, or negative: 0 in rows.
+        rows: start counts from the file's zero; tracks of streams have negative numbers until
+            ``track_values`` is asked.
+        unreadable: events without a time. negative: events whose length is missing, no number, or
+            negative: 0 in rows.
         alone: begins and ends without a partner.
 
     Raises:
@@ -253,9 +294,16 @@ class Filled:
         if timeless.any():
             kept = np.flatnonzero(~timeless)
             self.unreadable += len(spans) - len(kept)
-            spans, start, wall = [spans[number] for number in kept.tolist()], start[kept], wall[kept]
+            spans, start, wall = (
+                [spans[number] for number in kept.tolist()],
+                start[kept],
+                wall[kept],
+            )
         if len(self.rows) + len(self._marks) + len(spans) > self.limits.events:
-            raise TraceDamaged(f"{self.path} contains more than {self.limits.events:,} events: raise --max-events if memory allows")
+            raise TraceDamaged(
+                f"{self.path} contains more than {self.limits.events:,} events: raise "
+                f"--max-events if memory allows"
+            )
         wrong = wall < 0
         self.negative += int(wrong.sum())
         rows = self._growing.more(len(spans))
@@ -293,16 +341,26 @@ class Filled:
         rows["nbytes"][sized] = [args[number].bytes for number in sized.tolist()]
         shaped = [number for number, given in enumerate(args) if given.dims is not NONE]
         keys = [b"|".join((given.dims, given.dtypes)) for given in map(args.__getitem__, shaped)]
-        rows["shape"][shaped] = [self.shapes[key] if len(key) < _LONGEST_SHAPE else -1 for key in keys]
-        together = [number for number, given in enumerate(args) if given.operation is not None or given.group is not None]
+        rows["shape"][shaped] = [
+            self.shapes[key] if len(key) < _LONGEST_SHAPE else -1 for key in keys
+        ]
+        together = [
+            number
+            for number, given in enumerate(args)
+            if given.operation is not None or given.group is not None
+        ]
         rows["collective"][together] = [self._collective(args[number]) for number in together]
 
-    def _tracks(self, kinds: npt.NDArray[np.uint8], spans: Sequence[AnySpan], args: Sequence[Args]) -> npt.NDArray[np.int32]:
+    def _tracks(
+        self, kinds: npt.NDArray[np.uint8], spans: Sequence[AnySpan], args: Sequence[Args]
+    ) -> npt.NDArray[np.int32]:
         tracks = _column(map(self.tracks.hosts.__getitem__, map(_place, spans)), "i4", len(spans))
         for number in np.flatnonzero(_ON_DEVICE[kinds]).tolist():
             event, given = spans[number], args[number]
             if kinds[number] != _SYNC or _is_stream(given):
-                tracks[number] = -1 - self.tracks.streams[event.pid, event.tid, given.device, given.stream]
+                tracks[number] = (
+                    -1 - self.tracks.streams[event.pid, event.tid, given.device, given.stream]
+                )
         return tracks
 
     def _collective(self, args: Args) -> int:

@@ -13,8 +13,24 @@ from feedline.analysis.formatting import counted
 from feedline.analysis.traces.kineto.event_blocks import NONE
 from feedline.analysis.traces.kineto.fill import Filled
 from feedline.analysis.traces.kineto.stream import MAX_OBJECT_TEXT, Blocks, Inflated, as_int
-from feedline.analysis.traces.makers import READ, adapt_events, maker_of, maker_of_events, refusal_of
-from feedline.analysis.traces.trace_columns import DEFAULT, DEVICE_WORK, CollectiveArgs, Kind, Rows, Trace, TraceLimits, canonical, sort
+from feedline.analysis.traces.makers import (
+    READ,
+    adapt_events,
+    maker_of,
+    maker_of_events,
+    refusal_of,
+)
+from feedline.analysis.traces.trace_columns import (
+    DEFAULT,
+    DEVICE_WORK,
+    CollectiveArgs,
+    Kind,
+    Rows,
+    Trace,
+    TraceLimits,
+    canonical,
+    sort,
+)
 from feedline.profiler.errors import TraceDamaged
 from feedline.profiler.message import few
 
@@ -29,7 +45,9 @@ _STRAY_NS = 60 * 10**9  # rows at 0 that lie so far before all others were never
 
 @dataclass(frozen=True)
 class _About:
-    """Attributes as those of Trace. base_ns is added to all times; origin_ns: what a trace of feedline's own writing counts from."""
+    """Attributes as those of Trace. base_ns is added to all times; origin_ns: what a trace of
+    feedline's own writing counts from.
+    """
 
     base_ns: int = 0
     rank: int | None = None
@@ -59,7 +77,10 @@ def _about(head: bytes, tail: bytes) -> _About:
         return _About()
     try:
         top = msgspec.json.decode(text, type=_Top)
-        values = {name: _value(bytes(getattr(top, name))) for name in ("base", "distributed", "devices", "feedline")}
+        values = {
+            name: _value(bytes(getattr(top, name)))
+            for name in ("base", "distributed", "devices", "feedline")
+        }
         notes: list[str] = []
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
         values, notes = _searched(text)
@@ -82,7 +103,12 @@ def _searched(text: bytes) -> tuple[dict[str, Any], list[str]]:
     if len(text) <= MAX_OBJECT_TEXT:
         try:
             top = json.loads(text.decode("utf-8", "replace"), strict=False)
-            keys = {"base": "baseTimeNanoseconds", "distributed": "distributedInfo", "devices": "deviceProperties", "feedline": "feedline"}
+            keys = {
+                "base": "baseTimeNanoseconds",
+                "distributed": "distributedInfo",
+                "devices": "deviceProperties",
+                "feedline": "feedline",
+            }
             return {name: top.get(key) for name, key in keys.items()}, []
         except (ValueError, RecursionError):
             pass
@@ -93,7 +119,9 @@ def _searched(text: bytes) -> tuple[dict[str, Any], list[str]]:
     world = re.search(rb'"distributedInfo"\s*:\s*\{[^{}]*?"world_size"\s*:\s*(\d{1,9})', text)
     values["base"] = int(base[1]) if base else None
     values["feedline"] = {"origin_ns": int(ours[1])} if ours else None
-    values["distributed"] = {name: int(match[1]) for name, match in (("rank", rank), ("world_size", world)) if match}
+    values["distributed"] = {
+        name: int(match[1]) for name, match in (("rank", rank), ("world_size", world)) if match
+    }
     return values, ["the file's metadata is damaged: only its rank and time base were recovered"]
 
 
@@ -109,7 +137,9 @@ def _value(text: bytes) -> Any:
 
 
 def _groups(config: object) -> dict[str, tuple[int, ...]]:
-    """Process groups by name. torch leaves the list empty for a group of all ranks (distributed_c10d, ``pg_config_info``)."""
+    """Process groups by name. torch leaves the list empty for a group of all ranks
+    (distributed_c10d, ``pg_config_info``).
+    """
     groups = {}
     for entry in config if isinstance(config, list) else []:
         if not isinstance(entry, dict) or entry.get("pg_name") is None:
@@ -125,28 +155,38 @@ def _groups(config: object) -> dict[str, tuple[int, ...]]:
 def _devices(properties: object) -> dict[int, str]:
     devices = {}
     for entry in properties if isinstance(properties, list) else []:
-        if isinstance(entry, dict) and type(entry.get("id")) is int and isinstance(entry.get("name"), str):
+        if (
+            isinstance(entry, dict)
+            and type(entry.get("id")) is int
+            and isinstance(entry.get("name"), str)
+        ):
             devices[entry["id"]] = entry["name"]
     return devices
 
 
-def read_kineto(path: str, limits: TraceLimits = DEFAULT, piece: int = _PIECE_BYTES, strangers: bool = True) -> Trace:
-    """Read a trace of torch.profiler, of any vintage: JSON, or JSON packed with gzip whatever its name.
+def read_kineto(
+    path: str, limits: TraceLimits = DEFAULT, piece: int = _PIECE_BYTES, strangers: bool = True
+) -> Trace:
+    """Read a trace of torch.profiler, of any vintage: JSON, or JSON packed with gzip whatever its
+    name.
 
-    Memory peaks at about 75 bytes an event and 100 MB. The result does not depend on the order of events in the file, nor on ``piece``.
+    Memory peaks at about 75 bytes an event and 100 MB. The result does not depend on the order of
+    events in the file, nor on ``piece``.
 
     Args:
         path: of this machine, or an address for fsspec such as ``s3://bucket/trace.json.gz``.
         limits: what reading it may take.
         piece: bytes of JSON decoded at a time.
-        strangers: also read a file none of whose events is of a known category, and that no other known profiler wrote.
+        strangers: also read a file none of whose events is of a known category, and that no other
+            known profiler wrote.
 
     Returns:
-        Trace whose start columns count from its first event, in Unix time if the file's clock is that; from the file's own zero otherwise.
-        What was dropped or cut is said in its notes.
+        Trace whose start columns count from its first event, in Unix time if the file's clock is
+        that; from the file's own zero otherwise. What was dropped or cut is said in its notes.
 
     Raises:
-        TraceDamaged: there is no such file, it is not a trace, it holds no event, none that is known, or more than the limits.
+        TraceDamaged: there is no such file, it is not a trace, it holds no event, none that is
+            known, or more than the limits.
         MissingDependency: fsspec needs a library for this address.
     """
     path = os.fspath(path)
@@ -160,9 +200,17 @@ def read_kineto(path: str, limits: TraceLimits = DEFAULT, piece: int = _PIECE_BY
     rows, stray = _timed(filled.rows)
     cut = inflated.cut or (None if blocks.whole else "its list of events is not closed")
     if not len(rows):
-        where = f": it was truncated before the first ({cut})" if cut else ": was the profiler stopped before its active steps began?"
+        where = (
+            f": it was truncated before the first ({cut})"
+            if cut
+            else ": was the profiler stopped before its active steps began?"
+        )
         raise TraceDamaged(f"{path} contains no event{where}")
-    notes = [f"the trace is truncated ({cut}): all figures cover the {len(rows):,} events before that"] if cut else []
+    notes = (
+        [f"the trace is truncated ({cut}): all figures cover the {len(rows):,} events before that"]
+        if cut
+        else []
+    )
     notes += _counted(blocks.dropped + filled.unreadable, "left out: not readable")
     notes += _counted(stray, "left out: at time 0")
     notes += _counted(filled.negative, "counted as 0 ns long: the duration is missing or negative")
@@ -170,7 +218,9 @@ def read_kineto(path: str, limits: TraceLimits = DEFAULT, piece: int = _PIECE_BY
     maker = _KINETO
     if not _known(rows):
         around = blocks.head + blocks.tail
-        maker = maker_of(filled.tracks.processes) or (_KINETO if strangers else _refuse(path, rows, around, filled))
+        maker = maker_of(filled.tracks.processes) or (
+            _KINETO if strangers else _refuse(path, rows, around, filled)
+        )
     return _trace(path, maker, rows, filled, about, notes + about.notes)
 
 
@@ -186,7 +236,10 @@ def _refuse(path: str, rows: Rows, around: bytes, filled: Filled) -> NoReturn:
     if maker is not None:
         raise TraceDamaged(refusal_of(path, maker))
     called = few([f"'{name}'" for name in categories], _MAX_CATEGORIES) if categories else "missing"
-    raise TraceDamaged(f"{path} contains {counted(len(rows), 'event')}, none of a category that feedline knows (here: {called}). {READ}")
+    raise TraceDamaged(
+        f"{path} contains {counted(len(rows), 'event')}, none of a category that feedline knows "
+        f"(here: {called}). {READ}"
+    )
 
 
 def _timed(rows: Rows) -> tuple[Rows, int]:
@@ -201,7 +254,9 @@ def _counted(count: int, what: str) -> list[str]:
     return [f"{count:,} event{'s were' if count > 1 else ' was'} {what}"] if count else []
 
 
-def _trace(path: str, maker: str, rows: Rows, filled: Filled, about: _About, notes: list[str]) -> Trace:
+def _trace(
+    path: str, maker: str, rows: Rows, filled: Filled, about: _About, notes: list[str]
+) -> Trace:
     first = int(rows["start"].min()) + about.base_ns
     origin = about.origin_ns if about.origin_ns is not None else first if first >= _UNIX_NS else 0
     rows["start"] += about.base_ns - origin
@@ -216,8 +271,14 @@ def _trace(path: str, maker: str, rows: Rows, filled: Filled, about: _About, not
         origin_ns=origin,
         events=rows,
         names=canonical(rows["name"], filled.names.held, str),
-        tracks=canonical(rows["track"], tracks, lambda track: (track.device, track.process, track.thread, track.name)),
-        shapes=canonical(rows["shape"], filled.shapes.held, lambda shape: (shape.inputs, shape.dtypes)),
+        tracks=canonical(
+            rows["track"],
+            tracks,
+            lambda track: (track.device, track.process, track.thread, track.name),
+        ),
+        shapes=canonical(
+            rows["shape"], filled.shapes.held, lambda shape: (shape.inputs, shape.dtypes)
+        ),
         collectives=canonical(rows["collective"], filled.collectives.held, CollectiveArgs.order),
         groups=about.groups,
         devices=about.devices,

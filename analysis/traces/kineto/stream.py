@@ -1,4 +1,6 @@
-"""A trace file as blocks of events: unpacked as it is read, cut between events, and salvaged where it is damaged."""
+"""A trace file as blocks of events: unpacked as it is read, cut between events, and salvaged where
+it is damaged.
+"""
 
 import json
 import re
@@ -33,22 +35,36 @@ from feedline.profiler.errors import MissingDependency, TraceDamaged
 inflating: Any = zlib
 _GZIP = b"\x1f\x8b"
 _PACKED = 1 << 14  # of a damaged archive, what follows the last whole piece of this size is lost
-_OTHER_ARCHIVES = {b"PK\x03\x04": "zip", b"\x28\xb5\x2f\xfd": "zstd", b"BZh": "bzip2", b"\xfd7zXZ": "xz"}
-MAX_OBJECT_TEXT = 1 << 22  # bytes of text that may become Python objects at once, which take up to 30 times as much
+_OTHER_ARCHIVES = {
+    b"PK\x03\x04": "zip",
+    b"\x28\xb5\x2f\xfd": "zstd",
+    b"BZh": "bzip2",
+    b"\xfd7zXZ": "xz",
+}
+MAX_OBJECT_TEXT = (
+    1 << 22
+)  # bytes of text that may become Python objects at once, which take up to 30 times as much
 #: Behind the last event: the end of the object, or another of its keys.
 _END = re.compile(rb'\}\s*\](?=\s*(?:\}|,\s*"[\w ]+"\s*:|$))')
 _ENCODED = {field.name: field.encode_name for field in msgspec.structs.fields(Args)}
 _RAW = {field.name for field in msgspec.structs.fields(Args) if field.type is msgspec.Raw}
 _INTEGER_ARGS = {"correlation", "bytes"}
 _MADE: dict[str, Any] = {"X": ExactSpan, "B": Begin, "E": End, "M": Label}
-#: Between two events. In valid JSON no text can hold it (its quotes would be escaped); a list of objects among the arguments can.
-_BOUNDARY = re.compile(rb'\}\s*,\s*(?=\{\s*(?:\}|"(?:ph|name|cat|args|ts|pid|tid|dur|id|s|bp|tts|ev)"\s*:))')
-_TOKEN = re.compile(rb'"[^"\\]*"|["[\]{},]')  # a quote alone begins a text that has escapes, or no end
+#: Between two events. In valid JSON no text can hold it (its quotes would be escaped); a list of
+#: objects among the arguments can.
+_BOUNDARY = re.compile(
+    rb'\}\s*,\s*(?=\{\s*(?:\}|"(?:ph|name|cat|args|ts|pid|tid|dur|id|s|bp|tts|ev)"\s*:))'
+)
+_TOKEN = re.compile(
+    rb'"[^"\\]*"|["[\]{},]'
+)  # a quote alone begins a text that has escapes, or no end
 _ESCAPE = re.compile(rb'["\\]')
 _LIST_BEGINS = re.compile(rb"\s*:\s*\[")
 _NEAR_END = 1 << 12  # bytes from the end in which the last boundary is looked for first
 _DEEPEST = 1000  # brackets; an event with its shapes has five
-_MAX_EVENT_TEXT = 1 << 23  # bytes without the boundary of two events: an event with its stack and shapes has some thousand
+_MAX_EVENT_TEXT = (
+    1 << 23
+)  # bytes without the boundary of two events: an event with its stack and shapes has some thousand
 _PATIENCE = 1 << 22  # bytes, after which what looks like nothing but arguments is given up
 _SPARE = 250_000  # a file with this many more entries that are not events than events is given up
 _BOM = b"\xef\xbb\xbf"
@@ -63,7 +79,8 @@ class Inflated:
         cut: why the bytes end before their end, once they have been read; None: they do not.
 
     Raises:
-        TraceDamaged: there is no such file, it is packed as something else than gzip, or it unpacks to more than the limit.
+        TraceDamaged: there is no such file, it is packed as something else than gzip, or it unpacks
+            to more than the limit.
         MissingDependency: fsspec needs a library for this address.
     """
 
@@ -79,13 +96,18 @@ class Inflated:
                     total, held = total + len(part), held + len(part)
                     if total > self.limits.inflated_bytes:
                         bound = self.limits.inflated_bytes / 1e9
-                        raise TraceDamaged(f"{self.path} unpacks to more than {bound:,.3g} GB: raise --max-events if it is a trace")
+                        raise TraceDamaged(
+                            f"{self.path} unpacks to more than {bound:,.3g} GB: raise "
+                            f"--max-events if it is a trace"
+                        )
                     parts.append(part)
                     if held >= self.size:
                         yield b"".join(parts)
                         held, parts = 0, []
         except OSError as error:
-            raise TraceDamaged(f"{self.path} cannot be read ({error.strerror or error}): pass a trace file") from error
+            raise TraceDamaged(
+                f"{self.path} cannot be read ({error.strerror or error}): pass a trace file"
+            ) from error
         if parts:
             yield b"".join(parts)
 
@@ -93,7 +115,10 @@ class Inflated:
         first = file.read(max(map(len, _OTHER_ARCHIVES)))
         for magic, name in _OTHER_ARCHIVES.items():
             if first.startswith(magic):
-                raise TraceDamaged(f"{self.path} is compressed with {name}: decompress it, or compress it with gzip")
+                raise TraceDamaged(
+                    f"{self.path} is compressed with {name}: decompress it, or compress it with "
+                    f"gzip"
+                )
         if first.startswith(_GZIP):
             yield from self._gunzip(file, first)
             return
@@ -123,7 +148,8 @@ def _opened(path: str) -> IO[bytes]:
     """Return a local file, or one of any file system that fsspec knows.
 
     Raises:
-        OSError: it cannot be opened. TraceDamaged: fsspec knows no such address. MissingDependency: fsspec needs a library for it.
+        OSError: it cannot be opened. TraceDamaged: fsspec knows no such address. MissingDependency:
+            fsspec needs a library for it.
     """
     if "://" not in path:
         return Path(path).open("rb")
@@ -132,7 +158,9 @@ def _opened(path: str) -> IO[bytes]:
 
         return cast(IO[bytes], cast(Any, fsspec.open(path, "rb")).open())
     except ImportError as error:
-        raise MissingDependency(f"{path} needs a library that is not installed ({error})") from error
+        raise MissingDependency(
+            f"{path} needs a library that is not installed ({error})"
+        ) from error
     except ValueError as error:
         raise TraceDamaged(f"{path} is not a URL that fsspec supports ({error})") from error
 
@@ -142,7 +170,8 @@ def _tolerant(block: bytes) -> tuple[list[AnyEvent], int] | None:
 
     None: it is not JSON.
 
-    Takes what Python takes: control characters within text, NaN, bytes that are not UTF-8, a comma behind the last, any type anywhere.
+    Takes what Python takes: control characters within text, NaN, bytes that are not UTF-8, a comma
+    behind the last, any type anywhere.
     """
     if len(block) > MAX_OBJECT_TEXT:
         return None
@@ -289,7 +318,8 @@ def _list_begin(text: bytes) -> int | None:
 
 
 def _scan(buffer: bytes) -> tuple[int | None, int | None]:
-    """Count brackets from the beginning of an event on: the last comma between two events, and the ``]`` behind the last event.
+    """Count brackets from the beginning of an event on: the last comma between two events, and the
+    ``]`` behind the last event.
 
     Exact in valid JSON, at a tenth of the speed of guessing; None: there is none.
     """
@@ -341,12 +371,14 @@ class Blocks:
         path: for messages.
 
     Attributes, once all has been read:
-        head, tail: the JSON object around the list: up to and with its ``[``, and from its ``]`` on. Empty for a bare list.
+        head, tail: the JSON object around the list: up to and with its ``[``, and from its ``]``
+            on. Empty for a bare list.
         whole: the list has an end.
         dropped: entries that no reading makes an event of.
 
     Raises:
-        TraceDamaged: there is no list of events, or what looks like one event is larger than _MAX_EVENT_TEXT.
+        TraceDamaged: there is no list of events, or what looks like one event is larger than
+            _MAX_EVENT_TEXT.
     """
 
     def __init__(self, pieces: Iterable[bytes], path: str) -> None:
@@ -360,7 +392,10 @@ class Blocks:
         for block in self._blocks():
             read += len(block.spans)
             if self.dropped > read + _SPARE:
-                raise TraceDamaged(f"{self.path} is not a trace: {self.dropped:,} entries of its list are not events, {read:,} are")
+                raise TraceDamaged(
+                    f"{self.path} is not a trace: {self.dropped:,} entries of its list are not "
+                    f"events, {read:,} are"
+                )
             yield block
 
     def _blocks(self) -> Iterator[Block]:
@@ -390,26 +425,35 @@ class Blocks:
             head = (head + piece).removeprefix(_BOM)
             if len(head) < enough:
                 continue
-            enough = 2 * len(head)  # looking again for every piece would take the square of their number
+            enough = 2 * len(
+                head
+            )  # looking again for every piece would take the square of their number
             begin = head.lstrip()[:1]
             if begin == b"[":
                 if maker := maker_of_lines(head):
                     raise TraceDamaged(refusal_of(self.path, maker))
                 return head[head.index(b"[") + 1 :]
             if begin not in (b"{", b""):
-                self._refuse(head, "it is neither JSON nor gzipped JSON. Pass a file written by torch.profiler")
+                self._refuse(
+                    head,
+                    "it is neither JSON nor gzipped JSON. Pass a file written by torch.profiler",
+                )
             if _list_begin(head) or len(head) > _MAX_EVENT_TEXT:
                 break
         at = _list_begin(head)
         if at is None:
-            self._refuse(head, "it has no `traceEvents` list. Pass a file written by torch.profiler")
+            self._refuse(
+                head, "it has no `traceEvents` list. Pass a file written by torch.profiler"
+            )
         self.head = head[:at]
         return head[at:]
 
     def _refuse(self, head: bytes, why: str) -> NoReturn:
         """Raises: TraceDamaged: with who wrote the file, if that is known."""
         maker = maker_of_bytes(head)
-        raise TraceDamaged(f"{self.path} is not a trace: {why}" if maker is None else refusal_of(self.path, maker))
+        raise TraceDamaged(
+            f"{self.path} is not a trace: {why}" if maker is None else refusal_of(self.path, maker)
+        )
 
     def _doubtful(self, buffer: bytes, boundary: re.Match[bytes] | None) -> tuple[Block, bytes]:
         """Return events of a buffer that could not be split by guessing, and what is left of it."""
@@ -421,16 +465,24 @@ class Blocks:
                 return block, self._rest(buffer, end, bracket is not None)
         if not boundary:
             raise TraceDamaged(
-                f"{self.path} has no event in {_MAX_EVENT_TEXT >> 20} MB of text: it is damaged, or not written by torch.profiler"
+                f"{self.path} has no event in {_MAX_EVENT_TEXT >> 20} MB of text: it is damaged, "
+                f"or not written by torch.profiler"
             )
         events, dropped, bracket = _one_by_one(buffer[: boundary.start() + 1])
         if len(buffer) < _PATIENCE and all(type(event) is IGNORED[0] for event in events):
-            return by_texts([]), buffer  # objects among the arguments of an event that is not yet whole look like events
+            return (
+                by_texts([]),
+                buffer,
+            )  # objects among the arguments of an event that is not yet whole look like events
         self.dropped += dropped
-        return by_texts(events), self._rest(buffer, boundary.end() if bracket is None else bracket, bracket is not None)
+        return by_texts(events), self._rest(
+            buffer, boundary.end() if bracket is None else bracket, bracket is not None
+        )
 
     def _last(self, buffer: bytes) -> Iterator[Block]:
-        """Return events of what is left when the file is over, whether the list has ended in it or not."""
+        """Return events of what is left when the file is over, whether the list has ended in it or
+        not.
+        """
         boundary = _last_boundary(buffer)
         begin = boundary.end() if boundary else 0
         _, bracket = _scan(buffer[begin:])
@@ -451,7 +503,9 @@ class Blocks:
             buffer = self._rest(buffer, comma, False)
         events, dropped, bracket = _one_by_one(buffer, final=True)
         self._rest(buffer, bracket or 0, bracket is not None)
-        self.dropped += dropped - (bracket is None and dropped > 0)  # what the end of the file cut is not counted
+        self.dropped += dropped - (
+            bracket is None and dropped > 0
+        )  # what the end of the file cut is not counted
         yield by_texts(events)
 
     def _read(self, text: bytes) -> Block | None:

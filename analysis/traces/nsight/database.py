@@ -1,4 +1,5 @@
-"""An untrusted SQLite file of Nsight Systems, read in columns so that it can neither change, run nor swell anything.
+"""An untrusted SQLite file of Nsight Systems, read in columns so that it can neither change, run
+nor swell anything.
 
 Also what it says of its recording: when, on which devices, as which rank.
 """
@@ -24,9 +25,13 @@ from feedline.profiler.errors import TraceDamaged
 THREADS = 0x1000000
 _MAGIC = b"SQLite format 3\0"
 BATCH = 65_536  # rows a time
-_LONGEST_CELL = 64 << 20  # bytes: of what a program under the profiler printed, Nsight Systems makes one cell
+_LONGEST_CELL = (
+    64 << 20
+)  # bytes: of what a program under the profiler printed, Nsight Systems makes one cell
 _LONGEST_TEXT = 1 << 20  # bytes of a text that are kept
-_SMALLEST_ROW = 4  # bytes: pointer, payload size, row id, header (sqlite.org/fileformat2.html, 1.6): no intact table holds more rows
+# bytes: pointer, payload size, row id, header (sqlite.org/fileformat2.html, 1.6): no intact table
+# holds more rows
+_SMALLEST_ROW = 4
 _LOCK_PATIENCE_S = 2.0  # for another program's lock
 EXPORT = "nsys export --type sqlite --output NEW.sqlite REPORT.nsys-rep"
 TIMES = 1 << 61  # nanoseconds beyond which differences would not fit
@@ -36,7 +41,8 @@ META_TABLES = ("META_DATA_EXPORT", "EXPORT_META_DATA")  # since schema 3, and be
 _ENVIRONMENT = "TARGET_INFO_SYSTEM_ENV"
 _CAPTURE = "META_DATA_CAPTURE"
 _THREADS_NAMED = "ThreadNames"
-#: (rank, number of ranks) as launchers pass them on: torchrun, Open MPI, PMIx, MPICH and Cray, Slurm.
+#: (rank, number of ranks) as launchers pass them on: torchrun, Open MPI, PMIx, MPICH and Cray,
+#: Slurm.
 _LAUNCHER_VARIABLES = (
     ("RANK", "WORLD_SIZE"),
     ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"),
@@ -49,15 +55,17 @@ _NODE_VARIABLES = ("GROUP_RANK", "NODE_RANK", "SLURM_NODEID")
 _WANTED = {*_NODE_VARIABLES, *(name for pair in _LAUNCHER_VARIABLES for name in pair)}
 _NODE_ARGUMENT = re.compile(r"--node[-_]rank=(\d{1,6})")
 _SET = re.compile(r'(?:^|[\0;\n])([A-Z_]+)="?(\d{1,9})"?(?=$|[\0;\n])')
-_MPI_RANK = re.compile(r"MPI Rank (\d{1,9})")  # what Nsight Systems names the main thread of an MPI program
+_MPI_RANK = re.compile(
+    r"MPI Rank (\d{1,9})"
+)  # what Nsight Systems names the main thread of an MPI program
 
 
 def process_of(global_tid: IntArray) -> IntArray:
     """Return the globalPid that each globalTid belongs to: int64 [n] -> int64 [n].
 
-    Nsight Systems packs where an event happened into 64 bits: 8 of hardware, 8 of virtual machine, 24
-    of process, 24 of thread; a globalPid has 0 for its thread. Source: Nsight Systems User Guide,
-    "Common SQLite Examples", "Serialized Process and Thread Identifiers".
+    Nsight Systems packs where an event happened into 64 bits: 8 of hardware, 8 of virtual machine,
+    24 of process, 24 of thread; a globalPid has 0 for its thread. Source: Nsight Systems User
+    Guide, "Common SQLite Examples", "Serialized Process and Thread Identifiers".
     """
     return global_tid - global_tid % THREADS
 
@@ -90,25 +98,38 @@ class Database:
 
     Attributes:
         path: what the user called it.
-        tables: name -> its columns in lower case -> as they are spelled. Views and virtual tables are left out: they are programs.
+        tables: name -> its columns in lower case -> as they are spelled. Views and virtual tables
+            are left out: they are programs.
     """
 
-    def __init__(self, path: str, connection: sqlite3.Connection, size: int, limits: TraceLimits) -> None:
+    def __init__(
+        self, path: str, connection: sqlite3.Connection, size: int, limits: TraceLimits
+    ) -> None:
         self.path, self._connection, self._limits = path, connection, limits
         self._most_rows, self._read = size // _SMALLEST_ROW + 1, 0
-        tables = self._run("SELECT name FROM sqlite_master WHERE type = 'table' AND sql NOT LIKE 'create virtual%'").fetchall()
-        names = [name for (name,) in tables if isinstance(name, str) and name.replace("_", "").isalnum() and name.isascii()]
+        tables = self._run(
+            "SELECT name FROM sqlite_master WHERE type = 'table' AND sql NOT LIKE 'create virtual%'"
+        ).fetchall()
+        names = [
+            name
+            for (name,) in tables
+            if isinstance(name, str) and name.replace("_", "").isalnum() and name.isascii()
+        ]
         self.tables = {name: self._columns(name) for name in names}
 
     def _run(self, sql: str, values: Sequence[int] = ()) -> sqlite3.Cursor:
         return self._connection.execute(sql, values)
 
     def _columns(self, table: str) -> dict[str, str]:
-        return {str(row[1]).lower(): str(row[1]) for row in self._run(f'PRAGMA table_info("{table}")')}
+        return {
+            str(row[1]).lower(): str(row[1]) for row in self._run(f'PRAGMA table_info("{table}")')
+        }
 
     def has(self, table: str, *columns: str) -> bool:
         """Tell whether the table is there with all of these columns."""
-        return table in self.tables and all(column.lower() in self.tables[table] for column in columns)
+        return table in self.tables and all(
+            column.lower() in self.tables[table] for column in columns
+        )
 
     def read(self, table: str, fields: dict[str, Field], where: str = "") -> dict[str, IntArray]:
         """Read numbers of a table; empty where there is no such table.
@@ -126,7 +147,9 @@ class Database:
         sources = [self._source(table, field) for field in fields.values()]
         query = f'SELECT {", ".join(sources)} FROM "{table}" NOT INDEXED {where}'
         parts = [
-            np.fromiter(chain.from_iterable(batch), np.int64, len(batch) * len(sources)).reshape(-1, len(sources))
+            np.fromiter(chain.from_iterable(batch), np.int64, len(batch) * len(sources)).reshape(
+                -1, len(sources)
+            )
             for batch in self._batches(table, query)
         ]
         whole = np.concatenate(parts) if parts else np.zeros((0, len(sources)), np.int64)
@@ -140,15 +163,21 @@ class Database:
         values = ", ".join(f'"{name}"' for name in columns)
         return f"CAST(COALESCE({values}, {field.default}) AS INTEGER)"
 
-    def rows(self, table: str, columns: Sequence[str], where: str = "") -> Iterator[tuple[object, ...]]:
+    def rows(
+        self, table: str, columns: Sequence[str], where: str = ""
+    ) -> Iterator[tuple[object, ...]]:
         """Yield cells of these columns, None where there is no such column.
 
         Nothing where there is no such table.
         """
         if table in self.tables:
             known = self.tables[table]
-            sources = [f'"{known[name.lower()]}"' if name.lower() in known else "NULL" for name in columns]
-            for batch in self._batches(table, f'SELECT {", ".join(sources)} FROM "{table}" NOT INDEXED {where}'):
+            sources = [
+                f'"{known[name.lower()]}"' if name.lower() in known else "NULL" for name in columns
+            ]
+            for batch in self._batches(
+                table, f'SELECT {", ".join(sources)} FROM "{table}" NOT INDEXED {where}'
+            ):
                 yield from batch
 
     def _batches(self, table: str, query: str) -> Iterator[list[tuple[object, ...]]]:
@@ -157,9 +186,15 @@ class Database:
             seen += len(batch)
             self._read += len(batch)
             if self._read > self._limits.events:
-                raise TraceDamaged(f"{self.path} contains more than {self._limits.events:,} events: raise --max-events if memory allows")
+                raise TraceDamaged(
+                    f"{self.path} contains more than {self._limits.events:,} events: raise "
+                    f"--max-events if memory allows"
+                )
             if seen > self._most_rows:
-                raise TraceDamaged(f"{self.path}: its table {table} is cyclic, so the file is damaged: export it again ({EXPORT})")
+                raise TraceDamaged(
+                    f"{self.path}: its table {table} is cyclic, so the file is damaged: export it "
+                    f"again ({EXPORT})"
+                )
             yield batch
 
     def strings(self, ids: Iterable[int]) -> dict[int, str]:
@@ -171,8 +206,11 @@ class Database:
         for first in range(0, len(wanted), 500):
             some = wanted[first : first + 500]
             marks = ",".join("?" * len(some))
-            # StringIds.id is its key in every schema, so that this reads the wanted rows only: others hold whole log files.
-            for number, text in self._run(f"SELECT id, value FROM StringIds WHERE id IN ({marks})", some):
+            # StringIds.id is its key in every schema, so that this reads the wanted rows only:
+            # others hold whole log files.
+            for number, text in self._run(
+                f"SELECT id, value FROM StringIds WHERE id IN ({marks})", some
+            ):
                 if isinstance(number, int) and isinstance(text, str):
                     texts[number] = text
         return texts
@@ -183,11 +221,14 @@ def open_database(path: str, limits: TraceLimits = DEFAULT) -> Iterator[Database
     """Open a local file, read only.
 
     Raises:
-        TraceDamaged: it is not a whole SQLite file, it is being written, what is read of it turns out damaged, or is more than the limits.
+        TraceDamaged: it is not a whole SQLite file, it is being written, what is read of it turns
+            out damaged, or is more than the limits.
     """
     header, size = _looked_at(path)
     try:
-        connection = sqlite3.connect(_address(path, header), uri=True, timeout=_LOCK_PATIENCE_S, isolation_level=None)
+        connection = sqlite3.connect(
+            _address(path, header), uri=True, timeout=_LOCK_PATIENCE_S, isolation_level=None
+        )
     except sqlite3.Error as error:
         raise TraceDamaged(_says(path, error)) from error
     try:
@@ -211,7 +252,8 @@ def _looked_at(path: str) -> tuple[bytes, int]:
     if path.endswith((".nsys-rep", ".qdrep")):
         target = Path(path).with_suffix(".sqlite")
         raise TraceDamaged(
-            f"{path} can only be read by Nsight Systems. Export it first: nsys export --type sqlite --output {target} {path}"
+            f"{path} can only be read by Nsight Systems. Export it first: nsys export --type "
+            f"sqlite --output {target} {path}"
         )
     if not _MAGIC.startswith(header[:16]) and header[:16] != _MAGIC:
         raise TraceDamaged(f"{path} is not an SQLite file: Nsight Systems writes one with {EXPORT}")
@@ -219,15 +261,20 @@ def _looked_at(path: str) -> tuple[bytes, int]:
     pages, fresh = int.from_bytes(header[28:32], "big"), header[24:28] == header[92:96]
     expected = pages * (65_536 if page == 1 else page) if fresh else 0
     if len(header) < 100 or size < expected:
-        raise TraceDamaged(f"{path} is truncated: it has {size:,} of {max(expected, 100):,} bytes; copy or export it again ({EXPORT})")
+        raise TraceDamaged(
+            f"{path} is truncated: it has {size:,} of {max(expected, 100):,} bytes; copy or "
+            f"export it again ({EXPORT})"
+        )
     return header, size
 
 
 def _address(path: str, header: bytes) -> str:
-    """Open read-only; if no writer can exist, without the file that readers and writers of such a database share.
+    """Open read-only; if no writer can exist, without the file that readers and writers of such a
+    database share.
 
-    A database in WAL mode needs that file even to be read, and a read-only folder takes none. Without a log beside it nothing is left
-    to merge, so it may be read as it is. All others are opened with their locks in force: a writer is noticed.
+    A database in WAL mode needs that file even to be read, and a read-only folder takes none.
+    Without a log beside it nothing is left to merge, so it may be read as it is. All others are
+    opened with their locks in force: a writer is noticed.
     """
     alone = header[18] == _WAL and not Path(f"{path}-wal").exists()
     return f"file:{quote(os.path.abspath(path))}?mode=ro{'&immutable=1' if alone else ''}"
@@ -242,7 +289,13 @@ def _guard(connection: sqlite3.Connection) -> None:
     if sys.version_info >= (3, 11):
         connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, _LONGEST_CELL)
         connection.setlimit(sqlite3.SQLITE_LIMIT_ATTACHED, 0)
-    for setting in ("trusted_schema = OFF", "cell_size_check = ON", "query_only = ON", "mmap_size = 0", "temp_store = MEMORY"):
+    for setting in (
+        "trusted_schema = OFF",
+        "cell_size_check = ON",
+        "query_only = ON",
+        "mmap_size = 0",
+        "temp_store = MEMORY",
+    ):
         connection.execute(f"PRAGMA {setting}").close()
 
 
@@ -255,7 +308,10 @@ def _says(path: str, error: Exception) -> str:
     if "locked" in message or "busy" in message:
         return f"{path} is being written by another program: wait until its export has finished"
     if "not a database" in message:
-        return f"{path} is not an SQLite file, or is encrypted: Nsight Systems writes one with {EXPORT}"
+        return (
+            f"{path} is not an SQLite file, or is encrypted: Nsight Systems writes one with "
+            f"{EXPORT}"
+        )
     if "readonly" in message or "unable to open" in message:
         return f"{path} was left unfinished by its writer ({message}): export it again ({EXPORT})"
     return f"{path} is damaged ({message}): copy or export it again ({EXPORT})"
@@ -292,7 +348,9 @@ class Names:
     def all(self) -> list[str]:
         return list(self._numbers)
 
-    def of_strings(self, database: Database, ids: IntArray, unnamed: str, clean: dict[str, str] | None = None) -> IntArray:
+    def of_strings(
+        self, database: Database, ids: IntArray, unnamed: str, clean: dict[str, str] | None = None
+    ) -> IntArray:
         """Return the number of the name for each number of a string in the file.
 
         Args:
@@ -311,7 +369,8 @@ class Names:
 def event_rows(kind: Kind, columns: dict[str, IntArray]) -> Rows:
     """Make a table of one kind.
 
-    Columns of EVENT_ROW_DTYPE that are missing are "none"; an end before its start becomes the start.
+    Columns of EVENT_ROW_DTYPE that are missing are "none"; an end before its start becomes the
+    start.
     """
     count = len(columns["start"])
     table = np.zeros(count, EVENT_ROW_DTYPE)
@@ -320,7 +379,11 @@ def event_rows(kind: Kind, columns: dict[str, IntArray]) -> Rows:
     for name, values in columns.items():
         if name in (EVENT_ROW_DTYPE.names or ()):
             limit = TIMES if EVENT_ROW_DTYPE[name].itemsize == 8 else 2**31 - 1
-            table[name] = values if name in ("process", "place", "correlation") else np.clip(values, -limit, limit)
+            table[name] = (
+                values
+                if name in ("process", "place", "correlation")
+                else np.clip(values, -limit, limit)
+            )
     table["end"] = np.maximum(table["end"], table["start"])
     table["kind"] = kind
     return table
@@ -333,9 +396,11 @@ class Recording:
     Attributes:
         maker: product and version.
         schema: of the export, e.g. "3.25.0"; "unknown".
-        origin_ns: Unix time that times of events count from; 0: unknown, or events hold Unix time themselves.
+        origin_ns: Unix time that times of events count from; 0: unknown, or events hold Unix time
+            themselves.
         environment: what launchers pass on, and nothing else: an environment holds secrets.
-        node: number of the machine among those of a job; 0: it is the only one, or the file does not say.
+        node: number of the machine among those of a job; 0: it is the only one, or the file does
+            not say.
         threads: globalTid -> name.
         devices: number -> name.
     """
@@ -353,21 +418,30 @@ def recording_of(database: Database) -> Recording:
     """Read whatever is there of it."""
     meta: dict[str, str] = {}
     for table in META_TABLES:
-        meta.update((str(name), str(value)) for name, value in database.rows(table, ("name", "value")))
+        meta.update(
+            (str(name), str(value)) for name, value in database.rows(table, ("name", "value"))
+        )
     environment = _environment(database)
     return Recording(
-        f"{meta.get('EXPORT_PRODUCT_NAME', 'Nsight Systems')} {meta.get('EXPORT_PRODUCT_VERSION', '')}".strip(),
+        f"{meta.get('EXPORT_PRODUCT_NAME', 'Nsight Systems')} "
+        f"{meta.get('EXPORT_PRODUCT_VERSION', '')}".strip(),
         meta.get("EXPORT_SCHEMA_VERSION", "unknown"),
         _origin_in_meta(database, meta),
         environment,
         _node(database, environment),
         _threads(database),
-        {number: str(name) for number, name in database.rows("TARGET_INFO_GPU", ("id", "name")) if isinstance(number, int) and name},
+        {
+            number: str(name)
+            for number, name in database.rows("TARGET_INFO_GPU", ("id", "name"))
+            if isinstance(number, int) and name
+        },
     )
 
 
 def _origin_in_meta(database: Database, meta: Mapping[str, str]) -> int:
-    """Return events count from the start of the session, unless the export was told ``--ts-normalize`` or ``--ts-shift``."""
+    """Return events count from the start of the session, unless the export was told
+    ``--ts-normalize`` or ``--ts-shift``.
+    """
     if meta.get("EXPORT_PARAM_TIME_NORMALIZE") == "true":
         return 0
     shift = meta.get("EXPORT_PARAM_TIME_SHIFT", "0")
@@ -380,10 +454,16 @@ def _origin_in_meta(database: Database, meta: Mapping[str, str]) -> int:
 
 def _environment(database: Database) -> dict[str, int]:
     texts = [
-        f"{variable}" for (variable,) in database.rows(_CAPTURE, ("value",), "WHERE name LIKE 'PROCESS_%:ENVIRONMENT_VARIABLE'")
+        f"{variable}" for (variable,) in database.rows(_CAPTURE, ("value",), "WHERE name LIKE "
+                                                                             "'PROCESS_%:ENVIRONMENT_VARIABLE'")
     ] if database.has(_CAPTURE, "name", "value") else []  # fmt: skip
     if database.has(_ENVIRONMENT, "name", "value"):
-        texts += [str(value) for (value,) in database.rows(_ENVIRONMENT, ("value",), "WHERE name = 'DeviceEnvironment'")]
+        texts += [
+            str(value)
+            for (value,) in database.rows(
+                _ENVIRONMENT, ("value",), "WHERE name = 'DeviceEnvironment'"
+            )
+        ]
     variables: dict[str, int] = {}
     for text in texts:
         for name, value in _SET.findall(text):
@@ -398,9 +478,16 @@ def _node(database: Database, environment: Mapping[str, int]) -> int:
     torchrun --node_rank=1, in one argument or in two.
     """
     if database.has(_CAPTURE, "name", "value"):
-        arguments = [str(value) for (value,) in database.rows(_CAPTURE, ("value",), "WHERE name LIKE 'PROCESS_%:ARGUMENT_%'")]
+        arguments = [
+            str(value)
+            for (value,) in database.rows(
+                _CAPTURE, ("value",), "WHERE name LIKE 'PROCESS_%:ARGUMENT_%'"
+            )
+        ]
         for argument, following in zip(arguments, [*arguments[1:], ""]):
-            match = _NODE_ARGUMENT.fullmatch(argument) or _NODE_ARGUMENT.fullmatch(f"{argument}={following}")
+            match = _NODE_ARGUMENT.fullmatch(argument) or _NODE_ARGUMENT.fullmatch(
+                f"{argument}={following}"
+            )
             if match:
                 return int(match[1])
     return next((environment[name] for name in _NODE_VARIABLES if name in environment), 0)
@@ -409,16 +496,25 @@ def _node(database: Database, environment: Mapping[str, int]) -> int:
 def _threads(database: Database) -> dict[int, str]:
     numbered = [(tid, name) for name, tid in database.rows(_THREADS_NAMED, ("nameId", "globalTid"))]
     texts = database.strings(name for _, name in numbered if isinstance(name, int))
-    return {tid: texts[name] for tid, name in numbered if isinstance(tid, int) and isinstance(name, int) and name in texts}
+    return {
+        tid: texts[name]
+        for tid, name in numbered
+        if isinstance(tid, int) and isinstance(name, int) and name in texts
+    }
 
 
 def rank_of(
-    process: int, only_process: bool, from_nccl: tuple[int, int] | None, known: Recording, named: Mapping[int, str]
+    process: int,
+    only_process: bool,
+    from_nccl: tuple[int, int] | None,
+    known: Recording,
+    named: Mapping[int, str],
 ) -> tuple[int | None, int | None]:
     """Return (rank, number of ranks) of a process, None where the file does not say.
 
-    Looked for in what NCCL said of the largest communicator, in names of threads ("MPI Rank 3"), and in the environment of the recording
-    where it started a single process that used a device: of several it says nothing that tells them apart.
+    Looked for in what NCCL said of the largest communicator, in names of threads ("MPI Rank 3"),
+    and in the environment of the recording where it started a single process that used a device: of
+    several it says nothing that tells them apart.
 
     Args:
         process: its globalPid.
@@ -434,7 +530,9 @@ def rank_of(
         for thread, name in names.items():
             match = _MPI_RANK.fullmatch(name)
             if match and thread - thread % THREADS == process:
-                return int(match[1]), given[1] if given[0] is not None and int(match[1]) < (given[1] or 0) else None
+                return int(match[1]), given[1] if given[0] is not None and int(match[1]) < (
+                    given[1] or 0
+                ) else None
     return given if only_process else (None, None)
 
 
@@ -442,5 +540,9 @@ def _launched(environment: Mapping[str, int]) -> tuple[int | None, int | None]:
     for rank, size in _LAUNCHER_VARIABLES:
         if rank in environment:
             world = environment.get(size)
-            return (environment[rank], world) if world is None or environment[rank] < world else (None, None)
+            return (
+                (environment[rank], world)
+                if world is None or environment[rank] < world
+                else (None, None)
+            )
     return None, None

@@ -1,4 +1,6 @@
-"""NVTX ranges of PyTorch (``torch.autograd.profiler.emit_nvtx``), NCCL, feedline and users, and what they say of kernels."""
+"""NVTX ranges of PyTorch (``torch.autograd.profiler.emit_nvtx``), NCCL, feedline and users, and
+what they say of kernels.
+"""
 
 import json
 from collections.abc import Sequence
@@ -8,7 +10,17 @@ from itertools import chain
 import numpy as np
 
 from feedline.analysis.intervals import IntArray
-from feedline.analysis.traces.nsight.database import BATCH, EVENT_ROW_DTYPE, THREADS, TIMES, Database, Field, Names, Rows, process_of
+from feedline.analysis.traces.nsight.database import (
+    BATCH,
+    EVENT_ROW_DTYPE,
+    THREADS,
+    TIMES,
+    Database,
+    Field,
+    Names,
+    Rows,
+    process_of,
+)
 from feedline.analysis.traces.trace_columns import CollectiveArgs, Kind, Shape
 
 TABLE = "NVTX_EVENTS"
@@ -32,11 +44,21 @@ _NVTX_COLUMNS = (
     "uint64Value",
 )
 
-#: What emit_nvtx appends to a name (torch/csrc/profiler/util.cpp, getNvtxStr). An operator's number makes every text another one.
+#: What emit_nvtx appends to a name (torch/csrc/profiler/util.cpp, getNvtxStr). An operator's number
+#: makes every text another one.
 _SEQUENCE, _NUMBER, _SIZES, _INPUTS = "seq = ", "op_id = ", "sizes = ", ", input_op_ids = "
 _APPENDED = (_SEQUENCE, _NUMBER, _SIZES)
-_SCOPED = ("FSDP::", "ProfilerStep", "DistributedDataParallel")  # record_function of PyTorch's own Python code
-_MESSAGE_BYTES, _COMMUNICATOR, _NUMBER_OF_RANKS, _RANK = "Message size [bytes]", "NCCL communicator ID", "No. of ranks", "Rank"
+_SCOPED = (
+    "FSDP::",
+    "ProfilerStep",
+    "DistributedDataParallel",
+)  # record_function of PyTorch's own Python code
+_MESSAGE_BYTES, _COMMUNICATOR, _NUMBER_OF_RANKS, _RANK = (
+    "Message size [bytes]",
+    "NCCL communicator ID",
+    "No. of ranks",
+    "Rank",
+)
 _BEGUN = ("ncclCommInitRank", "ncclCommInitRankConfig", "ncclCommInitRankScalable")
 _KERNEL_NAMES = ("nccl", "rccl")
 _ONE_BYTE = "Byte"  # the payload counts bytes, whatever they mean
@@ -82,7 +104,13 @@ class _RangeReader:
         A domain comes before its name, as nsys stats prints it.
         """
         if domain:
-            return self.names(f"{self.domains.get((tid // THREADS, domain)) or _guess(domain, text)}:{text}"), -1, Kind.ANNOTATION
+            return (
+                self.names(
+                    f"{self.domains.get((tid // THREADS, domain)) or _guess(domain, text)}:{text}"
+                ),
+                -1,
+                Kind.ANNOTATION,
+            )
         name, _, appended = text.partition(", ")
         if not appended.startswith(_APPENDED):
             cut = min((at for mark in _APPENDED if (at := text.find(f", {mark}")) >= 0), default=-1)
@@ -92,9 +120,16 @@ class _RangeReader:
         key = name, appended.startswith(_SEQUENCE)
         named = self._torch.get(key)
         if named is None:
-            named = self._torch[key] = self.names(name), Kind.OPERATOR if _is_operator(*key) else Kind.ANNOTATION
+            named = self._torch[key] = (
+                self.names(name),
+                Kind.OPERATOR if _is_operator(*key) else Kind.ANNOTATION,
+            )
         at = appended.find(_SIZES)
-        return named[0], self._shape(appended[at + len(_SIZES) :].partition(_INPUTS)[0]) if at >= 0 else -1, named[1]
+        return (
+            named[0],
+            self._shape(appended[at + len(_SIZES) :].partition(_INPUTS)[0]) if at >= 0 else -1,
+            named[1],
+        )
 
     def _shape(self, sizes: str) -> int:
         if sizes not in self.shapes:
@@ -120,17 +155,31 @@ def read_ranges(database: Database, names: Names, last: int) -> NvtxRanges:
     wanted = ",".join(map(str, (*_MARKS, *_RANGES)))
     marks: list[tuple[int, ...]] = []
     parts: list[Rows] = []
-    for row in database.rows(TABLE, _NVTX_COLUMNS, f"WHERE eventType IN ({wanted})") if database.has(TABLE, "start", "eventType") else ():
-        kind_of, start, end, tid, domain = (value if type(value) is int else None for value in row[:5])
+    for row in (
+        database.rows(TABLE, _NVTX_COLUMNS, f"WHERE eventType IN ({wanted})")
+        if database.has(TABLE, "start", "eventType")
+        else ()
+    ):
+        kind_of, start, end, tid, domain = (
+            value if type(value) is int else None for value in row[:5]
+        )
         if start is None:
             continue
         tid = tid or 0
         text = _text(row[5], row[6], strings)
         name, shape, kind = reader.range(tid, domain or 0, text)
         until = start if kind_of in _MARKS else last if end is None else end
-        nbytes = _number(row[9], row[10]) if domain and reader.domains.get((tid // THREADS, domain)) == _OWN_DOMAIN else -1
+        nbytes = (
+            _number(row[9], row[10])
+            if domain and reader.domains.get((tid // THREADS, domain)) == _OWN_DOMAIN
+            else -1
+        )
         if domain and text.startswith("nccl"):
-            result.nccl.append(_Payload(len(parts) * BATCH + len(marks), text, _said(_text(row[7], row[8], strings))))
+            result.nccl.append(
+                _Payload(
+                    len(parts) * BATCH + len(marks), text, _said(_text(row[7], row[8], strings))
+                )
+            )
         marks.append((start, until, nbytes, tid, name, shape, kind))
         if len(marks) == BATCH:
             parts.append(_rows(marks))
@@ -157,7 +206,9 @@ def _strings(database: Database) -> dict[int, str]:
     return database.strings(np.unique(np.concatenate(list(columns.values()))).tolist())
 
 
-def _name_domains(database: Database, reader: _RangeReader, strings: dict[int, str], result: NvtxRanges) -> None:
+def _name_domains(
+    database: Database, reader: _RangeReader, strings: dict[int, str], result: NvtxRanges
+) -> None:
     where = f"WHERE eventType IN ({_DOMAIN}, {', '.join(map(str, _THREAD_NAME))})"
     for kind, _, _, tid, domain, text, text_id, *_ in (
         database.rows(TABLE, _NVTX_COLUMNS, where) if database.has(TABLE, "eventType") else ()
@@ -187,10 +238,17 @@ def _guess(domain: int, text: str) -> str:
 
 
 def _is_operator(name: str, sequenced: bool) -> bool:
-    """Tell whether PyTorch's C++ code named it. emit_nvtx does not say which range was an operator and which a user's record_function."""
+    """Tell whether PyTorch's C++ code named it. emit_nvtx does not say which range was an operator
+    and which a user's record_function.
+    """
     if name.startswith("autograd::"):
         return True
-    return not name.startswith(_SCOPED) and " " not in name and "#" not in name and ("::" in name or sequenced)
+    return (
+        not name.startswith(_SCOPED)
+        and " " not in name
+        and "#" not in name
+        and ("::" in name or sequenced)
+    )
 
 
 def _said(text: str) -> dict[str, object]:
@@ -221,7 +279,12 @@ def _shape(sizes: str) -> Shape | None:
         return None
     if not isinstance(lists, list) or len(lists) > _MOST_INPUTS:
         return None
-    inputs = tuple(tuple(sizes) if isinstance(sizes, list) and all(isinstance(size, int) for size in sizes) else () for sizes in lists)
+    inputs = tuple(
+        tuple(sizes)
+        if isinstance(sizes, list) and all(isinstance(size, int) for size in sizes)
+        else ()
+        for sizes in lists
+    )
     return Shape(inputs, ("",) * len(inputs))
 
 
@@ -259,10 +322,10 @@ class NcclPayload:
 def nccl_of_kernels(rows: Rows, names: Sequence[str], payloads: Sequence[_Payload]) -> NcclPayload:
     """Collect what is known of each kernel of NCCL's, beyond its name.
 
-    NCCL names its calls in an NVTX domain of its own, with the bytes and the communicator in a payload
-    that Nsight Systems exports with ``--include-json=true`` (nccl, src/collectives.cc: "Message size
-    [bytes]"; src/init_nvtx.h: "NCCL communicator ID"). A group of calls is launched by the
-    ncclGroupEnd that closes it. PyTorch, under emit_nvtx, calls its own ``nccl:all_to_all``.
+    NCCL names its calls in an NVTX domain of its own, with the bytes and the communicator in a
+    payload that Nsight Systems exports with ``--include-json=true`` (nccl, src/collectives.cc:
+    "Message size [bytes]"; src/init_nvtx.h: "NCCL communicator ID"). A group of calls is launched
+    by the ncclGroupEnd that closes it. PyTorch, under emit_nvtx, calls its own ``nccl:all_to_all``.
 
     Args:
         rows: of a whole file.
@@ -272,21 +335,35 @@ def nccl_of_kernels(rows: Rows, names: Sequence[str], payloads: Sequence[_Payloa
     result = NcclPayload([], np.full(len(rows), -1, np.int64))
     sizes = _communicators(rows, payloads, result)
     kernel = np.array([name.lower().startswith(_KERNEL_NAMES) for name in names] or [False])
-    kernels = np.flatnonzero((rows["kind"] == Kind.KERNEL) & kernel[rows["name"]]) if len(rows) else np.zeros(0, np.int64)
+    kernels = (
+        np.flatnonzero((rows["kind"] == Kind.KERNEL) & kernel[rows["name"]])
+        if len(rows)
+        else np.zeros(0, np.int64)
+    )
     if not len(kernels):
         return result
     launches = _launches(rows, kernels)
     torch = {number: name for number, name in enumerate(names) if name.startswith("nccl:")}
-    annotated = np.flatnonzero(np.isin(rows["name"], list(torch)) & np.isin(rows["kind"], (Kind.ANNOTATION, Kind.OPERATOR)))
+    annotated = np.flatnonzero(
+        np.isin(rows["name"], list(torch)) & np.isin(rows["kind"], (Kind.ANNOTATION, Kind.OPERATOR))
+    )
     known: dict[CollectiveArgs, int] = {}
     for place in np.unique(rows["place"][launches[launches >= 0]]).tolist():
         mine = np.flatnonzero((launches >= 0) & (rows["place"][launches] == place))
         mine = mine[np.argsort(rows["start"][launches[mine]], kind="stable")]
         times = rows["start"][launches[mine]]
         operations = _around(rows, annotated[rows["place"][annotated] == place], times)
-        calls = _calls(rows, [payload for payload in payloads if rows["place"][payload.row] == place], times)
-        for kernel_number, operation, parts in zip(kernels[mine].tolist(), operations.tolist(), calls):
-            name_of_range = torch[int(rows["name"][operation])].removeprefix("nccl:") if operation >= 0 else None
+        calls = _calls(
+            rows, [payload for payload in payloads if rows["place"][payload.row] == place], times
+        )
+        for kernel_number, operation, parts in zip(
+            kernels[mine].tolist(), operations.tolist(), calls
+        ):
+            name_of_range = (
+                torch[int(rows["name"][operation])].removeprefix("nccl:")
+                if operation >= 0
+                else None
+            )
             args = _args(name_of_range, parts, sizes)
             if args is not None:
                 result.index[kernel_number] = known.setdefault(args, len(known))
@@ -299,7 +376,12 @@ def _communicators(rows: Rows, payloads: Sequence[_Payload], result: NcclPayload
     sizes: dict[str, int] = {}
     for payload in payloads:
         size, rank = payload.said.get(_NUMBER_OF_RANKS), payload.said.get(_RANK)
-        if payload.name not in _BEGUN or not isinstance(size, int) or not isinstance(rank, int) or not 0 <= rank < size:
+        if (
+            payload.name not in _BEGUN
+            or not isinstance(size, int)
+            or not isinstance(rank, int)
+            or not 0 <= rank < size
+        ):
             continue
         sizes[str(payload.said.get(_COMMUNICATOR))] = size
         process = int(rows["process"][payload.row])
@@ -310,7 +392,9 @@ def _communicators(rows: Rows, payloads: Sequence[_Payload], result: NcclPayload
 
 def _launches(rows: Rows, kernels: IntArray) -> IntArray:
     """Return the call that launched each kernel, -1 where it is not there."""
-    calls = np.flatnonzero((rows["kind"] == Kind.RUNTIME) & np.isin(rows["correlation"], rows["correlation"][kernels]))
+    calls = np.flatnonzero(
+        (rows["kind"] == Kind.RUNTIME) & np.isin(rows["correlation"], rows["correlation"][kernels])
+    )
     calls = calls[rows["correlation"][calls] > 0]
     keys = _keys(rows, np.concatenate([calls, kernels]))
     own, wanted = keys[: len(calls)], keys[len(calls) :]
@@ -356,22 +440,39 @@ def _calls(rows: Rows, payloads: Sequence[_Payload], times: IntArray) -> list[tu
         if by_row[row].name in _OPERATIONS:
             launches.append((by_row[row],))
         else:
-            launches.append(tuple(by_row[value] for value in every[first:last].tolist() if by_row[value].name in _OPERATIONS))
+            launches.append(
+                tuple(
+                    by_row[value]
+                    for value in every[first:last].tolist()
+                    if by_row[value].name in _OPERATIONS
+                )
+            )
         done, before = int(rows["end"][row]), row
     return launches
 
 
-def _args(operation_name: str | None, parts: tuple[_Payload, ...], sizes: dict[str, int]) -> CollectiveArgs | None:
+def _args(
+    operation_name: str | None, parts: tuple[_Payload, ...], sizes: dict[str, int]
+) -> CollectiveArgs | None:
     operations = {_OPERATIONS[payload.name] for payload in parts}
-    operation = operation_name or (operations.pop() if len(operations) == 1 else "send_recv" if operations else None)
+    operation = operation_name or (
+        operations.pop() if len(operations) == 1 else "send_recv" if operations else None
+    )
     if operation is None:
         return None
-    groups = {str(payload.said[_COMMUNICATOR]) for payload in parts if _COMMUNICATOR in payload.said}
+    groups = {
+        str(payload.said[_COMMUNICATOR]) for payload in parts if _COMMUNICATOR in payload.said
+    }
     group = groups.pop() if len(groups) == 1 else None
     sent, received = _bytes(parts, "ncclRecv"), _bytes(parts, "ncclSend")
     counted = sent is not None or received is not None
     return CollectiveArgs(
-        operation, group, size=sizes.get(group or ""), elements_in=sent, elements_out=received, dtype=_ONE_BYTE if counted else None
+        operation,
+        group,
+        size=sizes.get(group or ""),
+        elements_in=sent,
+        elements_out=received,
+        dtype=_ONE_BYTE if counted else None,
     )
 
 

@@ -16,7 +16,13 @@ from training import Timers, options
 
 
 class Photos(Dataset):
-    transform = transforms.Compose([transforms.RandomResizedCrop(96), transforms.RandomHorizontalFlip(), transforms.PILToTensor()])
+    transform = transforms.Compose(
+        [
+            transforms.RandomResizedCrop(96),
+            transforms.RandomHorizontalFlip(),
+            transforms.PILToTensor(),
+        ]
+    )
 
     def __init__(self, given):
         self.files, self.count = sorted(given.folder.iterdir()), given.batch * given.steps
@@ -25,14 +31,19 @@ class Photos(Dataset):
         return self.count
 
     def __getitem__(self, index):
-        return self.transform(Image.open(self.files[index % len(self.files)]).convert("RGB")), index % 10
+        return self.transform(
+            Image.open(self.files[index % len(self.files)]).convert("RGB")
+        ), index % 10
 
 
 class Lines(IterableDataset):
     """A stream of texts, which each worker cuts into numbers."""
 
     def __init__(self, given):
-        self.count, self.text = given.batch * given.steps, "the quick brown fox jumps over the lazy dog. " * 4
+        self.count, self.text = (
+            given.batch * given.steps,
+            "the quick brown fox jumps over the lazy dog. " * 4,
+        )
 
     def __iter__(self):
         for number in range(self.count):
@@ -44,7 +55,10 @@ class Rows(Dataset):
     """Of a memory map that is in the page cache."""
 
     def __init__(self, given):
-        self.count, self.map = given.batch * given.steps, np.memmap(next(given.folder.iterdir()), np.uint8, "r")
+        self.count, self.map = (
+            given.batch * given.steps,
+            np.memmap(next(given.folder.iterdir()), np.uint8, "r"),
+        )
         self.map[::4096].sum()
 
     def __len__(self):
@@ -55,7 +69,13 @@ class Rows(Dataset):
 
 
 def perceptron(width, classes):
-    return nn.Sequential(nn.Linear(width, 1024), nn.ReLU(), nn.Linear(1024, 1024), nn.ReLU(), nn.Linear(1024, classes))
+    return nn.Sequential(
+        nn.Linear(width, 1024),
+        nn.ReLU(),
+        nn.Linear(1024, 1024),
+        nn.ReLU(),
+        nn.Linear(1024, classes),
+    )
 
 
 def supervised(model, batches, given, loss, accumulate=1):
@@ -78,34 +98,63 @@ def vision(given):
     import torchvision.models
 
     model = torchvision.models.resnet18(num_classes=10)
-    supervised(model, DataLoader(Photos(given), given.batch, num_workers=1), given, lambda m, b: cross_entropy(m(b[0].float() / 255), b[1]))
+    supervised(
+        model,
+        DataLoader(Photos(given), given.batch, num_workers=1),
+        given,
+        lambda m, b: cross_entropy(m(b[0].float() / 255), b[1]),
+    )
 
 
 def text(given):
     layer = nn.TransformerEncoderLayer(128, 4, 256, batch_first=True)
-    model = nn.Sequential(nn.Embedding(96, 128), nn.TransformerEncoder(layer, 2), nn.Linear(128, 96))
+    model = nn.Sequential(
+        nn.Embedding(96, 128), nn.TransformerEncoder(layer, 2), nn.Linear(128, 96)
+    )
     data = TensorDataset(torch.randint(0, 96, (given.batch * given.steps, 129)))
     loss = lambda m, b: cross_entropy(m(b[0][:, :-1]).flatten(0, 1), b[0][:, 1:].flatten())  # noqa: E731
     supervised(model, DataLoader(data, given.batch, shuffle=True), given, loss)
 
 
 def tabular(given):
-    data = TensorDataset(torch.randn(given.batch * given.steps, 40), torch.randint(0, 2, (given.batch * given.steps,)))
+    data = TensorDataset(
+        torch.randn(given.batch * given.steps, 40),
+        torch.randint(0, 2, (given.batch * given.steps,)),
+    )
     supervised(perceptron(40, 2), DataLoader(data, given.batch, shuffle=True), given, classes)
 
 
 def stream(given):
     model = nn.Sequential(nn.Embedding(96, 256), nn.GRU(256, 256, batch_first=True))
-    supervised(model, DataLoader(Lines(given), given.batch, num_workers=1), given, lambda m, b: m(b)[0].square().mean())
+    supervised(
+        model,
+        DataLoader(Lines(given), given.batch, num_workers=1),
+        given,
+        lambda m, b: m(b)[0].square().mean(),
+    )
 
 
 def accumulated(given):
-    data = TensorDataset(torch.randn(given.batch * given.steps, 256), torch.randint(0, 10, (given.batch * given.steps,)))
-    supervised(perceptron(256, 10), DataLoader(data, given.batch, num_workers=1), given, classes, accumulate=4)
+    data = TensorDataset(
+        torch.randn(given.batch * given.steps, 256),
+        torch.randint(0, 10, (given.batch * given.steps,)),
+    )
+    supervised(
+        perceptron(256, 10),
+        DataLoader(data, given.batch, num_workers=1),
+        given,
+        classes,
+        accumulate=4,
+    )
 
 
 def mapped(given):
-    supervised(perceptron(512, 16), DataLoader(Rows(given), given.batch), given, lambda m, b: m(b).square().mean())
+    supervised(
+        perceptron(512, 16),
+        DataLoader(Rows(given), given.batch),
+        given,
+        lambda m, b: m(b).square().mean(),
+    )
 
 
 def gan(given):
@@ -130,16 +179,33 @@ def trainer(given):
     """Hugging Face's Trainer, with a BERT of two layers and no download."""
     import transformers
 
-    size = {"num_hidden_layers": 2, "hidden_size": 128, "num_attention_heads": 2, "intermediate_size": 256, "vocab_size": 1000}
+    size = {
+        "num_hidden_layers": 2,
+        "hidden_size": 128,
+        "num_attention_heads": 2,
+        "intermediate_size": 256,
+        "vocab_size": 1000,
+    }
     model = transformers.BertForSequenceClassification(transformers.BertConfig(**size))
-    data = [{"input_ids": torch.randint(0, 1000, (64,)), "labels": number % 2} for number in range(given.batch * given.steps)]
+    data = [
+        {"input_ids": torch.randint(0, 1000, (64,)), "labels": number % 2}
+        for number in range(given.batch * given.steps)
+    ]
     arguments = transformers.TrainingArguments(
-        "trainer", per_device_train_batch_size=given.batch, max_steps=given.steps, report_to=[], save_strategy="no", use_cpu=True
+        "trainer",
+        per_device_train_batch_size=given.batch,
+        max_steps=given.steps,
+        report_to=[],
+        save_strategy="no",
+        use_cpu=True,
     )
     transformers.Trainer(model, arguments, train_dataset=data).train()
 
 
-KINDS = {kind.__name__: kind for kind in (vision, text, tabular, stream, accumulated, mapped, gan, trainer)}
+KINDS = {
+    kind.__name__: kind
+    for kind in (vision, text, tabular, stream, accumulated, mapped, gan, trainer)
+}
 
 if __name__ == "__main__":
     torch.set_num_threads(1)

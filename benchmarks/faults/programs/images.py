@@ -27,9 +27,17 @@ def transform(name, size):
         "crop": transforms.Compose([crop, tensor]),
         "resized": transforms.Compose([transforms.RandomResizedCrop(size), tensor]),
         "heavy": transforms.Compose(
-            [transforms.ColorJitter(0.4, 0.4, 0.4, 0.1), transforms.GaussianBlur(23), transforms.RandomRotation(30), crop, tensor]
+            [
+                transforms.ColorJitter(0.4, 0.4, 0.4, 0.1),
+                transforms.GaussianBlur(23),
+                transforms.RandomRotation(30),
+                crop,
+                tensor,
+            ]
         ),
-        "floats": transforms.Compose([crop, transforms.ToTensor(), transforms.Normalize(MEAN, DEVIATION)]),
+        "floats": transforms.Compose(
+            [crop, transforms.ToTensor(), transforms.Normalize(MEAN, DEVIATION)]
+        ),
     }[name]
 
 
@@ -37,7 +45,11 @@ class Photos(Dataset):
     def __init__(self, given):
         self.given = given
         self.files = sorted(file for file in given.folder.iterdir() if file.is_file())
-        self.transform = None if given.transform in ("albumentations", "arrays") else transform(given.transform, given.size)
+        self.transform = (
+            None
+            if given.transform in ("albumentations", "arrays")
+            else transform(given.transform, given.size)
+        )
         self.lock = multiprocessing.get_context(given.start).Lock() if given.lock else None
         self.ballast = ballast(given.ballast)
         self.kept = [self.decode(file) for file in self.files] if given.keep else []
@@ -60,7 +72,11 @@ class Photos(Dataset):
         """The file here, or what a server sends of it."""
         if not self.given.server:
             return file
-        late_ms = self.given.far_ms if self.given.far_ms and index % self.given.far_every == 7 else self.given.near_ms
+        late_ms = (
+            self.given.far_ms
+            if self.given.far_ms and index % self.given.far_every == 7
+            else self.given.near_ms
+        )
         with urllib.request.urlopen(f"{self.given.server}{file.name}?ms={late_ms}") as answer:
             return io.BytesIO(answer.read())
 
@@ -69,7 +85,9 @@ class Photos(Dataset):
             return self.frame(file)
         if self.given.decoder == "cv2":
             image = cv2.imdecode(np.frombuffer(file.read_bytes(), np.uint8), cv2.IMREAD_COLOR)
-            return torch.from_numpy(cv2.resize(image, (self.given.size, self.given.size), interpolation=cv2.INTER_AREA))
+            return torch.from_numpy(
+                cv2.resize(image, (self.given.size, self.given.size), interpolation=cv2.INTER_AREA)
+            )
         if self.given.decoder == "albumentations":
             return torch.from_numpy(self.augmented(np.asarray(Image.open(file).convert("RGB"))))
         image = Image.open(file).convert("RGB")
@@ -93,13 +111,18 @@ class Photos(Dataset):
                 albumentations.RandomBrightnessContrast(p=1),
                 albumentations.ColorJitter(p=1),
             ]
-            self.steps = albumentations.Compose([*steps, albumentations.CenterCrop(self.given.size, self.given.size)])
+            self.steps = albumentations.Compose(
+                [*steps, albumentations.CenterCrop(self.given.size, self.given.size)]
+            )
         return self.steps(image=image)["image"]
 
 
 def ballast(count):
     """Annotations as a dataset of captions has them: Python objects."""
-    return [{"id": number, "caption": f"photograph number {number}", "box": [number, number + 1]} for number in range(count)]
+    return [
+        {"id": number, "caption": f"photograph number {number}", "box": [number, number + 1]}
+        for number in range(count)
+    ]
 
 
 def stacked(samples):
@@ -122,7 +145,9 @@ def inputs(batch):
     batch = torch.as_tensor(batch)
     if batch.shape[-1] == 3:
         batch = batch.permute(0, 3, 1, 2)
-    batch = batch[:, :, :: max(1, batch.shape[2] // 32), :: max(1, batch.shape[3] // 32)][:, :, :32, :32]
+    batch = batch[:, :, :: max(1, batch.shape[2] // 32), :: max(1, batch.shape[3] // 32)][
+        :, :, :32, :32
+    ]
     return batch.float() if batch.is_floating_point() else batch.float() / 255
 
 
@@ -133,14 +158,20 @@ def arguments():
     parser.add_argument("--transform", default="crop")
     parser.add_argument("--decoder", default="pil")
     parser.add_argument("--collate", choices=COLLATES, default="default")
-    parser.add_argument("--keep", action="store_true", help="decode all files once and keep the samples")
-    parser.add_argument("--lock", action="store_true", help="workers make their samples one after another")
+    parser.add_argument(
+        "--keep", action="store_true", help="decode all files once and keep the samples"
+    )
+    parser.add_argument(
+        "--lock", action="store_true", help="workers make their samples one after another"
+    )
     parser.add_argument("--sleep-ms", type=float, default=0.0)
     parser.add_argument("--server", default="", help="URL to fetch files from")
     parser.add_argument("--near-ms", type=float, default=1.0, help="after which the server answers")
     parser.add_argument("--far-ms", type=float, default=0.0, help="and one time in ...")
     parser.add_argument("--far-every", type=int, default=20)
-    parser.add_argument("--frames", type=int, default=1, help="of a video, before and with the one that is used")
+    parser.add_argument(
+        "--frames", type=int, default=1, help="of a video, before and with the one that is used"
+    )
     parser.add_argument("--ballast", type=int, default=0, help="Python objects in the dataset")
     return parser.parse_args()
 
@@ -148,6 +179,11 @@ def arguments():
 if __name__ == "__main__":
     torch.set_num_threads(1)
     given = arguments()
-    model = torch.nn.Sequential(torch.nn.Conv2d(3, 16, 3, stride=2), torch.nn.ReLU(), torch.nn.Flatten(), torch.nn.LazyLinear(1))
+    model = torch.nn.Sequential(
+        torch.nn.Conv2d(3, 16, 3, stride=2),
+        torch.nn.ReLU(),
+        torch.nn.Flatten(),
+        torch.nn.LazyLinear(1),
+    )
     model(torch.zeros(1, 3, 32, 32))
     train(model, loader(Photos(given), given, collate_fn=COLLATES[given.collate]), given, inputs)

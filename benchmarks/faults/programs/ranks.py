@@ -1,4 +1,5 @@
-"""DistributedDataParallel on gloo: one rank is late, each in turn is, or the network is. Started once per rank, with torchrun's variables.
+"""DistributedDataParallel on gloo: one rank is late, each in turn is, or the network is. Started
+once per rank, with torchrun's variables.
 
 ranks.py --late loader --late-ms 40
 """
@@ -26,7 +27,10 @@ class Photos(Dataset):
         late = given.late == "loader" and dist.get_rank() == 1
         folder = given.large if given.late == "large" and dist.get_rank() == 1 else given.folder
         self.files, self.server = sorted(folder.iterdir()), given.server if late else ""
-        self.late_ms, self.count = given.late_ms, given.samples or given.batch * given.steps * dist.get_world_size()
+        self.late_ms, self.count = (
+            given.late_ms,
+            given.samples or given.batch * given.steps * dist.get_world_size(),
+        )
 
     def __len__(self):
         return self.count
@@ -71,20 +75,26 @@ class Model(torch.nn.Module):
         if self.given.late == "compute":
             return late_s * (rank == 1)
         if self.given.late == "lengths":
-            return late_s * float(torch.rand((), generator=torch.Generator().manual_seed(1000 * self.step + rank)))
+            return late_s * float(
+                torch.rand((), generator=torch.Generator().manual_seed(1000 * self.step + rank))
+            )
         return late_s / 2 if self.given.late == "even" else 0.0
 
 
 def arguments():
     parser = options(__doc__)
     parser.add_argument("folder", type=pathlib.Path)
-    parser.add_argument("--late", choices=("", "loader", "large", "compute", "lengths", "even"), default="")
+    parser.add_argument(
+        "--late", choices=("", "loader", "large", "compute", "lengths", "even"), default=""
+    )
     parser.add_argument("--late-ms", type=float, default=0.0)
     parser.add_argument("--large", type=pathlib.Path, help="files of rank 1")
     parser.add_argument("--server", default="")
     parser.add_argument("--mb", type=float, default=1.0, help="of gradients")
     parser.add_argument("--samples", type=int, default=0, help="of the dataset")
-    parser.add_argument("--sampler", choices=("distributed", "no_set_epoch", "whole"), default="distributed")
+    parser.add_argument(
+        "--sampler", choices=("distributed", "no_set_epoch", "whole"), default="distributed"
+    )
     return parser.parse_args()
 
 

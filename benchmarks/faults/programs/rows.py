@@ -1,4 +1,5 @@
-"""A training on rows, texts or arrays, from memory or from files, whose input is as slow as its arguments say.
+"""A training on rows, texts or arrays, from memory or from files, whose input is as slow as its
+arguments say.
 
 rows.py --source tokens --batch 8 --workers 2
 """
@@ -38,7 +39,11 @@ class Tokens(Rows):
     """As a dataset of Hugging Face gives them."""
 
     def __getitem__(self, index):
-        return {"input_ids": torch.arange(WIDTH) + index, "attention_mask": torch.ones(WIDTH, dtype=torch.long), "labels": index % 2}
+        return {
+            "input_ids": torch.arange(WIDTH) + index,
+            "attention_mask": torch.ones(WIDTH, dtype=torch.long),
+            "labels": index % 2,
+        }
 
 
 class Described(Rows):
@@ -46,7 +51,10 @@ class Described(Rows):
 
     def __getitem__(self, index):
         row = self.rows[index % len(self.rows)]
-        return row, [{"word": f"word {index} {number}", "box": (number, index, number)} for number in range(600)]
+        return row, [
+            {"word": f"word {index} {number}", "box": (number, index, number)}
+            for number in range(600)
+        ]
 
 
 class Parsed(Rows):
@@ -54,7 +62,10 @@ class Parsed(Rows):
 
     def prepare(self):
         dice = np.random.default_rng(0)
-        self.lines = [json.dumps({f"column {name}": float(dice.random()) for name in range(WIDTH * 8)}) for _ in range(64)]
+        self.lines = [
+            json.dumps({f"column {name}": float(dice.random()) for name in range(WIDTH * 8)})
+            for _ in range(64)
+        ]
 
     def __getitem__(self, index):
         values = list(json.loads(self.lines[index % len(self.lines)]).values())
@@ -66,7 +77,9 @@ class Kept(Parsed):
 
     def prepare(self):
         super().prepare()
-        self.rows = torch.stack([super(Kept, self).__getitem__(number) for number in range(len(self.lines))])
+        self.rows = torch.stack(
+            [super(Kept, self).__getitem__(number) for number in range(len(self.lines))]
+        )
 
     def __getitem__(self, index):
         return self.rows[index % len(self.rows)]
@@ -90,7 +103,9 @@ class Pieces(Rows):
 
     def __getitem__(self, index):
         first = index * 24 % (len(self.files) - 24)
-        return torch.from_numpy(np.concatenate([np.load(file) for file in self.files[first : first + 24]])[:WIDTH])
+        return torch.from_numpy(
+            np.concatenate([np.load(file) for file in self.files[first : first + 24]])[:WIDTH]
+        )
 
 
 class Packed(Rows):
@@ -126,7 +141,9 @@ class Pages(Rows):
         if self.map is None:
             self.map = np.memmap(next(self.given.folder.iterdir()), np.uint8, "r")
             self.map._mmap.madvise(1)  # MADV_RANDOM
-        where = np.random.default_rng(index).integers(0, len(self.map) // PAGE, self.given.pages) * PAGE
+        where = (
+            np.random.default_rng(index).integers(0, len(self.map) // PAGE, self.given.pages) * PAGE
+        )
         return torch.from_numpy(self.map[where][:WIDTH].copy()).float()
 
 
@@ -138,7 +155,9 @@ class Owned(Pages):
 
 
 class Lists(Rows):
-    """Labels in a list of Python numbers: to look at one writes its reference count, and so copies its page in each worker."""
+    """Labels in a list of Python numbers: to look at one writes its reference count, and so copies
+    its page in each worker.
+    """
 
     def prepare(self):
         self.labels = [float(number) for number in range(self.given.mb << 20 >> 5)]
@@ -167,7 +186,9 @@ class Scratch(Rows):
         self.scratch = torch.zeros(self.given.mb << 20, dtype=torch.uint8)
 
     def __getitem__(self, index):
-        scratch = self.scratch if self.given.keep else torch.empty(self.given.mb << 20, dtype=torch.uint8)
+        scratch = (
+            self.scratch if self.given.keep else torch.empty(self.given.mb << 20, dtype=torch.uint8)
+        )
         scratch[::PAGE] = 1
         return self.rows[index % len(self.rows)] + scratch[0]
 
@@ -179,10 +200,28 @@ class Threaded(Rows):
         self.images, self.kernel = torch.randn(16, 3, 160, 160), torch.randn(16, 3, 7, 7)
 
     def __getitem__(self, index):
-        return torch.nn.functional.conv2d(self.images[index % 16][None], self.kernel).mean((0, 1, 2))[:WIDTH]
+        return torch.nn.functional.conv2d(self.images[index % 16][None], self.kernel).mean(
+            (0, 1, 2)
+        )[:WIDTH]
 
 
-KINDS = (Rows, Tokens, Described, Parsed, Kept, Arrays, Pieces, Packed, Files, Pages, Owned, Lists, Columns, Scratch, Threaded)
+KINDS = (
+    Rows,
+    Tokens,
+    Described,
+    Parsed,
+    Kept,
+    Arrays,
+    Pieces,
+    Packed,
+    Files,
+    Pages,
+    Owned,
+    Lists,
+    Columns,
+    Scratch,
+    Threaded,
+)
 SOURCES = {kind.__name__.lower(): kind for kind in KINDS}
 
 
@@ -197,7 +236,10 @@ def tensors_only(samples):
 
 def tokens(samples):
     """Not torch's own, as any tokenizer's."""
-    batch = {name: torch.stack([sample[name] for sample in samples]) for name in ("input_ids", "attention_mask")}
+    batch = {
+        name: torch.stack([sample[name] for sample in samples])
+        for name in ("input_ids", "attention_mask")
+    }
     return batch | {"labels": torch.tensor([sample["labels"] for sample in samples])}
 
 
@@ -209,7 +251,14 @@ def arrays(samples):
     return np.stack(samples)
 
 
-COLLATES = {"default": None, "beside": beside, "tensors": tensors_only, "tokens": tokens, "stacked": stacked, "arrays": arrays}
+COLLATES = {
+    "default": None,
+    "beside": beside,
+    "tensors": tensors_only,
+    "tokens": tokens,
+    "stacked": stacked,
+    "arrays": arrays,
+}
 
 
 def inputs(batch):
@@ -223,7 +272,10 @@ def inputs(batch):
 
 
 class ByLength(Sampler):
-    """Batches of samples of similar length. Sorts a pool of lengths again for each batch, or (``stored``) once before the training."""
+    """Batches of samples of similar length.
+
+    Sorts a pool of lengths again for each batch, or (``stored``) once before the training.
+    """
 
     def __init__(self, data, given, stored):
         dice = np.random.default_rng(0)
@@ -258,7 +310,11 @@ def arguments():
     parser.add_argument("--source", choices=SOURCES, default="rows")
     parser.add_argument("--folder", type=pathlib.Path)
     parser.add_argument("--collate", choices=COLLATES, default="default")
-    parser.add_argument("--by-length", choices=("sorted", "stored"), help="batches of similar length: sorted for each, or once")
+    parser.add_argument(
+        "--by-length",
+        choices=("sorted", "stored"),
+        help="batches of similar length: sorted for each, or once",
+    )
     parser.add_argument("--whole", action="store_true", help="make each batch in one call")
     parser.add_argument("--pages", type=int, default=300, help="that a sample looks at")
     parser.add_argument("--mb", type=int, default=64)
@@ -272,9 +328,15 @@ if __name__ == "__main__":
     given = arguments()
     data, how = SOURCES[given.source](given), {"collate_fn": COLLATES[given.collate]}
     if given.whole:
-        how = {"batch_size": None, "sampler": BatchSampler(RandomSampler(data), given.batch, drop_last=False)}
+        how = {
+            "batch_size": None,
+            "sampler": BatchSampler(RandomSampler(data), given.batch, drop_last=False),
+        }
     if given.by_length:
-        how |= {"batch_size": 1, "batch_sampler": ByLength(data, given, given.by_length == "stored")}
+        how |= {
+            "batch_size": 1,
+            "batch_sampler": ByLength(data, given, given.by_length == "stored"),
+        }
     if given.threads > 1:
         how |= {"worker_init_fn": Threads(given.threads)}
     train(torch.nn.Linear(WIDTH, 10), loader(data, given, **how), given, inputs)

@@ -9,7 +9,16 @@ from programs_of_others.manifest.tutorials import TUTORIALS
 from programs_of_others.manifest.unseen import UNSEEN
 from programs_of_others.manifest.unseen_second import UNSEEN_SECOND
 
-PROGRAMS = [*PYTORCH_EXAMPLES, *KARPATHY, *PYTORCH_GAN, *TUTORIALS, *LIBRARIES, *OTHERS, *UNSEEN, *UNSEEN_SECOND]
+PROGRAMS = [
+    *PYTORCH_EXAMPLES,
+    *KARPATHY,
+    *PYTORCH_GAN,
+    *TUTORIALS,
+    *LIBRARIES,
+    *OTHERS,
+    *UNSEEN,
+    *UNSEEN_SECOND,
+]
 #: The cheapest of each kind: scripts/test runs them where it is given the checkouts.
 QUICK = (
     "mnist",

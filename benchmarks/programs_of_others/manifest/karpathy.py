@@ -4,10 +4,14 @@ from programs_of_others.data import command, text
 from programs_of_others.program import Program
 
 NANO = (
-    "train.py config/train_shakespeare_char.py --device=cpu --compile=False --eval_iters=2 --log_interval=1 --block_size=32 --batch_size=8 "
+    "train.py config/train_shakespeare_char.py --device=cpu --compile=False --eval_iters=2 "
+    "--log_interval=1 --block_size=32 --batch_size=8 "
     "--n_layer=2 --n_head=2 --n_embd=32 --max_iters=40 --eval_interval=20 --dropout=0.0"
 )
-SHAKESPEARE = (text("data/shakespeare_char/input.txt", 20000, 500), command("data/shakespeare_char/prepare.py"))
+SHAKESPEARE = (
+    text("data/shakespeare_char/input.txt", 20000, 500),
+    command("data/shakespeare_char/prepare.py"),
+)
 
 KARPATHY = [
     Program(
@@ -38,7 +42,8 @@ KARPATHY = [
         "minGPT chargpt",
         "karpathy/minGPT",
         "",
-        "projects/chargpt/chargpt.py --model.model_type=gpt-nano --trainer.max_iters=60 --trainer.num_workers=1 --trainer.batch_size=8 "
+        "projects/chargpt/chargpt.py --model.model_type=gpt-nano --trainer.max_iters=60 "
+        "--trainer.num_workers=1 --trainer.batch_size=8 "
         "--data.block_size=32",
         ((60, 480),),
         "60 iterations of 8 rows",
@@ -49,7 +54,8 @@ KARPATHY = [
         "minGPT adder",
         "karpathy/minGPT",
         "",
-        "projects/adder/adder.py --trainer.max_iters=60 --trainer.num_workers=0 --trainer.batch_size=16",
+        "projects/adder/adder.py --trainer.max_iters=60 --trainer.num_workers=0 "
+        "--trainer.batch_size=16",
         ((60, 960),),
         "60 iterations of 16 sums",
         on_path=("",),

@@ -133,7 +133,8 @@ HUGGING_FACE = [
         "timm train.py",
         "huggingface/pytorch-image-models",
         "",
-        "train.py photos --model resnet10t --num-classes 2 --img-size 96 -b 8 -j 2 --epochs 4 --device cpu --warmup-epochs 0",
+        "train.py photos --model resnet10t --num-classes 2 --img-size 96 -b 8 -j 2 --epochs 4 "
+        "--device cpu --warmup-epochs 0",
         ((20, 160),),
         "4 epochs of 5 batches of 8",
         (photos("photos/train", 20), photos("photos/validation", 4)),

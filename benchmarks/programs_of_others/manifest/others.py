@@ -1,6 +1,16 @@
 """Examples of other libraries, and programs that packages ship."""
 
-from programs_of_others.data import bert, gpt2, masks, mnist, photos, planetoid, questions, rows, unet
+from programs_of_others.data import (
+    bert,
+    gpt2,
+    masks,
+    mnist,
+    photos,
+    planetoid,
+    questions,
+    rows,
+    unet,
+)
 from programs_of_others.program import Program
 
 TWENTY = "2 epochs of 20 batches of 16"
@@ -95,7 +105,10 @@ REINFORCEMENT = [
         "-m rl_zoo3.train --algo ppo --env CartPole-v1 -n 2048 --eval-freq -1 --log-folder out",
         ((160, 40960),),
         "8 rollouts of 256 steps, 20 epochs of one batch of 256 each",
-        input=("stable_baselines3.common.buffers:RolloutBuffer._get_samples", "stable_baselines3.common.policies:preprocess_obs"),
+        input=(
+            "stable_baselines3.common.buffers:RolloutBuffer._get_samples",
+            "stable_baselines3.common.policies:preprocess_obs",
+        ),
         needs=("rl_zoo3", "stable_baselines3"),
         code=("stable_baselines3.common.vec_env.base_vec_env:VecEnv.step",),
     ),
@@ -103,7 +116,8 @@ REINFORCEMENT = [
         "fabric reinforcement_learning",
         "Lightning-AI/pytorch-lightning",
         "examples/fabric/reinforcement_learning",
-        "train_fabric.py --total-timesteps 1024 --num-envs 2 --num-steps 128 --update-epochs 2 --per-rank-batch-size 64",
+        "train_fabric.py --total-timesteps 1024 --num-envs 2 --num-steps 128 --update-epochs 2 "
+        "--per-rank-batch-size 64",
         ((32, 2048),),
         "4 rollouts of 256 steps, 2 epochs of 4 batches of 64",
         needs=("gymnasium", "lightning", "torchmetrics"),
@@ -179,7 +193,10 @@ MORE = [
         "main.py --upscale_factor 2 --batchSize 4 --testBatchSize 4 --nEpochs 5 --threads 1",
         ((50, 200),),
         "5 epochs of 10 batches of 4",
-        (photos("dataset/BSDS300/images/train", 40, 320, 320, 0), photos("dataset/BSDS300/images/test", 8, 320, 320, 0)),
+        (
+            photos("dataset/BSDS300/images/train", 40, 320, 320, 0),
+            photos("dataset/BSDS300/images/test", 8, 320, 320, 0),
+        ),
         ("six",),
         files=True,
     ),
@@ -199,7 +216,8 @@ MORE = [
         "cleanrl sac",
         "vwxyzjn/cleanrl",
         "cleanrl",
-        "sac_continuous_action.py --env-id Pendulum-v1 --total-timesteps 190 --learning-starts 20 --batch-size 64 --no-cuda",
+        "sac_continuous_action.py --env-id Pendulum-v1 --total-timesteps 190 --learning-starts 20 "
+        "--batch-size 64 --no-cuda",
         ((169, 10816),),
         "an update of 64 transitions at each of 169 steps",
         needs=("gymnasium", "tyro", "tensorboard"),
@@ -211,7 +229,8 @@ MORE = [
         "cleanrl td3",
         "vwxyzjn/cleanrl",
         "cleanrl",
-        "td3_continuous_action.py --env-id Pendulum-v1 --total-timesteps 190 --learning-starts 20 --batch-size 64 --no-cuda",
+        "td3_continuous_action.py --env-id Pendulum-v1 --total-timesteps 190 --learning-starts 20 "
+        "--batch-size 64 --no-cuda",
         ((169, 10816),),
         "an update of 64 transitions at each of 169 steps",
         needs=("gymnasium", "tyro", "tensorboard"),
@@ -232,7 +251,8 @@ MORE = [
         "diffusers unconditional_image_generation",
         "huggingface/diffusers",
         "examples/unconditional_image_generation",
-        "train_unconditional.py --train_data_dir photos --resolution 16 --model_config_name_or_path tiny "
+        "train_unconditional.py --train_data_dir photos --resolution 16 "
+        "--model_config_name_or_path tiny "
         "--train_batch_size 4 --num_epochs 2 --output_dir out --dataloader_num_workers 1 "
         "--save_images_epochs 100 --save_model_epochs 100 --lr_warmup_steps 1",
         ((20, 80),),

@@ -1,4 +1,6 @@
-"""github.com/yunjey/pytorch-tutorial, at 0500d3d: lessons without options, whose numbers of epochs are fixed."""
+"""github.com/yunjey/pytorch-tutorial, at 0500d3d: lessons without options, whose numbers of epochs
+are fixed.
+"""
 
 from programs_of_others.data import mnist, text
 from programs_of_others.program import Program
@@ -6,12 +8,29 @@ from programs_of_others.program import Program
 REPOSITORY = "yunjey/pytorch-tutorial"
 
 
-def lesson(name: str, path: str, epochs: int, batches: int, samples: int, train: int = 1000, **others: object) -> Program:
+def lesson(
+    name: str,
+    path: str,
+    epochs: int,
+    batches: int,
+    samples: int,
+    train: int = 1000,
+    **others: object,
+) -> Program:
     """One that trains on MNIST."""
     counts = f"{epochs} epochs of {batches} batches, {samples:,} samples each"
     makes = (mnist("../../data", train),)
     steps = ((epochs * batches, epochs * samples),)
-    return Program(f"pytorch-tutorial {name}", REPOSITORY, f"tutorials/{path}/{name}", "main.py", steps, counts, makes, **others)  # type: ignore[arg-type]
+    return Program(
+        f"pytorch-tutorial {name}",
+        REPOSITORY,
+        f"tutorials/{path}/{name}",
+        "main.py",
+        steps,
+        counts,
+        makes,
+        **others,
+    )  # type: ignore[arg-type]
 
 
 TUTORIALS = [

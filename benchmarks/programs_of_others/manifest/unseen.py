@@ -1,6 +1,7 @@
 """Programs that were chosen, with what is true of them, before feedline was run on any of them.
 
-Of a longer list, those stayed that run here as they are in less than half a minute: others use a torch of long ago, or download something.
+Of a longer list, those stayed that run here as they are in less than half a minute: others use a
+torch of long ago, or download something.
 """
 
 from pathlib import Path
@@ -109,8 +110,10 @@ UNSEEN = [
         "llama2.c",
         "karpathy/llama2.c",
         "",
-        "train.py --compile=False --device=cpu --dtype=float32 --max_iters=30 --eval_iters=2 --eval_interval=1000 --batch_size=8 "
-        "--max_seq_len=64 --dim=64 --n_layers=2 --n_heads=4 --n_kv_heads=4 --gradient_accumulation_steps=2 --vocab_source=custom "
+        "train.py --compile=False --device=cpu --dtype=float32 --max_iters=30 --eval_iters=2 "
+        "--eval_interval=1000 --batch_size=8 "
+        "--max_seq_len=64 --dim=64 --n_layers=2 --n_heads=4 --n_kv_heads=4 "
+        "--gradient_accumulation_steps=2 --vocab_source=custom "
         "--vocab_size=256 --warmup_iters=2 --out_dir=out",
         ((31, 496),),
         "iterations 0 to 30 of 2 batches of 8 rows, as it prints",
@@ -125,7 +128,8 @@ UNSEEN = [
         "Lightning imagenet",
         "Lightning-AI/pytorch-lightning",
         "examples/pytorch/domain_templates",
-        "imagenet.py fit --model.data_path photos --model.batch_size 8 --model.workers 2 --trainer.max_epochs 2 "
+        "imagenet.py fit --model.data_path photos --model.batch_size 8 --model.workers 2 "
+        "--trainer.max_epochs 2 "
         "--trainer.accelerator cpu --trainer.devices 1 --trainer.strategy auto",
         ((40, 320),),
         "2 epochs of 20 batches of 8 photographs, 2 workers",
@@ -147,7 +151,8 @@ UNSEEN = [
         "cleanrl ddpg",
         "vwxyzjn/cleanrl",
         "cleanrl",
-        "ddpg_continuous_action.py --env-id Pendulum-v1 --total-timesteps 190 --learning-starts 20 --batch-size 64 --no-cuda",
+        "ddpg_continuous_action.py --env-id Pendulum-v1 --total-timesteps 190 --learning-starts "
+        "20 --batch-size 64 --no-cuda",
         ((169, 10_816),),
         "an update of 64 transitions at each of 169 steps",
         needs=("gymnasium", "tyro", "tensorboard"),

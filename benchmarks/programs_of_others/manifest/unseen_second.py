@@ -1,6 +1,8 @@
-"""A second list of programs that were chosen and fixed, with what is true of them, before feedline was run on any of them.
+"""A second list of programs that were chosen and fixed, with what is true of them, before feedline
+was run on any of them.
 
-Those of ``unseen`` had been measured by then. Of a longer list, those stayed that run here as they are in less than half a minute.
+Those of ``unseen`` had been measured by then. Of a longer list, those stayed that run here as they
+are in less than half a minute.
 """
 
 import json
@@ -8,7 +10,18 @@ from pathlib import Path
 
 import numpy as np
 
-from programs_of_others.data import WORDS, Maker, command, cora, gpt2, graphs, mnist, photos, planetoid, text
+from programs_of_others.data import (
+    WORDS,
+    Maker,
+    command,
+    cora,
+    gpt2,
+    graphs,
+    mnist,
+    photos,
+    planetoid,
+    text,
+)
 from programs_of_others.manifest.libraries import ACCELERATE, MRPC
 from programs_of_others.program import Program
 
@@ -16,13 +29,18 @@ CLASSES = "--dataset path --data_folder photos --mean (0.5,0.5,0.5) --std (0.5,0
 GEOMETRIC = "pyg-team/pytorch_geometric"
 
 
-def lines(where: str, count: int, ends: tuple[str, ...] = ("",), words: int = 9, seed: int = 0) -> Maker:
+def lines(
+    where: str, count: int, ends: tuple[str, ...] = ("",), words: int = 9, seed: int = 0
+) -> Maker:
     """Lines of words, each with one of these ends after a tab."""
 
     def make(folder: Path) -> None:
         (folder / where).parent.mkdir(parents=True, exist_ok=True)
         drawn = np.random.default_rng(seed)
-        made = [f"{' '.join(drawn.choice(WORDS, words))}\t{ends[number % len(ends)]}" for number in range(count)]
+        made = [
+            f"{' '.join(drawn.choice(WORDS, words))}\t{ends[number % len(ends)]}"
+            for number in range(count)
+        ]
         (folder / where).write_text("\n".join(made) + "\n")
 
     return make
@@ -39,7 +57,10 @@ def preferences(where: str, count: int = 200) -> Maker:
 
     def make(folder: Path) -> None:
         drawn = np.random.default_rng(0)
-        made = [{name: " ".join(drawn.choice(WORDS, 12)) for name in ("prompt", "chosen", "rejected")} for _ in range(count)]
+        made = [
+            {name: " ".join(drawn.choice(WORDS, 12)) for name in ("prompt", "chosen", "rejected")}
+            for _ in range(count)
+        ]
         (folder / where).mkdir(parents=True, exist_ok=True)
         (folder / where / "train.jsonl").write_text("\n".join(map(json.dumps, made)) + "\n")
 
@@ -55,7 +76,12 @@ def shapes(where: str, train: int = 8, test: int = 1, points: int = 2000) -> Mak
         for name in names:
             (into / name).mkdir(parents=True, exist_ok=True)
             for number in range(train + test):
-                np.savetxt(into / name / f"{name}_{number:04d}.txt", noise.normal(size=(points, 6)), "%.6f", ",")
+                np.savetxt(
+                    into / name / f"{name}_{number:04d}.txt",
+                    noise.normal(size=(points, 6)),
+                    "%.6f",
+                    ",",
+                )
         (into / "modelnet10_shape_names.txt").write_text("\n".join(names) + "\n")
         for part, numbers in (("train", range(train)), ("test", range(train, train + test))):
             listed = [f"{name}_{number:04d}" for name in names for number in numbers]
@@ -71,7 +97,13 @@ def digits(train: int = 50, test: int = 20) -> Maker:
         import torch
 
         for name, count in (("train1989.pt", train), ("test1989.pt", test)):
-            torch.save((torch.rand(count, 1, 16, 16) * 2 - 1, torch.eye(10)[torch.arange(count) % 10] * 2 - 1), folder / name)
+            torch.save(
+                (
+                    torch.rand(count, 1, 16, 16) * 2 - 1,
+                    torch.eye(10)[torch.arange(count) % 10] * 2 - 1,
+                ),
+                folder / name,
+            )
 
     return make
 
@@ -80,7 +112,9 @@ def script(where: str, module: str, function: str) -> Maker:
     """The script that pip makes of an entry point."""
 
     def make(folder: Path) -> None:
-        (folder / where).write_text(f"import sys\nfrom {module} import {function}\nsys.exit({function}())\n")
+        (folder / where).write_text(
+            f"import sys\nfrom {module} import {function}\nsys.exit({function}())\n"
+        )
 
     return make
 
@@ -100,8 +134,10 @@ PICTURES = [
         "StarGAN",
         "yunjey/stargan",
         "",
-        "main.py --mode train --dataset RaFD --rafd_image_dir photos --c_dim 2 --rafd_crop_size 200 --image_size 32 --batch_size 4 "
-        "--num_iters 40 --num_iters_decay 20 --n_critic 1 --use_tensorboard False --g_conv_dim 16 --d_conv_dim 16 --g_repeat_num 2 "
+        "main.py --mode train --dataset RaFD --rafd_image_dir photos --c_dim 2 --rafd_crop_size "
+        "200 --image_size 32 --batch_size 4 "
+        "--num_iters 40 --num_iters_decay 20 --n_critic 1 --use_tensorboard False --g_conv_dim 16 "
+        "--d_conv_dim 16 --g_repeat_num 2 "
         "--d_repeat_num 4",
         ((40, 160),),
         "40 iterations of 4 photographs, 1 worker",
@@ -112,7 +148,8 @@ PICTURES = [
         "PyTorch-GAN cyclegan",
         "eriklindernoren/PyTorch-GAN",
         "implementations/cyclegan",
-        "cyclegan.py --n_epochs 2 --decay_epoch 1 --img_height 32 --img_width 32 --n_residual_blocks 1 --n_cpu 2 --sample_interval 1000",
+        "cyclegan.py --n_epochs 2 --decay_epoch 1 --img_height 32 --img_width 32 "
+        "--n_residual_blocks 1 --n_cpu 2 --sample_interval 1000",
         ((40, 40),),
         "2 epochs of 20 pairs of pictures, as it prints, 2 workers",
         tuple(
@@ -126,7 +163,8 @@ PICTURES = [
         "SupContrast",
         "HobbitLong/SupContrast",
         "",
-        f"main_supcon.py {CLASSES} --size 32 --model resnet18 --batch_size 4 --num_workers 2 --epochs 2",
+        f"main_supcon.py {CLASSES} --size 32 --model resnet18 --batch_size 4 --num_workers 2 "
+        f"--epochs 2",
         ((40, 160),),
         "2 epochs of 20 batches of 4 photographs, 2 workers",
         (photos("photos", 40),),
@@ -138,7 +176,8 @@ PICTURES = [
         "PointNet",
         "yanx27/Pointnet_Pointnet2_pytorch",
         "",
-        "train_classification.py --use_cpu --num_category 10 --num_point 256 --batch_size 8 --epoch 12 --log_dir out",
+        "train_classification.py --use_cpu --num_category 10 --num_point 256 --batch_size 8 "
+        "--epoch 12 --log_dir out",
         ((120, 960),),
         "12 epochs of 10 batches of 8 of the 80 files of points, 10 workers",
         (shapes("data/modelnet40_normal_resampled"),),
@@ -209,7 +248,8 @@ TEXTS = [
         "examples",
         "char-lstm-classification.py --data-root names --device cpu --disable-dp -b 20 --epochs 2",
         ((80, 1600),),
-        "2 epochs of 40 batches of 20 of the 800 of 1,000 names that are not for the test, 1 worker",
+        "2 epochs of 40 batches of 20 of the 800 of 1,000 names that are not for the test, 1 "
+        "worker",
         tuple(text(f"names/kind{number}.txt", 249, 249, number) for number in range(4)),
         ("opacus",),
     ),
@@ -227,7 +267,8 @@ TEXTS = [
         "trl dpo",
         "package:trl",
         "scripts",
-        "dpo.py --model_name_or_path tiny --dataset_name answers --output_dir out --max_steps 40 --per_device_train_batch_size 4 "
+        "dpo.py --model_name_or_path tiny --dataset_name answers --output_dir out --max_steps 40 "
+        "--per_device_train_batch_size 4 "
         "--report_to none --use_cpu --bf16 False",
         ((40, 160),),
         "40 steps of 4 rows",
@@ -240,7 +281,8 @@ NUMBERS = [
         "dlrm",
         "facebookresearch/dlrm",
         "",
-        "dlrm_s_pytorch.py --mini-batch-size=64 --num-batches=60 --nepochs=2 --data-generation=random --arch-sparse-feature-size=16 "
+        "dlrm_s_pytorch.py --mini-batch-size=64 --num-batches=60 --nepochs=2 "
+        "--data-generation=random --arch-sparse-feature-size=16 "
         "--arch-embedding-size=1000-1000-1000-1000 --arch-mlp-bot=13-64-16 --arch-mlp-top=64-1",
         ((120, 7680),),
         "2 epochs of 60 batches of 64, as it prints",
@@ -351,7 +393,10 @@ REINFORCEMENT = [
         "-m rl_zoo3.train --algo a2c --env CartPole-v1 -n 12000 --eval-freq -1 --log-folder out",
         ((300, 12000),),
         "300 rollouts of 40 steps, one update each",
-        input=("stable_baselines3.common.buffers:RolloutBuffer._get_samples", "stable_baselines3.common.policies:preprocess_obs"),
+        input=(
+            "stable_baselines3.common.buffers:RolloutBuffer._get_samples",
+            "stable_baselines3.common.policies:preprocess_obs",
+        ),
         needs=("rl_zoo3", "stable_baselines3"),
         code=("stable_baselines3.common.vec_env.base_vec_env:VecEnv.step",),
     ),

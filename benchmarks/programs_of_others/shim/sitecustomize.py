@@ -1,9 +1,11 @@
-"""Timers made by hand, for programs that stay as they are: put this folder on PYTHONPATH and name a folder in HAND_TIMERS.
+"""Timers made by hand, for programs that stay as they are: put this folder on PYTHONPATH and name a
+folder in HAND_TIMERS.
 
-Every process that trains leaves HAND_TIMERS/PID.json there: updates by optimizer, batches and samples by loader, and where the
-time of its main thread went. Nothing of feedline is used. HAND_INPUT names functions that make batches, as ``module:function`` divided by
-spaces, and HAND_CODE others that are to be timed, each under its own name; HAND_LOADER holds keyword arguments, as JSON, that every
-DataLoader gets instead of the program's own.
+Every process that trains leaves HAND_TIMERS/PID.json there: updates by optimizer, batches and
+samples by loader, and where the time of its main thread went. Nothing of feedline is used.
+HAND_INPUT names functions that make batches, as ``module:function`` divided by spaces, and
+HAND_CODE others that are to be timed, each under its own name; HAND_LOADER holds keyword arguments,
+as JSON, that every DataLoader gets instead of the program's own.
 """
 
 import atexit
@@ -20,7 +22,10 @@ now = time.perf_counter_ns
 
 
 class Spans:
-    """What the main thread did: (kind, begin, end, own time, who), ns. A span inside another is not part of the other's own time."""
+    """What the main thread did: (kind, begin, end, own time, who), ns.
+
+    A span inside another is not part of the other's own time.
+    """
 
     def __init__(self):
         self.done, self._open = [], []
@@ -30,7 +35,11 @@ class Spans:
             self._open.append([kind, now(), 0])
 
     def end(self, kind, who=0, size=0):
-        if threading.current_thread() is not threading.main_thread() or not self._open or self._open[-1][0] != kind:
+        if (
+            threading.current_thread() is not threading.main_thread()
+            or not self._open
+            or self._open[-1][0] != kind
+        ):
             return
         _, begin, inside = self._open.pop()
         wall = now() - begin
@@ -48,11 +57,16 @@ class Spans:
 spans = Spans()
 seen = {"optimizers": [], "loaders": []}
 named = [(one, "input") for one in os.environ.get("HAND_INPUT", "").split()]
-named += [(one, f"code {one.rpartition(':')[2].rpartition('.')[2]}") for one in os.environ.get("HAND_CODE", "").split()]
+named += [
+    (one, f"code {one.rpartition(':')[2].rpartition('.')[2]}")
+    for one in os.environ.get("HAND_CODE", "").split()
+]
 
 
 def number_of(what, kind):
-    """0, 1, ... in the order in which they are seen; they are kept, so that no other gets their address."""
+    """0, 1, ... in the order in which they are seen; they are kept, so that no other gets their
+    address.
+    """
     for number, other in enumerate(seen[kind]):
         if other is what:
             return number
@@ -68,7 +82,13 @@ def size(batch):
         return batch.shape[0] if batch.ndim else 1
     if getattr(batch, "num_graphs", None) is not None:
         return batch.num_graphs
-    parts = batch.values() if hasattr(batch, "values") else batch if isinstance(batch, (list, tuple)) else ()
+    parts = (
+        batch.values()
+        if hasattr(batch, "values")
+        else batch
+        if isinstance(batch, (list, tuple))
+        else ()
+    )
     return next((found for part in parts if (found := size(part))), 0)
 
 
@@ -89,7 +109,11 @@ def timed(function, kind):
 
 
 def watch_loaders(data):
-    made, asked, begun = data.DataLoader.__init__, data._BaseDataLoaderIter.__next__, data.DataLoader.__iter__
+    made, asked, begun = (
+        data.DataLoader.__init__,
+        data._BaseDataLoaderIter.__next__,
+        data.DataLoader.__iter__,
+    )
     settings = json.loads(os.environ.get("HAND_LOADER", "{}"))
 
     @functools.wraps(made)
@@ -103,7 +127,9 @@ def watch_loaders(data):
             found = asked(self)
             return found
         finally:
-            spans.end("next", getattr(self, "_hand_loader", -1), size(found) if found is not None else 0)
+            spans.end(
+                "next", getattr(self, "_hand_loader", -1), size(found) if found is not None else 0
+            )
 
     def begin(self):
         spans.begin("start")
@@ -114,14 +140,20 @@ def watch_loaders(data):
         found._hand_loader = number_of(self, "loaders")
         return found
 
-    data.DataLoader.__init__, data._BaseDataLoaderIter.__next__, data.DataLoader.__iter__ = init, ask, begin
+    data.DataLoader.__init__, data._BaseDataLoaderIter.__next__, data.DataLoader.__iter__ = (
+        init,
+        ask,
+        begin,
+    )
 
 
 def watch_model(torch):
     outermost = []
 
     def before(module, *_):
-        if not spans.inside("forward", "eval", "next", "start", "input"):  # transforms are modules, too
+        if not spans.inside(
+            "forward", "eval", "next", "start", "input"
+        ):  # transforms are modules, too
             outermost.append((module, "forward" if torch.is_grad_enabled() else "eval"))
             spans.begin(outermost[-1][1])
 
@@ -144,7 +176,10 @@ def watch_model(torch):
 
 
 def watch_updates():
-    from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
+    from torch.optim.optimizer import (
+        register_optimizer_step_post_hook,
+        register_optimizer_step_pre_hook,
+    )
 
     def before(which, *_):
         wrap_named()
@@ -174,7 +209,11 @@ def write():
     trained = any(span[0] in ("update", "backward") for span in spans.done)
     if trained and not write.__dict__.setdefault("done", False):
         write.done = True
-        about = {"pid": os.getpid(), "optimizers": [type(one).__name__ for one in seen["optimizers"]], "spans": spans.done}
+        about = {
+            "pid": os.getpid(),
+            "optimizers": [type(one).__name__ for one in seen["optimizers"]],
+            "spans": spans.done,
+        }
         with open(os.path.join(os.environ["HAND_TIMERS"], f"{os.getpid()}.json"), "w") as file:
             json.dump(about, file)
 

@@ -30,29 +30,40 @@ class CheckCommand:
     problems are also printed as annotations.
 
     Examples:
-        feedline check runs/ci --budget budget.toml
-        feedline check runs/ci --budget budget.toml --junit feedline.xml --markdown "$GITHUB_STEP_SUMMARY"
+        feedline check runs/ci --budget budget.toml feedline check runs/ci --budget budget.toml
+        --junit feedline.xml --markdown "$GITHUB_STEP_SUMMARY"
     """
 
     def prepare_parser(self, parser: argparse.ArgumentParser) -> None:
         parser.add_argument("run", type=Path, metavar="RUN", help="run folder")
-        parser.add_argument("--budget", type=Path, required=True, metavar="FILE", help="TOML file with the limits")
+        parser.add_argument(
+            "--budget", type=Path, required=True, metavar="FILE", help="TOML file with the limits"
+        )
         results = parser.add_argument_group("results")
-        results.add_argument("--junit", type=Path, metavar="FILE", help="also write the results as JUnit XML")
+        results.add_argument(
+            "--junit", type=Path, metavar="FILE", help="also write the results as JUnit XML"
+        )
         results.add_argument(
             "--markdown",
             type=Path,
             metavar="FILE",
-            help="also write the results as Markdown to FILE; if FILE is $GITHUB_STEP_SUMMARY, append to it",
+            help="also write the results as Markdown to FILE; if FILE is $GITHUB_STEP_SUMMARY, "
+            "append to it",
         )
         results.add_argument(
-            "--github", action="store_true", help="print annotations for GitHub Actions (default: if GITHUB_ACTIONS is set)"
+            "--github",
+            action="store_true",
+            help="print annotations for GitHub Actions (default: if GITHUB_ACTIONS is set)",
         )
         add_output(parser, json="the results")
 
     def run(self, args: argparse.Namespace) -> int:
-        appends = args.markdown is not None and str(args.markdown) == os.environ.get("GITHUB_STEP_SUMMARY")
-        refuse_twice([path for path in (args.junit, args.markdown, args.json) if path is not None], "file")
+        appends = args.markdown is not None and str(args.markdown) == os.environ.get(
+            "GITHUB_STEP_SUMMARY"
+        )
+        refuse_twice(
+            [path for path in (args.junit, args.markdown, args.json) if path is not None], "file"
+        )
         for path in (args.junit, None if appends else args.markdown, args.json):
             output.refuse_taken(path, args.force)
 
@@ -78,7 +89,9 @@ class CheckCommand:
         return _exit_code(results)
 
 
-def _against_base(budget: "Budget", run: "MeasuredRun", base: "list[MeasuredRun]") -> "dict[str, RunDiff]":
+def _against_base(
+    budget: "Budget", run: "MeasuredRun", base: "list[MeasuredRun]"
+) -> "dict[str, RunDiff]":
     """Compare with the base, by limit: each limit has the smallest change that counts."""
     from feedline.analysis.diff.diff_runs import diff
 
@@ -97,7 +110,11 @@ def _exit_code(results: "list[CheckedLimit]") -> int:
     exceeded, unknown = count_unmet(results)
     also = f"; {unknown} could not be judged" if unknown else ""
     if exceeded:
-        raise OverBudget(f"{exceeded} of {len(results)} limits {'is' if exceeded == 1 else 'are'} exceeded{also}")
+        raise OverBudget(
+            f"{exceeded} of {len(results)} limits {'is' if exceeded == 1 else 'are'} exceeded{also}"
+        )
     if unknown:
-        raise NotJudged(f"{unknown} of {len(results)} limits could not be judged, so the run does not pass")
+        raise NotJudged(
+            f"{unknown} of {len(results)} limits could not be judged, so the run does not pass"
+        )
     return 0

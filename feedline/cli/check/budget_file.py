@@ -19,7 +19,16 @@ else:
 
 #: Table -> its keys; a key that ends in a dot is a table of stages.
 _AT_LEAST = ("samples_per_s", "steps_per_s")
-_AT_MOST = ("step_mean_s", "step_median_s", "step_p95_s", "step_cpu_s", "input_share", "stage_s.", "stage_share.", "sample_cpu_s.")
+_AT_MOST = (
+    "step_mean_s",
+    "step_median_s",
+    "step_p95_s",
+    "step_cpu_s",
+    "input_share",
+    "stage_s.",
+    "stage_share.",
+    "sample_cpu_s.",
+)
 _THAN_BASE = ("step", "stage", "sample_cpu")
 _FINDINGS = ("none_of_severity", "none_of")
 _TOP = ("base", "min_steps", "at_least", "at_most", "findings", "than_base")
@@ -40,10 +49,14 @@ def read(path: Path) -> Budget:
     """
     try:
         if path.stat().st_size > _MAX_BYTES:
-            raise BudgetError(f"{path} is too large for a budget: give a TOML file with limits (docs/jobs/ci.md)")
+            raise BudgetError(
+                f"{path} is too large for a budget: give a TOML file with limits (docs/jobs/ci.md)"
+            )
         table: dict[str, Any] = tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
-        raise BudgetError(f"cannot read {path} ({error.strerror}): give a TOML file with limits (docs/jobs/ci.md)") from error
+        raise BudgetError(
+            f"cannot read {path} ({error.strerror}): give a TOML file with limits (docs/jobs/ci.md)"
+        ) from error
     except (ValueError, RecursionError) as error:
         raise BudgetError(f"{path} is not TOML: {error}") from error
     try:
@@ -70,7 +83,9 @@ def _budget_of(table: Mapping[str, Any], folder: Path) -> Budget:
         base=tuple(str(folder / text) for text in base),
         min_steps=_step_count(table.get("min_steps", MIN_STEPS)),
     )
-    if not (budget.at_least or budget.at_most or budget.severity or budget.rules or budget.than_base):
+    if not (
+        budget.at_least or budget.at_most or budget.severity or budget.rules or budget.than_base
+    ):
         raise ValueError("no limit is set: add at least one, such as step_mean_s under [at_most]")
     return budget
 
@@ -80,7 +95,9 @@ def _refuse_unknown(table: Mapping[str, Any], keys: Iterable[str], before: str) 
     names = [key.rstrip(".") for key in keys]
     for key in table:
         if key not in names:
-            raise ValueError(f"unknown key {before}{key}{suggestion(key, names)}; known: {', '.join(names)}")
+            raise ValueError(
+                f"unknown key {before}{key}{suggestion(key, names)}; known: {', '.join(names)}"
+            )
 
 
 def _inner(table: Mapping[str, Any], key: str) -> dict[str, Any]:
@@ -101,7 +118,10 @@ def _limits(table: Mapping[str, Any], keys: Iterable[str], before: str) -> dict[
     for key, value in table.items():
         if f"{key}." in keys:
             stages = _inner(table, key)
-            numbers |= {f"{key}.{stage}": _limit(number, f"{before}{key}.{stage}") for stage, number in stages.items()}
+            numbers |= {
+                f"{key}.{stage}": _limit(number, f"{before}{key}.{stage}")
+                for stage, number in stages.items()
+            }
         else:
             numbers[key] = _limit(value, f"{before}{key}")
     return numbers
@@ -109,12 +129,20 @@ def _limits(table: Mapping[str, Any], keys: Iterable[str], before: str) -> dict[
 
 def _limit(value: object, key: str) -> float:
     """Return a number of at least 0, below 1 if it is a share. Raises ValueError."""
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value <= _MAX_LIMIT:
+    if (
+        isinstance(value, bool)
+        or not isinstance(value, (int, float))
+        or not 0 <= value <= _MAX_LIMIT
+    ):
         raise ValueError(f"{key} must be a number of at least 0, not {value!r:.40}")
     if key.startswith(_SHARES) and value >= 1:
         raise ValueError(f"{key} is a share: write 0.05 for 5 %, not {value!r}")
     if key.startswith(("than_base.", "at_least.")) and value <= 0:
-        why = "two runs are never exactly equal" if key.startswith("than_base.") else "no rate is below 0"
+        why = (
+            "two runs are never exactly equal"
+            if key.startswith("than_base.")
+            else "no rate is below 0"
+        )
         raise ValueError(f"{key} must be above 0: {why}")
     return float(value)
 
@@ -133,7 +161,10 @@ def _texts(table: Mapping[str, Any], key: str, before: str = "") -> list[str]:
     if not isinstance(texts, list) or not all(isinstance(text, str) and text for text in texts):
         raise ValueError(f"{before}{key} must be a string or a list of strings, not {value!r}")
     if key in table and not texts:
-        raise ValueError(f"{before}{key} is empty, so it would limit nothing: name at least one, or remove the key")
+        raise ValueError(
+            f"{before}{key} is empty, so it would limit nothing: name at least one, or remove the "
+            f"key"
+        )
     return texts
 
 
@@ -142,7 +173,9 @@ def _severity(findings: Mapping[str, Any]) -> str:
     names = [member.value for member in Severity]
     value = findings.get("none_of_severity")
     if value is not None and value not in names:
-        raise ValueError(f"findings.none_of_severity must be one of {', '.join(names)}, not {value!r}")
+        raise ValueError(
+            f"findings.none_of_severity must be one of {', '.join(names)}, not {value!r}"
+        )
     return value or ""
 
 
@@ -151,5 +184,7 @@ def _rule(rule_id: str) -> str:
     rules = sorted({*BY_ID, *GRAVE, *STOPS, *OTHER_CHECKS})
     if rule_id not in rules:
         pages = "docs/rules.md and docs/jobs/ci.md list all"
-        raise ValueError(f"findings.none_of: there is no rule {rule_id!r}{suggestion(rule_id, rules)}; {pages}")
+        raise ValueError(
+            f"findings.none_of: there is no rule {rule_id!r}{suggestion(rule_id, rules)}; {pages}"
+        )
     return rule_id

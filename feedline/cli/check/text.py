@@ -21,8 +21,16 @@ from feedline.profiler.errors import OutputError
 from feedline.profiler.printable import printable
 
 _CHECK_SCHEMA_VERSION = 1
-_OUTCOME_STYLES = {LimitOutcome.PASSED: "green", LimitOutcome.EXCEEDED: "bold red", Outcome.UNKNOWN: "bold yellow"}
-_OUTCOME_MARKS = {LimitOutcome.PASSED: "✅ passed", LimitOutcome.EXCEEDED: "❌ exceeded", Outcome.UNKNOWN: "❔ unknown"}
+_OUTCOME_STYLES = {
+    LimitOutcome.PASSED: "green",
+    LimitOutcome.EXCEEDED: "bold red",
+    Outcome.UNKNOWN: "bold yellow",
+}
+_OUTCOME_MARKS = {
+    LimitOutcome.PASSED: "✅ passed",
+    LimitOutcome.EXCEEDED: "❌ exceeded",
+    Outcome.UNKNOWN: "❔ unknown",
+}
 _FILE_AND_LINE = re.compile(r"^(?P<file>.+):(?P<line>\d+)$")
 
 
@@ -30,17 +38,32 @@ def _title(results: Sequence[CheckedLimit]) -> str:
     """Return the outcome in one line."""
     exceeded, unknown = count_unmet(list(results))
     if exceeded:
-        return f"Over budget: {exceeded} of {len(results)} limits exceeded{f', {unknown} unknown' if unknown else ''}"
-    return f"Not judged: {unknown} of {len(results)} limits unknown" if unknown else f"Within budget: all {len(results)} limits hold"
+        return (
+            f"Over budget: {exceeded} of {len(results)} limits "
+            f"exceeded{f', {unknown} unknown' if unknown else ''}"
+        )
+    return (
+        f"Not judged: {unknown} of {len(results)} limits unknown"
+        if unknown
+        else f"Within budget: all {len(results)} limits hold"
+    )
 
 
 def show(results: Sequence[CheckedLimit], run: MeasuredRun, console: Console) -> None:
     """Print the results; limits that do not hold come first."""
     console.print(plain(f"{_title(results)} ({run.report.run.name})", "bold"))
     console.print()
-    for result in sorted(results, key=lambda result: (LimitOutcome.EXCEEDED, Outcome.UNKNOWN, LimitOutcome.PASSED).index(result.outcome)):
+    for result in sorted(
+        results,
+        key=lambda result: (LimitOutcome.EXCEEDED, Outcome.UNKNOWN, LimitOutcome.PASSED).index(
+            result.outcome
+        ),
+    ):
         line = Text(f"{result.outcome:9}", _OUTCOME_STYLES[result.outcome])
-        console.print(line.append(Text(printable(f"{result.id}: {result.message}"), style="default")), soft_wrap=True)
+        console.print(
+            line.append(Text(printable(f"{result.id}: {result.message}"), style="default")),
+            soft_wrap=True,
+        )
     console.print()
 
 
@@ -86,7 +109,9 @@ def _place(result: CheckedLimit, run: MeasuredRun) -> tuple[str, str]:
     That is where the loader is made, or else the script.
     """
     for loader in run.report.loaders if result.about == "input" else ():
-        if loader.role == "training" and (place := _FILE_AND_LINE.match(str(loader.settings.get("made_at", "")))):
+        if loader.role == "training" and (
+            place := _FILE_AND_LINE.match(str(loader.settings.get("made_at", "")))
+        ):
             return place["file"], place["line"]
     script = next((word for word in run.report.run.command if word.endswith(".py")), "")
     return script, ""
@@ -102,7 +127,9 @@ def _annotations(results: Sequence[CheckedLimit], run: MeasuredRun) -> Iterator[
             file, line = _place(result, run)
             file, line = ("", "") if masks.MASK in file else (file, line)
             properties = {"file": file, "line": line, "title": f"feedline: {result.id}"}
-            parameters = ",".join(f"{name}={escaped(text, ':,')}" for name, text in properties.items() if text)
+            parameters = ",".join(
+                f"{name}={escaped(text, ':,')}" for name, text in properties.items() if text
+            )
             yield f"::error {parameters}::{escaped(f'{result.outcome}: {result.message}')}"
 
 
@@ -121,30 +148,52 @@ def _junit(results: Sequence[CheckedLimit], run: MeasuredRun) -> str:
     exceeded, unknown = count_unmet(list(results))
     counts = {"tests": str(len(results)), "failures": str(exceeded), "errors": str(unknown)}
     root = ElementTree.Element("testsuites", counts)
-    suite = ElementTree.SubElement(root, "testsuite", {"name": "feedline check", "time": f"{run.report.run.duration_s:.3f}", **counts})
+    suite = ElementTree.SubElement(
+        root,
+        "testsuite",
+        {"name": "feedline check", "time": f"{run.report.run.duration_s:.3f}", **counts},
+    )
     for result in results:
-        case = ElementTree.SubElement(suite, "testcase", {"classname": f"feedline.{printable(run.report.run.name)}", "name": result.id})
+        case = ElementTree.SubElement(
+            suite,
+            "testcase",
+            {"classname": f"feedline.{printable(run.report.run.name)}", "name": result.id},
+        )
         message = printable(result.message)
         if result.outcome == LimitOutcome.PASSED:
             ElementTree.SubElement(case, "system-out").text = message
         else:
             kind = "failure" if result.outcome == LimitOutcome.EXCEEDED else "error"
-            ElementTree.SubElement(case, kind, {"message": message, "type": result.outcome}).text = f"{result.id}: {message}"
+            ElementTree.SubElement(
+                case, kind, {"message": message, "type": result.outcome}
+            ).text = f"{result.id}: {message}"
     ElementTree.indent(root)
     return ElementTree.tostring(root, encoding="unicode", xml_declaration=True) + "\n"
 
 
 def _markdown(results: Sequence[CheckedLimit], run: MeasuredRun) -> str:
     """Render a heading and a table."""
-    lines = [f"### feedline: {cell(_title(results))}", "", f"{cell(run.report.run.name)}: {cell(run.report.verdict)}", ""]
+    lines = [
+        f"### feedline: {cell(_title(results))}",
+        "",
+        f"{cell(run.report.run.name)}: {cell(run.report.verdict)}",
+        "",
+    ]
     lines += ["| limit | outcome | |", "|---|---|---|"]
-    lines += [f"| {cell(result.id)} | {_OUTCOME_MARKS[result.outcome]} | {cell(result.message)} |" for result in results]
+    lines += [
+        f"| {cell(result.id)} | {_OUTCOME_MARKS[result.outcome]} | {cell(result.message)} |"
+        for result in results
+    ]
     return "\n".join(lines) + "\n"
 
 
 def cell(text: str) -> str:
     """Escape text for a table: nothing in it acts as Markdown or HTML."""
-    return re.sub(r"([\\`*_{}\[\]<>|#])", r"\\\1", printable(text)).replace("\\<", "&lt;").replace("\\>", "&gt;")
+    return (
+        re.sub(r"([\\`*_{}\[\]<>|#])", r"\\\1", printable(text))
+        .replace("\\<", "&lt;")
+        .replace("\\>", "&gt;")
+    )
 
 
 def _save_markdown(path: Path, text: str, appends: bool) -> None:
@@ -162,10 +211,14 @@ def _save_markdown(path: Path, text: str, appends: bool) -> None:
         raise OutputError.unwritable(path, error) from error
 
 
-def _as_json(results: Sequence[CheckedLimit], run: MeasuredRun, diffs: Mapping[str, RunDiff]) -> object:
+def _as_json(
+    results: Sequence[CheckedLimit], run: MeasuredRun, diffs: Mapping[str, RunDiff]
+) -> object:
     """Return the results as data, with the comparisons that they are from."""
     exceeded, unknown = count_unmet(list(results))
-    outcome = LimitOutcome.EXCEEDED if exceeded else Outcome.UNKNOWN if unknown else LimitOutcome.PASSED
+    outcome = (
+        LimitOutcome.EXCEEDED if exceeded else Outcome.UNKNOWN if unknown else LimitOutcome.PASSED
+    )
     comparison = next(iter(diffs.values()), None)
     head = {"schema_version": _CHECK_SCHEMA_VERSION, "run": run.name, "outcome": outcome}
     return as_plain({**head, "limits": list(results), "diff": comparison})

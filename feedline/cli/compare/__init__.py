@@ -43,19 +43,35 @@ class CompareCommand:
         training = parser.add_argument_group("training")
         add_training(training, data_required=True)
         training.add_argument(
-            "--workers", type=at_least(0), metavar="N", help="worker processes or threads of each loader (default: one per CPU, at most 16)"
+            "--workers",
+            type=at_least(0),
+            metavar="N",
+            help="worker processes or threads of each loader (default: one per CPU, at most 16)",
         )
         measuring = parser.add_argument_group("measuring")
         measuring.add_argument(
-            "--loaders", type=name_list, metavar="NAME,NAME", help="compare only these loaders (an unknown name prints the list)"
+            "--loaders",
+            type=name_list,
+            metavar="NAME,NAME",
+            help="compare only these loaders (an unknown name prints the list)",
         )
         measuring.add_argument(
-            "--max-images", type=at_least(1), metavar="IMAGES", help="use at most this many images of the folder (default: all)"
+            "--max-images",
+            type=at_least(1),
+            metavar="IMAGES",
+            help="use at most this many images of the folder (default: all)",
         )
         measuring.add_argument(
-            "--rounds", type=at_least(1), metavar="N", help="alternating rounds; more of them narrow the intervals (default: 9)"
+            "--rounds",
+            type=at_least(1),
+            metavar="N",
+            help="alternating rounds; more of them narrow the intervals (default: 9)",
         )
-        measuring.add_argument("--cold", action="store_true", help="drop the images from the page cache before each measurement")
+        measuring.add_argument(
+            "--cold",
+            action="store_true",
+            help="drop the images from the page cache before each measurement",
+        )
         add_output(
             parser,
             "folder to create (default: runs/compare-TIME)",
@@ -81,19 +97,29 @@ def _measure(args: argparse.Namespace, folder: Path) -> int:
 
     from feedline.analysis.report.console import Console
     from feedline.cli.compare.text import program_lines, show
-    from feedline.pipelines.compare.side_by_side import FULL_COMPARISON, ComparisonRun, compare_loaders
+    from feedline.pipelines.compare.side_by_side import (
+        FULL_COMPARISON,
+        ComparisonRun,
+        compare_loaders,
+    )
 
     console = Console(quiet=args.quiet)
     with progress_bar(args.quiet, "comparing") as tell:
         steps = count(1)
-        plan = dataclasses.replace(FULL_COMPARISON, rounds=args.rounds or FULL_COMPARISON.rounds, cold=args.cold)
+        plan = dataclasses.replace(
+            FULL_COMPARISON, rounds=args.rounds or FULL_COMPARISON.rounds, cold=args.cold
+        )
         comparison = compare_loaders(
-            ComparisonRun(task, kinds, plan, lambda what, of: tell(what, next(steps), of)), _compute_of(args.model, task)
+            ComparisonRun(task, kinds, plan, lambda what, of: tell(what, next(steps), of)),
+            _compute_of(args.model, task),
         )
     comparison.machine.update(_machine())
     if comparison.takes:
         program = program_lines(
-            comparison.takes, args.data, args.transforms, **{name: comparison.settings[name] for name in ("batch_size", "workers")}
+            comparison.takes,
+            args.data,
+            args.transforms,
+            **{name: comparison.settings[name] for name in ("batch_size", "workers")},
         )
         comparison = dataclasses.replace(comparison, lines=program)
     show(comparison, console)
@@ -114,7 +140,9 @@ def _chosen(wanted: list[str] | None) -> "list[LoaderKind]":
     known = [kind.name for kind in LOADERS]
     for name in wanted or []:
         if name not in known:
-            raise ScriptError(f"--loaders: unknown loader {name!r}; the loaders are {', '.join(known)}")
+            raise ScriptError(
+                f"--loaders: unknown loader {name!r}; the loaders are {', '.join(known)}"
+            )
     return [kind for kind in LOADERS if wanted is None or kind.name in wanted]
 
 
@@ -135,7 +163,12 @@ def _task_of(args: argparse.Namespace) -> "LoadTask":
     photos = scan(args.data, args.max_images)
     workers = args.workers if args.workers is not None else max(1, min(16, int(effective_cpus())))
     device = "cuda:0" if torch.cuda.is_available() else "cpu"
-    task = LoadTask(photos, recipe.read_recipe(transform), LoaderSettings(args.batch_size, workers, device=device), transform)
+    task = LoadTask(
+        photos,
+        recipe.read_recipe(transform),
+        LoaderSettings(args.batch_size, workers, device=device),
+        transform,
+    )
     _try_out(task)
     return task
 
@@ -171,14 +204,20 @@ def _try_out(task: "LoadTask") -> None:
     from feedline.profiler.errors import UserCodeError
 
     samples, _ = pillow_loaders.reference_samples(task)
-    by_shape = sorted(enumerate(task.photos.photos), key=lambda image: image[1].width / image[1].height)
+    by_shape = sorted(
+        enumerate(task.photos.photos), key=lambda image: image[1].width / image[1].height
+    )
     by_size = sorted(by_shape, key=lambda image: image[1].width * image[1].height)
     with OwnRandomState(0):
-        shapes = [tuple(samples[at][0].shape) for at, _ in (by_shape[0], by_shape[-1], by_size[0], by_size[-1])]
+        shapes = [
+            tuple(samples[at][0].shape)
+            for at, _ in (by_shape[0], by_shape[-1], by_size[0], by_size[-1])
+        ]
     different = list(dict.fromkeys(shapes))
     if len(different) > 1:
         raise UserCodeError(
-            f"the transforms return tensors of different shapes, {different[0]} and {different[1]}, which cannot be batched: "
+            f"the transforms return tensors of different shapes, {different[0]} and "
+            f"{different[1]}, which cannot be batched: "
             "add a crop at the end, or give Resize a height and a width"
         )
 
@@ -223,7 +262,10 @@ def _write(comparison: "Comparison", folder: Path, json_file: Path | None) -> li
         render(comparison),
         loader_ceilings(comparison).text(),
     )
-    written = [results.save(folder, name, text) for name, text in zip(_COMPARISON_FILES, texts, strict=True)]
+    written = [
+        results.save(folder, name, text)
+        for name, text in zip(_COMPARISON_FILES, texts, strict=True)
+    ]
     if json_file is not None:
         save(json_file, plain)
         written.append(json_file)

@@ -13,7 +13,12 @@ from feedline.analysis.report import page
 from feedline.analysis.report.console import Console
 from feedline.analysis.report.figures.svg import percent, tag
 from feedline.analysis.report.tables import columns, plain
-from feedline.pipelines.compare.comparison import Comparison, LoaderRow, median_interval, rank_loaders
+from feedline.pipelines.compare.comparison import (
+    Comparison,
+    LoaderRow,
+    median_interval,
+    rank_loaders,
+)
 from feedline.pipelines.translate.difference import LibraryDifference
 from feedline.profiler.message import few
 from feedline.profiler.printable import printable_in
@@ -21,7 +26,13 @@ from feedline.profiler.printable import printable_in
 _MAX_NAMED_FILES = 3  # files named per kind of problem
 _SAMPLE_STEPS = ("read", "decode", "augment", "transport")
 _ROW, _BAR = 40, 14  # px; a bar stands below its name
-_COLORS = {"read": "read", "decode": "decode", "augment": "augment", "transport": "transport", "rest": "other"}
+_COLORS = {
+    "read": "read",
+    "decode": "decode",
+    "augment": "augment",
+    "transport": "transport",
+    "rest": "other",
+}
 #: What is compared with where no transform is named (compare.the_transform).
 _USUAL_TRANSFORM = """from torchvision import transforms
 
@@ -45,7 +56,12 @@ def show(comparison: Comparison, console: Console) -> None:
     comparison = printable_in(comparison)
     console.print(plain(_about(comparison)))
     for kind, paths in comparison.left_out.items():
-        console.print(plain(f"left out, {kind.replace('_', ' ')}: {len(paths)} ({few(paths, _MAX_NAMED_FILES)})"), soft_wrap=True)
+        console.print(
+            plain(
+                f"left out, {kind.replace('_', ' ')}: {len(paths)} ({few(paths, _MAX_NAMED_FILES)})"
+            ),
+            soft_wrap=True,
+        )
     for title, table in _tables(comparison):
         console.print()
         console.print(Text(title, style="bold underline"))
@@ -64,8 +80,10 @@ def _about(comparison: Comparison) -> str:
     """Return what was compared, and how."""
     settings = comparison.settings
     return (
-        f"{comparison.photos:,} images of {comparison.sample_bytes / 1000:,.0f} kB, batches of {settings['batch_size']}, "
-        f"{settings['workers']} workers or threads on {comparison.cores:g} cores, to {settings['device']}. "
+        f"{comparison.photos:,} images of {comparison.sample_bytes / 1000:,.0f} kB, batches of "
+        f"{settings['batch_size']}, "
+        f"{settings['workers']} workers or threads on {comparison.cores:g} cores, to "
+        f"{settings['device']}. "
         f"Page cache {comparison.cache}. {settings['rounds']} alternating rounds."
     )
 
@@ -79,35 +97,69 @@ def _tables(comparison: Comparison) -> Iterable[tuple[str, Table]]:
             yield "CPU per sample of each step, called alone", _step_table(measured)
         yield "Labels, and gray-level difference (of 255) from pillow-v1", _equality_table(measured)
     if _backends(comparison.operations):
-        yield "Gray-level difference from torchvision on PIL, per operation: mean (largest)", _operation_table(comparison.operations)
+        yield (
+            "Gray-level difference from torchvision on PIL, per operation: mean (largest)",
+            _operation_table(comparison.operations),
+        )
 
 
 def _rate_table(comparison: Comparison) -> Table:
     """Return samples/s and their cost; the fastest first, with its place."""
     fed = comparison.compute is not None
-    table = columns("loader", "", "samples/s", "(95 %)", "CPU ms", "cores", "1st batch", *(["model gets"] if fed else []))
+    table = columns(
+        "loader",
+        "",
+        "samples/s",
+        "(95 %)",
+        "CPU ms",
+        "cores",
+        "1st batch",
+        *(["model gets"] if fed else []),
+    )
     for place, row in rank_loaders(comparison.measured):
         low, high = median_interval(row.rates)
-        spread = f"({number(low)}{BLANK}{number(high)})" if not row.is_upper_bound else "(upper bound)"
-        figures = [str(place), number(row.samples_per_s), spread, f"{1000 * row.cpu_s:.2f}", f"{row.cores:.1f}", seconds(row.first_batch_s)]
+        spread = (
+            f"({number(low)}{BLANK}{number(high)})" if not row.is_upper_bound else "(upper bound)"
+        )
+        figures = [
+            str(place),
+            number(row.samples_per_s),
+            spread,
+            f"{1000 * row.cpu_s:.2f}",
+            f"{row.cores:.1f}",
+            seconds(row.first_batch_s),
+        ]
         if fed:
-            figures.append(f"{number(row.feeds.samples_per_s)} {row.feeds.limit}" if row.feeds else BLANK)
+            figures.append(
+                f"{number(row.feeds.samples_per_s)} {row.feeds.limit}" if row.feeds else BLANK
+            )
         table.add_row(plain(row.name), *figures)
     if comparison.compute is not None:
         step = comparison.compute
         table.add_row(
-            "the model alone", "", number(1 / step.step_s), "", f"{1000 * step.cpu_s:.2f}", f"{step.cpu_s / step.step_s:.1f}", "", ""
+            "the model alone",
+            "",
+            number(1 / step.step_s),
+            "",
+            f"{1000 * step.cpu_s:.2f}",
+            f"{step.cpu_s / step.step_s:.1f}",
+            "",
+            "",
         )
     return table
 
 
 def _step_table(rows: Sequence[LoaderRow]) -> Table:
     """Return the CPU time of each step."""
-    scale = Scale.column(max(getattr(row.stages, stage) for row in rows if row.stages for stage in _SAMPLE_STEPS))
+    scale = Scale.column(
+        max(getattr(row.stages, stage) for row in rows if row.stages for stage in _SAMPLE_STEPS)
+    )
     table = columns("loader", *(f"{stage} {scale.unit}" for stage in _SAMPLE_STEPS))
     for row in rows:
         if row.stages:
-            table.add_row(plain(row.name), *(scale(getattr(row.stages, stage)) for stage in _SAMPLE_STEPS))
+            table.add_row(
+                plain(row.name), *(scale(getattr(row.stages, stage)) for stage in _SAMPLE_STEPS)
+            )
         elif row.stages_why:
             table.add_row(plain(row.name), *[BLANK] * len(_SAMPLE_STEPS))
     return table
@@ -118,8 +170,16 @@ def _equality_table(rows: Sequence[LoaderRow]) -> Table:
     table = columns("loader", "each once", "mean", "worst image", "largest")
     for row in rows:
         once = "yes" if row.epoch and not row.epoch.wrong else "NO"
-        off = (row.pixels.mean, row.pixels.largest_mean, row.pixels.max) if row.pixels else (None,) * 3
-        table.add_row(plain(row.name), once, *(BLANK if difference is None else f"{difference:.2f}" for difference in off))
+        off = (
+            (row.pixels.mean, row.pixels.largest_mean, row.pixels.max)
+            if row.pixels
+            else (None,) * 3
+        )
+        table.add_row(
+            plain(row.name),
+            once,
+            *(BLANK if difference is None else f"{difference:.2f}" for difference in off),
+        )
     return table
 
 
@@ -127,9 +187,13 @@ def _operation_table(differences: Sequence[LibraryDifference]) -> Table:
     """Return a row per operation, a column per installed library."""
     backends = _backends(differences)
     table = columns("operation", *backends)
-    for name in dict.fromkeys(difference.operation for difference in differences if difference.backend in backends):
+    for name in dict.fromkeys(
+        difference.operation for difference in differences if difference.backend in backends
+    ):
         cells = {
-            difference.backend: BLANK if difference.mean is None else f"{difference.mean:.2f} ({difference.max:.0f})"
+            difference.backend: BLANK
+            if difference.mean is None
+            else f"{difference.mean:.2f} ({difference.max:.0f})"
             for difference in differences
             if difference.operation == name
         }
@@ -168,7 +232,10 @@ def _remarks(rows: Sequence[LoaderRow]) -> Iterable[str]:
         if row.stages_why:
             yield f"{row.name}: steps not timed: {row.stages_why}"
     for operation in dict.fromkeys(operation for row in rows for operation in row.missing):
-        yield f"not supported by {', '.join(row.name for row in rows if operation in row.missing)}: {operation}"
+        yield (
+            f"not supported by "
+            f"{', '.join(row.name for row in rows if operation in row.missing)}: {operation}"
+        )
 
 
 def render(comparison: Comparison) -> str:
@@ -208,22 +275,50 @@ def _rate_figure(rows: list[LoaderRow], comparison: Comparison) -> Markup | None
         y = index * _ROW
         low, high = median_interval(row.rates)
         description = (
-            f"{number(row.samples_per_s)} samples/s ({number(low)} to {number(high)}), {1000 * row.cpu_s:.2f} ms of CPU per sample"
+            f"{number(row.samples_per_s)} samples/s ({number(low)} to {number(high)}), "
+            f"{1000 * row.cpu_s:.2f} ms of CPU per sample"
         )
-        bar = tag("rect", class_="part cpu", x=0, y=y + 20, width=percent(row.samples_per_s / longest), height=_BAR)
+        bar = tag(
+            "rect",
+            class_="part cpu",
+            x=0,
+            y=y + 20,
+            width=percent(row.samples_per_s / longest),
+            height=_BAR,
+        )
         middle = y + 20 + _BAR / 2
-        whisker = tag("line", class_="median", x1=percent(low / longest), x2=percent(high / longest), y1=middle, y2=middle)
+        whisker = tag(
+            "line",
+            class_="median",
+            x1=percent(low / longest),
+            x2=percent(high / longest),
+            y1=middle,
+            y2=middle,
+        )
         parts.append(tag("text", f"{row.name}: {number(row.samples_per_s)}", x=0, y=y + 14))
-        parts.append(tag("g", bar, whisker, class_="c-forward", data_tip=f"{row.name}: {description}"))
+        parts.append(
+            tag("g", bar, whisker, class_="c-forward", data_tip=f"{row.name}: {description}")
+        )
     height = _ROW * len(shown)
     if drawn is not None:
         x = percent(drawn / longest)
         parts.append(tag("line", class_="cursor", x1=x, x2=x, y1=0, y2=height))
         side = "end" if drawn > longest / 2 else "start"
-        parts.append(tag("text", f"the model alone: {number(drawn)}", x=x, y=height + 16, text_anchor=side))
+        parts.append(
+            tag("text", f"the model alone: {number(drawn)}", x=x, y=height + 16, text_anchor=side)
+        )
         height += 22
     label = "Samples per second by loader"
-    return tag("svg", *parts, width="100%", height=height, role="img", tabindex=0, class_="marks", aria_label=label)
+    return tag(
+        "svg",
+        *parts,
+        width="100%",
+        height=height,
+        role="img",
+        tabindex=0,
+        class_="marks",
+        aria_label=label,
+    )
 
 
 def _cost_figure(rows: list[LoaderRow]) -> Markup | None:
@@ -239,11 +334,32 @@ def _cost_figure(rows: list[LoaderRow]) -> Markup | None:
         y, start = index * _ROW, 0.0
         parts.append(tag("text", f"{row.name}: {scale.full(row.cpu_s)}", x=0, y=y + 14))
         for stage, spent in split[row.name].items():
-            place = {"x": percent(start / longest), "width": percent(spent / longest), "y": y + 20, "height": _BAR}
-            parts.append(tag("rect", class_=f"segment c-{_COLORS[stage]}", data_tip=f"{row.name}, {stage}: {scale.full(spent)}", **place))
+            place = {
+                "x": percent(start / longest),
+                "width": percent(spent / longest),
+                "y": y + 20,
+                "height": _BAR,
+            }
+            parts.append(
+                tag(
+                    "rect",
+                    class_=f"segment c-{_COLORS[stage]}",
+                    data_tip=f"{row.name}, {stage}: {scale.full(spent)}",
+                    **place,
+                )
+            )
             start += spent
     label = "CPU time of one sample by loader and step"
-    return tag("svg", *parts, width="100%", height=_ROW * len(shown), role="img", tabindex=0, class_="marks", aria_label=label)
+    return tag(
+        "svg",
+        *parts,
+        width="100%",
+        height=_ROW * len(shown),
+        role="img",
+        tabindex=0,
+        class_="marks",
+        aria_label=label,
+    )
 
 
 def _shares(row: LoaderRow) -> dict[str, float]:
@@ -255,7 +371,9 @@ def _shares(row: LoaderRow) -> dict[str, float]:
     return {**known, "rest": max(0.0, row.cpu_s - sum(known.values()))}
 
 
-def program_lines(name: str, data: Path, spec: str | None, batch_size: object, workers: object) -> list[str]:
+def program_lines(
+    name: str, data: Path, spec: str | None, batch_size: object, workers: object
+) -> list[str]:
     """Return a program that trains with a loader, in the folder that ``compare`` was started in.
 
     Args:
@@ -265,7 +383,13 @@ def program_lines(name: str, data: Path, spec: str | None, batch_size: object, w
         batch_size: images per batch.
         workers: worker processes or threads.
     """
-    return _PROGRAM.format(transform=_transform(spec), name=name, data=str(data), batch_size=batch_size, workers=workers).splitlines()
+    return _PROGRAM.format(
+        transform=_transform(spec),
+        name=name,
+        data=str(data),
+        batch_size=batch_size,
+        workers=workers,
+    ).splitlines()
 
 
 def _transform(spec: str | None) -> str:
@@ -275,4 +399,7 @@ def _transform(spec: str | None) -> str:
     from feedline.pipelines import user_code
 
     module, _, name = spec.partition(":")
-    return f"import {module}\n\ntransform = {module}.{name}{'()' if user_code.makes_transforms(spec) else ''}"
+    return (
+        f"import {module}\n\ntransform = "
+        f"{module}.{name}{'()' if user_code.makes_transforms(spec) else ''}"
+    )

@@ -32,13 +32,25 @@ class _AdviseCommand:
     """
 
     def prepare_parser(self, parser: argparse.ArgumentParser) -> None:
-        parser.add_argument("runs", type=Path, nargs="+", metavar="RUN", help="run folders; the smallest batch is the reference")
+        parser.add_argument(
+            "runs",
+            type=Path,
+            nargs="+",
+            metavar="RUN",
+            help="run folders; the smallest batch is the reference",
+        )
         reaching = parser.add_argument_group("time to a target")
         reaching.add_argument(
-            "--target", type=parse_target, metavar="CURVE=VALUE", help="report the time to a value, such as 'train loss=0.3'"
+            "--target",
+            type=parse_target,
+            metavar="CURVE=VALUE",
+            help="report the time to a value, such as 'train loss=0.3'",
         )
         reaching.add_argument(
-            "--ranks", type=rank_counts, metavar="N,N", help="numbers of ranks to report that time for (default: those of the runs)"
+            "--ranks",
+            type=rank_counts,
+            metavar="N,N",
+            help="numbers of ranks to report that time for (default: those of the runs)",
         )
         add_output(parser, json="the advice")
 
@@ -57,7 +69,13 @@ class _AdviseCommand:
         times = None
         if args.target:
             run, reached = choose_run(runs, args.target)
-            times = times_to_target(run, reached, advised, args.target, step_times(args.runs, runs, run, args.ranks or []))
+            times = times_to_target(
+                run,
+                reached,
+                advised,
+                args.target,
+                step_times(args.runs, runs, run, args.ranks or []),
+            )
         if not args.quiet:
             show(runs, advised, times, Console())
         if args.json is not None:
@@ -92,11 +110,15 @@ def parse_target(text: str) -> tuple[str, float]:
     except ValueError:
         number = math.nan
     if not name.strip() or not math.isfinite(number):
-        raise argparse.ArgumentTypeError(f"expected CURVE=VALUE, such as 'train loss=0.3', got {text[:40]!r}")
+        raise argparse.ArgumentTypeError(
+            f"expected CURVE=VALUE, such as 'train loss=0.3', got {text[:40]!r}"
+        )
     return name.strip(), number
 
 
-def choose_run(runs: "list[TrainingRecord]", wanted: tuple[str, float]) -> "tuple[TrainingRecord, Reached]":
+def choose_run(
+    runs: "list[TrainingRecord]", wanted: tuple[str, float]
+) -> "tuple[TrainingRecord, Reached]":
     """Return the run to reach the target with, and when it did.
 
     That is the run with the smallest batch that reaches it, else the one with the smallest batch.
@@ -108,15 +130,24 @@ def choose_run(runs: "list[TrainingRecord]", wanted: tuple[str, float]) -> "tupl
     from feedline.analysis.convergence.target import steps_to_target
 
     name, value = wanted
-    candidates = sorted((run for run in runs if name in run.curves and run.batch), key=lambda run: run.batch or 0.0)
+    candidates = sorted(
+        (run for run in runs if name in run.curves and run.batch), key=lambda run: run.batch or 0.0
+    )
     if not candidates:
         names = ", ".join(sorted({curve for run in runs for curve in run.curves})) or "none"
-        raise ScriptError(f"no run with a known batch size has a curve {name!r}; the curves are {names}")
-    reached = [(run, steps_to_target(run.curves[name], value, rising=curves.is_higher_better(name))) for run in candidates]
+        raise ScriptError(
+            f"no run with a known batch size has a curve {name!r}; the curves are {names}"
+        )
+    reached = [
+        (run, steps_to_target(run.curves[name], value, rising=curves.is_higher_better(name)))
+        for run in candidates
+    ]
     return next((pair for pair in reached if pair[1].updates is not None), reached[0])
 
 
-def step_times(paths: "list[Path]", runs: "list[TrainingRecord]", like: "TrainingRecord", workers: list[int]) -> "list[StepTime]":
+def step_times(
+    paths: "list[Path]", runs: "list[TrainingRecord]", like: "TrainingRecord", workers: list[int]
+) -> "list[StepTime]":
     """Return seconds per update for each number of workers, at the batch per worker of ``like``.
 
     They are measured in the runs, or predicted by the scaling laws fitted to them.
@@ -129,7 +160,11 @@ def step_times(paths: "list[Path]", runs: "list[TrainingRecord]", like: "Trainin
     same_part = {path: run for path, run in zip(paths, runs, strict=True) if _same_part(run, like)}
     measured = {run.ranks: run for run in same_part.values()}
     wanted = workers or sorted(measured)
-    times = [StepTime(run.ranks, run.step_s, run.step_s, run.step_s, "measured") for run in measured.values() if run.ranks in wanted]
+    times = [
+        StepTime(run.ranks, run.step_s, run.step_s, run.step_s, "measured")
+        for run in measured.values()
+        if run.ranks in wanted
+    ]
     unknown = [number for number in wanted if number not in measured]
     if unknown:
         times += _predicted_times(list(same_part), _part_of(like), unknown)
@@ -157,7 +192,15 @@ def _predicted_times(paths: "list[Path]", part: float, workers: list[int]) -> "l
             times.append(StepTime(rate.ranks, None, None, None, rate.why))
             continue
         samples = rate.ranks * (1 if scaling.unit == Unit.STEPS else part)
-        times.append(StepTime(rate.ranks, samples / rate.samples_per_s, samples / rate.high, samples / rate.low, rate.model))
+        times.append(
+            StepTime(
+                rate.ranks,
+                samples / rate.samples_per_s,
+                samples / rate.high,
+                samples / rate.low,
+                rate.model,
+            )
+        )
     return times
 
 
@@ -174,7 +217,11 @@ def _same_part(run: "TrainingRecord", like: "TrainingRecord") -> bool:
 
 
 def times_to_target(
-    run: "TrainingRecord", reached: "Reached", advised: "Advised", target: tuple[str, float], steps: "list[StepTime]"
+    run: "TrainingRecord",
+    reached: "Reached",
+    advised: "Advised",
+    target: tuple[str, float],
+    steps: "list[StepTime]",
 ) -> "TimesToTarget":
     """Return the time to the target for each number of workers, with the batch that it has there.
 
@@ -188,7 +235,10 @@ def times_to_target(
     from feedline.analysis.convergence.target import time_to_target
     from feedline.cli.converge.text import TimesToTarget
 
-    rows = [time_to_target(reached, run.batch or 0.0, _part_of(run) * step.workers, advised.noise, step) for step in steps]
+    rows = [
+        time_to_target(reached, run.batch or 0.0, _part_of(run) * step.workers, advised.noise, step)
+        for step in steps
+    ]
     return TimesToTarget(*target, run.name, rows)
 
 

@@ -33,23 +33,39 @@ class TimesToTarget:
     rows: list[TimeToTarget]
 
 
-def show(runs: Sequence[TrainingRecord], advised: Advised, times: TimesToTarget | None, console: Console) -> None:
+def show(
+    runs: Sequence[TrainingRecord], advised: Advised, times: TimesToTarget | None, console: Console
+) -> None:
     """Print the advice, at most 80 columns wide."""
     for part in _parts(printable_in(runs), printable_in(advised), printable_in(times)):
         console.print(part, width=min(_MAX_WIDTH, console.width))
 
 
-def _parts(runs: Sequence[TrainingRecord], advised: Advised, times: TimesToTarget | None) -> Iterator[RenderableType]:
+def _parts(
+    runs: Sequence[TrainingRecord], advised: Advised, times: TimesToTarget | None
+) -> Iterator[RenderableType]:
     yield _runs(runs)
-    mistakes = [part for name, finding in advised.findings for part in _finding(len(runs) > 1, name, finding)]
+    mistakes = [
+        part
+        for name, finding in advised.findings
+        for part in _finding(len(runs) > 1, name, finding)
+    ]
     yield from _section("Set-up", mistakes or [plain("no mistake found")])
     if not advised.stopped:
         yield from _section("Diagnosis", [_verdict(verdict) for verdict in advised.verdicts])
         yield from _section("Batch size", list(_price(advised)))
-        yield from _section("To try, cheapest first", [part for n, advice in enumerate(advised.advice, 1) for part in _advice(n, advice)])
+        yield from _section(
+            "To try, cheapest first",
+            [part for n, advice in enumerate(advised.advice, 1) for part in _advice(n, advice)],
+        )
         if times is not None:
-            yield from _section(f"Time to {times.name} = {number(times.value)}, from {times.run}", list(_target(times)))
-        yield from _section("To get a better answer, record", [_item(need) for need in advised.needs])
+            yield from _section(
+                f"Time to {times.name} = {number(times.value)}, from {times.run}",
+                list(_target(times)),
+            )
+        yield from _section(
+            "To get a better answer, record", [_item(need) for need in advised.needs]
+        )
     yield Text()
     yield from (plain(line, "bold") for line in _conclusion(advised))
 
@@ -57,12 +73,19 @@ def _parts(runs: Sequence[TrainingRecord], advised: Advised, times: TimesToTarge
 def _conclusion(advised: Advised) -> list[str]:
     """Return what to do first, what it would give, and the line that tries it if there is one."""
     if advised.stopped:
-        return ["Fix this first; until then all other numbers reflect the misconfiguration, and nothing else is advised."]
+        return [
+            "Fix this first; until then all other numbers reflect the misconfiguration, and "
+            "nothing else is advised."
+        ]
     if not advised.advice:
         if any(finding.severity is not Severity.INFO for _, finding in advised.findings):
             return ["Fix what is wrong with the set-up first."]
         healthy = all(verdict.kind == LossKind.HEALTHY for verdict in advised.verdicts)
-        return ["No change needed: the batch size is not too large." if healthy else "No advice possible from what was recorded."]
+        return [
+            "No change needed: the batch size is not too large."
+            if healthy
+            else "No advice possible from what was recorded."
+        ]
     first = advised.advice[0]
     gain = f" Expected gain: {first.gain}." if first.gain else ""
     return [f"Try first: {first.what}.{gain}", *([first.verify] if first.verify else [])]
@@ -86,13 +109,21 @@ def _runs(runs: Sequence[TrainingRecord]) -> Table:
     for run in sorted(runs, key=lambda run: run.batch or 0.0):
         last = curves.final_value_of(TRAIN, run.curves[TRAIN]) if TRAIN in run.curves else None
         samples = count(round(run.samples)) if run.samples_known else BLANK
-        cells = [count(run.batch) if run.batch else BLANK, str(run.ranks), samples, count(run.updates)]
+        cells = [
+            count(run.batch) if run.batch else BLANK,
+            str(run.ranks),
+            samples,
+            count(run.updates),
+        ]
         table.add_row(plain(run.name), *cells, number(last) if last is not None else BLANK)
     return table
 
 
 def _finding(several: bool, name: str, finding: Finding) -> Iterator[RenderableType]:
-    head = Text.assemble((f"{finding.severity.value} ", SEVERITY_COLORS[finding.severity.value]), (f"{finding.rule_id} ", "bold"))
+    head = Text.assemble(
+        (f"{finding.severity.value} ", SEVERITY_COLORS[finding.severity.value]),
+        (f"{finding.rule_id} ", "bold"),
+    )
     yield Text.assemble(head, plain(f"{name}: " if several else ""), plain(finding.message))
     yield _under("fix", finding.fix)
     yield _under("how to check", finding.how_to_check)
@@ -106,7 +137,10 @@ def _verdict(verdict: Verdict) -> Text:
     who = f"{verdict.run} compared with {verdict.reference}" if verdict.reference else verdict.run
     maybe = "suspected " if verdict.suspected else ""
     return Text.assemble(
-        plain(f"{who}: "), (maybe, "yellow"), plain(VERDICT_WORDS[verdict.kind], "bold"), plain(f". {sentence(verdict.message)}.")
+        plain(f"{who}: "),
+        (maybe, "yellow"),
+        plain(VERDICT_WORDS[verdict.kind], "bold"),
+        plain(f". {sentence(verdict.message)}."),
     )
 
 
@@ -142,14 +176,32 @@ def _target(times: TimesToTarget) -> Iterator[RenderableType]:
         table = columns("ranks", "batch", "updates", "band", "time", "band", "faster", gap=1)
         first = next((row for row in rows if row.time_s), None)
         for row in rows:
-            faster = f"{first.time_s / row.time_s:.2f}x" if first and first.time_s and row.time_s else BLANK
-            cells = [count(round(row.updates or 0)), _band(row.updates_low, row.updates_high), seconds(row.time_s) if row.time_s else BLANK]
-            band = f"{seconds(row.low_s)} {BLANK} {seconds(row.high_s)}" if row.low_s is not None and row.high_s is not None else BLANK
+            faster = (
+                f"{first.time_s / row.time_s:.2f}x"
+                if first and first.time_s and row.time_s
+                else BLANK
+            )
+            cells = [
+                count(round(row.updates or 0)),
+                _band(row.updates_low, row.updates_high),
+                seconds(row.time_s) if row.time_s else BLANK,
+            ]
+            band = (
+                f"{seconds(row.low_s)} {BLANK} {seconds(row.high_s)}"
+                if row.low_s is not None and row.high_s is not None
+                else BLANK
+            )
             table.add_row(str(row.workers), count(row.batch), *cells, band, faster)
         yield table
-    for why in dict.fromkeys(f"{counted(row.workers, 'rank')}: {row.why}" for row in times.rows if row.why):
+    for why in dict.fromkeys(
+        f"{counted(row.workers, 'rank')}: {row.why}" for row in times.rows if row.why
+    ):
         yield _item(why)
 
 
 def _band(low: float | None, high: float | None) -> str:
-    return BLANK if low is None or high is None else f"{count(round(low))} {BLANK} {count(round(high))}"
+    return (
+        BLANK
+        if low is None or high is None
+        else f"{count(round(low))} {BLANK} {count(round(high))}"
+    )

@@ -33,7 +33,11 @@ class DiffCommand:
 
     def prepare_parser(self, parser: argparse.ArgumentParser) -> None:
         parser.add_argument(
-            "runs", nargs="+", type=Path, metavar="RUN", help="two run folders; or the runs of A, then `--`, then the runs of B"
+            "runs",
+            nargs="+",
+            type=Path,
+            metavar="RUN",
+            help="two run folders; or the runs of A, then `--`, then the runs of B",
         )
         parser.add_argument(
             "--min-change",
@@ -48,13 +52,23 @@ class DiffCommand:
         before, after = _sides(args.runs, [Path(word) for word in args.program])
         refuse_twice([*before, *after], "run folder")
         if args.output is not None and args.output.suffix.lower() not in (".html", ".htm"):
-            raise OutputError(f"{args.output}: the comparison is written as HTML (.html), or as JSON with --json FILE")
+            raise OutputError(
+                f"{args.output}: the comparison is written as HTML (.html), or as JSON with "
+                f"--json FILE"
+            )
         check_files(args)
 
         from feedline.analysis.diff.diff_runs import diff
         from feedline.analysis.diff.side import MeasuredRun
 
-        _show(diff([MeasuredRun.of(path) for path in before], [MeasuredRun.of(path) for path in after], args.min_change), args)
+        _show(
+            diff(
+                [MeasuredRun.of(path) for path in before],
+                [MeasuredRun.of(path) for path in after],
+                args.min_change,
+            ),
+            args,
+        )
         return 0
 
 
@@ -72,7 +86,9 @@ def _sides(runs: list[Path], after: list[Path]) -> tuple[list[Path], list[Path]]
         return runs, after
     if len(runs) != 2:
         several = "separate the runs of A from those of B with `--`: feedline diff A1 A2 -- B1 B2"
-        raise ScriptError("cannot compare a single run: give a second run folder" if len(runs) == 1 else several)
+        raise ScriptError(
+            "cannot compare a single run: give a second run folder" if len(runs) == 1 else several
+        )
     return runs[:1], runs[1:]
 
 

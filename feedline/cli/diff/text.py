@@ -36,10 +36,20 @@ _OUTCOMES = {
     "unknown": "not tested",
     "one side": "one side only",
 }
-_SHOWN_GROUPS = ("step", "stage", "cpu", "sample", "blocked", "work", "collective")  # in the terminal; the others where they changed
+_SHOWN_GROUPS = (
+    "step",
+    "stage",
+    "cpu",
+    "sample",
+    "blocked",
+    "work",
+    "collective",
+)  # in the terminal; the others where they changed
 _CHANGE_STYLES = {Outcome.CHANGED: "bold yellow", Outcome.MACHINE: "cyan", Outcome.EITHER: "cyan"}
 _MAX_SETTINGS = 8  # settings in the terminal
-_MIN_STAGE_SHARE = 0.01  # of the step or of a sample: smaller stages that did not change are not listed
+_MIN_STAGE_SHARE = (
+    0.01  # of the step or of a sample: smaller stages that did not change are not listed
+)
 
 
 def show(diff: RunDiff, console: Console) -> None:
@@ -83,7 +93,9 @@ def _listed_quantities(diff: RunDiff) -> list[Quantity]:
     def shows(quantity: Quantity) -> bool:
         total = totals.get(quantity.group)
         amount = max(quantity.before or 0.0, quantity.after or 0.0)
-        large = total is None or amount >= _MIN_STAGE_SHARE * max(total.before or 0.0, total.after or 0.0)
+        large = total is None or amount >= _MIN_STAGE_SHARE * max(
+            total.before or 0.0, total.after or 0.0
+        )
         return quantity.outcome == Outcome.CHANGED or (quantity.group in _SHOWN_GROUPS and large)
 
     return [quantity for quantity in diff.quantities if shows(quantity)]
@@ -104,19 +116,32 @@ def _table(diff: RunDiff, quantities: Sequence[Quantity]) -> Table:
 
 def _title(group: str, diff: RunDiff) -> str:
     """Return the title of a group of rows, as in ``Stages per step``."""
-    unit = diff.per if group in OF_STEP else "sample" if group in ("sample", "blocked", "work") else ""
+    unit = (
+        diff.per if group in OF_STEP else "sample" if group in ("sample", "blocked", "work") else ""
+    )
     return f"{_GROUP_TITLES[group]} per {unit}" if unit else _GROUP_TITLES[group]
 
 
 def cells(quantity: Quantity) -> list[str]:
     """Return a row: name, A, B, ratio, interval, outcome."""
-    amounts = [BLANK if amount is None else value(amount, quantity.unit) for amount in (quantity.before, quantity.after)]
-    return [f"  {quantity.name.replace('_', ' ')}", *amounts, _ratio(quantity), _interval(quantity), _OUTCOMES[quantity.outcome]]
+    amounts = [
+        BLANK if amount is None else value(amount, quantity.unit)
+        for amount in (quantity.before, quantity.after)
+    ]
+    return [
+        f"  {quantity.name.replace('_', ' ')}",
+        *amounts,
+        _ratio(quantity),
+        _interval(quantity),
+        _OUTCOMES[quantity.outcome],
+    ]
 
 
 def _ratio(quantity: Quantity) -> str:
     """Return B / A, as measured."""
-    return BLANK if quantity.ratio is None or quantity.measured is None else f"{quantity.measured:.2f}"
+    return (
+        BLANK if quantity.ratio is None or quantity.measured is None else f"{quantity.measured:.2f}"
+    )
 
 
 def _interval(quantity: Quantity) -> str:
@@ -130,7 +155,8 @@ def _interval(quantity: Quantity) -> str:
 def _findings(changes: Sequence[FindingChange]) -> list[str]:
     """Return findings that came or went, and the others in one line."""
     lines = [
-        f"{_change(finding)}: {finding.rule_id} ({finding.severity_before or finding.severity_after}): {finding.message}"
+        f"{_change(finding)}: {finding.rule_id} "
+        f"({finding.severity_before or finding.severity_after}): {finding.message}"
         for finding in changes
         if finding.change != STAYED
     ]
@@ -152,7 +178,11 @@ def settings(diff: RunDiff) -> list[str]:
 
 def _settings(diff: RunDiff) -> Iterator[str]:
     for setting in diff.settings[:_MAX_SETTINGS]:
-        yield f"{setting.kind}: {describe_difference(setting)}" if setting.kind != setting.name else describe_difference(setting)
+        yield (
+            f"{setting.kind}: {describe_difference(setting)}"
+            if setting.kind != setting.name
+            else describe_difference(setting)
+        )
     if len(diff.settings) > _MAX_SETTINGS:
         yield f"and {len(diff.settings) - _MAX_SETTINGS} more; --json FILE has all"
 
@@ -160,7 +190,10 @@ def _settings(diff: RunDiff) -> Iterator[str]:
 def render(diff: RunDiff) -> str:
     """Render the comparison as a self-contained HTML file."""
     diff = printable_in(diff)
-    groups = [(_title(group, diff), list(rows)) for group, rows in groupby(diff.quantities, key=lambda quantity: quantity.group)]
+    groups = [
+        (_title(group, diff), list(rows))
+        for group, rows in groupby(diff.quantities, key=lambda quantity: quantity.group)
+    ]
     return page.render(
         Path(__file__).with_name("diff.html"),
         it=diff,

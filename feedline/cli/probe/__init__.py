@@ -38,7 +38,11 @@ class ProbeCommand:
             metavar="PART,PART",
             help=f"measure only these parts, out of {', '.join(PROBE_PARTS)}",
         )
-        measuring.add_argument("--quick", action="store_true", help="fewer files and rounds: a first look, with a larger spread")
+        measuring.add_argument(
+            "--quick",
+            action="store_true",
+            help="fewer files and rounds: a first look, with a larger spread",
+        )
         add_output(parser, "write the limits to FILE as JSON")
 
     def run(self, args: argparse.Namespace) -> int:
@@ -51,7 +55,9 @@ class ProbeCommand:
 
         console = Console(quiet=args.quiet)
         measured = []
-        with building(Console(stderr=True, quiet=args.quiet), [f"probing: {part}" for part in args.parts]) as done:
+        with building(
+            Console(stderr=True, quiet=args.quiet), [f"probing: {part}" for part in args.parts]
+        ) as done:
             subject, notes = _subject_of(args)
             for part in args.parts:
                 measured += probes.run_probe(subject, part)
@@ -69,9 +75,13 @@ def _parts_of(text: str) -> list[str]:
     """Parse the requested parts, in the order of ``PROBE_PARTS``."""
     wanted = {part.strip() for part in text.split(",") if part.strip()}
     if unknown := wanted - set(PROBE_PARTS):
-        raise argparse.ArgumentTypeError(f"unknown part {', '.join(sorted(unknown))}; the parts are {', '.join(PROBE_PARTS)}")
+        raise argparse.ArgumentTypeError(
+            f"unknown part {', '.join(sorted(unknown))}; the parts are {', '.join(PROBE_PARTS)}"
+        )
     if not wanted:
-        raise argparse.ArgumentTypeError(f"expected some of {', '.join(PROBE_PARTS)}, separated by commas")
+        raise argparse.ArgumentTypeError(
+            f"expected some of {', '.join(PROBE_PARTS)}, separated by commas"
+        )
     return [part for part in PROBE_PARTS if part in wanted]
 
 
@@ -95,7 +105,13 @@ def _subject_of(args: argparse.Namespace) -> "tuple[Subject, list[str]]":
     device = "cuda:0" if torch.cuda.is_available() else "cpu"
     recipe = read_recipe(transform) if transform is not None else None
     notes = (
-        [f"{os.path.relpath(problem.path, data.root)}: {problem.message}" for problem in data.problems if problem.left_out] if data else []
+        [
+            f"{os.path.relpath(problem.path, data.root)}: {problem.message}"
+            for problem in data.problems
+            if problem.left_out
+        ]
+        if data
+        else []
     )
     folder = args.data or Path.cwd()
     return Subject(data, transform, recipe, model, args.batch_size, device, folder, plan), notes

@@ -23,7 +23,10 @@ _USUAL_CEILINGS = {
     "augment": ("augment/all own transform",),
     "transport": ("collate/float32 shared", "transport/float32 shared"),
 }
-_ALTERNATIVES = {"decode": "decode/", "augment": "augment/all "}  # part -> how the names of all ways to do it begin
+_ALTERNATIVES = {
+    "decode": "decode/",
+    "augment": "augment/all ",
+}  # part -> how the names of all ways to do it begin
 _COLD_READING = {"pattern": "files", "cache": "cold"}  # settings of ceilings of reading
 _NEAR_BEST = 0.95  # of the best throughput, as pipelines/probes/sweep.py
 _MIN_SPEEDUP = 1.1  # times faster, from which on another way is named
@@ -61,12 +64,17 @@ def _table(measured: list[Ceiling]) -> Table:
     table.add_column("part, how", overflow="fold", min_width=24)
     for name in ("ceiling", "spread", "CPU"):
         table.add_column(name, justify="right", no_wrap=True)
-    for (part, per, unit), rows in groupby(fastest_only(measured), lambda ceiling: (ceiling.part, ceiling.per, ceiling.unit)):
+    for (part, per, unit), rows in groupby(
+        fastest_only(measured), lambda ceiling: (ceiling.part, ceiling.per, ceiling.unit)
+    ):
         per_unit = {"B/s": "CPU / GB", "FLOP/s": "CPU / GFLOP"}.get(unit, "CPU / sample")
         table.add_row(Text(f"{part}, {_PER[per]}", "bold"), "", "", Text(per_unit, "dim"))
         for ceiling in rows:
             table.add_row(
-                Text(f"  {ceiling.name.partition('/')[2]}"), Text(_rate(ceiling), "bold"), Text(_spread(ceiling)), Text(_cpu(ceiling))
+                Text(f"  {ceiling.name.partition('/')[2]}"),
+                Text(_rate(ceiling), "bold"),
+                Text(_spread(ceiling)),
+                Text(_cpu(ceiling)),
             )
     return table
 
@@ -75,7 +83,11 @@ def fastest_only(ceilings: list[Ceiling]) -> list[Ceiling]:
     """Drop ceilings that differ from another only in the number of readers, and are slower."""
     fastest: dict[str, Ceiling] = {}
     for ceiling in ceilings:
-        key = ceiling.name.rpartition(" x")[0] if "readers" in ceiling.settings and ceiling.part == "read" else ceiling.name
+        key = (
+            ceiling.name.rpartition(" x")[0]
+            if "readers" in ceiling.settings and ceiling.part == "read"
+            else ceiling.name
+        )
         if key not in fastest or (ceiling.value or 0) > (fastest[key].value or 0):
             fastest[key] = ceiling
     return list(fastest.values())
@@ -87,7 +99,11 @@ def _rate(ceiling: Ceiling) -> str:
     if ceiling.unit == "B/s":
         return f"{size(ceiling.value)}/s"
     if ceiling.unit == "FLOP/s":
-        factor, prefix = next(pair for pair in ((1e12, "T"), (1e9, "G"), (1e6, "M"), (0.0, "")) if ceiling.value >= pair[0])
+        factor, prefix = next(
+            pair
+            for pair in ((1e12, "T"), (1e9, "G"), (1e6, "M"), (0.0, ""))
+            if ceiling.value >= pair[0]
+        )
         return f"{number(ceiling.value / (factor or 1.0))} {prefix}{ceiling.unit}"
     return f"{number(ceiling.value)} {ceiling.unit}"
 
@@ -96,7 +112,10 @@ def _spread(ceiling: Ceiling) -> str:
     """Return the smallest and the largest round, as percent of the median."""
     if not ceiling.value or ceiling.low is None or ceiling.high is None:
         return "specified"
-    return f"{100 * (ceiling.low / ceiling.value - 1):+.0f} .. {100 * (ceiling.high / ceiling.value - 1):+.0f} %"
+    return (
+        f"{100 * (ceiling.low / ceiling.value - 1):+.0f} .. "
+        f"{100 * (ceiling.high / ceiling.value - 1):+.0f} %"
+    )
 
 
 def _cpu(ceiling: Ceiling) -> str:
@@ -120,12 +139,21 @@ def _remarks(ceilings: Ceilings) -> Iterator[str]:
     """Return files that were left out, the model's MFU, and the knee of the batch size."""
     if ceilings.notes:
         more = len(ceilings.notes) - _MAX_LEFT_OUT
-        yield "\n".join([f"Files left out: {len(ceilings.notes)}", *ceilings.notes[:_MAX_LEFT_OUT], *[f"and {more} more"][: more > 0]])
+        yield "\n".join(
+            [
+                f"Files left out: {len(ceilings.notes)}",
+                *ceilings.notes[:_MAX_LEFT_OUT],
+                *[f"and {more} more"][: more > 0],
+            ]
+        )
     for ceiling in ceilings.ceilings:
         settings = ceiling.settings
         if ceiling.name == "compute/model" and settings.get("mfu"):
             flop, mfu = float(str(settings["flop_per_sample"])), float(str(settings["mfu"]))
-            yield f"The model needs {number(flop / 1e9)} GFLOP per sample. MFU: {share(mfu)} of the peak, {settings['peak_source']}"
+            yield (
+                f"The model needs {number(flop / 1e9)} GFLOP per sample. MFU: {share(mfu)} of "
+                f"the peak, {settings['peak_source']}"
+            )
         if ceiling.name == "sweep/model" and ceiling.value is not None:
             yield batch_size(ceiling)
 
@@ -154,15 +182,26 @@ def _sentences(cores: float, known: dict[str, Ceiling], stages: dict[str, float]
     rate = cores / total
     loads = "load" if cores != 1 else "loads"
     yield (
-        f"{counted(cores, 'core')} {loads} about {number(rate)} samples/s: with ImageFolder and DataLoader, a sample costs "
+        f"{counted(cores, 'core')} {loads} about {number(rate)} samples/s: with ImageFolder and "
+        f"DataLoader, a sample costs "
         f"{seconds(total)} of CPU time{left_out}, {seconds(stages[costliest])} of it to {costliest}"
     )
     yield from _model(known.get("compute/model"), cores, total, rate)
     yield from _instead(known, costliest, stages[costliest])
     reading = [ceiling for ceiling in known.values() if ceiling.part == "read"]
-    cold = max((ceiling.value or 0.0 for ceiling in reading if _COLD_READING.items() <= ceiling.settings.items()), default=0.0)
+    cold = max(
+        (
+            ceiling.value or 0.0
+            for ceiling in reading
+            if _COLD_READING.items() <= ceiling.settings.items()
+        ),
+        default=0.0,
+    )
     if 0 < cold < rate:
-        yield f"While the files are not in the page cache, reading gives about {number(cold)} samples/s"
+        yield (
+            f"While the files are not in the page cache, reading gives about {number(cold)} "
+            f"samples/s"
+        )
 
 
 def _model(model: Ceiling | None, cores: float, total: float, rate: float) -> Iterator[str]:
@@ -176,7 +215,10 @@ def _model(model: Ceiling | None, cores: float, total: float, rate: float) -> It
         yield f"{need}: together about {both} samples/s, and {larger} takes the larger share"
     else:
         limit = "input" if rate < model.value else "model"
-        yield f"The model alone reaches {number(model.value)} samples/s, so the {limit} limits this training"
+        yield (
+            f"The model alone reaches {number(model.value)} samples/s, so the {limit} limits "
+            f"this training"
+        )
 
 
 def _instead(known: dict[str, Ceiling], part: str, cost: float) -> Iterator[str]:
@@ -194,13 +236,19 @@ def _instead(known: dict[str, Ceiling], part: str, cost: float) -> Iterator[str]
         return
     best = min(ways, key=lambda name: ways[name])
     if cost > _MIN_SPEEDUP * ways[best]:
-        yield f"{best.removeprefix(_ALTERNATIVES[part])} {part}s in {seconds(ways[best])} (whole loaders: `feedline compare --data FOLDER`)"
+        yield (
+            f"{best.removeprefix(_ALTERNATIVES[part])} {part}s in {seconds(ways[best])} (whole "
+            f"loaders: `feedline compare --data FOLDER`)"
+        )
 
 
 def batch_size(sweep: Ceiling) -> str:
     """Say from which batch size on throughput is near its best, and whether larger ones are better."""
     settings = sweep.settings
-    batches, rates = list(map(int, _numbers(settings["batches"]))), list(map(float, _numbers(settings["samples_per_s"])))
+    batches, rates = (
+        list(map(int, _numbers(settings["batches"]))),
+        list(map(float, _numbers(settings["samples_per_s"]))),
+    )
     best, largest = batches[rates.index(max(rates))], batches[-1]
     ended = _WHY_ENDED.get(str(settings["stopped"]))
     tried = f"{largest:,}, the largest that was tried{f' ({ended})' if ended else ''}"
@@ -213,9 +261,15 @@ def batch_size(sweep: Ceiling) -> str:
         return f"Batch size: {knee:,} is within 5 % of the best, which was at {tried}"
     after = near[batches.index(knee) :]
     if all(after):
-        return f"Batch size: from {knee:,} up, throughput is within 5 % of its best (at {best:,}), up to {tried}"
+        return (
+            f"Batch size: from {knee:,} up, throughput is within 5 % of its best (at "
+            f"{best:,}), up to {tried}"
+        )
     least = number(min(rates[batches.index(best) :]))
-    return f"Batch size: throughput is best at {best:,} and lower beyond: {least} samples/s at the worst, up to {tried}"
+    return (
+        f"Batch size: throughput is best at {best:,} and lower beyond: {least} samples/s at "
+        f"the worst, up to {tried}"
+    )
 
 
 def _numbers(values: object) -> list[float]:

@@ -54,40 +54,65 @@ class ReportCommand:
     """
 
     def prepare_parser(self, parser: argparse.ArgumentParser) -> None:
-        parser.add_argument("run", nargs="+", metavar="RUN", help="run folder; several only with --by-rank")
+        parser.add_argument(
+            "run", nargs="+", metavar="RUN", help="run folder; several only with --by-rank"
+        )
         shown = parser.add_argument_group("what to show")
-        shown.add_argument("--full", action="store_true", help="print the whole report instead of about 40 lines")
-        shown.add_argument("--training", type=int, metavar="N", help="show only the Nth of the training runs that ran in one process")
+        shown.add_argument(
+            "--full", action="store_true", help="print the whole report instead of about 40 lines"
+        )
+        shown.add_argument(
+            "--training",
+            type=int,
+            metavar="N",
+            help="show only the Nth of the training runs that ran in one process",
+        )
         shown.add_argument(
             "--ceilings",
             type=Path,
             metavar="FILE",
             action="append",
-            help="measured limits of this machine for the roofline, from `feedline probe` or `feedline compare`; may be repeated (default: "
+            help="measured limits of this machine for the roofline, from `feedline probe` or "
+            "`feedline compare`; may be repeated (default: "
             "ceilings.json in the run folder)",
         )
         shown.add_argument(
             "--link-bandwidth",
             type=bandwidth,
             metavar="RATE",
-            help="nominal bandwidth of a rank's network link in one direction, with its unit: 25GB/s or 200Gbit/s",
+            help="nominal bandwidth of a rank's network link in one direction, with its unit: "
+            "25GB/s or 200Gbit/s",
         )
         shown.add_argument(
-            "--nccl-log", type=Path, metavar="FILE", help="output of the training with NCCL_DEBUG=INFO: adds what NCCL chose"
+            "--nccl-log",
+            type=Path,
+            metavar="FILE",
+            help="output of the training with NCCL_DEBUG=INFO: adds what NCCL chose",
         )
         ranks = parser.add_argument_group("comparing ranks")
-        ranks.add_argument("--by-rank", action="store_true", help="compare the ranks of one run instead")
+        ranks.add_argument(
+            "--by-rank", action="store_true", help="compare the ranks of one run instead"
+        )
         add_rank_pool(ranks)
-        add_output(parser, "write only this file; the extension selects the format", json="the report")
-        parser.add_argument("--finish", action="store_true", help=argparse.SUPPRESS)  # compact the records of ranks that ended
-        parser.add_argument("--wait", type=float, default=0.0, help=argparse.SUPPRESS)  # seconds to wait for other ranks to end
+        add_output(
+            parser, "write only this file; the extension selects the format", json="the report"
+        )
+        parser.add_argument(
+            "--finish", action="store_true", help=argparse.SUPPRESS
+        )  # compact the records of ranks that ended
+        parser.add_argument(
+            "--wait", type=float, default=0.0, help=argparse.SUPPRESS
+        )  # seconds to wait for other ranks to end
 
     def run(self, args: argparse.Namespace) -> int:
         if args.by_rank:
             return _compare_ranks(args)
         _refuse_misplaced(args, _BY_RANK_ONLY, "needs --by-rank")
         if len(args.run) > 1:
-            raise ScriptError("several run folders can only be compared by rank: add --by-rank, or give one run folder")
+            raise ScriptError(
+                "several run folders can only be compared by rank: add --by-rank, or give one run "
+                "folder"
+            )
         check_files(args)
 
         from feedline.analysis import report as reports
@@ -100,15 +125,25 @@ class ReportCommand:
 
         console = Console(quiet=args.quiet)
         path, number = place(Path(args.run[0]), args.training)
-        with own_folders.held(path), building(Console(stderr=True, quiet=args.quiet), _STEPS) as done:
+        with (
+            own_folders.held(path),
+            building(Console(stderr=True, quiet=args.quiet), _STEPS) as done,
+        ):
             if args.finish:
                 _finish(path, args.wait)
             done()
             recorded = trainings(path)
-            if len(recorded) > 1 and (number is not None or args.output is not None and is_trace(args.output)):
+            if len(recorded) > 1 and (
+                number is not None or args.output is not None and is_trace(args.output)
+            ):
                 open_run(path)  # raises: which of them?
-            notes = unreported_processes(path, {training.name for training in recorded}, worker_pids(recorded))
-            processes = [_report_process(args, path, number, training, len(recorded) > 1, notes, done) for training in recorded]
+            notes = unreported_processes(
+                path, {training.name for training in recorded}, worker_pids(recorded)
+            )
+            processes = [
+                _report_process(args, path, number, training, len(recorded) > 1, notes, done)
+                for training in recorded
+            ]
             rows = [row for process in processes for row in process.rows]
             outside = processes[0].outside if len(processes) == 1 else None
             summary = overview.Overview(path.name, [], rows, outside, [*processes[0].notes, *notes])
@@ -116,14 +151,29 @@ class ReportCommand:
             built = [report for process in processes for report in process.reports]
             if len(processes) > 1:
                 written += _write_overview(path, summary, built, args)
-            if args.json is not None:  # the last of all: with it the command is done, and Ctrl-C before leaves no file in its way
-                save(args.json, overview.render_json(summary, built) if len(rows) > 1 else reports.text(built[0], Path("report.json")))
+            if (
+                args.json is not None
+                # the last of all: with it the command is done, and Ctrl-C before leaves no file in its
+                # way
+            ):
+                save(
+                    args.json,
+                    overview.render_json(summary, built)
+                    if len(rows) > 1
+                    else reports.text(built[0], Path("report.json")),
+                )
                 written.append(args.json)
         if args.output is None and not args.quiet:
             if len(rows) > 1:
                 overview.show(summary, console)
             else:
-                reports.to_terminal(built[0], console, args.full, written, path if number is None else path / PARTS_FOLDER / str(number))
+                reports.to_terminal(
+                    built[0],
+                    console,
+                    args.full,
+                    written,
+                    path if number is None else path / PARTS_FOLDER / str(number),
+                )
                 return 0
         name_files(console, written)
         return 0
@@ -133,7 +183,9 @@ def _compare_ranks(args: argparse.Namespace) -> int:
     """Compare the ranks of one run: the mode ``--by-rank``."""
     _refuse_misplaced(args, _REPORT_ONLY, "cannot be combined with --by-rank")
     if args.output is not None:
-        raise ScriptError("--by-rank prints a table: write it as JSON with --json FILE, and leave out -o")
+        raise ScriptError(
+            "--by-rank prints a table: write it as JSON with --json FILE, and leave out -o"
+        )
     check_json(args)
     refuse_twice(args.run, "run folder")
 
@@ -176,7 +228,11 @@ def _finish(path: Path, wait_s: float) -> None:
 
     deadline = time.monotonic() + wait_s
     while True:
-        runs = [Run.of_folder(folder) for folder in [path, *inner_trainings(path)] if rank_folders(folder)]
+        runs = [
+            Run.of_folder(folder)
+            for folder in [path, *inner_trainings(path)]
+            if rank_folders(folder)
+        ]
         if time.monotonic() > deadline or all(map(_ended, runs)):
             break
         time.sleep(0.2)
@@ -185,8 +241,15 @@ def _finish(path: Path, wait_s: float) -> None:
             try:
                 compact(rank.folder)
             except (OSError, FeedlineError) as error:
-                why = os.strerror(error.errno) if isinstance(error, OSError) and error.errno else error
-                say(f"cannot compact {rank.folder} ({why}): no data is lost, but reading takes longer")
+                why = (
+                    os.strerror(error.errno)
+                    if isinstance(error, OSError) and error.errno
+                    else error
+                )
+                say(
+                    f"cannot compact {rank.folder} ({why}): no data is lost, but reading takes "
+                    f"longer"
+                )
 
 
 def _ended(run: "Run") -> bool:
@@ -238,21 +301,38 @@ def _report_process(
 
     run, folder = training.run, training.folder if several else path
     traces = holds_traces(run)
-    draws_trace = args.output is None and number is None or args.output is not None and trace.is_trace(args.output)
+    draws_trace = (
+        args.output is None
+        and number is None
+        or args.output is not None
+        and trace.is_trace(args.output)
+    )
     windows = find_windows(run) if draws_trace and not traces else None
-    ceilings, network = ceilings_of(path, args.ceilings), _network_hints(args.link_bandwidth, args.nccl_log)
+    ceilings, network = (
+        ceilings_of(path, args.ceilings),
+        _network_hints(args.link_bandwidth, args.nccl_log),
+    )
     parts = of_process(run, number)
     name = training.name.removeprefix(TRAINING_PREFIX) if several else ""
 
     def build(part: "Run") -> "Report":
         report = report_of(part, ceilings, network)
-        before, more = ([], []) if several or len(parts) > 1 else ([trial.says() for trial in tried.of_run(path)], notes)
-        return replace(report, notes=[*before, *report.notes, *(windows.notes if windows is not None else []), *more])
+        before, more = (
+            ([], [])
+            if several or len(parts) > 1
+            else ([trial.says() for trial in tried.of_run(path)], notes)
+        )
+        return replace(
+            report,
+            notes=[*before, *report.notes, *(windows.notes if windows is not None else []), *more],
+        )
 
     if len(parts) > 1:
         reported = _report_several(path, folder, run, parts, build, name, args)
     else:
-        reported = _report_one(path, folder if number is None else parts[0].path, build(parts[0]), name, args)
+        reported = _report_one(
+            path, folder if number is None else parts[0].path, build(parts[0]), name, args
+        )
     done()
     done()
     if windows is not None:
@@ -276,11 +356,15 @@ def _network_hints(link_bandwidth: float | None, nccl_log: Path | None) -> "Netw
         lines = nccl_log.read_text(errors="replace").splitlines() if nccl_log else []
     except OSError as error:
         advice = "give the output of a training run with NCCL_DEBUG=INFO"
-        raise ScriptError(f"--nccl-log: cannot read {nccl_log} ({error.strerror}): {advice}") from error
+        raise ScriptError(
+            f"--nccl-log: cannot read {nccl_log} ({error.strerror}): {advice}"
+        ) from error
     return NetworkHints(link_bandwidth, tuple(lines))
 
 
-def _report_one(root: Path, folder: Path, report: "Report", name: str, args: argparse.Namespace) -> _ProcessReports:
+def _report_one(
+    root: Path, folder: Path, report: "Report", name: str, args: argparse.Namespace
+) -> _ProcessReports:
     """Write the report of a process's only training into a folder, or to the requested file.
 
     Args:
@@ -294,12 +378,26 @@ def _report_one(root: Path, folder: Path, report: "Report", name: str, args: arg
 
     written = [] if name and args.output is not None else _write_report(folder, report, args)
     return _ProcessReports(
-        [row(name, report, Path(os.path.relpath(folder / _REPORT_FILES[0], _linked_from(args, root))))], [report], written
+        [
+            row(
+                name,
+                report,
+                Path(os.path.relpath(folder / _REPORT_FILES[0], _linked_from(args, root))),
+            )
+        ],
+        [report],
+        written,
     )
 
 
 def _report_several(
-    root: Path, folder: Path, run: "Run", trainings: "list[Run]", build: "Callable[[Run], Report]", name: str, args: argparse.Namespace
+    root: Path,
+    folder: Path,
+    run: "Run",
+    trainings: "list[Run]",
+    build: "Callable[[Run], Report]",
+    name: str,
+    args: argparse.Namespace,
 ) -> _ProcessReports:
     """Build and write the reports of several trainings of a process, and their overview.
 
@@ -327,17 +425,25 @@ def _report_several(
         say(unwritten)
     if len(trainings) > _MAX_PAGES:
         notes.append(
-            f"Only the first {_MAX_PAGES} training runs have a page. To see the next: feedline report {folder} --training {_MAX_PAGES + 1}"
+            f"Only the first {_MAX_PAGES} training runs have a page. To see the next: feedline "
+            f"report {folder} --training {_MAX_PAGES + 1}"
         )
 
     def rows(base: Path) -> "list[Row]":
-        places = [Path(os.path.relpath(training.path / _REPORT_FILES[0], base)) for training in trainings]
+        places = [
+            Path(os.path.relpath(training.path / _REPORT_FILES[0], base)) for training in trainings
+        ]
         return [row(*columns) for columns in zip(numbers, reports, places, strict=True)]
 
     command, outside = run.ranks[min(run.ranks)].manifest.command, _outside(run, trainings)
     written: list[Path] = []
     if not name or args.output is None:
-        written = _write_overview(folder, Overview(run.name, command, rows(_linked_from(args, folder)), outside, notes), reports, args)
+        written = _write_overview(
+            folder,
+            Overview(run.name, command, rows(_linked_from(args, folder)), outside, notes),
+            reports,
+            args,
+        )
     return _ProcessReports(rows(_linked_from(args, root)), reports, written, outside, notes)
 
 
@@ -351,7 +457,9 @@ def _write_report(folder: Path, report: "Report", args: argparse.Namespace) -> l
         reports.write(report, args.output)
         written.append(args.output)
     if args.output is None:
-        written += _try_write_into_run(folder, ((name, reports.text(report, Path(name))) for name in _REPORT_FILES))
+        written += _try_write_into_run(
+            folder, ((name, reports.text(report, Path(name))) for name in _REPORT_FILES)
+        )
     return written
 
 
@@ -367,7 +475,9 @@ def _write_training(folder: Path, report: "Report") -> str | None:
     return None
 
 
-def _write_overview(folder: Path, overview: "Overview", reports: "list[Report]", args: argparse.Namespace) -> list[Path]:
+def _write_overview(
+    folder: Path, overview: "Overview", reports: "list[Report]", args: argparse.Namespace
+) -> list[Path]:
     """Write the overview where the report of a single training would be.
 
     Args:
@@ -386,13 +496,24 @@ def _write_overview(folder: Path, overview: "Overview", reports: "list[Report]",
     if args.output is not None and not trace.is_trace(args.output):
         render = ENDINGS.get(args.output.suffix.lower())
         if render is None:
-            raise OutputError(f"{args.output}: an overview of several training runs can be written as {', '.join(ENDINGS)}")
+            raise OutputError(
+                f"{args.output}: an overview of several training runs can be written as "
+                f"{', '.join(ENDINGS)}"
+            )
         if len(reports) > _MAX_PAGES:
-            overview = replace(overview, notes=[*overview.notes, f"Only the reports of the first {_MAX_PAGES} training runs are included."])
+            overview = replace(
+                overview,
+                notes=[
+                    *overview.notes,
+                    f"Only the reports of the first {_MAX_PAGES} training runs are included.",
+                ],
+            )
         save(args.output, render(overview, reports[:_MAX_PAGES]))
         written.append(args.output)
     if args.output is None:
-        written += _try_write_into_run(folder, ((name, ENDINGS[Path(name).suffix](overview)) for name in _REPORT_FILES))
+        written += _try_write_into_run(
+            folder, ((name, ENDINGS[Path(name).suffix](overview)) for name in _REPORT_FILES)
+        )
     return written
 
 
@@ -449,7 +570,9 @@ def _outside(run: "Run", trainings: "list[Run]") -> "Outside | None":
     )
 
 
-def _write_trace(folder: Path, run: "Run", args: argparse.Namespace, windows: "Windows") -> list[Path]:
+def _write_trace(
+    folder: Path, run: "Run", args: argparse.Namespace, windows: "Windows"
+) -> list[Path]:
     """Write the trace for Perfetto, into the run folder or to a given file.
 
     With -o, which writes no report, its notes are printed.
@@ -463,7 +586,9 @@ def _write_trace(folder: Path, run: "Run", args: argparse.Namespace, windows: "W
         else:
             with owned.replacing(folder, _TRACE_FILE) as file:
                 notes = trace.write_into(run, file, True, windows)
-        for note in [] if args.quiet else notes if args.output is None else [*windows.notes, *notes]:
+        for note in (
+            [] if args.quiet else notes if args.output is None else [*windows.notes, *notes]
+        ):
             say(note)
     except (OSError, OutputError) as error:
         if args.output is not None:

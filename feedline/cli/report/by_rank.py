@@ -41,36 +41,60 @@ def _verdict(many: Many) -> str:
     It is the last line on the screen.
     """
     if many.together is False and len(many.ranks) > 1:
-        return "The ranks did not train together: no collective averaged gradients in their steps, so each trained a model of its own."
+        return (
+            "The ranks did not train together: no collective averaged gradients in their "
+            "steps, so each trained a model of its own."
+        )
     first = next((rank for rank in many.late if rank.step_s), None)
     each = first.caused_s / max(1, len(many.ranks) - 1) if first else 0.0
     if first is None or each < _MIN_BLAMED_SHARE * first.step_s:
         return f"No rank delays the others by more than {share(_MIN_BLAMED_SHARE)} of the step."
     total = sum(rank.caused_s for rank in many.late)
     if first.caused_s < PERSISTENT_SHARE * total:
-        shares = ", ".join(f"rank {rank.rank} {share(rank.caused_s / total)}" for rank in many.late[:SHARES])
-        return f"The slow rank changes. Of the time that ranks wait for others, each causes its share: {shares}."
+        shares = ", ".join(
+            f"rank {rank.rank} {share(rank.caused_s / total)}" for rank in many.late[:SHARES]
+        )
+        return (
+            f"The slow rank changes. Of the time that ranks wait for others, each causes its "
+            f"share: {shares}."
+        )
     others = "the other rank waits" if len(many.ranks) == 2 else "each other rank waits"
-    return f"Rank {first.rank} ({first.host}) is the straggler: {others} {seconds(each)} per step ({share(each / first.step_s)})."
+    return (
+        f"Rank {first.rank} ({first.host}) is the straggler: {others} {seconds(each)} per step "
+        f"({share(each / first.step_s)})."
+    )
 
 
 def _about(many: Many) -> str:
     """Return the numbers of ranks, hosts, steps and collectives."""
     hosts = len({rank.host for rank in many.ranks})
-    missing = f", {count(many.incomplete)} of them not started by all ranks" if many.incomplete else ""
+    missing = (
+        f", {count(many.incomplete)} of them not started by all ranks" if many.incomplete else ""
+    )
     steps = max(rank.steps for rank in many.ranks)
     rate = "" if many.samples_per_s is None else f", {number(many.samples_per_s)} samples/s"
-    about = f"{count(len(many.ranks))} of {count(many.world_size)} ranks on {counted(hosts, 'host')}, {count(steps)} steps{rate}"
+    about = (
+        f"{count(len(many.ranks))} of {count(many.world_size)} ranks on "
+        f"{counted(hosts, 'host')}, {count(steps)} steps{rate}"
+    )
     if not many.collectives:
         return f"{about}, no collectives."
-    return f"{about}, {count(many.collectives)} collectives{missing}. Clocks agree within {seconds(many.clock_bound_s)}."
+    return (
+        f"{about}, {count(many.collectives)} collectives{missing}. Clocks agree within "
+        f"{seconds(many.clock_bound_s)}."
+    )
 
 
 def _tables(many: Many) -> Iterator[tuple[str, Table]]:
     """Return the (title, table) of each part that has content."""
     if many.kinds:
         yield "Collectives", _collective_table(many)
-    yield "Mean step", _step_table(many.ranks, [name for name in PART_LABELS if many.collectives or name == "compute_s"])
+    yield (
+        "Mean step",
+        _step_table(
+            many.ranks, [name for name in PART_LABELS if many.collectives or name == "compute_s"]
+        ),
+    )
     if many.late:
         yield "Stragglers", _straggler_table(many)
 
@@ -85,7 +109,14 @@ def _step_table(ranks: Sequence[RankCost], parts: Sequence[str]) -> Table:
         worst = ranks[values.index(max(values))] if max(values) > 0 else None
         mean = sum(values) / len(values)
         part = share(sum(values) / total) if total else BLANK
-        table.add_row(words, scale(mean), part, scale(min(values)), scale(max(values)), str(worst.rank) if worst else BLANK)
+        table.add_row(
+            words,
+            scale(mean),
+            part,
+            scale(min(values)),
+            scale(max(values)),
+            str(worst.rank) if worst else BLANK,
+        )
     return table
 
 
@@ -96,7 +127,11 @@ def _straggler_table(many: Many) -> Table:
     for rank in many.late[:_MAX_STRAGGLERS]:
         each = rank.caused_s / others
         table.add_row(
-            str(rank.rank), plain(rank.host), seconds(rank.caused_s), seconds(each), share(each / rank.step_s) if rank.step_s else BLANK
+            str(rank.rank),
+            plain(rank.host),
+            seconds(rank.caused_s),
+            seconds(each),
+            share(each / rank.step_s) if rank.step_s else BLANK,
         )
     return table
 
@@ -106,6 +141,10 @@ def _collective_table(many: Many) -> Table:
     table = columns("collective", "message", "ranks", "count", "busbw GB/s", gap=2)
     for kind in many.kinds:
         table.add_row(
-            kind.name, size(kind.nbytes), count(kind.ranks), count(kind.count), number(kind.busbw_gbps) if kind.busbw_gbps else BLANK
+            kind.name,
+            size(kind.nbytes),
+            count(kind.ranks),
+            count(kind.count),
+            number(kind.busbw_gbps) if kind.busbw_gbps else BLANK,
         )
     return table

@@ -41,22 +41,41 @@ class ScaleCommand:
     """
 
     def prepare_parser(self, parser: argparse.ArgumentParser) -> None:
-        parser.add_argument("runs", type=_run_folder, nargs="*", metavar="RUN", help="run folders; or a training, after `--`")
+        parser.add_argument(
+            "runs",
+            type=_run_folder,
+            nargs="*",
+            metavar="RUN",
+            help="run folders; or a training, after `--`",
+        )
         measuring = parser.add_argument_group("measuring")
         measuring.add_argument(
             "--ranks",
             type=rank_counts,
             metavar="N,N",
-            help="numbers of ranks to run (default: 1, 2, 4, ... up to one per GPU or CPU, but at least 1 and 2: on a machine with one "
+            help="numbers of ranks to run (default: 1, 2, 4, ... up to one per GPU or CPU, but at "
+            "least 1 and 2: on a machine with one "
             "GPU, set --ranks yourself)",
         )
         measuring.add_argument(
-            "--throughput", type=_throughput, metavar="RANKS=SAMPLES/S,...", help="throughputs measured elsewhere, by number of ranks"
+            "--throughput",
+            type=_throughput,
+            metavar="RANKS=SAMPLES/S,...",
+            help="throughputs measured elsewhere, by number of ranks",
         )
         predicting = parser.add_argument_group("predicting")
-        predicting.add_argument("--predict", type=rank_counts, default=[], metavar="N,N", help="numbers of ranks to predict")
         predicting.add_argument(
-            "--batch-size", type=positive, metavar="SAMPLES", help="samples per rank and step, if --throughput is given"
+            "--predict",
+            type=rank_counts,
+            default=[],
+            metavar="N,N",
+            help="numbers of ranks to predict",
+        )
+        predicting.add_argument(
+            "--batch-size",
+            type=positive,
+            metavar="SAMPLES",
+            help="samples per rank and step, if --throughput is given",
         )
         predicting.add_argument(
             "--noise-scale",
@@ -68,7 +87,8 @@ class ScaleCommand:
             "--min-steps",
             type=_steps,
             metavar="STEPS",
-            help="optimizer steps to the target accuracy with an infinitely large batch (Smin): times to accuracy are then in seconds, "
+            help="optimizer steps to the target accuracy with an infinitely large batch (Smin): "
+            "times to accuracy are then in seconds, "
             "without it relative to the fewest ranks",
         )
         add_output(
@@ -81,7 +101,9 @@ class ScaleCommand:
 
     def run(self, args: argparse.Namespace) -> int:
         if (args.throughput is not None) + bool(args.runs) + bool(args.program) != 1:
-            raise ScriptError("give one of these: run folders, --throughput, or a training after `--`")
+            raise ScriptError(
+                "give one of these: run folders, --throughput, or a training after `--`"
+            )
         args.noise = _noise_of(args)
         refuse_twice(args.runs, "run folder")
         folder, new = _folder_for(args)
@@ -102,7 +124,9 @@ def _record_and_show(args: argparse.Namespace, folder: Path, new: bool) -> int:
     from feedline.cli.unfinished import Unfinished, fingerprint
 
     ranks = args.ranks or _rank_counts_up_to(_device_count())
-    unfinished = Unfinished(folder, fingerprint(args.program), [_run_name(number) for number in ranks], args.force)
+    unfinished = Unfinished(
+        folder, fingerprint(args.program), [_run_name(number) for number in ranks], args.force
+    )
     with unfinished.resumable(new, named=args.output is not None):
         runs, ended = _record_ranks(folder, ranks, args.program, unfinished, args.quiet)
         code = _show_study(from_runs(runs), args, folder)
@@ -110,7 +134,11 @@ def _record_and_show(args: argparse.Namespace, folder: Path, new: bool) -> int:
 
 
 def _record_ranks(
-    folder: Path, ranks: list[int], program: list[str], unfinished: "Unfinished", quiet: bool = False
+    folder: Path,
+    ranks: list[int],
+    program: list[str],
+    unfinished: "Unfinished",
+    quiet: bool = False,
 ) -> tuple[list[Path], int]:
     """Record the training with each number of ranks, the smallest first.
 
@@ -143,10 +171,16 @@ def _record_ranks(
             say(f"running {number} rank{'s' * (number > 1)}: {' '.join(program)}")
         code = _run_ranks(number, run, log, program)
         if code:
-            message = f"with {number} rank{'s' * (number > 1)} the training ended with exit code {code}; end of {log}"
+            message = (
+                f"with {number} rank{'s' * (number > 1)} the training ended with exit code "
+                f"{code}; end of {log}"
+            )
             say(f"{printable(message)}:\n{child.tail(log)}", lines=True)
             if not recorded:
-                error = ScriptError("the training failed with the smallest number of ranks, so there is nothing to compare")
+                error = ScriptError(
+                    "the training failed with the smallest number of ranks, so there is nothing "
+                    "to compare"
+                )
                 error.exit_code = code
                 raise error
             return recorded, code
@@ -164,7 +198,14 @@ def _run_ranks(number: int, run: Path, log: Path, program: list[str]) -> int:
     """Record one run; return and raise as ``child.run``."""
     from feedline.cli import child
 
-    launcher = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(number)]
+    launcher = [
+        sys.executable,
+        "-m",
+        "torch.distributed.run",
+        "--standalone",
+        "--nproc-per-node",
+        str(number),
+    ]
     command = [*launcher, "-m", "feedline", "run", "-q", "-f", "--strict", "-o", str(run), *program]
     return child.run(command, log, {"OMP_NUM_THREADS": "1", **os.environ})
 
@@ -190,7 +231,10 @@ def _device_count() -> int:
 def _run_folder(text: str) -> Path:
     """Parse an existing folder; the script of a training is not one."""
     if not Path(text).is_dir():
-        raise argparse.ArgumentTypeError(f"{text!r} is not a run folder; a training goes after `--`: feedline scale -- {text} ...")
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is not a run folder; a training goes after `--`: feedline scale -- {text} "
+            f"..."
+        )
     return Path(text)
 
 
@@ -204,9 +248,13 @@ def _throughput(text: str) -> dict[int, float]:
         except ValueError:
             number = rate = 0
         if not 1 <= number <= MOST_RANKS or not 0 < rate <= _MAX_RATE:
-            raise argparse.ArgumentTypeError(f"invalid entry {part[:40]!r}: expected RANKS=SAMPLES_PER_S, for example 2=142704")
+            raise argparse.ArgumentTypeError(
+                f"invalid entry {part[:40]!r}: expected RANKS=SAMPLES_PER_S, for example 2=142704"
+            )
         if number in rates:
-            raise argparse.ArgumentTypeError(f"the throughput of {number} ranks is given twice: give each number of ranks once")
+            raise argparse.ArgumentTypeError(
+                f"the throughput of {number} ranks is given twice: give each number of ranks once"
+            )
         rates[number] = rate
     return rates
 
@@ -216,7 +264,9 @@ def _noise_scale(text: str) -> float:
     try:
         return _reasonable(text)
     except ValueError:
-        raise argparse.ArgumentTypeError(f"expected a gradient noise scale in samples, such as 4096, got {text[:40]!r}") from None
+        raise argparse.ArgumentTypeError(
+            f"expected a gradient noise scale in samples, such as 4096, got {text[:40]!r}"
+        ) from None
 
 
 def _steps(text: str) -> float:
@@ -224,7 +274,9 @@ def _steps(text: str) -> float:
     try:
         return _reasonable(text)
     except ValueError:
-        raise argparse.ArgumentTypeError(f"expected a number of steps, such as 3000, got {text[:40]!r}") from None
+        raise argparse.ArgumentTypeError(
+            f"expected a number of steps, such as 3000, got {text[:40]!r}"
+        ) from None
 
 
 def _reasonable(text: str) -> float:
@@ -272,7 +324,9 @@ def _from_table(args: argparse.Namespace) -> _StudyInput:
     """Return throughputs given by the user, without further data."""
     from feedline.analysis.scaling.efficiency import Point
 
-    return _StudyInput([Point(ranks, rate, batch=args.batch_size) for ranks, rate in args.throughput.items()])
+    return _StudyInput(
+        [Point(ranks, rate, batch=args.batch_size) for ranks, rate in args.throughput.items()]
+    )
 
 
 def from_runs(paths: list[Path]) -> _StudyInput:
@@ -308,7 +362,9 @@ def _show_study(measured: _StudyInput, args: argparse.Namespace, folder: Path | 
     from feedline.analysis.scaling.study import study
     from feedline.cli.scale.text import render, show
 
-    result = study(measured.points, args.predict, measured.basis, args.noise, measured.late, measured.refused)
+    result = study(
+        measured.points, args.predict, measured.basis, args.noise, measured.late, measured.refused
+    )
     console = Console(quiet=args.quiet)
     show(result, console)
     as_json = json.dumps(plain(result), indent=1)

@@ -19,7 +19,8 @@ from feedline.profiler.printable import printable_in
 _KIND_TEXTS = {
     "weak": "Weak scaling: constant batch of {batch} samples per rank.",
     "strong": "Strong scaling: constant total batch of {whole} samples.",
-    "mixed": "Neither the batch per rank nor the total batch is constant: efficiencies compare different work.",
+    "mixed": "Neither the batch per rank nor the total batch is constant: efficiencies compare "
+    "different work.",
     "unknown": "Batch sizes are unknown: weak scaling (constant batch per rank) is assumed.",
 }
 
@@ -30,7 +31,11 @@ def show(study: Study, console: Console) -> None:
     console.print(plain(_kind(study)))
     console.print()
     console.print(_table(study))
-    for title, lines in (("Flagged", study.flags), ("Meaning", list(_meaning(study))), ("Notes", study.notes)):
+    for title, lines in (
+        ("Flagged", study.flags),
+        ("Meaning", list(_meaning(study))),
+        ("Notes", study.notes),
+    ):
         if lines:
             console.print()
             console.print(Text(title, style="bold underline"))
@@ -46,28 +51,52 @@ def _kind(study: Study) -> str:
     if study.refused:
         return "Throughput by number of ranks."
     if study.unit == Unit.STEPS:
-        return "No samples were recorded: steps of all ranks together are compared, assuming weak scaling (constant batch per rank)."
+        return (
+            "No samples were recorded: steps of all ranks together are compared, assuming weak "
+            "scaling (constant batch per rank)."
+        )
     first = study.rows[0].point
     batch = first.batch or 0.0
-    return _KIND_TEXTS[study.kind].format(batch=count(round(batch, 2)), whole=count(round(batch * first.ranks, 2)))
+    return _KIND_TEXTS[study.kind].format(
+        batch=count(round(batch, 2)), whole=count(round(batch * first.ranks, 2))
+    )
 
 
 def _table(study: Study) -> Table:
     """Return measured rows, then predicted ones with their interval."""
     table = Table.grid(padding=(0, 1, 0, 0), pad_edge=False)
     timed = {(time.ranks, time.predicted) for time in study.times}
-    heads = ["ranks", study.unit, "interval", "efficiency", "marginal", "Karp-Flatt", *(["to accuracy"] if timed else [])]
+    heads = [
+        "ranks",
+        study.unit,
+        "interval",
+        "efficiency",
+        "marginal",
+        "Karp-Flatt",
+        *(["to accuracy"] if timed else []),
+    ]
     for _ in heads:
         table.add_column(justify="right", no_wrap=True)
     table.add_row(*(Text(head, style="dim") for head in heads))
     for row in study.rows:
-        cells = [count(row.point.ranks), number(row.point.samples_per_s), _interval(row.point.low, row.point.high), *_efficiency_cells(row)]
+        cells = [
+            count(row.point.ranks),
+            number(row.point.samples_per_s),
+            _interval(row.point.low, row.point.high),
+            *_efficiency_cells(row),
+        ]
         table.add_row(
-            *cells, *([_time_to_accuracy(study, row.point.ranks, False)] if timed else []), style="yellow" if row.flagged else None
+            *cells,
+            *([_time_to_accuracy(study, row.point.ranks, False)] if timed else []),
+            style="yellow" if row.flagged else None,
         )
     for prediction in study.predictions:
         if prediction.samples_per_s is not None:
-            cells = [count(prediction.ranks), number(prediction.samples_per_s), _interval(prediction.low, prediction.high)]
+            cells = [
+                count(prediction.ranks),
+                number(prediction.samples_per_s),
+                _interval(prediction.low, prediction.high),
+            ]
             cells += [f"{_efficiency(study, prediction)}  ", "predicted", ""]
             cells += [_time_to_accuracy(study, prediction.ranks, True)] if timed else []
             table.add_row(*cells, style="cyan")
@@ -83,7 +112,8 @@ def _efficiency_cells(row: ScalingRow) -> list[str]:
     """Return efficiency with a mark if it is flagged, marginal efficiency, Karp-Flatt."""
     marginal = BLANK if row.marginal is None else share(row.marginal)
     return [
-        f"{BLANK if row.efficiency is None else share(row.efficiency)} {'!' if row.flagged else ' '}",
+        f"{BLANK if row.efficiency is None else share(row.efficiency)} "
+        f"{'!' if row.flagged else ' '}",
         marginal,
         BLANK if row.karp_flatt is None else f"{row.karp_flatt:.3f}",
     ]
@@ -97,7 +127,9 @@ def _efficiency(study: Study, prediction: ThroughputPrediction) -> str:
 
 def _time_to_accuracy(study: Study, ranks: int, predicted: bool) -> str:
     """Return seconds if Smin is known, else the share of the time on the fewest ranks."""
-    time = next((time for time in study.times if (time.ranks, time.predicted) == (ranks, predicted)), None)
+    time = next(
+        (time for time in study.times if (time.ranks, time.predicted) == (ranks, predicted)), None
+    )
     if time is None:
         return BLANK
     return seconds(time.seconds) if time.seconds is not None else f"{time.ratio:.2f} x"
@@ -111,22 +143,36 @@ def _meaning(study: Study) -> Iterator[str]:
     if study.refused:
         return
     if study.shape is not None:
-        yield f"{study.shape.message}; this includes the time lost to the straggler" if study.late else study.shape.message
+        yield (
+            f"{study.shape.message}; this includes the time lost to the straggler"
+            if study.late
+            else study.shape.message
+        )
     for prediction in study.predictions:
         if prediction.samples_per_s is None:
             yield f"no prediction for {count(prediction.ranks)} ranks: {prediction.why}"
-    predicted = [prediction for prediction in study.predictions if prediction.samples_per_s is not None]
+    predicted = [
+        prediction for prediction in study.predictions if prediction.samples_per_s is not None
+    ]
     if predicted:
-        yield f"predicted with {predicted[0].model}; about 80 % of measurements fall within such an interval"
+        yield (
+            f"predicted with {predicted[0].model}; about 80 % of measurements fall within such "
+            f"an interval"
+        )
         others = [law for law in study.laws if law.name != predicted[0].model]
         for prediction in predicted if others else []:
-            rates = ", ".join(f"{law.name} {number(law.samples_per_s[prediction.ranks])}" for law in others)
+            rates = ", ".join(
+                f"{law.name} {number(law.samples_per_s[prediction.ranks])}" for law in others
+            )
             yield f"other laws for {count(prediction.ranks)} ranks: {rates} {study.unit}"
         yield from study.contradictions
         yield from study.left_out
     if study.times:
         best = min(study.times, key=lambda time: time.ratio)
-        yield f"fastest to the same accuracy: {counted(best.ranks)}, {share(best.ratio)} of the time on {counted(study.times[0].ranks)}"
+        yield (
+            f"fastest to the same accuracy: {counted(best.ranks)}, {share(best.ratio)} of the "
+            f"time on {counted(study.times[0].ranks)}"
+        )
 
 
 def render(study: Study) -> str:
@@ -138,7 +184,9 @@ def render(study: Study) -> str:
         opening=phrases.opening(study.conclusion),
         about=_kind(study),
         figure=throughput_by_ranks(study),
-        predicted=[prediction for prediction in study.predictions if prediction.samples_per_s is not None],
+        predicted=[
+            prediction for prediction in study.predictions if prediction.samples_per_s is not None
+        ],
         meaning=list(_meaning(study)),
         worth=_efficiency_cells,
         interval=_interval,

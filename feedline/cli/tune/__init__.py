@@ -44,14 +44,25 @@ class TuneCommand:
             metavar="N",
             help="largest num_workers to try (default: 2 per CPU, at least 4)",
         )
-        limits.add_argument("--cores", type=positive, metavar="N", help="CPUs that the training may use (default: as recorded)")
+        limits.add_argument(
+            "--cores",
+            type=positive,
+            metavar="N",
+            help="CPUs that the training may use (default: as recorded)",
+        )
         limits.add_argument(
             "--memory",
             type=byte_count,
             metavar="SIZE",
-            help="memory for the workers and their batches, such as 8GB (default: what was available when the run was recorded)",
+            help="memory for the workers and their batches, such as 8GB (default: what was "
+            "available when the run was recorded)",
         )
-        add_output(parser, "write a page with the figure to FILE, which ends in .html", json="the result", json_to_stdout=True)
+        add_output(
+            parser,
+            "write a page with the figure to FILE, which ends in .html",
+            json="the result",
+            json_to_stdout=True,
+        )
 
     def run(self, args: argparse.Namespace) -> int:
         _check_outputs(args)
@@ -63,7 +74,9 @@ class TuneCommand:
         from feedline.cli.whatif.prediction import replayable
 
         training = replayable(args.run)
-        tuning = Tuning(refused=training) if isinstance(training, Refused) else tuned(training, args)
+        tuning = (
+            Tuning(refused=training) if isinstance(training, Refused) else tuned(training, args)
+        )
         console = Console(quiet=args.quiet or args.json == STDOUT)
         show(tuning, console)
         with deferred():
@@ -74,7 +87,10 @@ class TuneCommand:
 def _check_outputs(args: argparse.Namespace) -> None:
     """Check, before any work, where the results go. Raises OutputError."""
     if args.output is not None and args.output.suffix.lower() not in _PAGES:
-        raise OutputError(f"{args.output}: the result is written as a page: name it {args.output.with_suffix('.html')}")
+        raise OutputError(
+            f"{args.output}: the result is written as a page: name it "
+            f"{args.output.with_suffix('.html')}"
+        )
     output.refuse_taken(args.output, args.force)
     if args.json != STDOUT:
         check_json(args)
@@ -89,11 +105,20 @@ def tuned(training: "Replayable", args: argparse.Namespace) -> "Tuning":
     began = time.monotonic()
     memory = _memory_of(training)
     limits = _limits_of(training, memory, args)
-    search = Searcher(training.predict, training.settings, training.facts.epochs, limits, memory).search()
+    search = Searcher(
+        training.predict, training.settings, training.facts.epochs, limits, memory
+    ).search()
     if isinstance(search, Refused):
         return Tuning(limits=limits, memory=memory, refused=search)
     line = handover.change(training.facts, dict(search.changes)) if search.changes else ""
-    return Tuning(search, limits, memory, line, time.monotonic() - began, measured_interval=training.throughput.varies)
+    return Tuning(
+        search,
+        limits,
+        memory,
+        line,
+        time.monotonic() - began,
+        measured_interval=training.throughput.varies,
+    )
 
 
 def _memory_of(training: "Replayable") -> "Memory":
@@ -106,7 +131,11 @@ def _memory_of(training: "Replayable") -> "Memory":
 
     total_bytes = _gauge(training, "memory/processes_anonymous", max)
     workers = training.facts.setting("num_workers", 0)
-    worker_bytes = total_bytes / (1 + workers) if total_bytes is not None and isinstance(workers, int) else None
+    worker_bytes = (
+        total_bytes / (1 + workers)
+        if total_bytes is not None and isinstance(workers, int)
+        else None
+    )
     loader = training.facts.loader
     return Memory(worker_bytes, loader.batch_bytes if loader else None)
 
@@ -122,10 +151,14 @@ def _limits_of(training: "Replayable", memory: "Memory", args: argparse.Namespac
     available, free = _gauge(training, "memory/available", min), _gauge(training, "shm/free", min)
     room = None if available is None else available + (memory.of(now) or 0.0)
     shared = None if free is None else free + memory.shared_of(now)
-    return Limits(min(workers, MAX_WORKERS), args.cores, room if args.memory is None else args.memory, shared)
+    return Limits(
+        min(workers, MAX_WORKERS), args.cores, room if args.memory is None else args.memory, shared
+    )
 
 
-def _gauge(training: "Replayable", name: str, choose: Callable[[list[float]], float]) -> float | None:
+def _gauge(
+    training: "Replayable", name: str, choose: Callable[[list[float]], float]
+) -> float | None:
     """Return a figure of a gauge of the run; None: it was not sampled."""
     values = next((gauge.values for gauge in training.gauges if gauge.name == name), [])
     return choose(values) if values else None
@@ -133,9 +166,18 @@ def _gauge(training: "Replayable", name: str, choose: Callable[[list[float]], fl
 
 def _flat(tuning: "Tuning") -> dict[str, object]:
     """Return the result as it is written: the search beside its limits, without a level between."""
-    values: dict[str, Any] = {field.name: getattr(tuning, field.name) for field in dataclasses.fields(tuning)}
+    values: dict[str, Any] = {
+        field.name: getattr(tuning, field.name) for field in dataclasses.fields(tuning)
+    }
     search = values.pop("search")
-    return {**({field.name: getattr(search, field.name) for field in dataclasses.fields(search)} if search else {}), **values}
+    return {
+        **(
+            {field.name: getattr(search, field.name) for field in dataclasses.fields(search)}
+            if search
+            else {}
+        ),
+        **values,
+    }
 
 
 def _write(tuning: "Tuning", args: argparse.Namespace) -> list[Path]:

@@ -28,7 +28,10 @@ def show(tuning: Tuning, console: Console) -> None:
         console.print(plain(f"No prediction: {tuning.refused.message.rstrip('.')}.", "bold"))
         return
     assert tuning.search is not None
-    for title, table in (("Throughput by number of workers", _by_workers(tuning.search)), ("Best settings", _best_few(tuning.search))):
+    for title, table in (
+        ("Throughput by number of workers", _by_workers(tuning.search)),
+        ("Best settings", _best_few(tuning.search)),
+    ):
         console.print(Text(title, style="bold underline"))
         console.print(table)
         console.print()
@@ -51,19 +54,32 @@ def _by_workers(search: Search) -> Table:
     for candidate in search.by_workers:
         rate = candidate.predicted
         bar = "█" * max(1, round(_BAR * rate.after / highest))
-        mark = f" measured: {number(rate.before)}" if candidate.workers == search.now.workers else ""
-        table.add_row(str(candidate.workers), number(rate.after), _interval(candidate), Text(bar, "green") + Text(mark, "dim"))
+        mark = (
+            f" measured: {number(rate.before)}" if candidate.workers == search.now.workers else ""
+        )
+        table.add_row(
+            str(candidate.workers),
+            number(rate.after),
+            _interval(candidate),
+            Text(bar, "green") + Text(mark, "dim"),
+        )
     return table
 
 
 def _best_few(search: Search) -> Table:
     """Return the chosen settings first, then the fastest others."""
-    table = columns("workers", "prefetch", "persistent", "samples/s", "interval", "memory at most", gap=2)
+    table = columns(
+        "workers", "prefetch", "persistent", "samples/s", "interval", "memory at most", gap=2
+    )
     for candidate in search.few:
         cells = [str(candidate.settings.get(name, BLANK)) for name in _SETTING_NAMES]
         memory = BLANK if candidate.memory_bytes is None else size(candidate.memory_bytes)
         table.add_row(
-            *cells, number(candidate.predicted.after), _interval(candidate), memory, style="bold" if candidate == search.best else ""
+            *cells,
+            number(candidate.predicted.after),
+            _interval(candidate),
+            memory,
+            style="bold" if candidate == search.best else "",
         )
     return table
 
@@ -81,22 +97,33 @@ def why_not_more(tuning: Tuning) -> Iterator[str]:
     yield from filter(None, [_limit(search, limits)])
     yield from (f"{message}." for message in search.rejected)
     if search.left_out is not None:
-        yield f"{search.left_out} or more workers and their batches may not fit into {_memory(limits)}."
+        yield (
+            f"{search.left_out} or more workers and their batches may not fit into "
+            f"{_memory(limits)}."
+        )
     if search.unpredicted is not None:
         workers, refused = search.unpredicted
         yield f"No prediction for {workers} or more workers: {refused.message.rstrip('.')}."
     if search.unordered is not None:
         rate = search.unordered.predicted
         yield (
-            f"in_order=False would give {number(rate.after)} samples/s [{number(rate.low)}, {number(rate.high)}]. It changes the order of "
-            "batches, and so the course of the training from run to run; it is not part of the advice."
+            f"in_order=False would give {number(rate.after)} samples/s [{number(rate.low)}, "
+            f"{number(rate.high)}]. It changes the order of "
+            "batches, and so the course of the training from run to run; it is not part of the "
+            "advice."
         )
     if tuning.measured_interval is not None:
         yield rates_of_other_runs(tuning.measured_interval)
-    cpus = "on the CPUs as recorded" if limits.cpus is None else f"on {limits.cpus:g} CPU{'s' * (limits.cpus != 1)}"
+    cpus = (
+        "on the CPUs as recorded"
+        if limits.cpus is None
+        else f"on {limits.cpus:g} CPU{'s' * (limits.cpus != 1)}"
+    )
     yield (
-        f"Replayed {count(search.tried)} settings in {seconds(tuning.took_s)}, up to {limits.workers} workers, {cpus}; 95 % intervals. Of "
-        f"those within {100 * (1 - NEAR):.0f} % of the best, the one with the fewest workers is chosen."
+        f"Replayed {count(search.tried)} settings in {seconds(tuning.took_s)}, up to "
+        f"{limits.workers} workers, {cpus}; 95 % intervals. Of "
+        f"those within {100 * (1 - NEAR):.0f} % of the best, the one with the fewest workers is "
+        f"chosen."
     )
 
 
@@ -108,7 +135,10 @@ def _limit(search: Search, limits: Limits) -> str:
     if not best.workers:
         return "Workers would not help."
     if search.limit.id == STEP:
-        return f"More than {_workers(best.workers)} would not help: the rest of the step is then the limit."
+        return (
+            f"More than {_workers(best.workers)} would not help: the rest of the step is then "
+            f"the limit."
+        )
     if search.limit.id == CPUS:
         rate = number(search.limit.samples_per_s)
         busy = f"all CPUs are busy. With more CPUs, throughput would be about {rate} samples/s."
@@ -119,11 +149,17 @@ def _limit(search: Search, limits: Limits) -> str:
         )
     if search.limit.id == PASSES:
         rate = number(search.limit.samples_per_s)
-        why = f"training waits for the first batch of each epoch; if it did not, throughput would be about {rate} samples/s"
+        why = (
+            f"training waits for the first batch of each epoch; if it did not, throughput would "
+            f"be about {rate} samples/s"
+        )
         ends = "The search ended at {}" if ended else "More than {} would not help"
         return f"{ends.format(_workers(best.workers))}: {why}."
     if search.limit.id == WORKERS and ended:
-        return f"The search ended at {_workers(best.workers)}: more workers may be faster (raise --max-workers)."
+        return (
+            f"The search ended at {_workers(best.workers)}: more workers may be faster (raise "
+            f"--max-workers)."
+        )
     return limit_sentence(search.limit)
 
 
@@ -143,9 +179,16 @@ def conclusion(search: Search) -> str:
         ordered = " with batches in order" if search.unordered is not None else ""
         if search.no_more:
             return f"Keep {as_code(search.now.settings)}: more workers were tried, and rejected."
-        perhaps = any(candidate.predicted.after * NEAR >= search.now.predicted.after for candidate in search.few if candidate != search.now)
+        perhaps = any(
+            candidate.predicted.after * NEAR >= search.now.predicted.after
+            for candidate in search.few
+            if candidate != search.now
+        )
         faster = "are sure to be faster" if perhaps else "would be more than 2 % faster"
-        return f"Keep {as_code(search.now.settings)}: no other settings within the limits {faster}{ordered}."
+        return (
+            f"Keep {as_code(search.now.settings)}: no other settings within the limits "
+            f"{faster}{ordered}."
+        )
     return f"Set {as_code(search.changes)}: {rate_change(search.best.predicted)}."
 
 

@@ -38,26 +38,43 @@ class VerifyCommand:
     FEEDLINE_OUT, FEEDLINE_ARM, FEEDLINE_SEED and FEEDLINE_CHECKPOINT.
 
     Examples:
-        feedline verify runs/one --set num_workers=4 -- train.py --output-dir {out}
-        feedline verify runs/one --fix too_few_workers -- train.py
-        feedline verify --fix warmup=5ep --seeds 3 -- train.py --seed {seed} --output-dir out/{arm}-{seed}
+        feedline verify runs/one --set num_workers=4 -- train.py --output-dir {out} feedline verify
+        runs/one --fix too_few_workers -- train.py feedline verify --fix warmup=5ep --seeds 3 --
+        train.py --seed {seed} --output-dir out/{arm}-{seed}
     """
 
     def prepare_parser(self, parser: argparse.ArgumentParser) -> None:
         parser.add_argument(
-            "run_folder", type=Path, nargs="?", metavar="RUN", help="run folder of the unchanged training; a training goes after `--`"
+            "run_folder",
+            type=Path,
+            nargs="?",
+            metavar="RUN",
+            help="run folder of the unchanged training; a training goes after `--`",
         )
         changing = parser.add_argument_group("change")
         changing.add_argument(
-            "--fix", metavar="NAME=VALUE,...", help="fix for large batches; or the id of a finding, such as too_few_workers"
+            "--fix",
+            metavar="NAME=VALUE,...",
+            help="fix for large batches; or the id of a finding, such as too_few_workers",
         )
-        add_settings(changing, OVERRIDES, "arguments of the training's DataLoader, as in `feedline run --set`")
+        add_settings(
+            changing,
+            OVERRIDES,
+            "arguments of the training's DataLoader, as in `feedline run --set`",
+        )
         speed = parser.add_argument_group("changes of the DataLoader")
         speed.add_argument(
-            "--pairs", type=at_least(2), default=_PAIRS, metavar="N", help=f"pairs of runs, with and without the change (default: {_PAIRS})"
+            "--pairs",
+            type=at_least(2),
+            default=_PAIRS,
+            metavar="N",
+            help=f"pairs of runs, with and without the change (default: {_PAIRS})",
         )
         speed.add_argument(
-            "--steps", type=at_least(2), metavar="N", help="steps of each run (default: enough for an interval of 3 %%, within 20 s)"
+            "--steps",
+            type=at_least(2),
+            metavar="N",
+            help="steps of each run (default: enough for an interval of 3 %%, within 20 s)",
         )
         speed.add_argument(
             "--writable",
@@ -82,15 +99,23 @@ class VerifyCommand:
         if args.fix is not None and args.settings:
             raise ScriptError("--fix cannot be combined with --set: verify one change at a time")
         if not args.program:
-            raise FixError("no training given: add it after `--`, as in feedline verify RUN --set num_workers=4 -- train.py ARGS")
+            raise FixError(
+                "no training given: add it after `--`, as in feedline verify RUN --set "
+                "num_workers=4 -- train.py ARGS"
+            )
         if args.fix is not None and not _is_finding(args.fix):
             from feedline.cli.verify.seeds import verify_by_seed
 
             if args.run_folder is not None:
-                raise ScriptError(f"--fix {args.fix} takes no RUN: the unchanged training is one of its arms")
+                raise ScriptError(
+                    f"--fix {args.fix} takes no RUN: the unchanged training is one of its arms"
+                )
             return verify_by_seed(args, args.program)
         if args.checkpoint is not None or args.control is not None or args.metric is not None:
-            raise ScriptError("--checkpoint, --control and --metric need --fix NAME=VALUE of a fix for large batches")
+            raise ScriptError(
+                "--checkpoint, --control and --metric need --fix NAME=VALUE of a fix for large "
+                "batches"
+            )
         from feedline.cli.verify.pairs import verify_by_pairs
 
         return verify_by_pairs(args, args.program)
@@ -119,15 +144,32 @@ def _add_arms(parser: argparse.ArgumentParser) -> None:
     """Add the options for arms by seed."""
     arms = parser.add_argument_group("arms")
     arms.add_argument(
-        "--control", metavar="NAME=VALUE,...", help="control of equal cost, or `none` (default: the control defined by the fix)"
+        "--control",
+        metavar="NAME=VALUE,...",
+        help="control of equal cost, or `none` (default: the control defined by the fix)",
     )
-    arms.add_argument("--checkpoint", type=Path, metavar="FILE", help="checkpoint that every branch starts from")
-    arms.add_argument("--seeds", type=at_least(1), default=_SEEDS, metavar="N", help=f"number of seeds per arm (default: {_SEEDS})")
-    arms.add_argument("--ranks", type=at_least(1), default=1, metavar="N", help="number of ranks of each training (default: 1)")
+    arms.add_argument(
+        "--checkpoint", type=Path, metavar="FILE", help="checkpoint that every branch starts from"
+    )
+    arms.add_argument(
+        "--seeds",
+        type=at_least(1),
+        default=_SEEDS,
+        metavar="N",
+        help=f"number of seeds per arm (default: {_SEEDS})",
+    )
+    arms.add_argument(
+        "--ranks",
+        type=at_least(1),
+        default=1,
+        metavar="N",
+        help="number of ranks of each training (default: 1)",
+    )
     arms.add_argument(
         "--metric",
         metavar="NAME",
-        help="metric to compare; lower is better for losses, errors, perplexities, and wer, rmse and the like (default: the alphabetically "
+        help="metric to compare; lower is better for losses, errors, perplexities, and wer, rmse "
+        "and the like (default: the alphabetically "
         "first name passed to feedline.metric(), else a loss)",
     )
 
@@ -139,7 +181,8 @@ def _add_deciding(parser: argparse.ArgumentParser) -> None:
         "--margin",
         type=finite,
         metavar="DIFFERENCE",
-        help="improvement required: of the throughput in %% (default: 2), of a metric in its unit (default: 0)",
+        help="improvement required: of the throughput in %% (default: 2), of a metric in its unit "
+        "(default: 0)",
     )
     add_output(
         parser,

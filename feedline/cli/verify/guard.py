@@ -17,7 +17,10 @@ from feedline.profiler.errors import FixError
 
 OUT = "{out}"
 _SAFE_VERSION = 3  # version of Landlock from which on a file cannot be truncated either
-_SYSTEM_FOLDERS = ("/dev", "/proc")  # CUDA names its threads in /proc/PID/task/*/comm, and does not start if it cannot
+_SYSTEM_FOLDERS = (
+    "/dev",
+    "/proc",
+)  # CUDA names its threads in /proc/PID/task/*/comm, and does not start if it cannot
 #: Folders that programs share, caches above all: where they are, unless a variable says so.
 _CACHES = {
     "XDG_CACHE_HOME": "~/.cache",
@@ -63,7 +66,8 @@ def check_writable(writable: Sequence[Path]) -> None:
             raise FixError(f"--writable {folder}: no such folder")
     if _ALL_FILES not in writable and write_guard.version() < _SAFE_VERSION:
         raise FixError(
-            "this kernel cannot keep a trial from overwriting files (it has no Landlock, or one before Linux 6.2): make sure that the "
+            "this kernel cannot keep a trial from overwriting files (it has no Landlock, or one "
+            "before Linux 6.2): make sure that the "
             "training writes only to {out}, and add --writable /"
         )
 
@@ -82,8 +86,18 @@ def guard(run: Path, writable: Sequence[Path]) -> Iterator[_TrialGuard]:
         out, temporary = root / "out", root / "tmp"
         for path in (out, temporary):
             path.mkdir()
-        allowed = [root, run, *writable, *caches(os.environ), *(Path(name) for name in _SYSTEM_FOLDERS if os.path.isdir(name))]
-        yield _TrialGuard([sys.executable, "-I", write_guard.__file__, *map(str, allowed), "--"], out, _environment(out, temporary))
+        allowed = [
+            root,
+            run,
+            *writable,
+            *caches(os.environ),
+            *(Path(name) for name in _SYSTEM_FOLDERS if os.path.isdir(name)),
+        ]
+        yield _TrialGuard(
+            [sys.executable, "-I", write_guard.__file__, *map(str, allowed), "--"],
+            out,
+            _environment(out, temporary),
+        )
 
 
 def caches(variables: Mapping[str, str]) -> list[Path]:
@@ -91,10 +105,16 @@ def caches(variables: Mapping[str, str]) -> list[Path]:
 
     One that also holds the working or home folder is left out, as with ``HF_HOME=/workspace``.
     """
-    names = [variables.get(name) or os.path.expanduser(default) for name, default in _CACHES.items()]
+    names = [
+        variables.get(name) or os.path.expanduser(default) for name, default in _CACHES.items()
+    ]
     folders = [Path(name) for name in dict.fromkeys(names) if name and os.path.isdir(name)]
     protected = [Path.cwd(), Path(os.path.realpath(os.path.expanduser("~")))]
-    return [folder for folder in folders if not any(place.is_relative_to(folder.resolve()) for place in protected)]
+    return [
+        folder
+        for folder in folders
+        if not any(place.is_relative_to(folder.resolve()) for place in protected)
+    ]
 
 
 def _environment(out: Path, temporary: Path) -> dict[str, str]:
@@ -104,6 +124,10 @@ def _environment(out: Path, temporary: Path) -> dict[str, str]:
     """
     kept = {name: value for name, value in os.environ.items() if name not in _CONTINUED}
     wandb = "disabled" if os.environ.get("WANDB_MODE") == "disabled" else "offline"
-    mlflow = f"sqlite:///{temporary}/mlflow.db" if find_spec("sqlalchemy") else f"file://{temporary}/mlruns"  # mlflow-skinny has none
+    mlflow = (
+        f"sqlite:///{temporary}/mlflow.db"
+        if find_spec("sqlalchemy")
+        else f"file://{temporary}/mlruns"
+    )  # mlflow-skinny has none
     trackers = {"WANDB_MODE": wandb, "WANDB_DIR": str(temporary), "MLFLOW_TRACKING_URI": mlflow}
     return {**kept, **trackers, "FEEDLINE_OUT": str(out), "TMPDIR": str(temporary)}

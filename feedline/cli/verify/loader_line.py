@@ -34,7 +34,10 @@ _WITHOUT_WORKERS: dict[str, Value | None] = {
 }
 #: Of transformers, which makes its loaders from arguments given elsewhere.
 _TRAINING_ARGUMENTS = ("TrainingArguments", "Seq2SeqTrainingArguments")
-_THEIR_NAMES = {name: f"dataloader_{name}" for name in ("num_workers", "prefetch_factor", "persistent_workers", "pin_memory")}
+_THEIR_NAMES = {
+    name: f"dataloader_{name}"
+    for name in ("num_workers", "prefetch_factor", "persistent_workers", "pin_memory")
+}
 
 
 class NoDiff(Exception):
@@ -60,7 +63,9 @@ class _Target:
         Raises:
             NoDiff: they cannot all be seen.
         """
-        if any(word.arg is None for word in self.call.keywords) or any(isinstance(value, ast.Starred) for value in self.call.args):
+        if any(word.arg is None for word in self.call.keywords) or any(
+            isinstance(value, ast.Starred) for value in self.call.args
+        ):
             raise NoDiff("passes arguments by * or **, where their names cannot be seen")
         return {
             **dict(zip(self.positional, self.call.args, strict=False)),
@@ -77,7 +82,9 @@ class _Edit:
     new: str
 
 
-def loader_diff(made_at: str, made_by: str, kind: str, settings: Mapping[str, Value], folder: Path = Path()) -> str:
+def loader_diff(
+    made_at: str, made_by: str, kind: str, settings: Mapping[str, Value], folder: Path = Path()
+) -> str:
     """Return a diff for ``patch -p0`` and ``git apply -p0`` in a folder.
 
     Args:
@@ -93,7 +100,10 @@ def loader_diff(made_at: str, made_by: str, kind: str, settings: Mapping[str, Va
     name, _, line = made_at.rpartition(":")
     path, instead = folder / name, f"write {kind}(..., {as_code(settings)})"
     if made_by == "transformers" and settings.keys() <= _THEIR_NAMES.keys():
-        instead = f"set {as_code({_THEIR_NAMES[key]: value for key, value in settings.items()})} in TrainingArguments"
+        instead = (
+            f"set {as_code({_THEIR_NAMES[key]: value for key, value in settings.items()})} "
+            f"in TrainingArguments"
+        )
     if WORKER_THREADS in settings:
         raise NoDiff(_threads_in_code(settings))
     if not name or not line.isdecimal() or "***" in name:
@@ -118,11 +128,16 @@ def _threads_in_code(settings: Mapping[str, Value]) -> str:
     threads = settings[WORKER_THREADS]
     others = {name: value for name, value in settings.items() if name != WORKER_THREADS}
     opencv = f"cv2.setNumThreads({0 if threads == 1 else threads})"
-    advice = f"threads are limited in code: write a worker_init_fn that calls torch.set_num_threads({threads}) and, if used, {opencv}"
+    advice = (
+        f"threads are limited in code: write a worker_init_fn that calls "
+        f"torch.set_num_threads({threads}) and, if used, {opencv}"
+    )
     return f"{advice}, and DataLoader(..., {as_code(others)})" if others else advice
 
 
-def _target(tree: ast.Module, line: int, made_by: str, kind: str, settings: Mapping[str, Value]) -> _Target:
+def _target(
+    tree: ast.Module, line: int, made_by: str, kind: str, settings: Mapping[str, Value]
+) -> _Target:
     """Find the call to change.
 
     Raises:
@@ -138,14 +153,28 @@ def _target(tree: ast.Module, line: int, made_by: str, kind: str, settings: Mapp
         )
         return _Target(call, {_THEIR_NAMES[name]: value for name, value in settings.items()})
     here = [call for call in calls if call.lineno <= line <= (call.end_lineno or line)]
-    loaders = [call for call in here if _called(call).endswith("DataLoader") or _called(call) == kind or _is_super_init(call)]
+    loaders = [
+        call
+        for call in here
+        if _called(call).endswith("DataLoader") or _called(call) == kind or _is_super_init(call)
+    ]
     if loaders:
-        call = _only([call for call in loaders if call.lineno == max(other.lineno for other in loaders)], "makes several loaders")
+        call = _only(
+            [call for call in loaders if call.lineno == max(other.lineno for other in loaders)],
+            "makes several loaders",
+        )
         target = _Target(call, settings, _POSITIONAL)
-        repairs = {name: value for name, value in _WITHOUT_WORKERS.items() if settings.get("num_workers") == 0 and name in target.given()}
+        repairs = {
+            name: value
+            for name, value in _WITHOUT_WORKERS.items()
+            if settings.get("num_workers") == 0 and name in target.given()
+        }
         return _Target(call, {**repairs, **settings}, _POSITIONAL)
     passing = [call for call in here if {word.arg for word in call.keywords} >= settings.keys()]
-    return _Target(_only(passing, f"calls no DataLoader, and nothing that takes {', '.join(settings)}"), settings)
+    return _Target(
+        _only(passing, f"calls no DataLoader, and nothing that takes {', '.join(settings)}"),
+        settings,
+    )
 
 
 def _only(calls: list[ast.Call], otherwise: str) -> ast.Call:
@@ -157,12 +186,22 @@ def _only(calls: list[ast.Call], otherwise: str) -> ast.Call:
 
 def _called(call: ast.Call) -> str:
     """Return the last part of the name of what is called."""
-    return call.func.attr if isinstance(call.func, ast.Attribute) else call.func.id if isinstance(call.func, ast.Name) else ""
+    return (
+        call.func.attr
+        if isinstance(call.func, ast.Attribute)
+        else call.func.id
+        if isinstance(call.func, ast.Name)
+        else ""
+    )
 
 
 def _is_super_init(call: ast.Call) -> bool:
     """Return whether it is ``super().__init__(...)``, in a loader class of the program's own."""
-    owner = call.func.value if isinstance(call.func, ast.Attribute) and call.func.attr == "__init__" else None
+    owner = (
+        call.func.value
+        if isinstance(call.func, ast.Attribute) and call.func.attr == "__init__"
+        else None
+    )
     return isinstance(owner, ast.Call) and _called(owner) == "super"
 
 
@@ -171,7 +210,9 @@ def _edits(source: bytes, target: _Target) -> Iterator[_Edit]:
     starts, given = _line_starts(source), target.given()
     for name in given.keys() & target.arguments.keys():
         yield _Edit(*_span(starts, given[name]), repr(target.arguments[name]))
-    if new := [f"{name}={value!r}" for name, value in target.arguments.items() if name not in given]:
+    if new := [
+        f"{name}={value!r}" for name, value in target.arguments.items() if name not in given
+    ]:
         yield _insertion(source, starts, target.call, new)
 
 
@@ -187,7 +228,9 @@ def _check_changed(changed: str, target: _Target) -> None:
         if (call.lineno, call.col_offset) == place and _called(call) == _called(target.call):
             now, before = _Target(call, target.arguments, target.positional).given(), target.given()
             expected = {name: ast.dump(value) for name, value in before.items()}
-            expected |= {name: ast.dump(ast.Constant(value)) for name, value in target.arguments.items()}
+            expected |= {
+                name: ast.dump(ast.Constant(value)) for name, value in target.arguments.items()
+            }
             if {name: ast.dump(value) for name, value in now.items()} == expected:
                 return
     raise NoDiff("is written in a way that cannot be edited safely")
@@ -227,7 +270,9 @@ def _span(starts: list[int], node: ast.expr) -> tuple[int, int]:
 
     Parentheses around it are outside.
     """
-    return starts[node.lineno - 1] + node.col_offset, starts[(node.end_lineno or 1) - 1] + (node.end_col_offset or 0)
+    return starts[node.lineno - 1] + node.col_offset, starts[(node.end_lineno or 1) - 1] + (
+        node.end_col_offset or 0
+    )
 
 
 def _applied(source: bytes, edits: Iterator[_Edit]) -> bytes:
@@ -246,4 +291,6 @@ def _unified(name: str, old: str, new: str) -> str:
     shown = f"{name}\t" if " " in name else name
     before, after = (re.findall(r"[^\n]*\n|[^\n]+", text) for text in (old, new))
     lines = difflib.unified_diff(before, after, shown, shown)
-    return "".join(line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n" for line in lines)
+    return "".join(
+        line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n" for line in lines
+    )

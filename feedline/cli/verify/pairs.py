@@ -12,7 +12,18 @@ from types import MappingProxyType
 
 from feedline.analysis.explain.measured import gather_ranks
 from feedline.analysis.explain.predictions import change_of
-from feedline.analysis.explain.speed_trial import CHANGED, CODES, MARGIN, REJECT, UNCHANGED, Recorded, SpeedTrial, TrialRun, Tried, decide
+from feedline.analysis.explain.speed_trial import (
+    CHANGED,
+    CODES,
+    MARGIN,
+    REJECT,
+    UNCHANGED,
+    Recorded,
+    SpeedTrial,
+    TrialRun,
+    Tried,
+    decide,
+)
 from feedline.analysis.explain.tried import LEDGER, SPEED, identity
 from feedline.analysis.ledger.change import Change, Refused
 from feedline.analysis.ledger.facts import RuleInputs
@@ -43,16 +54,25 @@ from feedline.profiler.store.trainings import open_run, trainings
 _UNCHANGED_RUN = "recorded"
 #: What costs time in a recording and says nothing about throughput; the same in both arms.
 _LIGHT_RECORDING = ("--sample-interval", "1000000", "--torch-profiler", "off")
-_DENIED_MESSAGES = ("Permission denied", "PermissionError", "cannot be opened", "Read-only file system")
+_DENIED_MESSAGES = (
+    "Permission denied",
+    "PermissionError",
+    "cannot be opened",
+    "Read-only file system",
+)
 _DENIED_PATH = re.compile(r"Permission denied: '([^'\n]+)'")
 _PATCH = "fix.patch"
 _RECORD_S = 30  # of the recording that is made where none is given
-_HALF_WIDTH = 0.03  # half the width of a run's 95 % interval, as far as its steps vary by themselves
+_HALF_WIDTH = (
+    0.03  # half the width of a run's 95 % interval, as far as its steps vary by themselves
+)
 _MAX_TRIAL_S = 20.0  # of a run's steps, at most; two passes over the loader may take twice as long
 _WARMUP_STEPS = 10  # steps in which workers start and queues fill
 _MIN_TRIAL_STEPS = 30
 #: Fixes that can be applied, though what they give is not predicted.
-_NOT_PREDICTED: Mapping[str, Mapping[str, Value]] = {thread_oversubscription.RULE_ID: {WORKER_THREADS: 1}}
+_NOT_PREDICTED: Mapping[str, Mapping[str, Value]] = {
+    thread_oversubscription.RULE_ID: {WORKER_THREADS: 1}
+}
 
 
 @dataclass(frozen=True)
@@ -95,15 +115,26 @@ def verify_by_pairs(args: argparse.Namespace, program: list[str]) -> int:
     program = ["--", *program] if _is_command(program) else program
     new = results.prepare(args.output, [_PATCH], args.force)
     names = [_run_name(arm, pair) for arm, pair in order(args.pairs)]
-    request = [*fingerprint(program), str(args.run_folder), str(args.fix), str(args.settings), str(args.steps), str(args.ranks)]
+    request = [
+        *fingerprint(program),
+        str(args.run_folder),
+        str(args.fix),
+        str(args.settings),
+        str(args.steps),
+        str(args.ranks),
+    ]
     owned.discard(args.output, _PATCH)  # of an earlier trial
-    unfinished = Unfinished(args.output, request, [*([] if args.run_folder else [_UNCHANGED_RUN]), *names], args.force)
+    unfinished = Unfinished(
+        args.output, request, [*([] if args.run_folder else [_UNCHANGED_RUN]), *names], args.force
+    )
     with unfinished.resumable(new, named=True):
         run = args.run_folder or _record_unchanged(args, program, unfinished)
         recording = _read_recording(run)
         plan = _plan_pairs(args, program, recording)
         if not args.quiet:
-            safe = "" if plan.writable else "; they can write only to their own folders, and to caches"
+            safe = (
+                "" if plan.writable else "; they can write only to their own folders, and to caches"
+            )
             say(f"{2 * plan.pairs} runs, each stopped after {plan.stop_after} steps{safe}")
         trial = _record(plan, unfinished)
         console = Console(quiet=args.quiet)
@@ -138,7 +169,10 @@ def _record_unchanged(args: argparse.Namespace, program: list[str], unfinished: 
     if run.name in unfinished:
         return run
     if args.ranks > 1 and args.steps is None:
-        raise ScriptError("with several ranks, the number of steps must be known beforehand: give a recorded run, or --steps")
+        raise ScriptError(
+            "with several ranks, the number of steps must be known beforehand: give a recorded "
+            "run, or --steps"
+        )
     if not args.quiet:
         say("recording the unchanged training")
     plan = _unchanged_plan(args, program)
@@ -174,7 +208,9 @@ def _plan_pairs(args: argparse.Namespace, program: list[str], training: Replayab
     settings = args.settings or ({} if environment else _settings_of(args.fix, training))
     margin, fix = MARGIN if args.margin is None else args.margin / 100, args.fix or ""
     return PairPlan(
-        tried=_tried_with(environment, training, fix, margin) if environment else tried(training, settings, fix, margin),
+        tried=_tried_with(environment, training, fix, margin)
+        if environment
+        else tried(training, settings, fix, margin),
         settings=settings,
         program=program,
         stop_after=str(args.steps or _trial_steps(facts)),
@@ -192,7 +228,9 @@ def _plan_pairs(args: argparse.Namespace, program: list[str], training: Replayab
 def _unchanged_plan(args: argparse.Namespace, program: list[str]) -> PairPlan:
     """Plan a run of the training as it is."""
     nothing = Tried("", "", "", "", 0.0, None, "")
-    return PairPlan(nothing, {}, program, "", 0, args.ranks, args.output, tuple(args.writable), args.quiet)
+    return PairPlan(
+        nothing, {}, program, "", 0, args.ranks, args.output, tuple(args.writable), args.quiet
+    )
 
 
 def _settings_of(rule_id: str, training: Replayable) -> Mapping[str, Value]:
@@ -207,11 +245,13 @@ def _settings_of(rule_id: str, training: Replayable) -> Mapping[str, Value]:
         return _NOT_PREDICTED[rule_id]
     if isinstance(change, Refused):
         raise FixError(
-            f"feedline cannot apply the fix of {rule_id}: make the change, record the training again, and compare both runs (feedline diff)"
+            f"feedline cannot apply the fix of {rule_id}: make the change, record the training "
+            f"again, and compare both runs (feedline diff)"
         )
     if change != Change(settings=change.settings):
         raise FixError(
-            f"the fix of {rule_id} is a change of the program or the machine, not of the loader's settings: make it, record the training "
+            f"the fix of {rule_id} is a change of the program or the machine, not of the loader's "
+            f"settings: make it, record the training "
             "again, and compare both runs"
         )
     return change.settings
@@ -230,12 +270,15 @@ def _environment_of(rule_id: str, training: Replayable) -> dict[str, str]:
     if variables := page_faults.environment(training.facts):
         return variables
     raise FixError(
-        f"the fix of {rule_id} does not apply to this training: its malloc is not glibc's or is already configured in the environment, "
+        f"the fix of {rule_id} does not apply to this training: its malloc is not glibc's or is "
+        f"already configured in the environment, "
         "or the images are too large for this glibc or of unknown size"
     )
 
 
-def tried(training: Replayable, settings: Mapping[str, Value], rule_id: str, margin: float) -> Tried:
+def tried(
+    training: Replayable, settings: Mapping[str, Value], rule_id: str, margin: float
+) -> Tried:
     """Return a change of settings, with its prediction.
 
     Raises:
@@ -243,16 +286,35 @@ def tried(training: Replayable, settings: Mapping[str, Value], rule_id: str, mar
     """
     refuse_impossible(settings, training.settings)
     if all(training.settings.get(name) == value for name, value in settings.items()):
-        raise ScriptError(f"the training was recorded with {as_code(settings)} already: there is nothing to compare")
-    return _tried_change(training, as_code(settings), _prediction(training, settings), rule_id, margin)
+        raise ScriptError(
+            f"the training was recorded with {as_code(settings)} already: there is nothing to "
+            f"compare"
+        )
+    return _tried_change(
+        training, as_code(settings), _prediction(training, settings), rule_id, margin
+    )
 
 
-def _tried_with(environment: Mapping[str, str], training: Replayable, rule_id: str, margin: float) -> Tried:
+def _tried_with(
+    environment: Mapping[str, str], training: Replayable, rule_id: str, margin: float
+) -> Tried:
     """Return a change of the environment, with the prediction of the finding's fix."""
-    return _tried_change(training, _as_assignments(environment), _of_fix(training, page_faults.RULE_ID), rule_id, margin)
+    return _tried_change(
+        training,
+        _as_assignments(environment),
+        _of_fix(training, page_faults.RULE_ID),
+        rule_id,
+        margin,
+    )
 
 
-def _tried_change(training: Replayable, change: str, predicted: PredictedRate | Refused, rule_id: str, margin: float) -> Tried:
+def _tried_change(
+    training: Replayable,
+    change: str,
+    predicted: PredictedRate | Refused,
+    rule_id: str,
+    margin: float,
+) -> Tried:
     return Tried(
         change=change,
         finding=rule_id,
@@ -284,7 +346,9 @@ def _prediction(training: Replayable, settings: Mapping[str, Value]) -> Predicte
     if settings == {WORKER_THREADS: 1}:
         return _of_fix(training, thread_oversubscription.RULE_ID)
     if unknown := [name for name in settings if name not in LOADER]:
-        return Refused("unknown_setting", f"the replay does not know what {', '.join(unknown)} changes")
+        return Refused(
+            "unknown_setting", f"the replay does not know what {', '.join(unknown)} changes"
+        )
     asked = change_of_settings(settings, Change(), training.facts, None)
     return asked if isinstance(asked, Refused) else training.predict(asked.change)
 
@@ -299,7 +363,9 @@ def _trial_steps(facts: RuleInputs) -> int:
     mean_s, spread_s = facts.step.mean_s, max(facts.step.p95_s - facts.step.median_s, 0.0) / 1.645
     wanted = (1.96 * spread_s / max(mean_s, 1e-9) / _HALF_WIDTH) ** 2
     max_steps = _MAX_TRIAL_S / max(mean_s, 1e-6)
-    number = _WARMUP_STEPS + round(min(max(wanted, _MIN_TRIAL_STEPS), max(max_steps, _MIN_TRIAL_STEPS)))
+    number = _WARMUP_STEPS + round(
+        min(max(wanted, _MIN_TRIAL_STEPS), max(max_steps, _MIN_TRIAL_STEPS))
+    )
     length = _pass_steps(facts)
     if length is not None and 2 * length <= 2 * max_steps:
         number = math.ceil(max(number, 2 * length) / length) * length
@@ -318,7 +384,9 @@ def order(pairs: int) -> list[tuple[str, int]]:
     The arm that goes first alternates, so that a machine that becomes slower affects both.
     """
     both = (UNCHANGED, CHANGED)
-    return [(arm, pair) for pair in range(1, pairs + 1) for arm in (both if pair % 2 else both[::-1])]
+    return [
+        (arm, pair) for pair in range(1, pairs + 1) for arm in (both if pair % 2 else both[::-1])
+    ]
 
 
 def _run_name(arm: str, pair: int) -> str:
@@ -354,7 +422,11 @@ def _trial_run(plan: PairPlan, arm: str, pair: int, unfinished: Unfinished) -> t
     options = [*_LIGHT_RECORDING, "--stop-after", plan.stop_after]
     changed = arm == CHANGED and bool(plan.settings)
     if changed:
-        options += ["--set", ",".join(f"{key}={value}" for key, value in plan.settings.items()), *(["--set-at", at] if at else [])]
+        options += [
+            "--set",
+            ",".join(f"{key}={value}" for key, value in plan.settings.items()),
+            *(["--set-at", at] if at else []),
+        ]
     if name not in unfinished:
         if not plan.quiet:
             say(f"{plan.tried.change if arm == CHANGED else UNCHANGED}, run {pair} of {plan.pairs}")
@@ -370,7 +442,12 @@ def _trial_run(plan: PairPlan, arm: str, pair: int, unfinished: Unfinished) -> t
     return TrialRun(arm, pair, rate, steps, "" if rate else "it made no step"), unit
 
 
-def train(plan: PairPlan, name: str, options: list[str], environment: Mapping[str, str] = MappingProxyType({})) -> str:
+def train(
+    plan: PairPlan,
+    name: str,
+    options: list[str],
+    environment: Mapping[str, str] = MappingProxyType({}),
+) -> str:
     """Run the training once, recorded; return why it failed, or "".
 
     Raises:
@@ -398,7 +475,8 @@ def _hint(log: Path) -> str:
     refused = _DENIED_PATH.findall(output)
     where = f", and it tried to change {masks.place(Path(refused[-1]))}" if refused else ""
     return (
-        f" (trial runs must not overwrite files{where}: let the training write to {{out}}, as in --output-dir {{out}}, "
+        f" (trial runs must not overwrite files{where}: let the training write to {{out}}, as in "
+        f"--output-dir {{out}}, "
         "or allow a folder with --writable DIR)"
     )
 
@@ -426,9 +504,15 @@ def _run_of(path: Path) -> Run:
 
 def _not_changed(path: Path) -> str:
     """Return why no loader was changed."""
-    hooks = [hook for rank in _run_of(path).ranks.values() for hook in rank.manifest.hooks if hook["name"] == overrides.OVERRIDES_HOOK]
+    hooks = [
+        hook
+        for rank in _run_of(path).ranks.values()
+        for hook in rank.manifest.hooks
+        if hook["name"] == overrides.OVERRIDES_HOOK
+    ]
     return next(
-        (str(hook["why"]) for hook in hooks if not hook["attached"]), "" if hooks else "--set did not reach the training's processes"
+        (str(hook["why"]) for hook in hooks if not hook["attached"]),
+        "" if hooks else "--set did not reach the training's processes",
     )
 
 
@@ -452,7 +536,9 @@ def _show_patch(patch: str, why: str, path: Path, console: Console) -> None:
         console: to print on.
     """
     console.print()
-    console.print(f"To keep it: patch -p0 < {path}" if patch else f"To keep it: {why}", soft_wrap=True)
+    console.print(
+        f"To keep it: patch -p0 < {path}" if patch else f"To keep it: {why}", soft_wrap=True
+    )
     for line in masks.token(patch).split("\n")[:-1]:
         console.print(line.removesuffix("\r"), soft_wrap=True)
 

@@ -61,7 +61,18 @@ def verify_by_seed(args: argparse.Namespace, program: list[str]) -> int:
 
     console = Console(quiet=args.quiet)
     margin = args.margin or 0.0
-    plan = _SeedPlan(arms, program, args.checkpoint, args.seeds, args.ranks, args.output, args.force, args.metric, margin, args.quiet)
+    plan = _SeedPlan(
+        arms,
+        program,
+        args.checkpoint,
+        args.seeds,
+        args.ranks,
+        args.output,
+        args.force,
+        args.metric,
+        margin,
+        args.quiet,
+    )
     unfinished, new = _prepare(plan)
     with unfinished.resumable(new, named=True):
         trial = _record(plan, unfinished)
@@ -80,7 +91,11 @@ def _arms_of(fix: str, control: str | None) -> dict[str, str]:
     """
     requests = parse_fixes(fix)
     if control is None:
-        controls = [request.fix.control.format(lr=getattr(request.setting, "lr", "")) for request in requests if request.fix.control]
+        controls = [
+            request.fix.control.format(lr=getattr(request.setting, "lr", ""))
+            for request in requests
+            if request.fix.control
+        ]
         control = controls[0] if len(controls) == 1 else ""
     if control in ("none", fix):
         control = ""
@@ -88,7 +103,9 @@ def _arms_of(fix: str, control: str | None) -> dict[str, str]:
         try:
             parse_fixes(control)
         except FixError as error:
-            raise FixError(f"control {control}: {error}; choose another with --control, or --control none") from error
+            raise FixError(
+                f"control {control}: {error}; choose another with --control, or --control none"
+            ) from error
     return {"baseline": "", "fix": fix, **({"control": control} if control else {})}
 
 
@@ -99,11 +116,19 @@ def _check(program: list[str], checkpoint: Path | None) -> None:
         FixError: there is not, or it cannot.
     """
     if not program:
-        raise FixError("no training given: add it after `--`, as in feedline verify --fix ... -- train.py ARGS")
+        raise FixError(
+            "no training given: add it after `--`, as in feedline verify --fix ... -- train.py ARGS"
+        )
     if checkpoint is not None and not checkpoint.is_file():
-        raise FixError(f"checkpoint {checkpoint} does not exist: give the path of the file that the training loads")
+        raise FixError(
+            f"checkpoint {checkpoint} does not exist: give the path of the file that the training "
+            f"loads"
+        )
     if checkpoint is not None and not any("{checkpoint}" in word for word in program):
-        raise FixError("the training is not told which checkpoint to load: add {checkpoint} to its arguments, as in --resume {checkpoint}")
+        raise FixError(
+            "the training is not told which checkpoint to load: add {checkpoint} to its "
+            "arguments, as in --resume {checkpoint}"
+        )
 
 
 def _prepare(plan: _SeedPlan) -> tuple[Unfinished, bool]:
@@ -156,7 +181,9 @@ def _record(plan: _SeedPlan, unfinished: Unfinished) -> FixTrial:
     return decide(plan.arms["fix"], plan.arms.get("control", ""), metric, branches, plan.margin)
 
 
-def _branch(plan: _SeedPlan, arm: str, seed: int, fix: str, unfinished: Unfinished) -> TrainingRecord | str:
+def _branch(
+    plan: _SeedPlan, arm: str, seed: int, fix: str, unfinished: Unfinished
+) -> TrainingRecord | str:
     """Train once, unless that was already done; return what was recorded, or why there is nothing.
 
     Raises:
@@ -180,7 +207,10 @@ def _branch(plan: _SeedPlan, arm: str, seed: int, fix: str, unfinished: Unfinish
 
 def _train(plan: _SeedPlan, run: Path, log: Path, arm: str, seed: int) -> int:
     """Record one training; return and raise as ``child.run``."""
-    words, fix = {"{arm}": arm, "{seed}": str(seed), "{checkpoint}": str(plan.checkpoint or "")}, plan.arms[arm]
+    words, fix = (
+        {"{arm}": arm, "{seed}": str(seed), "{checkpoint}": str(plan.checkpoint or "")},
+        plan.arms[arm],
+    )
     program = [child.fill_placeholders(word, words) for word in plan.program]
     command = child.recording_command(run, ["--fix", fix] if fix else [], program, plan.ranks)
     variables = {f"FEEDLINE_{name.strip('{}').upper()}": value for name, value in words.items()}
@@ -191,15 +221,24 @@ def _train(plan: _SeedPlan, run: Path, log: Path, arm: str, seed: int) -> int:
 def _not_applied(run: TrainingRecord) -> str:
     """Return the fixes that were not applied."""
     failed = run.setup.get("fixes_failed")
-    return "; ".join(f"{name}: {why}" for name, why in failed.items()) if isinstance(failed, dict) else ""
+    return (
+        "; ".join(f"{name}: {why}" for name, why in failed.items())
+        if isinstance(failed, dict)
+        else ""
+    )
 
 
 def check_seeds_differ(runs: dict[tuple[str, int], TrainingRecord | str]) -> None:
     """Check that the first two seeds of the baseline have different losses. Raises FixError."""
-    first = [run for seed in (0, 1) if isinstance(run := runs.get(("baseline", seed)), TrainingRecord)]
+    first = [
+        run for seed in (0, 1) if isinstance(run := runs.get(("baseline", seed)), TrainingRecord)
+    ]
     losses = [run.curves["train loss"].values for run in first if "train loss" in run.curves]
     if len(losses) == 2 and np.array_equal(losses[0], losses[1], equal_nan=True):
-        raise FixError("two seeds gave identical losses: pass {seed} in the training's arguments, or read FEEDLINE_SEED in it")
+        raise FixError(
+            "two seeds gave identical losses: pass {seed} in the training's arguments, or read "
+            "FEEDLINE_SEED in it"
+        )
 
 
 def _outcome(arm: str, seed: int, run: TrainingRecord | str, metric: str) -> Branch:
@@ -208,4 +247,6 @@ def _outcome(arm: str, seed: int, run: TrainingRecord | str, metric: str) -> Bra
         return Branch(arm, seed, None, 0.0, 0, None, masks.text(run.splitlines()[0]))
     value = final_value(run, metric)
     failed = "" if math.isfinite(value) else f"its {metric} is {value}"
-    return Branch(arm, seed, value if not failed else None, run.samples, run.updates, run.step_s, failed)
+    return Branch(
+        arm, seed, value if not failed else None, run.samples, run.updates, run.step_s, failed
+    )

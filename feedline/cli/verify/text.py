@@ -41,23 +41,37 @@ def show_pairs(trial: SpeedTrial, console: Console) -> None:
 
 def conclusion_lines(trial: SpeedTrial) -> list[str]:
     """Return predicted, measured and the verdict."""
-    lines = [f"Predicted  {_rates(trial.predicted, trial.unit)}" if trial.predicted else f"Predicted  nothing: {trial.refused}"]
+    lines = [
+        f"Predicted  {_rates(trial.predicted, trial.unit)}"
+        if trial.predicted
+        else f"Predicted  nothing: {trial.refused}"
+    ]
     lines += [f"Measured   {_rates(trial.measured, trial.unit)}"] if trial.measured else []
     if trial.conditions_changed and trial.recorded and trial.measured:
         now, then = number(trial.measured.before), number(trial.recorded.rate)
         lines.append(
-            f"Conditions have changed: the unchanged training runs at {now} {trial.unit}, recorded were {then}; the prediction is for those"
+            f"Conditions have changed: the unchanged training runs at {now} {trial.unit}, "
+            f"recorded were {then}; the prediction is for those"
         )
     if trial.residual is not None and trial.predicted and trial.gain:
         overlap = "overlap" if trial.inside else "do not overlap"
-        measured, expected = number(1 + trial.gain.mean), number(trial.predicted.after / trial.predicted.before)
-        lines.append(f"Speedup    {measured} times measured, {expected} times predicted; the intervals {overlap}")
+        measured, expected = (
+            number(1 + trial.gain.mean),
+            number(trial.predicted.after / trial.predicted.before),
+        )
+        lines.append(
+            f"Speedup    {measured} times measured, {expected} times predicted; the intervals "
+            f"{overlap}"
+        )
     return [*lines, "", f"{trial.verdict.upper()}: {trial.why}"]
 
 
 def _rates(rate: PredictedRate, unit: str) -> str:
     """Return ``251 -> 410 samples/s [380, 430], +63.3 %``."""
-    shown = f"{number(rate.before)} -> {number(rate.after)} {unit} [{number(rate.low)}, {number(rate.high)}]"
+    shown = (
+        f"{number(rate.before)} -> {number(rate.after)} {unit} [{number(rate.low)}, "
+        f"{number(rate.high)}]"
+    )
     return f"{shown}, {more(rate.after / rate.before - 1)}" if rate.before > 0 else shown
 
 
@@ -65,13 +79,22 @@ def show_seeds(trial: FixTrial, console: Console) -> None:
     """Print a trial by seed: arms, differences, and the verdict."""
     trial = printable_in(trial)
     better = "lower" if trial.lower_is_better else "higher"
-    table = Table(box=None, pad_edge=False, title=f"{trial.metric} ({better} is better)", title_justify="left", title_style="bold")
+    table = Table(
+        box=None,
+        pad_edge=False,
+        title=f"{trial.metric} ({better} is better)",
+        title_justify="left",
+        title_style="bold",
+    )
     for name in ("arm", "mean", "sd", "by seed", "samples", "updates", "s/update"):
         table.add_column(name, justify="left" if name in ("arm", "by seed") else "right")
     for arm in ("baseline", "control", "fix"):
         branches = [branch for branch in trial.branches if branch.arm == arm]
         if branches:
-            table.add_row({"control": f"control {trial.control}", "fix": trial.fix}.get(arm, "unchanged"), *_cells(branches))
+            table.add_row(
+                {"control": f"control {trial.control}", "fix": trial.fix}.get(arm, "unchanged"),
+                *_cells(branches),
+            )
     console.print(table)
     console.print()
     console.print(f"{trial.verdict.upper()}: {trial.why}")
@@ -84,7 +107,9 @@ def _cells(branches: list[Branch]) -> list[str]:
     return [
         f"{statistics.mean(values):.4g}" if values else BLANK,
         f"{statistics.stdev(values):.2g}" if len(values) > 1 else BLANK,
-        " ".join("failed" if branch.value is None else f"{branch.value:.4g}" for branch in branches),
+        " ".join(
+            "failed" if branch.value is None else f"{branch.value:.4g}" for branch in branches
+        ),
         f"{statistics.median(branch.samples for branch in branches):,.0f}",
         f"{statistics.median(branch.updates for branch in branches):,.0f}",
         f"{statistics.median(steps):.3g}" if steps else BLANK,
@@ -106,7 +131,8 @@ def show_earlier(trials: Sequence[tried.Trial], console: Console) -> None:
         inside = sum(bool(inside) for _, inside in known)
         console.print()
         console.print(
-            f"Predictions: median error {100 * error:.1f} %; {inside} of {len(known)} gains overlap the predicted interval.",
+            f"Predictions: median error {100 * error:.1f} %; {inside} of {len(known)} gains "
+            f"overlap the predicted interval.",
             soft_wrap=True,
         )
 
@@ -116,7 +142,13 @@ def _without_interval(gain: str) -> str:
     return gain.partition(" [")[0] or BLANK
 
 
-def write_trial(entry: Mapping[str, object], folder: Path, json_file: Path | None, program: list[str], **more: object) -> None:
+def write_trial(
+    entry: Mapping[str, object],
+    folder: Path,
+    json_file: Path | None,
+    program: list[str],
+    **more: object,
+) -> None:
     """Add a trial to the ledger, and write it as JSON.
 
     Args:

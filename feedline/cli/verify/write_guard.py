@@ -27,7 +27,11 @@ EVERYTHING = "/"
 
 
 class _Ruleset(ctypes.Structure):
-    _fields_ = [("files", ctypes.c_uint64), ("network", ctypes.c_uint64), ("scoped", ctypes.c_uint64)]
+    _fields_ = [
+        ("files", ctypes.c_uint64),
+        ("network", ctypes.c_uint64),
+        ("scoped", ctypes.c_uint64),
+    ]
 
 
 class _Beneath(ctypes.Structure):
@@ -69,11 +73,20 @@ def _restrict(folders: list[str]) -> None:
     """
     known = version()
     rights = _WRITE | (_REFER if known >= 2 else 0) | (_TRUNCATE if known >= 3 else 0)
-    requested = _Ruleset(rights, 0, _SIGNALS if known >= 6 else 0)  # an older kernel takes a longer structure whose end is zero
-    ruleset = _system_call(_CREATE_RULESET, ctypes.byref(requested), ctypes.c_size_t(ctypes.sizeof(requested)), ctypes.c_uint32(0))
+    requested = _Ruleset(
+        rights, 0, _SIGNALS if known >= 6 else 0
+    )  # an older kernel takes a longer structure whose end is zero
+    ruleset = _system_call(
+        _CREATE_RULESET,
+        ctypes.byref(requested),
+        ctypes.c_size_t(ctypes.sizeof(requested)),
+        ctypes.c_uint32(0),
+    )
     for folder in folders:
         parent = os.open(folder, os.O_PATH | os.O_CLOEXEC)
-        rule = _Beneath(rights if os.path.isdir(folder) else rights & (_ON_FILES | _TRUNCATE), parent)
+        rule = _Beneath(
+            rights if os.path.isdir(folder) else rights & (_ON_FILES | _TRUNCATE), parent
+        )
         _system_call(_ADD_RULE, ruleset, _PATH_BENEATH, ctypes.byref(rule), ctypes.c_uint32(0))
         os.close(parent)
     _process_control(_NO_NEW_PRIVS, 1)
@@ -84,7 +97,9 @@ def _restrict(folders: list[str]) -> None:
 def main(words: list[str]) -> None:
     at = words.index("--")
     try:
-        _process_control(_PARENT_DEATH_SIGNAL, signal.SIGTERM)  # a trial does not outlive a killed feedline
+        _process_control(
+            _PARENT_DEATH_SIGNAL, signal.SIGTERM
+        )  # a trial does not outlive a killed feedline
         if EVERYTHING not in words[:at]:
             _restrict(words[:at])
     except OSError as error:

@@ -37,16 +37,26 @@ class WhatifCommand:
     def prepare_parser(self, parser: argparse.ArgumentParser) -> None:
         parser.add_argument("run", type=Path, metavar="RUN", help="run folder")
         changed = parser.add_argument_group("what to change")
-        add_settings(changed, {**LOADER, **MACHINE, **SAMPLE}, "settings to predict; may be repeated")
-        changed.add_argument("--fix", metavar="ID", help="the fix of a finding of the run, such as too_few_workers")
-        changed.add_argument("--data", type=Path, metavar="DIR", help="image folder with one subfolder per class")
+        add_settings(
+            changed, {**LOADER, **MACHINE, **SAMPLE}, "settings to predict; may be repeated"
+        )
+        changed.add_argument(
+            "--fix", metavar="ID", help="the fix of a finding of the run, such as too_few_workers"
+        )
+        changed.add_argument(
+            "--data", type=Path, metavar="DIR", help="image folder with one subfolder per class"
+        )
         add_output(parser, json="the prediction", json_to_stdout=True)
 
     def run(self, args: argparse.Namespace) -> int:
         if not args.settings and args.fix is None:
-            raise ScriptError("nothing to change: add --set NAME=VALUE, such as --set num_workers=4, or --fix ID")
+            raise ScriptError(
+                "nothing to change: add --set NAME=VALUE, such as --set num_workers=4, or --fix ID"
+            )
         if args.data is not None and "decode" not in args.settings:
-            raise ScriptError("--data is only used to measure a decoder: add --set decode=NAME, or leave it out")
+            raise ScriptError(
+                "--data is only used to measure a decoder: add --set decode=NAME, or leave it out"
+            )
         if args.json != STDOUT:
             check_json(args)
 
@@ -91,5 +101,10 @@ def predict(args: argparse.Namespace) -> "WhatIf":
     asked = change_of_settings(question.settings, fix, training.facts, args.data)
     if isinstance(asked, Refused):
         return replace(question, refused=asked)
-    question = replace(question, line=asked.line, remarks=asked.remarks, measured_interval=training.throughput.varies)
+    question = replace(
+        question,
+        line=asked.line,
+        remarks=asked.remarks,
+        measured_interval=training.throughput.varies,
+    )
     return answer(question, training.predict, asked.change, asked.workers, asked.extremes)

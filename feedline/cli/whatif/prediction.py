@@ -24,17 +24,25 @@ if TYPE_CHECKING:
 _UNKNOWN = {
     "pin_memory": "copying from pinned memory depends on the device, and was not measured: "
     "feedline verify RUN --set pin_memory=VALUE -- SCRIPT runs the training both ways",
-    "batch_size": "the recording does not show how long a step with another batch size takes, and a larger batch also changes how the "
-    "training converges: feedline verify RUN --set batch_size=VALUE -- SCRIPT measures the speed, and feedline probe --model MODULE:NAME "
+    "batch_size": "the recording does not show how long a step with another batch size takes, and "
+    "a larger batch also changes how the "
+    "training converges: feedline verify RUN --set batch_size=VALUE -- SCRIPT measures the speed, "
+    "and feedline probe --model MODULE:NAME "
     "--parts sweep that of the model alone",
-    "image_size": "another size also changes what reading and augmenting cost: resize a part of the dataset, and record the training "
+    "image_size": "another size also changes what reading and augmenting cost: resize a part of "
+    "the dataset, and record the training "
     "with it",
-    "store": "reading another store depends on the disk and on its cache: feedline pack makes one to record the training with",
-    "device": "the recording does not show how long a step takes on another device: record a few dozen steps there with feedline run",
+    "store": "reading another store depends on the disk and on its cache: feedline pack makes one "
+    "to record the training with",
+    "device": "the recording does not show how long a step takes on another device: record a few "
+    "dozen steps there with feedline run",
 }
 #: Of the loader as recorded, where torch would refuse them without workers -> torch's default.
 _DROPPED = {"prefetch_factor": 2, "persistent_workers": False}
-_OTHER_INPUT = "{} returns a different image type than the transforms get now; the cost of adapting them is not predicted."
+_OTHER_INPUT = (
+    "{} returns a different image type than the transforms get now; the cost of "
+    "adapting them is not predicted."
+)
 _RECORD_ADVICE = "record the training itself with `feedline run SCRIPT`"
 
 
@@ -56,7 +64,9 @@ class _SettingsChange:
     remarks: tuple[str, ...]
 
 
-def change_of_settings(asked: Mapping[str, Value], fix: Change, facts: RuleInputs, data: Path | None) -> _SettingsChange | Refused:
+def change_of_settings(
+    asked: Mapping[str, Value], fix: Change, facts: RuleInputs, data: Path | None
+) -> _SettingsChange | Refused:
     """Return what settings change.
 
     Args:
@@ -72,30 +82,46 @@ def change_of_settings(asked: Mapping[str, Value], fix: Change, facts: RuleInput
     for name, why in _UNKNOWN.items():
         if name in asked:
             return Refused(f"unknown_{name}", f"{as_typed({name: asked[name]})}: {why}")
-    measured = _MeasuredStage() if "decode" not in asked else _measured_decoder(str(asked["decode"]), facts, data)
+    measured = (
+        _MeasuredStage()
+        if "decode" not in asked
+        else _measured_decoder(str(asked["decode"]), facts, data)
+    )
     if isinstance(measured, Refused):
         return measured
-    settings = {name: value for name, value in asked.items() if name in LOADER and isinstance(value, int)}
+    settings = {
+        name: value for name, value in asked.items() if name in LOADER and isinstance(value, int)
+    }
     cores = asked.get("cores")
     cpus = None if cores is None else float(cores)
-    change, *extremes = [joined([Change(settings, stages, cpus=cpus), fix]) for stages in measured.stages]
+    change, *extremes = [
+        joined([Change(settings, stages, cpus=cpus), fix]) for stages in measured.stages
+    ]
     line = handover.change(facts, settings) if settings else ""
     workers = settings.get("num_workers", facts.setting("num_workers", 0))
     remarks = (*measured.remarks, *_side_effects(settings, facts))
-    return _SettingsChange(change, tuple(extremes), workers if isinstance(workers, int) else 0, line, remarks)
+    return _SettingsChange(
+        change, tuple(extremes), workers if isinstance(workers, int) else 0, line, remarks
+    )
 
 
 def _side_effects(settings: Mapping[str, int | bool], facts: RuleInputs) -> Iterator[str]:
     """Say what else the settings do, or need."""
     if settings.get("in_order") is False:
-        yield "in_order=False changes the order of batches, and so the course of the training from run to run."
+        yield (
+            "in_order=False changes the order of batches, and so the course of the training "
+            "from run to run."
+        )
     explicit = {
         name: value
         for name, usual in _DROPPED.items()
         if isinstance(value := facts.setting(name), (int, bool)) and value not in (usual, None)
     }
     if settings.get("num_workers") == 0 and explicit:
-        yield f"Without workers, torch refuses {as_code(explicit)}: remove {'it' if len(explicit) == 1 else 'them'}."
+        yield (
+            f"Without workers, torch refuses {as_code(explicit)}: remove "
+            f"{'it' if len(explicit) == 1 else 'them'}."
+        )
 
 
 @dataclass(frozen=True)
@@ -123,22 +149,40 @@ def _measured_decoder(name: str, facts: RuleInputs, data: Path | None) -> _Measu
 
     new = decoders.find_decoder(name)
     operations = facts.workers.operations if facts.workers else []
-    now = decoders.recorded_decoder([operation.name for operation in operations if operation.stage == "decode"])
+    now = decoders.recorded_decoder(
+        [operation.name for operation in operations if operation.stage == "decode"]
+    )
     if now is None:
-        return Refused("decoder_not_seen", f"decode={name}: which decoder this training uses was not recorded, so nothing can be compared")
+        return Refused(
+            "decoder_not_seen",
+            f"decode={name}: which decoder this training uses was not recorded, so nothing can be "
+            f"compared",
+        )
     if now == new:
-        return Refused("same_decoder", f"decode={name}: this training decodes with {new.name} already")
+        return Refused(
+            "same_decoder", f"decode={name}: this training decodes with {new.name} already"
+        )
     if data is None:
-        return Refused("no_data", f"decode={name}: {new.name} has to be measured on your own files: add --data DIR")
-    measured = decoders.compare_decoders(now, new, data, facts.workers.decoded_pixels if facts.workers else None)
+        return Refused(
+            "no_data",
+            f"decode={name}: {new.name} has to be measured on your own files: add --data DIR",
+        )
+    measured = decoders.compare_decoders(
+        now, new, data, facts.workers.decoded_pixels if facts.workers else None
+    )
     if isinstance(measured, str):
         return Refused("not_measured", f"decode={name}: {measured.rstrip('.')}")
     remark = (
-        f"Measured on {measured.files} files: {now.name} decodes one in {seconds(measured.now_s)} of CPU time, {new.name} in "
-        f"{seconds(measured.then_s)}; pixels differ from Pillow's by {measured.grey_levels:.2f} of 255 gray levels on average."
+        f"Measured on {measured.files} files: {now.name} decodes one in {seconds(measured.now_s)} "
+        f"of CPU time, {new.name} in "
+        f"{seconds(measured.then_s)}; pixels differ from Pillow's by {measured.grey_levels:.2f} "
+        f"of 255 gray levels on average."
     )
     factors = (measured.then_s / measured.now_s, measured.low, measured.high)
-    return _MeasuredStage(tuple({"decode": Factor(cpu=factor)} for factor in factors), (remark, _OTHER_INPUT.format(new.name)))
+    return _MeasuredStage(
+        tuple({"decode": Factor(cpu=factor)} for factor in factors),
+        (remark, _OTHER_INPUT.format(new.name)),
+    )
 
 
 @dataclass(frozen=True)
@@ -174,11 +218,17 @@ class Replayable:
         findings = [finding.rule_id for finding in diagnose(self.facts, ())]
         if rule_id not in findings:
             named = ", ".join(findings) or "none"
-            raise ScriptError(f"--fix {rule_id}: this run has no such finding{suggestion(rule_id, findings)}; its findings: {named}")
+            raise ScriptError(
+                f"--fix {rule_id}: this run has no such finding{suggestion(rule_id, findings)}; "
+                f"its findings: {named}"
+            )
         change = change_of(rule_id, self.facts)
         if isinstance(change, (Change, Refused)):
             return change
-        return Refused("between_ranks", f"{rule_id} is about several ranks: feedline report says what its fix would give")
+        return Refused(
+            "between_ranks",
+            f"{rule_id} is about several ranks: feedline report says what its fix would give",
+        )
 
 
 def replayable(path: Path, again: bool = False) -> "Replayable | Refused":
@@ -205,11 +255,21 @@ def replayable(path: Path, again: bool = False) -> "Replayable | Refused":
 
     run = open_run(path)
     if holds_traces(run):
-        return Refused("trace", f"a trace of another tool does not say how long each batch takes to make: {_RECORD_ADVICE}")
+        return Refused(
+            "trace",
+            f"a trace of another tool does not say how long each batch takes to make: "
+            f"{_RECORD_ADVICE}",
+        )
     training = require_one_training(run)
-    inputs = training_input(training, ceilings_of(place(path, None)[0]), () if again else rejected_of(training))
+    inputs = training_input(
+        training, ceilings_of(place(path, None)[0]), () if again else rejected_of(training)
+    )
     if inputs.facts is None or inputs.predictions is None:
-        return Refused("no_step", f"no training step was recorded: {_RECORD_ADVICE}, for a few dozen steps")
+        return Refused(
+            "no_step", f"no training step was recorded: {_RECORD_ADVICE}, for a few dozen steps"
+        )
     if inputs.facts.loader is None:
-        return Refused("no_loader", "no DataLoader feeds this training, so it has no settings to change")
+        return Refused(
+            "no_loader", "no DataLoader feeds this training, so it has no settings to change"
+        )
     return Replayable(inputs.facts, inputs.gauges, inputs.predictions.of, inputs.throughput)

@@ -6,7 +6,16 @@ from pathlib import Path
 
 from feedline.analysis.formatting import number
 from feedline.analysis.ledger.finding import PredictedRate
-from feedline.analysis.predict.limits import ALONE, BOTH, CPUS, DISK, PASSES, STEP, WORKERS, NextLimit
+from feedline.analysis.predict.limits import (
+    ALONE,
+    BOTH,
+    CPUS,
+    DISK,
+    PASSES,
+    STEP,
+    WORKERS,
+    NextLimit,
+)
 from feedline.analysis.predict.whatif import WhatIf, rate_of
 from feedline.analysis.report.console import Console
 from feedline.analysis.report.tables import plain
@@ -14,14 +23,20 @@ from feedline.cli.settings import LOADER, as_code, as_typed
 from feedline.profiler.printable import printable_in
 
 _LIMITS = {
-    CPUS: "The CPUs would then be the limit: with more CPUs, throughput would be about {rate} samples/s",
-    WORKERS: "The workers would then be the limit: with twice as many, throughput would be about {rate} samples/s",
-    ALONE: "The main process would make its batches itself: with workers, throughput would be about {rate} samples/s",
-    BOTH: "CPUs and workers would then be the limit together: with more of both, throughput would be about {rate} samples/s",
-    PASSES: "The starts of epochs would then be the limit: if training did not wait for the first batch of each, throughput would be about "
+    CPUS: "The CPUs would then be the limit: with more CPUs, throughput would be about {rate} "
+    "samples/s",
+    WORKERS: "The workers would then be the limit: with twice as many, throughput would be about "
+    "{rate} samples/s",
+    ALONE: "The main process would make its batches itself: with workers, throughput would be "
+    "about {rate} samples/s",
+    BOTH: "CPUs and workers would then be the limit together: with more of both, throughput would "
+    "be about {rate} samples/s",
+    PASSES: "The starts of epochs would then be the limit: if training did not wait for the first "
+    "batch of each, throughput would be about "
     "{rate} samples/s",
     DISK: "The disk may then be the limit: no higher rate was observed",
-    STEP: "The step itself would then be the limit: neither more workers nor more CPUs would gain 5 %",
+    STEP: "The step itself would then be the limit: neither more workers nor more CPUs would gain "
+    "5 %",
 }
 
 
@@ -37,9 +52,20 @@ def show(answer: WhatIf, console: Console, run: Path) -> None:
     for remark in answer.remarks:
         console.print(plain(remark))
     if (rate := rate_of(answer)) is None:
-        console.print(plain(f"No prediction: {answer.refused.message.rstrip('.') if answer.refused else 'unknown'}.", "bold"))
+        console.print(
+            plain(
+                f"No prediction: "
+                f"{answer.refused.message.rstrip('.') if answer.refused else 'unknown'}.",
+                "bold",
+            )
+        )
         return
-    console.print(plain(f"With {_what(answer)}: {rate_change(rate)}. {limit_sentence(answer.limit)}".rstrip(), "bold"))
+    console.print(
+        plain(
+            f"With {_what(answer)}: {rate_change(rate)}. {limit_sentence(answer.limit)}".rstrip(),
+            "bold",
+        )
+    )
     if answer.measured_interval:
         console.print(plain(rates_of_other_runs(answer.measured_interval)))
     for line in _next_lines(answer, run):
@@ -59,7 +85,10 @@ def _next_lines(answer: WhatIf, run: Path) -> Iterator[str]:
     if answer.line:
         yield f"Change  {answer.line}"
     if answer.settings and set(answer.settings) <= set(LOADER):
-        yield f"Verify  feedline verify {shlex.quote(str(run))} --set {as_typed(answer.settings)} -- SCRIPT ARGS"
+        yield (
+            f"Verify  feedline verify {shlex.quote(str(run))} --set {as_typed(answer.settings)} "
+            f"-- SCRIPT ARGS"
+        )
     elif answer.fix and not answer.settings:
         yield f"Verify  feedline verify {shlex.quote(str(run))} --fix {answer.fix} -- SCRIPT ARGS"
 
@@ -69,13 +98,19 @@ def rate_change(rate: PredictedRate) -> str:
 
     That is as recorded, with the change, and its 95 % interval.
     """
-    return f"{number(rate.before)} -> {number(rate.after)} samples/s [{number(rate.low)}, {number(rate.high)}]"
+    return (
+        f"{number(rate.before)} -> {number(rate.after)} samples/s [{number(rate.low)}, "
+        f"{number(rate.high)}]"
+    )
 
 
 def rates_of_other_runs(interval: tuple[float, float]) -> str:
     """Say what the interval of a prediction leaves out: how runs without any change differ."""
     low, high = map(number, interval)
-    return f"Intervals are for a run like this one; without any change, another may reach {low} to {high} samples/s."
+    return (
+        f"Intervals are for a run like this one; without any change, another may reach {low} "
+        f"to {high} samples/s."
+    )
 
 
 def limit_sentence(limit: NextLimit | None) -> str:

@@ -60,7 +60,9 @@ class _Collectives:
         self._clock, self._left = None, []
         tap, self._tap = self._tap, None
         if tap is not None and (unknown := tap.stop()):
-            self._report(COLLECTIVES_HOOK, True, f"{self._gives}; {unknown:,} ends on a GPU are unknown")
+            self._report(
+                COLLECTIVES_HOOK, True, f"{self._gives}; {unknown:,} ends on a GPU are unknown"
+            )
 
     def _initialised(self) -> None:
         if recorder.resume() is None:
@@ -75,7 +77,10 @@ class _Collectives:
                 tap.attach()
                 self._tap = tap
             backend = dist.get_backend() if dist.is_initialized() else "unknown"
-            self._gives = f"bytes, group, start and end of every collective ({backend}, {dist.get_world_size()} ranks)"
+            self._gives = (
+                f"bytes, group, start and end of every collective ({backend}, "
+                f"{dist.get_world_size()} ranks)"
+            )
             self._report(COLLECTIVES_HOOK, True, self._gives)
             self._clock = start_clock(self._report, any(clock.measured for clock in self._left))
         except Exception as error:

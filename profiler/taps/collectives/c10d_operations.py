@@ -29,7 +29,10 @@ _OPERATION_NAMES = {
     "recv_any_source_": "recv",
 }
 _NO_WORK = "check_for_nan"  # moves nothing, has no group
-_ON_ROOT_ONLY = {"gather_": 1, "scatter_": 0}  # which of (output, input) every rank has: its share of the message
+_ON_ROOT_ONLY = {
+    "gather_": 1,
+    "scatter_": 0,
+}  # which of (output, input) every rank has: its share of the message
 _SENDS = {"send": True, "recv_": False, "recv_any_source_": False}  # messages between two ranks
 
 
@@ -40,16 +43,18 @@ class CollectiveOperation:
     Attributes:
         op: the operator.
         name: what it is.
-        group: where in the arguments the process group is; before it are the tensors, outputs first.
-        share: which of the tensors is one rank's share where the rest is on the root only; None otherwise.
+        group: where in the arguments the process group is; before it are the tensors, outputs
+            first.
+        share: which of the tensors is one rank's share where the rest is on the root only; None
+            otherwise.
         tag: where the tag of a message between two ranks is; -1: it is none.
         peer: position of the other rank; -1: none, or any source.
         sends: this rank is the one that sends.
         empty: its tensor carries nothing.
         reducer: DistributedDataParallel's reducer uses it.
         plain: one list of tensors, which is the message.
-        waits: where in the arguments is said whether the caller does without waiting, which is left out where it is the default, True;
-            -1: nowhere.
+        waits: where in the arguments is said whether the caller does without waiting, which is left
+            out where it is the default, True; -1: nowhere.
     """
 
     op: Any
@@ -77,7 +82,8 @@ class CollectiveOperation:
         return None
 
     def nbytes(self, args: tuple[Any, ...], ranks: int) -> int:
-        """S: the full message, the larger of input and output; for gather and scatter n shards, although only the root holds them all.
+        """S: the full message, the larger of input and output; for gather and scatter n shards,
+        although only the root holds them all.
 
         Args:
             args: of the call.
@@ -118,7 +124,14 @@ def collective_operations() -> list[CollectiveOperation]:
         names = [argument.name for argument in op._schema.arguments]
         if "process_group" not in names:
             continue
-        peer = next((names.index(peer_name) for peer_name in ("dst", "src") if peer_name in names and name in _SENDS), -1)
+        peer = next(
+            (
+                names.index(peer_name)
+                for peer_name in ("dst", "src")
+                if peer_name in names and name in _SENDS
+            ),
+            -1,
+        )
         operations.append(
             CollectiveOperation(
                 op=op,

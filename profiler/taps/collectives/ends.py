@@ -1,21 +1,26 @@
 """Records when collectives end.
 
-A CPU backend completes a future in a thread of its own, where a callback records the end. Consequences:
+A CPU backend completes a future in a thread of its own, where a callback records the end.
+Consequences:
 
 - If the caller waits at once, the end of that wait is the end, and there is no callback.
 - The callback needs the interpreter's lock, so its time can be late; if the program itself waits for the work, the end of the wait is used.
 - A callback while the interpreter shuts down aborts the process (gloo with torch 2.13: 12 of 12 exits with work in flight),
-  and one that a group's destructor waits for is a deadlock. At exit the process therefore waits until none is pending, as torch's
-  destructor does a moment later, and groups are kept alive until then (tests/comm_tap/test_unchanged.py).
+  and one that a group's destructor waits for is a deadlock. At exit the process therefore waits
+  until none is pending, as torch's destructor does a moment later, and groups are kept alive until
+  then (tests/comm_tap/test_unchanged.py).
 
-gloo's reduce_scatter, send and recv have no future: their end is known only if the program waits for them in Python.
+gloo's reduce_scatter, send and recv have no future: their end is known only if the program waits
+for them in Python.
 
-On a GPU, start and end are events in its streams, read later without waiting for it. The first event goes into the current stream before
-the call: NCCL's own stream waits for that point (torch's ProcessGroupNCCL), so from there on no other rank waits for this one. The second
-goes into the stream that a callback of the work's future is given, which waits for NCCL's end; torch runs that callback at once, in the
-calling thread. A third, the anchor, in every ANCHOR_EVERY collectives, ties the GPU's clock to the host's (taps/gpu_timer.py). Written
-after torch's documentation of CUDA-aware futures; not tested where there was no GPU. Not seen: replays of CUDA graphs; what a capture
-launches does not run.
+On a GPU, start and end are events in its streams, read later without waiting for it. The first
+event goes into the current stream before the call: NCCL's own stream waits for that point (torch's
+ProcessGroupNCCL), so from there on no other rank waits for this one. The second goes into the
+stream that a callback of the work's future is given, which waits for NCCL's end; torch runs that
+callback at once, in the calling thread. A third, the anchor, in every ANCHOR_EVERY collectives,
+ties the GPU's clock to the host's (taps/gpu_timer.py). Written after torch's documentation of
+CUDA-aware futures; not tested where there was no GPU. Not seen: replays of CUDA graphs; what a
+capture launches does not run.
 """
 
 import atexit
@@ -45,8 +50,21 @@ class StartedCollective:
 
     __slots__ = ("segment", "place", "start", "group", "channel", "ended")
 
-    def __init__(self, segment: Segment, place: int | None, start: int, group: RecordedGroup, channel: Channel) -> None:
-        self.segment, self.place, self.start, self.group, self.channel = segment, place, start, group, channel
+    def __init__(
+        self,
+        segment: Segment,
+        place: int | None,
+        start: int,
+        group: RecordedGroup,
+        channel: Channel,
+    ) -> None:
+        self.segment, self.place, self.start, self.group, self.channel = (
+            segment,
+            place,
+            start,
+            group,
+            channel,
+        )
         self.ended = False
 
     def end(self, at: int) -> None:
@@ -61,7 +79,10 @@ class StartedCollective:
             self.segment.end(self.place, COLLECTIVE, UNMEASURED)
 
     def done(self, _: object) -> None:
-        """Called by the backend's thread. The group may be freed as soon as ``in_flight`` is empty, so this comes last."""
+        """Called by the backend's thread.
+
+        The group may be freed as soon as ``in_flight`` is empty, so this comes last.
+        """
         at = clock.wall_ns()
         try:
             self.end(at)
@@ -84,7 +105,9 @@ class Ends:
         self._at_exit = False
 
     def attach(self, patches: Patches) -> None:
-        """Watch ``Work.wait`` and the end of the process; both stay, because a callback can come after a recording has ended."""
+        """Watch ``Work.wait`` and the end of the process; both stay, because a callback can come
+        after a recording has ended.
+        """
         original, expected = dist.Work.wait, self._expected
 
         def wait(work: Any, *args: Any, **kwargs: Any) -> Any:
@@ -135,7 +158,10 @@ class Ends:
             self._last = work, row
 
     def drain(self) -> None:
-        """At process exit: wait until no callback is pending. It takes as long as the works, for which torch waits too."""
+        """At process exit: wait until no callback is pending.
+
+        It takes as long as the works, for which torch waits too.
+        """
         while any(group.in_flight for group in self._groups):
             time.sleep(0.001)
         self.let_go()
@@ -143,7 +169,8 @@ class Ends:
     def let_go(self) -> None:
         """Drop references to finished works, and to groups without pending callbacks.
 
-        Groups with work in flight are kept, so that their destructors, which would block, do not run.
+        Groups with work in flight are kept, so that their destructors, which would block, do not
+        run.
         """
         self._last = None
         self._waiting.clear()
@@ -181,7 +208,9 @@ class Ends:
 
 
 _QUEUE = 4096  # collectives that the GPU has not passed
-_ANCHOR_EVERY = 64  # elapsed_time is a float32 of ms: within 100 ms its steps are 8 ns, within 1,000 s 60 us
+_ANCHOR_EVERY = (
+    64  # elapsed_time is a float32 of ms: within 100 ms its steps are 8 ns, within 1,000 s 60 us
+)
 
 
 class _Timed:
@@ -221,11 +250,13 @@ class CudaEnds:
         return timed
 
     def watch(self, row: StartedCollective, work: Any, timed: _Timed) -> None:
-        """Mark its end. It stays unknown if the work has no future (gloo's send, collectives that NCCL launches together).
+        """Mark its end. It stays unknown if the work has no future (gloo's send, collectives that
+        NCCL launches together).
 
         Args:
             row: the collective.
-            work: None: the caller asked for none, so NCCL has put the collective into the current stream (torch 2.8 and later).
+            work: None: the caller asked for none, so NCCL has put the collective into the current
+                stream (torch 2.8 and later).
             timed: its events.
         """
         timed.row = row
@@ -271,10 +302,15 @@ class CudaEnds:
             row = first.row
             if row is None or row.ended:
                 continue
-            begun = max(first.anchor.host_ns + round(first.anchor.event.elapsed_time(first.begin) * 1e6), row.start)
+            begun = max(
+                first.anchor.host_ns + round(first.anchor.event.elapsed_time(first.begin) * 1e6),
+                row.start,
+            )
             took = max(round(first.begin.elapsed_time(first.end) * 1e6), 0)
             row.ended = True
-            row.segment.end(row.place, Stage.COLLECTIVE, begun - row.start + took, begun - row.start)
+            row.segment.end(
+                row.place, Stage.COLLECTIVE, begun - row.start + took, begun - row.start
+            )
 
     def _anchor(self, device: int) -> Anchor:
         anchor, uses = self._anchors.get(device, (None, _ANCHOR_EVERY))

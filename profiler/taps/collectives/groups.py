@@ -13,13 +13,16 @@ from feedline.profiler import clock
 from feedline.profiler.events import Stage
 from feedline.profiler.store.segment import Segment
 
-_MAX_NAMED_GROUPS = 1000  # groups, and pairs of ranks and tags, that have a name of their own: each takes records that are never forgotten
+# groups, and pairs of ranks and tags, that have a name of their own: each takes records that are
+# never forgotten
+_MAX_NAMED_GROUPS = 1000
 _OTHER_GROUPS = "others"
 _NAME_BYTES = 56  # of a NAME record
 
 
 class Channel:
-    """The scope in which collectives are numbered: a group, or two of its ranks that exchange messages with one tag.
+    """The scope in which collectives are numbered: a group, or two of its ranks that exchange
+    messages with one tag.
 
     Attributes:
         name: the same on all its ranks.
@@ -42,7 +45,16 @@ class Channel:
             self._segment = segment
             for first, step, count in _rank_runs(self.ranks):
                 source, backend = self._ids
-                segment.add(Stage.GROUP, clock.wall_ns(), 0, backend, nbytes=count, number=first, extra=step, source=source)
+                segment.add(
+                    Stage.GROUP,
+                    clock.wall_ns(),
+                    0,
+                    backend,
+                    nbytes=count,
+                    number=first,
+                    extra=step,
+                    source=source,
+                )
         return self._ids[0]
 
 
@@ -52,8 +64,9 @@ class RecordedGroup:
     Attributes:
         whole: all of it.
         size: n.
-        in_flight: collectives whose end will be told by another thread. As long as there are some, ``held`` keeps the group alive:
-            its destructor would wait for that thread, with the interpreter's lock that the thread is waiting for.
+        in_flight: collectives whose end will be told by another thread. As long as there are some,
+            ``held`` keeps the group alive: its destructor would wait for that thread, with the
+            interpreter's lock that the thread is waiting for.
         ended: ns, when the last of them was.
     """
 
@@ -69,21 +82,36 @@ class RecordedGroup:
         self._other_pairs = Channel(_OTHER_GROUPS, (), self.whole.backend)
 
     def pair(self, peer: int | None, sends: bool, tag: int) -> Channel:
-        """Return the messages between this rank and another one, by its number in the group; None for receives from any source."""
+        """Return the messages between this rank and another one, by its number in the group;
+
+        None for receives from any source.
+        """
         key = peer, sends, tag
         known = self._pairs.get(key)
         if known is None:
             if len(self._pairs) >= _MAX_NAMED_GROUPS:
                 return self._other_pairs
-            source, target = (self._rank, peer) if sends else ("any" if peer is None else peer, self._rank)
-            ranks, name = self.whole.ranks, f"{self.whole.name} {source}>{target}" + (f" tag {tag}" if tag else "")
-            members = tuple(sorted((ranks[self._rank], ranks[peer]))) if ranks and peer is not None else ()
+            source, target = (
+                (self._rank, peer) if sends else ("any" if peer is None else peer, self._rank)
+            )
+            ranks, name = (
+                self.whole.ranks,
+                f"{self.whole.name} {source}>{target}" + (f" tag {tag}" if tag else ""),
+            )
+            members = (
+                tuple(sorted((ranks[self._rank], ranks[peer])))
+                if ranks and peer is not None
+                else ()
+            )
             known = self._pairs[key] = Channel(name, members, self.whole.backend)
         return known
 
 
 class RecordedGroups:
-    """Every process group seen. A name reused after ``destroy_process_group`` is distinguished from its first use."""
+    """Every process group seen.
+
+    A name reused after ``destroy_process_group`` is distinguished from its first use.
+    """
 
     def __init__(self) -> None:
         self._known: dict[tuple[str, str | None], RecordedGroup] = {}
@@ -101,10 +129,21 @@ class RecordedGroups:
     def _name(self, name: str, pg: Any, device: torch.device | None) -> str:
         if len(self._uses) >= _MAX_NAMED_GROUPS:
             return _OTHER_GROUPS
-        first = next((group for (known, _), group in self._known.items() if known == name and group.of() is pg), None)
+        first = next(
+            (
+                group
+                for (known, _), group in self._known.items()
+                if known == name and group.of() is pg
+            ),
+            None,
+        )
         if first is not None:  # the same group on another kind of device
             backend = _backend_of(pg, device)
-            return first.whole.name if backend == first.whole.backend else f"{first.whole.name} {backend}"
+            return (
+                first.whole.name
+                if backend == first.whole.backend
+                else f"{first.whole.name} {backend}"
+            )
         use = self._uses[name] = self._uses.get(name, 0) + 1
         return name if use == 1 else f"{name} ({use})"
 
@@ -126,13 +165,20 @@ def _ranks_of(pg: Any) -> tuple[int, ...]:
 def _backend_of(pg: Any, device: torch.device | None) -> str:
     """gloo, nccl, ..."""
     try:
-        return str(pg._get_backend(device).name()).lower() if device is not None else str(dist.get_backend(pg))
+        return (
+            str(pg._get_backend(device).name()).lower()
+            if device is not None
+            else str(dist.get_backend(pg))
+        )
     except Exception:
         return "unknown"
 
 
 def _first_number(pg: Any) -> int:
-    """Return the number of collectives before the tap was attached: 0 for a new group. Some count twice, equally on all ranks."""
+    """Return the number of collectives before the tap was attached: 0 for a new group.
+
+    Some count twice, equally on all ranks.
+    """
     try:
         return int(pg._get_sequence_number_for_group())
     except Exception:

@@ -1,4 +1,7 @@
-"""Libraries whose communication does not pass torch's dispatcher. They are named, so that it is not mistaken for computation."""
+"""Libraries whose communication does not pass torch's dispatcher.
+
+They are named, so that it is not mistaken for computation.
+"""
 
 from collections.abc import Callable
 
@@ -14,16 +17,21 @@ _UNSEEN_LIBRARIES = {
     "deepspeed.ops.comm": ("DeepSpeed's own kernels", "they use shared memory of their own"),
     "nvshmem": ("NVSHMEM", "ranks write into each other's memory"),
 }
-#: Lightning imports mpi4py only to ask whether MPI started the program, and CuPy its wrapper of NCCL because it is there.
+#: Lightning imports mpi4py only to ask whether MPI started the program, and CuPy its wrapper of
+#: NCCL because it is there.
 _MEANINGLESS_ALONE = ("mpi4py.MPI", "cupy.cuda.nccl")
 
 
-def name_when_imported(when_imported: Callable[[str, Callable[[], None]], None], report: ReportHook) -> None:
+def name_when_imported(
+    when_imported: Callable[[str, Callable[[], None]], None], report: ReportHook
+) -> None:
     """Report each of them when it is imported, if that means that it communicates."""
 
     def reporter(name: str, why: str) -> Callable[[], None]:
         said = f"not recorded, {why}: its time counts toward the stage in which it occurs, if any"
-        return lambda: report(f"communication by {name}", False, Message(said, message.OTHER_LIBRARY))
+        return lambda: report(
+            f"communication by {name}", False, Message(said, message.OTHER_LIBRARY)
+        )
 
     alone = ranks.place().world_size == 1
     for module, (name, why) in _UNSEEN_LIBRARIES.items():

@@ -1,12 +1,16 @@
-"""Measures the offset between this rank's clock and rank 0's, by a ping-pong through the process group's key-value store.
+"""Measures the offset between this rank's clock and rank 0's, by a ping-pong through the process
+group's key-value store.
 
     rank r   t0 set ping ------> rank 0 wakes, stamps t ------> set pong -> rank r wakes, t3
-             offset = t - (t0 + t3) / 2      error at most (t3 - t0) / 2      (RFC 5905, section 8, with one stamp for two)
+             offset = t - (t0 + t3) / 2      error at most (t3 - t0) / 2      (RFC 5905, section 8,
+             with one stamp for two)
 
-Of 15 the one with the shortest round trip is kept: it waited least. A thread does it, over a connection of its own, so neither the training
-nor its process groups are touched: at the start, now and then, and at the end. Rank 0's thread answers. A rank that is dead, or a store
-that is gone, ends it. So does ``destroy_process_group``, without a last measurement: a rank that is held up there keeps the old store
-alive, and others that create a new group meet in it and wait for that rank forever.
+Of 15 the one with the shortest round trip is kept: it waited least. A thread does it, over a
+connection of its own, so neither the training nor its process groups are touched: at the start, now
+and then, and at the end. Rank 0's thread answers. A rank that is dead, or a store that is gone,
+ends it. So does ``destroy_process_group``, without a last measurement: a rank that is held up there
+keeps the old store alive, and others that create a new group meet in it and wait for that rank
+forever.
 """
 
 import datetime
@@ -34,7 +38,9 @@ _BLOCKED_S = 2.0  # longest that one operation of the store can take
 _ENDS_S = 10.0  # for the operation that is going on; a machine may be busy
 _WORD_S = 0.02  # what one word to the store may take
 _PREFIX = "feedline/clock"
-_lives = itertools.count()  # of process groups in this process: a store can outlive one, and with it what was said in it
+_lives = (
+    itertools.count()
+)  # of process groups in this process: a store can outlive one, and with it what was said in it
 
 
 class ClockThread(threading.Thread):
@@ -46,7 +52,9 @@ class ClockThread(threading.Thread):
         before: an earlier one has measured.
     """
 
-    def __init__(self, store: Any, rank: int, size: int, report: ReportHook, before: bool = False) -> None:
+    def __init__(
+        self, store: Any, rank: int, size: int, report: ReportHook, before: bool = False
+    ) -> None:
         super().__init__(name="feedline-clock", daemon=True)
         self._store, self._rank, self._size, self._report = store, rank, size, report
         self._ending = threading.Event()
@@ -55,9 +63,11 @@ class ClockThread(threading.Thread):
         self.measured = 0
 
     def stop(self) -> None:
-        """Measure a last time and stop. Takes a fraction of a second, or twice BLOCKED_S if the store does not answer.
+        """Measure a last time and stop. Takes a fraction of a second, or twice BLOCKED_S if the
+        store does not answer.
 
-        Waits for the thread: one that comes back from the store while Python finalizes aborts the process (std::terminate).
+        Waits for the thread: one that comes back from the store while Python finalizes aborts the
+        process (std::terminate).
         """
         self._ending.set()
         self.join(_BLOCKED_S + _LAST_PATIENCE_S)
@@ -65,7 +75,9 @@ class ClockThread(threading.Thread):
         self.join(_ENDS_S)
 
     def quit(self) -> None:
-        """Stop without using the store again, which is about to close: torch reports cut connections on standard error."""
+        """Stop without using the store again, which is about to close: torch reports cut
+        connections on standard error.
+        """
         self._quitting = True
         self._ending.set()
         self.join(_WORD_S)
@@ -154,7 +166,14 @@ def _note(offset: int, round_trip: int) -> None:
     """Record one measurement: rank 0's clock minus this one, and the round trip, ns."""
     segment = recorder.main
     if segment is not None:
-        segment.add(Stage.CLOCK, clock.wall_ns(), 0, number=offset, extra=round_trip, source=segment.name_id(_host()))
+        segment.add(
+            Stage.CLOCK,
+            clock.wall_ns(),
+            0,
+            number=offset,
+            extra=round_trip,
+            source=segment.name_id(_host()),
+        )
 
 
 def _host() -> str:
@@ -178,10 +197,16 @@ def start_clock(report: ReportHook, before: bool) -> ClockThread | None:
         _note(0, 0)
         return None
     try:
-        store = dist.PrefixStore(f"{_PREFIX}/{next(_lives)}", dist.distributed_c10d._get_default_store().clone())  # type: ignore[attr-defined]
+        store = dist.PrefixStore(
+            f"{_PREFIX}/{next(_lives)}", dist.distributed_c10d._get_default_store().clone()
+        )  # type: ignore[attr-defined]
         store.set_timeout(datetime.timedelta(seconds=_BLOCKED_S))
     except Exception as error:
-        report(_NAME, False, f"cannot open a separate connection to the process group's store, {masks.error(error)}")
+        report(
+            _NAME,
+            False,
+            f"cannot open a separate connection to the process group's store, {masks.error(error)}",
+        )
         return None
     thread = ClockThread(store, rank, size, report, before)
     thread.start()

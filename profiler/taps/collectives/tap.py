@@ -1,13 +1,16 @@
-"""A kernel for each c10d operator at dispatch key BackendSelect, which every collective passes, also from C++.
+"""A kernel for each c10d operator at dispatch key BackendSelect, which every collective passes,
+also from C++.
 
-Patched functions of torch.distributed see no bucket of DistributedDataParallel, whose reducer calls C++; kernels at autograd's keys miss
-functional, compiled and inference-mode calls. Other operators than c10d's do not pass here, so they cost nothing.
+Patched functions of torch.distributed see no bucket of DistributedDataParallel, whose reducer calls
+C++; kernels at autograd's keys miss functional, compiled and inference-mode calls. Other operators
+than c10d's do not pass here, so they cost nothing.
 
-The reducer calls while it holds its own lock, and the kernel takes the interpreter's: the same order as for a communication hook in Python.
+The reducer calls while it holds its own lock, and the kernel takes the interpreter's: the same
+order as for a communication hook in Python.
 
-The kernels are registered once per process and never removed. A thread entering one waits for the interpreter's lock with a
-bare pointer to it (torch's PythonKernelHolder); removing it meanwhile would leave that thread in freed memory. After a recording
-they pass everything through.
+The kernels are registered once per process and never removed. A thread entering one waits for the
+interpreter's lock with a bare pointer to it (torch's PythonKernelHolder); removing it meanwhile
+would leave that thread in freed memory. After a recording they pass everything through.
 """
 
 import sys
@@ -22,7 +25,10 @@ from feedline.profiler import clock, masks
 from feedline.profiler.events import UNMEASURED, Flag
 from feedline.profiler.record.recorder import recorder
 from feedline.profiler.store.segment import Segment
-from feedline.profiler.taps.collectives.c10d_operations import CollectiveOperation, collective_operations
+from feedline.profiler.taps.collectives.c10d_operations import (
+    CollectiveOperation,
+    collective_operations,
+)
 from feedline.profiler.taps.collectives.ends import COLLECTIVE, CudaEnds, Ends, StartedCollective
 from feedline.profiler.taps.collectives.groups import Channel, RecordedGroup, RecordedGroups
 from feedline.profiler.taps.collectives.other_libraries import COLLECTIVES_HOOK
@@ -30,10 +36,13 @@ from feedline.profiler.taps.patch import Patches
 from feedline.profiler.torch_internals import NoFunctionModes
 
 DISPATCH_KEY = "BackendSelect"
-_ENGINE = "torch.autograd.graph"  # the module in whose frame the autograd engine runs on a CPU; on a GPU's thread there is no frame
+# the module in whose frame the autograd engine runs on a CPU; on a GPU's thread there is no frame
+_ENGINE = "torch.autograd.graph"
 _MOST_ERRORS = 20  # of feedline itself, after which the tap detaches
 _WAITED_FOR = "gloo"  # gives a work that is waited for in Python, where others may give none
-_Begun = tuple[StartedCollective, Any, int, Any, bool]  # the row, the group, bytes, events of a GPU, the caller waits for it at once
+_Begun = tuple[
+    StartedCollective, Any, int, Any, bool
+]  # the row, the group, bytes, events of a GPU, the caller waits for it at once
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +58,9 @@ class _Kind:
     source: int
 
 
-_Kinds = dict[tuple[int, torch.dtype | None, bool], _Kind]  # by address of the group, dtype and whether on a CPU
+_Kinds = dict[
+    tuple[int, torch.dtype | None, bool], _Kind
+]  # by address of the group, dtype and whether on a CPU
 
 
 class _CollectiveKernels:
@@ -61,7 +72,9 @@ class _CollectiveKernels:
 
     def __init__(self) -> None:
         self.tap: CollectiveTap | None = None
-        self._module: Any = None  # torch.library.Library would take its kernels away at exit, where threads may still communicate
+        # torch.library.Library would take its kernels away at exit, where threads may still
+        # communicate
+        self._module: Any = None
 
     def register(self) -> None:
         """Register them, once.
@@ -77,14 +90,19 @@ class _CollectiveKernels:
         below, operations = torch._C._dispatch_keyset_full_after(key), collective_operations()
         self._module = torch._C._dispatch_library("IMPL", "c10d", DISPATCH_KEY, __file__, 0)
         for operation in operations:
-            self._module.impl(operation.op.name(), DISPATCH_KEY, self._kernel(operation, below), True)
+            self._module.impl(
+                operation.op.name(), DISPATCH_KEY, self._kernel(operation, below), True
+            )
 
     def _kernel(self, operation: CollectiveOperation, below: Any) -> Any:
-        """With the dispatcher's own keys: those of a tensor take 7 us less, but miss what a mode adds to a thread's (FakeTensorMode).
+        """With the dispatcher's own keys: those of a tensor take 7 us less, but miss what a mode
+        adds to a thread's (FakeTensorMode).
 
         OpOverload.redispatch does no more than its handle's, in a frame of its own.
         """
-        redispatch = getattr(getattr(operation.op, "_handle", None), "redispatch_boxed", operation.op.redispatch)
+        redispatch = getattr(
+            getattr(operation.op, "_handle", None), "redispatch_boxed", operation.op.redispatch
+        )
         kinds: _Kinds = {}
 
         def kernel(keyset: Any, *args: Any, **kwargs: Any) -> Any:
@@ -151,16 +169,24 @@ class CollectiveTap:
         self._patches.undo()
 
     def stop(self) -> int:
-        """End the recording. Returns how many ends on a GPU are unknown; 0 if more than that failed, which has been reported."""
+        """End the recording.
+
+        Returns how many ends on a GPU are unknown; 0 if more than that failed, which has been
+        reported.
+        """
         self.detach()
         unknown = self._cuda.stop()
         return 0 if self._errors else unknown
 
-    def begin(self, segment: Segment, operation: CollectiveOperation, kinds: _Kinds, args: tuple[Any, ...]) -> _Begun | None:
+    def begin(
+        self, segment: Segment, operation: CollectiveOperation, kinds: _Kinds, args: tuple[Any, ...]
+    ) -> _Begun | None:
         """Record the start; None if that failed."""
         try:
             pg = self._unbox_group(args[operation.group])
-            alone = args[0][0] if operation.plain and len(args[0]) == 1 else None  # most calls' case
+            alone = (
+                args[0][0] if operation.plain and len(args[0]) == 1 else None
+            )  # most calls' case
             tensor = alone if alone is not None else operation.first(args)
             key = (id(pg), None, True) if tensor is None else (id(pg), tensor.dtype, tensor.is_cpu)
             kind = kinds.get(key)
@@ -168,18 +194,41 @@ class CollectiveTap:
                 kind = kinds[key] = self._kind(segment, operation, pg, tensor)
             group, channel, ids = kind.group, kind.channel, kind.ids
             if operation.tag >= 0:
-                channel = group.pair(args[operation.peer] if operation.peer >= 0 else None, operation.sends, args[operation.tag])
+                channel = group.pair(
+                    args[operation.peer] if operation.peer >= 0 else None,
+                    operation.sends,
+                    args[operation.tag],
+                )
                 ids = channel.id_in(segment)
-            nbytes = operation.nbytes(args, group.size) if alone is None or alone.layout is not torch.strided else alone.nbytes
+            nbytes = (
+                operation.nbytes(args, group.size)
+                if alone is None or alone.layout is not torch.strided
+                else alone.nbytes
+            )
             waited = 0 < operation.waits < len(args) and args[operation.waits] is False
-            flags = Flag.BUCKET if operation.reducer and not waited and tensor is not None and _from_reducer(tensor) else 0
+            flags = (
+                Flag.BUCKET
+                if operation.reducer and not waited and tensor is not None and _from_reducer(tensor)
+                else 0
+            )
             if operation.reducer and tensor is not None and recorder.convergence is not None:
                 recorder.convergence.reduced(tensor, group.size, bool(flags))
             on_gpu = tensor if tensor is not None and tensor.is_cuda else None
             events = self._cuda.begin(on_gpu.device) if on_gpu is not None else None
             start = clock.wall_ns()
             number = next(channel.numbers)
-            place = segment.add(COLLECTIVE, start, UNMEASURED, ids, kind.dtype, nbytes, number, 0, kind.source, flags)
+            place = segment.add(
+                COLLECTIVE,
+                start,
+                UNMEASURED,
+                ids,
+                kind.dtype,
+                nbytes,
+                number,
+                0,
+                kind.source,
+                flags,
+            )
             row = StartedCollective(segment, place, start, group, channel)
             if on_gpu is not None and events is None:
                 row.unknown()
@@ -197,7 +246,9 @@ class CollectiveTap:
             if isinstance(work, tuple):
                 work = None
             if events is not None:
-                work = None if work is None else self._unbox_work(work)  # no truth test: boxed, it has none
+                work = (
+                    None if work is None else self._unbox_work(work)
+                )  # no truth test: boxed, it has none
                 if work is None and operation.tag >= 0:  # launched later, with others
                     self._cuda.lose(row)
                 else:
@@ -211,22 +262,31 @@ class CollectiveTap:
         except Exception as error:
             self._failed(error)
 
-    def _kind(self, segment: Segment, operation: CollectiveOperation, pg: Any, tensor: torch.Tensor | None) -> _Kind:
+    def _kind(
+        self, segment: Segment, operation: CollectiveOperation, pg: Any, tensor: torch.Tensor | None
+    ) -> _Kind:
         group = self._groups.of(pg, tensor)
         ids = group.whole.id_in(segment) if operation.tag < 0 else 0
         dtype = 0 if tensor is None else segment.name_id(str(tensor.dtype).removeprefix("torch."))
-        return _Kind(group.of, segment, group, group.whole, ids, dtype, segment.name_id(operation.name))
+        return _Kind(
+            group.of, segment, group, group.whole, ids, dtype, segment.name_id(operation.name)
+        )
 
     def _failed(self, error: Exception) -> None:
         self._errors += 1
         if self._errors == 1:
-            self._report(COLLECTIVES_HOOK, False, f"some collectives are missing, {masks.error(error)}")
+            self._report(
+                COLLECTIVES_HOOK, False, f"some collectives are missing, {masks.error(error)}"
+            )
         if self._errors > _MOST_ERRORS:
             self.detach()
 
 
 def _from_reducer(tensor: torch.Tensor) -> bool:
-    """Return whether C++ code run by the autograd engine called the kernel, three frames up. Its int32 is the map of parameters in use."""
+    """Return whether C++ code run by the autograd engine called the kernel, three frames up.
+
+    Its int32 is the map of parameters in use.
+    """
     try:
         caller = sys._getframe(3).f_globals.get("__name__")
     except ValueError:  # a thread of the engine's own

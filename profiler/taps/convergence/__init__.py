@@ -1,4 +1,5 @@
-"""Records losses, learning rates, gradient norms and the optimizer's setup of a training, called by the other taps.
+"""Records losses, learning rates, gradient norms and the optimizer's setup of a training, called by
+the other taps.
 
     forward (training, gradients)  -> samples          taps/training.py
     GradScaler.scale               -> the loss before it was scaled
@@ -6,7 +7,8 @@
     a bucket is reduced            -> norms            taps/collectives/tap.py
     optimizer.step                 -> values are written, the next update begins
 
-Nothing is changed and no random number is drawn. On a GPU nothing waits: values stay there until the GPU has passed them (norms.py).
+Nothing is changed and no random number is drawn. On a GPU nothing waits: values stay there until
+the GPU has passed them (norms.py).
 """
 
 import functools
@@ -26,9 +28,14 @@ from feedline.profiler.taps.convergence.training_setup import TrainingSetup
 from feedline.profiler.taps.patch import Patches
 from feedline.profiler.torch_internals import below_user_modes, in_backward
 
-NAME, GIVES = "convergence", "losses, learning rate, and gradient norms where there are several ranks or micro-batches"
+NAME, GIVES = (
+    "convergence",
+    "losses, learning rate, and gradient norms where there are several ranks or micro-batches",
+)
 _OWN_CURVES = ("train loss", "eval loss", "lr")  # names of curves that are not the program's
-_MOST_LOSSES = 256  # backwards without an update; whoever updates by hand never makes one that is seen
+_MOST_LOSSES = (
+    256  # backwards without an update; whoever updates by hand never makes one that is seen
+)
 _ReportSetup = Callable[[dict[str, object]], None]
 
 
@@ -49,7 +56,10 @@ class ConvergenceWatch:
         self._model: Callable[[], Any] = lambda: None  # a weak reference to the one trained last
         self._on_gpu = False  # the last loss was
         self._scaled_at = 0  # updates when GradScaler.update was called last
-        self._scaled: tuple[Any, Any] = (lambda: None), None  # what GradScaler.scale returned, and was given
+        self._scaled: tuple[Any, Any] = (
+            (lambda: None),
+            None,
+        )  # what GradScaler.scale returned, and was given
         self._rate: float | None = None
         self._later = DeviceNumbers(self)
         self.setup = TrainingSetup()
@@ -57,7 +67,9 @@ class ConvergenceWatch:
 
     @property
     def samples(self) -> int:
-        """Samples that this rank has trained on; rows of the models' input if no loader feeds the training."""
+        """Samples that this rank has trained on; rows of the models' input if no loader feeds the
+        training.
+        """
         return self._seen.number
 
     @property
@@ -148,13 +160,21 @@ class ConvergenceWatch:
             if _is_plain_number(value) and not _captures(value):
                 total, number = self._evaluated
                 detached = value.detach().float().reshape(())
-                self._evaluated = detached if total is None or total.device != detached.device else total + detached, number + 1
+                self._evaluated = (
+                    detached
+                    if total is None or total.device != detached.device
+                    else total + detached,
+                    number + 1,
+                )
         except Exception as error:
             self._failed(error)
 
     @below_user_modes
     def backward(self, tensors: Any) -> bool:
-        """Backward is about to be called on these tensors. Returns whether ``after_backward`` must be called."""
+        """Backward is about to be called on these tensors.
+
+        Returns whether ``after_backward`` must be called.
+        """
         try:
             loss = tensors[0] if isinstance(tensors, list | tuple) and tensors else tensors
             self._on_gpu = on_gpu = isinstance(loss, torch.Tensor) and loss.is_cuda
@@ -181,7 +201,9 @@ class ConvergenceWatch:
 
     @below_user_modes
     def reduced(self, tensor: torch.Tensor, ranks: int, bucket: bool) -> None:
-        """A collective sums this tensor over this many ranks: a bucket of DistributedDataParallel, or a tensor of the program."""
+        """A collective sums this tensor over this many ranks: a bucket of DistributedDataParallel,
+        or a tensor of the program.
+        """
         self.norms.guarded(self.norms.reduced, tensor, ranks, bucket)
 
     @below_user_modes
@@ -212,7 +234,13 @@ class ConvergenceWatch:
     def metric(self, name: str, value: float) -> None:
         """The program records a number of its own."""
         updates, samples = self._with_rest()
-        self._later.number(f"{name} (the program's)" if name in _OWN_CURVES else name, value, None, samples, updates)
+        self._later.number(
+            f"{name} (the program's)" if name in _OWN_CURVES else name,
+            value,
+            None,
+            samples,
+            updates,
+        )
 
     def paused(self, updates: int, steps: int, batches: int, samples: int) -> None:
         """Steps were only counted.
@@ -238,7 +266,10 @@ class ConvergenceWatch:
     @below_user_modes
     def _has_scaled(self, scaler: Any, outputs: Any, scaled: Any) -> None:
         if _is_plain_number(scaled):
-            self._scaled = weakref.ref(scaled), outputs.detach()  # its graph goes when the program lets go of it
+            self._scaled = (
+                weakref.ref(scaled),
+                outputs.detach(),
+            )  # its graph goes when the program lets go of it
         self.setup.scaler, self.norms.scaled = scaler, True
 
     def _scaler_updated(self) -> None:
@@ -256,7 +287,9 @@ class ConvergenceWatch:
         total = self._loss.popleft()
         if self._loss:
             where = getattr(total, "device", None)
-            total = total + sum(loss for loss in self._loss if getattr(loss, "device", None) == where)
+            total = total + sum(
+                loss for loss in self._loss if getattr(loss, "device", None) == where
+            )
             self._loss.clear()
         if isinstance(total, torch.Tensor):
             self._later.value("train loss", total)
@@ -285,13 +318,21 @@ class ConvergenceWatch:
 
 
 def _is_plain_number(value: Any) -> bool:
-    """Return whether this rank can read a tensor's single number alone; a DTensor's may take a collective."""
+    """Return whether this rank can read a tensor's single number alone; a DTensor's may take a
+    collective.
+    """
     return type(value) is torch.Tensor and value.numel() == 1 and (value.is_cpu or value.is_cuda)
 
 
 def _captures(value: Any) -> bool:
-    """Return whether a CUDA graph is being captured with this tensor: then nothing may be read from the GPU."""
-    return isinstance(value, torch.Tensor) and value.is_cuda and torch.cuda.is_current_stream_capturing()
+    """Return whether a CUDA graph is being captured with this tensor: then nothing may be read from
+    the GPU.
+    """
+    return (
+        isinstance(value, torch.Tensor)
+        and value.is_cuda
+        and torch.cuda.is_current_stream_capturing()
+    )
 
 
 def _first_tensor(args: Any, kwargs: Any) -> torch.Tensor | None:
@@ -303,11 +344,15 @@ def _first_tensor(args: Any, kwargs: Any) -> torch.Tensor | None:
 
 
 def is_model(module: torch.nn.Module) -> bool:
-    """Return whether a module is a model: not an activation or a transform, nor a copy that DataParallel made for one call."""
+    """Return whether a module is a model: not an activation or a transform, nor a copy that
+    DataParallel made for one call.
+    """
     return next(module.parameters(), None) is not None and not getattr(module, "_is_replica", False)
 
 
-def attach(report: ReportHook, patches: Patches, report_setup: _ReportSetup, when_imported: WhenImported) -> Callable[[], None]:
+def attach(
+    report: ReportHook, patches: Patches, report_setup: _ReportSetup, when_imported: WhenImported
+) -> Callable[[], None]:
     """Watch the training of this process; returns a function that ends it."""
     watch = ConvergenceWatch(report, report_setup)
     watch.attach(patches, when_imported)

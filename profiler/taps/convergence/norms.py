@@ -1,17 +1,20 @@
-"""Squared norms of the gradient of a part of an update and of the whole, for the gradient noise scale (profiler/noise_scale.py).
+"""Squared norms of the gradient of a part of an update and of the whole, for the gradient noise
+scale (profiler/noise_scale.py).
 
 where the parts come from            the part's own gradient                      the whole's
-DistributedDataParallel              its buckets before they are summed           p.grad after backward
-.. with a hook of the program        the buckets that the hook is given           p.grad after backward
-FSDP2 (fully_shard)                  what its reduce-scatter is given             this rank's shard of p.grad after backward
-all_reduce by the program            p.grad after backward                        p.grad before clipping and the update
-accumulation in one process          p.grad after the first backward              p.grad after the last one
+DistributedDataParallel              its buckets before they are summed           p.grad after
+backward .. with a hook of the program        the buckets that the hook is given           p.grad
+after backward FSDP2 (fully_shard)                  what its reduce-scatter is given
+this rank's shard of p.grad after backward all_reduce by the program            p.grad after
+backward                        p.grad before clipping and the update accumulation in one process
+p.grad after the first backward              p.grad after the last one
 
-Each rank records its own; the mean over ranks is computed when the run is read, so nothing is sent. Updates are measured as often as
-costs at most SHARE of the training's first minute, because a training of seconds has few updates, and half of that later on.
+Each rank records its own; the mean over ranks is computed when the run is read, so nothing is sent.
+Updates are measured as often as costs at most SHARE of the training's first minute, because a
+training of seconds has few updates, and half of that later on.
 
-Numbers that a GPU may still be computing are recorded once they are available. The program never waits: they are copied to pinned memory
-after the kernels that compute them, and read there.
+Numbers that a GPU may still be computing are recorded once they are available. The program never
+waits: they are copied to pinned memory after the kernels that compute them, and read there.
 """
 
 import functools
@@ -57,14 +60,31 @@ class DeviceNumbers:
         self._counts = counts
         self._waiting: deque[tuple[Any, Callable[[], None]]] = deque()
 
-    def number(self, name: str, value: float, at: int | None = None, samples: int | None = None, updates: int | None = None) -> None:
+    def number(
+        self,
+        name: str,
+        value: float,
+        at: int | None = None,
+        samples: int | None = None,
+        updates: int | None = None,
+    ) -> None:
         """Record one number of the training, as of now or of an earlier moment."""
         segment = recorder.always_on_segment()
         if segment is None:
             return
         samples = self._counts.samples if samples is None else samples
         updates = self._counts.updates if updates is None else updates
-        segment.add(Stage.VALUE, at or clock.wall_ns(), 0, UNMEASURED, UNMEASURED, samples, _bits(value), updates, segment.name_id(name))
+        segment.add(
+            Stage.VALUE,
+            at or clock.wall_ns(),
+            0,
+            UNMEASURED,
+            UNMEASURED,
+            samples,
+            _bits(value),
+            updates,
+            segment.name_id(name),
+        )
 
     def value(self, name: str, value: torch.Tensor) -> None:
         """The same for a tensor of one element."""
@@ -72,7 +92,15 @@ class DeviceNumbers:
         self._once(value, lambda there: self.number(name, there.item(), at, samples, updates))
 
     def gradient(
-        self, how: str, small: torch.Tensor, big: torch.Tensor, samples: int, parts: int, ranks: int, flags: int, updates: int
+        self,
+        how: str,
+        small: torch.Tensor,
+        big: torch.Tensor,
+        samples: int,
+        parts: int,
+        ranks: int,
+        flags: int,
+        updates: int,
     ) -> None:
         """Record the two squared norms of an update; see ``Stage.GRADIENT``."""
         at, both = clock.wall_ns(), torch.stack([small.detach(), big.detach()])
@@ -80,9 +108,13 @@ class DeviceNumbers:
         def write(there: torch.Tensor) -> None:
             segment = recorder.main
             if segment is not None:
-                (number,) = _LONG.unpack(_FLOATS.pack(*(_in_float(value) for value in there.tolist())))
+                (number,) = _LONG.unpack(
+                    _FLOATS.pack(*(_in_float(value) for value in there.tolist()))
+                )
                 source = segment.name_id(how)
-                segment.add(Stage.GRADIENT, at, 0, parts, ranks, samples, number, updates, source, flags)
+                segment.add(
+                    Stage.GRADIENT, at, 0, parts, ranks, samples, number, updates, source, flags
+                )
 
         self._once(both, write)
 
@@ -124,12 +156,15 @@ _COST_SHARE, _FIRST_SECONDS = 0.015, 60.0  # of the training's time, and seconds
 _SELDOM = 64  # one update in N is measured whatever it costs
 _COST_UPDATES = 8  # measured updates between two looks at what they cost
 _NEEDS = Message(
-    "the noise scale needs gradients of parts of an update: several ranks, or gradient accumulation over two micro-batches or more",
+    "the noise scale needs gradients of parts of an update: several ranks, or gradient "
+    "accumulation over two micro-batches or more",
     message.ONE_GRADIENT,
 )
 _FSDP2 = "torch.distributed.fsdp._fully_shard._fsdp_param_group"
 _Tensors = list[torch.Tensor]
-WhenImported = Callable[[str, Callable[[], None]], None]  # library, what is done once the program has imported it
+WhenImported = Callable[
+    [str, Callable[[], None]], None
+]  # library, what is done once the program has imported it
 
 
 class GradientNormTap:
@@ -156,16 +191,20 @@ class GradientNormTap:
     def _new_update(self) -> None:
         self.backwards = 0
         self._small: _Tensors = []  # of the buckets of this backward
-        self._local: torch.Tensor | None = None  # of p.grad: by the program's own all_reduce, or accumulation
+        self._local: torch.Tensor | None = (
+            None  # of p.grad: by the program's own all_reduce, or accumulation
+        )
         self._samples = 0  # behind the part
         self._last_samples = 0  # when the whole was measured, in accumulation
         self._how, self._done, self._in_hook, self._summed, self._stale = "", False, 0, 0, False
         self._parts = 1
 
     def attach(self, patches: Patches, when_imported: WhenImported) -> None:
-        """Wrap the program's hooks, FSDP2's reduction and clipping. What this torch does not have is left out.
+        """Wrap the program's hooks, FSDP2's reduction and clipping. What this torch does not have
+        is left out.
 
-        FSDP2 is not touched until the program imports it: with its dependencies, importing it takes a second.
+        FSDP2 is not touched until the program imports it: with its dependencies, importing it takes
+        a second.
         """
 
         def watched(clip: Any) -> Any:
@@ -211,7 +250,9 @@ class GradientNormTap:
             return
 
         @functools.wraps(original)
-        def foreach_reduce(fsdp_params: Any, unsharded_grads: Any, *args: Any, **kwargs: Any) -> Any:
+        def foreach_reduce(
+            fsdp_params: Any, unsharded_grads: Any, *args: Any, **kwargs: Any
+        ) -> Any:
             if recorder.convergence is not None:
                 grads = [grad for grad in unsharded_grads if isinstance(grad, torch.Tensor)]
                 self.guarded(self._part, "fsdp2", grads, 1.0, self._ranks)
@@ -224,7 +265,10 @@ class GradientNormTap:
         patches.set(group, "foreach_reduce", foreach_reduce)
 
     def reduced(self, tensor: torch.Tensor, ranks: int, bucket: bool) -> None:
-        """A collective sums a tensor. DistributedDataParallel has already divided its bucket by the number of ranks."""
+        """A collective sums a tensor.
+
+        DistributedDataParallel has already divided its bucket by the number of ranks.
+        """
         if self._in_hook:
             return
         if bucket:
@@ -241,7 +285,9 @@ class GradientNormTap:
 
     @below_user_modes
     def guarded(self, act: Callable[..., None], *args: Any) -> None:
-        """Run a part of the measurement inside the program's own calls: an error ends the measurement, its time is counted."""
+        """Run a part of the measurement inside the program's own calls: an error ends the
+        measurement, its time is counted.
+        """
         begun = time.perf_counter()
         try:
             act(*args)
@@ -261,21 +307,42 @@ class GradientNormTap:
     def before_backward(self) -> None:
         if not self.backwards:
             smallest = min(self._parameters(), key=torch.Tensor.numel, default=None)
-            left = None if smallest is None else smallest.grad  # the program does not set gradients to zero: sums of several updates
-            self._stale = left is not None and not left.is_cuda and bool(_local(left).count_nonzero())
+            left = (
+                None if smallest is None else smallest.grad
+            )  # the program does not set gradients to zero: sums of several updates
+            self._stale = (
+                left is not None and not left.is_cuda and bool(_local(left).count_nonzero())
+            )
 
     def after_backward(self) -> None:
         if self._done or self._stale:
             return
         if self._small:
-            if self._how == "fsdp2" and not all(_is_one_shard(parameter) for parameter in self._parameters()):
-                raise RuntimeError("some parameters are also replicated, or outside fully_shard: shards do not add up to the gradient")
+            if self._how == "fsdp2" and not all(
+                _is_one_shard(parameter) for parameter in self._parameters()
+            ):
+                raise RuntimeError(
+                    "some parameters are also replicated, or outside fully_shard: shards do not "
+                    "add up to the gradient"
+                )
             whole, small = self._gradient(), torch.stack(self._small).sum()
             self._small = []
-            self._write(small, whole, self._counts.fresh, self._parts, Flag.SHARD if self._how == "fsdp2" else 0)
+            self._write(
+                small,
+                whole,
+                self._counts.fresh,
+                self._parts,
+                Flag.SHARD if self._how == "fsdp2" else 0,
+            )
         elif not self._how:
             last = self.backwards == max(self._before, 1)
-            if self._ranks > 1 and last or self._ranks == 1 and self.backwards == 1 and self._before > 1:
+            if (
+                self._ranks > 1
+                and last
+                or self._ranks == 1
+                and self.backwards == 1
+                and self._before > 1
+            ):
                 self._local, self._samples = self._gradient(), self._counts.fresh
             elif self._ranks == 1 and last and self._local is not None:
                 self._whole, self._last_samples = self._gradient(), self._counts.fresh
@@ -290,20 +357,32 @@ class GradientNormTap:
 
         A loss or a norm has fewer, averaged weights come later.
         """
-        if self._local is None or not self._summed or any(hasattr(parameter, "to_local") for parameter in self._parameters()):
+        if (
+            self._local is None
+            or not self._summed
+            or any(hasattr(parameter, "to_local") for parameter in self._parameters())
+        ):
             return False
-        return self._summed >= sum(parameter.numel() for parameter in self._parameters() if parameter.grad is not None)
+        return self._summed >= sum(
+            parameter.numel() for parameter in self._parameters() if parameter.grad is not None
+        )
 
     def _manual(self) -> None:
         assert self._local is not None
         if self.scaled:
-            raise RuntimeError("the program sums gradients itself and a GradScaler scales them: the scale changes in between")
+            raise RuntimeError(
+                "the program sums gradients itself and a GradScaler scales them: the scale "
+                "changes in between"
+            )
         self._how = "manual"
         self._write(self._local, self._gradient(), self._samples, self._ranks, 0)
 
     @property
     def has_parts(self) -> bool:
-        """Whether this update or the last one came of several gradients; ``update`` has nothing to do otherwise."""
+        """Whether this update or the last one came of several gradients;
+
+        ``update`` has nothing to do otherwise.
+        """
         return self._ranks > 1 or self.backwards > 1 or self._before > 1
 
     def update(self, optimizer: torch.optim.Optimizer) -> None:
@@ -312,10 +391,16 @@ class GradientNormTap:
         if known is None:
             self._optimizer = weakref.ref(optimizer)
         elif known is not optimizer:
-            self.wanted, self._lost, self.why = False, True, "several optimizers alternate: a gradient cannot be assigned to one of them"
+            self.wanted, self._lost, self.why = (
+                False,
+                True,
+                "several optimizers alternate: a gradient cannot be assigned to one of them",
+            )
         same = self.backwards == self._before
         if self.wanted and not self._done and not self._stale and self._local is not None and same:
-            if self._ranks == 1 and self._last_samples > self._samples:  # else two losses of one batch
+            if (
+                self._ranks == 1 and self._last_samples > self._samples
+            ):  # else two losses of one batch
                 self._accumulated()
             elif self._ranks > 1 and self._is_manual():
                 self._manual()
@@ -325,24 +410,43 @@ class GradientNormTap:
         self.wanted = parts and not self._lost and self._is_next()
 
     def _accumulated(self) -> None:
-        """p.grad after the first backward is of a loss that the program has divided by their number, or the whole has grown by it."""
+        """p.grad after the first backward is of a loss that the program has divided by their
+        number, or the whole has grown by it.
+        """
         assert self._local is not None
         self._how = "accumulation"
-        self._write(self._local * self.backwards**2, self._whole, self._samples, self.backwards, 0, ranks=1)
+        self._write(
+            self._local * self.backwards**2, self._whole, self._samples, self.backwards, 0, ranks=1
+        )
 
-    def _write(self, small: torch.Tensor, big: torch.Tensor, samples: int, parts: int, flags: int, ranks: int | None = None) -> None:
+    def _write(
+        self,
+        small: torch.Tensor,
+        big: torch.Tensor,
+        samples: int,
+        parts: int,
+        flags: int,
+        ranks: int | None = None,
+    ) -> None:
         self._done = True
-        self._later.gradient(self._how, small, big, samples, parts, ranks or self._ranks, flags, self._counts.updates)
+        self._later.gradient(
+            self._how, small, big, samples, parts, ranks or self._ranks, flags, self._counts.updates
+        )
         self.why = ""
 
     def _is_next(self) -> bool:
-        """At intervals, so that it stays within its budget. Each rank decides alone: the reader keeps the updates that all ranks have."""
+        """At intervals, so that it stays within its budget.
+
+        Each rank decides alone: the reader keeps the updates that all ranks have.
+        """
         coming = self._counts.updates + 1
         if coming >= self._look:
             now = time.perf_counter()
             share = _COST_SHARE if now - self._created < _FIRST_SECONDS else _COST_SHARE / 2
             wanted = self._every * self._spent / (share * (now - self._began))
-            self._every = max(self._every, min(_SELDOM, 1 << math.ceil(math.log2(max(1.0, wanted)))))
+            self._every = max(
+                self._every, min(_SELDOM, 1 << math.ceil(math.log2(max(1.0, wanted))))
+            )
             self._began, self._spent, self._look = now, 0.0, coming + _COST_UPDATES * self._every
         return coming % self._every == 0
 
@@ -350,10 +454,21 @@ class GradientNormTap:
         optimizer = self._optimizer()
         if optimizer is None:
             return []
-        return [parameter for group in optimizer.param_groups for parameter in group["params"] if parameter.requires_grad]
+        return [
+            parameter
+            for group in optimizer.param_groups
+            for parameter in group["params"]
+            if parameter.requires_grad
+        ]
 
     def _gradient(self) -> torch.Tensor:
-        return _squared_norm([_local(parameter.grad) for parameter in self._parameters() if parameter.grad is not None])
+        return _squared_norm(
+            [
+                _local(parameter.grad)
+                for parameter in self._parameters()
+                if parameter.grad is not None
+            ]
+        )
 
 
 def _squared_norm(tensors: _Tensors) -> torch.Tensor:
@@ -373,15 +488,23 @@ def _squared_norm(tensors: _Tensors) -> torch.Tensor:
         norms = [
             norm.float()
             for dtype, same in by_type.items()
-            for norm in torch._foreach_norm(same, 2, dtype=torch.float32 if dtype.itemsize < 4 else None)
+            for norm in torch._foreach_norm(
+                same, 2, dtype=torch.float32 if dtype.itemsize < 4 else None
+            )
         ]
         return torch.stack(norms).square().sum() if norms else torch.zeros(())
 
 
 def _is_one_shard(parameter: torch.Tensor) -> bool:
-    """Return whether ranks have disjoint parts of it: a DTensor on a mesh of one dimension, sharded."""
+    """Return whether ranks have disjoint parts of it: a DTensor on a mesh of one dimension,
+    sharded.
+    """
     mesh, placements = getattr(parameter, "device_mesh", None), getattr(parameter, "placements", ())
-    return mesh is not None and mesh.ndim == 1 and all(placement.is_shard() for placement in placements)
+    return (
+        mesh is not None
+        and mesh.ndim == 1
+        and all(placement.is_shard() for placement in placements)
+    )
 
 
 def _local(gradient: torch.Tensor) -> torch.Tensor:

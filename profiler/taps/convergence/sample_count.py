@@ -1,12 +1,15 @@
-"""Counts the samples that a training has seen: those in the batches that loaders handed over for it.
+"""Counts the samples that a training has seen: those in the batches that loaders handed over for
+it.
 
-Where no loader feeds the training, rows that its model was given stand for them. A row need not be a sample (nodes of a graph, time steps,
-the second pass of a GAN), so that such a number compares moments of one training and is not a number of samples.
+Where no loader feeds the training, rows that its model was given stand for them. A row need not be
+a sample (nodes of a graph, time steps, the second pass of a GAN), so that such a number compares
+moments of one training and is not a number of samples.
 
     NEXT                    samples are on their way
-    forward that trains     as many of them as the model has rows are trained on: accumulation takes several batches first
-    forward that does not   the batch was one to evaluate on, unless a forward that trains comes before the next one
-    update                  all that are on their way were trained on
+    forward that trains     as many of them as the model has rows are trained on: accumulation takes
+    several batches first forward that does not   the batch was one to evaluate on, unless a forward
+    that trains comes before the next one update                  all that are on their way were
+    trained on
 """
 
 
@@ -21,7 +24,9 @@ class SampleCount:
     def __init__(self) -> None:
         self.steps = self._updates = self.last = 0
         self._trained = self._rows = self._batches = 0
-        self._coming = self._batches_coming = self._opaque = 0  # samples, batches, and batches of unknown size
+        self._coming = self._batches_coming = self._opaque = (
+            0  # samples, batches, and batches of unknown size
+        )
         self._inferred = self._unknown = False
         self._asked = True
         self._group: set[int] = set()  # optimizers that have made their update of this step
@@ -35,7 +40,9 @@ class SampleCount:
 
     @property
     def known(self) -> bool:
-        """Whether the count is in samples: a loader feeds the steps, and the size of each batch is known."""
+        """Whether the count is in samples: a loader feeds the steps, and the size of each batch is
+        known.
+        """
         return self._batches > 0 and not self._unknown and 2 * self._batches >= self.steps
 
     def handed_over(self, samples: int) -> None:
@@ -96,7 +103,11 @@ class SampleCount:
 
     def with_pause(self, updates: int, samples: int) -> int:
         """Return ``number`` in the middle of a pause, of which so much has passed."""
-        return self._trained + samples if self._batches else self._rows + round(self._rows_per_update() * updates)
+        return (
+            self._trained + samples
+            if self._batches
+            else self._rows + round(self._rows_per_update() * updates)
+        )
 
     def _rows_per_update(self) -> float:
         """Since the last pause; where nothing was seen since, before it."""

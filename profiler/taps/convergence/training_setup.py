@@ -1,24 +1,29 @@
 """Describes the setup of the training for ``Manifest.training``.
 
-optimizers   [{"kind": "SGD", "module": "torch.optim.sgd", "groups": [{"lr", "weight_decay", "momentum", "betas", "tensors", "vectors",
-             "elements", "fused", "foreach"}], "samplers"}]
-             in the order of their first updates; groups as they were then; vectors: tensors of at most 1 dimension; samplers: as below,
+optimizers   [{"kind": "SGD", "module": "torch.optim.sgd", "groups": [{"lr", "weight_decay",
+"momentum", "betas", "tensors", "vectors",
+             "elements", "fused", "foreach"}], "samplers"}] in the order of their first updates;
+             groups as they were then; vectors: tensors of at most 1 dimension; samplers: as below,
              those that were iterated between an update of this optimizer and the update before
 schedulers   [{"kind": "CosineAnnealingLR", "horizon": 1536 | None, "steps": 192, "optimizer": 0}]
-             horizon: steps until it is through, as it was told; steps: made by the last update, or by the end where the scheduler was still
-             there; optimizer: number of the one that it moves, absent before its first update
-norms        {"BatchNorm2d": 20, "SyncBatchNorm": 0, ...}                                in models that were trained
-batch_norms  [{"layers": 20, "synced": 0, "samples": 2, "gpu": true}]
-             models with batch norm, in the order of their first forwards; layers: those that normalize with the statistics of this rank's
-             batch; synced: those that take them over all ranks; samples: most in one of the first forwards, 0: unknown
-samplers     [{"kind": "DistributedSampler", "shuffles": true, "epochs": 3, "distinct": 1, "samples": 512, "of": 4096, "loader": 0}]
-             epochs: times it was iterated; distinct: values that set_epoch had given it by then; samples: that it draws on this rank in an
-             epoch; of: samples in the dataset; loader: number of the one that it draws for, absent where that is not recorded
-scaler       {"kind": "GradScaler", "skipped": 3} | absent         skipped: updates that were not made
-updates, samples     in all, on this rank; absent in a run that was killed
-samples_known        false: samples are rows that the model was given (taps/convergence/sample_count.py)
-noise_scale  why no gradient norms were seen; "" where some were
-noise_scale_reason  the same as an identifier, where something depends on it (message.py)
+             horizon: steps until it is through, as it was told; steps: made by the last update, or
+             by the end where the scheduler was still there; optimizer: number of the one that it
+             moves, absent before its first update
+norms        {"BatchNorm2d": 20, "SyncBatchNorm": 0, ...}                                in models
+that were trained batch_norms  [{"layers": 20, "synced": 0, "samples": 2, "gpu": true}]
+             models with batch norm, in the order of their first forwards; layers: those that
+             normalize with the statistics of this rank's batch; synced: those that take them over
+             all ranks; samples: most in one of the first forwards, 0: unknown
+samplers     [{"kind": "DistributedSampler", "shuffles": true, "epochs": 3, "distinct": 1,
+"samples": 512, "of": 4096, "loader": 0}]
+             epochs: times it was iterated; distinct: values that set_epoch had given it by then;
+             samples: that it draws on this rank in an epoch; of: samples in the dataset; loader:
+             number of the one that it draws for, absent where that is not recorded
+scaler       {"kind": "GradScaler", "skipped": 3} | absent         skipped: updates that were not
+made updates, samples     in all, on this rank; absent in a run that was killed samples_known
+false: samples are rows that the model was given (taps/convergence/sample_count.py) noise_scale  why
+no gradient norms were seen; "" where some were noise_scale_reason  the same as an identifier, where
+something depends on it (message.py)
 """
 
 import functools
@@ -39,7 +44,8 @@ from feedline.profiler.taps.loader_settings import length
 from feedline.profiler.taps.patch import Patches
 from feedline.profiler.torch_internals import below_function_modes
 
-_FORWARDS = 64  # of one model that are looked at; its layers are counted again where their number is a power of two
+# of one model that are looked at; its layers are counted again where their number is a power of two
+_FORWARDS = 64
 
 
 class _BatchNormFacts:
@@ -47,7 +53,9 @@ class _BatchNormFacts:
 
     def __init__(self) -> None:
         self._found: list[dict[str, Any]] = []
-        self._looks: weakref.WeakKeyDictionary[torch.nn.Module, dict[str, Any]] = weakref.WeakKeyDictionary()
+        self._looks: weakref.WeakKeyDictionary[torch.nn.Module, dict[str, Any]] = (
+            weakref.WeakKeyDictionary()
+        )
 
     def begin(self, model: torch.nn.Module, most: int) -> None:
         """A model begins to train.
@@ -56,26 +64,43 @@ class _BatchNormFacts:
             model: that begins.
             most: models that are described.
         """
-        if len(self._found) < most and any(isinstance(part, _BatchNorm) for part in model.modules()):
-            facts: dict[str, Any] = {"layers": 0, "synced": 0, "samples": 0, "gpu": False, "forwards": 0}
+        if len(self._found) < most and any(
+            isinstance(part, _BatchNorm) for part in model.modules()
+        ):
+            facts: dict[str, Any] = {
+                "layers": 0,
+                "synced": 0,
+                "samples": 0,
+                "gpu": False,
+                "forwards": 0,
+            }
             self._found.append(facts)
             self._looks[model] = facts
 
-    def forwarded(self, model: torch.nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any], handed_over: int) -> None:
+    def forwarded(
+        self,
+        model: torch.nn.Module,
+        args: Sequence[Any],
+        kwargs: Mapping[str, Any],
+        handed_over: int,
+    ) -> None:
         """A model has received a batch in training.
 
         Args:
             model: that received it.
             args: of the call.
             kwargs: of the call.
-            handed_over: samples of the last batch from a loader; 0: unknown. Where the input has fewer rows, they need not be samples (the
-                two rows of a graph's edges), or the program divides the batch.
+            handed_over: samples of the last batch from a loader; 0: unknown. Where the input has
+                fewer rows, they need not be samples (the two rows of a graph's edges), or the
+                program divides the batch.
         """
         facts = self._looks.get(model)
         if facts is None:
             return
         facts["forwards"] += 1
-        facts["samples"] = max(facts["samples"], max(rows(args, kwargs), handed_over) // _replicas(model))
+        facts["samples"] = max(
+            facts["samples"], max(rows(args, kwargs), handed_over) // _replicas(model)
+        )
         if not facts["forwards"] & (facts["forwards"] - 1):
             layers = [part for part in model.modules() if isinstance(part, _BatchNorm)]
             facts["synced"] = sum(_is_synced(layer) for layer in layers)
@@ -91,18 +116,27 @@ class _BatchNormFacts:
 
     def found(self) -> list[dict[str, object]]:
         """Return the models with batch norm, for the manifest."""
-        return [{key: value for key, value in facts.items() if key != "forwards"} for facts in self._found]
+        return [
+            {key: value for key, value in facts.items() if key != "forwards"}
+            for facts in self._found
+        ]
 
 
 def _is_synced(layer: _BatchNorm) -> bool:
-    """Return whether a layer takes its statistics over all ranks: torch's SyncBatchNorm, or one of a library."""
+    """Return whether a layer takes its statistics over all ranks: torch's SyncBatchNorm, or one of
+    a library.
+    """
     return "sync" in type(layer).__name__.lower()
 
 
 def _uses_its_batch(layer: _BatchNorm) -> bool:
-    """Return whether a layer normalizes with the statistics of this rank's batch: it is not frozen, and not meant to look at less."""
+    """Return whether a layer normalizes with the statistics of this rank's batch: it is not frozen,
+    and not meant to look at less.
+    """
     takes_one_batch = not _is_synced(layer) and not hasattr(layer, "ghost")
-    return takes_one_batch and (layer.training or not layer.track_running_stats or layer.running_mean is None)
+    return takes_one_batch and (
+        layer.training or not layer.track_running_stats or layer.running_mean is None
+    )
 
 
 def _replicas(model: torch.nn.Module) -> int:
@@ -111,16 +145,26 @@ def _replicas(model: torch.nn.Module) -> int:
 
 
 def rows(args: Sequence[Any], kwargs: Mapping[str, Any]) -> int:
-    """Return rows of the first tensor in a model's input, or the length of a list of tensors, such as images of different sizes."""
+    """Return rows of the first tensor in a model's input, or the length of a list of tensors, such
+    as images of different sizes.
+    """
     for value in (*args, *kwargs.values()):
         if isinstance(value, torch.Tensor) and value.dim():
             return int(value.shape[0])
-        if isinstance(value, list | tuple) and value and all(isinstance(item, torch.Tensor) for item in value):
+        if (
+            isinstance(value, list | tuple)
+            and value
+            and all(isinstance(item, torch.Tensor) for item in value)
+        ):
             return len(value)
     return 0
 
 
-_HORIZONS = ("total_steps", "T_max", "total_iters")  # OneCycleLR, CosineAnnealingLR, LinearLR and its like
+_HORIZONS = (
+    "total_steps",
+    "T_max",
+    "total_iters",
+)  # OneCycleLR, CosineAnnealingLR, LinearLR and its like
 _MAX_SCHEDULERS = 4  # schedulers, which are looked at on every update
 _MAX_DESCRIBED = 64  # optimizers and kinds of samplers: more are those of a search
 #: kind, shuffles, samples, of, loader -> epochs, values of set_epoch
@@ -146,7 +190,9 @@ class TrainingSetup:
         self._known = ObjectNumbers()  # optimizers
         self._norms: Counter[str] = Counter()
         self._models: weakref.WeakSet[torch.nn.Module] = weakref.WeakSet()
-        self._schedulers: list[tuple[Any, dict[str, object]]] = []  # weak references, and what was known last
+        self._schedulers: list[
+            tuple[Any, dict[str, object]]
+        ] = []  # weak references, and what was known last
         self._past: list[dict[str, object]] = []  # of schedulers that are gone
         self._samplers: _Samplers = {}
         self._fresh: list[tuple[int, _Samplers]] = []  # ns, passes since the last update
@@ -187,13 +233,22 @@ class TrainingSetup:
             if new:
                 kind = type(optimizer)
                 groups = [_group_facts(group) for group in optimizer.param_groups]
-                self._optimizers.append({"kind": kind.__name__, "module": kind.__module__, "groups": groups, "samplers": {}})
+                self._optimizers.append(
+                    {
+                        "kind": kind.__name__,
+                        "module": kind.__module__,
+                        "groups": groups,
+                        "samplers": {},
+                    }
+                )
         if self._fresh:
             self._share_out(number, new)
         return new
 
     def _share_out(self, number: int, new: bool) -> None:
-        """Passes over samplers belong to the optimizer that updates after them; those before its training began, to the one before."""
+        """Passes over samplers belong to the optimizer that updates after them; those before its
+        training began, to the one before.
+        """
         fresh, self._fresh = self._fresh, []
         began = recorder.optimizers.began if new and recorder.optimizers is not None else 0
         for at, samplers in fresh:
@@ -205,14 +260,19 @@ class TrainingSetup:
         """A model is being trained."""
         if module not in self._models:
             self._models.add(module)
-            self._norms.update(type(part).__name__ for part in module.modules() if "Norm" in type(part).__name__)
+            self._norms.update(
+                type(part).__name__ for part in module.modules() if "Norm" in type(part).__name__
+            )
             self.batch_norms.begin(module, _MAX_DESCRIBED)
 
     def found(self, why_no_norms: str) -> dict[str, object]:
         """Return the setup so far."""
         self._look_at_schedulers()
         described: dict[str, object] = {
-            "optimizers": [{**facts, "samplers": _sampler_facts(facts["samplers"])} for facts in self._optimizers],
+            "optimizers": [
+                {**facts, "samplers": _sampler_facts(facts["samplers"])}
+                for facts in self._optimizers
+            ],
             "schedulers": [*self._past, *(facts for _, facts in self._schedulers if facts)],
             "norms": dict(self._norms),
             "batch_norms": self.batch_norms.found(),
@@ -228,8 +288,13 @@ class TrainingSetup:
         for scheduler, facts in self._schedulers:
             try:
                 if (alive := scheduler()) is not None:
-                    facts.update(_scheduler_facts(alive) if not facts else {"steps": int(alive.last_epoch)})
-                    if "optimizer" not in facts and (number := self._known.known.get(id(alive.optimizer))) is not None:
+                    facts.update(
+                        _scheduler_facts(alive) if not facts else {"steps": int(alive.last_epoch)}
+                    )
+                    if (
+                        "optimizer" not in facts
+                        and (number := self._known.known.get(id(alive.optimizer))) is not None
+                    ):
                         facts["optimizer"] = number
             except Exception:  # one of the program's own
                 pass
@@ -256,7 +321,12 @@ class TrainingSetup:
         samples, of = length(sampler), length(loader.dataset)
         if samples is None or of is None:
             return
-        passes = {(kind, shuffles, samples, of, getattr(state, "loader", None)): (1, {getattr(sampler, "epoch", None)})}
+        passes = {
+            (kind, shuffles, samples, of, getattr(state, "loader", None)): (
+                1,
+                {getattr(sampler, "epoch", None)},
+            )
+        }
         _count_samplers(passes, self._samplers)
         if len(self._fresh) < _MAX_DESCRIBED:
             self._fresh.append((clock.wall_ns(), passes))
@@ -273,7 +343,14 @@ def _count_samplers(more: _Samplers, into: _Samplers) -> None:
 def _sampler_facts(samplers: _Samplers) -> list[dict[str, object]]:
     """Return the samplers, for the manifest."""
     return [
-        {"kind": kind, "shuffles": shuffles, "epochs": epochs, "distinct": len(distinct), "samples": samples, "of": of}
+        {
+            "kind": kind,
+            "shuffles": shuffles,
+            "epochs": epochs,
+            "distinct": len(distinct),
+            "samples": samples,
+            "of": of,
+        }
         | ({} if loader is None else {"loader": loader})
         for (kind, shuffles, samples, of, loader), (epochs, distinct) in samplers.items()
     ]
@@ -282,17 +359,41 @@ def _sampler_facts(samplers: _Samplers) -> list[dict[str, object]]:
 def _group_facts(group: dict[str, Any]) -> dict[str, object]:
     """Settings of a parameter group."""
     tensors = group["params"]
-    facts: dict[str, object] = {name: float(group[name]) for name in _NUMBER_SETTINGS if isinstance(group.get(name), (int, float))}
+    facts: dict[str, object] = {
+        name: float(group[name])
+        for name in _NUMBER_SETTINGS
+        if isinstance(group.get(name), (int, float))
+    }
     if isinstance(group.get("betas"), tuple):
         facts["betas"] = [float(beta) for beta in group["betas"]]
     facts |= {name: group[name] for name in _HOW if isinstance(group.get(name), bool)}
     vectors = sum(tensor.dim() <= 1 for tensor in tensors)
-    return {**facts, "tensors": len(tensors), "vectors": vectors, "elements": sum(tensor.numel() for tensor in tensors)}
+    return {
+        **facts,
+        "tensors": len(tensors),
+        "vectors": vectors,
+        "elements": sum(tensor.numel() for tensor in tensors),
+    }
 
 
 def _scheduler_facts(scheduler: Any) -> dict[str, object]:
     """Return the name of a scheduler, its horizon, and its position."""
-    horizon = next((getattr(scheduler, name) for name in _HORIZONS if isinstance(getattr(scheduler, name, None), int)), None)
-    if horizon is None and getattr(scheduler, "milestones", None) and type(scheduler).__name__ == "MultiStepLR":
+    horizon = next(
+        (
+            getattr(scheduler, name)
+            for name in _HORIZONS
+            if isinstance(getattr(scheduler, name, None), int)
+        ),
+        None,
+    )
+    if (
+        horizon is None
+        and getattr(scheduler, "milestones", None)
+        and type(scheduler).__name__ == "MultiStepLR"
+    ):
         horizon = max(scheduler.milestones)
-    return {"kind": type(scheduler).__name__, "horizon": horizon, "steps": int(scheduler.last_epoch)}
+    return {
+        "kind": type(scheduler).__name__,
+        "horizon": horizon,
+        "steps": int(scheduler.last_epoch),
+    }

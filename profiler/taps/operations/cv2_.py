@@ -1,4 +1,7 @@
-"""OpenCV: the functions that datasets call most, and the frames of videos. They are built-in, so each call is one span."""
+"""OpenCV: the functions that datasets call most, and the frames of videos.
+
+They are built-in, so each call is one span.
+"""
 
 from types import ModuleType
 from typing import Any
@@ -9,7 +12,12 @@ from feedline.profiler.taps.operations.library import Library, Tap
 from feedline.profiler.taps.operations.span import augmented_size, collect, decoded_size, missing
 
 DECODERS = ("imread", "imdecode")
-_FRAMES = ("read", "grab", "retrieve", "set")  # set: going to a frame decodes those since the last key frame
+_FRAMES = (
+    "read",
+    "grab",
+    "retrieve",
+    "set",
+)  # set: going to a frame decodes those since the last key frame
 _VIDEO = "cv2.VideoCapture"
 OPERATIONS = (
     "LUT",
@@ -39,8 +47,14 @@ def install(tap: Tap, cv2: ModuleType) -> None:
     try:
         for name in _FRAMES:
             tap.method(cv2.VideoCapture, name, Stage.DECODE, _frame, f"{_VIDEO}.{name}")
-    except (AttributeError, KeyError, TypeError) as error:  # built without videos, or with types that cannot be changed
-        tap.left.append(f"{_VIDEO} cannot be replaced ({masks.error(error)}): its time is the dataset's own")
+    except (
+        AttributeError,
+        KeyError,
+        TypeError,
+    ) as error:  # built without videos, or with types that cannot be changed
+        tap.left.append(
+            f"{_VIDEO} cannot be replaced ({masks.error(error)}): its time is the dataset's own"
+        )
 
 
 def _frame(result: Any) -> tuple[int, int]:
@@ -67,7 +81,8 @@ def _selftest() -> str | None:
 LIBRARY = Library(
     "cv2",
     "cv2",
-    "imdecode, resize, cvtColor, ...; imread and VideoCapture.read read and decode in one call: counted as decode",
+    "imdecode, resize, cvtColor, ...; imread and VideoCapture.read read and decode in one call: "
+    "counted as decode",
     install,
     _selftest,
 )

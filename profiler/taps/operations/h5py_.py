@@ -19,4 +19,10 @@ def _selftest() -> str | None:
         return missing(collect(lambda: dataset[:2]), (Stage.READ, "h5py.Dataset"))
 
 
-LIBRARY = Library("h5py", "h5py", "Dataset[...]; filters decompress in the same call: counted as read", _install, _selftest)
+LIBRARY = Library(
+    "h5py",
+    "h5py",
+    "Dataset[...]; filters decompress in the same call: counted as read",
+    _install,
+    _selftest,
+)

@@ -1,7 +1,8 @@
 """Library taps: which functions of a library are replaced, and the taps attached in this process.
 
-A function that the program took before feedline could replace it, as by ``from cv2 import imread``, is left alone: once another object has
-its name, the program could no longer pickle what holds it, and a dataset that does could not be sent to a spawned worker.
+A function that the program took before feedline could replace it, as by ``from cv2 import imread``,
+is left alone: once another object has its name, the program could no longer pickle what holds it,
+and a dataset that does could not be sent to a spawned worker.
 """
 
 import functools
@@ -27,24 +28,34 @@ from feedline.profiler.taps.patch import SKIPPED_FILE_SUFFIX, Patches
 _INSTALLED = re.compile(r"[/\\](site|dist)-packages[/\\]")
 
 
-def _held_outside(module: ModuleType, names: Sequence[str], wrappers: Iterable[Callable[..., Any]] = ()) -> dict[str, str]:
-    """Return those of a module's functions that are referenced from outside installed libraries, each with its holder.
+def _held_outside(
+    module: ModuleType, names: Sequence[str], wrappers: Iterable[Callable[..., Any]] = ()
+) -> dict[str, str]:
+    """Return those of a module's functions that are referenced from outside installed libraries,
+    each with its holder.
 
-    Reference counts usually show quickly that nothing does. Only if they leave a doubt are all objects of the process searched, which takes
-    0.1 to 0.3 s once torch is imported.
+    Reference counts usually show quickly that nothing does. Only if they leave a doubt are all
+    objects of the process searched, which takes 0.1 to 0.3 s once torch is imported.
 
     Args:
         module: that has the functions.
         names: of the functions.
-        wrappers: what an earlier recording put in the place of these functions. They hold the originals, and count as the library's own.
+        wrappers: what an earlier recording put in the place of these functions. They hold the
+            originals, and count as the library's own.
     """
     package = module.__name__.partition(".")[0]
     own = _references(package, wrappers)
     inside = Counter(own)
     doubted = []
-    builtins = [key for key, value in vars(module).items() if isinstance(value, BuiltinFunctionType)]
-    # The import system keeps a hidden copy of the names of some compiled modules: a reference that all of its functions have.
-    hidden = min((sys.getrefcount(vars(module)[key]) - inside[id(vars(module)[key])] for key in builtins), default=1)
+    builtins = [
+        key for key, value in vars(module).items() if isinstance(value, BuiltinFunctionType)
+    ]
+    # The import system keeps a hidden copy of the names of some compiled modules: a reference that
+    # all of its functions have.
+    hidden = min(
+        (sys.getrefcount(vars(module)[key]) - inside[id(vars(module)[key])] for key in builtins),
+        default=1,
+    )
     for name in names:
         usual = hidden if name in builtins else 1  # the argument of getrefcount
         if sys.getrefcount(vars(module)[name]) - inside[id(vars(module)[name])] > usual:
@@ -52,15 +63,22 @@ def _held_outside(module: ModuleType, names: Sequence[str], wrappers: Iterable[C
     if not doubted:
         return {}
     holders = _holders(tuple(vars(module)[name] for name in doubted), package, set(own))
-    return {name: holder for name, holder in zip(doubted, holders, strict=True) if holder is not None}
+    return {
+        name: holder for name, holder in zip(doubted, holders, strict=True) if holder is not None
+    }
 
 
 def _references(package: str, wrappers: Iterable[Callable[..., Any]]) -> list[int]:
-    """Return the ids of all objects referenced by the globals of a package's modules and by the wrappers.
+    """Return the ids of all objects referenced by the globals of a package's modules and by the
+    wrappers.
 
     Those in containers count too; one per reference.
     """
-    modules = {id(module): module for name, module in list(sys.modules.items()) if f"{name}.".startswith(f"{package}.")}
+    modules = {
+        id(module): module
+        for name, module in list(sys.modules.items())
+        if f"{name}.".startswith(f"{package}.")
+    }
     for module in list(modules.values()):
         for value in list(getattr(module, "__dict__", {}).values()):
             if isinstance(value, ModuleType) and f"{value.__name__}.".startswith(f"{package}."):
@@ -82,7 +100,9 @@ def _references(package: str, wrappers: Iterable[Callable[..., Any]]) -> list[in
 
 
 def _parts(wrapper: Any) -> Iterator[dict[str, Any] | CellType]:
-    """Yield the objects through which a wrapper, and the functions of feedline that it calls, refer to others."""
+    """Yield the objects through which a wrapper, and the functions of feedline that it calls, refer
+    to others.
+    """
     function = getattr(wrapper, "__func__", wrapper)
     yield vars(function)
     if function is not wrapper:
@@ -90,7 +110,9 @@ def _parts(wrapper: Any) -> Iterator[dict[str, Any] | CellType]:
     for cell in function.__closure__ or ():
         yield cell
         inner = cell.cell_contents
-        if isinstance(inner, FunctionType) and inner.__code__.co_filename.endswith(SKIPPED_FILE_SUFFIX):
+        if isinstance(inner, FunctionType) and inner.__code__.co_filename.endswith(
+            SKIPPED_FILE_SUFFIX
+        ):
             yield from _parts(inner)
 
 
@@ -104,8 +126,9 @@ def _holders(originals: tuple[Any, ...], package: str, own: set[int]) -> list[st
     """For each function, a holder outside of installed libraries; None if there is none.
 
     Args:
-        originals: functions; nothing of the caller's may hold them but this tuple. A list would be copied for the call of get_referrers,
-            which from Python 3.13 on counts the copy as a holder.
+        originals: functions; nothing of the caller's may hold them but this tuple. A list would be
+            copied for the call of get_referrers, which from Python 3.13 on counts the copy as a
+            holder.
         package: the library they belong to.
         own: ids of the objects whose references do not count.
     """
@@ -114,11 +137,20 @@ def _holders(originals: tuple[Any, ...], package: str, own: set[int]) -> list[st
         if holder is originals or isinstance(holder, FrameType) or id(holder) in own:
             continue
         module = holder.get("__name__") if isinstance(holder, dict) else None
-        if isinstance(module, str) and (f"{module}.".startswith(f"{package}.") or _INSTALLED.search(str(holder.get("__file__")))):
+        if isinstance(module, str) and (
+            f"{module}.".startswith(f"{package}.") or _INSTALLED.search(str(holder.get("__file__")))
+        ):
             continue
         held = {id(value) for value in gc.get_referents(holder)}
-        message = f"module {module}" if isinstance(module, str) else f"an object of type {type(holder).__name__}"
-        holders = [message if id(original) in held else before for original, before in zip(originals, holders, strict=True)]
+        message = (
+            f"module {module}"
+            if isinstance(module, str)
+            else f"an object of type {type(holder).__name__}"
+        )
+        holders = [
+            message if id(original) in held else before
+            for original, before in zip(originals, holders, strict=True)
+        ]
     return holders
 
 
@@ -153,8 +185,9 @@ class Library:
     selftest: Callable[[], str | None]
 
 
-#: module:name -> the wrapper that it was given last. Who took a wrapper by name keeps it when it is taken out of the module. The next
-#: recording puts the same one back, so that pickle finds it under its name again.
+#: module:name -> the wrapper that it was given last. Who took a wrapper by name keeps it when it is
+#: taken out of the module. The next recording puts the same one back, so that pickle finds it under
+#: its name again.
 _given: dict[str, Callable[..., Any]] = {}
 
 
@@ -162,7 +195,8 @@ class Tap:
     """Puts wrappers into one library, and removes them again.
 
     Args:
-        late: the library was imported before feedline attached, so other code may already refer to its functions.
+        late: the library was imported before feedline attached, so other code may already refer to
+            its functions.
     """
 
     def __init__(self, late: bool) -> None:
@@ -171,15 +205,25 @@ class Tap:
         self._late = late
         self._functions: list[tuple[ModuleType, str, Any, Any]] = []
 
-    def method(self, owner: type, name: str, stage: Stage, size: Size, span: str | None = None) -> None:
-        """Replace a method in its class. ``span`` None: spans are named after the class of the instance."""
+    def method(
+        self, owner: type, name: str, stage: Stage, size: Size, span: str | None = None
+    ) -> None:
+        """Replace a method in its class.
+
+        ``span`` None: spans are named after the class of the instance.
+        """
         self.patches.set(owner, name, spanned(vars(owner)[name], stage, size, span))
 
     def functions(self, module: ModuleType, names: Iterable[str], stage: Stage, size: Size) -> None:
-        """Replace functions of a module. Pass names through ``free`` first: a function that was imported by name cannot be replaced."""
+        """Replace functions of a module.
+
+        Pass names through ``free`` first: a function that was imported by name cannot be replaced.
+        """
         prefix = module.__name__.partition(".")[0]
         for name in names:
-            self.function(module, name, spanned(getattr(module, name), stage, size, f"{prefix}.{name}"))
+            self.function(
+                module, name, spanned(getattr(module, name), stage, size, f"{prefix}.{name}")
+            )
 
     def function(self, module: ModuleType, name: str, wrapper: Callable[..., Any]) -> None:
         """Replace one function with a given wrapper. The wrapper of a built-in behaves like one."""
@@ -195,24 +239,34 @@ class Tap:
         self._functions.append((module, name, wrapper, original))
 
     def free(self, module: ModuleType, names: Iterable[str]) -> list[str]:
-        """Return those of the functions that this version of the library has and that may be replaced.
+        """Return those of the functions that this version of the library has and that may be
+        replaced.
 
-        Code that holds an original could no longer pickle it once another object has its name, and spawn workers are sent pickles. A
-        worker itself sends none.
+        Code that holds an original could no longer pickle it once another object has its name, and
+        spawn workers are sent pickles. A worker itself sends none.
         """
         names = [name for name in names if name in vars(module)]
         if not self._late or multiprocessing.parent_process() is not None:
             return names
-        held = _held_outside(module, names, [_given[place] for name in names if (place := f"{module.__name__}:{name}") in _given])
+        held = _held_outside(
+            module,
+            names,
+            [_given[place] for name in names if (place := f"{module.__name__}:{name}") in _given],
+        )
         for name, holder in held.items():
-            self.left.append(f"{module.__name__}.{name} was taken by {holder} before feedline could replace it: not timed separately")
+            self.left.append(
+                f"{module.__name__}.{name} was taken by {holder} before feedline could replace "
+                f"it: not timed separately"
+            )
         return [name for name in names if name not in held]
 
     def undo(self) -> None:
         """Restore the originals."""
         self.patches.undo()
         for module, name, wrapper, original in self._functions:
-            now = sys.modules.get(module.__name__)  # cv2 is first its compiled part, then a package with copies of its names
+            now = sys.modules.get(
+                module.__name__
+            )  # cv2 is first its compiled part, then a package with copies of its names
             if now is not None and vars(now).get(name) is wrapper:
                 setattr(now, name, original)
         self._functions.clear()
@@ -240,7 +294,9 @@ class Attached:
             elif library.module in sys.modules:
                 self._install(library, sys.modules[library.module], late=True)
             elif library.name not in self._awaited:
-                self._awaited[library.name] = arrivals.when_imported(library.module, functools.partial(self._arrived, library))
+                self._awaited[library.name] = arrivals.when_imported(
+                    library.module, functools.partial(self._arrived, library)
+                )
         undone: list[bool] = []
 
         def undo() -> None:
@@ -260,7 +316,9 @@ class Attached:
             library.install(tap, module)
         except Exception as error:
             tap.undo()
-            self._record_outcome(library, False, error.why if isinstance(error, _NotPossible) else masks.error(error))
+            self._record_outcome(
+                library, False, error.why if isinstance(error, _NotPossible) else masks.error(error)
+            )
         else:
             self._taps[library.name] = tap
             self._record_outcome(library, True, "; ".join([library.gives, *tap.left]))
@@ -285,7 +343,10 @@ class Attached:
 
 
 _COUNTERS = "its work appears in the counters of CPU time, run-queue delay and bytes"
-_EVERYTHING = f"open(...).read() is not replaced, because every import and log file goes through it; {_COUNTERS}"
+_EVERYTHING = (
+    f"open(...).read() is not replaced, because every import and log file goes through "
+    f"it; {_COUNTERS}"
+)
 
 
 def _untapped(name: str, module: str, why: str) -> Library:
@@ -298,5 +359,9 @@ def _untapped(name: str, module: str, why: str) -> Library:
 
 UNTAPPED = (
     _untapped("open", "builtins", Message(_EVERYTHING, message.NOT_REPLACED)),
-    _untapped("lmdb", "lmdb", f"Transaction.get belongs to an immutable type and reads by page faults; {_COUNTERS}"),
+    _untapped(
+        "lmdb",
+        "lmdb",
+        f"Transaction.get belongs to an immutable type and reads by page faults; {_COUNTERS}",
+    ),
 )

@@ -1,4 +1,7 @@
-"""MONAI: every transform by its class name, including the user's. All of its datasets and Compose call them through one function."""
+"""MONAI: every transform by its class name, including the user's.
+
+All of its datasets and Compose call them through one function.
+"""
 
 from collections.abc import Callable
 from types import ModuleType
@@ -7,7 +10,13 @@ from typing import Any
 from feedline.profiler.events import Stage
 from feedline.profiler.record.detail import detail
 from feedline.profiler.taps.operations.library import Library, Tap
-from feedline.profiler.taps.operations.span import augmented_size, collect, missing, stopwatch, transparent
+from feedline.profiler.taps.operations.span import (
+    augmented_size,
+    collect,
+    missing,
+    stopwatch,
+    transparent,
+)
 
 _LOADS = ("LoadImage", "LoadImaged")  # read a file and decode it
 
@@ -40,4 +49,10 @@ def _selftest() -> str | None:
     return missing(spans, (Stage.AUGMENT, "Flip"))
 
 
-LIBRARY = Library("monai", "monai.transforms.transform", "transforms by class, LoadImage as decoding", _install, _selftest)
+LIBRARY = Library(
+    "monai",
+    "monai.transforms.transform",
+    "transforms by class, LoadImage as decoding",
+    _install,
+    _selftest,
+)

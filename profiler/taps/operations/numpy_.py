@@ -25,5 +25,9 @@ def _selftest() -> str | None:
 
 
 LIBRARY = Library(
-    "numpy", "numpy", "load, fromfile, archives, opening a memmap (its pages are read later: the counters see that)", _install, _selftest
+    "numpy",
+    "numpy",
+    "load, fromfile, archives, opening a memmap (its pages are read later: the counters see that)",
+    _install,
+    _selftest,
 )

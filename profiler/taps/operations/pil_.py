@@ -1,8 +1,9 @@
 """PIL: opening images, loading them, and operations on them.
 
-Opening reads the header. Loading alternates reading and decoding: a proxy for the file times the reads separately. ``load`` is called
-repeatedly on the same image; only the call that loads counts. Classes that override it (WebP, AVIF, TIFF, plug-ins) may call the inherited
-one: the outermost call counts.
+Opening reads the header. Loading alternates reading and decoding: a proxy for the file times the
+reads separately. ``load`` is called repeatedly on the same image; only the call that loads counts.
+Classes that override it (WebP, AVIF, TIFF, plug-ins) may call the inherited one: the outermost call
+counts.
 """
 
 import io
@@ -17,7 +18,14 @@ from feedline.profiler.nvtx_ranges import NAMES
 from feedline.profiler.record.detail import Write, detail
 from feedline.profiler.record.recorder import recorder
 from feedline.profiler.taps.operations.library import Library, Tap
-from feedline.profiler.taps.operations.span import augmented_size, collect, missing, spanned, stopwatch, transparent
+from feedline.profiler.taps.operations.span import (
+    augmented_size,
+    collect,
+    missing,
+    spanned,
+    stopwatch,
+    transparent,
+)
 
 METHODS = ("resize", "reduce", "crop", "transpose", "rotate", "transform", "thumbnail", "filter")
 
@@ -31,13 +39,21 @@ def _install_image(tap: Tap, image: ModuleType) -> None:
 
 
 def _header(image: Any) -> tuple[int, int]:
-    """Return the bytes of a file that opening it has read. None for bytes in memory, which were read earlier."""
+    """Return the bytes of a file that opening it has read.
+
+    None for bytes in memory, which were read earlier.
+    """
     return 0 if type(image.fp) is io.BytesIO else image.fp.tell(), 0
 
 
 def _spanned_convert(original: Callable[..., Any]) -> Callable[..., Any]:
-    """``convert``: part of decoding for an image that is loaded from a file by it; else augmentation."""
-    decode, augment = stopwatch(Stage.DECODE, lambda _: (0, 0)), stopwatch(Stage.AUGMENT, augmented_size)
+    """``convert``: part of decoding for an image that is loaded from a file by it; else
+    augmentation.
+    """
+    decode, augment = (
+        stopwatch(Stage.DECODE, lambda _: (0, 0)),
+        stopwatch(Stage.AUGMENT, augmented_size),
+    )
 
     def look(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         write = detail.write
@@ -55,10 +71,21 @@ def _selftest_image() -> str | None:
     file = io.BytesIO()
     Image.new("RGB", (16, 16)).save(file, "PNG")
     spans = collect(lambda: Image.open(file).convert("L").resize((8, 8)))
-    return missing(spans, (Stage.READ, "PIL.open"), (Stage.DECODE, "PIL.convert"), (Stage.AUGMENT, "PIL.resize"))
+    return missing(
+        spans,
+        (Stage.READ, "PIL.open"),
+        (Stage.DECODE, "PIL.convert"),
+        (Stage.AUGMENT, "PIL.resize"),
+    )
 
 
-IMAGE = Library("PIL.Image", "PIL.Image", f"opening of images; convert, {', '.join(METHODS)}", _install_image, _selftest_image)
+IMAGE = Library(
+    "PIL.Image",
+    "PIL.Image",
+    f"opening of images; convert, {', '.join(METHODS)}",
+    _install_image,
+    _selftest_image,
+)
 
 
 class TimedFile:
@@ -97,10 +124,23 @@ class TimedFile:
     def write_to(self, write: Write, name: str) -> None:
         """Write one READ span: it starts at the first read and lasts as long as all reads together."""
         if self._start:
-            write(Stage.READ, name, self._start, self._wall, self._cpu, self._runqueue, self._nbytes, 0)
+            write(
+                Stage.READ,
+                name,
+                self._start,
+                self._wall,
+                self._cpu,
+                self._runqueue,
+                self._nbytes,
+                0,
+            )
 
 
-_WIDE_MODES = {"I": 4, "F": 4, "I;16": 2}  # bytes per pixel of the modes whose bands are wider than a byte
+_WIDE_MODES = {
+    "I": 4,
+    "F": 4,
+    "I;16": 2,
+}  # bytes per pixel of the modes whose bands are wider than a byte
 
 
 class _Loading(threading.local):
@@ -167,7 +207,9 @@ class _Watch:
 
     def __init__(self, image: Any, write: Write) -> None:
         self.failed = True  # until it has returned
-        self.loads = bool(image.tile)  # or else it may be one more call for an image that is there already
+        self.loads = bool(
+            image.tile
+        )  # or else it may be one more call for an image that is there already
         self._image, self._write, self._core = image, write, _core_of(image)
         self._file = image.fp
         self._timed = None if image.fp is None else TimedFile(image.fp)
@@ -234,7 +276,8 @@ def _selftest_loading() -> str | None:
 IMAGE_LOADING = Library(
     "PIL.ImageFile",
     "PIL.ImageFile",
-    "decoding, with its file reads timed separately (compressed TIFF files are read by libtiff: one span)",
+    "decoding, with its file reads timed separately (compressed TIFF files are read by libtiff: "
+    "one span)",
     _install_loading,
     _selftest_loading,
 )

@@ -1,4 +1,5 @@
-"""Wrappers around functions of other libraries, with a span for samples that are recorded in detail.
+"""Wrappers around functions of other libraries, with a span for samples that are recorded in
+detail.
 
 The size of a result is bytes and pixels; asking for it reads no values and copies nothing.
 """
@@ -17,7 +18,9 @@ from feedline.profiler.record.detail import Write, detail, looking
 from feedline.profiler.record.recorder import recorder
 from feedline.profiler.taps.patch import SKIPPED_FILE_SUFFIX, skip_in_warnings
 
-Size = Callable[[Any], tuple[int, int]]  # a result -> (nbytes, extra), as the stage says in events.py
+Size = Callable[
+    [Any], tuple[int, int]
+]  # a result -> (nbytes, extra), as the stage says in events.py
 _Timed = Callable[[Write, str, Callable[..., Any], tuple[Any, ...], dict[str, Any]], Any]
 
 # No globals are used: torchvision_io.py gives a wrapper those of its original.
@@ -37,7 +40,13 @@ def stopwatch(stage: Stage, size: Size) -> _Timed:
     The span of a call that raised has 0 bytes and 0 extra; the exception passes unchanged.
     """
 
-    def timed(write: Write, name: str, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def timed(
+        write: Write,
+        name: str,
+        function: Callable[..., Any],
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+    ) -> Any:
         result = None
         ranges = recorder.ranges
         if ranges is not None:
@@ -59,7 +68,9 @@ def stopwatch(stage: Stage, size: Size) -> _Timed:
     return skip_in_warnings(timed)
 
 
-def spanned(original: Callable[..., Any], stage: Stage, size: Size, name: str | None = None) -> Callable[..., Any]:
+def spanned(
+    original: Callable[..., Any], stage: Stage, size: Size, name: str | None = None
+) -> Callable[..., Any]:
     """Wrap a function or a method.
 
     Args:
@@ -79,35 +90,54 @@ def spanned(original: Callable[..., Any], stage: Stage, size: Size, name: str | 
     return transparent(original, look)
 
 
-def transparent(original: Callable[..., Any], look: Callable[[tuple[Any, ...], dict[str, Any]], Any]) -> Callable[..., Any]:
-    """Return a function that calls ``original``, or ``look(args, kwargs)`` for samples that are recorded in detail.
+def transparent(
+    original: Callable[..., Any], look: Callable[[tuple[Any, ...], dict[str, Any]], Any]
+) -> Callable[..., Any]:
+    """Return a function that calls ``original``, or ``look(args, kwargs)`` for samples that are
+    recorded in detail.
 
-    It has the parameters of the original: passing them one by one costs 50 ns, through *args and **kwargs it would be 150 to 250.
+    It has the parameters of the original: passing them one by one costs 50 ns, through *args and
+    **kwargs it would be 150 to 250.
     """
     parameters, arguments = ("*args, **kwargs",) * 2
     positional, keywords = "*args,", "**kwargs"
     if isinstance(original, FunctionType):
         code = original.__code__
-        plain, named = code.co_varnames[: code.co_argcount], code.co_varnames[code.co_argcount :][: code.co_kwonlyargcount]
-        if not (code.co_flags & (inspect.CO_VARARGS | inspect.CO_VARKEYWORDS) or code.co_posonlyargcount):
+        plain, named = (
+            code.co_varnames[: code.co_argcount],
+            code.co_varnames[code.co_argcount :][: code.co_kwonlyargcount],
+        )
+        if not (
+            code.co_flags & (inspect.CO_VARARGS | inspect.CO_VARKEYWORDS) or code.co_posonlyargcount
+        ):
             parameters = ", ".join([*plain, *(["*", *named] if named else [])])
             arguments = ", ".join([*plain, *(f"{name}={name}" for name in named)])
-            positional, keywords = "".join(f"{name}, " for name in plain), ", ".join(f"{name!r}: {name}" for name in named)
+            positional, keywords = (
+                "".join(f"{name}, " for name in plain),
+                ", ".join(f"{name!r}: {name}" for name in named),
+            )
     made: dict[str, Any] = {}
-    source = _WRAPPER.format(parameters=parameters, arguments=arguments, positional=positional, keywords=keywords)
+    source = _WRAPPER.format(
+        parameters=parameters, arguments=arguments, positional=positional, keywords=keywords
+    )
     exec(compile(source, f"a tap{SKIPPED_FILE_SUFFIX}", "exec"), made)
     wrapper = made["make"](original, looking, skip_in_warnings(look))
     if isinstance(original, FunctionType):
         if parameters != "*args, **kwargs":
-            wrapper.__defaults__, wrapper.__kwdefaults__ = original.__defaults__, original.__kwdefaults__
+            wrapper.__defaults__, wrapper.__kwdefaults__ = (
+                original.__defaults__,
+                original.__kwdefaults__,
+            )
         wrapper._torchdynamo_inline = original  # torch.compile traces the original
     return functools.wraps(original)(wrapper)
 
 
 class Unbound(staticmethod):
-    """A wrapper of a built-in function. Like the built-in, it does not become a method when a class holds it.
+    """A wrapper of a built-in function. Like the built-in, it does not become a method when a class
+    holds it.
 
-    Pickled as "whatever is there under that name", so that a worker, or a process without feedline, gets what it has there.
+    Pickled as "whatever is there under that name", so that a worker, or a process without feedline,
+    gets what it has there.
     """
 
     def __init__(self, function: Callable[..., Any], place: str) -> None:
@@ -136,12 +166,16 @@ def _pixels_of(image: Any) -> int:
     shape = image.shape
     if len(shape) < 2:
         return 0
-    height, width = shape[-2:] if callable(size) else shape[:2]  # a tensor's size is a method, an array's a number
+    height, width = (
+        shape[-2:] if callable(size) else shape[:2]
+    )  # a tensor's size is a method, an array's a number
     return int(height) * int(width)
 
 
 def read_size(result: Any) -> tuple[int, int]:
-    """For READ: bytes of an array or a tensor; 0 for data still on the disk (memmap, an archive's index)."""
+    """For READ: bytes of an array or a tensor; 0 for data still on the disk (memmap, an archive's
+    index).
+    """
     return 0 if hasattr(result, "_mmap") else int(getattr(result, "nbytes", 0)), 0
 
 
@@ -182,5 +216,7 @@ def collect(action: Callable[[], Any]) -> list[_Written]:
 def missing(spans: Iterable[_Written], *expected: tuple[Stage, str]) -> str | None:
     """Return the expected (stage, name) that are missing, as text; None if none is."""
     there = {(span.stage, span.name) for span in spans}
-    absent = [f"{stage.name.lower()} {name}" for stage, name in expected if (stage, name) not in there]
+    absent = [
+        f"{stage.name.lower()} {name}" for stage, name in expected if (stage, name) not in there
+    ]
     return f"no span of {', '.join(absent)}" if absent else None

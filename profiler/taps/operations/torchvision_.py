@@ -1,6 +1,8 @@
-"""torchvision: transforms of both versions by their class names, including the user's, and reading and decoding by torchvision.io.
+"""torchvision: transforms of both versions by their class names, including the user's, and reading
+and decoding by torchvision.io.
 
-``__call__`` of a transform is shadowed and ``forward`` left alone: subclasses override ``forward``, and torch.jit.script compiles it.
+``__call__`` of a transform is shadowed and ``forward`` left alone: subclasses override ``forward``,
+and torch.jit.script compiles it.
 """
 
 from collections.abc import Callable
@@ -10,11 +12,21 @@ from typing import Any
 from feedline.profiler.events import Stage
 from feedline.profiler.record.detail import detail, looking
 from feedline.profiler.taps.operations.library import Library, Tap
-from feedline.profiler.taps.operations.span import Size, augmented_size, collect, decoded_size, missing, read_size, spanned, stopwatch
+from feedline.profiler.taps.operations.span import (
+    Size,
+    augmented_size,
+    collect,
+    decoded_size,
+    missing,
+    read_size,
+    spanned,
+    stopwatch,
+)
 
 
 def _spanned_call(cls: Any) -> Callable[..., Any]:
-    """Return a ``__call__`` for a class of transforms; spans are named after the class of the instance.
+    """Return a ``__call__`` for a class of transforms; spans are named after the class of the
+    instance.
 
     Args:
         cls: a subclass of nn.Module.
@@ -36,12 +48,23 @@ def _spanned_call(cls: Any) -> Callable[..., Any]:
     return __call__
 
 
-DECODERS = ("decode_image", "decode_jpeg", "decode_png", "decode_webp", "decode_gif", "decode_avif", "decode_heic", "read_image")
+DECODERS = (
+    "decode_image",
+    "decode_jpeg",
+    "decode_png",
+    "decode_webp",
+    "decode_gif",
+    "decode_avif",
+    "decode_heic",
+    "read_image",
+)
 
 
 def _install_io(tap: Tap, io: ModuleType) -> None:
     for name in tap.free(io, ("read_file", *DECODERS)):
-        stage, size = (Stage.READ, read_size) if name == "read_file" else (Stage.DECODE, decoded_size)
+        stage, size = (
+            (Stage.READ, read_size) if name == "read_file" else (Stage.DECODE, decoded_size)
+        )
         wrapper = _scriptable(getattr(io, name), stage, size)
         for module in (io.image, io):  # read_image finds read_file and decode_image in io.image
             tap.function(module, name, wrapper)
@@ -53,9 +76,19 @@ def _scriptable(original: Any, stage: Stage, size: Size) -> Callable[..., Any]:
     It reads the original's source, and looks up its names in the wrapper's globals.
     """
     wrapper: Any = spanned(original, stage, size, f"torchvision.{original.__name__}")
-    twin = FunctionType(wrapper.__code__, original.__globals__, wrapper.__name__, wrapper.__defaults__, wrapper.__closure__)
+    twin = FunctionType(
+        wrapper.__code__,
+        original.__globals__,
+        wrapper.__name__,
+        wrapper.__defaults__,
+        wrapper.__closure__,
+    )
     twin.__dict__.update(wrapper.__dict__)
-    twin.__module__, twin.__qualname__, twin.__doc__ = original.__module__, original.__qualname__, original.__doc__
+    twin.__module__, twin.__qualname__, twin.__doc__ = (
+        original.__module__,
+        original.__qualname__,
+        original.__doc__,
+    )
     twin.__annotations__ = original.__annotations__
     return twin
 
@@ -65,12 +98,21 @@ def _selftest_io() -> str | None:
     from torchvision import io
 
     if not hasattr(torch.ops.image, "encode_jpeg"):
-        return "torchvision's image operators do not load here: nothing that reads or decodes with them can run"
+        return (
+            "torchvision's image operators do not load here: nothing that reads or decodes "
+            "with them can run"
+        )
     jpeg = io.encode_jpeg(torch.zeros(3, 16, 16, dtype=torch.uint8))
     return missing(collect(lambda: io.decode_jpeg(jpeg)), (Stage.DECODE, "torchvision.decode_jpeg"))
 
 
-IO = Library("torchvision.io", "torchvision.io", "read_file, decode_jpeg and the other decoders", _install_io, _selftest_io)
+IO = Library(
+    "torchvision.io",
+    "torchvision.io",
+    "read_file, decode_jpeg and the other decoders",
+    _install_io,
+    _selftest_io,
+)
 
 
 _WITHOUT = ("RandomTransforms",)  # an abstract base
@@ -122,7 +164,8 @@ def _selftest_v2() -> str | None:
 TRANSFORMS_V2 = Library(
     "torchvision.transforms.v2",
     "torchvision.transforms.v2",
-    "transforms by class, your own subclasses of Transform too; v2.functional is not seen on tensors",
+    "transforms by class, your own subclasses of Transform too; v2.functional is not seen on "
+    "tensors",
     _install_v2,
     _selftest_v2,
 )

@@ -17,7 +17,13 @@ def _install(tap: Tap, webdataset: ModuleType) -> None:
     tar = webdataset.tariterators
     for name in tap.free(tar, ["tar_file_iterator"]):
         tap.function(tar, name, spanned_iterator(tar.tar_file_iterator))
-    tap.method(webdataset.autodecode.Decoder, "__call__", Stage.DECODE, lambda _: (0, 0), "webdataset.Decoder")
+    tap.method(
+        webdataset.autodecode.Decoder,
+        "__call__",
+        Stage.DECODE,
+        lambda _: (0, 0),
+        "webdataset.Decoder",
+    )
 
 
 def spanned_iterator(original: Callable[..., Iterator[Any]]) -> Callable[..., Iterator[Any]]:
@@ -31,7 +37,11 @@ def spanned_iterator(original: Callable[..., Iterator[Any]]) -> Callable[..., It
             while True:
                 write = detail.write
                 try:
-                    file = next(files) if write is None else timed(write, "webdataset.tar", next, (files,), {})
+                    file = (
+                        next(files)
+                        if write is None
+                        else timed(write, "webdataset.tar", next, (files,), {})
+                    )
                 except StopIteration:
                     return
                 yield file
@@ -54,4 +64,6 @@ def _selftest() -> str | None:
     return missing(spans, (Stage.READ, "webdataset.tar"), (Stage.DECODE, "webdataset.Decoder"))
 
 
-LIBRARY = Library("webdataset", "webdataset", "files out of tar archives, decoding", _install, _selftest)
+LIBRARY = Library(
+    "webdataset", "webdataset", "files out of tar archives, decoding", _install, _selftest
+)

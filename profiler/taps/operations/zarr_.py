@@ -18,4 +18,10 @@ def _selftest() -> str | None:
     return missing(collect(lambda: array[:2]), (Stage.READ, "zarr.Array"))
 
 
-LIBRARY = Library("zarr", "zarr", "Array[...]; codecs decompress in the same call: counted as read", _install, _selftest)
+LIBRARY = Library(
+    "zarr",
+    "zarr",
+    "Array[...]; codecs decompress in the same call: counted as read",
+    _install,
+    _selftest,
+)

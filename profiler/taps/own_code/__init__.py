@@ -1,12 +1,16 @@
-"""Observes the program's own code: what runs in the training's thread between calls of models, backward passes and updates.
+"""Observes the program's own code: what runs in the training's thread between calls of models,
+backward passes and updates.
 
-What it calls is timed in stretches that are chosen by chance, to show where the stage ``other`` goes (stretches.py). The rest of this
-package finds the function that makes the program's batches, and times it.
+What it calls is timed in stretches that are chosen by chance, to show where the stage ``other``
+goes (stretches.py). The rest of this package finds the function that makes the program's batches,
+and times it.
 
-A program without a DataLoader makes its batches itself, anywhere in its loop. In a few steps, all Python calls that the loop makes
-outside models, backward passes and updates are observed. If a forward in each of three steps in a row receives a tensor that a function
-returned, that function makes the batches; from then on only it is timed, in some of the steps (producers.py). If a model's input was not
-returned by a function, as in a loop that indexes a tensor itself, it stays unknown, unless it is in memory all the time (resident.py).
+A program without a DataLoader makes its batches itself, anywhere in its loop. In a few steps, all
+Python calls that the loop makes outside models, backward passes and updates are observed. If a
+forward in each of three steps in a row receives a tensor that a function returned, that function
+makes the batches; from then on only it is timed, in some of the steps (producers.py). If a model's
+input was not returned by a function, as in a loop that indexes a tensor itself, it stays unknown,
+unless it is in memory all the time (resident.py).
 """
 
 import os
@@ -23,15 +27,23 @@ from feedline.profiler.taps.own_code.producers import ProducerFinder, ProducerTi
 from feedline.profiler.taps.own_code.resident import ResidentInput
 from feedline.profiler.taps.own_code.stretches import OwnCodeTimer
 from feedline.profiler.taps.patch import skip_in_warnings
-from feedline.profiler.torch_internals import NoFunctionModes, dynamo_follows, hide_from_dynamo, is_traced
+from feedline.profiler.torch_internals import (
+    NoFunctionModes,
+    dynamo_follows,
+    hide_from_dynamo,
+    is_traced,
+)
 
 NAME = "the program's own code"
-GIVES = "the functions outside models that take time, and the one that makes batches without a loader"
+GIVES = (
+    "the functions outside models that take time, and the one that makes batches without a loader"
+)
 _TRAINS = Flag.TRAINING | Flag.GRAD
 
 
 class _OwnCodeTap:
-    """Receives the outermost calls of models, backward passes and updates, in the thread that calls the first model.
+    """Receives the outermost calls of models, backward passes and updates, in the thread that calls
+    the first model.
 
     No method raises an Exception: the tap ends instead.
     """
@@ -41,11 +53,15 @@ class _OwnCodeTap:
         self._phase: ProducerFinder | ProducerTimer | None = ProducerFinder()
         self._resident: ResidentInput | None = ResidentInput()
         self._own: OwnCodeTimer | None = OwnCodeTimer()
-        self._seeing: ProducerFinder | ProducerTimer | OwnCodeTimer | None = None  # what observes the code that runs now
+        self._seeing: ProducerFinder | ProducerTimer | OwnCodeTimer | None = (
+            None  # what observes the code that runs now
+        )
         self._paused = 0  # stages that are open which are none of the program's own code
         self._updating = False  # an optimizer makes an update
         self._inference = False  # the last model was called without gradients
-        self._updated = False  # an optimizer made an update: until then, each backward pass ends a step
+        self._updated = (
+            False  # an optimizer made an update: until then, each backward pass ends a step
+        )
 
     def begins(self, inference: bool = False) -> None:
         """One of these calls is about to be made.
@@ -67,7 +83,12 @@ class _OwnCodeTap:
         try:
             if phase is not None and looks:
                 self._see(phase)
-            elif own is not None and not self._paused and not self._updating and own.chooses(inference):
+            elif (
+                own is not None
+                and not self._paused
+                and not self._updating
+                and own.chooses(inference)
+            ):
                 self._see(own)
         except Exception:
             self._drop(phase if looks else own)
@@ -87,9 +108,11 @@ class _OwnCodeTap:
                 self.ends(self._inference)
 
     def feeds(self, flags: int, args: Any, kwargs: Any) -> int:
-        """Note that a model is about to be called. Return ``Flag.RESIDENT`` if all of its arguments were in memory before, else 0.
+        """Note that a model is about to be called. Return ``Flag.RESIDENT`` if all of its arguments
+        were in memory before, else 0.
 
-        A model that gets no tensor takes its data itself: then ``inside.takes`` looks at the modules that it calls, and ``settled`` says.
+        A model that gets no tensor takes its data itself: then ``inside.takes`` looks at the
+        modules that it calls, and ``settled`` says.
         """
         self.begins(inference=not flags & Flag.GRAD)
         inside.takes = None
@@ -121,7 +144,10 @@ class _OwnCodeTap:
                 self._resident = None
 
     def moved(self, source: torch.Tensor, target: torch.Tensor, took: int) -> None:
-        """``Tensor.to`` or ``Tensor.cuda`` returned ``target``; ``took``: ns, 0 if it is on the same device."""
+        """``Tensor.to`` or ``Tensor.cuda`` returned ``target``;
+
+        ``took``: ns, 0 if it is on the same device.
+        """
         if self._seeing is None or source is target or threading.get_ident() != self._thread:
             return
         if self._seeing is self._own:
@@ -140,7 +166,9 @@ class _OwnCodeTap:
             self._step_ends()
 
     def update_begins(self) -> None:
-        """An optimizer is about to make an update; what it calls meanwhile, such as a closure, is its own."""
+        """An optimizer is about to make an update; what it calls meanwhile, such as a closure, is
+        its own.
+        """
         self.begins()
         self._updating |= threading.get_ident() == self._thread
 
@@ -170,7 +198,11 @@ class _OwnCodeTap:
 
     def _stays(self, given: Any) -> int:
         resident = self._resident
-        if resident is None or is_traced() or threading.get_ident() != (self._thread or threading.get_ident()):
+        if (
+            resident is None
+            or is_traced()
+            or threading.get_ident() != (self._thread or threading.get_ident())
+        ):
             return 0
         try:
             with NoFunctionModes():
@@ -186,7 +218,10 @@ class _OwnCodeTap:
 
     @skip_in_warnings
     def _takes(self, original: Any, module: Any, args: Any, kwargs: Any) -> Any:
-        """Call a module for a model that takes its data itself. Modules inside one that got data get what it made."""
+        """Call a module for a model that takes its data itself.
+
+        Modules inside one that got data get what it made.
+        """
         inside.takes = None if self._took(args, kwargs) else self._takes
         try:
             return original(module, *args, **kwargs)
@@ -274,14 +309,29 @@ class _OwnCodeTap:
             self.end()
 
 
-for _method in ("begins", "ends", "pauses", "resumes", "update_begins", "feeds", "settled", "gave", "moved", "backward", "updated"):
+for _method in (
+    "begins",
+    "ends",
+    "pauses",
+    "resumes",
+    "update_begins",
+    "feeds",
+    "settled",
+    "gave",
+    "moved",
+    "backward",
+    "updated",
+):
     hide_from_dynamo(vars(_OwnCodeTap)[_method], whats_called=True)
 hide_from_dynamo(_OwnCodeTap._takes)
 hide_from_dynamo(_OwnCodeTap._took, whats_called=True)
 
 
 def attach() -> Callable[[], None]:
-    """Attach; returns a function that ends it. Raises RuntimeError if this Python allows no further tool."""
+    """Attach; returns a function that ends it.
+
+    Raises RuntimeError if this Python allows no further tool.
+    """
     tap = recorder.own_code = _OwnCodeTap()
     os.register_at_fork(after_in_child=tap.end)
     return tap.end

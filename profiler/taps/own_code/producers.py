@@ -1,4 +1,7 @@
-"""Finds the calls that returned the tensors of a model's input. Tensors are held by weak references, so none lives longer."""
+"""Finds the calls that returned the tensors of a model's input.
+
+Tensors are held by weak references, so none lives longer.
+"""
 
 import random
 import sys
@@ -27,7 +30,9 @@ _LIBRARY_PATHS = (torch.__path__[0], profiler.__path__[0])
 
 
 class StorageRef(StorageWeakRef):
-    """One that a signal's handler may interrupt while it is made: its ``__del__`` then has what it asks for."""
+    """One that a signal's handler may interrupt while it is made: its ``__del__`` then has what it
+    asks for.
+    """
 
     cdata: Any = None
     _free_weak_ref = staticmethod(lambda _: None)
@@ -44,8 +49,9 @@ class _Call(NamedTuple):
 class _ReturnedTensors:
     """The results of recent calls.
 
-    The innermost frame that holds a batch when the model gets it does not make it; the outermost call that has ended and returned it does.
-    So a call takes the place of those inside it. Of calls one after another all count: one may have made it, the next have moved it.
+    The innermost frame that holds a batch when the model gets it does not make it; the outermost
+    call that has ended and returned it does. So a call takes the place of those inside it. Of calls
+    one after another all count: one may have made it, the next have moved it.
     """
 
     def __init__(self) -> None:
@@ -79,7 +85,10 @@ class _ReturnedTensors:
             self._note(target, call._replace(tensor=weakref.ref(target)))
 
     def given_back(self, output: Any) -> None:
-        """A model returned this. Functions that pass it on, as with recurrent states, make no batch."""
+        """A model returned this.
+
+        Functions that pass it on, as with recurrent states, make no batch.
+        """
         for tensor in _tensors(output):
             reference = StorageRef(tensor.untyped_storage())
             self._outputs[reference.cdata] = reference
@@ -90,12 +99,17 @@ class _ReturnedTensors:
 
         Args:
             given: the input.
-            first: of the step. What a later model gets to compute gradients for, such as a mixture of real and generated pictures, is no
-                batch.
+            first: of the step. What a later model gets to compute gradients for, such as a mixture
+                of real and generated pictures, is no batch.
         """
         fed = list(_tensors(given))
         self._feeding.update(tensor.untyped_storage()._cdata for tensor in fed)
-        return frozenset(call.code for tensor in fed if first or not tensor.requires_grad for call in self._of(tensor))
+        return frozenset(
+            call.code
+            for tensor in fed
+            if first or not tensor.requires_grad
+            for call in self._of(tensor)
+        )
 
     def step_ends(self) -> None:
         """An update was made."""
@@ -106,7 +120,9 @@ class _ReturnedTensors:
         if storage in self._outputs or storage not in self._calls:
             return []
         calls = self._calls[storage][1]
-        if storage in self._fed:  # it was there before: parts of it are chosen by whoever returned this very tensor
+        if (
+            storage in self._fed
+        ):  # it was there before: parts of it are chosen by whoever returned this very tensor
             return [call for call in calls if call.tensor() is tensor]
         return calls
 
@@ -138,8 +154,12 @@ def _tensors(value: Any, depth: int = 0) -> Iterator[torch.Tensor]:
 
 
 def _of_a_library(code: CodeType) -> bool:
-    """Ours, or torch's: called by the program itself, it is a part of what the program does, and says nothing of the rest."""
-    return code.co_filename.endswith(SKIPPED_FILE_SUFFIX) or code.co_filename.startswith(_LIBRARY_PATHS)
+    """Ours, or torch's: called by the program itself, it is a part of what the program does, and
+    says nothing of the rest.
+    """
+    return code.co_filename.endswith(SKIPPED_FILE_SUFFIX) or code.co_filename.startswith(
+        _LIBRARY_PATHS
+    )
 
 
 def shorten(kept: dict[int, Any]) -> None:
@@ -153,7 +173,8 @@ _MOST_CALLS_SEEN = 60_000  # at 0.25 us each: 15 ms in the whole run
 
 
 class ProducerFinder:
-    """Observes all calls of the training outside models, backward passes and updates, in a few steps.
+    """Observes all calls of the training outside models, backward passes and updates, in a few
+    steps.
 
     Attributes:
         looks: calls are to be seen now.
@@ -195,7 +216,8 @@ class ProducerFinder:
     def fed(self, by_loader: bool, given: Any) -> None:
         """Note what a forward that trains receives.
 
-        The first of a step that receives what a function returned decides: one before it may choose an action.
+        The first of a step that receives what a function returned decides: one before it may choose
+        an action.
 
         Args:
             by_loader: a DataLoader was asked for a batch in the step.
@@ -235,7 +257,8 @@ _LOOK_BUDGET = 0.003  # of the time, for the looks that follow
 
 
 class ProducerTimer:
-    """Times them between two calls of models, backward passes and updates, in some steps, and records which steps those are.
+    """Times them between two calls of models, backward passes and updates, in some steps, and
+    records which steps those are.
 
     Attributes:
         looks: this step is looked at.
@@ -271,7 +294,9 @@ class ProducerTimer:
         for code, (took, calls) in self._watch.took.items():
             asleep, self._copied, copied = max(waited - (wall - took), 0), 0, self._copied
             name = segment.name_id(self._names[code])
-            segment.add(Stage.MADE, self._begun[0], took, took - asleep, copied, 0, calls, wall, name)
+            segment.add(
+                Stage.MADE, self._begun[0], took, took - asleep, copied, 0, calls, wall, name
+            )
 
     def end(self) -> None:
         """Stop observing."""
@@ -285,14 +310,18 @@ class ProducerTimer:
             if self.looks and segment is not None:
                 segment.add(Stage.LOOKED, self._since, now - self._since, extra=self._watch.events)
             self._looks += 1
-            rest = cost / _LOOK_BUDGET * (0.5 + self._random.random())  # irregularly: else what every tenth step does may always be missed
+            rest = (
+                cost / _LOOK_BUDGET * (0.5 + self._random.random())
+            )  # irregularly: else what every tenth step does may always be missed
             self._next = now + (int(rest) if self._looks > _CLOSELY else 0)
         self._watch.events = 0
         self.looks = segment is not None and now >= self._next
         self._since = now if self.looks else 0
 
     def copied(self, took: int) -> None:
-        """A tensor was copied in this many ns; if a function that makes batches did it, that time is a stage of its own."""
+        """A tensor was copied in this many ns; if a function that makes batches did it, that time
+        is a stage of its own.
+        """
         frame: Any = sys._getframe(1)
         while frame is not None:
             if frame.f_code in self._watch.codes:

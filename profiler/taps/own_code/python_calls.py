@@ -1,8 +1,10 @@
 """Observes Python calls of one thread, up to Python 3.11.
 
-All calls are seen by a trace function. Unlike a profile function it is told of nothing in the frames that are there already: for each frame
-that it is told of, Python copies the local variables, and a copy in the loop's own frame would keep the program's tensors in memory. Known
-functions are timed by _lsprof, in C: what a signal's handler raises then reaches the program, and the calls of C functions cost little.
+All calls are seen by a trace function. Unlike a profile function it is told of nothing in the
+frames that are there already: for each frame that it is told of, Python copies the local variables,
+and a copy in the loop's own frame would keep the program's tensors in memory. Known functions are
+timed by _lsprof, in C: what a signal's handler raises then reaches the program, and the calls of C
+functions cost little.
 """
 
 import sys
@@ -20,20 +22,26 @@ class _TracedCalls:
     """Observes all calls that begin between ``on`` and ``off``, in the thread that called ``on``.
 
     Args:
-        entered, left: told of each call's code, and at its end of what it returned; None where it raised.
+        entered, left: told of each call's code, and at its end of what it returned; None where it
+            raised.
 
     Attributes:
         events: seen so far.
         most: events after which no more are seen.
     """
 
-    def __init__(self, entered: Callable[[CodeType], None], left: Callable[[CodeType, Any], None], most: int) -> None:
+    def __init__(
+        self, entered: Callable[[CodeType], None], left: Callable[[CodeType, Any], None], most: int
+    ) -> None:
         self.events, self.most = 0, most
         self._entered, self._left = entered, left
         self._seeing = False
 
     def on(self) -> bool:
-        """Start. False if the program has a trace function of its own, or ``most`` calls were seen."""
+        """Start.
+
+        False if the program has a trace function of its own, or ``most`` calls were seen.
+        """
         if sys.gettrace() is not None or self.events >= self.most:
             return False
         self._seeing = True
@@ -51,7 +59,9 @@ class _TracedCalls:
 
     def _begins(self, frame: Any, event: str, _: Any) -> Any:
         self.events += 1
-        if self.events >= self.most or not self._seeing:  # or the program has put back what it had found there
+        if (
+            self.events >= self.most or not self._seeing
+        ):  # or the program has put back what it had found there
             self.off()
             return None
         frame.f_trace_lines = False
@@ -68,7 +78,10 @@ class _TracedCalls:
 
 
 def _profiler() -> Any:
-    """Sees Python's own functions. Callable, for a program that asks for the profile function and sets it again."""
+    """Sees Python's own functions.
+
+    Callable, for a program that asks for the profile function and sets it again.
+    """
     import _lsprof
 
     class Profiler(_lsprof.Profiler):
@@ -127,7 +140,9 @@ class _Tool:
         most: events after which no more are seen; 0: all are.
     """
 
-    def __init__(self, begins: Callable[[CodeType], None], ends: Callable[[CodeType, Any], None]) -> None:
+    def __init__(
+        self, begins: Callable[[CodeType], None], ends: Callable[[CodeType, Any], None]
+    ) -> None:
         self.events = self.most = 0
         self.seeing = False
         self._thread = 0
@@ -191,7 +206,9 @@ class _Tool:
 class _MonitoredCalls:
     """As in by_tracing.py."""
 
-    def __init__(self, entered: Callable[[CodeType], None], left: Callable[[CodeType, Any], None], most: int) -> None:
+    def __init__(
+        self, entered: Callable[[CodeType], None], left: Callable[[CodeType, Any], None], most: int
+    ) -> None:
         self.most = most
         self._tool = _Tool(entered, left)
 
@@ -270,10 +287,12 @@ _MEASURED, _DEPTH = 50, 4  # calls that tell what seeing one costs, and how deep
 
 
 class CalledTimes(NamedTuple):
-    """What was called in a stretch. What seeing the calls costs is taken out of the times: it is more than many of them take.
+    """What was called in a stretch. What seeing the calls costs is taken out of the times: it is
+    more than many of them take.
 
     Attributes:
-        direct: without calls by other functions that were called in the stretch. These add up to at most the stretch.
+        direct: without calls by other functions that were called in the stretch. These add up to at
+            most the stretch.
         whole: however deep it was called.
         inner: id of a code -> what it called.
         codes: by their ids.
@@ -292,7 +311,9 @@ class CallTimes:
 
     def __init__(self) -> None:
         self._calls = Calls(self._entered, self._left, 0)
-        self._open: list[tuple[CodeType, int, int]] = []  # with when it began, and the events until then
+        self._open: list[
+            tuple[CodeType, int, int]
+        ] = []  # with when it began, and the events until then
         self._times: Counter[int] = Counter()  # how often each is open
         self._called = CalledTimes({}, {}, {}, {}, 0)
         self._event_ns = 0
@@ -410,7 +431,11 @@ def ran_throughout(
     """
     pairs = []
     for at_begin, at_end in zip(before, after):
-        if at_begin.number != at_end.number or at_begin.code is not at_end.code or id(at_begin.code) in called.whole:
+        if (
+            at_begin.number != at_end.number
+            or at_begin.code is not at_end.code
+            or id(at_begin.code) in called.whole
+        ):
             break
         pairs.append((at_begin, at_end))
     return pairs

@@ -1,8 +1,11 @@
-"""Recognizes input that stays in memory: models get the same tensors again, or slices of them, such as a whole graph.
+"""Recognizes input that stays in memory: models get the same tensors again, or slices of them, such
+as a whole graph.
 
-Nothing has to be read or made for such a step. A tensor counts if a model got the same memory before, and nothing has written to it since:
-its version counter is the same, and on the CPU the same tensor still has the same values in ``_SAMPLED_WORDS`` places. What a model
-returned counts too, until it is written to. Python's own values say nothing: a call with a text, or with many numbers, never counts.
+Nothing has to be read or made for such a step. A tensor counts if a model got the same memory
+before, and nothing has written to it since: its version counter is the same, and on the CPU the
+same tensor still has the same values in ``_SAMPLED_WORDS`` places. What a model returned counts
+too, until it is written to. Python's own values say nothing: a call with a text, or with many
+numbers, never counts.
 """
 
 import ctypes
@@ -16,7 +19,9 @@ import torch
 from feedline.profiler.taps.own_code.producers import DEPTH, StorageRef, shorten
 
 _MISSES = 12  # calls in a row that got something new: from then on, no more are looked at
-_MAX_NEW_STEPS = 32  # steps, in a row or not, in which any call did: the other models of such a step may get the same tensors again
+# steps, in a row or not, in which any call did: the other models of such a step may get the same
+# tensors again
+_MAX_NEW_STEPS = 32
 _MAX_VALUES = 16  # values of a call that are looked at
 _SAMPLED_WORDS = 256  # of 8 bytes, irregularly spread: rows are often padded at their ends
 _NUMBER_TYPES = (type(None), bool, int, float)
@@ -27,8 +32,8 @@ class ResidentInput:
     """The memory that models have got and returned, held weakly.
 
     Attributes:
-        looks_inside: the last call got no tensor at all: the model takes its data itself, and what the modules that it calls get from it
-            decides (``took``, ``settled``).
+        looks_inside: the last call got no tensor at all: the model takes its data itself, and what
+            the modules that it calls get from it decides (``took``, ``settled``).
     """
 
     def __init__(self) -> None:
@@ -47,23 +52,37 @@ class ResidentInput:
         return self._misses >= _MISSES or self._steps >= _MAX_NEW_STEPS
 
     def fed(self, given: Any) -> bool:
-        """Return whether all that a model is about to get was there before, unchanged, or came from a model."""
+        """Return whether all that a model is about to get was there before, unchanged, or came from
+        a model.
+        """
         values = list(_values(given))
         tensors = [value for value in values if type(value) is torch.Tensor]
         self._given = {storage._cdata for tensor in tensors for storage in _storages(tensor)}
         plain = all(
-            type(value) in _NUMBER_TYPES for value in values if type(value) is not torch.Tensor and type(value) is not torch.nn.Parameter
+            type(value) in _NUMBER_TYPES
+            for value in values
+            if type(value) is not torch.Tensor and type(value) is not torch.nn.Parameter
         )
         known = [self._known(tensor) for tensor in tensors] if len(values) <= _MAX_VALUES else []
-        self.looks_inside, self._taken, self._with_grad = plain and not tensors, [], torch.is_grad_enabled()
+        self.looks_inside, self._taken, self._with_grad = (
+            plain and not tensors,
+            [],
+            torch.is_grad_enabled(),
+        )
         return not self.looks_inside and self._again(plain and bool(known) and all(known))
 
     def took(self, given: Any) -> bool:
-        """Note what a model that was called without tensors passes to one of its modules. Return whether that is anything but numbers.
+        """Note what a model that was called without tensors passes to one of its modules. Return
+        whether that is anything but numbers.
 
-        Tensors that are not leaves come from its own layers. Without gradients every tensor is a leaf, so only the first module counts.
+        Tensors that are not leaves come from its own layers. Without gradients every tensor is a
+        leaf, so only the first module counts.
         """
-        values = [value for value in _values(given) if type(value) not in _NUMBER_TYPES and type(value) is not torch.nn.Parameter]
+        values = [
+            value
+            for value in _values(given)
+            if type(value) not in _NUMBER_TYPES and type(value) is not torch.nn.Parameter
+        ]
         if len(self._taken) < _MAX_VALUES and (self._with_grad or not self._taken):
             for value in values:
                 if type(value) is not torch.Tensor:
@@ -107,7 +126,10 @@ class ResidentInput:
         at, version = storage._cdata, tensor._version
         if at in self._returned:
             return self._returned[at][1] == version
-        on_cpu, piece = tensor.device.type == "cpu", (at, tensor.data_ptr(), tensor.shape, tensor.stride())
+        on_cpu, piece = (
+            tensor.device.type == "cpu",
+            (at, tensor.data_ptr(), tensor.shape, tensor.stride()),
+        )
         own = storage.resizable() and not (on_cpu and storage.is_shared())
         if on_cpu and not _has_memory(tensor, storage):
             return False
@@ -130,11 +152,15 @@ def _elements(tensor: torch.Tensor) -> int:
     """From its first to its last."""
     if not tensor.numel():
         return 0
-    return 1 + sum((size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride(), strict=True))
+    return 1 + sum(
+        (size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride(), strict=True)
+    )
 
 
 def _has_memory(tensor: torch.Tensor, storage: torch.UntypedStorage) -> bool:
-    """Return whether the storage holds the whole tensor: it may have been freed or shrunk, and under tracing it has no memory at all."""
+    """Return whether the storage holds the whole tensor: it may have been freed or shrunk, and
+    under tracing it has no memory at all.
+    """
     needed = (tensor.storage_offset() + _elements(tensor)) * tensor.element_size()
     return not tensor.numel() or (storage.data_ptr() != 0 and storage.nbytes() >= needed)
 
@@ -144,15 +170,27 @@ def _words(tensor: torch.Tensor) -> bytes:
     length = _elements(tensor) * tensor.element_size()
     if not length:
         return b""
-    memory: npt.NDArray[Any] = np.frombuffer(memoryview((ctypes.c_uint8 * length).from_address(tensor.data_ptr())), np.uint8)
+    memory: npt.NDArray[Any] = np.frombuffer(
+        memoryview((ctypes.c_uint8 * length).from_address(tensor.data_ptr())), np.uint8
+    )
     if length >= 8 * _SAMPLED_WORDS:
         memory = memory[: length // 8 * 8].view(np.uint64)
-    return memory.tobytes() if len(memory) <= _SAMPLED_WORDS else memory[(_PLACES * len(memory)).astype(np.int64)].tobytes()
+    return (
+        memory.tobytes()
+        if len(memory) <= _SAMPLED_WORDS
+        else memory[(_PLACES * len(memory)).astype(np.int64)].tobytes()
+    )
 
 
 def _values(value: Any, depth: int = 0) -> Iterator[Any]:
     """Yield what is in plain containers, and everything else as it is."""
-    parts = value if type(value) in (tuple, list) else list(value.values()) if type(value) is dict else None
+    parts = (
+        value
+        if type(value) in (tuple, list)
+        else list(value.values())
+        if type(value) is dict
+        else None
+    )
     if parts is None or depth > DEPTH or len(parts) > _MAX_VALUES:
         yield value
     else:

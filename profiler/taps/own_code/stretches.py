@@ -1,4 +1,6 @@
-"""Times what the program's own code does between models, backward passes and updates: where the stage ``other`` goes."""
+"""Times what the program's own code does between models, backward passes and updates: where the
+stage ``other`` goes.
+"""
 
 import inspect
 import os
@@ -17,32 +19,52 @@ from feedline.profiler import clock, masks
 from feedline.profiler.events import Flag, Stage
 from feedline.profiler.record.recorder import recorder
 from feedline.profiler.store.segment import Segment
-from feedline.profiler.taps.own_code.python_calls import CalledTimes, CallTimes, RunningFrame, line_of, ran_throughout, running_frames
+from feedline.profiler.taps.own_code.python_calls import (
+    CalledTimes,
+    CallTimes,
+    RunningFrame,
+    line_of,
+    ran_throughout,
+    running_frames,
+)
 from feedline.profiler.taps.source_names import name_of
 
-_WARM_UP_STEPS = 2  # steps before the first stretch is looked at, once operations were counted (taps/flops.py): they import and allocate
-_FIRST_BUDGET, _LATER_BUDGET = 0.05, 0.003  # what share of the time looks may cost in the beginning, and in the end
-_BEGINNING_NS = 2_000_000_000  # then the share falls as time passes: a sudden fall lets a few looks stand for most of a short run
-#: Share of a stretch that counts as the cost of tracing, whatever is called in it: until 3.11, Python then goes through every instruction
-#: more slowly. Loops without any call took 1.7 to 2.8 times as long; what C functions take, such as torch's, stays the same.
+# steps before the first stretch is looked at, once operations were counted (taps/flops.py): they
+# import and allocate
+_WARM_UP_STEPS = 2
+_FIRST_BUDGET, _LATER_BUDGET = (
+    0.05,
+    0.003,
+)  # what share of the time looks may cost in the beginning, and in the end
+# then the share falls as time passes: a sudden fall lets a few looks stand for most of a short run
+_BEGINNING_NS = 2_000_000_000
+#: Share of a stretch that counts as the cost of tracing, whatever is called in it: until 3.11,
+#: Python then goes through every instruction more slowly. Loops without any call took 1.7 to 2.8
+#: times as long; what C functions take, such as torch's, stays the same.
 _SLOWED = 0.2 if sys.version_info < (3, 12) else 0.0
 _MIN_CHANCE = 1 / 2000  # chance of a step
 _FULL_STRETCHES = 16  # stretches of a kind that are looked at in a step; of more, fewer and fewer
-_SOLVER_STRETCHES = (
-    4  # a function that runs through this many stretches in a row calls the model itself, as a solver does; it is not the training loop
-)
+# a function that runs through this many stretches in a row calls the model itself, as a solver
+# does; it is not the training loop
+_SOLVER_STRETCHES = 4
 _NESTED = 3  # functions of torch, or decorators, around one of the program's
 _MAX_FUNCTIONS = 8  # functions that are recorded of a step
 _MIN_REPORTED_SHARE = 0.01  # of the time that was looked at
-_FEEDLINE_PATHS = tuple(path + os.sep for path in (*sys.modules["feedline"].__path__, *profiler.__path__))
+_FEEDLINE_PATHS = tuple(
+    path + os.sep for path in (*sys.modules["feedline"].__path__, *profiler.__path__)
+)
 #: Parts of torch around the calls that feedline records: the program is not asked to change them.
 _PLUMBING_NAMES = """
     _compile.py _dynamo _functorch _ops.py _tensor.py autograd multiprocessing nn/modules nn/parallel nn/utils/clip_grad.py
     optim/optimizer.py utils/_contextlib.py utils/_python_dispatch.py utils/data utils/hooks.py
 """
-_PLUMBING = tuple(os.path.join(torch.__path__[0], *name.split("/")) for name in _PLUMBING_NAMES.split())
+_PLUMBING = tuple(
+    os.path.join(torch.__path__[0], *name.split("/")) for name in _PLUMBING_NAMES.split()
+)
 _NOT_REPORTED = _FEEDLINE_PATHS + _PLUMBING
-_ANYTHING = inspect.CO_VARARGS | inspect.CO_VARKEYWORDS  # flags of a function that takes *args and **kwargs
+_ANYTHING = (
+    inspect.CO_VARARGS | inspect.CO_VARKEYWORDS
+)  # flags of a function that takes *args and **kwargs
 
 
 class _Lines(NamedTuple):
@@ -63,7 +85,8 @@ class _StretchSums:
     """Of the stretches of a step that were looked at, each counted for as many as it stands for.
 
     Attributes:
-        start: of the last, ns. The first one may begin before the step does, which is when the loader is asked.
+        start: of the last, ns. The first one may begin before the step does, which is when the
+            loader is asked.
         looks: how many.
         took: ns of all they stand for.
         looking: ns that looking at them cost, and writing down the last ones.
@@ -92,12 +115,18 @@ class _StretchSums:
         """Return what is worth a record, with its name."""
         least, named = _MIN_REPORTED_SHARE * self.took, dict[_Target, str]()
         for sums in (self.outer, self.whole):
-            most = [what for what, took in sums.most_common() if took >= least and self._is_reported(what)][:_MAX_FUNCTIONS]
+            most = [
+                what
+                for what, took in sums.most_common()
+                if took >= least and self._is_reported(what)
+            ][:_MAX_FUNCTIONS]
             named.update((what, self._name(what)) for what in most)
         return named
 
     def _is_reported(self, what: _Target) -> bool:
-        return not self.codes[what if isinstance(what, int) else what.code].co_filename.startswith(_NOT_REPORTED)
+        return not self.codes[what if isinstance(what, int) else what.code].co_filename.startswith(
+            _NOT_REPORTED
+        )
 
     def _name(self, what: _Target) -> str:
         if isinstance(what, int):
@@ -138,12 +167,21 @@ class _Stretch:
         self._through = ran_throughout(before, after, called)
         inside = [frame for frame, _ in self._through if id(frame.code) not in loop]
         self.ran = {frame.number: ran.get(frame.number, 0) + 1 for frame in inside}
-        self._inside = [id(frame.code) for frame in inside if self.ran[frame.number] >= _SOLVER_STRETCHES]  # as a solver
+        self._inside = [
+            id(frame.code) for frame in inside if self.ran[frame.number] >= _SOLVER_STRETCHES
+        ]  # as a solver
 
     def whole(self) -> dict[int, int]:
-        """Function -> ns, however deep it was called. Those that are not over are left out, and those that only pass calls on."""
+        """Function -> ns, however deep it was called.
+
+        Those that are not over are left out, and those that only pass calls on.
+        """
         running = {id(frame.code) for frame in self._after}
-        over = {code: ns for code, ns in self._called.whole.items() if code not in running and not _passes_on(self.codes[code])}
+        over = {
+            code: ns
+            for code, ns in self._called.whole.items()
+            if code not in running and not _passes_on(self.codes[code])
+        }
         return over | dict.fromkeys(self._inside, self.took)
 
     def outer(self) -> "Counter[_Target]":
@@ -156,7 +194,9 @@ class _Stretch:
         parts: Counter[_Target] = Counter(self._called.direct)
         if self._through:
             before, after = self._through[-1]
-            parts[_Lines(id(before.code), before.at, after.at)] = max(self.took - sum(parts.values()), 0)
+            parts[_Lines(id(before.code), before.at, after.at)] = max(
+                self.took - sum(parts.values()), 0
+            )
         for frame in self._after[len(self._through) :]:
             code = id(frame.code)
             if code not in parts:
@@ -168,7 +208,8 @@ class _Stretch:
         return self._by_the_program(self._without_plumbing(parts))
 
     def _by_the_program(self, parts: "Counter[_Target]") -> "Counter[_Target]":
-        """Return what lines of the program call of other libraries, as these lines: a library is not the program's to change.
+        """Return what lines of the program call of other libraries, as these lines: a library is
+        not the program's to change.
 
         Where a loop is a library's itself, what it calls tells more than its lines do.
         """
@@ -176,7 +217,11 @@ class _Stretch:
             return parts
         before, after = self._through[-1]
         lines = _Lines(id(before.code), before.at, after.at)
-        reported = [part for part in parts if isinstance(part, int) and not self.codes[part].co_filename.startswith(_NOT_REPORTED)]
+        reported = [
+            part
+            for part in parts
+            if isinstance(part, int) and not self.codes[part].co_filename.startswith(_NOT_REPORTED)
+        ]
         for code in [part for part in reported if _is_of_library(self.codes[part])]:
             took, inner = parts.pop(code), self._called.inner.get(code, {})
             for other, ns in inner.items():
@@ -190,7 +235,9 @@ class _Stretch:
         """Return what torch's functions and decorators call, in their place."""
         kept: Counter[_Target] = Counter()
         for _ in range(_NESTED):
-            for code in [part for part in parts if isinstance(part, int) and _passes_on(self.codes[part])]:
+            for code in [
+                part for part in parts if isinstance(part, int) and _passes_on(self.codes[part])
+            ]:
                 took, inner = parts.pop(code), dict(self._called.inner.get(code, {}))
                 inner.pop(code, None)  # decorated twice
                 scale = min(1.0, took / max(sum(inner.values()), 1))
@@ -203,26 +250,36 @@ class _Stretch:
 
 
 class OwnCodeTimer:
-    """Times what the program's own code does in steps that are chosen by chance, and in some of a step's many stretches.
+    """Times what the program's own code does in steps that are chosen by chance, and in some of a
+    step's many stretches.
 
     A step is looked at not more often because it, or the one before it, is long.
 
-    A stretch between two forwards without gradients may belong to an evaluation or a rollout, and is summed separately.
+    A stretch between two forwards without gradients may belong to an evaluation or a rollout, and
+    is summed separately.
     """
 
     def __init__(self) -> None:
         self._calls: CallTimes | None = None  # until the first look
         self._random = random.Random(0)
         self._steps = self._looked = 0  # steps, and those that were looked at
-        self._passed = self._last = 0  # ns that steps have taken so far, without rests; and when the last one ended
+        self._passed = self._last = (
+            0  # ns that steps have taken so far, without rests; and when the last one ended
+        )
         self._chance = 0.0  # of this step
         self._looks = False  # at this step
         self._stretches = [0, 0]  # of it, by whether they follow a forward without gradients
         self._cost = 0  # ns that all looks have cost
         self._weight = 1.0
         self._ran: dict[int, int] = {}
-        self._loop: dict[int, CodeType] = {}  # what ran when updates and backward passes were made, by id
-        self._begun: tuple[int, int, list[RunningFrame]] = 0, 0, []  # when looking began, when the stretch did, and what ran
+        self._loop: dict[
+            int, CodeType
+        ] = {}  # what ran when updates and backward passes were made, by id
+        self._begun: tuple[int, int, list[RunningFrame]] = (
+            0,
+            0,
+            [],
+        )  # when looking began, when the stretch did, and what ran
         self._after_inference = False
         self._copied = 0  # ns of the stretch, between devices
         self._sums = _StretchSums(), _StretchSums()
@@ -261,7 +318,15 @@ class OwnCodeTimer:
         took = max(wall - called.cost - self._copied, 0)
         sums = self._sums[self._after_inference and before_inference]
         if not calls.gave_up:
-            stretch = _Stretch(start, took, called, before, _of_the_program(running_frames()), self._loop, self._ran)
+            stretch = _Stretch(
+                start,
+                took,
+                called,
+                before,
+                _of_the_program(running_frames()),
+                self._loop,
+                self._ran,
+            )
             self._ran = stretch.ran
             sums.add(stretch, self._weight)
         around = start - begun + clock.wall_ns() - now
@@ -269,13 +334,19 @@ class OwnCodeTimer:
         self._cost += around + max(called.cost, round(_SLOWED * wall))
 
     def copied(self, took: int) -> None:
-        """A tensor was copied to another device in the stretch, in this many ns: that is another stage."""
+        """A tensor was copied to another device in the stretch, in this many ns: that is another
+        stage.
+        """
         self._copied += took
 
     def step_ends(self, segment: Segment | None) -> None:
         """An update was made. None: the step was not recorded."""
         begun = clock.wall_ns()
-        self._passed = self._passed + (begun - self._last if self._last else 0) if self._steps >= _WARM_UP_STEPS else 0
+        self._passed = (
+            self._passed + (begun - self._last if self._last else 0)
+            if self._steps >= _WARM_UP_STEPS
+            else 0
+        )
         self.loop_runs()
         if any(sums.looking for sums in self._sums):
             for sums, flags in zip(self._sums, (Flag.GRAD, 0)):
@@ -299,7 +370,9 @@ class OwnCodeTimer:
             self._calls.end()
 
     def _choose(self) -> None:
-        """A step begins: draw whether to look at it, as often as the budget allows by what looking at a step has cost until now."""
+        """A step begins: draw whether to look at it, as often as the budget allows by what looking
+        at a step has cost until now.
+        """
         if self._steps < _WARM_UP_STEPS:
             self._looks = False
             return
@@ -312,8 +385,12 @@ class OwnCodeTimer:
 
 
 def _passes_on(code: CodeType) -> bool:
-    """Return whether a function is one of torch's, or what a decorator returned: a closure that takes any arguments."""
-    return code.co_filename.startswith(_PLUMBING) or bool(code.co_freevars and code.co_flags & _ANYTHING == _ANYTHING)
+    """Return whether a function is one of torch's, or what a decorator returned: a closure that
+    takes any arguments.
+    """
+    return code.co_filename.startswith(_PLUMBING) or bool(
+        code.co_freevars and code.co_flags & _ANYTHING == _ANYTHING
+    )
 
 
 def _is_of_library(code: CodeType) -> bool:
@@ -330,13 +407,24 @@ def _of_the_program(frames: list[RunningFrame]) -> list[RunningFrame]:
     """Without those that run the program, feedline's among them, and without feedline's at the end."""
     while frames and frames[-1].code.co_filename.startswith(_NOT_REPORTED):
         frames.pop()
-    ours = [at for at, frame in enumerate(frames) if frame.code.co_filename.startswith(_FEEDLINE_PATHS)]
+    ours = [
+        at for at, frame in enumerate(frames) if frame.code.co_filename.startswith(_FEEDLINE_PATHS)
+    ]
     return frames[ours[-1] + 1 :] if ours else frames
 
 
 def _write(sums: _StretchSums, flags: int, segment: Segment) -> None:
     start = sums.start or clock.wall_ns()
-    segment.add(Stage.OWN_CODE, start, sums.took, runqueue=sums.looking, extra=sums.looks, flags=flags)
+    segment.add(
+        Stage.OWN_CODE, start, sums.took, runqueue=sums.looking, extra=sums.looks, flags=flags
+    )
     for what, name in sums.worth().items():
         outer = sums.outer[what]
-        segment.add(Stage.CALLED, start, max(sums.whole[what], outer), cpu=outer, source=segment.name_id(name), flags=flags)
+        segment.add(
+            Stage.CALLED,
+            start,
+            max(sums.whole[what], outer),
+            cpu=outer,
+            source=segment.name_id(name),
+            flags=flags,
+        )

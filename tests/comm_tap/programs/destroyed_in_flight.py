@@ -1,4 +1,6 @@
-"""Two gloo ranks: rank 0 destroys its group with a collective in flight, to which rank 1 comes later; a model holds the group still."""
+"""Two gloo ranks: rank 0 destroys its group with a collective in flight, to which rank 1 comes
+later; a model holds the group still.
+"""
 
 import json
 import sys

@@ -1,4 +1,6 @@
-"""Two gloo ranks: rank 1 leaves (returns, raises) with collectives in flight, to which rank 0 comes later."""
+"""Two gloo ranks: rank 1 leaves (returns, raises) with collectives in flight, to which rank 0 comes
+later.
+"""
 
 import sys
 import time

@@ -109,7 +109,10 @@ def by_hand(rank):
         for _ in range(2):
             dist.send(one, 1) if rank == 0 else dist.recv(one, 0)
         dist.recv(one, 1) if rank == 0 else dist.send(one, 0)
-        exchange = [dist.P2POp(dist.isend, one, 1 - rank), dist.P2POp(dist.irecv, two[:10], 1 - rank)]
+        exchange = [
+            dist.P2POp(dist.isend, one, 1 - rank),
+            dist.P2POp(dist.irecv, two[:10], 1 - rank),
+        ]
         for work in dist.batch_isend_irecv(exchange):
             work.wait()
     with section("from_anybody"):
@@ -153,7 +156,9 @@ def groups():
     late = [dist.all_reduce(torch.ones(10), async_op=True) for _ in range(3)]
     del late
     dist.destroy_process_group()  # with work in flight
-    os.environ["MASTER_PORT"] = os.environ["ANOTHER_PORT"]  # at the same one, torch alone can meet in the old store and hang
+    os.environ["MASTER_PORT"] = os.environ[
+        "ANOTHER_PORT"
+    ]  # at the same one, torch alone can meet in the old store and hang
     dist.init_process_group("gloo")
     with section("again"):
         dist.all_reduce(torch.ones(10))
@@ -170,5 +175,9 @@ if __name__ == "__main__":
     flight = json.loads(recorded)
     groups()
     with open(sys.argv[1], "w") as file:
-        json.dump({"sections": SECTIONS, "flight": flight, "until": SECTIONS["tensor_parallel"][1]}, file, default=str)
+        json.dump(
+            {"sections": SECTIONS, "flight": flight, "until": SECTIONS["tensor_parallel"][1]},
+            file,
+            default=str,
+        )
     dist.destroy_process_group()

@@ -1,4 +1,6 @@
-"""Four gloo ranks: two groups of two beside the whole; then rank 3 is killed after it began a collective that the others come to late."""
+"""Four gloo ranks: two groups of two beside the whole; then rank 3 is killed after it began a
+collective that the others come to late.
+"""
 
 import contextlib
 import json
@@ -32,11 +34,18 @@ if __name__ == "__main__":
         dist.all_gather([torch.ones(100) for _ in range(2)], torch.ones(100), group=mine)
     with section("whole"):
         dist.all_reduce(torch.ones(100))
-        dist.gather(torch.ones(100), [torch.ones(100) for _ in range(4)] if rank == 1 else None, dst=1)
-        dist.scatter(torch.ones(100), [torch.ones(100) for _ in range(4)] if rank == 1 else None, src=1)
+        dist.gather(
+            torch.ones(100), [torch.ones(100) for _ in range(4)] if rank == 1 else None, dst=1
+        )
+        dist.scatter(
+            torch.ones(100), [torch.ones(100) for _ in range(4)] if rank == 1 else None, src=1
+        )
         dist._reduce_scatter_base(torch.ones(100), torch.ones(400))
     with section("ring"):
-        work = [dist.isend(torch.ones(100), (rank + 1) % 4), dist.irecv(torch.ones(100), (rank - 1) % 4)]
+        work = [
+            dist.isend(torch.ones(100), (rank + 1) % 4),
+            dist.irecv(torch.ones(100), (rank - 1) % 4),
+        ]
         for one in work:
             one.wait()
     dist.barrier()

@@ -1,4 +1,6 @@
-"""DistributedDataParallel with one bucket of 32 MB and little to compute: backward sends it and copies it into the gradients."""
+"""DistributedDataParallel with one bucket of 32 MB and little to compute: backward sends it and
+copies it into the gradients.
+"""
 
 import torch
 import torch.distributed as dist

@@ -1,4 +1,5 @@
-"""DistributedDataParallel on images, a folder for each rank, in colors of its own; those of the last have 400 times as many pixels.
+"""DistributedDataParallel on images, a folder for each rank, in colors of its own; those of the
+last have 400 times as many pixels.
 
 larger_images.py SAID.json
 """
@@ -25,7 +26,9 @@ class Images(Dataset):
         self.paths = [folder / f"{number}.jpg" for number in range(FILES)]
         y, x = np.mgrid[0:size, 0:size]
         for number, path in enumerate(self.paths):
-            Image.fromarray(np.stack([x + number, y, (x ^ y) * blue], -1).astype(np.uint8)).save(path)
+            Image.fromarray(np.stack([x + number, y, (x ^ y) * blue], -1).astype(np.uint8)).save(
+                path
+            )
 
     def __len__(self) -> int:
         return IMAGES
@@ -38,8 +41,12 @@ class Images(Dataset):
 def main() -> None:
     dist.init_process_group("gloo")
     rank, last = dist.get_rank(), dist.get_world_size() - 1
-    loader = DataLoader(Images(Path(f"images{rank}"), LARGE if rank == last else SMALL, rank), BATCH)
-    model = nn.parallel.DistributedDataParallel(nn.Sequential(nn.Conv2d(3, 8, 3), nn.ReLU(), nn.Flatten(), nn.Linear(7200, 32)))
+    loader = DataLoader(
+        Images(Path(f"images{rank}"), LARGE if rank == last else SMALL, rank), BATCH
+    )
+    model = nn.parallel.DistributedDataParallel(
+        nn.Sequential(nn.Conv2d(3, 8, 3), nn.ReLU(), nn.Flatten(), nn.Linear(7200, 32))
+    )
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
     for images in loader:
         optimizer.zero_grad()

@@ -1,5 +1,6 @@
-"""DistributedDataParallel of two ranks that see samples of their own; the last one takes 40 ms longer in each step, or fails; or of
-several with buffers to broadcast, of which the first takes longer.
+"""DistributedDataParallel of two ranks that see samples of their own; the last one takes 40 ms
+longer in each step, or fails; or of several with buffers to broadcast, of which the first takes
+longer.
 
 late_rank.py SAID.json wait|forward|fails|buffers
 """
@@ -32,7 +33,10 @@ class Model(nn.Module):
     def __init__(self, late: bool, buffers: bool) -> None:
         super().__init__()
         norm = [nn.BatchNorm1d(256)] if buffers else []
-        self.late, self.layers = late, nn.Sequential(nn.Linear(64, 256), *norm, nn.ReLU(), nn.Linear(256, 1))
+        self.late, self.layers = (
+            late,
+            nn.Sequential(nn.Linear(64, 256), *norm, nn.ReLU(), nn.Linear(256, 1)),
+        )
 
     def forward(self, samples: torch.Tensor) -> torch.Tensor:
         if self.late:
@@ -44,9 +48,13 @@ def main() -> None:
     dist.init_process_group("gloo")
     rank, phase = dist.get_rank(), sys.argv[2]
     late = rank == (0 if phase == "buffers" else dist.get_world_size() - 1)
-    model = nn.parallel.DistributedDataParallel(Model(late and phase == "forward", phase == "buffers"))
+    model = nn.parallel.DistributedDataParallel(
+        Model(late and phase == "forward", phase == "buffers")
+    )
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
-    for step, samples in enumerate(DataLoader(Samples(rank, late and phase in ("wait", "buffers")), BATCH)):
+    for step, samples in enumerate(
+        DataLoader(Samples(rank, late and phase in ("wait", "buffers")), BATCH)
+    ):
         if late and phase == "fails" and step == STEPS // 2:
             raise ValueError("of the last rank only")
         optimizer.zero_grad()

@@ -1,4 +1,6 @@
-"""Two gloo ranks, 20 steps of DistributedDataParallel and of fully_shard, first alone and then recorded: says hashes of the parameters."""
+"""Two gloo ranks, 20 steps of DistributedDataParallel and of fully_shard, first alone and then
+recorded: says hashes of the parameters.
+"""
 
 import hashlib
 import json
@@ -29,14 +31,19 @@ def trained(model, rank):
         optimizer.zero_grad()
     parameters = [p.full_tensor() if isinstance(p, DTensor) else p for p in model.parameters()]
     drawn = torch.rand(1)
-    return hashlib.sha256(b"".join(p.detach().numpy().tobytes() for p in [*parameters, drawn])).hexdigest()
+    return hashlib.sha256(
+        b"".join(p.detach().numpy().tobytes() for p in [*parameters, drawn])
+    ).hexdigest()
 
 
 def both(rank):
     sharded = network()
     fully_shard(sharded[0])
     fully_shard(sharded)
-    return {"ddp": trained(DistributedDataParallel(network(), bucket_cap_mb=0.01), rank), "fsdp": trained(sharded, rank)}
+    return {
+        "ddp": trained(DistributedDataParallel(network(), bucket_cap_mb=0.01), rank),
+        "fsdp": trained(sharded, rank),
+    }
 
 
 if __name__ == "__main__":

@@ -1,4 +1,7 @@
-"""FSDP2: parameters are gathered in forward and backward, gradients are scattered. Called with RANK, WORLD_SIZE, ...; argument: unused."""
+"""FSDP2: parameters are gathered in forward and backward, gradients are scattered.
+
+Called with RANK, WORLD_SIZE, ...; argument: unused.
+"""
 
 import torch
 import torch.distributed as dist

@@ -1,4 +1,6 @@
-"""The last of two ranks has fewer batches: it comes to the end of its data, does something else, and is killed while the other waits."""
+"""The last of two ranks has fewer batches: it comes to the end of its data, does something else,
+and is killed while the other waits.
+"""
 
 import datetime
 import os
@@ -18,7 +20,9 @@ if __name__ == "__main__":
     last = dist.get_rank() == 1
     model = nn.parallel.DistributedDataParallel(nn.Linear(64, 1))
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
-    for (batch,) in DataLoader(TensorDataset(torch.randn((FEWER if last else BATCHES) * BATCH, 64)), BATCH):
+    for (batch,) in DataLoader(
+        TensorDataset(torch.randn((FEWER if last else BATCHES) * BATCH, 64)), BATCH
+    ):
         optimizer.zero_grad()
         model(batch).square().mean().backward()
         optimizer.step()

@@ -1,7 +1,8 @@
 """One training in five ways that `feedline scale` has to tell apart.
 
-ways_to_scale.py SAID.json ddp|fsdp|metrics|alone|whole|first: ``metrics`` only all-reduces its loss, ``alone`` calls no collective,
-``whole`` gives each rank all samples, of ``first`` only rank 0 trains.
+ways_to_scale.py SAID.json ddp|fsdp|metrics|alone|whole|first: ``metrics`` only all-reduces its
+loss, ``alone`` calls no collective, ``whole`` gives each rank all samples, of ``first`` only rank 0
+trains.
 """
 
 import os

@@ -1,4 +1,5 @@
-"""Two ranks train in every way that ranks share gradients; beside each run the true norms, from a copy of the model, are written as JSON.
+"""Two ranks train in every way that ranks share gradients; beside each run the true norms, from a
+copy of the model, are written as JSON.
 
 two_ranks.py FOLDER
 """
@@ -27,15 +28,23 @@ def make() -> torch.nn.Module:
     return torch.nn.Sequential(torch.nn.Linear(6, 8), torch.nn.ReLU(), torch.nn.Linear(8, 3))
 
 
-NORMED = {"batch_norm_of_2": ("batch", 2), "batch_norm_of_64": ("batch", 64), "group_norm_of_2": ("group", 2)}
+NORMED = {
+    "batch_norm_of_2": ("batch", 2),
+    "batch_norm_of_64": ("batch", 64),
+    "group_norm_of_2": ("group", 2),
+}
 
 
 def train_normed(kind: str, batch: int, rank: int) -> None:
-    """A convolutional network with layers that normalize, and this many samples per rank and forward."""
+    """A convolutional network with layers that normalize, and this many samples per rank and
+    forward.
+    """
     torch.manual_seed(rank)
     layer = torch.nn.BatchNorm2d(8) if kind == "batch" else torch.nn.GroupNorm(4, 8)
     head = torch.nn.Linear(8, 3)
-    inner = torch.nn.Sequential(torch.nn.Conv2d(3, 8, 3), layer, torch.nn.AdaptiveAvgPool2d(1), torch.nn.Flatten(), head)
+    inner = torch.nn.Sequential(
+        torch.nn.Conv2d(3, 8, 3), layer, torch.nn.AdaptiveAvgPool2d(1), torch.nn.Flatten(), head
+    )
     model = DistributedDataParallel(inner)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     for images, labels in loader(batch):
@@ -70,14 +79,21 @@ def train(way: str, rank: int) -> list[list[float]]:
     micros = 2 if way == "accumulated" else 1
     truth = []
     for _ in range(UPDATES):
-        images, labels = torch.randn(2, micros * BATCH, 6, generator=generator), torch.randint(3, (2, micros * BATCH), generator=generator)
+        images, labels = (
+            torch.randn(2, micros * BATCH, 6, generator=generator),
+            torch.randint(3, (2, micros * BATCH), generator=generator),
+        )
         own = 0 if way == "same_data" else rank
         if way != "fsdp2":
             twin.load_state_dict(copy.deepcopy(inner.state_dict()))
         else:
             full = {name: value.full_tensor() for name, value in inner.state_dict().items()}
             twin.load_state_dict(full)
-        both = (images[0], labels[0]) if way == "same_data" else (images.flatten(0, 1), labels.flatten())
+        both = (
+            (images[0], labels[0])
+            if way == "same_data"
+            else (images.flatten(0, 1), labels.flatten())
+        )
         with contextlib.nullcontext():
             recorded_apart = norm_without_recording(twin, (images[own], labels[own]), both)
         truth.append(recorded_apart)

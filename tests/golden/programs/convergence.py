@@ -1,4 +1,5 @@
-"""A classifier that learns, by gradient accumulation over four micro-batches: curves of loss, rate and norms, and the noise scale.
+"""A classifier that learns, by gradient accumulation over four micro-batches: curves of loss, rate
+and norms, and the noise scale.
 
 convergence.py BATCH
 """

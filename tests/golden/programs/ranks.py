@@ -1,4 +1,5 @@
-"""Two ranks of DistributedDataParallel; the second one's samples take longer. Its sampler is never told the epoch.
+"""Two ranks of DistributedDataParallel; the second one's samples take longer. Its sampler is never
+told the epoch.
 
 torchrun --standalone --nproc-per-node 2 -m feedline run ranks.py
 """
@@ -22,7 +23,9 @@ class Samples(Dataset[tuple[torch.Tensor, int]]):
 
     def __getitem__(self, index: int) -> tuple[torch.Tensor, int]:
         time.sleep(self.seconds)
-        return torch.randn(64, generator=torch.Generator().manual_seed(index)) + index % 3, index % 3
+        return torch.randn(
+            64, generator=torch.Generator().manual_seed(index)
+        ) + index % 3, index % 3
 
 
 def main() -> None:
@@ -30,7 +33,9 @@ def main() -> None:
     samples = Samples(dist.get_rank() == 1)
     loader = DataLoader(samples, 4, sampler=DistributedSampler(samples))
     torch.manual_seed(0)
-    model = nn.parallel.DistributedDataParallel(nn.Sequential(nn.Linear(64, 512), nn.BatchNorm1d(512), nn.ReLU(), nn.Linear(512, 3)))
+    model = nn.parallel.DistributedDataParallel(
+        nn.Sequential(nn.Linear(64, 512), nn.BatchNorm1d(512), nn.ReLU(), nn.Linear(512, 3))
+    )
     optimizer = torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9)
     for _ in range(2):
         for x, y in loader:

@@ -1,4 +1,6 @@
-"""A loop without a loader, as nanoGPT's: the next batch is made row by row between a forward and its backward."""
+"""A loop without a loader, as nanoGPT's: the next batch is made row by row between a forward and
+its backward.
+"""
 
 import numpy as np
 import torch

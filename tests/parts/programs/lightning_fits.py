@@ -1,4 +1,6 @@
-"""Two fits with Lightning's Trainer in one program, each with its own model, loaders and sanity check."""
+"""Two fits with Lightning's Trainer in one program, each with its own model, loaders and sanity
+check.
+"""
 
 import pytorch_lightning as pl
 import torch
@@ -23,7 +25,13 @@ class Classifier(pl.LightningModule):
 
 if __name__ == "__main__":
     torch.set_num_threads(1)
-    quiet = dict.fromkeys(("logger", "enable_checkpointing", "enable_progress_bar", "enable_model_summary"), False)
+    quiet = dict.fromkeys(
+        ("logger", "enable_checkpointing", "enable_progress_bar", "enable_model_summary"), False
+    )
     for lr, epochs in ((0.1, 2), (0.2, 1)):
         trainer = pl.Trainer(max_epochs=epochs, accelerator="cpu", devices=1, **quiet)
-        trainer.fit(Classifier(lr), DataLoader(data(96), batch_size=8, shuffle=True), DataLoader(data(96), batch_size=16))
+        trainer.fit(
+            Classifier(lr),
+            DataLoader(data(96), batch_size=8, shuffle=True),
+            DataLoader(data(96), batch_size=16),
+        )

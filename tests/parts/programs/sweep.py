@@ -1,4 +1,7 @@
-"""Trains one model after the other as ``hydra -m`` does; ``--crash`` adds one that raises, ``--ranks`` trains each by all ranks."""
+"""Trains one model after the other as ``hydra -m`` does;
+
+``--crash`` adds one that raises, ``--ranks`` trains each by all ranks.
+"""
 
 import argparse
 

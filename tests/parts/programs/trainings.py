@@ -9,7 +9,10 @@ FEATURES = 16
 
 def data(samples):
     generator = torch.Generator().manual_seed(samples)
-    return TensorDataset(torch.randn(samples, FEATURES, generator=generator), torch.randint(3, (samples,), generator=generator))
+    return TensorDataset(
+        torch.randn(samples, FEATURES, generator=generator),
+        torch.randint(3, (samples,), generator=generator),
+    )
 
 
 def net():
@@ -40,7 +43,10 @@ def evaluate(model, loader):
 
 def job(lr, samples, epochs=2, workers=0):
     """What a sweep runs again and again, everything of its own."""
-    model, loader = net(), DataLoader(data(samples), batch_size=8, shuffle=True, num_workers=workers)
+    model, loader = (
+        net(),
+        DataLoader(data(samples), batch_size=8, shuffle=True, num_workers=workers),
+    )
     loss = fit(model, torch.optim.SGD(model.parameters(), lr=lr), loader, epochs)
     evaluate(model, DataLoader(data(samples), batch_size=16))
     return loss
@@ -53,5 +59,10 @@ def folds(count=5, samples=100, epochs=2):
         train = Subset(whole, [index for index in indices if index % count != fold])
         held_out = Subset(whole, [index for index in indices if index % count == fold])
         model = net()
-        fit(model, torch.optim.Adam(model.parameters()), DataLoader(train, batch_size=8, shuffle=True), epochs)
+        fit(
+            model,
+            torch.optim.Adam(model.parameters()),
+            DataLoader(train, batch_size=8, shuffle=True),
+            epochs,
+        )
         evaluate(model, DataLoader(held_out, batch_size=10))

@@ -24,7 +24,9 @@ class Photos(Dataset):
 
 
 if __name__ == "__main__":
-    model = torch.nn.Sequential(torch.nn.Conv2d(3, 16, 3, stride=4), torch.nn.Flatten(), torch.nn.LazyLinear(1))
+    model = torch.nn.Sequential(
+        torch.nn.Conv2d(3, 16, 3, stride=4), torch.nn.Flatten(), torch.nn.LazyLinear(1)
+    )
     model(torch.zeros(1, 3, 64, 64))
     loader = DataLoader(Photos(), batch_size=4, num_workers=1)
     optimizer = torch.optim.SGD(model.parameters(), 1e-6)

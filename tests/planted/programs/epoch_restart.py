@@ -24,8 +24,19 @@ class Photos(Dataset):
 
 
 if __name__ == "__main__":
-    model = torch.nn.Sequential(torch.nn.Conv2d(3, 16, 3), torch.nn.ReLU(), torch.nn.Flatten(), torch.nn.Linear(16 * 62 * 62, 1))
-    loader = DataLoader(Photos(), batch_size=4, num_workers=1, multiprocessing_context="spawn", persistent_workers=HEALTHY)
+    model = torch.nn.Sequential(
+        torch.nn.Conv2d(3, 16, 3),
+        torch.nn.ReLU(),
+        torch.nn.Flatten(),
+        torch.nn.Linear(16 * 62 * 62, 1),
+    )
+    loader = DataLoader(
+        Photos(),
+        batch_size=4,
+        num_workers=1,
+        multiprocessing_context="spawn",
+        persistent_workers=HEALTHY,
+    )
     optimizer = torch.optim.SGD(model.parameters(), 1e-6)
     for _epoch in range(2):
         for batch in loader:

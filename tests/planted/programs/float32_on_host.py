@@ -1,4 +1,7 @@
-"""Photographs made into float32 and normalised one by one. Healthy: uint8 batches, normalised after the loader."""
+"""Photographs made into float32 and normalised one by one.
+
+Healthy: uint8 batches, normalised after the loader.
+"""
 
 import pathlib
 import sys

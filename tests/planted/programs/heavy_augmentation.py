@@ -10,7 +10,11 @@ from torchvision import transforms
 
 HEALTHY = "healthy" in sys.argv
 torch.set_num_threads(1)
-COSTLY = [transforms.ColorJitter(0.4, 0.4, 0.4, 0.1), transforms.GaussianBlur(23), transforms.RandomRotation(30)]
+COSTLY = [
+    transforms.ColorJitter(0.4, 0.4, 0.4, 0.1),
+    transforms.GaussianBlur(23),
+    transforms.RandomRotation(30),
+]
 CHEAP = [transforms.CenterCrop(96), transforms.RandomHorizontalFlip(), transforms.PILToTensor()]
 
 
@@ -26,7 +30,9 @@ class Photos(Dataset):
 
 
 if __name__ == "__main__":
-    model = torch.nn.Sequential(torch.nn.Conv2d(3, 8, 3, stride=2), torch.nn.Flatten(), torch.nn.Linear(8 * 47 * 47, 1))
+    model = torch.nn.Sequential(
+        torch.nn.Conv2d(3, 8, 3, stride=2), torch.nn.Flatten(), torch.nn.Linear(8 * 47 * 47, 1)
+    )
     loader = DataLoader(Photos(), batch_size=4, num_workers=2)
     optimizer = torch.optim.SGD(model.parameters(), 1e-6)
     for batch in loader:

@@ -1,4 +1,6 @@
-"""A few steps, and then many forwards without gradients: a model that is tried out when its training is over."""
+"""A few steps, and then many forwards without gradients: a model that is tried out when its
+training is over.
+"""
 
 import sys
 

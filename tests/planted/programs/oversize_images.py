@@ -23,7 +23,12 @@ class Photos(Dataset):
 
 
 if __name__ == "__main__":
-    model = torch.nn.Sequential(torch.nn.Conv2d(3, 16, 3), torch.nn.ReLU(), torch.nn.Flatten(), torch.nn.Linear(16 * 62 * 62, 1))
+    model = torch.nn.Sequential(
+        torch.nn.Conv2d(3, 16, 3),
+        torch.nn.ReLU(),
+        torch.nn.Flatten(),
+        torch.nn.Linear(16 * 62 * 62, 1),
+    )
     loader = DataLoader(Photos(), batch_size=4, num_workers=2)
     optimizer = torch.optim.SGD(model.parameters(), 1e-6)
     for batch in loader:

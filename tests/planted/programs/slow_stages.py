@@ -1,4 +1,5 @@
-"""A training on simple samples, made in one of several ways that take ten times what their bytes or pixels should. Healthy: the simple way.
+"""A training on simple samples, made in one of several ways that take ten times what their bytes or
+pixels should. Healthy: the simple way.
 
 slow_stages.py FAULT FOLDER [healthy]
 """
@@ -42,11 +43,19 @@ class Samples(Dataset):
         return scratch[:1000].clone()
 
     def objects(self, index):
-        return torch.zeros(100) if HEALTHY else [pathlib.Path(f"frames/{number}.jpg") for number in range(3000)]
+        return (
+            torch.zeros(100)
+            if HEALTHY
+            else [pathlib.Path(f"frames/{number}.jpg") for number in range(3000)]
+        )
 
 
 def together(samples):
-    return torch.stack(samples) if torch.is_tensor(samples[0]) else (torch.zeros(len(samples), 100), samples)
+    return (
+        torch.stack(samples)
+        if torch.is_tensor(samples[0])
+        else (torch.zeros(len(samples), 100), samples)
+    )
 
 
 if __name__ == "__main__":

@@ -1,4 +1,7 @@
-"""16 arrays of 160 kB per batch from small files, with torch's default number of threads. Healthy: with one."""
+"""16 arrays of 160 kB per batch from small files, with torch's default number of threads.
+
+Healthy: with one.
+"""
 
 import pathlib
 import sys

@@ -1,4 +1,6 @@
-"""Arithmetic in Python for every sample, in the training's own process and with one thread: it needs one CPU and nothing else."""
+"""Arithmetic in Python for every sample, in the training's own process and with one thread: it
+needs one CPU and nothing else.
+"""
 
 import sys
 

@@ -1,7 +1,8 @@
-"""Two workers that share each photograph with a thread of their own making, on CPUs that the workers fill already. Healthy: no such thread.
+"""Two workers that share each photograph with a thread of their own making, on CPUs that the
+workers fill already. Healthy: no such thread.
 
-The threads are the program's own: how many a library starts depends on its build and on the processor. The first sample of each worker
-proves that they work, or the training fails.
+The threads are the program's own: how many a library starts depends on its build and on the
+processor. The first sample of each worker proves that they work, or the training fails.
 """
 
 import contextlib
@@ -41,7 +42,9 @@ class Photos(Dataset):
             self.pool = ThreadPoolExecutor(HELPERS)
             process, thread = time.process_time(), time.thread_time()
             self.shared_out(bands)
-            assert time.process_time() - process > 1.2 * (time.thread_time() - thread), "the pool did nothing"
+            assert time.process_time() - process > 1.2 * (time.thread_time() - thread), (
+                "the pool did nothing"
+            )
         return torch.tensor(self.shared_out(bands))
 
     def shared_out(self, bands):

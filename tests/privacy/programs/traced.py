@@ -1,4 +1,7 @@
-"""A few steps under torch.profiler, with the files and lines of its functions. Argument 1: the trace."""
+"""A few steps under torch.profiler, with the files and lines of its functions.
+
+Argument 1: the trace.
+"""
 
 import sys
 

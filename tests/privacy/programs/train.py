@@ -1,4 +1,6 @@
-"""A training that is full of its owner's secrets: in what it is given, in its dataset, in what it raises. $SECRETS: their file."""
+"""A training that is full of its owner's secrets: in what it is given, in its dataset, in what it
+raises. $SECRETS: their file.
+"""
 
 import importlib
 import json
@@ -64,5 +66,7 @@ if __name__ == "__main__":
             train(failing)
         except (RuntimeError, ValueError) as error:
             print(type(error).__name__, file=sys.stderr)
-    torch.save({"password": SECRETS["attribute of the dataset"]}, Path(os.environ["HOME"]) / "model.pt")
+    torch.save(
+        {"password": SECRETS["attribute of the dataset"]}, Path(os.environ["HOME"]) / "model.pt"
+    )
     raise SystemExit(SECRETS["raised by the training"])

@@ -1,4 +1,7 @@
-"""A tiny training, for programs whose oddity lies elsewhere. Lies beside every program when it runs."""
+"""A tiny training, for programs whose oddity lies elsewhere.
+
+Lies beside every program when it runs.
+"""
 
 import hashlib
 import pickle
@@ -69,6 +72,17 @@ def tensors(thing):
 def digest(*things):
     """Print what was trained (modules, tensors), and where the random generators are."""
     with torch.no_grad():
-        data = b"".join(bytes(t.detach().cpu().contiguous().view(-1).view(torch.uint8).numpy()) for thing in things for t in tensors(thing))
+        data = b"".join(
+            bytes(t.detach().cpu().contiguous().view(-1).view(torch.uint8).numpy())
+            for thing in things
+            for t in tensors(thing)
+        )
     states = pickle.dumps(random.getstate()), pickle.dumps(np.random.get_state()[1:])
-    print("parameters", sha(data), "random", sha(torch.get_rng_state().numpy().tobytes()), *map(sha, states), flush=True)
+    print(
+        "parameters",
+        sha(data),
+        "random",
+        sha(torch.get_rng_state().numpy().tobytes()),
+        *map(sha, states),
+        flush=True,
+    )

@@ -1,6 +1,8 @@
-"""Sets limits, mounts and masks for the program that follows, and becomes it: ``under.py SHELL LIMIT=N... -- [-m] PROGRAM ARGS``.
+"""Sets limits, mounts and masks for the program that follows, and becomes it: ``under.py SHELL
+LIMIT=N... -- [-m] PROGRAM ARGS``.
 
-Lies beside every program when it runs. SHELL, if there is one, runs with mounts of its own, which the program then has.
+Lies beside every program when it runs. SHELL, if there is one, runs with mounts of its own, which
+the program then has.
 """
 
 import ctypes

@@ -10,7 +10,9 @@ from feedline.analysis.ranks.traced_ranks import RankComparison, compare
 from feedline.analysis.traces.trace_columns import CollectiveArgs
 
 
-def always(rank: int, what: str, ms: float, steps: int = 6) -> dict[tuple[int, int], tuple[str, float]]:
+def always(
+    rank: int, what: str, ms: float, steps: int = 6
+) -> dict[tuple[int, int], tuple[str, float]]:
     return {(step, rank): (what, ms) for step in range(steps)}
 
 
@@ -26,7 +28,13 @@ def waited(found: RankComparison, rank: int) -> int:
 
 @pytest.mark.parametrize(
     ("what", "phase"),
-    [("input", "wait"), ("launching", "launching"), ("copy", "copy"), ("computing", "computing"), ("synchronising", "synchronising")],
+    [
+        ("input", "wait"),
+        ("launching", "launching"),
+        ("copy", "copy"),
+        ("computing", "computing"),
+        ("synchronising", "synchronising"),
+    ],
 )
 def test_the_late_rank_is_named_with_what_it_was_doing(what, phase):
     found = compared(Training(late=always(2, what, 8)))
@@ -53,14 +61,19 @@ def test_nobody_is_named_where_all_come_together():
 
 
 def test_another_rank_in_each_step_is_not_one_rank_always():
-    found = compared(Training(steps=8, late={(step, step % 4): ("computing", 5) for step in range(8)}))
+    found = compared(
+        Training(steps=8, late={(step, step % 4): ("computing", 5) for step in range(8)})
+    )
     assert {late.rank for late in found.communication.late} == {0, 1, 2, 3}
     assert not any(late.persistent for late in found.communication.late)
 
 
 def test_clocks_that_are_apart_change_nothing():
     plan = Training(late=always(1, "input", 3))
-    straight, apart = compared(plan), compared(replace(plan, clocks={1: 700 * MS, 2: -300 * MS, 3: 12_345}))
+    straight, apart = (
+        compared(plan),
+        compared(replace(plan, clocks={1: 700 * MS, 2: -300 * MS, 3: 12_345})),
+    )
 
     assert apart.communication.late == straight.communication.late
     assert apart.communication.clocks == "collective ends"
@@ -73,27 +86,38 @@ def test_waiting_moves_out_of_transfer_and_the_budget_still_closes():
     before, found = trained(plan), compared(plan)
 
     for rank, budget in found.budgets.items():
-        assert sum(part.sum() for part in budget.parts.values()) == budget.edges[-1] - budget.edges[0]
+        assert (
+            sum(part.sum() for part in budget.parts.values()) == budget.edges[-1] - budget.edges[0]
+        )
         exposed = budget.parts["waiting_for_rank"].sum() + budget.parts["exposed_transfer"].sum()
         assert exposed == before[rank].budget.parts["exposed_transfer"].sum()
         assert budget.parts["waiting_for_rank"].sum() == (0 if rank == 0 else 48 * MS)
 
 
 def test_less_than_the_bound_is_not_claimed():
-    found = compared(Training(late=always(2, "computing", 0.0005)))  # 500 ns, with ends that agree to the ns
+    found = compared(
+        Training(late=always(2, "computing", 0.0005))
+    )  # 500 ns, with ends that agree to the ns
     assert found.communication.clock_bound_s is not None
-    assert any(waited(found, rank) for rank in range(4)) == (500 > found.communication.clock_bound_s * 1e9)
+    assert any(waited(found, rank) for rank in range(4)) == (
+        500 > found.communication.clock_bound_s * 1e9
+    )
 
 
 def test_numbers_of_the_trace_match_what_order_could_not():
     args = [CollectiveArgs("allreduce", "0", (0, 1, 2, 3), 4)] * 4
-    found = compared(Training(late=always(3, "input", 4), args=args, numbered=True, skipped=frozenset({(1, 0)})))
+    found = compared(
+        Training(late=always(3, "input", 4), args=args, numbered=True, skipped=frozenset({(1, 0)}))
+    )
 
     assert len(found.last) == 10  # the first step's two have no rank 1
     (late,) = found.communication.late
     assert (late.rank, late.steps, late.all_steps) == (3, 5, 6)
     assert waited(found, 0) == 6 * 4 * MS  # in the first step at least until rank 3 had begun
-    assert any("2 collectives that other ranks began were not begun by rank 1" in note for note in found.notes)
+    assert any(
+        "2 collectives that other ranks began were not begun by rank 1" in note
+        for note in found.notes
+    )
 
 
 def test_without_numbers_what_ranks_have_unequally_many_of_is_left_out_and_said():
@@ -119,7 +143,13 @@ def test_one_trace_alone_is_not_compared():
 
 @pytest.mark.parametrize("said", ["nccl:all_to_all", ""])
 def test_send_and_receive_kernels_of_all_ranks_are_all_to_all(said):
-    found = compared(Training(late=always(2, "input", 8), collective="ncclKernel_SendRecv_RING_SIMPLE_Sum_int8_t(ncclDevComm*)", said=said))
+    found = compared(
+        Training(
+            late=always(2, "input", 8),
+            collective="ncclKernel_SendRecv_RING_SIMPLE_Sum_int8_t(ncclDevComm*)",
+            said=said,
+        )
+    )
 
     assert {kind.name for kind in found.communication.collectives} == {"all_to_all"}
     assert found.communication.late[0].rank == 2
@@ -128,25 +158,40 @@ def test_send_and_receive_kernels_of_all_ranks_are_all_to_all(said):
 
 def test_sends_between_two_ranks_are_not_taken_for_something_that_all_take_part_in():
     found = compared(
-        Training(late=always(2, "input", 8), collective="ncclDevKernel_SendRecv(ncclDevKernelArgsStorage<4096ul>)", said="nccl:send")
+        Training(
+            late=always(2, "input", 8),
+            collective="ncclDevKernel_SendRecv(ncclDevKernelArgsStorage<4096ul>)",
+            said="nccl:send",
+        )
     )
     assert len(found.last) == 0 and found.communication.late == []
 
 
 def test_bytes_come_from_elements_and_their_type():
-    found = compared(Training(args=[CollectiveArgs("allreduce", "0", None, 4, None, 1_000_000, 1_000_000, "BFloat16")] * 4))
+    found = compared(
+        Training(
+            args=[CollectiveArgs("allreduce", "0", None, 4, None, 1_000_000, 1_000_000, "BFloat16")]
+            * 4
+        )
+    )
     (kind,) = found.communication.collectives
     assert (kind.name, kind.bytes, kind.n) == ("all_reduce", 2_000_000, 4)
     assert kind.algbw_gbps == pytest.approx(2e6 / 1e-3 / 1e9)
 
 
 def test_a_shard_of_an_all_gather_counts_as_the_whole_message():
-    found = compared(Training(args=[CollectiveArgs("_allgather_base", "0", None, 4, None, 1_000, 4_000, "Float")] * 4))
+    found = compared(
+        Training(
+            args=[CollectiveArgs("_allgather_base", "0", None, 4, None, 1_000, 4_000, "Float")] * 4
+        )
+    )
     assert [kind.bytes for kind in found.communication.collectives] == [16_000]
 
 
 def test_groups_of_one_name_with_their_ranks_known_are_kept_apart():
-    args = [CollectiveArgs("allreduce", "1", (0, 1) if rank < 2 else (2, 3), 2) for rank in range(4)]
+    args = [
+        CollectiveArgs("allreduce", "1", (0, 1) if rank < 2 else (2, 3), 2) for rank in range(4)
+    ]
     found = compared(Training(args=args))
     assert {kind.n for kind in found.communication.collectives} == {2}
     assert len(found.last) == 24
@@ -159,7 +204,9 @@ def test_groups_of_one_name_whose_ranks_nobody_knows_are_left_out_and_said():
 
 
 def test_a_single_collective_still_tells_by_how_long_each_rank_was_in_it():
-    found = compared(Training(steps=1, collectives=1, late=always(1, "input", 5, 1), clocks={2: 90 * MS}))
+    found = compared(
+        Training(steps=1, collectives=1, late=always(1, "input", 5, 1), clocks={2: 90 * MS})
+    )
 
     assert found.communication.clock_bound_s == pytest.approx(144e-6)
     assert found.communication.late[0].rank == 1
@@ -173,7 +220,10 @@ def test_traces_of_different_times_are_doubted():
 
 
 def test_traces_that_cannot_belong_together_say_nothing_across_ranks():
-    one, other = trained(Training(ranks=2, world_size=2)), trained(Training(ranks=2, world_size=2, between=40.0))
+    one, other = (
+        trained(Training(ranks=2, world_size=2)),
+        trained(Training(ranks=2, world_size=2, between=40.0)),
+    )
     found = compare({0: one[0], 1: other[1]})
 
     assert found is not None

@@ -20,7 +20,9 @@ FOLDER = Path(__file__).resolve().parents[4] / "shared" / "traces"
 def there(pattern: str) -> list[Path]:
     found = sorted(FOLDER.glob(pattern))
     if not found:
-        pytest.skip(f"{pattern} is not beside the checkout: real traces are not part of the repository")
+        pytest.skip(
+            f"{pattern} is not beside the checkout: real traces are not part of the repository"
+        )
     return found
 
 
@@ -37,11 +39,17 @@ def dlrm() -> RankComparison:
 
 
 def by_hand() -> np.ndarray:
-    """[rank, collective, (start, length)] in us, of all kernels of NCCL's: the file has eight a rank, in the same order."""
+    """[rank, collective, (start, length)] in us, of all kernels of NCCL's: the file has eight a
+    rank, in the same order.
+    """
     made = {}
     for path in there("dlrm8/*"):
         trace = json.loads(gzip.decompress(path.read_bytes()))
-        kernels = [one for one in trace["traceEvents"] if one.get("cat") == "kernel" and one["name"].startswith("nccl")]
+        kernels = [
+            one
+            for one in trace["traceEvents"]
+            if one.get("cat") == "kernel" and one["name"].startswith("nccl")
+        ]
         made[trace["distributedInfo"]["rank"]] = sorted((one["ts"], one["dur"]) for one in kernels)
     return np.array([made[rank] for rank in range(8)])
 
@@ -65,9 +73,14 @@ def test_what_the_others_waited_is_what_their_kernels_took_longer(dlrm):
     bound = dlrm.communication.clock_bound_s * 1e9
     assert bound < 10_000
     longer = took - took.min(1, keepdims=True)
-    waits = np.stack([dlrm.together.arrivals[one.rank].last - one.table["start"] for one in dlrm.together.ranks], 1)
+    waits = np.stack(
+        [dlrm.together.arrivals[one.rank].last - one.table["start"] for one in dlrm.together.ranks],
+        1,
+    )
     assert np.abs(waits - longer).max() <= 3 * bound  # ends differ by up to 15 us
-    assert (dlrm.waiting[1][0] - dlrm.waiting[1][0, 0]).tolist() == pytest.approx([0, 7_624_000], abs=bound)
+    assert (dlrm.waiting[1][0] - dlrm.waiting[1][0, 0]).tolist() == pytest.approx(
+        [0, 7_624_000], abs=bound
+    )
 
 
 def test_it_came_late_into_its_trace_and_launched_late_within_it(dlrm):
@@ -79,19 +92,30 @@ def test_it_came_late_into_its_trace_and_launched_late_within_it(dlrm):
 
 def test_exposed_communication_is_split_and_stays_the_same_in_sum(dlrm):
     reference = json.loads((FOLDER / "reference.json").read_text())["traces"]
-    exposed = {int(name.split("worker")[1].split("_")[0]): one["exposed_comm_us"] for name, one in reference.items() if "dlrm8" in name}
+    exposed = {
+        int(name.split("worker")[1].split("_")[0]): one["exposed_comm_us"]
+        for name, one in reference.items()
+        if "dlrm8" in name
+    }
     for rank in range(8):
         parts = dlrm.budgets[rank].parts
         split = int(parts["waiting_for_rank"].sum() + parts["exposed_transfer"].sum())
-        assert split == pytest.approx(exposed[rank] * 1000, abs=25_000)  # a copy beside it counts as communication here
-        assert sum(part.sum() for part in parts.values()) == dlrm.budgets[rank].edges[-1] - dlrm.budgets[rank].edges[0]
+        assert split == pytest.approx(
+            exposed[rank] * 1000, abs=25_000
+        )  # a copy beside it counts as communication here
+        assert (
+            sum(part.sum() for part in parts.values())
+            == dlrm.budgets[rank].edges[-1] - dlrm.budgets[rank].edges[0]
+        )
 
 
 def test_two_of_128_ranks_do_not_tell_who_was_late():
     found = compare(read("kineto/sampled_rank*"))
     assert found is not None and not found.complete
     assert found.communication.late == []
-    assert found.notes[0].startswith("126 of 128 ranks have no trace here") or any(note.startswith("126 of 128") for note in found.notes)
+    assert found.notes[0].startswith("126 of 128 ranks have no trace here") or any(
+        note.startswith("126 of 128") for note in found.notes
+    )
 
 
 def test_clocks_from_ends_are_worth_what_the_one_clock_of_a_file_with_two_ranks_says():

@@ -1,4 +1,6 @@
-"""A training under ``feedline run --torch-profiler``: what feedline saw and what torch.profiler saw, in one file on one clock."""
+"""A training under ``feedline run --torch-profiler``: what feedline saw and what torch.profiler
+saw, in one file on one clock.
+"""
 
 import gzip
 import json
@@ -26,7 +28,18 @@ LOOSE_NS = 100_000_000  # a bound that a machine under load still keeps
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory, warm_python: WarmPython) -> Path:
     folder = tmp_path_factory.mktemp("joined")
-    done = warm_python.run("-m", "feedline", "run", "-q", "--torch-profiler", f"3:{ACTIVE}", "-o", folder / "run", PROGRAM, folder=folder)
+    done = warm_python.run(
+        "-m",
+        "feedline",
+        "run",
+        "-q",
+        "--torch-profiler",
+        f"3:{ACTIVE}",
+        "-o",
+        folder / "run",
+        PROGRAM,
+        folder=folder,
+    )
     assert done.returncode == 0, done.stderr
     return folder / "run"
 
@@ -52,7 +65,14 @@ def forwards(file: File) -> list[Event]:
 
 def outside(inner: list[Event], outer: list[Event], slack_ns: float) -> list[Event]:
     """Events that lie in none of others."""
-    return [one for one in inner if not any(o["begin"] - slack_ns <= one["begin"] and one["end"] <= o["end"] + slack_ns for o in outer)]
+    return [
+        one
+        for one in inner
+        if not any(
+            o["begin"] - slack_ns <= one["begin"] and one["end"] <= o["end"] + slack_ns
+            for o in outer
+        )
+    ]
 
 
 def convolutions(file: File) -> list[Event]:
@@ -82,9 +102,15 @@ def test_the_rules_would_tell_events_that_overlap(run, tmp_path):
 
 def test_what_both_saw_is_in_it(file):
     assert len(file.on("steps")) == SAMPLES // BATCH
-    assert len([event for event in file.on("loader 0 worker") if event["name"] == "fetch"]) == SAMPLES // BATCH
+    assert (
+        len([event for event in file.on("loader 0 worker") if event["name"] == "fetch"])
+        == SAMPLES // BATCH
+    )
     assert len(convolutions(file)) == ACTIVE * CONVOLUTIONS
-    assert len({event["name"] for event in file.spans if event["name"].startswith("ProfilerStep#")}) == ACTIVE
+    assert (
+        len({event["name"] for event in file.spans if event["name"].startswith("ProfilerStep#")})
+        == ACTIVE
+    )
 
 
 def test_the_operators_of_a_forward_lie_in_feedlines_span_of_it(file, bound_ns):
@@ -93,22 +119,40 @@ def test_the_operators_of_a_forward_lie_in_feedlines_span_of_it(file, bound_ns):
 
 def test_they_would_not_on_a_clock_that_is_wrong_by_a_few_milliseconds(file, bound_ns):
     longest = max(event["end"] - event["begin"] for event in forwards(file))
-    moved = [{**event, "begin": event["begin"] + longest, "end": event["end"] + longest} for event in convolutions(file)]
+    moved = [
+        {**event, "begin": event["begin"] + longest, "end": event["end"] + longest}
+        for event in convolutions(file)
+    ]
 
     assert outside(moved, forwards(file), bound_ns) != []
 
 
 def test_an_optimizer_step_lies_in_torchs_annotation_of_it(file, bound_ns):
-    annotations = [event for event in file.on("training, operators") if event["name"].startswith("Optimizer.step#")]
-    first, last = min(event["begin"] for event in annotations), max(event["end"] for event in annotations)
-    steps = [e for e in file.on("training") if e["name"] == "optimizer: SGD" and first <= e["begin"] and e["end"] <= last]
+    annotations = [
+        event
+        for event in file.on("training, operators")
+        if event["name"].startswith("Optimizer.step#")
+    ]
+    first, last = (
+        min(event["begin"] for event in annotations),
+        max(event["end"] for event in annotations),
+    )
+    steps = [
+        e
+        for e in file.on("training")
+        if e["name"] == "optimizer: SGD" and first <= e["begin"] and e["end"] <= last
+    ]
 
     assert len(annotations) == ACTIVE and len(steps) >= ACTIVE - 1
     assert outside(steps, annotations, bound_ns) == []
 
 
 def test_while_the_training_waited_a_worker_was_making_a_batch(file):
-    waits = [event for event in file.on("training, operators") if event["name"].startswith("enumerate(DataLoader)")]
+    waits = [
+        event
+        for event in file.on("training, operators")
+        if event["name"].startswith("enumerate(DataLoader)")
+    ]
     fetches = [event for event in file.on("loader 0 worker") if event["name"] == "fetch"]
     shared = [min(w["end"], f["end"]) - max(w["begin"], f["begin"]) for w in waits for f in fetches]
 
@@ -139,11 +183,16 @@ def test_the_marks_and_the_runs_own_readings_agree(run):
     by_readings = shared_clock(trace, opened.manifest.anchors)
 
     assert (by_marks.marks, by_readings.marks) == (len(rows), 0)
-    assert abs(int(by_marks.clock.offset[0]) - int(by_readings.clock.offset[0])) < by_readings.clock.bound + by_marks.clock.bound
+    assert (
+        abs(int(by_marks.clock.offset[0]) - int(by_readings.clock.offset[0]))
+        < by_readings.clock.bound + by_marks.clock.bound
+    )
 
 
 def test_a_trace_without_marks_is_joined_by_the_runs_own_readings(copy, tmp_path):
-    rewritten(copy / "rank0" / "kineto.json.gz", lambda event: not str(event.get("name")).startswith(MARK))
+    rewritten(
+        copy / "rank0" / "kineto.json.gz", lambda event: not str(event.get("name")).startswith(MARK)
+    )
     found = read_windows(open_run(copy))
     trace.write(open_run(copy), tmp_path / "trace.json.gz", found)
     file = File(tmp_path / "trace.json.gz")
@@ -180,7 +229,11 @@ def test_a_damaged_trace_is_named_and_the_rest_is_written(copy, tmp_path, conten
     assert main(["report", str(copy), "-q", "-f"]) == 0
 
     notes = json.loads((copy / "report.json").read_text())["notes"]
-    assert any("the window of torch.profiler is missing from the Perfetto trace" in note and "kineto.json.gz" in note for note in notes)
+    assert any(
+        "the window of torch.profiler is missing from the Perfetto trace" in note
+        and "kineto.json.gz" in note
+        for note in notes
+    )
     file = File(copy / "trace.json.gz")
     assert file.broken() == [] and len(forwards(file)) == SAMPLES // BATCH
     assert file.on("training, operators") == []

@@ -26,12 +26,19 @@ def marked(marks: list[tuple[int, int, int]], origin: int = UNIX) -> Trace:
 
 delays = st.integers(0, 200_000)
 bursts = st.lists(
-    st.tuples(st.integers(0, 10**9), st.lists(st.tuples(delays, delays, delays), min_size=2, max_size=4)), min_size=1, max_size=5
+    st.tuples(
+        st.integers(0, 10**9), st.lists(st.tuples(delays, delays, delays), min_size=2, max_size=4)
+    ),
+    min_size=1,
+    max_size=5,
 )
 
 
 def sequence(bursts, offset) -> list[tuple[int, int, int]]:
-    """Marks as they come about: read the clock, begin, end, go on. ``offset``: Unix time less the clock, at a time of the clock."""
+    """Marks as they come about: read the clock, begin, end, go on.
+
+    ``offset``: Unix time less the clock, at a time of the clock.
+    """
     marks, now = [], BOOT
     for pause, burst in bursts:
         now += pause
@@ -48,7 +55,11 @@ def test_the_true_offset_of_two_steady_clocks_lies_within_the_bound(bursts, offs
     assert abs(int(found.clock.offset[0]) + offset) <= found.clock.bound + 1
 
 
-@given(bursts=bursts, step=st.integers(10**7, 10**9).flatmap(lambda ns: st.sampled_from([ns, -ns])), at=st.integers(0, 5))
+@given(
+    bursts=bursts,
+    step=st.integers(10**7, 10**9).flatmap(lambda ns: st.sampled_from([ns, -ns])),
+    at=st.integers(0, 5),
+)
 def test_a_clock_that_was_set_on_the_way_is_within_the_bound_everywhere(bursts, step, at):
     border = BOOT + sum(pause + sum(map(sum, burst)) + len(burst) for pause, burst in bursts[:at])
     marks = sequence(bursts, lambda now: UNIX + (step if now >= border else 0))
@@ -60,10 +71,22 @@ def test_a_clock_that_was_set_on_the_way_is_within_the_bound_everywhere(bursts, 
 
 
 def test_the_narrowest_gap_counts():
-    found = shared_clock(marked([(BOOT, UNIX + 90, 10), (BOOT + 500, UNIX + 500 + 40, 10), (BOOT + 600, UNIX + 600 + 45, 10)]), [])
+    found = shared_clock(
+        marked(
+            [
+                (BOOT, UNIX + 90, 10),
+                (BOOT + 500, UNIX + 500 + 40, 10),
+                (BOOT + 600, UNIX + 600 + 45, 10),
+            ]
+        ),
+        [],
+    )
 
     assert found.marks == 3
-    assert (found.clock.offset.tolist(), found.clock.bound) == ([BOOT - UNIX + (-40 + 50) // 2], 45.0)
+    assert (found.clock.offset.tolist(), found.clock.bound) == (
+        [BOOT - UNIX + (-40 + 50) // 2],
+        45.0,
+    )
 
 
 def test_marks_do_without_unix_time():
@@ -72,7 +95,9 @@ def test_marks_do_without_unix_time():
     assert found.clock.to_reference(np.array([1000])).tolist() == pytest.approx([BOOT], abs=100)
 
 
-@pytest.mark.parametrize("name", [MARK, f"{MARK}x", f"{MARK}-5", f"{MARK}{'9' * 30}", f"{MARK}²", "feedline:clock"])
+@pytest.mark.parametrize(
+    "name", [MARK, f"{MARK}x", f"{MARK}-5", f"{MARK}{'9' * 30}", f"{MARK}²", "feedline:clock"]
+)
 def test_what_only_looks_like_a_mark_is_none(name):
     trace = marked([(BOOT, UNIX, 10), (BOOT + 100, UNIX + 100, 10)])
     trace.names[0] = name
@@ -82,13 +107,24 @@ def test_what_only_looks_like_a_mark_is_none(name):
 
 def test_without_marks_the_runs_readings_count_with_what_they_differ_by():
     trace = marked([(BOOT, UNIX, 10)])
-    anchors = [{"perf_counter_ns": BOOT, "time_ns": UNIX}, {"perf_counter_ns": BOOT + 10**9, "time_ns": UNIX + 10**9 + 2_000_000}]
+    anchors = [
+        {"perf_counter_ns": BOOT, "time_ns": UNIX},
+        {"perf_counter_ns": BOOT + 10**9, "time_ns": UNIX + 10**9 + 2_000_000},
+    ]
     found = shared_clock(trace, anchors)
 
     assert (found.marks, found.clock.bound) == (0, READINGS_NS + 2_000_000)
-    assert found.clock.to_reference(np.array([UNIX, UNIX + 10**9 + 2_000_000])).tolist() == [BOOT, BOOT + 10**9]
+    assert found.clock.to_reference(np.array([UNIX, UNIX + 10**9 + 2_000_000])).tolist() == [
+        BOOT,
+        BOOT + 10**9,
+    ]
     assert "about 12.0 ms" in found.says()
 
 
 def test_a_trace_of_a_clock_of_its_own_cannot_be_joined_without_marks():
-    assert shared_clock(marked([(BOOT, 5, 10)], origin=0), [{"perf_counter_ns": BOOT, "time_ns": UNIX}]) is None
+    assert (
+        shared_clock(
+            marked([(BOOT, 5, 10)], origin=0), [{"perf_counter_ns": BOOT, "time_ns": UNIX}]
+        )
+        is None
+    )

@@ -16,7 +16,9 @@ from feedline.cli import main
 def profiled(handler, steps: int = 3, repeat: int = 1) -> None:
     """Profile a few steps, and as often as ``repeat`` says hand a trace over."""
     plan = schedule(wait=0, warmup=1, active=steps - 1, repeat=repeat)
-    with profile(activities=[ProfilerActivity.CPU], schedule=plan, on_trace_ready=handler, acc_events=True) as profiler:
+    with profile(
+        activities=[ProfilerActivity.CPU], schedule=plan, on_trace_ready=handler, acc_events=True
+    ) as profiler:
         for _ in range(steps * repeat):
             torch.ones(3).sum()
             profiler.step()
@@ -31,7 +33,18 @@ def test_a_trace_becomes_a_file_that_ingest_takes(tmp_path):
 
     assert names(tmp_path / "made" / "traces") == ["rank0-3.json.gz"]
     assert "aten::sum" in read_kineto(str(tmp_path / "made" / "traces" / "rank0-3.json.gz")).names
-    assert main(["ingest", "-q", str(tmp_path / "made" / "traces" / "rank0-3.json.gz"), "-o", str(tmp_path / "run")]) == 0
+    assert (
+        main(
+            [
+                "ingest",
+                "-q",
+                str(tmp_path / "made" / "traces" / "rank0-3.json.gz"),
+                "-o",
+                str(tmp_path / "run"),
+            ]
+        )
+        == 0
+    )
 
 
 def test_a_schedule_that_repeats_gives_files_of_different_names(tmp_path):
@@ -68,7 +81,9 @@ def test_ranks_write_files_of_their_own_and_only_the_first_one_speaks(tmp_path, 
 def test_the_rank_of_torch_distributed_counts_before_that_of_the_environment(tmp_path, monkeypatch):
     monkeypatch.setenv("RANK", "3")
     monkeypatch.setenv("WORLD_SIZE", "4")
-    torch.distributed.init_process_group("gloo", store=torch.distributed.HashStore(), rank=0, world_size=1)
+    torch.distributed.init_process_group(
+        "gloo", store=torch.distributed.HashStore(), rank=0, world_size=1
+    )
     try:
         profiled(feedline.on_trace_ready(tmp_path))
     finally:
@@ -78,13 +93,18 @@ def test_the_rank_of_torch_distributed_counts_before_that_of_the_environment(tmp
 
 
 @pytest.mark.parametrize("place", ["a file", "a file/below"])
-def test_a_place_that_cannot_be_written_to_is_said_once_and_the_training_goes_on(tmp_path, capfd, place):
+def test_a_place_that_cannot_be_written_to_is_said_once_and_the_training_goes_on(
+    tmp_path, capfd, place
+):
     (tmp_path / "a file").write_text("notes")
     profiled(feedline.on_trace_ready(tmp_path / place), repeat=2)
 
     said = [line for line in capfd.readouterr().err.splitlines() if line.startswith("feedline:")]
     assert len(said) == 1
-    assert f"cannot write the trace into {tmp_path / place}" in said[0] and ": name another folder" in said[0]
+    assert (
+        f"cannot write the trace into {tmp_path / place}" in said[0]
+        and ": name another folder" in said[0]
+    )
     assert names(tmp_path) == ["a file"]
 
 
@@ -103,7 +123,14 @@ def test_whatever_torch_raises_stays_outside_the_training_and_leaves_no_half_fil
 
 
 def test_asking_for_a_handler_imports_no_torch():
-    program = "import sys, feedline; feedline.on_trace_ready('x'); assert not {'torch', 'numpy', 'pandas'} & sys.modules.keys()"
+    program = (
+        "import sys, feedline; feedline.on_trace_ready('x'); assert not {'torch', 'numpy', "
+        "'pandas'} & sys.modules.keys()"
+    )
     subprocess.run(
-        [sys.executable, "-P", "-c", program] if sys.version_info >= (3, 11) else [sys.executable, "-c", program], check=True, cwd="/"
+        [sys.executable, "-P", "-c", program]
+        if sys.version_info >= (3, 11)
+        else [sys.executable, "-c", program],
+        check=True,
+        cwd="/",
     )

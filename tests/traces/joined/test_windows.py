@@ -45,7 +45,9 @@ def written(folder: Path) -> File:
     return File(folder / "trace.json.gz")
 
 
-def event(name: str, track: Track, start: int, wall: int, kind: Kind, correlation: int = -1) -> dict[str, object]:
+def event(
+    name: str, track: Track, start: int, wall: int, kind: Kind, correlation: int = -1
+) -> dict[str, object]:
     return {"name": name, "track": track, "start": start, "wall": wall, "kind": kind, "correlation": correlation, "nbytes": -1,
             "shape": None, "collective": None}  # fmt: skip
 
@@ -89,7 +91,11 @@ def test_times_are_those_of_the_run(tmp_path):
 
 def test_an_arrow_goes_from_the_launch_to_the_work(tmp_path):
     file = written(joined(tmp_path, on_a_gpu()))
-    ends = [(event["ph"], file.names[event["pid"], event["tid"]], event["ts"]) for event in file.events if event["ph"] in "sf"]
+    ends = [
+        (event["ph"], file.names[event["pid"], event["tid"]], event["ts"])
+        for event in file.events
+        if event["ph"] in "sf"
+    ]
 
     assert ends == [("s", "training, operators (thread 77)", 0.1), ("f", "GPU 0 stream 7", 0.4)]
 
@@ -121,13 +127,19 @@ def test_a_trace_of_another_day_is_not_taken_for_one_of_this_run(tmp_path):
     run = open_run(joined(tmp_path, replace(on_a_gpu(), origin_ns=UNIX - 86_400 * 10**9)))
 
     assert read_windows(run).by_rank == {}
-    assert read_windows(run).notes == ["rank 0: kineto.json.gz was not recorded during this run: it is missing from the Perfetto trace"]
+    assert read_windows(run).notes == [
+        "rank 0: kineto.json.gz was not recorded during this run: it is missing from the Perfetto "
+        "trace"
+    ]
 
 
 @given(spans=st.lists(st.tuples(st.integers(0, 60), st.integers(0, 20)), max_size=40))
 def test_events_of_one_lane_nest_and_lanes_are_as_few_as_first_come_needs(spans):
     start, wall = (
-        (np.array(column, np.int64) for column in zip(*sorted(spans, key=lambda one: (one[0], -one[1]))))
+        (
+            np.array(column, np.int64)
+            for column in zip(*sorted(spans, key=lambda one: (one[0], -one[1])))
+        )
         if spans
         else (np.zeros(0, np.int64),) * 2
     )
@@ -138,7 +150,10 @@ def test_events_of_one_lane_nest_and_lanes_are_as_few_as_first_come_needs(spans)
         assert lane == 0 or len(rows)
         for row in rows.tolist():
             before = rows[rows < row]
-            assert not ((start[before] + wall[before] > start[row]) & (start[before] + wall[before] < start[row] + wall[row])).any()
+            assert not (
+                (start[before] + wall[before] > start[row])
+                & (start[before] + wall[before] < start[row] + wall[row])
+            ).any()
 
 
 def test_what_needs_more_lanes_than_anybody_looks_at_is_left_out():
@@ -162,7 +177,9 @@ def test_a_collective_has_a_track_of_its_own_and_no_time_that_is_none(tmp_path):
     segment = Segment(main_segment(tmp_path / "rank0"), {"role": "main", "pid": PID})
     allreduce = segment.name_id("allreduce_")
     for start in (0, 50):
-        place = segment.add(Stage.COLLECTIVE, BOOT + start, UNMEASURED, 3, 3, 4096, start, source=allreduce)
+        place = segment.add(
+            Stage.COLLECTIVE, BOOT + start, UNMEASURED, 3, 3, 4096, start, source=allreduce
+        )
         if start == 0:
             segment.end(place, Stage.COLLECTIVE, 100)
     segment.add(Stage.GROUP, 0, 0)
@@ -181,7 +198,11 @@ def test_a_collective_has_a_track_of_its_own_and_no_time_that_is_none(tmp_path):
 def test_ranks_of_hosts_that_booted_at_different_times_stand_side_by_side(tmp_path, apart_ns):
     for rank in range(2):
         place = joined(tmp_path, on_a_gpu(), rank) / f"rank{rank}"
-        Manifest(pid=PID, ended=True, anchors=[{"perf_counter_ns": BOOT + rank * apart_ns, "time_ns": UNIX}]).write(place)
+        Manifest(
+            pid=PID,
+            ended=True,
+            anchors=[{"perf_counter_ns": BOOT + rank * apart_ns, "time_ns": UNIX}],
+        ).write(place)
     file = written(tmp_path)
 
     assert [event["begin"] for event in file.spans if event["name"] == "aten::mm"] == [0, 0]
@@ -190,8 +211,15 @@ def test_ranks_of_hosts_that_booted_at_different_times_stand_side_by_side(tmp_pa
 def test_nothing_lies_before_0_which_perfetto_would_drop(tmp_path):
     for rank, earlier in enumerate((0, 3_000_000_000)):
         place = joined(tmp_path, on_a_gpu(), rank) / f"rank{rank}"
-        Manifest(pid=PID, ended=True, anchors=[{"perf_counter_ns": BOOT + 10**12 * rank, "time_ns": UNIX - earlier}]).write(place)
+        Manifest(
+            pid=PID,
+            ended=True,
+            anchors=[{"perf_counter_ns": BOOT + 10**12 * rank, "time_ns": UNIX - earlier}],
+        ).write(place)
     file = written(tmp_path)
 
-    assert [event["begin"] for event in file.spans if event["name"] == "aten::mm"] == [3_000_000_000, 3_000_000_000]
+    assert [event["begin"] for event in file.spans if event["name"] == "aten::mm"] == [
+        3_000_000_000,
+        3_000_000_000,
+    ]
     assert min(event["begin"] for event in file.spans if event["name"] != "forward") >= 0

@@ -22,14 +22,20 @@ class Photos(Dataset):
     def __getitem__(self, index):
         time.sleep(SLEEP_S)
         image = Image.open(io.BytesIO(self.jpeg)).resize((16, 16))
-        return torch.frombuffer(bytearray(image.tobytes()), dtype=torch.uint8).view(3, 16, 16).float(), index % 4
+        return torch.frombuffer(bytearray(image.tobytes()), dtype=torch.uint8).view(
+            3, 16, 16
+        ).float(), index % 4
 
 
 def main():
     torch.manual_seed(0)
     torch.set_num_threads(1)
     model = torch.nn.Sequential(
-        torch.nn.Conv2d(3, 8, 3), torch.nn.ReLU(), torch.nn.Conv2d(8, 8, 3), torch.nn.Flatten(), torch.nn.Linear(1152, 4)
+        torch.nn.Conv2d(3, 8, 3),
+        torch.nn.ReLU(),
+        torch.nn.Conv2d(8, 8, 3),
+        torch.nn.Flatten(),
+        torch.nn.Linear(1152, 4),
     )
     optimizer = torch.optim.SGD(model.parameters(), 0.01)
     for images, labels in DataLoader(Photos(), BATCH, num_workers=2):

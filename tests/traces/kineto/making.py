@@ -11,11 +11,27 @@ TS = 1_700_000_000_000_000
 
 
 def event(name: str = "aten::mm", ts: Any = TS, dur: Any = 5, **more: Any) -> dict[str, Any]:
-    return {"ph": "X", "cat": "cpu_op", "name": name, "pid": 1, "tid": 2, "ts": ts, "dur": dur} | more
+    return {
+        "ph": "X",
+        "cat": "cpu_op",
+        "name": name,
+        "pid": 1,
+        "tid": 2,
+        "ts": ts,
+        "dur": dur,
+    } | more
 
 
 def kernel(name: str = "gemm", ts: Any = TS, dur: Any = 5, **args: Any) -> dict[str, Any]:
-    return event(name, ts, dur, cat="kernel", pid=0, tid=7, args={"device": 0, "stream": 7, "correlation": 3} | args)
+    return event(
+        name,
+        ts,
+        dur,
+        cat="kernel",
+        pid=0,
+        tid=7,
+        args={"device": 0, "stream": 7, "correlation": 3} | args,
+    )
 
 
 def text(*events: dict[str, Any] | str, **around: Any) -> str:
@@ -31,4 +47,7 @@ def read(folder: Path, content: str | bytes, name: str = "trace.json", **options
 
 def rows(trace: Trace) -> list[tuple[str, int, int]]:
     """Name, absolute start and wall of each event, ns."""
-    return [(trace.names[row["name"]], int(row["start"]) + trace.origin_ns, int(row["wall"])) for row in trace.events]
+    return [
+        (trace.names[row["name"]], int(row["start"]) + trace.origin_ns, int(row["wall"]))
+        for row in trace.events
+    ]

@@ -1,4 +1,6 @@
-"""Files that are cut, broken or malicious: what can be read is read, the rest is said, and nothing takes the machine down."""
+"""Files that are cut, broken or malicious: what can be read is read, the rest is said, and nothing
+takes the machine down.
+"""
 
 import gzip
 import resource
@@ -12,7 +14,9 @@ from feedline.analysis.traces.kineto.kineto_reader import read_kineto
 from feedline.analysis.traces.trace_columns import TraceLimits
 from feedline.profiler.errors import TraceDamaged
 
-MANY = [event(f"op{number % 7}", TS + number, args={"External id": number}) for number in range(5000)]
+MANY = [
+    event(f"op{number % 7}", TS + number, args={"External id": number}) for number in range(5000)
+]
 
 
 def test_names_with_newlines_and_control_characters_are_kept(tmp_path):
@@ -26,7 +30,11 @@ def test_names_with_newlines_and_control_characters_are_kept(tmp_path):
 @pytest.mark.parametrize("bad", ['<string> "quoted"(1)', 'one " quote', '"', '}, {"'])
 def test_a_name_with_quotes_costs_only_its_event(tmp_path, bad, piece):
     odd = f'{{"ph": "X", "name": "{bad}", "pid": 1, "tid": 1, "ts": {TS}, "dur": 1}}'
-    trace = read(tmp_path, text(*MANY[:20], odd, *MANY[20:40], odd, MANY[40], distributedInfo={"rank": 2}), piece=piece)
+    trace = read(
+        tmp_path,
+        text(*MANY[:20], odd, *MANY[20:40], odd, MANY[40], distributedInfo={"rank": 2}),
+        piece=piece,
+    )
     assert len(trace.events) == 41
     assert trace.rank == 2
     assert trace.notes[0].endswith("left out: not readable")
@@ -36,7 +44,11 @@ def test_a_bad_event_at_the_end_costs_neither_the_others_nor_the_rank(tmp_path):
     odd = '{"ph": "X", "name": "one " quote", "pid": 1, "tid": 1, "ts": 5, "dur": 1}'
     whole = text(*MANY[:5], odd)[:-1] + ', "distributedInfo": {"rank": 3, "world_size": 4}}'
     trace = read(tmp_path, whole)
-    assert (len(trace.events), trace.rank, trace.notes) == (5, 3, ["1 event was left out: not readable"])
+    assert (len(trace.events), trace.rank, trace.notes) == (
+        5,
+        3,
+        ["1 event was left out: not readable"],
+    )
 
 
 def test_bytes_that_are_no_text_cost_no_event(tmp_path):
@@ -45,12 +57,21 @@ def test_bytes_that_are_no_text_cost_no_event(tmp_path):
 
 
 def test_not_a_number_is_no_time(tmp_path):
-    trace = read(tmp_path, text(event(), '{"ph": "X", "name": "a", "pid": 1, "tid": 1, "ts": NaN, "dur": 1}'))
+    trace = read(
+        tmp_path, text(event(), '{"ph": "X", "name": "a", "pid": 1, "tid": 1, "ts": NaN, "dur": 1}')
+    )
     assert (len(trace.events), trace.notes) == (1, ["1 event was left out: not readable"])
 
 
 def test_a_comma_behind_the_last_event_does_no_harm(tmp_path):
-    assert len(read(tmp_path, '{"traceEvents": [' + '{"ph": "X", "name": "a", "ts": 1},' * 3 + "]}").events) == 3
+    assert (
+        len(
+            read(
+                tmp_path, '{"traceEvents": [' + '{"ph": "X", "name": "a", "ts": 1},' * 3 + "]}"
+            ).events
+        )
+        == 3
+    )
 
 
 def test_a_packed_file_is_known_by_its_content(tmp_path):
@@ -94,7 +115,9 @@ def test_of_cut_json_every_whole_event_is_kept(tmp_path, where):
 
 
 def test_a_damaged_archive_keeps_what_came_before(tmp_path):
-    packed = bytearray(gzip.compress(text(*(event(f"{number * 7919:x}") for number in range(50_000))).encode()))
+    packed = bytearray(
+        gzip.compress(text(*(event(f"{number * 7919:x}") for number in range(50_000))).encode())
+    )
     packed[len(packed) // 2 : len(packed) // 2 + 64] = b"\xff" * 64
     trace = read(tmp_path, bytes(packed))
     assert 15_000 < len(trace.events) < 50_000
@@ -114,7 +137,9 @@ def test_a_damaged_archive_keeps_what_came_before(tmp_path):
         (b'{"traceEvents": []}', "contains no event"),
         (b'{"traceEvents": [', "truncated before the first"),
         (b"[]", "contains no event"),
-        pytest.param(gzip.compress(b'{"traceEvents": [{"ph": "X"')[:-20], "trace", id="a gzip that is cut"),
+        pytest.param(
+            gzip.compress(b'{"traceEvents": [{"ph": "X"')[:-20], "trace", id="a gzip that is cut"
+        ),
     ],
 )
 def test_what_is_no_trace_is_refused_with_its_name(tmp_path, content, said):
@@ -143,7 +168,11 @@ def test_a_trace_elsewhere_is_read_through_fsspec():
 
 def test_limits_name_the_option_that_raises_them(tmp_path):
     content = gzip.compress(text(*MANY).encode())
-    for limits in (TraceLimits(events=100), TraceLimits(inflated_bytes=10_000), TraceLimits(text_bytes=100)):
+    for limits in (
+        TraceLimits(events=100),
+        TraceLimits(inflated_bytes=10_000),
+        TraceLimits(text_bytes=100),
+    ):
         with pytest.raises(TraceDamaged, match="--max-events"):
             read(tmp_path, content, limits=limits)
 
@@ -156,7 +185,9 @@ BOMBS = {
     "spaces": b" " * 20_000_000,
     "spaces in the list": b'{"traceEvents": [' + b" " * 20_000_000,
     "nothings": b'{"traceEvents": [' + b"{}," * 6_500_000,
-    "a shape": b'{"traceEvents": [{"ph": "X", "ts": 1, "args": {"Input Dims": [' + b"[]," * 6_500_000 + b"[]]}}]}",
+    "a shape": b'{"traceEvents": [{"ph": "X", "ts": 1, "args": {"Input Dims": ['
+    + b"[]," * 6_500_000
+    + b"[]]}}]}",
     "behind": b'{"traceEvents": [{"ph": "X", "ts": 1}], "a": [' + b"[]," * 6_500_000,
 }
 

@@ -26,7 +26,12 @@ def test_the_order_of_events_in_the_file_does_not_matter(tmp_path, trace, seed):
 
 
 @same_folder
-@given(trace=traces(most=12), piece=st.integers(1, 400), packed=st.booleans(), indent=st.sampled_from([None, 0, 2]))
+@given(
+    trace=traces(most=12),
+    piece=st.integers(1, 400),
+    packed=st.booleans(),
+    indent=st.sampled_from([None, 0, 2]),
+)
 def test_where_the_file_is_split_does_not_matter(tmp_path, trace, piece, packed, indent):
     path = tmp_path / "t.json"
     write_kineto(trace, path)

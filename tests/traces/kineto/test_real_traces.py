@@ -56,7 +56,11 @@ def both(request: pytest.FixtureRequest) -> tuple[Trace, dict[str, Any]]:
 
 def times(trace: Trace, kind: Kind) -> tuple[int, int, int]:
     events = trace.events[trace.events["kind"] == kind]
-    return len(events), int(events["start"].sum()) + len(events) * trace.origin_ns, int(events["wall"].sum())
+    return (
+        len(events),
+        int(events["start"].sum()) + len(events) * trace.origin_ns,
+        int(events["wall"].sum()),
+    )
 
 
 def test_events_names_and_times_are_those_of_the_file(both):
@@ -67,8 +71,14 @@ def test_events_names_and_times_are_those_of_the_file(both):
     expected = {kind: [event for event in spans if KINDS[event["cat"]] == kind] for kind in Kind}
     for kind, events in expected.items():
         start = sum(ns(event["ts"]) + base for event in events)
-        assert times(trace, kind) == (len(events), start, sum(ns(event["dur"]) for event in events)), kind
-        names = Counter(trace.names[number] for number in trace.events["name"][trace.events["kind"] == kind])
+        assert times(trace, kind) == (
+            len(events),
+            start,
+            sum(ns(event["dur"]) for event in events),
+        ), kind
+        names = Counter(
+            trace.names[number] for number in trace.events["name"][trace.events["kind"] == kind]
+        )
         assert names == Counter(event["name"] for event in events), kind
     assert trace.notes == []
 
@@ -78,12 +88,21 @@ def test_streams_correlations_and_bytes_are_those_of_the_file(both):
     spans = [event for event in plain["traceEvents"] if event["ph"] == "X"]
 
     device = np.isin(trace.events["kind"], STREAMS)
-    read = Counter((trace.tracks[track].device, trace.tracks[track].thread) for track in trace.events["track"][device])
-    expected = Counter((event["pid"], str(event["args"].get("stream", event["tid"]))) for event in spans if KINDS[event["cat"]] in STREAMS)
+    read = Counter(
+        (trace.tracks[track].device, trace.tracks[track].thread)
+        for track in trace.events["track"][device]
+    )
+    expected = Counter(
+        (event["pid"], str(event["args"].get("stream", event["tid"])))
+        for event in spans
+        if KINDS[event["cat"]] in STREAMS
+    )
     assert read == expected
     correlations = Counter(event.get("args", {}).get("correlation", -1) for event in spans)
     assert Counter(trace.events["correlation"].tolist()) == correlations
-    copied = [event["args"]["bytes"] for event in spans if KINDS[event["cat"]] in (Kind.COPY, Kind.SET)]
+    copied = [
+        event["args"]["bytes"] for event in spans if KINDS[event["cat"]] in (Kind.COPY, Kind.SET)
+    ]
     assert sorted(trace.events["nbytes"][trace.events["nbytes"] >= 0].tolist()) == sorted(copied)
 
 
@@ -94,15 +113,29 @@ def test_shapes_are_those_of_the_file(both):
         args = event.get("args", {})
         sizes = args.get("Input Dims", args.get("Input dims"))
         if event["ph"] == "X" and sizes is not None:
-            flat = [size for sizes_ in sizes for size in (sizes_ if sizes_ and isinstance(sizes_[0], list) else [sizes_])]
+            flat = [
+                size
+                for sizes_ in sizes
+                for size in (sizes_ if sizes_ and isinstance(sizes_[0], list) else [sizes_])
+            ]
             expected[json.dumps(flat)] += 1
     shapes = trace.events["shape"][trace.events["shape"] >= 0]
-    assert Counter(json.dumps([list(size) for size in trace.shapes[shape].inputs]) for shape in shapes) == expected
+    assert (
+        Counter(json.dumps([list(size) for size in trace.shapes[shape].inputs]) for shape in shapes)
+        == expected
+    )
 
 
 def test_events_are_in_order(both):
     events = both[0].events
-    keys = list(zip(events["start"].tolist(), (-events["wall"]).tolist(), events["track"].tolist(), events["name"].tolist()))
+    keys = list(
+        zip(
+            events["start"].tolist(),
+            (-events["wall"]).tolist(),
+            events["track"].tolist(),
+            events["name"].tolist(),
+        )
+    )
     assert keys == sorted(keys)
     assert keys[0][0] == 0
 
@@ -110,11 +143,20 @@ def test_events_are_in_order(both):
 def test_what_a_collective_says_of_itself_is_kept():
     (file,) = (file for file in FILES if "nccl_args" in file.name)
     trace = read_kineto(str(file))
-    kernels = trace.events[(trace.events["kind"] == Kind.KERNEL) & (trace.events["collective"] >= 0)]
+    kernels = trace.events[
+        (trace.events["kind"] == Kind.KERNEL) & (trace.events["collective"] >= 0)
+    ]
     said = Counter(trace.collectives[number].operation for number in kernels["collective"])
-    plain = [event["args"] for event in plainly(file)["traceEvents"] if event.get("cat") == "kernel" and "Collective name" in event["args"]]
+    plain = [
+        event["args"]
+        for event in plainly(file)["traceEvents"]
+        if event.get("cat") == "kernel" and "Collective name" in event["args"]
+    ]
     assert said == Counter(args["Collective name"] for args in plain)
-    largest = max((trace.collectives[number] for number in kernels["collective"]), key=lambda one: one.elements_in or 0)
+    largest = max(
+        (trace.collectives[number] for number in kernels["collective"]),
+        key=lambda one: one.elements_in or 0,
+    )
     assert largest.elements_in == max(args["In msg nelems"] for args in plain)
     assert (largest.group, largest.ranks, largest.size) == ("0", (0, 1), 2)
     assert trace.groups == {"0": (0, 1)}
@@ -124,4 +166,6 @@ def test_ranks_that_files_have_are_known(both):
     trace, plain = both
     said = plain.get("distributedInfo", {})
     assert (trace.rank, trace.world_size) == (said.get("rank"), said.get("world_size"))
-    assert trace.devices == {device["id"]: device["name"] for device in plain.get("deviceProperties", [])}
+    assert trace.devices == {
+        device["id"]: device["name"] for device in plain.get("deviceProperties", [])
+    }

@@ -27,7 +27,10 @@ def test_it_is_plain_json_whose_times_a_double_holds(tmp_path, trace):
     write_kineto(trace, tmp_path / "t.json.gz")
     plain = json.loads(gzip.decompress((tmp_path / "t.json.gz").read_bytes()))
     spans = [event for event in plain["traceEvents"] if event["ph"] == "X"]
-    starts = sorted(round(event["ts"] * 1000) + plain["baseTimeNanoseconds"] - trace.origin_ns for event in spans)
+    starts = sorted(
+        round(event["ts"] * 1000) + plain["baseTimeNanoseconds"] - trace.origin_ns
+        for event in spans
+    )
     assert starts == trace.events["start"].tolist()
 
 

@@ -1,4 +1,6 @@
-"""Exports of other people's programs, beside the checkout, and SQL by hand that says what is in them."""
+"""Exports of other people's programs, beside the checkout, and SQL by hand that says what is in
+them.
+"""
 
 import sqlite3
 from pathlib import Path
@@ -20,7 +22,9 @@ WORK = ("CUPTI_ACTIVITY_KIND_KERNEL", "CUPTI_ACTIVITY_KIND_MEMCPY", "CUPTI_ACTIV
 def file(name: str) -> str:
     path = FOLDER / name
     if not path.exists():
-        pytest.skip(f"{name} is not beside the checkout: real traces are not part of the repository")
+        pytest.skip(
+            f"{name} is not beside the checkout: real traces are not part of the repository"
+        )
     return str(path)
 
 
@@ -32,12 +36,21 @@ class Asked:
         self._connection.text_factory = bytes
         here = f"globalPid / 16777216 % 16777216 = {process} AND deviceId = {device}"
         every = " UNION ALL ".join(f"SELECT start, end FROM {table} WHERE {here}" for table in WORK)
-        named = f"{WORK[0]} JOIN StringIds ON StringIds.id = shortName WHERE {here} AND lower(value)"
-        moved, computed = f"SELECT start, end FROM {named} LIKE 'nccl%'", f"SELECT start, end FROM {named} NOT LIKE 'nccl%'"
+        named = (
+            f"{WORK[0]} JOIN StringIds ON StringIds.id = shortName WHERE {here} AND lower(value)"
+        )
+        moved, computed = (
+            f"SELECT start, end FROM {named} LIKE 'nccl%'",
+            f"SELECT start, end FROM {named} NOT LIKE 'nccl%'",
+        )
         self.busy = self._number(UNION.format(pieces=every))
         self.communication = self._number(UNION.format(pieces=moved))
         self.compute = self._number(UNION.format(pieces=computed))
-        self.overlap = self.communication + self.compute - self._number(UNION.format(pieces=f"{moved} UNION ALL {computed}"))
+        self.overlap = (
+            self.communication
+            + self.compute
+            - self._number(UNION.format(pieces=f"{moved} UNION ALL {computed}"))
+        )
         self.span = self._number(f"SELECT MAX(end) - MIN(start) FROM ({every})")
         self.copied_bytes = self._number(f"SELECT SUM(bytes) FROM {WORK[1]} WHERE {here}")
         self.kernels = self._number(f"SELECT COUNT(*) FROM {WORK[0]} WHERE {here}")

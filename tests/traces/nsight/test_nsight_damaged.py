@@ -22,7 +22,9 @@ def file(tmp_path: Path) -> Path:
 
 
 def whole(file: Path, rows: int = 1) -> str:
-    return export(file, {KERNELS: [kernel(10 * row, 10 * row + 5) for row in range(rows)]}, {1: "gemm"})
+    return export(
+        file, {KERNELS: [kernel(10 * row, 10 * row + 5) for row in range(rows)]}, {1: "gemm"}
+    )
 
 
 @pytest.mark.parametrize(
@@ -30,7 +32,11 @@ def whole(file: Path, rows: int = 1) -> str:
     [
         ("a.sqlite", b"", "is empty: export it again"),
         ("a.json", b'{"traceEvents": []}' * 20, "is not an SQLite file"),
-        ("a.nsys-rep", b"\x01\x02" * 99, "nsys export --type sqlite --output .*a.sqlite .*a.nsys-rep"),
+        (
+            "a.nsys-rep",
+            b"\x01\x02" * 99,
+            "nsys export --type sqlite --output .*a.sqlite .*a.nsys-rep",
+        ),
         ("a.sqlite", b"SQLite format 3\0" + b"\0" * 20, "is truncated"),
         ("a.sqlite", b"SQLite format 3\0" + b"\xff" * 4096, "damaged|truncated|not an SQLite file"),
     ],
@@ -49,7 +55,9 @@ def test_a_missing_file_is_named(tmp_path):
 def test_a_file_that_was_cut_says_how_much_is_missing(file):
     content = Path(whole(file, 500)).read_bytes()
     file.write_bytes(content[:-5_000])
-    with pytest.raises(TraceDamaged, match=rf"truncated: it has {len(content) - 5_000:,} of {len(content):,} bytes"):
+    with pytest.raises(
+        TraceDamaged, match=rf"truncated: it has {len(content) - 5_000:,} of {len(content):,} bytes"
+    ):
         read_nsight(str(file))
 
 
@@ -70,9 +78,14 @@ def test_a_database_of_another_program_is_not_taken_for_a_trace(file):
 
 
 def test_a_schema_that_is_not_known_is_said_with_its_version(file):
-    tables = {KERNELS: [{"begin": 1}], "META_DATA_EXPORT": [{"name": "EXPORT_SCHEMA_VERSION", "value": "9.1.0"}]}
+    tables = {
+        KERNELS: [{"begin": 1}],
+        "META_DATA_EXPORT": [{"name": "EXPORT_SCHEMA_VERSION", "value": "9.1.0"}],
+    }
     export(file, tables, columns={KERNELS: "begin finish gpu"})
-    with pytest.raises(TraceDamaged, match="version 9.1.0; its table CUPTI_ACTIVITY_KIND_KERNEL lacks start or end"):
+    with pytest.raises(
+        TraceDamaged, match="version 9.1.0; its table CUPTI_ACTIVITY_KIND_KERNEL lacks start or end"
+    ):
         read_nsight(str(file))
 
 
@@ -116,7 +129,8 @@ def test_a_path_may_hold_what_a_uri_may_not(tmp_path):
 def test_a_view_that_never_ends_is_not_run(file):
     connection = sqlite3.connect(whole(file))
     connection.execute("DROP TABLE StringIds")
-    connection.execute("CREATE VIEW NVTX_EVENTS AS WITH RECURSIVE n(start) AS (SELECT 1 UNION ALL SELECT start + 1 FROM n) "
+    connection.execute("CREATE VIEW NVTX_EVENTS AS WITH RECURSIVE n(start) AS (SELECT 1 UNION ALL "
+                       "SELECT start + 1 FROM n) "
                        "SELECT start, start AS end, 59 AS eventType, 0 AS globalTid FROM n")  # fmt: skip
     connection.commit()
     connection.close()
@@ -128,17 +142,23 @@ def test_a_virtual_table_is_not_asked_anything(file):
     connection = sqlite3.connect(whole(file))
     connection.execute("PRAGMA writable_schema = ON")
     made = "CREATE VIRTUAL TABLE NVTX_EVENTS USING no_such_module(start, eventType)"
-    connection.execute("INSERT INTO sqlite_master VALUES ('table', 'NVTX_EVENTS', 'NVTX_EVENTS', 0, ?)", [made])
+    connection.execute(
+        "INSERT INTO sqlite_master VALUES ('table', 'NVTX_EVENTS', 'NVTX_EVENTS', 0, ?)", [made]
+    )
     connection.commit()
     connection.close()
     assert len(read_nsight(str(file))[0].events) == 1
 
 
 def test_a_table_whose_pages_are_used_again_and_again_ends(file):
-    """Inner pages that all lead to one and the same: 4 MB that SQLite itself reads as tens of millions of rows."""
+    """Inner pages that all lead to one and the same: 4 MB that SQLite itself reads as tens of
+    millions of rows.
+    """
     content = bytearray(Path(whole(file, 100_000)).read_bytes())
     pages = [number for number in range(len(content) // PAGE) if content[number * PAGE] in (5, 13)]
-    root = max((one for one in pages if content[one * PAGE] == 5), key=lambda one: cells(content, one))
+    root = max(
+        (one for one in pages if content[one * PAGE] == 5), key=lambda one: cells(content, one)
+    )
     leaf, inner = [one for one in pages if content[one * PAGE] == 13][5:7]
     many = 500  # cells of 5 bytes from the end of the page, each a page and a row id
     page = bytearray(PAGE)

@@ -29,7 +29,9 @@ def length(events: np.ndarray) -> int:
 
 def kernels(trace: Trace, communication: bool) -> np.ndarray:
     nccl = np.array([name.startswith("nccl") for name in trace.names])
-    return trace.events[(trace.events["kind"] == Kind.KERNEL) & (nccl[trace.events["name"]] == communication)]
+    return trace.events[
+        (trace.events["kind"] == Kind.KERNEL) & (nccl[trace.events["name"]] == communication)
+    ]
 
 
 @pytest.mark.parametrize(("name", "number", "process", "device"), DRIVEN)
@@ -44,7 +46,9 @@ def test_the_report_s_figures_of_a_device_are_those_of_sql(name, number, process
 
 
 @pytest.mark.parametrize(("name", "number", "process", "device"), DRIVEN)
-def test_busy_communication_and_overlap_are_those_of_sql_to_the_nanosecond(name, number, process, device):
+def test_busy_communication_and_overlap_are_those_of_sql_to_the_nanosecond(
+    name, number, process, device
+):
     asked, trace = Asked(file(name), process, device), read_nsight(file(name))[number]
 
     work = trace.events[np.isin(trace.events["kind"], DEVICE_WORK)]
@@ -63,17 +67,32 @@ def test_busy_communication_and_overlap_are_those_of_sql_to_the_nanosecond(name,
 def test_two_processes_with_a_device_each_are_two_traces_in_the_order_of_their_devices():
     first, second = read_nsight(file(H100))
 
-    assert [{track.device for track in trace.tracks if track.device >= 0} for trace in (first, second)] == [{0}, {1}]
-    assert [{track.process for track in trace.tracks} for trace in (first, second)] == [{"144"}, {"145"}]
+    assert [
+        {track.device for track in trace.tracks if track.device >= 0} for trace in (first, second)
+    ] == [{0}, {1}]
+    assert [{track.process for track in trace.tracks} for trace in (first, second)] == [
+        {"144"},
+        {"145"},
+    ]
     assert (first.rank, second.rank) == (0, 1)
-    assert "numbered from 0, in device order" in first.notes[-1]  # under one torchrun, nothing in the file says which is which
+    assert (
+        "numbered from 0, in device order" in first.notes[-1]
+    )  # under one torchrun, nothing in the file says which is which
 
 
 def test_operators_of_emit_nvtx_are_operators_without_their_numbers():
     trace = read_nsight(file(H100))[0]
-    operators = {trace.names[name] for name in trace.events["name"][trace.events["kind"] == Kind.OPERATOR].tolist()}
+    operators = {
+        trace.names[name]
+        for name in trace.events["name"][trace.events["kind"] == Kind.OPERATOR].tolist()
+    }
 
-    assert {"aten::linear", "aten::copy_", "flash_attn::_flash_attn_forward", "c10d::alltoall_base_"} <= operators
+    assert {
+        "aten::linear",
+        "aten::copy_",
+        "flash_attn::_flash_attn_forward",
+        "c10d::alltoall_base_",
+    } <= operators
     assert not any(", " in name or name.startswith("FSDP::") for name in operators)
 
 
@@ -88,7 +107,10 @@ def test_send_and_receive_kernels_are_known_as_the_all_to_all_that_pytorch_launc
 def test_every_kernel_inside_the_window_is_joined_with_the_call_that_launched_it():
     trace = read_nsight(file(H100))[0]
     launched = trace.events["correlation"][trace.events["kind"] == Kind.RUNTIME]
-    assert np.isin(trace.events["correlation"][trace.events["kind"] == Kind.KERNEL], launched).mean() > 0.95
+    assert (
+        np.isin(trace.events["correlation"][trace.events["kind"] == Kind.KERNEL], launched).mean()
+        > 0.95
+    )
 
 
 def test_the_export_whose_environment_is_not_utf_8_opens_and_says_its_rank():
@@ -98,12 +120,17 @@ def test_the_export_whose_environment_is_not_utf_8_opens_and_says_its_rank():
     assert trace.devices == {0: "NVIDIA A100-SXM4-40GB"}
     assert trace.origin_ns == 1687813257637297504
     assert {track.name for track in trace.tracks} >= {"MPI Rank 0"}
-    assert {"MPI:MPI_Send", "saxpy", "cudaMemcpy", "Memcpy HtoD (Pageable -> Device)"} <= set(trace.names)
+    assert {"MPI:MPI_Send", "saxpy", "cudaMemcpy", "Memcpy HtoD (Pageable -> Device)"} <= set(
+        trace.names
+    )
 
 
 def test_calls_that_were_recorded_a_second_time_with_their_stack_count_once():
     (trace,) = read_nsight(file(SAXPY))
-    launches = trace.events[(trace.events["kind"] == Kind.RUNTIME) & (np.array(trace.names)[trace.events["name"]] == "cudaLaunchKernel")]
+    launches = trace.events[
+        (trace.events["kind"] == Kind.RUNTIME)
+        & (np.array(trace.names)[trace.events["name"]] == "cudaLaunchKernel")
+    ]
     assert len(launches) == 5  # as many as kernels
 
 
@@ -111,8 +138,13 @@ def test_calls_that_were_recorded_a_second_time_with_their_stack_count_once():
 def test_events_are_in_order_and_refer_to_what_is_there(name):
     for trace in read_nsight(file(name)):
         events = trace.events
-        assert (np.lexsort((events["name"], events["track"], -events["wall"], events["start"])) == np.arange(len(events))).all()
+        assert (
+            np.lexsort((events["name"], events["track"], -events["wall"], events["start"]))
+            == np.arange(len(events))
+        ).all()
         assert (events["wall"] >= 0).all()
         assert 0 <= events["name"].min() and events["name"].max() < len(trace.names)
         assert 0 <= events["track"].min() and events["track"].max() < len(trace.tracks)
-        assert events["collective"].max() < len(trace.collectives) and events["shape"].max() < max(len(trace.shapes), 1)
+        assert events["collective"].max() < len(trace.collectives) and events["shape"].max() < max(
+            len(trace.shapes), 1
+        )

@@ -17,13 +17,23 @@ LOADER = "enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__"
 NCCL = "ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevComm*, unsigned long, ncclWork*)"
 
 
-def line(kind: Kind, name: str, start: float, end: float, track: Track = MAIN, **more: Any) -> dict[str, Any]:
+def line(
+    kind: Kind, name: str, start: float, end: float, track: Track = MAIN, **more: Any
+) -> dict[str, Any]:
     """An event from ``start`` to ``end``."""
-    row = {"kind": kind, "name": name, "start": round(start * US), "wall": round(end * US) - round(start * US), "track": track}
+    row = {
+        "kind": kind,
+        "name": name,
+        "start": round(start * US),
+        "wall": round(end * US) - round(start * US),
+        "track": track,
+    }
     return {**row, "correlation": -1, "nbytes": -1, "shape": None, "collective": None, **more}
 
 
-def kernel(start: float, end: float, name: str = "gemm", track: Track = STREAM, **more: Any) -> dict[str, Any]:
+def kernel(
+    start: float, end: float, name: str = "gemm", track: Track = STREAM, **more: Any
+) -> dict[str, Any]:
     return line(Kind.KERNEL, name, start, end, track, **more)
 
 
@@ -32,7 +42,13 @@ def said(name: str, start: float, end: float, track: Track = MAIN, **more: Any) 
 
 
 def operator(
-    name: str, start: float, end: float, track: Track = MAIN, sizes: Any = None, dtype: str = "float", **more: Any
+    name: str,
+    start: float,
+    end: float,
+    track: Track = MAIN,
+    sizes: Any = None,
+    dtype: str = "float",
+    **more: Any,
 ) -> dict[str, Any]:
     shape = Shape(tuple(sizes), (dtype,) * len(sizes)) if sizes is not None else None
     return line(Kind.OPERATOR, name, start, end, track, shape=shape, **more)

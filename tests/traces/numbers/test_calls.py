@@ -45,20 +45,28 @@ def nested(draw):
 def test_own_time_is_that_of_the_innermost(spans):
     start, wall = (np.ascontiguousarray(part) for part in spans)
     pieces = flatten(start, wall)
-    wanted = np.bincount(pieces.owner, pieces.end - pieces.start, len(start)) if len(pieces.owner) else np.zeros(len(start))
+    wanted = (
+        np.bincount(pieces.owner, pieces.end - pieces.start, len(start))
+        if len(pieces.owner)
+        else np.zeros(len(start))
+    )
 
     assert _nest(start, wall).own.tolist() == wanted.tolist()
 
 
 @given(st.lists(st.tuples(st.integers(0, 50), st.integers(0, 30)), max_size=20))
 def test_spans_that_do_not_nest_still_make_a_tree(spans):
-    start, wall = np.array(sorted(spans, key=lambda row: (row[0], -row[1])), np.int64).reshape(-1, 2).T
+    start, wall = (
+        np.array(sorted(spans, key=lambda row: (row[0], -row[1])), np.int64).reshape(-1, 2).T
+    )
     tree = _nest(np.ascontiguousarray(start), np.ascontiguousarray(wall))
 
     assert (tree.parent < np.arange(len(start))).all()
     assert (tree.own >= 0).all() and (tree.own <= wall).all()
     assert (tree.after > np.arange(len(start))).all() and (tree.after <= len(start)).all()
-    assert sorted(np.concatenate([*tree.levels, np.zeros(0, np.int64)]).tolist()) == list(range(len(start)))
+    assert sorted(np.concatenate([*tree.levels, np.zeros(0, np.int64)]).tolist()) == list(
+        range(len(start))
+    )
 
 
 def test_a_child_that_ends_one_tick_after_its_parent_is_still_its_child():
@@ -77,7 +85,13 @@ def test_two_hundred_thousand_calls_fifty_deep_are_quick():
 
 
 def test_an_operators_own_time_is_without_operators_functions_and_runtime_calls_inside():
-    found = rows(trace(operator("aten::linear", 0, 100), operator("aten::addmm", 20, 80), call("cudaLaunchKernel", 60, 70)))
+    found = rows(
+        trace(
+            operator("aten::linear", 0, 100),
+            operator("aten::addmm", 20, 80),
+            call("cudaLaunchKernel", 60, 70),
+        )
+    )
 
     assert (found["aten::linear"].total_ns, found["aten::linear"].own_ns) == (100_000, 40_000)
     assert found["aten::addmm"].own_ns == 50_000
@@ -109,7 +123,9 @@ def test_threads_do_not_nest_into_each_other():
 
 
 def test_an_operator_within_one_of_its_own_name_counts_once():
-    found = rows(trace(operator("aten::copy_", 0, 100), operator("aten::copy_", 10, 90)))["aten::copy_"]
+    found = rows(trace(operator("aten::copy_", 0, 100), operator("aten::copy_", 10, 90)))[
+        "aten::copy_"
+    ]
 
     assert (found.count, found.total_ns, found.own_ns) == (1, 100_000, 100_000)
 
@@ -166,14 +182,18 @@ def test_communication_is_under_the_name_of_its_range():
     )
     who = find_threads(one)
 
-    assert [(row.operator, row.communication) for row in _kernels(one, who, sum_calls(one, who, WHOLE), 1, WHOLE)] == [
-        ("nccl:all_reduce", True)
-    ]
+    assert [
+        (row.operator, row.communication)
+        for row in _kernels(one, who, sum_calls(one, who, WHOLE), 1, WHOLE)
+    ] == [("nccl:all_reduce", True)]
 
 
 def test_a_runtime_call_knows_the_collective_around_it():
     about = CollectiveArgs("allreduce", "0")
-    one = trace(operator("record_param_comms", 1, 9, collective=about), call("cudaLaunchKernelExC", 2, 3, correlation=1))
+    one = trace(
+        operator("record_param_comms", 1, 9, collective=about),
+        call("cudaLaunchKernelExC", 2, 3, correlation=1),
+    )
     found = sum_calls(one, find_threads(one), WHOLE).collective
 
     assert [one.collectives[number] for number in found[found >= 0]] == [about]
@@ -209,6 +229,16 @@ def test_tables_are_of_the_steps_alone():
 
     (computed,), (copied,) = _kernels(one, who, called, 8000, steps), _copies(one, steps)
 
-    assert (computed.count, computed.total_ns, computed.busy_share, computed.operator) == (2, 8000, 1.0, "aten::mm")
-    assert (copied.count, copied.total_ns, copied.nbytes, copied.gb_per_s) == (1, 5000, 90, 90 / 10_000)
+    assert (computed.count, computed.total_ns, computed.busy_share, computed.operator) == (
+        2,
+        8000,
+        1.0,
+        "aten::mm",
+    )
+    assert (copied.count, copied.total_ns, copied.nbytes, copied.gb_per_s) == (
+        1,
+        5000,
+        90,
+        90 / 10_000,
+    )
     assert {row.name: row.count for row in called.rows} == {"aten::mm": 1}

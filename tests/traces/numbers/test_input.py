@@ -13,7 +13,9 @@ STEP = said("ProfilerStep#1", 0, 100)
 def found(*rows):
     one = trace(*rows)
     who = find_threads(one)
-    return find_input(one, who, window_of(one, find_steps(one, who)), find_waits(one, who), device_work(one).busy)
+    return find_input(
+        one, who, window_of(one, find_steps(one, who)), find_waits(one, who), device_work(one).busy
+    )
 
 
 def test_a_stall_is_waiting_for_a_batch_while_the_device_has_no_work():
@@ -30,11 +32,19 @@ def test_what_lies_outside_of_the_profiled_steps_does_not_count():
 
 
 def test_another_threads_loader_is_not_waited_for():
-    assert found(STEP, said(LOADER, 0, 10), said(LOADER, 20, 70, AUTOGRAD), kernel(90, 100)).stall_pct == 10
+    assert (
+        found(STEP, said(LOADER, 0, 10), said(LOADER, 20, 70, AUTOGRAD), kernel(90, 100)).stall_pct
+        == 10
+    )
 
 
 def test_without_steps_the_window_is_the_whole_trace():
-    one = found(operator("aten::empty", 0, 1), said(LOADER, 50, 60), kernel(70, 100), operator("aten::mm", 60, 62))
+    one = found(
+        operator("aten::empty", 0, 1),
+        said(LOADER, 50, 60),
+        kernel(70, 100),
+        operator("aten::mm", 60, 62),
+    )
 
     assert one.window_ns == 100_000 and one.stall_pct == 10
 
@@ -52,7 +62,10 @@ def test_without_an_annotation_of_a_loader_nothing_is_said_and_why():
     one = found(STEP, kernel(40, 80), said("## data_load ##", 0, 30))
 
     assert one.loader_pct is one.stall_pct is one.speedup_ceiling is None
-    assert "no DataLoader range" in one.reasons["stall_pct"] and "## data_load ##" in one.reasons["stall_pct"]
+    assert (
+        "no DataLoader range" in one.reasons["stall_pct"]
+        and "## data_load ##" in one.reasons["stall_pct"]
+    )
 
 
 def test_without_a_device_the_loaders_share_is_known_but_no_stall():
@@ -88,6 +101,8 @@ def test_loaders_of_all_kinds_are_known_by_their_ranges(name):
     assert found(STEP, said(name, 0, 30), kernel(50, 100)).stall_pct == 30
 
 
-@pytest.mark.parametrize("name", ["forward", "Optimizer.step#SGD.step", "next", "data", "enumerate"])
+@pytest.mark.parametrize(
+    "name", ["forward", "Optimizer.step#SGD.step", "next", "data", "enumerate"]
+)
 def test_other_ranges_are_not_taken_for_a_loader(name):
     assert found(STEP, said(name, 0, 30), kernel(50, 100)).stall_pct is None

@@ -15,7 +15,9 @@ spans = st.lists(st.tuples(st.integers(0, WIDTH), st.integers(0, WIDTH)), max_si
 
 def bits(intervals):
     """bool [WIDTH]: which moments are in any of these."""
-    return np.array([any(begin <= at < end for begin, end in intervals.tolist()) for at in range(WIDTH)], bool)
+    return np.array(
+        [any(begin <= at < end for begin, end in intervals.tolist()) for at in range(WIDTH)], bool
+    )
 
 
 def as_set(rows):

@@ -25,7 +25,15 @@ def test_calls_that_wait_for_the_device_are_known(name):
 
 
 @pytest.mark.parametrize(
-    "name", ["cudaMemcpyAsync", "cudaLaunchKernel", "cudaStreamWaitEvent", "cudaEventQuery", "cuMemcpyDtoHAsync_v2", "hipMemcpyAsync"]
+    "name",
+    [
+        "cudaMemcpyAsync",
+        "cudaLaunchKernel",
+        "cudaStreamWaitEvent",
+        "cudaEventQuery",
+        "cuMemcpyDtoHAsync_v2",
+        "hipMemcpyAsync",
+    ],
 )
 def test_calls_that_return_at_once_are_not(name):
     assert not synchronises(name)
@@ -67,9 +75,11 @@ def test_products_of_float32_that_use_no_tensor_cores_are_known(name):
         "void cutlass::Kernel2<cutlass_80_tensorop_s1688gemm_128x128_16x5_nn_align4>()",
         "sm80_xmma_gemm_f32f32_tf32f32_f32_tn_n_tilesize128x128x16_stage4_warpsize2x2x1_tensor16x8x8_kernel",
         "nvjet_sm90_tst_192x128_64x5_1x2_h_bz_coopB_NNT",
-        "void implicit_convolve_sgemm<float, float, 1024, 5, 5, 3, 3, 3, 1, false, false, true>(int, int, int, float const*)",
+        "void implicit_convolve_sgemm<float, float, 1024, 5, 5, 3, 3, 3, 1, false, false, "
+        "true>(int, int, int, float const*)",
         "sm80_xmma_fprop_implicit_gemm_f32f32_f32f32_f32_nhwckrsc_nchw_tilesize128x64x8_stage3_warpsize2x1x1_g1_ffma",
-        "fmha_cutlassF_f32_aligned_64x64_rf_sm80(PyTorchMemEffAttention::AttentionKernel<float, cutlass::arch::Sm80, true>)",
+        "fmha_cutlassF_f32_aligned_64x64_rf_sm80(PyTorchMemEffAttention::AttentionKernel<float, "
+        "cutlass::arch::Sm80, true>)",
     ],
 )
 def test_those_with_tensor_cores_convolutions_and_attention_are_none(name):

@@ -61,7 +61,9 @@ def test_a_convolution_costs_what_torch_counts_once_its_backward_tells_its_resul
 def test_a_grouped_convolution_costs_what_torch_counts():
     image, weight = torch.zeros(2, 6, 9, 9), torch.zeros(8, 3, 3, 3)
     result = torch.nn.functional.conv2d(image, weight, groups=2)
-    known = _Convolutions.of([("aten::convolution_backward", shape(result.shape, image.shape, weight.shape))])
+    known = _Convolutions.of(
+        [("aten::convolution_backward", shape(result.shape, image.shape, weight.shape))]
+    )
 
     assert _cost("aten::conv2d", shape(image.shape, weight.shape), known).flop == counted(
         lambda: torch.nn.functional.conv2d(image, weight, groups=2)
@@ -70,7 +72,10 @@ def test_a_grouped_convolution_costs_what_torch_counts():
 
 def test_a_convolution_whose_result_is_unknown_or_ambiguous_has_no_cost():
     forward = shape((2, 6, 9, 9), (8, 6, 3, 3))
-    strides = [("aten::convolution_backward", shape((2, 8, side, side), (2, 6, 9, 9), (8, 6, 3, 3))) for side in (7, 4)]
+    strides = [
+        ("aten::convolution_backward", shape((2, 8, side, side), (2, 6, 9, 9), (8, 6, 3, 3)))
+        for side in (7, 4)
+    ]
 
     assert _cost("aten::conv2d", forward, NOTHING) is None
     assert _cost("aten::conv2d", forward, _Convolutions.of(strides)) is None
@@ -85,15 +90,38 @@ def test_attention_costs_what_torch_counts():
     forward = torch_counts.sdpa_flop_count(query.shape, key.shape, key.shape)
     backward = torch_counts.sdpa_backward_flop_count(query.shape, query.shape, key.shape, key.shape)
 
-    assert _cost("aten::_scaled_dot_product_flash_attention", shape(size, key.shape, key.shape), NOTHING).flop == forward
-    assert _cost("aten::_scaled_dot_product_flash_attention_backward", shape(size, size, key.shape, key.shape), NOTHING).flop == backward
+    assert (
+        _cost(
+            "aten::_scaled_dot_product_flash_attention", shape(size, key.shape, key.shape), NOTHING
+        ).flop
+        == forward
+    )
+    assert (
+        _cost(
+            "aten::_scaled_dot_product_flash_attention_backward",
+            shape(size, size, key.shape, key.shape),
+            NOTHING,
+        ).flop
+        == backward
+    )
     by_length = shape((2, 16, 3, 8), (2, 32, 3, 8), (2, 32, 3, 8))
     assert _cost("flash_attn::_flash_attn_forward", by_length, NOTHING).flop == forward
 
 
-@pytest.mark.parametrize("dtype, width", [("float", 4), ("c10::Half", 2), ("c10::BFloat16", 2), ("double", 8), ("c10::Float8_e4m3fn", 1)])
+@pytest.mark.parametrize(
+    "dtype, width",
+    [
+        ("float", 4),
+        ("c10::Half", 2),
+        ("c10::BFloat16", 2),
+        ("double", 8),
+        ("c10::Float8_e4m3fn", 1),
+    ],
+)
 def test_bytes_are_operands_and_result_once(dtype, width):
-    assert _cost("aten::mm", shape((3, 4), (4, 5), dtype=dtype), NOTHING).nbytes == width * (12 + 20 + 15)
+    assert _cost("aten::mm", shape((3, 4), (4, 5), dtype=dtype), NOTHING).nbytes == width * (
+        12 + 20 + 15
+    )
 
 
 @pytest.mark.parametrize("dtypes", [(), ("float",), ("", "")])
@@ -101,7 +129,9 @@ def test_bytes_are_unknown_where_types_are(dtypes):
     assert _cost("aten::mm", Shape(((3, 4), (4, 5)), dtypes), NOTHING).nbytes == -1
 
 
-@pytest.mark.parametrize("sizes", [[], [()], [(3, 4)], [(3, 4), (5, 6)], [(), ()], [(1, 2, 3), (3, 4)]])
+@pytest.mark.parametrize(
+    "sizes", [[], [()], [(3, 4)], [(3, 4), (5, 6)], [(), ()], [(1, 2, 3), (3, 4)]]
+)
 @pytest.mark.parametrize("name", ["aten::mm", "aten::bmm", "aten::addmm", "aten::linear", "aten::conv2d", "aten::convolution_backward",
                                   "aten::_scaled_dot_product_flash_attention"])  # fmt: skip
 def test_sizes_that_make_no_sense_have_no_cost(name, sizes):

@@ -16,7 +16,9 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> RankTrace:
     path = tmp_path_factory.mktemp("trace") / "own.json.gz"
     model = torch.nn.Linear(INPUTS, OUTPUTS)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-    batches = torch.utils.data.DataLoader(torch.utils.data.TensorDataset(torch.zeros(BATCH * STEPS, INPUTS)), BATCH)
+    batches = torch.utils.data.DataLoader(
+        torch.utils.data.TensorDataset(torch.zeros(BATCH * STEPS, INPUTS)), BATCH
+    )
     with profile(activities=[ProfilerActivity.CPU], record_shapes=True) as profiler:
         for (batch,) in batches:
             model(batch).sum().backward()
@@ -35,7 +37,10 @@ def test_without_a_schedule_there_is_no_profiler_step_and_the_optimizer_ends_the
 def test_its_loader_is_seen_and_a_stall_of_no_device_is_not_claimed(recorded):
     assert recorded.input.calls == STEPS - 1
     assert 0 < recorded.input.loader_pct < 100
-    assert recorded.input.stall_pct is None and "no device activity" in recorded.input.reasons["stall_pct"]
+    assert (
+        recorded.input.stall_pct is None
+        and "no device activity" in recorded.input.reasons["stall_pct"]
+    )
     assert recorded.gpu.idle_pct is None
 
 
@@ -50,5 +55,7 @@ def test_its_operators_cost_what_they_must(recorded):
     found = {row.name: row for row in recorded.calls if row.kind == Kind.OPERATOR}
 
     assert found["aten::addmm"].flop == (STEPS - 1) * 2 * BATCH * INPUTS * OUTPUTS
-    assert found["aten::mm"].flop == (STEPS - 1) * 2 * BATCH * INPUTS * OUTPUTS  # the weight's gradient; the batch needs none
+    assert (
+        found["aten::mm"].flop == (STEPS - 1) * 2 * BATCH * INPUTS * OUTPUTS
+    )  # the weight's gradient; the batch needs none
     assert found["aten::addmm"].own_ns <= found["aten::linear"].total_ns

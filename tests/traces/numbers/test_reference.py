@@ -1,4 +1,6 @@
-"""The figures of real traces by others' conventions, in whole nanoseconds: of the whole trace, where a report is of the steps."""
+"""The figures of real traces by others' conventions, in whole nanoseconds: of the whole trace,
+where a report is of the steps.
+"""
 
 import functools
 import json
@@ -10,7 +12,15 @@ from feedline.analysis.intervals import joined, length, without
 from feedline.analysis.traces.kineto.kineto_reader import read_kineto
 from feedline.analysis.traces.rank_trace import RankTrace, summarise
 from feedline.analysis.traces.threads import find_threads
-from feedline.analysis.traces.trace_budget import DeviceWork, GpuFigures, Input, device_work, find_input, find_waits, gpu_figures
+from feedline.analysis.traces.trace_budget import (
+    DeviceWork,
+    GpuFigures,
+    Input,
+    device_work,
+    find_input,
+    find_waits,
+    gpu_figures,
+)
 from feedline.analysis.traces.trace_columns import Trace
 from feedline.analysis.traces.trace_steps import TraceWindow, window_of
 
@@ -18,7 +28,9 @@ TRACES = Path(__file__).resolve().parents[4] / "shared" / "traces"
 REFERENCE = TRACES / "reference.json"
 WANTED = json.loads(REFERENCE.read_text())["traces"] if REFERENCE.exists() else {}
 POINT = 0.01
-QUANTUM_US = 0.25  # of a float64 that holds microseconds of Unix time, in which the reference's ends were held; the text is finer
+# of a float64 that holds microseconds of Unix time, in which the reference's ends were held; the
+# text is finer
+QUANTUM_US = 0.25
 
 pytestmark = pytest.mark.skipif(not WANTED, reason=f"the traces are not in {TRACES}")
 each_trace = pytest.mark.parametrize("name", WANTED)
@@ -47,14 +59,20 @@ def input_of(name: str) -> Input:
     who = find_threads(trace)
     waits, busy = find_waits(trace, who), whole(name)[0].busy
     either = joined(waits, busy)
-    window = window_of(trace, steps) if steps.by == "profiler_step" else TraceWindow(int(either[0, 0]), int(busy[-1, 1]), 1)
+    window = (
+        window_of(trace, steps)
+        if steps.by == "profiler_step"
+        else TraceWindow(int(either[0, 0]), int(busy[-1, 1]), 1)
+    )
     return find_input(trace, who, window, waits, busy)
 
 
 @each_trace
 def test_the_span_and_exposed_communication_are_exact(name):
     (work, found), wanted = whole(name), WANTED[name]
-    alone = without(work.communication, joined(work.compute, work.copy))  # the reference takes a copy beside it for work
+    alone = without(
+        work.communication, joined(work.compute, work.copy)
+    )  # the reference takes a copy beside it for work
     near = 0 if float(wanted["span_us"]).is_integer() else QUANTUM_US
 
     assert found.span_ns / 1000 == pytest.approx(wanted["span_us"], rel=0, abs=near)
@@ -71,7 +89,9 @@ def test_idle_compute_other_and_overlap_are_within_a_hundredth_of_a_point(name):
     if wanted["overlap_pct_of_comm"] is None:
         assert gpu.overlap_pct_of_comm is None and gpu.reasons["overlap_pct_of_comm"]
     else:
-        assert gpu.overlap_pct_of_comm == pytest.approx(wanted["overlap_pct_of_comm"], rel=0, abs=POINT)
+        assert gpu.overlap_pct_of_comm == pytest.approx(
+            wanted["overlap_pct_of_comm"], rel=0, abs=POINT
+        )
 
 
 @each_trace
@@ -79,7 +99,13 @@ def test_input_stall_is_within_a_hundredth_of_a_point_or_cannot_be_said(name):
     found, wanted = input_of(name), WANTED[name]
 
     if not wanted["loader_pct"]:  # the reference has 0 where no annotation of a loader exists
-        assert found.loader_pct is found.stall_pct is found.speedup_ceiling is found.idle_explained_pct is None
+        assert (
+            found.loader_pct
+            is found.stall_pct
+            is found.speedup_ceiling
+            is found.idle_explained_pct
+            is None
+        )
         assert set(found.reasons) == {"loader_pct", "stall_pct", "speedup_ceiling"}
         return
     assert found.reasons == {}
@@ -119,5 +145,10 @@ def test_a_resnet_50_costs_as_many_flop_as_its_paper_says():
 
     forward = of_each["aten::cudnn_convolution"].flop + of_each["aten::addmm"].flop
 
-    assert forward / images == pytest.approx(2 * 4.09e9, rel=0.01)  # 4.09 G multiply-adds, fully connected layer too
-    assert of_each["aten::cudnn_convolution_backward"].flop == 2 * of_each["aten::cudnn_convolution"].flop
+    assert forward / images == pytest.approx(
+        2 * 4.09e9, rel=0.01
+    )  # 4.09 G multiply-adds, fully connected layer too
+    assert (
+        of_each["aten::cudnn_convolution_backward"].flop
+        == 2 * of_each["aten::cudnn_convolution"].flop
+    )

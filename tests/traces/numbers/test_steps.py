@@ -2,7 +2,21 @@
 
 import numpy as np
 import pytest
-from traces.numbers.lines import AUTOGRAD, LOADER, MAIN, NCCL, SIDE, STREAM, US, call, kernel, line, operator, said, trace
+from traces.numbers.lines import (
+    AUTOGRAD,
+    LOADER,
+    MAIN,
+    NCCL,
+    SIDE,
+    STREAM,
+    US,
+    call,
+    kernel,
+    line,
+    operator,
+    said,
+    trace,
+)
 
 from feedline.analysis.traces.threads import NO_TRACK, find_threads
 from feedline.analysis.traces.trace_columns import Kind
@@ -36,18 +50,31 @@ def test_the_shadows_of_profiler_steps_on_the_device_are_no_steps():
 
 
 def test_profiler_steps_that_were_written_as_operators_count():
-    assert steps(*({**row, "kind": Kind.OPERATOR} for row in PROFILER)) == ("profiler_step", [0, 100, 200])
+    assert steps(*({**row, "kind": Kind.OPERATOR} for row in PROFILER)) == (
+        "profiler_step",
+        [0, 100, 200],
+    )
 
 
 def test_feedlines_own_ranges_cut_where_the_optimizer_ends():
-    rows = [said("feedline:next", at, at + 5) for at in (0, 50, 100, 150, 200)]  # two micro-batches a step
-    rows += [said("feedline:optimizer", at, at + 10) for at in (80, 180)] + [said("step", at, at + 99) for at in (0, 100)]
+    rows = [
+        said("feedline:next", at, at + 5) for at in (0, 50, 100, 150, 200)
+    ]  # two micro-batches a step
+    rows += [said("feedline:optimizer", at, at + 10) for at in (80, 180)] + [
+        said("step", at, at + 99) for at in (0, 100)
+    ]
 
     assert steps(*rows) == ("feedline", [90, 190])
 
 
 @pytest.mark.parametrize(
-    "names", [("step 1", "step 2"), ("iteration_1", "iteration_2"), ("train_step",) * 2, ("## batch 7 ##", "## batch 8 ##")]
+    "names",
+    [
+        ("step 1", "step 2"),
+        ("iteration_1", "iteration_2"),
+        ("train_step",) * 2,
+        ("## batch 7 ##", "## batch 8 ##"),
+    ],
 )
 def test_ranges_that_are_named_like_steps_are_steps(names):
     rows = [said(name, at, at + 60) for name, at in zip(names, (0, 100))]
@@ -57,7 +84,9 @@ def test_ranges_that_are_named_like_steps_are_steps(names):
 
 
 def test_a_range_of_any_name_that_repeats_and_leaves_no_gap_is_the_step():
-    rows = [said(f"do {number}", at, at + 98) for number, at in enumerate((0, 100, 200))] + [said("epoch", 0, 300)]
+    rows = [said(f"do {number}", at, at + 98) for number, at in enumerate((0, 100, 200))] + [
+        said("epoch", 0, 300)
+    ]
 
     assert steps(*rows) == ("range", [0, 100, 200, 298])
 
@@ -68,13 +97,21 @@ def test_steps_end_with_the_optimizer():
 
 def test_two_optimizers_after_one_batch_are_one_step():
     rows = [said(LOADER, at, at + 5) for at in (0, 100, 200)]
-    rows += [said("Optimizer.step#Adam.step", at + part, at + part + 5) for at in (0, 100, 200) for part in (40, 80)]
+    rows += [
+        said("Optimizer.step#Adam.step", at + part, at + part + 5)
+        for at in (0, 100, 200)
+        for part in (40, 80)
+    ]
 
     assert steps(*rows) == ("optimizer", [85, 185, 285])
 
 
 def test_a_fused_optimizer_without_an_annotation_is_found_by_its_bursts():
-    rows = [operator("aten::_fused_adamw_", at + part, at + part + 2) for at in (0, 1000, 2000, 3000) for part in (0, 3, 6)]
+    rows = [
+        operator("aten::_fused_adamw_", at + part, at + part + 2)
+        for at in (0, 1000, 2000, 3000)
+        for part in (0, 3, 6)
+    ]
 
     assert steps(*rows) == ("optimizer", [8, 1008, 2008, 3008])
 
@@ -96,7 +133,11 @@ def test_a_row_of_collectives_that_repeats_cuts_the_trace():
 
 
 def test_buckets_of_one_kind_are_cut_where_they_pause():
-    rows = [kernel(at + part, at + part + 5, NCCL, SIDE) for at in (0, 1000, 2000, 3000) for part in (10, 20, 31)]
+    rows = [
+        kernel(at + part, at + part + 5, NCCL, SIDE)
+        for at in (0, 1000, 2000, 3000)
+        for part in (10, 20, 31)
+    ]
 
     assert steps(*rows) == ("collectives", [10, 1010, 2010, 3010])
 
@@ -114,20 +155,32 @@ def test_a_trace_of_nothing_has_no_steps():
 
 
 def test_autograds_thread_is_not_the_main_one_though_it_runs_more_operators():
-    backward = [operator("autograd::engine::evaluate_function: AddmmBackward0", at, at + 8, AUTOGRAD) for at in range(0, 90, 10)]
+    backward = [
+        operator("autograd::engine::evaluate_function: AddmmBackward0", at, at + 8, AUTOGRAD)
+        for at in range(0, 90, 10)
+    ]
     inside = [operator("aten::mm", at + 1, at + 2, AUTOGRAD) for at in range(0, 90, 10)]
 
-    assert main(*backward, *inside, operator("aten::addmm", 0, 5), operator("aten::addmm", 6, 9)) == MAIN
+    assert (
+        main(*backward, *inside, operator("aten::addmm", 0, 5), operator("aten::addmm", 6, 9))
+        == MAIN
+    )
 
 
 def test_the_thread_with_the_loader_is_the_main_one():
-    assert main(said(LOADER, 0, 5, AUTOGRAD), *(operator("aten::mm", at, at + 1) for at in range(9))) == AUTOGRAD
+    assert (
+        main(said(LOADER, 0, 5, AUTOGRAD), *(operator("aten::mm", at, at + 1) for at in range(9)))
+        == AUTOGRAD
+    )
 
 
 def test_without_operators_it_is_the_thread_that_launches():
     polls = [call("cudaEventQuery", at, at + 1, AUTOGRAD) for at in range(9)]
 
-    assert main(*polls, call("cudaLaunchKernel", 0, 1, correlation=5), kernel(2, 3, correlation=5)) == MAIN
+    assert (
+        main(*polls, call("cudaLaunchKernel", 0, 1, correlation=5), kernel(2, 3, correlation=5))
+        == MAIN
+    )
 
 
 def test_a_trace_of_the_device_alone_has_no_main_thread():

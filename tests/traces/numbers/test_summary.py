@@ -4,7 +4,18 @@ import pickle
 
 import numpy as np
 from hypothesis import assume, given, settings
-from traces.numbers.lines import LOADER, MAIN, NCCL, SECOND, SIDE, call, kernel, operator, said, trace
+from traces.numbers.lines import (
+    LOADER,
+    MAIN,
+    NCCL,
+    SECOND,
+    SIDE,
+    call,
+    kernel,
+    operator,
+    said,
+    trace,
+)
 from traces.strategies import traces
 
 from feedline.analysis.traces.rank_trace import summarise
@@ -62,12 +73,17 @@ def test_before_each_collective_stands_what_the_rank_was_doing():
     found = [dict(zip(STEP_PARTS, row)) for row in summarise(one).collectives.before.tolist()]
 
     assert {name: ns // 1000 for name, ns in found[0].items() if ns} == {"input": 60, "compute": 20}
-    assert {name: ns // 1000 for name, ns in found[1].items() if ns} == {"compute": 30, "unexplained": 20}
+    assert {name: ns // 1000 for name, ns in found[1].items() if ns} == {
+        "compute": 30,
+        "unexplained": 20,
+    }
     assert not any(found[2].values())  # it began before the last had ended
 
 
 def test_gloos_ranges_are_the_collectives_of_a_trace_without_a_device():
-    found = summarise(trace(said("gloo:all_reduce", 10, 30), operator("aten::mm", 0, 5))).collectives
+    found = summarise(
+        trace(said("gloo:all_reduce", 10, 30), operator("aten::mm", 0, 5))
+    ).collectives
 
     assert [found.names[number] for number in found.table["name"]] == ["gloo:all_reduce"]
 
@@ -81,7 +97,9 @@ def test_a_summary_tells_all_devices_together_and_the_main_thread():
 
 def test_a_summary_does_not_grow_with_events():
     def size(steps):
-        rows = [kernel(at * 10, at * 10 + 5) for at in range(100 * steps)] + [said("ProfilerStep#1", 0, 1000 * steps)]
+        rows = [kernel(at * 10, at * 10 + 5) for at in range(100 * steps)] + [
+            said("ProfilerStep#1", 0, 1000 * steps)
+        ]
         return len(pickle.dumps(summarise(trace(*rows))))
 
     assert size(40) < size(2) + 1000
@@ -94,14 +112,18 @@ def test_any_trace_has_a_summary_that_survives_pickling(one):
 
     assert found.events == len(one.events)
     assert found.input.stall_ns is None or 0 <= found.input.stall_ns <= found.input.idle_ns
-    assert found.gpu.busy_ns <= found.gpu.span_ns and found.gpu.hidden_ns <= found.gpu.communication_ns
+    assert (
+        found.gpu.busy_ns <= found.gpu.span_ns and found.gpu.hidden_ns <= found.gpu.communication_ns
+    )
     assert len(found.collectives.before) == len(found.collectives.table)
 
 
 @settings(max_examples=25, deadline=None)
 @given(traces())
 def test_figures_do_not_depend_on_how_tracks_and_names_are_numbered(one):
-    assume(len(np.unique(one.events[["start", "wall", "track"]])) == len(one.events))  # names order what is otherwise the same
+    assume(
+        len(np.unique(one.events[["start", "wall", "track"]])) == len(one.events)
+    )  # names order what is otherwise the same
     names = np.arange(len(one.names))[::-1]
     turned = one.events.copy()
     turned["name"] = names[turned["name"]]
@@ -109,5 +131,10 @@ def test_figures_do_not_depend_on_how_tracks_and_names_are_numbered(one):
     other = type(one)(**{**vars(one), "events": turned, "names": one.names[::-1]})
     a, b = summarise(one), summarise(other)
 
-    assert (a.gpu, a.input.stall_ns, a.budget.shares, a.copies) == (b.gpu, b.input.stall_ns, b.budget.shares, b.copies)
+    assert (a.gpu, a.input.stall_ns, a.budget.shares, a.copies) == (
+        b.gpu,
+        b.input.stall_ns,
+        b.budget.shares,
+        b.copies,
+    )
     assert a.steps.edges.tolist() == b.steps.edges.tolist()

@@ -1,4 +1,6 @@
-"""One training, in an interpreter that may leave out this folder and the installed packages: the arguments name both."""
+"""One training, in an interpreter that may leave out this folder and the installed packages: the
+arguments name both.
+"""
 
 import sys
 

@@ -8,4 +8,6 @@ import counted
 
 if __name__ == "__main__":
     counted.train("before", steps=6)
-    os.execv(sys.executable, [sys.executable, str(Path(__file__).with_name("train.py")), "after", "9"])
+    os.execv(
+        sys.executable, [sys.executable, str(Path(__file__).with_name("train.py")), "after", "9"]
+    )

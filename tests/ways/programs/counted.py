@@ -36,7 +36,17 @@ def network():
     return nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 1))
 
 
-def train(name, net=None, steps=6, batch=4, rank=0, world=1, dataset=None, workers=0, during=lambda step: None):
+def train(
+    name,
+    net=None,
+    steps=6,
+    batch=4,
+    rank=0,
+    world=1,
+    dataset=None,
+    workers=0,
+    during=lambda step: None,
+):
     """Make ``steps`` steps, the last with one sample less than the others, and say so.
 
     Args:
@@ -45,7 +55,9 @@ def train(name, net=None, steps=6, batch=4, rank=0, world=1, dataset=None, worke
     net = network() if net is None else net
     optimizer = torch.optim.SGD(net.parameters(), lr=0.1, momentum=0.9)
     made, samples = 0, 0
-    for x in DataLoader(dataset or Numbers(steps * batch - 1), batch_size=batch, num_workers=workers):
+    for x in DataLoader(
+        dataset or Numbers(steps * batch - 1), batch_size=batch, num_workers=workers
+    ):
         during(made)
         optimizer.zero_grad()
         net(x).square().mean().backward()
@@ -55,7 +67,9 @@ def train(name, net=None, steps=6, batch=4, rank=0, world=1, dataset=None, worke
 
 
 def train_rank(name, rank, world, **settings):
-    """One rank of a group that is already there: the ranks make as many steps, of batches of different sizes."""
+    """One rank of a group that is already there: the ranks make as many steps, of batches of
+    different sizes.
+    """
     import torch.distributed as dist
 
     net = DistributedDataParallel(network())
@@ -68,18 +82,31 @@ def train_rank(name, rank, world, **settings):
 def tell(name, net, steps, samples, rank=0, world=1):
     """Say what was trained, on standard output and in a file that must not be there yet."""
     with torch.no_grad():
-        data = b"".join(parameter.detach().contiguous().numpy().tobytes() for parameter in net.parameters())
+        data = b"".join(
+            parameter.detach().contiguous().numpy().tobytes() for parameter in net.parameters()
+        )
     parameters = hashlib.sha256(data).hexdigest()[:12]
-    said = {"training": name, "rank": rank, "world": world, "steps": steps, "samples": samples, "parameters": parameters}
+    said = {
+        "training": name,
+        "rank": rank,
+        "world": world,
+        "steps": steps,
+        "samples": samples,
+        "parameters": parameters,
+    }
     line = f"trained {name}, rank {rank} of {world}: {steps} steps, {samples} samples\n"
-    print(line, end="", flush=True)  # in one write, or another process's line comes between it and its end
+    print(
+        line, end="", flush=True
+    )  # in one write, or another process's line comes between it and its end
     SAID.mkdir(exist_ok=True)
     with open(SAID / f"{name}-{rank}.json", "x") as file:
         json.dump({**said, "pid": os.getpid()}, file)
 
 
 def meet(name, count):
-    """Wait until so many processes called this: each then has a job, and a pool gives none of them two."""
+    """Wait until so many processes called this: each then has a job, and a pool gives none of them
+    two.
+    """
     met = HERE / "met"
     met.mkdir(exist_ok=True)
     (met / str(name)).touch()

@@ -11,6 +11,9 @@ CHILD = [HERE / "alone.py", "one", HERE, sysconfig.get_path("purelib")]
 
 if __name__ == "__main__":
     how = sys.argv[1]
-    environment = {"empty": {}, "PYTHONPATH": {**os.environ, "PYTHONPATH": str(HERE / "elsewhere")}}.get(how, dict(os.environ))
+    environment = {
+        "empty": {},
+        "PYTHONPATH": {**os.environ, "PYTHONPATH": str(HERE / "elsewhere")},
+    }.get(how, dict(os.environ))
     flags = [how] if how.startswith("-") else []
     sys.exit(subprocess.run([sys.executable, *flags, *CHILD], env=environment).returncode)

@@ -1,4 +1,6 @@
-"""Lightning's Trainer with two devices, by the strategy that is named: ddp starts this script once more, ddp_spawn spawns both ranks."""
+"""Lightning's Trainer with two devices, by the strategy that is named: ddp starts this script once
+more, ddp_spawn spawns both ranks.
+"""
 
 import sys
 
@@ -22,13 +24,25 @@ class Small(pl.LightningModule):
         self.steps += 1
 
     def on_train_end(self):
-        counted.tell("group", self.net, self.steps, self.samples, self.trainer.global_rank, self.trainer.world_size)
+        counted.tell(
+            "group",
+            self.net,
+            self.steps,
+            self.samples,
+            self.trainer.global_rank,
+            self.trainer.world_size,
+        )
 
     def configure_optimizers(self):
         return torch.optim.SGD(self.parameters(), lr=0.1)
 
 
 if __name__ == "__main__":
-    quiet = {"logger": False, "enable_checkpointing": False, "enable_progress_bar": False, "enable_model_summary": False}
+    quiet = {
+        "logger": False,
+        "enable_checkpointing": False,
+        "enable_progress_bar": False,
+        "enable_model_summary": False,
+    }
     trainer = pl.Trainer(accelerator="cpu", devices=2, strategy=sys.argv[1], max_epochs=2, **quiet)
     trainer.fit(Small(), DataLoader(counted.Numbers(48), batch_size=4))

@@ -21,5 +21,7 @@ def wait(step):
 if __name__ == "__main__":
     context = mp.get_context("fork")
     for name, during in (("a", kill), ("b", wait)):
-        context.Process(target=counted.train, args=(name,), kwargs={"steps": 10, "during": during}).start()
+        context.Process(
+            target=counted.train, args=(name,), kwargs={"steps": 10, "during": during}
+        ).start()
     signal.pause()

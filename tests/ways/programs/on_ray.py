@@ -14,5 +14,11 @@ def job(number):
 
 
 if __name__ == "__main__":
-    ray.init(num_cpus=2, include_dashboard=False, logging_level=logging.ERROR, log_to_driver=False, object_store_memory=80_000_000)
+    ray.init(
+        num_cpus=2,
+        include_dashboard=False,
+        logging_level=logging.ERROR,
+        log_to_driver=False,
+        object_store_memory=80_000_000,
+    )
     ray.get([job.remote(number) for number in range(2)])

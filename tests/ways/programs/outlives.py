@@ -6,7 +6,12 @@ import time
 
 if __name__ == "__main__":
     if len(sys.argv) == 1:
-        subprocess.Popen([sys.executable, __file__, "child"], start_new_session=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        subprocess.Popen(
+            [sys.executable, __file__, "child"],
+            start_new_session=True,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
     else:
         import counted
 

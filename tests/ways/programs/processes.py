@@ -1,4 +1,6 @@
-"""multiprocessing.Process starts two trainings that know nothing of each other, by the method that is named."""
+"""multiprocessing.Process starts two trainings that know nothing of each other, by the method that
+is named.
+"""
 
 import sys
 
@@ -7,7 +9,10 @@ import torch.multiprocessing as mp
 
 if __name__ == "__main__":
     context = mp.get_context(sys.argv[1])
-    started = [context.Process(target=counted.train, args=(name,), kwargs={"steps": steps}) for name, steps in (("a", 6), ("b", 9))]
+    started = [
+        context.Process(target=counted.train, args=(name,), kwargs={"steps": steps})
+        for name, steps in (("a", 6), ("b", 9))
+    ]
     for process in started:
         process.start()
     for process in started:

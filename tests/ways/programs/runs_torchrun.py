@@ -5,5 +5,12 @@ import sys
 from pathlib import Path
 
 if __name__ == "__main__":
-    launcher = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
+    launcher = [
+        sys.executable,
+        "-m",
+        "torch.distributed.run",
+        "--standalone",
+        "--nproc-per-node",
+        "2",
+    ]
     sys.exit(subprocess.run([*launcher, Path(__file__).with_name("ddp.py")]).returncode)

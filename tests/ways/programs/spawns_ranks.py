@@ -1,4 +1,7 @@
-"""torch.multiprocessing.spawn starts two ranks that decode JPEGs in a worker each. Only the call names the rank, no variable does."""
+"""torch.multiprocessing.spawn starts two ranks that decode JPEGs in a worker each.
+
+Only the call names the rank, no variable does.
+"""
 
 from pathlib import Path
 

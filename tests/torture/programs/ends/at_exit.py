@@ -1,4 +1,6 @@
-"""atexit handlers that print, register more, unregister, raise and train; finalizers and __del__ at the end, in their order."""
+"""atexit handlers that print, register more, unregister, raise and train; finalizers and __del__ at
+the end, in their order.
+"""
 
 import atexit
 import sys

@@ -1,4 +1,6 @@
-"""Ways to end: sys.exit with numbers, texts and other objects; exceptions with notes, groups, causes, loops of causes, and more."""
+"""Ways to end: sys.exit with numbers, texts and other objects; exceptions with notes, groups,
+causes, loops of causes, and more.
+"""
 
 import builtins
 import os
@@ -32,7 +34,11 @@ def noted():
 
 def grouped():
     group = getattr(builtins, "ExceptionGroup", None)
-    raise group("several", [ValueError(1), group("inner", [KeyError("k")])]) if group else ValueError("several")
+    raise (
+        group("several", [ValueError(1), group("inner", [KeyError("k")])])
+        if group
+        else ValueError("several")
+    )
 
 
 def caused():

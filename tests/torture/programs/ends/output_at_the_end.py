@@ -1,4 +1,6 @@
-"""Text without an end of line waits in three buffers at the end: print, sys.stdout.buffer and a file that is left open."""
+"""Text without an end of line waits in three buffers at the end: print, sys.stdout.buffer and a
+file that is left open.
+"""
 
 import sys
 

@@ -1,4 +1,6 @@
-"""Children of os.fork end by os._exit, by an exception, by sys.exit with a text, by a signal, and by falling off the end."""
+"""Children of os.fork end by os._exit, by an exception, by sys.exit with a text, by a signal, and
+by falling off the end.
+"""
 
 import os
 import signal

@@ -1,4 +1,6 @@
-"""A fork inside a forward and inside a backward; the child trains, and ends by an exception through the frames of both."""
+"""A fork inside a forward and inside a backward; the child trains, and ends by an exception through
+the frames of both.
+"""
 
 import os
 import sys
@@ -19,7 +21,13 @@ def fork(*_):
 
 
 for number, x in enumerate(loader(batch_size=8)):
-    hook = net[1].register_forward_hook(fork) if number == 1 else net[0].register_full_backward_hook(fork) if number == 2 else None
+    hook = (
+        net[1].register_forward_hook(fork)
+        if number == 1
+        else net[0].register_full_backward_hook(fork)
+        if number == 2
+        else None
+    )
     try:
         step(net, optimizer, x)
     except KeyError:

@@ -1,4 +1,6 @@
-"""A double fork makes a daemon that trains in a session of its own after the first process has ended."""
+"""A double fork makes a daemon that trains in a session of its own after the first process has
+ended.
+"""
 
 import os
 import random

@@ -1,4 +1,6 @@
-"""A multiprocessing.Process of each start method trains; a daemon, exit codes, queues and a Manager."""
+"""A multiprocessing.Process of each start method trains; a daemon, exit codes, queues and a
+Manager.
+"""
 
 import multiprocessing
 import sys

@@ -1,4 +1,6 @@
-"""torch.multiprocessing trains one network in shared memory from several processes (Hogwild), one after the other."""
+"""torch.multiprocessing trains one network in shared memory from several processes (Hogwild), one
+after the other.
+"""
 
 import torch
 import torch.multiprocessing as mp

@@ -1,4 +1,6 @@
-"""It allocates more address space than its limit allows, catches MemoryError and torch's error, and continues to train."""
+"""It allocates more address space than its limit allows, catches MemoryError and torch's error, and
+continues to train.
+"""
 
 import resource
 

@@ -1,4 +1,6 @@
-"""It opens files until there are no descriptors left, trains on, closes one, and opens a loader with a worker."""
+"""It opens files until there are no descriptors left, trains on, closes one, and opens a loader
+with a worker.
+"""
 
 import os
 

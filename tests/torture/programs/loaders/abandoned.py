@@ -1,4 +1,6 @@
-"""Iterators are left midway, two run at once over one loader, one is kept to the end of the program, one made in a generator."""
+"""Iterators are left midway, two run at once over one loader, one is kept to the end of the
+program, one made in a generator.
+"""
 
 import gc
 

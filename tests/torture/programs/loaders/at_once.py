@@ -1,4 +1,6 @@
-"""Datasets with __getitems__, named tuples, dicts, strings, numpy, nested batches, and a collate that is a method."""
+"""Datasets with __getitems__, named tuples, dicts, strings, numpy, nested batches, and a collate
+that is a method.
+"""
 
 from typing import NamedTuple
 
@@ -18,7 +20,10 @@ class Rich(torch.utils.data.Dataset):
         return 12
 
     def __getitems__(self, indices):
-        return [Sample(torch.ones(4) * i, f"n{i}", {"y": np.float32(i), "z": [i, (i, 2.0)]}) for i in indices]
+        return [
+            Sample(torch.ones(4) * i, f"n{i}", {"y": np.float32(i), "z": [i, (i, 2.0)]})
+            for i in indices
+        ]
 
     def __getitem__(self, index):
         raise AssertionError("not one by one")

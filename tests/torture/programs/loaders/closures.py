@@ -1,4 +1,6 @@
-"""Dataset, collate and init function are lambdas and local classes, which only fork can take; spawn refuses in the same words."""
+"""Dataset, collate and init function are lambdas and local classes, which only fork can take; spawn
+refuses in the same words.
+"""
 
 import torch
 from tiny import digest, network, sgd, step
@@ -17,7 +19,11 @@ def build():
 
 def batches(method):
     return torch.utils.data.DataLoader(
-        build(), batch_size=2, num_workers=1, collate_fn=lambda xs: torch.stack(xs) / 8, multiprocessing_context=method
+        build(),
+        batch_size=2,
+        num_workers=1,
+        collate_fn=lambda xs: torch.stack(xs) / 8,
+        multiprocessing_context=method,
     )
 
 

@@ -1,4 +1,6 @@
-"""Tensors are shared through the file system, and also come from the workers through the user's own queues."""
+"""Tensors are shared through the file system, and also come from the workers through the user's own
+queues.
+"""
 
 import torch
 import torch.multiprocessing as mp

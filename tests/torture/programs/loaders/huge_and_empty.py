@@ -1,4 +1,6 @@
-"""Batches of 40 MB from a worker, samples of no bytes, a dataset of length zero, batches larger than the dataset."""
+"""Batches of 40 MB from a worker, samples of no bytes, a dataset of length zero, batches larger
+than the dataset.
+"""
 
 import torch
 from tiny import Numbers, digest, loader, network, sgd, step

@@ -21,7 +21,12 @@ for function in (
     torch.optim.SGD.step,
     open,
 ):
-    print(function.__name__, function.__qualname__, getattr(function, "__module__", None), len(function.__doc__ or ""))
+    print(
+        function.__name__,
+        function.__qualname__,
+        getattr(function, "__module__", None),
+        len(function.__doc__ or ""),
+    )
     try:
         print(inspect.signature(function), inspect.getsourcelines(function)[0][0].strip())
     except (TypeError, ValueError) as error:

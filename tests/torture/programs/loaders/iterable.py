@@ -1,4 +1,6 @@
-"""Iterable datasets: endless, shared among workers by get_worker_info, shorter than their length says, with a length that warns."""
+"""Iterable datasets: endless, shared among workers by get_worker_info, shorter than their length
+says, with a length that warns.
+"""
 
 import itertools
 
@@ -24,8 +26,16 @@ class Sized(Stream):
 
 net = network()
 optimizer = sgd(net)
-for data, workers in ((Stream(), 2), (Stream(10), 0), (Stream(10), 3), (Sized(10, 5), 0), (Sized(4, 40), 1)):
-    batches = torch.utils.data.DataLoader(data, batch_size=4, num_workers=workers, drop_last=workers == 3)
+for data, workers in (
+    (Stream(), 2),
+    (Stream(10), 0),
+    (Stream(10), 3),
+    (Sized(10, 5), 0),
+    (Sized(4, 40), 1),
+):
+    batches = torch.utils.data.DataLoader(
+        data, batch_size=4, num_workers=workers, drop_last=workers == 3
+    )
     for x in itertools.islice(batches, 6):
         print(step(net, optimizer, x), len(x))
 digest(net)

@@ -1,4 +1,6 @@
-"""Persistent workers over three epochs, prefetching, out of order, with a dataset that counts in its worker."""
+"""Persistent workers over three epochs, prefetching, out of order, with a dataset that counts in
+its worker.
+"""
 
 import torch
 from tiny import digest, network, sgd, step
@@ -17,8 +19,14 @@ class Counting(torch.utils.data.Dataset):
 
 net = network()
 optimizer = sgd(net)
-for settings in ({"persistent_workers": True}, {"prefetch_factor": 5}, {"in_order": False, "num_workers": 1}):
-    batches = torch.utils.data.DataLoader(Counting(), **{"batch_size": 2, "num_workers": 2, **settings})
+for settings in (
+    {"persistent_workers": True},
+    {"prefetch_factor": 5},
+    {"in_order": False, "num_workers": 1},
+):
+    batches = torch.utils.data.DataLoader(
+        Counting(), **{"batch_size": 2, "num_workers": 2, **settings}
+    )
     for _ in range(3):
         for x in batches:
             print(step(net, optimizer, x), x[:, 0].tolist())

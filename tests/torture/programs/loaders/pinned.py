@@ -16,6 +16,8 @@ class Batch:
 net = network()
 optimizer = sgd(net)
 for workers in (0, 1):
-    for batch in torch.utils.data.DataLoader(Numbers(8), batch_size=4, num_workers=workers, collate_fn=Batch, pin_memory=True):
+    for batch in torch.utils.data.DataLoader(
+        Numbers(8), batch_size=4, num_workers=workers, collate_fn=Batch, pin_memory=True
+    ):
         step(net, optimizer, batch.x)
 digest(net)

@@ -12,7 +12,10 @@ class Drawn(torch.utils.data.Dataset):
         return 12
 
     def __getitem__(self, index):
-        return torch.tensor([torch.rand(()).item(), random.random(), np.random.rand(), index / 12], dtype=torch.float32)
+        return torch.tensor(
+            [torch.rand(()).item(), random.random(), np.random.rand(), index / 12],
+            dtype=torch.float32,
+        )
 
 
 def begin(worker):
@@ -21,8 +24,15 @@ def begin(worker):
 
 net = network()
 optimizer = sgd(net)
-for settings in ({}, {"worker_init_fn": begin}, {"generator": torch.Generator().manual_seed(5)}, {"num_workers": 0}):
+for settings in (
+    {},
+    {"worker_init_fn": begin},
+    {"generator": torch.Generator().manual_seed(5)},
+    {"num_workers": 0},
+):
     for _ in range(2):
-        for x in torch.utils.data.DataLoader(Drawn(), **{"batch_size": 4, "shuffle": True, "num_workers": 2, **settings}):
+        for x in torch.utils.data.DataLoader(
+            Drawn(), **{"batch_size": 4, "shuffle": True, "num_workers": 2, **settings}
+        ):
             print(x.tolist(), step(net, optimizer, x))
 digest(net)

@@ -1,4 +1,6 @@
-"""Samplers of the user's own: a generator function, batches of changing sizes, weights, subsets, one that raises."""
+"""Samplers of the user's own: a generator function, batches of changing sizes, weights, subsets,
+one that raises.
+"""
 
 import torch
 from tiny import Numbers, digest, network, sgd, step
@@ -29,7 +31,9 @@ for settings in (
 ):
     for x in data.DataLoader(numbers, **settings):
         step(net, optimizer, x)
-for x in data.DataLoader(data.ConcatDataset([first, data.Subset(second, [1, 2])]), batch_size=4, shuffle=True):
+for x in data.DataLoader(
+    data.ConcatDataset([first, data.Subset(second, [1, 2])]), batch_size=4, shuffle=True
+):
     step(net, optimizer, x)
 try:
     for x in data.DataLoader(numbers, sampler=Failing()):

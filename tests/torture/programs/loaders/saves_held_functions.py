@@ -1,4 +1,6 @@
-"""A model, a dataset and a transform that hold Tensor.to, torch.save and Module.__call__ are saved by torch.save and cloudpickle."""
+"""A model, a dataset and a transform that hold Tensor.to, torch.save and Module.__call__ are saved
+by torch.save and cloudpickle.
+"""
 
 import io
 

@@ -1,4 +1,6 @@
-"""Workers are started by spawn and forkserver, set as the default, with persistent workers and a dataset from __main__."""
+"""Workers are started by spawn and forkserver, set as the default, with persistent workers and a
+dataset from __main__.
+"""
 
 import sys
 
@@ -20,7 +22,9 @@ if __name__ == "__main__":
     mp.set_start_method(sys.argv[1])
     net = network()
     optimizer = sgd(net)
-    batches = torch.utils.data.DataLoader(Here(), batch_size=4, num_workers=2, persistent_workers=True)
+    batches = torch.utils.data.DataLoader(
+        Here(), batch_size=4, num_workers=2, persistent_workers=True
+    )
     for _ in range(2):
         for x in batches:
             print(step(net, optimizer, x))

@@ -1,4 +1,6 @@
-"""torchdata's StatefulDataLoader: its state is saved in mid-epoch, and another loader continues from there."""
+"""torchdata's StatefulDataLoader: its state is saved in mid-epoch, and another loader continues
+from there.
+"""
 
 import torch
 from tiny import Numbers, digest, network, sgd, step

@@ -1,4 +1,6 @@
-"""DataLoader is subclassed: __iter__ wraps its base's, __init__ changes arguments, __len__ lies, attributes are set late."""
+"""DataLoader is subclassed: __iter__ wraps its base's, __init__ changes arguments, __len__ lies,
+attributes are set late.
+"""
 
 import torch
 from tiny import Numbers, digest, network, sgd, step

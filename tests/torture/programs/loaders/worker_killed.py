@@ -1,4 +1,6 @@
-"""A worker is killed by SIGKILL, another exits by itself; the training catches both and continues with new workers."""
+"""A worker is killed by SIGKILL, another exits by itself; the training catches both and continues
+with new workers.
+"""
 
 import os
 import re
@@ -12,7 +14,9 @@ from tiny import Numbers, digest, loader, network, train
 class Dying(Numbers):
     def __getitem__(self, index):
         if index == 5:
-            time.sleep(0.3)  # the main process waits for this batch by then: torch's message depends on where it is
+            time.sleep(
+                0.3
+            )  # the main process waits for this batch by then: torch's message depends on where it is
             if self.by_signal:
                 os.kill(os.getpid(), signal.SIGKILL)
             os._exit(3)

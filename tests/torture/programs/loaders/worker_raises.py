@@ -1,4 +1,6 @@
-"""Exceptions in workers: of Python, with a constructor of its own, KeyError, in collate, and one that cannot be pickled."""
+"""Exceptions in workers: of Python, with a constructor of its own, KeyError, in collate, and one
+that cannot be pickled.
+"""
 
 import torch
 from tiny import Numbers, digest, loader, network, train

@@ -18,5 +18,9 @@ for x in loader():
     print(step(compiled, optimizer, x))
 for size in (3, 2):
     print(step(compiled, optimizer, x[:size]))
-print(graphs, dict(torch._dynamo.utils.counters["frames"]), dict(torch._dynamo.utils.counters["graph_break"]))
+print(
+    graphs,
+    dict(torch._dynamo.utils.counters["frames"]),
+    dict(torch._dynamo.utils.counters["graph_break"]),
+)
 digest(net)

@@ -12,7 +12,9 @@ counts = Counter()
 class Wrapped(torch.Tensor):
     @staticmethod
     def __new__(cls, inner):
-        return torch.Tensor._make_wrapper_subclass(cls, inner.shape, dtype=inner.dtype, requires_grad=inner.requires_grad)
+        return torch.Tensor._make_wrapper_subclass(
+            cls, inner.shape, dtype=inner.dtype, requires_grad=inner.requires_grad
+        )
 
     def __init__(self, inner):
         self.inner = inner.detach()
@@ -22,7 +24,11 @@ class Wrapped(torch.Tensor):
         counts[str(function)] += 1
         plain = tree_map(lambda x: x.inner if isinstance(x, Wrapped) else x, (args, kwargs or {}))
         out = function(*plain[0], **plain[1])
-        return tree_map(lambda x: Wrapped(x) if isinstance(x, torch.Tensor) else x, out) if "_" not in function.__name__[-1:] else args[0]
+        return (
+            tree_map(lambda x: Wrapped(x) if isinstance(x, torch.Tensor) else x, out)
+            if "_" not in function.__name__[-1:]
+            else args[0]
+        )
 
 
 weight = Wrapped(torch.randn(4, 4)).requires_grad_()

@@ -1,4 +1,6 @@
-"""A network is exported (torch.export, AOT), saved, loaded and compared with the one that continues to train."""
+"""A network is exported (torch.export, AOT), saved, loaded and compared with the one that continues
+to train.
+"""
 
 import torch
 from tiny import digest, network, train

@@ -12,5 +12,9 @@ for x in loader():
         ghost = network()
         print(ghost(mode.from_tensor(x)).shape)
     with torch.device("meta"):
-        print(step(ghost := network(), sgd(ghost), torch.empty(2, 4)) if False else network()(torch.empty(2, 4)).shape)
+        print(
+            step(ghost := network(), sgd(ghost), torch.empty(2, 4))
+            if False
+            else network()(torch.empty(2, 4)).shape
+        )
 digest(net)

@@ -30,6 +30,11 @@ class Task(lightning.LightningModule):
 
 for manual in (False, True):
     task = Task(manual)
-    settings = {"enable_progress_bar": False, "logger": False, "enable_checkpointing": False, "enable_model_summary": False}
+    settings = {
+        "enable_progress_bar": False,
+        "logger": False,
+        "enable_checkpointing": False,
+        "enable_model_summary": False,
+    }
     lightning.Trainer(max_epochs=2, accelerator="cpu", devices=1, **settings).fit(task, loader())
     digest(task)

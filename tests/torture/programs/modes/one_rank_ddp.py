@@ -1,4 +1,6 @@
-"""DistributedDataParallel over gloo with one rank, with a communication hook, no_sync and a ZeroRedundancyOptimizer."""
+"""DistributedDataParallel over gloo with one rank, with a communication hook, no_sync and a
+ZeroRedundancyOptimizer.
+"""
 
 import os
 

@@ -1,4 +1,6 @@
-"""A module of the user's own is scripted by torch.jit.script, with Tensor.to, a submodule's call and control flow in it."""
+"""A module of the user's own is scripted by torch.jit.script, with Tensor.to, a submodule's call
+and control flow in it.
+"""
 
 import torch
 from tiny import digest, loader, sgd, step

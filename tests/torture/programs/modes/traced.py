@@ -16,4 +16,6 @@ for x in loader():
     step(traced, optimizer, x)
 traced.save("net.pt")
 digest(torch.jit.load("net.pt"))
-os.remove("net.pt")  # its debug records name the frames that the trace went through, those of a profiler too
+os.remove(
+    "net.pt"
+)  # its debug records name the frames that the trace went through, those of a profiler too

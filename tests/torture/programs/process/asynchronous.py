@@ -1,4 +1,6 @@
-"""The training is a coroutine: batches come from an async generator, checkpoints are written in an executor."""
+"""The training is a coroutine: batches come from an async generator, checkpoints are written in an
+executor.
+"""
 
 import asyncio
 

@@ -1,4 +1,6 @@
-"""os.closerange in mid-training; the program's own files then get those descriptor numbers, and must stay intact."""
+"""os.closerange in mid-training; the program's own files then get those descriptor numbers, and
+must stay intact.
+"""
 
 import os
 

@@ -1,4 +1,6 @@
-"""contextvars, thread locals and context managers of the training are where they were left, in hooks and workers too."""
+"""contextvars, thread locals and context managers of the training are where they were left, in
+hooks and workers too.
+"""
 
 import contextvars
 import threading
@@ -20,7 +22,9 @@ class Data(Numbers):
 variable.set("set")
 net = network()
 optimizer = sgd(net)
-net[0].register_full_backward_hook(lambda *_: print(variable.get(), threading.current_thread() is threading.main_thread()))
+net[0].register_full_backward_hook(
+    lambda *_: print(variable.get(), threading.current_thread() is threading.main_thread())
+)
 for x in torch.utils.data.DataLoader(Data(), batch_size=8, num_workers=1):
     step(net, optimizer, x)
 print(contextvars.copy_context().run(variable.get), local.value)

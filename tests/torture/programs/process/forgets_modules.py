@@ -1,4 +1,6 @@
-"""It takes modules out of sys.modules, torch and its own among them, puts one back, and imports its own again."""
+"""It takes modules out of sys.modules, torch and its own among them, puts one back, and imports its
+own again.
+"""
 
 import sys
 

@@ -1,4 +1,6 @@
-"""Steps run in generators and coroutines that pause between forward and backward; two of them alternate."""
+"""Steps run in generators and coroutines that pause between forward and backward; two of them
+alternate.
+"""
 
 from tiny import digest, loader, network, sgd
 

@@ -1,4 +1,6 @@
-"""Its logging configuration receives every record of every library, warnings are captured, and print is a logger."""
+"""Its logging configuration receives every record of every library, warnings are captured, and
+print is a logger.
+"""
 
 import logging
 import sys
@@ -6,7 +8,9 @@ import warnings
 
 from tiny import digest, loader, network, train
 
-logging.basicConfig(level=logging.DEBUG, stream=sys.stdout, format="%(name)s %(levelname)s %(message)s", force=True)
+logging.basicConfig(
+    level=logging.DEBUG, stream=sys.stdout, format="%(name)s %(levelname)s %(message)s", force=True
+)
 logging.captureWarnings(True)
 warnings.simplefilter("always")
 net = train(network(), loader(num_workers=1))

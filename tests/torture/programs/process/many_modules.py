@@ -1,4 +1,6 @@
-"""A thousand modules, a thousand optimizers, ten thousand forwards without gradients, names that are not identifiers."""
+"""A thousand modules, a thousand optimizers, ten thousand forwards without gradients, names that
+are not identifiers.
+"""
 
 import torch
 from tiny import digest, loader, network, sgd, step

@@ -1,4 +1,6 @@
-"""Its standard streams are replaced in mid-training: closed, None, a StringIO, descriptors 1 and 2 given to a file."""
+"""Its standard streams are replaced in mid-training: closed, None, a StringIO, descriptors 1 and 2
+given to a file.
+"""
 
 import io
 import os

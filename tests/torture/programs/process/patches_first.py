@@ -1,4 +1,6 @@
-"""It replaces DataLoader.__iter__, Module.__call__, Tensor.to, torch.save and backward before it trains, and restores them."""
+"""It replaces DataLoader.__iter__, Module.__call__, Tensor.to, torch.save and backward before it
+trains, and restores them.
+"""
 
 import torch
 from tiny import digest, loader, network, sgd
@@ -17,8 +19,15 @@ def counted(owner, name):
     return owner, name, original
 
 
-PLACES = [(torch.utils.data.DataLoader, "__iter__"), (torch.nn.Module, "__call__"), (torch.Tensor, "to"), (torch, "save")]
-undo = [counted(*place) for place in [*PLACES, (torch.Tensor, "backward"), (torch.optim.SGD, "step")]]
+PLACES = [
+    (torch.utils.data.DataLoader, "__iter__"),
+    (torch.nn.Module, "__call__"),
+    (torch.Tensor, "to"),
+    (torch, "save"),
+]
+undo = [
+    counted(*place) for place in [*PLACES, (torch.Tensor, "backward"), (torch.optim.SGD, "step")]
+]
 net = network()
 optimizer = sgd(net)
 for x in loader():

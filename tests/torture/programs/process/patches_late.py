@@ -1,4 +1,6 @@
-"""It replaces the same in mid-training, on classes, instances and modules, and leaves its own in place at the end."""
+"""It replaces the same in mid-training, on classes, instances and modules, and leaves its own in
+place at the end.
+"""
 
 import types
 
@@ -28,11 +30,16 @@ for number, x in enumerate(loader()):
     if number == 2:
         torch.autograd.backward = own_backward
     if number == 3:
-        torch.Tensor.to = lambda self, *args, **kwargs: (calls.append("to"), to(self, *args, **kwargs))[1]
+        torch.Tensor.to = lambda self, *args, **kwargs: (
+            calls.append("to"),
+            to(self, *args, **kwargs),
+        )[1]
     if number == 4:
         type(net).__call__ = own_call
     if number == 5:
-        net.forward = types.MethodType(lambda self, x: (calls.append("forward"), type(self).forward(self, x))[1], net)
+        net.forward = types.MethodType(
+            lambda self, x: (calls.append("forward"), type(self).forward(self, x))[1], net
+        )
         torch.Tensor.to = to
     print(step(net, optimizer, x.to(torch.float64).to(torch.float32)))
 print(calls)

@@ -1,4 +1,6 @@
-"""It redirects descriptors to its own files with dup2, including descriptors that others hold, and reads the files back."""
+"""It redirects descriptors to its own files with dup2, including descriptors that others hold, and
+reads the files back.
+"""
 
 import os
 

@@ -12,7 +12,9 @@ def work(net, scale):
     optimizer = sgd(net)
     generator = torch.Generator().manual_seed(scale)
     for _ in range(3):
-        for x in torch.utils.data.DataLoader(Numbers(), batch_size=4, shuffle=True, generator=generator, num_workers=scale - 1):
+        for x in torch.utils.data.DataLoader(
+            Numbers(), batch_size=4, shuffle=True, generator=generator, num_workers=scale - 1
+        ):
             step(net, optimizer, x * scale)
 
 

@@ -1,4 +1,6 @@
-"""Tools that restore what they find (unittest.mock, monkeypatch) run through the whole training, in the wrong order too."""
+"""Tools that restore what they find (unittest.mock, monkeypatch) run through the whole training, in
+the wrong order too.
+"""
 
 from unittest import mock
 
@@ -21,6 +23,10 @@ train(net, loader(num_workers=1))
 second.stop()
 with mock.patch("builtins.open", mock.mock_open(read_data="mocked")):
     print(open("anything").read())
-with mock.patch("time.perf_counter", return_value=0.0), mock.patch("time.time", return_value=0.0), mock.patch("os.getpid", return_value=1):
+with (
+    mock.patch("time.perf_counter", return_value=0.0),
+    mock.patch("time.time", return_value=0.0),
+    mock.patch("os.getpid", return_value=1),
+):
     train(net)
 digest(net)

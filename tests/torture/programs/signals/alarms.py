@@ -1,4 +1,6 @@
-"""A timer fires a thousand times a second through the whole training, in Python's and in torch's code."""
+"""A timer fires a thousand times a second through the whole training, in Python's and in torch's
+code.
+"""
 
 import signal
 

@@ -1,4 +1,6 @@
-"""SIGUSR1 in a step saves a checkpoint from within the handler, and sends a SIGUSR2 that is handled by a thread."""
+"""SIGUSR1 in a step saves a checkpoint from within the handler, and sends a SIGUSR2 that is handled
+by a thread.
+"""
 
 import os
 import signal
@@ -32,7 +34,9 @@ listener.start()
 signal.signal(signal.SIGUSR1, save)
 for number, x in enumerate(loader()):
     if number % 2:
-        net[1].register_forward_hook(lambda *_: signal.raise_signal(signal.SIGUSR1) if not heard or len(heard) < 4 else None)
+        net[1].register_forward_hook(
+            lambda *_: signal.raise_signal(signal.SIGUSR1) if not heard or len(heard) < 4 else None
+        )
     step(net, optimizer, x)
     for module in net:
         module._forward_hooks.clear()

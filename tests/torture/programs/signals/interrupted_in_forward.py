@@ -1,4 +1,6 @@
-"""SIGINT comes inside a module's forward, inside backward and inside a loader's wait, and is caught each time."""
+"""SIGINT comes inside a module's forward, inside backward and inside a loader's wait, and is caught
+each time.
+"""
 
 import os
 import signal

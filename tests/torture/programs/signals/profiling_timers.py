@@ -1,11 +1,16 @@
-"""SIGPROF and SIGVTALRM timers of the user's own sampling profiler, with siginterrupt and with workers."""
+"""SIGPROF and SIGVTALRM timers of the user's own sampling profiler, with siginterrupt and with
+workers.
+"""
 
 import signal
 
 from tiny import digest, loader, network, sgd, step
 
 frames = []
-for number, timer in ((signal.SIGPROF, signal.ITIMER_PROF), (signal.SIGVTALRM, signal.ITIMER_VIRTUAL)):
+for number, timer in (
+    (signal.SIGPROF, signal.ITIMER_PROF),
+    (signal.SIGVTALRM, signal.ITIMER_VIRTUAL),
+):
     signal.signal(number, lambda number, frame: frames.append(frame.f_lineno))
     signal.siginterrupt(number, False)
     signal.setitimer(timer, 0.002, 0.002)

@@ -18,7 +18,11 @@ signal.signal(signal.SIGUSR1, late)
 net = network()
 optimizer = sgd(net)
 for number, x in enumerate(loader()):
-    handle = net[1].register_forward_hook(lambda *_: signal.raise_signal(signal.SIGUSR1)) if number % 3 == 1 else None
+    handle = (
+        net[1].register_forward_hook(lambda *_: signal.raise_signal(signal.SIGUSR1))
+        if number % 3 == 1
+        else None
+    )
     try:
         step(net, optimizer, x)
     except Late:

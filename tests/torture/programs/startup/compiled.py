@@ -1,4 +1,6 @@
-"""Code objects: marshalled, unpickled by cloudpickle, with the name of a file that does not exist, made by a class body and a metaclass."""
+"""Code objects: marshalled, unpickled by cloudpickle, with the name of a file that does not exist,
+made by a class body and a metaclass.
+"""
 
 import marshal
 import pickle
@@ -23,7 +25,9 @@ def build():
     return net, closure
 
 
-code = marshal.loads(marshal.dumps(compile("from tiny import train\nnet = train()", "<nobody>", "exec")))
+code = marshal.loads(
+    marshal.dumps(compile("from tiny import train\nnet = train()", "<nobody>", "exec"))
+)
 module = types.ModuleType("made")
 exec(code, module.__dict__)
 digest(module.net)

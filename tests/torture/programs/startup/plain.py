@@ -10,8 +10,21 @@ def child(queue):
 
 
 if __name__ == "__main__":
-    print(sys.argv[:20], len(sys.argv), __file__, __name__, __spec__ and __spec__.name, __package__, __doc__ and len(__doc__))
-    print(sys.path[0] in (os.getcwd(), os.path.dirname(os.path.realpath(__file__))), sys.flags, __debug__, __builtins__.__name__)
+    print(
+        sys.argv[:20],
+        len(sys.argv),
+        __file__,
+        __name__,
+        __spec__ and __spec__.name,
+        __package__,
+        __doc__ and len(__doc__),
+    )
+    print(
+        sys.path[0] in (os.getcwd(), os.path.dirname(os.path.realpath(__file__))),
+        sys.flags,
+        __debug__,
+        __builtins__.__name__,
+    )
     for method in ("fork", "spawn"):
         context = multiprocessing.get_context(method)
         queue = context.SimpleQueue()

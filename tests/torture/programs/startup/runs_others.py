@@ -8,7 +8,12 @@ from tiny import digest, train
 
 SOURCE = "from tiny import digest, train\nnet = train()\ndigest(net)\n"
 pathlib.Path("other.py").write_text(SOURCE)
-print(sorted(set(runpy.run_path("other.py", {"given": 1}, run_name="__main__")) & {"net", "given", "__name__"}))
+print(
+    sorted(
+        set(runpy.run_path("other.py", {"given": 1}, run_name="__main__"))
+        & {"net", "given", "__name__"}
+    )
+)
 print(runpy.run_module("other", run_name="other")["__name__"], sys.argv)
 space = {"__name__": "made"}
 exec(compile(SOURCE, "made.py", "exec"), space)

@@ -1,4 +1,6 @@
-"""A debugger without a terminal (bdb) stops at a line of every step, and pdb reads its commands from standard input."""
+"""A debugger without a terminal (bdb) stops at a line of every step, and pdb reads its commands
+from standard input.
+"""
 
 import bdb
 import pdb

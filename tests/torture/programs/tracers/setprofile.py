@@ -9,7 +9,12 @@ calls = []
 
 def profile(frame, event, arg):
     if frame.f_code.co_filename.endswith("setprofile.py"):
-        calls.append((event, getattr(arg, "__name__", None) if event.startswith("c_") else frame.f_code.co_name))
+        calls.append(
+            (
+                event,
+                getattr(arg, "__name__", None) if event.startswith("c_") else frame.f_code.co_name,
+            )
+        )
 
 
 def one(x):

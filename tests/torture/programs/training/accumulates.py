@@ -1,4 +1,6 @@
-"""Gradients of three batches are accumulated, and clipped, for each update; the last ones are dropped."""
+"""Gradients of three batches are accumulated, and clipped, for each update; the last ones are
+dropped.
+"""
 
 import torch
 from tiny import digest, loader, network, sgd

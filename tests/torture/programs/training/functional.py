@@ -1,4 +1,6 @@
-"""Parameters that belong to no module: functional_call, stacked ensembles under vmap, gradients by torch.func, updates by hand."""
+"""Parameters that belong to no module: functional_call, stacked ensembles under vmap, gradients by
+torch.func, updates by hand.
+"""
 
 import torch
 from tiny import digest, loader, network

@@ -1,4 +1,6 @@
-"""autograd.Function of the user's own: once_differentiable, setup_context, a backward that raises, marks and non-tensors."""
+"""autograd.Function of the user's own: once_differentiable, setup_context, a backward that raises,
+marks and non-tensors.
+"""
 
 import torch
 from tiny import digest, loader, network, sgd

@@ -1,4 +1,6 @@
-"""Evaluation in inference_mode between updates; what it made is refused by autograd, in the same words."""
+"""Evaluation in inference_mode between updates; what it made is refused by autograd, in the same
+words.
+"""
 
 import torch
 from tiny import digest, loader, network, sgd, step

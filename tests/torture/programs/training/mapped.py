@@ -1,4 +1,6 @@
-"""Parameters lie in a memory-mapped file that other processes may read, and a checkpoint is loaded by mmap."""
+"""Parameters lie in a memory-mapped file that other processes may read, and a checkpoint is loaded
+by mmap.
+"""
 
 import torch
 from tiny import digest, loader, network, sgd, step

@@ -1,4 +1,6 @@
-"""Every kind of hook on modules, with kwargs, always_call and prepend; they change inputs, outputs and gradients."""
+"""Every kind of hook on modules, with kwargs, always_call and prepend; they change inputs, outputs
+and gradients.
+"""
 
 from tiny import digest, loader, network, sgd, step
 
@@ -13,8 +15,12 @@ def note(name, value=None):
 
 
 net[0].register_forward_pre_hook(lambda module, args: note("pre", (args[0] * 2,)))
-net[0].register_forward_pre_hook(lambda module, args, kwargs: note("pre with kwargs"), with_kwargs=True, prepend=True)
-net[0].register_forward_hook(lambda module, args, output: note("post", output * 0.5), always_call=True)
+net[0].register_forward_pre_hook(
+    lambda module, args, kwargs: note("pre with kwargs"), with_kwargs=True, prepend=True
+)
+net[0].register_forward_hook(
+    lambda module, args, output: note("post", output * 0.5), always_call=True
+)
 net[2].register_full_backward_pre_hook(lambda module, grads: note("backward pre", (grads[0] * 2,)))
 net[0].register_full_backward_hook(lambda module, grads_in, grads_out: note("backward"))
 net.register_full_backward_hook(lambda module, grads_in, grads_out: note("backward of all"))

@@ -1,4 +1,6 @@
-"""An optimizer of the user's own: step is an instance attribute, state a property, and it steps another one inside."""
+"""An optimizer of the user's own: step is an instance attribute, state a property, and it steps
+another one inside.
+"""
 
 import torch
 from tiny import digest, network, train

@@ -1,4 +1,6 @@
-"""The training profiles itself: torch.profiler with a schedule and on_trace_ready, and emits NVTX ranges."""
+"""The training profiles itself: torch.profiler with a schedule and on_trace_ready, and emits NVTX
+ranges.
+"""
 
 import torch
 from tiny import digest, loader, network, sgd, step
@@ -10,10 +12,20 @@ optimizer = sgd(net)
 
 def ready(profiler):
     names = {event.key: event.count for event in profiler.key_averages()}
-    print({name: count for name, count in sorted(names.items()) if name.startswith(("aten::add", "mine", "ProfilerStep", "Optimizer"))})
+    print(
+        {
+            name: count
+            for name, count in sorted(names.items())
+            if name.startswith(("aten::add", "mine", "ProfilerStep", "Optimizer"))
+        }
+    )
 
 
-settings = {"activities": [ProfilerActivity.CPU], "schedule": schedule(wait=1, warmup=1, active=2, repeat=2), "on_trace_ready": ready}
+settings = {
+    "activities": [ProfilerActivity.CPU],
+    "schedule": schedule(wait=1, warmup=1, active=2, repeat=2),
+    "on_trace_ready": ready,
+}
 with profile(record_shapes=True, with_stack=True, **settings) as profiler:
     for x in loader():
         with record_function("mine"):

@@ -1,4 +1,6 @@
-"""Weights are computed by parametrizations (weight_norm, spectral_norm, orthogonal), cached, and removed at the end."""
+"""Weights are computed by parametrizations (weight_norm, spectral_norm, orthogonal), cached, and
+removed at the end.
+"""
 
 import torch
 from tiny import digest, loader, network, sgd, step

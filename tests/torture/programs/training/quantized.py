@@ -6,7 +6,9 @@ import torch
 from tiny import digest, loader, network, sgd, step
 
 warnings.simplefilter("ignore")
-fake = torch.ao.quantization.FakeQuantize.with_args(quant_min=0, quant_max=255, dtype=torch.quint8)()
+fake = torch.ao.quantization.FakeQuantize.with_args(
+    quant_min=0, quant_max=255, dtype=torch.quint8
+)()
 net = torch.nn.Sequential(fake, *network())
 optimizer = sgd(net)
 for x in loader():

@@ -1,4 +1,6 @@
-"""It stops in mid-epoch, saves everything including the random states, and continues from the files; all steps must be the same."""
+"""It stops in mid-epoch, saves everything including the random states, and continues from the
+files; all steps must be the same.
+"""
 
 import os
 import pickle
@@ -11,7 +13,11 @@ net = network()
 optimizer = torch.optim.AdamW(net.parameters())
 for number, x in enumerate(loader(generator=torch.Generator().manual_seed(3))):
     if number == 4:
-        state = {"net": net.state_dict(), "optimizer": optimizer.state_dict(), "rng": torch.get_rng_state()}
+        state = {
+            "net": net.state_dict(),
+            "optimizer": optimizer.state_dict(),
+            "rng": torch.get_rng_state(),
+        }
         torch.save(state, "whole.pt")
         with open("state.pickle", "wb") as file:
             pickle.dump((net, optimizer, random.getstate()), file)

@@ -1,4 +1,6 @@
-"""Learning rates by OneCycleLR, ReduceLROnPlateau and a chain of schedules; param_groups are edited by hand."""
+"""Learning rates by OneCycleLR, ReduceLROnPlateau and a chain of schedules; param_groups are edited
+by hand.
+"""
 
 from tiny import digest, loader, network, sgd, step
 from torch.optim import lr_scheduler as schedules
@@ -11,7 +13,9 @@ for x in loader():
     one.step()
     print(one.get_last_lr())
 plateau = schedules.ReduceLROnPlateau(optimizer, patience=0, threshold=1.0)
-chain = schedules.SequentialLR(optimizer, [schedules.ConstantLR(optimizer), schedules.CosineAnnealingLR(optimizer, 4)], [3])
+chain = schedules.SequentialLR(
+    optimizer, [schedules.ConstantLR(optimizer), schedules.CosineAnnealingLR(optimizer, 4)], [3]
+)
 for x in loader():
     step(net, optimizer, x)
     plateau.step(1.0)

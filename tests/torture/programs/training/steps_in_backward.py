@@ -1,4 +1,6 @@
-"""Each parameter is updated inside backward, as memory-saving recipes do (register_post_accumulate_grad_hook)."""
+"""Each parameter is updated inside backward, as memory-saving recipes do
+(register_post_accumulate_grad_hook).
+"""
 
 import torch
 from tiny import digest, loader, network

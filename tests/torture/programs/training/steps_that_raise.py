@@ -25,7 +25,9 @@ for number, x in enumerate(loader(batch_size=2)):
         handles.append(optimizer.register_step_pre_hook(skip))
     try:
         optimizer.zero_grad()
-        torch.nn.functional.mse_loss(net(x), x[:, :1] if number % 5 != 4 else "no tensor").backward()
+        torch.nn.functional.mse_loss(
+            net(x), x[:, :1] if number % 5 != 4 else "no tensor"
+        ).backward()
         optimizer.step()
     except (RuntimeError, StopIteration, AttributeError) as error:
         print(number, type(error).__name__, str(error).splitlines()[0])

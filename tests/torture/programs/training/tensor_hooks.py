@@ -1,11 +1,17 @@
-"""Hooks on tensors: they change gradients, remove themselves, retain gradients of non-leaf tensors, and watch nodes of the graph."""
+"""Hooks on tensors: they change gradients, remove themselves, retain gradients of non-leaf tensors,
+and watch nodes of the graph.
+"""
 
 from tiny import digest, loader, network, sgd
 
 net = network()
 optimizer = sgd(net)
 calls = []
-handle = net[0].weight.register_hook(lambda grad: (calls.append("weight"), handle.remove() if len(calls) > 9 else None, grad * 0.5)[-1])
+handle = net[0].weight.register_hook(
+    lambda grad: (calls.append("weight"), handle.remove() if len(calls) > 9 else None, grad * 0.5)[
+        -1
+    ]
+)
 for x in loader():
     optimizer.zero_grad()
     hidden = net[0](x)

@@ -1,4 +1,6 @@
-"""Weights are tied, some frozen, some unused, some added in mid-training; a gradient is set by hand."""
+"""Weights are tied, some frozen, some unused, some added in mid-training; a gradient is set by
+hand.
+"""
 
 import torch
 from tiny import digest, loader, network, sgd, step

@@ -14,7 +14,11 @@ for x in loader():
     def f(x, values=values):
         return functional_call(net, values, (x,)).sum()
 
-    print(float(jvp(f, (x,), (torch.ones_like(x),))[1]), float(vjp(f, x)[1](torch.tensor(1.0))[0].sum()), float(jacrev(f)(x).sum()))
+    print(
+        float(jvp(f, (x,), (torch.ones_like(x),))[1]),
+        float(vjp(f, x)[1](torch.tensor(1.0))[0].sum()),
+        float(jacrev(f)(x).sum()),
+    )
     print(hessian(f)(x).shape, vmap(grad(f))(x).sum().item())
     with forward_ad.dual_level():
         print(forward_ad.unpack_dual(net(forward_ad.make_dual(x, x))).tangent.sum().item())

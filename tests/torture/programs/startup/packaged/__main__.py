@@ -9,4 +9,11 @@ from .parts import Data
 
 if __name__ == "__main__":
     print(__name__, __package__, __spec__.name, list(sys.argv[1:]))
-    digest(train(network(), torch.utils.data.DataLoader(Data(), batch_size=2, num_workers=1, multiprocessing_context="spawn")))
+    digest(
+        train(
+            network(),
+            torch.utils.data.DataLoader(
+                Data(), batch_size=2, num_workers=1, multiprocessing_context="spawn"
+            ),
+        )
+    )
