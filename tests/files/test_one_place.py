@@ -30,14 +30,14 @@ ALLOWED = {
     "profiler/clock.py: os.open": "/proc, for reading",
     "profiler/samplers/source.py: os.open": "/proc and /sys, for reading",
     "pipelines/stores/shards.py: os.open": "a shard, for reading",
-    "pipelines/stores/destination.py: os.open": "the store's folder, to lock it",
-    "pipelines/stores/manifest.py: os.open": "the store's folder, to bring its names on disk",
-    "pipelines/probes/storage.py: os.open": "images of the user, for reading",
-    "analysis/ranks/many/sources.py: tempfile.TemporaryDirectory": "copies of remote files, in "
+    "pipelines/stores/packing.py: os.open": "the store's folder, to lock it",
+    "pipelines/stores/packed.py: os.open": "the store's folder, to bring its names on disk",
+    "pipelines/probes/read_speed.py: os.open": "images of the user, for reading",
+    "analysis/ranks/many/passes.py: tempfile.TemporaryDirectory": "copies of remote files, in "
     "the folder for temporary files",
     "pipelines/probes/all_reduce.py: tempfile.TemporaryDirectory": "the meeting point of its "
     "ranks, in the folder for temporary files",
-    "pipelines/probes/storage.py: tempfile.TemporaryFile": "a file without a name on the disk "
+    "pipelines/probes/read_speed.py: tempfile.TemporaryFile": "a file without a name on the disk "
     "that is probed",
     "profiler/session/selftest.py: tempfile.TemporaryDirectory": "its run, in the folder for "
     "temporary files",
@@ -46,7 +46,7 @@ ALLOWED = {
     "masked, in the folder for temporary files",
     "profiler/taps/operations/webdataset_.py: tarfile.open": "an archive in memory, of the "
     "self-test",
-    "pipelines/compare/parts.py: os.open": "images of the user, for reading",
+    "pipelines/compare/loader_timing.py: os.open": "images of the user, for reading",
     "feedline/cli/verify/guard.py: tempfile.TemporaryDirectory": "what a trial of a training "
     "writes, in the folder for temporary files",
     "feedline/cli/check/text.py: open": "the summary of a step of GitHub Actions, which several "
