@@ -49,8 +49,7 @@ def _matching(rows: Rows, patterns: Iterable[str]) -> dict[str, float]:
 
 
 def in_order(findings: Sequence[Finding], rows: Rows, mean_s: float) -> list[Finding]:
-    """Return the findings by severity, then by what their fix gives for its effort, each part ahead
-    of its whole.
+    """Return the findings by severity, then by gain for effort, each part ahead of its whole.
 
     First comes the best one of the kind of causes that claims most of the step, or what goes ahead
     of it.
@@ -91,9 +90,7 @@ def _lead(ranked: Sequence[Finding], rows: Rows) -> Finding | None:
 
 
 def _worth_s(finding: Finding, mean_s: float) -> float:
-    """Return the seconds per step that its fix is predicted to spare, for its effort; an estimate
-    counts for less.
-    """
+    """Return the seconds per step that its fix spares, for its effort; an estimate counts half."""
     if finding.predicted is None:
         return finding.cost_s / _BOUND / _effort(finding)
     return mean_s * (1 - finding.predicted.before / finding.predicted.after) / _effort(finding)
@@ -107,28 +104,40 @@ def without_contradictions(findings: Sequence[Finding], rows: Rows) -> list[Find
     it: then its fix keeps what the setting would remove.
     """
     claims = {finding.rule_id: claimed(finding, rows) for finding in findings}
-    dropped: set[str] = set()
-    for setting in (
-        finding for finding in findings if finding.settings and finding.rule_id not in dropped
-    ):
-        for other in (
-            other for other in findings if other.rule_id not in dropped and other is not setting
-        ):
-            if any(
-                setting.settings[name] != other.settings[name]
-                for name in setting.settings.keys() & other.settings.keys()
+    kept = sorted(findings, key=lambda finding: (-finding.cost_s, finding.rule_id))
+    for setting in [finding for finding in kept if finding.settings]:
+        for other in [finding for finding in kept if finding is not setting]:
+            if setting not in kept:
+                break
+            if _differ(setting, other):
+                kept.remove(min(setting, other, key=_cost))
+            elif _is_setting(setting) and _lies_within(
+                claims[other.rule_id], claims[setting.rule_id]
             ):
-                dropped.add(min(setting, other, key=lambda one: (one.cost_s, one.rule_id)).rule_id)
-            elif _lies_within(claims[other.rule_id], claims[setting.rule_id]):
-                dropped.add(
-                    setting.rule_id if other.cost_s >= _EXPLAINS * setting.cost_s else other.rule_id
-                )
-    return [finding for finding in findings if finding.rule_id not in dropped]
+                explains = other.cost_s >= _EXPLAINS * setting.cost_s
+                kept.remove(setting if explains else other)
+    return [finding for finding in findings if finding in kept]
+
+
+def _cost(finding: Finding) -> tuple[float, str]:
+    return finding.cost_s, finding.rule_id
+
+
+def _differ(one: Finding, other: Finding) -> bool:
+    """Whether two findings set one argument differently."""
+    both = one.settings.keys() & other.settings.keys()
+    return any(one.settings[name] != other.settings[name] for name in both)
+
+
+def _is_setting(finding: Finding) -> bool:
+    """Whether its fix is a setting and nothing else."""
+    return finding.rule_id in BY_ID and BY_ID[finding.rule_id].effort is Effort.SETTING
 
 
 def _largest_bound(findings: Iterable[Finding], rows: Rows) -> str:
-    """Return what a verdict calls a run: by the kind of causes that claim most of it, overlapping
-    claims once; empty: input-bound.
+    """Return what a verdict calls a run, by the kind of causes that claim most of it.
+
+    Overlapping claims count once. Empty: input-bound.
     """
     of_kind: dict[str, float] = {}
     taken: dict[str, list[dict[str, float]]] = {}
