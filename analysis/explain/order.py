@@ -111,8 +111,8 @@ def without_contradictions(findings: Sequence[Finding], rows: Rows) -> list[Find
                 break
             if _differ(setting, other):
                 kept.remove(min(setting, other, key=_cost))
-            elif _is_setting(setting) and _lies_within(
-                claims[other.rule_id], claims[setting.rule_id]
+            elif _is_setting(setting) and _takes_away(
+                claims[setting.rule_id], claims[other.rule_id]
             ):
                 explains = other.cost_s >= _EXPLAINS * setting.cost_s
                 kept.remove(setting if explains else other)
@@ -187,6 +187,13 @@ def _is_part(part: Rows, whole: Rows) -> bool:
     """Whether one claim lies within another, which claims more."""
     return _lies_within(part, whole) and sum(_of_tables(part, whole).values()) < sum(
         _of_tables(whole, part).values()
+    )
+
+
+def _takes_away(setting: Rows, claim: Rows) -> bool:
+    """Whether a setting claims all that another finding claims, or nearly, and no less."""
+    return _lies_within(claim, setting) and sum(_of_tables(claim, setting).values()) <= sum(
+        _of_tables(setting, claim).values()
     )
 
 
