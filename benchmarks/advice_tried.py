@@ -1,13 +1,11 @@
-"""Does the advice about loaders help? Small trainings are recorded, what the findings advise is
-applied, and plain twins take turns.
+"""Does the advice about loaders help? Small trainings are recorded, what the findings advise is applied, and plain twins take turns.
 
     python benchmarks/advice_tried.py [--only jpeg,memory] [--every 1] [--rounds 7] [--json advice_tried.json]
 
-``feedline run`` records programs/advised_training.py on a grid: data in memory, small and large
-JPEGs, transforms in Python, padded tokens as Hugging Face makes them, arrays, rows from a slow
-place; 4 to 256 samples per batch; 0.3 to 50 ms per step, of the CPU and of an accelerator; 0 to 4
-workers. The first finding that advises a number of workers or another collate becomes the program's
-argument. The twins run without feedline, in one process, epoch by epoch in turns. Prints Markdown.
+``feedline run`` records programs/advised_training.py on a grid: data in memory, small and large JPEGs, transforms in Python, padded tokens
+as Hugging Face makes them, arrays, rows from a slow place; 4 to 256 samples per batch; 0.3 to 50 ms per step, of the CPU and of an
+accelerator; 0 to 4 workers. The first finding that advises a number of workers or another collate becomes the program's argument. The
+twins run without feedline, in one process, epoch by epoch in turns. Prints Markdown.
 """
 
 import argparse

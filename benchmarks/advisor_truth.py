@@ -1,10 +1,9 @@
-"""Is what `feedline converge advise` says true? Eight trainings in each of which one thing is
-planted, recorded and then judged.
+"""Is what `feedline converge advise` says true? Eight trainings in each of which one thing is planted, recorded and then judged.
 
     python benchmarks/advisor_truth.py [--cases deficit,healthy] [--seed 0] [--keep FOLDER] [--json advisor_truth.json]
 
-``feedline run`` records programs/batch_training.py (mnist1d, a 1-D conv net, the acceptance table's
-setting) once or twice a case. The accuracies are the program's own.
+``feedline run`` records programs/batch_training.py (mnist1d, a 1-D conv net, the acceptance table's setting) once or twice a case. The
+accuracies are the program's own.
 """
 
 import argparse

@@ -1,14 +1,11 @@
-"""Is the bus bandwidth of the probe, and that which the tap sees of isolated all-reduces, that of a
-bare loop?
+"""Is the bus bandwidth of the probe, and that which the tap sees of isolated all-reduces, that of a bare loop?
 
     python benchmarks/busbw_truth.py [--rounds 7] [--ranks 2] [--json busbw_truth.json]
 
-In turns: a bare loop of ``dist.all_reduce`` over gloo, the probe of ``feedline probe``, and the
-same loop under ``feedline run``, whose report has the tap's figure. All in processes of their own
-on this machine; ratios are within a round. Two processes on few cores fall into a fast or a slow
-rhythm, by luck and for a whole run; so what the loop under ``feedline run`` says of itself is
-compared as well. And "gap" is a bare loop that does something else before each call, for as long as
-the tap takes: that alone makes small messages slower.
+In turns: a bare loop of ``dist.all_reduce`` over gloo, the probe of ``feedline probe``, and the same loop under ``feedline run``, whose
+report has the tap's figure. All in processes of their own on this machine; ratios are within a round. Two processes on few cores fall
+into a fast or a slow rhythm, by luck and for a whole run; so what the loop under ``feedline run`` says of itself is compared as well. And
+"gap" is a bare loop that does something else before each call, for as long as the tap takes: that alone makes small messages slower.
 """
 
 import argparse

@@ -1,11 +1,9 @@
-"""What a batch costs its worker that a collate function of the program's own stacks in ordinary
-memory, and one that torch's stacks.
+"""What a batch costs its worker that a collate function of the program's own stacks in ordinary memory, and one that torch's stacks.
 
     python benchmarks/collate_cost.py [--rounds 3]
 
-One worker stacks the same sample over and over; CPU time of the worker per batch, the two in turns.
-The first is copied into shared memory once more. analysis/rules/input/custom_collate.py has its
-constants from here. Prints Markdown.
+One worker stacks the same sample over and over; CPU time of the worker per batch, the two in turns. The first is copied into shared memory
+once more. analysis/rules/input/custom_collate.py has its constants from here. Prints Markdown.
 """
 
 import argparse

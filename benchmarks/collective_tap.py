@@ -1,11 +1,9 @@
-"""What the tap adds to a collective and to other operators, in microseconds of CPU time of the
-whole process, callbacks included.
+"""What the tap adds to a collective and to other operators, in microseconds of CPU time of the whole process, callbacks included.
 
     python benchmarks/collective_tap.py --json out.json
 
-Two gloo ranks on this machine, or one. Loops of small all-reduces with the tap attached and
-detached take turns in the same processes; so do loops of additions, which must cost the same. A
-third row has the kernel and nothing in it: what torch takes to call Python at all.
+Two gloo ranks on this machine, or one. Loops of small all-reduces with the tap attached and detached take turns in the same processes; so
+do loops of additions, which must cost the same. A third row has the kernel and nothing in it: what torch takes to call Python at all.
 """
 
 import argparse

@@ -2,10 +2,9 @@
 
     python benchmarks/diff_load.py -o results/diff-load
 
-Records variants of a small training (programs/loaded_training.py) alone and beside processes that
-only count, and compares five pairs of variants and five variants with themselves, both with more
-and with less load beside B. A comparison is right if it names what was changed, and says of a
-variant and itself that nothing changed. Prints Markdown; --json has all comparisons.
+Records variants of a small training (programs/loaded_training.py) alone and beside processes that only count, and compares five pairs of
+variants and five variants with themselves, both with more and with less load beside B. A comparison is right if it names what was changed,
+and says of a variant and itself that nothing changed. Prints Markdown; --json has all comparisons.
 """
 
 import argparse

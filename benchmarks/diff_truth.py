@@ -1,13 +1,10 @@
-"""What `feedline diff` and `feedline check` say of runs whose truth is known: identical ones, and
-ones that decode 10 % more.
+"""What `feedline diff` and `feedline check` say of runs whose truth is known: identical ones, and ones that decode 10 % more.
 
     python benchmarks/diff_truth.py --pairs 10 -o results/diff
 
-Records, in turns, three runs per pair of a small real training (programs/jpeg_training.py): one as
-the base, one the same, and one that also decodes a crop of each photograph with 10 % of its pixels.
-Then compares the base with the others, one run of each, and checks both against a budget with the
-base in it. Last it compares all runs of a kind with each other. Prints Markdown; --json has all
-numbers.
+Records, in turns, three runs per pair of a small real training (programs/jpeg_training.py): one as the base, one the same, and one that
+also decodes a crop of each photograph with 10 % of its pixels. Then compares the base with the others, one run of each, and checks both
+against a budget with the base in it. Last it compares all runs of a kind with each other. Prints Markdown; --json has all numbers.
 """
 
 import argparse

@@ -1,11 +1,9 @@
-"""How often does feedline name the fault? Small real trainings with planted faults, their twins
-without, and healthy trainings.
+"""How often does feedline name the fault? Small real trainings with planted faults, their twins without, and healthy trainings.
 
     python benchmarks/fault_suite.py [--only NAME,...] [--repeat 3] [--rounds 3] [--json faults.json] > docs/measured/faults.md
 
-Each is recorded with ``feedline run`` and run plainly, with its fault and without, in turns. What
-is in the JSON file already is kept: an interrupted suite continues. Quotas, slow disks and links
-need root. Prints Markdown.
+Each is recorded with ``feedline run`` and run plainly, with its fault and without, in turns. What is in the JSON file already is kept: an
+interrupted suite continues. Quotas, slow disks and links need root. Prints Markdown.
 """
 
 import argparse

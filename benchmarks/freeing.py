@@ -1,12 +1,10 @@
-"""How long does a training wait for memory when it drops a batch that a worker made, and what does
-it cost to make it shared?
+"""How long does a training wait for memory when it drops a batch that a worker made, and what does it cost to make it shared?
 
     python benchmarks/freeing.py [--mb 37.7] [--batches 100]
 
-Batches of uint8 are collated into shared memory by two workers, and dropped one by one before the
-next is asked for. Prints the median time of taking a batch, of dropping it, and the latter per MB;
-and the CPU time of collating into shared memory, beyond private memory. With --mb 0.001, what
-remains is the cost of a tensor, whatever its size.
+Batches of uint8 are collated into shared memory by two workers, and dropped one by one before the next is asked for. Prints the median
+time of taking a batch, of dropping it, and the latter per MB; and the CPU time of collating into shared memory, beyond private memory.
+With --mb 0.001, what remains is the cost of a tensor, whatever its size.
 """
 
 import argparse

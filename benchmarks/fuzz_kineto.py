@@ -1,8 +1,6 @@
-"""Feed the reader of Kineto traces broken files: it may refuse them, never crash, hang or fill the
-memory.
+"""Feed the reader of Kineto traces broken files: it may refuse them, never crash, hang or fill the memory.
 
-With atheris (libFuzzer, guided by the branches that an input takes) where it is installed, else
-with a plain random mutator:
+With atheris (libFuzzer, guided by the branches that an input takes) where it is installed, else with a plain random mutator:
 
     python benchmarks/fuzz_kineto.py --seconds 600 TRACE...
 

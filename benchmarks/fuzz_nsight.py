@@ -1,11 +1,9 @@
-"""Damages exports of Nsight Systems and reads them: nothing but a trace or TraceDamaged may come of
-it, in bounded time and memory.
+"""Damages exports of Nsight Systems and reads them: nothing but a trace or TraceDamaged may come of it, in bounded time and memory.
 
     python benchmarks/fuzz_nsight.py --seconds 600
 
-Under atheris, where it is installed, inputs that reach new lines of the reader are kept and changed
-further; without it they are drawn at random. An input is a list of orders: which cells of which
-tables hold what, which bytes of the file are then overwritten, where it is cut.
+Under atheris, where it is installed, inputs that reach new lines of the reader are kept and changed further; without it they are drawn at
+random. An input is a list of orders: which cells of which tables hold what, which bytes of the file are then overwritten, where it is cut.
 """
 
 import argparse

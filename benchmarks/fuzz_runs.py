@@ -1,14 +1,11 @@
-"""Damages run folders and reads them with every command: a report or one line of refusal may come
-of it, in bounded time and memory.
+"""Damages run folders and reads them with every command: a report or one line of refusal may come of it, in bounded time and memory.
 
     python benchmarks/fuzz_runs.py --mutants 10000 --jobs 2
     python benchmarks/fuzz_runs.py --only 4711                one mutant again, by its seed
 
-Run folders of four kinds are recorded first, by real trainings: loaders with workers, convergence
-and a window of torch.profiler; two ranks with DDP; one that was killed, in raw segments; ingested
-traces of two ranks. Each mutant is a copy with one to three changes (see
-benchmarks/programs/damage.py), made and read in a forked process of its own, whose peak memory and
-time are the kernel's.
+Run folders of four kinds are recorded first, by real trainings: loaders with workers, convergence and a window of torch.profiler; two
+ranks with DDP; one that was killed, in raw segments; ingested traces of two ranks. Each mutant is a copy with one to three changes (see
+benchmarks/programs/damage.py), made and read in a forked process of its own, whose peak memory and time are the kernel's.
 """
 
 import argparse

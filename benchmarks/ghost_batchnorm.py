@@ -1,11 +1,9 @@
-"""Ghost batch norm against the loop over the ghosts that it equals, and against batch norm of the
-whole batch: forward and backward.
+"""Ghost batch norm against the loop over the ghosts that it equals, and against batch norm of the whole batch: forward and backward.
 
     python benchmarks/ghost_batchnorm.py --rounds 15 --json ghosts.json
 
-Each round times all of them on the same tensors, in an order that swaps; the ratios are medians
-over rounds. Times are CPU seconds, which hold on a machine that others use too, and by default of
-one thread.
+Each round times all of them on the same tensors, in an order that swaps; the ratios are medians over rounds. Times are CPU seconds, which
+hold on a machine that others use too, and by default of one thread.
 """
 
 import argparse

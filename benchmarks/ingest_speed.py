@@ -1,13 +1,11 @@
-"""Traces of eight ranks, and one of 500 MB: how long and how much memory, beside Holistic Trace
-Analysis and traceinsight.
+"""Traces of eight ranks, and one of 500 MB: how long and how much memory, beside Holistic Trace Analysis and traceinsight.
 
     python benchmarks/ingest_speed.py TRACE.json.gz --peer hta=/tmp/hta/bin/python --peer traceinsight=/tmp/ti/bin/python --json out.json
 
-TRACE, which must hold communication, is repeated end to end (``--repeat``) for each of eight ranks.
-A peer is the Python of an environment of its own that has it (``pip install HolisticTraceAnalysis
-'pandas<3'``, ``pip install traceinsight``); it loads all ranks and works out temporal breakdown,
-overlap and idle time (programs/trace_peer.py), as programs/trace_figures.py does with feedline;
-``feedline ingest`` also keeps the traces in a run folder and writes its reports. All take turns.
+TRACE, which must hold communication, is repeated end to end (``--repeat``) for each of eight ranks. A peer is the Python of an environment
+of its own that has it (``pip install HolisticTraceAnalysis 'pandas<3'``, ``pip install traceinsight``); it loads all ranks and works out
+temporal breakdown, overlap and idle time (programs/trace_peer.py), as programs/trace_figures.py does with feedline; ``feedline ingest``
+also keeps the traces in a run folder and writes its reports. All take turns.
 """
 
 import argparse

@@ -1,13 +1,11 @@
-"""What recording adds to a sample, to a batch and to an epoch of a DataLoader, in microseconds of
-CPU time of all its processes.
+"""What recording adds to a sample, to a batch and to an epoch of a DataLoader, in microseconds of CPU time of all its processes.
 
     python benchmarks/loader_cost.py data/photos --json out.json
 
-A difference of 10 us drowns in the noise of a training (overhead.py), so here the samples are next
-to nothing: 64 bytes that lie ready, and in some rows eight operations of PIL on 2 x 2 pixels, which
-have taps. Epochs with and without a recording take turns. The last row is about real samples,
-decoded JPEG files with torchvision's transforms, which push our code out of the caches: each batch
-is made twice in turns, from the same files and the same random numbers, in this thread.
+A difference of 10 us drowns in the noise of a training (overhead.py), so here the samples are next to nothing: 64 bytes that lie ready, and
+in some rows eight operations of PIL on 2 x 2 pixels, which have taps. Epochs with and without a recording take turns. The last row is
+about real samples, decoded JPEG files with torchvision's transforms, which push our code out of the caches: each batch is made twice in
+turns, from the same files and the same random numbers, in this thread.
 """
 
 import argparse

@@ -1,12 +1,10 @@
-"""What DALI's LoaderEvaluator and feedline say of the same trainings, and how long each takes to
-say it.
+"""What DALI's LoaderEvaluator and feedline say of the same trainings, and how long each takes to say it.
 
     python benchmarks/loader_evaluator.py data/photos --json out.json
 
-LoaderEvaluator needs the training changed (its loader wrapped) and run twice: in ``log`` mode, and
-in ``replay`` mode, which walks the whole loader once and then repeats cached batches; its example
-speaks of a bottleneck if the first takes over 1.5 times the second. feedline runs the unchanged
-training once. Prints Markdown.
+LoaderEvaluator needs the training changed (its loader wrapped) and run twice: in ``log`` mode, and in ``replay`` mode, which walks the
+whole loader once and then repeats cached batches; its example speaks of a bottleneck if the first takes over 1.5 times the second.
+feedline runs the unchanged training once. Prints Markdown.
 """
 
 import argparse

@@ -1,11 +1,9 @@
-"""Which loader feeds which model with how many cores, and from where on the input is the limit no
-longer.
+"""Which loader feeds which model with how many cores, and from where on the input is the limit no longer.
 
     python benchmarks/loaders_by_cores.py data/photos --cores 1,4,8,16 --models resnet18,resnet50 --json out.json
 
-Every loader is measured with as many workers as it has cores (the process and all it starts are
-bound to them), every model alone on batches in memory; a training with both gets the lowest of
-loader, model and shared cores (pipelines/compare/choice.py). Prints Markdown.
+Every loader is measured with as many workers as it has cores (the process and all it starts are bound to them), every model alone on
+batches in memory; a training with both gets the lowest of loader, model and shared cores (pipelines/compare/choice.py). Prints Markdown.
 """
 
 import argparse

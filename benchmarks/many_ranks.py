@@ -1,12 +1,9 @@
-"""256 ranks of 1,000 steps with 60 collectives each: what ``feedline report --by-rank`` takes, and
-whether a Dask cluster finds the same.
+"""256 ranks of 1,000 steps with 60 collectives each: what ``feedline report --by-rank`` takes, and whether a Dask cluster finds the same.
 
     python benchmarks/many_ranks.py [--ranks 256] [--keep FOLDER] [--json many_ranks.json]
 
-The run folders are written by feedline's own recorder with made-up times
-(programs/synthetic_run.py), so that it is known who was late and how much the others waited. Memory
-is the sum of the resident sets of all processes of the command, sampled; what they share counts in
-each.
+The run folders are written by feedline's own recorder with made-up times (programs/synthetic_run.py), so that it is known who was late and
+how much the others waited. Memory is the sum of the resident sets of all processes of the command, sampled; what they share counts in each.
 """
 
 import argparse

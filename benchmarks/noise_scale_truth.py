@@ -2,15 +2,13 @@
 
     python benchmarks/noise_scale_truth.py --json out.json
 
-Truth: the network of acceptance_table.py is trained at batch 32; at four moments its weights are
-held (rate 0), the exact noise scale is worked out from every sample's own gradient, and four gloo
-ranks with 16 samples each go through the data for six epochs as DistributedDataParallel, recorded;
-a single process that accumulates four micro-batches of 16 does the same. Samples are drawn without
+Truth: the network of acceptance_table.py is trained at batch 32; at four moments its weights are held (rate 0), the exact noise scale
+is worked out from every sample's own gradient, and four gloo ranks with 16 samples each go through the data for six epochs as
+DistributedDataParallel, recorded; a single process that accumulates four micro-batches of 16 does the same. Samples are drawn without
 replacement, so feedline's estimator is told the size of the dataset.
 
-Cost: ResNet-18 on two gloo ranks; eight updates with the measurement, as often as it chooses to
-measure, and eight without take turns in the same processes. Beside it, what the measurement takes
-on the first rank, timed around each of its parts.
+Cost: ResNet-18 on two gloo ranks; eight updates with the measurement, as often as it chooses to measure, and eight without take turns in
+the same processes. Beside it, what the measurement takes on the first rank, timed around each of its parts.
 """
 
 import argparse

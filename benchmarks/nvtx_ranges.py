@@ -1,10 +1,8 @@
-"""What NVTX ranges cost per range: with a tool that does nothing, and without a tool (one ``is
-None`` check).
+"""What NVTX ranges cost per range: with a tool that does nothing, and without a tool (one ``is None`` check).
 
     python benchmarks/nvtx_ranges.py
 
-Prints the minimum and the median of 20 repeats, in nanoseconds, less the empty loop. Needs gcc for
-the tool with a tool.
+Prints the minimum and the median of 20 repeats, in nanoseconds, less the empty loop. Needs gcc for the tool with a tool.
 """
 
 import os

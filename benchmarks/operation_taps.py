@@ -1,10 +1,8 @@
-"""What the taps inside a sample cost: per call while nobody looks, per span in a sample that is
-looked at, and per JPEG sample.
+"""What the taps inside a sample cost: per call while nobody looks, per span in a sample that is looked at, and per JPEG sample.
 
     python benchmarks/operation_taps.py
 
-With and without taps take turns, so that a machine that gets slower in between does not decide.
-Prints minimum and median over the turns.
+With and without taps take turns, so that a machine that gets slower in between does not decide. Prints minimum and median over the turns.
 """
 
 import functools

@@ -1,14 +1,12 @@
-"""What feedline costs a JPEG training, beside torch.profiler, VizTracer and Scalene on the same
-training.
+"""What feedline costs a JPEG training, beside torch.profiler, VizTracer and Scalene on the same training.
 
     python benchmarks/overhead.py data/photos --json out.json
 
-Three times, because each way sees what the others cannot. *Within one process* each step is made
-twice, recorded and not, from the same files and random numbers: epochs or processes differ by more
-than feedline costs. With a ResNet a shared machine's own noise, a few per cent, is many times what
-feedline costs; *with a linear model* the same samples are nearly all there is, so the cost of a
-sample is seen. *As whole commands* each profiler starts its own process, as a user would, in turns
-with the bare training; only so is the cost at the start seen. Prints Markdown.
+Three times, because each way sees what the others cannot. *Within one process* each step is made twice, recorded and not, from the same
+files and random numbers: epochs or processes differ by more than feedline costs. With a ResNet a shared machine's own noise, a few per
+cent, is many times what feedline costs; *with a linear model* the same samples are nearly all there is, so the cost of a sample is seen.
+*As whole commands* each profiler starts its own process, as a user would, in turns with the bare training; only so is the cost at the
+start seen. Prints Markdown.
 """
 
 import argparse

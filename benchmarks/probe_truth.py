@@ -1,16 +1,13 @@
-"""Are the ceilings true? The probes against fio and against bare loops, in turns on the same file,
-images and matrices.
+"""Are the ceilings true? The probes against fio and against bare loops, in turns on the same file, images and matrices.
 
     python benchmarks/probe_truth.py --data data/photos --folder . --json probe_truth.json
 
-Storage against fio (Debian package fio) on the same file with the same blocks: cold, where the
-file's pages are dropped before either, and warm. Both read by processes, into a buffer that begins
-with a page, and keep a mapping as long as they read; fio gives the kernel no advice where the probe
-gives none. Decoding, copying and multiplying against a loop that anybody would write.
+Storage against fio (Debian package fio) on the same file with the same blocks: cold, where the file's pages are dropped before either, and
+warm. Both read by processes, into a buffer that begins with a page, and keep a mapping as long as they read; fio gives the kernel no advice
+where the probe gives none. Decoding, copying and multiplying against a loop that anybody would write.
 
-A ratio of 1 means that both found the same rate; its interval is a bootstrap over the pairs.
-"Drift" is by how much fio, or the bare loop, differs from its own previous run (median): no
-comparison can be finer than this without many pairs.
+A ratio of 1 means that both found the same rate; its interval is a bootstrap over the pairs. "Drift" is by how much fio, or the bare loop,
+differs from its own previous run (median): no comparison can be finer than this without many pairs.
 """
 
 import argparse

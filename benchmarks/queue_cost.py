@@ -1,12 +1,10 @@
-"""What a batch costs the main process on its way from a worker, by the number of its tensors and
-their bytes: a worker that is far ahead.
+"""What a batch costs the main process on its way from a worker, by the number of its tensors and their bytes: a worker that is far ahead.
 
     python benchmarks/queue_cost.py [--batches 200] [--json queue_cost.json]
 
-The main process sleeps between batches, so that the next one is always ready, and then takes it:
-``next(loader)`` by the clock and in CPU seconds of the main thread. What the first touch of the
-batch's pages costs is beside it. Straight lines through the batches of 4 kB give the cost per batch
-and per tensor. analysis/ledger/view/handover.py has its constants from here. Prints Markdown.
+The main process sleeps between batches, so that the next one is always ready, and then takes it: ``next(loader)`` by the clock and in CPU
+seconds of the main thread. What the first touch of the batch's pages costs is beside it. Straight lines through the batches of 4 kB give
+the cost per batch and per tensor. analysis/ledger/view/handover.py has its constants from here. Prints Markdown.
 """
 
 import argparse

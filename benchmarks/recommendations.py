@@ -1,12 +1,10 @@
-"""What the usual advice for slow input gives on this machine, each advice against what it replaces,
-in turns.
+"""What the usual advice for slow input gives on this machine, each advice against what it replaces, in turns.
 
     python benchmarks/recommendations.py data/photos --json out.json
 
-Stores against single files with a cold page cache (photographs, and thumbnails of a few kB), mmap
-against read, libjpeg-turbo against Pillow, uint8 against float32 from worker to main process,
-augmentation of whole batches against that of single samples. A factor above 1 means that the advice
-helps. Prints Markdown.
+Stores against single files with a cold page cache (photographs, and thumbnails of a few kB), mmap against read, libjpeg-turbo against
+Pillow, uint8 against float32 from worker to main process, augmentation of whole batches against that of single samples. A factor above 1
+means that the advice helps. Prints Markdown.
 """
 
 import argparse

@@ -1,24 +1,21 @@
-"""Is the lowest roof the throughput? Six trainings of different compute per sample, one DataLoader
-configuration.
+"""Is the lowest roof the throughput? Six trainings of different compute per sample, one DataLoader configuration.
 
     OMP_NUM_THREADS=1 python benchmarks/roofline_truth.py data/photos [--rounds 12] [-o roofline_truth.json]
 
-For each training the ceilings are measured apart: the loader alone (one worker, nobody computes),
-the model alone (on batches that it has got already). The prediction is the lowest of three roofs:
+For each training the ceilings are measured apart: the loader alone (one worker, nobody computes), the model alone (on batches that it has
+got already). The prediction is the lowest of three roofs:
 
     loader   samples/s of the loader alone
-    step     1 / (seconds of a sample in the model alone + seconds of the main process for getting
-    it) CPUs     CPUs / (CPU seconds of a sample in the loader + in the main process)
+    step     1 / (seconds of a sample in the model alone + seconds of the main process for getting it)
+    CPUs     CPUs / (CPU seconds of a sample in the loader + in the main process)
 
-It is compared with the training as it runs, of which no figure goes into the prediction, round by
-round: on a machine that gets slower and faster, what was measured one after the other belongs
-together. What another program disturbed (a process of ours waited for a CPU for more than DISTURBED
-of the time) is measured again, up to TRIES times; the least disturbed counts.
+It is compared with the training as it runs, of which no figure goes into the prediction, round by round: on a machine that gets slower and
+faster, what was measured one after the other belongs together. What another program disturbed (a process of ours waited for a CPU for
+more than DISTURBED of the time) is measured again, up to TRIES times; the least disturbed counts.
 
-A training is input-limited when its main process waits for 5 % of its time or more
-(rules/input/input_wait.py), and predicted to be when the loader's roof is lower than the step's by
-as much. CPUs are counted by what as many processes as there are decode at once, over what one does:
-a shared machine may give less than it shows.
+A training is input-limited when its main process waits for 5 % of its time or more (rules/input/input_wait.py), and predicted to be when
+the loader's roof is lower than the step's by as much. CPUs are counted by what as many processes as there are decode at once, over what one
+does: a shared machine may give less than it shows.
 """
 
 import argparse

@@ -1,13 +1,10 @@
-"""Are predictions of 3 and 4 ranks from 1 and 2 true? Hosts in network namespaces at 100, 200 and
-300 Mbit/s; needs root.
+"""Are predictions of 3 and 4 ranks from 1 and 2 true? Hosts in network namespaces at 100, 200 and 300 Mbit/s; needs root.
 
     python benchmarks/scaling_truth.py [--rates 100,200,300] [--models A,B,C] [--keep FOLDER] [--json scaling_truth.json]
 
-Each training is recorded with ``feedline run`` on 1, 2, 3 and 4 hosts. What ``feedline scale``
-predicts from the first two is held against the others, for the law that it trusts most and for the
-other. Layers sleep instead of computing, as if each host had an accelerator: four ranks that
-compute would share this machine's cores. With --keep, recordings that are there already are used
-again.
+Each training is recorded with ``feedline run`` on 1, 2, 3 and 4 hosts. What ``feedline scale`` predicts from the first two is held against
+the others, for the law that it trusts most and for the other. Layers sleep instead of computing, as if each host had an accelerator: four
+ranks that compute would share this machine's cores. With --keep, recordings that are there already are used again.
 """
 
 import argparse

@@ -1,5 +1,4 @@
-"""How large the run folder of 1.28 million samples is, and what its report takes: after a run that
-ended and after one that was killed.
+"""How large the run folder of 1.28 million samples is, and what its report takes: after a run that ended and after one that was killed.
 
     python benchmarks/size.py --json out.json
 

@@ -1,11 +1,9 @@
-"""What `feedline run -q` adds to programs that hardly do anything: the whole command, from its
-first import to its end, in pairs.
+"""What `feedline run -q` adds to programs that hardly do anything: the whole command, from its first import to its end, in pairs.
 
     python benchmarks/start_cost.py --pairs 15 --json out.json
 
-Each program is run plain and under feedline in turns. CPU seconds are those of the command and of
-every process that it waited for, the one that makes the report included; byte code is in place.
-Prints Markdown.
+Each program is run plain and under feedline in turns. CPU seconds are those of the command and of every process that it waited for, the one
+that makes the report included; byte code is in place. Prints Markdown.
 """
 
 import argparse

@@ -2,11 +2,9 @@
 
     python benchmarks/step_cost.py --pairs 40 --json out.json
 
-Two processes of one training wait side by side, one of them under feedline, and make blocks of
-steps in turns: two neighboring blocks see nearly the same machine, and each is a long run of its
-own. The first block of each (imports, warm-up, the window at the start) is left out. Prints
-Markdown: medians over the pairs with 95 % bootstrap intervals. CPU time is that of the whole
-process.
+Two processes of one training wait side by side, one of them under feedline, and make blocks of steps in turns: two neighboring blocks see
+nearly the same machine, and each is a long run of its own. The first block of each (imports, warm-up, the window at the start) is left
+out. Prints Markdown: medians over the pairs with 95 % bootstrap intervals. CPU time is that of the whole process.
 """
 
 import argparse

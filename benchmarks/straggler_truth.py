@@ -1,14 +1,11 @@
-"""Are transfer, culprit, cost of a late rank and replayed steps true? Hosts in network namespaces,
-each with its own clock; needs root.
+"""Are transfer, culprit, cost of a late rank and replayed steps true? Hosts in network namespaces, each with its own clock; needs root.
 
     python benchmarks/straggler_truth.py [--ranks 3,4] [--mbit 200] [--keep FOLDER] [--json straggler_truth.json]
 
-``feedline run`` records programs/straggling_ddp.py. Its ranks are in time namespaces (unshare
---time), so that their clocks are seconds and hours apart, and each step has a rank that is 0, 20,
-50 or 80 ms late. The truth of a transfer is what the program itself measures after barriers, by the
-time of day that all ranks share; of a late rank's cost, how much longer the steps with that delay
-are than those without. ``even link`` is the replay that knows no more of the link than its mean
-bandwidth and latency.
+``feedline run`` records programs/straggling_ddp.py. Its ranks are in time namespaces (unshare --time), so that their clocks are seconds and
+hours apart, and each step has a rank that is 0, 20, 50 or 80 ms late. The truth of a transfer is what the program itself measures after
+barriers, by the time of day that all ranks share; of a late rank's cost, how much longer the steps with that delay are than those without.
+``even link`` is the replay that knows no more of the link than its mean bandwidth and latency.
 """
 
 import argparse

@@ -1,13 +1,11 @@
-"""Is time to target predicted from one run at batch 32 and its noise scale? Batches of 64 to 1,024
-against what they measure.
+"""Is time to target predicted from one run at batch 32 and its noise scale? Batches of 64 to 1,024 against what they measure.
 
     python benchmarks/time_to_target.py [--seeds 5] [--target 70] [--keep FOLDER] [--json time_to_target.json]
 
-The model of acceptance_table.py without norms (with batch norm a sample's gradient depends on its
-batch, which the theory does not cover), SGD with momentum at a constant rate. Batch 32 is trained
-as two micro-batches of 16, whose gradient norms give the noise scale on the way. Rates of all
-batches, 32 included, are tuned for the fewest updates on other seeds; no prediction sees anything
-but its one run at batch 32. With --keep, trainings that are there already are not repeated.
+The model of acceptance_table.py without norms (with batch norm a sample's gradient depends on its batch, which the theory does not
+cover), SGD with momentum at a constant rate. Batch 32 is trained as two micro-batches of 16, whose gradient norms give the noise scale on
+the way. Rates of all batches, 32 included, are tuned for the fewest updates on other seeds; no prediction sees anything but its one run at
+batch 32. With --keep, trainings that are there already are not repeated.
 """
 
 import argparse

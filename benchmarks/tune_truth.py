@@ -1,13 +1,11 @@
-"""Is the advice of ``feedline tune`` the best that there is? The recordings and the grid of
-whatif_truth.py, and the advice, really run.
+"""Is the advice of ``feedline tune`` the best that there is? The recordings and the grid of whatif_truth.py, and the advice, really run.
 
     python benchmarks/whatif_truth.py --keep kept --json kept/whatif.json
     python benchmarks/tune_truth.py kept [--rounds 4] [--seconds 5] [--json tune.json]
 
-For each recorded training: the advice that ``feedline tune`` gives of the one recording, and the
-best setting of the grid that keeps the order of batches. Both then run in turns in one process, so
-that a drift of the machine helps both alike; the advice should reach 95 % of the other. Prints
-Markdown, with the time of the search and that of the grid.
+For each recorded training: the advice that ``feedline tune`` gives of the one recording, and the best setting of the grid that keeps the
+order of batches. Both then run in turns in one process, so that a drift of the machine helps both alike; the advice should reach 95 % of
+the other. Prints Markdown, with the time of the search and that of the grid.
 """
 
 import argparse

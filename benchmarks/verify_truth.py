@@ -1,13 +1,11 @@
-"""Does ``feedline verify`` measure what its diff then gives? The demo's training, and two programs
-by others.
+"""Does ``feedline verify`` measure what its diff then gives? The demo's training, and two programs by others.
 
     python benchmarks/verify_truth.py --repositories FOLDER [--only demo] [--rounds 3] [--work KEPT] [--json verify.json]
 
-FOLDER holds checkouts as OWNER/NAME. Each program runs in a copy of its folder, with pictures made
-for it. There, `feedline run` records it, and `feedline verify` tries the first finding whose fix it
-can apply, or, without one, two persistent workers; checksums tell whether a file has changed. Then
-`patch` applies the diff, or the variables are set that the finding names, and the program runs with
-and without that, in turns, under `feedline run`. Prints Markdown.
+FOLDER holds checkouts as OWNER/NAME. Each program runs in a copy of its folder, with pictures made for it. There, `feedline run` records
+it, and `feedline verify` tries the first finding whose fix it can apply, or, without one, two persistent workers; checksums tell whether a
+file has changed. Then `patch` applies the diff, or the variables are set that the finding names, and the program runs with and without
+that, in turns, under `feedline run`. Prints Markdown.
 """
 
 import argparse

@@ -1,11 +1,9 @@
-"""How well "what workers lack in any order" (S / W - C) divides a wait: replays of DataLoader's
-dispatch, ordered and not.
+"""How well "what workers lack in any order" (S / W - C) divides a wait: replays of DataLoader's dispatch, ordered and not.
 
     python benchmarks/wait_split.py
 
-rules/input/input_wait.py gives a wait to too few workers up to S / W - C and the rest to the order
-of the batches. For each replay this compares that rest with what in_order=False wins, both as a
-share of the wait. S: making a batch, C: the step without waiting, W: workers.
+rules/input/input_wait.py gives a wait to too few workers up to S / W - C and the rest to the order of the batches. For each replay this
+compares that rest with what in_order=False wins, both as a share of the wait. S: making a batch, C: the step without waiting, W: workers.
 """
 
 import itertools

@@ -1,14 +1,11 @@
-"""Are predictions of other loader settings true? One recorded run each of three trainings, then all
-settings, really run.
+"""Are predictions of other loader settings true? One recorded run each of three trainings, then all settings, really run.
 
     python benchmarks/whatif_truth.py [--only jpeg,served] [--rounds 2] [--seconds 5] [--keep FOLDER] [--json whatif.json]
 
-The trainings (programs/whatif_training.py) read JPEG photographs from files, small ones from a
-server that answers late (programs/late_server.py), or both with a larger model. Each is recorded
-once by ``feedline run`` with two workers that prefetch two batches. Its plain runs go through all
-settings in one process, in another order each round. Predicted and measured samples/s are absolute:
-what recording costs, and how the machine drifts between the runs, is part of the error. Prints
-Markdown.
+The trainings (programs/whatif_training.py) read JPEG photographs from files, small ones from a server that answers late
+(programs/late_server.py), or both with a larger model. Each is recorded once by ``feedline run`` with two workers that prefetch two
+batches. Its plain runs go through all settings in one process, in another order each round. Predicted and measured samples/s are
+absolute: what recording costs, and how the machine drifts between the runs, is part of the error. Prints Markdown.
 """
 
 import argparse

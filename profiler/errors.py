@@ -1,26 +1,25 @@
-"""Every error a user can see, with the exit code of the command that met it (numbers from
-sysexits.h; docs/exit-codes.md has all codes).
+"""Every error a user can see, with the exit code of the command that met it (numbers from sysexits.h; docs/exit-codes.md has all codes).
 
-FeedlineError                  70 +-- ScriptError                 2   the script or module to run
-cannot be found (Python's own code for it) +-- RunNotFound                66   no run folder at that
-path +-- RunDamaged                 65   a run folder whose files cannot be read +-- SchemaTooNew
-76   written by a newer feedline +-- OutputError                73   the place to write to is
-read-only or full
+FeedlineError                  70
++-- ScriptError                 2   the script or module to run cannot be found (Python's own code for it)
++-- RunNotFound                66   no run folder at that path
++-- RunDamaged                 65   a run folder whose files cannot be read
++-- SchemaTooNew               76   written by a newer feedline
++-- OutputError                73   the place to write to is read-only or full
 |   +-- PlaceTaken             73   it exists already, or holds files that feedline did not make
-+-- MissingDependency          69   an optional package is needed for this and is not installed +--
-DataError                  66   a folder of images that is missing, or has nothing in it that can be
-used +-- StoreDamaged               65   a packed dataset that is incomplete, or whose bytes are not
-those that were packed +-- CeilingsDamaged            65   a file of ceilings that cannot be read
-+-- WorkersLost                69   helper processes of a pool or a cluster do not respond +--
-TraceDamaged               65   a trace of another tool that cannot be read, is empty, or is larger
-than the limit +-- RankCollision              65   two traces claim one rank +-- FixError
-64   --fix names an unknown fix, contradicts itself, or cannot be applied from outside +--
-BudgetError                78   a file of `feedline check --budget` that cannot be read, or has a
-key that does not exist +-- OverBudget                 77   the run exceeds a limit of its budget
-+-- NotJudged                  75   the run exceeds no limit, but some could not be judged; or its
-ranks share no work +-- Interrupted               130   Ctrl-C; the message says what became of the
-output +-- UserCodeError               1   a transform or model given as module:name that cannot be
-imported, or raises
++-- MissingDependency          69   an optional package is needed for this and is not installed
++-- DataError                  66   a folder of images that is missing, or has nothing in it that can be used
++-- StoreDamaged               65   a packed dataset that is incomplete, or whose bytes are not those that were packed
++-- CeilingsDamaged            65   a file of ceilings that cannot be read
++-- WorkersLost                69   helper processes of a pool or a cluster do not respond
++-- TraceDamaged               65   a trace of another tool that cannot be read, is empty, or is larger than the limit
++-- RankCollision              65   two traces claim one rank
++-- FixError                   64   --fix names an unknown fix, contradicts itself, or cannot be applied from outside
++-- BudgetError                78   a file of `feedline check --budget` that cannot be read, or has a key that does not exist
++-- OverBudget                 77   the run exceeds a limit of its budget
++-- NotJudged                  75   the run exceeds no limit, but some could not be judged; or its ranks share no work
++-- Interrupted               130   Ctrl-C; the message says what became of the output
++-- UserCodeError               1   a transform or model given as module:name that cannot be imported, or raises
 """
 
 import os

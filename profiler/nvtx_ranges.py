@@ -1,18 +1,14 @@
 """The stages as NVTX ranges in the domain ``feedline``, for Nsight Systems and other NVTX tools.
 
-A tap holds what ``ranges()`` returned. Without a tool that is None, a range costs one ``is None``
-check, and nvtx is not even imported.
+A tap holds what ``ranges()`` returned. Without a tool that is None, a range costs one ``is None`` check, and nvtx is not even imported.
 
-A tool is a library that NVTX loads once per process, at the first call, from the path in
-NVTX_INJECTION64_PATH; none can be attached later. What that means for loader workers
-(tests/nvtx/test_nvtx_in_workers.py):
+A tool is a library that NVTX loads once per process, at the first call, from the path in NVTX_INJECTION64_PATH; none can be attached later.
+What that means for loader workers (tests/nvtx/test_nvtx_in_workers.py):
 
-spawn, forkserver  The environment is inherited and the worker loads the tool for itself. fork
-A tool that the parent had loaded is inherited as it was: its callbacks run in the worker, its
-threads do not. One that
-                   the parent had not loaded is loaded by the worker. Nsight Systems needs
-                   ``--trace-fork-before-exec=true`` to see either (NVIDIA's forum; not run here,
-                   there was no Nsight Systems).
+spawn, forkserver  The environment is inherited and the worker loads the tool for itself.
+fork               A tool that the parent had loaded is inherited as it was: its callbacks run in the worker, its threads do not. One that
+                   the parent had not loaded is loaded by the worker. Nsight Systems needs ``--trace-fork-before-exec=true`` to see either
+                   (NVIDIA's forum; not run here, there was no Nsight Systems).
 
 NVTX nests ranges per thread and domain: push and pop in the same thread.
 """

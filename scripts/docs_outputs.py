@@ -3,9 +3,9 @@
 A page asks for an output by a comment before a block, and for a picture by one before an image:
 
     <!-- output of `feedline report runs/demo` -->
-    <!-- output of `feedline compare --data data/photos -o runs/compare`, from "Loaders" to
-    "pillow-v1 " --> <!-- output of `feedline report runs/demo`, from "Mean step" to "sum", the
-    verdict --> <!-- picture of `feedline report runs/demo` -->
+    <!-- output of `feedline compare --data data/photos -o runs/compare`, from "Loaders" to "pillow-v1 " -->
+    <!-- output of `feedline report runs/demo`, from "Mean step" to "sum", the verdict -->
+    <!-- picture of `feedline report runs/demo` -->
 
 Runs that are read are kept in docs/recorded, so that a page shows what feedline says of them today,
 and the site has their reports. A run that is not kept, or named after --anew, is recorded by the

@@ -2,8 +2,8 @@
 
 build
     measure          records -> what each rank did, and the view that rules read (measured.py)
-    _predictions_of  limits (roofline.py), which predictions keep to (predictions.py) diagnose
-    findings in their order (diagnose.py, order.py), each held against the limits (next_limit.py)
+    _predictions_of  limits (roofline.py), which predictions keep to (predictions.py)
+    diagnose         findings in their order (diagnose.py, order.py), each held against the limits (next_limit.py)
     verdict          what holds the run back, in a sentence (verdict.py)
 """
 

@@ -1,14 +1,11 @@
-"""Where a step begins and ends, and what is evaluation: read off what the main thread did, without
-a call by the user.
+"""Where a step begins and ends, and what is evaluation: read off what the main thread did, without a call by the user.
 
-A step is one update of the parameters. It begins where the loader is first asked after the update
-before (so its wait is the first thing in it), or right after that update when no loader is asked in
-between. Two optimizers that take turns within one iteration make one step, and those that train one
-after another steps of their own (profiler/record/optimizer_tracker.py).
+A step is one update of the parameters. It begins where the loader is first asked after the update before (so its wait is the first thing in
+it), or right after that update when no loader is asked in between. Two optimizers that take turns within one iteration make one step,
+and those that train one after another steps of their own (profiler/record/optimizer_tracker.py).
 
     iter(loader) next forward backward optimizer (logging) next forward backward next forward backward optimizer
-    |------------------------ step 0 ---------------------||----- step 1: gradient accumulation
-    ----------------|
+    |------------------------ step 0 ---------------------||----- step 1: gradient accumulation ----------------|
 """
 
 from dataclasses import dataclass

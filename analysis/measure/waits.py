@@ -51,10 +51,11 @@ def classify(
 ) -> dict[str, IntArray]:
     """Split each step's waiting by cause.
 
-    first_batch    for the first batch of an epoch, and for last epoch's workers to end handover
-    the batch was made, but the worker's thread that sends it had no turn (Python's lock, a CPU,
-    room in the pipe) in_transit     the batch was made, and on its way head_of_line   the batch was
-    not made, but a later one was: the loader returns them in order starved        no batch was made
+    first_batch    for the first batch of an epoch, and for last epoch's workers to end
+    handover       the batch was made, but the worker's thread that sends it had no turn (Python's lock, a CPU, room in the pipe)
+    in_transit     the batch was made, and on its way
+    head_of_line   the batch was not made, but a later one was: the loader returns them in order
+    starved        no batch was made
     overhead       the loader's own work in the main thread, which makes the batches itself
 
     Args:

@@ -14,15 +14,12 @@ class WhatIf:
     Attributes:
         settings: what was asked for: arguments of the DataLoader, cores, ...; those of the fix too.
         fix: id of the finding whose fix was asked for; empty: of none.
-        before, after, low, high: samples/s as recorded and with the settings, and the 95 % interval
-            of that. None: refused.
-        measured_interval: 95 % interval of the measured rate, where it is wide: how another run
-            without the change may differ.
+        before, after, low, high: samples/s as recorded and with the settings, and the 95 % interval of that. None: refused.
+        measured_interval: 95 % interval of the measured rate, where it is wide: how another run without the change may differ.
         refused: None: there is a prediction.
         limit: what limits the training then. None: not known.
         stages: stage -> its factor, for parts of a sample that were measured again.
-        line: of the program, to change: ``DataLoader(..., num_workers=4)  # now 1, train.py:31``;
-            empty where no setting of it changes.
+        line: of the program, to change: ``DataLoader(..., num_workers=4)  # now 1, train.py:31``; empty where no setting of it changes.
         remarks: on side effects and on what was measured.
     """
 

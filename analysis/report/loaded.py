@@ -189,17 +189,15 @@ def load(path: "str | Path", training: int | None = None) -> LoadedRun:
 
         run = feedline.load("runs/train-1121-0943")
         run                                   # the verdict; in a notebook the report
-        run.steps["wall_s"].describe()        # also .samples, .collectives, .gauges, .findings:
-        pandas frames run.report.throughput.samples_per_s   # all that `feedline report` shows
+        run.steps["wall_s"].describe()        # also .samples, .collectives, .gauges, .findings: pandas frames
+        run.report.throughput.samples_per_s   # all that `feedline report` shows
         run.to_html("report.html")
 
     The run may have ended, have been killed, or still be recording.
 
     Args:
-        path: the run folder, or the folder of one of its trainings: ``RUN/parts/2``,
-            ``RUN/training-1``.
-        training: which of several trainings that one process ran one after the other, counted from
-            1.
+        path: the run folder, or the folder of one of its trainings: ``RUN/parts/2``, ``RUN/training-1``.
+        training: which of several trainings that one process ran one after the other, counted from 1.
 
     Raises:
         RunNotFound: there is no run, or it holds several trainings. ``load_all`` loads all of them.

@@ -106,15 +106,15 @@ def shared_clock(trace: Trace, anchors: Sequence[dict[str, int]]) -> _SharedCloc
     None: neither is there.
 
     Kineto's times are Unix time, worked out from the processor's counter; feedline's are
-    CLOCK_MONOTONIC. feedline's window puts marks into the trace whose names hold CLOCK_MONOTONIC as
-    it was read just before them (profiler/taps/clock_marks.py). So mark i begins after its own
-    reading and has ended before that of mark i + 1, and what is added to Kineto's time lies between
+    CLOCK_MONOTONIC. feedline's window puts marks into the trace whose names hold CLOCK_MONOTONIC as it
+    was read just before them (profiler/taps/clock_marks.py). So mark i begins after its own reading
+    and has ended before that of mark i + 1, and what is added to Kineto's time lies between
 
         reading i - start i  <=  offset  <=  reading i+1 - end i
 
-    If one offset satisfies all pairs of marks, half the room that they leave is the error that
-    cannot be excluded. If none does, the clocks parted on the way (somebody set the time): then
-    each burst of marks gives an offset of its own, and the bound covers what lies between.
+    If one offset satisfies all pairs of marks, half the room that they leave is the error that cannot
+    be excluded. If none does, the clocks parted on the way (somebody set the time): then each burst of
+    marks gives an offset of its own, and the bound covers what lies between.
     """
     rows, reading = _marks_in(trace)
     if len(rows) > 1:

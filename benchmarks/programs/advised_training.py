@@ -1,13 +1,10 @@
-"""A small training whose loader is set from the command line, so that advice can be applied to it:
-once, or as twins that take turns.
+"""A small training whose loader is set from the command line, so that advice can be applied to it: once, or as twins that take turns.
 
     advised_training.py --data jpeg --batch 32 --step-ms 4 --workers 0
-    advised_training.py --data jpeg --batch 32 --step-ms 4 --workers 0 --twin "--workers 2" --rounds
-    7
+    advised_training.py --data jpeg --batch 32 --step-ms 4 --workers 0 --twin "--workers 2" --rounds 7
 
-With twins it prints a JSON list of rounds, each with both twins' seconds per step, by the clock and
-of the main thread's CPU time. The loaders keep their workers; the first epoch of each is not
-counted.
+With twins it prints a JSON list of rounds, each with both twins' seconds per step, by the clock and of the main thread's CPU time. The
+loaders keep their workers; the first epoch of each is not counted.
 """
 
 import argparse

@@ -1,11 +1,9 @@
-"""Serves files over sockets and answers late, as a store in another data center does. It prints its
-port.
+"""Serves files over sockets and answers late, as a store in another data center does. It prints its port.
 
     late_server.py --ms 8
 
-A request is the length of a path (4 bytes, little-endian) and the path; an answer is the length of
-the file and the file. An answer takes a lognormal time, the same for each request of a name whoever
-asks: that of a slow object is slow for all.
+A request is the length of a path (4 bytes, little-endian) and the path; an answer is the length of the file and the file. An answer takes
+a lognormal time, the same for each request of a name whoever asks: that of a slow object is slow for all.
 """
 
 import argparse

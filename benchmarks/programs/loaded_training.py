@@ -1,5 +1,4 @@
-"""A small training whose samples and model are set from the command line, for diff_truth.py to
-record with and without load beside it.
+"""A small training whose samples and model are set from the command line, for diff_truth.py to record with and without load beside it.
 
     loaded_training.py --samples loops --workers 2 --width 64 --steps 60
 

@@ -1,11 +1,9 @@
-"""Small trainings whose loader is set from the command line: one for whatif_truth.py to record,
-many to compare with.
+"""Small trainings whose loader is set from the command line: one for whatif_truth.py to record, many to compare with.
 
     whatif_training.py data/photos jpeg '{"num_workers": 2, "prefetch_factor": 2}' --seconds 6
 
-Settings are given as JSON, one or more; each is trained with for so many seconds, in whole epochs,
-and a line of JSON says how it went: samples and seconds from the end of the first step to the end
-of the last.
+Settings are given as JSON, one or more; each is trained with for so many seconds, in whole epochs, and a line of JSON says how it went:
+samples and seconds from the end of the first step to the end of the last.
 
 jpeg     photographs are read from files, decoded, cropped and turned: they keep two cores busy
 served   small ones come from a server, which is asked over a socket and answers late

@@ -1,5 +1,4 @@
-"""Programs by others five times alone and five times beside busy neighbours: is the first finding
-the same, or does it name the neighbours.
+"""Programs by others five times alone and five times beside busy neighbours: is the first finding the same, or does it name the neighbours.
 
     python benchmarks/programs_of_others/neighbours.py --repositories FOLDER [--only NAME ...] [--times 5]
 

@@ -1,12 +1,10 @@
-"""Programs by others, unmodified, on small made data: does feedline count as they do, and is its
-verdict true.
+"""Programs by others, unmodified, on small made data: does feedline count as they do, and is its verdict true.
 
     python benchmarks/programs_of_others/run.py --repositories FOLDER --try > docs/measured/programs-of-others.md
-    python benchmarks/programs_of_others/run.py --repositories FOLDER --only nanoGPT minGPT --work
-    KEPT --json out.json
+    python benchmarks/programs_of_others/run.py --repositories FOLDER --only nanoGPT minGPT --work KEPT --json out.json
 
-FOLDER holds checkouts as OWNER/NAME. Programs that installed packages ship come from there. A
-program whose checkout or package is missing stands in the table as missing. Prints Markdown.
+FOLDER holds checkouts as OWNER/NAME. Programs that installed packages ship come from there. A program whose checkout or package is missing
+stands in the table as missing. Prints Markdown.
 """
 
 import argparse

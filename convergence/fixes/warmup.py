@@ -45,15 +45,17 @@ class Warmup:
         warmup = Warmup(optimizer, samples=20_000)
         for images, labels in loader:
             loss(model(images), labels).backward()
-            warmup.count(len(images) * ranks)  # once for each micro-batch where gradients are
-            accumulated optimizer.step() scheduler.step() optimizer.zero_grad()
+            warmup.count(len(images) * ranks)  # once for each micro-batch where gradients are accumulated
+            optimizer.step()
+            scheduler.step()
+            optimizer.zero_grad()
 
     Args:
-        optimizer: one whose ``register_step_pre_hook`` works; of a wrapper that has none, the
-            optimizer inside.
+        optimizer: one whose ``register_step_pre_hook`` works; of a wrapper that has none, the optimizer
+            inside.
         samples: how long, in samples of all ranks together.
-        start: factor at the beginning, 0 to 1. After scaling the rate by k, ``1 / k`` starts from
-            the old rate.
+        start: factor at the beginning, 0 to 1. After scaling the rate by k, ``1 / k`` starts from the
+            old rate.
 
     Raises:
         ValueError: a number that cannot be one, or an optimizer without hooks.

@@ -91,8 +91,9 @@ class RunCommand:
     report is printed and written into the run folder.
 
     Examples:
-        feedline run train.py --epochs 3 feedline run -- torchrun --nproc-per-node 8 train.py    #
-        any command that starts training runs torchrun --nproc-per-node 8 -m feedline run train.py
+        feedline run train.py --epochs 3
+        feedline run -- torchrun --nproc-per-node 8 train.py    # any command that starts training runs
+        torchrun --nproc-per-node 8 -m feedline run train.py
     """
 
     def prepare_parser(self, parser: argparse.ArgumentParser) -> None:

@@ -346,27 +346,23 @@ def _passes_sign_test(faster: Sequence[float], slower: Sequence[float]) -> bool:
 def to_plain(comparison: Comparison) -> dict[str, Any]:
     """Return the whole comparison as plain data.
 
-    schema_version  1; it grows when a name below changes its meaning or goes photos, sample_bytes,
-    left_out (kind -> paths), settings, cache (warm, cold), cores, machine choice          a few
-    sentences takes, lines    the loader to take, and the lines of a program that trains with it;
-    both empty: none is better than the present one compute         null, or step_s and cpu_s per
-    sample operations      a list, each operation of the transform in each library (backend) against
-    torchvision on PIL images, random parameters
-                    fixed: operation, backend, mean and max in gray levels (null: it cannot), says;
-                        or empty, and operations_why
+    schema_version  1; it grows when a name below changes its meaning or goes
+    photos, sample_bytes, left_out (kind -> paths), settings, cache (warm, cold), cores, machine
+    choice          a few sentences
+    takes, lines    the loader to take, and the lines of a program that trains with it; both empty: none is better than the present one
+    compute         null, or step_s and cpu_s per sample
+    operations      a list, each operation of the transform in each library (backend) against torchvision on PIL images, random parameters
+                    fixed: operation, backend, mean and max in gray levels (null: it cannot), says; or empty, and operations_why
     loaders         a list:
         place       1: the fastest; loaders whose order is luck share one; null: not measured
         name, about, why (not measured; else empty), missing (operations it leaves out)
-        low, high   of samples_per_s: 95 % interval of the median (of fewer than 6 rounds: the
-            slowest and the fastest)
-        samples_per_s, cpu_s, main_s, gpu_s, cores, first_batch_s: medians over the rounds, the
-            seconds per sample but for first_batch_s
+        low, high   of samples_per_s: 95 % interval of the median (of fewer than 6 rounds: the slowest and the fastest)
+        samples_per_s, cpu_s, main_s, gpu_s, cores, first_batch_s: medians over the rounds, the seconds per sample but for first_batch_s
         parts       one per round: samples, wall_s, cpu_s, main_s, gpu_s, first_batch_s of that part
-        stages      CPU seconds per sample: read, decode, augment, transport; or null, and
-        stages_why epoch       samples, wall_s, wrong (empty: every sample came exactly once) pixels
-        images, mean, largest_mean, max in gray levels, outside (empty: equal within the bounds); or
-        null, and pixels_why feeds       null, or samples_per_s, limit (loader, compute, cores),
-        limits, low and high
+        stages      CPU seconds per sample: read, decode, augment, transport; or null, and stages_why
+        epoch       samples, wall_s, wrong (empty: every sample came exactly once)
+        pixels      images, mean, largest_mean, max in gray levels, outside (empty: equal within the bounds); or null, and pixels_why
+        feeds       null, or samples_per_s, limit (loader, compute, cores), limits, low and high
     """
     data = {name: value for name, value in asdict(comparison).items() if name != "rows"}
     data["operations"] = [_finite(operation) for operation in data["operations"]]

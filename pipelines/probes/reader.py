@@ -1,14 +1,13 @@
 """The program that reads files one by one, or blocks of one file.
 
 It is a separate process, like a worker of a DataLoader. It runs without site packages and imports
-nothing of feedline, torch or numpy, so that a start takes milliseconds. It gets jobs on its
-standard input and answers on its standard output, both in Python's marshal format, until the input
-ends:
+nothing of feedline, torch or numpy, so that a start takes milliseconds. It gets jobs on its standard
+input and answers on its standard output, both in Python's marshal format, until the input ends:
 
     in   (name in ``_JOBS``, arguments of its function ...)
     out  "ready": the file is open, nothing was read
-    in   one byte: GO or CALLED_OFF out  (units, start ns, end ns, CPU ns, bytes that came from the
-    disk or None), or the text of an error
+    in   one byte: GO or CALLED_OFF
+    out  (units, start ns, end ns, CPU ns, bytes that came from the disk or None), or the text of an error
 """
 
 import marshal

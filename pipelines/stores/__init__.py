@@ -8,8 +8,7 @@ What a packed store's folder holds:
     index.bin        64 bytes a sample: where it is, how long, its label and checksums (index.py)
     paths.bin        the samples' paths, one after another
     data-00000.rec   and so on; with data-00000.idx where other libraries want one. LMDB: data.mdb
-    pack.json        only while packing: what is being packed, so that a pack that was killed goes
-    on
+    pack.json        only while packing: what is being packed, so that a pack that was killed goes on
 """
 
 from feedline.pipelines.stores.index import LeftOut, Progress, Store

@@ -3,8 +3,8 @@
     RUN/.feedline               {"feedline": "run", "launch": "..."}, then a name in each line
     RUN/rank0/.feedline         {"feedline": "part"}, then the names in this folder
 
-A name is listed only after its file was created as a new one, so a file of the user's is never
-listed. A folder is removed if everything in it is listed and no process uses it.
+A name is listed only after its file was created as a new one, so a file of the user's is never listed. A folder is removed if everything
+in it is listed and no process uses it.
 """
 
 import errno

@@ -22,8 +22,7 @@ from feedline.profiler.session.session import Session
 
 
 class record(ContextDecorator):
-    """Record a part of a program, as ``feedline run`` does for a whole one; a context manager and a
-    decorator.
+    """Record a part of a program, as ``feedline run`` does for a whole one; a context manager and a decorator.
 
     Example::
 
@@ -33,13 +32,11 @@ class record(ContextDecorator):
         @feedline.record("runs/mine")
         def train(): ...
 
-    A notebook shows the report below the cell. A plain program prints one line with the run folder;
-    ``feedline report runs/mine`` shows it. Loaders must be iterated inside; they may be created
-    before.
+    A notebook shows the report below the cell. A plain program prints one line with the run folder; ``feedline report runs/mine``
+    shows it. Loaders must be iterated inside; they may be created before.
 
-    If the folder is not empty, it is left alone and the run goes into ``runs/mine-2``, for example
-    when a cell is run again. If recording is impossible, the program runs without it. Both cases
-    print one line on standard error.
+    If the folder is not empty, it is left alone and the run goes into ``runs/mine-2``, for example when a cell is run again. If recording
+    is impossible, the program runs without it. Both cases print one line on standard error.
 
     Args:
         path: the run folder to create.
@@ -47,8 +44,7 @@ class record(ContextDecorator):
         strict: raise instead of recording elsewhere or not at all.
 
     Raises:
-        OutputError: (on entry, if ``strict``) the folder is taken or cannot be written, or this
-            process is already being recorded.
+        OutputError: (on entry, if ``strict``) the folder is taken or cannot be written, or this process is already being recorded.
     """
 
     def __init__(self, path: str | Path, overwrite: bool = False, strict: bool = False) -> None:
@@ -137,20 +133,17 @@ def report(text: str) -> None:
 
 
 class stage:
-    """Show a part of the training step as a stage of its own in the report; a context manager and a
-    decorator.
+    """Show a part of the training step as a stage of its own in the report; a context manager and a decorator.
 
     Example::
 
         with feedline.stage("mixup"):
             images, labels = mixup(images, labels)
 
-    Costs a few hundred nanoseconds without a recording. Works in the training and in a loader's
-    workers; can be nested and reused.
+    Costs a few hundred nanoseconds without a recording. Works in the training and in a loader's workers; can be nested and reused.
 
     Args:
-        name: at most 56 bytes. With the name of a built-in stage, such as ``input``, the time is
-            added to that stage.
+        name: at most 56 bytes. With the name of a built-in stage, such as ``input``, the time is added to that stage.
     """
 
     def __init__(self, name: str) -> None:
@@ -187,19 +180,16 @@ class stage:
 
 
 def metric(name: str, value: float) -> None:
-    """Record a number of the training, such as an accuracy after an evaluation, at the current
-    update.
+    """Record a number of the training, such as an accuracy after an evaluation, at the current update.
 
     Example::
 
         feedline.metric("val accuracy", correct / total)
 
-    Does nothing without a recording. The training loss, and the results of loss modules in an
-    evaluation, are recorded without it.
+    Does nothing without a recording. The training loss, and the results of loss modules in an evaluation, are recorded without it.
 
     Args:
-        name: at most 56 bytes; the same each time. For ``converge``, lower is better if the name
-            contains "loss" or "error".
+        name: at most 56 bytes; the same each time. For ``converge``, lower is better if the name contains "loss" or "error".
         value: a number, or a tensor with one element on the CPU.
     """
     watch = recorder.convergence

@@ -15,21 +15,18 @@ if TYPE_CHECKING:
 
 
 def on_trace_ready(folder: "str | os.PathLike[str]") -> "Callable[[profile], None]":
-    """Return a handler that writes each trace of torch.profiler into a folder, compressed, as
-    ``rank<R>-<step>.json.gz``.
+    """Return a handler that writes each trace of torch.profiler into a folder, compressed, as ``rank<R>-<step>.json.gz``.
 
     Example::
 
         with torch.profiler.profile(on_trace_ready=feedline.on_trace_ready("traces"), schedule=...) as profiler:
             train(profiler)
 
-    Afterwards ``feedline ingest traces/rank*-<step>.json.gz`` shows them; rank 0 prints this
-    command once. Existing files are never replaced: the next name is ``rank<R>-<step>.2.json.gz``.
-    If the folder cannot be written to, one line says so; the training continues.
+    Afterwards ``feedline ingest traces/rank*-<step>.json.gz`` shows them; rank 0 prints this command once. Existing files are never
+    replaced: the next name is ``rank<R>-<step>.2.json.gz``. If the folder cannot be written to, one line says so; the training continues.
 
     Args:
-        folder: created when the first trace is ready. For ranks on several hosts, use a shared
-            folder.
+        folder: created when the first trace is ready. For ranks on several hosts, use a shared folder.
     """
     return _Writer(Path(folder))
 

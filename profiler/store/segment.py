@@ -1,18 +1,15 @@
 """The records of one process in a memory-mapped file of bounded size.
 
-Nothing needs flushing: what was written is in the file, whatever kills the process (DataLoader
-workers never reach atexit).
+Nothing needs flushing: what was written is in the file, whatever kills the process (DataLoader workers never reach atexit).
 
     0      4096   header: magic, then JSON (role, pid, ...)
-    4096   4096   forgotten: int64 [64 stages, 8]: records, wall, cpu, runqueue, nbytes, extra, -,
-        -; row 0: the stride mask
+    4096   4096   forgotten: int64 [64 stages, 8]: records, wall, cpu, runqueue, nbytes, extra, -, -; row 0: the stride mask
     8192   4096   histograms: int64 [2, 256]: wall of samples (bin_of); the second is not in use
     12288  64 n   records
 
-A segment keeps every record until it is full. Then it discards ("forgets") every second window of
-WINDOW batches and continues; when it is full again, every second of the rest. Which windows it
-keeps depends only on a hash of (epoch, batch), so the main process and its workers keep the same
-ones. Discarded records are counted, so sums and histograms still include everything.
+A segment keeps every record until it is full. Then it discards ("forgets") every second window of WINDOW batches and continues; when it is
+full again, every second of the rest. Which windows it keeps depends only on a hash of (epoch, batch), so the main process and its workers
+keep the same ones. Discarded records are counted, so sums and histograms still include everything.
 """
 
 import errno

@@ -1,18 +1,15 @@
-"""The trainings of a run: the program's own process is one, and each group of ranks that it started
-is another.
+"""The trainings of a run: the program's own process is one, and each group of ranks that it started is another.
 
-RUN/rank0/                  the process that ``feedline run`` became RUN/training-1/rank0/ ...
-ranks of a training that began in processes below it RUN/training-0              names the training
-in RUN/rank0, ... where there are others; its report lies there RUN/parts/2                 names
-the second training of one process wherever a run folder can be named; its report lies there
+RUN/rank0/                  the process that ``feedline run`` became
+RUN/training-1/rank0/ ...   ranks of a training that began in processes below it
+RUN/training-0              names the training in RUN/rank0, ... where there are others; its report lies there
+RUN/parts/2                 names the second training of one process wherever a run folder can be named; its report lies there
 RUN/processes.jsonl         what each Python process below it did
 
-A sweep or a cross-validation makes an optimizer for each of its trainings. Optimizers belong to one
-training if they have parameters of the same modules, if one goes on after the other began (a GAN,
-an ensemble), or if no pass over a loader began between them; all else is a training of its own
-(record/optimizer_tracker.py writes down what that takes). It begins where its loader's pass began,
-and holds what was recorded from there on until the next one begins: its own evaluation too, which
-is in none of its steps.
+A sweep or a cross-validation makes an optimizer for each of its trainings. Optimizers belong to one training if they have parameters of the
+same modules, if one goes on after the other began (a GAN, an ensemble), or if no pass over a loader began between them; all else is a
+training of its own (record/optimizer_tracker.py writes down what that takes). It begins where its loader's pass began, and holds what was
+recorded from there on until the next one begins: its own evaluation too, which is in none of its steps.
 """
 
 import dataclasses

@@ -4,8 +4,7 @@ iter(loader)                     EPOCH
   next(iterator)                 NEXT, whose time in nothing else is waiting
     _next_index()                  SAMPLER
     _try_get_data()                ARRIVE
-      queue.get()                    TRANSPORT: receiving and unpickling (in the pin thread when
-      there is one)
+      queue.get()                    TRANSPORT: receiving and unpickling (in the pin thread when there is one)
     pin_memory()                   PIN (in its own thread when there are workers)
     fetcher.fetch()                FETCH, when there are no workers
 """

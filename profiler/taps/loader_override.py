@@ -1,9 +1,7 @@
-"""Changes arguments of the training's DataLoader without editing files: ``feedline run --set
-num_workers=4 train.py``.
+"""Changes arguments of the training's DataLoader without editing files: ``feedline run --set num_workers=4 train.py``.
 
     DataLoader.__init__        gets the changed arguments                                         LoaderOverride.changed
-    DataLoader._get_iterator   a loader whose workers cannot start gets its own arguments back
-    LoaderOverride.guarded
+    DataLoader._get_iterator   a loader whose workers cannot start gets its own arguments back    LoaderOverride.guarded
 
 What cannot be changed is told, and the training goes on unchanged.
 """

@@ -1,15 +1,13 @@
 """Replaces attributes of modules and classes in other libraries, and restores them.
 
-A replacement has the name, module, documentation, signature and source of its original, and pickles
-as it. Three ways, by what is replaced:
+A replacement has the name, module, documentation, signature and source of its original, and pickles as it. Three ways, by what is replaced:
 
     a function or method      ``set``     another function, which is found under the name that it is pickled with
     a built-in method         ``set``     ``_Descriptor``: equal to the method, and pickled as it
-    a function that programs  ``enter``   the same function with other code in it: earlier
-    references see it too, and can be pickled import by name
+    a function that programs  ``enter``   the same function with other code in it: earlier references see it too, and can be pickled
+    import by name
 
-Frames of replacements do not count where ``warnings.warn(stacklevel=...)`` looks for the caller
-(``skip_in_warnings``).
+Frames of replacements do not count where ``warnings.warn(stacklevel=...)`` looks for the caller (``skip_in_warnings``).
 """
 
 import dis

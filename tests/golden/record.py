@@ -1,11 +1,9 @@
-"""Make the stored run folders again, each from a real training on this machine, and see that
-nothing in them says where.
+"""Make the stored run folders again, each from a real training on this machine, and see that nothing in them says where.
 
     python tests/golden/record.py ranks killed      these
     python tests/golden/record.py                   all: about two minutes
 
-A run that is recorded again has other numbers: `python -m pytest tests/golden --regenerate`
-afterwards.
+A run that is recorded again has other numbers: `python -m pytest tests/golden --regenerate` afterwards.
 """
 
 import getpass

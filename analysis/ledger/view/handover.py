@@ -1,21 +1,18 @@
-"""What it costs the step to receive its batches from workers, and how long it would be with another
-number of them.
+"""What it costs the step to receive its batches from workers, and how long it would be with another number of them.
 
-With W workers a step takes as long as they need for its batches or as the main process needs to
-receive and use them, whichever is longer; without workers the main process makes them itself:
+With W workers a step takes as long as they need for its batches or as the main process needs to receive and use them, whichever is
+longer; without workers the main process makes them itself:
 
     step(W) = max((S + t) / W, C + t, G, CPU time / CPUs) + b        step(0) = max(S + C, G)
 
-G is the GPU's work for a step, which it does while the host waits for batches or makes them. b is
-what the beginnings of passes over the loader cost: the first batch of each is made while the step
-waits, even by workers that are kept between passes. t, what a batch costs besides being made, does
-not go away with its size: every tensor is a descriptor that the main process fetches from the
-worker over a socket. Where the run has workers, t was measured; where it has none, it is taken from
-benchmarks/queue_cost.py.
+G is the GPU's work for a step, which it does while the host waits for batches or makes them. b is what the beginnings of passes over the
+loader cost: the first batch of each is made while the step waits, even by workers that are kept between passes. t, what a batch costs
+besides being made, does not go away with its size: every tensor is a descriptor that the main process fetches from the worker over a
+socket. Where the run has workers, t was measured; where it has none, it is taken from benchmarks/queue_cost.py.
 
-This closed form decides whether there is a finding, which number of workers it names, and what it
-costs at most: rules have no recording to replay. What that number gives is predicted by the replay
-(analysis/explain/predictions.py), which knows how batches vary and how CPUs are shared.
+This closed form decides whether there is a finding, which number of workers it names, and what it costs at most: rules have no recording
+to replay. What that number gives is predicted by the replay (analysis/explain/predictions.py), which knows how batches vary and how CPUs
+are shared.
 """
 
 import math

@@ -30,8 +30,8 @@ class CheckCommand:
     problems are also printed as annotations.
 
     Examples:
-        feedline check runs/ci --budget budget.toml feedline check runs/ci --budget budget.toml
-        --junit feedline.xml --markdown "$GITHUB_STEP_SUMMARY"
+        feedline check runs/ci --budget budget.toml
+        feedline check runs/ci --budget budget.toml --junit feedline.xml --markdown "$GITHUB_STEP_SUMMARY"
     """
 
     def prepare_parser(self, parser: argparse.ArgumentParser) -> None:

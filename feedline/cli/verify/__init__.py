@@ -38,9 +38,9 @@ class VerifyCommand:
     FEEDLINE_OUT, FEEDLINE_ARM, FEEDLINE_SEED and FEEDLINE_CHECKPOINT.
 
     Examples:
-        feedline verify runs/one --set num_workers=4 -- train.py --output-dir {out} feedline verify
-        runs/one --fix too_few_workers -- train.py feedline verify --fix warmup=5ep --seeds 3 --
-        train.py --seed {seed} --output-dir out/{arm}-{seed}
+        feedline verify runs/one --set num_workers=4 -- train.py --output-dir {out}
+        feedline verify runs/one --fix too_few_workers -- train.py
+        feedline verify --fix warmup=5ep --seeds 3 -- train.py --seed {seed} --output-dir out/{arm}-{seed}
     """
 
     def prepare_parser(self, parser: argparse.ArgumentParser) -> None:

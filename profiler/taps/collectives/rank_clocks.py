@@ -1,16 +1,12 @@
-"""Measures the offset between this rank's clock and rank 0's, by a ping-pong through the process
-group's key-value store.
+"""Measures the offset between this rank's clock and rank 0's, by a ping-pong through the process group's key-value store.
 
     rank r   t0 set ping ------> rank 0 wakes, stamps t ------> set pong -> rank r wakes, t3
-             offset = t - (t0 + t3) / 2      error at most (t3 - t0) / 2      (RFC 5905, section 8,
-             with one stamp for two)
+             offset = t - (t0 + t3) / 2      error at most (t3 - t0) / 2      (RFC 5905, section 8, with one stamp for two)
 
-Of 15 the one with the shortest round trip is kept: it waited least. A thread does it, over a
-connection of its own, so neither the training nor its process groups are touched: at the start, now
-and then, and at the end. Rank 0's thread answers. A rank that is dead, or a store that is gone,
-ends it. So does ``destroy_process_group``, without a last measurement: a rank that is held up there
-keeps the old store alive, and others that create a new group meet in it and wait for that rank
-forever.
+Of 15 the one with the shortest round trip is kept: it waited least. A thread does it, over a connection of its own, so neither the training
+nor its process groups are touched: at the start, now and then, and at the end. Rank 0's thread answers. A rank that is dead, or a store
+that is gone, ends it. So does ``destroy_process_group``, without a last measurement: a rank that is held up there keeps the old store
+alive, and others that create a new group meet in it and wait for that rank forever.
 """
 
 import datetime

@@ -1,5 +1,4 @@
-"""Records losses, learning rates, gradient norms and the optimizer's setup of a training, called by
-the other taps.
+"""Records losses, learning rates, gradient norms and the optimizer's setup of a training, called by the other taps.
 
     forward (training, gradients)  -> samples          taps/training.py
     GradScaler.scale               -> the loss before it was scaled
@@ -7,8 +6,7 @@ the other taps.
     a bucket is reduced            -> norms            taps/collectives/tap.py
     optimizer.step                 -> values are written, the next update begins
 
-Nothing is changed and no random number is drawn. On a GPU nothing waits: values stay there until
-the GPU has passed them (norms.py).
+Nothing is changed and no random number is drawn. On a GPU nothing waits: values stay there until the GPU has passed them (norms.py).
 """
 
 import functools

@@ -1,20 +1,17 @@
-"""Squared norms of the gradient of a part of an update and of the whole, for the gradient noise
-scale (profiler/noise_scale.py).
+"""Squared norms of the gradient of a part of an update and of the whole, for the gradient noise scale (profiler/noise_scale.py).
 
 where the parts come from            the part's own gradient                      the whole's
-DistributedDataParallel              its buckets before they are summed           p.grad after
-backward .. with a hook of the program        the buckets that the hook is given           p.grad
-after backward FSDP2 (fully_shard)                  what its reduce-scatter is given
-this rank's shard of p.grad after backward all_reduce by the program            p.grad after
-backward                        p.grad before clipping and the update accumulation in one process
-p.grad after the first backward              p.grad after the last one
+DistributedDataParallel              its buckets before they are summed           p.grad after backward
+.. with a hook of the program        the buckets that the hook is given           p.grad after backward
+FSDP2 (fully_shard)                  what its reduce-scatter is given             this rank's shard of p.grad after backward
+all_reduce by the program            p.grad after backward                        p.grad before clipping and the update
+accumulation in one process          p.grad after the first backward              p.grad after the last one
 
-Each rank records its own; the mean over ranks is computed when the run is read, so nothing is sent.
-Updates are measured as often as costs at most SHARE of the training's first minute, because a
-training of seconds has few updates, and half of that later on.
+Each rank records its own; the mean over ranks is computed when the run is read, so nothing is sent. Updates are measured as often as
+costs at most SHARE of the training's first minute, because a training of seconds has few updates, and half of that later on.
 
-Numbers that a GPU may still be computing are recorded once they are available. The program never
-waits: they are copied to pinned memory after the kernels that compute them, and read there.
+Numbers that a GPU may still be computing are recorded once they are available. The program never waits: they are copied to pinned memory
+after the kernels that compute them, and read there.
 """
 
 import functools

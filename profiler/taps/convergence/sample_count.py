@@ -1,15 +1,12 @@
-"""Counts the samples that a training has seen: those in the batches that loaders handed over for
-it.
+"""Counts the samples that a training has seen: those in the batches that loaders handed over for it.
 
-Where no loader feeds the training, rows that its model was given stand for them. A row need not be
-a sample (nodes of a graph, time steps, the second pass of a GAN), so that such a number compares
-moments of one training and is not a number of samples.
+Where no loader feeds the training, rows that its model was given stand for them. A row need not be a sample (nodes of a graph, time steps,
+the second pass of a GAN), so that such a number compares moments of one training and is not a number of samples.
 
     NEXT                    samples are on their way
-    forward that trains     as many of them as the model has rows are trained on: accumulation takes
-    several batches first forward that does not   the batch was one to evaluate on, unless a forward
-    that trains comes before the next one update                  all that are on their way were
-    trained on
+    forward that trains     as many of them as the model has rows are trained on: accumulation takes several batches first
+    forward that does not   the batch was one to evaluate on, unless a forward that trains comes before the next one
+    update                  all that are on their way were trained on
 """
 
 

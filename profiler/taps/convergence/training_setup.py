@@ -1,29 +1,24 @@
 """Describes the setup of the training for ``Manifest.training``.
 
-optimizers   [{"kind": "SGD", "module": "torch.optim.sgd", "groups": [{"lr", "weight_decay",
-"momentum", "betas", "tensors", "vectors",
-             "elements", "fused", "foreach"}], "samplers"}] in the order of their first updates;
-             groups as they were then; vectors: tensors of at most 1 dimension; samplers: as below,
+optimizers   [{"kind": "SGD", "module": "torch.optim.sgd", "groups": [{"lr", "weight_decay", "momentum", "betas", "tensors", "vectors",
+             "elements", "fused", "foreach"}], "samplers"}]
+             in the order of their first updates; groups as they were then; vectors: tensors of at most 1 dimension; samplers: as below,
              those that were iterated between an update of this optimizer and the update before
 schedulers   [{"kind": "CosineAnnealingLR", "horizon": 1536 | None, "steps": 192, "optimizer": 0}]
-             horizon: steps until it is through, as it was told; steps: made by the last update, or
-             by the end where the scheduler was still there; optimizer: number of the one that it
-             moves, absent before its first update
-norms        {"BatchNorm2d": 20, "SyncBatchNorm": 0, ...}                                in models
-that were trained batch_norms  [{"layers": 20, "synced": 0, "samples": 2, "gpu": true}]
-             models with batch norm, in the order of their first forwards; layers: those that
-             normalize with the statistics of this rank's batch; synced: those that take them over
-             all ranks; samples: most in one of the first forwards, 0: unknown
-samplers     [{"kind": "DistributedSampler", "shuffles": true, "epochs": 3, "distinct": 1,
-"samples": 512, "of": 4096, "loader": 0}]
-             epochs: times it was iterated; distinct: values that set_epoch had given it by then;
-             samples: that it draws on this rank in an epoch; of: samples in the dataset; loader:
-             number of the one that it draws for, absent where that is not recorded
-scaler       {"kind": "GradScaler", "skipped": 3} | absent         skipped: updates that were not
-made updates, samples     in all, on this rank; absent in a run that was killed samples_known
-false: samples are rows that the model was given (taps/convergence/sample_count.py) noise_scale  why
-no gradient norms were seen; "" where some were noise_scale_reason  the same as an identifier, where
-something depends on it (message.py)
+             horizon: steps until it is through, as it was told; steps: made by the last update, or by the end where the scheduler was still
+             there; optimizer: number of the one that it moves, absent before its first update
+norms        {"BatchNorm2d": 20, "SyncBatchNorm": 0, ...}                                in models that were trained
+batch_norms  [{"layers": 20, "synced": 0, "samples": 2, "gpu": true}]
+             models with batch norm, in the order of their first forwards; layers: those that normalize with the statistics of this rank's
+             batch; synced: those that take them over all ranks; samples: most in one of the first forwards, 0: unknown
+samplers     [{"kind": "DistributedSampler", "shuffles": true, "epochs": 3, "distinct": 1, "samples": 512, "of": 4096, "loader": 0}]
+             epochs: times it was iterated; distinct: values that set_epoch had given it by then; samples: that it draws on this rank in an
+             epoch; of: samples in the dataset; loader: number of the one that it draws for, absent where that is not recorded
+scaler       {"kind": "GradScaler", "skipped": 3} | absent         skipped: updates that were not made
+updates, samples     in all, on this rank; absent in a run that was killed
+samples_known        false: samples are rows that the model was given (taps/convergence/sample_count.py)
+noise_scale  why no gradient norms were seen; "" where some were
+noise_scale_reason  the same as an identifier, where something depends on it (message.py)
 """
 
 import functools

@@ -20,16 +20,9 @@ class Net(torch.nn.Module):
 
 if __name__ == "__main__":
     torch.manual_seed(1)
-    loader = DataLoader(
-        TensorDataset(torch.randn(48, 1, 16, 16), torch.randint(0, 10, (48,))),
-        batch_size=8,
-        shuffle=True,
-        num_workers=1,
-    )
+    loader = DataLoader(TensorDataset(torch.randn(48, 1, 16, 16), torch.randint(0, 10, (48,))), batch_size=8, shuffle=True, num_workers=1)
     model = Net()
-    compiled = torch.compile(
-        model, fullgraph=True, backend=sys.argv[1] if sys.argv[1:] else "inductor"
-    )
+    compiled = torch.compile(model, fullgraph=True, backend=sys.argv[1] if sys.argv[1:] else "inductor")
     optimizer = torch.optim.Adam(model.parameters())
     for epoch in range(2):
         for images, labels in loader:

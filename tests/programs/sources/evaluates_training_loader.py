@@ -18,9 +18,7 @@ def accuracy(model, loader):
 if __name__ == "__main__":
     torch.manual_seed(1)
     x = torch.randn(48, 20)
-    loader = DataLoader(
-        TensorDataset(x, x[:, :4].argmax(1)), batch_size=8, shuffle=True, num_workers=2
-    )
+    loader = DataLoader(TensorDataset(x, x[:, :4].argmax(1)), batch_size=8, shuffle=True, num_workers=2)
     model = torch.nn.Sequential(torch.nn.Linear(20, 32), torch.nn.ReLU(), torch.nn.Linear(32, 4))
     criterion = torch.nn.CrossEntropyLoss()
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)

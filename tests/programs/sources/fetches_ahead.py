@@ -17,11 +17,7 @@ def ahead(loader):
 
 if __name__ == "__main__":
     torch.manual_seed(1)
-    loader = DataLoader(
-        TensorDataset(torch.randn(160, 32), torch.randint(0, 10, (160,))),
-        batch_size=8,
-        num_workers=1,
-    )
+    loader = DataLoader(TensorDataset(torch.randn(160, 32), torch.randint(0, 10, (160,))), batch_size=8, num_workers=1)
     model = torch.nn.Linear(32, 10)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     for batch, (inputs, labels) in enumerate(ahead(loader), 1):

@@ -6,13 +6,7 @@ from torch.utils.data import DataLoader, TensorDataset
 
 if __name__ == "__main__":
     torch.manual_seed(1)
-    loader = DataLoader(
-        TensorDataset(torch.randn(64, 16)),
-        batch_size=8,
-        shuffle=True,
-        drop_last=True,
-        num_workers=2,
-    )
+    loader = DataLoader(TensorDataset(torch.randn(64, 16)), batch_size=8, shuffle=True, drop_last=True, num_workers=2)
     generator = nn.Sequential(nn.Linear(4, 32), nn.ReLU(), nn.Linear(32, 16))
     discriminator = nn.Sequential(nn.Linear(16, 32), nn.LeakyReLU(0.2), nn.Linear(32, 1))
     criterion = nn.BCEWithLogitsLoss()

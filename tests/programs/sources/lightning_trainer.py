@@ -9,9 +9,7 @@ from torch.utils.data import DataLoader, TensorDataset
 class Classifier(pl.LightningModule):
     def __init__(self):
         super().__init__()
-        self.net = torch.nn.Sequential(
-            torch.nn.Linear(64, 128), torch.nn.ReLU(), torch.nn.Linear(128, 10)
-        )
+        self.net = torch.nn.Sequential(torch.nn.Linear(64, 128), torch.nn.ReLU(), torch.nn.Linear(128, 10))
 
     def forward(self, x):
         return self.net(x)
@@ -40,16 +38,8 @@ def numbers(count):
 
 if __name__ == "__main__":
     pl.seed_everything(1)
-    train = DataLoader(
-        numbers(80), batch_size=8, shuffle=True, num_workers=2, persistent_workers=True
-    )
+    train = DataLoader(numbers(80), batch_size=8, shuffle=True, num_workers=2, persistent_workers=True)
     validation = DataLoader(numbers(24), batch_size=8)
-    trainer = pl.Trainer(
-        max_epochs=2,
-        accumulate_grad_batches=2,
-        accelerator="cpu",
-        enable_progress_bar=False,
-        log_every_n_steps=5,
-    )
+    trainer = pl.Trainer(max_epochs=2, accumulate_grad_batches=2, accelerator="cpu", enable_progress_bar=False, log_every_n_steps=5)
     trainer.fit(Classifier(), train, validation)
     print("updates", trainer.global_step)

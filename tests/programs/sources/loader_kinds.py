@@ -61,12 +61,8 @@ LOADERS = {
     "no_batching": lambda: DataLoader(Stream(8), batch_size=None, num_workers=2),
     "batch_sampler": lambda: DataLoader(Numbers(), batch_sampler=ByLength(), num_workers=2),
     "out_of_order": lambda: DataLoader(Numbers(), batch_size=8, num_workers=2, in_order=False),
-    "persistent": lambda: DataLoader(
-        Numbers(), batch_size=8, shuffle=True, num_workers=2, persistent_workers=True
-    ),
-    "spawned": lambda: DataLoader(
-        Numbers(), batch_size=8, num_workers=2, multiprocessing_context="spawn"
-    ),
+    "persistent": lambda: DataLoader(Numbers(), batch_size=8, shuffle=True, num_workers=2, persistent_workers=True),
+    "spawned": lambda: DataLoader(Numbers(), batch_size=8, num_workers=2, multiprocessing_context="spawn"),
     "stateful": stateful,
     "none": lambda: DataLoader(Numbers(), batch_size=8),
 }
@@ -87,9 +83,7 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser()
     parser.add_argument("loader", choices=LOADERS, nargs="+")
     torch.manual_seed(1)
-    model = torch.nn.Sequential(
-        torch.nn.Linear(FEATURES, 32), torch.nn.ReLU(), torch.nn.Linear(32, 1)
-    )
+    model = torch.nn.Sequential(torch.nn.Linear(FEATURES, 32), torch.nn.ReLU(), torch.nn.Linear(32, 1))
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
     for name in parser.parse_args().loader:
         train(LOADERS[name](), model, torch.nn.MSELoss(), optimizer)

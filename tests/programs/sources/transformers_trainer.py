@@ -33,19 +33,7 @@ if __name__ == "__main__":
         seed=1,
     )
     torch.manual_seed(1)
-    model = GPT2LMHeadModel(
-        GPT2Config(
-            vocab_size=64,
-            n_positions=16,
-            n_embd=32,
-            n_layer=2,
-            n_head=2,
-            bos_token_id=0,
-            eos_token_id=0,
-        )
-    )
-    trainer = Trainer(
-        model, arguments, train_dataset=Sentences(24, 0), eval_dataset=Sentences(8, 1)
-    )
+    model = GPT2LMHeadModel(GPT2Config(vocab_size=64, n_positions=16, n_embd=32, n_layer=2, n_head=2, bos_token_id=0, eos_token_id=0))
+    trainer = Trainer(model, arguments, train_dataset=Sentences(24, 0), eval_dataset=Sentences(8, 1))
     trainer.train()
     print("updates", trainer.state.global_step)
