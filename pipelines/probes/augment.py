@@ -201,9 +201,10 @@ def _in_units_of_one(operation: ImageOperation) -> ImageOperation:
     if isinstance(operation, Tone) and operation.kind == "solarize":
         return replace(operation, magnitude=operation.magnitude / 255)
     fill = getattr(operation, "fill", None)
-    return (
-        operation if fill is None else replace(operation, fill=tuple(level / 255 for level in fill))
-    )  # type: ignore[call-arg]
+    if fill is None:
+        return operation
+    shares = tuple(level / 255 for level in fill)
+    return replace(operation, fill=shares)  # type: ignore[call-arg]
 
 
 def _on_arrays(operations: Sequence[ImageOperation]) -> _Apply:

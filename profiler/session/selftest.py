@@ -186,9 +186,10 @@ def _workers(method: str) -> _SelfTest:
 
     name = f"workers by {method}"
     try:
+        numbers: Any = _Numbers()
         processes, _ = _record(
-            lambda: _train(DataLoader(_Numbers(), 2, num_workers=2, multiprocessing_context=method))
-        )  # type: ignore[arg-type]
+            lambda: _train(DataLoader(numbers, 2, num_workers=2, multiprocessing_context=method))
+        )
     except Exception as error:
         return _SelfTest(name, False, f"{type(error).__name__}: {error}")
     main, workers = processes[-1:], processes[:-1]

@@ -193,9 +193,9 @@ def start_clock(report: ReportHook, before: bool) -> ClockThread | None:
         _note(0, 0)
         return None
     try:
-        store = dist.PrefixStore(
-            f"{_PREFIX}/{next(_lives)}", dist.distributed_c10d._get_default_store().clone()
-        )  # type: ignore[attr-defined]
+        shared = dist.distributed_c10d._get_default_store()
+        own = shared.clone()  # type: ignore[attr-defined]
+        store = dist.PrefixStore(f"{_PREFIX}/{next(_lives)}", own)
         store.set_timeout(datetime.timedelta(seconds=_BLOCKED_S))
     except Exception as error:
         report(
