@@ -398,7 +398,7 @@ def test_the_programs_own_lines_are_named_and_not_the_library_that_they_call(rec
     def loop():
         net = model()
         optimizer = torch.optim.SGD(net.parameters(), lr=0.01)
-        for _ in range(300):
+        for _ in range(1000):
             loss = torch.nn.functional.cross_entropy(net(data), target, label_smoothing=0.1)
             loss.backward()
             optimizer.step()
