@@ -8,9 +8,10 @@ from collections.abc import Sequence
 from feedline.analysis.formatting import seconds, share, size
 from feedline.analysis.ledger.change import Refused
 from feedline.analysis.ledger.facts import RuleInputs
-from feedline.analysis.ledger.finding import SHARE, Evidence, Finding, Severity
+from feedline.analysis.ledger.finding import SHARE, Evidence, Finding, Severity, measured
 from feedline.analysis.ledger.rule import Rule
 from feedline.analysis.ledger.view.own_functions import (
+    NamedFunctions,
     named_functions,
     parts,
 )
@@ -51,65 +52,44 @@ def check(facts: RuleInputs) -> Finding | None:
         f"the optimizer, takes {seconds(own.s)} of "
         f"the {seconds(step.mean_s)} step ({share(own.s / step.mean_s)}{waiting}): "
         f"{parts(named)}{crowded}",
-        evidence=[
-            Evidence("own_code_s", "all of this code, per step", own.s, "s"),
-            Evidence("own_code_share", "share of the step", own.s / step.mean_s, SHARE),
-            *(
-                Evidence("function_s", f"{one.name}, per step", one.s, "s", one.name)
-                for one in named
-            ),
-            Evidence(
-                "function_share_end",
-                f"{named[0].name}, share of the step, lower end of its 95 % interval",
-                named[0].low_s / step.mean_s,
-                SHARE,
-                "lower",
-            ),
-            Evidence(
-                "function_share_end",
-                f"{named[0].name}, share of the step, upper end",
-                named[0].high_s / step.mean_s,
-                SHARE,
-                "upper",
-            ),
-            *(
-                [
-                    Evidence(
-                        "queued_share",
-                        "waiting for a CPU, share of this code's time (estimated from forward and "
-                        "backward)",
-                        queued,
-                        SHARE,
-                    )
-                ]
-                if queued
-                else []
-            ),
-            Evidence("looks", "times that this code was observed", float(own.looks), "1"),
-            *(
-                [Evidence("batch_bytes", "bytes per batch", freed_bytes, "B")]
-                if freed_bytes
-                else []
-            ),
-            *(
-                [
-                    Evidence(
-                        "freeing_s",
-                        "freeing the previous batch, per step (estimated)",
-                        freeing_s,
-                        "s",
-                    )
-                ]
-                if freed_bytes
-                else []
-            ),
-        ],
+        evidence=_evidence(found, step.mean_s),
         fix=f"{_first(named)}{_freeing(freed_bytes, freeing_s, facts.loader.flags if facts.loader else (), facts.decodes_images)}",
         how_to_check=f"Time {named[0].name} with time.perf_counter() over some steps, without the "
         f"wait for the next batch. If it takes "
         f"much less than {seconds(named[0].s)} per step, this finding is wrong.",
         cost_s=took,
     )
+
+
+def _evidence(found: NamedFunctions, mean_s: float) -> list[Evidence]:
+    own, first = found.own, found.functions[0]
+    each = [
+        Evidence("function_s", f"{one.name}, per step", one.s, "s", one.name)
+        for one in found.functions
+    ]
+    what = f"{first.name}, share of the step"
+    ends = [
+        Evidence(
+            "function_share_end",
+            f"{what}, lower end of its 95 % interval",
+            first.low_s / mean_s,
+            SHARE,
+            "lower",
+        ),
+        Evidence("function_share_end", f"{what}, upper end", first.high_s / mean_s, SHARE, "upper"),
+    ]
+    waiting = "waiting for a CPU, share of this code's time (estimated from forward and backward)"
+    freeing = "freeing the previous batch, per step (estimated)"
+    return [
+        Evidence("own_code_s", "all of this code, per step", own.s, "s"),
+        Evidence("own_code_share", "share of the step", own.s / mean_s, SHARE),
+        *each,
+        *ends,
+        *measured([("queued_share", waiting, found.queued or None, SHARE)]),
+        Evidence("looks", "times that this code was observed", float(own.looks), "1"),
+        *measured([("batch_bytes", "bytes per batch", found.freed_bytes or None, "B")]),
+        *measured([("freeing_s", freeing, found.freeing_s or None, "s")]),
+    ]
 
 
 def _freeing(freed_bytes: float, freeing_s: float, flags: Sequence[str], images: bool) -> str:
