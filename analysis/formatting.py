@@ -87,6 +87,15 @@ def share(x: float | None) -> str:
     return "<0.1 %" if 0 < x < 0.0005 else f"{100 * x:.1f} %"
 
 
+def percent(x: float | None) -> str:
+    """A share from 0 to 1 for the middle of a sentence: 59 %, 7.1 %, <0.1 %."""
+    if x is None or not math.isfinite(x):
+        return NOT_MEASURED
+    if 0 < x < 0.0005:
+        return "<0.1 %"
+    return f"{100 * x:.0f} %" if x >= 0.0995 or x == 0 else f"{100 * x:.1f} %"
+
+
 def share_range(low: float, high: float) -> str:
     """Two shares from 0 to 1, with a decimal where both are small: 3.5 to 5.2 %, 28 to 51 %."""
     digits = 1 if high < 0.1 else 0

@@ -107,9 +107,9 @@ class Finding:
         severity: Usually by the cost: info below 5 % of a step, low from 5 %, high from 20 %
             (docs/rules.md has the exceptions, such as a cause of half the wait or more). Of a
             mistake in the setup (cost_s null): high: the training is not the one that was intended.
-        message: One sentence with the figures.
+        message: One sentence of at most 22 words, with at most two figures.
         evidence: What was measured.
-        fix: What to change.
+        fix: What to change, in one sentence of at most 22 words.
         how_to_check: How to check the finding: an experiment, and the outcome that would prove it
             wrong.
         cost_s: What the cause costs per step; cost_kind says what that means for the fix's gain.
@@ -133,6 +133,11 @@ class Finding:
             the fix also leaves CPU time to the step. bound: no fix of this cause saves more.
             unknown: no time is known.
         claims: Rows of the ledger whose time it explains; those of a sample begin with sample/.
+        place: Where the program has to be changed, e.g. train.py:31; empty: unknown.
+        condition: What must be true for the fix to be harmless, e.g. "only if the dataset does not
+            change between epochs"; empty: nothing.
+        more: Further sentences on the cause, for those who want to know.
+        fix_more: Further sentences on the fix: alternatives, what it does not change.
     """
 
     rule_id: str = field(metadata={"key": "cause"})
@@ -153,6 +158,10 @@ class Finding:
         CostKind.UNKNOWN
     )  # a rule sets it if it knows a bound; other costs are estimates (diagnose.py)
     claims: list[str] = field(default_factory=list)
+    place: str = ""
+    condition: str = ""
+    more: list[str] = field(default_factory=list)
+    fix_more: list[str] = field(default_factory=list)
 
 
 #: Why a cost may be more.

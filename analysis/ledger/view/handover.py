@@ -169,22 +169,28 @@ def setting(facts: RuleInputs, given: dict[str, int | bool]) -> str:
 
 
 def change(facts: RuleInputs, given: dict[str, int | bool]) -> str:
-    """The line to change: ``DataLoader(..., num_workers=3)  # now 1, train.py:31``."""
-    called = call(facts, as_code(given), _now(facts, given), only_if(facts, given))
+    """Return the change of the line that makes the loader: ``DataLoader(..., num_workers=3)  # now
+    1``.
+
+    Where that line is, and what has to be true, are ``place`` and ``only_if``.
+    """
+    return call(facts, as_code(given), _now(facts, given))
+
+
+def without_workers(given: dict[str, int | bool]) -> list[str]:
+    """Return what has to be removed where no workers are left; empty: nothing."""
     if given.get("num_workers") != 0:
-        return called
-    others = (
-        WITHOUT_WORKERS.replace(" persistent_workers,", "")
-        if "persistent_workers" in given
-        else WITHOUT_WORKERS
-    )
-    return f"{called}{'; ' if '#' in called else '  # '}{others}"
+        return []
+    others = WITHOUT_WORKERS
+    if "persistent_workers" in given:
+        others = others.replace(" persistent_workers,", "")
+    return [f"{others[:1].upper()}{others[1:]}."]
 
 
 def in_words(facts: RuleInputs, given: dict[str, int | bool]) -> str:
-    """The same for the middle of a text: ``Set num_workers=3 (now 1, train.py:31)``."""
-    where = ", ".join(filter(None, (_now(facts, given), place(facts))))
-    return f"{setting(facts, given)}{f' ({where})' if where else ''}"
+    """The same for the middle of a text: ``Set num_workers=3 (now 1)``."""
+    now = _now(facts, given)
+    return f"Set {as_code(given)}{f' ({now})' if now else ''}"
 
 
 def _now(facts: RuleInputs, given: dict[str, int | bool]) -> str:
@@ -196,11 +202,10 @@ def _now(facts: RuleInputs, given: dict[str, int | bool]) -> str:
     return f"now {values}" if values else ""
 
 
-def call(facts: RuleInputs, arguments: str, now: str = "", condition: str = "") -> str:
-    """The same for any arguments; the place is left out where the recorder did not see the call."""
+def call(facts: RuleInputs, arguments: str, now: str = "") -> str:
+    """The same for any arguments."""
     kind = facts.loader.kind if facts.loader else "DataLoader"
-    comment = "; ".join(filter(None, (", ".join(filter(None, (now, place(facts)))), condition)))
-    return f"{kind}(..., {arguments})" + (f"  # {comment}" if comment else "")
+    return f"{kind}(..., {arguments})" + (f"  # {now}" if now else "")
 
 
 def place(facts: RuleInputs) -> str:

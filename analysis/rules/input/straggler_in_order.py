@@ -1,12 +1,12 @@
 """Batches that are ready wait behind a slow one, and the workers behind them run dry."""
 
-from feedline.analysis.formatting import seconds, share
 from feedline.analysis.ledger.change import Change
 from feedline.analysis.ledger.facts import RuleInputs
 from feedline.analysis.ledger.finding import SHARE, Evidence, Finding, Severity
 from feedline.analysis.ledger.rule import AS_MUCH_CPU, Effort, Rule
 from feedline.analysis.ledger.view import handover
 from feedline.analysis.ledger.view.input_wait import input_wait, num_workers, severity, shortage_s
+from feedline.analysis.sentences import COUNT, PERCENT, TIME, Sentence
 
 RULE_ID = "straggler_in_order"
 _SETTINGS: dict[str, int | bool] = {"in_order": False}
@@ -14,6 +14,21 @@ _SETTINGS: dict[str, int | bool] = {"in_order": False}
 #: Coefficient of variation of the time to make a batch (docs/rules.md). With 0.05, workers in phase
 #: show head-of-line waits as well, but in_order=False won nothing there (benchmarks/wait_split.py).
 _MIN_VARIATION = 0.30
+
+_SAYS = Sentence(
+    "finished batches wait {waiting} per step behind slow ones, because batches are returned in "
+    "order",
+    waiting=TIME,
+)
+_VARIES = Sentence(
+    "the time per batch varies: its standard deviation is {deviation} of its mean",
+    deviation=PERCENT,
+)
+_KEEP_ORDER = Sentence(
+    "To keep the order, raise prefetch_factor (now {factor}), and make slow samples faster or "
+    "spread them out.",
+    factor=COUNT,
+)
 
 
 def check(facts: RuleInputs) -> Finding | None:
@@ -52,13 +67,13 @@ def check(facts: RuleInputs) -> Finding | None:
     return Finding(
         RULE_ID,
         weight,
-        message=f"finished batches wait {seconds(blocked_s)} per step behind slow ones, because "
-        f"batches are returned in order "
-        f"(the time per batch varies: its standard deviation is {share(maker.fetch_cv)} of its "
-        f"mean)",
+        message=_SAYS(waiting=blocked_s),
+        more=[_VARIES(deviation=maker.fetch_cv)],
         evidence=evidence,
-        fix=f"{handover.in_words(facts, _SETTINGS)}. Or keep the order: raise prefetch_factor (now "
-        f"{facts.setting('prefetch_factor', 2)}), and make slow samples faster or spread them out.",
+        fix=f"{handover.in_words(facts, _SETTINGS)}.",
+        fix_more=[_KEEP_ORDER(factor=facts.setting("prefetch_factor", 2))],
+        place=handover.place(facts),
+        condition=handover.only_if(facts, _SETTINGS),
         how_to_check="Run with in_order=False. If samples/s stay the same, this finding is wrong.",
         cost_s=cost_s,
         settings=dict(_SETTINGS),
