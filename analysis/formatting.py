@@ -31,6 +31,13 @@ def number(x: float | None, digits: int = 3) -> str:
     return f"{x:,.{decimals}f}"
 
 
+def rate(x: float | None) -> str:
+    """A throughput with three significant digits: 81.0, 40,600."""
+    if x is None or not math.isfinite(x) or x < 1000:
+        return number(x)
+    return number(round(x, 2 - math.floor(math.log10(x * _ROUNDED))))
+
+
 def count(x: float | None) -> str:
     """A count: 1,200; a mean of counts keeps three digits: 3.02."""
     if x is None or not math.isfinite(x):

@@ -11,13 +11,14 @@ import dataclasses
 from collections.abc import Sequence
 
 from feedline.analysis.explain.diagnose import diagnose
+from feedline.analysis.explain.gain import with_gains
 from feedline.analysis.explain.measured import Measurement, measure
 from feedline.analysis.explain.model import Report
 from feedline.analysis.explain.next_limit import within
 from feedline.analysis.explain.predictions import Predictions, of_recording, untold
 from feedline.analysis.explain.roofline import roofline
 from feedline.analysis.explain.tried import Trial, rejected
-from feedline.analysis.explain.verdict import verdict
+from feedline.analysis.explain.verdict import of_finding, verdict
 from feedline.analysis.ledger.facts import RuleInputs
 from feedline.analysis.ledger.finding import Finding
 from feedline.analysis.measure.gather import RankMetrics
@@ -45,8 +46,10 @@ def build(run: Run, ceilings: Ceilings | None = None, beside: NetworkHints = NO_
     read = measure(run, ceilings, beside)
     if read.view is None:
         none = no_batch.found(read.end, read.run.loaders, read.run.run)
-        unknown = "no training step was recorded, so what limits the training is unknown."
-        return Report.of(read.run, f"{none.message}." if none else unknown, [none] if none else [])
+        unknown = "No training step was recorded, so what limits the training is unknown."
+        return Report.of(
+            read.run, of_finding(none, "" if none else unknown), [none] if none else []
+        )
     predictions = _predictions_of(read, read.view, ceilings, rejected_of(run))
     checks = read.run.convergence.checks if read.run.convergence else []
     findings = within(
@@ -54,6 +57,7 @@ def build(run: Run, ceilings: Ceilings | None = None, beside: NetworkHints = NO_
     )
     if read.ended_badly:
         findings = [_without_more(finding, read.view) for finding in findings]
+    findings = with_gains(findings, read.run.throughput, read.run.step)
     return Report.of(
         read.run,
         verdict(findings, read.view),

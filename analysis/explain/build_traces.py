@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from feedline.analysis.explain.diagnose import diagnose_traces
+from feedline.analysis.explain.gain import with_gains
 from feedline.analysis.explain.model import (
     CopyTime,
     KernelTime,
@@ -95,13 +96,13 @@ def _report(
     first = min(traces)
     shown = traces[first]
     facts = TraceFacts(shown, budgets, between)
-    findings = diagnose_traces(facts)
-    step = _step(shown, budgets[first])
+    step, throughput = _step(shown, budgets[first]), _throughput(shown, budgets[first])
+    findings = with_gains(diagnose_traces(facts), throughput, step)
     return Report(
         run=_run_info(run, traces),
         verdict=verdict_of_traces(findings, facts),
         findings=findings,
-        throughput=_throughput(shown, budgets[first]),
+        throughput=throughput,
         step=step,
         workers=None,
         loaders=[],

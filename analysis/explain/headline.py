@@ -5,10 +5,12 @@ recording ended before it.
 from feedline.analysis.formatting import count, counted, seconds
 from feedline.analysis.measure.at_end import AtEnd, waits
 from feedline.analysis.measure.model import RunInfo
+from feedline.analysis.sentences import Sentence
 from feedline.profiler.session.ending import INTERRUPTED
 
 _FULL = "No space left on device"
 _UNKNOWN_END = AtEnd()
+_USUAL_CAUSES = Sentence("Usual causes: out of memory, kill -9, a segmentation fault.")
 
 
 def headline(
@@ -58,21 +60,14 @@ def how(state: str, exit_code: int | None, ended_by: str = "", ended_at: str = "
 
 def _ended(run: RunInfo, steps: int, who: str, end: AtEnd, unit: str) -> str:
     if run.state == "live":
-        return f"The training is still running{_doing(run, end)}; figures cover the run so far."
+        return f"The training is still running{_doing(run, end)}."
     if not (ended := how(run.state, run.exit_code, run.ended_by, run.ended_at)):
         return ""
-    cut = (
-        " (no exit code was recorded; usual causes: out of memory, kill -9, segmentation fault)"
-        if run.state == "cut" and not run.ended_by
-        else ""
-    )
+    causes = f" {_USUAL_CAUSES()}" if run.state == "cut" and not run.ended_by else ""
     if not steps:  # the verdict tells of a wait for the first batch
         doing = _doing(run, end) if end.wait is None else ""
-        return f"{who} {ended}{cut} before its first step{doing}."
-    return (
-        f"{who} {ended}{cut} after {counted(steps, unit)}{_doing(run, end)}; figures cover the "
-        f"run until then."
-    )
+        return f"{who} {ended} before its first step{doing}.{causes}"
+    return f"{who} {ended} after {counted(steps, unit)}{_doing(run, end)}.{causes}"
 
 
 def _doing(run: RunInfo, end: AtEnd) -> str:
@@ -95,6 +90,5 @@ def _stopped(run: RunInfo, steps: int, updates: int) -> str:
     why = f"the disk is full ({_FULL})" if _FULL in run.stopped else run.stopped
     of = f" of {count(updates)}" if updates > steps else ""
     return (
-        f"Recording stopped after {count(steps)}{of} step{'s' * (max(steps, updates) != 1)}: "
-        f"{why}. Figures cover the run until then."
+        f"Recording stopped after {count(steps)}{of} step{'s' * (max(steps, updates) != 1)}: {why}."
     )

@@ -8,7 +8,7 @@ could not be measured; ``notes`` or ``hooks`` say why.
 from dataclasses import dataclass, field, fields
 
 from feedline.analysis.convergence.training_series import ConvergenceSummary
-from feedline.analysis.ledger.finding import Finding, PredictedRate
+from feedline.analysis.ledger.finding import Finding, Gain, PredictedRate
 from feedline.analysis.ledger.table import Ledger
 from feedline.analysis.measure.model import (
     Cpus,
@@ -21,7 +21,7 @@ from feedline.analysis.measure.model import (
 )
 from feedline.analysis.ranks.communication import Communication, RankParts
 
-REPORT_SCHEMA_VERSION = 2
+REPORT_SCHEMA_VERSION = 3
 
 FIRST_STEPS = "first_steps"  # the note on steps that are not in the means
 
@@ -360,6 +360,34 @@ class MeasuredRun:
     headline: str = ""
 
 
+@dataclass(frozen=True)
+class Verdict:
+    """What limits a training and what to change, in sentences of at most 22 words.
+
+    Attributes:
+        limit: What limits it, and how much of the step that is.
+        cause: Its cause, with at most two figures; empty: limit says it.
+        caveat: What must be known before; empty: nothing.
+        fix: What to change: arguments of the DataLoader, or one sentence; empty: nothing.
+        place: Where the program has to be changed; empty: unknown.
+        condition: What must be true for the fix to be harmless; empty: nothing.
+        gain: Throughput with the fix. None: the finding asks for no change or costs no time.
+        finding: The cause of the finding in findings that it tells; empty: none.
+    """
+
+    limit: str
+    cause: str = ""
+    caveat: str = ""
+    fix: str = ""
+    place: str = ""
+    condition: str = ""
+    gain: Gain | None = None
+    finding: str = ""
+
+    def __str__(self) -> str:
+        return " ".join(filter(None, (self.caveat, self.limit, self.cause)))
+
+
 @dataclass(frozen=True, kw_only=True)
 class Report(MeasuredRun):
     """Everything a report shows. One of these per run; JSON is exactly this object.
@@ -391,7 +419,7 @@ class Report(MeasuredRun):
             was recorded.
         headline: What must be known before the verdict: a crash, a kill, a full disk; empty if the
             run ended normally.
-        verdict: What holds the training back, in a few sentences, or that nothing measured does.
+        verdict: What limits the training and what to change, or that nothing measured does.
         findings: Causes with evidence and fix, most important first; at most three that are not of
             severity info. Those about the training loop (gpu_waits, float32_products,
             recompilation, checkpoint_time, optimizer_time, own_code, evaluation_time) come in
@@ -404,7 +432,7 @@ class Report(MeasuredRun):
             meaning, not when one is added.
     """
 
-    verdict: str
+    verdict: Verdict
     findings: list[Finding]
     roofline: Roofline | None = None
     together: PredictedRate | None = None
@@ -414,7 +442,7 @@ class Report(MeasuredRun):
     def of(
         cls,
         run: MeasuredRun,
-        verdict: str,
+        verdict: Verdict,
         findings: list[Finding],
         roofline: Roofline | None = None,
         together: PredictedRate | None = None,

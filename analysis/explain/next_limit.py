@@ -151,11 +151,6 @@ def _exceeded(told: PredictedRate | None, limits: Roofline | None) -> Throughput
     )
 
 
-def gained(mean_s: float, cost_s: float, rate: float) -> float:
-    """The rate without what costs this much of the step."""
-    return rate * mean_s / (mean_s - cost_s)
-
-
 def _limit(finding: Finding, limits: Roofline, full: bool) -> ThroughputBound | None:
     """The limit that stays with this finding's fix."""
     ids = [roof.id for roof in limits.roofs]

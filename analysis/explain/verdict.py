@@ -1,18 +1,22 @@
-"""The verdict: one or two sentences, with figures, for those who read nothing else."""
+"""The verdict: what limits a training, its cause, and what to change, for those who read nothing
+else.
+"""
 
 from collections.abc import Sequence
 
 from feedline.analysis.convergence.checks import ASIDE, DIVERGED, GRAVE
-from feedline.analysis.formatting import seconds, sentence, share
+from feedline.analysis.explain.model import Verdict
+from feedline.analysis.formatting import sentence
 from feedline.analysis.ledger.facts import RuleInputs
-from feedline.analysis.ledger.finding import SHARE, Finding, Severity, rates, saving
+from feedline.analysis.ledger.finding import SHARE, Finding, Severity
 from feedline.analysis.ledger.rule import Effort
 from feedline.analysis.ledger.trace_facts import TraceFacts, mean_step_s
-from feedline.analysis.ledger.view.enough_steps import maybe_below, only_infers, unsure
-from feedline.analysis.ledger.view.handover import setting
+from feedline.analysis.ledger.view.enough_steps import maybe_below, only_infers
+from feedline.analysis.ledger.view.handover import as_code
 from feedline.analysis.ledger.view.input_wait import num_workers, steady_share
 from feedline.analysis.rules import BY_ID
 from feedline.analysis.rules.trace import device_bound, host_bound
+from feedline.analysis.sentences import NAME, PERCENT, Sentence
 from feedline.analysis.traces.trace_budget import STEP_PARTS
 
 #: What a finding about how the training is set up makes of it.
@@ -23,10 +27,23 @@ _WRONG = dict.fromkeys(GRAVE, _WRONG_SET_UP) | dict.fromkeys(DIVERGED, "Training
 #: contains shares that do not count.
 _SURE, _PERHAPS = "Input-bound", "Probably input-bound"
 
-#: Before the verdict of a program that only calls its model.
-_ONLY_INFERS = (
-    "No training was seen (no backward pass and no optimizer update); steps are the "
-    "loader's batches. "
+_BOUND = Sentence("{bound}: {message}", bound=NAME, message=NAME)
+_WAITS = Sentence("{bound}: {part} of each step waits for data.", bound=NAME, part=PERCENT)
+_MAKES = Sentence("{bound}: {part} of each step is spent on its input.", bound=NAME, part=PERCENT)
+_NO_CAUSE = Sentence(
+    "No single cause takes 5 % or more of {whole}: the largest part, {part}, is {name}.",
+    whole=NAME,
+    part=PERCENT,
+    name=NAME,
+)
+_UNEXPLAINED = Sentence(
+    "{part} of {whole} is unexplained: the device was idle, and the trace does not show why.",
+    part=PERCENT,
+    whole=NAME,
+)
+_UNKNOWN = Sentence("What limits this run is unknown: no rule applies to it.")
+_ONLY_INFERS = Sentence(
+    "No training was seen: no backward pass, no optimizer update. Steps are the loader's batches."
 )
 
 
@@ -38,68 +55,90 @@ def leading(findings: Sequence[Finding]) -> Finding | None:
     )
 
 
-def verdict(findings: Sequence[Finding], run: RuleInputs) -> str:
+def verdict(findings: Sequence[Finding], run: RuleInputs) -> Verdict:
     """Return what limits a recorded run, by how much, and what to change.
 
     Args:
         findings: of the same run, most important first.
     """
-    said = _verdict(findings, run)
-    return f"{_ONLY_INFERS}{said}" if only_infers(run) else said
-
-
-def _verdict(findings: Sequence[Finding], run: RuleInputs) -> str:
+    caveat = _ONLY_INFERS() if only_infers(run) else ""
     top = leading(findings)
     if top is None:
-        return "What limits this run is unknown: no rule applies to it."
+        return Verdict(_UNKNOWN(), caveat=caveat)
+    limit, cause = _limit(top, run)
+    return of_finding(top, limit, cause, caveat)
+
+
+def of_finding(top: Finding | None, limit: str, cause: str = "", caveat: str = "") -> Verdict:
+    """Return the verdict that a finding leads.
+
+    Args:
+        limit, cause: in words. Empty: what the finding says.
+    """
+    if top is None:
+        return Verdict(limit, cause, caveat=caveat)
+    return Verdict(
+        limit=limit or _full_stop(top.message),
+        cause=cause,
+        caveat=caveat,
+        fix=_fix(top),
+        place=top.place,
+        condition=top.condition,
+        gain=top.gain,
+        finding=top.rule_id,
+    )
+
+
+def _limit(top: Finding, run: RuleInputs) -> tuple[str, str]:
+    """What limits the run, and by what cause."""
+    message = _full_stop(top.message)
     if top.rule_id in _WRONG or top.rule_id in ASIDE:
-        return f"{_WRONG.get(top.rule_id, _WRONG_SET_UP)}: {top.message}."
-    rule, change = BY_ID[top.rule_id], setting(run, top.settings) if top.settings else ""
-    called = _SURE if not rule.bound else rule.bound
+        return _BOUND(bound=_WRONG.get(top.rule_id, _WRONG_SET_UP), message=message), ""
+    if top.severity is Severity.INFO:
+        return message, ""
+    rule = BY_ID[top.rule_id]
+    called = rule.bound or _SURE
     if not rule.of_input:
         weight = _weight(top, run.step.mean_s) if rule.in_part else Severity.HIGH
-        return _sentences(top, run.step.mean_s, _partly(called, weight), change=change)
-    goes = (
-        "waits for data"
-        if run.loader is not None and num_workers(run) != 0
-        else "goes to the input"
-    )
-    waits = (
-        f"{share(steady_share(run))}{unsure(run)} of each {seconds(run.step.mean_s)} step {goes}. "
-    )
+        return _BOUND(bound=_partly(called, weight), message=message), ""
     if rule.in_part:
         called = _PERHAPS if maybe_below(run) else _partly(called, Severity.of(steady_share(run)))
-    return _sentences(top, run.step.mean_s, called, waits, change)
+    waits = run.loader is not None and num_workers(run) != 0
+    return (_WAITS if waits else _MAKES)(bound=called, part=steady_share(run)), message
 
 
-def verdict_of_traces(findings: Sequence[Finding], facts: TraceFacts) -> str:
+def verdict_of_traces(findings: Sequence[Finding], facts: TraceFacts) -> Verdict:
     """Return the same of traces."""
-    mean_s = mean_step_s(facts.budgets[facts.rank])
-    computes = next(
-        (finding for finding in findings if finding.rule_id == device_bound.RULE_ID), None
-    )
-    if (
-        computes is not None and findings[0].severity is Severity.LOW
-    ):  # what else costs a little is not what binds it
-        return (
-            f"{sentence(computes.message)}. "
-            f"{sentence(findings[0].message)}.{saving(findings[0], mean_s)}"
-        )
     if not findings:
         most = max(STEP_PARTS, key=facts.share)
-        return (
-            f"No single cause takes 5 % or more of {facts.whole}; {share(facts.share(most))} "
-            f"of it is {most.replace('_', ' ')}."
-        )
-    rule = BY_ID[findings[0].rule_id]
+        name = most.replace("_", " ")
+        return Verdict(_NO_CAUSE(whole=facts.whole, part=facts.share(most), name=name))
+    top, mean_s = findings[0], mean_step_s(facts.budgets[facts.rank])
+    computes = next((one for one in findings if one.rule_id == device_bound.RULE_ID), None)
+    if computes is not None and top.severity is Severity.LOW:
+        # what else costs a little is not what binds it
+        return of_finding(top, _full_stop(computes.message), _full_stop(top.message))
+    message, cause = _full_stop(top.message), _unexplained(facts, top)
+    if top.severity is Severity.INFO:
+        return of_finding(top, message, cause)
+    rule = BY_ID[top.rule_id]
     called = rule.bound or _SURE
-    if (
-        rule.rule_id == host_bound.RULE_ID and "loader_pct" in facts.shown.input.reasons
-    ):  # whether it waits for data is unknown
-        called = "Host-bound, or input-bound"
-    return _sentences(
-        findings[0], mean_s, _partly(called, _weight(findings[0], mean_s))
-    ) + _unexplained(facts, findings[0])
+    if rule.rule_id == host_bound.RULE_ID and "loader_pct" in facts.shown.input.reasons:
+        called = "Host-bound, or input-bound"  # whether it waits for data is unknown
+    bound = _partly(called, _weight(top, mean_s))
+    return of_finding(top, _BOUND(bound=bound, message=message), cause)
+
+
+def _fix(top: Finding) -> str:
+    """Return the change in as few words as it takes: arguments alone, where they are all of it."""
+    rule = BY_ID.get(top.rule_id)
+    if rule is not None and rule.by_settings and rule.effort is Effort.SETTING and top.settings:
+        return as_code(top.settings)
+    return _full_stop(top.fix) if top.fix else ""
+
+
+def _full_stop(text: str) -> str:
+    return sentence(text) if text.endswith((".", "!", "?", "…")) else f"{sentence(text)}."
 
 
 def _weight(finding: Finding, mean_s: float | None) -> Severity:
@@ -118,48 +157,10 @@ def _partly(bound: str, weight: Severity) -> str:
     return f"Partly {bound if bound.startswith('GPU') else bound[0].lower() + bound[1:]}"
 
 
-def _sentences(
-    top: Finding, mean_s: float | None, bound: str, waits: str = "", change: str = ""
-) -> str:
-    """What limits the training, by how much, what to change where that is a setting, and what can
-    be saved.
-
-    Args:
-        bound: what the run is called.
-        waits: a sentence about the input, where the finding does not say how much of the step it
-            takes.
-        change: of the loader's settings, as an instruction; empty: it names none.
-    """
-    if top.severity is Severity.INFO:
-        return f"{sentence(top.message)}."
-    said = f"{waits}{sentence(top.message)}" if waits else top.message
-    return f"{bound}: {said}.{_gain(top, mean_s, change)}"
-
-
-def _gain(top: Finding, mean_s: float | None, change: str) -> str:
-    """What to change where that is a setting, and what it gives."""
-    rule = BY_ID.get(top.rule_id)
-    if (
-        rule is None
-        or not rule.by_settings
-        or not change
-        or (top.predicted is None and rule.effort is not Effort.SETTING)
-    ):
-        return saving(top, mean_s)
-    return (
-        f" {change}.{saving(top, mean_s)}"
-        if top.predicted is None
-        else f" {change}: {rates(top.predicted)}."
-    )
-
-
 def _unexplained(facts: TraceFacts, top: Finding) -> str:
     """A sentence where more than the first finding tells of is unknown."""
     part = facts.share("unexplained")
     told = next((one.value for one in top.evidence if one.unit == SHARE), 0.0)
     if Severity.of(part) is Severity.INFO or part < told:
         return ""
-    return (
-        f" {share(part)} of {facts.whole} is unexplained: the device was idle, and the trace "
-        f"does not show what the host did."
-    )
+    return _UNEXPLAINED(part=part, whole=facts.whole)

@@ -98,6 +98,37 @@ class PredictedRate:
     high: float
 
 
+class GainKind(str, enum.Enum):
+    """How sure a gain is."""
+
+    PREDICTED = "predicted"  # by a replay, within an interval
+    ABOUT = "about"  # from the time of the cause: the fix may save more or less
+    AT_MOST = "at_most"  # no fix of this cause gives more
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True)
+class Gain:
+    """Throughput as it is and with a fix.
+
+    Attributes:
+        kind: predicted: a replay gives it, within low and high. about: estimated from the time of
+            the cause. at_most: no fix of this cause gives more. unknown: no figure is known.
+        unit: samples/s of all ranks; steps/s where the batch size is unknown.
+        before: As recorded. None: unknown.
+        after: With the fix. None: unknown.
+        low: Lower end of the 95 % interval of after. None: not predicted.
+        high: Its upper end. None: not predicted.
+    """
+
+    kind: GainKind
+    unit: str
+    before: float | None = None
+    after: float | None = None
+    low: float | None = None
+    high: float | None = None
+
+
 @dataclass(frozen=True)
 class Finding:
     """One cause with its evidence and its fix.
@@ -138,6 +169,8 @@ class Finding:
             change between epochs"; empty: nothing.
         more: Further sentences on the cause, for those who want to know.
         fix_more: Further sentences on the fix: alternatives, what it does not change.
+        gain: Throughput with the fix, and how sure it is. None: the finding costs no time, or asks
+            for no change.
     """
 
     rule_id: str = field(metadata={"key": "cause"})
@@ -162,6 +195,7 @@ class Finding:
     condition: str = ""
     more: list[str] = field(default_factory=list)
     fix_more: list[str] = field(default_factory=list)
+    gain: Gain | None = None
 
 
 #: Why a cost may be more.
@@ -172,23 +206,6 @@ def cost(finding: Finding, mean_step_s: float | None) -> str:
     """``241 ms per step (19.4 %)``; without the share where the mean step is not known."""
     part = f" ({share(finding.cost_s / mean_step_s)})" if mean_step_s else ""
     return f"{seconds(finding.cost_s)} per step{part}"
-
-
-def saving(finding: Finding, mean_step_s: float | None) -> str:
-    """The sentence on the gain that follows the message; empty if the finding costs no time."""
-    if finding.predicted is not None:
-        return f" Predicted with the fix: {rates(finding.predicted)}."
-    if finding.cost_s <= 0:
-        return ""
-    if finding.cost_kind is CostKind.PREDICTED:
-        return (
-            f" Replaying the steps without this delay predicts that "
-            f"{cost(finding, mean_step_s)} can be saved ({interval(finding)})."
-        )
-    if finding.cost_kind is CostKind.BOUND:
-        return f" Up to {cost(finding, mean_step_s)} can be saved."
-    more = f", or more: {COMPETES}" if finding.cost_kind is CostKind.AT_LEAST else ""
-    return f" That costs about {cost(finding, mean_step_s)}{more}."
 
 
 def rates(predicted: PredictedRate) -> str:

@@ -8,10 +8,9 @@ from markupsafe import Markup, escape
 from feedline.analysis import formatting
 from feedline.analysis.convergence.training_series import ConvergenceSummary
 from feedline.analysis.explain.model import Report, Roofline, Traces
-from feedline.analysis.explain.verdict import leading
 from feedline.analysis.formatting import Scale
 from feedline.analysis.measure.model import Gauge, Loader, StepSeries, StepSummary, Workers
-from feedline.analysis.report import of_convergence, of_traces, page, phrases
+from feedline.analysis.report import first_screen, of_convergence, of_traces, page, phrases
 from feedline.analysis.report.figures.batch_size import batch_efficiency, noise_scale
 from feedline.analysis.report.figures.loss_curve import colors_of, loss_curve
 from feedline.analysis.report.figures.rank_parts import PART_LABELS, rank_parts
@@ -73,7 +72,7 @@ def render(report: Report) -> str:
         ranks=_ranks(report, made),
         loaders=[_loader(loader) for loader in report.loaders],
         gauges=[(gauge, gauge_figure(gauge), _span(gauge)) for gauge in report.gauges],
-        top=leading(report.findings),
+        gain=first_screen.gain,
         refused=phrases.refused_that_matter(report.hooks),
         data=embedded({"series": _columns(report.step.series, made) if report.step else None}),
     )

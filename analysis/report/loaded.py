@@ -161,7 +161,7 @@ class LoadedRun:
 
         return (
             f"{phrases.about(report.run)}: "
-            f"{' '.join(filter(None, [report.headline, report.verdict]))}"
+            f"{' '.join(filter(None, [report.headline, str(report.verdict)]))}"
         )
 
     @property

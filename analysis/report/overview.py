@@ -126,7 +126,7 @@ def row(name: str, report: Report, path: Path) -> Row:
         exit_code=report.run.exit_code,
         ended_by=report.run.ended_by,
         rule_id=report.findings[0].rule_id if report.findings else "",
-        message=phrases.sentence(report.verdict),
+        message=str(report.verdict),
     )
 
 

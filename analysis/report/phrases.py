@@ -17,7 +17,15 @@ from feedline.analysis.formatting import (
     share,
     size,
 )
-from feedline.analysis.ledger.finding import COMPETES, CostKind, Finding, Severity, interval, rates
+from feedline.analysis.ledger.finding import (
+    COMPETES,
+    CostKind,
+    Finding,
+    GainKind,
+    Severity,
+    interval,
+    rates,
+)
 from feedline.analysis.ledger.finding import cost as cost_of
 from feedline.analysis.ledger.late_ranks import changing, clocks, late
 from feedline.analysis.ledger.table import Ledger
@@ -33,6 +41,7 @@ from feedline.analysis.measure.model import (
 )
 from feedline.analysis.measure.stages import INPUT_STAGES
 from feedline.analysis.ranks.communication import Prediction, RankParts
+from feedline.analysis.report import first_screen
 from feedline.analysis.rules import BY_ID
 from feedline.profiler import message
 from feedline.profiler.masks import MASK
@@ -126,6 +135,15 @@ def full_stop(text: str) -> str:
     return text if text.endswith((".", "!", "?", "…")) else f"{sentence(text)}."
 
 
+def whole_fix(finding: Finding) -> str:
+    """What to change, where and on which condition, and what else would do; empty: nothing."""
+    if not finding.fix:
+        return ""
+    where = ", ".join(filter(None, (finding.place, finding.condition)))
+    first = f"{finding.fix.removesuffix('.')} ({where})." if where else full_stop(finding.fix)
+    return " ".join([first, *map(full_stop, finding.fix_more)])
+
+
 def state(run: RunInfo) -> str:
     """How the run ended."""
     return how(run.state, run.exit_code, run.ended_by).removeprefix("was ") or _STATES.get(
@@ -143,31 +161,19 @@ def input_share(step: StepSummary) -> float:
 
 
 def gain(finding: Finding, report: Report) -> str:
-    """Throughput with the fix: the prediction, or else an estimate or a bound; empty if the finding
-    costs no time.
+    """Throughput with the fix, how it is known and what it supposes; empty if the finding costs no
+    time.
     """
-    if finding.predicted is not None:
-        return f"{rates(finding.predicted)}{next_limit.beyond(finding, report)}"
-    step, pace = report.step, report.throughput
-    if step is None or finding.severity is Severity.INFO or not 0 < finding.cost_s < step.mean_s:
+    gained = finding.gain
+    if gained is None or gained.after is None:
         return ""
-    rate, unit = (
-        (pace.of_all_ranks, "samples/s")
-        if pace.of_all_ranks is not None
-        else (pace.steps_per_s, "steps/s")
-    )
-    if not rate:
-        return ""
-    without = f"{number(next_limit.gained(step.mean_s, finding.cost_s, rate))} {unit}"
-    if finding.cost_kind is CostKind.PREDICTED:
-        return f"{number(rate)} -> about {without}"
-    if finding.cost_kind is CostKind.BOUND:
-        return f"{number(rate)} -> at most {without} (upper bound, not a prediction)"
-    more = f"; or more, because {COMPETES}" if finding.cost_kind is CostKind.AT_LEAST else ""
-    return (
-        f"{number(rate)} -> about {without} {_supposing(finding)} (an estimate from its share "
-        f"of the time{more})"
-    )
+    rates = first_screen.gain(gained)
+    if gained.kind is GainKind.PREDICTED:
+        return f"{rates}{next_limit.beyond(finding, report)}"
+    if gained.kind is GainKind.AT_MOST:
+        return f"{rates} (upper bound, not a prediction)"
+    more = f", or more because {COMPETES}" if finding.cost_kind is CostKind.AT_LEAST else ""
+    return f"{rates} {_supposing(finding)} (an estimate from its share of the time{more})"
 
 
 def _supposing(finding: Finding) -> str:

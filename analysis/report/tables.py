@@ -17,30 +17,17 @@ from feedline.analysis.formatting import BLANK, Scale, count, counted, seconds, 
 from feedline.analysis.measure.model import Loader, OwnCode, StepSummary, Workers
 from feedline.analysis.ranks.communication import RankParts
 from feedline.analysis.report import of_traces, phrases
+from feedline.analysis.report.document_text import COLORS, plain
 from feedline.analysis.report.figures.rank_parts import PART_LABELS, QUEUE_KEY
 from feedline.analysis.report.json_report import plain as as_json
 from feedline.analysis.report.palette import family
 from feedline.analysis.traces import kernel_names
-from feedline.profiler.printable import printable
 
 _NARROW = 64  # below it, a sample's cost is told in lines instead of a table
 NAME = 20  # longest stage name shown
 _GPU = "GPU span"
 _LONGEST_NAME = 40
 SEVERITY_COLORS = {"high": "bold red", "low": "bold yellow", "info": "bold"}
-COLORS = {
-    "wait": "red",
-    "input": "yellow",
-    "move": "green",
-    "compute": "blue",
-    "rest": "bright_black",
-    "user": "cyan",
-}
-
-
-def plain(text: object, style: str = "") -> Text:
-    """Text as it is: no markup, and nothing that a terminal would act on."""
-    return Text(printable(text), style=style, overflow="fold")
 
 
 def item(name: str, text: str) -> RenderableType:

@@ -1,30 +1,29 @@
-"""The report as text, at most 80 columns wide; everything is said in words and figures, color only
-repeats it.
+"""The report as text, at most 80 columns wide.
 
-A terminal shows the last lines of what was printed. So the report ends with what limits the
-training, what to change, what that would give, and where the files are; before it comes what this
-rests on: at most 40 lines in all, or everything.
+A terminal shows the last lines of what was printed. So all of a report ends with what limits the
+training, what to change, what that gives, and where the files are. The default report is that and
+little more (first_screen.py).
 """
 
 import io
 import os
 import shlex
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from rich.console import Group, RenderableType
 from rich.padding import Padding
-from rich.segment import Segment, SegmentLines
-from rich.table import Table
 from rich.text import Text
 
 from feedline.analysis.explain.model import Report
-from feedline.analysis.explain.verdict import leading
 from feedline.analysis.formatting import BLANK, seconds, value
 from feedline.analysis.ledger.finding import Finding
-from feedline.analysis.report import of_convergence, of_traces, phrases, short
+from feedline.analysis.report import document_text, of_convergence, of_traces, phrases
 from feedline.analysis.report.console import Console
-from feedline.analysis.report.short import Part
+from feedline.analysis.report.document import Document
+from feedline.analysis.report.document_text import WIDTH, plain
+from feedline.analysis.report.first_screen import conclusion, first_screen, places
 from feedline.analysis.report.tables import (
     NAME,
     SEVERITY_COLORS,
@@ -34,7 +33,6 @@ from feedline.analysis.report.tables import (
     loader,
     operations,
     own_code,
-    plain,
     samples,
     spread,
     step_table,
@@ -44,15 +42,18 @@ from feedline.analysis.report.tables import (
 )
 from feedline.profiler.printable import printable_in
 
-WIDTH = 80
-_LINES = 40  # of the short report
 _RANKS = 8  # in the table of communication
 _TOP_KERNELS = 5
 _WHOLE_NAME = 56  # characters of a stage at most (feedline.stage)
 _WORTH = 0.01  # of a step, from which on what would be different is told
-_LABEL = 6  # characters of "Report", the longest label at the end
 
-_Lines = list[list[Segment]]
+
+@dataclass(frozen=True)
+class Part:
+    """A title, and what stands below it."""
+
+    title: str
+    body: RenderableType
 
 
 def render(report: Report) -> str:
@@ -78,71 +79,24 @@ def show(
         files: those just written, for the line that says where the report is.
         run: its folder, for who may know where it is; None: as the report has it, perhaps masked.
     """
-    page = _Page(console)
     report = printable_in(report)
-    head, end = page.lines(_head(report)), page.lines(_end(report))
-    places = list(_places(report, files, full, run))
-    parts = list(_everything(report, page.width) if full else short.parts(report, page.width))
+    end = places(list(_places(report, files, full, run)))
     if not full:
-        room = _LINES - len(head) - len(end) - len(places) - 2
-        parts = _fitting(parts, [_height(part, page) for part in parts], room)
-    page.show(head)
-    for before, part in zip([None, *parts], parts):
-        page.show(
-            page.heading(part) + page.lines([part.body])
-            if part.title or not before or before.title
-            else page.lines([part.body])
-        )
-    page.show([[], *end])
-    for label, text in places:
-        console.print(Text.assemble((f"{label:<{_LABEL}}  ", "dim"), plain(text)), soft_wrap=True)
+        screen = first_screen(report)
+        document_text.show(Document((*screen.blocks, end)), console)
+        return
+    width = min(WIDTH, console.width)
+    for line in _head(report):
+        console.print(line, width=width)
+    for part in _everything(report, width):
+        console.print()
+        console.print(Text(part.title, style="bold underline"), width=width)
+        document_text.printed(part.body, console, width)
+    console.print()
+    document_text.show(Document((*conclusion(report), end)), console)
 
 
-class _Page:
-    """Lays out what is printed, so that it can be counted before."""
-
-    def __init__(self, console: Console) -> None:
-        self._console, self.width = console, min(WIDTH, console.width)
-
-    def lines(self, body: Iterable[RenderableType]) -> _Lines:
-        """As lines without spaces at their ends."""
-        options = self._console.options.update(width=self.width, highlight=False)
-        return [
-            _stripped(line)
-            for part in body
-            for line in self._console.render_lines(part, options, pad=False)
-        ]
-
-    def heading(self, part: Part) -> _Lines:
-        """A blank line, and the part's title if it has one."""
-        return [[], *self.lines([Text(part.title, style="bold underline")] if part.title else [])]
-
-    def show(self, lines: _Lines) -> None:
-        self._console.print(SegmentLines(lines, new_lines=True), end="")
-
-
-def _stripped(line: list[Segment]) -> list[Segment]:
-    kept = list(line)
-    while kept and not kept[-1].text.strip(" "):
-        kept.pop()
-    return [*kept[:-1], Segment(kept[-1].text.rstrip(" "), kept[-1].style)] if kept else []
-
-
-def _height(part: Part, page: _Page) -> int:
-    return len(page.lines([part.body])) + (2 if part.title else 0)
-
-
-def _fitting(parts: Sequence[Part], heights: Sequence[int], room: int) -> list[Part]:
-    """As many as there is room for, those that matter most first, in the order given."""
-    kept = set()
-    for at in sorted(range(len(parts)), key=lambda at: parts[at].place):
-        if heights[at] <= room:
-            kept.add(at)
-            room -= heights[at]
-    return [part for at, part in enumerate(parts) if at in kept]
-
-
-def _head(report: Report) -> Iterable[RenderableType]:
+def _head(report: Report) -> Iterable[Text]:
     yield plain(phrases.about(report.run), "" if report.run.state != "finished" else "dim")
     if report.step and report.step.boundary != "none":
         yield plain(" · ".join([*phrases.pace(report), phrases.steps(report.throughput)]))
@@ -150,32 +104,11 @@ def _head(report: Report) -> Iterable[RenderableType]:
         yield plain(said)
 
 
-def _end(report: Report) -> Iterable[RenderableType]:
-    """Verdict, which says what the fix would give, and what to change."""
-    if report.headline:
-        yield plain(report.headline, "bold red")
-    yield plain(phrases.sentence(report.verdict), "bold")
-    top = leading(report.findings)
-    table = Table.grid(padding=(0, 2))
-    table.add_column(width=_LABEL)
-    table.add_column(overflow="fold")
-    if top and top.fix:
-        table.add_row(Text("Fix", "dim"), plain(phrases.sentence(top.fix)))
-    if (
-        top and top.predicted is None and (gains := phrases.gains(top, report))
-    ):  # else the verdict says it
-        table.add_row(Text("Gain", "dim"), plain(gains))
-    if together := phrases.together(report):
-        table.add_row(Text(together[0], "dim"), plain(together[1]))
-    if table.row_count:
-        yield table
-
-
 def _places(
     report: Report, files: Sequence[Path], full: bool, folder: Path | None
 ) -> Iterable[tuple[str, str]]:
-    """Where the report is, and the command that shows more than this; not wrapped, so that it can
-    be copied.
+    """Where the report is, and the commands that show more and prove it; not wrapped, so that they
+    can be copied.
     """
     files = sorted(files, key=lambda file: file.suffix.lower() != ".html")
     run = (
@@ -184,37 +117,24 @@ def _places(
         else shlex.quote(min(os.path.relpath(folder), str(folder), key=len))
     )
     if files:
-        yield "Report", _named(files)
+        yield "Report", os.path.relpath(files[0])
     if report.step is None:
-        if (
-            not report.headline and not report.findings
-        ):  # else those come first: a crash, Ctrl-C, a full disk, an empty loader
+        if not report.headline and not report.findings:
+            # else those come first: a crash, Ctrl-C, a full disk, an empty loader
             yield "Next", phrases.NEXT_WITHOUT_STEPS
-    elif not any(file.suffix.lower() == ".html" for file in files):
-        yield "Next", f"feedline report {run} -o report.html"
-    if not full and report.step:
+        return
+    if not full:
         yield "More", f"feedline report {run} --full"
+    elif not any(file.suffix.lower() == ".html" for file in files):
+        yield "HTML", f"feedline report {run} --html"
+    if _can_be_tried(report):
+        yield "Prove", f"feedline verify {run}"
 
 
-def _named(files: Sequence[Path]) -> str:
-    """``runs/demo/report.html (beside it: report.json)``."""
-    first, *more = (os.path.relpath(file) for file in files)
-    beside = [
-        os.path.basename(file) for file in more if os.path.dirname(file) == os.path.dirname(first)
-    ]
-    elsewhere = [
-        _elsewhere(file) for file in more if os.path.dirname(file) != os.path.dirname(first)
-    ]
-    told = [
-        *([f"beside it: {', '.join(beside)}"] if beside else []),
-        *([f"and {', '.join(elsewhere)}"] if elsewhere else []),
-    ]
-    return f"{first} ({'; '.join(told)})" if told else first
-
-
-def _elsewhere(file: str) -> str:
-    """``./report.json``: a bare name would be taken for a file beside the first."""
-    return file if os.path.dirname(file) else os.path.join(os.curdir, file)
+def _can_be_tried(report: Report) -> bool:
+    """Whether ``feedline verify`` can make the change of the verdict, and its gain is predicted."""
+    top = next((one for one in report.findings if one.rule_id == report.verdict.finding), None)
+    return top is not None and top.predicted is not None and bool(top.settings or top.environment)
 
 
 def _everything(report: Report, width: int) -> Iterable[Part]:
@@ -313,10 +233,11 @@ def _finding(number: int, finding: Finding, report: Report) -> RenderableType:
     )
     if cost := phrases.cost(finding, mean_step_s):
         head.append(f"  {cost}", "not bold default")
-    body: list[RenderableType] = [plain(phrases.full_stop(finding.message))]
+    said = [finding.message, *finding.more]
+    body: list[RenderableType] = [plain(" ".join(map(phrases.full_stop, said)))]
     body += [item(e.what, value(e.value, e.unit)) for e in finding.evidence]
-    if finding.fix:
-        body.append(plain(f"Fix: {finding.fix}", "bold"))
+    if fix := phrases.whole_fix(finding):
+        body.append(plain(f"Fix: {fix}", "bold"))
     if gains := phrases.gains(finding, report):
         body.append(plain(f"Gain: {gains}", "bold"))
     if finding.how_to_check:

@@ -9,7 +9,8 @@ from acceptance.gates import Gate
 from acceptance.result import Row, Table
 from feedline.analysis.formatting import BLANK, duration
 from feedline.analysis.report.console import Console
-from feedline.analysis.report.tables import columns, plain
+from feedline.analysis.report.document_text import plain
+from feedline.analysis.report.tables import columns
 
 
 def show(table: Table, console: Console) -> None:

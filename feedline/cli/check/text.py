@@ -13,8 +13,8 @@ from feedline.analysis.diff.budget import CheckedLimit, LimitOutcome, count_unme
 from feedline.analysis.diff.run_diff import Outcome, RunDiff
 from feedline.analysis.diff.side import MeasuredRun
 from feedline.analysis.report.console import Console
+from feedline.analysis.report.document_text import plain
 from feedline.analysis.report.json_report import plain as as_plain
-from feedline.analysis.report.tables import plain
 from feedline.cli.outputs import save
 from feedline.profiler import masks
 from feedline.profiler.errors import OutputError
@@ -176,7 +176,7 @@ def _markdown(results: Sequence[CheckedLimit], run: MeasuredRun) -> str:
     lines = [
         f"### feedline: {cell(_title(results))}",
         "",
-        f"{cell(run.report.run.name)}: {cell(run.report.verdict)}",
+        f"{cell(run.report.run.name)}: {cell(str(run.report.verdict))}",
         "",
     ]
     lines += ["| limit | outcome | |", "|---|---|---|"]

@@ -11,8 +11,9 @@ from feedline.analysis import formatting
 from feedline.analysis.formatting import BLANK, Scale, number, seconds
 from feedline.analysis.report import page
 from feedline.analysis.report.console import Console
+from feedline.analysis.report.document_text import plain
 from feedline.analysis.report.figures.svg import percent, tag
-from feedline.analysis.report.tables import columns, plain
+from feedline.analysis.report.tables import columns
 from feedline.pipelines.compare.comparison import (
     Comparison,
     LoaderRow,

@@ -17,7 +17,8 @@ from feedline.analysis.convergence.training_series import TimeToTarget
 from feedline.analysis.formatting import BLANK, count, counted, number, seconds, sentence
 from feedline.analysis.ledger.finding import Finding, Severity
 from feedline.analysis.report.console import Console
-from feedline.analysis.report.tables import SEVERITY_COLORS, columns, plain
+from feedline.analysis.report.document_text import plain
+from feedline.analysis.report.tables import SEVERITY_COLORS, columns
 from feedline.profiler.printable import printable_in
 
 _MAX_WIDTH = 80

@@ -14,7 +14,8 @@ from feedline.analysis.diff.side import OF_STEP
 from feedline.analysis.formatting import BLANK, counted, value
 from feedline.analysis.report import page, phrases
 from feedline.analysis.report.console import Console
-from feedline.analysis.report.tables import columns, item, plain
+from feedline.analysis.report.document_text import plain
+from feedline.analysis.report.tables import columns, item
 from feedline.profiler.printable import printable_in
 
 _GROUP_TITLES = {

@@ -10,8 +10,9 @@ from feedline.analysis.ranks.blame import PERSISTENT_SHARE
 from feedline.analysis.ranks.communication import SHARES
 from feedline.analysis.ranks.many.reduce import Many, RankCost
 from feedline.analysis.report.console import Console
+from feedline.analysis.report.document_text import plain
 from feedline.analysis.report.figures.rank_parts import PART_LABELS
-from feedline.analysis.report.tables import columns, plain
+from feedline.analysis.report.tables import columns
 from feedline.profiler.printable import printable_in
 
 _MAX_STRAGGLERS = 8  # ranks shown

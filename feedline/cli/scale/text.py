@@ -9,8 +9,8 @@ from rich.text import Text
 from feedline.analysis.formatting import BLANK, count, number, seconds, share
 from feedline.analysis.report import page, phrases
 from feedline.analysis.report.console import Console
+from feedline.analysis.report.document_text import plain
 from feedline.analysis.report.figures.throughput import throughput_by_ranks
-from feedline.analysis.report.tables import plain
 from feedline.analysis.scaling.efficiency import ScalingRow, Unit
 from feedline.analysis.scaling.predict import ThroughputPrediction
 from feedline.analysis.scaling.study import Study, counted

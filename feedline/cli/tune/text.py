@@ -11,8 +11,9 @@ from feedline.analysis.predict.limits import CPUS, PASSES, STEP, WORKERS
 from feedline.analysis.predict.search import NEAR, Candidate, Limits, Search, Tuning
 from feedline.analysis.report import page
 from feedline.analysis.report.console import Console
+from feedline.analysis.report.document_text import plain
 from feedline.analysis.report.figures.throughput import throughput_by_workers
-from feedline.analysis.report.tables import columns, plain
+from feedline.analysis.report.tables import columns
 from feedline.cli.settings import as_code
 from feedline.cli.whatif.text import limit_sentence, rate_change, rates_of_other_runs
 from feedline.profiler.printable import printable_in

@@ -18,7 +18,7 @@ from feedline.analysis.predict.limits import (
 )
 from feedline.analysis.predict.whatif import WhatIf, rate_of
 from feedline.analysis.report.console import Console
-from feedline.analysis.report.tables import plain
+from feedline.analysis.report.document_text import plain
 from feedline.cli.settings import LOADER, as_code, as_typed
 from feedline.profiler.printable import printable_in
 

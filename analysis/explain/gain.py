@@ -1,0 +1,50 @@
+"""What a finding's fix gives, as one number with its kind: decided here and nowhere else."""
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+from feedline.analysis.ledger.finding import CostKind, Finding, Gain, GainKind, Severity
+from feedline.analysis.measure.model import StepSummary, Throughput
+
+_KINDS = {
+    CostKind.PREDICTED: GainKind.PREDICTED,
+    CostKind.BOUND: GainKind.AT_MOST,
+    CostKind.ESTIMATED: GainKind.ABOUT,
+    CostKind.AT_LEAST: GainKind.ABOUT,
+}
+
+
+def with_gains(
+    findings: Iterable[Finding], throughput: Throughput, step: StepSummary | None
+) -> list[Finding]:
+    """Return the findings with what their fixes give.
+
+    Args:
+        step: The mean step; None: there is none.
+    """
+    return [replace(finding, gain=_gain(finding, throughput, step)) for finding in findings]
+
+
+def _gain(finding: Finding, throughput: Throughput, step: StepSummary | None) -> Gain | None:
+    """Return the gain; None for a finding that asks for no change or costs no time."""
+    told = finding.predicted
+    if told is not None:
+        return Gain(GainKind.PREDICTED, "samples/s", told.before, told.after, told.low, told.high)
+    if finding.severity is Severity.INFO or finding.cost_s <= 0:
+        return None
+    rate, unit = throughput.of_all_ranks, "samples/s"
+    if rate is None:
+        rate, unit = throughput.steps_per_s, "steps/s"
+    kind = _KINDS.get(finding.cost_kind)
+    if step is None or not rate or kind is None or finding.cost_s >= step.mean_s:
+        return Gain(GainKind.UNKNOWN, unit)
+    after, low, high = (
+        None if cost_s is None or cost_s >= step.mean_s else without(step.mean_s, cost_s, rate)
+        for cost_s in (finding.cost_s, finding.cost_low_s, finding.cost_high_s)
+    )
+    return Gain(kind, unit, rate, after, low, high)
+
+
+def without(mean_s: float, cost_s: float, rate: float) -> float:
+    """Return the rate without what costs this much of the step."""
+    return rate * mean_s / (mean_s - cost_s)

@@ -1,0 +1,145 @@
+"""A document: what any command says, as data, which one renderer per output draws.
+
+Text, Markdown and JSON are made from the same blocks; no command lays out anything itself.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Title:
+    """The subject, then its main figures, in one line.
+
+    Attributes:
+        parts: Name first, e.g. ("demo", "36 steps of 395 ms", "81 samples/s").
+    """
+
+    parts: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Alert:
+    """What must be known before anything else: a crash, a full disk."""
+
+    text: str
+
+
+@dataclass(frozen=True)
+class Headline:
+    """The conclusion in one sentence, and its cause in another."""
+
+    text: str
+    cause: str = ""
+
+
+@dataclass(frozen=True)
+class Field:
+    """A labelled line.
+
+    Attributes:
+        label: One word, e.g. Fix.
+        text: What it says.
+        aside: At the right, e.g. the file and line; empty: nothing.
+        copied: Whether it is a path or a command, which is never wrapped.
+    """
+
+    label: str
+    text: str
+    aside: str = ""
+    copied: bool = False
+
+
+@dataclass(frozen=True)
+class Fields:
+    """Labelled lines.
+
+    Attributes:
+        indented: Whether they belong to the headline above them.
+    """
+
+    rows: tuple[Field, ...]
+    indented: bool = False
+
+
+@dataclass(frozen=True)
+class Bar:
+    """A part of a whole.
+
+    Attributes:
+        name: Of the part.
+        figures: As text, with units.
+        share: Of the whole (0 to 1).
+        family: What it is of, for its color: wait, input, move, compute, rest or user.
+    """
+
+    name: str
+    figures: tuple[str, ...]
+    share: float
+    family: str = "rest"
+
+
+@dataclass(frozen=True)
+class Bars:
+    """Parts of a whole, largest first.
+
+    Attributes:
+        heads: Of the figures; empty: they need none.
+    """
+
+    rows: tuple[Bar, ...]
+    heads: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Table:
+    """Rows of cells.
+
+    Attributes:
+        heads: One per column; empty: they need none.
+        rows: One text per column.
+        title: Above it; empty: nothing.
+        right: Columns of figures, which are aligned at the right.
+        label: Beside its first row; empty: nothing.
+    """
+
+    rows: tuple[tuple[str, ...], ...]
+    heads: tuple[str, ...] = ()
+    title: str = ""
+    right: frozenset[int] = frozenset()
+    label: str = ""
+
+
+@dataclass(frozen=True)
+class Note:
+    """A sentence that is read last."""
+
+    text: str
+
+
+Block = Title | Alert | Headline | Fields | Bars | Table | Note
+
+
+@dataclass(frozen=True)
+class Document:
+    """Blocks in the order in which they are read."""
+
+    blocks: tuple[Block, ...]
+
+    def of(self, kind: type) -> list[Block]:
+        """Return the blocks of one kind."""
+        return [block for block in self.blocks if isinstance(block, kind)]
+
+    def prose(self) -> Sequence[str]:
+        """Return its sentences: what is neither a figure, a name nor a command."""
+        said: list[str] = []
+        for block in self.blocks:
+            if isinstance(block, (Alert, Note)):
+                said.append(block.text)
+            elif isinstance(block, Headline):
+                said += filter(None, (block.text, block.cause))
+            elif isinstance(block, Fields):
+                said += [row.text for row in block.rows if not row.copied]
+            elif isinstance(block, Table):
+                said += [" ".join(row) for row in block.rows]
+        return said
