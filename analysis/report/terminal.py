@@ -86,12 +86,10 @@ def show(
         document_text.show(Document((*screen.blocks, end)), console)
         return
     width = min(WIDTH, console.width)
-    for line in _head(report):
-        console.print(line, width=width)
+    document_text.printed(Group(*_head(report)), console, width)
     for part in _everything(report, width):
-        console.print()
-        console.print(Text(part.title, style="bold underline"), width=width)
-        document_text.printed(part.body, console, width)
+        title = Text(part.title, style="bold underline")
+        document_text.printed(Group("", title, part.body), console, width)
     console.print()
     document_text.show(Document((*conclusion(report), end)), console)
 
