@@ -99,7 +99,7 @@ def test_the_json_of_a_recorded_training_fulfils_the_schema(
             "'93 ms' is not of type 'number', 'null'",
         ),
         (lambda made: made["workers"]["sample_wall_histogram"][0].append(1), "is too long"),
-        (lambda made: made.update(schema_version=3), "2 was expected"),
+        (lambda made: made.update(schema_version=4), "3 was expected"),
     ],
 )
 def test_what_is_no_report_does_not_fulfil_the_schema(change, where: str) -> None:
