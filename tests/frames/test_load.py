@@ -33,7 +33,7 @@ def test_the_report_is_the_one_that_feedline_report_writes(name, request, tmp_pa
 def test_a_run_shows_its_verdict(mine):
     run = feedline.load(str(mine))
 
-    assert run.report.verdict in repr(run) and repr(run).startswith("<feedline run mine · ")
+    assert str(run.report.verdict) in repr(run) and repr(run).startswith("<feedline run mine · ")
     assert (
         run._repr_html_().startswith("<iframe ") and html.escape(run.to_html()) in run._repr_html_()
     )
@@ -167,7 +167,7 @@ def test_traces_have_a_report_and_findings_and_refuse_frames_of_records(tmp_path
     assert (
         run.findings["cause"].tolist() == [finding.rule_id for finding in run.report.findings] != []
     )
-    assert run.report.verdict in repr(run) and 'id="traces"' in run.to_html()
+    assert str(run.report.verdict) in repr(run) and 'id="traces"' in run.to_html()
     for name in ("steps", "samples", "collectives", "gauges", "stages"):
         with pytest.raises(
             feedline.FeedlineError, match=r"holds traces that another tool made: .* Use \.report"

@@ -55,7 +55,7 @@ def test_its_examples_run(mine, sweep, drawn, tmp_path, monkeypatch, capsys):
 
     report = names["run"].report
     assert begun is None and (tmp_path / "mine.html").exists()
-    assert report.verdict in capsys.readouterr().out
+    assert str(report.verdict) in capsys.readouterr().out
     assert hourly.max() <= names["run"].steps["wall_s"].max()
     assert list(slow.columns) == [False, True] and list(slow.index) == names["run"].stages
     ((stages, lengths),) = drawn

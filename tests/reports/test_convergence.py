@@ -174,7 +174,7 @@ def test_a_mistake_outside_the_findings_has_its_fix_in_the_section() -> None:
     page = html(replace(report(), convergence=mistaken()))
 
     assert (
-        "All 4 ranks train on the same samples" in page and "give each rank its own samples" in page
+        "All 4 ranks train on the same samples" in page and "Give each rank its own samples" in page
     )
 
 

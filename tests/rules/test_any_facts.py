@@ -5,9 +5,9 @@ import re
 
 from hypothesis import given, settings
 from rules.any_facts import any_facts
+from rules.said import verdict
 
 from feedline.analysis.explain.diagnose import diagnose
-from feedline.analysis.explain.verdict import verdict
 from feedline.analysis.ledger.finding import SHARE, CostKind, Severity, saving
 
 

@@ -2,9 +2,9 @@
 
 import pytest
 from rules.made_up import made_up_facts, without_workers
+from rules.said import verdict
 
 from feedline.analysis.explain.diagnose import diagnose
-from feedline.analysis.explain.verdict import verdict
 from feedline.analysis.formatting import share
 from feedline.analysis.ledger.finding import Severity
 from feedline.analysis.ledger.view.handover import receiving_s

@@ -1,8 +1,8 @@
 import pytest
 from rules.made_up import SAMPLE, made_up_facts, waiting, without_workers
+from rules.said import verdict
 
 from feedline.analysis.explain.diagnose import diagnose
-from feedline.analysis.explain.verdict import verdict
 from feedline.analysis.formatting import seconds
 from feedline.analysis.ledger.finding import Severity
 from feedline.analysis.ledger.view.workers_needed import needed

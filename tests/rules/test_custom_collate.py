@@ -1,8 +1,8 @@
 import pytest
 from rules.made_up import made_up_facts, waiting
+from rules.said import verdict
 
 from feedline.analysis.explain.diagnose import diagnose
-from feedline.analysis.explain.verdict import verdict
 from feedline.analysis.ledger.finding import Severity
 from feedline.analysis.rules.input.custom_collate import check
 

@@ -4,11 +4,11 @@ from dataclasses import replace
 
 import pytest
 from rules.made_up import made_up_facts, waiting, without_workers
+from rules.said import verdict
 
 from feedline.analysis.explain import diagnose as diagnosing
 from feedline.analysis.explain.diagnose import diagnose
 from feedline.analysis.explain.order import in_order
-from feedline.analysis.explain.verdict import verdict
 from feedline.analysis.ledger.finding import Finding, Severity
 from feedline.analysis.measure.model import Traffic
 from feedline.analysis.rules import RULES

@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import pytest
 from rules.made_up import made_up_facts
+from rules.said import verdict
 
 from feedline.analysis.explain.diagnose import diagnose
-from feedline.analysis.explain.verdict import verdict
 from feedline.analysis.ledger.finding import Severity
 from feedline.analysis.measure.model import Flop
 from feedline.analysis.rules.input import gpu_bound

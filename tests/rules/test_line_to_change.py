@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import pytest
 from rules.made_up import made_up_facts, without_workers
+from rules.said import verdict
 
-from feedline.analysis.explain.verdict import verdict
 from feedline.analysis.ledger.finding import Finding, Severity
 from feedline.analysis.ledger.view.handover import arguments, call, change
 

@@ -1,9 +1,9 @@
 import numpy as np
 import pytest
 from rules.made_up import made_up_facts
+from rules.said import verdict
 
 from feedline.analysis.explain.diagnose import diagnose
-from feedline.analysis.explain.verdict import verdict
 from feedline.analysis.formatting import sentence
 from feedline.analysis.measure.making import Making
 from feedline.analysis.measure.model import Certainty

@@ -2,9 +2,9 @@ from dataclasses import replace
 
 import pytest
 from rules.made_up import made_up_facts
+from rules.said import verdict
 
 from feedline.analysis.explain.diagnose import diagnose
-from feedline.analysis.explain.verdict import verdict
 from feedline.analysis.measure.model import OwnCode, OwnFunction
 from feedline.analysis.rules.loop import evaluation_time, own_code
 

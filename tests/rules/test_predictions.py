@@ -10,13 +10,13 @@ from explain.test_roofline import made, on_a_gpu
 from hypothesis import given, settings
 from rules.any_facts import any_facts
 from rules.made_up import MS, made_up_facts, waiting, without_workers
+from rules.said import verdict
 
 from feedline.analysis import rules
 from feedline.analysis.explain.diagnose import diagnose
 from feedline.analysis.explain.order import in_order
 from feedline.analysis.explain.predictions import Predictions, findings_together, joined
 from feedline.analysis.explain.tried import Trial
-from feedline.analysis.explain.verdict import verdict
 from feedline.analysis.ledger.change import Change, Factor, Refused
 from feedline.analysis.ledger.facts import RankFacts, Waiting
 from feedline.analysis.ledger.finding import Finding, PredictedRate, Severity

@@ -4,9 +4,9 @@ from dataclasses import replace
 
 import pytest
 from rules.made_up import made_up_facts
+from rules.said import verdict
 
 from feedline.analysis.explain.diagnose import diagnose
-from feedline.analysis.explain.verdict import verdict
 from feedline.analysis.ledger.facts import RuleInputs
 from feedline.analysis.ledger.table import Ledger, LedgerRow, LedgerTable
 from feedline.analysis.measure.model import Updated

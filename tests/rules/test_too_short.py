@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 from explain.made_up_records import MadeUp
 from rules.made_up import made_up_facts, waiting
+from rules.said import verdict
 
 from feedline.analysis.explain.diagnose import diagnose
 from feedline.analysis.explain.measured import failed
-from feedline.analysis.explain.verdict import verdict
 from feedline.analysis.measure.certainty import certainty, interval
 from feedline.analysis.measure.gather import RankMetrics
 from feedline.analysis.measure.model import Certainty

@@ -64,7 +64,7 @@ def test_no_line_of_it_becomes_wider_than_the_terminal_by_what_is_written_out(ru
 
 
 def test_a_name_of_two_lines_is_shown_in_one(run: Path) -> None:
-    _, said = feedline("report", run, folder=run.parent)
+    _, said = feedline("report", run, "--full", folder=run.parent)
 
     assert any(line.startswith(r"two\nlines") for line in plain(said).splitlines())
 
@@ -177,6 +177,7 @@ def test_an_ascii_terminal_gets_names_of_other_scripts_as_escapes(run: Path) -> 
         "feedline",
         "report",
         run,
+        "--full",
         folder=run.parent,
     )
 

@@ -9,17 +9,17 @@ from traces.trainings_made import MADE, on_the_cpu, stepless, warmed_up
 
 
 def test_a_long_warm_up_does_not_dilute_what_the_steps_wait_for(tmp_path, capsys):
-    report, short, _ = reported([warmed_up(tmp_path / "warm.json")], tmp_path, capsys)
+    report, _, full = reported([warmed_up(tmp_path / "warm.json")], tmp_path, capsys)
 
     stall = next(one for one in report["findings"] if one["cause"] == "input_stall")
     assert stall["cost_s"] == pytest.approx(2e-3, rel=0.01)  # of each step of 10 ms
-    assert "figures cover the 4 steps in the trace (40.0 ms of 240 ms)" in short
+    assert "Figures cover the 4 steps in the trace (40.0 ms of 240 ms)." in full
 
 
 def test_a_training_without_a_device_is_told_that_it_waits_for_its_loader(tmp_path, capsys):
     report, _, _ = reported([on_the_cpu(tmp_path / "cpu.json")], tmp_path, capsys)
 
-    assert report["verdict"].startswith(
+    assert report["verdict"]["limit"].startswith(
         "Input-bound: 50.0 % of the step is spent waiting for the loader"
     )
 

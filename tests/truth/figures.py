@@ -46,6 +46,8 @@ def printed_as(number: str, unit: str, figure: float) -> bool:
     said = value(number, unit)
     if number.startswith("<"):
         return 0 <= figure <= said
+    if unit.endswith("/s") and said >= 1000:  # rates have three digits
+        return abs(said - figure) <= PRINTED * figure
     last = 10 ** -len(number.partition(".")[2]) * (0.01 if unit == "%" else UNITS.get(unit, 1.0))
     return abs(said - figure) <= 0.501 * last + 1e-12
 
@@ -117,6 +119,7 @@ def of_finding(told: Any, finding: Any) -> Iterator[tuple[str, float]]:
         if finding[name] is not None:
             yield "s", finding[name]
     yield from (("samples/s", one) for one in (finding["predicted"] or {}).values())
+    yield from of_gain(finding["gain"])
     yield from (
         (kind(unit), value(number, unit)) for number, unit in figures(finding["refused"])
     )  # told there only
@@ -133,6 +136,13 @@ def of_finding(told: Any, finding: Any) -> Iterator[tuple[str, float]]:
             if one["unit"] == "s"
         )
     yield from of_step(told)
+
+
+def of_gain(gain: Any) -> Iterator[tuple[str, float]]:
+    """The rates of what a fix gives."""
+    for name in ("before", "after", "low", "high") if gain else ():
+        if gain[name] is not None:
+            yield gain["unit"], gain[name]
 
 
 def unknown(text: str, known: Iterator[tuple[str, float]]) -> list[str]:

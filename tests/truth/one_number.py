@@ -282,7 +282,9 @@ def printed_as(text: str, figure: float) -> bool:
     said = value(text)
     if text.startswith("<"):
         return figure <= said
-    return abs(said - figure) <= (0.00051 if text.endswith("%") else PRINTED * figure + 1e-9)
+    decimals = len(text.partition(" ")[0].partition(".")[2])
+    last = 0.51 * 10 ** -(decimals + 2)
+    return abs(said - figure) <= (last if text.endswith("%") else PRINTED * figure + 1e-9)
 
 
 #: What only a report of a certain kind may say.
@@ -337,14 +339,25 @@ def told_rates(told: Any, text: str) -> Iterator[str]:
         if one is not None
     ]
     known = {
-        tuple(formatting.number(one[key]) for key in ("from", "to", "low", "high")) for one in made
+        tuple(form(one[key]) for key in ("from", "to", "low", "high"))
+        for one in made
+        for form in (formatting.rate, formatting.number)
     }
-    for said in re.findall(rf"{RATE} -> {RATE} samples/s \[{RATE}, {RATE}\]", text):
+    known |= {tuple(map(formatting.rate, one)) for one in replayed(told)}
+    for said in re.findall(rf"{RATE} -> {RATE} samples/s [\[(]{RATE}(?:,| to) {RATE}", text):
         if said not in known:
             yield (
                 f"it predicts {said[0]} -> {said[1]} samples/s [{said[2]}, {said[3]}], and no "
                 f"finding does"
             )
+
+
+def replayed(told: Any) -> Iterator[tuple[float, ...]]:
+    """Gains with an interval: of the replay of the loader or of the ranks."""
+    for finding in told["findings"]:
+        gain = finding["gain"]
+        if gain and gain["low"] is not None and gain["high"] is not None:
+            yield tuple(gain[name] for name in ("before", "after", "low", "high"))
 
 
 def limits(told: Any, text: str) -> Iterator[str]:
