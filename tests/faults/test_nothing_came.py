@@ -150,7 +150,7 @@ def test_workers_that_wait_for_a_lock_taken_before_the_fork(programs):
         f"step."
     )
     (finding,) = made.findings
-    assert finding.rule_id == "no_batch" and made.verdict == f"{finding.message}."
+    assert finding.rule_id == "no_batch" and made.verdict.limit == f"{sentence(finding.message)}."
     assert (
         f"no batch came from DataLoader ({programs.line('LOOP')}): the main process waited "
         in finding.message
@@ -200,7 +200,7 @@ def test_a_worker_that_stops_in_the_middle_is_named_and_its_wait_is_no_cost_of_a
         f"The training was interrupted (Ctrl-C) at {programs.line('LOOP')} after 20 steps, waiting "
     )
     assert (
-        " s for a batch from worker 0, which was sleeping; figures cover the run until then."
+        " s for a batch from worker 0, which was sleeping."
         in made.headline
     )
     assert made.throughput.steps == 20 == made.loaders[0].batches
@@ -244,7 +244,7 @@ def test_a_program_that_stops_in_its_first_step(programs):
         in made.headline
     )
     assert (
-        made.verdict.startswith("No training was seen: 1 batch came from the loader")
+        made.verdict.limit.startswith("No training was seen: 1 batch came from the loader")
         and made.findings[0].fix == ""
     )
 
@@ -268,7 +268,7 @@ def test_a_program_that_was_interrupted_while_it_evaluated(programs):
     made = programs.interrupted(seconds=0.2)
 
     assert (
-        ", during evaluation; figures cover" in made.headline and "after 20 steps" in made.headline
+        "during evaluation." in made.headline and "after 20 steps" in made.headline
     )
 
 
@@ -349,7 +349,7 @@ def test_a_checkpoint_on_a_full_disk_is_named_and_says_nothing_of_loaders(progra
         "disk full?) at train.py:9 (exit code 1)"
     )
     assert (
-        made.headline == f"{said} after 30 steps, in torch.save; figures cover the run until then."
+        made.headline == f"{said} after 30 steps, in torch.save."
     )
     assert not [
         finding.fix
@@ -379,7 +379,7 @@ def test_an_end_before_the_first_step(programs, before, code, said):
         made.headline
         == f"The training {said.format(end=programs.line('END'), first='its first step')}"
     )
-    assert made.verdict == "no training step was recorded, so what limits the training is unknown."
+    assert made.verdict.limit == "No training step was recorded, so what limits the training is unknown."
 
 
 def test_a_backward_pass_that_raises_is_no_step(programs):
@@ -392,7 +392,7 @@ def test_a_backward_pass_that_raises_is_no_step(programs):
     made = programs.ended(code=1)
 
     assert made.step.boundary == "backward" and made.throughput.steps == 12
-    assert "after 12 steps, in the backward pass; figures" in made.headline
+    assert "after 12 steps, in the backward pass." in made.headline
 
 
 def test_a_recorded_part_of_a_program_says_where_it_failed_and_nothing_of_exit_zero(

@@ -100,8 +100,7 @@ def test_a_crash_in_the_first_step_is_the_headline(workshop):
     made, text, page = told(workshop, script, 40, 0, 1, code=1)
 
     said = (
-        "The training failed with ValueError at train.py:21 (exit code 1) after 1 step; "
-        "figures cover the run until then."
+        "The training failed with ValueError at train.py:21 (exit code 1) after 1 step."
     )
     assert (made.headline, made.run.ended_by) == (said, "ValueError")
     assert text.rindex(said) < text.rindex("Too short to judge") and page.index(said) < page.index(
@@ -116,7 +115,7 @@ def test_a_crash_after_enough_steps_is_the_headline_above_the_verdict(workshop):
     made, text, _ = told(workshop, script, 40, 0, 30, code=1)
 
     failed = "The training failed with ValueError at train.py:21 (exit code 1)"
-    assert made.headline == f"{failed} after 30 steps; figures cover the run until then."
+    assert made.headline == f"{failed} after 30 steps."
     assert text.rindex(made.headline) < text.rindex(made.verdict[:20])
     assert made.findings[0].rule_id not in ("too_short", "nothing_trained")
 
@@ -149,6 +148,6 @@ def test_a_command_that_was_killed_is_named_with_its_signal(workshop):
     assert done.returncode == 128 + signal.SIGKILL
     said = " ".join((done.stdout + done.stderr).split())
     assert (
-        "The training was killed by SIGKILL after 20 steps; figures cover the run until then."
+        "The training was killed by SIGKILL after 20 steps."
         in said
     )

@@ -303,8 +303,7 @@ if __name__ == "__main__":
     own = json.loads((tmp_path / "run" / "training-1" / "report.json").read_text())
     assert (
         own["headline"]
-        == "The training was ended by the program itself after 3 steps; figures cover the run "
-        "until then."
+        == "The training was ended by the program itself after 3 steps."
     )
     assert {
         one.run.ranks[0].manifest.state for one in trainings(tmp_path / "run" / "training-1")

@@ -31,14 +31,13 @@ EXAMPLE = Path(__file__).parents[2] / "examples" / "train_imagefolder.py"
 
 
 #: The others are made of these by taking away what their findings are about.
-OWN_FINDINGS = ("full", "judged", "refused", "no steps", "four ranks")
+OWN_FINDINGS = ("full", "refused", "no steps", "four ranks")
 
 
 @pytest.mark.parametrize(
     "variant",
     [
         "full",
-        "judged",
         "refused",
         "no steps",
         "no workers",
@@ -68,10 +67,10 @@ def with_rate(**changes: float) -> Callable[[Report], Report]:
     """A prediction that is another than the one which the verdict tells."""
 
     def changed(made: Report) -> Report:
-        first, *others = judged().findings
+        first, *others = report().findings
         assert first.predicted is not None
         return replace(
-            judged(),
+            report(),
             findings=[replace(first, predicted=replace(first.predicted, **changes)), *others],
         )
 
