@@ -2,7 +2,7 @@
 mistake.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -83,6 +83,8 @@ WITHOUT_NOISE_SCALE = {
     "gradients (few_samples_in_batch_norm)",
     "loss_exploded": "the training diverged (loss_exploded)",
 }
+#: A check -> the one that says more where both find something: one sampler repairs both.
+_SAME_FIX = {"whole_data_on_every_rank": "same_data"}
 #: The training has diverged: going on cannot repair it.
 DIVERGED = ("not_finite", "loss_exploded")
 #: The training is another than it was meant to be: that is to be heard before anything about how
@@ -622,6 +624,12 @@ def run_checks(recorded: TrainingRecord) -> list[Finding]:
     order = list(Severity)[::-1]
     findings = [finding for check in CHECKS if (finding := check(recorded)) is not None]
     return sorted(findings, key=lambda item: order.index(item.severity))
+
+
+def without_same_fix(findings: Sequence[Finding]) -> list[Finding]:
+    """Return the findings without those whose fix another one of them asks for already."""
+    there = {finding.rule_id for finding in findings}
+    return [finding for finding in findings if _SAME_FIX.get(finding.rule_id) not in there]
 
 
 def stops_advice(finding: Finding) -> bool:

@@ -24,11 +24,9 @@ from feedline.analysis.measure.gather import RankMetrics
 from feedline.analysis.measure.model import Gauge, Throughput
 from feedline.analysis.ranks.comparison import NO_HINTS, NetworkHints
 from feedline.analysis.rules import BY_ID
-from feedline.analysis.rules.input import no_batch, nothing_trained, too_short
+from feedline.analysis.rules.input import no_batch
 from feedline.profiler.ceilings import Ceilings
 from feedline.profiler.store.run_folder import Run
-
-UNKNOWN = (nothing_trained.RULE_ID, too_short.RULE_ID)  # findings that say that nothing can be said
 
 
 def build(run: Run, ceilings: Ceilings | None = None, beside: NetworkHints = NO_HINTS) -> Report:
@@ -90,9 +88,10 @@ def _without_more(finding: Finding, view: RuleInputs) -> Finding:
     """The finding without its fix, where that is another recording: this run cannot simply be made
     longer, and the headline says why.
     """
-    asks = BY_ID[finding.rule_id].asks_for_more if finding.rule_id in BY_ID else False
-    names_the_error = finding.rule_id == too_short.RULE_ID and view.failed
-    return dataclasses.replace(finding, fix="") if asks and not names_the_error else finding
+    rule = BY_ID.get(finding.rule_id)
+    if rule is None or not rule.asks_for_more or (rule.names_error and view.failed):
+        return finding
+    return dataclasses.replace(finding, fix="")
 
 
 @dataclasses.dataclass(frozen=True)

@@ -5,7 +5,7 @@ findings are told.
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from feedline.analysis.convergence.checks import GRAVE
+from feedline.analysis.convergence.checks import GRAVE, without_same_fix
 from feedline.analysis.explain.order import Rows, claimed, in_order, without_contradictions
 from feedline.analysis.explain.predictions import Predictions, refused_of_traces, untold
 from feedline.analysis.formatting import sentence
@@ -222,8 +222,4 @@ def _told(ranked: Sequence[Finding]) -> list[Finding]:
 
 
 def _wrong(checks: Sequence[Finding]) -> list[Finding]:
-    high = [finding for finding in checks if finding.severity is Severity.HIGH]
-    same = any(finding.rule_id == "same_data" for finding in high)  # whose fix is the same
-    return [
-        finding for finding in high if not (same and finding.rule_id == "whole_data_on_every_rank")
-    ]
+    return without_same_fix([finding for finding in checks if finding.severity is Severity.HIGH])

@@ -285,6 +285,11 @@ class RankGpu:
     exposed_comm_pct: float | None
     reasons: dict[str, str]
 
+    @property
+    def ran_no_communication(self) -> bool:
+        """Whether it worked, and none of that was communication."""
+        return self.span_s is not None and self.overlap_pct_of_comm is None
+
 
 @dataclass(frozen=True)
 class RankInput:

@@ -8,7 +8,7 @@ from feedline.analysis.explain.limits import holds, is_rough
 from feedline.analysis.explain.model import Report, Roofline, ThroughputBound
 from feedline.analysis.ledger.change import Change, Refused
 from feedline.analysis.ledger.finding import CostKind, Finding, PredictedRate, Severity
-from feedline.analysis.ledger.rule import AS_MUCH_CPU, CHEAPER
+from feedline.analysis.ledger.rule import AS_MUCH_CPU, CHEAPER, Statement
 from feedline.analysis.rules import BY_ID
 
 _GRAVEST = list(Severity)[::-1]
@@ -44,7 +44,7 @@ def within(findings: Sequence[Finding], limits: Roofline | None, mean_s: float) 
 
 def cpus_are_full(causes: Iterable[str]) -> bool:
     """Whether one of these findings says so."""
-    return "cpu_saturated" in causes
+    return any(BY_ID[cause].states is Statement.CPUS_FULL for cause in causes if cause in BY_ID)
 
 
 def lifted(rule_id: str, full: bool) -> frozenset[str]:

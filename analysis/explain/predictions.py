@@ -17,6 +17,7 @@ from feedline.analysis.formatting import sentence
 from feedline.analysis.ledger.change import REJECTED, Change, Factor, Refused
 from feedline.analysis.ledger.facts import RuleInputs
 from feedline.analysis.ledger.finding import Finding, PredictedRate, Severity
+from feedline.analysis.ledger.rule import Rule, Statement
 from feedline.analysis.ledger.trace_facts import TraceFacts
 from feedline.analysis.ledger.view.input_wait import num_workers
 from feedline.analysis.ledger.view.recorded_ranks import recorded
@@ -26,14 +27,8 @@ from feedline.analysis.predict.limits import Predictor
 from feedline.analysis.predict.replay_of import predict, recorded_input
 from feedline.analysis.predict.search import Limits, Memory, Searcher, effective, usual_most
 from feedline.analysis.ranks.communication import Prediction
-from feedline.analysis.rules import BY_ID, CROSS_RANK
-from feedline.analysis.rules.input import (
-    cpu_saturated,
-    epoch_restart,
-    nothing_trained,
-    too_few_workers,
-    too_short,
-)
+from feedline.analysis.rules import BY_ID, CROSS_RANK, INPUT, OTHERWISE
+from feedline.analysis.rules.input import epoch_restart, too_few_workers
 from feedline.profiler.errors import FeedlineError, shows_tracebacks
 
 #: Findings about several ranks: their rules read other facts.
@@ -83,11 +78,13 @@ class Predictions:
         """The finding that the CPUs are full says that more workers do not help, if that is what is
         predicted for them.
         """
-        if finding.rule_id != cpu_saturated.RULE_ID or self.more_workers_gain() is not False:
+        rule = BY_ID.get(finding.rule_id)
+        if rule is None or not rule.without_gain_of_workers:
             return finding
-        return replace(
-            finding, fix=f"{sentence(finding.fix).removesuffix('.')}. {cpu_saturated.NOT_WORKERS}"
-        )
+        if self.more_workers_gain() is not False:
+            return finding
+        fix = f"{sentence(finding.fix).removesuffix('.')}. {rule.without_gain_of_workers}"
+        return replace(finding, fix=fix)
 
     def more_workers_gain(self) -> bool | None:
         """Whether more workers are predicted to be faster, as ``feedline tune`` searches;
@@ -157,7 +154,7 @@ class Predictions:
         lifts = lifted_by(
             change,
             self.facts.setting("num_workers"),
-            full=cpu_saturated.check(self.facts) is not None,
+            full=_check_stating(Statement.CPUS_FULL, INPUT, self.facts) is not None,
         )
         kept = held(made, self.limits, lifts)
         if interval or kept is made:
@@ -229,7 +226,15 @@ def untold(facts: RuleInputs) -> Finding | None:
 
     None: there is none.
     """
-    return nothing_trained.check(facts) or too_short.check(facts)
+    return _check_stating(Statement.UNKNOWN, OTHERWISE, facts)
+
+
+def _check_stating(
+    statement: Statement, rules: Iterable[Rule[RuleInputs]], facts: RuleInputs
+) -> Finding | None:
+    """Return what the first of these rules that states this finds."""
+    findings = (rule.check(facts) for rule in rules if rule.states is statement)
+    return next((finding for finding in findings if finding is not None), None)
 
 
 def _another_training(facts: RuleInputs, change: Change) -> Refused | None:
@@ -254,10 +259,13 @@ def findings_together(findings: Sequence[Finding]) -> list[Finding]:
         and finding.severity is not Severity.INFO
         and finding.rule_id not in BETWEEN_RANKS
     ]
-    larger = any(
-        finding.rule_id == "oversize_images" for finding in found
-    )  # smaller images spare their page faults as well
-    return [finding for finding in found if not (larger and finding.rule_id == "page_faults")]
+    return [finding for finding in found if not any(_ends_more(other, finding) for other in found)]
+
+
+def _ends_more(one: Finding, other: Finding) -> bool:
+    """Whether a fix ends the needless work that another ends, and more."""
+    ends = BY_ID[other.rule_id].ends
+    return bool(ends) and ends < BY_ID[one.rule_id].ends
 
 
 def change_of(rule_id: str, facts: RuleInputs) -> Change | Prediction | Refused:

@@ -6,13 +6,12 @@ from feedline.analysis.convergence.checks import ASIDE, DIVERGED, GRAVE
 from feedline.analysis.formatting import seconds, sentence, share
 from feedline.analysis.ledger.facts import RuleInputs
 from feedline.analysis.ledger.finding import SHARE, Finding, Severity, rates, saving
-from feedline.analysis.ledger.rule import Effort
+from feedline.analysis.ledger.rule import Effort, Statement
 from feedline.analysis.ledger.trace_facts import TraceFacts, mean_step_s
 from feedline.analysis.ledger.view.enough_steps import maybe_below, only_infers, unsure
 from feedline.analysis.ledger.view.handover import setting
 from feedline.analysis.ledger.view.input_wait import num_workers, steady_share
-from feedline.analysis.rules import BY_ID
-from feedline.analysis.rules.trace import device_bound, host_bound
+from feedline.analysis.rules import BY_ID, first_stating
 from feedline.analysis.traces.trace_budget import STEP_PARTS
 
 #: What a finding about how the training is set up makes of it.
@@ -75,9 +74,7 @@ def _verdict(findings: Sequence[Finding], run: RuleInputs) -> str:
 def verdict_of_traces(findings: Sequence[Finding], facts: TraceFacts) -> str:
     """Return the same of traces."""
     mean_s = mean_step_s(facts.budgets[facts.rank])
-    computes = next(
-        (finding for finding in findings if finding.rule_id == device_bound.RULE_ID), None
-    )
+    computes = first_stating(findings, Statement.DEVICE_BUSY)
     if (
         computes is not None and findings[0].severity is Severity.LOW
     ):  # what else costs a little is not what binds it
@@ -93,10 +90,8 @@ def verdict_of_traces(findings: Sequence[Finding], facts: TraceFacts) -> str:
         )
     rule = BY_ID[findings[0].rule_id]
     called = rule.bound or _SURE
-    if (
-        rule.rule_id == host_bound.RULE_ID and "loader_pct" in facts.shown.input.reasons
-    ):  # whether it waits for data is unknown
-        called = "Host-bound, or input-bound"
+    if rule.bound_or_input and "loader_pct" in facts.shown.input.reasons:
+        called = rule.bound_or_input
     return _sentences(
         findings[0], mean_s, _partly(called, _weight(findings[0], mean_s))
     ) + _unexplained(facts, findings[0])

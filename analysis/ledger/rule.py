@@ -46,6 +46,34 @@ class Time(enum.IntEnum):
     IDLE = 2
 
 
+class Statement(enum.Enum):
+    """What a finding states about the whole run, beside the cause that it names."""
+
+    UNKNOWN = "what limits it cannot be said"
+    INPUT_UNSEEN = "the input was not seen"
+    INPUT_BORDERLINE = "the input is about as much as what counts"
+    INPUT_IN_STEP = "the step makes its own input"
+    NOT_HELD = "the input does not hold it back"
+    DEVICE_BUSY = "the device computes nearly all the time"
+    CPUS_FULL = "the CPUs are full"
+
+
+class Needs(enum.Enum):
+    """What a run must show besides, or the silence of a rule proves nothing."""
+
+    CLOCKS = "clocks of the ranks that can be compared"
+    NETWORK = "how fast the network should be"
+    TRACED_INPUT = "the waits for input of a trace"
+    OTHER_PROGRAMS = "the CPU use of other programs"
+
+
+class Waste(enum.Enum):
+    """Needless work of a sample that a fix can end."""
+
+    PIXELS = "pixels that are decoded and thrown away"
+    PAGE_FAULTS = "memory that is given back and mapped again"
+
+
 @dataclass(frozen=True)
 class Rule(Generic[F]):
     """One cause: how it is found, and what its fix changes. explain.py decides which findings are
@@ -66,6 +94,14 @@ class Rule(Generic[F]):
         by_settings: what is predicted are the settings that the finding names, and nothing else.
         lifts: kinds of limits that its fix lifts. The GPU's work holds the copies to it.
         supposing: what an estimate of its gain supposes.
+        states: what its finding states about the whole run.
+        needs: what its silence proves nothing without.
+        ends: needless work that its fix ends. Predicted together with a fix that ends more, it
+            would count twice.
+        without_gain_of_workers: a sentence for its fix where more workers are predicted not to
+            be faster.
+        bound_or_input: ``bound`` of a trace that does not show whether it waits for data.
+        names_error: its fix begins with the error of a training that failed.
     """
 
     rule_id: str
@@ -81,3 +117,9 @@ class Rule(Generic[F]):
     by_settings: bool = False
     lifts: frozenset[str] = CHEAPER
     supposing: str = "without this cost"
+    states: Statement | None = None
+    needs: Needs | None = None
+    ends: frozenset[Waste] = frozenset()
+    without_gain_of_workers: str = ""
+    bound_or_input: str = ""
+    names_error: bool = False

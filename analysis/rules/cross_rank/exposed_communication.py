@@ -8,7 +8,7 @@ from feedline.analysis.formatting import seconds, sentence, share
 from feedline.analysis.ledger.change import Refused
 from feedline.analysis.ledger.facts import Exposed, RankFacts
 from feedline.analysis.ledger.finding import Finding, Severity
-from feedline.analysis.ledger.rule import Effort, Rule
+from feedline.analysis.ledger.rule import Effort, Needs, Rule
 from feedline.analysis.ranks.communication import Communication, ExposedKind, Prediction, QuestionId
 from feedline.analysis.ranks.comparison import MIN_EXPOSED_SHARE
 
@@ -318,6 +318,7 @@ SLOW_RULE: Rule[RankFacts] = Rule(
     effort=Effort.HARDWARE,
     bound="Bound by the network",
     lifts=frozenset({"step"}),
+    needs=Needs.NETWORK,
 )
 RULE: Rule[RankFacts] = Rule(
     RULE_ID,

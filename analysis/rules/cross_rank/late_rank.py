@@ -9,7 +9,7 @@ from feedline.analysis.formatting import seconds, share
 from feedline.analysis.ledger.change import Refused
 from feedline.analysis.ledger.facts import RankFacts, Waiting
 from feedline.analysis.ledger.finding import SHARE, Blame, CostKind, Evidence, Finding, Severity
-from feedline.analysis.ledger.rule import Rule
+from feedline.analysis.ledger.rule import Needs, Rule
 from feedline.analysis.ledger.view.recorded_ranks import FEWEST_STEPS
 from feedline.analysis.ranks.communication import (
     BEFORE_TRACE,
@@ -353,6 +353,7 @@ RULE: Rule[RankFacts] = Rule(
     claims=("*/comm/late", "waiting_for_rank"),
     bound="Bound by a late rank",
     lifts=frozenset({"step"}),
+    needs=Needs.CLOCKS,
 )
 SPREAD_RULE: Rule[RankFacts] = Rule(
     SPREAD,
@@ -361,4 +362,5 @@ SPREAD_RULE: Rule[RankFacts] = Rule(
     claims=("*/comm/late", "waiting_for_rank"),
     bound="Bound by late ranks",
     lifts=frozenset({"step"}),
+    needs=Needs.CLOCKS,
 )

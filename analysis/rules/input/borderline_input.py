@@ -6,7 +6,7 @@ from feedline.analysis.formatting import seconds, share, share_range
 from feedline.analysis.ledger.change import NOTHING_TO_CHANGE, Refused
 from feedline.analysis.ledger.facts import RuleInputs
 from feedline.analysis.ledger.finding import SHARE, Evidence, Finding, Severity
-from feedline.analysis.ledger.rule import EVERY_LIMIT, Rule
+from feedline.analysis.ledger.rule import EVERY_LIMIT, Rule, Statement
 from feedline.analysis.ledger.view.batch_function import who
 from feedline.analysis.ledger.view.enough_steps import input_known
 from feedline.analysis.ledger.view.input_wait import MIN_WAIT_SHARE, steady_share
@@ -62,4 +62,11 @@ def change(facts: RuleInputs) -> Refused:
     return NOTHING_TO_CHANGE
 
 
-RULE: Rule[RuleInputs] = Rule(RULE_ID, check, change, lifts=EVERY_LIMIT, of_input=True)
+RULE: Rule[RuleInputs] = Rule(
+    RULE_ID,
+    check,
+    change,
+    lifts=EVERY_LIMIT,
+    of_input=True,
+    states=Statement.INPUT_BORDERLINE,
+)

@@ -7,7 +7,7 @@ from feedline.analysis.formatting import number, seconds, share
 from feedline.analysis.ledger.change import Change
 from feedline.analysis.ledger.facts import RuleInputs
 from feedline.analysis.ledger.finding import SHARE, Finding, Severity, measured
-from feedline.analysis.ledger.rule import AS_MUCH_CPU, Effort, Rule
+from feedline.analysis.ledger.rule import AS_MUCH_CPU, Effort, Needs, Rule
 from feedline.analysis.ledger.view import cpus, handover
 from feedline.analysis.ledger.view.handover import arguments
 from feedline.analysis.ledger.view.input_wait import MIN_WAIT_SHARE, input_wait, num_workers
@@ -198,4 +198,5 @@ RULE: Rule[RuleInputs] = Rule(
     bound="CPU contention",
     lifts=AS_MUCH_CPU | {"step"},
     in_part=False,
+    needs=Needs.OTHER_PROGRAMS,
 )

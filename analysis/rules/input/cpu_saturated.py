@@ -4,7 +4,7 @@ from feedline.analysis.formatting import number, sentence, share
 from feedline.analysis.ledger.change import Refused
 from feedline.analysis.ledger.facts import RuleInputs
 from feedline.analysis.ledger.finding import SHARE, Evidence, Finding, Severity, measured
-from feedline.analysis.ledger.rule import CHEAPER, Rule
+from feedline.analysis.ledger.rule import CHEAPER, Rule, Statement
 from feedline.analysis.ledger.view import cpus
 from feedline.analysis.ledger.view.cheaper import less_cpu
 from feedline.analysis.ledger.view.input_wait import input_wait, num_workers, severity
@@ -17,8 +17,6 @@ _MIN_MAKING = 0.2
 #: Of the CPUs: with less free on average they are called saturated. With more, samples queue in
 #: bursts, and more workers may help.
 _FULL = 0.1
-# if that is what is predicted for them (predictions.py)
-NOT_WORKERS = "More workers would only wait for the same CPUs."
 
 
 def check(facts: RuleInputs) -> Finding | None:
@@ -193,4 +191,6 @@ RULE: Rule[RuleInputs] = Rule(
     of_input=True,
     bound="CPU-bound",
     in_part=False,
+    states=Statement.CPUS_FULL,
+    without_gain_of_workers="More workers would only wait for the same CPUs.",
 )

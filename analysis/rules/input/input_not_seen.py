@@ -6,7 +6,7 @@ from feedline.analysis.formatting import seconds, share
 from feedline.analysis.ledger.change import Refused
 from feedline.analysis.ledger.facts import RuleInputs
 from feedline.analysis.ledger.finding import SHARE, Evidence, Finding, Severity
-from feedline.analysis.ledger.rule import Rule
+from feedline.analysis.ledger.rule import Rule, Statement
 from feedline.analysis.ledger.trace_facts import TraceFacts
 from feedline.analysis.ledger.view.batch_function import HOW_TO_CHECK, unsure
 from feedline.analysis.ledger.view.own_functions import named_functions
@@ -94,5 +94,12 @@ def change(facts: RuleInputs | TraceFacts) -> Refused:
     )
 
 
-RULE: Rule[RuleInputs] = Rule(RULE_ID, check, change, of_input=True, asks_for_more=True)
+RULE: Rule[RuleInputs] = Rule(
+    RULE_ID,
+    check,
+    change,
+    of_input=True,
+    asks_for_more=True,
+    states=Statement.INPUT_UNSEEN,
+)
 TRACED_RULE: Rule[TraceFacts] = Rule(RULE_ID, _traced, change, of_input=True)

@@ -4,7 +4,7 @@ from feedline.analysis.formatting import seconds
 from feedline.analysis.ledger.change import Refused
 from feedline.analysis.ledger.facts import RuleInputs
 from feedline.analysis.ledger.finding import SHARE, Evidence, Finding, Severity
-from feedline.analysis.ledger.rule import Rule
+from feedline.analysis.ledger.rule import Rule, Statement
 from feedline.analysis.ledger.view import cpus
 from feedline.analysis.ledger.view.batch_function import HOW_TO_CHECK, _does, _waits, who
 from feedline.analysis.ledger.view.handover import receiving_s
@@ -118,4 +118,11 @@ def change(facts: RuleInputs) -> Refused:
     )
 
 
-RULE: Rule[RuleInputs] = Rule(RULE_ID, check, change, claims=("input",), of_input=True)
+RULE: Rule[RuleInputs] = Rule(
+    RULE_ID,
+    check,
+    change,
+    claims=("input",),
+    of_input=True,
+    states=Statement.INPUT_IN_STEP,
+)

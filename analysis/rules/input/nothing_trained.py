@@ -6,7 +6,7 @@ from feedline.analysis.formatting import counted
 from feedline.analysis.ledger.change import Refused
 from feedline.analysis.ledger.facts import RuleInputs
 from feedline.analysis.ledger.finding import Evidence, Finding, Severity
-from feedline.analysis.ledger.rule import Rule
+from feedline.analysis.ledger.rule import Rule, Statement
 from feedline.analysis.ledger.view.enough_steps import REFUSED, only_infers
 
 RULE_ID = "nothing_trained"
@@ -40,4 +40,11 @@ def change(facts: RuleInputs) -> Refused:
     return Refused("nothing_trained", REFUSED)
 
 
-RULE: Rule[RuleInputs] = Rule(RULE_ID, check, change, of_input=True, asks_for_more=True)
+RULE: Rule[RuleInputs] = Rule(
+    RULE_ID,
+    check,
+    change,
+    of_input=True,
+    asks_for_more=True,
+    states=Statement.UNKNOWN,
+)

@@ -4,7 +4,7 @@ from feedline.analysis.formatting import number
 from feedline.analysis.ledger.change import Change, Factor, Refused
 from feedline.analysis.ledger.facts import RuleInputs
 from feedline.analysis.ledger.finding import SHARE, Evidence, Finding
-from feedline.analysis.ledger.rule import Effort, Rule, Time
+from feedline.analysis.ledger.rule import Effort, Rule, Time, Waste
 from feedline.analysis.ledger.view.cheaper import may_crop
 from feedline.analysis.ledger.view.cpus import cost_share, making_wait_s
 from feedline.analysis.ledger.view.expected import heaviest
@@ -97,4 +97,5 @@ RULE: Rule[RuleInputs] = Rule(
     effort=Effort.DATA,
     time=Time.NEEDLESS,
     of_input=True,
+    ends=frozenset({Waste.PIXELS, Waste.PAGE_FAULTS}),  # smaller images spare their page faults
 )

@@ -6,7 +6,7 @@ from feedline.analysis.formatting import count, share, size
 from feedline.analysis.ledger.change import Change, Factor
 from feedline.analysis.ledger.facts import RuleInputs
 from feedline.analysis.ledger.finding import SHARE, Evidence, Finding, Severity
-from feedline.analysis.ledger.rule import Effort, Rule, Time
+from feedline.analysis.ledger.rule import Effort, Rule, Time, Waste
 from feedline.analysis.ledger.view.input_wait import maker, severity
 from feedline.analysis.ledger.view.page_faults import (
     _faults,
@@ -85,4 +85,5 @@ RULE: Rule[RuleInputs] = Rule(
     effort=Effort.ENVIRONMENT,
     time=Time.NEEDLESS,
     of_input=True,
+    ends=frozenset({Waste.PAGE_FAULTS}),
 )

@@ -6,7 +6,7 @@ from feedline.analysis.formatting import count, counted, seconds, share_range
 from feedline.analysis.ledger.change import Refused
 from feedline.analysis.ledger.facts import RuleInputs
 from feedline.analysis.ledger.finding import SHARE, Evidence, Finding, Severity
-from feedline.analysis.ledger.rule import Rule
+from feedline.analysis.ledger.rule import Rule, Statement
 from feedline.analysis.ledger.view.enough_steps import _FEWEST, _HIGH_SHARE, input_known
 from feedline.analysis.ledger.view.input_wait import MIN_WAIT_SHARE, input_wait, steady_share
 from feedline.analysis.measure.model import Certainty
@@ -150,4 +150,12 @@ def change(facts: RuleInputs) -> Refused:
     )
 
 
-RULE: Rule[RuleInputs] = Rule(RULE_ID, check, change, of_input=True, asks_for_more=True)
+RULE: Rule[RuleInputs] = Rule(
+    RULE_ID,
+    check,
+    change,
+    of_input=True,
+    asks_for_more=True,
+    states=Statement.UNKNOWN,
+    names_error=True,
+)

@@ -3,7 +3,7 @@
 from feedline.analysis.formatting import share
 from feedline.analysis.ledger.change import Refused
 from feedline.analysis.ledger.finding import SHARE, Evidence, Finding, Severity
-from feedline.analysis.ledger.rule import Rule
+from feedline.analysis.ledger.rule import Rule, Statement
 from feedline.analysis.ledger.trace_facts import TraceFacts
 from feedline.analysis.ledger.view.tensor_cores import FIXES, MIN_SHARE, TensorCores, tensor_cores
 from feedline.analysis.traces.kernel_names import short_name
@@ -121,4 +121,6 @@ def change(facts: TraceFacts) -> Refused:
     )
 
 
-RULE: Rule[TraceFacts] = Rule(RULE_ID, check, change, claims=("compute",))
+RULE: Rule[TraceFacts] = Rule(
+    RULE_ID, check, change, claims=("compute",), states=Statement.DEVICE_BUSY
+)

@@ -43,5 +43,10 @@ def check(facts: TraceFacts) -> Finding | None:
 
 
 RULE: Rule[TraceFacts] = Rule(
-    RULE_ID, check, launches.change, claims=("host_launch",), bound="Host-bound"
+    RULE_ID,
+    check,
+    launches.change,
+    claims=("host_launch",),
+    bound="Host-bound",
+    bound_or_input="Host-bound, or input-bound",
 )

@@ -3,7 +3,7 @@
 from feedline.analysis.formatting import number, share
 from feedline.analysis.ledger.change import Refused
 from feedline.analysis.ledger.finding import SHARE, Evidence, Finding, Severity, measured
-from feedline.analysis.ledger.rule import Rule
+from feedline.analysis.ledger.rule import Needs, Rule
 from feedline.analysis.ledger.trace_facts import TraceFacts
 
 RULE_ID = "input_stall"
@@ -78,4 +78,4 @@ def change(facts: TraceFacts) -> Refused:
     )
 
 
-RULE: Rule[TraceFacts] = Rule(RULE_ID, check, change, claims=("input",))
+RULE: Rule[TraceFacts] = Rule(RULE_ID, check, change, claims=("input",), needs=Needs.TRACED_INPUT)
