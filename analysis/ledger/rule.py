@@ -1,6 +1,4 @@
-"""What a rule declares: the rows of the ledger that it claims, the effort of its fix, and the
-limits that the fix lifts.
-"""
+"""What a rule declares: rows that it claims, the effort of its fix, and what that lifts."""
 
 import enum
 from collections.abc import Callable
@@ -24,8 +22,9 @@ EVERY_LIMIT = frozenset(ROOF_KINDS) - {"gpu"}
 
 
 class Effort(enum.Enum):
-    """What a fix asks for, as what it must give, against a setting, to be told first
-    (docs/rules.md).
+    """What a fix asks for.
+
+    The value is what it must give, against a setting, to be told first (docs/rules.md).
     """
 
     SETTING = 1.0  # of the loader
@@ -36,8 +35,9 @@ class Effort(enum.Enum):
 
 
 class Time(enum.IntEnum):
-    """What a claim's time is: what is less than work goes ahead of the work that takes long because
-    of it.
+    """What a claim's time is.
+
+    What is less than work goes ahead of the work that takes long because of it.
     """
 
     WORK = 0
@@ -76,8 +76,9 @@ class Waste(enum.Enum):
 
 @dataclass(frozen=True)
 class Rule(Generic[F]):
-    """One cause: how it is found, and what its fix changes. explain.py decides which findings are
-    told, and in which order.
+    """One cause: how it is found, and what its fix changes.
+
+    explain.py decides which findings are told, and in which order.
 
     Attributes:
         rule_id: the id of its finding.
