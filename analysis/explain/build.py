@@ -62,8 +62,9 @@ def build(run: Run, ceilings: Ceilings | None = None, beside: NetworkHints = NO_
 
 
 def rejected_of(run: Run) -> list[Trial]:
-    """Return the trials that rejected settings of this training; none if the process ran several,
-    because trials do not say which.
+    """Return the trials that rejected settings of this training.
+
+    There are none if the process ran several, because trials do not say which.
     """
     return rejected(run.path) if run.part is None else []
 
@@ -71,10 +72,10 @@ def rejected_of(run: Run) -> list[Trial]:
 def _predictions_of(
     read: Measurement, view: RuleInputs, ceilings: Ceilings | None, tried: Sequence[Trial]
 ) -> Predictions:
-    """Predictions for a run, held against its limits: those of its report, of ``whatif`` and of
-    ``tune``.
+    """Return predictions for a run, held against its limits.
 
-    A rate is compared with limits of the input: how long steps wait for it must be known.
+    They are those of its report, of ``whatif`` and of ``tune``. A rate is compared with limits of
+    the input: how long steps wait for it must be known.
 
     Args:
         tried: trials that rejected settings, which are not predicted.
@@ -85,8 +86,9 @@ def _predictions_of(
 
 
 def _without_more(finding: Finding, view: RuleInputs) -> Finding:
-    """The finding without its fix, where that is another recording: this run cannot simply be made
-    longer, and the headline says why.
+    """Return the finding without its fix, where that is another recording.
+
+    This run cannot simply be made longer, and the headline says why.
     """
     rule = BY_ID.get(finding.rule_id)
     if rule is None or not rule.asks_for_more or (rule.names_error and view.failed):

@@ -98,8 +98,9 @@ def verdict_of_traces(findings: Sequence[Finding], facts: TraceFacts) -> str:
 
 
 def _weight(finding: Finding, mean_s: float | None) -> Severity:
-    """Of what it costs alone: a finding is also of low severity where the steps are too few to be
-    sure.
+    """Return the weight of what it costs alone.
+
+    A finding is also of low severity where the steps are too few to be sure.
     """
     return (
         Severity.of(finding.cost_s / mean_s) if finding.cost_s > 0 and mean_s else finding.severity
@@ -107,7 +108,7 @@ def _weight(finding: Finding, mean_s: float | None) -> Severity:
 
 
 def _partly(bound: str, weight: Severity) -> str:
-    """``Partly input-bound``, where what binds the run takes less than a fifth of its step."""
+    """Return ``Partly input-bound``, where what binds the run takes less than a fifth of its step."""
     if weight is Severity.HIGH:
         return bound
     return f"Partly {bound if bound.startswith('GPU') else bound[0].lower() + bound[1:]}"
@@ -116,8 +117,9 @@ def _partly(bound: str, weight: Severity) -> str:
 def _sentences(
     top: Finding, mean_s: float | None, bound: str, waits: str = "", change: str = ""
 ) -> str:
-    """What limits the training, by how much, what to change where that is a setting, and what can
-    be saved.
+    """Return what limits the training, by how much, what to change, and what that saves.
+
+    What to change is said where it is a setting.
 
     Args:
         bound: what the run is called.
@@ -132,7 +134,7 @@ def _sentences(
 
 
 def _gain(top: Finding, mean_s: float | None, change: str) -> str:
-    """What to change where that is a setting, and what it gives."""
+    """Return what to change where that is a setting, and what it gives."""
     rule = BY_ID.get(top.rule_id)
     if (
         rule is None
@@ -149,7 +151,7 @@ def _gain(top: Finding, mean_s: float | None, change: str) -> str:
 
 
 def _unexplained(facts: TraceFacts, top: Finding) -> str:
-    """A sentence where more than the first finding tells of is unknown."""
+    """Return a sentence where more than the first finding tells of is unknown."""
     part = facts.share("unexplained")
     told = next((one.value for one in top.evidence if one.unit == SHARE), 0.0)
     if Severity.of(part) is Severity.INFO or part < told:

@@ -1,5 +1,6 @@
-"""The input takes about as much of the step as the gate: these steps cannot show which side it is
-on.
+"""The input takes about as much of the step as the gate.
+
+These steps cannot show which side it is on.
 """
 
 from feedline.analysis.formatting import seconds, share, share_range
@@ -19,8 +20,9 @@ _NEAR = 2 * MIN_WAIT_SHARE
 
 
 def check(facts: RuleInputs) -> Finding | None:
-    """Say so in place of what is said above and below the gate, where the interval of the share
-    contains it.
+    """Say so where the interval of the share contains the gate.
+
+    It is said in place of what is said above and below it.
     """
     sure, waiting, mean_s = facts.certainty, steady_share(facts), facts.step.mean_s
     if sure is None or not input_known(facts) or not sure.low < MIN_WAIT_SHARE <= sure.high < _NEAR:

@@ -46,8 +46,9 @@ def check(facts: RuleInputs) -> Finding | None:
 
 
 def without_a_loader(facts: RuleInputs) -> Finding | None:
-    """Say so where neither a loader nor a function was seen, but models need no new data, or next
-    to nothing of the step can be input.
+    """Say so where neither a loader nor a function was seen, but the input can take little.
+
+    Models need no new data, or next to nothing of the step can be input.
     """
     unseen, step, most = facts.unseen, seconds(facts.step.mean_s), facts.unseen_at_most
     if unseen is None or most is None or (unseen.high >= MIN_WAIT_SHARE and not unseen.resident):
@@ -97,7 +98,7 @@ def _work(facts: RuleInputs) -> list[tuple[float, str]]:
 
 
 def _largest(facts: RuleInputs) -> str:
-    """What takes the step instead.
+    """Return what takes the step instead.
 
     Stages are the host's time, which says little where it only launches work.
     """

@@ -105,13 +105,13 @@ def _receiving_s(facts: RuleInputs) -> float:
 
 
 def _full(facts: RuleInputs, took: float) -> bool:
-    """Whether no CPU is free on which another thread could make the batch meanwhile."""
+    """Tell whether no CPU is free on which another thread could make the batch meanwhile."""
     free = facts.cpus.free if facts.cpus is not None else None
     return free is not None and free * facts.step.mean_s < took
 
 
 def change(facts: RuleInputs) -> Refused:
-    """Nothing is predicted: there is no loader to replay."""
+    """Refuse to predict: there is no loader to replay."""
     return Refused(
         "no_loader",
         "Only a DataLoader can be replayed, and this program makes its own batches.",

@@ -1,5 +1,6 @@
-"""No update of parameters was seen: the program trained nothing, or in a way that feedline cannot
-see.
+"""No update of parameters was seen.
+
+The program trained nothing, or in a way that feedline cannot see.
 """
 
 from feedline.analysis.formatting import counted
@@ -36,7 +37,7 @@ def check(facts: RuleInputs) -> Finding | None:
 
 
 def change(facts: RuleInputs) -> Refused:
-    """Nothing is predicted: there is no training."""
+    """Refuse to predict: there is no training."""
     return Refused("nothing_trained", REFUSED)
 
 

@@ -17,8 +17,9 @@ _MIN_VARIATION = 0.30
 
 
 def check(facts: RuleInputs) -> Finding | None:
-    """Look for the wait that is left when workers that never idle would have kept pace, while other
-    batches were ready.
+    """Look for the wait that is left although workers that never idle would have kept pace.
+
+    Other batches were ready meanwhile.
     """
     maker, lack_s = facts.workers, shortage_s(facts)
     if (
@@ -66,7 +67,7 @@ def check(facts: RuleInputs) -> Finding | None:
 
 
 def change(facts: RuleInputs) -> Change:
-    """Batches in the order in which they are ready."""
+    """Take the batches in the order in which they are ready."""
     return Change(settings=_SETTINGS)
 
 

@@ -10,8 +10,9 @@ RULE_ID = "host_bound"
 
 
 def check(facts: TraceFacts) -> Finding | None:
-    """Weigh the time in which the device had nothing to do while the host ran operators, Python or
-    launches.
+    """Weigh the time in which the device had nothing to do while the host was busy.
+
+    The host ran operators, Python or launches.
     """
     part = facts.share("host_launch")
     weight = Severity.of(part)
