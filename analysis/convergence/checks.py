@@ -1,5 +1,6 @@
-"""Checks of how a training is set up, before its batch size is judged: one small function per
-mistake.
+"""Checks of how a training is set up, before its batch size is judged.
+
+There is one small function per mistake.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -191,7 +192,7 @@ def _groups_of(optimizer: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def _norm_layers(recorded: TrainingRecord) -> dict[str, Any]:
-    """Kind -> how many of the model's layers."""
+    """Count the model's layers of each kind."""
     layers = recorded.setup.get("norms")
     return layers if isinstance(layers, dict) else {}
 
@@ -210,7 +211,7 @@ def _usable(recorded: TrainingRecord) -> npt.NDArray[np.bool_]:
 
 
 def _ratio_of(recorded: TrainingRecord) -> FloatArray:
-    """|g_part|^2 / |g_whole|^2 of each update where both are known."""
+    """Return |g_part|^2 / |g_whole|^2 of each update where both are known."""
     kept = _usable(recorded)
     if recorded.norms is None or not len(kept):
         return np.zeros(0)
@@ -394,8 +395,9 @@ def _schedule_in_steps(recorded: TrainingRecord) -> Finding | None:
 
 
 def _should_have_lowered(scheduler: Mapping[str, Any]) -> bool:
-    """Tell whether a scheduler lowers the rate in the end, and was either never stepped or more
-    often than in a trial run.
+    """Tell whether a scheduler lowers the rate in the end, and was stepped wrongly.
+
+    It was never stepped, or more often than in a trial run.
     """
     return (
         str(scheduler.get("kind")) in _SCHEDULERS_THAT_DECAY
@@ -470,8 +472,9 @@ def _layerwise_without_decay(recorded: TrainingRecord) -> Finding | None:
 
 
 def _rate_outside_momentum(recorded: TrainingRecord) -> Finding | None:
-    """Find a layer-wise optimizer that multiplies the rate outside its momentum, while the rate
-    changes.
+    """Find a layer-wise optimizer that multiplies the rate outside its momentum.
+
+    It matters while the rate changes.
     """
     for optimizer in entries_of(recorded, "optimizers"):
         if (

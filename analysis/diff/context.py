@@ -227,7 +227,7 @@ def differing_settings(
 
 
 def _described(side: Sequence[MeasuredRun]) -> dict[tuple[str, str], str]:
-    """(kind, name) -> value; all values where runs of a side differ."""
+    """Return the value of each (kind, name); all values where runs of a side differ."""
     rows: dict[tuple[str, str], list[str]] = {}
     for run in side:
         for key, value in _of_run(run):
@@ -323,7 +323,7 @@ def _each(runs: Sequence[MeasuredRun], of: Callable[[MeasuredRun], str]) -> list
 
 
 def _model(run: MeasuredRun) -> str:
-    """Class of the model; "" where only what it is wrapped in is known."""
+    """Return the class of the model; "" where only what it is wrapped in is known."""
     name = run.report.run.model
     return "" if name in _WRAPPERS else name.removeprefix("FSDP")
 
@@ -387,7 +387,7 @@ def _of_one(run: MeasuredRun) -> Iterator[str]:
 
 
 def _of_all_ranks(before: Sequence[MeasuredRun], after: Sequence[MeasuredRun]) -> str:
-    """Throughput of the whole training, where steps are those of a rank."""
+    """Return the throughput of the whole training, where steps are those of a rank."""
     rates = [[run.report.throughput.of_all_ranks for run in side] for side in (before, after)]
     known = [
         sum(rate for rate in side if rate is not None) / len(side)

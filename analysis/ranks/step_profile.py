@@ -146,8 +146,9 @@ def _backward(steps: IntArray, backward: IntArray, place: IntArray) -> tuple[flo
 
 
 def _jitter(walls: IntArray) -> float:
-    """Return the standard deviation of the steps from the median absolute deviation, which a few
-    slow steps do not move.
+    """Return the standard deviation of the steps from the median absolute deviation.
+
+    A few slow steps do not move that.
     """
     wall = walls / 1e9
     return 1.4826 * float(np.median(np.abs(wall - np.median(wall))))
@@ -207,8 +208,9 @@ def _factors(joined: CollectiveTable) -> np.ndarray:
 
 
 def _alpha(joined: CollectiveTable, lasted: IntArray, complete: np.ndarray) -> tuple[float, str]:
-    """Return the latency of a ring's round, from the shortest tenth of the small messages: the
-    others waited for a rank or a thread.
+    """Return the latency of a ring's round, from the shortest tenth of the small messages.
+
+    The others waited for a rank or a thread.
     """
     reduced = np.array([operation(name) == "all_reduce" for name in joined.names] or [False])[
         joined.name

@@ -1,5 +1,6 @@
-"""What the terminal shows of a report before its end, unless all of it was asked for: parts that
-say something, each in a few lines.
+"""What the terminal shows of a report before its end, unless all of it was asked for.
+
+It is the parts that say something, each in a few lines.
 """
 
 import dataclasses
@@ -45,7 +46,7 @@ class Part:
 
 
 def parts(report: Report, width: int) -> Iterable[Part]:
-    """From the step to the notes, in the order in which they are shown."""
+    """Return the parts from the step to the notes, in the order in which they are shown."""
     if report.step:
         body = [tables.step_table(_folded(report.step), width), tables.spread(report.step, _USUAL)]
         if report.traces and report.throughput.steps:
@@ -76,7 +77,7 @@ def parts(report: Report, width: int) -> Iterable[Part]:
 
 
 def _folded(step: StepSummary) -> StepSummary:
-    """The step with the stages that are hardly there as one."""
+    """Return the step with the stages that are hardly there as one."""
     total = sum(step.stages.values())
     small = [
         stage
@@ -92,7 +93,7 @@ def _folded(step: StepSummary) -> StepSummary:
 
 
 def _told(label: str, text: str, place: int, width: int = 0) -> Part:
-    """A paragraph; with a width, no longer than a few lines of it."""
+    """Return a paragraph; with a width, no longer than a few lines of it."""
     row = Table.grid(padding=(0, 2))
     row.add_column(width=_LABEL)
     row.add_column(overflow="fold")
@@ -112,8 +113,9 @@ def _listed(label: str, texts: list[str], most: int, width: int, place: int) -> 
 
 
 def _input(report: Report) -> Iterable[Part]:
-    """What the step waits for and what a sample costs, where the input takes a part of the step
-    that matters.
+    """Return what the step waits for and what a sample costs.
+
+    It is empty where the input takes no part of the step that matters.
     """
     step, made = report.step, report.workers
     if step is None or not step.mean_s > 0 or made is None:
@@ -151,7 +153,7 @@ def _sample(made: Workers) -> str:
 
 
 def _certainty(made: Workers) -> list[str]:
-    """How far the parts may be from what they are said to be, where that is much."""
+    """Return how far the parts may be from what they are said to be, where that is much."""
     total, seen = (
         made.per_sample.get("total"),
         f"{made.samples_in_detail:,} of {made.samples:,} samples",
@@ -170,7 +172,7 @@ def _certainty(made: Workers) -> list[str]:
 
 
 def _findings(report: Report, width: int) -> Iterable[Part]:
-    """Those that ask for a change, but for the one that the verdict tells."""
+    """Return those that ask for a change, but for the one that the verdict tells."""
     top = leading(report.findings)
     mean = report.step.mean_s if report.step else None
     for finding in report.findings:
@@ -179,16 +181,18 @@ def _findings(report: Report, width: int) -> Iterable[Part]:
 
 
 def _also(finding: Finding, mean_step_s: float | None) -> str:
-    """A finding in a paragraph: cause, what its fix gives or the cause costs, what it says, its
-    fix.
+    """Return a finding in a paragraph.
+
+    It has its cause, what its fix gives or the cause costs, what it says, and its fix.
     """
     said = f"{finding.rule_id}{_worth(finding, mean_step_s)}: {phrases.full_stop(finding.message)}"
     return f"{said} Fix: {finding.fix}" if finding.fix else said
 
 
 def _worth(finding: Finding, mean_step_s: float | None) -> str:
-    """``, predicted 81.0 -> 198 samples/s [178, 219]``, or ``, costs about 140 ms per step (35.4
-    %)``.
+    """Return what a finding is worth.
+
+    ``, predicted 81.0 -> 198 samples/s [178, 219]``, or ``, costs about 140 ms per step (35.4 %)``.
     """
     if finding.predicted is not None:
         return f", predicted {rates(finding.predicted)}"

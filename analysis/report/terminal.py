@@ -1,9 +1,9 @@
-"""The report as text, at most 80 columns wide; everything is said in words and figures, color only
-repeats it.
+"""The report as text, at most 80 columns wide.
 
-A terminal shows the last lines of what was printed. So the report ends with what limits the
-training, what to change, what that would give, and where the files are; before it comes what this
-rests on: at most 40 lines in all, or everything.
+Everything is said in words and figures, color only repeats it. A terminal shows the last lines of
+what was printed. So the report ends with what limits the training, what to change, what that would
+give, and where the files are; before it comes what this rests on: at most 40 lines in all, or
+everything.
 """
 
 import io
@@ -56,7 +56,7 @@ _Lines = list[list[Segment]]
 
 
 def render(report: Report) -> str:
-    """All of the report as plain text, 80 columns wide."""
+    """Return all of the report as plain text, 80 columns wide."""
     file = io.StringIO()
     show(
         report, Console(file=file, width=WIDTH, color_system=None, force_terminal=False), full=True
@@ -105,7 +105,7 @@ class _Page:
         self._console, self.width = console, min(WIDTH, console.width)
 
     def lines(self, body: Iterable[RenderableType]) -> _Lines:
-        """As lines without spaces at their ends."""
+        """Return the lines without spaces at their ends."""
         options = self._console.options.update(width=self.width, highlight=False)
         return [
             _stripped(line)
@@ -114,7 +114,7 @@ class _Page:
         ]
 
     def heading(self, part: Part) -> _Lines:
-        """A blank line, and the part's title if it has one."""
+        """Return a blank line, and the part's title if it has one."""
         return [[], *self.lines([Text(part.title, style="bold underline")] if part.title else [])]
 
     def show(self, lines: _Lines) -> None:
@@ -133,7 +133,7 @@ def _height(part: Part, page: _Page) -> int:
 
 
 def _fitting(parts: Sequence[Part], heights: Sequence[int], room: int) -> list[Part]:
-    """As many as there is room for, those that matter most first, in the order given."""
+    """Return as many as there is room for, those that matter most first, in the order given."""
     kept = set()
     for at in sorted(range(len(parts)), key=lambda at: parts[at].place):
         if heights[at] <= room:
@@ -151,7 +151,7 @@ def _head(report: Report) -> Iterable[RenderableType]:
 
 
 def _end(report: Report) -> Iterable[RenderableType]:
-    """Verdict, which says what the fix would give, and what to change."""
+    """Return the verdict, which says what the fix would give, and what to change."""
     if report.headline:
         yield plain(report.headline, "bold red")
     yield plain(phrases.sentence(report.verdict), "bold")
@@ -174,8 +174,9 @@ def _end(report: Report) -> Iterable[RenderableType]:
 def _places(
     report: Report, files: Sequence[Path], full: bool, folder: Path | None
 ) -> Iterable[tuple[str, str]]:
-    """Where the report is, and the command that shows more than this; not wrapped, so that it can
-    be copied.
+    """Return where the report is, and the command that shows more than this.
+
+    They are not wrapped, so that they can be copied.
     """
     files = sorted(files, key=lambda file: file.suffix.lower() != ".html")
     run = (
@@ -197,7 +198,7 @@ def _places(
 
 
 def _named(files: Sequence[Path]) -> str:
-    """``runs/demo/report.html (beside it: report.json)``."""
+    """Return ``runs/demo/report.html (beside it: report.json)``."""
     first, *more = (os.path.relpath(file) for file in files)
     beside = [
         os.path.basename(file) for file in more if os.path.dirname(file) == os.path.dirname(first)
@@ -213,12 +214,12 @@ def _named(files: Sequence[Path]) -> str:
 
 
 def _elsewhere(file: str) -> str:
-    """``./report.json``: a bare name would be taken for a file beside the first."""
+    """Return ``./report.json``: a bare name would be taken for a file beside the first."""
     return file if os.path.dirname(file) else os.path.join(os.curdir, file)
 
 
 def _everything(report: Report, width: int) -> Iterable[Part]:
-    """All parts, from the step to the notes; those that would say nothing are left out."""
+    """Return all parts, from the step to the notes; those that would say nothing are left out."""
     if report.step:
         name = _WHOLE_NAME if width == WIDTH else NAME
         yield Part(

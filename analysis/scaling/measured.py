@@ -1,5 +1,7 @@
-"""From the records of launches to their points, samples/s with an interval, and to the basis of
-predictions: the step of the fewest ranks, and the link of the most.
+"""From the records of launches to their points, samples/s with an interval.
+
+The basis of predictions comes from them as well: the step of the fewest ranks, and the link of the
+most.
 """
 
 from collections.abc import Sequence
@@ -52,8 +54,9 @@ class _Pace:
 
 
 def _error_s(wall: IntArray) -> float:
-    """Two standard errors of the mean step, seconds, from the means of blocks of steps: neighbours
-    share what disturbed them.
+    """Return two standard errors of the mean step, s, from the means of blocks of steps.
+
+    Neighbours share what disturbed them.
 
     Args:
         wall: int64 [steps], ns, one or more.
@@ -238,10 +241,9 @@ def world_size(runs: Sequence[Run]) -> int:
 
 
 def launches(runs: Sequence[Run]) -> list[list[Run]]:
-    """Put together folders that hold different ranks of one launch, one per node; whole runs stay
-    alone.
+    """Put together folders that hold different ranks of one launch, one per node.
 
-    In order of their size.
+    Whole runs stay alone. All are in order of their size.
     """
     groups: list[list[Run]] = []
     for run in runs:

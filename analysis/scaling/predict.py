@@ -1,5 +1,6 @@
-"""Predictions of throughput for numbers of ranks that were not run, each with an interval, or a
-reason why there is none.
+"""Predictions of throughput for numbers of ranks that were not run.
+
+Each has an interval, or a reason why there is none.
 """
 
 import itertools
@@ -144,12 +145,11 @@ def _not_negative(terms: np.ndarray, values: np.ndarray) -> np.ndarray:
 
 
 def _bucket_replay(anatomy: StepProfile, link: Ring, measured: Point) -> _Model:
-    """Make a model of the replay of the buckets, plus what it leaves of the measured point as a
-    constant, plus jitter.
+    """Make a model of the replay of the buckets, plus a constant, plus jitter.
 
-    N ranks wait for the slowest of them: the largest of N normal times is about sigma sqrt(2 ln N)
-    above their mean (Cramer, Mathematical Methods of Statistics, 1946, 28.6), of which the constant
-    has its part already.
+    The constant is what the replay leaves of the measured point. N ranks wait for the slowest of
+    them: the largest of N normal times is about sigma sqrt(2 ln N) above their mean (Cramer,
+    Mathematical Methods of Statistics, 1946, 28.6), of which the constant has its part already.
 
     Args:
         anatomy: the step of one rank.
@@ -199,8 +199,9 @@ class ScalingBasis:
 
 @dataclass(frozen=True)
 class ThroughputPrediction:
-    """samples/s of all ranks together with an interval of about 80 %; all None where it is refused,
-    and ``why`` says why.
+    """samples/s of all ranks together with an interval of about 80 %.
+
+    All are None where it is refused, and ``why`` says why.
     """
 
     ranks: int
