@@ -181,7 +181,7 @@ class Searcher:
     rejected: list[int] = field(default_factory=list)
 
     def search(self) -> Search | Refused:
-        """Number of workers first, then how far they work ahead, around the best number."""
+        """Vary the number of workers first, then how far they work ahead, around the best number."""
         now = self._candidate(recorded_settings(self.now))
         if isinstance(now, Refused):
             return now

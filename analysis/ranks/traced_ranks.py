@@ -260,7 +260,7 @@ def _filled(known: set[int], size: int, world: int) -> tuple[int, ...]:
 
 
 def _count(rank: _One) -> None:
-    """Number what the trace did not: by place within operation, group and step.
+    """Give numbers to what the trace did not number: by place within operation, group and step.
 
     Before the first step the last ones are the common ones.
     """

@@ -56,7 +56,7 @@ def plain(value: object) -> object:
 
 
 def _text(text: str) -> str:
-    """Write the bytes of a path that are not UTF-8 as ``\\udcff``.
+    """Write the bytes of a path that are not UTF-8 as escapes of their code points.
 
     They arrive as lone surrogates, which strict JSON readers refuse.
     """

@@ -481,7 +481,7 @@ def _trace(source: str, whole: _File, parts: list[tuple[int, list[int]]], number
 
 
 def _numbered(traces: list[Trace], node: int) -> list[Trace]:
-    """Number ranks by order where the file says none.
+    """Give ranks numbers by order where the file says none.
 
     Every machine of a job is taken to have as many.
     """
