@@ -174,7 +174,7 @@ def flatten(start: IntArray, wall: IntArray) -> Pieces:
 
 
 def parents(start: IntArray, wall: IntArray) -> IntArray:
-    """Index of the span that each span lies in, or -1.
+    """Return the index of the span that each span lies in, or -1.
 
     Args as for ``flatten``; the innermost of those that hold its start.
     """

@@ -197,7 +197,7 @@ def _main_thread(rank: RankMetrics, stage: Stage, clock: str) -> FloatArray | No
 
 
 def _waiting_factor(rank: RankMetrics) -> float | None:
-    """Time over time with a CPU of the main thread in forward and backward.
+    """Return time over time with a CPU of the main thread in forward and backward.
 
     None where the kernel does not tell.
     """

@@ -116,7 +116,7 @@ def _updates(main: Records, evaluation: IntArray) -> tuple[Records, str]:
 
 
 def _edges(updates: Records, asks: IntArray, by: str) -> list[int]:
-    """End of each step, ns."""
+    """Return the end of each step, ns."""
     if by == "loader":
         return [*updates["start"][1:].tolist(), int(updates["start"][-1] + updates["wall"][-1])]
     ends, starts, who = (

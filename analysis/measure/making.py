@@ -98,7 +98,7 @@ class Making:
 
 
 def step_of(times: IntArray, steps: Boundaries) -> IntArray:
-    """Index of the step that each time lies in; -1: in none."""
+    """Return the index of the step that each time lies in; -1: in none."""
     at = np.searchsorted(steps.start, times, "right") - 1
     return np.where((at >= 0) & (times < np.append(steps.end, 0)[at]), at, -1)
 

@@ -18,7 +18,7 @@ _COUNTED = 2
 
 
 def first_step(main: Process, steps: Steps) -> int:
-    """Index of the first step that counts in the means."""
+    """Return the index of the first step that counts in the means."""
     counted = main.of(Stage.FLOP)["start"]
     after = (
         int(np.searchsorted(steps.start, counted.min(), "right")) if len(counted) else 0

@@ -395,7 +395,7 @@ def throughput(gathered: Mapping[int, RankMetrics], of: RankMetrics) -> Throughp
 
 
 def _costs(gathered: Mapping[int, RankMetrics]) -> dict[int, dict[str, float]]:
-    """Rank -> stage of a sample -> mean wall seconds, where samples were seen."""
+    """Return mean wall seconds by rank and stage of a sample, where samples were seen."""
     costs = {}
     for number, rank in gathered.items():
         if rank.samples:

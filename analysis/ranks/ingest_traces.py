@@ -254,7 +254,7 @@ def _read_files(
 def _ranked(
     staged: Sequence[_Staged], given: Mapping[str, int]
 ) -> dict[int, tuple[Trace, _Staged]]:
-    """Rank -> its trace, in order.
+    """Return the traces by rank, in order.
 
     Devices of one Nsight file that says no rank are numbered as they come.
 

@@ -130,7 +130,7 @@ def _phases(main: Process, times: IntArray, steps: Steps | None) -> IntArray:
 
 
 def _stages_of(main: Process) -> dict[str, IntArray]:
-    """Stage of a step -> int64 [k, 2], ns: its spans in the main thread, in order of start.
+    """Return the spans of each stage in the main thread, in order of start, int64 [k, 2], ns.
 
     They nest: a compilation inside a forward.
     """

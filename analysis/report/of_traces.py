@@ -23,7 +23,7 @@ def heads(narrow: bool = False) -> list[str]:
 
 
 def rows(report: Report, narrow: bool = False) -> list[tuple[str, list[str]]]:
-    """Rank -> its cells; blank where the trace cannot say."""
+    """Return the cells of each rank; blank where the trace cannot say."""
     return [
         (rank, [_cell(own, part, name) for part, name, _, fits in _COLUMNS if fits or not narrow])
         for rank, own in report.ranks.items()

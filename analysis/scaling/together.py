@@ -115,7 +115,7 @@ def _ranks_of(launch: Sequence[Run]) -> dict[int, Rank]:
 
 
 def _trained(ranks: dict[int, Rank]) -> dict[int, bool]:
-    """Rank -> whether it made steps.
+    """Tell whether each rank made steps.
 
     Without those that did not end by themselves, or cannot be read.
     """

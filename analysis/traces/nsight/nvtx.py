@@ -374,7 +374,7 @@ def nccl_of_kernels(rows: Rows, names: Sequence[str], payloads: Sequence[_Payloa
 
 
 def _communicators(rows: Rows, payloads: Sequence[_Payload], result: NcclPayload) -> dict[str, int]:
-    """Size of each communicator by name; fills in the ranks of processes."""
+    """Return the size of each communicator by name; fill in the ranks of processes."""
     sizes: dict[str, int] = {}
     for payload in payloads:
         size, rank = payload.said.get(_NUMBER_OF_RANKS), payload.said.get(_RANK)

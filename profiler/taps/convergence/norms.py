@@ -474,7 +474,7 @@ class GradientNormTap:
 
 
 def _squared_norm(tensors: _Tensors) -> torch.Tensor:
-    """Sum of squares of all elements: float32 scalar.
+    """Sum the squares of all elements: float32 scalar.
 
     Raises:
         RuntimeError: a gradient is sparse.
