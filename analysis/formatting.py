@@ -17,7 +17,7 @@ _BYTES = ((1e12, "TB"), (1e9, "GB"), (1e6, "MB"), (1e3, "kB"), (1.0, "B"))
 
 
 def number(x: float | None, digits: int = 3) -> str:
-    """At least ``digits`` significant digits, thousands apart: 0.0123, 12.3, 1,234.
+    """Return at least ``digits`` significant digits, thousands apart: 0.0123, 12.3, 1,234.
 
     Below a millionth and from 1e15 on: 1.66e-24.
     """
@@ -32,21 +32,21 @@ def number(x: float | None, digits: int = 3) -> str:
 
 
 def rate(x: float | None) -> str:
-    """A throughput with three significant digits: 81.0, 40,600."""
+    """Return a throughput with three significant digits: 81.0, 40,600."""
     if x is None or not math.isfinite(x) or x < 1000:
         return number(x)
     return number(round(x, 2 - math.floor(math.log10(x * _ROUNDED))))
 
 
 def count(x: float | None) -> str:
-    """A count: 1,200; a mean of counts keeps three digits: 3.02."""
+    """Return a count: 1,200; a mean of counts keeps three digits: 3.02."""
     if x is None or not math.isfinite(x):
         return NOT_MEASURED
     return f"{x:,.0f}" if float(x).is_integer() else number(x)
 
 
 def counted(x: float, what: str, several: str = "") -> str:
-    """How many of what: ``1 step``, ``1,200 steps``, ``2 batches``.
+    """Return how many of what: ``1 step``, ``1,200 steps``, ``2 batches``.
 
     Args:
         several: the plural, if it is not the word with an s, or es after ch.
@@ -56,7 +56,10 @@ def counted(x: float, what: str, several: str = "") -> str:
 
 
 def seconds(x: float | None) -> str:
-    """A time of any size with three digits: 830 ns, 12.3 ms, 1.24 s, then minutes and hours."""
+    """Return a time of any size with three digits.
+
+    830 ns, 12.3 ms, 1.24 s, then minutes and hours.
+    """
     if x is None or not math.isfinite(x):
         return NOT_MEASURED
     if abs(x) >= 100:
@@ -65,7 +68,7 @@ def seconds(x: float | None) -> str:
 
 
 def duration(x: float | None) -> str:
-    """How long a run took: 4.2 s, 3 min 12 s, 1 h 04 min."""
+    """Return how long a run took: 4.2 s, 3 min 12 s, 1 h 04 min."""
     if x is None or not math.isfinite(x):
         return NOT_MEASURED
     if abs(x) < 100:
@@ -76,7 +79,7 @@ def duration(x: float | None) -> str:
 
 
 def size(x: float | None) -> str:
-    """Bytes in powers of 1000: 512 B, 110 kB, 1.24 MB."""
+    """Return bytes in powers of 1000: 512 B, 110 kB, 1.24 MB."""
     if x is None or not math.isfinite(x):
         return NOT_MEASURED
     return f"{count(x)} B" if abs(x) < 1000 else _scaled(x, _BYTES)
@@ -88,14 +91,14 @@ def _scaled(x: float, units: tuple[tuple[float, str], ...]) -> str:
 
 
 def share(x: float | None) -> str:
-    """A share from 0 to 1 as percent with one decimal: 54.1 %."""
+    """Return a share from 0 to 1 as percent with one decimal: 54.1 %."""
     if x is None or not math.isfinite(x):
         return NOT_MEASURED
     return "<0.1 %" if 0 < x < 0.0005 else f"{100 * x:.1f} %"
 
 
 def percent(x: float | None) -> str:
-    """A share from 0 to 1 for the middle of a sentence: 59 %, 7.1 %, <0.1 %."""
+    """Return a share from 0 to 1 for the middle of a sentence: 59 %, 7.1 %, <0.1 %."""
     if x is None or not math.isfinite(x):
         return NOT_MEASURED
     if 0 < x < 0.0005:
@@ -104,13 +107,19 @@ def percent(x: float | None) -> str:
 
 
 def share_range(low: float, high: float) -> str:
-    """Two shares from 0 to 1, with a decimal where both are small: 3.5 to 5.2 %, 28 to 51 %."""
+    """Return two shares from 0 to 1, with a decimal where both are small.
+
+    3.5 to 5.2 %, 28 to 51 %.
+    """
     digits = 1 if high < 0.1 else 0
     return f"{100 * low:.{digits}f} to {100 * high:.{digits}f} %"
 
 
 def value(x: float | None, unit: str) -> str:
-    """A figure of evidence in its own unit; a share from 0 to 1 (unit "share") as a percentage."""
+    """Return a figure of evidence in its own unit.
+
+    A share from 0 to 1 (unit "share") becomes a percentage.
+    """
     if x is None or not math.isfinite(x):
         return NOT_MEASURED
     if unit == "s":
@@ -131,7 +140,7 @@ def value(x: float | None, unit: str) -> str:
 
 
 def gauge_value(x: float | None, unit: str) -> str:
-    """A figure of a gauge in its own unit.
+    """Return a figure of a gauge in its own unit.
 
     Of gauges, the unit "1" means a share (profiler/samplers/source.py).
     """
@@ -140,9 +149,7 @@ def gauge_value(x: float | None, unit: str) -> str:
 
 @dataclass(frozen=True)
 class Scale:
-    """One unit and one number of decimals for a whole column, so that its figures can be added up
-    by eye.
-    """
+    """One unit and one number of decimals for a column, so that its figures add up by eye."""
 
     unit: str
     factor: float
@@ -150,7 +157,7 @@ class Scale:
 
     @classmethod
     def of_seconds(cls, largest: float, digits: int) -> "Scale":
-        """The scale that gives the largest figure at least ``digits`` digits."""
+        """Return the scale that gives the largest figure at least ``digits`` digits."""
         if not largest or not math.isfinite(largest):
             return cls("s", 1.0, 0)
         largest = abs(largest) * _ROUNDED
@@ -161,13 +168,17 @@ class Scale:
 
     @classmethod
     def column(cls, largest: float) -> "Scale":
-        """For tables whose parts may be a thousandth of their sum: four digits, and up to 10 s
-        milliseconds (1,464.2 ms, not 1.464 s).
+        """Return the scale of tables whose parts may be a thousandth of their sum.
+
+        It has four digits, and up to 10 s milliseconds (1,464.2 ms, not 1.464 s).
         """
         return cls("ms", 1e-3, 1) if 1 <= largest < 10 else cls.of_seconds(largest, digits=4)
 
     def __call__(self, x: float | None) -> str:
-        """The figure without its unit; ``<0.1`` for one that would read as zero, and is not."""
+        """Return the figure without its unit.
+
+        It is ``<0.1`` for one that would read as zero, and is not.
+        """
         if x is None or not math.isfinite(x):
             return BLANK
         if 0 < x / self.factor < 0.5 * 10**-self.decimals:
@@ -175,13 +186,15 @@ class Scale:
         return f"{x / self.factor:,.{self.decimals}f}"
 
     def full(self, x: float | None) -> str:
-        """The figure with its unit."""
+        """Return the figure with its unit."""
         text = self(x)
         return text if text == BLANK else f"{text} {self.unit}"
 
 
 def sentence(text: str) -> str:
-    """A text with a capital at its beginning, unless it begins with a name such as
-    ``num_workers=4`` or ``get_batch (train.py:116)``.
+    """Return a text with a capital at its beginning.
+
+    It stays as it is if it begins with a name such as ``num_workers=4`` or ``get_batch
+    (train.py:116)``.
     """
     return text[:1].upper() + text[1:] if re.match(r"[a-z]+[ ,](?!\()", text) else text

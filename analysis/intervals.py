@@ -18,7 +18,7 @@ NONE: IntArray = np.zeros((0, 2), np.int64)
 
 
 def union(start: IntArray, end: IntArray) -> IntArray:
-    """Every moment that lies in one of [start, end).
+    """Return every moment that lies in one of [start, end).
 
     Args:
         start, end: int64 [n], ns, in any order, overlapping or not; those with end <= start hold no
@@ -39,34 +39,34 @@ def union(start: IntArray, end: IntArray) -> IntArray:
 
 
 def joined(*sets: IntArray) -> IntArray:
-    """Every moment of any of these sets."""
+    """Return every moment of any of these sets."""
     every = np.concatenate([NONE, *sets])
     return union(every[:, 0], every[:, 1])
 
 
 def common(one: IntArray, other: IntArray) -> IntArray:
-    """The moments that both sets hold."""
+    """Return the moments that both sets hold."""
     return _chosen(one, other, np.logical_and)
 
 
 def without(one: IntArray, other: IntArray) -> IntArray:
-    """The moments of ``one`` that ``other`` does not hold."""
+    """Return the moments of ``one`` that ``other`` does not hold."""
     return _chosen(one, other, lambda mine, its: mine & ~its)
 
 
 def clip(intervals: IntArray, begin: int, end: int) -> IntArray:
-    """The moments of a set from ``begin`` to ``end``."""
+    """Return the moments of a set from ``begin`` to ``end``."""
     cut = np.clip(intervals, begin, max(begin, end))
     return cut[cut[:, 1] > cut[:, 0]]
 
 
 def length(intervals: IntArray) -> int:
-    """Nanoseconds in a set."""
+    """Return the nanoseconds in a set."""
     return int((intervals[:, 1] - intervals[:, 0]).sum())
 
 
 def covered(intervals: IntArray, begin: IntArray, end: IntArray) -> IntArray:
-    """Nanoseconds of a set in each window [begin, end).
+    """Return the nanoseconds of a set in each window [begin, end).
 
     Args:
         begin, end: int64 [n], ns; windows may overlap, and end >= begin.
@@ -78,7 +78,7 @@ def covered(intervals: IntArray, begin: IntArray, end: IntArray) -> IntArray:
 
 
 def holds(intervals: IntArray, moment: IntArray) -> BoolArray:
-    """Which of these moments, int64 [n], lie in the set."""
+    """Return which of these moments, int64 [n], lie in the set."""
     if not len(intervals):
         return np.zeros(len(moment), bool)
     place = np.searchsorted(intervals[:, 0], moment, "right") - 1
@@ -88,7 +88,7 @@ def holds(intervals: IntArray, moment: IntArray) -> BoolArray:
 def _chosen(
     one: IntArray, other: IntArray, rule: Callable[[BoolArray, BoolArray], BoolArray]
 ) -> IntArray:
-    """The pieces between neighboring ends of either set that the rule takes."""
+    """Return the pieces between neighboring ends of either set that the rule takes."""
     edges = np.sort(np.concatenate([one.ravel(), other.ravel()]), kind="stable")
     begin, end = edges[:-1], edges[1:]
     taken = rule(holds(one, begin), holds(other, begin))
@@ -96,7 +96,7 @@ def _chosen(
 
 
 def overlap(start: IntArray, end: IntArray, begins: IntArray, ends: IntArray) -> IntArray:
-    """How much of each interval [start, end) lies in the union of others.
+    """Return how much of each interval [start, end) lies in the union of others.
 
     Args:
         start, end: int64 [n], ns.
@@ -174,7 +174,7 @@ def flatten(start: IntArray, wall: IntArray) -> Pieces:
 
 
 def parents(start: IntArray, wall: IntArray) -> IntArray:
-    """Index of the span that each span lies in, or -1.
+    """Return the index of the span that each span lies in, or -1.
 
     Args as for ``flatten``; the innermost of those that hold its start.
     """

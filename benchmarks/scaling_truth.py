@@ -18,7 +18,7 @@ from netlab import Lab, lab
 from twins import table, write_json
 
 from feedline.analysis.scaling import measured
-from feedline.analysis.scaling.step_profile import basis_of
+from feedline.analysis.scaling.measured import basis_of
 from feedline.analysis.scaling.study import study
 from feedline.profiler.store.trainings import open_run
 

@@ -1,8 +1,7 @@
-"""The recorder: what runs inside the training (clocks, taps, samplers), and the run folder that it
-writes to.
+"""The recorder: what runs inside the training, and the run folder that it writes to.
 
-Import it as ``feedline.profiler``; setup.cfg maps this folder there, so that a ``profiler`` module
-of the user's own is never in the way.
+It has clocks, taps and samplers. Import it as ``feedline.profiler``; setup.cfg maps this folder
+there, so that a ``profiler`` module of the user's own is never in the way.
 """
 
 if __name__ != "feedline.profiler":

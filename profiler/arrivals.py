@@ -24,10 +24,10 @@ class ImportArrivals:
         self._awaited: dict[str, list[_Arrived]] = {}
 
     def when_imported(self, name: str, arrived: _Arrived) -> Callable[[], None]:
-        """Call ``arrived`` once a module has run, in the thread that imports it; at once if it is
-        already imported.
+        """Call ``arrived`` once a module has run, in the thread that imports it.
 
-        What it raises is dropped: it would end the program's import.
+        It is called at once if the module is already imported. What it raises is dropped: it would
+        end the program's import.
 
         Returns:
             What ends the waiting.
@@ -44,9 +44,9 @@ class ImportArrivals:
     def find_spec(
         self, name: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        """Return the spec found by the later finders, with a loader that reports the import;
+        """Return the spec found by the later finders, with a loader that reports the import.
 
-        None for modules that are not awaited.
+        None: the module is not awaited.
         """
         if name not in self._awaited:
             return None
@@ -77,8 +77,9 @@ def _call(arrived: _Arrived, module: ModuleType) -> None:
 
 
 class _NotifyingLoader:
-    """Wraps a loader until its module has run. By then, module and spec have their own loader
-    again.
+    """Wraps a loader until its module has run.
+
+    By then, module and spec have their own loader again.
 
     Args:
         notify: called with the module when it has run; not where that raised.

@@ -120,13 +120,14 @@ class Ceilings:
         output.save(path, self.text())
 
     def text(self) -> str:
-        """As JSON."""
+        """Return them as JSON."""
         return json.dumps(asdict(self), indent=1)
 
     @classmethod
     def joined(cls, many: "list[Ceilings]") -> "Ceilings":
-        """Several files combined, such as a probe and a comparison. Single figures are taken from
-        the first file that has them.
+        """Combine several files, such as a probe and a comparison.
+
+        Single figures are taken from the first file that has them.
 
         Args:
             many: at least one.

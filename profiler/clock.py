@@ -48,8 +48,9 @@ class FileTraffic(NamedTuple):
 
 
 class _Own(threading.local):
-    """Bytes that this thread has read from /proc for feedline; the kernel counts them as its file
-    traffic.
+    """Bytes that this thread has read from /proc for feedline.
+
+    The kernel counts them as its file traffic.
     """
 
     chars = calls = 0
@@ -72,7 +73,7 @@ class _ThreadCounters:
         self._own = _Own()
 
     def runqueue_ns(self) -> int:
-        """Nanoseconds for which the calling thread was runnable but not running, or UNMEASURED."""
+        """Return how long the calling thread was runnable but not running, ns, or UNMEASURED."""
         try:
             return int(self._read(self._local.schedstat, 64).split()[1])
         except AttributeError:
@@ -83,9 +84,9 @@ class _ThreadCounters:
         return UNMEASURED
 
     def traffic(self) -> FileTraffic | None:
-        """Return the file traffic of the calling thread so far, without reading these counters;
+        """Return the file traffic of the calling thread so far, without reading these counters.
 
-        None if /proc does not provide it.
+        None: /proc does not provide it.
         """
         try:
             own = self._own
@@ -171,8 +172,9 @@ def now() -> Moment:
 
 
 def now_without_cpu() -> Moment:
-    """Return the beginning of a span that needs only wall time; skips both readings of the CPU
-    clock.
+    """Return the beginning of a span that needs only wall time.
+
+    It skips both readings of the CPU clock.
     """
     return wall_ns(), UNMEASURED, UNMEASURED
 

@@ -9,9 +9,9 @@ from types import FrameType
 
 @contextmanager
 def deferred() -> Iterator[None]:
-    """Delay SIGINT to the end of the block, which writes files that belong together, or starts a
-    process whose handle must not be lost.
+    """Delay SIGINT to the end of the block.
 
+    The block writes files that belong together, or starts a process whose handle must not be lost.
     Outside the main thread, where no signal arrives, it does nothing.
     """
     if threading.current_thread() is not threading.main_thread() or not callable(

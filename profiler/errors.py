@@ -28,9 +28,9 @@ from typing import NamedTuple
 
 
 def shows_tracebacks() -> bool:
-    """Return whether an error of feedline's own is to be shown as Python shows it:
+    """Return whether an error of feedline's own is to be shown as Python shows it.
 
-    ``FEEDLINE_TRACEBACK=1``, as in feedline's tests.
+    ``FEEDLINE_TRACEBACK=1`` asks for it, as in feedline's tests.
     """
     return bool(os.environ.get("FEEDLINE_TRACEBACK"))
 
@@ -191,8 +191,9 @@ class NotJudged(FeedlineError):
 
 
 def leave_out_us(error: BaseException) -> None:
-    """Remove feedline's frames from the traceback of an exception and of its causes, except where
-    feedline raised it.
+    """Remove feedline's frames from the traceback of an exception and of its causes.
+
+    Where feedline raised it, they stay.
     """
     seen: set[int] = set()
     waiting: list[BaseException | None] = [error]

@@ -1,9 +1,8 @@
-"""Masks texts and paths before they are written: tokens, hosts, users and folders are replaced by
-MASK.
+"""Masks texts and paths before they are written.
 
-This is the net for what feedline itself says: why a hook could not be attached, which file could
-not be read. What the program was given (its arguments, its environment) is held to a stricter rule
-in record/privacy.py.
+Tokens, hosts, users and folders are replaced by MASK. This is the net for what feedline itself
+says: why a hook could not be attached, which file could not be read. What the program was given
+(its arguments, its environment) is held to a stricter rule in record/privacy.py.
 
 Plainly harmless are numbers, and names made of words common in trainings; passwords and tokens are
 not: ``resnet50``, ``AdamW``, ``vit_base_patch16_224``, ``0.9,0.999``, ``{'lr': 1e-3}``,
@@ -65,8 +64,10 @@ _ENDING = re.compile(r"(?:\.[a-z][a-z0-9]{0,10}){1,2}\Z", re.IGNORECASE)
 
 
 def text(said: str) -> str:
-    """Return a text with MASK in place of known tokens, URLs except their scheme, values of secret
-    names, and folders (as in ``path``).
+    """Return a text with MASK in place of what may be private.
+
+    That is known tokens, URLs except their scheme, values of secret names, and folders (as in
+    ``path``).
     """
     said = _PRIVATE_KEY.sub(rf"\1{MASK}\2", said)
     said = _URL.sub(rf"\1{MASK}", said)
@@ -111,10 +112,10 @@ def path(name: str | Path) -> str:
 
 
 def source(file: str) -> str:
-    """Mask a file of Python code, as ``path``, but keep its own name as below the working
-    directory.
+    """Mask a file of Python code, as ``path``, but keep its own name.
 
-    Names of functions stay, too, and a line to change is of no use without its file.
+    It is kept as below the working directory. Names of functions stay, too, and a line to change is
+    of no use without its file.
     """
     shown, last = path(file), os.path.basename(file)
     stem, is_code = os.path.splitext(last)
@@ -131,8 +132,9 @@ def source(file: str) -> str:
 
 
 def place(run: Path) -> str:
-    """Return where a run folder is, so that its owner recognises it: relative to the working
-    directory, or with ``~`` for a home folder.
+    """Return where a run folder is, so that its owner recognises it.
+
+    It is relative to the working directory, or has ``~`` for a home folder.
     """
     full, here, home = os.path.abspath(run), _here(), _home()
     if here and _is_below(full, here):
@@ -151,11 +153,11 @@ def ending(name: str) -> str:
 
 
 def error(raised: BaseException) -> str:
-    """Return an exception as text. If the program's own code raised it, only its type, because its
-    message can contain anything.
+    """Return an exception as text.
 
-    In the others what stands in quotes stays where it looks like a name (``has no attribute
-    'fetch'``).
+    If the program's own code raised it, it is only its type, because its message can contain
+    anything. In the others what stands in quotes stays where it looks like a name (``has no
+    attribute 'fetch'``).
     """
     kind = type(raised).__name__
     if isinstance(raised, OSError) and raised.strerror:
@@ -177,10 +179,9 @@ def _quoted(match: re.Match[str]) -> str:
 
 
 def library(file: str) -> str:
-    """Return the installed library that a source file belongs to, such as ``torch``, or PYTHON or
-    FEEDLINE.
+    """Return the installed library that a source file belongs to, such as ``torch``.
 
-    Empty for the program's own files.
+    It may be PYTHON or FEEDLINE, and is empty for the program's own files.
     """
     if file.startswith(_OURS):
         return FEEDLINE
@@ -213,9 +214,9 @@ def _is_below(full: str, folder: str) -> bool:
 
 
 def _here() -> str | None:
-    """Return the working directory;
+    """Return the working directory.
 
-    None where names below it say more than it hides: the root, or a folder that home folders lie
+    None: names below it say more than it hides. It is the root, or a folder that home folders lie
     in.
     """
     try:
@@ -359,7 +360,7 @@ def is_name(text: str) -> bool:
 
 
 def words_of(name: str) -> list[str]:
-    """Return the words of a name in lower case:
+    """Return the words of a name in lower case.
 
     ``--hubToken`` and ``HUB_TOKEN`` are hub and token.
     """
@@ -367,8 +368,9 @@ def words_of(name: str) -> list[str]:
 
 
 def _is_plain_atom(atom: str) -> bool:
-    """Return a number, or known words that make up half of its letters and digits at least: a UUID
-    may have a word of two letters too.
+    """Return whether it is a number, or known words make up half of its letters and digits.
+
+    A UUID may have a word of two letters too.
     """
     atom = atom.removeprefix("~/").removeprefix("***/")  # masked before
     if _NUMBER.fullmatch(atom) or _SHORT.fullmatch(atom) or atom in ("127.0.0.1", "0.0.0.0"):
@@ -379,9 +381,9 @@ def _is_plain_atom(atom: str) -> bool:
 
 
 def _known(part: str) -> int | None:
-    """Return how many letters of a part are in known words;
+    """Return how many letters of a part are in known words.
 
-    None where it is not made of these, of single letters and of short numbers.
+    None: it is not made of these, of single letters and of short numbers.
     """
     if part.lower() in WORDS:
         return len(part)

@@ -1,5 +1,6 @@
-"""Text with an id, so that code does not depend on the wording, and reasons why a hook is not
-attached.
+"""Text with an id, so that code does not depend on the wording.
+
+Reasons why a hook is not attached are here, too.
 """
 
 from collections.abc import Callable, Sequence

@@ -127,7 +127,7 @@ def noise_scale(
 def _split(
     small_sq: npt.ArrayLike, big_sq: npt.ArrayLike, b: npt.ArrayLike, B: npt.ArrayLike
 ) -> tuple[_FloatArray, _FloatArray, int, str]:
-    """S and |G|^2 of each update that can be used, how many cannot, and why none can."""
+    """Return S and |G|^2 of each update that can be used, how many cannot, and why none can."""
     small, big = (
         np.atleast_1d(np.asarray(small_sq, float)),
         np.atleast_1d(np.asarray(big_sq, float)),
@@ -171,8 +171,9 @@ def _split(
 def _left_out(
     S: _FloatArray, G2: _FloatArray, weights: _FloatArray, blocks: int
 ) -> tuple[_FloatArray, _FloatArray]:
-    """Means of S and |G|^2 without one of the blocks of neighbours, which weigh about the same: two
-    float64 [blocks].
+    """Return the means of S and |G|^2 without one of the blocks of neighbours.
+
+    The blocks weigh about the same; two float64 [blocks].
     """
     middle = np.cumsum(weights) - weights / 2
     number = np.minimum((middle / weights.sum() * blocks).astype(np.int64), blocks - 1)
@@ -235,7 +236,7 @@ def _but(estimate: NoiseScale, low: float | None, high: float | None, why: str) 
 
 
 def _ends(value: float, left_out: _FloatArray) -> tuple[float, float]:
-    """95 % interval of a statistic from what it is without each block."""
+    """Return the 95 % interval of a statistic from what it is without each block."""
     blocks = len(left_out)
     error = math.sqrt((blocks - 1) / blocks * float(((left_out - left_out.mean()) ** 2).sum()))
     return value - student(blocks - 1) * error, value + student(blocks - 1) * error
@@ -267,10 +268,10 @@ def windows(
     pieces: int = WINDOWS,
     data_set: float | None = None,
 ) -> list[Window]:
-    """Estimate the noise scale over a training: about ``pieces`` windows of equally many updates,
-    fewer if they would be too short.
+    """Estimate the noise scale over a training.
 
-    The arguments are those of ``noise_scale``; float64 [n].
+    It is about ``pieces`` windows of equally many updates, fewer if they would be too short. The
+    arguments are those of ``noise_scale``; float64 [n].
     """
     rows = len(small_sq)
     edges = (
@@ -313,8 +314,10 @@ class Live:
         self._rows: deque[tuple[float, float, float, float]] = deque(maxlen=window)
 
     def update(self, small_sq: float, big_sq: float, b: float, B: float) -> None:
-        """Add one update: squared norms of the mean gradient of a part and of the whole, and the
-        number of samples of each.
+        """Add one update.
+
+        It is the squared norms of the mean gradient of a part and of the whole, and the number of
+        samples of each.
         """
         self._rows.append((float(small_sq), float(big_sq), float(b), float(B)))
 

@@ -65,23 +65,24 @@ class NvtxRanges:
 
 
 def listening() -> bool:
-    """Return whether an NVTX tool listens to this process, from the environment alone: cheap,
-    imports nothing. NVTX_DISABLE means no.
+    """Return whether an NVTX tool listens to this process, from the environment alone.
+
+    It is cheap, and imports nothing. NVTX_DISABLE means no.
     """
     return bool(os.environ.get(INJECTION)) and not os.environ.get("NVTX_DISABLE")
 
 
 def ranges() -> NvtxRanges | None:
-    """Ranges of the domain ``feedline``;
+    """Return the ranges of the domain ``feedline``.
 
-    None if no tool listens, it cannot be loaded, or the package nvtx is missing.
+    None: no tool listens, it cannot be loaded, or the package nvtx is missing.
     """
     attached = _attach()
     return attached if isinstance(attached, NvtxRanges) else None
 
 
 def why_not_listening() -> str | None:
-    """Why ``ranges()`` is None, for ``feedline env``; None if there are ranges."""
+    """Say why ``ranges()`` is None, for ``feedline env``; None if there are ranges."""
     attached = _attach()
     return attached if isinstance(attached, str) else None
 
@@ -132,8 +133,9 @@ class _Attributes(dict[str, Any]):
 
 
 class _PerThread(threading.local):
-    """EventAttributes per thread: another thread could change the payload between setting and
-    pushing.
+    """EventAttributes per thread.
+
+    Another thread could change the payload between setting and pushing.
     """
 
     def __init__(self, domain: Any) -> None:

@@ -44,7 +44,7 @@ class _Pool(ProcessPoolExecutor):
 def pool(
     count: int, initializer: Callable[..., object] | None = None, initargs: tuple[Any, ...] = ()
 ) -> Iterator[ProcessPoolExecutor]:
-    """A pool of ``count`` processes; they are ended at once if the block raises.
+    """Return a pool of ``count`` processes; they are ended at once if the block raises.
 
     Args:
         count: of processes.

@@ -1,6 +1,6 @@
-"""Makes text from outside safe to show: names of files, kernels and stages, messages of libraries,
-contents of run folders and traces.
+"""Makes text from outside safe to show.
 
+It is names of files, kernels and stages, messages of libraries, contents of run folders and traces.
 Terminal and HTML pass every string through here where it leaves the program; JSON and traces keep
 the true strings.
 """
@@ -77,11 +77,10 @@ def _hidden(c: str, kind: str) -> bool:
 
 
 def printable_in(value: _T) -> _T:
-    """Return a copy of dataclasses, dicts, lists and tuples in which every string is printable and
-    one line.
+    """Return a copy in which every string is printable and one line.
 
-    Harmless values are not copied. Two keys of a dict that become the same are kept apart by a
-    number.
+    It copies dataclasses, dicts, lists and tuples; harmless values are not copied. Two keys of a
+    dict that become the same are kept apart by a number.
     """
     return cast(_T, _printable_in(value))
 
@@ -142,8 +141,9 @@ def say(text: object, lines: bool = False, to: TextIO | None = None) -> None:
 
 
 def say_in_training(text: object, lines: bool = False) -> None:
-    """Print on the standard error that the process started with; the program may have replaced or
-    closed it.
+    """Print on the standard error that the process started with.
+
+    The program may have replaced or closed it.
 
     Args:
         text: as for ``say``.

@@ -11,24 +11,27 @@ def read(pid: int, name: str) -> bytes:
 
 
 def stat(pid: int) -> list[bytes]:
-    """Return the fields of /proc/PID/stat from the third on; the second, the name, can hold
-    anything.
+    """Return the fields of /proc/PID/stat from the third on.
+
+    The second, the name, can hold anything.
     """
     return read(pid, "stat").rpartition(b")")[2].split()
 
 
 def started(pid: int) -> int:
-    """When a process started, in clock ticks since boot; 0 when there is none or it is a zombie."""
+    """Return when a process started, in clock ticks since boot.
+
+    It is 0 when there is none or it is a zombie.
+    """
     fields = stat(pid)
     return int(fields[19]) if len(fields) > 19 and fields[0] not in (b"Z", b"X") else 0
 
 
 def tidies_up(pid: int) -> bool:
-    """Return whether a process only waits for others to end, and then unlinks the shared memory
-    that they left.
+    """Return whether a process only waits for others to end, to unlink their shared memory.
 
-    Killed before, it would stay. Source: ``multiprocessing/resource_tracker.py``; torch's
-    ``lib/libshm/manager.cpp``.
+    Killed before, it would leave that behind. Source: ``multiprocessing/resource_tracker.py``;
+    torch's ``lib/libshm/manager.cpp``.
     """
     command = read(pid, "cmdline")
     return b"multiprocessing.resource_tracker" in command or b"torch_shm_manager" in command

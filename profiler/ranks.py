@@ -65,11 +65,11 @@ def place(environ: Mapping[str, str] = os.environ) -> RankPlace:
 
 
 def launch_id(environ: Mapping[str, str] = os.environ) -> str:
-    """Return a name shared by the ranks of one launch on one host and by no other launch, usable as
-    a file name.
+    """Return a name that the ranks of one launch on one host share, usable as a file name.
 
-    For Slurm it is the same on all hosts. For RANK and WORLD_SIZE set by hand it is the process
-    group's: one for a script that starts the ranks, but several where they were typed one by one.
+    No other launch has it. For Slurm it is the same on all hosts. For RANK and WORLD_SIZE set by
+    hand it is the process group's: one for a script that starts the ranks, but several where they
+    were typed one by one.
     """
     launcher = place(environ).launcher
     if launcher == "slurm":
@@ -87,8 +87,9 @@ def launch_id(environ: Mapping[str, str] = os.environ) -> str:
 
 
 def started_at(environ: Mapping[str, str] = os.environ) -> str:
-    """Local time, MMDD-HHMMSS, at which the launch started on this host: the same for all its ranks
-    here.
+    """Return the local time, MMDD-HHMMSS, at which the launch started on this host.
+
+    It is the same for all its ranks here.
     """
     ticks = _start_ticks(_root(place(environ).launcher, environ)) or _start_ticks(os.getpid())
     boot = _boot_time()
@@ -155,12 +156,11 @@ def _number(environ: Mapping[str, str], *names: str) -> int | None:
 
 
 def _root(launcher: str, environ: Mapping[str, str]) -> int:
-    """Return the process that stands for the launch on this host: the nearest ancestor that is not
-    part of this rank.
+    """Return the process that stands for the launch on this host.
 
-    That is the parent, unless a wrapper script stands between; a wrapper has the rank's own
-    variables. One whose environment may not be read belongs to another user (slurmstepd), so it is
-    the launcher.
+    It is the nearest ancestor that is not part of this rank. That is the parent, unless a wrapper
+    script stands between; a wrapper has the rank's own variables. One whose environment may not be
+    read belongs to another user (slurmstepd), so it is the launcher.
     """
     if launcher == "env":
         return os.getpgrp()
@@ -187,8 +187,9 @@ def _parent_of(pid: int) -> int:
 
 
 def _start_ticks(pid: int) -> int:
-    """Clock ticks from boot to the start of a process; of a zombie too, which may have led the
-    launch. 0: there is none.
+    """Return the clock ticks from boot to the start of a process.
+
+    It works for a zombie too, which may have led the launch. 0: there is none.
     """
     fields = proc.stat(pid)
     return int(fields[19]) if len(fields) > 19 else 0

@@ -160,15 +160,17 @@ PRIVATE_NAMES = (
 
 
 def in_backward() -> bool:
-    """Return whether this thread is inside a backward pass; includes the engine's own threads, and
-    what a checkpoint recomputes.
+    """Return whether this thread is inside a backward pass.
+
+    The engine's own threads count, and what a checkpoint recomputes.
     """
     return bool(torch._C._current_graph_task_id() != -1)
 
 
 def is_traced() -> bool:
-    """Return whether torch.jit.trace is recording this thread; it would include every query of a
-    tensor.
+    """Return whether torch.jit.trace is recording this thread.
+
+    It would include every query of a tensor.
     """
     return torch._C._get_tracing_state() is not None
 
@@ -201,10 +203,9 @@ def hide_from_dynamo(function: Any, whats_called: bool = False) -> None:
 
 
 def dynamo_follows() -> bool:
-    """Return whether dynamo compiles what this thread runs next: a compiled training step after a
-    graph break.
+    """Return whether dynamo compiles what this thread runs next.
 
-    False if torch cannot tell.
+    It is a compiled training step after a graph break. False: torch cannot tell.
     """
     try:
         return callable(torch._C._dynamo.eval_frame.get_eval_frame_callback())
@@ -233,8 +234,9 @@ def below_user_modes(function: _Function) -> _Function:
 
 
 def below_function_modes(function: _Function) -> _Function:
-    """The same for a function that only queries shapes and the like, for tensors of any kind; its
-    dispatches still get an answer.
+    """Let a function that only queries shapes and the like take tensors of any kind.
+
+    No mode of the program sees its calls; its dispatches still get an answer.
     """
 
     @functools.wraps(function)

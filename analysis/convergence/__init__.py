@@ -1,3 +1,4 @@
-"""What a run tells about its convergence: the noise scale, the price of its batch, what is wrong
-with its set-up, and what to try.
+"""What a run tells about its convergence.
+
+It is the noise scale, the price of its batch, what is wrong with its set-up, and what to try.
 """

@@ -188,8 +188,9 @@ def _all(case: _Case, verdicts: Sequence[Verdict]) -> list[Advice]:
 
 
 def _for_deficit(case: _Case) -> Iterator[Advice]:
-    """Yield the large batch makes fewer updates than it needs: longer steps first, then more of
-    them, then better ones.
+    """Yield advice for a large batch that makes fewer updates than it needs.
+
+    Longer steps come first, then more of them, then better ones.
     """
     yield from _rate(case)
     inflation = _inflation(case)
@@ -294,8 +295,9 @@ def _for_instability(case: _Case) -> Iterator[Advice]:
 
 
 def _lower_rate(case: _Case) -> Iterator[Advice]:
-    """Yield the square root rule's rate, where that is lower than the rate that was unstable, or
-    where that is unknown.
+    """Yield the square root rule's rate, where that is lower than the rate that was unstable.
+
+    It is also yielded where that rate is unknown.
     """
     root, scaled = math.sqrt(case.ratio), _scaled(case)
     if case.ratio <= 1 or scaled is not None and scaled < _ALREADY * root:
@@ -412,8 +414,9 @@ def _warms_up(run: TrainingRecord) -> bool:
 
 
 def _rate(case: _Case) -> Iterator[Advice]:
-    """Yield the rule for the learning rate and a warm-up, as far as the training does not have
-    them.
+    """Yield the rule for the learning rate and a warm-up.
+
+    What the training has already is left out.
     """
     fix, words = _rate_fix(case)
     if fix:
@@ -435,10 +438,10 @@ def _rate_fix(case: _Case) -> tuple[str, str]:
 
 
 def _rule(case: _Case) -> tuple[str, str]:
-    """Return the rate rule of the noise scale, as fix and in words: for SGD where it is known, of
-    the square root for Adam and its like.
+    """Return the rate rule of the noise scale, as fix and in words.
 
-    Both are empty where the rate is as high already, or where there is no smaller batch.
+    It is for SGD where it is known, of the square root for Adam and its like. Both are empty where
+    the rate is as high already, or where there is no smaller batch.
     """
     times, base, scaled = case.ratio, case.base, _scaled(case)
     if times <= 1 or base is None:
@@ -481,14 +484,15 @@ def _scaled(case: _Case) -> float | None:
 
 
 def _rates(run: TrainingRecord) -> FloatArray:
-    """Learning rates in their order."""
+    """Return the learning rates in their order."""
     rate = run.curves.get("lr")
     return rate.values[np.isfinite(rate.values)] if rate is not None else np.zeros(0)
 
 
 def _optimizer(case: _Case) -> Iterator[Advice]:
-    """Yield a layer-wise optimizer, on trial only: with batch norm and a good rate none beat its
-    control.
+    """Yield a layer-wise optimizer, on trial only.
+
+    With batch norm and a good rate none beat its control.
     """
     adaptive = _adaptive(case.run)
     name, control = (
@@ -539,7 +543,7 @@ def _growth(case: _Case) -> Iterator[Advice]:
 
 
 def _updates_of(stages: dict[int, int], epochs: int) -> float:
-    """Updates with a growing batch over those with its last size."""
+    """Return the updates with a growing batch over those with its last size."""
     ends = [*list(stages)[1:], epochs]
     largest = max(stages.values())
     return (
@@ -582,15 +586,19 @@ def _as_words(stages: dict[int, int]) -> str:
 
 
 def _inflation(case: _Case) -> float | None:
-    """Epochs at this batch over those at the reference's, for one loss: (1 + B/Bc) / (1 + B0/Bc)."""
+    """Return the epochs at this batch over those at the reference's, for one loss.
+
+    (1 + B/Bc) / (1 + B0/Bc).
+    """
     if not case.noise.value or case.base is None or not case.run.batch:
         return None
     return (1 + case.run.batch / case.noise.value) / (1 + case.base / case.noise.value)
 
 
 def _ratio_of_samples(case: _Case, batch: float) -> float | None:
-    """Return samples at another batch over those at this one, by the noise scale's upper end, which
-    says the least.
+    """Return the samples at another batch over those at this one.
+
+    It goes by the noise scale's upper end, which says the least.
     """
     critical = case.noise.high or case.noise.value
     if not critical or case.price is None:
@@ -599,8 +607,9 @@ def _ratio_of_samples(case: _Case, batch: float) -> float | None:
 
 
 def _at_most_batch(case: _Case) -> float | None:
-    """Return the lower end of the noise scale, or less where that would leave fewer than a hundred
-    updates of the training.
+    """Return the lower end of the noise scale, or less.
+
+    It is less where that would leave fewer than a hundred updates of the training.
     """
     low, run = case.noise.low, case.run
     return min(low, run.samples / curves.FEW_UPDATES) if low and run.samples_known else low
@@ -614,7 +623,7 @@ def _epochs(run: TrainingRecord) -> float | None:
 
 
 def _batches_of_epoch(run: TrainingRecord) -> int:
-    """Updates in a pass over the data; where that is unknown, those of the training."""
+    """Return the updates in a pass over the data; where that is unknown, those of the training."""
     known = (
         run.samples_per_epoch / run.batch if run.samples_per_epoch and run.batch else run.updates
     )
@@ -674,7 +683,7 @@ def _fixes(run: TrainingRecord) -> set[str]:
 
 
 def _kinds(run: TrainingRecord) -> list[str]:
-    """Optimizers, by their names in lower case."""
+    """Return the optimizers by their names in lower case."""
     return [str(optimizer.get("kind")).lower() for optimizer in entries_of(run, "optimizers")]
 
 

@@ -1,6 +1,4 @@
-"""What a batch costs in samples and saves in updates, against the critical batch, in figures and in
-words.
-"""
+"""What a batch costs in samples and saves in updates, against the critical batch."""
 
 from feedline.analysis.convergence.training_series import BatchPrice, NoiseOverTraining
 from feedline.analysis.formatting import count, number
@@ -48,10 +46,10 @@ def _says(
 
 
 def price_batch(noise: NoiseOverTraining, batch: float) -> BatchPrice:
-    """Return what a batch costs: E/Emin = 1 + B/Bc and S/Smin = 1 + Bc/B, over the noise scale's
-    range.
+    """Return what a batch costs.
 
-    McCandlish and others, arXiv:1812.06162, section 2.3.
+    E/Emin = 1 + B/Bc and S/Smin = 1 + Bc/B, over the noise scale's range. McCandlish and others,
+    arXiv:1812.06162, section 2.3.
 
     Args:
         noise: of the training.

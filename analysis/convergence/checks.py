@@ -1,8 +1,9 @@
-"""Checks of how a training is set up, before its batch size is judged: one small function per
-mistake.
+"""Checks of how a training is set up, before its batch size is judged.
+
+There is one small function per mistake.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -83,6 +84,8 @@ WITHOUT_NOISE_SCALE = {
     "gradients (few_samples_in_batch_norm)",
     "loss_exploded": "the training diverged (loss_exploded)",
 }
+#: A check -> the one that says more where both find something: one sampler repairs both.
+_SAME_FIX = {"whole_data_on_every_rank": "same_data"}
 #: The training has diverged: going on cannot repair it.
 DIVERGED = ("not_finite", "loss_exploded")
 #: The training is another than it was meant to be: that is to be heard before anything about how
@@ -189,7 +192,7 @@ def _groups_of(optimizer: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def _norm_layers(recorded: TrainingRecord) -> dict[str, Any]:
-    """Kind -> how many of the model's layers."""
+    """Count the model's layers of each kind."""
     layers = recorded.setup.get("norms")
     return layers if isinstance(layers, dict) else {}
 
@@ -208,7 +211,7 @@ def _usable(recorded: TrainingRecord) -> npt.NDArray[np.bool_]:
 
 
 def _ratio_of(recorded: TrainingRecord) -> FloatArray:
-    """|g_part|^2 / |g_whole|^2 of each update where both are known."""
+    """Return |g_part|^2 / |g_whole|^2 of each update where both are known."""
     kept = _usable(recorded)
     if recorded.norms is None or not len(kept):
         return np.zeros(0)
@@ -392,8 +395,9 @@ def _schedule_in_steps(recorded: TrainingRecord) -> Finding | None:
 
 
 def _should_have_lowered(scheduler: Mapping[str, Any]) -> bool:
-    """Tell whether a scheduler lowers the rate in the end, and was either never stepped or more
-    often than in a trial run.
+    """Tell whether a scheduler lowers the rate in the end, and was stepped wrongly.
+
+    It was never stepped, or more often than in a trial run.
     """
     return (
         str(scheduler.get("kind")) in _SCHEDULERS_THAT_DECAY
@@ -468,8 +472,9 @@ def _layerwise_without_decay(recorded: TrainingRecord) -> Finding | None:
 
 
 def _rate_outside_momentum(recorded: TrainingRecord) -> Finding | None:
-    """Find a layer-wise optimizer that multiplies the rate outside its momentum, while the rate
-    changes.
+    """Find a layer-wise optimizer that multiplies the rate outside its momentum.
+
+    It matters while the rate changes.
     """
     for optimizer in entries_of(recorded, "optimizers"):
         if (
@@ -622,6 +627,12 @@ def run_checks(recorded: TrainingRecord) -> list[Finding]:
     order = list(Severity)[::-1]
     findings = [finding for check in CHECKS if (finding := check(recorded)) is not None]
     return sorted(findings, key=lambda item: order.index(item.severity))
+
+
+def without_same_fix(findings: Sequence[Finding]) -> list[Finding]:
+    """Return the findings without those whose fix another one of them asks for already."""
+    there = {finding.rule_id for finding in findings}
+    return [finding for finding in findings if _SAME_FIX.get(finding.rule_id) not in there]
 
 
 def stops_advice(finding: Finding) -> bool:

@@ -1,6 +1,4 @@
-"""Curves of a training: what a noisy one says at a number of samples, and what kind of loss a
-larger batch brought.
-"""
+"""Curves of a training: what a noisy one says, and what kind of loss a larger batch brought."""
 
 import math
 from collections.abc import Sequence
@@ -152,8 +150,9 @@ def running_mean(values: FloatArray, width: int) -> FloatArray:
 
 @dataclass(frozen=True)
 class _LossSpike:
-    """Where a loss left its way: it was at ``low`` when ``begin`` updates were made, and had
-    climbed to ``high`` by ``update``.
+    """Where a loss left its way.
+
+    It was at ``low`` when ``begin`` updates were made, and had climbed to ``high`` by ``update``.
     """
 
     begin: int
@@ -301,7 +300,7 @@ class _Group:
 
 @dataclass(frozen=True)
 class _CurveDifference:
-    """A measure of two groups at equal samples;
+    """A measure of two groups at equal samples.
 
     ``worse``: by how much the larger batch is, and beyond the margin it counts.
     """
@@ -573,8 +572,9 @@ def _measures(group: _Group) -> list[str]:
 
 
 def _held_out(reference: _Group, other: _Group, samples: float) -> _CurveDifference | None:
-    """Return the measure on held-out data: an accuracy before a loss, which overfitting raises
-    without harm.
+    """Return the measure on held-out data.
+
+    It is an accuracy before a loss, which overfitting raises without harm.
     """
     losses = [
         name
@@ -607,10 +607,9 @@ def _difference(
 def _lag(
     reference: _Group, other: _Group, samples: float, held: _CurveDifference | None
 ) -> float | None:
-    """Return the share of the held-out gap that recalibrating batch norm closes: 1: all of it,
-    below 0: it grows.
+    """Return the share of the held-out gap that recalibrating batch norm closes.
 
-    None: no gap, or not tried.
+    1: all of it, below 0: it grows. None: no gap, or not tried.
     """
     if held is None or not held.counts:
         return None

@@ -1,5 +1,6 @@
-"""The noise scale of a recorded training: window by window, and one value with the range that it
-went through.
+"""The noise scale of a recorded training.
+
+It is given window by window, and as one value with the range that it went through.
 """
 
 import math
@@ -136,8 +137,9 @@ def _whole(
 
 
 def _steady(values: FloatArray) -> FloatArray:
-    """Return the median of each window and its two neighbours: a window that came out low by chance
-    should not count more for it.
+    """Return the median of each window and its two neighbours.
+
+    A window that came out low by chance should not count more for it.
     """
     if len(values) < 3:
         return np.full(len(values), values.mean())

@@ -158,8 +158,9 @@ def _samples_per_epoch(feeding: list[dict[str, object]], ranks: int) -> float | 
 
 
 def _of_loaders(setup: dict[str, object], feeding: frozenset[int]) -> dict[str, object]:
-    """Return the set-up without samplers that draw for other loaders: an evaluation may take the
-    same order every time.
+    """Return the set-up without samplers that draw for other loaders.
+
+    An evaluation may take the same order every time.
     """
     listed = setup.get("samplers")
     if not isinstance(listed, list):
@@ -237,8 +238,9 @@ def _gradients(rank: Rank) -> tuple[Records, dict[int, str]]:
 
 
 def _keep_usual(records: Records, names: dict[int, str]) -> tuple[Records, str]:
-    """Return the records that were seen in the way, and made of as many parts, as most were: one
-    estimate is of one kind.
+    """Return the records that were seen in the way, and made of as many parts, as most were.
+
+    One estimate is of one kind.
     """
     kinds, counts = np.unique(records[["source", "parts"]], return_counts=True)
     usual = kinds[counts.argmax()]
@@ -247,8 +249,9 @@ def _keep_usual(records: Records, names: dict[int, str]) -> tuple[Records, str]:
 
 
 def _samples_at(updates: IntArray, values: Records, ranks: int) -> npt.NDArray[np.float64]:
-    """Return samples that all ranks had trained on by these updates, between the values that were
-    written down.
+    """Return how many samples all ranks had trained on by these updates.
+
+    It is interpolated between the values that were written down.
     """
     if not len(values):
         return np.full(len(updates), np.nan)

@@ -1,8 +1,7 @@
-"""Updates and time to a target at another batch and number of workers: S(B) from the noise scale
-times the time of a step.
+"""Updates and time to a target at another batch and number of workers.
 
-Throughput alone says what N workers read in a second; here each of their samples teaches less, the
-larger their batch.
+They are S(B) from the noise scale times the time of a step. Throughput alone says what N workers
+read in a second; here each of their samples teaches less, the larger their batch.
 """
 
 from dataclasses import dataclass
@@ -44,7 +43,7 @@ class Reached:
 
 @dataclass(frozen=True)
 class StepTime:
-    """Mean seconds of an update on this number of ranks;
+    """Mean seconds of an update on this number of ranks.
 
     ``source`` says "measured", or whose prediction it is.
     """

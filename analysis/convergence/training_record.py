@@ -7,8 +7,9 @@ from feedline.analysis.intervals import FloatArray, IntArray
 
 @dataclass(frozen=True)
 class Curve:
-    """One number of the training as it went on, in the order of updates. Not every update is there
-    in a long run.
+    """One number of the training as it went on, in the order of updates.
+
+    Not every update is there in a long run.
 
     Attributes:
         updates: int64 [n], optimizer steps made before.
@@ -25,8 +26,9 @@ class Curve:
 
 @dataclass(frozen=True)
 class GradientNorms:
-    """Squared norms of a part's mean gradient and of the whole's, update by update; where ranks
-    were recorded, the mean over them.
+    """Squared norms of a part's mean gradient and of the whole's, update by update.
+
+    Where ranks were recorded, they are the mean over them.
 
     Attributes:
         updates, samples, at_s: as in a Curve.

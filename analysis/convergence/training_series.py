@@ -11,8 +11,9 @@ from feedline.analysis.ledger.finding import Finding
 
 @dataclass(frozen=True)
 class CurvePoints:
-    """One number of the training as it went on, thinned to at most 200 points: the mean over a
-    point's values. Lists have one length.
+    """One number of the training as it went on, thinned to at most 200 points.
+
+    Each is the mean over a point's values. Lists have one length.
 
     Attributes:
         name: train loss, eval loss, lr, or the name passed to feedline.metric.
@@ -60,8 +61,9 @@ class NoiseWindow:
 
 @dataclass(frozen=True)
 class NoiseOverTraining:
-    """Gradient noise scale in samples, McCandlish and others, arXiv:1812.06162, as it went over the
-    training.
+    """Gradient noise scale in samples, as it went over the training.
+
+    McCandlish and others, arXiv:1812.06162.
 
     Attributes:
         value: Noise scale of the whole training: the windows weighted by the progress made in them.
@@ -91,8 +93,9 @@ class NoiseOverTraining:
 
 @dataclass(frozen=True)
 class BatchPrice:
-    """What the batch costs in samples and saves in updates: E/Emin = 1 + B/Bc and S/Smin = 1 +
-    Bc/B.
+    """What the batch costs in samples and saves in updates.
+
+    E/Emin = 1 + B/Bc and S/Smin = 1 + Bc/B.
 
     Attributes:
         batch: Samples per update, all ranks together. Unit: samples.
@@ -125,8 +128,9 @@ class BatchPrice:
 
 @dataclass(frozen=True)
 class TimeToTarget:
-    """Updates and time to a target on this number of ranks, with bands from the range of the noise
-    scale and the time of a step.
+    """Updates and time to a target on this number of ranks.
+
+    Bands come from the range of the noise scale and the time of a step.
 
     Attributes:
         workers: Processes.

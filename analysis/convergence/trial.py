@@ -41,8 +41,9 @@ class Branch:
 
 @dataclass(frozen=True)
 class _ArmDifference:
-    """By how much one arm is better than another: mean over seeds of the paired differences, 95 %
-    interval by Student's t.
+    """By how much one arm is better than another.
+
+    It is the mean over seeds of the paired differences, with the 95 % interval by Student's t.
     """
 
     than: str

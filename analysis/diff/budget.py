@@ -176,8 +176,9 @@ def _limits(budget: Budget, run: MeasuredRun) -> Iterator[CheckedLimit]:
 def _limited(
     id: str, name: str, figures: Mapping[str, _Figure], limit: float, sign: int, absent: bool
 ) -> CheckedLimit:
-    """Return a figure against its limit: exceeded only if its whole interval is beyond, so that
-    noise does not fail a gate.
+    """Return a figure against its limit.
+
+    It is exceeded only if its whole interval is beyond, so that noise does not fail a gate.
     """
     figure = figures.get(name, _ZERO_SECONDS if absent else None)
     if figure is None:
@@ -455,7 +456,10 @@ def _than_base(
 
 
 def _growth(quantity: Quantity) -> str:
-    """``forward 1.32x``, as measured; and what is left of it where the machine explains a part."""
+    """Return ``forward 1.32x``, as measured.
+
+    What is left of it follows where the machine explains a part.
+    """
     if quantity.ratio is None or quantity.measured is None:
         return f"{quantity.name} is new"
     apart = (

@@ -210,7 +210,7 @@ def _steps(side: Sequence[RunName]) -> str:
 
 
 def _faster(ratio: float) -> str:
-    """``9.1 % slower``, for a ratio of times."""
+    """Return ``9.1 % slower``, for a ratio of times."""
     return f"{_percent(abs(_speed(ratio)))} {'slower' if ratio > 1 else 'faster'}"
 
 
@@ -229,9 +229,9 @@ def _percent(share: float) -> str:
 
 
 def _interval(step: Quantity) -> str:
-    """``95 % interval -13 % to -5 %``, of the rate.
+    """Return ``95 % interval -13 % to -5 %``, of the rate.
 
-    ``+71 % or more``, where the time may be next to nothing.
+    It is ``+71 % or more`` where the time may be next to nothing.
     """
     fastest, slowest = (
         None if end is None else f"{round(100 * _speed(end)):+d} %" for end in (step.low, step.high)
@@ -240,8 +240,9 @@ def _interval(step: Quantity) -> str:
 
 
 def _resolution(quantity: Quantity) -> float:
-    """Return the smallest change of a time that its interval excludes: half the width of the
-    interval.
+    """Return the smallest change of a time that its interval excludes.
+
+    It is half the width of the interval.
     """
     return (
         math.inf
@@ -251,7 +252,7 @@ def _resolution(quantity: Quantity) -> float:
 
 
 def _rate(step: Quantity, per: str, runs: Sequence[MeasuredRun]) -> str:
-    """``53.1 -> 48.4 samples/s``; of several ranks, those of one."""
+    """Return ``53.1 -> 48.4 samples/s``; of several ranks, those of one."""
     assert step.before and step.after
     batches = [run.batch for run in runs]
     batch = 1.0 if per == "sample" else None if None in batches else batches[0]
@@ -314,7 +315,7 @@ def _differences(machine: MachineChange) -> Iterator[tuple[bool, str]]:
 
 
 def _changed(quantity: Quantity, per: str) -> str:
-    """``decode takes 1.10x as long per sample (6.2 -> 6.8 ms CPU)``."""
+    """Return ``decode takes 1.10x as long per sample (6.2 -> 6.8 ms CPU)``."""
     of = "sample" if quantity.group in ("sample", "blocked") else per
     what = (
         "making a sample"
@@ -336,7 +337,7 @@ def _changed(quantity: Quantity, per: str) -> str:
 
 
 def _amounts(quantity: Quantity) -> str:
-    """``6.2 -> 6.8 ms CPU``."""
+    """Return ``6.2 -> 6.8 ms CPU``."""
     before, after = (
         value(quantity.before or 0.0, quantity.unit),
         value(quantity.after or 0.0, quantity.unit),

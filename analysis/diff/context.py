@@ -9,38 +9,35 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from feedline.analysis.convergence.checks import DIVERGED
 from feedline.analysis.diff.run_diff import Differing, FindingChange
 from feedline.analysis.diff.side import MEASURED, MeasuredRun
-from feedline.analysis.explain.build import UNKNOWN
 from feedline.analysis.explain.diagnose import MAX_FINDINGS
 from feedline.analysis.explain.model import Report
 from feedline.analysis.formatting import counted, number
 from feedline.analysis.ledger.finding import Finding, Severity
+from feedline.analysis.ledger.rule import Needs, Statement
 from feedline.analysis.measure.noise import FEWEST_COMPARED
-from feedline.analysis.rules import BY_ID, CROSS_RANK, INPUT, MACHINE, OTHERWISE, TRACE
-from feedline.analysis.rules.cross_rank import exposed_communication, late_rank
-from feedline.analysis.rules.input import (
-    borderline_input,
-    busy_neighbors,
-    compute_bound,
-    input_not_seen,
-    made_in_step,
-    nothing_trained,
-    too_short,
+from feedline.analysis.rules import (
+    BY_ID,
+    CROSS_RANK,
+    INPUT,
+    MACHINE,
+    OTHERWISE,
+    TRACE,
+    first_stating,
 )
-from feedline.analysis.rules.trace import input_stall
-from feedline.analysis.traces.trace_budget import NO_COMMUNICATION
 
 _OF_INPUT = {rule.rule_id for rule in INPUT}
 _OF_RANKS = {rule.rule_id for rule in CROSS_RANK}
 _OF_RUNS = {*_OF_INPUT, *_OF_RANKS, *(rule.rule_id for rule in (*MACHINE, *OTHERWISE))}
 _OF_TRACES = {*_OF_RANKS, *(rule.rule_id for rule in TRACE)}
 #: For information: none of them is left out for others.
-_ALWAYS = {
-    one.RULE_ID
-    for one in (compute_bound, borderline_input, too_short, input_not_seen, nothing_trained)
-}
-_LATE_RULES = (late_rank.RULE_ID, late_rank.SPREAD)
-#: Findings in whose place no rule about the input was tried.
-_RULES_INSTEAD = (input_not_seen.RULE_ID, borderline_input.RULE_ID, made_in_step.RULE_ID)
+_ALWAYS = (
+    Statement.NOT_HELD,
+    Statement.INPUT_BORDERLINE,
+    Statement.UNKNOWN,
+    Statement.INPUT_UNSEEN,
+)
+#: In whose place no rule about the input was tried.
+_INSTEAD = (Statement.INPUT_UNSEEN, Statement.INPUT_BORDERLINE, Statement.INPUT_IN_STEP)
 _CAME, _WENT, STAYED, UNJUDGED = "came", "went", "stayed", "unjudged"
 #: Properties of the machine that say what it is, beside its GPUs; others, such as free memory,
 #: vary.
@@ -75,7 +72,7 @@ def why_rule_unjudged(run: MeasuredRun, rule_id: str) -> str:
     Checks of the setup are never left out.
     """
     report = run.report
-    if nothing := _message(report, *UNKNOWN):
+    if nothing := _message(report, Statement.UNKNOWN):
         return nothing
     if rule_id not in BY_ID:
         return (
@@ -91,7 +88,7 @@ def why_rule_unjudged(run: MeasuredRun, rule_id: str) -> str:
     if unseen := _why_unjudged(run, rule_id):
         return unseen
     asking = [finding for finding in report.findings if finding.severity is not Severity.INFO]
-    if rule_id in _ALWAYS or len(asking) < MAX_FINDINGS:
+    if BY_ID[rule_id].states in _ALWAYS or len(asking) < MAX_FINDINGS:
         return ""
     told = ", ".join(finding.rule_id for finding in asking)
     return (
@@ -105,22 +102,21 @@ def why_severity_unjudged(run: MeasuredRun, severity: str) -> str:
 
     A borderline input takes too little of the step to hide a high one.
     """
-    gate = () if severity == Severity.HIGH.value else (borderline_input.RULE_ID,)
-    return _message(run.report, *UNKNOWN, input_not_seen.RULE_ID, *gate) or _late_unseen(run)
+    gate = () if severity == Severity.HIGH.value else (Statement.INPUT_BORDERLINE,)
+    unseen = _message(run.report, Statement.UNKNOWN, Statement.INPUT_UNSEEN, *gate)
+    return unseen or _late_unseen(run)
 
 
 def _why_unjudged(run: MeasuredRun, rule_id: str) -> str:
     """Say why the rule had too little to look at."""
-    report = run.report
-    if rule_id in _LATE_RULES:
+    report, needs = run.report, BY_ID[rule_id].needs
+    if needs is Needs.CLOCKS:
         return _late_unseen(run)
     if rule_id in _OF_RANKS:
-        return _ranks_unseen(run) or (
-            _network_unseen(report) if rule_id == exposed_communication.SLOW else ""
-        )
-    if rule_id == input_stall.RULE_ID:
-        return _message(report, input_not_seen.RULE_ID)
-    if rule_id == busy_neighbors.RULE_ID:
+        return _ranks_unseen(run) or (_network_unseen(report) if needs is Needs.NETWORK else "")
+    if needs is Needs.TRACED_INPUT:
+        return _message(report, Statement.INPUT_UNSEEN)
+    if needs is Needs.OTHER_PROGRAMS:
         sampled = (
             report.cpus is not None
             and report.cpus.own is not None
@@ -130,8 +126,9 @@ def _why_unjudged(run: MeasuredRun, rule_id: str) -> str:
     return _input_unseen(report) if rule_id in _OF_INPUT else ""
 
 
-def _message(report: Report, *rule_ids: str) -> str:
-    return next((finding.message for finding in report.findings if finding.rule_id in rule_ids), "")
+def _message(report: Report, *statements: Statement) -> str:
+    finding = first_stating(report.findings, *statements)
+    return finding.message if finding is not None else ""
 
 
 def _is_alone(run: MeasuredRun) -> bool:
@@ -141,8 +138,7 @@ def _is_alone(run: MeasuredRun) -> bool:
     """
     report = run.report
     silent = report.traces is None or all(
-        rank.gpu is not None and rank.gpu.reasons.get("overlap_pct_of_comm") == NO_COMMUNICATION
-        for rank in report.ranks.values()
+        rank.gpu is not None and rank.gpu.ran_no_communication for rank in report.ranks.values()
     )
     return silent and max(run.world, report.run.ranks) == 1
 
@@ -172,13 +168,11 @@ def _network_unseen(report: Report) -> str:
 
 
 def _input_unseen(report: Report) -> str:
-    if instead := _message(report, *_RULES_INSTEAD):
+    if instead := _message(report, *_INSTEAD):
         return f"not looked for: {instead}"
     looked_at = report.workers is not None and report.workers.samples_in_detail
     return (
-        ""
-        if looked_at or _message(report, compute_bound.RULE_ID)
-        else "no sample was timed in detail"
+        "" if looked_at or _message(report, Statement.NOT_HELD) else "no sample was timed in detail"
     )
 
 
@@ -233,7 +227,7 @@ def differing_settings(
 
 
 def _described(side: Sequence[MeasuredRun]) -> dict[tuple[str, str], str]:
-    """(kind, name) -> value; all values where runs of a side differ."""
+    """Return the value of each (kind, name); all values where runs of a side differ."""
     rows: dict[tuple[str, str], list[str]] = {}
     for run in side:
         for key, value in _of_run(run):
@@ -329,7 +323,7 @@ def _each(runs: Sequence[MeasuredRun], of: Callable[[MeasuredRun], str]) -> list
 
 
 def _model(run: MeasuredRun) -> str:
-    """Class of the model; "" where only what it is wrapped in is known."""
+    """Return the class of the model; "" where only what it is wrapped in is known."""
     name = run.report.run.model
     return "" if name in _WRAPPERS else name.removeprefix("FSDP")
 
@@ -393,7 +387,7 @@ def _of_one(run: MeasuredRun) -> Iterator[str]:
 
 
 def _of_all_ranks(before: Sequence[MeasuredRun], after: Sequence[MeasuredRun]) -> str:
-    """Throughput of the whole training, where steps are those of a rank."""
+    """Return the throughput of the whole training, where steps are those of a rank."""
     rates = [[run.report.throughput.of_all_ranks for run in side] for side in (before, after)]
     known = [
         sum(rate for rate in side if rate is not None) / len(side)

@@ -1,5 +1,6 @@
-"""Compare two sides: which quantities changed by more than noise, and by more than the machine
-explains.
+"""Compare two sides: which quantities changed by more than noise.
+
+What the machine explains is taken off.
 """
 
 import math
@@ -143,8 +144,9 @@ class _Sides:
 
     @property
     def slows(self) -> bool:
-        """Whether waiting for a CPU can make B slower without a change of the program; where
-        nothing was sampled, it may.
+        """Whether waiting for a CPU can make B slower without a change of the program.
+
+        Where nothing was sampled, it may.
         """
         return not self.more > -MIN_OTHERS
 
@@ -254,7 +256,7 @@ class _Sides:
         )
 
     def _within(self, own: FloatArray, measures: Sequence[Measure]) -> float:
-        """Variance of the difference of means, from how each run's own values scatter."""
+        """Return the variance of the difference of means, from how each run's own values scatter."""
         variances = [
             float((value * measure.error) ** 2) if value else 0.0
             for value, measure in zip(own, measures)
@@ -271,8 +273,9 @@ class _Sides:
         return max(self._pooled(own), math.sqrt(within) if math.isfinite(within) else 0.0)
 
     def _pooled(self, values: FloatArray) -> float:
-        """Return the standard error of the difference of means, for values that vary alike on both
-        sides (Student's).
+        """Return the standard error of the difference of means, for values that vary alike.
+
+        They do so on both sides (Student's).
         """
         counts = len(self.before), len(self.after)
         groups = values[: counts[0]], values[counts[0] :]
@@ -333,8 +336,9 @@ def diff(
 
 
 def _effects_of(sides: _Sides) -> dict[str, _Effect]:
-    """Return id -> effect, of every quantity that all runs have, or that is a part of one that they
-    have.
+    """Return the effect of every quantity that all runs have, by its id.
+
+    A quantity may be a part of one that they have.
     """
     ids = [
         id
@@ -399,8 +403,9 @@ def _machine_of_wait(sides: _Sides, stages_s: Mapping[str, float]) -> float:
 
 
 def _making_s(run: MeasuredRun) -> tuple[float, float] | None:
-    """Return seconds per step of CPU and of waiting for a CPU that making batches takes, by all
-    workers at once; None without workers.
+    """Return the CPU seconds per step that making batches takes, by all workers at once.
+
+    Waiting for a CPU is in them. None: there are no workers.
     """
     workers, batch = run.report.workers, run.batch
     total = workers.per_sample.get("total") if workers is not None else None
@@ -534,8 +539,9 @@ def _material(sides: _Sides, effect: _Effect) -> bool:
 
 
 def _samples_at_once(sides: _Sides) -> float:
-    """Return the samples that one worker makes for a step, the most of all runs; infinite where
-    that is unknown.
+    """Return the samples that one worker makes for a step, the most of all runs.
+
+    It is infinite where that is unknown.
     """
     known = []
     for run in sides.runs:
@@ -623,16 +629,18 @@ def _with_own_changes(sides: _Sides, quantities: list[Quantity]) -> list[Quantit
     step = next((quantity for quantity in quantities if quantity.id == _STEP), None)
 
     def by_program(quantity: Quantity) -> bool:
-        """Tell whether the program's own work, or the processes that do it, changed in the
-        direction of a time.
+        """Tell whether the program's own work changed in the direction of a time.
+
+        The processes that do it count as well.
         """
         return (other and quantity.id in (_WAIT, _STEP)) or any(
             part.grew == quantity.grew and _is_part(part, quantity) for part in own
         )
 
     def by_load(quantity: Quantity) -> bool:
-        """Tell whether load may have done more to it than is known: waiting for a CPU is measured
-        in some stages only.
+        """Tell whether load may have done more to it than is known.
+
+        Waiting for a CPU is measured in some stages only.
         """
         moved_so = queued > _MATERIAL if quantity.grew else queued < -_MATERIAL
         of_step = quantity.clock == "wall" and quantity.group in OF_STEP

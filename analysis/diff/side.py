@@ -1,5 +1,6 @@
-"""The runs of one side of a comparison: what each measured, how well that is known, and what the
-machine did to it.
+"""The runs of one side of a comparison.
+
+They say what each measured, how well that is known, and what the machine did to it.
 """
 
 import math
@@ -25,8 +26,9 @@ from feedline.profiler.store.trainings import open_run, require_one_training
 
 
 class Influence:
-    """What the machine does to a quantity: nothing, CPU time, or time of a thread that waits for
-    CPUs.
+    """What the machine does to a quantity.
+
+    It is nothing, CPU time, or time of a thread that waits for CPUs.
     """
 
     NONE = "none"
@@ -149,8 +151,9 @@ def _stage(
     mean_s: float,
     chosen: "np.ndarray[tuple[int], np.dtype[np.bool_]]",
 ) -> Iterator[Measure]:
-    """Yield a stage of the step, and the CPU time of the main thread in it, where it is made of
-    that.
+    """Yield a stage of the step.
+
+    Where it is made of CPU time, that of the main thread in it follows.
     """
     series = rank.stages[name][chosen]
     yield _measure(
@@ -194,7 +197,7 @@ def _main_thread(rank: RankMetrics, stage: Stage, clock: str) -> FloatArray | No
 
 
 def _waiting_factor(rank: RankMetrics) -> float | None:
-    """Time over time with a CPU of the main thread in forward and backward.
+    """Return time over time with a CPU of the main thread in forward and backward.
 
     None where the kernel does not tell.
     """
@@ -209,7 +212,7 @@ def _waiting_factor(rank: RankMetrics) -> float | None:
 
 
 def _of_samples(rank: RankMetrics, report: Report) -> Iterator[Measure]:
-    """CPU time and blocked time of making a sample, and what a sample is made of."""
+    """Return the CPU time and blocked time of making a sample, and what a sample is made of."""
     workers = report.workers
     if workers is None or "total" not in workers.per_sample:
         return
@@ -275,9 +278,9 @@ def _sample(rank: RankMetrics, id: str, clock: str, value: float, batches: Float
 
 
 def _share_error(details: SampledDetails, name: str, clock: str, samples: int) -> float:
-    """Relative standard error of a stage's share of the samples' time.
+    """Return the relative standard error of a stage's share of the samples' time.
 
-    NaN where one sample was looked at.
+    It is NaN where one sample was looked at.
     """
 
     def spent(of: dict[str, FloatArray]) -> FloatArray:
@@ -298,15 +301,16 @@ def _share_error(details: SampledDetails, name: str, clock: str, samples: int) -
 
 
 def _of_gauges(report: Report) -> Iterator[Measure]:
-    """Gauges of the machine that vary."""
+    """Return the gauges of the machine that vary."""
     for gauge in report.gauges:
         if gauge.maximum > gauge.minimum:
             yield _measure(f"gauge/{gauge.name}", gauge.unit, gauge.mean, np.array(gauge.values))
 
 
 def _of_collectives(report: Report, shown: str) -> Iterator[Measure]:
-    """Return what the shown rank's step goes to, where ranks were compared: no interval from one
-    run.
+    """Return what the shown rank's step goes to, where ranks were compared.
+
+    One run gives no interval.
     """
     parts = report.ranks[shown].comm if shown in report.ranks else None
     for name, value in (vars(parts) if parts is not None else {}).items():
@@ -315,8 +319,9 @@ def _of_collectives(report: Report, shown: str) -> Iterator[Measure]:
 
 
 def _of_trace(report: Report) -> Iterator[Measure]:
-    """Yield the step and its stages of a trace, from the columns of its figure: one per step, of up
-    to 600.
+    """Yield the step and its stages of a trace, from the columns of its figure.
+
+    There is one column per step, up to 600.
     """
     step = report.step
     if step is None:
@@ -406,8 +411,9 @@ class MeasuredRun:
 
 
 def _unread(run: Run, report: Report) -> list[int]:
-    """Return ranks of the last start that no figure includes, because their records are missing or
-    damaged.
+    """Return the ranks of the last start that no figure includes.
+
+    Their records are missing or damaged.
     """
     places = [place for place, _ in rank_folders(run.ranks[min(run.ranks)].folder.parent)]
     last = max((restart for _, restart in places), default=0)
@@ -431,8 +437,9 @@ def _measures_of(rank: RankMetrics, report: Report) -> Iterator[Measure]:
 
 
 def _same_work(runs: Sequence[MeasuredRun]) -> bool:
-    """Tell whether a step of all runs is the same work for the CPUs: the same model, batch, number
-    of ranks and size of images.
+    """Tell whether a step of all runs is the same work for the CPUs.
+
+    It has the same model, batch, number of ranks and size of images.
     """
     described = {
         (run.report.run.model, run.report.run.ranks, round(run.batch or 0.0)) for run in runs
@@ -487,8 +494,9 @@ def _taken_by_others(run: MeasuredRun) -> float:
 
 
 def per_sample(runs: Sequence[MeasuredRun], after: Sequence[MeasuredRun]) -> bool:
-    """Tell whether the sides have batches of different sizes, so that their steps are different
-    work.
+    """Tell whether the sides have batches of different sizes.
+
+    Their steps are different work then.
     """
     sizes = [run.batch for run in (*runs, *after)]
     known = [size for size in sizes if size]
@@ -598,11 +606,10 @@ class Speed:
         )
 
     def scatter(self, without: str) -> float:
-        """Return the standard deviation between two runs of a stage's CPU time beside the common
-        change.
+        """Return how much a stage's CPU time varies between two runs beside the common change.
 
-        It is that of the other stages, the one that differs most left out, which may have changed
-        by itself; at least ``floor``.
+        It is the standard deviation of the other stages, the one that differs most left out, which
+        may have changed by itself; at least ``floor``.
         """
         ids = [id for id in self.weight if id != without]
         if len(ids) < self.FEWEST:

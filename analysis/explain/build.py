@@ -25,11 +25,9 @@ from feedline.analysis.measure.gather import RankMetrics
 from feedline.analysis.measure.model import Gauge, Throughput
 from feedline.analysis.ranks.comparison import NO_HINTS, NetworkHints
 from feedline.analysis.rules import BY_ID
-from feedline.analysis.rules.input import no_batch, nothing_trained, too_short
+from feedline.analysis.rules.input import no_batch
 from feedline.profiler.ceilings import Ceilings
 from feedline.profiler.store.run_folder import Run
-
-UNKNOWN = (nothing_trained.RULE_ID, too_short.RULE_ID)  # findings that say that nothing can be said
 
 
 def build(run: Run, ceilings: Ceilings | None = None, beside: NetworkHints = NO_HINTS) -> Report:
@@ -68,8 +66,9 @@ def build(run: Run, ceilings: Ceilings | None = None, beside: NetworkHints = NO_
 
 
 def rejected_of(run: Run) -> list[Trial]:
-    """Return the trials that rejected settings of this training; none if the process ran several,
-    because trials do not say which.
+    """Return the trials that rejected settings of this training.
+
+    There are none if the process ran several, because trials do not say which.
     """
     return rejected(run.path) if run.part is None else []
 
@@ -77,10 +76,10 @@ def rejected_of(run: Run) -> list[Trial]:
 def _predictions_of(
     read: Measurement, view: RuleInputs, ceilings: Ceilings | None, tried: Sequence[Trial]
 ) -> Predictions:
-    """Predictions for a run, held against its limits: those of its report, of ``whatif`` and of
-    ``tune``.
+    """Return predictions for a run, held against its limits.
 
-    A rate is compared with limits of the input: how long steps wait for it must be known.
+    They are those of its report, of ``whatif`` and of ``tune``. A rate is compared with limits of
+    the input: how long steps wait for it must be known.
 
     Args:
         tried: trials that rejected settings, which are not predicted.
@@ -91,12 +90,14 @@ def _predictions_of(
 
 
 def _without_more(finding: Finding, view: RuleInputs) -> Finding:
-    """The finding without its fix, where that is another recording: this run cannot simply be made
-    longer, and the headline says why.
+    """Return the finding without its fix, where that is another recording.
+
+    This run cannot simply be made longer, and the headline says why.
     """
-    asks = BY_ID[finding.rule_id].asks_for_more if finding.rule_id in BY_ID else False
-    names_the_error = finding.rule_id == too_short.RULE_ID and view.failed
-    return dataclasses.replace(finding, fix="") if asks and not names_the_error else finding
+    rule = BY_ID.get(finding.rule_id)
+    if rule is None or not rule.asks_for_more or (rule.names_error and view.failed):
+        return finding
+    return dataclasses.replace(finding, fix="")
 
 
 @dataclasses.dataclass(frozen=True)

@@ -40,7 +40,7 @@ _INPUT = ("loader_pct", "stall_pct", "speedup_ceiling")
 
 
 def holds_traces(run: Run) -> bool:
-    """Whether a run folder was made of traces."""
+    """Tell whether a run folder was made of traces."""
     return any(folder.is_trace(rank.folder) for rank in run.ranks.values())
 
 
@@ -150,7 +150,7 @@ def _throughput(shown: RankTrace, budget: StepBudget) -> Throughput:
 
 
 def _step(shown: RankTrace, budget: StepBudget) -> StepSummary | None:
-    """The mean step by its budget; without steps, the whole trace as one."""
+    """Return the mean step by its budget; without steps, the whole trace as one."""
     if len(budget.edges) < 2:
         return None
     wall = np.diff(budget.edges)

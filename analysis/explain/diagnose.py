@@ -1,11 +1,12 @@
-"""From the view of a run, or of traces, to findings: which rules are asked, and which of their
-findings are told.
+"""From the view of a run, or of traces, to findings.
+
+It asks the rules, and decides which of their findings are told.
 """
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from feedline.analysis.convergence.checks import GRAVE
+from feedline.analysis.convergence.checks import GRAVE, without_same_fix
 from feedline.analysis.explain.order import Rows, claimed, in_order, without_contradictions
 from feedline.analysis.explain.predictions import Predictions, refused_of_traces, untold
 from feedline.analysis.formatting import sentence
@@ -37,13 +38,12 @@ _LOOP_IDS = frozenset(
 def diagnose(
     run: RuleInputs, checks: Sequence[Finding] = (), predictions: Predictions | None = None
 ) -> list[Finding]:
-    """Return what holds a run back, most important first: at most three findings that are not info,
-    then those that are.
+    """Return what holds a run back, most important first.
 
-    Says nothing of a run that trained nothing, or that is too short. Speaks of the input only if
-    the step waits for it at least 5 % of its time (the loader's only start aside); otherwise says
-    that it does not, or, without a loader, that it cannot tell. What ranks cost each other is
-    looked at in any case.
+    At most three findings are not info; those that are follow them. It says nothing of a run that
+    trained nothing, or that is too short. It speaks of the input only if the step waits for it at
+    least 5 % of its time (the loader's only start aside); otherwise it says that it does not, or,
+    without a loader, that it cannot tell. What ranks cost each other is looked at in any case.
 
     Args:
         checks: what is wrong with how the training is set up. Of it, only what is of high severity
@@ -90,7 +90,10 @@ def found(rules: Iterable[Rule[F]], facts: F) -> list[Finding]:
 
 
 def _causes_of_input(run: RuleInputs) -> list[Finding]:
-    """What makes steps wait for their input; nothing where that is unknown, or less than the gate."""
+    """Return what makes steps wait for their input.
+
+    It is nothing where that is unknown, or less than the gate.
+    """
     if untold(run):
         return []
     if run.loader is None or run.loader_elsewhere:
@@ -109,8 +112,9 @@ def _causes_of_input(run: RuleInputs) -> list[Finding]:
 def _statement(
     run: RuleInputs, causes: Sequence[Finding], beside: Sequence[Finding], around: Sequence[Finding]
 ) -> list[Finding]:
-    """What is said of the input where no cause is known: that it does not hold the run back, or
-    that this is unknown.
+    """Return what is said of the input where no cause is known.
+
+    It does not hold the run back, or that is unknown.
 
     Args:
         causes: of the time that it takes.
@@ -141,7 +145,7 @@ def _statement(
 
 
 def _without_a_loader(run: RuleInputs, loader_elsewhere: bool, asked: bool) -> Finding | None:
-    """What is known of the input where no loader of the steps was seen."""
+    """Return what is known of the input where no loader of the steps was seen."""
     if run.loader is None and "input" in run.step.stages:
         if sure_of_the_rest(run) and (near := borderline_input.check(run)):
             return None if loader_elsewhere else near
@@ -154,8 +158,9 @@ def _without_a_loader(run: RuleInputs, loader_elsewhere: bool, asked: bool) -> F
 
 
 def _with_idle_workers(finding: Finding, run: RuleInputs) -> Finding:
-    """The finding, whose evidence begins with the workers that never made a batch: figures of
-    workers are those of the others.
+    """Put the workers that never made a batch first in the evidence.
+
+    Figures of workers are those of the others.
     """
     if not run.idle_workers or finding.severity is Severity.INFO:
         return finding
@@ -169,8 +174,9 @@ def _with_idle_workers(finding: Finding, run: RuleInputs) -> Finding:
 
 
 def _with_loader_fix(finding: Finding, causes: Sequence[Finding]) -> Finding:
-    """The finding, with what holds its loader back where it blames the loader of the rank that is
-    shown.
+    """Add what holds back the loader that the finding blames.
+
+    It is added where that is the loader of the rank that is shown.
     """
     top = next(filter(_asks, causes), None)
     if (
@@ -189,8 +195,9 @@ def _with_loader_fix(finding: Finding, causes: Sequence[Finding]) -> Finding:
 
 
 def _explains(finding: Finding, run: RuleInputs) -> bool:
-    """Whether what the machine costs is much, or much of the wait: then it need not be called
-    unexplained.
+    """Tell whether what the machine costs is much, or much of the wait.
+
+    Then it need not be called unexplained.
     """
     return (
         finding.severity is Severity.HIGH
@@ -199,17 +206,17 @@ def _explains(finding: Finding, run: RuleInputs) -> bool:
 
 
 def _with_claims(finding: Finding, rows: Rows) -> Finding:
-    """The finding, with the rows of the ledger that it explains."""
+    """Return the finding, with the rows of the ledger that it explains."""
     return replace(finding, claims=sorted(claimed(finding, rows)))
 
 
 def _asks(finding: Finding) -> bool:
-    """Whether it asks for a change."""
+    """Tell whether it asks for a change."""
     return finding.severity is not Severity.INFO
 
 
 def _estimated(finding: Finding) -> Finding:
-    """The finding, whose cost is an estimate if its rule does not know better."""
+    """Return the finding, whose cost is an estimate if its rule does not know better."""
     unsaid = finding.cost_s > 0 and finding.cost_kind is CostKind.UNKNOWN
     return replace(finding, cost_kind=CostKind.ESTIMATED) if unsaid else finding
 
@@ -222,8 +229,4 @@ def _told(ranked: Sequence[Finding]) -> list[Finding]:
 
 
 def _wrong(checks: Sequence[Finding]) -> list[Finding]:
-    high = [finding for finding in checks if finding.severity is Severity.HIGH]
-    same = any(finding.rule_id == "same_data" for finding in high)  # whose fix is the same
-    return [
-        finding for finding in high if not (same and finding.rule_id == "whole_data_on_every_rank")
-    ]
+    return without_same_fix([finding for finding in checks if finding.severity is Severity.HIGH])

@@ -1,5 +1,6 @@
-"""What a reader has to know before any verdict: how a run ended that did not end well, and why
-recording ended before it.
+"""What a reader has to know before any verdict.
+
+It is how a run ended that did not end well, and why recording ended before it.
 """
 
 from feedline.analysis.formatting import count, counted, seconds
@@ -21,7 +22,7 @@ def headline(
     end: AtEnd = _UNKNOWN_END,
     unit: str = "step",
 ) -> str:
-    """One or two sentences; nothing for a run that ended well and was recorded to its end.
+    """Return one or two sentences; empty for a run that ended well and was recorded to its end.
 
     Args:
         steps: that were recorded.
@@ -36,8 +37,9 @@ def headline(
 
 
 def how(state: str, exit_code: int | None, ended_by: str = "", ended_at: str = "") -> str:
-    """How a run ended, where that was not well: ``failed with ValueError (exit code 1)``; nothing
-    for one that is going on.
+    """Return how a run ended, where that was not well: ``failed with ValueError (exit code 1)``.
+
+    It is empty for one that is going on.
 
     Args:
         state, exit_code, ended_by, ended_at: as in RunInfo.
@@ -71,8 +73,9 @@ def _ended(run: RunInfo, steps: int, who: str, end: AtEnd, unit: str) -> str:
 
 
 def _doing(run: RunInfo, end: AtEnd) -> str:
-    """What it was doing, where that explains the end: a call that failed or was interrupted, a long
-    wait, a long silence.
+    """Return what the run was doing, where that explains the end.
+
+    It was in a call that failed or was interrupted, in a long wait, or silent for long.
     """
     raised = bool(run.ended_by) or run.exit_code == INTERRUPTED
     if end.wait is not None and end.hangs:

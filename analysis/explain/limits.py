@@ -1,5 +1,6 @@
-"""The limits of a run's throughput in words: how close the run is to them, and what their figures
-hold and leave out.
+"""The limits of a run's throughput in words.
+
+They say how close the run is to them, and what their figures hold and leave out.
 """
 
 from feedline.analysis.explain.model import MeasuredRun, ThroughputBound
@@ -18,7 +19,7 @@ _FAR, _OF_THE_HOST = 2.0, frozenset({"workers", "turns", "cores", "step"})
 
 
 def is_rough(limit: ThroughputBound, rate: float, nearest: str | None) -> bool:
-    """Whether what the limit was worked out from takes less time once the run comes near it.
+    """Tell whether what the limit was worked out from takes less time once the run comes near it.
 
     Args:
         nearest: id of the binding limit. Full CPUs make everything else take longer, by more than
@@ -28,9 +29,11 @@ def is_rough(limit: ThroughputBound, rate: float, nearest: str | None) -> bool:
 
 
 def holds(limit: ThroughputBound) -> bool:
-    """Whether nothing but other work or another device raises it. Limits of the host are made of
-    times at the present rate, which full CPUs and rare stalls lengthen; more than twice the rate of
-    one was measured (docs/measured/faults.md)."""
+    """Tell whether nothing but other work or another device raises it.
+
+    Limits of the host are made of times at the present rate, which full CPUs and rare stalls
+    lengthen; more than twice the rate of one was measured (docs/measured/faults.md).
+    """
     return limit.kind in _HOLD
 
 
@@ -40,7 +43,7 @@ def sentence(
     following: ThroughputBound | None,
     unit: str = RATE,
 ) -> str:
-    """The binding limit and the next.
+    """Return the binding limit and the next.
 
     Args:
         unit: of the rate.
@@ -68,7 +71,7 @@ def sentence(
 
 
 def behind(step: StepSummary) -> str:
-    """Why no limit is named where the GPU's work does not fit into the step."""
+    """Say why no limit is named where the GPU's work does not fit into the step."""
     work = step.gpu_work
     assert work is not None
     return (
@@ -86,7 +89,7 @@ def _named(roof: ThroughputBound) -> str:
 
 
 def without(parts: dict[str, float], whole_s: float) -> str:
-    """What a figure excludes, in words, so that it is not mistaken for the whole."""
+    """Return what a figure excludes, in words, so that it is not mistaken for the whole."""
     named = [
         f"{seconds(spent)} {what}" for what, spent in parts.items() if spent >= _LEAST * whole_s > 0
     ]
@@ -99,8 +102,9 @@ def without(parts: dict[str, float], whole_s: float) -> str:
 
 
 def cpus(cores: float, run: MeasuredRun) -> str:
-    """How many there are for a rank; other programs' part is in it, for a limit is what the run
-    could have.
+    """Return how many CPUs there are for a rank.
+
+    Other programs' part is in it, for a limit is what the run could have.
     """
     others = run.cpus.others if run.cpus else None
     known = others is not None and others >= MIN_OTHERS

@@ -1,6 +1,4 @@
-"""Measure a run: what each rank did, what ranks cost each other, and the view of it that rules
-read.
-"""
+"""Measure a run: what each rank did, what ranks cost each other, and the view of rules."""
 
 import dataclasses
 import datetime
@@ -66,8 +64,9 @@ _SETTINGS_OF_MALLOC = frozenset(
 
 
 def gather_ranks(run: Run, notes: list[str]) -> dict[int, RankMetrics]:
-    """What each rank did, by its number. Ranks that cannot be read are left out, and named in the
-    notes.
+    """Return what each rank did, by its number.
+
+    Ranks that cannot be read are left out, and named in the notes.
 
     Raises:
         RunDamaged: none can be read.
@@ -178,7 +177,7 @@ def measure(
 
 
 def _step(shown: RankMetrics, gauges: list[Gauge]) -> StepSummary | None:
-    """The mean step, with the CPU time of the whole training and its own code."""
+    """Return the mean step, with the CPU time of the whole training and its own code."""
     step = gather.step_summary(shown)
     if step is None:
         return None
@@ -193,7 +192,7 @@ def _step(shown: RankMetrics, gauges: list[Gauge]) -> StepSummary | None:
 def _cpu_use(
     shown: RankMetrics, gathered: Mapping[int, RankMetrics], gauges: list[Gauge]
 ) -> Cpus | None:
-    """Who used the CPUs while the steps of the shown rank ran."""
+    """Return who used the CPUs while the steps of the shown rank ran."""
     beside = [
         (rank, read_rank_gauges(rank.rank, [])) for rank in gathered.values() if rank is not shown
     ]
@@ -206,7 +205,7 @@ def _throughput(
     trained: ConvergenceSummary | None,
     step: StepSummary | None,
 ) -> tuple[Throughput, ConvergenceSummary | None]:
-    """The rate with its interval, and the convergence with the same number of samples."""
+    """Return the rate with its interval, and the convergence with the same number of samples."""
     pace = between_ranks.throughput(gathered, shown)
     if (
         len(gathered) == 1 and shown.rank.manifest.ended and not len(shown.main.of(Stage.PROFILED))
@@ -221,7 +220,7 @@ def _throughput(
 def _trained_on(
     pace: Throughput, trained: ConvergenceSummary | None
 ) -> tuple[Throughput, ConvergenceSummary | None]:
-    """The same number of samples in both.
+    """Return the throughput and the convergence with the same number of samples.
 
     One counts the batches of the steps. The other counts as updates come, when it is not known yet
     that a batch before them was only looked at, or is fetched ahead.
@@ -235,12 +234,12 @@ def _trained_on(
 
 
 def _used_loaders(rank: RankMetrics) -> set[int]:
-    """Numbers of the loaders that were gone through."""
+    """Return the numbers of the loaders that were gone through."""
     return set(rank.main.of(Stage.EPOCH, Stage.NEXT)["source"].tolist())
 
 
 def convergence(run: Run, notes: list[str]) -> ConvergenceSummary | None:
-    """How the training got on; None where nothing was trained."""
+    """Return how the training got on; None where nothing was trained."""
     try:
         recorded = read_training.of_run(run)
         return summarise(recorded) if recorded.updates else None
@@ -252,7 +251,7 @@ def convergence(run: Run, notes: list[str]) -> ConvergenceSummary | None:
 
 
 def cpu_s(rank: RankMetrics, gauges: list[Gauge], mean_s: float) -> float | None:
-    """CPU seconds of the mean step, of everything that the training started."""
+    """Return the CPU seconds of the mean step, of everything that the training started."""
     tree = next((gauge for gauge in gauges if gauge.name == "cpu/processes"), None)
     anchors = rank.rank.manifest.anchors
     if tree is None or rank.steps is None or not anchors:
@@ -269,7 +268,7 @@ def _view(
     gauges: list[Gauge],
     compared: Compared | None = None,
 ) -> RuleInputs | None:
-    """What the rules read; None without a step."""
+    """Return what the rules read; None without a step."""
     if step is None or rank.steps is None:
         return None
     training = next((loader for loader in loaders if loader.role == "training"), None)
@@ -319,8 +318,9 @@ def _view(
 
 
 def failed(manifest: Manifest) -> str:
-    """How a run ended with an error; empty for one that did not, that goes on, or that a person
-    interrupted.
+    """Return how a run ended with an error.
+
+    It is empty for one that did not, that goes on, or that a person interrupted.
     """
     return (
         ""
@@ -330,7 +330,10 @@ def failed(manifest: Manifest) -> str:
 
 
 def _updated(training: dict[str, object]) -> Updated | None:
-    """What the one optimizer updates; None where there are several, or none was described."""
+    """Return what the one optimizer updates.
+
+    None: there are several, or none was described.
+    """
     listed = training.get("optimizers")
     if not isinstance(listed, list) or len(listed) != 1:
         return None
@@ -342,8 +345,9 @@ def _updated(training: dict[str, object]) -> Updated | None:
 
 
 def _glibc(manifest: Manifest) -> tuple[int, ...]:
-    """Version of glibc's malloc, where nothing in the environment has changed its thresholds; ()
-    where that is not known.
+    """Return the version of glibc's malloc, where nothing has changed its thresholds.
+
+    (): that is not known, or the environment has changed them.
     """
     found = re.fullmatch(r"glibc (\d+)\.(\d+)", str(manifest.machine.get("malloc", "")))
     return (
@@ -354,7 +358,10 @@ def _glibc(manifest: Manifest) -> tuple[int, ...]:
 
 
 def _with_input(facts: RuleInputs) -> StepSummary:
-    """The step with the share that its input takes of it, and how sure that is, where it is known."""
+    """Return the step with the share that its input takes of it, and how sure that is.
+
+    The step is returned as it is where that is not known.
+    """
     sure = facts.certainty
     if facts.loader is None or facts.loader_elsewhere or sure is None:
         return facts.step
@@ -386,7 +393,7 @@ def _traffic(rank: RankMetrics) -> Traffic:
 
 
 def _run_info(run: Run, rank: Rank, ending: AtEnd) -> RunInfo:
-    """Who ran what, and how it ended."""
+    """Return who ran what, and how it ended."""
     manifest = rank.manifest
     anchor = manifest.anchors[0] if manifest.anchors else {"time_ns": 0}
     begin, end = rank.span_ns
@@ -414,19 +421,22 @@ def _run_info(run: Run, rank: Rank, ending: AtEnd) -> RunInfo:
 
 
 def place(run: Run) -> str:
-    """The run folder, or what names one of its trainings, without the folders that are private."""
+    """Return the run folder, or what names one of its trainings.
+
+    Folders that are private are left out.
+    """
     folder = masks.place(run.folder)
     return folder if run.part is None else f"{folder}/{run.path.relative_to(run.folder)}"
 
 
 def model(main: Process) -> str:
-    """Class of the module that was called most in training."""
+    """Return the class of the module that was called most in training."""
     called = main.records["source"][trains_forward(main.records)]
     return main.names.get(int(np.bincount(called).argmax()), "") if len(called) else ""
 
 
 def optimizers(training: dict[str, object]) -> str:
-    """Classes and first learning rates, each once."""
+    """Return the classes and first learning rates of optimizers, each once."""
     listed = training.get("optimizers")
     named = []
     for optimizer in listed if isinstance(listed, list) else []:

@@ -1,8 +1,8 @@
-"""The one object that every report is drawn from, as plain dataclasses. ``docs/report.md`` says the
-same for users of the JSON.
+"""The one object that every report is drawn from, as plain dataclasses.
 
-Seconds are floats that end in ``_s``, bytes end in ``_bytes``, shares go from 0 to 1. None: it
-could not be measured; ``notes`` or ``hooks`` say why.
+``docs/report.md`` says the same for users of the JSON. Seconds are floats that end in ``_s``, bytes
+end in ``_bytes``, shares go from 0 to 1. None: it could not be measured; ``notes`` or ``hooks`` say
+why.
 """
 
 from dataclasses import dataclass, field, fields
@@ -46,8 +46,9 @@ class Hook:
 
 @dataclass(frozen=True)
 class ThroughputBound:
-    """One bound of the throughput. All of a report's are in samples/s at the run's own FLOP per
-    sample.
+    """One bound of the throughput.
+
+    All of a report's are in samples/s at the run's own FLOP per sample.
 
     Attributes:
         id: Stable name, once in a report, e.g. workers, decode, cold_disk.
@@ -76,8 +77,9 @@ class ThroughputBound:
 
 @dataclass(frozen=True)
 class Sweep:
-    """Throughput of the model alone by batch size. Lists all have one length, batch sizes
-    ascending.
+    """Throughput of the model alone by batch size.
+
+    Lists all have one length, batch sizes ascending.
 
     Attributes:
         batch_sizes: Batch sizes, ascending. All lists have one length. Unit: samples.
@@ -284,6 +286,11 @@ class RankGpu:
     exposed_comm_s: float | None
     exposed_comm_pct: float | None
     reasons: dict[str, str]
+
+    @property
+    def ran_no_communication(self) -> bool:
+        """Whether it worked, and none of that was communication."""
+        return self.span_s is not None and self.overlap_pct_of_comm is None
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from feedline.analysis.explain.limits import holds, is_rough
 from feedline.analysis.explain.model import Report, Roofline, ThroughputBound
 from feedline.analysis.ledger.change import Change, Refused
 from feedline.analysis.ledger.finding import CostKind, Finding, PredictedRate, Severity
-from feedline.analysis.ledger.rule import AS_MUCH_CPU, CHEAPER
+from feedline.analysis.ledger.rule import AS_MUCH_CPU, CHEAPER, Statement
 from feedline.analysis.rules import BY_ID
 
 _GRAVEST = list(Severity)[::-1]
@@ -23,7 +23,7 @@ _CLOCKS = 0.03  # what limits are off by, too (analysis/explain/roofline.py)
 
 
 def within(findings: Sequence[Finding], limits: Roofline | None, mean_s: float) -> list[Finding]:
-    """The findings, none of which costs more than the next limit lets its fix save.
+    """Let no finding cost more than the next limit lets its fix save.
 
     Args:
         limits: of the same run; None: they are unknown.
@@ -43,12 +43,12 @@ def within(findings: Sequence[Finding], limits: Roofline | None, mean_s: float) 
 
 
 def cpus_are_full(causes: Iterable[str]) -> bool:
-    """Whether one of these findings says so."""
-    return "cpu_saturated" in causes
+    """Tell whether one of these findings says that the CPUs are full."""
+    return any(BY_ID[cause].states is Statement.CPUS_FULL for cause in causes if cause in BY_ID)
 
 
 def lifted(rule_id: str, full: bool) -> frozenset[str]:
-    """Kinds of limits that the fix of a cause lifts.
+    """Return the kinds of limits that the fix of a cause lifts.
 
     Args:
         full: the CPUs are. A sample that takes less of them then leaves more to the main thread,
@@ -59,7 +59,7 @@ def lifted(rule_id: str, full: bool) -> frozenset[str]:
 
 
 def lifted_by(change: Change, workers: object, full: bool) -> frozenset[str]:
-    """Kinds of limits that a change lifts.
+    """Return the kinds of limits that a change lifts.
 
     Args:
         workers: of the run, as recorded.
@@ -82,8 +82,9 @@ def lifted_by(change: Change, workers: object, full: bool) -> frozenset[str]:
 
 
 def held(told: PredictedRate, limits: Roofline, lifts: frozenset[str]) -> PredictedRate | Refused:
-    """A prediction of the loader's replay, at most the lowest limit that its change does not lift,
-    with what limits are off by in its interval. One that is rough holds only the lower end of the
+    """Hold a prediction of the loader's replay to the lowest limit that its change does not lift.
+
+    Its interval holds what limits are off by. A limit that is rough holds only the lower end of the
     interval; where even that is above, nothing is predicted.
     """
     ids = [roof.id for roof in limits.roofs]
@@ -106,7 +107,7 @@ def held(told: PredictedRate, limits: Roofline, lifts: frozenset[str]) -> Predic
 
 
 def beyond(finding: Finding, report: Report) -> str:
-    """What to know of a prediction above the next limit; empty for one that keeps to it."""
+    """Return what to know of a prediction above the next limit; empty for one that keeps to it."""
     following = _exceeded(finding.predicted, report.roofline)
     if following is None:
         return ""
@@ -125,7 +126,7 @@ def beyond(finding: Finding, report: Report) -> str:
 
 
 def beyond_together(findings: Sequence[Finding], report: Report) -> str:
-    """The same of what these findings' fixes are predicted to give together."""
+    """Return what to know of these findings' fixes together; empty if they keep to the limit."""
     following = _exceeded(report.together, report.roofline)
     if following is None:
         return ""
@@ -138,7 +139,7 @@ def beyond_together(findings: Sequence[Finding], report: Report) -> str:
 
 
 def _exceeded(told: PredictedRate | None, limits: Roofline | None) -> ThroughputBound | None:
-    """The next limit, if a prediction is above it."""
+    """Return the next limit, if a prediction is above it."""
     following = (
         next((roof for roof in limits.roofs if roof.id == limits.next_id), None) if limits else None
     )
@@ -152,7 +153,7 @@ def _exceeded(told: PredictedRate | None, limits: Roofline | None) -> Throughput
 
 
 def _limit(finding: Finding, limits: Roofline, full: bool) -> ThroughputBound | None:
-    """The limit that stays with this finding's fix."""
+    """Return the limit that stays with this finding's fix."""
     ids = [roof.id for roof in limits.roofs]
     first = limits.nearest_id if limits.nearest_id == _GPU else limits.next_id
     above = limits.roofs[ids.index(first) :] if first in ids else []
@@ -162,13 +163,14 @@ def _limit(finding: Finding, limits: Roofline, full: bool) -> ThroughputBound | 
 
 
 def _times(limit: ThroughputBound | None, limits: Roofline) -> float:
-    """What the rate is at most, over what it is."""
+    """Return what the rate is at most, over what it is."""
     return math.inf if limit is None else (limit.high or limit.samples_per_s) / limits.samples_per_s
 
 
 def _relieves(finding: Finding, cost_s: float, limits: Roofline | None) -> bool:
-    """Whether its fix leaves more of full CPUs to the step than it costs, which no other limit
-    holds.
+    """Tell whether its fix leaves more of full CPUs to the step than it costs.
+
+    No other limit holds that.
 
     Args:
         cost_s: before it was held against the next limit.
@@ -188,8 +190,11 @@ def _relieves(finding: Finding, cost_s: float, limits: Roofline | None) -> bool:
 
 
 def _at_most(finding: Finding, mean_s: float, limits: Roofline, full: bool) -> Finding:
-    """Its cost at most what the next limit leaves. That is a bound if the limit is one: other
-    limits are made of times that change with the rate, and say as much as an estimate."""
+    """Let a finding cost at most what the next limit leaves.
+
+    That is a bound if the limit is one: other limits are made of times that change with the rate,
+    and say as much as an estimate.
+    """
     limit = _limit(finding, limits, full)
     most_s = mean_s * (1 - 1 / max(_times(limit, limits), 1.0))
     if limit is None or finding.cost_s <= most_s or finding.cost_kind is CostKind.PREDICTED:

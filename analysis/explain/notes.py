@@ -1,5 +1,6 @@
-"""What a reader has to know to judge the figures of one rank: what is missing, what is estimated,
-what is left out.
+"""What a reader has to know to judge the figures of one rank.
+
+It is what is missing, what is estimated, and what is left out.
 """
 
 from feedline.analysis.explain.headline import how
@@ -20,7 +21,7 @@ REPEATED = (
 
 
 def of_rank(rank: RankMetrics) -> list[str]:
-    """All notes, those of the recording first."""
+    """Return all notes, those of the recording first."""
     notes = [*rank.rank.manifest.notes, *rank.rank.notes, *ending(rank)]
     for process in [rank.main, *rank.workers]:
         if "stopped" in process.header:
@@ -75,7 +76,7 @@ def of_rank(rank: RankMetrics) -> list[str]:
 
 
 def _ahead(rank: RankMetrics) -> list[str]:
-    """Where the host was faster than the GPU until the run ended:
+    """Say where the host was faster than the GPU until the run ended.
 
     CUDA queues about a thousand launches, often many steps.
     """
@@ -97,7 +98,7 @@ def _ahead(rank: RankMetrics) -> list[str]:
 
 
 def _sampled(rank: RankMetrics) -> list[str]:
-    """Of which steps the stages are known."""
+    """Say of which steps the stages are known."""
     estimate = rank.estimate
     if estimate is None:
         return []
@@ -136,7 +137,7 @@ def _sampled(rank: RankMetrics) -> list[str]:
 
 
 def _missing_workers(rank: RankMetrics) -> int:
-    """Workers that loaders were to have and of which there are no records."""
+    """Return the workers that loaders were to have and of which there are no records."""
     expected = [int(about.get("num_workers") or 0) for about in rank.rank.manifest.loaders]  # type: ignore[call-overload]
     there = {
         (int(str(one.header["loader"])), int(str(one.header["worker"]))) for one in rank.workers
@@ -147,7 +148,7 @@ def _missing_workers(rank: RankMetrics) -> int:
 
 
 def ending(rank: RankMetrics) -> list[str]:
-    """How a rank ended whose process was killed, or ended by its own program."""
+    """Say how a rank ended whose process was killed, or ended by its own program."""
     ended = how(rank.rank.manifest.state, None, rank.rank.manifest.ended_by)
     if ended and left_after(rank.steps) is not None:
         ended += " after the end of an epoch"

@@ -83,7 +83,7 @@ def in_order(findings: Sequence[Finding], rows: Rows, mean_s: float) -> list[Fin
 
 
 def _lead(ranked: Sequence[Finding], rows: Rows) -> Finding | None:
-    """The best finding of the kind of causes that claims most of the step."""
+    """Return the best finding of the kind of causes that claims most of the step."""
     grave = [finding for finding in ranked if finding.severity is Severity.HIGH] or [*ranked]
     kind = _largest_bound(grave, rows)
     return next((finding for finding in grave if _bound_of(finding) == kind), None)
@@ -124,13 +124,13 @@ def _cost(finding: Finding) -> tuple[float, str]:
 
 
 def _differ(one: Finding, other: Finding) -> bool:
-    """Whether two findings set one argument differently."""
+    """Tell whether two findings set one argument differently."""
     both = one.settings.keys() & other.settings.keys()
     return any(one.settings[name] != other.settings[name] for name in both)
 
 
 def _is_setting(finding: Finding) -> bool:
-    """Whether its fix is a setting and nothing else."""
+    """Tell whether its fix is a setting and nothing else."""
     return finding.rule_id in BY_ID and BY_ID[finding.rule_id].effort is Effort.SETTING
 
 
@@ -159,7 +159,7 @@ def _bound_of(finding: Finding) -> str:
 
 
 def _goes_before(first: Finding, second: Finding, claims: Mapping[str, Rows]) -> bool:
-    """Whether the first says what of the second takes so long, and explains enough of it."""
+    """Tell whether the first says what of the second takes so long, and explains enough of it."""
     one, other = BY_ID.get(first.rule_id), BY_ID.get(second.rule_id)
     if one is None or other is None or first is second or first.severity is not second.severity:
         return False
@@ -179,39 +179,43 @@ def _goes_before(first: Finding, second: Finding, claims: Mapping[str, Rows]) ->
 
 
 def _effort(finding: Finding) -> float:
-    """What its fix asks for; that of a mistake in the set-up is a line of code."""
+    """Return what its fix asks for; that of a mistake in the set-up is a line of code."""
     return (BY_ID[finding.rule_id].effort if finding.rule_id in BY_ID else Effort.CODE).value
 
 
 def _is_part(part: Rows, whole: Rows) -> bool:
-    """Whether one claim lies within another, which claims more."""
+    """Tell whether one claim lies within another, which claims more."""
     return _lies_within(part, whole) and sum(_of_tables(part, whole).values()) < sum(
         _of_tables(whole, part).values()
     )
 
 
 def _takes_away(setting: Rows, claim: Rows) -> bool:
-    """Whether a setting claims all that another finding claims, or nearly, and no less."""
+    """Tell whether a setting claims all that another finding claims, or nearly, and no less."""
     return _lies_within(claim, setting) and sum(_of_tables(claim, setting).values()) <= sum(
         _of_tables(setting, claim).values()
     )
 
 
 def _lies_within(part: Rows, whole: Rows) -> bool:
-    """Whether one claim lies within another, as far as they are of one table."""
+    """Tell whether one claim lies within another, as far as they are of one table."""
     inside = _of_tables(part, whole)
     return bool(inside) and _overlap(inside, whole) >= _WITHIN
 
 
 def _of_tables(claim: Rows, other: Rows) -> Rows:
-    """The rows of the tables that another claim is of: seconds of a sample are none of a step."""
+    """Return the rows of the tables that another claim is of.
+
+    Seconds of a sample are none of a step.
+    """
     tables = {_of_sample(where) for where in other}
     return {where: s for where, s in claim.items() if _of_sample(where) in tables}
 
 
 def _is_made_of(wait: Rows, samples: Rows) -> bool:
-    """Whether one claim is the wait for batches that workers make, and the other what takes them so
-    long.
+    """Tell whether one claim is the wait for batches that workers make.
+
+    The other is what takes them so long.
     """
     return _MAKING in wait and any(_of_sample(where) for where in samples)
 
@@ -221,5 +225,5 @@ def _of_sample(where: str) -> bool:
 
 
 def _overlap(one: Rows, other: Rows) -> float:
-    """Share (0 to 1) of the first claim's time that the second claims as well."""
+    """Return the share (0 to 1) of the first claim's time that the second claims as well."""
     return sum(s for where, s in one.items() if where in other) / max(sum(one.values()), 1e-12)

@@ -1,5 +1,6 @@
-"""The most FLOP/s that a device can do in the arithmetic of a run: a roof, and what MFU is a share
-of.
+"""The most FLOP/s that a device can do in the arithmetic of a run.
+
+It is a roof, and what MFU is a share of.
 """
 
 from feedline.profiler.ceilings import Ceiling, Ceilings
@@ -40,7 +41,7 @@ def spoken(computed_in: str) -> str:
 
 
 def _arithmetic(one: Ceiling) -> str:
-    """What a product was computed in.
+    """Return what a product was computed in.
 
     An older feedline measured or named float32 with TF32 where the settings allowed it.
     """

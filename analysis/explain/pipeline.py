@@ -17,7 +17,9 @@ from feedline.profiler.store.trainings import parse_part_path, pick_training, sp
 
 
 def place(path: Path, training: int | None) -> tuple[Path, int | None]:
-    """The run folder, and which of its trainings is meant: ``--training 2`` or ``RUN/parts/2``.
+    """Return the run folder, and which of its trainings is meant.
+
+    It is given as ``--training 2`` or ``RUN/parts/2``.
 
     Raises:
         RunDamaged: the folder cannot be listed.
@@ -27,7 +29,7 @@ def place(path: Path, training: int | None) -> tuple[Path, int | None]:
 
 
 def of_process(run: Run, number: int | None) -> list[Run]:
-    """The trainings that one process made one after the other; a run of traces is one.
+    """Return the trainings that one process made one after the other; a run of traces is one.
 
     Args:
         number: only this one, from 1.
@@ -41,8 +43,9 @@ def of_process(run: Run, number: int | None) -> list[Run]:
 
 
 def ceilings_of(run: Path, files: Sequence[Path] | None = None) -> Ceilings | None:
-    """What was measured of the machine; several files as one. Without files, ceilings.json of the
-    run folder.
+    """Return what was measured of the machine; several files as one.
+
+    Without files, it is ceilings.json of the run folder.
 
     Raises:
         CeilingsDamaged, SchemaTooNew: a file cannot be read.
@@ -62,7 +65,7 @@ def report_of(
     beside: NetworkHints = NO_HINTS,
     processes: bool = True,
 ) -> Report:
-    """The report of one training, or of traces.
+    """Return the report of one training, or of traces.
 
     Args:
         processes: read the traces of several ranks in as many processes as there are CPUs.

@@ -1,8 +1,7 @@
-"""What changes would give: the replay of the loader or of the ranks, held against the limits of the
-run.
+"""What changes would give, replayed and held against the limits of the run.
 
-The findings of a report, their fixes together, ``feedline whatif``, ``tune`` and ``verify`` all ask
-``Predictions.of``, so they agree.
+The loader is replayed, or the ranks. The findings of a report, their fixes together, ``feedline
+whatif``, ``tune`` and ``verify`` all ask ``Predictions.of``, so they agree.
 """
 
 import functools
@@ -17,6 +16,7 @@ from feedline.analysis.formatting import sentence
 from feedline.analysis.ledger.change import REJECTED, Change, Factor, Refused
 from feedline.analysis.ledger.facts import RuleInputs
 from feedline.analysis.ledger.finding import Finding, PredictedRate, Severity
+from feedline.analysis.ledger.rule import Rule, Statement
 from feedline.analysis.ledger.trace_facts import TraceFacts
 from feedline.analysis.ledger.view.input_wait import num_workers
 from feedline.analysis.ledger.view.recorded_ranks import recorded
@@ -26,14 +26,8 @@ from feedline.analysis.predict.limits import Predictor
 from feedline.analysis.predict.replay_of import predict, recorded_input
 from feedline.analysis.predict.search import Limits, Memory, Searcher, effective, usual_most
 from feedline.analysis.ranks.communication import Prediction
-from feedline.analysis.rules import BY_ID, CROSS_RANK
-from feedline.analysis.rules.input import (
-    cpu_saturated,
-    epoch_restart,
-    nothing_trained,
-    too_few_workers,
-    too_short,
-)
+from feedline.analysis.rules import BY_ID, CROSS_RANK, INPUT, OTHERWISE
+from feedline.analysis.rules.input import epoch_restart, too_few_workers
 from feedline.profiler.errors import FeedlineError, shows_tracebacks
 
 #: Findings about several ranks: their rules read other facts.
@@ -76,21 +70,21 @@ class Predictions:
     rejected: Sequence[Trial] = ()
 
     def attached(self, findings: Iterable[Finding]) -> list[Finding]:
-        """The findings with what their fixes would give, or why that is not predicted."""
+        """Return the findings with what their fixes would give, or why that is not predicted."""
         return [self._not_workers(_with(finding, self._of(finding))) for finding in findings]
 
     def _not_workers(self, finding: Finding) -> Finding:
-        """The finding that the CPUs are full says that more workers do not help, if that is what is
-        predicted for them.
-        """
-        if finding.rule_id != cpu_saturated.RULE_ID or self.more_workers_gain() is not False:
+        """Say of full CPUs that more workers do not help, if that is predicted for them."""
+        rule = BY_ID.get(finding.rule_id)
+        if rule is None or not rule.without_gain_of_workers:
             return finding
-        return replace(
-            finding, fix=f"{sentence(finding.fix).removesuffix('.')}. {cpu_saturated.NOT_WORKERS}"
-        )
+        if self.more_workers_gain() is not False:
+            return finding
+        fix = f"{sentence(finding.fix).removesuffix('.')}. {rule.without_gain_of_workers}"
+        return replace(finding, fix=fix)
 
     def more_workers_gain(self) -> bool | None:
-        """Whether more workers are predicted to be faster, as ``feedline tune`` searches;
+        """Tell whether more workers are predicted to be faster, as ``feedline tune`` searches.
 
         None: not known.
         """
@@ -118,7 +112,7 @@ class Predictions:
     def of(
         self, change: Change | Prediction | Refused, interval: bool = True
     ) -> PredictedRate | Refused:
-        """The rate with a change.
+        """Return the rate with a change.
 
         Args:
             interval: False: spare the bootstrap of the loader's replay; low and high are then the
@@ -136,7 +130,7 @@ class Predictions:
         return made if isinstance(made, Refused) else _from(self.rate, made)
 
     def _tried(self, change: Change) -> Trial | None:
-        """The trial that rejected exactly these settings."""
+        """Return the trial that rejected exactly these settings."""
         if change != Change(settings=change.settings) or self.facts.loader is None:
             return None
         now, asked = self.facts.loader.settings, dict(change.settings)
@@ -146,7 +140,7 @@ class Predictions:
         )
 
     def _replayed(self, change: Change, interval: bool) -> PredictedRate | Refused:
-        """What the replay predicts, as far as the limits of the run allow it."""
+        """Return what the replay predicts, as far as the limits of the run allow it."""
         if (unknown := untold(self.facts)) is not None:
             refused = change_of(unknown.rule_id, self.facts)
             assert isinstance(refused, Refused)
@@ -157,7 +151,7 @@ class Predictions:
         lifts = lifted_by(
             change,
             self.facts.setting("num_workers"),
-            full=cpu_saturated.check(self.facts) is not None,
+            full=_check_stating(Statement.CPUS_FULL, INPUT, self.facts) is not None,
         )
         kept = held(made, self.limits, lifts)
         if interval or kept is made:
@@ -172,7 +166,7 @@ class Predictions:
         )
 
     def together(self, findings: Sequence[Finding]) -> PredictedRate | None:
-        """All that findings change in the loader, at once;
+        """Predict all that findings change in the loader, at once.
 
         None: fewer than two of them are predicted, or all at once is not.
         """
@@ -197,7 +191,9 @@ def of_recording(
     limits: Roofline | None,
     rejected: Sequence[Trial] = (),
 ) -> Predictions:
-    """Predictions from a recorded rank. Its loader is read only when a prediction needs it.
+    """Return predictions from a recorded rank.
+
+    Its loader is read only when a prediction needs it.
 
     Args:
         rate: samples/s of all ranks.
@@ -225,16 +221,25 @@ def of_recording(
 
 
 def untold(facts: RuleInputs) -> Finding | None:
-    """The finding that nothing can be said of this run's input, let alone predicted;
+    """Return the finding that nothing can be said of this run's input, let alone predicted.
 
     None: there is none.
     """
-    return nothing_trained.check(facts) or too_short.check(facts)
+    return _check_stating(Statement.UNKNOWN, OTHERWISE, facts)
+
+
+def _check_stating(
+    statement: Statement, rules: Iterable[Rule[RuleInputs]], facts: RuleInputs
+) -> Finding | None:
+    """Return what the first of these rules that states this finds."""
+    findings = (rule.check(facts) for rule in rules if rule.states is statement)
+    return next((finding for finding in findings if finding is not None), None)
 
 
 def _another_training(facts: RuleInputs, change: Change) -> Refused | None:
-    """Why a change of settings would make another training of it, in which workers repeat samples,
-    or miss what the program changes.
+    """Say why a change of settings would make another training of it.
+
+    Workers would repeat samples, or miss what the program changes.
     """
     now = num_workers(facts) or 0
     if not facts.may_be_split and change.settings.get("num_workers", 0) > max(now, 1):
@@ -244,8 +249,9 @@ def _another_training(facts: RuleInputs, change: Change) -> Refused | None:
 
 
 def findings_together(findings: Sequence[Finding]) -> list[Finding]:
-    """Findings whose fixes are predicted together: those that change the loader and have a
-    prediction of their own, each gain once.
+    """Return the findings whose fixes are predicted together.
+
+    They change the loader and have a prediction of their own, each gain once.
     """
     found = [
         finding
@@ -254,14 +260,17 @@ def findings_together(findings: Sequence[Finding]) -> list[Finding]:
         and finding.severity is not Severity.INFO
         and finding.rule_id not in BETWEEN_RANKS
     ]
-    larger = any(
-        finding.rule_id == "oversize_images" for finding in found
-    )  # smaller images spare their page faults as well
-    return [finding for finding in found if not (larger and finding.rule_id == "page_faults")]
+    return [finding for finding in found if not any(_ends_more(other, finding) for other in found)]
+
+
+def _ends_more(one: Finding, other: Finding) -> bool:
+    """Tell whether a fix ends the needless work that another ends, and more."""
+    ends = BY_ID[other.rule_id].ends
+    return bool(ends) and ends < BY_ID[one.rule_id].ends
 
 
 def change_of(rule_id: str, facts: RuleInputs) -> Change | Prediction | Refused:
-    """What the fix of a finding changes.
+    """Return what the fix of a finding changes.
 
     Mistakes in the setup have no rule here, and no speedup is predicted for them.
     """
@@ -274,8 +283,9 @@ def change_of(rule_id: str, facts: RuleInputs) -> Change | Prediction | Refused:
 
 
 def refused_of_traces(findings: Sequence[Finding], facts: TraceFacts) -> list[Finding]:
-    """Findings of traces, with the reason why none is predicted: traces have neither a loader nor
-    ranks to replay.
+    """Return the findings of traces, with the reason why none is predicted.
+
+    Traces have neither a loader nor ranks to replay.
     """
     changes = [
         BY_ID[one.rule_id].change(facts.ranks if one.rule_id in BETWEEN_RANKS else facts)
@@ -288,8 +298,9 @@ def refused_of_traces(findings: Sequence[Finding], facts: TraceFacts) -> list[Fi
 
 
 def joined(changes: Sequence[Change]) -> Change:
-    """All of them at once: factors of a stage multiply, and of two values for one setting the first
-    counts.
+    """Join changes into one.
+
+    Factors of a stage multiply, and of two values for one setting the first counts.
     """
     stages: dict[str, Factor] = {}
     settings: dict[str, int | bool] = {}
@@ -324,7 +335,7 @@ def _with(finding: Finding, made: PredictedRate | Refused) -> Finding:
 
 
 def _of_step(told: Prediction) -> PredictedRate | Refused:
-    """A step time that the replay of the ranks predicted, as rates in steps/s."""
+    """Return a step time that the replay of the ranks predicted, as rates in steps/s."""
     if told.step_s is None or told.low is None or told.high is None or told.low <= 0:
         return _NO_INTERVAL
     return PredictedRate(
@@ -333,8 +344,9 @@ def _of_step(told: Prediction) -> PredictedRate | Refused:
 
 
 def _from(rate: float, made: PredictedRate) -> PredictedRate:
-    """A predicted rate scaled to that of the whole training: the replay may be of one rank, or in
-    steps/s, so only its ratio counts.
+    """Return a predicted rate scaled to that of the whole training.
+
+    The replay may be of one rank, or in steps/s, so only its ratio counts.
     """
     times = rate / made.before
     return PredictedRate(rate, made.after * times, made.low * times, made.high * times)

@@ -1,5 +1,4 @@
-"""The run among its roofs: which bound of the throughput is nearest, and which the run meets after
-that one is gone.
+"""The run among its roofs: which bound of the throughput is nearest, and which is the next.
 
 The lowest roof is the bottleneck (Williams et al., Roofline, Communications of the ACM 52(4), 2009,
 with samples for bytes).
@@ -75,7 +74,7 @@ def roofline(run: MeasuredRun, ceilings: Ceilings | None = None) -> Roofline | N
 
 
 def flop_per_sample(run: MeasuredRun, ceilings: Ceilings | None) -> tuple[float | None, str]:
-    """FLOP of forward and backward for one sample, and how it is known or why it is not."""
+    """Return the FLOP of forward and backward for one sample, and how it is known or why not."""
     counted = run.step.flop if run.step else None
     if counted is not None and counted.samples:
         return (
@@ -88,8 +87,9 @@ def flop_per_sample(run: MeasuredRun, ceilings: Ceilings | None) -> tuple[float 
 
 
 def _spread(run: MeasuredRun) -> tuple[float | None, float | None]:
-    """Throughput two standard errors of the mean step below and above; from the columns of the
-    series, so a slow drift is in it too.
+    """Return the throughput two standard errors of the mean step below and above.
+
+    It comes from the columns of the series, so a slow drift is in it too.
     """
     rate, step = run.throughput.samples_per_s, run.step
     if rate is None or step is None:
@@ -113,8 +113,9 @@ def _spread(run: MeasuredRun) -> tuple[float | None, float | None]:
 def _bounds(
     found: list[ThroughputBound], at_least: float
 ) -> tuple[ThroughputBound | None, ThroughputBound | None]:
-    """The nearest roof and the next, of those that can bind; one that lies below the run did not
-    hold.
+    """Return the nearest roof and the next, of those that can bind.
+
+    One that lies below the run did not hold.
 
     Args:
         found: lowest first.
@@ -131,7 +132,7 @@ def _bounds(
 
 
 def sweep(ceilings: Ceilings) -> Sweep | None:
-    """Throughput by batch size, as `feedline probe` measured it."""
+    """Return the throughput by batch size, as `feedline probe` measured it."""
     for one in ceilings.ceilings:
         if one.part == "sweep" and one.value:
             rows = _columns(one.settings)

@@ -1,8 +1,8 @@
-"""Bounds of a run's throughput, each in samples/s: what the run itself shows, and what was measured
-apart.
+"""Bounds of a run's throughput, each in samples/s.
 
-One trace gives most of them by accounting: workers over wall time per sample, CPUs over CPU seconds
-per sample, the step without its waiting (as in Kuchnik et al., Plumber, MLSys 2022).
+They are what the run itself shows, and what was measured apart. One trace gives most of them by
+accounting: workers over wall time per sample, CPUs over CPU seconds per sample, the step without
+its waiting (as in Kuchnik et al., Plumber, MLSys 2022).
 """
 
 import math
@@ -24,7 +24,7 @@ _MOSTLY = 0.5
 
 
 def of_run(run: MeasuredRun) -> list[ThroughputBound]:
-    """What the run's own records say."""
+    """Return what the run's own records say."""
     step, workers, batch = run.step, run.workers, run.throughput.batch_size
     if step is None or not batch:
         return []
@@ -37,7 +37,7 @@ def of_run(run: MeasuredRun) -> list[ThroughputBound]:
 
 
 def _in_turns(workers: Workers | None, step: StepSummary) -> bool:
-    """Samples are made in the main process, between one step and the next."""
+    """Return the bound of samples that the main process makes between one step and the next."""
     return (
         workers is not None
         and workers.processes == 0
@@ -46,8 +46,9 @@ def _in_turns(workers: Workers | None, step: StepSummary) -> bool:
 
 
 def _for_ranks_s(run: MeasuredRun) -> float:
-    """Seconds of the shown rank's mean step in which it did nothing but wait for another rank: no
-    work of its own is in them.
+    """Return the seconds of the mean step in which the rank only waited for another rank.
+
+    No work of its own is in them.
     """
     shown = min(run.ranks, key=int, default="") if run.shown is None else str(run.shown)
     own = run.ranks[shown].comm if run.ranks else None
@@ -55,7 +56,7 @@ def _for_ranks_s(run: MeasuredRun) -> float:
 
 
 def _left_out(step: StepSummary, turns: bool, for_ranks: float) -> dict[str, float]:
-    """Seconds of the mean step that are none of its own work, by what they are, in words."""
+    """Return the seconds of the mean step that are none of its own work, and of what they are."""
     return {
         "in the DataLoader" if turns else "waiting for batches": sum(
             step.stages.get(name, 0.0) for name in _WAITING
@@ -70,7 +71,7 @@ def _left_out(step: StepSummary, turns: bool, for_ranks: float) -> dict[str, flo
 
 
 def cpus(run: MeasuredRun) -> float | None:
-    """CPUs that this run may use; ranks share them."""
+    """Return the CPUs that this run may use; ranks share them."""
     available = run.run.machine.get("effective_cpus") or run.run.machine.get("cpus")
     return float(available) / max(run.run.ranks, 1) if isinstance(available, (int, float)) else None
 
@@ -177,7 +178,7 @@ def _roof(
 def of_device(
     peak_flops: float, flop_per_sample: float, computed_in: str, source: str
 ) -> ThroughputBound:
-    """What the device's peak allows."""
+    """Return what the device's peak allows."""
     arithmetic = f" in {spoken(computed_in)}" if computed_in else ""
     message = (
         f"{number(peak_flops / 1e12)} TFLOP/s{arithmetic} at "
@@ -197,7 +198,7 @@ def of_device(
 
 
 def of_ceilings(run: MeasuredRun, ceilings: Ceilings) -> list[ThroughputBound]:
-    """What was measured apart, in this run's samples."""
+    """Return what was measured apart, in this run's samples."""
     found: list[ThroughputBound] = []
     measured = [one for one in ceilings.ceilings if one.value and math.isfinite(one.value)]
     found += [*_disk(run, ceilings, measured), *_moving(run, measured)]
@@ -223,8 +224,9 @@ def of_ceilings(run: MeasuredRun, ceilings: Ceilings) -> list[ThroughputBound]:
 def _disk(
     run: MeasuredRun, ceilings: Ceilings, measured: list[Ceiling]
 ) -> Iterator[ThroughputBound]:
-    """The best that reading did with a cold and with a warm page cache: of the user's own files
-    where they were read, else in order.
+    """Return the best that reading did with a cold and with a warm page cache.
+
+    It read the user's own files where they were measured, else in order.
     """
     costs = run.workers.per_sample if run.workers else {}
     read = costs.get("read")
@@ -257,7 +259,7 @@ def _disk(
 
 
 def _moving(run: MeasuredRun, measured: list[Ceiling]) -> Iterator[ThroughputBound]:
-    """Transport between processes and copies to the device, of batches like the run's."""
+    """Return the transport between processes and copies to the device, of batches like the run's."""
     loader = next((loader for loader in run.loaders if loader.role == "training"), None)
     batch, stages = run.throughput.batch_size, run.step.stages if run.step else {}
     if loader is None or not loader.batch_bytes or not batch:
@@ -287,7 +289,7 @@ def _bytes(one: Ceiling, other: float) -> float:
 def _in_samples(
     one: Ceiling, id: str, name: str, nbytes: float | None, binds: bool
 ) -> ThroughputBound | None:
-    """A ceiling in B/s, or in samples/s of another size, for samples of ``nbytes``;
+    """Return a ceiling in B/s, or in samples/s of another size, for samples of ``nbytes``.
 
     None: their size is not known.
     """

@@ -1,5 +1,6 @@
-"""Whether a change makes a training faster: short runs with and without it, in pairs, beside what
-was predicted.
+"""Whether a change makes a training faster.
+
+Short runs with and without it are made in pairs, beside what was predicted.
 """
 
 import math
@@ -48,16 +49,14 @@ class TrialRun:
 
 @dataclass(frozen=True)
 class Recorded:
-    """The throughput of the run that a change is predicted from, and its 95 % interval, where that
-    is known.
-    """
+    """The throughput of the run that a change is predicted from, with its 95 % interval if known."""
 
     rate: float
     low: float | None
     high: float | None
 
     def differs(self, rate: float) -> bool:
-        """Whether the same training at this rate runs under other conditions."""
+        """Tell whether the same training at this rate runs under other conditions."""
         inside = (
             self.low is not None and self.low <= rate and (self.high is None or rate <= self.high)
         )
@@ -66,8 +65,9 @@ class Recorded:
 
 @dataclass(frozen=True)
 class Gain:
-    """Throughput with the change over that without it, less 1: geometric mean over pairs, 95 %
-    interval by Student's t.
+    """Throughput with the change over that without it, less 1.
+
+    It is the geometric mean over pairs, with the 95 % interval by Student's t.
     """
 
     mean: float
@@ -138,9 +138,11 @@ class Tried:
 
 
 def decide(tried: Tried, runs: Sequence[TrialRun]) -> SpeedTrial:
-    """Accept a change that is faster by more than the margin with 95 % confidence, and reject one
-    that is not, with the same confidence, or with which the training fails. Everything else is
-    inconclusive."""
+    """Accept a change that is faster by more than the margin with 95 % confidence.
+
+    Reject one that is not, with the same confidence, or with which the training fails. Everything
+    else is inconclusive.
+    """
     gain = _gain_of(runs)
     measured, residual, inside = None, None, None
     if gain is not None:
@@ -176,7 +178,7 @@ def decide(tried: Tried, runs: Sequence[TrialRun]) -> SpeedTrial:
 
 
 def _gain_of(runs: Sequence[TrialRun]) -> Gain | None:
-    """None: fewer than two pairs are whole."""
+    """Return the gain over whole pairs; None: there are fewer than two."""
     rates = {(run.arm, run.pair): run.rate for run in runs if run.rate}
     logs = [
         math.log(rate / rates[UNCHANGED, pair])
@@ -191,7 +193,7 @@ def _gain_of(runs: Sequence[TrialRun]) -> Gain | None:
 
 
 def _judged(runs: Sequence[TrialRun], gain: Gain | None, margin: float) -> tuple[str, str]:
-    """The verdict and its reason."""
+    """Return the verdict and its reason."""
     failed = {
         arm: [run for run in runs if run.arm == arm and run.failed] for arm in (UNCHANGED, CHANGED)
     }
@@ -223,5 +225,5 @@ def _judged(runs: Sequence[TrialRun], gain: Gain | None, margin: float) -> tuple
 
 
 def more(gain: float) -> str:
-    """A gain as a percentage with its sign: +12.3 %."""
+    """Return a gain as a percentage with its sign: +12.3 %."""
     return f"{100 * gain:+.1f} %"

@@ -62,7 +62,7 @@ class Trial:
         }
 
     def refusal(self) -> Refused:
-        """Why a change that was rejected is neither predicted nor recommended."""
+        """Say why a change that was rejected is neither predicted nor recommended."""
         outcome = f"measured {self.measured}" if self.measured else "the training failed with it"
         return Refused(
             REJECTED,
@@ -70,7 +70,7 @@ class Trial:
         )
 
     def says(self) -> str:
-        """In a sentence, for a report."""
+        """Say it in a sentence, for a report."""
         measured = f"measured {self.measured}" if self.measured else "no gain was measured"
         expected = f", predicted {self.predicted}" if self.predicted else ""
         return (
@@ -80,7 +80,10 @@ class Trial:
 
 
 def lines(folder: Path) -> list[dict[str, Any]]:
-    """The lines of the ledger in a folder, oldest first. A damaged one is left out."""
+    """Return the lines of the ledger in a folder, oldest first.
+
+    A damaged one is left out.
+    """
     found: list[dict[str, Any]] = []
     with suppress(OSError):
         if LEDGER not in own_folders.listed_names(folder):
@@ -93,7 +96,7 @@ def lines(folder: Path) -> list[dict[str, Any]]:
 
 
 def read(lines: Iterable[Mapping[str, Any]]) -> list[Trial]:
-    """What lines of a ledger say."""
+    """Return what lines of a ledger say."""
     found = []
     for line in lines:
         with suppress(LookupError, TypeError, AttributeError, ValueError):
@@ -102,7 +105,7 @@ def read(lines: Iterable[Mapping[str, Any]]) -> list[Trial]:
 
 
 def trial(line: Mapping[str, Any]) -> Trial:
-    """A line.
+    """Read a line.
 
     Raises LookupError, TypeError, AttributeError, ValueError: it is not one of feedline's.
     """
@@ -130,13 +133,14 @@ def trial(line: Mapping[str, Any]) -> Trial:
 
 
 def _gains(mean: float, low: float, high: float) -> str:
-    """``+61.2 % [+58.0 %, +64.3 %]``."""
+    """Return ``+61.2 % [+58.0 %, +64.3 %]``."""
     return f"{more(mean)} [{more(low)}, {more(high)}]"
 
 
 def identity(run: Path) -> str:
-    """Of a run folder: its launch and its name, because one launch may record several; "": not
-    known.
+    """Return what identifies a run folder; "": not known.
+
+    That is its launch and its name, because one launch may record several.
     """
     with suppress(OSError):
         listing = own_folders.read_list(run)
@@ -149,8 +153,9 @@ def identity(run: Path) -> str:
 
 
 def of_run(run: Path) -> list[Trial]:
-    """What was tried from a run: by trials in ``verify`` beside it, or by those that recorded it
-    themselves.
+    """Return what was tried from a run.
+
+    Trials in ``verify`` beside it did so, or those that recorded it themselves.
     """
     own = identity(run)
     folders = (run.parent / VERIFY, run.parent)
@@ -162,7 +167,7 @@ def of_run(run: Path) -> list[Trial]:
 
 
 def rejected(run: Path) -> list[Trial]:
-    """Trials whose settings were rejected, and not accepted since."""
+    """Return the trials whose settings were rejected, and not accepted since."""
     last = {
         tuple(sorted(trial.settings.items())): trial
         for trial in sorted(of_run(run), key=lambda trial: trial.at)

@@ -1,6 +1,4 @@
-"""The verdict: what limits a training, its cause, and what to change, for those who read nothing
-else.
-"""
+"""The verdict: what limits a training, its cause, and what to change."""
 
 from collections.abc import Sequence
 
@@ -9,13 +7,12 @@ from feedline.analysis.explain.model import Verdict
 from feedline.analysis.formatting import sentence
 from feedline.analysis.ledger.facts import RuleInputs
 from feedline.analysis.ledger.finding import SHARE, Finding, Severity
-from feedline.analysis.ledger.rule import Effort
+from feedline.analysis.ledger.rule import Effort, Statement
 from feedline.analysis.ledger.trace_facts import TraceFacts, mean_step_s
 from feedline.analysis.ledger.view.enough_steps import maybe_below, only_infers
 from feedline.analysis.ledger.view.handover import as_code
 from feedline.analysis.ledger.view.input_wait import num_workers, steady_share
-from feedline.analysis.rules import BY_ID
-from feedline.analysis.rules.trace import device_bound, host_bound
+from feedline.analysis.rules import BY_ID, first_stating
 from feedline.analysis.sentences import NAME, PERCENT, Sentence
 from feedline.analysis.traces.trace_budget import STEP_PARTS
 
@@ -90,7 +87,7 @@ def of_finding(top: Finding | None, limit: str, cause: str = "", caveat: str = "
 
 
 def _limit(top: Finding, run: RuleInputs) -> tuple[str, str]:
-    """What limits the run, and by what cause."""
+    """Return what limits the run, and by what cause."""
     message = _full_stop(top.message)
     if top.rule_id in _WRONG or top.rule_id in ASIDE:
         return _BOUND(bound=_WRONG.get(top.rule_id, _WRONG_SET_UP), message=message), ""
@@ -114,7 +111,7 @@ def verdict_of_traces(findings: Sequence[Finding], facts: TraceFacts) -> Verdict
         name = most.replace("_", " ")
         return Verdict(_NO_CAUSE(whole=facts.whole, part=facts.share(most), name=name))
     top, mean_s = findings[0], mean_step_s(facts.budgets[facts.rank])
-    computes = next((one for one in findings if one.rule_id == device_bound.RULE_ID), None)
+    computes = first_stating(findings, Statement.DEVICE_BUSY)
     if computes is not None and top.severity is Severity.LOW:
         # what else costs a little is not what binds it
         return of_finding(top, _full_stop(computes.message), _full_stop(top.message))
@@ -123,8 +120,8 @@ def verdict_of_traces(findings: Sequence[Finding], facts: TraceFacts) -> Verdict
         return of_finding(top, message, cause)
     rule = BY_ID[top.rule_id]
     called = rule.bound or _SURE
-    if rule.rule_id == host_bound.RULE_ID and "loader_pct" in facts.shown.input.reasons:
-        called = "Host-bound, or input-bound"  # whether it waits for data is unknown
+    if rule.bound_or_input and "loader_pct" in facts.shown.input.reasons:
+        called = rule.bound_or_input  # whether it waits for data is unknown
     bound = _partly(called, _weight(top, mean_s))
     return of_finding(top, _BOUND(bound=bound, message=message), cause)
 
@@ -142,8 +139,9 @@ def _full_stop(text: str) -> str:
 
 
 def _weight(finding: Finding, mean_s: float | None) -> Severity:
-    """Of what it costs alone: a finding is also of low severity where the steps are too few to be
-    sure.
+    """Return the weight of what it costs alone.
+
+    A finding is also of low severity where the steps are too few to be sure.
     """
     return (
         Severity.of(finding.cost_s / mean_s) if finding.cost_s > 0 and mean_s else finding.severity
@@ -151,14 +149,14 @@ def _weight(finding: Finding, mean_s: float | None) -> Severity:
 
 
 def _partly(bound: str, weight: Severity) -> str:
-    """``Partly input-bound``, where what binds the run takes less than a fifth of its step."""
+    """Return ``Partly input-bound``, where what binds the run takes less than a fifth of its step."""
     if weight is Severity.HIGH:
         return bound
     return f"Partly {bound if bound.startswith('GPU') else bound[0].lower() + bound[1:]}"
 
 
 def _unexplained(facts: TraceFacts, top: Finding) -> str:
-    """A sentence where more than the first finding tells of is unknown."""
+    """Return a sentence where more than the first finding tells of is unknown."""
     part = facts.share("unexplained")
     told = next((one.value for one in top.evidence if one.unit == SHARE), 0.0)
     if Severity.of(part) is Severity.INFO or part < told:

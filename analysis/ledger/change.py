@@ -1,5 +1,6 @@
-"""What a fix changes in a training: what rules say of their fix, ``feedline whatif`` of its
-arguments, and what the replay is given.
+"""What a fix changes in a training.
+
+Rules say so of their fix, ``feedline whatif`` of its arguments, and the replay is given it.
 """
 
 from collections.abc import Mapping

@@ -106,8 +106,9 @@ class RuleInputs:
 
     @cached_property
     def rows(self) -> dict[str, float]:
-        """Row of the ledger -> seconds: of the mean step, and of a mean sample
-        (``sample/decode/cpu``).
+        """Seconds of each row of the ledger.
+
+        They are those of the mean step, and of a mean sample (``sample/decode/cpu``).
         """
         _, of_sample = sample_rows(self.costs)
         parts = self.comm_parts.get(self.shown) if self.shown is not None else None
@@ -123,8 +124,9 @@ class RuleInputs:
 
     @property
     def on_gpu(self) -> bool:
-        """Whether the training was seen to use a GPU: one's work was timed, or tensors were copied
-        to a device.
+        """Whether the training was seen to use a GPU.
+
+        One's work was timed, or tensors were copied to a device.
         """
         return (
             self.step.gpu_stages is not None
@@ -139,15 +141,18 @@ class RuleInputs:
 
     @property
     def is_stream(self) -> bool:
-        """Whether the training loader reads an iterable dataset, of which each worker has a copy of
-        its own.
+        """Whether the training loader reads an iterable dataset.
+
+        Each worker has a copy of its own then.
         """
         return self.setting("map_style") is False
 
     @property
     def may_be_split(self) -> bool:
-        """Whether more than one worker may share the samples: not of a stream whose workers yield
-        the same, or that does not ask for its worker."""
+        """Whether more than one worker may share the samples.
+
+        They may not of a stream whose workers yield the same, or that does not ask for its worker.
+        """
         return not (
             self.is_stream and (self.repeated_stream or self.setting("asks_for_worker") is False)
         )
@@ -165,8 +170,9 @@ class RuleInputs:
 
     @property
     def unseen_at_most(self) -> float | None:
-        """Share (0 to 1) of the step that may be input without a loader; the upper end of its
-        interval where most steps were only timed.
+        """Share (0 to 1) of the step that may be input without a loader.
+
+        It is the upper end of its interval where most steps were only timed.
         """
         if self.unseen is None:
             return None
@@ -178,13 +184,16 @@ class RuleInputs:
         return self.workers.without_batches if self.workers else 0
 
     def sample_share(self, stage: str) -> float:
-        """Share (0 to 1) of a sample's wall time that this stage takes; 0 where it did not occur."""
+        """Return the share (0 to 1) of a sample's wall time that this stage takes.
+
+        It is 0 where the stage did not occur.
+        """
         part, total = self.costs.get(stage), self.costs.get("total")
         return part.wall_s / total.wall_s if part and total and total.wall_s else 0.0
 
     @property
     def runqueue_share(self) -> float | None:
-        """Share (0 to 1) of a sample's wall time in which it could run but had no CPU;
+        """Share (0 to 1) of a sample's wall time in which it could run but had no CPU.
 
         None: not measured.
         """
@@ -196,8 +205,9 @@ class RuleInputs:
         )
 
     def waiting_cpus(self) -> float:
-        """CPUs that the training lacks: its threads that could run but have no CPU, on average, of
-        those that are measured.
+        """Return how many CPUs the training lacks.
+
+        They are its threads that could run but have no CPU, on average, of those that are measured.
         """
         workers, queued = self.workers, self.runqueue_share or 0.0
         return (self.main_runqueue_share or 0.0) + (
@@ -205,7 +215,7 @@ class RuleInputs:
         )
 
     def setting(self, name: str, default: object = None) -> object:
-        """A setting of the training loader, such as ``num_workers``."""
+        """Return a setting of the training loader, such as ``num_workers``."""
         return self.loader.settings.get(name, default) if self.loader else default
 
     @property
@@ -270,8 +280,9 @@ class Exposed:
 
 @dataclass(frozen=True)
 class RankFacts:
-    """What ranks cost each other, whether they were recorded (rules/cross_rank/recorded.py) or
-    traced (traces/facts.py).
+    """What ranks cost each other, whether they were recorded or traced.
+
+    view/recorded_ranks.py and trace_facts.py make them.
 
     Attributes:
         ranks: how many were compared.

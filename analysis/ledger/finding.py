@@ -19,7 +19,7 @@ class Severity(str, enum.Enum):
 
     @classmethod
     def of(cls, share: float) -> "Severity":
-        """Severity of something that costs this share (0 to 1) of the step.
+        """Return the severity of something that costs this share (0 to 1) of the step.
 
         5 % and 20 % are XProf's words for "moderately" and "highly input-bound".
         """
@@ -60,7 +60,10 @@ class Evidence:
 
 
 def measured(rows: Iterable[tuple[str, str, float | None, str]]) -> list[Evidence]:
-    """Evidence from rows of (id, what, value or None, unit), without those whose value is unknown."""
+    """Return evidence from rows of (id, what, value or None, unit).
+
+    Rows whose value is unknown are left out.
+    """
     return [Evidence(id, what, value, unit) for id, what, value, unit in rows if value is not None]
 
 
@@ -203,13 +206,13 @@ COMPETES = "the step would also get CPU time that workers use now"
 
 
 def cost(finding: Finding, mean_step_s: float | None) -> str:
-    """``241 ms per step (19.4 %)``; without the share where the mean step is not known."""
+    """Return ``241 ms per step (19.4 %)``; without the share where the mean step is not known."""
     part = f" ({share(finding.cost_s / mean_step_s)})" if mean_step_s else ""
     return f"{seconds(finding.cost_s)} per step{part}"
 
 
 def rates(predicted: PredictedRate) -> str:
-    """``251 -> 410 samples/s [380, 430]``, the 95 % interval in brackets."""
+    """Return ``251 -> 410 samples/s [380, 430]``, the 95 % interval in brackets."""
     unsure = ", which may be no gain" if predicted.low <= predicted.before else ""
     low, high = number(predicted.low), number(predicted.high)
     return (
@@ -218,7 +221,7 @@ def rates(predicted: PredictedRate) -> str:
 
 
 def interval(finding: Finding) -> str:
-    """``95 % interval 50.4 ms to 65.8 ms``, of a cost that is a prediction."""
+    """Return ``95 % interval 50.4 ms to 65.8 ms``, of a cost that is a prediction."""
     return f"95 % interval {seconds(finding.cost_low_s)} to {seconds(finding.cost_high_s)}"
 
 

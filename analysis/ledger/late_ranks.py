@@ -10,7 +10,7 @@ from feedline.analysis.ranks.communication import (
 
 
 def slower(one: LateRank) -> str:
-    """``its loader (decode) takes 12.7 ms longer``."""
+    """Return ``its loader (decode) takes 12.7 ms longer``."""
     part = f" ({one.part})" if one.part else ""
     known = {
         "wait": "its loader",
@@ -22,7 +22,7 @@ def slower(one: LateRank) -> str:
 
 
 def late(one: LateRank) -> str:
-    """One rank that others wait for."""
+    """Say that others wait for one rank."""
     costs = (
         ""
         if one.cost_s is None
@@ -33,7 +33,7 @@ def late(one: LateRank) -> str:
 
 
 def changing(comm: Communication) -> str:
-    """Another rank in each step, or too few steps to tell."""
+    """Say that another rank is late in each step, or that too few steps tell."""
     most = max(comm.late, key=lambda late: late.steps)
     if most.steps == most.late_steps:
         steps = "one step" if most.steps == 1 else f"{most.steps} steps"
@@ -45,7 +45,7 @@ def changing(comm: Communication) -> str:
 
 
 def clocks(how: str, bound_s: float) -> str:
-    """How well ranks can be compared."""
+    """Say how well ranks can be compared."""
     way = {
         "measured": "measured during the run",
         "collective ends": "estimated from the ends of collectives",

@@ -1,5 +1,7 @@
-"""The ledger of a recorded rank: its mean step by stage and what is known of their inside, and
-where the time of the whole run went.
+"""The ledger of a recorded rank.
+
+It is its mean step by stage and what is known of their inside, and where the time of the whole run
+went.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -59,8 +61,9 @@ def ledger_of(
 def _step_table(
     rank: RankMetrics, step: StepSummary, parts: RankParts | None, kinds: Sequence[ExposedKind]
 ) -> LedgerTable:
-    """Return the mean step as rows, with the share of steps in which each stage lies, and how it
-    changes.
+    """Return the mean step as rows.
+
+    Each has the share of steps in which its stage lies, and how it changes.
 
     Args:
         step, parts, kinds: of the same rank, as for ``step_rows``.
@@ -76,18 +79,18 @@ def _step_table(
 
 
 def _occurs(rank: RankMetrics, stage: str) -> float | None:
-    """Return the share (0 to 1) of the recorded steps in which a stage occurs;
+    """Return the share (0 to 1) of the recorded steps in which a stage occurs.
 
-    None without steps of that stage.
+    None: no steps have that stage.
     """
     ns = _counting(rank, stage)
     return float(np.count_nonzero(ns) / len(ns)) if ns is not None and len(ns) else None
 
 
 def trend(rank: RankMetrics, stage: str) -> float | None:
-    """Return what a stage takes in the last third of the recorded steps over the first;
+    """Return what a stage takes in the last third of the recorded steps over the first.
 
-    None where they are too few, or it was none.
+    None: they are too few, or it took nothing.
     """
     ns = _counting(rank, stage)
     third = len(ns) // _THIRDS if ns is not None else 0
@@ -98,17 +101,17 @@ def trend(rank: RankMetrics, stage: str) -> float | None:
 
 
 def _counting(rank: RankMetrics, stage: str) -> FloatArray | None:
-    """float64 [n], ns: of the steps that count in the means."""
+    """Return what the steps that count in the means took, float64 [n], ns."""
     if rank.steps is None or stage not in rank.stages:
         return None
     return rank.stages[stage][rank.first :]
 
 
 def run_table(rank: RankMetrics) -> LedgerTable | None:
-    """Return where the time went from the recording's begin to its end; None where no step was
-    made.
+    """Return where the time went from the recording's begin to its end.
 
-    Of one of several trainings of a process, from the end of the one before to its own end.
+    None: no step was made. Of one of several trainings of a process, it begins at the end of the
+    one before, and ends at its own.
     """
     one = rank.rank.slice
     begin, end = rank.rank.span_ns if one is None else (one.begin, one.end)
@@ -141,7 +144,10 @@ def run_table(rank: RankMetrics) -> LedgerTable | None:
 
 
 def _in_steps(rank: RankMetrics, taken_ns: int) -> Iterator[LedgerRow]:
-    """Rows of all steps, counted ones as those recorded in full say: their stages in proportion."""
+    """Return the rows of all steps.
+
+    Counted ones are like those recorded in full, their stages in proportion.
+    """
     assert rank.steps is not None
     sums = {name: float(ns.sum()) for name, ns in rank.stages.items()}
     if rank.estimate is not None:
@@ -154,7 +160,7 @@ def _in_steps(rank: RankMetrics, taken_ns: int) -> Iterator[LedgerRow]:
 
 
 def _by_stage(rank: RankMetrics, where: str, moments: IntArray) -> Iterator[LedgerRow]:
-    """Rows of what stages took in these moments, and of the rest of them."""
+    """Return the rows of what stages took in these moments, and of the rest of them."""
     records = rank.main.records
     spans = records[(records["thread"] == 0) & np.isin(records["stage"], list(STAGE_OF_RECORD))]
     pieces = flatten(spans["start"], spans["wall"])

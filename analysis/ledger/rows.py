@@ -39,8 +39,9 @@ def step_rows(
 
 
 def sample_rows(costs: Mapping[str, Cost]) -> tuple[float, list[LedgerRow]]:
-    """Return the seconds of a mean sample, and its rows: what each stage spends on a CPU, waiting
-    for one, and blocked.
+    """Return the seconds of a mean sample, and its rows.
+
+    They are what each stage spends on a CPU, waiting for one, and blocked.
     """
     rows: list[LedgerRow] = []
     for stage, cost in costs.items():
@@ -76,7 +77,7 @@ def _functions(step: StepSummary) -> Iterator[LedgerRow]:
 def _communication(
     step: StepSummary, parts: RankParts, kinds: Sequence[ExposedKind]
 ) -> Iterator[LedgerRow]:
-    """What no computing hides, at most the stage that it is called in."""
+    """Return the communication that no computing hides, at most the stage that it is called in."""
     whole = sum(kind.transfer_s for kind in kinds)
     for phase in dict.fromkeys(kind.phase for kind in kinds if kind.phase in step.stages):
         transfer_s = sum(kind.transfer_s for kind in kinds if kind.phase == phase)

@@ -1,6 +1,4 @@
-"""What a rule declares: the rows of the ledger that it claims, the effort of its fix, and the
-limits that the fix lifts.
-"""
+"""What a rule declares: rows that it claims, the effort of its fix, and what that lifts."""
 
 import enum
 from collections.abc import Callable
@@ -24,8 +22,9 @@ EVERY_LIMIT = frozenset(ROOF_KINDS) - {"gpu"}
 
 
 class Effort(enum.Enum):
-    """What a fix asks for, as what it must give, against a setting, to be told first
-    (docs/rules.md).
+    """What a fix asks for.
+
+    The value is what it must give, against a setting, to be told first (docs/rules.md).
     """
 
     SETTING = 1.0  # of the loader
@@ -36,8 +35,9 @@ class Effort(enum.Enum):
 
 
 class Time(enum.IntEnum):
-    """What a claim's time is: what is less than work goes ahead of the work that takes long because
-    of it.
+    """What a claim's time is.
+
+    What is less than work goes ahead of the work that takes long because of it.
     """
 
     WORK = 0
@@ -46,10 +46,39 @@ class Time(enum.IntEnum):
     IDLE = 2
 
 
+class Statement(enum.Enum):
+    """What a finding states about the whole run, beside the cause that it names."""
+
+    UNKNOWN = "what limits it cannot be said"
+    INPUT_UNSEEN = "the input was not seen"
+    INPUT_BORDERLINE = "the input is about as much as what counts"
+    INPUT_IN_STEP = "the step makes its own input"
+    NOT_HELD = "the input does not hold it back"
+    DEVICE_BUSY = "the device computes nearly all the time"
+    CPUS_FULL = "the CPUs are full"
+
+
+class Needs(enum.Enum):
+    """What a run must show besides, or the silence of a rule proves nothing."""
+
+    CLOCKS = "clocks of the ranks that can be compared"
+    NETWORK = "how fast the network should be"
+    TRACED_INPUT = "the waits for input of a trace"
+    OTHER_PROGRAMS = "the CPU use of other programs"
+
+
+class Waste(enum.Enum):
+    """Needless work of a sample that a fix can end."""
+
+    PIXELS = "pixels that are decoded and thrown away"
+    PAGE_FAULTS = "memory that is given back and mapped again"
+
+
 @dataclass(frozen=True)
 class Rule(Generic[F]):
-    """One cause: how it is found, and what its fix changes. explain.py decides which findings are
-    told, and in which order.
+    """One cause: how it is found, and what its fix changes.
+
+    explain.py decides which findings are told, and in which order.
 
     Attributes:
         rule_id: the id of its finding.
@@ -66,6 +95,14 @@ class Rule(Generic[F]):
         by_settings: what is predicted are the settings that the finding names, and nothing else.
         lifts: kinds of limits that its fix lifts. The GPU's work holds the copies to it.
         supposing: what an estimate of its gain supposes.
+        states: what its finding states about the whole run.
+        needs: what its silence proves nothing without.
+        ends: needless work that its fix ends. Predicted together with a fix that ends more, it
+            would count twice.
+        without_gain_of_workers: a sentence for its fix where more workers are predicted not to
+            be faster.
+        bound_or_input: ``bound`` of a trace that does not show whether it waits for data.
+        names_error: its fix begins with the error of a training that failed.
     """
 
     rule_id: str
@@ -81,3 +118,9 @@ class Rule(Generic[F]):
     by_settings: bool = False
     lifts: frozenset[str] = CHEAPER
     supposing: str = "without this cost"
+    states: Statement | None = None
+    needs: Needs | None = None
+    ends: frozenset[Waste] = frozenset()
+    without_gain_of_workers: str = ""
+    bound_or_input: str = ""
+    names_error: bool = False

@@ -59,7 +59,7 @@ class TraceFacts:
         return f"in {counted(steps, 'step')}" if steps else "in the trace"
 
     def share(self, part: str, rank: int | None = None) -> float:
-        """Share (0 to 1) of its steps that one part of a rank's budget takes.
+        """Return the share (0 to 1) of its steps that one part of a rank's budget takes.
 
         Args:
             rank: None: the one that is shown.
@@ -67,7 +67,7 @@ class TraceFacts:
         return self.budgets[self.rank if rank is None else rank].shares.get(part, 0.0)
 
     def cost_s(self, part: str, rank: int | None = None) -> float:
-        """The same in seconds per step, as the rank's mean step shows it."""
+        """Return that part in seconds per step, as the rank's mean step shows it."""
         budget = self.budgets[self.rank if rank is None else rank]
         return self.share(part, rank) * mean_step_s(budget)
 
@@ -87,13 +87,14 @@ class TraceFacts:
         )
 
     def busy_share(self, kernels: re.Pattern[str]) -> float:
-        """Share (0 to 1) of the device's busy time in kernels whose names have the pattern."""
+        """Return the share (0 to 1) of busy time in kernels whose names have the pattern."""
         return sum(row.busy_share for row in self.shown.kernels if kernels.search(row.name))
 
     @property
     def perhaps_communication(self) -> list[KernelRow]:
-        """Kernels counted as computing that may be communication by their names, most first; none
-        where they take next to nothing.
+        """Kernels counted as computing that may be communication by their names, most first.
+
+        There are none where they take next to nothing.
         """
         found = [
             row for row in self.shown.kernels if not row.communication and may_communicate(row.name)
@@ -117,13 +118,13 @@ class TraceFacts:
 
 
 def mean_step_s(budget: StepBudget) -> float:
-    """Of the steps that it splits."""
+    """Return the mean of the steps that it splits, s."""
     steps = max(len(budget.edges) - 1, 1)
     return float(budget.edges[-1] - budget.edges[0]) / 1e9 / steps if len(budget.edges) else 0.0
 
 
 def _waiting(facts: TraceFacts) -> Waiting | None:
-    """What the first rank waits that is not late itself."""
+    """Return the waiting of the first rank that is not late itself."""
     between = facts.between
     if between is None or not between.communication.late:
         return None
@@ -165,8 +166,9 @@ def _waiting(facts: TraceFacts) -> Waiting | None:
 
 
 def _exposed(facts: TraceFacts) -> Exposed:
-    """The shown rank's; and the rank that has least, where that is far less: what the shown one has
-    more is waiting that clocks hide.
+    """Return the exposed transfer of the shown rank, and the rank that has far less.
+
+    What the shown one has more is waiting that clocks hide.
     """
     part, kinds, hidden = "exposed_transfer", _kinds(facts), facts.shown.gpu.overlap_pct_of_comm
     own_s, least = facts.cost_s(part), min(facts.budgets, key=lambda rank: facts.cost_s(part, rank))
@@ -218,7 +220,7 @@ def _done_by(kernel: str) -> str:
 
 
 def _kinds(facts: TraceFacts) -> list[ExposedKind]:
-    """The shown rank's exposed transfer by operation, most first, then the others together.
+    """Return the shown rank's exposed transfer by operation, most first, then the others together.
 
     What two move at once is the first one's.
     """

@@ -1,3 +1,4 @@
-"""What one rank did: steps, stages, waits, costs per sample, CPU, GPU and own code, from its
-records.
+"""What one rank did, from its records.
+
+Steps, stages, waits, costs per sample, CPU, GPU and own code.
 """

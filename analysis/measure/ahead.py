@@ -1,5 +1,6 @@
-"""Batches that were fetched for training and then not trained on: fetched ahead of a loop that
-ended before its loader.
+"""Batches that were fetched for training and then not trained on.
+
+A loop fetched them ahead, and ended before its loader.
 """
 
 from collections.abc import Iterator
@@ -14,8 +15,9 @@ from feedline.profiler.store.record_columns import Records
 
 
 def left_over(asked: Records, main: Records, rests: Records) -> npt.NDArray[np.bool_]:
-    """bool [n]: batches that nothing was trained on, the last ones of passes that were left before
-    their end.
+    """Return which batches nothing was trained on, bool [n].
+
+    They are the last ones of passes that were left before their end.
 
     Args:
         asked: NEXT records [n] of the loaders that feed the steps in order of time, those at the
@@ -37,7 +39,7 @@ def left_over(asked: Records, main: Records, rests: Records) -> npt.NDArray[np.b
 
 
 def _trained(main: Records, rests: Records) -> IntArray:
-    """When gradients were computed, ns, sorted.
+    """Return when gradients were computed, ns, sorted.
 
     Where not every update had a backward that was seen, the updates say it too.
     """
@@ -53,8 +55,9 @@ def _trained(main: Records, rests: Records) -> IntArray:
 
 
 def _passes(asked: Records) -> Iterator[tuple[IntArray, int]]:
-    """Indices of each pass's requests, and when the same loader's next pass began, ns; "never"
-    where passes run side by side.
+    """Yield the indices of each pass's requests, and when the same loader's next pass began, ns.
+
+    That is "never" where passes run side by side.
     """
     never = np.iinfo(np.int64).max
     for source in np.unique(asked["source"]):
@@ -72,8 +75,9 @@ def _passes(asked: Records) -> Iterator[tuple[IntArray, int]]:
 
 
 def _unused(asked: IntArray, trained: IntArray) -> int:
-    """How many of a pass's batches nothing was trained on: those after the last time that anything
-    was, and the lead with which it began.
+    """Return how many of a pass's batches nothing was trained on.
+
+    They come after the last time that anything was, and are the lead with which it began.
 
     Args:
         asked, trained: int64, ns, sorted.

@@ -1,5 +1,6 @@
-"""What the main process was doing when its run ended or was interrupted: waiting for a batch, say,
-or nothing that is recorded.
+"""What the main process was doing when its run ended or was interrupted.
+
+It was waiting for a batch, say, or did nothing that is recorded.
 """
 
 from collections import Counter
@@ -150,7 +151,10 @@ def _origin(rank: RankMetrics) -> int:
 
 
 def _end(rank: RankMetrics, gauges: list[Gauge]) -> int:
-    """Nanoseconds: the end of the recording; of a process that was killed, its last sign of life."""
+    """Return the end of the recording, ns.
+
+    Of a process that was killed, it is its last sign of life.
+    """
     manifest = rank.rank.manifest
     if manifest.ended and manifest.anchors:
         return int(manifest.anchors[-1]["perf_counter_ns"])
@@ -166,8 +170,10 @@ def _end(rank: RankMetrics, gauges: list[Gauge]) -> int:
 
 
 def _silent_s(rank: RankMetrics, ns: int) -> float | None:
-    """Seconds without a record before a run failed or was interrupted. One that came to its end may
-    have had other things to do after its steps, and a rest that a kill breaks off leaves no record.
+    """Return how long a run had no record before it failed or was interrupted, s.
+
+    One that came to its end may have had other things to do after its steps, and a rest that a kill
+    breaks off leaves no record.
     """
     steps, manifest = rank.steps, rank.rank.manifest
     if (
@@ -184,7 +190,7 @@ def _silent_s(rank: RankMetrics, ns: int) -> float | None:
 def _wait(
     rank: RankMetrics, asked: "np.void", ns: int, origin: int, since: int | None = None
 ) -> LastWait:
-    """The wait for a batch.
+    """Return the wait for a batch.
 
     Args:
         asked: the NEXT record, or the EPOCH record of the pass to whose first batch it did not
@@ -213,8 +219,9 @@ def _wait(
 
 
 def _turn(rank: RankMetrics, loader: int, number: int) -> int | None:
-    """The worker whose batch is to come next: torch asks them in turn, as long as none of them is
-    at its end.
+    """Return the worker whose batch is to come next.
+
+    torch asks them in turn, as long as none of them is at its end.
     """
     about = rank.rank.manifest.loaders[loader] if loader < len(rank.rank.manifest.loaders) else {}
     workers = int(str(about.get("num_workers") or 0))
@@ -229,8 +236,9 @@ def _turn(rank: RankMetrics, loader: int, number: int) -> int | None:
 def _blocked(
     main: Process, workers: dict[int, Process], begin: int, end: int
 ) -> tuple[dict[int, str], int]:
-    """Worker -> what it waited for nearly all of a time, as far as it was looked at; and how many
-    looks say so.
+    """Return what each worker waited for nearly all of a time, and how many looks say so.
+
+    Workers that were not looked at are left out.
     """
     looks = main.view(Stage.LOOK)
     looks = looks[(looks["start"] >= begin) & (looks["start"] <= end)]
@@ -249,8 +257,9 @@ def _blocked(
 
 
 def _idle(worker: Process, begin: int) -> bool:
-    """Whether it had no batch to make: it made none that was under way then, and has been given
-    none since the last.
+    """Tell whether it had no batch to make.
+
+    It made none that was under way then, and has been given none since the last.
     """
     made, given = (
         worker.of(stage)["start"] + worker.of(stage)["wall"] for stage in (Stage.FETCH, Stage.IDLE)
@@ -260,7 +269,7 @@ def _idle(worker: Process, begin: int) -> bool:
 
 
 def waits(wait: LastWait) -> str:
-    """``waiting 11.4 s for a batch from worker 0, which was sleeping``."""
+    """Return ``waiting 11.4 s for a batch from worker 0, which was sleeping``."""
     if wait.worker is None:
         return f"waiting {seconds(wait.s)} for a batch"
     kind = wait.blocked.get(wait.worker, ON_UNKNOWN)
@@ -271,7 +280,7 @@ def waits(wait: LastWait) -> str:
 
 
 def of_workers(wait: LastWait) -> str:
-    """What all workers did meanwhile; empty where that is not known, or not the same."""
+    """Return what all workers did meanwhile; empty where that is not known, or not the same."""
     kinds = set(wait.blocked.values()) - {ON_UNKNOWN}
     if not wait.workers or len(wait.blocked) < wait.workers or len(kinds) != 1:
         return ""

@@ -1,5 +1,6 @@
-"""What the makers of batches waited for while they were blocked: looks at their threads that fell
-into the making of a batch.
+"""What the makers of batches waited for while they were blocked.
+
+It comes from looks at their threads that fell into the making of a batch.
 """
 
 from dataclasses import dataclass
@@ -63,13 +64,13 @@ def of(main: Process, makers: list[Process], loaders: frozenset[int]) -> Blocked
 
 
 def pids(process: Process) -> list[int]:
-    """Its own, and those of the workers of later epochs that wrote into the same file."""
+    """Return its id, and those of the workers of later epochs that wrote into the same file."""
     own = process.header.get("pid")
     return [*process.view(Stage.START)["pid"].tolist(), *([own] if isinstance(own, int) else [])]
 
 
 def _intervals(spans: Records) -> IntArray:
-    """int64 [n, 2], ns: these spans, which one thread made one after another, in order."""
+    """Return these spans, which one thread made one after another, as int64 [n, 2], ns."""
     begins, walls = (
         spans[key][np.argsort(spans["start"], kind="stable")] for key in ("start", "wall")
     )

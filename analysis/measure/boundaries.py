@@ -43,8 +43,9 @@ class Boundaries:
 
 
 def training_loaders(process: Process) -> frozenset[int]:
-    """Numbers of the loaders that feed the training of a process, whichever of its threads goes
-    through them.
+    """Return the numbers of the loaders that feed the training of a process.
+
+    Any of its threads may go through them.
     """
     records = process.records[
         np.isin(process.records["stage"], (Stage.NEXT, Stage.FORWARD, Stage.BACKWARD))
@@ -90,7 +91,7 @@ def find(
 
 
 def _after_rests(start: IntArray, rests: Records) -> IntArray:
-    """A step that would begin in a rest begins when that is over."""
+    """Let steps that would begin in a rest begin when that is over."""
     rests = np.sort(rests, order="start")
     at = np.searchsorted(rests["start"], start, "right") - 1
     until = np.where(at >= 0, rests["start"][at] + np.maximum(rests["wall"][at], 0), 0)
@@ -98,7 +99,7 @@ def _after_rests(start: IntArray, rests: Records) -> IntArray:
 
 
 def _learned(main: Records) -> tuple[Records, str]:
-    """What updates parameters, by the end of each."""
+    """Return what updates parameters, by the end of each, and its name."""
     for stage, by in ((Stage.OPTIMIZER, "optimizer"), (Stage.BACKWARD, "backward")):
         found = main[(main["stage"] == stage) & (main["flags"] & Flag.FAILED == 0)]
         if len(found):
@@ -115,7 +116,7 @@ def _updates(main: Records, evaluation: IntArray) -> tuple[Records, str]:
 
 
 def _edges(updates: Records, asks: IntArray, by: str) -> list[int]:
-    """End of each step, ns."""
+    """Return the end of each step, ns."""
     if by == "loader":
         return [*updates["start"][1:].tolist(), int(updates["start"][-1] + updates["wall"][-1])]
     ends, starts, who = (
@@ -143,7 +144,12 @@ def _edges(updates: Records, asks: IntArray, by: str) -> list[int]:
 
 
 def _turns(who: list[int], asked: list[bool]) -> OptimizerAlternation:
-    """Of these updates in order; ``asked``: a loader was asked for a batch after each."""
+    """Follow the optimizers of these updates, in order.
+
+    Args:
+        who: the optimizer of each update.
+        asked: whether a loader was asked for a batch after each.
+    """
     turns = OptimizerAlternation()
     for optimizer, before in zip(
         who, [None, *(None if ask else one for one, ask in zip(who, asked, strict=True))]
@@ -197,8 +203,9 @@ class Asks:
 
     @property
     def training_loaders(self) -> frozenset[int]:
-        """Loaders after whose batches something was learned at least once, and those of which
-        nothing can be told.
+        """Loaders after whose batches something was learned at least once.
+
+        Those of which nothing can be told are among them.
         """
         sources = self.records["source"]
         untold = set(sources.tolist()) - set(sources[self.only_infers].tolist()) - self.unused
@@ -206,12 +213,12 @@ class Asks:
 
     @property
     def unused(self) -> frozenset[int]:
-        """Loaders whose batches no model was given: all came before another loader's first batch to
-        learn from, and nothing followed.
+        """Loaders whose batches no model was given.
 
-        A program may look at one batch before it trains, or copy a loader into a dataset of its
-        own. Of two loaders that feed each step together only one is followed by its forward, but
-        both are asked again.
+        All came before another loader's first batch to learn from, and nothing followed. A program
+        may look at one batch before it trains, or copy a loader into a dataset of its own. Of two
+        loaders that feed each step together only one is followed by its forward, but both are asked
+        again.
         """
         sources, learned = self.records["source"], self.records["start"][self.learns]
         if len(learned) < 2:
@@ -230,16 +237,18 @@ class Asks:
         return self.records[chosen]
 
     def of_used(self, main: Records) -> npt.NDArray[np.bool_]:
-        """bool [len(main)]: a request, or the beginning of a pass, of a loader whose batches a
-        model was given.
+        """Mark what asks a loader whose batches a model was given, bool [len(main)].
+
+        It is a request, or the beginning of a pass.
         """
         return np.isin(main["stage"], (Stage.NEXT, Stage.EPOCH)) & ~np.isin(
             main["source"], list(self.unused)
         )
 
     def evaluates(self, main: Records) -> npt.NDArray[np.bool_]:
-        """bool [len(main)]: requests that only infer, and the beginning and end of a pass over a
-        loader in which nothing is learned.
+        """Mark requests that only infer, bool [len(main)].
+
+        So are the beginning and the end of a pass over a loader in which nothing is learned.
         """
         keys = pass_of(self.records)
         passes = np.setdiff1d(keys[self.only_infers], keys[self.learns])
@@ -250,29 +259,34 @@ class Asks:
 
 
 def trains_forward(main: Records) -> npt.NDArray[np.bool_]:
-    """bool [n]: a forward in training mode with gradients. (Who forgets ``no_grad`` in an
-    evaluation loop has called ``eval()``.)
+    """Mark forwards in training mode with gradients, bool [n].
+
+    Who forgets ``no_grad`` in an evaluation loop has called ``eval()``.
     """
     wanted = Flag.GRAD | Flag.TRAINING
     return np.asarray((main["stage"] == Stage.FORWARD) & (main["flags"] & wanted == wanted))
 
 
 def gave(asked: Records) -> npt.NDArray[np.bool_]:
-    """bool [n]: requests to which a batch came: not at the end of a pass, nor where the request
-    failed or was interrupted.
+    """Mark requests to which a batch came, bool [n].
+
+    None came at the end of a pass, nor where the request failed or was interrupted.
     """
     return np.asarray(asked["flags"] & (Flag.END | Flag.FAILED) == 0)
 
 
 def pass_of(records: Records) -> IntArray:
-    """One number for each pass over a loader."""
+    """Return one number for each pass over a loader."""
     epoch = np.where(records["stage"] == Stage.EPOCH, records["number"], records["number"] >> 32)
     return np.asarray(records["source"].astype(np.int64) << 32 | epoch)
 
 
 def _evaluations(main: Records, asks: Asks) -> IntArray:
-    """Intervals [m, 2], ns, of evaluation: from the first request that only infers to the next
-    event that trains; and loops without a loader that call models without gradients."""
+    """Return the intervals of evaluation, [m, 2], ns.
+
+    Each goes from the first request that only infers to the next event that trains. Loops without a
+    loader that call models without gradients are evaluation as well.
+    """
     loader = asks.of_used(main)
     trains = np.isin(main["source"], list(asks.training_loaders)) & loader & ~asks.evaluates(main)
     trains |= np.isin(main["stage"], (Stage.BACKWARD, Stage.OPTIMIZER)) | trains_forward(main)
@@ -291,11 +305,10 @@ def _evaluations(main: Records, asks: Asks) -> IntArray:
 
 
 def _inference(main: Records) -> list[tuple[int, int]]:
-    """Runs of forwards without gradients that nothing which trains interrupts, from the first one's
-    start to the last one's end.
+    """Return the runs of forwards without gradients that nothing which trains interrupts.
 
-    Where steps have such forwards of their own (a teacher, a target network), a run is one only if
-    it has more than twice as many.
+    Each goes from the first one's start to the last one's end. Where steps have such forwards of
+    their own (a teacher, a target network), a run is one only if it has more than twice as many.
     """
     updates, _ = _learned(main)
     if not len(updates):

@@ -1,5 +1,6 @@
-"""How sure the steps of a run are of the share that its input takes: a few steps, or steps that
-vary, say nothing.
+"""How sure the steps of a run are of the share that its input takes.
+
+A few steps, or steps that vary, say nothing.
 """
 
 from collections.abc import Mapping
@@ -24,7 +25,7 @@ _MIN_SHARE = 0.05  # of steps that were only counted, which is left to chance
 
 
 def certainty(rank: RankMetrics, starts_once: bool) -> Certainty | None:
-    """The share of the step that the input takes, with its interval; None without a step.
+    """Return the share of the step that the input takes, with its interval; None without a step.
 
     Args:
         starts_once: the loader was started once, which does not count as waiting for it.
@@ -55,15 +56,20 @@ def certainty(rank: RankMetrics, starts_once: bool) -> Certainty | None:
 
 
 def _waiting(parts: Mapping[str, FloatArray | float]) -> Any:
-    """The sum of the input's stages, whatever is given of each stage; 0 without any."""
+    """Return the sum of the input's stages, whatever is given of each stage; 0 without any."""
     return sum(values for name, values in parts.items() if name in INPUT_STAGES)
 
 
 def _without(
     parts: dict[str, FloatArray], inside: IntArray, elsewhere: IntArray
 ) -> dict[str, FloatArray]:
-    """The stages of each step, int64 [steps] ns of waiting for a CPU taken out of the input's
-    stages and of the others, in proportion.
+    """Take waiting for a CPU out of the stages of each step.
+
+    It goes out of the input's stages and of the others, in proportion.
+
+    Args:
+        inside: int64 [steps], ns, in the input's stages.
+        elsewhere: the same, in the others.
     """
     waiting = _waiting(parts)
     of_input = _share_left(waiting, inside)
@@ -79,7 +85,7 @@ def _share_left(whole: FloatArray, taken: IntArray) -> FloatArray:
 
 
 def unseen(rank: RankMetrics) -> Unseen | None:
-    """What may be input without a loader; None without a step."""
+    """Return what may be input without a loader; None without a step."""
     steps, estimate = rank.steps, rank.estimate
     if steps is None or not len(steps.wall):
         return None
@@ -103,7 +109,12 @@ def unseen(rank: RankMetrics) -> Unseen | None:
 def _interval(
     rank: RankMetrics, parts: Mapping[str, FloatArray], wall: FloatArray
 ) -> tuple[float, float]:
-    """Of the share that the input stages among ``parts`` take of ``wall``, float64 [steps] each."""
+    """Return the interval of the share that the input takes.
+
+    Args:
+        parts: stages, of which those of the input count, float64 [steps] each.
+        wall: the whole steps.
+    """
     looked = (
         np.ones(len(wall), bool)
         if rank.steps is None or rank.steps.making is None
@@ -129,8 +140,9 @@ def _interval(
 def interval(
     part: FloatArray, whole: FloatArray, looked: npt.NDArray[np.bool_] | None = None
 ) -> tuple[float, float]:
-    """95 % interval of sum(part) / sum(whole) over steps: Student's t over the steps' residuals
-    (Cochran, Sampling Techniques, 6.4).
+    """Return the 95 % interval of sum(part) / sum(whole) over steps.
+
+    It is Student's t over the steps' residuals (Cochran, Sampling Techniques, 6.4).
 
     Args:
         part, whole: float64 [n].

@@ -13,7 +13,7 @@ _FEWEST_READINGS = 3  # of a gauge that is read once a second: fewer say little 
 
 
 def flop(main: Process, steps: Steps) -> Flop | None:
-    """Operations of the step that was counted, None when none was."""
+    """Return the operations of the step that was counted, None when none was."""
     counted = main.view(Stage.FLOP)
     if not len(counted):
         return None
@@ -32,8 +32,7 @@ def flop(main: Process, steps: Steps) -> Flop | None:
 
 
 def runqueue_s(main: Process, steps: Steps, first: int, *stages: Stage) -> float | None:
-    """Mean seconds a step that the main thread was runnable without a CPU, in what lies inside
-    steps.
+    """Return how long the main thread was runnable without a CPU inside a mean step, s.
 
     Args:
         first: index of the first step that counts.
@@ -50,8 +49,9 @@ def runqueue_s(main: Process, steps: Steps, first: int, *stages: Stage) -> float
 
 
 def queued_share(main: Process, steps: Steps, first: int, *stages: Stage) -> float | None:
-    """Share (0 to 1) of the time in which the main thread wants a CPU that it has none, in these
-    stages inside steps; None: not measured.
+    """Return the share (0 to 1) of the time in which the main thread wants a CPU that it has none.
+
+    Only these stages inside steps count. None: not measured.
 
     Args:
         first: index of the first step that counts.
@@ -69,8 +69,9 @@ def queued_share(main: Process, steps: Steps, first: int, *stages: Stage) -> flo
 
 
 def queued_ns(main: Process, steps: Steps, *stages: Stage) -> IntArray:
-    """int64 [steps], ns that the main thread was runnable without a CPU, in these stages; 0 where
-    that was not measured.
+    """Return how long the main thread was runnable without a CPU, in these stages.
+
+    int64 [steps], ns; 0 where that was not measured.
     """
     records = main.of(*stages)
     records = records[(records["runqueue"] > 0) & (records["thread"] == 0)]
@@ -83,8 +84,9 @@ def queued_ns(main: Process, steps: Steps, *stages: Stage) -> IntArray:
 
 
 def cpu_s(steps: Steps, first: int, gauge: Gauge, origin_ns: int, mean_s: float) -> float | None:
-    """Mean CPU seconds a step of the training process and all it started. None: too few readings
-    while the steps ran.
+    """Return the mean CPU seconds a step of the training process and all it started.
+
+    None: too few readings while the steps ran.
 
     Args:
         gauge: CPU seconds per second of the tree of processes, over the whole run.

@@ -1,5 +1,6 @@
-"""What a sample costs in the process that makes it: exact sums over all samples, split by the ones
-that were looked at in detail.
+"""What a sample costs in the process that makes it.
+
+These are exact sums over all samples, split by the ones that were looked at in detail.
 
 The total (FETCH less COLLATE) is measured for every batch. Which share of it is reading, decoding,
 augmenting is estimated from one sample in N (taps/fetch.py) by a ratio estimator, sum(w part) /
@@ -62,7 +63,7 @@ class SampledDetails:
 
     @classmethod
     def of_all(cls, processes: list[Process], loaders: frozenset[int]) -> "SampledDetails":
-        """The detailed samples of these loaders.
+        """Collect the detailed samples of these loaders.
 
         First-use samples count only where every sample is one.
         """
@@ -77,8 +78,9 @@ class SampledDetails:
     def of(
         cls, process: Process, loaders: frozenset[int], first_use: bool = False
     ) -> "SampledDetails":
-        """Collect one process's detailed samples for these loaders, without those of first use or
-        only these.
+        """Collect one process's detailed samples for these loaders.
+
+        They are those without first use, or only these.
         """
         records = process.of(Stage.SAMPLE, *PARTS)
         own, home = _self_times(records), np.full(len(records), -1, np.int64)
@@ -137,7 +139,7 @@ class SampledDetails:
 
     @classmethod
     def joined(cls, many: "list[SampledDetails]") -> "SampledDetails":
-        """The same of several processes."""
+        """Join those of several processes."""
 
         def column(found: Iterable[FloatArray | None]) -> FloatArray:
             columns = (
@@ -168,21 +170,20 @@ class SampledDetails:
         )
 
     def sum(self, stage: str, clock: str) -> FloatArray:
-        """float64 [n], ns: all operations of a stage."""
+        """Return the time of all operations of a stage, float64 [n], ns."""
         return np.sum(
             [clocks[clock] for (of, _), clocks in self.parts.items() if of == stage], axis=0
         )
 
     def weighted_mean(self, values: FloatArray) -> float:
-        """Weighted mean per sample."""
+        """Return the weighted mean per sample."""
         samples = float(self.weight @ self.samples)
         return float(self.weight @ values) / samples if samples else 0.0
 
     def share(
         self, part: FloatArray, samples: int, whole: FloatArray | None = None
     ) -> tuple[float, float | None]:
-        """Share of the samples' wall time that a part's wall time takes, and the standard error of
-        that share.
+        """Return the share of the samples' wall time that a part takes, and its standard error.
 
         Twice the error is a 95 % interval also where few samples were looked at: it grows as
         Student's t does for as many as count alike (Kish, Survey Sampling, 1965, section 11.7).
@@ -211,11 +212,10 @@ class SampledDetails:
 
 
 def _self_times(records: Records) -> dict[str, FloatArray]:
-    """Each record's clocks less those of the records directly inside it. An unmeasured clock counts
-    as 0.
+    """Return each record's clocks less those of the records directly inside it.
 
-    The clocks are read one after another, and a thread may lose its CPU in between: what did not
-    fit into the wall time was outside.
+    An unmeasured clock counts as 0. The clocks are read one after another, and a thread may lose
+    its CPU in between: what did not fit into the wall time was outside.
     """
     above = parents(records["start"], records["wall"])
     has = above >= 0
@@ -235,12 +235,12 @@ def _self_times(records: Records) -> dict[str, FloatArray]:
 
 
 def _sum_rows(row: IntArray, values: npt.NDArray[Any], count: int) -> FloatArray:
-    """float64 [count]: sum of the values of each row."""
+    """Sum the values of each row, float64 [count]."""
     return np.bincount(row, values.astype(float), count).astype(float)
 
 
 def _last_picture(records: Records, row: IntArray, count: int) -> FloatArray:
-    """Pixels of the last augmented picture in each sample; 0: unknown."""
+    """Return the pixels of the last augmented picture in each sample; 0: unknown."""
     augmented = (records["stage"] == Stage.AUGMENT) & (row >= 0)
     pictures, row = view(records[augmented], Stage.AUGMENT), row[augmented]
     order = np.argsort(pictures["start"] + pictures["wall"], kind="stable")
@@ -274,8 +274,9 @@ class Kernel(NamedTuple):
 
 @dataclass(frozen=True)
 class BatchProducers:
-    """The processes that make a set of loaders' batches: their workers, or the training process
-    itself.
+    """The processes that make a set of loaders' batches.
+
+    They are their workers, or the training process itself.
     """
 
     processes: list[Process]
@@ -289,11 +290,10 @@ class BatchProducers:
         return bool(self.processes) and not any(process.is_worker for process in self.processes)
 
     def sums(self, stage: Stage) -> Counter[str]:
-        """Sums of a stage's columns, and ``records``, over everything these loaders did; what was
-        not measured counts as 0.
+        """Return the sums of a stage's columns, and ``records``, over everything these loaders did.
 
-        A process that forgot windows sums what it kept no note of in its totals, for all its
-        loaders together.
+        What was not measured counts as 0. A process that forgot windows sums what it kept no note
+        of in its totals, for all its loaders together.
         """
         total = Counter[str]()
         for process in self.processes:
@@ -305,27 +305,27 @@ class BatchProducers:
         return total
 
     def first_use(self) -> Counter[str]:
-        """The same of SAMPLE records of first use, as far as they were seen."""
+        """Return the sums of SAMPLE records of first use, as far as they were seen."""
         total = Counter[str]()
         for process in self.processes:
             total.update(summed(self._first(process, Stage.SAMPLE), Stage.SAMPLE))
         return total
 
     def traffic(self) -> "Traffic | None":
-        """File traffic of a sample, without the batches of first use where there are others;
+        """Return the file traffic of a sample.
 
-        None where /proc does not tell.
+        The batches of first use are left out where there are others. None: /proc does not tell.
         """
         found = self._mean_of(Stage.TRAFFIC)
         return None if found is None else Traffic(*(found[name] for name in Traffic._fields))
 
     def kernel(self) -> "Kernel | None":
-        """The same of the kernel's work."""
+        """Return the kernel's work for a sample, as ``traffic``."""
         found = self._mean_of(Stage.KERNEL)
         return None if found is None else Kernel(*(found[name] for name in Kernel._fields))
 
     def _mean_of(self, stage: Stage) -> dict[str, float] | None:
-        """Sums of a stage's columns over the batches that were looked into, per sample."""
+        """Return the sums of a stage's columns over the batches that were looked into, per sample."""
         sums, described = self.sums(stage), float(self.described)
         if not sums["records"] or not described:
             return None
@@ -359,8 +359,9 @@ class BatchProducers:
 
     @property
     def described(self) -> int:
-        """Samples that the batches stand for which were looked into: about as many as were made;
-        where there are none, those made.
+        """How many samples the batches that were looked into stand for.
+
+        They are about as many as were made; where no batch was looked into, those made.
         """
         return self.sums(Stage.BATCH)["samples"] or self.sums(Stage.FETCH)["samples"]
 
@@ -399,13 +400,14 @@ class Steady:
         return cls(samples - first["samples"], left)
 
     def mean_ns(self, clock: str) -> float:
-        """Per sample."""
+        """Return the mean time per sample, ns."""
         return self.making[clock] / self.samples
 
 
 def accounted_cpu_s(costs: Mapping[str, Cost]) -> float:
-    """CPU seconds per sample of the threads that make and send it: the queue's feeder thread
-    pickles beside the worker.
+    """Return the CPU seconds per sample of the threads that make and send it.
+
+    The queue's feeder thread pickles beside the worker.
     """
     return sum(costs[name].cpu_s or 0.0 for name in ("total", "transport") if name in costs)
 
@@ -413,7 +415,7 @@ def accounted_cpu_s(costs: Mapping[str, Cost]) -> float:
 def costs_by_stage(
     details: SampledDetails, makers: BatchProducers, samples: int
 ) -> dict[str, Cost]:
-    """Mean cost of a sample by stage, and "total"."""
+    """Return the mean cost of a sample by stage, and "total"."""
     collate, pickle, batch = (
         makers.sums(stage) for stage in (Stage.COLLATE, Stage.PICKLE, Stage.BATCH)
     )
@@ -460,8 +462,7 @@ def costs_by_stage(
 def _spread(
     seen: dict[str, dict[str, float]], total: dict[str, float], number: int
 ) -> dict[str, dict[str, float]]:
-    """Clocks of the stages that sum to the total's, clock by clock, and differ from those seen as
-    little as that allows.
+    """Return clocks of the stages that sum to the total's, as close as possible to those seen.
 
     Iterative proportional fitting (Deming and Stephan, Annals of Mathematical Statistics 11(4),
     1940): rows are scaled to the stages' wall times and columns to the total's CPU, waiting and
@@ -489,9 +490,9 @@ def _spread(
 
 
 def _divided(ns: dict[str, float]) -> list[float]:
-    """CPU, waiting for a CPU, blocked: they sum to the wall time.
+    """Divide wall time into CPU, waiting for a CPU, and blocked.
 
-    The clocks are read one after another.
+    The clocks are read one after another, so what remains may be less than nothing.
     """
     cpu = min(ns["cpu"], ns["wall"])
     runqueue = min(ns["runqueue"], ns["wall"] - cpu)
@@ -499,7 +500,7 @@ def _divided(ns: dict[str, float]) -> list[float]:
 
 
 def operations(details: SampledDetails, costs: Mapping[str, Cost]) -> list[Operation]:
-    """Operations inside a sample, dearest first: parts of what their stage costs."""
+    """Return the operations inside a sample, dearest first, as parts of what their stage costs."""
     found = []
     for (stage, name), clocks in details.parts.items():
         cost, whole = (
@@ -520,8 +521,9 @@ def operations(details: SampledDetails, costs: Mapping[str, Cost]) -> list[Opera
 
 
 def _scale(details: SampledDetails, steady: Steady) -> float:
-    """Wall time of all samples over that of the ones seen in detail, per sample: makes the parts
-    sum to what was measured for all.
+    """Return the wall time of a sample of all, over that of those seen in detail.
+
+    It makes the parts sum to what was measured for all.
     """
     seen = details.weighted_mean(details.whole["wall"])
     return steady.mean_ns("wall") / seen if seen else 0.0
@@ -539,5 +541,5 @@ def _cost(
 
 
 def _float(value: float | None) -> float | None:
-    """A plain float of what may be numpy's."""
+    """Return a plain float of what may be numpy's."""
     return None if value is None else float(value)

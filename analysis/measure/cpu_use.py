@@ -1,6 +1,4 @@
-"""Who used the CPUs that a run may use while its steps ran: the training itself, and other
-programs.
-"""
+"""Who used the CPUs that a run may use while its steps ran: itself, or other programs."""
 
 from collections.abc import Iterable
 
@@ -71,9 +69,9 @@ def cpu_use(
 
 
 def mean_of(shown: RankMetrics, rank: RankMetrics, gauges: list[Gauge], name: str) -> float | None:
-    """Mean of a rank's gauge while the shown rank's steps ran;
+    """Return the mean of a rank's gauge while the shown rank's steps ran.
 
-    None where it was not sampled then.
+    None: it was not sampled then.
     """
     gauge = next((gauge for gauge in gauges if gauge.name == name), None)
     anchors = rank.rank.manifest.anchors
@@ -83,7 +81,7 @@ def mean_of(shown: RankMetrics, rank: RankMetrics, gauges: list[Gauge], name: st
 
 
 def _while_steps_ran(gauge: Gauge, steps: Steps, first: int, origin_ns: int) -> float | None:
-    """Mean of a gauge over the readings that are mostly of steps; None without one.
+    """Return the mean of a gauge over the readings that are mostly of steps; None without one.
 
     Args:
         first: index of the first step that counts.
@@ -107,7 +105,7 @@ def _while_steps_ran(gauge: Gauge, steps: Steps, first: int, origin_ns: int) -> 
 
 
 def machine_of(rank: RankMetrics) -> tuple[object, str]:
-    """What ranks of one machine have in common, as far as it is known."""
+    """Return what ranks of one machine have in common, as far as it is known."""
     told = rank.main.of(Stage.CLOCK)
     return rank.rank.manifest.place.get("group_rank"), rank.main.names.get(
         int(told["source"][-1]), ""
@@ -119,7 +117,7 @@ def _number(value: object) -> float | None:
 
 
 def says(use: Cpus) -> str:
-    """Who used the CPUs, in words; ``own`` is known."""
+    """Return who used the CPUs, in words; ``own`` is known."""
     of = f"this training uses {number(use.own)} of {may_use(use.allowed, use.quota)}"
     if use.others is None or use.free is None:
         return of
@@ -131,7 +129,7 @@ def says(use: Cpus) -> str:
 
 
 def may_use(allowed: float, quota: float | None) -> str:
-    """``2 CPUs``, and what limits them."""
+    """Return ``2 CPUs``, and what limits them."""
     limited = quota is not None and quota <= allowed
     return (
         f"{allowed:g} "

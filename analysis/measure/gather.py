@@ -148,8 +148,9 @@ class RankMetrics:
 
     @property
     def in_rests(self) -> tuple[int, int]:
-        """Batches and samples that were only counted in rests; (0, 0) where the loader has workers,
-        which record theirs.
+        """Batches and samples that were only counted in rests.
+
+        They are (0, 0) where the loader has workers, which record theirs.
         """
         if any(process.is_worker for process in self.makers.processes):
             return 0, 0
@@ -181,7 +182,7 @@ class RankMetrics:
 
 
 def step_summary(rank: RankMetrics) -> StepSummary | None:
-    """The mean step, None when there is none."""
+    """Return the mean step, None when there is none."""
     steps = rank.steps
     if steps is None or not len(steps.wall):
         return None
@@ -228,7 +229,7 @@ class _Mean(NamedTuple):
 
 
 def _recorded(rank: RankMetrics, steps: Steps, kinds: Mapping[str, IntArray]) -> _Mean:
-    """Where every step was recorded."""
+    """Return the mean step where every step was recorded."""
     walls = steps.wall[rank.first :] / 1e9
     stages, split = (
         {name: float(ns[rank.first :].mean()) / 1e9 for name, ns in parts.items()}
@@ -238,7 +239,7 @@ def _recorded(rank: RankMetrics, steps: Steps, kinds: Mapping[str, IntArray]) ->
 
 
 def _estimated(rank: RankMetrics, estimate: Estimate, kinds: Mapping[str, IntArray]) -> _Mean:
-    """Where most of them were only counted."""
+    """Return the mean step where most of them were only counted."""
     stages = {name: ns / 1e9 for name, ns in estimate.means(rank.stages).items()}
     means = {name: float(ns[rank.first :].mean()) for name, ns in kinds.items()}
     whole, waiting = sum(means.values()), stages.get("wait", 0.0)
@@ -269,12 +270,12 @@ def series(start: IntArray, wall_ns: IntArray, stages: dict[str, FloatArray]) ->
 
 
 def throughput(rank: RankMetrics) -> Throughput:
-    """Samples and steps a second over the steps that count."""
+    """Return samples and steps a second over the steps that count."""
     return throughput_of(rank.main, rank.steps)
 
 
 def workers(rank: RankMetrics) -> Workers | None:
-    """What making batches costs, None when no loader was seen."""
+    """Return what making batches costs, None when no loader was seen."""
     if not rank.samples:
         return None
     walls = _batch_walls(rank) / 1e9
@@ -306,8 +307,9 @@ def workers(rank: RankMetrics) -> Workers | None:
 
 
 def _batch_walls(rank: RankMetrics) -> IntArray:
-    """int64 [n], ns: what making each batch took, without those from before the first step that
-    counts where there are others.
+    """Return how long the making of each batch took, int64 [n], ns.
+
+    Those from before the first step that counts are left out where there are others.
     """
     fetches = np.concatenate([process.batches for process in rank.makers.processes])
     fetches = fetches[np.isin(fetches["source"], list(rank.makers.loaders))]
@@ -316,7 +318,7 @@ def _batch_walls(rank: RankMetrics) -> IntArray:
 
 
 def _counted_since(rank: RankMetrics) -> int:
-    """Nanoseconds: start of the first step that counts in the means; 0 where there is none."""
+    """Return the start of the first step that counts in the means, ns; 0 where there is none."""
     steps = rank.steps
     return (
         int(steps.start[rank.first]) if steps is not None and rank.first < len(steps.start) else 0
@@ -324,15 +326,15 @@ def _counted_since(rank: RankMetrics) -> int:
 
 
 def _who(process: Process) -> tuple[object, object]:
-    """The worker of a loader, which may be several processes one after the other."""
+    """Return the worker of a loader, which may be several processes one after the other."""
     return process.header["loader"], process.header["worker"]
 
 
 def without_batches(processes: list[Process]) -> int:
-    """Workers that made no batch, because their part of the data was empty or because they were
-    never asked for one.
+    """Return the workers that made no batch.
 
-    A worker that was still at its first one is none of them.
+    Their part of the data was empty, or they were never asked for one. A worker that was still at
+    its first one is none of them.
     """
     made, under_way = set(), set()
     for process in processes:
@@ -345,12 +347,11 @@ def without_batches(processes: list[Process]) -> int:
 
 
 def busy_shares(processes: list[Process], since: int) -> tuple[float | None, float | None]:
-    """Shares of the workers' time, between their first and last batch of each epoch, that they made
-    batches and had nothing to do.
+    """Return the shares of time in which the workers made batches and had nothing to do.
 
-    One whose part of the data ends early has nothing to do until the last batch of the others. A
-    worker that makes one or two in an epoch is left out: between them, it has hardly anything else
-    to do.
+    That is between their first and last batch of each epoch. One whose part of the data ends early
+    has nothing to do until the last batch of the others. A worker that makes one or two in an epoch
+    is left out: between them, it has hardly anything else to do.
 
     Args:
         since: ns, from which on batches count, where any worker makes more than two of them.
@@ -382,7 +383,7 @@ def _busy_shares(processes: list[Process], since: int) -> tuple[float | None, fl
 
 
 def _last_batches(processes: list[Process]) -> dict[tuple[int, int], int]:
-    """(loader, epoch) -> ns at which the last of its batches was made."""
+    """Return when the last batch of each loader and epoch was made, ns."""
     found: dict[tuple[int, int], int] = {}
     for process in processes:
         made = process.of(Stage.FETCH)
@@ -397,7 +398,7 @@ def _last_batches(processes: list[Process]) -> dict[tuple[int, int], int]:
 
 
 def histogram(processes: list[Process]) -> list[tuple[float, int]]:
-    """(upper edge in s, samples) of the bins in use and those between them."""
+    """Return (upper edge in s, samples) of the bins in use and those between them."""
     counts = np.sum([process.histograms[SAMPLE_HISTOGRAM] for process in processes], axis=0)
     used = np.flatnonzero(counts)
     return (
@@ -411,7 +412,7 @@ def histogram(processes: list[Process]) -> list[tuple[float, int]]:
 
 
 def loaders(rank: RankMetrics) -> list[Loader]:
-    """Every loader that was iterated."""
+    """Return every loader that was iterated."""
     training, unused = (
         rank.makers.loaders,
         rank.steps.boundaries.unused if rank.steps else frozenset[int](),
@@ -458,7 +459,7 @@ def loaders(rank: RankMetrics) -> list[Loader]:
 
 
 def _first_batches(main: Process, loader: int) -> list[float]:
-    """Seconds from asking for an iterator to its first batch, epoch by epoch."""
+    """Return the seconds from asking for an iterator to its first batch, epoch by epoch."""
     records = main.records[main.records["source"] == loader]
     begun = {
         int(epoch["epoch"]): int(epoch["start"])
@@ -470,8 +471,9 @@ def _first_batches(main: Process, loader: int) -> list[float]:
 
 
 def order_s(rank: RankMetrics, passes: int) -> float | None:
-    """Seconds in which a pass draws its first indices, on average: a sampler that makes the order
-    of a pass makes it then.
+    """Return the mean time in which a pass draws its first indices, s.
+
+    A sampler that makes the order of a pass makes it then.
     """
     drawn, epochs = rank.main.of(Stage.SAMPLER), rank.main.of(Stage.EPOCH)
     begun = np.sort(epochs["start"][np.isin(epochs["source"], list(rank.makers.loaders))])
@@ -483,8 +485,9 @@ def order_s(rank: RankMetrics, passes: int) -> float | None:
 
 
 def repeats_stream(rank: RankMetrics) -> bool:
-    """Whether the workers of a stream were seen to yield the same batches: all their first ones, of
-    which no two are alike.
+    """Tell whether the workers of a stream were seen to yield the same batches.
+
+    Then all their first ones are alike, which no two batches of one worker are.
     """
     marks: dict[tuple[object, int], list[int]] = {}
     for process in rank.makers.processes:
@@ -502,7 +505,7 @@ def repeats_stream(rank: RankMetrics) -> bool:
 
 
 def straggler_share(rank: RankMetrics) -> float | None:
-    """Share of the workers' time that they idle while another worker's batch is awaited in order."""
+    """Return the share of time that workers idle while another's batch is awaited in order."""
     steps, of_workers = (
         rank.steps,
         [process for process in rank.makers.processes if process.is_worker],
@@ -541,20 +544,21 @@ def _head_of_line(steps: Steps, ready: dict[tuple[int, int], int]) -> tuple[IntA
 
 
 def batch_tensors(rank: RankMetrics) -> float | None:
-    """Tensors per batch, of those that were looked into."""
+    """Return the tensors per batch, of those that were looked into."""
     made = rank.makers.sums(Stage.BATCH)
     return made["tensors"] / made["batches"] if made["batches"] else None
 
 
 def process_cpu_s(rank: RankMetrics) -> float | None:
-    """CPU seconds a sample of whole processes, helper threads included."""
+    """Return the CPU seconds per sample of whole processes, helper threads included."""
     traffic = rank.counted_makers.traffic()
     return traffic.process_cpu / 1e9 if traffic is not None and rank.samples else None
 
 
 def main_runqueue_share(rank: RankMetrics) -> float | None:
-    """Share of the steps that the main thread was runnable without a CPU, in the stages where that
-    is measured.
+    """Return the share of the steps that the main thread was runnable without a CPU.
+
+    Only the stages where that is measured count.
     """
     steps = rank.steps
     if steps is None:
@@ -567,8 +571,9 @@ def main_runqueue_share(rank: RankMetrics) -> float | None:
 
 
 def main_queued_share(rank: RankMetrics) -> float | None:
-    """Share of the time in which the main thread wants a CPU that it has none, in forward and
-    backward.
+    """Return the share of the time in which the main thread wants a CPU that it has none.
+
+    It counts in forward and backward.
     """
     return (
         computing.queued_share(rank.main, rank.steps, rank.first, Stage.FORWARD, Stage.BACKWARD)

@@ -9,7 +9,7 @@ from feedline.profiler.store.segment_reader import Process
 
 
 def gpu_stages(main: Process, steps: Steps, first: int) -> dict[str, float] | None:
-    """Stage -> mean seconds a step that the GPU took for it; None when no GPU was timed.
+    """Return the mean seconds per step of the GPU by stage; None when no GPU was timed.
 
     A stage's mean is over the steps all of whose records of that stage were timed: not those whose
     events were read after a window ended.
@@ -34,6 +34,6 @@ def gpu_stages(main: Process, steps: Steps, first: int) -> dict[str, float] | No
 
 
 def _step_of(times: IntArray, begin: IntArray, end: IntArray) -> IntArray:
-    """Index of the step that each time lies in, or -1."""
+    """Return the index of the step that each time lies in, or -1."""
     step = np.searchsorted(begin, times, "right") - 1
     return np.where((step >= 0) & (times < np.append(end, 0)[step]), step, -1)

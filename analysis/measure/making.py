@@ -1,9 +1,8 @@
-"""Input without a loader: functions of the program that make its batches in the training's own
-thread (profiler/taps/own_code).
+"""Functions of the program that make batches in the training's own thread, without a loader.
 
-They were timed in some steps. There, what they took is taken out of the stage that it lies in:
-``other``, or ``loss`` where the program computes its loss between a forward and the backward after
-it. The other steps are given the mean of those; their stages still sum.
+profiler/taps/own_code timed them in some steps. There, what they took is taken out of the stage
+that it lies in: ``other``, or ``loss`` where the program computes its loss between a forward and
+the backward after it. The other steps are given the mean of those; their stages still sum.
 """
 
 from collections import Counter
@@ -45,7 +44,9 @@ class Making:
     def of(
         cls, main: Process, spans: Records, pieces: Pieces, steps: Boundaries
     ) -> "Making | None":
-        """None: unknown, or a loader feeds the steps.
+        """Read what making batches took in each step.
+
+        None: unknown, or a loader feeds the steps.
 
         Args:
             spans: records of the main thread that belong to a stage, by start.
@@ -85,7 +86,7 @@ class Making:
         )
 
     def taken_out(self, stages: dict[str, IntArray]) -> dict[str, IntArray]:
-        """The steps' stages, with what making took in one of its own."""
+        """Return the steps' stages, with what making took in one of its own."""
         found, whole = dict(stages), stages.get(STAGE, 0) + np.zeros(len(self.looked), np.int64)
         for name, took in self.took.items():
             if name in stages:
@@ -97,13 +98,13 @@ class Making:
 
 
 def step_of(times: IntArray, steps: Boundaries) -> IntArray:
-    """Index of the step that each time lies in; -1: in none."""
+    """Return the index of the step that each time lies in; -1: in none."""
     at = np.searchsorted(steps.start, times, "right") - 1
     return np.where((at >= 0) & (times < np.append(steps.end, 0)[at]), at, -1)
 
 
 def _for_evaluation(made: Records, spans: Records, steps: Boundaries) -> npt.NDArray[np.bool_]:
-    """bool [n]: made in an evaluation, or directly before one."""
+    """Mark what was made in an evaluation, or directly before one, bool [n]."""
     calls = spans["start"][
         np.isin(spans["stage"], (Stage.FORWARD, Stage.LOSS, Stage.BACKWARD, Stage.OPTIMIZER))
     ]
@@ -112,7 +113,7 @@ def _for_evaluation(made: Records, spans: Records, steps: Boundaries) -> npt.NDA
 
 
 def _looked(looks: Records, spans: Records, steps: Boundaries) -> npt.NDArray[np.bool_]:
-    """bool [steps]: whether one or more looks, end to end, cover all of each step."""
+    """Mark the steps that one or more looks, end to end, cover completely, bool [steps]."""
     looks = np.sort(looks, order="start")
     if not len(looks):
         return np.zeros(len(steps.start), bool)

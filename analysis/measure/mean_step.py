@@ -1,5 +1,6 @@
-"""How well the mean step of a run is known, and with it the measured throughput: by how its steps
-scatter, and how they drift.
+"""How well the mean step of a run is known, and with it the measured throughput.
+
+It follows from how its steps scatter, and how they drift.
 """
 
 import math
@@ -13,7 +14,7 @@ from feedline.analysis.measure.rested import FEWEST as FEWEST_RESTS
 
 
 def counted_in(rank: RankMetrics) -> "npt.NDArray[np.bool_]":
-    """bool [steps]: those whose values say how the mean step varies."""
+    """Mark the steps whose values say how the mean step varies, bool [steps]."""
     assert rank.steps is not None
     return (
         rank.estimate.alike
@@ -23,7 +24,7 @@ def counted_in(rank: RankMetrics) -> "npt.NDArray[np.bool_]":
 
 
 def walls_of(rank: RankMetrics) -> FloatArray:
-    """float64 [n], ns, of those steps."""
+    """Return the wall times of those steps, float64 [n], ns."""
     assert rank.steps is not None
     return (
         rank.estimate.walls()
@@ -33,7 +34,10 @@ def walls_of(rank: RankMetrics) -> FloatArray:
 
 
 def means_of(rank: RankMetrics) -> FloatArray:
-    """The same; of a run whose steps were mostly counted, the mean step of each rest."""
+    """Return the times of which the mean step is the mean, float64 [n], ns.
+
+    Of a run whose steps were mostly counted, these are the mean steps of its rests.
+    """
     rests = rank.counted
     some = rests.steps > 0
     if rank.estimate is None or some.sum() < max(FEWEST, FEWEST_RESTS):
@@ -42,7 +46,7 @@ def means_of(rank: RankMetrics) -> FloatArray:
 
 
 def relative(series: FloatArray) -> tuple[float, float]:
-    """Standard error of a mean over it, and what the machine did to it meanwhile, both relative.
+    """Return the relative error of a mean, and what the machine did to it meanwhile.
 
     NaN: too few values.
     """
@@ -51,12 +55,12 @@ def relative(series: FloatArray) -> tuple[float, float]:
 
 
 def half_width(error: float, of_machine: float) -> float:
-    """Half the 95 % interval, relative; not finite: not known."""
+    """Return half the 95 % interval, relative; not finite: not known."""
     return reach(math.hypot(error, of_machine if math.isfinite(of_machine) else 0.0))
 
 
 def interval_of_rate(rate: float, half: float) -> tuple[float | None, float | None]:
-    """95 % interval of a rate, from that of the mean step; None: that end is unknown.
+    """Return the 95 % interval of a rate, from that of the mean step; None: that end is unknown.
 
     Args:
         half: of ``half_width``.

@@ -1,8 +1,7 @@
-"""What is measured of a recorded rank, as plain dataclasses: the run, its steps, its loaders and
-workers, its machine.
+"""What is measured of a recorded rank, as plain dataclasses.
 
-Seconds are floats that end in ``_s``, bytes end in ``_bytes``, shares go from 0 to 1. None: it
-could not be measured.
+They are the run, its steps, its loaders and workers, and its machine. Seconds are floats that end
+in ``_s``, bytes end in ``_bytes``, shares go from 0 to 1. None: it could not be measured.
 """
 
 from dataclasses import dataclass, field
@@ -171,8 +170,7 @@ class Operation:
 
 @dataclass(frozen=True)
 class Workers:
-    """What making batches costs, in the loader's workers or, without workers, in the training
-    process itself.
+    """What making batches costs, in the loader's workers or in the training process itself.
 
     Attributes:
         processes: How many processes made samples; 0: the main process itself did (num_workers=0).
@@ -330,8 +328,9 @@ GPU_BEHIND = 1.1  # times the mean step: what profiled steps and the others diff
 
 @dataclass(frozen=True)
 class StepSeries:
-    """Step by step, thinned to at most 600 columns: for each column the median over the steps in
-    it. Lists all have one length.
+    """Step by step, thinned to at most 600 columns.
+
+    Each column holds the median over the steps in it. Lists all have one length.
 
     Attributes:
         start_s: Start of the column's first step, since the first step's start. All lists have one
@@ -372,8 +371,7 @@ class Flop:
 
 @dataclass(frozen=True)
 class Sampled:
-    """How the mean step is known where most steps were only counted and timed, to keep recording
-    cheap.
+    """How the mean step is known where most steps were only counted and timed.
 
     Attributes:
         counted: Steps that were only counted and timed. Unit: steps.
@@ -396,8 +394,9 @@ class Sampled:
 
 @dataclass(frozen=True)
 class OwnFunction:
-    """A function that the training loop calls, or lines of the loop itself, between models,
-    backward passes and updates.
+    """A function that the training loop calls, or lines of the loop itself.
+
+    It runs between models, backward passes and updates.
 
     Attributes:
         name: The function with its file and first line, or lines of the loop with their file.
@@ -418,8 +417,9 @@ class OwnFunction:
 
 @dataclass(frozen=True)
 class OwnCode:
-    """The program's own code between models, backward passes and updates, by function. Its parts
-    sum to at most ``s``.
+    """The program's own code between models, backward passes and updates, by function.
+
+    Its parts sum to at most ``s``.
 
     Attributes:
         s: All of this code: per step, or of evaluations and rollouts in total. Unit: s.
@@ -505,11 +505,10 @@ class StepSummary:
 
     @property
     def gpu_s(self) -> float:
-        """Seconds that the GPU needs for a step, while the host may wait for a batch; 0.0: not
-        known.
+        """Seconds that the GPU needs for a step, while the host may wait for a batch.
 
-        It is not for one of several ranks, and where the mean step was shorter than the few that
-        torch.profiler recorded.
+        0.0: not known, as for one of several ranks, and where the mean step was shorter than the
+        few that torch.profiler recorded.
         """
         work = self.gpu_work
         return (
@@ -520,10 +519,10 @@ class StepSummary:
 
     @property
     def gpu_is_behind(self) -> bool:
-        """The GPU's work for the steps that torch.profiler recorded takes longer than the mean
-        step, so the run's rate is not the GPU's.
+        """Whether the GPU needs longer for its recorded steps than the mean step, so that it lags.
 
-        Of one of several ranks that is not known: its GPU is also busy waiting for the others.
+        The run's rate is then not the GPU's. Of one of several ranks that is not known: its GPU is
+        also busy waiting for the others.
         """
         work = self.gpu_work
         return work is not None and work.ranks == 1 and work.busy_s > self.mean_s * GPU_BEHIND

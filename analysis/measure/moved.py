@@ -11,8 +11,9 @@ _STAGES = {"transport": Stage.TRANSPORT, "pin": Stage.PIN, "copy": Stage.COPY}
 
 
 def of(main: Process, steps: Steps, first: int) -> dict[str, Moved]:
-    """Stage -> means per step, of the recorded steps that count; a stage that did not occur is left
-    out.
+    """Return means per step of each stage, of the recorded steps that count.
+
+    A stage that did not occur is left out.
 
     Args:
         first: index of the first step that counts.

@@ -1,6 +1,4 @@
-"""How well a mean over autocorrelated, drifting values is known, and which of many differences are
-more than noise.
-"""
+"""How well a mean over autocorrelated values is known, and which differences are no noise."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -23,9 +21,10 @@ _NORMAL = NormalDist()
 
 
 def block_length(values: FloatArray) -> int:
-    """How many neighbours belong together: the automatic choice of Politis and White (Econometric
-    Reviews 23(1), 2004) for the circular block bootstrap, with the correction of Patton, Politis
-    and White (2009).
+    """Return how many neighbours belong together.
+
+    It is the automatic choice of Politis and White (Econometric Reviews 23(1), 2004) for the
+    circular block bootstrap, with the correction of Patton, Politis and White (2009).
 
     Args:
         values: float64 [n], in order of time.
@@ -55,7 +54,7 @@ def block_length(values: FloatArray) -> int:
 
 
 def _last_correlated(correlation: FloatArray, n: int) -> int:
-    """The last lag before several in a row are not correlated, 0 if the first are not."""
+    """Return the last lag before several in a row are not correlated, 0 if the first are not."""
     row = max(5, math.ceil(math.sqrt(math.log10(n))))
     small = np.abs(correlation[1:]) < 2 * math.sqrt(math.log10(n) / n)
     for lag in range(len(small) - row + 1):
@@ -66,9 +65,10 @@ def _last_correlated(correlation: FloatArray, n: int) -> int:
 
 
 def error_of_mean(values: FloatArray) -> float:
-    """Standard error of the mean of autocorrelated values: that of the circular block bootstrap,
-    which for a mean needs no draws (Lahiri, Resampling Methods for Dependent Data, 2003, section
-    3.1). NaN for fewer than ``FEWEST`` values.
+    """Return the standard error of the mean of autocorrelated values.
+
+    It is that of the circular block bootstrap, which for a mean needs no draws (Lahiri, Resampling
+    Methods for Dependent Data, 2003, section 3.1). NaN for fewer than ``FEWEST`` values.
 
     Args:
         values: float64 [n], in order of time.
@@ -84,7 +84,7 @@ def error_of_mean(values: FloatArray) -> float:
 
 
 def error_of(statistic: Callable[[FloatArray], FloatArray], values: FloatArray) -> float:
-    """Standard error of a median or another quantile, by the circular block bootstrap.
+    """Return the standard error of a median or another quantile, by the circular block bootstrap.
 
     Args:
         statistic: of float64 [draws, n], along the last axis.
@@ -100,15 +100,14 @@ def error_of(statistic: Callable[[FloatArray], FloatArray], values: FloatArray) 
 
 
 def drift(values: FloatArray) -> float:
-    """How far stretches of a run move beyond what the scatter of single values would move them:
-    standard deviation.
+    """Return how far stretches of a run move beyond the scatter of single values.
 
-    It stands for how another run of the same program differs. Slow noise has about as much variance
-    at each longer time scale (flicker noise), so another run is off by at least what stretches of
-    this one are, however long both are. Of simulated pairs of identical runs of autoregressive
-    noise (0.9), 0 to 2 % differ at the 5 % level with it, and 25 % without; of noise at all time
-    scales, up to eight times the run's, 12 % and 50 % (tests/diff/test_noise.py). NaN for fewer
-    than ``FEWEST_COMPARED`` values.
+    This standard deviation stands for how another run of the same program differs. Slow noise has
+    about as much variance at each longer time scale (flicker noise), so another run is off by at
+    least what stretches of this one are, however long both are. Of simulated pairs of identical
+    runs of autoregressive noise (0.9), 0 to 2 % differ at the 5 % level with it, and 25 % without;
+    of noise at all time scales, up to eight times the run's, 12 % and 50 %
+    (tests/diff/test_noise.py). NaN for fewer than ``FEWEST_COMPARED`` values.
 
     Args:
         values: float64 [n], in order of time.
@@ -122,9 +121,11 @@ def drift(values: FloatArray) -> float:
 
 
 def p_of(effect: float, error: float, freedom: int | None = None) -> float:
-    """Two-sided p value of an effect: normal, or of Student's t with these degrees of freedom
-    (Wallace's approximation, Annals of Mathematical Statistics 30(4), 1959; within 0.002 of the
-    exact value)."""
+    """Return the two-sided p value of an effect.
+
+    It is normal, or of Student's t with these degrees of freedom (Wallace's approximation, Annals
+    of Mathematical Statistics 30(4), 1959; within 0.002 of the exact value).
+    """
     if not (math.isfinite(effect) and math.isfinite(error)):
         return 1.0
     if error <= 0:
@@ -136,13 +137,14 @@ def p_of(effect: float, error: float, freedom: int | None = None) -> float:
 
 
 def reach(error: float, freedom: int | None = None) -> float:
-    """Half the width of a 95 % interval."""
+    """Return half the width of a 95 % interval."""
     return error * (1.959964 if freedom is None else student(freedom))
 
 
 def holm(ps: Sequence[float]) -> list[float]:
-    """p values corrected for how many there are (Holm, Scandinavian Journal of Statistics 6(2),
-    1979).
+    """Return p values corrected for how many there are.
+
+    Holm, Scandinavian Journal of Statistics 6(2), 1979.
     """
     corrected, least = [0.0] * len(ps), 0.0
     for rank, at in enumerate(sorted(range(len(ps)), key=ps.__getitem__)):

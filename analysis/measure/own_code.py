@@ -1,9 +1,8 @@
-"""The program's own code: what runs between models, backward passes and updates, in no other stage
-(profiler/taps/own_code/stretches.py).
+"""The program's own code: what runs between models, backward passes and updates.
 
-Stretches of it were looked at by chance, and each stands for others. What a function takes of them
-is what it takes of the step's own code: the stage ``other``, and the part of ``loss`` that lies
-between a forward and its backward.
+It is in no other stage (profiler/taps/own_code/stretches.py). Stretches of it were looked at by
+chance, and each stands for others. What a function takes of them is what it takes of the step's own
+code: the stage ``other``, and the part of ``loss`` that lies between a forward and its backward.
 """
 
 import math
@@ -34,7 +33,7 @@ _MAINLY = (
 
 
 def of_steps(rank: RankMetrics, step: StepSummary) -> OwnCode | None:
-    """What the code in steps does; None: too little of it was looked at."""
+    """Return what the code in steps does; None: too little of it was looked at."""
     if rank.steps is None:
         return None
     looks, steps = _looks(rank.main), rank.steps.boundaries
@@ -49,7 +48,7 @@ def of_steps(rank: RankMetrics, step: StepSummary) -> OwnCode | None:
 
 
 def of_evaluation(rank: RankMetrics) -> OwnCode | None:
-    """What the code in evaluation, rollouts or generation does;
+    """Return what the code in evaluation, rollouts or generation does.
 
     None: too little of it was looked at.
     """
@@ -65,7 +64,7 @@ def of_evaluation(rank: RankMetrics) -> OwnCode | None:
 
 
 def _looks(main: Process) -> Records:
-    """Without those that only say what looking cost."""
+    """Return the looks without those that only say what looking cost."""
     looks = main.view(Stage.OWN_CODE)
     return looks[looks["looks"] > 0]
 
@@ -77,7 +76,10 @@ def _for_evaluation(looks: Records, steps: Boundaries) -> npt.NDArray[np.bool_]:
 def _of(
     looks: Records, main: Process, whole_s: float, without: Collection[str] = ()
 ) -> OwnCode | None:
-    """Functions that took ``whole_s`` together, without those that belong to another stage."""
+    """Return the functions that took ``whole_s`` together.
+
+    Those that belong to another stage are left out.
+    """
     took = looks["wall"].astype(float)
     at = {
         (start, flags): index
@@ -116,7 +118,7 @@ def _of(
 
 
 def _interval(part: FloatArray, whole: FloatArray) -> tuple[float, float]:
-    """95 % interval of sum(part) / sum(whole), float64 [looks] each.
+    """Return the 95 % interval of sum(part) / sum(whole), float64 [looks] each.
 
     What only some of the looks saw may be rarer or more frequent than in those: the interval is at
     least that of how often it occurs (Wilson, J. Am. Stat. Assoc. 22, 1927), from as many equal
@@ -136,8 +138,9 @@ def _interval(part: FloatArray, whole: FloatArray) -> tuple[float, float]:
 
 
 def _mainly(name: str, share: float, depth: Mapping[str, float]) -> str:
-    """The deepest function that surely has half of another one's time, or more: what it takes
-    cannot all be outside of that.
+    """Return the deepest function that surely has half of another one's time, or more.
+
+    What that one takes cannot all be outside of it.
     """
     inside = {
         other: took

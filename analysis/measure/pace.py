@@ -18,7 +18,7 @@ _COUNTED = 2
 
 
 def first_step(main: Process, steps: Steps) -> int:
-    """Index of the first step that counts in the means."""
+    """Return the index of the first step that counts in the means."""
     counted = main.of(Stage.FLOP)["start"]
     after = (
         int(np.searchsorted(steps.start, counted.min(), "right")) if len(counted) else 0
@@ -28,8 +28,9 @@ def first_step(main: Process, steps: Steps) -> int:
 
 
 def throughput_of(main: Process, steps: Steps | None) -> Throughput:
-    """The same from the training process alone: the one definition of a run's samples/s, whatever
-    shows it.
+    """Return the throughput from the training process alone.
+
+    This is the one definition of a run's samples/s, whatever shows it.
     """
     if steps is None or not len(steps.wall):
         return Throughput(None, None, 0, 0, 0, None)
@@ -59,9 +60,11 @@ def throughput_of(main: Process, steps: Steps | None) -> Throughput:
 
 
 def _trained_on(samples: IntArray) -> IntArray:
-    """int64 [steps], samples of each: those taken, without what the first step fetched ahead of a
-    training that was ended before it came to it. Where a training ends by itself, the last step
-    takes fewer instead."""
+    """Return the samples that each step trained on, int64 [steps].
+
+    They are those taken, without what the first step fetched ahead of a training that was ended
+    before it came to it. Where a training ends by itself, the last step takes fewer instead.
+    """
     if len(samples) > 2 and samples[0] > samples[1] > 0 and (samples[1:] == samples[1]).all():
         return np.full_like(samples, samples[1])
     return samples

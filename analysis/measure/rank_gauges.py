@@ -14,7 +14,7 @@ from feedline.profiler.store.run_folder import Rank
 
 
 def read_rank_gauges(rank: Rank, notes: list[str]) -> list[Gauge]:
-    """The machine's gauges, thinned for a figure."""
+    """Return the machine's gauges, thinned for a figure."""
     path = rank.folder / GAUGES
     if not os.path.lexists(path):
         return []

@@ -1,14 +1,13 @@
-"""Steps that were only counted (profiler/taps/recording_schedule.py), and what those recorded in
-full say of them.
+"""Steps that were only counted, and what those recorded in full say of them.
 
-Three kinds of steps make the mean step. Those that something happened in which is always told (an
-epoch began or ended, an evaluation, a checkpoint, a compilation) stand for themselves. The other
-recorded ones stand for themselves and for all that were counted; those before the first rest, in
-which caches warm up, only where there are few others. But where the counted ones took longer than
-chance and the cost of recording explain, as after rare long stalls, what they took longer is in a
-stage of its own: nothing tells in which one it was. What recording a step in full costs, as the run
-itself has measured, is in no figure: it lies at both ends of every span, and is taken off what is
-around that.
+profiler/taps/recording_schedule.py decides which are. Three kinds of steps make the mean step.
+Those that something happened in which is always told (an epoch began or ended, an evaluation, a
+checkpoint, a compilation) stand for themselves. The other recorded ones stand for themselves and
+for all that were counted; those before the first rest, in which caches warm up, only where there
+are few others. But where the counted ones took longer than chance and the cost of recording
+explain, as after rare long stalls, what they took longer is in a stage of its own: nothing tells in
+which one it was. What recording a step in full costs, as the run itself has measured, is in no
+figure: it lies at both ends of every span, and is taken off what is around that.
 """
 
 from collections import Counter
@@ -81,7 +80,7 @@ class Counted:
         return float((self.end - self.start)[some].sum()) / self.number
 
     def samples(self, loaders: frozenset[int]) -> int:
-        """That these loaders handed over."""
+        """Return how many samples these loaders handed over."""
         return sum(samples for loader, (_, samples) in self.taken.items() if loader in loaders)
 
 
@@ -111,7 +110,10 @@ class Estimate:
 
     @classmethod
     def of(cls, main: Process, steps: Steps, first: int) -> "Estimate | None":
-        """None: no step was only counted, or next to none was recorded."""
+        """Read what the recorded steps say of the others.
+
+        None: no step was only counted, or next to none was recorded.
+        """
         counted = Counted.of(main)
         if not counted.number:
             return None
@@ -147,7 +149,7 @@ class Estimate:
         )
 
     def means(self, stages: Mapping[str, IntArray | FloatArray]) -> dict[str, float]:
-        """Mean of each stage over all steps, ns.
+        """Return the mean of each stage over all steps, ns.
 
         They sum to ``mean_ns`` if the stages sum to the wall time.
         """
@@ -181,11 +183,11 @@ class Estimate:
         return {name: value * scale for name, value in own.items()}
 
     def walls(self) -> FloatArray:
-        """float64 [k], ns: the alike steps' own wall times."""
+        """Return the alike steps' own wall times, float64 [k], ns."""
         return np.maximum(self.wall[self.alike] - self.cost_ns, 0.0)
 
     def sampled(self, stages: Mapping[str, IntArray | FloatArray]) -> Sampled:
-        """How sure the shares are."""
+        """Return how sure the shares are."""
         drawn, windows = self.drawn(stages), len(np.unique(self.window[self.alike]))
         low, high = (
             {name: float(np.quantile(values, at)) for name, values in drawn.items()}
@@ -196,8 +198,10 @@ class Estimate:
         )
 
     def drawn(self, stages: Mapping[str, IntArray | FloatArray]) -> dict[str, FloatArray]:
-        """Each stage's share of a counted step, float64 [DRAWS]: what it could be if other windows
-        had been recorded (bootstrap over windows)."""
+        """Draw each stage's share of a counted step, float64 [DRAWS].
+
+        It is what the share could be if other windows had been recorded (bootstrap over windows).
+        """
         of, draws = self._drawn()
         sums = {
             name: np.bincount(of, values[self.alike].astype(float))
@@ -216,8 +220,9 @@ class Estimate:
         return found
 
     def drawn_walls(self) -> FloatArray:
-        """float64 [DRAWS], ns: what the mean of the alike steps could be, with what recording
-        costs.
+        """Draw what the mean of the alike steps could be, with what recording costs.
+
+        float64 [DRAWS], ns.
         """
         of, draws = self._drawn()
         return np.asarray(
@@ -225,8 +230,10 @@ class Estimate:
         )
 
     def _drawn(self) -> tuple[IntArray, IntArray]:
-        """Which group each alike step is in, int64 [k], and how often each group is drawn, int64
-        [DRAWS, groups]: windows, where there are some, else steps."""
+        """Return the group of each alike step, int64 [k], and how often each group is drawn.
+
+        The draws are int64 [DRAWS, groups]. Groups are windows, where there are some, else steps.
+        """
         groups = np.unique(self.window[self.alike])
         by_window = len(groups) >= FEWEST
         of = (
@@ -239,9 +246,9 @@ class Estimate:
 
 
 def _cost_lies(main: Process) -> dict[str, float]:
-    """Stage -> share of what recording costs: of a span, in the one that it is in; of an outermost
-    one, between it and its neighbors.
+    """Return the share of what recording costs that lies in each stage.
 
+    That of a span lies in the one that it is in; of an outermost one, between it and its neighbors.
     Each span counts alike, but for those of gradients, which cost a tenth of a model's.
     """
     told = [stage for stage in STAGE_OF_RECORD if stage is not Stage.GRADIENTS]
@@ -259,7 +266,7 @@ def _cost_lies(main: Process) -> dict[str, float]:
 
 
 def _of_a_kind(main: Process, steps: Steps) -> npt.NDArray[np.bool_]:
-    """bool [n]: steps in which something happened that is always told."""
+    """Mark the steps in which something happened that is always told, bool [n]."""
     ends = main.of(Stage.NEXT)
     ends = ends[ends["flags"] & Flag.END != 0]
     told = np.concatenate(

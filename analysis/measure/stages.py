@@ -1,8 +1,7 @@
-"""Every stage of a step and of a sample: one line each. Names, order, colors, phases and groups
-come from here.
+"""Every stage of a step and of a sample: one line each.
 
-The order is that in which they happen. A stage that a program names itself (``feedline.stage``)
-stands under its own name behind these.
+Names, order, colors, phases and groups come from here. The order is that in which they happen. A
+stage that a program names itself (``feedline.stage``) stands under its own name behind these.
 """
 
 from dataclasses import dataclass

@@ -1,5 +1,6 @@
-"""The partition of every step: each nanosecond of the main thread belongs to one stage, and
-unclaimed time is "other".
+"""The partition of every step.
+
+Each nanosecond of the main thread belongs to one stage, and unclaimed time is "other".
 """
 
 from dataclasses import dataclass, replace
@@ -132,8 +133,9 @@ def partition(main: Process) -> Steps | None:
 
 
 def runs_closures(main: Process) -> bool:
-    """Return whether updates call closures: the stage "optimizer" then has what these do outside
-    the model and backward.
+    """Tell whether updates call closures.
+
+    The stage "optimizer" then has what these do outside the model and backward.
     """
     updates, backwards = main.of(Stage.OPTIMIZER), main.of(Stage.BACKWARD)["start"]
     order = np.argsort(updates["start"], kind="stable")
@@ -142,8 +144,9 @@ def runs_closures(main: Process) -> bool:
 
 
 def left_after(steps: Steps | None) -> int | None:
-    """Return the batches of the last pass over the training loader, if that came to its end and no
-    step followed; else None.
+    """Return the batches of the last pass over the training loader.
+
+    None: that did not come to its end, or a step followed.
     """
     if steps is None or not len(steps.asked) or not len(steps.start):
         return None
@@ -154,7 +157,7 @@ def left_after(steps: Steps | None) -> int | None:
 
 
 def _without_looking(found: Steps, looks: Records) -> Steps:
-    """Without what looking at the program's own code took of the steps."""
+    """Take off what looking at the program's own code took of the steps."""
     at = step_of(looks["start"], found.boundaries)
     evaluated = holds(found.boundaries.evaluation, looks["start"])
     inside = (at >= 0) & ~evaluated
@@ -182,7 +185,7 @@ def _in_fetch(records: Records) -> npt.NDArray[np.bool_]:
 
 
 def _whole(found: Boundaries, records: Records, stride: int) -> Boundaries:
-    """Without the steps in which records are missing, in a run that forgot windows."""
+    """Leave out the steps in which records are missing, in a run that forgot windows."""
     if stride == 1:
         return found
     changes = np.flatnonzero(np.diff(records["window"].astype(np.int64))) + 1
@@ -192,8 +195,9 @@ def _whole(found: Boundaries, records: Records, stride: int) -> Boundaries:
 
 
 def _undisturbed(found: Boundaries, profiled: Records) -> Boundaries:
-    """Without the steps in which torch.profiler recorded, which takes time of its own; where next
-    to nothing is left, with them.
+    """Leave out the steps in which torch.profiler recorded, which takes time of its own.
+
+    Where next to nothing is left, they stay.
     """
     end = (
         np.maximum.accumulate(profiled["start"] + profiled["wall"])
@@ -207,10 +211,9 @@ def _undisturbed(found: Boundaries, profiled: Records) -> Boundaries:
 
 
 def _loss_gaps(pieces: Pieces, spans: Records) -> Pieces:
-    """Give the time between the end of a forward and the backward after it to the loss: no tap sees
-    functional losses.
+    """Give the time between a forward and the backward after it to the loss.
 
-    The owner of such a piece is -1.
+    No tap sees functional losses. The owner of such a piece is -1.
     """
     gap = pieces.start[1:] - pieces.end[:-1]
     at = np.flatnonzero(
@@ -224,11 +227,10 @@ def _loss_gaps(pieces: Pieces, spans: Records) -> Pieces:
 
 
 def of_loss(stage: npt.NDArray[np.uint8], flags: npt.NDArray[np.uint16]) -> npt.NDArray[np.bool_]:
-    """Whether the loss is computed between two spans: after a forward, before its backward.
-    ``zero_grad`` may be called anywhere there.
+    """Tell where the loss is computed between two spans: after a forward, before its backward.
 
-    Not where the forward has returned the loss: what a program does then may be anything, such as
-    getting the next batch.
+    ``zero_grad`` may be called anywhere there. Where the forward has returned the loss, what a
+    program does then may be anything, such as getting the next batch.
 
     Args:
         stage, flags: [n], of spans in order.
@@ -328,8 +330,9 @@ def _may_be_input(
     inside: npt.NDArray[np.bool_],
     count: int,
 ) -> IntArray:
-    """int64 [count], ns of each step in which the program may make a batch although they belong to
-    a stage.
+    """Return the time in which the program may make a batch although it belongs to a stage.
+
+    int64 [count], ns of each step.
     """
     owner = spans[np.maximum(pieces.owner, 0)]
     named = (owner["stage"] == Stage.USER) & np.array(
@@ -341,7 +344,7 @@ def _may_be_input(
 
 
 def _resident(spans: Records, boundaries: Boundaries) -> npt.NDArray[np.bool_]:
-    """bool [n]: all that models get in the step was in memory before."""
+    """Mark the steps in which all that models get was in memory before, bool [n]."""
     forwards = spans[spans["stage"] == Stage.FORWARD]
     at = np.searchsorted(boundaries.start, forwards["start"], "right") - 1
     counts = (at >= 0) & ~holds(boundaries.evaluation, forwards["start"])
@@ -356,9 +359,11 @@ def _resident(spans: Records, boundaries: Boundaries) -> npt.NDArray[np.bool_]:
 def _handing(
     pieces: Pieces, spans: Records, step: IntArray, inside: npt.NDArray[np.bool_], count: int
 ) -> IntArray:
-    """int64 [count], ns of each step's transport in which the main thread neither ran nor waited
-    for a CPU: it waited for the worker, whose thread that hands tensors over waits for Python's
-    lock, for a CPU, or for room in the pipe."""
+    """Return the transport in which the main thread neither ran nor waited for a CPU.
+
+    int64 [count], ns of each step. It waited for the worker, whose thread that hands tensors over
+    waits for Python's lock, for a CPU, or for room in the pipe.
+    """
     owner = np.maximum(pieces.owner, 0)
     chosen = inside & (pieces.owner >= 0) & (spans["stage"][owner] == Stage.TRANSPORT)
     chosen &= (spans["cpu"][owner] >= 0) & (spans["runqueue"][owner] >= 0)
@@ -368,7 +373,7 @@ def _handing(
 
 
 def _fed(asked: Records, spans: Records, boundaries: Boundaries) -> tuple[IntArray, IntArray]:
-    """Batches and samples, int64 [n] each, that were taken in each step."""
+    """Return the batches and samples that were taken in each step, int64 [n] each."""
     count = len(boundaries.start)
     taken = np.searchsorted(boundaries.start, asked["start"], "right") - 1
     known = (taken >= 0) & (asked["start"] < np.append(boundaries.end, 0)[taken]) & gave(asked)
@@ -395,12 +400,12 @@ def _fed(asked: Records, spans: Records, boundaries: Boundaries) -> tuple[IntArr
 
 
 def _taken_early(batches: IntArray, before: int) -> int:
-    """How many batches were taken before the training and not for it, such as the pictures that a
-    GAN is shown with.
+    """Return how many batches were taken before the training and not for it.
 
-    They are what the first step has more than each of the others, which all have the same. Where a
-    loader fetches ahead, the last one has fewer; where a step has several forwards, as after an
-    update that a gradient scaler left out, batches come between them, too.
+    Such are the pictures that a GAN is shown with. They are what the first step has more than each
+    of the others, which all have the same. Where a loader fetches ahead, the last one has fewer;
+    where a step has several forwards, as after an update that a gradient scaler left out, batches
+    come between them, too.
 
     Args:
         batches: int64 [steps], taken in each.

@@ -1,5 +1,7 @@
-"""Why the main process had no batch: from when each batch was ready in its worker, on the clock
-that all processes of a host share.
+"""Why the main process had no batch.
+
+It follows from when each batch was ready in its worker, on the clock that all processes of a host
+share.
 """
 
 import numpy as np
@@ -13,7 +15,7 @@ from feedline.profiler.store.segment_reader import Process
 
 
 def ready_times(workers: list[Process]) -> dict[tuple[int, int], int]:
-    """(loader, batch key) -> ns at which a worker had made the batch."""
+    """Return when a worker had made each batch, ns, by loader and batch key."""
     found: dict[tuple[int, int], int] = {}
     for worker in workers:
         made = worker.batches
@@ -27,8 +29,9 @@ def ready_times(workers: list[Process]) -> dict[tuple[int, int], int]:
 
 
 def sent_times(workers: list[Process]) -> dict[tuple[int, int], tuple[int, int]]:
-    """(loader, batch key) -> ns at which a worker's feeder thread had pickled the batch, and the
-    CPU time that this took, ns.
+    """Return when each batch was pickled, and the CPU time that this took, ns.
+
+    By loader and batch key; a worker's feeder thread pickles them.
     """
     found: dict[tuple[int, int], tuple[int, int]] = {}
     for worker in workers:
@@ -95,8 +98,9 @@ def classify(
 
 
 def later_ready(asked: Records, ready: dict[tuple[int, int], int]) -> list[int]:
-    """For each request, ns at which the first of the batches after it was made (2**62: none that is
-    known).
+    """Return when the first of the batches after each request was made, ns.
+
+    2**62: none that is known.
     """
     never = 2**62
     found = [never] * len(asked)
@@ -115,9 +119,9 @@ def later_ready(asked: Records, ready: dict[tuple[int, int], int]) -> list[int]:
 
 
 def ready_share(asked: Records, ready: dict[tuple[int, int], int]) -> float | None:
-    """Share of the requests (the first of each epoch apart) that found their batch made;
+    """Return the share of the requests that found their batch made.
 
-    None without workers.
+    The first of each epoch is left aside. None: there are no workers.
     """
     times = [
         (start, ready[loader, key])

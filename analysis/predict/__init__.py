@@ -1,3 +1,1 @@
-"""What a change to the input would make of a recorded training: the replay of its loader, and what
-findings' fixes change in it.
-"""
+"""What a change to the input would make of a recorded training, by replaying its loader."""

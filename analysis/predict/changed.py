@@ -12,7 +12,7 @@ _MODELLED = ("num_workers", "prefetch_factor", "in_order", "persistent_workers")
 
 
 def not_modelled(recorded: RecordedInput, change: Change) -> Refused | None:
-    """Whether it sets something to a new value that the replay does not know."""
+    """Tell whether it sets something to a new value that the replay does not know."""
     given = change.settings
     unknown = sorted(
         name
@@ -27,10 +27,10 @@ def not_modelled(recorded: RecordedInput, change: Change) -> Refused | None:
 
 
 def variants(recorded: RecordedInput, change: Change) -> Sequence[RecordedInput]:
-    """The same training with the change; ``recorded`` itself where nothing changes.
+    """Return the training with the change; ``recorded`` itself where nothing changes.
 
-    Two of them where workers receive what the main process made: what that takes lies between two
-    bounds. And two where helper threads stop: whether they spun or did a part of the work is
+    It is two of them where workers receive what the main process made: what that takes lies between
+    two bounds. And two where helper threads stop: whether they spun or did a part of the work is
     unknown. In the first their work is gone, in the second the worker's own thread does it.
     """
     changed = with_change(recorded, change)
@@ -55,7 +55,7 @@ def variants(recorded: RecordedInput, change: Change) -> Sequence[RecordedInput]
 
 
 def with_change(recorded: RecordedInput, change: Change) -> RecordedInput:
-    """The first of them."""
+    """Return the first of the ``variants``."""
     given, own = change.settings, {name: (share, share) for name, share in recorded.own.items()}
     helpers = recorded.helpers if change.helper_threads else 1.0
     making = _factor(
@@ -96,12 +96,12 @@ def with_change(recorded: RecordedInput, change: Change) -> RecordedInput:
 
 
 def _stay(recorded: RecordedInput, change: Change) -> bool:
-    """Whether workers stay between passes."""
+    """Tell whether workers stay between passes."""
     return bool(change.settings.get("persistent_workers", recorded.persistent))
 
 
 def _made(recorded: RecordedInput, change: Change) -> Sequence[Task]:
-    """The batches as such workers make them."""
+    """Return the batches as such workers make them."""
     if recorded.persistent or not recorded.staying or not _stay(recorded, change):
         return recorded.batches
     return [
@@ -115,9 +115,11 @@ def _longer(task: Task, cpu_s: float) -> Task:
 
 
 def _received(making: Factor, transport: Factor) -> Factor:
-    """What becomes of receiving a batch: what the main process waits for there is the worker's
-    thread that sends, which probably waits for Python's lock while the other thread makes the next
-    batch. If batches take longer to make, it is taken to wait as long as before.
+    """Return what becomes of receiving a batch.
+
+    What the main process waits for there is the worker's thread that sends, which probably waits
+    for Python's lock while the other thread makes the next batch. If batches take longer to make,
+    it is taken to wait as long as before.
     """
     return Factor(transport.cpu, transport.off_cpu * min(1.0, making.cpu))
 
@@ -131,7 +133,7 @@ def _setting(recorded: Setting, given: Mapping[str, int | bool]) -> Setting:
 
 
 def _factor(shares: Mapping[str, tuple[float, float]], stages: Mapping[str, Factor]) -> Factor:
-    """What becomes of the whole when its stages change.
+    """Return what becomes of the whole when its stages change.
 
     Args:
         shares: stage -> of the whole's CPU time and of its other time.
@@ -144,8 +146,9 @@ def _factor(shares: Mapping[str, tuple[float, float]], stages: Mapping[str, Fact
 
 
 def _scaled(task: Task, factor: Factor, threads: float) -> Task:
-    """With other threads beside it, a task takes its main thread as long as before, apart from the
-    factor.
+    """Return how long a task takes when its stages change.
+
+    With other threads beside it, it takes its main thread as long as before, apart from the factor.
     """
     if factor == Factor() and threads == task.threads:
         return task

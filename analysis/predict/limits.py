@@ -1,5 +1,6 @@
-"""What limits a training once it is changed: what would raise its throughput further, by the same
-prediction.
+"""What limits a training once it is changed.
+
+It is what would raise its throughput further, by the same prediction.
 """
 
 from collections.abc import Mapping
@@ -13,8 +14,9 @@ class Predictor(Protocol):
     """What a change makes of a training's throughput."""
 
     def __call__(self, change: Change, interval: bool = True) -> PredictedRate | Refused:
-        """Predict it; without its interval, low and high are the prediction itself, which is
-        several times faster.
+        """Predict it.
+
+        Without its interval, low and high are the prediction itself, which is several times faster.
         """
 
 

@@ -1,7 +1,7 @@
-"""Replay of one pass over a DataLoader: when is each batch there, and how long does training wait
-for it, with these settings?
+"""Replay of one pass over a DataLoader.
 
-A discrete-event simulation of torch's dispatch (``torch/utils/data/dataloader.py``,
+When is each batch there, and how long does training wait for it, with these settings? A
+discrete-event simulation of torch's dispatch (``torch/utils/data/dataloader.py``,
 ``_MultiProcessingDataLoaderIter``): at the start ``prefetch_factor`` batches are asked of each
 worker in turn, and each batch that is handed over asks for one more. With ``in_order`` a batch
 waits for all before it, and its worker gets no new work meanwhile; the main process receives those
@@ -149,7 +149,7 @@ class _Clock:
     _tie: "count[int]" = field(default_factory=count)
 
     def begin(self, actor: int, part: Part) -> None:
-        """An actor computes, or waits."""
+        """Let an actor compute, or wait."""
         seconds, threads = part
         if threads:
             heappush(self._computing, (self.share_s + seconds, next(self._tie), actor, threads))
@@ -247,7 +247,7 @@ class _Replay:
                 yield (end - begin) * task.off_cpu_s, 0.0
 
     def _alone(self) -> _Actor:
-        """Without workers, making a batch and its step take turns."""
+        """Replay without workers: making a batch and its step take turns."""
         for batch, step in zip(self.work.batches, self.work.steps):
             begin = self.clock.now
             yield from self._does(batch)
@@ -270,7 +270,7 @@ class _Replay:
             self._wake(_FIRST_SENDER - number)
 
     def _sender(self, number: int) -> _Actor:
-        """The worker's thread that sends its batches."""
+        """Run the worker's thread that sends its batches."""
         while True:
             while not self.queued[number]:
                 yield None
@@ -318,7 +318,7 @@ class _Replay:
         self.ends.append(self.clock.now)
 
     def _next(self, number: int) -> _Actor:
-        """``_next_data``: receive batches until there is one to hand over."""
+        """Receive batches until there is one to hand over, as ``_next_data`` does."""
         batch = number
         while number not in self.early:
             begin = self.clock.now
@@ -351,8 +351,9 @@ class _Replay:
         return batch
 
     def _ask(self) -> None:
-        """``_try_put_index``: the next batch of the sampler goes to the next worker in turn, or to
-        the next that has room.
+        """Ask for a batch, as ``_try_put_index`` does.
+
+        The next batch of the sampler goes to the next worker in turn, or to the next that has room.
         """
         if self.drawn == len(self.work.batches):
             return

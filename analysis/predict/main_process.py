@@ -54,7 +54,7 @@ class Main:
     starting_s: float
 
     def tasks(self) -> list[Task]:
-        """The same per batch."""
+        """Return what the main process does for a batch."""
         each = np.repeat(self.own_s / self.batches, max(1, round(self.batches)))
         cpu, off = self.cpu_share * self.threads, 1 - self.cpu_share
         return [Task(own * cpu, own * off, self.threads) for own in each.tolist()]
@@ -133,10 +133,10 @@ def main_process(
 
 
 def _computed(rest: FloatArray, waiting: float) -> FloatArray:
-    """float64 [n], ns: of the time that no record of CPU time accounts for, what a step takes that
-    has a CPU of its own.
+    """Return what a step takes that has a CPU of its own, float64 [n], ns.
 
-    A main thread that asks a worker for a batch wakes it, and often loses its CPU to it there.
+    It is taken from the time that no record of CPU time accounts for. A main thread that asks a
+    worker for a batch wakes it, and often loses its CPU to it there.
 
     Args:
         waiting: share of the time in which it wants a CPU and has none, where that is measured (0
@@ -151,7 +151,7 @@ def _computed(rest: FloatArray, waiting: float) -> FloatArray:
 def of_steps(
     rank: RankMetrics, counts: "np.ndarray[tuple[int], np.dtype[np.bool_]]", column: str
 ) -> IntArray:
-    """int64 [n], ns of forward and backward in each step, by one clock."""
+    """Return forward and backward in each step by one clock, int64 [n], ns."""
     assert rank.steps is not None
     steps, records = rank.steps, rank.main.of(*TIMED)
     records = records[(records[column] > 0) & (records["thread"] == 0)]
@@ -165,7 +165,7 @@ def of_steps(
 def _computing(
     cpu_s: float | None, beside_s: float, helped: bool, known_s: float, rest_s: float
 ) -> tuple[float, float]:
-    """What the main thread computes, CPU seconds per step, and how many threads compute with it.
+    """Return the CPU seconds per step of the main thread, and how many threads compute with it.
 
     Args:
         cpu_s: of all processes, per step; None: not known.
@@ -185,8 +185,9 @@ def _computing(
 
 
 def _making_cpu_s(facts: RuleInputs) -> float:
-    """CPU seconds per step of those who make its batches and send them: threads that pickle may be
-    missing from those of the process.
+    """Return the CPU seconds per step of those who make its batches and send them.
+
+    Threads that pickle may be missing from those of the process.
     """
     return max(facts.process_cpu_s or 0.0, accounted_cpu_s(facts.costs)) * (
         facts.throughput.batch_size or 0.0
@@ -194,16 +195,16 @@ def _making_cpu_s(facts: RuleInputs) -> float:
 
 
 def asking_cpu_s(rank: RankMetrics, workers: int) -> float:
-    """CPU seconds per step of the main thread inside the loader, which has workers."""
+    """Return the CPU seconds per step of the main thread inside the loader, which has workers."""
     assert rank.steps is not None
     asked = rank.steps.asked
     return float(np.maximum(asked["cpu"], 0).sum()) / len(rank.steps.wall) / 1e9 if workers else 0.0
 
 
 def _receiving(rank: RankMetrics, counts: "np.ndarray[tuple[int], np.dtype[np.bool_]]") -> Task:
-    """Per batch:
+    """Return the CPU time per batch inside ``__next__``, and how long it waits there.
 
-    CPU time inside ``__next__``, and how long it waits there for the worker to pass on the tensors.
+    It waits for the worker to pass on the tensors.
     """
     assert rank.steps is not None
     asked = rank.steps.asked

@@ -1,5 +1,6 @@
-"""From a recorded run to what the replay of its loader takes: each batch's and each step's work,
-free of what it waited for.
+"""From a recorded run to what the replay of its loader takes.
+
+That is each batch's and each step's work, free of what it waited for.
 """
 
 from dataclasses import replace
@@ -146,7 +147,7 @@ def recorded_input(
 
 
 def _unfit(rank: RankMetrics, facts: RuleInputs) -> Refused | None:
-    """Why this run cannot be replayed."""
+    """Say why this run cannot be replayed."""
     loader = facts.loader
     if rank.loader_elsewhere or facts.loader_elsewhere:
         return Refused(
@@ -198,7 +199,7 @@ def _ranks(rank: RankMetrics) -> int:
 
 
 def _fed(rank: RankMetrics) -> int:
-    """Workers that made batches."""
+    """Return the workers that made batches."""
     return len(
         {
             process.header.get("worker")
@@ -218,9 +219,11 @@ def _setting(facts: RuleInputs) -> Setting:
 
 
 def _made(rank: RankMetrics, persistent: bool) -> Records:
-    """The FETCH records of the training loader's batches, in the order in which they were asked
-    for; without the first ones of each worker and those from before the first step that counts,
-    where there are others."""
+    """Return the FETCH records of the training loader's batches, in the order of the requests.
+
+    The first ones of each worker and those from before the first step that counts are left out,
+    where there are others.
+    """
     assert rank.steps is not None
     many = warm_up(rank.makers.processes, persistent)
     made = np.concatenate(
@@ -237,7 +240,7 @@ def _made(rank: RankMetrics, persistent: bool) -> Records:
 
 
 def _batches(made: Records, helpers: float, samples: float, sharing_s: float) -> list[Task]:
-    """What each took besides handing it over.
+    """Return what each batch took besides handing it over.
 
     Args:
         sharing_s: CPU seconds of each for shared memory, on average.
@@ -253,23 +256,27 @@ def _batches(made: Records, helpers: float, samples: float, sharing_s: float) ->
 
 
 def _into_shared_s(facts: RuleInputs) -> float:
-    """CPU seconds that a worker takes to collate a batch into new shared memory, instead of memory
-    that it has.
+    """Return the CPU seconds that collating a batch into new shared memory takes a worker.
+
+    It is what that takes longer than memory that it has.
     """
     return _SHARING_S_PER_BYTE * shared_bytes(facts) + SHARING_S_PER_TENSOR * tensors(facts)
 
 
 def _sharing_s(made: Records, at_most_s: float) -> float:
-    """CPU seconds that a worker takes to write a batch into shared memory, half of what making it
-    takes at most: a collate that copies it into ordinary memory leaves that to the thread that
-    pickles, whose time is measured."""
+    """Return the CPU seconds that a worker takes to write a batch into shared memory.
+
+    It is half of what making it takes at most: a collate that copies it into ordinary memory leaves
+    that to the thread that pickles, whose time is measured.
+    """
     return min(at_most_s, float(np.minimum(made["cpu"], made["wall"]).mean()) / 2e9)
 
 
 def _locking(recorded: RecordedInput, tensors: float) -> RecordedInput:
-    """The same where receiving waits for Python's lock in a worker that makes its next batch: as
-    long as was recorded on average, but only while a worker does. Where hardly any did, the waiting
-    is of another kind and stays.
+    """Let receiving wait for Python's lock in a worker that makes its next batch.
+
+    It waits as long as was recorded on average, but only while a worker does. Where hardly any did,
+    the waiting is of another kind and stays.
 
     Args:
         tensors: of a batch.
@@ -296,11 +303,11 @@ def _locking(recorded: RecordedInput, tensors: float) -> RecordedInput:
 
 
 def _delayed(recorded: RecordedInput, made: Records) -> RecordedInput:
-    """The same with batches that wait for a CPU as long as recorded; other programs count for less
-    until it is not slower than recorded.
+    """Let batches wait for a CPU as long as recorded.
 
-    Sharing the CPUs evenly slows it too much where other programs have a lower priority, and too
-    little where a thread that wakes up has to wait for its turn.
+    Other programs count for less until it is not slower than recorded. Sharing the CPUs evenly
+    slows it too much where other programs have a lower priority, and too little where a thread that
+    wakes up has to wait for its turn.
     """
     queued_s, wall_s = (float(made[column].mean()) / 1e9 for column in ("runqueue", "wall"))
     for weight in _WEIGHTS if recorded.others else (0.0,):
@@ -320,36 +327,39 @@ def _delayed(recorded: RecordedInput, made: Records) -> RecordedInput:
 
 
 def _loader_bytes(facts: RuleInputs) -> tuple[float, float]:
-    """Of a batch: in its tensors and arrays, and pickled."""
+    """Return the bytes of a batch in its tensors and arrays, and those that are pickled."""
     loader = facts.loader
     return (loader.batch_bytes or 0.0, loader.pickle_bytes or 0.0) if loader else (0.0, 0.0)
 
 
 def _collating_s(facts: RuleInputs) -> float:
-    """CPU seconds per sample of copying it into a batch, which a collate into shared memory does at
-    the same time.
+    """Return the CPU seconds per sample of copying it into a batch.
+
+    A collate into shared memory does so at the same time.
     """
     cost = facts.costs.get("collate")
     return (cost.cpu_s or 0.0) if cost else 0.0
 
 
 def _pickling_s(rank: RankMetrics) -> float:
-    """CPU seconds per batch of a worker's thread that sends; it has the same lock of Python's as
-    the thread that makes.
+    """Return the CPU seconds per batch of a worker's thread that sends.
+
+    It has the same lock of Python's as the thread that makes.
     """
     pickle, fetch = rank.makers.sums(Stage.PICKLE), rank.makers.sums(Stage.FETCH)
     return pickle["cpu"] / fetch["records"] / 1e9 if fetch["records"] else 0.0
 
 
 def _moving(facts: RuleInputs, stage: str) -> Task:
-    """What one batch takes in this stage."""
+    """Return what one batch takes in this stage."""
     moved = facts.moved.get(stage)
     return Task((moved.cpu_s or 0.0) / moved.times, 0.0) if moved else NOTHING
 
 
 def _helpers(facts: RuleInputs) -> float:
-    """CPU time of the processes that make batches over that of the threads that are accounted for,
-    at least 1.
+    """Return the CPU time of the processes that make batches over that of their known threads.
+
+    It is at least 1.
     """
     accounted = accounted_cpu_s(facts.costs)
     return max(1.0, (facts.process_cpu_s or 0.0) / accounted) if accounted else 1.0
@@ -371,8 +381,9 @@ def _making(facts: RuleInputs) -> dict[str, Shares]:
 
 
 def _others(facts: RuleInputs) -> float:
-    """Threads of other programs that want a CPU: more than they got where the CPUs are full, for
-    they wait as the training's own do.
+    """Return how many threads of other programs want a CPU.
+
+    They are more than got one where the CPUs are full, for they wait as the training's own do.
     """
     use = facts.cpus
     if use is None or not use.others:

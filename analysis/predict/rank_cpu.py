@@ -23,7 +23,10 @@ _AS_RECORDED = (
 
 
 def rank_cpus(gathered: Mapping[int, RankMetrics]) -> dict[int, RankCpu]:
-    """By rank, where several were recorded; without those of which too little is known."""
+    """Return the use of CPUs by rank, where several were recorded.
+
+    Ranks of which too little is known are left out.
+    """
     if len(gathered) < 2:
         return {}
     machines = {number: machine_of(rank) for number, rank in gathered.items()}
@@ -62,8 +65,9 @@ def rank_cpu(rank: RankMetrics, machine: tuple[object, str], ranks: int) -> Rank
 
 
 def _workers(rank: RankMetrics) -> int:
-    """That work at one time, of the loader that feeds the steps; 0: there are none, or several
-    loaders, which may take turns.
+    """Return how many workers work at one time, of the loader that feeds the steps.
+
+    0: there are none, or several loaders, which may take turns.
     """
     numbers = [
         about.get("num_workers")
@@ -74,15 +78,16 @@ def _workers(rank: RankMetrics) -> int:
 
 
 def _timed_s(rank: RankMetrics) -> float:
-    """CPU seconds of forward and backward per step."""
+    """Return the CPU seconds of forward and backward per step."""
     assert rank.steps is not None
     counts = np.arange(len(rank.steps.wall)) >= rank.first
     return float(of_steps(rank, counts, "cpu").mean()) / 1e9
 
 
 def _cpus(rank: RankMetrics, ranks: int) -> float | None:
-    """Those that all ranks of a machine may use; of those that are kept on CPUs of their own, all
-    together.
+    """Return the CPUs that all ranks of a machine may use.
+
+    Those of ranks that are kept on CPUs of their own are added.
     """
     machine = rank.rank.manifest.machine
     whole, allowed, own = (

@@ -94,9 +94,10 @@ class RecordedInput:
     receiving_bounds: tuple[Task, ...] = ()
 
     def drawn(self, dice: random.Random, number: int) -> "RecordedInput":
-        """The same training with other batches and steps of the same kind: a bootstrap of blocks
-        (Kuensch, The jackknife and the bootstrap for general stationary observations, Annals of
-        Statistics 17(3), 1989).
+        """Draw a training with other batches and steps of the same kind.
+
+        It is a bootstrap of blocks (Kuensch, The jackknife and the bootstrap for general stationary
+        observations, Annals of Statistics 17(3), 1989).
 
         Args:
             number: of both.
@@ -108,7 +109,7 @@ class RecordedInput:
         )
 
     def batches_per_s(self, batches: int) -> float:
-        """Rate of the steps that count, as the report counts them.
+        """Return the rate of the steps that count, as the report counts them.
 
         Args:
             batches: that are replayed at least. A longer pass is continued at the rate of its
@@ -131,7 +132,7 @@ class RecordedInput:
         )  # each pass began with a GPU that had nothing to do
 
     def work_s(self) -> float:
-        """Seconds of all that is done for a batch, one thing after the other."""
+        """Return the seconds of all that is done for a batch, one thing after the other."""
         work_s = (
             fmean(map(_whole_s, self.batches))
             + fmean(map(_whole_s, self.steps))
@@ -144,8 +145,9 @@ class RecordedInput:
         )
 
     def restart_s(self) -> float:
-        """A batch's share of the seconds that starting and ending workers takes in each pass, one
-        thing after the other.
+        """Return a batch's share of the seconds that starting and ending workers takes per pass.
+
+        One worker is started after the other.
         """
         begins, workers = self.starts, self.setting.num_workers
         if not workers or self.persistent or not begins.counted:
@@ -157,18 +159,16 @@ class RecordedInput:
         ) / begins.per_pass
 
     def making_s(self, batches: int) -> float:
-        """Mean seconds that a batch takes to be made, with all that competes for the CPUs
-        meanwhile.
-        """
+        """Return the mean seconds that a batch takes to be made, beside all that competes for CPUs."""
         return fmean(self._pass(0, min(self.starts.per_pass, batches)).made_s)
 
     def locked_s(self, batches: int) -> float:
-        """Mean seconds that receiving a batch waits for Python's lock in its worker."""
+        """Return the mean seconds that receiving a batch waits for Python's lock in its worker."""
         long = min(self.starts.per_pass, batches)
         return self._pass(0, long).locked_s / long
 
     def _times(self, begin: int, long: int) -> tuple[float, float]:
-        """Seconds from the beginning of a pass to the end of its last step, and of its first.
+        """Return the seconds from the begin of a pass to its last step's end, and its first's.
 
         Arguments as of ``_pass``.
         """
@@ -177,7 +177,10 @@ class RecordedInput:
         return ends[-1] + each * (self.starts.per_pass - long), ends[0]
 
     def _ahead(self, long: int) -> int:
-        """Batches that are made beyond a part of a pass: none if its end was the end of the pass."""
+        """Return the batches that are made beyond a part of a pass.
+
+        None: its end was the end of the pass.
+        """
         whole = self.starts.to_its_end and long == self.starts.per_pass
         return 0 if whole else self.setting.num_workers * self.setting.prefetch_factor
 
@@ -209,7 +212,7 @@ class RecordedInput:
         return replay(setting, work, self.cpus, self.others)
 
     def _made(self, task: Task) -> Task:
-        """A worker hands over what it has made; the main process does not."""
+        """Return what a worker makes, and hands over; the main process hands over nothing."""
         return (
             replace(task, cpu_s=task.cpu_s + self.handing_over.cpu_s * task.threads)
             if self.setting.num_workers
@@ -218,7 +221,7 @@ class RecordedInput:
 
 
 def _whole_s(task: Task) -> float:
-    """Seconds, by one thread."""
+    """Return how long one thread takes for all of it, s."""
     return task.cpu_s + task.off_cpu_s
 
 

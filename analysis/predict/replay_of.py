@@ -1,5 +1,6 @@
-"""Throughput of a recorded training with a change: the measured rate times the replay with the
-change over the replay as it was.
+"""Throughput of a recorded training with a change.
+
+It is the measured rate times the replay with the change over the replay as it was.
 """
 
 import math
@@ -40,9 +41,10 @@ _NORMAL_975 = 1.96
 def predict(
     recorded: RecordedInput, change: Change, interval: bool = True
 ) -> PredictedRate | Refused:
-    """Replay the training as it was, and with a change. The prediction is the median of where the
-    rate may lie, which is more than what is replayed where work falls away: the replay is more
-    often too slow then than too fast.
+    """Replay the training as it was, and with a change.
+
+    The prediction is the median of where the rate may lie, which is more than what is replayed
+    where work falls away: the replay is more often too slow then than too fast.
 
     Args:
         recorded: of ``recorded_input``.
@@ -73,7 +75,7 @@ def predict(
 
 
 def _invalid(recorded: RecordedInput) -> Refused | None:
-    """Whether the replay of the training as it was misses its rate."""
+    """Tell whether the replay of the training as it was misses its rate."""
     replayed = _as_it_was(recorded) * recorded.samples_per_batch
     if abs(math.log(replayed / recorded.samples_per_s)) <= math.log1p(_TOLERANCE):
         return None
@@ -86,7 +88,7 @@ def _invalid(recorded: RecordedInput) -> Refused | None:
 
 
 def _behind_a_lock(recorded: RecordedInput, change: Change) -> Refused | None:
-    """Whether more workers would wait for a lock that they already wait for."""
+    """Tell whether more workers would wait for a lock that they already wait for."""
     if (
         change.settings.get("num_workers", 0) <= recorded.setting.num_workers
         or recorded.locked <= _MOST_LOCKED
@@ -101,7 +103,7 @@ def _behind_a_lock(recorded: RecordedInput, change: Change) -> Refused | None:
 
 
 def _beyond_the_disk(recorded: RecordedInput, change: Change, ratio: float) -> Refused | None:
-    """Whether the disk would have to give more than it was seen to give."""
+    """Tell whether the disk would have to give more than it was seen to give."""
     more = change.stages.get("read", Factor()).off_cpu * ratio
     if recorded.disk is None or more <= 1 + _TOLERANCE:
         return None
@@ -113,8 +115,9 @@ def _beyond_the_disk(recorded: RecordedInput, change: Change, ratio: float) -> R
 
 
 def _removed(recorded: RecordedInput, changed: RecordedInput) -> float:
-    """The logarithm of how many times as much is done as with the change, of starts as far as it is
-    uncertain what is left without them.
+    """Return the logarithm of how many times as much is done as with the change.
+
+    It counts starts as far as it is uncertain what is left without them.
     """
     before_s, work_s, restart_s = recorded.work_s(), changed.work_s(), changed.restart_s()
     if work_s <= 0:
@@ -126,14 +129,18 @@ def _removed(recorded: RecordedInput, changed: RecordedInput) -> float:
 
 
 def _errors(removed: float, by_chance: float = 0.0) -> tuple[float, float]:
-    """Standard deviations of the measured rate below and above what is replayed, as logarithms."""
+    """Return how far the measured rate deviates below and above the replayed one.
+
+    They are standard deviations of logarithms.
+    """
     below, above = (math.hypot(by_chance, MODEL_ERROR, error * removed) for error in REMOVAL_ERROR)
     return below, above
 
 
 def _median(below: float, above: float) -> float:
-    """The median of a split normal distribution around 0, with these standard deviations of which
-    the second is not the smaller one.
+    """Return the median of a split normal distribution around 0.
+
+    Of its standard deviations, the second is not the smaller one.
     """
     return above * NormalDist().inv_cdf((3 * above - below) / (4 * above))
 
@@ -141,8 +148,10 @@ def _median(below: float, above: float) -> float:
 def _spread(
     recorded: RecordedInput, changed: Sequence[RecordedInput], removed: float
 ) -> tuple[float, float]:
-    """How far the 95 % interval reaches below and above what is replayed, as logarithms: other
-    batches and steps of the same kind, and the model's error."""
+    """Return how far the 95 % interval reaches below and above what is replayed, as logarithms.
+
+    It holds other batches and steps of the same kind, and the model's error.
+    """
     by_chance = stdev(
         math.log(after / before)
         for after, before in zip(_draws(changed[0]), _draws_as_it_was(recorded))
@@ -152,7 +161,7 @@ def _spread(
 
 
 def _draws(recorded: RecordedInput) -> list[float]:
-    """Batches per second, with other batches and steps of the same kind."""
+    """Return batches per second, with other batches and steps of the same kind."""
     return [
         recorded.drawn(random.Random(seed), _OF_DRAW).batches_per_s(_OF_DRAW)
         for seed in range(_DRAWS)

@@ -1,6 +1,4 @@
-"""The best settings of a DataLoader under limits of CPUs and memory, searched in the replay of one
-recording.
-"""
+"""The best settings of a DataLoader under limits of CPUs and memory, searched in the replay."""
 
 import math
 from collections.abc import Iterable, Mapping
@@ -42,7 +40,10 @@ class Memory:
     batch_bytes: float | None
 
     def of(self, settings: Settings) -> float | None:
-        """Of all workers and the batches that they have ready. None: not known."""
+        """Return the memory of all workers and the batches that they have ready, B.
+
+        None: not known.
+        """
         workers = settings.get("num_workers", 0)
         if not workers:
             return 0.0
@@ -51,7 +52,7 @@ class Memory:
         return workers * self.worker_bytes + self.shared_of(settings)
 
     def shared_of(self, settings: Settings) -> float:
-        """Of it, in shared memory (/dev/shm): prefetch_factor batches per worker."""
+        """Return what of it is in shared memory (/dev/shm): prefetch_factor batches per worker."""
         return (
             settings.get("num_workers", 0)
             * settings.get("prefetch_factor", _USUAL_DEPTH)
@@ -180,7 +181,7 @@ class Searcher:
     rejected: list[int] = field(default_factory=list)
 
     def search(self) -> Search | Refused:
-        """Number of workers first, then how far they work ahead, around the best number."""
+        """Vary the number of workers first, then how far they work ahead, around the best number."""
         now = self._candidate(recorded_settings(self.now))
         if isinstance(now, Refused):
             return now
@@ -242,7 +243,7 @@ class Searcher:
         )
 
     def more_workers_gain(self) -> bool | None:
-        """Whether some larger number of workers is surely faster;
+        """Tell whether some larger number of workers is surely faster.
 
         None: not all of those tried can be predicted.
         """
@@ -263,7 +264,7 @@ class Searcher:
         return False
 
     def _allowed(self, workers: int, depth: int, interval: bool = True) -> Candidate | None:
-        """Settings that are within the limits and can be predicted."""
+        """Return the settings that are within the limits and can be predicted."""
         settings = self._settings(workers, depth)
         if not self._fits(settings):
             self.too_large = min(workers, self.too_large or workers)
@@ -307,7 +308,7 @@ class Searcher:
         )
 
     def _with_interval(self, one: Candidate) -> Candidate:
-        """The candidate with its interval, which may not have been computed before."""
+        """Return the candidate with its interval, which may not have been computed before."""
         found = self._candidate(one.settings)
         return found if isinstance(found, Candidate) else one
 
@@ -315,7 +316,7 @@ class Searcher:
         return Change(settings=settings, cpus=self.limits.cpus)
 
     def _predicted(self, change: Change, interval: bool = True) -> PredictedRate | Refused:
-        """A prediction, computed once for each change."""
+        """Return a prediction, computed once for each change."""
         asked = (*sorted(change.settings.items()), change.cpus, change.others, change.endless)
         for key in (asked, True), (asked, interval):
             if key in self.known:
@@ -324,14 +325,15 @@ class Searcher:
         return self.known[asked, interval]
 
     def _refusal(self) -> Refused:
-        """Why no setting could be predicted."""
+        """Say why no setting could be predicted."""
         refused = [one for one in self.known.values() if isinstance(one, Refused)]
         said = "no number of workers fits into the allowed memory: raise --memory"
         return refused[0] if refused else Refused("memory", said)
 
     def _unordered(self, best: Candidate) -> Candidate | None:
-        """The same without waiting for batches in their order, where it is faster by more than what
-        counts as near.
+        """Return the candidate without waiting for batches in their order, where that is faster.
+
+        It must be so by more than what counts as near.
         """
         if not best.settings.get("in_order"):
             return None
@@ -344,7 +346,7 @@ class Searcher:
 
 
 def recorded_settings(settings: Mapping[str, object]) -> Settings:
-    """The settings of a loader that the search varies; without workers, only num_workers."""
+    """Return the settings of a loader that the search varies; without workers, only num_workers."""
     names = _SEARCHED if settings.get("num_workers") else _SEARCHED[:1]
     return {name: value for name in names if isinstance(value := settings.get(name), int)}
 
@@ -355,14 +357,15 @@ def usual_most(cpus: float, now: int) -> int:
 
 
 def effective(settings: Settings, now: Mapping[str, object]) -> dict[str, int | bool]:
-    """Settings with those that they leave as recorded."""
+    """Return settings with those that they leave as recorded."""
     found = {**_USUAL, **recorded_settings(now), **settings}
     return found if found["num_workers"] else {"num_workers": 0}
 
 
 def numbers(most: int, now: int) -> list[int]:
-    """Numbers of workers to try, ascending: all of the small ones, then half as many again; that of
-    now among them.
+    """Return the numbers of workers to try, ascending.
+
+    They are all small ones, then half as many again; that of now is among them.
     """
     found = list(range(min(most, _ALL_WORKERS) + 1))
     while found[-1] < most:
@@ -371,7 +374,7 @@ def numbers(most: int, now: int) -> list[int]:
 
 
 def _smallest(candidates: Iterable[Candidate]) -> Candidate:
-    """The fewest workers, then the fewest batches ahead, that come near the best throughput."""
+    """Return the fewest workers, then the fewest batches ahead, that come near the best throughput."""
     candidates = list(candidates)
     best = max(one.predicted.after for one in candidates)
     return min(
@@ -381,7 +384,7 @@ def _smallest(candidates: Iterable[Candidate]) -> Candidate:
 
 
 def _ranked(candidates: Iterable[Candidate], best: Candidate) -> list[Candidate]:
-    """The chosen one, then the others, fastest first."""
+    """Return the chosen one, then the others, fastest first."""
     others = [one for one in candidates if one.settings != best.settings]
     return [best, *sorted(others, key=lambda one: (-one.predicted.after, one.workers, one.depth))][
         :_FEW

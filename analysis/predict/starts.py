@@ -95,8 +95,10 @@ def starts(rank: RankMetrics, workers: int, persistent: bool) -> Starts:
 
 
 def warm_up(processes: Sequence[Process], persistent: bool) -> int:
-    """How many batches of a worker are the first ones that take longer: where many were started as
-    these show, else WARMING; none where there are few others."""
+    """Return how many batches of a worker are the first ones that take longer.
+
+    Where many were started, it is as these show, else WARMING; none where there are few others.
+    """
     workers = [process for process in processes if process.is_worker and len(process.batches)]
     since = [_since_start(process, persistent) for process in workers]
     number = np.bincount(np.concatenate([*since, np.zeros(0, np.int64)]))
@@ -114,10 +116,13 @@ def warm_up(processes: Sequence[Process], persistent: bool) -> int:
 
 
 def staying_cpu_s(makers: BatchProducers) -> float:
-    """CPU seconds per batch for page faults that the workers of the first pass take more than those
-    of later ones, and would go on to take if they stayed: a worker that is forked later inherits
-    the thresholds that the main process's malloc has learned by then, and returns less memory to
-    the system (docs/rules.md, page_faults). 0 where the page faults do not show that for sure."""
+    """Return the CPU seconds per batch that staying workers would take more for page faults.
+
+    The workers of the first pass take that more than those of later ones, and would go on to: a
+    worker that is forked later inherits the thresholds that the main process's malloc has learned
+    by then, and returns less memory to the system (docs/rules.md, page_faults). 0 where the page
+    faults do not show that for sure.
+    """
     number, seen = _page_faults(makers)
     first, later = seen[number >> 32 == 0], seen[number >> 32 > 0]
     if (
@@ -130,12 +135,14 @@ def staying_cpu_s(makers: BatchProducers) -> float:
 
 
 def settling_cpu_s(makers: BatchProducers) -> float:
-    """CPU seconds per batch for page faults that grow fewer in the course of a pass, as they are in
-    its last third, and would go on to do so in workers that stay: a page of memory that a worker
-    shares with its parent is copied once, and one of a memory map is mapped once. What would be
-    left of them is extrapolated (Aitken's delta-squared process: Proc. R. Soc. Edinburgh 46, 1926).
-    0 where they do not clearly grow fewer, or where all of the work does, as in batches that are
-    sorted by size."""
+    """Return the CPU seconds per batch for page faults that would become fewer.
+
+    They grow fewer in the course of a pass, are as in its last third, and would go on to grow fewer
+    in workers that stay: a page of memory that a worker shares with its parent is copied once, and
+    one of a memory map is mapped once. What would be left of them is extrapolated (Aitken's
+    delta-squared process: Proc. R. Soc. Edinburgh 46, 1926). 0 where they do not clearly grow
+    fewer, or where all of the work does, as in batches that are sorted by size.
+    """
     number, seen = _page_faults(makers)
     place = number & 0xFFFFFFFF
     third = np.minimum(place * 3 // (place.max(initial=0) + 1), 2)
@@ -160,8 +167,11 @@ def settling_cpu_s(makers: BatchProducers) -> float:
 
 
 def _page_faults(makers: BatchProducers) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float64]]:
-    """Of each batch of a worker that was looked into: int64 [n], its number, and float64 [n, 3],
-    minor faults, ns of CPU time in the kernel and of all CPU time."""
+    """Return the page faults of each batch of a worker that was looked into.
+
+    int64 [n], its number, and float64 [n, 3], minor faults, ns of CPU time in the kernel and of all
+    CPU time.
+    """
     numbers, found = [np.zeros(0, np.int64)], [np.zeros((0, 3))]
     for process in makers.processes:
         kernel, batch = (
@@ -192,14 +202,15 @@ def _page_faults(makers: BatchProducers) -> tuple[npt.NDArray[np.int64], npt.NDA
 
 
 def warming(process: Process, persistent: bool, first: int) -> npt.NDArray[np.bool_]:
-    """bool [n]: whether each batch of a process is among the ``first`` batches of a newly started
-    worker; False in other processes.
+    """Mark the ``first`` batches of each newly started worker, bool [n].
+
+    False in other processes.
     """
     return (_since_start(process, persistent) < first) & process.is_worker
 
 
 def _since_start(process: Process, persistent: bool) -> npt.NDArray[np.int64]:
-    """int64 [n]: how many batches a worker had made before each, since it was started."""
+    """Return how many batches a worker had made before each, since it was started, int64 [n]."""
     made = process.batches
     born = np.zeros(len(made), np.int64) if persistent else made["number"] >> 32
     order = np.lexsort((made["start"], born))
@@ -210,7 +221,7 @@ def _since_start(process: Process, persistent: bool) -> npt.NDArray[np.int64]:
 
 
 def _per_pass(rank: RankMetrics, ends: Records) -> int:
-    """Batches in a pass: as it ended, or as far as it came."""
+    """Return the batches in a pass: as it ended, or as far as it came."""
     if len(ends):
         return max(1, int(np.median(ends["number"] & 0xFFFFFFFF)))
     made = np.concatenate(
@@ -226,8 +237,9 @@ def _each(epochs: Records, workers: int) -> Task:
 
 
 def _births(processes: Sequence[Process], epochs: Records, workers: int, persistent: bool) -> Task:
-    """CPU time from a worker's start to its first instruction, and what its first batches take more
-    than later ones.
+    """Return the CPU time from a worker's start to its first instruction.
+
+    The second value is what its first batches take more than later ones.
     """
     cpu: list[float] = []
     many = warm_up(processes, persistent)
@@ -252,8 +264,9 @@ def _births(processes: Sequence[Process], epochs: Records, workers: int, persist
 
 
 def _more(process: Process, persistent: bool, many: int) -> tuple[float, float]:
-    """Extra CPU time and extra blocked time, ns, of a worker's first ``many`` batches, over
-    ``many`` average later ones.
+    """Return what a worker's first ``many`` batches take more than average later ones, ns.
+
+    It is CPU time, and blocked time.
     """
     made, first = process.batches, warming(process, persistent, many)
     if not first.any() or first.all():

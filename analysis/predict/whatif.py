@@ -40,7 +40,7 @@ class WhatIf:
 def answer(
     asked: WhatIf, predict: Predictor, change: Change, workers: int, extremes: Iterable[Change] = ()
 ) -> WhatIf:
-    """The same with its prediction, and with what would limit the training then.
+    """Return the question with its prediction, and with what would limit the training then.
 
     Args:
         workers: with the change.
@@ -67,7 +67,7 @@ def answer(
 
 
 def rate_of(found: WhatIf) -> PredictedRate | None:
-    """The prediction alone; None: refused."""
+    """Return the predicted rate alone; None: refused."""
     if found.before is None or found.after is None or found.low is None or found.high is None:
         return None
     return PredictedRate(found.before, found.after, found.low, found.high)

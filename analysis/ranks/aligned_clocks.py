@@ -88,7 +88,10 @@ def _pair_bound(bounds: list[float]) -> float:
 
 
 def _contradicting(alignment: Alignment, matched: CollectiveTable) -> list[tuple[int, float]]:
-    """(rank, share of collectives) whose end lies before another rank's start on these clocks."""
+    """Return how many collectives of a rank end before another rank's start on these clocks.
+
+    The pair is (rank, share of collectives).
+    """
     chosen = matched.together & (matched.start != MISSING).sum(1).astype(bool)
     start = alignment.reference(matched.start[chosen])
     end = alignment.reference(matched.end[chosen])
@@ -103,7 +106,7 @@ def _contradicting(alignment: Alignment, matched: CollectiveTable) -> list[tuple
 
 
 def _passive(matched: CollectiveTable, notes: list[str]) -> Alignment:
-    """Offsets from the ends of collectives that all ranks leave together."""
+    """Return offsets from the ends of collectives that all ranks leave together."""
     base = 0
     clocks, bounds = [], []
     for column, rank in enumerate(matched.ranks):
@@ -149,7 +152,7 @@ def _on_ends(own: IntArray, reference: IntArray) -> RankClock:
 
 
 def _bound(residual: IntArray) -> float:
-    """ns: how far apart three quarters of the ends are that should be one moment.
+    """Return how far apart three quarters of the ends are that should be one moment, ns.
 
     The median of a window is closer than its ends are, unless one rank always hears of the end
     later than another: that part no passive alignment sees, and it is of the order of this spread
@@ -207,8 +210,9 @@ class Meetings:
 
 @dataclass(frozen=True)
 class RankArrivals:
-    """When the others came to the collectives of one rank: int64 [n] each, one entry for each of
-    its table's, in its own time.
+    """When the others came to the collectives of one rank.
+
+    int64 [n] each, one entry for each of its table's, in its own time.
 
     Attributes:
         last: ns: the last rank that it had to wait for began; its own start where it waited for
@@ -298,8 +302,9 @@ def arrivals_of_matched(
 
 
 def waited_for(start: IntArray, own: int, end: IntArray) -> tuple[IntArray, IntArray]:
-    """Find, where some ranks can be done before others have begun, the last to begin that a rank
-    can have waited for.
+    """Find the last to begin that a rank can have waited for.
+
+    Some ranks can be done there before others have begun.
 
     Args:
         start: int64 [n, k], ns: begins of ranks, the rank's own in column ``own``; MISSING where
@@ -324,8 +329,9 @@ def arrivals_of_differences(
     bound: float,
     met: bool,
 ) -> RankArrivals:
-    """Make arrivals of differences on the reference clock, which the rank's own clock shows as
-    well.
+    """Make arrivals of differences on the reference clock.
+
+    The rank's own clock shows the same differences.
 
     Args:
         collectives: the rank's collectives.

@@ -45,7 +45,10 @@ def collective_kinds(together: CrossRank) -> list[CollectiveKind]:
 
 
 def _kind(matched: CollectiveTable, key: tuple[int, int, int], took: FloatArray) -> CollectiveKind:
-    """Of float64 [n, ranks], ns; nan: not known."""
+    """Return the kind of these collectives.
+
+    Times are float64 [n, ranks], ns; nan: not known.
+    """
     name, nbytes, group = matched.names[key[0]], key[1], matched.groups[key[2]]
     known = took[~np.isnan(took).all(1)]
     median = float(np.median(np.nanmax(known, 1))) / 1e9 if len(known) else None
@@ -90,7 +93,7 @@ def bandwidth_of(name: str, nbytes: int, ranks: int, mean_ns: float) -> _Bandwid
 
 
 def _merged(listed: Iterable[CollectiveKind]) -> list[CollectiveKind]:
-    """Groups of one size (the columns of a mesh) as one."""
+    """Return the groups of one size (the columns of a mesh) as one."""
     together: dict[tuple[str, int, int, str], list[CollectiveKind]] = defaultdict(list)
     for kind in listed:
         together[kind.name, kind.bytes, kind.n, kind.backend].append(kind)
@@ -169,7 +172,7 @@ def _measured_ceiling(
 
 
 def _specified_link(ceilings: Ceilings | None) -> float | None:
-    """bytes/s of a link as given by hand: a ceiling of part ``link``."""
+    """Return the bytes/s of a link as given by hand: a ceiling of part ``link``."""
     return (
         next(
             (
@@ -190,8 +193,9 @@ def judge_network(
     ceilings: Ceilings | None = None,
     link_bytes_per_s: float | None = None,
 ) -> _BandwidthCheck:
-    """Say what the largest collectives with a known bandwidth tell of the network, or why there are
-    none.
+    """Say what the largest collectives with a known bandwidth tell of the network.
+
+    Where there are none, say why.
 
     Args:
         listed: of ``collective_kinds``.

@@ -243,8 +243,9 @@ def _step_start(collectives: Collectives, until: IntArray) -> IntArray:
 def list_late_ranks(
     blamed: StepBlame, ranks: Sequence[Collectives], first: int = 0
 ) -> list[LateRank]:
-    """List the ranks that were late: the persistent ones first, and of them the one that cost the
-    others most.
+    """List the ranks that were late.
+
+    The persistent ones come first, and of them the one that cost the others most.
 
     Args:
         blamed: the late rank of each step.

@@ -1,5 +1,6 @@
-"""The bucket timeline of data parallel training: when each rank had each bucket ready, in every
-step of the usual shape.
+"""The bucket timeline of data parallel training.
+
+It is when each rank had each bucket ready, in every step of the usual shape.
 """
 
 from dataclasses import dataclass, field
@@ -136,8 +137,9 @@ def without_sync(
 
 
 def _rows(first: Collectives, matched: CollectiveTable) -> IntArray:
-    """Return rows that all ranks took part in, in the first rank's order, its constructor's left
-    out.
+    """Return the rows that all ranks took part in, in the first rank's order.
+
+    Its constructor's are left out.
     """
     phase = np.full(len(matched.group), _INIT)
     row = matched.rows[0]
@@ -153,8 +155,9 @@ def _rows(first: Collectives, matched: CollectiveTable) -> IntArray:
 
 
 def _usual(matched: CollectiveTable, rows: IntArray, step: IntArray) -> tuple[IntArray, IntArray]:
-    """Return rows [steps, buckets] of the steps that have the most common collectives, and their
-    numbers.
+    """Return rows [steps, buckets] of the steps that have the most common collectives.
+
+    Their numbers are the second value.
     """
     begin = np.flatnonzero(np.diff(step, prepend=step[0] - 1))
     parts = np.split(rows, begin[1:])
@@ -234,8 +237,9 @@ def _following(first: Collectives, last: IntArray, numbers: IntArray) -> IntArra
 
 
 def _last_of_backward(first: Collectives, start: IntArray) -> np.ndarray:
-    """Tell after which buckets a backward ends: the step's last, and with accumulation others
-    before it.
+    """Tell after which buckets a backward ends.
+
+    It is the step's last, and with accumulation others before it.
 
     Args:
         first: collectives of the first rank.

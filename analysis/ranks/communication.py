@@ -23,8 +23,9 @@ BEFORE_TRACE = "before_trace"
 
 @dataclass(frozen=True)
 class CollectiveKind:
-    """Collectives of one operation and size. Bandwidths in GB/s = 1e9 bytes/s, as nccl-tests count
-    them (doc/PERFORMANCE.md).
+    """Collectives of one operation and size.
+
+    Bandwidths in GB/s = 1e9 bytes/s, as nccl-tests count them (doc/PERFORMANCE.md).
 
     Attributes:
         name: Operation: all_reduce, reduce_scatter, all_gather, ..., send_recv (a message of one
@@ -126,8 +127,9 @@ class Prediction:
 
 @dataclass(frozen=True)
 class RankParts:
-    """What a rank's mean step goes to, in seconds; the parts sum to it. None: it met no other rank,
-    so its transfer holds the waiting.
+    """What a rank's mean step goes to, in seconds; the parts sum to it.
+
+    None: it met no other rank, so its transfer holds the waiting.
 
     Attributes:
         compute_s: Everything else: what is neither transfer nor waiting. Unit: s. None: no step of
@@ -165,8 +167,9 @@ class RankParts:
 
 @dataclass(frozen=True)
 class ExposedKind:
-    """Collectives of one operation, called in one phase of the step: what of their transfer no
-    backward covers.
+    """Collectives of one operation, called in one phase of the step.
+
+    Their time is what no backward covers of their transfer.
 
     Attributes:
         name: Operation: all_reduce, all_gather, ....

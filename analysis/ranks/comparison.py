@@ -1,5 +1,6 @@
-"""The comparison of the ranks of a run: from their folders, or their collectives, to what a report
-shows.
+"""The comparison of the ranks of a run.
+
+It goes from their folders, or their collectives, to what a report shows.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -149,10 +150,9 @@ def mean_parts(part: Partition, first: int) -> RankParts:
 
 
 def _exposed(part: Partition, first: int) -> list[ExposedKind]:
-    """Return the mean seconds per step of the transfer that no backward covers, by what moved, the
-    most first.
+    """Return the mean seconds per step of the transfer that no backward covers, by what moved.
 
-    They sum to exposed_transfer_s.
+    The most come first. They sum to exposed_transfer_s.
     """
     counted = {
         what: values[first:] if len(values) > first else values
@@ -173,7 +173,7 @@ def _across(
     ceilings: Ceilings | None,
     cpus: dict[int, RankCpu],
 ) -> tuple[list[LateRank], list[Prediction]]:
-    """Late ranks, and answers of the replay."""
+    """Return the late ranks, and answers of the replay."""
     late_ranks = blame.list_late_ranks(blame.blame_steps(together, first), together.ranks, first)
     lates = [
         replace(late, part=blame.part_of_sample(costs, late.rank)) if late.phase == "wait" else late
@@ -209,10 +209,9 @@ def _across(
 def _sharing(
     together: CrossRank, first: int, cpus: dict[int, RankCpu]
 ) -> dict[int, tuple[RankCpu, float]]:
-    """Return column -> what its rank's step takes of the CPUs, and seconds in which its main thread
-    sleeps for itself.
+    """Return what the step of each column's rank takes of the CPUs.
 
-    Empty: not known of all.
+    The seconds in which its main thread sleeps for itself are with it. Empty: not known of all.
     """
     ranks = together.matched.ranks
     if any(rank not in cpus for rank in ranks):
@@ -260,7 +259,7 @@ def _limit(ceilings: Ceilings | None) -> float | None:
 
 
 def _unended(partitions: Mapping[int, Partition]) -> list[str]:
-    """Collectives without a known end."""
+    """Return the collectives without a known end."""
     counted = sum(part.unended for part in partitions.values())
     every = sum(len(part.moving) for part in partitions.values())
     return (
@@ -336,8 +335,9 @@ def compare_recorded(
 
 
 def _unrecorded(gathered: Mapping[int, RankMetrics]) -> list[str]:
-    """Libraries whose communication was not recorded, and how much of the step is unexplained on
-    the rank where that is most.
+    """Return the libraries whose communication was not recorded.
+
+    With them comes how much of the step is unexplained on the rank where that is most.
     """
     shares: dict[str, list[float]] = {}
     for rank in gathered.values():
@@ -395,7 +395,7 @@ def throughput(gathered: Mapping[int, RankMetrics], of: RankMetrics) -> Throughp
 
 
 def _costs(gathered: Mapping[int, RankMetrics]) -> dict[int, dict[str, float]]:
-    """Rank -> stage of a sample -> mean wall seconds, where samples were seen."""
+    """Return mean wall seconds by rank and stage of a sample, where samples were seen."""
     costs = {}
     for number, rank in gathered.items():
         if rank.samples:

@@ -1,5 +1,6 @@
-"""The ranks of one training on one clock, whoever recorded them: which collective is which, when
-all had come, where the time went.
+"""The ranks of one training on one clock, whoever recorded them.
+
+It tells which collective is which, when all had come, and where the time went.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -44,8 +45,9 @@ class CrossRank:
 
     @property
     def bound(self) -> float:
-        """ns: smaller differences between ranks are within the error of their clocks; inf: their
-        clocks cannot be compared.
+        """Error of the clocks, ns: smaller differences between ranks are within it.
+
+        inf: their clocks cannot be compared.
         """
         return self.alignment.bound
 

@@ -1,5 +1,6 @@
-"""Files of other tools into a run folder: which rank each is of, read by many processes at once,
-moved in one go.
+"""Files of other tools into a run folder.
+
+It finds which rank each is of, reads them by many processes at once, and moves them in one go.
 """
 
 import os
@@ -41,8 +42,9 @@ _SQLITE = b"SQLite format 3\0"
 
 
 def _rank_of(trace: Trace, path: str, given: int | None = None) -> tuple[int | None, str]:
-    """Return the rank of a trace, and how it is known: "argument", "content", "file name", or
-    "unknown" with None.
+    """Return the rank of a trace, and how it is known.
+
+    "argument", "content", "file name", or "unknown" with None.
 
     Args:
         trace: as it was read.
@@ -252,7 +254,7 @@ def _read_files(
 def _ranked(
     staged: Sequence[_Staged], given: Mapping[str, int]
 ) -> dict[int, tuple[Trace, _Staged]]:
-    """Rank -> its trace, in order.
+    """Return the traces by rank, in order.
 
     Devices of one Nsight file that says no rank are numbered as they come.
 

@@ -148,8 +148,9 @@ def _from_anybody(collectives: Collectives, unnumbered: BoolArray) -> bool:
 
 
 def _messages(collectives: Collectives) -> tuple[BoolArray, BoolArray]:
-    """Tell which entries of a table are sends and receives, and which are of a group that numbers
-    them on both sides.
+    """Tell which entries of a table are sends and receives.
+
+    The second value tells which are of a group that numbers them on both sides.
     """
     message = np.array([operation(name) in BETWEEN_TWO for name in collectives.names] or [False])[
         collectives.table["name"]
@@ -270,7 +271,7 @@ def _foreign(joined: CollectiveTable, ranks: Sequence[Collectives]) -> dict[int,
 
 
 def _most_common(signature: IntArray) -> IntArray:
-    """Per row, the value that most ranks have; of two ranks, the first one's."""
+    """Return the value of each row that most ranks have; of two ranks, the first one's."""
     best, most = np.full(len(signature), -1), np.zeros(len(signature), np.int64)
     for column in range(
         min(signature.shape[1], 16)
@@ -298,8 +299,9 @@ def _absent(joined: CollectiveTable) -> list[str]:
 
 
 def _unended(joined: CollectiveTable, ranks: Sequence[Collectives]) -> list[str]:
-    """Return ranks that left the others, or were killed, during a collective: others began a later
-    one, or no rank recorded its end.
+    """Return the ranks that left the others, or were killed, during a collective.
+
+    Others began a later one, or no rank recorded its end.
     """
     notes = []
     by_rank = {rank.rank: rank for rank in ranks}
@@ -343,10 +345,9 @@ def _unended(joined: CollectiveTable, ranks: Sequence[Collectives]) -> list[str]
 
 
 def _left(joined: CollectiveTable, column: int, by_rank: Mapping[int, Collectives]) -> str:
-    """Say that a rank had come to the end of its data, and which others wait for it in which
-    collective.
+    """Say that a rank had come to the end of its data, and which others wait for it.
 
-    Empty if it had not.
+    It says in which collective. Empty: it had not.
     """
     rank = by_rank[joined.ranks[column]]
     there = joined.start != MISSING

@@ -1,5 +1,6 @@
-"""What NCCL says about itself with ``NCCL_DEBUG=INFO`` (better: with
-``NCCL_DEBUG_SUBSYS=INIT,GRAPH,NET,TUNING``).
+"""What NCCL says about itself with ``NCCL_DEBUG=INFO``.
+
+``NCCL_DEBUG_SUBSYS=INIT,GRAPH,NET,TUNING`` makes it say more.
 """
 
 import re
@@ -122,7 +123,7 @@ def read(lines: Iterable[str]) -> _NcclDebug:
 
 
 def _family(transport: str) -> str:
-    """Return a transport without the number of the device:
+    """Return a transport without the number of the device.
 
     ``NET/IB/0/GDRDMA`` -> ``NET/IB/GDRDMA``.
     """

@@ -1,10 +1,10 @@
-"""A rank's step as a line that is swept: at each moment it computes, moves bytes, waits for a late
-rank, or stands in a queue.
+"""A rank's step as a line that is swept.
 
-While any collective in flight has all its ranks and a free slot, bytes move: transfer. Else, while
-any has all its ranks, it stands in a queue, behind one that waits. Else the rank waits for the
-ranks that are missing. What its own backward covers is hidden. Summing waits over collectives
-instead counts the same moment several times.
+At each moment it computes, moves bytes, waits for a late rank, or stands in a queue. While any
+collective in flight has all its ranks and a free slot, bytes move: transfer. Else, while any has
+all its ranks, it stands in a queue, behind one that waits. Else the rank waits for the ranks that
+are missing. What its own backward covers is hidden. Summing waits over collectives instead counts
+the same moment several times.
 """
 
 from collections.abc import Iterator, Sequence
@@ -146,7 +146,7 @@ def partition(collectives: Collectives, others: RankArrivals) -> Partition:
 def _kinds(
     collectives: Collectives, chosen: npt.NDArray[np.bool_]
 ) -> Iterator[tuple[tuple[str, str], npt.NDArray[np.bool_]]]:
-    """(operation, phase) -> which of the chosen entries of the table are of it."""
+    """Return which of the chosen entries of the table are of each (operation, phase)."""
     names = np.array([operation(name) for name in collectives.names] or [""])[
         collectives.table["name"][chosen]
     ]
@@ -182,8 +182,9 @@ def computing_spans(collectives: Collectives) -> IntArray:
 
 
 def _until_waiting(mine: npt.NDArray[np.void], spans: IntArray, least: float) -> IntArray:
-    """Return when each backward only waits for the last of these collectives, else its end: int64
-    [k], ns.
+    """Return when each backward only waits for the last of these collectives, else its end.
+
+    int64 [k], ns.
 
     Args:
         mine: rows of the collectives.
@@ -263,7 +264,10 @@ def _classify(
 def _oldest(
     edges: IntArray, start: IntArray, end: IntArray, wanted: npt.NDArray[np.bool_]
 ) -> IntArray:
-    """For the wanted pieces, which of the collectives in flight began first; -1 elsewhere."""
+    """Return which of the collectives in flight began first, for the wanted pieces.
+
+    It is -1 elsewhere.
+    """
     order = np.argsort(start, kind="stable")
     begin, stop = start[order], end[order]
     begin = np.maximum(begin, np.concatenate([begin[:1], np.maximum.accumulate(stop)[:-1]]))
@@ -319,7 +323,7 @@ def exchanges_gradients(collectives: Collectives, manifest: Manifest) -> bool | 
 
 
 def _trained_elements(manifest: Manifest) -> int:
-    """Elements of the parameters that the rank's optimizers update; 0: unknown."""
+    """Return the elements of the parameters that the rank's optimizers update; 0: unknown."""
     optimizers = manifest.training.get("optimizers")
     known = (
         [optimizer for optimizer in optimizers if isinstance(optimizer, dict)]

@@ -14,6 +14,7 @@ from feedline.analysis.traces.collectives import (
     ProcessGroup,
     RankClock,
 )
+from feedline.profiler.errors import FeedlineError
 from feedline.profiler.events import Flag, Stage
 from feedline.profiler.message import OTHER_LIBRARY
 from feedline.profiler.store.record_columns import Records
@@ -45,6 +46,14 @@ def collectives_of(rank: Rank) -> Collectives | None:
     """
     collectives = steps_and_collectives(rank)
     return collectives if len(collectives.table) else None
+
+
+def readable_collectives(rank: Rank) -> Collectives | None:
+    """Read a rank's collectives; None: none were recorded, or they cannot be read."""
+    try:
+        return collectives_of(rank)
+    except FeedlineError:
+        return None
 
 
 def steps_and_collectives(rank: Rank) -> Collectives:
@@ -121,7 +130,7 @@ def _phases(main: Process, times: IntArray, steps: Steps | None) -> IntArray:
 
 
 def _stages_of(main: Process) -> dict[str, IntArray]:
-    """Stage of a step -> int64 [k, 2], ns: its spans in the main thread, in order of start.
+    """Return the spans of each stage in the main thread, in order of start, int64 [k, 2], ns.
 
     They nest: a compilation inside a forward.
     """

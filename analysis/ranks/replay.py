@@ -1,11 +1,11 @@
-"""Replay of the bucket timeline: buckets become ready, share a link, and the step ends when the
-last has arrived.
+"""Replay of the bucket timeline.
 
-Each bucket moves for as long as was measured. If it was slower than the link is on average, it is
-slower by the same factor in a changed replay, because a link that stalls for a moment would stall
-there, too. Every answer is the measured step plus the difference between two replays, so that what
-the replay leaves out cancels. Its interval comes from how far a replay with an even link is from
-the measured steps, from how much the steps vary, and from the error that predicted gains had.
+Buckets become ready, share a link, and the step ends when the last has arrived. Each bucket moves
+for as long as was measured. If it was slower than the link is on average, it is slower by the same
+factor in a changed replay, because a link that stalls for a moment would stall there, too. Every
+answer is the measured step plus the difference between two replays, so that what the replay leaves
+out cancels. Its interval comes from how far a replay with an even link is from the measured steps,
+from how much the steps vary, and from the error that predicted gains had.
 """
 
 from collections.abc import Hashable, Mapping, Sequence
@@ -214,8 +214,9 @@ def refuse(asked: Question, why: str) -> Prediction:
 
 
 def fit_link(buckets: Timeline, together: CrossRank) -> Link:
-    """Fit a link to bytes and the time in which they moved, not to the steps, so that a replay can
-    be compared with the measured steps.
+    """Fit a link to bytes and the time in which they moved.
+
+    It is not fitted to the steps, so that a replay can be compared with the measured steps.
     """
     moved = (
         together.moving()[buckets.rows].max(2) / 1e9
@@ -232,8 +233,9 @@ def fit_link(buckets: Timeline, together: CrossRank) -> Link:
 
 
 def _latency(moved: np.ndarray, sizes: np.ndarray) -> tuple[float, bool]:
-    """(seconds, whether sizes differ enough): the line through the medians of the smallest and the
-    largest size.
+    """Return (seconds, whether sizes differ enough).
+
+    The seconds are the line through the medians of the smallest and the largest size.
     """
     small, large = sizes.min(), sizes.max()
     if large < _APART * max(small, 1):
@@ -556,8 +558,9 @@ class BucketReplay:
         )
 
     def accumulate(self, times: int, micro_s: FloatArray) -> Prediction:
-        """Predict an update of the parameters every ``times`` batches (``no_sync`` in between), per
-        batch.
+        """Predict an update of the parameters every ``times`` batches, per batch.
+
+        The batches in between have ``no_sync``.
 
         Args:
             times: batches per update.
@@ -578,9 +581,7 @@ class BucketReplay:
         return self._answer(asked, changed, float(micro_s.std()) * (times - 1) / times)
 
     def no_sync(self, passes: int) -> Prediction:
-        """Predict that gradients are sent in the last of ``passes`` backward passes of an update
-        only.
-        """
+        """Predict that only the last of ``passes`` backward passes of an update sends gradients."""
         asked = Question("no_sync", passes)
         at = np.flatnonzero(self.made.gradients & self.made.synchronous)
         if len(at) < passes:
@@ -604,8 +605,9 @@ class BucketReplay:
         )
 
     def _only_small(self) -> bool:
-        """Tell whether all of a collective's time would count as bytes although most of it may be
-        latency.
+        """Tell whether all of a collective's time would count as bytes.
+
+        Most of it may be latency then.
         """
         return not self.link.known and int(self.made.nbytes.max(initial=0)) < _LARGE
 

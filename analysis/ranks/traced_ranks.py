@@ -1,5 +1,6 @@
-"""All ranks' traces together: which collective is which, transfer and waiting, and what late ranks
-were doing.
+"""All ranks' traces together.
+
+They tell which collective is which, transfer and waiting, and what late ranks were doing.
 """
 
 from collections import Counter, defaultdict
@@ -191,7 +192,10 @@ def _operation(args: CollectiveArgs, name_of_range: str | None, name: str) -> st
 def _group(
     args: CollectiveArgs, trace: RankTrace, world: int, otherwise: str
 ) -> tuple[str, tuple[int, ...]]:
-    """(name, ranks). Without ranks: all that have a group of this name."""
+    """Return (name, ranks).
+
+    Without ranks, it is all that have a group of this name.
+    """
     if args.group is None:
         return otherwise, tuple(range(world))
     ranks = (
@@ -256,7 +260,7 @@ def _filled(known: set[int], size: int, world: int) -> tuple[int, ...]:
 
 
 def _count(rank: _One) -> None:
-    """Number what the trace did not: by place within operation, group and step.
+    """Give numbers to what the trace did not number: by place within operation, group and step.
 
     Before the first step the last ones are the common ones.
     """
@@ -386,11 +390,10 @@ def _before(
 
 
 def _excess(blamed: StepBlame, together: CrossRank, spent: IntArray) -> dict[str, IntArray]:
-    """Return how much longer the late rank of each step took for each phase than the median of the
-    others.
+    """Return what the late rank of each step took longer for, by phase, than the median of others.
 
-    Over all collectives at which it was the last; what it was late with already when its trace
-    began is BEFORE_TRACE.
+    It is over all collectives at which it was the last; what it was late with already when its
+    trace began is BEFORE_TRACE.
 
     Args:
         blamed: the late rank of each step.

@@ -20,8 +20,9 @@ _ENDINGS = {".html": "html_report", ".json": "json_report", ".txt": "terminal"}
 
 
 def write(report: Report, path: Path) -> None:
-    """Write a report into a file that the user named; an older one is replaced, and kept if writing
-    fails.
+    """Write a report into a file that the user named.
+
+    An older one is replaced, and kept if writing fails.
 
     Raises:
         OutputError: an ending that no format has, or a place that cannot be written to.
@@ -30,7 +31,7 @@ def write(report: Report, path: Path) -> None:
 
 
 def text(report: Report, path: Path) -> str:
-    """A report as the text of a file, whose ending chooses the format.
+    """Return a report as the text of a file, whose ending chooses the format.
 
     Raises:
         OutputError: an ending that no format has.

@@ -16,12 +16,12 @@ _ASCII = str.maketrans({"█": "#", "×": "x", "·": "|", "–": "-", "…": "~"
 
 
 class Console(rich.console.Console):
-    """Shows text as it is: no markup, no ``:emoji:``, no highlighting, and nothing in it that a
-    terminal would act on.
+    """Shows text as it is: no markup, no ``:emoji:``, no highlighting.
 
-    Escape sequences are those that rich makes itself. Strings are made printable before they are
-    measured, so that tables stay straight; segments once more, whatever they were made of. A
-    terminal that does not know every character gets others in their place.
+    There is nothing in it that a terminal would act on. Escape sequences are those that rich makes
+    itself. Strings are made printable before they are measured, so that tables stay straight;
+    segments once more, whatever they were made of. A terminal that does not know every character
+    gets others in their place.
     """
 
     def __init__(

@@ -61,7 +61,7 @@ def conclusion(report: Report) -> Iterable[Block]:
 
 
 def _title(report: Report) -> Iterable[str]:
-    """Name, ranks, steps of how long, and the rate; what is unknown is left out."""
+    """Yield name, ranks, steps of how long, and the rate; what is unknown is left out."""
     pace, step = report.throughput, report.step
     yield report.run.name
     if report.run.ranks > 1:
@@ -76,7 +76,7 @@ def _title(report: Report) -> Iterable[str]:
 
 
 def _advice(report: Report) -> Iterable[Field]:
-    """The line to change, on which condition, and what that gives."""
+    """Yield the line to change, on which condition, and what that gives."""
     verdict = report.verdict
     if verdict.fix:
         yield Field("Fix", verdict.fix, verdict.place)
@@ -103,7 +103,7 @@ def short_gain(gained: Gain) -> str:
 
 
 def _stages(step: StepSummary) -> Bars:
-    """The stages of the mean step, largest first; those that are hardly there as one."""
+    """Return the stages of the mean step, largest first; those that are hardly there as one."""
     total = sum(step.stages.values()) or 1.0
     on_gpu = step.gpu_stages or {}
     ordered = sorted(step.stages.items(), key=lambda stage: -stage[1])
@@ -130,7 +130,7 @@ def _gpu(on_gpu: dict[str, float], name: str, scale: Scale) -> tuple[str, ...]:
 
 
 def _ranks(report: Report) -> str:
-    """Which rank is shown, and how far the ranks' steps are apart; empty for one rank."""
+    """Say which rank is shown, and how far the ranks' steps are apart; empty for one rank."""
     means = {rank: own.mean_s for rank, own in report.ranks.items() if own.mean_s}
     if len(means) < 2:
         return ""
@@ -145,7 +145,7 @@ def _ranks(report: Report) -> str:
 
 
 def _others(report: Report) -> tuple[tuple[str, ...], ...]:
-    """Other causes that ask for a change: name, how much of the step, what the fix gives."""
+    """Return other causes that ask for a change: name, how much of the step, what the fix gives."""
     top = leading(report.findings)
     asking = [
         finding
@@ -168,7 +168,7 @@ def title(finding: Finding) -> str:
 
 
 def _weight(finding: Finding, mean_s: float) -> str:
-    """Where to change it, or else how much of the step it costs."""
+    """Say where to change it, or else how much of the step it costs."""
     if finding.place:
         return finding.place
     if finding.cost_s > 0 and mean_s > 0:

@@ -46,7 +46,7 @@ _SETTINGS_SHOWN = ("num_workers", "batch_size")  # as columns; the others are in
 
 
 def render(report: Report) -> str:
-    """The whole page."""
+    """Return the whole page."""
     report = printable_in(report)  # before figures are drawn: they make room for their labels
     environment = page.environment()
     environment.filters["prose"] = prose
@@ -79,15 +79,16 @@ def render(report: Report) -> str:
 
 
 def embedded(data: object) -> Markup:
-    """JSON for a ``<script type="application/json">``: nothing in it can end the element or begin
-    another.
+    """Return the JSON for a ``<script type="application/json">``.
+
+    Nothing in it can end the element or begin another.
     """
     text = json.dumps(printable_in(plain(data)), separators=(",", ":"), allow_nan=False)
     return Markup(text.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e"))
 
 
 def prose(text: str) -> Markup:
-    """Sentences with commands in backticks, which become code."""
+    """Return sentences with commands in backticks, which become code."""
     parts = tied(text).split("`")
     if len(parts) % 2 == 0:
         return escape(tied(text))
@@ -103,7 +104,7 @@ def tied(text: str) -> str:
 
 
 def _fact(name: str, figure: object) -> str:
-    """One figure of the machine: ``memory_bytes`` is shown as ``memory 33.6 GB``."""
+    """Return one figure of the machine: ``memory_bytes`` is shown as ``memory 33.6 GB``."""
     if name.endswith("_bytes") and isinstance(figure, (int, float)):
         return f"{name.removesuffix('_bytes')} {formatting.size(figure)}"
     return f"{name.replace('_', ' ')} {figure}"
@@ -210,7 +211,7 @@ def _traces(report: Report, made: Traces) -> dict[str, object]:
 
 
 def _ranks(report: Report, made: Palette) -> list[dict[str, object]]:
-    """Rows of the table of ranks; none for a run of one process."""
+    """Return the rows of the table of ranks; none for a run of one process."""
     if len(report.ranks) < 2:
         return []
     longest = max((own.mean_s or 0.0 for own in report.ranks.values()), default=0.0)
@@ -239,7 +240,7 @@ def _loader(loader: Loader) -> dict[str, object]:
 
 
 def _span(gauge: Gauge) -> tuple[str, str]:
-    """Times at both ends of a gauge's figure."""
+    """Return the times at both ends of a gauge's figure."""
     return (
         (formatting.duration(gauge.at_s[0]), formatting.duration(gauge.at_s[-1]))
         if gauge.at_s
@@ -248,7 +249,7 @@ def _span(gauge: Gauge) -> tuple[str, str]:
 
 
 def _columns(series: StepSeries, made: Palette) -> dict[str, object]:
-    """What the script reads out: times in one unit, four digits each."""
+    """Return what the script reads out: times in one unit, four digits each."""
     scale = Scale.column(max(series.wall_max_s, default=0.0))
 
     def short(values: list[float]) -> list[float]:

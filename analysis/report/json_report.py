@@ -1,5 +1,6 @@
-"""The report as JSON: exactly the dataclasses, field by field. docs/report.md says what each field
-means.
+"""The report as JSON: exactly the dataclasses, field by field.
+
+docs/report.md says what each field means.
 """
 
 import dataclasses
@@ -12,7 +13,7 @@ from feedline.analysis.explain.model import Report
 
 
 def render(report: Report) -> str:
-    """JSON text that ``docs/report.schema.json`` describes.
+    """Return the JSON text that ``docs/report.schema.json`` describes.
 
     Floats that are no number (NaN, infinity) become null.
     """
@@ -20,19 +21,20 @@ def render(report: Report) -> str:
 
 
 def key_of(field: "dataclasses.Field[object]") -> str:
-    """The key of a field: its name, unless the format keeps an older one."""
+    """Return the key of a field: its name, unless the format keeps an older one."""
     return str(field.metadata.get("key", field.name))
 
 
 def _known(holder: object, field: "dataclasses.Field[object]") -> object:
-    """The value of a field; None where it is what stands for "unknown" there."""
+    """Return the value of a field; None where it is what stands for "unknown" there."""
     value = getattr(holder, field.name)
     return None if "unknown" in field.metadata and value == field.metadata["unknown"] else value
 
 
 def plain(value: object) -> object:
-    """Dataclasses, enums, tuples and NumPy scalars as what JSON has; an object that is none of
-    these as its ``repr``.
+    """Return dataclasses, enums, tuples and NumPy scalars as what JSON has.
+
+    An object that is none of these becomes its ``repr``.
     """
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return {key_of(field): plain(_known(value, field)) for field in dataclasses.fields(value)}
@@ -54,5 +56,8 @@ def plain(value: object) -> object:
 
 
 def _text(text: str) -> str:
-    """Bytes of a path that are not UTF-8 arrive as lone surrogates, which strict JSON readers refuse: write them as ``\\udcff``."""
+    """Write the bytes of a path that are not UTF-8 as escapes of their code points.
+
+    They arrive as lone surrogates, which strict JSON readers refuse.
+    """
     return text.encode("utf-8", "backslashreplace").decode("utf-8")

@@ -39,7 +39,7 @@ _NAMED = 4  # trainings that an error names
 
 
 def frame(table: Table) -> "Callable[[Callable[[LoadedRun], pd.DataFrame]], property]":
-    """A property that is computed once and documented by its table:
+    """Make a property that is computed once and documented by its table.
 
     ``help`` shows no ``cached_property`` before Python 3.12.
     """
@@ -56,12 +56,12 @@ def frame(table: Table) -> "Callable[[Callable[[LoadedRun], pd.DataFrame]], prop
 
 
 class LoadedRun:
-    """A run opened by ``feedline.load``: ``report``, ``steps``, ``samples``, ``collectives``,
-    ``gauges``, ``findings``.
+    """A run opened by ``feedline.load``.
 
-    The report and each frame are computed on first access and kept. If the run is still being
-    recorded, they cover what it had recorded by then; load it again to see more. Nothing is ever
-    written into the run folder.
+    It has ``report``, ``steps``, ``samples``, ``collectives``, ``gauges`` and ``findings``. The
+    report and each frame are computed on first access and kept. If the run is still being recorded,
+    they cover what it had recorded by then; load it again to see more. Nothing is ever written into
+    the run folder.
 
     Every frame of records covers all ranks and has a column ``rank``: compare ranks with
     ``steps.groupby("rank")``, or select one with ``steps[steps["rank"] == 1]``.
@@ -125,7 +125,7 @@ class LoadedRun:
         return findings(self.report)
 
     def to_html(self, path: "str | Path | None" = None, overwrite: bool = False) -> str | None:
-        """The HTML report: a single file that needs no others.
+        """Return the HTML report: a single file that needs no others.
 
         Args:
             path: write it there; None: return it as text.
@@ -185,7 +185,7 @@ class LoadedRun:
 
 
 def load(path: "str | Path", training: int | None = None) -> LoadedRun:
-    """Open a run folder, either recorded or made from traces by ``feedline ingest``::
+    """Open a run folder, either recorded or made from traces by ``feedline ingest``.
 
         run = feedline.load("runs/train-1121-0943")
         run                                   # the verdict; in a notebook the report
@@ -216,8 +216,9 @@ def load(path: "str | Path", training: int | None = None) -> LoadedRun:
 
 
 def load_all(path: "str | Path", training: int | None = None) -> list[LoadedRun]:
-    """All trainings in a run folder, in the order in which they began: usually one, several for a
-    sweep or a cross-validation.
+    """Return all trainings in a run folder, in the order in which they began.
+
+    There is usually one, and several for a sweep or a cross-validation.
 
     Args:
         path, training: as in ``load``.
@@ -255,8 +256,9 @@ def _refuse_unreadable(run: Run) -> None:
 
 
 def _notes(whole: Run, number: int | None, folder: Path | None, found: list[Training]) -> list[str]:
-    """What ``feedline report`` says beside the report itself: of a window of torch.profiler, and of
-    other processes.
+    """Return what ``feedline report`` says beside the report itself.
+
+    It is about a window of torch.profiler, and other processes.
 
     Args:
         whole: all that the process recorded.

@@ -20,7 +20,7 @@ NEEDS = "Noise scale: not measured; it needs several ranks or gradient accumulat
 
 
 def progress(curve: CurvePoints) -> str:
-    """``train loss 2.26 to 1.06``; for one value, that."""
+    """Return how a curve went: ``train loss 2.26 to 1.06``, or its one value."""
     if not curve.values:
         return f"{curve.name} has no finite value"
     first, last = number(curve.values[0]), number(curve.final)
@@ -37,8 +37,10 @@ def progress(curve: CurvePoints) -> str:
 
 
 def trained(made: ConvergenceSummary, steps: int, short: bool = False) -> str:
-    """Over how much: ``48 updates, 3,076 samples (3.00 epochs)``; in short, one of the last two.
-    Optimizers that take turns make several updates per step."""
+    """Return over how much it trained: ``48 updates, 3,076 samples (3.00 epochs)``.
+
+    In short, it is one of the last two. Optimizers that take turns make several updates per step.
+    """
     updates = counted(made.updates, "update")
     if 0 < _TURNS * steps <= made.updates:
         updates += f" in {count(steps)} steps"
@@ -54,13 +56,13 @@ def trained(made: ConvergenceSummary, steps: int, short: bool = False) -> str:
 
 
 def told_curves(made: ConvergenceSummary) -> list[CurvePoints]:
-    """Those worth a figure: the losses first, without the learning rate."""
+    """Return the curves worth a figure: the losses first, without the learning rate."""
     kept = [curve for curve in made.curves if curve.name != "lr"]
     return sorted(kept, key=lambda curve: "loss" not in words_of_name(curve.name))
 
 
 def price(made: ConvergenceSummary) -> str:
-    """The batch against the noise scale in a sentence, or why there is none."""
+    """Return the batch against the noise scale in a sentence, or why there is none."""
     said = (
         made.price.message
         if made.price
@@ -72,7 +74,10 @@ def price(made: ConvergenceSummary) -> str:
 
 
 def own_checks(report: Report) -> list[tuple[Finding, bool]]:
-    """What is wrong with the training's set-up, and whether the report's findings tell it already."""
+    """Return what is wrong with the training's set-up.
+
+    Each comes with whether the report's findings tell it already.
+    """
     told = {finding.rule_id for finding in report.findings}
     return (
         [(finding, finding.rule_id in told) for finding in report.convergence.checks]
@@ -82,8 +87,10 @@ def own_checks(report: Report) -> list[tuple[Finding, bool]]:
 
 
 def lines(report: Report, width: int) -> list[str]:
-    """For the terminal: at most eight lines of ``width`` characters, four where nothing is wrong
-    and there is no noise scale.
+    """Return the lines of the terminal.
+
+    They are at most eight of ``width`` characters, four where nothing is wrong and there is no
+    noise scale.
     """
     made = report.convergence
     if made is None or not (made.curves or made.noise.windows or made.checks):
@@ -110,8 +117,9 @@ def lines(report: Report, width: int) -> list[str]:
 
 
 def short(report: Report) -> list[tuple[str, str]]:
-    """For the short report: (label, text) of how the training got on, then of what is wrong with
-    its set-up and told nowhere else.
+    """Return (label, text) for the short report.
+
+    They say how the training got on, then what is wrong with its set-up and told nowhere else.
     """
     made = report.convergence
     if made is None or not (made.curves or made.noise.windows or made.checks):

@@ -18,12 +18,12 @@ _COLUMNS = (
 
 
 def heads(narrow: bool = False) -> list[str]:
-    """Heads of the columns after the rank."""
+    """Return the heads of the columns after the rank."""
     return [head for _, _, head, fits in _COLUMNS if fits or not narrow]
 
 
 def rows(report: Report, narrow: bool = False) -> list[tuple[str, list[str]]]:
-    """Rank -> its cells; blank where the trace cannot say."""
+    """Return the cells of each rank; blank where the trace cannot say."""
     return [
         (rank, [_cell(own, part, name) for part, name, _, fits in _COLUMNS if fits or not narrow])
         for rank, own in report.ranks.items()
@@ -44,7 +44,7 @@ def _cell(own: RankSummary, part: str, name: str) -> str:
 
 
 def reasons(report: Report) -> list[str]:
-    """Why cells are blank, each reason once."""
+    """Say why cells are blank, each reason once."""
     found: dict[str, list[str]] = {}
     for rank, own in report.ranks.items():
         for part in (own.gpu, own.input):

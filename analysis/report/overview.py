@@ -57,8 +57,9 @@ class Row:
 
 @dataclass(frozen=True)
 class Outside:
-    """The time that is in no training: imports, preparing data, evaluation by what does not call
-    the model.
+    """The time that is in no training.
+
+    It goes to imports, preparing data, evaluation by what does not call the model.
 
     Attributes:
         before_s: from the start of the recording to the first training.
@@ -101,7 +102,7 @@ class Overview:
 
 
 def row(name: str, report: Report, path: Path) -> Row:
-    """A training's row.
+    """Return a training's row.
 
     Args:
         path: of its report, relative to the run folder.
@@ -135,7 +136,7 @@ _NUMBERED = 4  # of the columns in the terminal, that of the first figure
 
 
 def _cells(one: Row) -> list[str]:
-    """A row as text, in the order of HEADS."""
+    """Return a row as text, in the order of HEADS."""
     return [
         one.name,
         one.model or BLANK,
@@ -149,7 +150,7 @@ def _cells(one: Row) -> list[str]:
 
 
 def _title(overview: Overview) -> str:
-    """How many trainings there are."""
+    """Return how many trainings there are."""
     return f"{len(overview.rows)} training runs"
 
 
@@ -198,8 +199,9 @@ def _table(rows: Sequence[Row]) -> Table:
 
 
 def _verdicts(rows: Sequence[Row]) -> list[str]:
-    """What holds the trainings back, each cause once with the first training's figures; and how
-    they ended, where not well.
+    """Return what holds the trainings back, each cause once with the first training's figures.
+
+    How they ended follows, where not well.
     """
     by_rule: dict[str, list[Row]] = {}
     for one in rows:
@@ -217,14 +219,14 @@ def _verdicts(rows: Sequence[Row]) -> list[str]:
 
 
 def _ending(one: Row) -> str:
-    """How a training ended; nothing where it came to its end."""
+    """Return how a training ended; empty where it came to its end."""
     return (
         "is still running" if one.state == "live" else how(one.state, one.exit_code, one.ended_by)
     )
 
 
 def _render_text(overview: Overview, reports: Sequence[Report] = ()) -> str:
-    """As text, 80 columns wide.
+    """Return the overview as text, 80 columns wide.
 
     Args:
         reports: of the trainings, in order, to be in it.
@@ -246,8 +248,9 @@ def _render_text(overview: Overview, reports: Sequence[Report] = ()) -> str:
 
 
 def render_json(overview: Overview, reports: Sequence[Report] = ()) -> str:
-    """As JSON: exactly the dataclasses, and ``schema_version``. Its member ``trainings`` tells it
-    from the report of one training.
+    """Return the overview as JSON: exactly the dataclasses, and ``schema_version``.
+
+    Its member ``trainings`` tells it from the report of one training.
 
     Args:
         reports: of the trainings, in order: its member ``reports``.
@@ -266,7 +269,7 @@ def render_json(overview: Overview, reports: Sequence[Report] = ()) -> str:
 
 
 def _render_html(overview: Overview, reports: Sequence[Report] = ()) -> str:
-    """As a page with a link to each training's own.
+    """Return the overview as a page with a link to each training's own.
 
     Args:
         reports: of the trainings, in order, to be in the page itself: each in a frame, for it has a
@@ -291,7 +294,7 @@ ENDINGS = {".html": _render_html, ".json": render_json, ".txt": _render_text}
 
 
 def _time_outside(outside: Outside, rows: Sequence[Row]) -> list[str]:
-    """Where the time went that is in no step of any training, in sentences."""
+    """Return where the time went that is in no step of any training, in sentences."""
     between = outside.between_s
     longest = max(between, default=0.0)
     at = (

@@ -1,5 +1,6 @@
-"""Shared by all HTML pages: the templates, and the head with styles and script inline, so that a
-page loads nothing else.
+"""What all HTML pages share: the templates, and a head that loads nothing else.
+
+Styles and script are inline.
 """
 
 from pathlib import Path
@@ -23,7 +24,10 @@ _FILTERS = (
 
 
 def environment(*folders: Path) -> jinja2.Environment:
-    """Templates of these folders, and of this one: ``page.html``, which every page extends."""
+    """Return the templates of these folders, and of this one.
+
+    Its ``page.html`` is what every page extends.
+    """
     loader = jinja2.FileSystemLoader([*folders, HERE])
     made = jinja2.Environment(
         loader=loader,
@@ -38,19 +42,20 @@ def environment(*folders: Path) -> jinja2.Environment:
 
 
 def render(template: Path, **values: object) -> str:
-    """A page from a template that extends ``page.html``."""
+    """Return a page from a template that extends ``page.html``."""
     return environment(template.parent).get_template(template.name).render(**values, **assets())
 
 
 def shown(value: object) -> object:
-    """What every ``{{ value }}`` of a template passes through: made printable, unless it is HTML
-    that ``figures/svg.py`` made.
+    """Return what every ``{{ value }}`` of a template passes through.
+
+    It makes it printable, unless it is HTML that ``figures/svg.py`` made.
     """
     return value if isinstance(value, Markup) else printable(value)
 
 
 def assets() -> dict[str, Markup]:
-    """``css`` and ``js`` of a page."""
+    """Return ``css`` and ``js`` of a page."""
     return {
         "css": Markup(palette.css() + (HERE / "report.css").read_text(encoding="utf-8")),
         "js": Markup((HERE / "report.js").read_text(encoding="utf-8")),

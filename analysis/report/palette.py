@@ -56,7 +56,7 @@ class Palette:
         self._slot = {name: f"c-user{index % len(_USER)}" for index, name in enumerate(own)}
 
     def css_class(self, stage: str) -> str:
-        """The class that sets ``--c``, the stage's color."""
+        """Return the class that sets ``--c``, the stage's color."""
         stage = _LIKE.get(stage, stage)
         if stage in COLORS:
             return f"c-{stage}"
@@ -64,13 +64,14 @@ class Palette:
 
 
 def family(stage: str) -> str:
-    """What a stage does: wait, input, move, compute, rest, or user."""
+    """Return what a stage does: wait, input, move, compute, rest, or user."""
     return _FAMILIES.get(_LIKE.get(stage, stage), "user")
 
 
 def luminance(color: str) -> float:
-    """Relative luminance (0 to 1) of ``#rrggbb`` as WCAG 2.2 defines it
-    (https://www.w3.org/TR/WCAG22/#dfn-relative-luminance).
+    """Return the relative luminance (0 to 1) of ``#rrggbb``.
+
+    WCAG 2.2 defines it (https://www.w3.org/TR/WCAG22/#dfn-relative-luminance).
     """
     channels = [int(color[index : index + 2], 16) / 255 for index in (1, 3, 5)]
     linear = [
@@ -81,7 +82,7 @@ def luminance(color: str) -> float:
 
 
 def ink(color: str) -> str:
-    """Black or white, whichever has more contrast on this color."""
+    """Return black or white, whichever has more contrast on this color."""
     return "#000" if luminance(color) > 0.179 else "#fff"
 
 
@@ -90,7 +91,7 @@ def _variables(color: str) -> str:
 
 
 def css() -> str:
-    """Style rules for both color schemes."""
+    """Return the style rules for both color schemes."""
     slots = COLORS | {f"user{index}": colors for index, colors in enumerate(_USER)}
     assert all(re.fullmatch(r"[a-z0-9_]+", name) for name in slots)
     light = "".join(f".c-{name}{{{_variables(colors[0])}}}" for name, colors in slots.items())

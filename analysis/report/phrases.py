@@ -126,17 +126,17 @@ NO_LOSS = frozenset(
 
 
 def refused_that_matter(hooks: list[Hook]) -> list[Hook]:
-    """Hooks whose absence leaves something of this run unseen."""
+    """Return hooks whose absence leaves something of this run unseen."""
     return [hook for hook in hooks if not hook.attached and hook.reason not in NO_LOSS]
 
 
 def full_stop(text: str) -> str:
-    """A text as a sentence, with a full stop at its end."""
+    """Return a text as a sentence, with a full stop at its end."""
     return text if text.endswith((".", "!", "?", "…")) else f"{sentence(text)}."
 
 
 def whole_fix(finding: Finding) -> str:
-    """What to change, where and on which condition, and what else would do; empty: nothing."""
+    """Say what to change, where and on which condition, and what else would do; empty: nothing."""
     if not finding.fix:
         return ""
     where = ", ".join(filter(None, (finding.place, finding.condition)))
@@ -145,14 +145,14 @@ def whole_fix(finding: Finding) -> str:
 
 
 def state(run: RunInfo) -> str:
-    """How the run ended."""
+    """Return how the run ended."""
     return how(run.state, run.exit_code, run.ended_by).removeprefix("was ") or _STATES.get(
         run.state, run.state
     )
 
 
 def input_share(step: StepSummary) -> float:
-    """Share of the step that its input takes, waiting included."""
+    """Return the share of the step that its input takes, waiting included."""
     return (
         sum(step.stages.get(name, 0.0) for name in INPUT_STAGES) / step.mean_s
         if step.mean_s > 0
@@ -161,9 +161,7 @@ def input_share(step: StepSummary) -> float:
 
 
 def gain(finding: Finding, report: Report) -> str:
-    """Throughput with the fix, how it is known and what it supposes; empty if the finding costs no
-    time.
-    """
+    """Say what a fix gives, how that is known and what it supposes; empty without a cost."""
     gained = finding.gain
     if gained is None or gained.after is None:
         return ""
@@ -181,8 +179,9 @@ def _supposing(finding: Finding) -> str:
 
 
 def gains(finding: Finding, report: Report) -> str:
-    """Throughput with the fix and, where it is not predicted, why; empty if the finding costs no
-    time or asks for no change.
+    """Return the throughput with the fix and, where it is not predicted, why.
+
+    It is empty if the finding costs no time or asks for no change.
     """
     told = gain(finding, report)
     asks = (
@@ -197,7 +196,7 @@ def gains(finding: Finding, report: Report) -> str:
 
 
 def together(report: Report) -> tuple[str, str] | None:
-    """A heading, and the throughput with several fixes at once;
+    """Return a heading, and the throughput with several fixes at once.
 
     None where that is not predicted.
     """
@@ -210,13 +209,13 @@ def together(report: Report) -> tuple[str, str] | None:
 
 
 def opening(verdict: str) -> tuple[str, str]:
-    """The first sentence of a verdict, and the others."""
+    """Return the first sentence of a verdict, and the others."""
     first, *others = re.split(r"(?<=[.!?]) (?=[A-Z])", sentence(verdict), maxsplit=1)
     return first, others[0] if others else ""
 
 
 def pace(report: Report) -> list[str]:
-    """The throughput line, in parts: what could not be measured is left out."""
+    """Return the throughput line, in parts: what could not be measured is left out."""
     throughput, parts = report.throughput, []
     if throughput.of_all_ranks is not None:
         parts.append(
@@ -233,8 +232,9 @@ def pace(report: Report) -> list[str]:
 
 
 def spread(throughput: Throughput) -> str:
-    """`` [65.4, 106]``: the interval of the measured rate of one rank, from which the loader's
-    replay predicts, if it is not narrow.
+    """Return `` [65.4, 106]``, the interval of the measured rate of one rank.
+
+    From that rate the loader's replay predicts. It is empty if the interval is narrow.
     """
     if throughput.varies is None or throughput.ranks > 1:
         return ""
@@ -243,7 +243,7 @@ def spread(throughput: Throughput) -> str:
 
 
 def accumulated(report: Report) -> str:
-    """`` (4 batches of 64)``, where a step takes several whole ones."""
+    """Return `` (4 batches of 64)``, where a step takes several whole ones."""
     sizes = {
         loader.settings.get("batch_size") for loader in report.loaders if loader.role == "training"
     }
@@ -260,7 +260,7 @@ def accumulated(report: Report) -> str:
 
 
 def no_samples(report: Report) -> str:
-    """Why samples/s and the batch size are unknown."""
+    """Say why samples/s and the batch size are unknown."""
     return (
         "not in a trace"
         if report.traces
@@ -271,12 +271,12 @@ def no_samples(report: Report) -> str:
 
 
 def of_ranks(throughput: Throughput) -> str:
-    """Whose samples are counted, where that is not one process."""
+    """Return whose samples are counted, where that is not one process."""
     return f" on {throughput.ranks} ranks" if throughput.ranks > 1 else ""
 
 
 def steps(throughput: Throughput) -> str:
-    """How many steps, and how many of them in detail."""
+    """Return how many steps, and how many of them in detail."""
     detail = (
         f" ({count(throughput.steps_in_detail)} in detail)"
         if throughput.steps_in_detail < throughput.steps
@@ -286,20 +286,22 @@ def steps(throughput: Throughput) -> str:
 
 
 def step_title(step: StepSummary) -> str:
-    """What the split into stages is of."""
+    """Return what the split into stages is of."""
     return "Whole trace" if step.boundary == "none" else "Mean step"
 
 
 def severity(finding: Finding) -> str:
-    """What the severity means: a share of the step or, for a mistake in the setup, how serious it
-    is.
+    """Return what the severity means.
+
+    It is a share of the step or, for a mistake in the setup, how serious it is.
     """
     return _SEVERITIES[finding.severity] if finding.cost_s > 0 else _WRONG[finding.severity]
 
 
 def cost(finding: Finding, mean_step_s: float | None) -> str:
-    """What it costs, or what can be saved; empty if it costs no time, or if a rate is predicted,
-    which says it.
+    """Return what it costs, or what can be saved.
+
+    It is empty if it costs no time, or if a rate is predicted, which says it.
     """
     if finding.cost_s <= 0 or finding.predicted is not None:
         return ""
@@ -314,7 +316,7 @@ def cost(finding: Finding, mean_step_s: float | None) -> str:
 
 
 def ranks(report: Report) -> str:
-    """Which rank is shown and which is slowest; nothing for one rank."""
+    """Return which rank is shown and which is slowest; nothing for one rank."""
     means = {rank: own.mean_s for rank, own in report.ranks.items() if own.mean_s}
     if len(means) < 2:
         return ""
@@ -334,8 +336,9 @@ def ranks(report: Report) -> str:
 
 
 def ranks_to_show(report: Report, most: int) -> tuple[dict[str, RankParts], int]:
-    """Rank -> its parts of the mean step, and how many are left out: of too many, those that were
-    waited for and that waited most stay.
+    """Return the ranks to show with their parts of the mean step, and how many are left out.
+
+    Of too many, those that were waited for and that waited most stay.
     """
     parts = {rank: own.comm for rank, own in report.ranks.items() if own.comm is not None}
     if len(parts) <= most:
@@ -347,7 +350,7 @@ def ranks_to_show(report: Report, most: int) -> tuple[dict[str, RankParts], int]
 
 
 def waits_title(report: Report) -> str:
-    """Title of the table of ``waits``.
+    """Return the title of the table of ``waits``.
 
     Without workers, the main process does not wait: it makes the batches itself.
     """
@@ -358,14 +361,17 @@ def waits_title(report: Report) -> str:
 
 
 def waits(report: Report) -> dict[str, str]:
-    """Kind of waiting -> what it means in this run."""
+    """Return what each kind of waiting means in this run."""
     if report.workers is None:
         return WAITS | _WAITS_UNSEEN
     return WAITS if report.workers.processes else WAITS | _WAITS_ALONE
 
 
 def communication(report: Report, late_ranks: bool = True, in_short: bool = False) -> list[str]:
-    """The network, the late ranks, and how sure that is; in short, what is known of the first two."""
+    """Return what is known of the network and the late ranks, and how sure that is.
+
+    In short, it is what is known of the first two.
+    """
     comm = report.comm
     if comm is None:
         return []
@@ -386,15 +392,16 @@ def communication(report: Report, late_ranks: bool = True, in_short: bool = Fals
 
 
 def tells(one: Prediction) -> bool:
-    """Whether a prediction differs from the measured step by more than its own error."""
+    """Tell whether a prediction differs from the measured step by more than its own error."""
     if one.step_s is None or one.low is None or one.high is None:
         return False
     return not one.low <= one.step_s + one.gain_s <= one.high
 
 
 def own_codes(step: StepSummary) -> list[tuple[OwnCode, str, float | None]]:
-    """The program's own code in steps and in evaluation: its functions, a title, and the mean step
-    that they are parts of.
+    """Return the program's own code in steps and in evaluation.
+
+    Each has its functions, a title, and the mean step that they are parts of.
     """
     both = (
         (step.own_code, "Code outside the model, backward passes and updates", step.mean_s),
@@ -415,9 +422,9 @@ _RUN_PARTS = {
 
 
 def run_parts(ledger: Ledger | None) -> list[tuple[str, float, float]]:
-    """Where the time of the whole run went: what, seconds, share (0 to 1).
+    """Return where the time of the whole run went: what, seconds, share (0 to 1).
 
-    In the order of a run; empty: unknown.
+    They are in the order of a run; empty: unknown.
     """
     table = ledger.run if ledger is not None else None
     return [
@@ -428,7 +435,7 @@ def run_parts(ledger: Ledger | None) -> list[tuple[str, float, float]]:
 
 
 def own_code(own: OwnCode) -> str:
-    """How much it is in all, and how often it was observed."""
+    """Return how much it is in all, and how often it was observed."""
     named_s = sum(function.s for function in own.functions)
     rest = " (including functions that are not shown)" if named_s < _NAMED * own.s else ""
     return (
@@ -437,12 +444,12 @@ def own_code(own: OwnCode) -> str:
 
 
 def cpus(use: Cpus) -> str:
-    """Who used the CPUs while the steps ran."""
+    """Return who used the CPUs while the steps ran."""
     return full_stop(f"{cpu_use.says(use)} (mean over the steps)")
 
 
 def roofline(made: Roofline) -> str:
-    """The run among its limits, in a short paragraph."""
+    """Return the run among its limits, in a short paragraph."""
     parts = [made.message]
     if made.mfu is not None:
         parts.append(f"This run reaches {share(made.mfu)} of the device's peak (MFU).")
@@ -463,15 +470,17 @@ def roofline(made: Roofline) -> str:
 
 
 def about(run: RunInfo) -> str:
-    """The run in one line."""
+    """Return the run in one line."""
     processes = f" · {run.ranks} ranks" if run.ranks > 1 else ""
     return f"{run.name} · {duration(run.duration_s)}{processes} · {state(run)}"
 
 
 def sample_rows(made: Workers) -> list[tuple[str, str, Cost, float | None]]:
-    """(name, stage, cost, bytes) of a sample's stages and their total; sending it comes after that,
-    in another thread. The total has no bytes: those of its stages are not of one kind, files and
-    pixels and batches."""
+    """Return (name, stage, cost, bytes) of a sample's stages and their total.
+
+    Sending it comes after that, in another thread. The total has no bytes: those of its stages are
+    not of one kind, files and pixels and batches.
+    """
     inside = [
         (stage, stage, cost, cost.bytes)
         for stage, cost in made.per_sample.items()
@@ -483,7 +492,7 @@ def sample_rows(made: Workers) -> list[tuple[str, str, Cost, float | None]]:
 
 
 def workers(made: Workers) -> list[str]:
-    """Figures of the workers as a whole."""
+    """Return the figures of the workers as a whole."""
     facts = busy(made) if made.processes else ["no workers: samples are made in the main process"]
     if made.idle_share is not None:
         facts.append(f"idle {share(made.idle_share)}")
@@ -500,8 +509,9 @@ def workers(made: Workers) -> list[str]:
 
 
 def busy(made: Workers) -> list[str]:
-    """How many workers there are, those first that never made a batch, and how busy those are that
-    do.
+    """Return how many workers there are, and how busy those are that make batches.
+
+    Those that never made one come first.
     """
     idle = made.without_batches
     facts = [
@@ -515,9 +525,9 @@ def busy(made: Workers) -> list[str]:
 
 
 def run_place(run: RunInfo) -> str:
-    """A run's folder as one would type it: a shell knows ``~`` only outside of quotes.
+    """Return a run's folder as one would type it: a shell knows ``~`` only outside of quotes.
 
-    One whose place is masked goes by its name.
+    A run whose place is masked goes by its name.
     """
     home, rest = (
         ("~/", run.path[2:])
@@ -528,12 +538,12 @@ def run_place(run: RunInfo) -> str:
 
 
 def typed_in(run: RunInfo) -> str:
-    """Where a command with ``run_place`` is to be typed, if not where the report was made."""
+    """Return where a command with ``run_place`` is to be typed, if not where the report was made."""
     return ", from the folder that contains it" if run.path.startswith(f"{MASK}/") else ""
 
 
 def shell(command: list[str]) -> str:
-    """A command line as one would type it; what is masked is not quoted for that alone."""
+    """Return a command line as one would type it; what is masked is not quoted for that alone."""
     return " ".join(
         argument if _is_safe(argument.replace(MASK, "x")) else shlex.quote(argument)
         for argument in command

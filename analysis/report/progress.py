@@ -10,8 +10,9 @@ from feedline.analysis.report.console import Console, Count, Words
 
 @contextmanager
 def building(console: Console, steps: Sequence[str]) -> Iterator[Callable[[], None]]:
-    """Show which of the steps is being done; the display goes away at the end. Prints nothing if
-    the console is not a terminal.
+    """Show which of the steps is being done; the display goes away at the end.
+
+    It prints nothing if the console is not a terminal.
 
     Args:
         steps: what is done, in order, e.g. ``["reading the run", "cutting steps"]``.

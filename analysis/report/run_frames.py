@@ -1,5 +1,6 @@
-"""The frames of a run: steps, samples, collectives, gauges and findings, each with the names, units
-and meanings of its columns.
+"""The frames of a run: steps, samples, collectives, gauges and findings.
+
+Each has the names, units and meanings of its columns.
 """
 
 import os
@@ -358,7 +359,7 @@ def _made_by(process: Process, count: int) -> _Rows:
 
 
 def _clocks(rows: Records) -> dict[str, FloatArray]:
-    """Wall, CPU, without a CPU, blocked; NaN where it was not measured."""
+    """Return wall, CPU, without a CPU, and blocked; NaN where it was not measured."""
     wall = rows["wall"] / 1e9
     cpu, runqueue = (
         np.where(rows[name] >= 0, rows[name] / 1e9, np.nan) for name in ("cpu", "runqueue")

@@ -31,7 +31,7 @@ SEVERITY_COLORS = {"high": "bold red", "low": "bold yellow", "info": "bold"}
 
 
 def item(name: str, text: str) -> RenderableType:
-    """A line of a list."""
+    """Return a line of a list."""
     table = Table.grid(padding=(0, 1))
     table.add_column(width=1)
     table.add_column(overflow="fold")
@@ -40,7 +40,7 @@ def item(name: str, text: str) -> RenderableType:
 
 
 def columns(*heads: str, gap: int = 1) -> Table:
-    """A table whose first column is text and the others figures."""
+    """Return a table whose first column is text and the others figures."""
     made = Table.grid(padding=(0, gap, 0, 0), pad_edge=False)
     made.add_column(no_wrap=True)
     for _ in heads[1:]:
@@ -54,7 +54,7 @@ def _name(stage: str, longest: int = NAME) -> Text:
 
 
 def step_table(step: StepSummary, width: int, longest_name: int = NAME) -> RenderableType:
-    """The stages of the mean step, with their shares and bars."""
+    """Return the stages of the mean step, with their shares and bars."""
     total = math.fsum(step.stages.values())
     scale = Scale.column(max(total, step.mean_s))
     figures = {
@@ -91,7 +91,7 @@ def step_table(step: StepSummary, width: int, longest_name: int = NAME) -> Rende
 
 
 def whole_run(parts: Sequence[tuple[str, float, float]]) -> RenderableType:
-    """Where the time of the run went: (what, seconds, share from 0 to 1) of each part."""
+    """Return where the time of the run went: (what, seconds, share from 0 to 1) of each part."""
     scale = Scale.column(max(took for _, took, _ in parts))
     table = columns("", scale.unit, "share", gap=2)
     for what, took, part in parts:
@@ -100,7 +100,10 @@ def whole_run(parts: Sequence[tuple[str, float, float]]) -> RenderableType:
 
 
 def spread(step: StepSummary, usual: Sequence[str] = ()) -> Text:
-    """How much steps differ, and where they are cut if that is not one of the ``usual`` ways."""
+    """Return how much steps differ.
+
+    It says where they are cut if that is not one of the ``usual`` ways.
+    """
     if step.boundary == "none":
         return plain(phrases.BOUNDARIES["none"], "dim")
     cut = [] if step.boundary in usual else [phrases.BOUNDARIES.get(step.boundary, step.boundary)]
@@ -110,7 +113,7 @@ def spread(step: StepSummary, usual: Sequence[str] = ()) -> Text:
 
 
 def own_code(own: OwnCode, mean_s: float | None) -> Iterable[RenderableType]:
-    """Functions and lines outside the stages.
+    """Return functions and lines outside the stages.
 
     Args:
         mean_s: of the step; None: the figures are totals.
@@ -136,7 +139,7 @@ def own_code(own: OwnCode, mean_s: float | None) -> Iterable[RenderableType]:
 
 
 def waits(step: StepSummary, width: int, meaning: Mapping[str, str]) -> RenderableType:
-    """Why the main process waited for a batch.
+    """Say why the main process waited for a batch.
 
     Args:
         meaning: of each kind.
@@ -161,7 +164,7 @@ def waits(step: StepSummary, width: int, meaning: Mapping[str, str]) -> Renderab
 
 
 def samples(workers: Workers, width: int) -> Iterable[RenderableType]:
-    """What a sample costs, stage by stage."""
+    """Return what a sample costs, stage by stage."""
     if not workers.per_sample:
         yield plain(phrases.NO_SAMPLES)
         return
@@ -191,7 +194,7 @@ def _sample_table(workers: Workers, scale: Scale) -> RenderableType:
 
 
 def operations(workers: Workers) -> RenderableType:
-    """The operations inside a sample, the slowest first."""
+    """Return the operations inside a sample, the slowest first."""
     ordered = sorted(workers.operations, key=lambda operation: -operation.wall_s)
     scale = Scale.of_seconds(ordered[0].wall_s if ordered else 0.0, digits=3)
     table = Table.grid(padding=(0, 2, 0, 0), pad_edge=False)
@@ -213,7 +216,7 @@ def operations(workers: Workers) -> RenderableType:
 
 
 def loader(made: Loader) -> Iterable[RenderableType]:
-    """A loader and its settings."""
+    """Return a loader and its settings."""
     facts = [
         f"{made.kind}, {made.role}",
         counted(made.batches, "batch"),
@@ -234,8 +237,9 @@ def loader(made: Loader) -> Iterable[RenderableType]:
 
 
 def traces(report: Report, ranks: Sequence[str]) -> RenderableType:
-    """Device and input of these ranks; a column that is blank for all of them is left out, and
-    without any it says why.
+    """Return the device and input of these ranks.
+
+    A column that is blank for all of them is left out, and without any it says why.
     """
     rows = [(rank, cells) for rank, cells in of_traces.rows(report, narrow=True) if rank in ranks]
     heads = of_traces.heads(narrow=True)
@@ -252,7 +256,7 @@ def traces(report: Report, ranks: Sequence[str]) -> RenderableType:
 
 
 def kernels(report: Report, most: int) -> Iterable[RenderableType]:
-    """The kernels that keep the device busy longest, of the rank that is shown."""
+    """Return the kernels that keep the device busy longest, of the rank that is shown."""
     for row in report.traces.kernels[:most] if report.traces else ():
         operator = (
             f" ({row.operator})"
@@ -268,7 +272,10 @@ def kernels(report: Report, most: int) -> Iterable[RenderableType]:
 
 
 def communication(shown: dict[str, RankParts], width: int) -> Iterable[RenderableType]:
-    """Computing, transfer and waiting of these ranks; queueing, which is rare, where there is any."""
+    """Return the computing, transfer and waiting of these ranks.
+
+    There is a column for queueing, which is rare, where there is any.
+    """
     scale = Scale.column(
         max(
             (getattr(own, part) or 0.0 for own in shown.values() for part in PART_LABELS),

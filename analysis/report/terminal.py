@@ -57,7 +57,7 @@ class Part:
 
 
 def render(report: Report) -> str:
-    """All of the report as plain text, 80 columns wide."""
+    """Return all of the report as plain text, 80 columns wide."""
     file = io.StringIO()
     show(
         report, Console(file=file, width=WIDTH, color_system=None, force_terminal=False), full=True
@@ -105,9 +105,7 @@ def _head(report: Report) -> Iterable[Text]:
 def _places(
     report: Report, files: Sequence[Path], full: bool, folder: Path | None
 ) -> Iterable[tuple[str, str]]:
-    """Where the report is, and the commands that show more and prove it; not wrapped, so that they
-    can be copied.
-    """
+    """Yield where the report is, and the commands that show more and prove it."""
     files = sorted(files, key=lambda file: file.suffix.lower() != ".html")
     run = (
         phrases.run_place(report.run)
@@ -136,7 +134,7 @@ def _can_be_tried(report: Report) -> bool:
 
 
 def _everything(report: Report, width: int) -> Iterable[Part]:
-    """All parts, from the step to the notes; those that would say nothing are left out."""
+    """Return all parts, from the step to the notes; those that would say nothing are left out."""
     if report.step:
         name = _WHOLE_NAME if width == WIDTH else NAME
         yield Part(

@@ -1,8 +1,8 @@
-"""A run as a Chrome trace for Perfetto: pid = rank, tracks for threads of the training,
-torch.profiler's operators and streams, workers.
+"""A run as a Chrome trace for Perfetto.
 
-All on one clock, in microseconds. Written line by line: a run of a million events takes no more
-memory than its records.
+pid = rank, tracks for threads of the training, torch.profiler's operators and streams, workers. All
+are on one clock, in microseconds. It is written line by line: a run of a million events takes no
+more memory than its records.
 """
 
 import gzip
@@ -91,13 +91,14 @@ _Clock = Callable[
 
 
 def is_trace(path: Path) -> bool:
-    """Whether a file's name asks for a trace."""
+    """Tell whether a file's name asks for a trace."""
     return path.name.endswith((".trace.json", ".trace.json.gz", "trace.json.gz"))
 
 
 def write(run: Run, path: Path, windows: Windows | None = None) -> list[str]:
-    """Write all ranks of a run into a file that the user named; an older one is replaced. Arguments
-    and result as of ``write_into``.
+    """Write all ranks of a run into a file that the user named; an older one is replaced.
+
+    Arguments and result as of ``write_into``.
 
     Raises:
         OutputError: the file cannot be written; nothing is left of it.
@@ -134,7 +135,7 @@ def write_into(run: Run, file: BinaryIO, pack: bool, windows: Windows | None) ->
 
 
 def lines_of(run: Run, windows: Windows, notes: list[str]) -> Iterator[str]:
-    """The events of all ranks, one object a line; times count from the first rank's start.
+    """Return the events of all ranks, one object a line; times count from the first rank's start.
 
     Args:
         notes: what is left out is appended.
@@ -163,7 +164,7 @@ def lines_of(run: Run, windows: Windows, notes: list[str]) -> Iterator[str]:
 
 
 def _clocks(ranks: list[Rank]) -> list[_Clock]:
-    """Of each rank, from the moment on at which the first one began:
+    """Return the clock of each rank, from the moment on at which the first one began.
 
     Perfetto drops what lies before 0.
     """
@@ -182,8 +183,11 @@ def _clocks(ranks: list[Rank]) -> list[_Clock]:
 
 
 def _onto(base: Rank, rank: Rank, host: str) -> _Clock:
-    """A rank's clock on that of another, on ``host``: as it was measured; where it was not, by
-    their times of day if they must be of two hosts, and as it is if not."""
+    """Return a rank's clock on that of another, on ``host``, as it was measured.
+
+    Where it was not, it goes by their times of day if they must be of two hosts, and as it is if
+    not.
+    """
     clock, own = _measured(rank)
     if clock is not None and own != host:
         return clock.to_reference
@@ -250,8 +254,9 @@ def _steps(main: Process, made: PerfettoRank, clock: _Clock) -> Iterator[str]:
 
 
 def _values(main: Process, made: PerfettoRank, clock: _Clock) -> Iterator[str]:
-    """The loss and other numbers of the training, each as a curve; values that are not finite are
-    left out, as JSON has none.
+    """Return the loss and other numbers of the training, each as a curve.
+
+    Values that are not finite are left out, as JSON has none.
     """
     records = main.view(Stage.VALUE)
     values = np.ascontiguousarray(records["value"]).view(np.float64)

@@ -1,11 +1,14 @@
-"""The registry of rules: every rule is a file with a ``RULE``; docs/rules.md says what each looks
-for and why its thresholds are so.
+"""The registry of rules: every rule is a file with a ``RULE``.
+
+docs/rules.md says what each looks for and why its thresholds are so.
 """
 
+from collections.abc import Iterable
 from typing import Any
 
 from feedline.analysis.ledger.facts import RankFacts, RuleInputs
-from feedline.analysis.ledger.rule import Rule
+from feedline.analysis.ledger.finding import Finding
+from feedline.analysis.ledger.rule import Rule, Statement
 from feedline.analysis.ledger.trace_facts import TraceFacts
 from feedline.analysis.rules.cross_rank import exposed_communication, late_rank
 from feedline.analysis.rules.input import (
@@ -127,3 +130,15 @@ TRACE: tuple[Rule[TraceFacts], ...] = (
 RULES: tuple[Rule[Any], ...] = (*INPUT, *MACHINE, *LOOP, *CROSS_RANK, *TRACE)
 #: The rule of a finding. Of the one that runs and traces have, that of runs.
 BY_ID: dict[str, Rule[Any]] = {rule.rule_id: rule for rule in (*RULES, *OTHERWISE)}
+
+
+def first_stating(findings: Iterable[Finding], *statements: Statement) -> Finding | None:
+    """Return the first finding that states one of these of the whole run."""
+    return next(
+        (
+            finding
+            for finding in findings
+            if finding.rule_id in BY_ID and BY_ID[finding.rule_id].states in statements
+        ),
+        None,
+    )

@@ -1,9 +1,9 @@
-"""What each measured number of ranks is worth: efficiency, marginal efficiency, Karp-Flatt, and
-baselines that cannot be right.
+"""What each measured number of ranks is worth.
 
-X(N) is the throughput of N ranks in samples/s, T(N) the time of a fixed amount of work. Weak
-scaling keeps the batch of a rank, strong scaling that of all ranks together; in both, the
-efficiency is X(N) / (N X(1)), for strong scaling the same as T(1) / (N T(N)).
+It has efficiency, marginal efficiency, Karp-Flatt, and baselines that cannot be right. X(N) is the
+throughput of N ranks in samples/s, T(N) the time of a fixed amount of work. Weak scaling keeps the
+batch of a rank, strong scaling that of all ranks together; in both, the efficiency is X(N) / (N
+X(1)), for strong scaling the same as T(1) / (N T(N)).
 """
 
 import math
@@ -139,12 +139,12 @@ def compare_points(points: Sequence[Point]) -> list[ScalingRow]:
 
 
 def _efficiency(base: Point, point: Point) -> float:
-    """Throughput of a rank, over that of a rank of the base: X(N) N0 / (N X(N0))."""
+    """Return the throughput of a rank, over that of a rank of the base: X(N) N0 / (N X(N0))."""
     return base.rank_s / point.rank_s
 
 
 def _marginal_efficiency(base: Point, before: Point, point: Point) -> float:
-    """Throughput that each added rank brought, over that of a rank of the base."""
+    """Return the throughput that each added rank brought, over that of a rank of the base."""
     return (point.samples_per_s - before.samples_per_s) / (point.ranks - before.ranks) * base.rank_s
 
 

@@ -1,5 +1,7 @@
-"""From the records of a run to its point: samples/s with an interval, and what is doubtful about
-it.
+"""From the records of launches to their points, samples/s with an interval.
+
+The basis of predictions comes from them as well: the step of the fewest ranks, and the link of the
+most.
 """
 
 from collections.abc import Sequence
@@ -14,13 +16,19 @@ from feedline.analysis.measure.computing import runqueue_s
 from feedline.analysis.measure.pace import first_step, throughput_of
 from feedline.analysis.measure.rested import Estimate
 from feedline.analysis.measure.steps import left_after, partition
+from feedline.analysis.ranks.read_collectives import readable_collectives
+from feedline.analysis.ranks.step_profile import ring_between, step_profile
 from feedline.analysis.scaling.efficiency import DISTURBED, Point, Unit
+from feedline.analysis.scaling.predict import ScalingBasis
 from feedline.analysis.scaling.study import counted
+from feedline.profiler import masks
 from feedline.profiler.errors import FeedlineError, RunDamaged
 from feedline.profiler.message import few
 from feedline.profiler.store.run_folder import Rank, Run
 
 _STEP_BLOCKS, _MIN_BLOCK_STEPS = 10, 3  # blocks of steps, and steps in a block at least
+#: Ranks whose collectives are compared for the bandwidth of the link: more tell the same.
+_MAX_LINK_RANKS = 8
 _MIN_CERTAIN_STEPS = 6  # steps, below which a throughput is called doubtful
 
 
@@ -46,8 +54,9 @@ class _Pace:
 
 
 def _error_s(wall: IntArray) -> float:
-    """Two standard errors of the mean step, seconds, from the means of blocks of steps: neighbours
-    share what disturbed them.
+    """Return two standard errors of the mean step, s, from the means of blocks of steps.
+
+    Neighbours share what disturbed them.
 
     Args:
         wall: int64 [steps], ns, one or more.
@@ -232,10 +241,9 @@ def world_size(runs: Sequence[Run]) -> int:
 
 
 def launches(runs: Sequence[Run]) -> list[list[Run]]:
-    """Put together folders that hold different ranks of one launch, one per node; whole runs stay
-    alone.
+    """Put together folders that hold different ranks of one launch, one per node.
 
-    In order of their size.
+    Whole runs stay alone. All are in order of their size.
     """
     groups: list[list[Run]] = []
     for run in runs:
@@ -257,3 +265,55 @@ def launches(runs: Sequence[Run]) -> list[list[Run]]:
 def _command(run: Run) -> list[str]:
     """Return what was run."""
     return next(iter(run.ranks.values())).manifest.command
+
+
+def basis_of(launches: Sequence[Sequence[Run]]) -> ScalingBasis:
+    """Read the anatomy of the smallest launch, and the link of the largest.
+
+    Points and kind are filled in by ``study``.
+
+    Args:
+        launches: in order of their number of ranks.
+    """
+    smallest, largest = launches[0], launches[-1]
+    if world_size(largest) < 2:
+        return ScalingBasis(
+            (), "unknown", why="needs a run of two ranks or more, to see collectives"
+        )
+    lowest = min(
+        (rank for run in smallest for rank in run.ranks.values()), key=lambda rank: rank.number
+    )
+    alone = readable_collectives(lowest)
+    if alone is None or not len(alone.table):
+        return ScalingBasis(
+            (),
+            "unknown",
+            why=f"no collectives were recorded in {lowest.folder}: wrap the model in DDP on a "
+            f"single rank too",
+        )
+    pace = pace_of(lowest)
+    anatomy = step_profile(alone, pace.step_s) if pace else None
+    if anatomy is None:
+        return ScalingBasis((), "unknown", why=f"no backward was recorded in {lowest.folder}")
+    if not anatomy.buckets:
+        return ScalingBasis(
+            (),
+            "unknown",
+            why=f"no collective overlaps the backward pass in {lowest.folder}, so there are no "
+            f"buckets to replay",
+        )
+    together = [
+        others
+        for run in largest
+        for _, rank in sorted(run.ranks.items())[:_MAX_LINK_RANKS]
+        if (others := readable_collectives(rank)) is not None
+    ]
+    link = ring_between(together)
+    if link is None:
+        return ScalingBasis(
+            (),
+            "unknown",
+            why=f"the ranks of {', '.join(masks.place(run.path) for run in largest)} have no "
+            f"collectives in common",
+        )
+    return ScalingBasis((), "unknown", anatomy, link, "")

@@ -1,5 +1,6 @@
-"""Predictions of throughput for numbers of ranks that were not run, each with an interval, or a
-reason why there is none.
+"""Predictions of throughput for numbers of ranks that were not run.
+
+Each has an interval, or a reason why there is none.
 """
 
 import itertools
@@ -12,6 +13,7 @@ import numpy as np
 from feedline.analysis.formatting import share
 from feedline.analysis.ranks.buckets import Timeline
 from feedline.analysis.ranks.replay import Link, simulate_steps
+from feedline.analysis.ranks.step_profile import Bucket, Ring, StepProfile
 from feedline.analysis.scaling.efficiency import Point
 
 #: A law is refused where its constant, what it cannot explain of a measured step, is more than this
@@ -28,64 +30,6 @@ _MAX_REACH = 4
 #: doubling.
 _MIN_DISTANCE = 0.5
 _FAMILY = {"USL": ("USL", "Amdahl"), "Amdahl": ("USL", "Amdahl")}
-
-
-@dataclass(frozen=True)
-class Bucket:
-    """A collective that runs beside the backward pass.
-
-    Attributes:
-        ready_s: when a rank alone hands it over, after the begin of the step.
-        nbytes: the whole message, S.
-    """
-
-    ready_s: float
-    nbytes: float
-
-
-@dataclass(frozen=True)
-class StepProfile:
-    """The median step of the fewest ranks.
-
-    Attributes:
-        backward_s: begin and end of the (last) backward, after the begin of the step.
-        buckets: in order of ``ready_s``.
-        blocking: bytes of each collective that the step stands still for, e.g. buffers in the
-            forward.
-        jitter_s: standard deviation of a rank's own time per step, without steps far off.
-    """
-
-    step_s: float
-    backward_s: tuple[float, float]
-    buckets: tuple[Bucket, ...]
-    blocking: tuple[float, ...] = ()
-    jitter_s: float = 0.0
-
-    @property
-    def nbytes(self) -> float:
-        """Of all buckets."""
-        return sum(bucket.nbytes for bucket in self.buckets)
-
-
-@dataclass(frozen=True)
-class Ring:
-    """The ring that moves the bytes, as measured in a run.
-
-    Attributes:
-        bandwidth: B, bus bandwidth in B/s, while the run's own computing goes on.
-        low, high: a tenth of the steps had less, a tenth more.
-        alpha_s: latency of one of the 2 (n - 1) rounds of a ring.
-        slots: collectives that are under way at once and share the link: two on gloo (its threads),
-            one on NCCL.
-        alpha_from: how alpha is known.
-    """
-
-    bandwidth: float
-    low: float
-    high: float
-    alpha_s: float
-    slots: int
-    alpha_from: str = ""
 
 
 def _ring_s(nbytes: float, ranks: int, bandwidth: float, alpha_s: float) -> float:
@@ -201,12 +145,11 @@ def _not_negative(terms: np.ndarray, values: np.ndarray) -> np.ndarray:
 
 
 def _bucket_replay(anatomy: StepProfile, link: Ring, measured: Point) -> _Model:
-    """Make a model of the replay of the buckets, plus what it leaves of the measured point as a
-    constant, plus jitter.
+    """Make a model of the replay of the buckets, plus a constant, plus jitter.
 
-    N ranks wait for the slowest of them: the largest of N normal times is about sigma sqrt(2 ln N)
-    above their mean (Cramer, Mathematical Methods of Statistics, 1946, 28.6), of which the constant
-    has its part already.
+    The constant is what the replay leaves of the measured point. N ranks wait for the slowest of
+    them: the largest of N normal times is about sigma sqrt(2 ln N) above their mean (Cramer,
+    Mathematical Methods of Statistics, 1946, 28.6), of which the constant has its part already.
 
     Args:
         anatomy: the step of one rank.
@@ -256,8 +199,9 @@ class ScalingBasis:
 
 @dataclass(frozen=True)
 class ThroughputPrediction:
-    """samples/s of all ranks together with an interval of about 80 %; all None where it is refused,
-    and ``why`` says why.
+    """samples/s of all ranks together with an interval of about 80 %.
+
+    All are None where it is refused, and ``why`` says why.
     """
 
     ranks: int

@@ -54,8 +54,9 @@ def _conclude(
     late: str,
     contradictions: Sequence[str],
 ) -> str:
-    """Say how much more the most ranks give, where the fastest is, what stands in the way, and what
-    is predicted.
+    """Say how much more the most ranks give, and where the fastest is.
+
+    What stands in the way, and what is predicted, follows.
 
     Args:
         rows: what was measured.
@@ -244,7 +245,7 @@ def _shape_of(points: Sequence[Point], kind: str) -> _ScalingShape | None:
 
 
 def _misfit(curve: np.ndarray, times: np.ndarray) -> float:
-    """Root mean square error of ``a + b curve`` with b >= 0, over the mean time."""
+    """Return the root mean square error of ``a + b curve`` with b >= 0, over the mean time."""
     off, spread = curve - curve.mean(), times - times.mean()
     slope = max(0.0, float(off @ spread) / float(off @ off))
     return float(np.sqrt(np.mean((spread - slope * off) ** 2)) / times.mean())

@@ -115,7 +115,7 @@ def _ranks_of(launch: Sequence[Run]) -> dict[int, Rank]:
 
 
 def _trained(ranks: dict[int, Rank]) -> dict[int, bool]:
-    """Rank -> whether it made steps.
+    """Tell whether each rank made steps.
 
     Without those that did not end by themselves, or cannot be read.
     """
@@ -141,8 +141,9 @@ def apart(rank: Rank) -> bool:
 
 
 def _dataset_samples(launch: Sequence[Run]) -> int:
-    """Return samples that each rank draws per epoch, where that is its whole dataset, alike on all
-    ranks; else 0.
+    """Return how many samples each rank draws per epoch, where that is its whole dataset.
+
+    0: it is not, or not alike on all ranks.
     """
     drawn = {_whole_dataset(rank) for rank in list(_ranks_of(launch).values())[:_MAX_NAMED]}
     return drawn.pop() if len(drawn) == 1 else 0

@@ -1,5 +1,6 @@
-"""What the host called in the steps, which event called which, and what of the device's time came
-of it.
+"""What the host called in the steps, and what of the device's time came of it.
+
+Events are a tree: which one called which.
 """
 
 import re
@@ -30,8 +31,9 @@ _BACKEND = re.compile(r"^(nccl|gloo|ucc|mpi|xccl|hccl):")
 
 @dataclass(frozen=True, eq=False)
 class _Nest:
-    """Events of one thread as a tree, in the order in which they began: what an event called
-    follows it at once.
+    """Events of one thread as a tree, in the order in which they began.
+
+    What an event called follows it at once.
 
     Attributes:
         parent: int64 [n]; -1: it has no caller.
@@ -54,7 +56,7 @@ class _Nest:
         return np.maximum(self.wall - called.astype(np.int64), 0)
 
     def total(self, of_each: IntArray) -> IntArray:
-        """Sums, int64 [n], over each event and all that it called."""
+        """Sum over each event and all that it called, int64 [n]."""
         before = np.append(0, np.cumsum(of_each))
         return np.asarray(before[self.after] - before[:-1], np.int64)
 
@@ -114,7 +116,7 @@ def _parents(levels: list[IntArray], count: int) -> IntArray:
 
 
 def _cut(levels: list[IntArray], parent: IntArray, begin: IntArray, end: IntArray) -> IntArray:
-    """Ends that are no later than that of the caller, if it was still there."""
+    """Cut the ends to that of the caller, if it was still there."""
     cut = end.copy()
     for rows in levels[1:]:
         callers = cut[parent[rows]]
@@ -266,10 +268,10 @@ class _Piece:
 
 
 def _pieces(trace: Trace) -> Iterator[tuple[IntArray, IntArray]]:
-    """Return rows of what nests, with their begins, cut where nothing goes on once there are
-    enough: they then fit in a cache.
+    """Return rows of what nests, with their begins.
 
-    Threads are laid one after the other in time, so that a million of them are as quick as one.
+    They are cut where nothing goes on once there are enough: they then fit in a cache. Threads are
+    laid one after the other in time, so that a million of them are as quick as one.
     """
     events = trace.events
     host = np.array([track.device < 0 for track in trace.tracks] or [False])

@@ -1,5 +1,6 @@
-"""The collectives of one rank as columns, whether feedline or another tool recorded them, and the
-operations by their names.
+"""The collectives of one rank as columns, and the operations by their names.
+
+feedline recorded them, or another tool did.
 """
 
 import re
@@ -109,17 +110,18 @@ class ProcessGroup:
 
     @property
     def between_two(self) -> bool:
-        """Holds messages from one rank to another, numbered alike by both:
+        """Whether it holds messages from one rank to another, numbered alike by both.
 
-        ``0 2>3 tag 7`` (profiler/taps/collectives/groups.py).
+        Such is ``0 2>3 tag 7`` (profiler/taps/collectives/groups.py).
         """
         return len(self.ranks) == 2 and re.search(r" \d+>\d+( tag \d+)?$", self.name) is not None
 
 
 @dataclass(frozen=True)
 class RankClock:
-    """How a rank's clock reads against rank 0's: ``reference = own + offset(own)``, linear between
-    measured points.
+    """How a rank's clock reads against rank 0's.
+
+    ``reference = own + offset(own)``, linear between measured points.
 
     Attributes:
         at: own time, ns, ascending; empty: never measured.

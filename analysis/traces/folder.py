@@ -1,8 +1,7 @@
-"""A trace in a run folder: one Parquet file with its columns, and in its metadata everything that
-they refer to.
+"""A trace in a run folder: one Parquet file with its columns.
 
-It is read as far as others rely on it: indices that point at something, times in order and within
-64 bits.
+Its metadata has everything that they refer to. It is read as far as others rely on it: indices that
+point at something, times in order and within 64 bits.
 """
 
 import json
@@ -58,7 +57,7 @@ _ROW_GROUP = 1 << 19  # events written at a time: what the copy of their columns
 
 
 def _about(data: Any) -> dict[str, Any]:
-    """Everything of a trace but its events.
+    """Return everything of a trace but its events.
 
     Raises:
         ValueError: a member is missing or of another type; the text says which.

@@ -259,9 +259,7 @@ def operation_of(name: str) -> str | None:
 
 @functools.lru_cache(maxsize=1 << 14)
 def may_communicate(name: str) -> bool:
-    """Tell whether a kernel of no known library is named after something that moves data between
-    ranks.
-    """
+    """Tell whether the name of a kernel of no known library says that it moves data between ranks."""
     function = _function_of(name)
     if _TRITON_KERNEL.match(name) or operation_of(name) is not None or _WITHIN.search(function):
         return False

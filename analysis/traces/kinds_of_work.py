@@ -1,5 +1,6 @@
-"""What an event is: does a kernel communicate, does a call make the host wait, which way does a
-copy go.
+"""What an event is, by its name.
+
+Does a kernel communicate, does a call make the host wait, which way does a copy go.
 """
 
 import re
@@ -118,8 +119,9 @@ def on_device(trace: Trace) -> BoolArray:
 
 
 def communicates(trace: Trace) -> BoolArray:
-    """Tell which events are communication, by a kernel's name or because the trace says so: bool
-    [n].
+    """Mark the events that are communication, bool [n].
+
+    A kernel's name says so, or the trace does.
     """
     kernels = of_kinds(trace, Kind.KERNEL)
     names = np.zeros(max(len(trace.names), 1), bool)

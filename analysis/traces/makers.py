@@ -1,5 +1,6 @@
-"""Tells who wrote a file, by its content: rocprof and XProf are adapted, others are refused by
-name.
+"""Tells who wrote a file, by its content.
+
+rocprof and XProf are adapted, others are refused by name.
 """
 
 import re
@@ -51,8 +52,9 @@ def maker_of(processes: Mapping[str, str]) -> str | None:
 def adapt_events(
     rows: Rows, tracks: list[Track], names: Sequence[str], processes: Mapping[str, str]
 ) -> None:
-    """Give the events of a foreign file their kinds, and put those of devices on tracks of devices,
-    in place.
+    """Give the events of a foreign file their kinds, in place.
+
+    Those of devices go on tracks of devices.
 
     Args:
         rows: of events.
@@ -211,7 +213,7 @@ def maker_of_lines(head: bytes) -> _Maker | None:
 
 
 def _packets(head: bytes) -> int:
-    """Return how many messages of field 1 a text begins with, up to _MIN_PACKETS:
+    """Return how many messages of field 1 a text begins with, up to _MIN_PACKETS.
 
     Perfetto's protobuf is nothing but such packets.
     """

@@ -1,8 +1,8 @@
-"""FLOP and bytes of operators by the sizes of their inputs; a multiplication and an addition are
-two FLOP.
+"""FLOP and bytes of operators by the sizes of their inputs.
 
-The formulas are those by which torch.utils.flop_counter counts; for grouped convolutions' gradients
-it counts each group as if it saw all channels, here they cost what the forward costs.
+A multiplication and an addition are two FLOP. The formulas are those by which
+torch.utils.flop_counter counts; for grouped convolutions' gradients it counts each group as if it
+saw all channels, here they cost what the forward costs.
 """
 
 import math
@@ -54,8 +54,9 @@ class _Cost:
 
 @dataclass(frozen=True)
 class _Convolutions:
-    """Sizes of results, which a trace does not hold: a forward's is that of the gradient which its
-    backward begins with.
+    """Sizes of results, which a trace does not hold.
+
+    A forward's is that of the gradient which its backward begins with.
 
     Attributes:
         results: (input, weight) -> size of the result; None: there are several.
@@ -108,7 +109,7 @@ _Formula = Callable[[str, tuple[_Size, ...], _Convolutions], _Made | None]
 
 
 def _product(left: _Size, right: _Size) -> tuple[int, int]:
-    """FLOP and elements of the product of two matrices, or of two batches of them."""
+    """Return the FLOP and elements of the product of two matrices, or of two batches of them."""
     *batch, m, k = left
     *same, other, n = right
     if k != other or batch != same:
@@ -148,7 +149,7 @@ def _convolution(_: str, inputs: tuple[_Size, ...], convolutions: _Convolutions)
 
 
 def _gradient(name: str, inputs: tuple[_Size, ...]) -> tuple[_Size, _Size, _Size] | None:
-    """(result's gradient, input, weight) of a convolution's backward."""
+    """Return (result's gradient, input, weight) of a convolution's backward."""
     order = _BACKWARDS.get(name)
     if order is None or len(inputs) < 3 or any(len(inputs[at]) < 3 for at in order):
         return None

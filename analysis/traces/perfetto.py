@@ -1,8 +1,7 @@
-"""Lines of the Trace Event Format that Perfetto reads: tracks of a rank, lanes for events that
-overlap, events and arrows.
+"""Lines of the Trace Event Format that Perfetto reads.
 
-Times are microseconds with three decimals. On one track the outer of two events that begin together
-comes first.
+They are tracks of a rank, lanes for events that overlap, events and arrows. Times are microseconds
+with three decimals. On one track the outer of two events that begin together comes first.
 """
 
 import json
@@ -19,8 +18,9 @@ _FIRST_THREAD = 1  # Perfetto takes thread 0 for the idle one
 
 
 def assign_lanes(start: IntArray, wall: IntArray) -> npt.NDArray[np.int64]:
-    """Give each event the first lane in which it lies beside the others or wholly inside or around
-    them.
+    """Give each event the first lane that has room for it.
+
+    It lies beside the others there, or wholly inside or around them.
 
     Args:
         start: int64 [n], ns, ascending.

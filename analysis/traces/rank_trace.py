@@ -143,7 +143,7 @@ def _copies(trace: Trace, window: TraceWindow) -> list[_CopyRow]:
 
 
 def _summed(keys: IntArray, wall: IntArray) -> tuple[list[int], list[int], list[int]]:
-    """Distinct keys, how often each is there, and the sum of its times."""
+    """Return the distinct keys, how often each is there, and the sum of its times."""
     each, place, count = np.unique(keys, return_inverse=True, return_counts=True)
     return each.tolist(), count.tolist(), np.bincount(place, wall).astype(np.int64).tolist()
 

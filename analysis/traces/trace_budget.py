@@ -73,8 +73,9 @@ _ON_HOST = (
 
 @dataclass(frozen=True, eq=False)
 class DeviceWork:
-    """When the device did what, as sets (intervals.py), ns. Each is the union over streams; they
-    overlap each other.
+    """When the device did what, as sets (intervals.py), ns.
+
+    Each is the union over streams; they overlap each other.
 
     Attributes:
         compute: kernels other than communication.
@@ -99,8 +100,9 @@ class DeviceWork:
 
 @dataclass(frozen=True)
 class GpuFigures:
-    """Figures of all devices in the trace, in the steps. Percentages are of the span; None where
-    ``reasons`` says why.
+    """Figures of all devices in the trace, in the steps.
+
+    Percentages are of the span; None where ``reasons`` says why.
 
     Attributes:
         span_ns: the steps; without any, the whole trace. 0: the trace contains no device activity.
@@ -228,8 +230,9 @@ class Input:
 
     @property
     def speedup_ceiling(self) -> float | None:
-        """How many times faster the same work would be with batches that are always ready: window /
-        (window - stall).
+        """How many times faster the same work would be with batches that are always ready.
+
+        It is window / (window - stall).
         """
         if self.stall_ns is None or self.stall_ns >= self.window_ns:
             return None
@@ -312,8 +315,9 @@ def _why_not(trace: Trace, who: Threads) -> str:
 
 @dataclass(frozen=True, eq=False)
 class Activity:
-    """When each part could be the reason that time passed: sets (intervals.py), ns, that overlap
-    each other.
+    """When each part could be the reason that time passed.
+
+    They are sets (intervals.py), ns, that overlap each other.
 
     Attributes:
         compute, communication, copy: of the device (DeviceWork).

@@ -198,8 +198,9 @@ class Growing:
 
 
 def sort(rows: Rows) -> None:
-    """Order rows by (start, -wall, track, name) and then by all else, in place, one column at a
-    time.
+    """Order rows by (start, -wall, track, name) and then by all else.
+
+    It is done in place, one column at a time.
     """
     order = np.argsort(rows["start"])
     start = rows["start"][order]

@@ -1,6 +1,4 @@
-"""Where the steps of a trace begin and end, how that is known, and the window that all figures are
-of.
-"""
+"""Where the steps of a trace begin and end, how that is known, and the window of all figures."""
 
 import re
 from dataclasses import dataclass
@@ -53,8 +51,9 @@ _COVERS = 0.8
 
 
 def _bursts(start: IntArray, end: IntArray) -> IntArray | None:
-    """Find where each burst of events ends, if bursts come evenly: the optimizer's kernels once a
-    step.
+    """Find where each burst of events ends, if bursts come evenly.
+
+    The optimizer's kernels come once a step.
 
     Args:
         start: int64 [n], ns, ascending.
@@ -78,8 +77,9 @@ def _bursts(start: IntArray, end: IntArray) -> IntArray | None:
 
 
 def _even(times: IntArray) -> bool:
-    """Tell whether these times, int64 [n] sorted, are at least _MIN_REPETITIONS and about equally
-    far apart.
+    """Tell whether these times, int64 [n] sorted, are about equally far apart.
+
+    They must be at least _MIN_REPETITIONS.
     """
     if len(times) < _MIN_REPETITIONS:
         return False
@@ -120,7 +120,7 @@ class TraceSteps:
 
 
 def find_steps(trace: Trace, who: Threads) -> TraceSteps:
-    """Cut a trace into steps by the first of:
+    """Cut a trace into steps by the first of these that it has.
 
     ProfilerStep, feedline's ranges, a user's range that repeats, optimizer, collectives.
     """
@@ -182,8 +182,9 @@ def _after_updates(
 
 
 def _ranges(trace: Trace, who: Threads) -> TraceSteps | None:
-    """Return the range on the main thread that repeats and is named like a step, else the one that
-    covers most of its own extent.
+    """Return the range on the main thread that repeats and is named like a step.
+
+    Without one, it is that which covers most of its own extent.
     """
     own = trace.events[of_kinds(trace, Kind.ANNOTATION) & (trace.events["track"] == who.main)]
     families: dict[str, list[int]] = {}
@@ -258,7 +259,10 @@ def _collectives(trace: Trace, who: Threads) -> TraceSteps | None:
 
 
 def _on_main(trace: Trace, who: Threads, chosen: BoolArray) -> tuple[IntArray, IntArray]:
-    """Starts and ends of the chosen annotations and operators of the main thread, sorted by start."""
+    """Return starts and ends of the chosen annotations and operators, sorted by start.
+
+    Only those of the main thread count.
+    """
     mine = (
         chosen
         & (trace.events["track"] == who.main)

@@ -252,8 +252,9 @@ def _read_window(path: Path) -> Trace:
 
 
 def _within(rank: Rank, begin: IntArray) -> bool:
-    """Tell whether a window can be of this run: of one that goes on or was killed, only the
-    beginning is known.
+    """Tell whether a window can be of this run.
+
+    Of one that goes on or was killed, only the beginning is known.
     """
     known = sorted(anchor["perf_counter_ns"] for anchor in rank.manifest.anchors)
     if not known:
@@ -266,8 +267,9 @@ def _within(rank: Rank, begin: IntArray) -> bool:
 def window_lines(
     window: _Window, rank: PerfettoRank, pid: int, on_shared: Callable[[IntArray], IntArray]
 ) -> Iterator[str]:
-    """Write a window's events for Perfetto: operators and calls by thread, the device's work by
-    stream, and arrows between.
+    """Write a window's events for Perfetto.
+
+    They are operators and calls by thread, the device's work by stream, and arrows between.
 
     Args:
         window: of a rank.
@@ -384,8 +386,9 @@ class _Made:
 
 
 class _Texts:
-    """What Kineto's JSON says of events besides where and when: each distinct thing put into words
-    once.
+    """What Kineto's JSON says of events besides where and when.
+
+    Each distinct thing is put into words once.
 
     Attributes:
         names: of Trace.names, as members of an object.

@@ -74,7 +74,7 @@ class TimedPass:
 
 
 def _nothing() -> None:
-    """No preparation."""
+    """Prepare nothing."""
 
 
 @dataclass(frozen=True)

@@ -328,7 +328,7 @@ def pack(
 
 
 def _begun(folder: Path, plan: PackPlan) -> bool:
-    """ReportHook whether the same data was packed into this folder before, as a whole or in part.
+    """Tell whether the same data was packed into this folder before, as a whole or in part.
 
     What it lacks was accepted then.
     """

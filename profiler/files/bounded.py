@@ -1,5 +1,6 @@
-"""Opens files of a run folder that others may have made or changed: only regular files of bounded
-size, never through a link.
+"""Opens files of a run folder that others may have made or changed.
+
+They must be regular files of bounded size; it never goes through a link.
 """
 
 import json
@@ -112,8 +113,9 @@ def _says(path: Path, kind: str) -> str:
 
 
 def json_of(data: bytes | str) -> Any:
-    """Decode JSON from an untrusted source: numbers fit into 64 bits, keys are unique, nesting is
-    bounded.
+    """Decode JSON from an untrusted source.
+
+    Numbers fit into 64 bits, keys are unique, nesting is bounded.
 
     Raises:
         ValueError: it is not such JSON.
@@ -138,8 +140,9 @@ def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def one_line(error: object) -> str:
-    """Return the message of an error for use in a sentence: without line breaks, and of limited
-    length.
+    """Return the message of an error for use in a sentence.
+
+    It has no line breaks, and is of limited length.
     """
     text = " ".join(str(error).split())
     return text if len(text) <= 300 else text[:300] + "..."

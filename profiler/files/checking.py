@@ -1,4 +1,4 @@
-"""Checks decoded JSON against types, and names the member that does not fit:
+"""Checks decoded JSON against types, and names the member that does not fit.
 
 ``expected `int`, got `str` - at `$.place.rank```.
 """

@@ -1,9 +1,8 @@
-"""File descriptors inside another program, which may close them all (``os.closerange``) and reuse
-their numbers.
+"""File descriptors inside another program, which may close them and reuse their numbers.
 
-A descriptor is therefore checked before it is written to, resized or closed, and mappings keep
-none: ``mmap.mmap`` holds a copy of its descriptor before Python 3.13, and closes that number
-whoever has it by then.
+``os.closerange`` closes them all. A descriptor is therefore checked before it is written to,
+resized or closed, and mappings keep none: ``mmap.mmap`` holds a copy of its descriptor before
+Python 3.13, and closes that number whoever has it by then.
 """
 
 import ctypes
@@ -54,8 +53,9 @@ class Descriptor:
             return False
 
     def number(self) -> int:
-        """Return the number, for immediate use. If the program has closed it, the file is opened
-        again.
+        """Return the number, for immediate use.
+
+        If the program has closed it, the file is opened again.
 
         Raises:
             OSError: it cannot be.
@@ -88,7 +88,7 @@ class Descriptor:
 
 
 def _identity(number: int) -> tuple[int, int] | None:
-    """Device and inode of an open file.
+    """Return the device and inode of an open file.
 
     Raises:
         OSError: nothing is open under the number.

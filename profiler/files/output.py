@@ -45,7 +45,7 @@ def save(path: Path, text: str | bytes) -> None:
 
 @contextmanager
 def replacing(path: Path) -> Iterator[BinaryIO]:
-    """A file that ``refuse_taken`` allowed; it is put in place at the end of the block.
+    """Open a file that ``refuse_taken`` allowed; it is put in place at the end of the block.
 
     Raises:
         OutputError: the place is read-only or full.

@@ -113,8 +113,9 @@ def kind_with_article(kind: str) -> str:
 
 
 def remove(path: Path, kind: str = INNER_KIND) -> None:
-    """Remove a folder of feedline's. Its name is free at once; files that appear in it meanwhile
-    are kept under another name.
+    """Remove a folder of feedline's.
+
+    Its name is free at once; files that appear in it meanwhile are kept under another name.
 
     Raises:
         PlaceTaken: it is not ours or of another kind, holds anything that its list does not name,
@@ -150,7 +151,10 @@ class Hold:
     """Protects a folder from removal while this process and its forks live, or until ``release``."""
 
     def __init__(self, folder: Path) -> None:
-        """Raises OSError: it has no list, or is being removed."""
+        """Open the list of a folder.
+
+        Raises OSError: it has no list, or is being removed.
+        """
         fd = os.open(folder / LIST_NAME, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
         try:
             _lock(fd, fcntl.LOCK_SH)
@@ -248,7 +252,10 @@ def _clear(folder: _Folder) -> None:
 
 
 def _lock(fd: int, how: int) -> None:
-    """Raises BlockingIOError. A file system that knows no locks has none to wait for."""
+    """Lock a file.
+
+    Raises BlockingIOError. A file system that knows no locks has none to wait for.
+    """
     try:
         fcntl.flock(fd, how | fcntl.LOCK_NB)
     except BlockingIOError:

@@ -74,15 +74,19 @@ def claim(path: Path, kind: str, launch: str = "", mode: int = PRIVATE) -> None:
 
 
 def claim_within(folder: Path, name: str, kind: str, launch: str) -> None:
-    """As ``claim``, for a folder inside one of feedline's. Raises as ``claim``."""
+    """Claim a folder inside one of feedline's, as ``claim``.
+
+    Raises as ``claim``.
+    """
     claim(folder / name, kind, launch)
     if name not in listed_names(folder):
         _enlist(folder, name)
 
 
 def replace(path: Path, kind: str, launch: str = "") -> None:
-    """As ``claim``, but an older folder of that kind is removed first. The first of several ranks
-    removes it, the others join.
+    """Claim a folder as ``claim``, but remove an older folder of that kind first.
+
+    The first of several ranks removes it, the others join.
 
     Raises:
         PlaceTaken: it is of another kind, holds files of others, or a process uses it.
@@ -103,7 +107,10 @@ def replace(path: Path, kind: str, launch: str = "") -> None:
 
 @contextmanager
 def staging(path: Path, kind: str) -> Iterator[Path]:
-    """A temporary folder beside ``path`` to fill; it is removed at the end if it is still there."""
+    """Make a temporary folder beside ``path`` to fill.
+
+    It is removed at the end if it is still there.
+    """
     path.parent.mkdir(parents=True, exist_ok=True)
     part = single.part_name(path)
     part.mkdir(PRIVATE)
@@ -116,8 +123,9 @@ def staging(path: Path, kind: str) -> Iterator[Path]:
 
 
 def put(made: Path, path: Path, kind: str, force: bool) -> None:
-    """Give a complete folder its final name; with ``force``, an older one of that kind is removed
-    first.
+    """Give a complete folder its final name.
+
+    With ``force``, an older one of that kind is removed first.
 
     Raises:
         PlaceTaken: the name is taken, or the older one may not be removed.
@@ -191,8 +199,9 @@ def reopen(folder: Path, name: str, mode: int = single.PRIVATE_MODE) -> int:
 
 @contextmanager
 def replacing(folder: Path, name: str, mode: int = single.PRIVATE_MODE) -> Iterator[BinaryIO]:
-    """A file that is put in place under its name in one of feedline's folders at the end of the
-    block.
+    """Open a file in one of feedline's folders.
+
+    It is put in place under its name at the end of the block.
 
     Raises:
         PlaceTaken: the name belongs to a file that feedline did not write.
@@ -208,7 +217,7 @@ def replacing(folder: Path, name: str, mode: int = single.PRIVATE_MODE) -> Itera
 
 @contextmanager
 def _replacing_path(folder: Path, name: str, mode: int = single.PRIVATE_MODE) -> Iterator[Path]:
-    """As ``replacing``, for libraries that open a file by path."""
+    """Open a file as ``replacing``, for libraries that open one by path."""
     path, new = folder / name, not os.path.lexists(folder / name)
     if not new:
         _see_that_ours(folder, name)
@@ -237,8 +246,9 @@ def append(
 
 
 def add_line(folder: Path, name: str, line: str) -> None:
-    """Add a line to a file of feedline's, in one write, so that several processes can do so at
-    once.
+    """Add a line to a file of feedline's.
+
+    It is one write, so that several processes can do so at once.
 
     Raises:
         PlaceTaken: the file is not feedline's.
@@ -256,8 +266,9 @@ def add_line(folder: Path, name: str, line: str) -> None:
 
 
 def restart(folder: Path, name: str, mode: int = single.PRIVATE_MODE) -> int:
-    """Return an empty file in place of a listed one, open for writing; readers of the old one are
-    not disturbed.
+    """Open an empty file in place of a listed one, for writing.
+
+    Readers of the old one are not disturbed.
 
     Raises:
         PlaceTaken: the name belongs to a file that feedline did not write.
@@ -283,7 +294,7 @@ class _Older(PlaceTaken):
 
 
 def _settled_list(folder: Path) -> FolderListing | None:
-    """As ``read_list``; of a folder that another process is just beginning, once it has."""
+    """Read the list as ``read_list``, once another process that begins the folder has made it."""
     deadline = time.monotonic() + _BUSY_S
     while (
         (listing := read_list(folder)) is None
@@ -303,8 +314,9 @@ def _put(written: ExitStack, folder: Path, name: str, new: bool) -> None:
 
 
 def _enlist(folder: Path, name: str) -> None:
-    """Add a name to the list, or take back the new file: one that is not listed would be in the way
-    for good.
+    """Add a name to the list, or take back the new file.
+
+    One that is not listed would be in the way for good.
     """
     try:
         add_to_list(folder, name)

@@ -56,7 +56,7 @@ class _Columns:
         _check(self._about, file)
 
     def metadata(self, key: bytes, most: int = _MOST_TEXT) -> bytes:
-        """Metadata that the writer stored with the columns.
+        """Return the metadata that the writer stored with the columns.
 
         Args:
             key: under which it is stored.
@@ -129,8 +129,9 @@ def table_of(columns: Mapping[str, npt.NDArray[Any]]) -> pa.Table:
 
 @contextmanager
 def columns(path: Path, way_out: str) -> Iterator[_Columns]:
-    """Open a file. Any error in it, including those found inside the block, becomes a one-line
-    error.
+    """Open a file.
+
+    Any error in it, including those found inside the block, becomes a one-line error.
 
     Args:
         path: of the file.

@@ -74,8 +74,9 @@ def add_line(folder: Path, name: str, line: str) -> None:
 
 @contextmanager
 def run_folder(run: Path) -> Iterator[None]:
-    """An empty folder for a run, made before the training that may write in it, and not beside it.
-    One that stays empty is removed again.
+    """Make an empty folder for a run, before the training that may write in it.
+
+    It is not made beside the training. One that stays empty is removed again.
 
     Raises:
         OutputError: an older run cannot be removed, or the folder cannot be made.

@@ -47,8 +47,9 @@ def reopen(path: Path) -> int:
 
 @contextmanager
 def replacement(path: Path, mode: int = PRIVATE_MODE) -> Iterator[int]:
-    """A new file that is renamed to ``path`` at the end of the block. The caller then owns the
-    descriptor.
+    """Open a new file that is renamed to ``path`` at the end of the block.
+
+    The caller then owns the descriptor.
 
     Raises:
         OSError: the place is read-only or full, or the name belongs to a link, a folder or a
@@ -67,7 +68,7 @@ def replacement(path: Path, mode: int = PRIVATE_MODE) -> Iterator[int]:
 
 @contextmanager
 def replacing(path: Path, mode: int = PRIVATE_MODE) -> Iterator[BinaryIO]:
-    """As ``replacement``, with a file object that is closed at the end."""
+    """Open as ``replacement``, with a file object that is closed at the end."""
     with replacement(path, mode) as fd:
         file = os.fdopen(fd, "w+b", closefd=False)
         try:
@@ -82,7 +83,10 @@ def replacing(path: Path, mode: int = PRIVATE_MODE) -> Iterator[BinaryIO]:
 
 @contextmanager
 def replacing_path(path: Path, mode: int = PRIVATE_MODE) -> Iterator[Path]:
-    """As ``replacement``, for libraries that open a file by path: yields the path to give them."""
+    """Open as ``replacement``, for libraries that open a file by path.
+
+    It yields the path to give them.
+    """
     part, fd = _new_part(path, mode)
     os.close(fd)
     try:

@@ -87,9 +87,9 @@ def _watch_groups(
 
 
 def _group_of(init_process_group: Any, args: Any, kwargs: Any) -> _JoinedGroup | None:
-    """Return the group that a call creates;
+    """Return the group that a call creates.
 
-    None for a single rank, or if the arguments do not say.
+    None: it has a single rank, or the arguments do not say.
     """
     try:
         given = inspect.signature(init_process_group).bind(*args, **kwargs).arguments
@@ -115,8 +115,9 @@ def _number(given: dict[str, Any], name: str) -> int:
 
 
 def _place_in_group(group: _JoinedGroup | None) -> RankPlace:
-    """Return the rank and world size of this process: from its launcher, else from its group, else
-    as a single process.
+    """Return the rank and world size of this process.
+
+    They come from its launcher, else from its group, else it is a single process.
     """
     place = ranks.place()
     if (
@@ -213,9 +214,9 @@ def _before(original: Any, act: Callable[..., None]) -> Any:
 
 
 def _note(recording: RecordingSettings, **what: str) -> None:
-    """Note what this process did:
+    """Note what this process did.
 
-    ``imported="torch"``, ``recorded=`` its folder, or ``unseen=`` why it has none.
+    It is ``imported="torch"``, ``recorded=`` its folder, or ``unseen=`` why it has none.
     """
     command = privacy.recorded_argv(sys.argv, recording.record_argv)
     about = {"pid": os.getpid(), "started": proc.started(os.getpid()), "command": command}
@@ -261,8 +262,9 @@ class _Following:
         set_sentinels(self._sentinels, self.begin)
 
     def _override(self) -> None:
-        """Change loaders from now on: they are made before the first call that shows that this is a
-        training.
+        """Change loaders from now on.
+
+        They are made before the first call that shows that this is a training.
         """
         from feedline.profiler.session.hooks import Hooks
         from feedline.profiler.session.overrides import Overrides
@@ -273,7 +275,7 @@ class _Following:
         self.overrides.attach(Hooks(lambda *_: None, lambda: None))
 
     def forked(self) -> None:
-        """Called in the child of a fork."""
+        """Begin anew in the child of a fork."""
         self._lock = threading.RLock()
         if self.session is None:
             return
@@ -286,8 +288,9 @@ class _Following:
             arrivals.when_imported("torch", lambda _: self.watch())
 
     def _is_to_make_batches(self) -> bool:
-        """Return whether this process was forked to be a loader's worker, whose own tap records it:
-        setting sentinels takes 4 ms.
+        """Return whether this process was forked to be a loader's worker.
+
+        That has a tap of its own. Setting sentinels takes 4 ms.
         """
         from feedline.profiler.record.recorder import recorder
 
@@ -340,7 +343,10 @@ class _Following:
             )
 
     def ends(self, ending: Ending) -> None:
-        """This process ends. Never raises."""
+        """Note that the process ends.
+
+        It never raises.
+        """
         session, self.session = self.session, None
         if session is not None:
             session.stop(ending)
@@ -349,7 +355,7 @@ class _Following:
                     say_in_training(f"pid {os.getpid()} trained without {name}: {why}")
 
     def leaves(self, code: int | None) -> None:
-        """This process ends without ``atexit``, or becomes another program (None)."""
+        """Note that the process ends without ``atexit``, or becomes another program (None)."""
         self.ends(Ending(code))
         if code is not None and self.recording.top == os.getpid():
             reporting.report_what_was_made(self.recording)
@@ -365,7 +371,7 @@ class _Following:
             self.session.join(_place_in_group(group), group.name)
 
     def joined(self) -> None:
-        """Called after it has joined.
+        """Note that the process has joined a group.
 
         A training that has already begun continues in the folder of its rank.
         """
@@ -381,8 +387,9 @@ class _Following:
 
 
 def _rooms(run: Path, launch: str, group: str) -> "Iterator[Room]":
-    """Return where the folder of a rank may be created: beside the ranks of its group, else in a
-    new training's folder.
+    """Return where the folder of a rank may be created.
+
+    It is beside the ranks of its group, else in a new training's folder.
     """
     from feedline.profiler.store.trainings import TRAINING_PREFIX, inner_trainings
 

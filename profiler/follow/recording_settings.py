@@ -47,9 +47,9 @@ class RecordingSettings:
 
     @classmethod
     def read(cls, environ: Mapping[str, str] = os.environ) -> "RecordingSettings | None":
-        """Return the settings in the environment;
+        """Return the settings in the environment.
 
-        None if there are none, or none that can be read.
+        None: there are none, or none that can be read.
         """
         try:
             data = json.loads(environ[RUN_VARIABLE])
@@ -59,7 +59,10 @@ class RecordingSettings:
 
     @classmethod
     def of_this_process(cls) -> "RecordingSettings":
-        """For FEEDLINE=1: record this process and those below it, into runs/SCRIPT-TIME."""
+        """Return the settings for FEEDLINE=1.
+
+        They record this process and those below it, into runs/SCRIPT-TIME.
+        """
         script = (
             Path(sys.argv[0]).stem if sys.argv and sys.argv[0] not in ("", "-c", "-m") else "python"
         )

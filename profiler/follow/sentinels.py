@@ -14,8 +14,9 @@ _Begin = Callable[[], None]
 
 
 def set_sentinels(patches: Patches, begin: _Begin) -> None:
-    """Call ``begin`` before the first batch, forward with gradients, backward or update. It must
-    undo the patches, and not raise.
+    """Call ``begin`` before the first batch, forward with gradients, backward or update.
+
+    It must undo the patches, and not raise.
 
     Raises:
         AttributeError: this version is built differently.

@@ -1,8 +1,8 @@
-"""Runs at the start of every Python process: does nothing, or waits until the program imports
-torch.
+"""Runs at the start of every Python process.
 
-Called from feedline.pth in site-packages, and from on_path/sitecustomize.py where PYTHONPATH says
-so. Imports nothing more: every Python process of a training pays for it.
+It does nothing, or waits until the program imports torch. It is called from feedline.pth in
+site-packages, and from on_path/sitecustomize.py where PYTHONPATH says so. It imports nothing more:
+every Python process of a training pays for it.
 """
 
 import os

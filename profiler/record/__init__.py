@@ -1,3 +1,4 @@
-"""What the taps write with: the recorder of a process, and what they share about the moment and the
-program. Record format: events.py.
+"""What the taps write with: the recorder of a process.
+
+What they share about the moment and the program is here, too. Record format: events.py.
 """

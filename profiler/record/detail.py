@@ -1,5 +1,6 @@
-"""What is recorded in detail: samples, which taps/fetch.py chooses, and the steps that
-torch.profiler records.
+"""What is recorded in detail.
+
+It is samples, which taps/fetch.py chooses, and the steps that torch.profiler records.
 """
 
 import os
@@ -37,7 +38,7 @@ detail = _Detail()
 
 
 class ProfilerWindow(NamedTuple):
-    """A schedule in torch.profiler's terms:
+    """A schedule in torch.profiler's terms.
 
     ``skip`` steps first, one to warm up, then ``active`` steps. ``active=0``: none.
     """

@@ -43,7 +43,7 @@ class ObjectNumbers:
         self.count = 0
 
     def meet(self, thing: Any, number: int | None = None) -> int:
-        """Number an object, unless it is known."""
+        """Give an object a number, unless it is known."""
         key = id(thing)
         given = self.known[key] = self.count if number is None else number
         self._references[key] = weakref.ref(thing, functools.partial(self._forget, key))
@@ -93,11 +93,14 @@ class OptimizerTracker:
         self._made = False
 
     def made(self) -> None:
-        """An optimizer is being created."""
+        """Note that an optimizer is being created."""
         self._made, self._mark = True, None
 
     def pass_begins(self, segment: Segment) -> None:
-        """A pass over a loader is about to begin. Never raises."""
+        """Note that a pass over a loader is about to begin.
+
+        It never raises.
+        """
         batch = recorder.batch
         if self._mark is None or not (
             self._made or batch == self._batch
@@ -111,7 +114,10 @@ class OptimizerTracker:
                 self._mark = None
 
     def number(self, optimizer: Any, segment: Segment) -> int:
-        """An optimizer is about to step. Returns its number. Never raises."""
+        """Return the number of an optimizer that is about to step.
+
+        It never raises.
+        """
         number = self.optimizers.known.get(id(optimizer))
         try:
             if number is None:
@@ -168,7 +174,7 @@ class OptimizerTracker:
         return number
 
     def _with_parameters(self, own: frozenset[int]) -> Iterator[int]:
-        """Earlier optimizers, still there, of some of these parameters."""
+        """Return the earlier optimizers, still there, of some of these parameters."""
         for other, (reference, theirs) in list(self._living.items()):
             if reference() is None:
                 del self._living[other]
@@ -176,8 +182,9 @@ class OptimizerTracker:
                 yield other
 
     def _of_model(self, own: frozenset[int], number: int) -> list[int]:
-        """Earlier optimizers of the modules that parameters belong to, as far as those are part of
-        the model that was trained last.
+        """Return the earlier optimizers of the modules that parameters belong to.
+
+        Only modules that are part of the model that was trained last count.
         """
         watch = recorder.convergence
         model = None if watch is None else watch.model
@@ -206,7 +213,7 @@ class OptimizerTracker:
         return related
 
     def _join(self, number: int, segment: Segment) -> None:
-        """An older optimizer continues: all that began since then belong to its training."""
+        """Let an older optimizer continue: all that began since then belong to its training."""
         first, newest = self._firsts[number], self._newest
         self._joined = self._joined + 1 if first == self._target else 1
         self.first = self._target = self._firsts[newest] = first

@@ -1,10 +1,9 @@
-"""Decides what a run folder holds of the environment and the command line, so that it can be
-shared.
+"""Decides what a run folder holds of the environment and the command line.
 
-Variables are recorded only if ENVIRONMENT names them. Of variables and arguments only values that
-are plainly harmless are kept (masks.py), with names of options and keys, and paths below the
-working directory; everything else becomes MASK. A list of what is secret can never be complete; a
-gap in a list of what is harmless costs a reader a value here and there.
+It can then be shared. Variables are recorded only if ENVIRONMENT names them. Of variables and
+arguments only values that are plainly harmless are kept (masks.py), with names of options and keys,
+and paths below the working directory; everything else becomes MASK. A list of what is secret can
+never be complete; a gap in a list of what is harmless costs a reader a value here and there.
 """
 
 import json
@@ -55,8 +54,9 @@ _LONGEST, _MOST_PAIRS = 10_000, 100
 
 
 def environment(environ: Mapping[str, str] = os.environ) -> dict[str, str]:
-    """Return the set variables of ENVIRONMENT, sorted by name; values that are not plainly harmless
-    are masked.
+    """Return the set variables of ENVIRONMENT, sorted by name.
+
+    Values that are not plainly harmless are masked.
     """
     return {
         name: environ[name] if is_plain(environ[name]) else MASK
@@ -73,10 +73,10 @@ def recorded_argv(argv: list[str], way: str) -> list[str]:
 
 
 def mask_argv(argv: list[str]) -> list[str]:
-    """Return a command line, program first, with MASK in place of every value that is not plainly
-    harmless.
+    """Mask every value of a command line that is not plainly harmless.
 
-    As long as ``argv``. Masking it again where none of its files are changes nothing but paths.
+    The program comes first, and the result is as long as ``argv``. Masking it again where none of
+    its files are changes nothing but paths.
     """
     masked = [_program(word) for word in argv[:1]]
     private = False
@@ -94,8 +94,9 @@ def mask_argv(argv: list[str]) -> list[str]:
 
 
 def _mask_value(value: str) -> str:
-    """Return a value if it is plainly harmless, the harmless parts of JSON and of settings such as
-    ``lr=0.1``, a path, or MASK.
+    """Return a value if it is plainly harmless, a path, or MASK.
+
+    Of JSON and of settings such as ``lr=0.1`` the harmless parts stay.
     """
     if is_plain(value):
         return value
@@ -121,8 +122,9 @@ def _mask_value(value: str) -> str:
 
 
 def _program(word: str) -> str:
-    """Return a script below the working directory with its folders, any other by its own name: what
-    a person knows the run by.
+    """Return a script below the working directory with its folders, any other by its own name.
+
+    That is what a person knows the run by.
     """
     known = not os.path.isabs(word) or not masks.path(word).startswith((MASK, "~"))
     return masks.token(masks.path(word) if known and "/" in word else os.path.basename(word))

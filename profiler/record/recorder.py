@@ -131,8 +131,9 @@ class _OptimizerTracker(Protocol):
 
 
 class _Recorder:
-    """The destination of all records of this process, and the parts of feedline that receive
-    events.
+    """The destination of all records of this process.
+
+    It also has the parts of feedline that receive events.
 
     Attributes:
         main: the segment of the training process; None in workers and without a recording, so taps
@@ -194,8 +195,9 @@ class _Recorder:
         return self.main
 
     def finish_pause(self) -> Segment | None:
-        """Return ``main``, where the training has come to its end, well or not: a pause ended with
-        its last update.
+        """Return ``main``, where the training has come to its end, well or not.
+
+        A pause is ended with its last update.
         """
         if self.pause is not None:
             self.pause.finish()
@@ -210,7 +212,7 @@ class _Recorder:
         self._listen(every)
 
     def _listen(self, every: int | None) -> None:
-        """A tool that listens wants to see every sample, and asks its own price for it."""
+        """Let a tool that listens see every sample, at its own price."""
         self.ranges = nvtx_ranges.ranges()
         self.every = every if self.ranges is None else 1
 
@@ -239,8 +241,9 @@ class _Recorder:
 
 
 class Inside(threading.local):
-    """Whether this thread is inside a call whose parts are not recorded: a model, a backward pass,
-    the making of a batch.
+    """Whether this thread is inside a call whose parts are not recorded.
+
+    Such are a model, a backward pass, and the making of a batch.
 
     Attributes:
         takes: called as (original, module, args, kwargs) in place of each module that the outermost
@@ -283,10 +286,10 @@ class unobserved:
 
 
 class Span:
-    """``with Span(segment, Stage.X) as span:`` writes one record at the end, whether the body
-    raised or not. Never raises itself.
+    """``with Span(segment, Stage.X) as span:`` writes one record at the end.
 
-    ``number``, ``nbytes``, ``extra``, ``source`` and ``flags`` may be set in the body.
+    It does so whether the body raised or not, and never raises itself. ``number``, ``nbytes``,
+    ``extra``, ``source`` and ``flags`` may be set in the body.
     """
 
     __slots__ = (

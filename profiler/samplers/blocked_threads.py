@@ -42,8 +42,9 @@ class BlockedThreads:
         self._rounds = 0
 
     def watch(self, makers: list[tuple[int, int]]) -> None:
-        """Also look at these threads, (process, thread) each, while they live. Can be called from
-        any thread.
+        """Look at these threads as well, (process, thread) each, while they live.
+
+        It can be called from any thread.
 
         Raises:
             OSError: one has ended, or the kernel does not tell.
@@ -59,7 +60,10 @@ class BlockedThreads:
             } | new
 
     def look(self) -> None:
-        """One round. Never raises."""
+        """Look at all of them once.
+
+        It never raises.
+        """
         with self._lock:
             threads = list(self._threads.items())
         period = _FIRST_LOOK_S * 1e9 * 2 ** (self._rounds // _ROUNDS)
@@ -181,8 +185,9 @@ _MOST_POLLED = 8
 
 
 def _blocked_by(pid: int, line: bytes) -> str | None:
-    """Return ``ON_SLEEP``, ``ON_LOCK``, ... or ``ON_UNKNOWN``; None if the thread is running or
-    runnable.
+    """Return ``ON_SLEEP``, ``ON_LOCK``, ... or ``ON_UNKNOWN``.
+
+    None: the thread is running or runnable.
 
     Args:
         pid: its process.
@@ -226,8 +231,9 @@ def _descriptor(pid: int, number: int) -> str:
 
 
 def _any(pid: int, descriptors: list[int]) -> str:
-    """Return what several descriptors stand for: a network if one does; loops of events have a pipe
-    to be woken by as well.
+    """Return what several descriptors stand for: a network if one does.
+
+    Loops of events have a pipe to be woken by as well.
     """
     kinds = {_descriptor(pid, number) for number in descriptors}
     return next((kind for kind in (ON_NETWORK, ON_PROCESS, _FILE) if kind in kinds), ON_UNKNOWN)

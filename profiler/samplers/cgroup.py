@@ -1,5 +1,6 @@
-"""CPU limits of this process's control groups: versions 1 and 2, hybrid systems, containers with
-and without a cgroup namespace.
+"""CPU limits of this process's control groups.
+
+It reads versions 1 and 2, hybrid systems, containers with and without a cgroup namespace.
 """
 
 import os
@@ -30,7 +31,7 @@ class _Level:
     version: int
 
     def quota_cpus(self) -> float | None:
-        """CPU seconds per second that the group may use; None without a quota.
+        """Return the CPU seconds per second that the group may use; None without a quota.
 
         Raises:
             OSError: the files are not there (the root group has none) or must not be read.
@@ -43,7 +44,7 @@ class _Level:
         return None if quota in (b"max", b"-1") else int(quota) / int(period)
 
     def throttling(self) -> _Throttling:
-        """Throttling by the quota so far.
+        """Return the throttling by the quota so far.
 
         Raises:
             OSError, KeyError: cpu.stat is gone or has no such counters.
@@ -57,10 +58,10 @@ class _Level:
 
 
 def _levels(root: Path = _ROOT) -> list[_Level]:
-    """Return the control groups of this process with a CPU controller, innermost first, each once
-    even if mounted several times.
+    """Return the control groups of this process with a CPU controller, innermost first.
 
-    Groups that are not visible from here are left out.
+    Each comes once even if mounted several times. Groups that are not visible from here are left
+    out.
 
     Raises:
         OSError: /proc/self/cgroup or /proc/self/mountinfo cannot be read.
@@ -82,9 +83,9 @@ def _levels(root: Path = _ROOT) -> list[_Level]:
 
 
 def cpu_quota(root: Path = _ROOT) -> float | None:
-    """Return the smallest CPU quota of this process's groups and their parents, in CPUs;
+    """Return the smallest CPU quota of this process's groups and their parents, in CPUs.
 
-    None if there is none or it is not visible.
+    None: there is none or it is not visible.
     """
     quotas = [
         quota for level in _levels_or_none(root) if (quota := _quota_or_none(level)) is not None
@@ -93,15 +94,17 @@ def cpu_quota(root: Path = _ROOT) -> float | None:
 
 
 def effective_cpus(root: Path = _ROOT) -> float:
-    """CPUs that this process may use: those of its affinity mask, limited by ``cpu_quota``."""
+    """Return how many CPUs this process may use.
+
+    They are those of its affinity mask, limited by ``cpu_quota``.
+    """
     allowed = float(len(os.sched_getaffinity(0)))
     quota = cpu_quota(root)
     return allowed if quota is None else min(allowed, quota)
 
 
 def _mounts(root: Path) -> list[tuple[str, str, int]]:
-    """Return (root within the hierarchy, mount point, version) of the hierarchies that can limit
-    CPU.
+    """Return (root within the hierarchy, mount point, version) of what can limit CPU.
 
     The fields are those of proc_pid_mountinfo(5).
     """

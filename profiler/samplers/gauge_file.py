@@ -1,9 +1,9 @@
-"""The gauges of a run on disk: written through a memory map, and read. Reading needs no torch and
-works on live and killed runs.
+"""The gauges of a run on disk: written through a memory map, and read.
 
-gauges.bin is a header and then rows, all of ROW.size bytes. The last byte of a row is written last;
-where it is 0 there is no row (room is reserved before it is used, and a killed process may leave
-half a row). gauges.json beside it names the gauges that rows number.
+Reading needs no torch and works on live and killed runs. gauges.bin is a header and then rows, all
+of ROW.size bytes. The last byte of a row is written last; where it is 0 there is no row (room is
+reserved before it is used, and a killed process may leave half a row). gauges.json beside it names
+the gauges that rows number.
 """
 
 import json
@@ -187,8 +187,9 @@ class GaugeWriter:
         GAUGES_HEADER.pack_into(self._map.view, 0, _MAGIC, _GAUGES_SCHEMA)
 
     def append(self, time_ns: int, rows: Sequence[tuple[int, float]]) -> None:
-        """Write one tick: (gauge number, value) each. Does nothing in a forked child, whose map is
-        the parent's file.
+        """Write one tick: (gauge number, value) each.
+
+        It does nothing in a forked child, whose map is the parent's file.
 
         Raises:
             OSError: no room on the disk. What was written before stays readable.
@@ -229,8 +230,9 @@ class GaugeWriter:
         self._map = mapped
 
     def _thin(self, more: int) -> None:
-        """Forget every second tick, in a new file that takes the old one's place in one rename; a
-        reader sees either.
+        """Forget every second tick, in a new file that takes the old one's place in one rename.
+
+        A reader sees either.
         """
         rows = np.frombuffer(bytes(self._map.view[GAUGES_HEADER.size : self._used]), ROW_DTYPE)
         times, tick = np.unique(rows["time"], return_inverse=True)

@@ -72,7 +72,7 @@ class MachineCpu(GaugeSource):
         return shares | ({"cpu/allowed": min(1.0, max(0, busy) / total)} if total > 0 else {})
 
     def _ticks(self) -> dict[bytes, tuple[int, int, int]]:
-        """Of all CPUs together and of each in the mask: busy, stolen, and all ticks.
+        """Return busy, stolen, and all ticks of all CPUs together and of each in the mask.
 
         Guest time is part of user time.
         """
@@ -134,8 +134,9 @@ class MachineMemory(GaugeSource):
 
 
 class Swap(GaugeSource):
-    """``memory/swapped_in``: bytes that the machine reads back from swap, for all programs (pswpin
-    of /proc/vmstat, in pages).
+    """``memory/swapped_in``: bytes that the machine reads back from swap.
+
+    It is for all programs (pswpin of /proc/vmstat, in pages).
     """
 
     name = "swap"
@@ -243,8 +244,9 @@ class Disk(GaugeSource):
 
 
 def _physical_disks(root: Path = Path("/")) -> list[str]:
-    """Return the names of the physical (or a hypervisor's) disks: no loop, RAM, mapped or RAID
-    devices, no empty drives.
+    """Return the names of the physical (or a hypervisor's) disks.
+
+    There are no loop, RAM, mapped or RAID devices among them, and no empty drives.
 
     Raises:
         OSError: /sys/block cannot be listed.
@@ -274,7 +276,7 @@ _MICROSECOND_S = 1e-6
 
 
 class Pressure(GaugeSource):
-    """``pressure/io_some``: at least one task waited;
+    """``pressure/io_some``: at least one task waited.
 
     ``pressure/io_full``: all non-idle tasks waited. Shares of time.
     """
@@ -311,7 +313,7 @@ class Pressure(GaugeSource):
 
 
 def _stalled_s(kind: str, file: OpenFile) -> dict[str, float]:
-    """Return the seconds stalled since boot:
+    """Return the seconds stalled since boot.
 
     ``some avg10=0.00 avg60=0.00 avg300=0.00 total=<microseconds>``.
     """

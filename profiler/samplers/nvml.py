@@ -30,8 +30,9 @@ _THROTTLE_OTHER = 0x08 | 0x10 | 0x100  # hardware slowdown of any cause, sync bo
 
 @dataclass(frozen=True)
 class _Reading:
-    """Gauges of one GPU that a single call provides: name -> unit, and how to read them from
-    (pynvml, device handle).
+    """Gauges of one GPU that a single call provides.
+
+    It has name -> unit, and how to read them from (pynvml, device handle).
     """
 
     units: dict[str, str]
@@ -165,12 +166,12 @@ class NvmlGpus(GaugeSource):
 
 
 def _visible_gpus(nvml: Any, visible: str | None) -> list[int]:
-    """NVML's numbers of the GPUs that CUDA_VISIBLE_DEVICES lists, by number or by (the beginning
-    of) a UUID.
+    """Return NVML's numbers of the GPUs that CUDA_VISIBLE_DEVICES lists.
 
-    All of them when it is not set or lists MIG slices, for which NVML has no utilization. As CUDA
-    does, stops at the first entry that names no GPU. Numbers are taken as PCI order; on machines
-    with unlike GPUs CUDA counts the fastest first unless CUDA_DEVICE_ORDER=PCI_BUS_ID.
+    It lists them by number or by (the beginning of) a UUID. It is all of them when it is not set or
+    lists MIG slices, for which NVML has no utilization. As CUDA does, it stops at the first entry
+    that names no GPU. Numbers are taken as PCI order; on machines with unlike GPUs CUDA counts the
+    fastest first unless CUDA_DEVICE_ORDER=PCI_BUS_ID.
     """
     everything = list(range(nvml.nvmlDeviceGetCount()))
     if visible is None or visible.strip().startswith("MIG-"):
@@ -219,7 +220,7 @@ _P2P_OK = 0
 
 
 def _describe_gpus(nvml: Any, gpus: dict[int, Any]) -> dict[str, object]:
-    """Name, memory, PCIe and NVLink of each GPU, and the connection between each pair.
+    """Return name, memory, PCIe and NVLink of each GPU, and the connection between each pair.
 
     Args:
         nvml: the module pynvml, initialized.
@@ -304,8 +305,9 @@ def _address(nvml: Any, gpu: Any) -> str | None:
 
 
 def _ask(question: Callable[..., Any], *about: Any) -> Any:
-    """Return the answer, or None where this GPU or driver has none: a fact that is missing must not
-    cost the others.
+    """Return the answer, or None where this GPU or driver has none.
+
+    A fact that is missing must not cost the others.
     """
     try:
         return question(*about)

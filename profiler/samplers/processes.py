@@ -1,7 +1,7 @@
-"""CPU time and memory of this process and all of its descendants, and those among them that are not
-recorded.
+"""CPU time and memory of this process and all of its descendants.
 
-A process that uses torch does not record itself where its environment was cleared, for example.
+It finds those among them that are not recorded. A process that uses torch does not record itself
+where its environment was cleared, for example.
 """
 
 import os
@@ -83,8 +83,9 @@ class ProcessTree(GaugeSource):
         return values
 
     def _find_children(self, everywhere: bool) -> None:
-        """Look at the main thread's children, or at all threads of all processes: who has a new
-        child may soon have grandchildren.
+        """Look at the main thread's children, or at all threads of all processes.
+
+        Who has a new child may soon have grandchildren.
         """
         pids = (
             descendants(self._pid, self._proc)
@@ -129,8 +130,9 @@ def descendants(pid: int, proc: str = "/proc") -> list[int]:
 
 
 def _children_of_thread(proc: str, pid: int, thread: int) -> list[int]:
-    """Children started by one thread; empty if the kernel does not provide it (it needs
-    CONFIG_PROC_CHILDREN).
+    """Return the children started by one thread.
+
+    It is empty if the kernel does not provide it (it needs CONFIG_PROC_CHILDREN).
     """
     try:
         return [int(child) for child in read_file(f"{proc}/{pid}/task/{thread}/children").split()]
@@ -147,7 +149,10 @@ def _children_by_thread(proc: str, pid: int) -> list[int]:
 
 
 def _children_by_parent(proc: str) -> Callable[[str, int], list[int]]:
-    """The slow way, for kernels that do not list children: ask every process for its parent."""
+    """Ask every process for its parent.
+
+    It is the slow way, for kernels that do not list children.
+    """
     children: dict[int, list[int]] = {}
     for entry in os.listdir(proc):
         if entry.isdecimal():
@@ -234,8 +239,9 @@ class UnfollowedProcesses(GaugeSource):
 
 
 def _environment_at(pid: int) -> bytes:
-    """Return where its environment begins in its memory (proc_pid_stat(5), env_start): every exec
-    chooses another place at random.
+    """Return where its environment begins in its memory (proc_pid_stat(5), env_start).
+
+    Every exec chooses another place at random.
     """
     fields = proc.stat(pid)
     return fields[47] if len(fields) > 47 else b""

@@ -34,8 +34,9 @@ _SELF = "sampler"  # the name under which the thread reports that it stopped
 
 
 class Sampler(threading.Thread):
-    """Samples every source once per period into one file, from ``start()`` to ``stop()``. Its
-    errors never reach the training.
+    """Samples every source once per period into one file, from ``start()`` to ``stop()``.
+
+    Its errors never reach the training.
 
     Args:
         path: the gauge file to create; its legend is written beside it (gauge_file.py).
@@ -111,7 +112,7 @@ class Sampler(threading.Thread):
             self.join(_JOIN_S)
 
     def run(self) -> None:
-        """The thread. Not to be called."""
+        """Run the thread, which calls this."""
         try:
             # A signal that the training blocks, to wait for it, must not find a thread that takes
             # it.
@@ -124,8 +125,9 @@ class Sampler(threading.Thread):
             self._close()
 
     def prepare(self) -> None:
-        """Probe the sources, create the file and write its legend. Called by the thread; otherwise
-        only by tests and benchmarks.
+        """Probe the sources, create the file and write its legend.
+
+        The thread calls it; otherwise only tests and benchmarks do.
 
         Raises:
             OSError: the files cannot be made.
@@ -147,8 +149,9 @@ class Sampler(threading.Thread):
         self.ready.set()
 
     def tick(self) -> None:
-        """Take one sample of every source. Called by the thread; otherwise only by tests and
-        benchmarks.
+        """Take one sample of every source.
+
+        The thread calls it; otherwise only tests and benchmarks do.
 
         Raises:
             OSError: the file cannot grow.

@@ -31,22 +31,26 @@ class GaugeSource:
         self.missing: dict[str, str] = {}
 
     def probe(self) -> str | None:
-        """None if the source can be read, else the reason. Never raises."""
+        """Return the reason why the source cannot be read; None: it can.
+
+        It never raises.
+        """
         try:
             return self.prepare()
         except Exception as error:
             return reason_of(error)
 
     def prepare(self) -> str | None:
-        """As ``probe``, but may raise.
+        """Prepare as ``probe``, but possibly raise.
 
-        Takes the first reading of the counters, so that the first ``read`` has rates.
+        It takes the first reading of the counters, so that the first ``read`` has rates.
         """
         raise NotImplementedError
 
     def read(self) -> dict[str, float]:
-        """Gauge name -> current value; a rate is the mean since the previous call. Gauges without a
-        value are left out.
+        """Return the current value of each gauge; a rate is the mean since the previous call.
+
+        Gauges without a value are left out.
 
         Raises:
             OSError, ValueError, ...: the source is gone; it is not asked again.
@@ -54,7 +58,7 @@ class GaugeSource:
         raise NotImplementedError
 
     def describe(self) -> dict[str, object]:
-        """Facts that do not change during a run, for the manifest."""
+        """Return the facts that do not change during a run, for the manifest."""
         return {}
 
 
@@ -66,7 +70,7 @@ class Rates:
         self._before: dict[str, float] = {}
 
     def per_second(self, counters: dict[str, float]) -> dict[str, float]:
-        """Growth per second since the previous call.
+        """Return the growth per second since the previous call.
 
         Counters that are new or went backwards (a reset) are left out.
         """
@@ -82,11 +86,10 @@ class Rates:
 
 
 class OpenFile:
-    """A file of /proc that is opened once and read repeatedly, at a third of the cost of opening it
-    each time.
+    """A file of /proc that is opened once and read repeatedly.
 
-    Only for files that the kernel hands out whole. Of a process: stays that process's when its
-    number is used again.
+    That takes a third of opening it each time. It is only for files that the kernel hands out
+    whole. That of a process stays that process's when its number is used again.
 
     Raises:
         OSError: it cannot be opened.
@@ -97,7 +100,7 @@ class OpenFile:
         self._file = Descriptor(os.open(path, os.O_RDONLY | os.O_CLOEXEC), closes=True)
 
     def read(self) -> bytes:
-        """Its current content.
+        """Return its current content.
 
         Raises:
             OSError: with the path in it.

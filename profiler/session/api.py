@@ -1,6 +1,6 @@
-"""The public API inside a program:
+"""The public API inside a program.
 
-``feedline.record``, ``feedline.stage`` and ``feedline.metric``.
+It is ``feedline.record``, ``feedline.stage`` and ``feedline.metric``.
 """
 
 import functools
@@ -126,8 +126,9 @@ def _show(run: Path) -> None:
 
 
 def report(text: str) -> None:
-    """Print one line: below the cell in a notebook, else on the standard error that the process
-    started with.
+    """Print one line.
+
+    It goes below the cell in a notebook, else on the standard error that the process started with.
     """
     (say_in_training if notebook.shell() is None else say)(text)
 

@@ -1,5 +1,6 @@
-"""How a program ended, for its run folder: its exit code, the type of its exception, and the line
-that raised it. Never its message.
+"""How a program ended, for its run folder.
+
+It has its exit code, the type of its exception, and the line that raised it, but never its message.
 """
 
 import os
@@ -97,8 +98,9 @@ def _by(error: BaseException | None) -> str:
 
 
 def _at(error: BaseException) -> str:
-    """Return the innermost line of the program's own code, in a worker if that is where the
-    exception was raised.
+    """Return the innermost line of the program's own code that raised.
+
+    It is in a worker if that is where the exception was raised.
     """
     text = text_of(error)
     frames = (

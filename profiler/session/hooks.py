@@ -1,7 +1,7 @@
-"""The taps attached in this process. A tap that cannot attach is reported with the reason, and the
-training continues.
+"""The taps attached in this process.
 
-The taps of a loader's workers are in taps/worker.py; libraries used inside samples are listed in
+A tap that cannot attach is reported with the reason, and the training continues. The taps of a
+loader's workers are in taps/worker.py; libraries used inside samples are listed in
 taps/operations/__init__.py.
 """
 
@@ -79,8 +79,9 @@ class Hooks:
 
 @contextmanager
 def _no_collection() -> Iterator[None]:
-    """Avoid garbage collections caused by feedline's own objects: one that goes through all of
-    torch's takes 0.1 s.
+    """Avoid garbage collections caused by feedline's own objects.
+
+    One that goes through all of torch's takes 0.1 s.
     """
     enabled = gc.isenabled()
     gc.disable()

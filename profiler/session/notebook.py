@@ -59,8 +59,9 @@ def show(run: Path) -> None:
 
 
 def _built(run: Path) -> str:
-    """Write the report into the run folder, in a separate process so that the kernel does not load
-    the analysis.
+    """Write the report into the run folder, in a separate process.
+
+    The kernel then does not load the analysis.
 
     Returns:
         The short report.

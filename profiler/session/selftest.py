@@ -95,7 +95,7 @@ def _record(program: Callable[[], None]) -> tuple[list[Process], list[dict[str, 
 
 
 def _train(loader: Any) -> None:
-    """One epoch of a model with one parameter."""
+    """Train a model with one parameter for one epoch."""
     import torch
 
     model, criterion = torch.nn.Linear(1, 1, dtype=torch.float64), torch.nn.MSELoss()

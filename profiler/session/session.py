@@ -198,7 +198,7 @@ class Session:
         self._stopped = True
 
     def join(self, place: ranks.RankPlace, group: str) -> None:
-        """Called when the process becomes a rank of a group.
+        """Note that the process becomes a rank of a group.
 
         Its folder keeps its name, which must match the rank.
         """
@@ -269,8 +269,9 @@ def _beside(path: Path, place: ranks.RankPlace, launch: str, overwrite: bool) ->
 def run_folder(
     path: Path, launch: str, overwrite: bool, strict: bool
 ) -> tuple[tuple[Path, own_folders.Hold], PlaceTaken | None]:
-    """Create a run folder for the processes below this one, and a hold on it. Returns as
-    ``_first_with_room``.
+    """Create a run folder for the processes below this one, and a hold on it.
+
+    It returns as ``_first_with_room``.
 
     Raises:
         OutputError: it is taken, or cannot be made.
@@ -309,8 +310,9 @@ def _make_room(
 def _first_with_room(
     rooms: Iterator[Room], strict: bool, take: Callable[[Path], _Taken]
 ) -> tuple[_Taken, PlaceTaken | None]:
-    """Result of ``take`` for the first run folder that is free and has space; and what was wrong
-    with the very first one.
+    """Return the result of ``take`` for the first run folder that is free and has space.
+
+    What was wrong with the very first one comes with it.
 
     Args:
         rooms: where the folder may be created.
@@ -353,7 +355,7 @@ def _reserve(folder: Path) -> None:
 
 
 def machine() -> dict[str, object]:
-    """Facts about the machine, without its name."""
+    """Return facts about the machine, without its name."""
     from feedline.profiler.samplers.cgroup import cpu_quota, effective_cpus
 
     pages = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
@@ -390,7 +392,7 @@ _VERSION = re.compile(
 
 
 def _versions() -> dict[str, str]:
-    """Name -> version."""
+    """Return the version of each library by its name."""
     by_name = {"python": platform.python_version()}
     for name, module in _VERSIONED.items():
         with suppress(Exception):
@@ -406,8 +408,9 @@ _OTHER_ALLOCATORS = re.compile(
 
 
 def allocator() -> str:
-    """Return ``glibc 2.36``, or the library that is loaded beside it, such as ``jemalloc``; "": not
-    known.
+    """Return ``glibc 2.36``, or the library that is loaded beside it, such as ``jemalloc``.
+
+    "": not known.
     """
     with suppress(OSError, ValueError, AttributeError):
         with open("/proc/self/maps", "rb") as maps:

@@ -39,7 +39,10 @@ class StopAfter:
 
     @classmethod
     def parse(cls, text: str) -> "StopAfter":
-        """Raises ValueError."""
+        """Read the limit.
+
+        Raises ValueError.
+        """
         number = re.fullmatch(r"(\d{1,9})(s?)", text)
         if number is None or not int(number[1]):
             raise ValueError(
@@ -78,10 +81,9 @@ class StopAfter:
 
 
 def _end(stop: Callable[[], None], run: Path, place: RankPlace) -> None:
-    """End this process, and those below it, once all ranks have come as far: each may still need
-    data of another.
+    """End this process, and those below it, once all ranks have come as far.
 
-    What unlinks shared memory ends by itself.
+    Each may still need data of another. What unlinks shared memory ends by itself.
     """
     torch: Any = sys.modules["torch"]
     with suppress(Exception):

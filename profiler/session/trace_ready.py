@@ -77,8 +77,9 @@ class _Writer:
 
 
 def _rank() -> int:
-    """Return the rank of this process: from torch.distributed if it is initialised, else from the
-    launcher's environment.
+    """Return the rank of this process.
+
+    It comes from torch.distributed if it is initialised, else from the launcher's environment.
     """
     return _distributed("get_rank", ranks.place().rank)
 

@@ -1,5 +1,6 @@
-"""After a run: packs all segments of a rank into one Parquet file of records and one of sums, each
-column compressed separately.
+"""After a run: packs all segments of a rank into one Parquet file of records and one of sums.
+
+Each column is compressed separately.
 """
 
 import json
@@ -35,8 +36,9 @@ _PROCESSES = (
 
 
 def compact(folder: Path) -> None:
-    """Write events.parquet and totals.parquet of a rank's folder, then remove its segments. If
-    interrupted, the segments stay complete.
+    """Write events.parquet and totals.parquet of a rank's folder, then remove its segments.
+
+    If interrupted, the segments stay complete.
 
     Raises:
         OSError: read-only or full; the segments are still there.
@@ -106,7 +108,7 @@ def read_compact(folder: Path) -> list[Process]:
 
 
 def _sums(path: Path, processes: int) -> tuple[list[_Sums], list[_Sums]]:
-    """Totals and histograms of each process."""
+    """Return the totals and histograms of each process."""
     split = STAGES * FIELDS
     with columns(path, _AGAIN) as file:
         if file.rows != split + 2 * BINS:

@@ -96,8 +96,9 @@ class Manifest:
 
     @property
     def state(self) -> str:
-        """State of the run: "finished", "live", "ended" (by the program itself) or "cut" (its
-        process was killed or crashed).
+        """State of the run: "finished", "live", "ended" or "cut".
+
+        "ended": by the program itself. "cut": its process was killed or crashed.
         """
         if self.ended:
             return "finished"

@@ -1,5 +1,6 @@
-"""processes.jsonl in a run folder: the Python processes below the program's own, one line per
-observation.
+"""processes.jsonl in a run folder.
+
+It has the Python processes below the program's own, one line per observation.
 """
 
 import json
@@ -76,7 +77,7 @@ def ended(run: Path) -> set[tuple[int, int]]:
 
 
 def _lines(run: Path) -> "Iterator[LineShape]":
-    """A line that is damaged is left out."""
+    """Return the lines; one that is damaged is left out."""
     from feedline.profiler.files.checking import checked
     from feedline.profiler.store.shapes import LineShape
 

@@ -93,20 +93,21 @@ _MEANINGS = MappingProxyType(
 
 @cache
 def _dtype_of(stage: Stage) -> "np.dtype[np.void]":
-    """RECORD_DTYPE with a stage's own names."""
+    """Return RECORD_DTYPE with a stage's own names."""
     own = _MEANINGS.get(stage, {})
     names = [own.get(name, name) for name in RECORD_DTYPE.names or ()]
     return np.dtype([(name, RECORD_DTYPE[at]) for at, name in enumerate(names)])
 
 
 def view(records: Records, stage: Stage) -> Records:
-    """The same records, all of this stage, with its column names; nothing is copied."""
+    """View the records, all of this stage, with its column names; nothing is copied."""
     return records.view(_dtype_of(stage))
 
 
 def summed(records: Records, stage: Stage) -> dict[str, int]:
-    """Return the sums of a stage's columns, and ``records``, their number; unmeasured values count
-    as 0.
+    """Return the sums of a stage's columns, and ``records``, their number.
+
+    Unmeasured values count as 0.
 
     Args:
         records: all of one stage, by its own names.
@@ -119,7 +120,7 @@ def summed(records: Records, stage: Stage) -> dict[str, int]:
 
 
 def totals(stage: Stage, counts: npt.NDArray[np.int64]) -> dict[str, int]:
-    """The same, from the sums in the store.
+    """Return such sums, from those in the store.
 
     Args:
         stage: whose sums they are.

@@ -90,8 +90,9 @@ class Rank:
 
     @property
     def span_ns(self) -> tuple[int, int]:
-        """When its recording began and ended, on its own clock; of a run that was killed or goes
-        on, until its last record.
+        """When its recording began and ended, on its own clock.
+
+        Of a run that was killed or goes on, it is until its last record.
 
         Raises:
             RunDamaged: as ``main``.
@@ -136,8 +137,9 @@ class Run:
         )
 
     def named(self, note: str) -> str:
-        """Return a note in which files of the run are named relative to its folder, because its
-        location may be private.
+        """Name the files of the run in a note relative to its folder.
+
+        The folder's location may be private.
         """
         return note.replace(f"{self.folder}{os.sep}", "")
 

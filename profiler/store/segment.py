@@ -41,7 +41,7 @@ SAMPLE_HISTOGRAM = 0  # of a segment's two; the second is not in use
 
 
 def bin_of(wall_ns: int) -> int:
-    """Histogram bin of a duration: four per octave, so an edge is at most 25 % away."""
+    """Return the histogram bin of a duration: four per octave, so an edge is at most 25 % away."""
     octave = wall_ns.bit_length()
     return (octave << 2 | wall_ns >> octave - 3 & 3) if octave > 2 else wall_ns
 
@@ -56,8 +56,9 @@ STAGES, FIELDS = 64, 8
 
 
 def sums_of(records: npt.NDArray[np.void]) -> npt.NDArray[np.int64]:
-    """Return the sums of records by stage: int64 [64, 8] as in a segment's header; unmeasured times
-    count as 0.
+    """Sum records by stage, int64 [64, 8] as in a segment's header.
+
+    Unmeasured times count as 0.
     """
     sums = np.zeros((STAGES, FIELDS), np.int64)
     for stage in np.unique(records["stage"]).tolist():
@@ -118,9 +119,9 @@ _FOREVER = (
 
 
 def window_of(epoch: int, batch: int) -> int:
-    """Scrambled number (0 to 65535) of a batch's window:
+    """Return the scrambled number (0 to 65535) of a batch's window.
 
-    Fibonacci hashing, so that its low bits are evenly distributed.
+    It is Fibonacci hashing, so that its low bits are evenly distributed.
     """
     return ((epoch << 24) + batch // WINDOW) * 0x9E3779B97F4A7C15 >> 48 & 0xFFFF
 
@@ -198,11 +199,10 @@ class Segment:
         source: int = 0,
         flags: int = 0,
     ) -> int | None:
-        """Write one record, or only count it if its window is discarded. Units as in
-        events.RECORD_DTYPE.
+        """Write one record, or only count it if its window is discarded.
 
-        The wall of a span that has not ended is UNMEASURED until ``end``, also for readers after a
-        kill.
+        Units as in events.RECORD_DTYPE. The wall of a span that has not ended is UNMEASURED until
+        ``end``, also for readers after a kill.
 
         Returns:
             Its place, for ``end``; None if its window is discarded.
@@ -284,7 +284,7 @@ class Segment:
             self._lock.release()
 
     def _end_far(self, place: int | None, stage: int, wall: int, extra: int) -> None:
-        """In a chunk that is not mapped any more, or moved, or forgotten."""
+        """End a record in a chunk that is not mapped any more, or moved, or forgotten."""
         generation, slot = divmod(-1 if place is None else place, _GENERATION)
         for moved in self._moved[generation:] if place is not None else ():
             slot = int(moved[slot]) if 0 <= slot < len(moved) else -1
@@ -297,8 +297,9 @@ class Segment:
             os.pwrite(self._file.number(), _NUMBER.pack(extra), at + _EXTRA_AT)
 
     def count(self, moments: Sequence[int], times: int = 1) -> None:
-        """Add the durations of samples between moments (ns) to their histogram, ``times`` each;
-        durations <= 0 are ignored.
+        """Add the durations of samples between moments (ns) to their histogram, ``times`` each.
+
+        Durations <= 0 are ignored.
         """
         try:
             counts = self._histograms
@@ -309,8 +310,9 @@ class Segment:
             pass
 
     def name_id(self, name: str) -> int:
-        """Return a number for this name in the ``source`` field of records of this file; 0 is "no
-        name".
+        """Return a number for this name in the ``source`` field of records of this file.
+
+        0 is "no name".
         """
         known = self._names.get(name)
         if known is None:
@@ -345,11 +347,11 @@ class Segment:
             return Mark(at, bytes(self._header[TOTALS_AT:HISTOGRAMS_AT]), self._generation)
 
     def sums_before(self, mark: Mark) -> npt.NDArray[np.int64]:
-        """Return the sums of the records that started before a mark, forgotten or not: int64 [64,
-        8].
+        """Return the sums of the records that started before a mark, forgotten or not.
 
-        Reads what was written since it was called last. Exact unless windows were forgotten since
-        the mark; then what was forgotten of the time since counts as before it.
+        int64 [64, 8]. It reads what was written since it was called last. It is exact unless
+        windows were forgotten since the mark; then what was forgotten of the time since counts as
+        before it.
 
         Raises:
             OSError, ValueError: the file cannot be read, or is closed.
@@ -386,8 +388,9 @@ class Segment:
             return place
 
     def forget(self) -> None:
-        """Stop writing and do not touch the file: for the child of a fork, whose parent continues
-        to write.
+        """Stop writing and do not touch the file.
+
+        It is for the child of a fork, whose parent continues to write.
         """
         for name in ("add", "end", "count", "name_id"):
             setattr(self, name, _nothing)
@@ -417,8 +420,9 @@ class Segment:
         self._header[:PAGE] = text.ljust(PAGE, b"\0")
 
     def _adopt(self, record_bytes: int) -> None:
-        """Go on after the records that an earlier process (last epoch's worker of this number) left
-        in the file.
+        """Go on after the records that an earlier process left in the file.
+
+        It was last epoch's worker of this number.
         """
         written = 0
         if record_bytes:
@@ -458,8 +462,9 @@ class Segment:
         return next(self._slots)
 
     def _map_at(self, slot: int) -> None:
-        """Map what comes next of the room that is there, no more than a chunk: pages that were
-        written once stay resident.
+        """Map what comes next of the room that is there, no more than a chunk.
+
+        Pages that were written once stay resident.
         """
         begin = slot // (PAGE // RECORD.size) * (PAGE // RECORD.size)
         self._map(begin, min(begin + _CHUNK_BYTES // RECORD.size, self._allocated))
@@ -474,8 +479,9 @@ class Segment:
             before.close()
 
     def _thin(self) -> None:
-        """Forget every second window (again, if that made no room), in a new file that takes the
-        old one's place in one rename.
+        """Forget every second window (again, if that made no room).
+
+        It goes into a new file that takes the old one's place in one rename.
         """
         room = self._allocated * RECORD.size
         before = Mapping(self._file.number(), RECORDS_AT + room)

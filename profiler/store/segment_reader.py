@@ -66,25 +66,26 @@ class Process:
         return record_columns.view(self.of(stage), stage)
 
     def total(self, stage: Stage) -> dict[str, int]:
-        """Return the sums over a stage's records, discarded ones included, by its column names, and
-        ``records``.
+        """Return the sums over a stage's records, discarded ones included.
 
-        Unmeasured values count as 0.
+        They are by its column names, and ``records``. Unmeasured values count as 0.
         """
         return record_columns.totals(stage, self.totals[stage])
 
     @property
     def batches(self) -> npt.NDArray[np.void]:
-        """The FETCH records that made a batch: not those that failed, nor the one at the end of an
-        iterable dataset.
+        """The FETCH records that made a batch.
+
+        Those that failed are left out, and the one at the end of an iterable dataset.
         """
         fetches = self.view(Stage.FETCH)
         return fetches[fetches["flags"] & (Flag.END | Flag.FAILED) == 0]
 
     @property
     def without_failed(self) -> "Process":
-        """The same without batches and samples whose making raised or was interrupted: what they
-        took belongs to none that was made.
+        """The process without batches and samples whose making raised or was interrupted.
+
+        What they took belongs to none that was made.
         """
         making = np.isin(self.records["stage"], (Stage.FETCH, Stage.SAMPLE, Stage.COLLATE))
         failed = making & (self.records["flags"] & (Flag.FAILED | Flag.END) == Flag.FAILED)
@@ -158,7 +159,7 @@ def check_header(data: Any) -> dict[str, object]:
 
 
 def check_records(records: npt.NDArray[np.void]) -> npt.NDArray[np.void]:
-    """Records of known stages; a newer feedline may write others.
+    """Return the records of known stages; a newer feedline may write others.
 
     Raises:
         ValueError: a value is none that a recording writes; the text names column and row.
@@ -184,7 +185,7 @@ def check_records(records: npt.NDArray[np.void]) -> npt.NDArray[np.void]:
 
 
 def _check_stages(records: npt.NDArray[np.void]) -> None:
-    """What only some stages have."""
+    """Check what only some stages have."""
     _check_range(records[records["stage"] == Stage.CLOCK], "extra", 0, MOST_NS)
     numbers = records[~np.isin(records["stage"], _ANY_NUMBER)]
     _check_range(numbers, "number", -MOST_NS, MOST_NS)
@@ -237,7 +238,7 @@ def check_sums(sums: npt.NDArray[np.int64], what: str) -> npt.NDArray[np.int64]:
 
 
 def check_totals(totals: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-    """Totals of a process; the first number says which windows were kept.
+    """Return the totals of a process; the first number says which windows were kept.
 
     Raises:
         ValueError: they are not such sums.

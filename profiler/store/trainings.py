@@ -76,8 +76,9 @@ class Training:
 
 
 def trainings(path: Path) -> list[Training]:
-    """Return the trainings of a run, in order of their start. Processes without a step are left out
-    if others have some.
+    """Return the trainings of a run, in order of their start.
+
+    Processes without a step are left out if others have some.
 
     Raises:
         RunNotFound, RunDamaged, SchemaTooNew: as ``open_run``.
@@ -91,8 +92,9 @@ def trainings(path: Path) -> list[Training]:
 
 
 def _mark_ended_by_program(manifests: list[Manifest], by_program: set[tuple[int, int]]) -> None:
-    """Mark the processes without a recorded end that the program itself ended, directly or through
-    their parent.
+    """Mark the processes without a recorded end that the program itself ended.
+
+    It ended them directly or through their parent.
     """
     for manifest in manifests:
         if not manifest.ended and by_program.intersection(
@@ -174,7 +176,7 @@ def _is_run(path: Path) -> bool:
 
 
 def inner_trainings(path: Path) -> list[Path]:
-    """Folders of trainings inside a run folder, in order of their start.
+    """Return the folders of trainings inside a run folder, in order of their start.
 
     Raises RunDamaged if one is a link.
     """
@@ -239,8 +241,9 @@ class _Beginning:
 
 
 def split_run(run: Run) -> list[Run]:
-    """Return the trainings of a run, in order; the run itself if it is one training, or cannot be
-    split.
+    """Return the trainings of a run, in order.
+
+    It is the run itself if that is one training, or cannot be split.
     """
     if run.part is not None:
         return [run]
@@ -298,8 +301,9 @@ def pick_training(run: Run, number: int) -> Run:
 
 
 def parse_part_path(path: Path) -> tuple[Path, int] | None:
-    """Return the run folder and the number of the training for a path such as ``RUN/parts/2``; None
-    for other paths.
+    """Return the run folder and the number of the training for a path such as ``RUN/parts/2``.
+
+    None: it is another path.
 
     Raises:
         RunDamaged: the folder cannot be listed.
@@ -315,7 +319,7 @@ def parse_part_path(path: Path) -> tuple[Path, int] | None:
 
 
 def first_optimizers(rank: Rank) -> list[int]:
-    """Numbers of the optimizers with which the trainings begin."""
+    """Return the numbers of the optimizers with which the trainings begin."""
     begun = rank.main.view(Stage.BEGUN)
     begins = np.zeros(int(begun["optimizer"].max()) + 1, bool)
     begins[begun["optimizer"]] = True
@@ -340,8 +344,9 @@ def first_optimizers(rank: Rank) -> list[int]:
 
 
 def _apart(main: Process, before: _Beginning, this: _Beginning, after: _Beginning | None) -> bool:
-    """Return whether two trainings without a loader are two: each made updates, and no batch was
-    asked for.
+    """Return whether two trainings without a loader are two.
+
+    Each made updates, and no batch was asked for.
     """
     until = after.at if after is not None else _FOREVER
     asked = main.of(Stage.NEXT)["start"]
@@ -395,7 +400,7 @@ def _slices(rank: Rank, wanted: list[int]) -> list[Rank]:
 
 
 def _last(main: Process, begun: int) -> int:
-    """When the last thing ended that belongs to a training, ns."""
+    """Return when the last thing ended that belongs to a training, ns."""
     own = main.of(*_ACTIVE)
     return int((own["start"] + np.maximum(own["wall"], 0)).max(initial=begun))
 
@@ -429,7 +434,7 @@ def _cut(
 
 
 def _renumbered(records: Records, this: _Beginning) -> Records:
-    """Updates and samples counted from the training's own beginning on."""
+    """Count updates and samples from the training's own beginning on."""
     records = records.copy()
     counted = np.isin(records["stage"], _NUMBERED_STAGES)
     records["extra"][counted] = np.maximum(records["extra"][counted] - this.updates, 0)
@@ -461,8 +466,9 @@ def _sums(
 
 
 def _scaled(process: Process, kept: _Sums) -> _Sums:
-    """Of a worker that forgot windows: as many times what was kept of this part as was made of what
-    was kept of all.
+    """Return the sums of a worker that forgot windows.
+
+    They are as many times what was kept of this part as was made of what was kept of all.
     """
     total = sums_of(process.records)
     factor = np.where(total[:, :1] > 0, process.totals[:, :1] / np.maximum(total[:, :1], 1), 1.0)
@@ -472,8 +478,9 @@ def _scaled(process: Process, kept: _Sums) -> _Sums:
 
 
 def _histograms(own: Records) -> npt.NDArray[np.int64]:
-    """Of the samples seen in detail, which stand for all of the part's; rounded as running sums, so
-    that none is lost between bins.
+    """Return the histograms of the samples seen in detail, which stand for all of the part's.
+
+    They are rounded as running sums, so that none is lost between bins.
     """
     counts = np.zeros((2, BINS), np.float64)
     samples = own[(own["stage"] == Stage.SAMPLE) & (own["nbytes"] > 0) & (own["wall"] > 0)]

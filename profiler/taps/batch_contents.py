@@ -68,8 +68,9 @@ def rows(batch: Any) -> int:
 
 
 def may_hold_more(batch: Any) -> bool:
-    """Return whether one item of a dataset may be a whole batch: its first and its last tensor have
-    the same first dimension, above 1.
+    """Return whether one item of a dataset may be a whole batch.
+
+    Its first and its last tensor then have the same first dimension, above 1.
     """
     if type(batch) not in (list, tuple) or len(batch) < 2:
         return False
@@ -151,8 +152,9 @@ def _leaves(value: Any, leaves: list[Any]) -> list[Any]:
 
 
 def _held_by(value: Any) -> int:
-    """Tensors in the attributes of an object (such as a batch of torch_geometric) and of the
-    objects in them; at most LEAVES objects.
+    """Return the tensors in the attributes of an object and of the objects in them.
+
+    Such is a batch of torch_geometric. At most LEAVES objects are looked at.
     """
     tensors, met, left = 0, set[int](), [value]
     while left and len(met) < _MAX_LEAVES:

@@ -1,7 +1,7 @@
-"""Records torch.compile at work: dynamo, a backward that is compiled late, and the recording of a
-CUDA graph.
+"""Records torch.compile at work.
 
-Through ``torch._dynamo.callback``: the same in torch 2.8 to 2.15, though its package begins with an
+That is Dynamo, a backward that is compiled late, and the recording of a CUDA graph. It goes through
+``torch._dynamo.callback``: the same in torch 2.8 to 2.15, though its package begins with an
 underscore. Dynamo calls back when the first of several nested or simultaneous compilations begins
 and when the last ends.
 """

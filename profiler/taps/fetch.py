@@ -1,8 +1,7 @@
-"""Times the making of a batch, in a worker or in the main thread: samples, their operations,
-collate, file traffic.
+"""Times the making of a batch, in a worker or in the main thread.
 
-``_DatasetKind.create_fetcher`` is the one place that torch's and torchdata's loaders, with and
-without workers, go through.
+It times samples, their operations, collate, and file traffic. ``_DatasetKind.create_fetcher`` is
+the one place that torch's and torchdata's loaders, with and without workers, go through.
 """
 
 import functools
@@ -167,8 +166,9 @@ class _WatchedFetch:
         return batch
 
     def _describe(self, segment: Segment, span: Span, batch: Any, samples: int | None) -> None:
-        """Say what collate has made, for the batches that are looked into; another one is like the
-        last of these, sample by sample.
+        """Say what collate has made, for the batches that are looked into.
+
+        Another one is like the last of these, sample by sample.
 
         Args:
             segment: that it is recorded in.
@@ -245,19 +245,18 @@ def _write_traffic(
 
 class _SampleSelector:
     """Decides which batches and samples are recorded in detail, and records their operations.
-    Leaves all random states unchanged.
 
-    One sample in ``every`` on average, at irregular intervals (from its own linear congruential
-    sequence), so that a pattern in the data set or the batch size cannot hide. ``every`` follows
-    from the cost of the last one: a span, including the sample's own, takes 8 us with warm caches
-    (benchmarks/loader_cost.py) and about 17 us in a real sample (benchmarks/operation_taps.py). The
-    average sample should pay about 4 us, which leaves 6 of the promised 10 us for the work in every
-    sample and batch. An ImageFolder's sample has 10 spans: one in 40 is recorded. Below FEWEST,
-    samples without spans would pay more; at MOST, samples of 64 spans still pay the 4 us. This
-    holds for the first samples, so that a short run has details too; later they are ``_rarer``. For
-    the same reason only one batch in OPENED is recorded after the first DENSE, and fewer later:
-    alternately for the times of all its samples and for details of some, because a sample recorded
-    in detail takes longer.
+    It leaves all random states unchanged. One sample in ``every`` on average, at irregular
+    intervals (from its own linear congruential sequence), so that a pattern in the data set or the
+    batch size cannot hide. ``every`` follows from the cost of the last one: a span, including the
+    sample's own, takes 8 us with warm caches (benchmarks/loader_cost.py) and about 17 us in a real
+    sample (benchmarks/operation_taps.py). The average sample should pay about 4 us, which leaves 6
+    of the promised 10 us for the work in every sample and batch. An ImageFolder's sample has 10
+    spans: one in 40 is recorded. Below FEWEST, samples without spans would pay more; at MOST,
+    samples of 64 spans still pay the 4 us. This holds for the first samples, so that a short run
+    has details too; later they are ``_rarer``. For the same reason only one batch in OPENED is
+    recorded after the first DENSE, and fewer later: alternately for the times of all its samples
+    and for details of some, because a sample recorded in detail takes longer.
 
     A short run has few samples, so the first EARLY are all recorded, and from then on one in 4, 9,
     16, ...: 24 of the first 112, 48 of the first 728. This costs a process about 40 detailed
@@ -363,29 +362,32 @@ class _SampleSelector:
             self._aim()
 
     def _aim(self) -> None:
-        """At the next sample to look at, as far away as the batches that are looked into for it are
-        apart.
+        """Aim at the next sample to look at.
+
+        It is as far away as the batches that are looked into for it are apart.
         """
         self._aimed_for = batches = self.details or 1
         distance = max(1, self._every // batches)
         self._countdown, self.stands_for = self._distance(distance), distance * batches
 
     def _distance(self, mean: int) -> int:
-        """1 to 2 * mean - 1."""
+        """Draw a distance from 1 to 2 * mean - 1."""
         self._state = (self._state * 1103515245 + 12345) & 0x7FFFFFFF
         return 1 + (self._state >> 8) % (2 * mean - 1)
 
 
 def _rarer(seen: int) -> int:
-    """Return how much longer the intervals are after this many samples: the information that one
-    more adds falls as 1 / n.
+    """Return how much longer the intervals are after this many samples.
+
+    The information that one more adds falls as 1 / n.
     """
     return (1 + seen // _DENSE) ** 2
 
 
 class _Selectors(threading.local):
-    """One for each loader that this thread makes batches for, so that an epoch continues where the
-    previous one ended.
+    """One selector for each loader that this thread makes batches for.
+
+    An epoch continues where the previous one ended.
     """
 
     def __init__(self) -> None:

@@ -1,12 +1,11 @@
-"""Counts the floating-point operations of one training step, operator by operator, without changing
-the program.
+"""Counts the floating-point operations of one training step, operator by operator.
 
-Operators that torch has a formula for (torch.utils.flop_counter.flop_registry: matrix products,
-convolutions, attention) get a kernel at a dispatch key that nothing else uses. During one step
-after warm-up a guard includes that key around forward and backward, the autograd engine passes it
-on to its threads, and the kernel records shapes and dispatches on to the original kernel. Other
-operators and other threads do not pass through it. tests/flops checks that parameters stay
-bit-identical.
+The program stays as it is. Operators that torch has a formula for
+(torch.utils.flop_counter.flop_registry: matrix products, convolutions, attention) get a kernel at a
+dispatch key that nothing else uses. During one step after warm-up a guard includes that key around
+forward and backward, the autograd engine passes it on to its threads, and the kernel records shapes
+and dispatches on to the original kernel. Other operators and other threads do not pass through it.
+tests/flops checks that parameters stay bit-identical.
 
 The kernels are registered once per process and never removed. An operator may be on its way through
 that key at any time: an optimizer steps inside backward, a recording ends inside a forward, and
@@ -196,7 +195,7 @@ class FlopCounter:
             raise
 
     def take(self) -> Counts[Arithmetic]:
-        """FLOP of what was recorded since the last call, by what they were computed in.
+        """Take the FLOP of what was recorded since the last call, by what they were computed in.
 
         Raises:
             Exception: whatever a formula raises.
@@ -216,7 +215,7 @@ class FlopCounter:
 
 
 def _flop(known: dict[Any, _Formula], call: _Noted) -> int:
-    """Operations of one call.
+    """Return the operations of one call.
 
     Raises:
         Exception: whatever the formula raises.
@@ -297,8 +296,9 @@ def _proxy(value: Any) -> Any:
 
 
 def _formulas() -> dict[Any, _Formula]:
-    """Return torch's own formulas of its operators, and the same for the attention of CPUs, which
-    it leaves out.
+    """Return torch's own formulas of its operators.
+
+    It leaves out the attention of CPUs, whose formula is here.
     """
     from torch.utils.flop_counter import flop_registry, sdpa_backward_flop_count, sdpa_flop_count
 
@@ -373,7 +373,7 @@ class FlopTap:
         recorder.flops = self
 
     def stop(self) -> None:
-        """The training ends."""
+        """Note that the training ends."""
         recorder.on_new_training = None
         self._unfollow()
         too_few = (
@@ -382,9 +382,9 @@ class FlopTap:
         self._end(Message(too_few, message.TOO_FEW_UPDATES))
 
     def begin(self, module: torch.nn.Module | None) -> FlopCounter | None:
-        """Return the wrapper through which a forward (None: a backward) is to be called;
+        """Return the wrapper through which a forward (None: a backward) is to be called.
 
-        None if it is not counted.
+        None: it is not counted.
         """
         if (
             self._counter is None
@@ -467,7 +467,7 @@ class FlopTap:
 
 
 def why_not_counted(module: torch.nn.Module | None) -> str | None:
-    """Why the operations of this forward or backward cannot be counted; None if they can."""
+    """Say why the operations of this forward or backward cannot be counted; None if they can."""
     dynamo = sys.modules.get("torch._dynamo")  # importing it takes a second
     if dynamo is not None and dynamo.utils.counters.get("frames"):
         return "torch.compile compiled something, and the operations of compiled code are not seen"

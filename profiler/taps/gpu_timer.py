@@ -1,11 +1,10 @@
-"""Times each stage on the GPU with CUDA events. Never waits for the GPU, and never creates a CUDA
-context.
+"""Times each stage on the GPU with CUDA events.
 
-An event is a mark in a stream of work, to which the GPU assigns a time when it gets there. A pair
-around each stage is queued and read at a later stage, once the GPU has passed both. A stage's time
-therefore begins when the GPU has finished earlier work, and includes the gaps in which the host was
-too slow to launch. Stages on several streams overlap; a stage inside another (an optimizer's
-closure) counts in both.
+It never waits for the GPU, and never creates a CUDA context. An event is a mark in a stream of
+work, to which the GPU assigns a time when it gets there. A pair around each stage is queued and
+read at a later stage, once the GPU has passed both. A stage's time therefore begins when the GPU
+has finished earlier work, and includes the gaps in which the host was too slow to launch. Stages on
+several streams overlap; a stage inside another (an optimizer's closure) counts in both.
 
 Two clocks: once per step an anchor event is recorded in an idle stream, together with a reading of
 the host's clock. A stage starts at the anchor's time + elapsed_time(anchor, begin), but not before
@@ -62,8 +61,9 @@ class Cuda:
     """The part of torch.cuda that is used. Tests without a GPU replace it."""
 
     def ready(self) -> bool:
-        """Return whether the program has a CUDA context and is not capturing a graph, into which
-        nothing may be recorded.
+        """Return whether the program has a CUDA context and is not capturing a graph.
+
+        Nothing may be recorded into a graph.
         """
         return torch.cuda.is_initialized() and not torch.cuda.is_current_stream_capturing()
 
@@ -170,7 +170,7 @@ class _Ration:
         self._step_ns += ns
 
     def next_step(self, now: int) -> None:
-        """An update was made.
+        """Note that an update was made.
 
         The draw keeps every tenth step, say, from being marked always or never.
         """
@@ -188,7 +188,8 @@ class _Ration:
 
 class GpuTimer:
     """Times stages of the training's thread on the GPU of the last copy, else on the current one.
-    Never raises.
+
+    It never raises.
 
     Args:
         report: called when the first GPU is used, and with the reason where something fails.
@@ -269,8 +270,9 @@ class GpuTimer:
             pair.lane.give_back(pair)
 
     def stop(self) -> None:
-        """Read the pairs that the GPU has passed; the rest is lost, because waiting would
-        synchronise.
+        """Read the pairs that the GPU has passed.
+
+        The rest is lost, because waiting would synchronise.
         """
         if recorder.gpu is not self:
             return

@@ -1,8 +1,7 @@
-"""Records a few steps with torch.profiler, for kernels, copies, NCCL and operators. Its trace goes
-into the rank's folder.
+"""Records a few steps with torch.profiler, for kernels, copies, NCCL and operators.
 
-There is one Kineto session per process. feedline does not start one while the program has one, and
-stops when the program starts one.
+Its trace goes into the rank's folder. There is one Kineto session per process. feedline does not
+start one while the program has one, and stops when the program starts one.
 
 torch binds a profiler to the thread and to the backward in which it begins. This one begins, steps
 and ends between calls (updates.py), in one thread: if it ended inside a backward, torch would
@@ -58,8 +57,9 @@ def _pack(exported: Path, to: BinaryIO) -> None:
 
 
 def _masked(lines: Iterable[str]) -> Iterator[str]:
-    """Yield the lines, masked where they may contain a path or a name that the program gave; few
-    lines of a trace do.
+    """Yield the lines, masked where they may contain a path or a name that the program gave.
+
+    Few lines of a trace do.
     """
     for line in lines:
         if '"host_name"' in line or '"traceName"' in line:
@@ -89,8 +89,9 @@ _DETACHES_WELL = "12.6"
 
 
 class KinetoWindow:
-    """Counts optimizer updates (of the first optimizer, if several alternate) and profiles some of
-    the steps between them.
+    """Counts optimizer updates and profiles some of the steps between them.
+
+    It counts those of the first optimizer, if several alternate.
 
     Args:
         folder: the rank's; ``kineto.json.gz`` is made in it.
@@ -128,7 +129,7 @@ class KinetoWindow:
         self._attached = True
 
     def stop(self) -> None:
-        """The training ends: keep what an open window has recorded."""
+        """Keep what an open window has recorded: the training ends."""
         if (
             self._profiler is None or threading.get_ident() == self._thread
         ):  # else its own thread ends it, with its next update

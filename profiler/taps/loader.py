@@ -108,7 +108,7 @@ class LoaderTaps:
             patches.set(base, "_next_index", _watched_next_index(base._next_index))
 
     def _next_epoch(self, loader: Any) -> tuple["_LoaderHandle", int]:
-        """Its handle, and the flags of the record of this pass."""
+        """Return its handle, and the flags of the record of this pass."""
         known = next((known for known in self._loaders if known.loader() is loader), None)
         flags = 0 if known is not None else Flag.FIRST
         known = known or self._meet(loader)
@@ -120,7 +120,7 @@ class LoaderTaps:
         return known, flags
 
     def _meet(self, loader: Any) -> "_LoaderHandle":
-        """Number a loader.
+        """Give a loader a number.
 
         One that replaces another (created again each epoch, with the same settings) keeps its
         number.
@@ -221,10 +221,10 @@ class _LoaderHandle:
     )
 
     def begins(self, loader: Any) -> list[str] | None:
-        """A pass begins: what the program has changed in the dataset since the last one, if that is
-        news.
+        """Return what the program has changed in the dataset since the last pass, if that is news.
 
-        In the main process, workers change nothing: what it has is what the program makes of it.
+        A pass begins. In the main process, workers change nothing: what it has is what the program
+        makes of it.
         """
         before, now = self.dataset, attributes(loader.dataset)
         self.dataset = now if getattr(loader, "num_workers", 0) else None
@@ -238,7 +238,7 @@ class _LoaderHandle:
         return news
 
     def ends(self, iterator: Any) -> None:
-        """A pass is over.
+        """Note that a pass is over.
 
         Without workers, what the dataset did to itself in it is no change by the program.
         """
@@ -263,16 +263,16 @@ class _IteratorState:
     of: _LoaderHandle | None = None
 
     def ended(self, iterator: Any) -> None:
-        """The loader has no more batches."""
+        """Note that the loader has no more batches."""
         if self.of is not None:
             self.of.ends(iterator)
 
     def samples(self, number: int, batch: Any, known: BatchContents | None = None) -> int:
-        """Return the samples of a batch: the indices drawn for it, else an estimate from its
-        tensors; 0 if unknown.
+        """Return the samples of a batch.
 
-        A dataset whose items are whole batches is often read with batch_size=1 and a collate
-        function that takes them out of the list.
+        They are the indices drawn for it, else an estimate from its tensors; 0 if unknown. A
+        dataset whose items are whole batches is often read with batch_size=1 and a collate function
+        that takes them out of the list.
         """
         drawn = self.drawn.pop(number, 0)
         if drawn == 1 and self.own_collate and may_hold_more(batch):
@@ -317,8 +317,9 @@ def _watched_next(original: Callable[[Any], Any]) -> Callable[[Any], Any]:
 
 
 def _rested_next(original: Callable[[Any], Any], iterator: Any, state: _IteratorState) -> Any:
-    """The same during a pause: batches and samples are counted, and the end of an epoch is
-    recorded, or that no batch came.
+    """Hand over the next batch during a pause.
+
+    Batches and samples are counted, and the end of an epoch is recorded, or that no batch came.
     """
     recorder.asked = state.asked = True
     begin = clock.wall_ns()
@@ -356,7 +357,7 @@ def _rested_next(original: Callable[[Any], Any], iterator: Any, state: _Iterator
 
 
 def _number_of(iterator: Any, state: _IteratorState) -> int:
-    """Number in the epoch of the batch that was handed over."""
+    """Return the number in the epoch of the batch that was handed over."""
     if hasattr(iterator, "_rcvd_idx"):
         return (
             int(iterator._rcvd_idx) - 1 if getattr(iterator, "_in_order", True) else state.arrived

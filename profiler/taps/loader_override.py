@@ -241,8 +241,9 @@ def _forks(context: Any) -> bool:
 
 
 def _has_guard(script: str | None) -> bool:
-    """Return whether a script asks for ``__name__`` before it runs: processes that import it do not
-    run it.
+    """Return whether a script asks for ``__name__`` before it runs.
+
+    Processes that import it do not run it.
     """
     if script is None:
         return True  # nothing to import
@@ -261,8 +262,9 @@ def _has_guard(script: str | None) -> bool:
 
 
 def _draws_at_random(own: _Arguments) -> bool:
-    """Return whether a loader is for training as far as its arguments tell: it shuffles, has a
-    sampler that does, or reads a stream.
+    """Return whether a loader is for training as far as its arguments tell.
+
+    It shuffles, has a sampler that does, or reads a stream.
     """
     if isinstance(own.get("dataset"), IterableDataset):
         return True
@@ -291,8 +293,9 @@ def _give_back(loader: Any, own: _Arguments) -> None:
 
 
 class WorkerThreads:
-    """A ``worker_init_fn`` that limits the threads which libraries use in a worker; spawned workers
-    unpickle it.
+    """A ``worker_init_fn`` that limits the threads which libraries use in a worker.
+
+    Spawned workers unpickle it.
 
     Args:
         threads: per library.

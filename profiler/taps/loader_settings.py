@@ -36,7 +36,7 @@ _PLAIN = (
 
 @below_function_modes
 def settings(loader: Any) -> dict[str, object]:
-    """Settings of a DataLoader; those that this torch does not have are left out."""
+    """Return the settings of a DataLoader; those that this torch does not have are left out."""
     facts: dict[str, object] = {}
     for name in _PLAIN:
         value = getattr(loader, name, None)
@@ -71,8 +71,9 @@ def settings(loader: Any) -> dict[str, object]:
 
 
 def _of_code(loader: Any, dataset: Any) -> dict[str, object]:
-    """Return what the code of a dataset shows: where samples are made; of a stream, whether
-    something tells its workers apart.
+    """Return what the code of a dataset shows: where samples are made.
+
+    Of a stream, it is also whether something tells its workers apart.
     """
     facts: dict[str, object] = {"sample_code": code} if (code := _sample_code(dataset)) else {}
     if (
@@ -85,8 +86,9 @@ def _of_code(loader: Any, dataset: Any) -> dict[str, object]:
 
 
 def _dispatches_as_torch(kind: type) -> bool:
-    """Return whether a class of loaders leaves it to torch how batches are asked of workers and
-    handed over.
+    """Return whether a class of loaders leaves the dispatch of batches to torch.
+
+    It is how they are asked of workers and handed over.
     """
     names = ("__iter__", "_get_iterator", "_index_sampler", "_auto_collation")
     return issubclass(kind, DataLoader) and all(
@@ -102,9 +104,9 @@ def _fetches_batches(dataset: Any) -> bool:
 
 
 def _epoch_samples(loader: Any) -> int | None:
-    """Return the samples in one pass over a loader;
+    """Return the samples in one pass over a loader.
 
-    None if a class of the program draws its batches.
+    None: a class of the program draws its batches.
     """
     batches: Any = getattr(loader, "batch_sampler", None)
     if type(batches) is not BatchSampler or isinstance(
@@ -122,9 +124,9 @@ def _epoch_samples(loader: Any) -> int | None:
 
 
 def length(thing: Any) -> int | None:
-    """Return the length of a dataset or a sampler;
+    """Return the length of a dataset or a sampler.
 
-    None if it has none, or if the program watches every call.
+    None: it has none, or the program watches every call.
     """
     with unobserved():
         if sys.gettrace() is not None or sys.getprofile() is not None:
@@ -170,8 +172,9 @@ def _innermost(dataset: Any) -> Any:
 
 
 def _sample_code(dataset: Any) -> str:
-    """Return the function of the program that makes samples, ``Rows.__getitem__ (train.py:15)``;
-    empty: it is a library's, or unknown.
+    """Return the function of the program that makes samples, ``Rows.__getitem__ (train.py:15)``.
+
+    Empty: it is a library's, or unknown.
     """
     kind = type(_innermost(dataset))
     for function in [getattr(kind, name) for name in _MAKES_SAMPLES if hasattr(kind, name)]:
@@ -182,11 +185,10 @@ def _sample_code(dataset: Any) -> str:
 
 
 def asks_for_worker(stream: Any) -> bool | None:
-    """Return whether the code of a stream asks which worker it runs in, as one must that splits
-    itself between workers.
+    """Return whether the code of a stream asks which worker it runs in.
 
-    None: unknown. There is too much code, or it is a graph of torch's data pipes, which the loader
-    splits.
+    One that splits itself between workers must. None: unknown. There is too much code, or it is a
+    graph of torch's data pipes, which the loader splits.
     """
     if _is(stream, getattr(torch.utils.data, "IterDataPipe", ())):
         return None
@@ -238,8 +240,9 @@ def _methods(kind: type) -> list[FunctionType]:
 
 
 def _used(function: FunctionType, codes: list[CodeType]) -> list[Any]:
-    """Functions and classes of the program, or of the function's own library, that its code names,
-    and functions that it encloses.
+    """Return the functions and classes of the program that its code names.
+
+    Those of the function's own library count, and functions that it encloses.
     """
     names = {name for code in codes for name in code.co_names}
     places = [function.__globals__]
@@ -280,8 +283,9 @@ def _is_torchs(kind: type) -> bool:
 
 
 def _held(thing: Any) -> list[Any]:
-    """Objects and functions that an object holds, also in a list or tuple: sources and steps of a
-    pipeline.
+    """Return the objects and functions that an object holds, also in a list or tuple.
+
+    They are sources and steps of a pipeline.
     """
     values = [
         *list(_own(thing).values())[:_MOST_ATTRIBUTES],
@@ -296,14 +300,15 @@ def _held(thing: Any) -> list[Any]:
 
 
 def _is(thing: Any, kinds: type | tuple[type, ...]) -> bool:
-    """Return ``isinstance`` by the object's own type: a proxy that is asked for its class may load
-    what it stands for.
+    """Tell ``isinstance`` by the object's own type.
+
+    A proxy that is asked for its class may load what it stands for.
     """
     return issubclass(type(thing), kinds)
 
 
 def _own(thing: Any) -> dict[str, Any]:
-    """Attributes of an object itself, without asking its class."""
+    """Return the attributes of an object itself, without asking its class."""
     try:
         own = object.__getattribute__(thing, "__dict__")
     except AttributeError:
@@ -312,8 +317,9 @@ def _own(thing: Any) -> dict[str, Any]:
 
 
 def attributes(dataset: Any) -> _Values | None:
-    """Return the attributes of a dataset, and of the objects that it holds, each with what changes
-    if it is assigned to; None: too many.
+    """Return the attributes of a dataset, and of the objects that it holds.
+
+    Each has what changes if it is assigned to. None: there are too many.
     """
     tokens: _Values = {"": id(dataset)}
     level = [("", _innermost(dataset))]
@@ -346,9 +352,9 @@ def _token(value: Any) -> object:
 
 
 def changed(before: _Values, after: _Values) -> list[str]:
-    """Attributes that are not what they were, such as ``epoch`` or ``transform.strength``;
+    """Return the attributes that are not what they were.
 
-    ``""`` is the dataset itself.
+    Such are ``epoch`` or ``transform.strength``; ``""`` is the dataset itself.
     """
     if before[""] != after[""]:
         return [""]

@@ -50,7 +50,7 @@ class Patches:
         Patches._all.add(self)
 
     def set(self, owner: Any, name: str, new: Any) -> None:
-        """``owner.name = new``; an inherited attribute is shadowed and later unshadowed."""
+        """Set ``owner.name = new``; an inherited attribute is shadowed and later unshadowed."""
         old = vars(owner).get(name, _MISSING)
         if isinstance(owner, (type, ModuleType)):
             new = _mimic_signature(owner, name, new)
@@ -85,7 +85,7 @@ class Patches:
 
     @classmethod
     def standing(cls) -> Iterator[_Patch]:
-        """Everything currently replaced in this process, by any tap."""
+        """Return everything currently replaced in this process, by any tap."""
         for patches in list(cls._all):
             yield from patches._done
             for function, twin, _ in patches._entered:
@@ -210,9 +210,9 @@ def _twin_of(function: FunctionType) -> FunctionType:
 
 
 def bare_code(function: FunctionType, original: Any) -> CodeType | None:
-    """Return code with which a replacement only does what its original does;
+    """Return code with which a replacement only does what its original does.
 
-    None if that needs other globals or variables.
+    None: that needs other globals or variables.
     """
     if not isinstance(original, FunctionType):
         return None

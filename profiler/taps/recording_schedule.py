@@ -59,8 +59,9 @@ _WINDOWS_BEFORE_FEWER = 64
 
 
 class _Switches:
-    """Functions that torch calls in every step, and their code during a pause: that of the
-    originals.
+    """Functions that torch calls in every step, and their code during a pause.
+
+    That is the code of the originals.
     """
 
     def __init__(self) -> None:
@@ -95,8 +96,9 @@ switches = _Switches()
 
 
 class _StepPattern:
-    """Decides update by update which of them make one step; the same rule as in
-    analysis/measure/boundaries.py.
+    """Decides update by update which of them make one step.
+
+    It is the same rule as in analysis/measure/boundaries.py.
     """
 
     def __init__(self) -> None:
@@ -124,15 +126,17 @@ class _StepPattern:
         return self._last if self._largest == 1 else 0
 
     def may_end(self, optimizer: int) -> bool:
-        """Return whether a step may be over with this update: the last one of the longest, behind
-        which the next step begins.
+        """Return whether a step may be over with this update.
+
+        It is the last one of the longest, behind which the next step begins.
         """
         return self._largest <= 1 or (optimizer == self._last and len(self._step) == self._largest)
 
 
 class SamplingPause:
-    """Counts steps. Begins after an update, and ends after another one or on an event that is
-    recorded.
+    """Counts steps.
+
+    It begins after an update, and ends after another one or on an event that is recorded.
 
     Attributes:
         segment: that of the training, meanwhile not in ``recorder.main``.
@@ -175,7 +179,10 @@ class SamplingPause:
     def before(
         self, optimizer: torch.optim.Optimizer, args: Any = None, kwargs: Any = None
     ) -> None:
-        """An update is about to be made; one by an optimizer not seen recently is recorded."""
+        """Note that an update is about to be made.
+
+        One by an optimizer not seen recently is recorded.
+        """
         if id(optimizer) not in self._schedule.known:
             self.end()
             updates.notify_before(optimizer)
@@ -183,7 +190,10 @@ class SamplingPause:
     def updated(
         self, optimizer: torch.optim.Optimizer, args: Any = None, kwargs: Any = None
     ) -> None:
-        """An update was made. This is the whole cost of most steps."""
+        """Note that an update was made.
+
+        This is the whole cost of most steps.
+        """
         self._left = left = self._left - 1
         if not left or id(optimizer) != self._only:
             self._count_stretch(id(optimizer))
@@ -212,11 +222,11 @@ class SamplingPause:
         self._schedule.resumed_early()
 
     def finish(self) -> None:
-        """End the pause with its last update: the program makes no more, and what it did since
-        then, perhaps for long, was no step.
+        """End the pause with its last update.
 
-        The clock was last read before at most STRETCH updates; where these took far longer than
-        others, what came after them did.
+        The program makes no more, and what it did since then, perhaps for long, was no step. The
+        clock was last read before at most STRETCH updates; where these took far longer than others,
+        what came after them did.
         """
         if recorder.pause is not self:
             return
@@ -289,7 +299,10 @@ class RecordingSchedule:
         self._short_pauses = 0  # pauses in turn that eval() has ended after few steps
 
     def updated(self, optimizer: torch.optim.Optimizer, segment: Segment) -> None:
-        """An update was made and recorded. Never raises."""
+        """Note that an update was made and recorded.
+
+        It never raises.
+        """
         if segment is not self._segment:
             self._segment = segment
             self._restart()
@@ -319,7 +332,7 @@ class RecordingSchedule:
             self._decide(segment)
 
     def _decide(self, segment: Segment) -> None:
-        """The window is over.
+        """Decide what comes next, now that the window is over.
 
         Its cost is CPU time, which other processes do not stretch and waiting does not increase.
         """
@@ -407,7 +420,7 @@ class RecordingSchedule:
         return (self._state >> 8) / (1 << 23)
 
     def paused(self, pause: SamplingPause) -> None:
-        """A pause is over."""
+        """Note that a pause is over."""
         before, self._last = self._last, (clock.wall_ns(), clock.cpu_ns())
         if pause.steps >= _MIN_PAUSED_STEPS // 2:
             self._paused_step = (
@@ -432,7 +445,7 @@ class RecordingSchedule:
         self._window = 1
 
     def evaluates(self) -> None:
-        """A model is switched to evaluation mode."""
+        """Note that a model is switched to evaluation mode."""
         self.evaluation_announced = True
         pause = recorder.pause
         if pause is not None:
@@ -441,15 +454,16 @@ class RecordingSchedule:
                 recorder.resume()
 
     def made(self) -> None:
-        """An optimizer is being created: another training may begin, possibly at the address of an
-        older optimizer.
+        """Note that an optimizer is being created.
+
+        Another training may begin, possibly at the address of an older optimizer.
         """
         recorder.resume()
         self.known.clear()
         self._window = max(self._window, _WINDOW)
 
     def stop(self) -> None:
-        """The recording ends."""
+        """Note that the recording ends."""
         recorder.resume()
         switches.forget()
         self._segment = None
@@ -460,8 +474,9 @@ schedule = RecordingSchedule()
 
 
 def _has_compiled() -> bool:
-    """Return whether dynamo has compiled anything: its guards may refer to the code that would be
-    exchanged.
+    """Return whether dynamo has compiled anything.
+
+    Its guards may refer to the code that would be exchanged.
     """
     dynamo = sys.modules.get("torch._dynamo.utils")
     return dynamo is not None and bool(dynamo.counters.get("frames"))

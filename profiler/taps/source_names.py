@@ -1,5 +1,6 @@
-"""Names of the program's functions and lines, as a fix names them, among them the line that makes a
-DataLoader.
+"""Names of the program's functions and lines, as a fix names them.
+
+The line that makes a DataLoader is among them.
 """
 
 import functools
@@ -38,14 +39,14 @@ class CallSites:
         return __init__
 
     def of(self, loader: Any) -> dict[str, object]:
-        """As ``call_site``; empty where the loader was made before feedline could see it."""
+        """Return its ``call_site``; empty where the loader was made before feedline could see it."""
         try:
             return self._of.get(loader, {})
         except TypeError:  # a subclass that cannot be hashed
             return {}
 
     def _line_to_change(self, loader: Any, made: dict[str, object]) -> dict[str, object]:
-        """Return the program's own line, where a library rebuilds its loader:
+        """Return the program's own line, where a library rebuilds its loader.
 
         Lightning and accelerate do, with a sampler of their own.
         """
@@ -96,8 +97,9 @@ def _place(file: str) -> str:
 
 
 def name_of(code: CodeType, lines: tuple[int, int] | None = None, around: bool = False) -> str:
-    """Name a function, ``get_batch (train.py:116)``, or lines of it, ``lines 120 to 131
-    (train.py)``.
+    """Name a function, ``get_batch (train.py:116)``, or lines of it.
+
+    Lines are ``lines 120 to 131 (train.py)``.
 
     Args:
         code: of the function.

@@ -1,9 +1,9 @@
-"""Times forward, loss, backward, gradients, optimizer, checkpoint and copies between devices in the
-main process.
+"""Times the stages of the main process: forward, loss, backward, gradients and so on.
 
-Only the outermost call counts: a model's layers, a forward that is recomputed inside backward, an
-optimizer's closure are part of theirs. Gradients are cleared, unscaled and clipped between these
-calls. Conversions of a tensor on one device belong to the caller.
+The others are optimizer, checkpoint and copies between devices. Only the outermost call counts: a
+model's layers, a forward that is recomputed inside backward, an optimizer's closure are part of
+theirs. Gradients are cleared, unscaled and clipped between these calls. Conversions of a tensor on
+one device belong to the caller.
 """
 
 import functools
@@ -186,8 +186,9 @@ def attach_backward(patches: Patches) -> None:
 
 
 def _watched_backward(original: Any) -> Any:
-    """Time the outermost call: inside a forward (compilation) or a backward (checkpointing) it is
-    part of that.
+    """Time the outermost call.
+
+    Inside a forward (compilation) or a backward (checkpointing) it is part of that.
     """
 
     @functools.wraps(original)
@@ -410,7 +411,7 @@ def _timed_copy(
 def _copy_facts(
     tensor: torch.Tensor, moved: torch.Tensor
 ) -> tuple[torch.device, torch.device, int, int]:
-    """Source, destination, pinned memory or not, bytes."""
+    """Return source, destination, pinned memory or not, and bytes."""
     source, target = tensor.device, moved.device
     if source == target:
         return source, target, 0, 0

@@ -1,9 +1,9 @@
-"""Updates of the parameters, and the moments between calls for work that must not begin or end
-inside one.
+"""Updates of the parameters, and the moments between calls.
 
-torch's global hooks are set once per process and stay. Its optimizers iterate over them while they
-step, and adding or removing an entry meanwhile would end the training: a recording may end in a
-hook of the program, or in another thread.
+Work that must not begin or end inside a call waits for these. torch's global hooks are set once per
+process and stay. Its optimizers iterate over them while they step, and adding or removing an entry
+meanwhile would end the training: a recording may end in a hook of the program, or in another
+thread.
 
 An update can be made inside a backward (memory-saving recipes) or a forward. Whatever torch binds
 to a thread there, such as a profiler, would be half undone when that call returns;
@@ -24,8 +24,9 @@ _Listener = Callable[[torch.optim.Optimizer], None]
 
 
 class _Updates:
-    """Calls its listeners before and after each update of any optimizer, in the order in which they
-    were added.
+    """Calls its listeners before and after each update of any optimizer.
+
+    They are called in the order in which they were added.
     """
 
     def __init__(self) -> None:
@@ -89,8 +90,9 @@ class _Updates:
         return end
 
     def between_calls(self, act: Callable[[], None]) -> None:
-        """Call ``act`` when this thread is in no forward or backward: now, or when the outermost
-        one ends. It must not raise.
+        """Call ``act`` when this thread is in no forward or backward.
+
+        That is now, or when the outermost one ends. It must not raise.
         """
         if between():
             act()
@@ -98,14 +100,14 @@ class _Updates:
             self.waiting[act] = None
 
     def call_ended(self) -> None:
-        """An outermost forward or backward has returned or raised."""
+        """Note that an outermost forward or backward has returned or raised."""
         if between():
             waiting, self.waiting = self.waiting, {}
             for act in waiting:
                 act()
 
     def notify_before(self, optimizer: torch.optim.Optimizer, *_: Any) -> None:
-        """An update is about to be made."""
+        """Note that an update is about to be made."""
         if torch.compiler.is_compiling():  # a compiled step stays one graph, and is not seen
             return
         for listener in self._before:

@@ -57,8 +57,9 @@ class WorkerEntry:
         return {**self.__dict__, "_original": None}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        """Attach in a spawned worker, just before the dataset is unpickled, so that it gets the
-        replaced functions.
+        """Attach in a spawned worker, just before the dataset is unpickled.
+
+        It then gets the replaced functions.
         """
         self.__dict__.update(state)
         try:
@@ -108,7 +109,10 @@ class WorkerEntry:
 
 
 def _attach_taps(patches: Patches) -> None:
-    """The taps of a worker. After a fork they are already attached."""
+    """Attach the taps of a worker.
+
+    After a fork they are already attached.
+    """
     from feedline.profiler.taps import fetch, operations
 
     fetch.attach(patches)
@@ -116,8 +120,9 @@ def _attach_taps(patches: Patches) -> None:
 
 
 def _watched_get(original: Callable[..., Any], segment: Segment, epoch: int) -> Callable[..., Any]:
-    """Wrap ``index_queue.get`` of a worker: the time without work, and the number of the next
-    batch.
+    """Wrap ``index_queue.get`` of a worker.
+
+    It shows the time without work, and the number of the next batch.
     """
     from torch.utils.data._utils.worker import _ResumeIteration
 

@@ -20,7 +20,7 @@ from feedline.analysis.diff.run_diff import Quantity, RunDiff
 from feedline.analysis.diff.side import Influence
 from feedline.analysis.explain.model import RankGpu, Traces
 from feedline.analysis.ledger.finding import Finding, Severity
-from feedline.analysis.traces.trace_budget import NO_COMMUNICATION
+from feedline.analysis.traces.trace_budget import FIGURES, NO_COMMUNICATION
 from feedline.cli import main
 
 OVER, NOT_JUDGED = 77, 75
@@ -394,12 +394,14 @@ def test_only_what_is_told_for_information_is_never_left_out(loader, rule_id, ou
     assert finding(loader, rule_id)[0] == outcome
 
 
-def traced(reason: str, *rule_ids: str):
+#: The device of a trace that computed without communication, and one that did nothing.
+COMPUTED = RankGpu(1.0, 10.0, 80.0, 10.0, None, 0.0, 0.0, {"overlap_pct_of_comm": NO_COMMUNICATION})
+SILENT = RankGpu(*[None] * 7, dict.fromkeys(FIGURES, "the trace contains no device activity"))
+
+
+def traced(gpu: RankGpu, *rule_ids: str):
     """A trace of one GPU."""
-    run, gpu = (
-        stored("loader"),
-        RankGpu(1.0, 10.0, 80.0, 10.0, None, 0.0, 0.0, {"overlap_pct_of_comm": reason}),
-    )
+    run = stored("loader")
     ranks = {"0": replace(next(iter(run.report.ranks.values())), gpu=gpu)}
     found = [Finding(rule_id, Severity.INFO, "no loader in the trace") for rule_id in rule_ids]
     return replace(
@@ -415,19 +417,19 @@ def traced(reason: str, *rule_ids: str):
 
 
 def test_a_trace_of_one_gpu_that_did_not_communicate_has_no_late_rank():
-    assert context.why_severity_unjudged(traced(NO_COMMUNICATION), "high") == ""
-    assert "wait for each other" in context.why_severity_unjudged(traced("no device"), "high")
+    assert context.why_severity_unjudged(traced(COMPUTED), "high") == ""
+    assert "wait for each other" in context.why_severity_unjudged(traced(SILENT), "high")
     assert "wait for each other" in context.why_severity_unjudged(
-        replace(traced(NO_COMMUNICATION), world=8), "high"
+        replace(traced(COMPUTED), world=8), "high"
     )
 
 
 def test_a_trace_without_a_loader_does_not_rule_out_an_input_stall():
-    assert finding(traced(NO_COMMUNICATION, "input_not_seen"), "input_stall") == (
+    assert finding(traced(COMPUTED, "input_not_seen"), "input_stall") == (
         "unknown",
         "no loader in the trace",
     )
-    assert finding(traced(NO_COMMUNICATION), "input_stall")[0] == "passed"
+    assert finding(traced(COMPUTED), "input_stall")[0] == "passed"
 
 
 def test_two_runs_against_one_are_an_estimate_too(loader):

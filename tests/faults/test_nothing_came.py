@@ -15,6 +15,7 @@ from truth.one_number import check
 import feedline
 from feedline.analysis.explain.build import build
 from feedline.analysis.explain.model import Report
+from feedline.analysis.formatting import sentence
 from feedline.analysis.measure.at_end import LONG_S
 from feedline.analysis.report import html_report, terminal
 from feedline.profiler.samplers.processes import descendants
@@ -199,10 +200,7 @@ def test_a_worker_that_stops_in_the_middle_is_named_and_its_wait_is_no_cost_of_a
     assert made.headline.startswith(
         f"The training was interrupted (Ctrl-C) at {programs.line('LOOP')} after 20 steps, waiting "
     )
-    assert (
-        " s for a batch from worker 0, which was sleeping."
-        in made.headline
-    )
+    assert " s for a batch from worker 0, which was sleeping." in made.headline
     assert made.throughput.steps == 20 == made.loaders[0].batches
     assert made.workers.per_sample["total"].wall_s < 0.05 and made.workers.fetch_mean_s < 0.2
     assert made.workers.samples == 4 * made.workers.batches
@@ -267,9 +265,7 @@ def test_a_program_that_was_interrupted_while_it_evaluated(programs):
 
     made = programs.interrupted(seconds=0.2)
 
-    assert (
-        "during evaluation." in made.headline and "after 20 steps" in made.headline
-    )
+    assert "during evaluation." in made.headline and "after 20 steps" in made.headline
 
 
 def test_a_program_that_was_interrupted_soon_is_told_to_train_longer(programs):
@@ -298,8 +294,8 @@ def test_an_exception_in_the_first_batch_is_named_with_its_line_and_counts_as_no
         f"its first step."
     )
     assert (
-        made.verdict
-        == f"no batch came from DataLoader ({programs.line('LOOP')}): making the first one failed."
+        made.verdict.limit
+        == f"No batch came from DataLoader ({programs.line('LOOP')}): making the first one failed."
     )
     assert (made.findings[0].fix, made.loaders[0].batches) == ("", 0)
     assert "secret" not in (programs.workshop.run / "rank0" / "manifest.json").read_text()
@@ -348,9 +344,7 @@ def test_a_checkpoint_on_a_full_disk_is_named_and_says_nothing_of_loaders(progra
         "The training failed with RuntimeError, because a file could not be written (is the "
         "disk full?) at train.py:9 (exit code 1)"
     )
-    assert (
-        made.headline == f"{said} after 30 steps, in torch.save."
-    )
+    assert made.headline == f"{said} after 30 steps, in torch.save."
     assert not [
         finding.fix
         for finding in made.findings
@@ -379,7 +373,10 @@ def test_an_end_before_the_first_step(programs, before, code, said):
         made.headline
         == f"The training {said.format(end=programs.line('END'), first='its first step')}"
     )
-    assert made.verdict.limit == "No training step was recorded, so what limits the training is unknown."
+    assert (
+        made.verdict.limit
+        == "No training step was recorded, so what limits the training is unknown."
+    )
 
 
 def test_a_backward_pass_that_raises_is_no_step(programs):

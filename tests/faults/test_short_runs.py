@@ -99,9 +99,7 @@ def test_a_crash_in_the_first_step_is_the_headline(workshop):
 
     made, text, page = told(workshop, script, 40, 0, 1, code=1)
 
-    said = (
-        "The training failed with ValueError at train.py:21 (exit code 1) after 1 step."
-    )
+    said = "The training failed with ValueError at train.py:21 (exit code 1) after 1 step."
     assert (made.headline, made.run.ended_by) == (said, "ValueError")
     assert text.rindex(said) < text.rindex("Too short to judge") and page.index(said) < page.index(
         "Too short to judge"
@@ -116,7 +114,7 @@ def test_a_crash_after_enough_steps_is_the_headline_above_the_verdict(workshop):
 
     failed = "The training failed with ValueError at train.py:21 (exit code 1)"
     assert made.headline == f"{failed} after 30 steps."
-    assert text.rindex(made.headline) < text.rindex(made.verdict[:20])
+    assert text.rindex(made.headline) < text.rindex(made.verdict.limit[:20])
     assert made.findings[0].rule_id not in ("too_short", "nothing_trained")
 
 
@@ -147,7 +145,4 @@ def test_a_command_that_was_killed_is_named_with_its_signal(workshop):
 
     assert done.returncode == 128 + signal.SIGKILL
     said = " ".join((done.stdout + done.stderr).split())
-    assert (
-        "The training was killed by SIGKILL after 20 steps."
-        in said
-    )
+    assert "The training was killed by SIGKILL after 20 steps." in said

@@ -301,10 +301,7 @@ if __name__ == "__main__":
     overview = json.loads((tmp_path / "run" / "report.json").read_text())
     assert {row["steps"]: row["state"] for row in overview["trainings"]} == states
     own = json.loads((tmp_path / "run" / "training-1" / "report.json").read_text())
-    assert (
-        own["headline"]
-        == "The training was ended by the program itself after 3 steps."
-    )
+    assert own["headline"] == "The training was ended by the program itself after 3 steps."
     assert {
         one.run.ranks[0].manifest.state for one in trainings(tmp_path / "run" / "training-1")
     } == {"ended"}

@@ -378,7 +378,7 @@ def test_more_workers_are_denied_only_where_none_are_predicted_to_be_faster(gain
         if one.rule_id == "cpu_saturated"
     ]
 
-    assert (cpu_saturated.NOT_WORKERS in full.fix) == said
+    assert (cpu_saturated.RULE.without_gain_of_workers in full.fix) == said
 
 
 def test_settings_that_were_tried_and_rejected_are_no_advice_and_the_outcome_is_said():

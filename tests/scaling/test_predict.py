@@ -7,12 +7,10 @@ from dataclasses import replace
 import pytest
 from scaling.made_up import SOURCE, points
 
+from feedline.analysis.ranks.step_profile import Bucket, Ring, StepProfile
 from feedline.analysis.scaling.efficiency import Point
 from feedline.analysis.scaling.predict import (
-    Bucket,
-    Ring,
     ScalingBasis,
-    StepProfile,
     _last_end,
     _ring_s,
     _step_s,

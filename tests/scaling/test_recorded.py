@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 from scaling.made_up import MS, rank
 
-from feedline.analysis.scaling.predict import Bucket
-from feedline.analysis.scaling.step_profile import _anatomy_of, _link_of
+from feedline.analysis.ranks.step_profile import Bucket, ring_between, step_profile
 from feedline.analysis.traces.collectives import Collectives, ProcessGroup
 
 
@@ -36,13 +35,13 @@ def two(small: dict[int, tuple[int, ...]], took: int) -> list[Collectives]:
 
 
 def test_the_latency_of_a_ring_is_that_of_small_messages():
-    link = _link_of(two({0: (0, 1), 1: (0, 1)}, took=MS))
+    link = ring_between(two({0: (0, 1), 1: (0, 1)}, took=MS))
 
     assert link is not None and link.alpha_s == pytest.approx(0.5e-3)  # two rounds
 
 
 def test_a_group_of_one_rank_says_nothing_of_the_link():
-    link = _link_of(two({0: (0,), 1: (1,)}, took=5 * MS))
+    link = ring_between(two({0: (0,), 1: (1,)}, took=5 * MS))
 
     assert link is not None and (link.alpha_s, link.alpha_from[:2]) == (0.0, "no")
     assert link.bandwidth == pytest.approx((1 << 20) / 10e-3)
@@ -64,7 +63,7 @@ def test_evaluation_and_what_was_not_kept_is_no_part_of_the_usual_step():
         stages={"backward": made.stages["backward"] + moved[:, None]},
     )
 
-    found = _anatomy_of(made, 0.1)
+    found = step_profile(made, 0.1)
 
     assert found.buckets == (Bucket(0.040, 1 << 20), Bucket(0.079, 1 << 20))
     assert found.backward_s == pytest.approx((0.030, 0.080))

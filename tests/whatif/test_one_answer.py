@@ -205,7 +205,8 @@ def test_more_workers_are_not_both_denied_and_advised(path):
     assert not (
         advised
         and any(
-            cpu_saturated.NOT_WORKERS in text or "too few CPUs for more" in text for text in texts
+            cpu_saturated.RULE.without_gain_of_workers in text or "too few CPUs for more" in text
+            for text in texts
         )
     )
     assert not advised or found.best.predicted.low > found.now.predicted.after

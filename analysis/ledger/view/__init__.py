@@ -1,3 +1,4 @@
-"""What rules ask of a run, each computed in one place: waits, CPUs, storage, physics of stages,
-workers that would be enough.
+"""What rules ask of a run, each computed in one place.
+
+Among it are waits, CPUs, storage, physics of stages, and workers that would be enough.
 """

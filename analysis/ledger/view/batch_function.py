@@ -1,6 +1,4 @@
-"""The function of the program that makes a batch in the training's own thread, and what is known of
-it.
-"""
+"""The function of the program that makes a batch in the training's own thread."""
 
 from feedline.analysis.formatting import seconds, share
 from feedline.analysis.ledger.facts import RuleInputs
@@ -18,7 +16,7 @@ _MIN_WORKING_SHARE = 0.5
 
 
 def who(facts: RuleInputs) -> str:
-    """``get_batch (train.py:116)``."""
+    """Return ``get_batch (train.py:116)``."""
     return " and ".join(facts.making.functions) if facts.making else "the program's stage 'input'"
 
 
@@ -34,8 +32,9 @@ def _does(facts: RuleInputs) -> str:
 
 
 def unsure(facts: RuleInputs) -> str:
-    """What is known where the function takes less than the gate, and other parts of the step may be
-    input as well.
+    """Say what is known where other parts of the step may be input as well.
+
+    The function itself takes less than the gate.
     """
     took, other = facts.step.stages.get("input", 0.0), facts.step.stages.get("other", 0.0)
     mean = facts.step.mean_s
@@ -48,8 +47,9 @@ def unsure(facts: RuleInputs) -> str:
 
 
 def sure_of_the_rest(facts: RuleInputs) -> bool:
-    """Whether no other part of the step can be input, such as what made the arrays that a function
-    makes tensors of.
+    """Tell whether no other part of the step can be input.
+
+    Such a part is what made the arrays that a function makes tensors of.
     """
     little = facts.step.stages.get("other", 0.0) < MIN_WAIT_SHARE * facts.step.mean_s
     return facts.making is None or little or (facts.unseen is not None and facts.unseen.resident)

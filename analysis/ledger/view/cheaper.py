@@ -1,5 +1,6 @@
-"""What would make a sample take less CPU time: only stages that the sample has are named, so a text
-dataset is not advised about images.
+"""What would make a sample take less CPU time.
+
+Only stages that the sample has are named, so a text dataset is not advised about images.
 """
 
 from feedline.analysis.formatting import share
@@ -21,8 +22,9 @@ _THE_REST = "dataset"  # of __getitem__
 
 
 def less_cpu(facts: RuleInputs) -> str:
-    """``spend less CPU per sample (decode by PIL.JPEG, 71 %: a faster decoder)``: what to do about
-    the stages that take most of it.
+    """Say what to do about the stages that take most of a sample's CPU time.
+
+    ``spend less CPU per sample (decode by PIL.JPEG, 71 %: a faster decoder)``.
     """
     parts = sorted(((cpu_share_of(facts, stage), stage) for stage in MAKING_STAGES), reverse=True)
     large = [part for part in parts if part[0] >= _MIN_PART][:_NAMED] or [
@@ -35,7 +37,7 @@ def less_cpu(facts: RuleInputs) -> str:
 
 
 def fewer_pixels(facts: RuleInputs) -> bool:
-    """Whether images are decoded larger than what is handed on."""
+    """Tell whether images are decoded larger than what is handed on."""
     workers = facts.workers
     if workers is None or not workers.decoded_pixels or not workers.output_pixels:
         return False
@@ -43,8 +45,9 @@ def fewer_pixels(facts: RuleInputs) -> bool:
 
 
 def may_crop(facts: RuleInputs) -> bool:
-    """Whether a part of each image may be all that the model sees: a transform that crops was seen,
-    or none that makes images smaller.
+    """Tell whether a part of each image may be all that the model sees.
+
+    A transform that crops was seen, or none that makes images smaller.
     """
     names = (
         [one.name.lower() for one in facts.workers.operations if one.stage == "augment"]
@@ -57,7 +60,7 @@ def may_crop(facts: RuleInputs) -> bool:
 
 
 def own_function(facts: RuleInputs) -> str:
-    """The function of the program that makes samples, with its place if that is known."""
+    """Return the function of the program that makes samples, with its place if that is known."""
     if code := facts.setting("sample_code"):
         return str(code)
     dataset = facts.setting("dataset")

@@ -39,23 +39,26 @@ _MOSTLY_BLOCKED = 0.50
 
 
 def total(facts: RuleInputs) -> Cost | None:
-    """The whole cost of one sample; None where none was looked at."""
+    """Return the whole cost of one sample; None where none was looked at."""
     cost = facts.costs.get("total")
     return cost if cost and cost.wall_s > 0 else None
 
 
 def blocked_share(facts: RuleInputs) -> float | None:
-    """Share of a sample's wall time in which it waited for a disk, a network, a lock or a sleep."""
+    """Return the share of a sample's wall time in which it was blocked.
+
+    It waited for a disk, a network, a lock or a sleep.
+    """
     cost = total(facts)
     return cost.blocked_s / cost.wall_s if cost and cost.blocked_s is not None else None
 
 
 def cpu_share_of(facts: RuleInputs, stage: str) -> float:
-    """This stage's share (0 to 1) of a sample's CPU time; of its wall time where CPU time was not
-    measured.
+    """Return a stage's share (0 to 1) of a sample's CPU time.
 
-    Stages are known from some of the samples and the whole from all: where these had less of the
-    CPUs, the stages' sum is the larger one.
+    It is that of its wall time where CPU time was not measured. Stages are known from some of the
+    samples and the whole from all: where these had less of the CPUs, the stages' sum is the larger
+    one.
     """
     whole, costs, part = total(facts), facts.costs, facts.costs.get(stage)
     if whole is None or part is None or part.cpu_s is None or not whole.cpu_s:
@@ -66,9 +69,12 @@ def cpu_share_of(facts: RuleInputs, stage: str) -> float:
 
 
 def making_wait_s(facts: RuleInputs) -> float:
-    """Seconds per step for batches that are being made; where the CPUs are full also for their way
-    from the worker, which needs a CPU too: samples that take less of them leave one to it. Where a
-    quota stops the training, all that making them takes of the quota."""
+    """Return the seconds per step for batches that are being made.
+
+    Where the CPUs are full, their way from the worker counts as well, which needs a CPU too:
+    samples that take less of them leave one to it. Where a quota stops the training, it is all that
+    making them takes of the quota.
+    """
     waits = input_wait(facts)
     waits_s = waits.making_s + (waits.handover_s + waits.transport_s if saturated(facts) else 0.0)
     return (
@@ -79,7 +85,7 @@ def making_wait_s(facts: RuleInputs) -> float:
 
 
 def _making_s_of_quota(facts: RuleInputs) -> float:
-    """Seconds per step in which the whole quota makes samples."""
+    """Return the seconds per step in which the whole quota makes samples."""
     cost = total(facts)
     return (
         (cost.cpu_s or 0.0) * (facts.throughput.batch_size or 0.0) / facts.effective_cpus
@@ -89,8 +95,9 @@ def _making_s_of_quota(facts: RuleInputs) -> float:
 
 
 def throttled(facts: RuleInputs) -> bool:
-    """Whether the quota of its control group stops the training, and not the CPUs in its affinity
-    mask.
+    """Tell whether the quota of its control group stops the training.
+
+    Its affinity mask allows more CPUs.
     """
     use = facts.cpus
     if (
@@ -104,9 +111,11 @@ def throttled(facts: RuleInputs) -> bool:
 
 
 def beyond_quota_s(facts: RuleInputs) -> float:
-    """Seconds per step that more CPUs can spare at most: down to what as many CPUs of the affinity
-    mask as it has processes need for its CPU time, or all of them where there are helper threads; 0
-    without a quota that stops it."""
+    """Return the seconds per step that more CPUs can spare at most.
+
+    The step then takes what as many CPUs of the affinity mask as it has processes need for its CPU
+    time, or all of them where there are helper threads. 0 without a quota that stops it.
+    """
     use = facts.cpus
     if not throttled(facts) or use is None or not use.own or not use.affinity:
         return 0.0
@@ -118,8 +127,11 @@ def beyond_quota_s(facts: RuleInputs) -> float:
 
 
 def cost_share(facts: RuleInputs, *stages: str) -> float:
-    """Share (0 to 1) of the making of a batch that these stages cost: where the CPUs are full, by
-    CPU time, because which thread then waits for one is chance."""
+    """Return the share (0 to 1) of the making of a batch that these stages cost.
+
+    Where the CPUs are full, it is that of CPU time, because which thread then waits for one is
+    chance.
+    """
     if not saturated(facts):
         return making_share(facts, *stages)
     by_cpu = min(1.0, sum(cpu_share_of(facts, stage) for stage in stages))
@@ -127,22 +139,24 @@ def cost_share(facts: RuleInputs, *stages: str) -> float:
 
 
 def process_ratio(facts: RuleInputs) -> float | None:
-    """CPU time of the processes that make samples over that of their threads that are accounted
-    for: above 1 there are helper threads.
+    """Return the CPU time of the processes that make samples over that of their known threads.
+
+    Above 1 there are helper threads.
     """
     process_s, accounted_s = facts.process_cpu_s, accounted(facts)
     return process_s / accounted_s if process_s is not None and accounted_s else None
 
 
 def accounted(facts: RuleInputs) -> float | None:
-    """CPU seconds per sample of the threads that make and send it."""
+    """Return the CPU seconds per sample of the threads that make and send it."""
     cost = total(facts)
     return accounted_cpu_s(facts.costs) if cost and cost.cpu_s else None
 
 
 def own_cpus(facts: RuleInputs) -> float | None:
-    """CPUs that the training itself uses while its steps run; where that was not sampled, those
-    that the making of samples takes.
+    """Return how many CPUs the training itself uses while its steps run.
+
+    Where that was not sampled, it is what the making of samples takes.
     """
     if facts.cpus is not None and facts.cpus.own is not None:
         return facts.cpus.own
@@ -152,13 +166,16 @@ def own_cpus(facts: RuleInputs) -> float | None:
 
 
 def _own_share(facts: RuleInputs) -> float | None:
-    """The same as a share of the CPUs that the training may use."""
+    """Return the share of the CPUs that it may use that the training uses."""
     used = own_cpus(facts)
     return used / facts.effective_cpus if used is not None and facts.effective_cpus > 0 else None
 
 
 def left_by_others(facts: RuleInputs) -> float:
-    """CPUs that a rank may use beside the other programs; one at least, which it shares with them."""
+    """Return how many CPUs a rank may use beside the other programs.
+
+    It is one at least, which it shares with them.
+    """
     use = facts.cpus
     return max(
         1.0,
@@ -167,11 +184,10 @@ def left_by_others(facts: RuleInputs) -> float:
 
 
 def by_others(facts: RuleInputs) -> float:
-    """Share (0 to 1) of the waiting for a CPU that would end with other programs: what they hold
-    and the run may use over what it lacks.
+    """Return the share (0 to 1) of the waiting for a CPU that would end with other programs.
 
-    What a quota keeps from the run is not theirs: a thread that it stops waits as one does that
-    another program keeps from its CPU.
+    It is what they hold and the run may use over what it lacks. What a quota keeps from the run is
+    not theirs: a thread that it stops waits as one does that another program keeps from its CPU.
     """
     use, lacking = facts.cpus, facts.waiting_cpus()
     if use is None or not use.others or use.own is None or lacking <= 0:
@@ -180,8 +196,9 @@ def by_others(facts: RuleInputs) -> float:
 
 
 def saturated(facts: RuleInputs) -> bool:
-    """Whether the training itself fills the CPUs: samples would wait for one without any other
-    program too.
+    """Tell whether the training itself fills the CPUs.
+
+    Samples would wait for one without any other program too.
     """
     if (blocked_share(facts) or 0.0) > _MOSTLY_BLOCKED:
         return False
@@ -195,7 +212,7 @@ def saturated(facts: RuleInputs) -> bool:
 
 
 def queueing(facts: RuleInputs) -> bool:
-    """Whether samples wait for a CPU, whoever has it: more workers would wait beside them."""
+    """Tell whether samples wait for a CPU, whoever has it: more workers would wait beside them."""
     return saturated(facts) or (
         (blocked_share(facts) or 0.0) <= _MOSTLY_BLOCKED
         and (facts.runqueue_share or 0.0) > MAX_RUNQUEUE_SHARE
@@ -203,7 +220,7 @@ def queueing(facts: RuleInputs) -> bool:
 
 
 def use(facts: RuleInputs) -> str:
-    """What uses the CPUs, in words: the basis of advice about workers."""
+    """Return what uses the CPUs, in words: the basis of advice about workers."""
     if facts.cpus is not None and facts.cpus.own is not None:
         return cpu_use.says(facts.cpus)
     own = own_cpus(facts)
@@ -216,5 +233,5 @@ def use(facts: RuleInputs) -> str:
 
 
 def may_use(facts: RuleInputs) -> str:
-    """``2 CPUs``, and what limits them."""
+    """Return ``2 CPUs``, and what limits them."""
     return cpu_use.may_use(facts.effective_cpus, facts.cpus.quota if facts.cpus else None)

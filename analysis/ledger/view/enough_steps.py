@@ -13,18 +13,19 @@ _HIGH_SHARE = 0.20
 
 
 def input_known(facts: RuleInputs) -> bool:
-    """Whether the input's share is known: from a loader, or from a stage of its own."""
+    """Tell whether the input's share is known: from a loader, or from a stage of its own."""
     return facts.loader is not None or "input" in facts.step.stages
 
 
 def enough_steps(facts: RuleInputs) -> bool:
-    """Whether there are as many steps as any verdict needs."""
+    """Tell whether there are as many steps as any verdict needs."""
     return facts.certainty is None or facts.certainty.steps >= _FEWEST
 
 
 def unsure(facts: RuleInputs) -> str:
-    """The interval after a share, where it reaches across the gate or is wider than the step from
-    the gate to a high share.
+    """Return the interval after a share, where it says that the share is uncertain.
+
+    It reaches across the gate, or is wider than the step from the gate to a high share.
     """
     sure = facts.certainty
     if (
@@ -37,7 +38,7 @@ def unsure(facts: RuleInputs) -> str:
 
 
 def maybe_below(facts: RuleInputs) -> bool:
-    """Whether the interval of the input's share also contains shares that do not count."""
+    """Tell whether the interval of the input's share also contains shares that do not count."""
     return facts.certainty is not None and facts.certainty.low < MIN_WAIT_SHARE
 
 
@@ -45,5 +46,5 @@ REFUSED = "No training was seen whose throughput could be predicted."
 
 
 def only_infers(facts: RuleInputs) -> bool:
-    """Whether batches went into a model, and nothing was learned."""
+    """Tell whether batches went into a model, and nothing was learned."""
     return facts.step.boundary == "loader" and facts.step.stages.get("forward", 0.0) > 0

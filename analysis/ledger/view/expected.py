@@ -98,7 +98,7 @@ class Work:
 
 
 def works(facts: RuleInputs) -> list[Work]:
-    """Every stage whose task is known."""
+    """Return every stage whose task is known."""
     return [
         work
         for of_stage in _OF_STAGES
@@ -107,12 +107,12 @@ def works(facts: RuleInputs) -> list[Work]:
 
 
 def _copying_s(nbytes: float, tensors: float) -> float:
-    """Seconds that a sample's bytes, in this many tensors, take at most on a CPU of its own."""
+    """Return the seconds that a sample's bytes, in this many tensors, take at most on a CPU."""
     return nbytes / _MEMORY_B_PER_S + tensors * _PER_SAMPLE_S
 
 
 def _calls(facts: RuleInputs, stage: str, without: str = "") -> float:
-    """Calls per sample of a stage's operations, except one."""
+    """Return the calls per sample of a stage's operations, except one."""
     operations = facts.workers.operations if facts.workers else []
     return sum(
         operation.calls
@@ -122,8 +122,9 @@ def _calls(facts: RuleInputs, stage: str, without: str = "") -> float:
 
 
 def heaviest(facts: RuleInputs, stage: str) -> tuple[str, float]:
-    """The operation that takes most of a stage, and its share (0 to 1) of it; no name where none
-    was seen.
+    """Return the operation that takes most of a stage, and its share (0 to 1) of it.
+
+    The name is empty where none was seen.
     """
     found = (
         [operation for operation in facts.workers.operations if operation.stage == stage]
@@ -172,7 +173,7 @@ def _decoding(facts: RuleInputs) -> Work | None:
 
 
 def _collating(facts: RuleInputs) -> Work | None:
-    """torch's own collate copies bytes; where they are few, Python's time is most of it."""
+    """Expect torch's own collate to copy bytes; where they are few, Python takes most of it."""
     cost = facts.costs.get("collate")
     if (
         cost is None
@@ -186,9 +187,9 @@ def _collating(facts: RuleInputs) -> Work | None:
 
 
 def _in_kernel(facts: RuleInputs) -> Work | None:
-    """The kernel's part of a sample: it copies what is read, and gives memory for what is made.
+    """Expect of the kernel's part of a sample that it copies what is read.
 
-    Swap has a rule of its own.
+    It also gives memory for what is made. Swap has a rule of its own.
     """
     if from_swap(facts):
         return None
@@ -217,7 +218,10 @@ def _in_kernel(facts: RuleInputs) -> Work | None:
 
 
 def _receiving(facts: RuleInputs) -> Work | None:
-    """Not of long pickles: ``objects_in_queue`` says what they cost."""
+    """Expect a batch to be received without long pickles.
+
+    ``objects_in_queue`` says what those cost.
+    """
     sent, per_step = facts.moved.get("transport"), input_wait(facts).transport_s
     if (
         sent is None
@@ -248,7 +252,10 @@ def _pinning(facts: RuleInputs) -> Work | None:
 
 
 def _copying(facts: RuleInputs) -> Work | None:
-    """By the device's own clock: on the host a copy also waits for what the device has still to do."""
+    """Expect a copy to take what the device's own clock says of its bytes.
+
+    On the host it also waits for what the device has still to do.
+    """
     copied, device_s = facts.moved.get("copy"), (facts.step.gpu_stages or {}).get("copy")
     if copied is None or not device_s:
         return None

@@ -42,14 +42,18 @@ _MOST_DEARER = 0.1
 
 
 def at_best_s(facts: RuleInputs) -> Between:
-    """Per step: receiving its batches where their tensors come in shared memory and nothing else is
-    pickled.
+    """Return what receiving the batches of a step takes at best, s.
+
+    Their tensors come in shared memory, and nothing else is pickled.
     """
     return per_batch_s(facts).times(batches_per_step(facts))
 
 
 def receiving_s(facts: RuleInputs) -> Between:
-    """t, per step: measured where there are workers, apart from giving back the memory of batches."""
+    """Return t, what receiving the batches of a step takes, s.
+
+    It is measured where there are workers, apart from giving back the memory of batches.
+    """
     if not num_workers(facts):
         return from_workers_s(facts).times(batches_per_step(facts))
     measured = input_wait(facts).transport_s
@@ -57,7 +61,7 @@ def receiving_s(facts: RuleInputs) -> Between:
 
 
 def making_s(facts: RuleInputs) -> float | None:
-    """S, per step: making its batches one after another. None: not measured."""
+    """Return S, what making the batches of a step one after another takes, s; None: not measured."""
     if num_workers(facts) == 0:
         return input_wait(facts).making_s
     batch_s = facts.workers.fetch_mean_s if facts.workers else None
@@ -65,7 +69,7 @@ def making_s(facts: RuleInputs) -> float | None:
 
 
 def alone_s(facts: RuleInputs) -> float | None:
-    """step(0): the main process makes every batch itself."""
+    """Return step(0): the main process makes every batch itself."""
     making = making_s(facts)
     return (
         None
@@ -75,7 +79,7 @@ def alone_s(facts: RuleInputs) -> float | None:
 
 
 def with_workers_s(facts: RuleInputs, workers: int, receiving: float) -> float | None:
-    """step(W), for a time to receive the batches of a step."""
+    """Return step(W), for a time to receive the batches of a step."""
     making = making_s(facts)
     if making is None or workers < 1:
         return None
@@ -94,12 +98,12 @@ def with_workers_s(facts: RuleInputs, workers: int, receiving: float) -> float |
 
 
 def _beginnings(facts: RuleInputs) -> float:
-    """Passes over the loader per step that counts; the first one is not counted."""
+    """Return how many passes over the loader begin per step that counts, without the first one."""
     return max(0, facts.epochs - 1) / max(facts.throughput.steps, 1)
 
 
 def arguments(facts: RuleInputs, workers: int | None) -> dict[str, int | bool]:
-    """What a DataLoader is given for that many workers; None: no number is advised.
+    """Return what a DataLoader is given for that many workers; None: no number is advised.
 
     Of several passes over one loader they are kept: starting them for each takes longer than many a
     batch. Not if workers that stay make batches slower than new ones do, because these inherit what
@@ -117,18 +121,18 @@ def arguments(facts: RuleInputs, workers: int | None) -> dict[str, int | bool]:
 
 
 def dearer_if_they_stay(facts: RuleInputs) -> bool:
-    """Whether batches take much longer in workers that stay between passes."""
+    """Tell whether batches take much longer in workers that stay between passes."""
     batch_s = facts.workers.fetch_mean_s if facts.workers else None
     return facts.staying_s > _MOST_DEARER * (batch_s or math.inf)
 
 
 def as_code(given: dict[str, int | bool]) -> str:
-    """``num_workers=2, persistent_workers=True``."""
+    """Return ``num_workers=2, persistent_workers=True``."""
     return ", ".join(f"{name}={value}" for name, value in given.items())
 
 
 def _conditions(facts: RuleInputs, given: dict[str, int | bool]) -> dict[str, str]:
-    """Argument -> what has to be true of the program for it to leave the training as it is."""
+    """Return what has to be true of the program for each argument to leave the training as it is."""
     found = {}
     if given.get("in_order") is False:
         found["in_order"] = "the order of batches may change"
@@ -142,8 +146,9 @@ def _conditions(facts: RuleInputs, given: dict[str, int | bool]) -> dict[str, st
 
 
 def only_if(facts: RuleInputs, given: dict[str, int | bool]) -> str:
-    """The conditions, to be appended to a line that sets these arguments: each with its argument,
-    where there are others; empty: none.
+    """Return the conditions, to be appended to a line that sets these arguments.
+
+    Each comes with its argument, where there are others. Empty: there are none.
     """
     named = {
         f"{name}={given[name]} " if len(given) > 1 else "": condition
@@ -153,7 +158,9 @@ def only_if(facts: RuleInputs, given: dict[str, int | bool]) -> str:
 
 
 def setting(facts: RuleInputs, given: dict[str, int | bool]) -> str:
-    """``Set num_workers=2 and, if the program does not change the dataset between epochs,
+    """Return the settings as an instruction, with the conditions that they have.
+
+    ``Set num_workers=2 and, if the program does not change the dataset between epochs,
     persistent_workers=True``.
     """
     needs = _conditions(facts, given)
@@ -169,8 +176,7 @@ def setting(facts: RuleInputs, given: dict[str, int | bool]) -> str:
 
 
 def change(facts: RuleInputs, given: dict[str, int | bool]) -> str:
-    """Return the change of the line that makes the loader: ``DataLoader(..., num_workers=3)  # now
-    1``.
+    """Return the new line that makes the loader: ``DataLoader(..., num_workers=3)  # now 1``.
 
     Where that line is, and what has to be true, are ``place`` and ``only_if``.
     """
@@ -188,13 +194,16 @@ def without_workers(given: dict[str, int | bool]) -> list[str]:
 
 
 def in_words(facts: RuleInputs, given: dict[str, int | bool]) -> str:
-    """The same for the middle of a text: ``Set num_workers=3 (now 1)``."""
+    """Return the same for the middle of a text: ``Set num_workers=3 (now 1)``."""
     now = _now(facts, given)
     return f"Set {as_code(given)}{f' ({now})' if now else ''}"
 
 
 def _now(facts: RuleInputs, given: dict[str, int | bool]) -> str:
-    """``now 1``, or ``now num_workers=1, persistent_workers=False``; empty where they are unknown."""
+    """Return ``now 1``, or ``now num_workers=1, persistent_workers=False``.
+
+    It is empty where they are unknown.
+    """
     now: dict[str, int | bool] = {
         name: value for name in given if isinstance(value := facts.setting(name), int)
     }
@@ -203,13 +212,13 @@ def _now(facts: RuleInputs, given: dict[str, int | bool]) -> str:
 
 
 def call(facts: RuleInputs, arguments: str, now: str = "") -> str:
-    """The same for any arguments."""
+    """Return the same for any arguments."""
     kind = facts.loader.kind if facts.loader else "DataLoader"
     return f"{kind}(..., {arguments})" + (f"  # {now}" if now else "")
 
 
 def place(facts: RuleInputs) -> str:
-    """Where the program makes its loader:
+    """Return where the program makes its loader.
 
     ``train.py:31``, ``train.py:88 via transformers``; empty where that is unknown.
     """
@@ -218,7 +227,7 @@ def place(facts: RuleInputs) -> str:
 
 
 def _on_cpus_s(facts: RuleInputs, making: float, receiving: float) -> float:
-    """The step if the CPUs that it has, and those that are free, were busy all the time."""
+    """Return how long the step would be if its CPUs, and those that are free, were always busy."""
     handing_over = 0.0 if num_workers(facts) else 2 * receiving  # both sides work on it
     use = facts.cpus
     if use is None or use.own is None or use.free is None:
@@ -228,10 +237,10 @@ def _on_cpus_s(facts: RuleInputs, making: float, receiving: float) -> float:
 
 
 def crowded(facts: RuleInputs) -> bool:
-    """Whether other programs leave the training less than one CPU: which number of workers is best
-    is then up to the scheduler.
+    """Tell whether other programs leave the training less than one CPU.
 
-    Where that was not sampled, a main thread that waits for a CPU is a sign of it.
+    Which number of workers is best is then up to the scheduler. Where that was not sampled, a main
+    thread that waits for a CPU is a sign of it.
     """
     if facts.cpus is None or facts.cpus.others is None:
         return (facts.main_runqueue_share or 0.0) > cpus.MAX_RUNQUEUE_SHARE

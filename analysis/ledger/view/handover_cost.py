@@ -1,5 +1,7 @@
-"""What a batch costs on its way from a worker, where nothing is pickled that could be shared: what
-rules and predictions assume of a loader that has no workers yet."""
+"""What a batch costs on its way from a worker, where all that can be shared is shared.
+
+Rules and predictions assume it of a loader that has no workers yet.
+"""
 
 from dataclasses import dataclass
 
@@ -51,8 +53,9 @@ _USUAL_TENSORS = 2.0
 
 
 def per_batch_s(facts: RuleInputs) -> Between:
-    """Receiving one batch whose tensors come in shared memory, and of which nothing else is
-    pickled.
+    """Return what receiving a batch takes whose tensors come in shared memory, s.
+
+    Nothing else of it is pickled.
     """
     return _PER_BATCH_S.plus(_PER_TENSOR_S.times(tensors(facts))).plus(
         _PER_BYTE_S.times(_nbytes(facts))
@@ -60,24 +63,28 @@ def per_batch_s(facts: RuleInputs) -> Between:
 
 
 def from_workers_s(facts: RuleInputs) -> Between:
-    """What such a batch costs the main process more than one of its own: receiving it, and giving
-    back its memory.
+    """Return what such a batch costs the main process more than one of its own, s.
+
+    It receives the batch, and gives back its memory.
     """
     return per_batch_s(facts).plus(FREEING_S_PER_BYTE.times(_nbytes(facts)))
 
 
 def freed_s(facts: RuleInputs) -> float:
-    """CPU seconds that the main thread takes to give back a batch's shared memory."""
+    """Return the CPU seconds that the main thread takes to give back a batch's shared memory."""
     return FREEING_S_PER_BYTE.middle * shared_bytes(facts) + _FREEING_S_PER_TENSOR * tensors(facts)
 
 
 def tensors(facts: RuleInputs) -> float:
-    """In a batch."""
+    """Return how many tensors a batch has."""
     return _USUAL_TENSORS if facts.batch_tensors is None else facts.batch_tensors
 
 
 def shared_bytes(facts: RuleInputs) -> float:
-    """Of a batch, in shared memory: its other tensors and arrays are pickled with the objects."""
+    """Return the bytes of a batch in shared memory.
+
+    Its other tensors and arrays are pickled with the objects.
+    """
     pickled = (facts.loader.pickle_bytes or 0.0) if facts.loader else 0.0
     return max(0.0, _nbytes(facts) - pickled)
 

@@ -75,15 +75,16 @@ def input_wait(facts: RuleInputs) -> InputWait:
 
 
 def steady_share(facts: RuleInputs) -> float:
-    """Share of the step that the input takes, without the loader's only start."""
+    """Return the share of the step that the input takes, without the loader's only start."""
     if facts.step.mean_s <= 0:
         return 0.0
     return max(0.0, facts.wait_share - input_wait(facts).start_s / facts.step.mean_s)
 
 
 def unsure_s(facts: RuleInputs) -> float:
-    """Seconds per step that the input may take less than it did: down to the lower end of the 95 %
-    interval of its share.
+    """Return the seconds per step that the input may take less than it did.
+
+    It goes down to the lower end of the 95 % interval of its share.
     """
     return (
         max(0.0, steady_share(facts) - facts.certainty.low) * facts.step.mean_s
@@ -93,8 +94,9 @@ def unsure_s(facts: RuleInputs) -> float:
 
 
 def making_share(facts: RuleInputs, *stages: str) -> float:
-    """Share (0 to 1) of the making of a batch that these stages take; without workers it is read
-    off the step itself.
+    """Return the share (0 to 1) of the making of a batch that these stages take.
+
+    Without workers it is read off the step itself.
     """
     making_s = input_wait(facts).making_s
     if num_workers(facts) == 0 and making_s > 0:
@@ -103,8 +105,11 @@ def making_share(facts: RuleInputs, *stages: str) -> float:
 
 
 def operations_share(facts: RuleInputs, names: tuple[str, ...], stage: str = "total") -> float:
-    """Share (0 to 1) of a sample's wall time, or of one of its stages, in operations of these
-    names, given in lower case; a module path before a name is ignored."""
+    """Return the share (0 to 1) of a sample's wall time in operations of these names.
+
+    It may be that of one of its stages. Names are given in lower case; a module path before one is
+    ignored.
+    """
     cost = facts.costs.get(stage)
     if facts.workers is None or cost is None or cost.wall_s <= 0:
         return 0.0
@@ -121,8 +126,9 @@ def _named(operation: Operation, names: tuple[str, ...]) -> bool:
 
 
 def severity(facts: RuleInputs, cost_s: float) -> Severity:
-    """How much a cause weighs: as its own share of the step; as the whole wait, if that is more and
-    it makes up half of it.
+    """Return how much a cause weighs, by its own share of the step.
+
+    It weighs as much as the whole wait, if that is more and it makes up half of it.
     """
     share = steady_share(facts)
     held_s = share * facts.step.mean_s
@@ -133,7 +139,10 @@ def severity(facts: RuleInputs, cost_s: float) -> Severity:
 
 
 def num_workers(facts: RuleInputs) -> int | None:
-    """Workers of the training loader; None where it has no such setting (DALI) or none was seen."""
+    """Return how many workers the training loader has.
+
+    None: it has no such setting (DALI), or no loader was seen.
+    """
     setting = facts.setting("num_workers")
     if isinstance(setting, int):
         return setting
@@ -141,12 +150,12 @@ def num_workers(facts: RuleInputs) -> int | None:
 
 
 def maker(facts: RuleInputs) -> str:
-    """Which process makes batches, for advice to look at one."""
+    """Return which process makes batches, for advice to look at one."""
     return "a worker" if num_workers(facts) else "the training process"
 
 
 def batches_per_step(facts: RuleInputs) -> float:
-    """More than 1 with gradient accumulation."""
+    """Return the batches per step, more than 1 with gradient accumulation."""
     workers, per_step = facts.workers, facts.throughput.batch_size
     if workers is None or not workers.batches or not workers.samples or not per_step:
         return 1.0
@@ -154,7 +163,10 @@ def batches_per_step(facts: RuleInputs) -> float:
 
 
 def batch_s(facts: RuleInputs, *stages: str) -> float:
-    """Seconds per batch in these stages: in its worker and, of transport, in the main process too."""
+    """Return the seconds per batch in these stages.
+
+    They count in its worker and, of transport, in the main process too.
+    """
     costs, per_step = facts.costs, batches_per_step(facts)
     made_s = sum(costs[stage].wall_s for stage in stages if stage in costs) * (
         facts.throughput.batch_size or 0.0
@@ -164,8 +176,9 @@ def batch_s(facts: RuleInputs, *stages: str) -> float:
 
 
 def batch_cpu_s(facts: RuleInputs, *stages: str) -> float:
-    """CPU seconds per batch in these stages in its worker; where they were not measured, all of the
-    time there.
+    """Return the CPU seconds per batch in these stages in its worker.
+
+    Where they were not measured, it is all of the time there.
     """
     costs = [facts.costs[stage] for stage in stages if stage in facts.costs]
     taken_s = sum(cost.wall_s if cost.cpu_s is None else cost.cpu_s for cost in costs)
@@ -173,20 +186,23 @@ def batch_cpu_s(facts: RuleInputs, *stages: str) -> float:
 
 
 def compute_s(facts: RuleInputs) -> float:
-    """C: the mean step without what the loader costs it."""
+    """Return C, the mean step without what the loader costs it, s."""
     return max(0.0, facts.step.mean_s * (1 - facts.wait_share))
 
 
 def least_s(facts: RuleInputs) -> float:
-    """The step with batches that are always ready. The GPU works for earlier steps while the host
-    waits for a batch, so it may be the one that takes longer."""
+    """Return the step with batches that are always ready.
+
+    The GPU works for earlier steps while the host waits for a batch, so it may be the one that
+    takes longer.
+    """
     return max(compute_s(facts), facts.step.gpu_s)
 
 
 def supply_s(facts: RuleInputs) -> float | None:
-    """Seconds in which the workers, all busy, make the batches of one step:
+    """Return S / W, in which the workers, all busy, make the batches of one step, s.
 
-    S / W. None: no workers, or not measured.
+    None: there are no workers, or it was not measured.
     """
     workers = num_workers(facts)
     if not workers or facts.workers is None or not facts.workers.fetch_mean_s:
@@ -195,9 +211,9 @@ def supply_s(facts: RuleInputs) -> float | None:
 
 
 def shortage_s(facts: RuleInputs) -> float | None:
-    """Seconds a step that the workers lack even if they never idled: S / W less what the step takes
-    without them, at most the wait. None as for ``supply_s``.
+    """Return the seconds per step that the workers lack even if they never idled.
 
+    It is S / W less what the step takes without them, at most the wait. None as for ``supply_s``.
     The rest of the wait comes from the order and the bursts in which batches arrive
     (benchmarks/wait_split.py replays the loader's dispatch: that rest was never below what
     in_order=False won, and 4 % of the wait above it on average, 46 % at most).
@@ -209,7 +225,8 @@ def shortage_s(facts: RuleInputs) -> float | None:
 
 
 def _lacking_s(facts: RuleInputs) -> float:
-    """Seconds that the batches of a step take workers that never idle, beyond the rest of the step;
+    """Return the seconds that workers which never idle need beyond the rest of the step.
+
     0.0 where that was not measured.
     """
     supply = supply_s(facts)

@@ -24,7 +24,7 @@ _CHECK_BETWEEN = (
 
 
 def fix(mean_kernel_s: float, idle_s: float, compiled: bool = False) -> str:
-    """What to change, without a full stop.
+    """Return what to change, without a full stop.
 
     Args:
         mean_kernel_s: mean duration of a kernel.
@@ -39,7 +39,7 @@ def fix(mean_kernel_s: float, idle_s: float, compiled: bool = False) -> str:
 
 
 def how_to_check(mean_kernel_s: float, idle_s: float) -> str:
-    """What to do, and what would prove the finding wrong. Arguments as for ``fix``."""
+    """Return what to do, and what would prove the finding wrong. Arguments as for ``fix``."""
     return _CHECK_BETWEEN if _between(mean_kernel_s, idle_s) else _CHECK_COMPILED
 
 
@@ -48,8 +48,9 @@ def _between(mean_kernel_s: float, idle_s: float) -> bool:
 
 
 def change(facts: object) -> Refused:
-    """Nothing is predicted: how much of it a compiler saves is unknown, and so is what else the
-    host does.
+    """Refuse to predict: how much of it a compiler saves is unknown.
+
+    So is what else the host does.
     """
     return Refused(
         "unknown_launches",

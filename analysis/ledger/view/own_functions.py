@@ -16,7 +16,9 @@ NAMED = 3
 
 
 def parts(named: Sequence[OwnFunction]) -> str:
-    """``1.3 ms in project (train.py:20), mostly in cat (train.py:8); 0.2 ms in lines 30 to 41
+    """Return what each function takes, and where it is.
+
+    ``1.3 ms in project (train.py:20), mostly in cat (train.py:8); 0.2 ms in lines 30 to 41
     (train.py)``.
     """
     return "; ".join(
@@ -49,8 +51,9 @@ _SHORT_S = 0.002
 
 
 def _freed_bytes(facts: RuleInputs) -> float:
-    """Of a batch in shared memory that the main thread frees; 0.0 if it is small, or another thread
-    does.
+    """Return the bytes of a batch in shared memory that the main thread frees.
+
+    0.0: it is small, or another thread does.
     """
     if not facts.setting("num_workers") or facts.setting("pin_memory"):
         return 0.0
@@ -60,8 +63,7 @@ def _freed_bytes(facts: RuleInputs) -> float:
 
 @dataclass(frozen=True)
 class NamedFunctions:
-    """The program's own code between models, backward passes and updates, where it is worth
-    telling.
+    """The program's own code between models, backward passes and updates, where it is notable.
 
     Attributes:
         own: all of it.
@@ -80,9 +82,9 @@ class NamedFunctions:
 
 
 def named_functions(facts: RuleInputs) -> NamedFunctions | None:
-    """Return the functions and lines that take much of the step;
+    """Return the functions and lines that take much of the step.
 
-    None where they take little, or were not looked at.
+    None: they take little, or were not looked at.
     """
     step, own = facts.step, facts.step.own_code
     queued = (

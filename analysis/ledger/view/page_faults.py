@@ -30,7 +30,7 @@ _LARGER_BYTES = 256 << 20
 
 
 def faults_share(facts: RuleInputs) -> float | None:
-    """Share (0 to 1) of a sample's CPU time in page faults for memory of images;
+    """Return the share (0 to 1) of a sample's CPU time in page faults for memory of images.
 
     None: not known, or of something else.
     """
@@ -61,8 +61,9 @@ def faults_share(facts: RuleInputs) -> float | None:
 
 
 def _faults(facts: RuleInputs) -> float | None:
-    """Page faults per sample, without those of the shared memory that workers collate into, which
-    malloc does not give.
+    """Return the page faults per sample.
+
+    Those of the shared memory that workers collate into are left out: malloc does not give it.
     """
     faults, collate = facts.traffic.minor_faults, facts.costs.get("collate")
     if (
@@ -77,13 +78,14 @@ def _faults(facts: RuleInputs) -> float | None:
 
 
 def assignments(facts: RuleInputs) -> str:
-    """``A=1 B=2``: the variables as before a command; "": none."""
+    """Return ``A=1 B=2``, the variables as before a command; "": none."""
     return " ".join(f"{name}={value}" for name, value in environment(facts).items())
 
 
 def environment(facts: RuleInputs) -> dict[str, str]:
-    """Variables with which glibc keeps the memory of these images; {} if it cannot, or is not what
-    the program has.
+    """Return the variables with which glibc keeps the memory of these images.
+
+    {}: it cannot, or is not what the program has.
     """
     decode = facts.costs.get("decode")
     most = _LARGER_BYTES if facts.glibc >= _LARGER_SINCE else _MOST_BYTES

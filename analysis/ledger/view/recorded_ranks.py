@@ -6,7 +6,10 @@ from feedline.analysis.ranks.communication import Communication
 
 
 def recorded(facts: RuleInputs) -> RankFacts | None:
-    """None: one rank, or no collective was seen."""
+    """Return what the recorded ranks cost each other.
+
+    None: there is one rank, or no collective was seen.
+    """
     comm, parts, step_s = facts.comm, facts.comm_parts, facts.step.mean_s
     if comm is None:
         return None

@@ -7,16 +7,16 @@ from feedline.analysis.ledger.view.why_slow import Why, spins, waits_for_helpers
 
 
 def slowest_stage(facts: RuleInputs) -> tuple[Work, Why] | None:
-    """Of the stages that are far off, the one that costs most, and why;
+    """Return the stage that costs most of those that are far off, and why.
 
-    None where there is none.
+    None: there is none.
     """
     found = [(work, cause) for work in works(facts) if (cause := why(facts, work)) is not None]
     return max(found, key=lambda both: both[0].lost_s) if found else None
 
 
 def is_slowest_stage(facts: RuleInputs, stage: str) -> bool:
-    """Whether this stage is the one.
+    """Tell whether this stage is the slowest one.
 
     Rules that take a stage's time for what its bytes or pixels cost are then silent.
     """
@@ -25,15 +25,17 @@ def is_slowest_stage(facts: RuleInputs, stage: str) -> bool:
 
 
 def _at_helpers(facts: RuleInputs) -> bool:
-    """Whether that one waits for threads that a library has started: it then stands at a lock that
-    the program did not make.
+    """Tell whether that one waits for threads that a library has started.
+
+    It then stands at a lock that the program did not make.
     """
     found = slowest_stage(facts)
     return found is not None and spins(found[0].stage) and waits_for_helpers(facts, found[0])
 
 
 def at_own_locks(facts: RuleInputs) -> bool:
-    """Whether the locks at which samples wait are those of a library's threads: other workers do
-    not wait for them.
+    """Tell whether the locks at which samples wait are those of a library's threads.
+
+    Other workers do not wait for them.
     """
     return _at_helpers(facts) or decoder_threads(facts)

@@ -1,6 +1,4 @@
-"""What part of a sample's time storage takes, what else it is blocked by, and what sparing a part
-would give.
-"""
+"""What part of a sample's time storage takes, what else blocks it, and what sparing it gives."""
 
 from feedline.analysis.ledger.change import Refused
 from feedline.analysis.ledger.facts import RuleInputs
@@ -36,9 +34,9 @@ MIN_DISK_BYTES = 4096
 
 
 def blocked_by(facts: RuleInputs) -> dict[str, float] | None:
-    """What blocked makers of batches wait for -> share of the blocked time;
+    """Return the share of the blocked time by what makers of batches wait for.
 
-    None: not seen, or not often enough.
+    None: that was not seen, or not often enough.
     """
     workers = facts.workers
     return (
@@ -47,10 +45,10 @@ def blocked_by(facts: RuleInputs) -> dict[str, float] | None:
 
 
 def storage_share(facts: RuleInputs) -> float | None:
-    """Share (0 to 1) of a sample's time in which it is blocked by storage; None where that is not
-    known.
+    """Return the share (0 to 1) of a sample's time in which it is blocked by storage.
 
-    Without snapshots, a sample is assumed to wait for the disk if bytes came from it.
+    None: that is not known. Without snapshots, a sample is assumed to wait for the disk if bytes
+    came from it.
     """
     blocked, seen = blocked_share(facts), blocked_by(facts)
     if blocked is None:
@@ -61,7 +59,7 @@ def storage_share(facts: RuleInputs) -> float | None:
 
 
 def answers_share(facts: RuleInputs) -> float:
-    """Share (0 to 1) of a sample's time in which it waits for an answer.
+    """Return the share (0 to 1) of a sample's time in which it waits for an answer.
 
     How many at once the other side gives as fast is unknown.
     """
@@ -71,7 +69,7 @@ def answers_share(facts: RuleInputs) -> float:
 
 
 def unknown_answers(workers: int) -> Refused:
-    """Why nothing is predicted of that many workers where samples wait for answers."""
+    """Say why nothing is predicted of that many workers where samples wait for answers."""
     return Refused(
         "unknown_answers",
         "How many requests the other side answers at once without getting slower is unknown. Try "
@@ -81,16 +79,18 @@ def unknown_answers(workers: int) -> Refused:
 
 
 def at_locks_s(facts: RuleInputs) -> float:
-    """Seconds per step at locks, as many workers as there are now: more of them may queue for the
-    same ones.
+    """Return the seconds per step at locks, with as many workers as there are now.
+
+    More of them may queue for the same ones.
     """
     at_locks = (blocked_share(facts) or 0.0) * (blocked_by(facts) or {}).get("lock", 0.0)
     return at_locks * (making_s(facts) or 0.0) / max(num_workers(facts) or 0, 1)
 
 
 def decoder_threads(facts: RuleInputs) -> bool:
-    """Whether samples wait for their decoder's own threads (videos have some): at locks, mostly in
-    decode, beside helper threads.
+    """Tell whether samples wait for their decoder's own threads (videos have some).
+
+    They wait at locks, mostly in decode, beside helper threads.
     """
     whole, decode = total(facts), facts.costs.get("decode")
     if whole is None or decode is None or (process_ratio(facts) or 0.0) <= MIN_PROCESS_RATIO:
@@ -100,7 +100,7 @@ def decoder_threads(facts: RuleInputs) -> bool:
 
 
 def spared_s(facts: RuleInputs, share: float) -> float:
-    """Seconds per step that are spared at most if this share of the making of batches were gone.
+    """Return the seconds per step that are spared at most without this share of making batches.
 
     Workers make batches beside the step: of S / W, only what is longer than the rest of it is
     waited for, and what else is waited for shrinks with S. A batch that is ready is handed over
@@ -123,8 +123,9 @@ _MIN_SWAP_SHARE = 0.50
 
 
 def from_swap(facts: RuleInputs) -> bool:
-    """Whether most of what samples get from the disk is swap: the kernel counts both as bytes read
-    and as major page faults.
+    """Tell whether most of what samples get from the disk is swap.
+
+    The kernel counts both as bytes read and as major page faults.
     """
     disk, rate = facts.traffic.disk_bytes, facts.throughput.samples_per_s
     if (

@@ -1,6 +1,4 @@
-"""How a GPU's tensor cores are put to use on matrix products of float32: of recorded runs and of
-traces.
-"""
+"""How a GPU's tensor cores are put to use on matrix products of float32."""
 
 import enum
 import re
@@ -57,7 +55,10 @@ CHECKS = {
 
 
 def tensor_cores(devices: Iterable[str]) -> TensorCores:
-    """What those of these GPUs take, by their names. GPUs that differ are unknown."""
+    """Return what the tensor cores of these GPUs take, by their names.
+
+    GPUs that differ are unknown.
+    """
     found = {_of(device) for device in devices}
     return found.pop() if len(found) == 1 else TensorCores.UNKNOWN
 

@@ -1,5 +1,6 @@
-"""Why a stage takes far longer than what it handles should: the first cause whose own figures show
-it.
+"""Why a stage takes far longer than what it handles should.
+
+It is the first cause whose own figures show it.
 """
 
 from collections.abc import Callable
@@ -86,9 +87,9 @@ class Why:
 
 
 def why(facts: RuleInputs, work: Work) -> Why | None:
-    """The cause;
+    """Return the cause.
 
-    None where the stage is not ten times off, or only waits for what other rules name.
+    None: the stage is not ten times off, or only waits for what other rules name.
     """
     if work.cost.wall_s < _FAR_OFF * work.should_s:
         return None
@@ -96,12 +97,12 @@ def why(facts: RuleInputs, work: Work) -> Why | None:
 
 
 def spins(stage: str) -> bool:
-    """Whether libraries run parts of this stage in helper threads."""
+    """Tell whether libraries run parts of this stage in helper threads."""
     return stage in ("read", "decode", "collate")
 
 
 def waits_for_helpers(facts: RuleInputs, work: Work) -> bool:
-    """Whether a stage computes or waits so long because its helper threads lack a CPU.
+    """Tell whether a stage takes so long because its helper threads lack a CPU.
 
     They are there if the process uses more CPU time than the threads that are accounted for. A
     parallel loop ends when its last thread has had a CPU: until then the others spin, and wait for
@@ -156,18 +157,18 @@ def _threads(facts: RuleInputs, work: Work) -> Why | None:
 
 
 def _as_it_should(work: Work) -> Change:
-    """The stage takes what its task takes at most."""
+    """Return the change after which the stage takes what its task takes at most."""
     return _taking(work, work.should_s)
 
 
 def _taking(work: Work, takes_s: float) -> Change:
-    """The change after which the stage takes ``takes_s`` seconds."""
+    """Return the change after which the stage takes ``takes_s`` seconds."""
     left = min(1.0, takes_s / (work.cost.cpu_s or work.cost.wall_s))
     return Change(stages={work.stage: Factor(left, min(left, takes_s / work.cost.wall_s))})
 
 
 def _unless(change: str, work: Work) -> str:
-    """How to check a cause by taking it away."""
+    """Return how to check a cause by taking it away."""
     return f"{change}. If {work.name} is no faster, this finding is wrong."
 
 
@@ -294,7 +295,10 @@ def _pageable(facts: RuleInputs, work: Work) -> Why | None:
 
 
 def _unknown(facts: RuleInputs, work: Work) -> Why | None:
-    """Said only of CPU time: what a stage waits for is named by other rules, or unknown there."""
+    """Say of CPU time alone that its cause is unknown.
+
+    What a stage waits for is named by other rules, or unknown there.
+    """
     if work.stage == KERNEL or (work.cost.cpu_s or 0.0) < _FAR_OFF * work.should_s:
         return None
     name, part = heaviest(facts, work.stage)
@@ -323,8 +327,9 @@ _CAUSES: tuple[Callable[[RuleInputs, Work], Why | None], ...] = (
 
 
 def _beside_s(facts: RuleInputs) -> float:
-    """Seconds of the mean step in torch's operations that run on the threads that collate: they
-    spin as well, how much is not known.
+    """Return the seconds of the mean step in torch's operations on the threads that collate.
+
+    They spin as well, how much is not known.
     """
     return (
         0.0
@@ -334,5 +339,5 @@ def _beside_s(facts: RuleInputs) -> float:
 
 
 def _enough_threads(facts: RuleInputs) -> int:
-    """Threads that have a CPU each beside the workers, or else beside other programs."""
+    """Return how many threads have a CPU each beside the workers, or else beside other programs."""
     return 1 if num_workers(facts) else int(cpus.left_by_others(facts))

@@ -26,10 +26,10 @@ _MIN_COMPUTE_SHARE = 0.05
 
 
 def gained_s(facts: RuleInputs, most_workers: int | None = None) -> Between | None:
-    """What the step would be shorter by with as many workers as it needs. None: no such setting, or
-    the making of a batch was not measured.
+    """Return the seconds saved per step with as many workers as it needs.
 
-    Where it has workers, that is at most the time in which it waits for a batch that is being made.
+    None: no such setting, or the making of a batch was not measured. Where it has workers, that is
+    at most the time in which it waits for a batch that is being made.
 
     Args:
         most_workers: as for ``needed``.
@@ -49,13 +49,16 @@ def gained_s(facts: RuleInputs, most_workers: int | None = None) -> Between | No
 
 
 def repeats(facts: RuleInputs) -> bool:
-    """Whether another worker would only yield once more what those that there are yield."""
+    """Tell whether another worker would only yield once more what those that there are yield."""
     return not facts.may_be_split and bool(num_workers(facts))
 
 
 def advised(facts: RuleInputs) -> int | None:
-    """W*, where it is sure that the step would be shorter with it by more than the gate, that each
-    worker gets batches, and that none would repeat samples; else None."""
+    """Return W*, where it is sure that the step would be shorter with it.
+
+    It would be by more than the gate, each worker gets batches, and none would repeat samples; else
+    None.
+    """
     return None if facts.idle_workers or repeats(facts) else sure_to_help(facts)
 
 
@@ -69,8 +72,9 @@ def sure_to_help(facts: RuleInputs) -> int | None:
 
 
 def needed(facts: RuleInputs, most_workers: int | None = None) -> int | None:
-    """W*: workers that keep pace with the step, capped by what the CPUs can run. None: the making
-    of a batch was not measured.
+    """Return W*: workers that keep pace with the step, capped by what the CPUs can run.
+
+    None: the making of a batch was not measured.
 
     Args:
         most_workers: that are advised in any case; None: as many as there are CPUs, and more where
@@ -92,8 +96,9 @@ def needed(facts: RuleInputs, most_workers: int | None = None) -> int | None:
 
 
 def carried(facts: RuleInputs) -> int | None:
-    """``needed``, where the CPUs can run more workers than there are and those that are there all
-    get batches; else None.
+    """Return ``needed``, where the CPUs can run more workers than there are.
+
+    Those that are there must all get batches; else None.
     """
     if facts.idle_workers:
         return None
@@ -104,8 +109,9 @@ def carried(facts: RuleInputs) -> int | None:
 
 
 def _carried(facts: RuleInputs, wanted: int) -> int:
-    """How many workers the CPUs can run that other programs leave: one each, more where a sample is
-    partly blocked.
+    """Return how many workers the CPUs can run that other programs leave.
+
+    It is one each, more where a sample is partly blocked.
     """
     total, room = cpus.total(facts), cpus.left_by_others(facts)
     if total is None or total.cpu_s is None:

@@ -1,3 +1,4 @@
-"""Runs of hundreds of ranks: reduced rank by rank, on the cores of one machine or on a Dask
-cluster, and put together.
+"""Runs of hundreds of ranks.
+
+They are reduced rank by rank, on the cores of one machine or on a Dask cluster, and put together.
 """

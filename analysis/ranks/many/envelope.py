@@ -1,8 +1,7 @@
-"""Of every collective, when the first and the last rank began and ended: what one rank needs to
-know of all others.
+"""Of every collective, when the first and the last rank began and ended.
 
-Envelopes can be merged in any order and in any grouping, and give the same: minimum, maximum,
-count, and of equally late ranks the lowest.
+It is what one rank needs to know of all others. Envelopes can be merged in any order and in any
+grouping, and give the same: minimum, maximum, count, and of equally late ranks the lowest.
 """
 
 from dataclasses import dataclass, field
@@ -256,8 +255,9 @@ def _on_reference(collectives: Collectives) -> tuple[IntArray, IntArray]:
 
 
 def _among_all(collectives: Collectives) -> BoolArray:
-    """Return bool [n]: which entries of a rank's table are collectives, not messages between two
-    ranks.
+    """Mark the entries of a rank's table that are collectives, bool [n].
+
+    Others are messages between two ranks.
     """
     return ~np.array([operation(name) in BETWEEN_TWO for name in collectives.names] or [False])[
         collectives.table["name"]

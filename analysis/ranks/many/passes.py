@@ -291,8 +291,9 @@ def foreign_ranks(seen: Mapping[int, _RankScan]) -> dict[int, str]:
 def split_steps(
     chunk: Sequence[RankSource], everybody: Survey, load: Load, bound: float
 ) -> list[Spent]:
-    """Split the steps that the first pass has seen, one rank after the other: a live run has made
-    more since.
+    """Split the steps that the first pass has seen, one rank after the other.
+
+    A live run has made more since.
 
     Args:
         chunk: the ranks of this call.

@@ -1,5 +1,6 @@
-"""Runs independent pieces of work: in a pool of processes on this machine, or on the workers of a
-Dask cluster.
+"""Runs independent pieces of work.
+
+They run in a pool of processes on this machine, or on the workers of a Dask cluster.
 """
 
 import os
@@ -24,8 +25,9 @@ def silent(what: str, done: int, of: int) -> None:
 
 @dataclass(frozen=True)
 class RankPool:
-    """What runs the work, and how an argument that all of it needs gets there (once per worker,
-    where that is possible).
+    """What runs the work, and how an argument that all of it needs gets there.
+
+    It gets there once per worker, where that is possible.
 
     Attributes:
         stop: ends workers that were started for this, so that they write nothing more.
@@ -69,8 +71,9 @@ def local(processes: int | None = None) -> Iterator[RankPool]:
 
 @contextmanager
 def dask(address: str, wait_s: float = 20.0) -> Iterator[RankPool]:
-    """Use the workers of a running cluster, which need feedline and the run folders under the same
-    paths.
+    """Use the workers of a running cluster.
+
+    They need feedline and the run folders under the same paths.
 
     Args:
         address: of its scheduler.

@@ -1,6 +1,4 @@
-"""Both passes over all ranks, in a pool or on a Dask cluster, and what they come to, with the names
-of a report.
-"""
+"""Both passes over all ranks, in a pool or on a Dask cluster, with the names of a report."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -153,9 +151,7 @@ def _cost(everybody: Survey, spent: Spent, caused_ns: int) -> RankCost:
 
 
 def _said(everybody: Survey, size: int) -> Iterable[str]:
-    """Return ranks that are missing, unreadable, shorter than the others, cut, or of another
-    launch.
-    """
+    """Say which ranks are missing, unreadable, shorter than the others, cut, or of another launch."""
     seen = everybody.seen
     missing = sorted(set(range(size)) - set(seen) - set(everybody.unread))
     if missing:
@@ -204,8 +200,9 @@ def _said(everybody: Survey, size: int) -> Iterable[str]:
 
 
 def _kinds(envelope: Envelope, spent: Sequence[Spent]) -> tuple[list[_KindCost], int, int]:
-    """Return the kinds that move most bytes, and how many collectives are incomplete, and how many
-    there are.
+    """Return the kinds that move most bytes.
+
+    How many collectives are incomplete, and how many there are, comes with them.
     """
     counts: dict[CollectiveLabel, int] = {}
     incomplete = total = 0

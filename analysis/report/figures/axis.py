@@ -43,8 +43,9 @@ def round_up(high: float, most: int = 4) -> float:
 
 
 def spread_labels(wanted: Sequence[float], gap: float, low: float, high: float) -> list[float]:
-    """Move labels apart: each at least ``gap`` from the next, within [low, high] if they fit at
-    all.
+    """Move labels apart: each at least ``gap`` from the next.
+
+    They stay within [low, high] if they fit at all.
 
     Args:
         wanted: positions in ascending order.
@@ -63,8 +64,9 @@ def spread_labels(wanted: Sequence[float], gap: float, low: float, high: float) 
 
 
 class Box(NamedTuple):
-    """What a mark or its label takes: x is a share of the figure's width, the others are px; left
-    and right count from x.
+    """What a mark or its label takes.
+
+    x is a share of the figure's width, the others are px; left and right count from x.
     """
 
     x: float
@@ -123,11 +125,10 @@ def clear_from(label: Box, taken: Sequence[tuple[int, Box]], height: float) -> i
 
 
 def clip_level(peaks: Sequence[float], stack: Sequence[float]) -> float:
-    """Return how high a series' axis should go: over everything, unless a few peaks would flatten
-    the rest.
+    """Return how high a series' axis should go.
 
-    Peaks are left out of the axis (and marked) only when the highest is more than twice the 95th
-    percentile of the peaks.
+    It goes over everything, unless a few peaks would flatten the rest. Peaks are left out of the
+    axis (and marked) only when the highest is more than twice the 95th percentile of the peaks.
     """
     ordered = sorted(peaks)
     usual = ordered[min(len(ordered) - 1, math.floor(0.95 * len(ordered)))]
@@ -141,9 +142,9 @@ def log_share(value: float, low: float, high: float) -> float:
 
 
 def _log_ticks(low: float, high: float, most: int) -> list[float]:
-    """1, 2, 5 times powers of ten between both.
+    """Return 1, 2, 5 times powers of ten between both.
 
-    Only the powers, or every second or third of them, where that would be too many.
+    Where that would be too many, it is only the powers, or every second or third of them.
     """
     first, last = math.floor(math.log10(low)), math.ceil(math.log10(high))
     for factors, stride in (((1, 2, 5), 1), ((1,), 1), ((1,), 2), ((1,), 3)):
@@ -223,8 +224,9 @@ def count_columns(
 
 
 def drop_line(x: float, height: float, words: str) -> list[Markup]:
-    """Draw an upright line at ``x`` (0 to 1) with words at its foot, on the side that has more
-    room.
+    """Draw an upright line at ``x`` (0 to 1) with words at its foot.
+
+    They are on the side that has more room.
     """
     left = x < 0.5
     label = tag(

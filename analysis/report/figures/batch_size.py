@@ -1,5 +1,6 @@
-"""Figures of the batch size: the noise scale window by window, and what a batch costs in samples
-and updates.
+"""Figures of the batch size.
+
+They show the noise scale window by window, and what a batch costs in samples and updates.
 """
 
 import math
@@ -106,7 +107,7 @@ def _points(
     x: Callable[[float], float],
     upward: YAxis,
 ) -> list[Markup]:
-    """Doublings of the run's own batch."""
+    """Return the doublings of the run's own batch."""
     sizes = [batch * 2.0**power for power in range(-12, 13)]
     critical = noise.value or 1.0
     marks = []

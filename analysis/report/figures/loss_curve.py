@@ -1,5 +1,6 @@
-"""Losses, other metrics and the learning rate as the training went on, against samples, updates or
-time: a page shows one of the three.
+"""Losses, other metrics and the learning rate as the training went on.
+
+They are drawn against samples, updates or time: a page shows one of the three.
 """
 
 from bisect import bisect_right

@@ -1,5 +1,6 @@
-"""What each rank's mean step goes to, one stacked bar a rank: computing, moving bytes, waiting for
-another rank.
+"""What each rank's mean step goes to, one stacked bar a rank.
+
+Its parts are computing, moving bytes, and waiting for another rank.
 """
 
 from collections.abc import Mapping
@@ -16,8 +17,9 @@ QUEUE_KEY = "queue_s"
 
 
 class _Part(NamedTuple):
-    """How a field of ``RankParts`` is shown: in words, in a column of the terminal, and the class
-    of its color.
+    """How a field of ``RankParts`` is shown.
+
+    It has words, a column of the terminal, and the class of its color.
     """
 
     words: str

@@ -111,7 +111,7 @@ def _frame_of(roofline: Roofline) -> _Frame:
 
 
 def role(roofline: Roofline, roof: ThroughputBound) -> str:
-    """Tell how its line is drawn:
+    """Tell how its line is drawn.
 
     ``nearest``, ``next``, ``bound``, or ``part`` (of something, or an alternative).
     """

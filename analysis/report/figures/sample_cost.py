@@ -1,5 +1,7 @@
-"""What a sample costs in a worker: one bar per stage, split into CPU, waiting for a CPU, and
-blocked; and how long single ones took.
+"""What a sample costs in a worker.
+
+There is one bar per stage, split into CPU, waiting for a CPU, and blocked; and how long single ones
+took.
 """
 
 import math
@@ -21,7 +23,7 @@ _ROW, _BAR = 24, 14  # px
 
 
 def _filled(bins: _Bins) -> list[tuple[float | None, float, int]]:
-    """(lower edge, upper edge, samples) of the bins from the first to the last with a sample.
+    """Return the bins from the first to the last with a sample, as (lower, upper edge, samples).
 
     The very first has no lower edge.
     """

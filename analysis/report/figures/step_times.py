@@ -1,6 +1,4 @@
-"""Figures over the run: the mean step as a stacked bar, the spread and split of steps, and sampled
-quantities.
-"""
+"""Figures over the run: the mean step, the spread and split of steps, and sampled quantities."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -204,8 +202,9 @@ def step_series(series: StepSeries, palette: Palette) -> Markup | None:
 
 
 def _axis_top(series: StepSeries) -> float:
-    """Return where both panels' axes end, in seconds: a round number of the unit they are labeled
-    in.
+    """Return where both panels' axes end, in seconds.
+
+    It is a round number of the unit they are labeled in.
     """
     totals = [
         sum(max(0.0, values[i]) for values in series.stages.values())

@@ -1,5 +1,6 @@
-"""Throughput against workers, ranks and batch sizes: what is predicted with its band, and what was
-measured.
+"""Throughput against workers, ranks and batch sizes.
+
+It is what is predicted with its band, and what was measured.
 """
 
 from collections.abc import Callable

@@ -1,5 +1,6 @@
-"""Collectives move bytes while nothing computes: because the network is slow, or because there is
-that much to move.
+"""Collectives move bytes while nothing computes.
+
+The network is slow, or there is that much to move.
 """
 
 from collections.abc import Sequence
@@ -8,7 +9,7 @@ from feedline.analysis.formatting import seconds, sentence, share
 from feedline.analysis.ledger.change import Refused
 from feedline.analysis.ledger.facts import Exposed, RankFacts
 from feedline.analysis.ledger.finding import Finding, Severity
-from feedline.analysis.ledger.rule import Effort, Rule
+from feedline.analysis.ledger.rule import Effort, Needs, Rule
 from feedline.analysis.ranks.communication import Communication, ExposedKind, Prediction, QuestionId
 from feedline.analysis.ranks.comparison import MIN_EXPOSED_SHARE
 
@@ -150,7 +151,7 @@ def slow(facts: RankFacts) -> Finding | None:
 
 
 def change(facts: RankFacts) -> Prediction | Refused:
-    """What the replay of the buckets predicts for the change that the fix names."""
+    """Return what the replay of the buckets predicts for the change that the fix names."""
     if facts.exposed is not None and facts.exposed.separate:
         return _NOT_SEPARATED
     best = None if facts.exposed is None else _best(facts.exposed, facts.comm)
@@ -158,7 +159,7 @@ def change(facts: RankFacts) -> Prediction | Refused:
 
 
 def _faster(facts: RankFacts) -> Refused:
-    """Nothing is predicted: what the network can do is unknown."""
+    """Refuse to predict: what the network can do is unknown."""
     way = _WITH_NCCL if _nccl(facts.comm) else _WITH_OTHERS
     return Refused(
         "unknown_link",
@@ -210,7 +211,7 @@ def _of_ddp(kind: ExposedKind) -> bool:
 
 
 def _of_gradients(kinds: Sequence[ExposedKind]) -> float:
-    """Share (0 to 1) of the exposed transfer."""
+    """Return the share (0 to 1) of the exposed transfer that is gradients."""
     total = sum(one.transfer_s for one in kinds)
     return sum(one.transfer_s for one in kinds if _gradients(one)) / total if total else 0.0
 
@@ -224,8 +225,10 @@ def _moved(exposed: Exposed) -> str:
 
 
 def _by_kind(kinds: Sequence[ExposedKind]) -> str:
-    """``: all_gather in forward 30.2 ms, reduce_scatter in backward (gradients) 20.5 ms``; nothing
-    where all of it is gradients.
+    """Return the exposed transfer by kind, most first.
+
+    ``: all_gather in forward 30.2 ms, reduce_scatter in backward (gradients) 20.5 ms``; empty where
+    all of it is gradients.
     """
     if not kinds or _of_gradients(kinds) >= _ALL_OF_IT:
         return ""
@@ -243,15 +246,16 @@ def _when(kind: ExposedKind) -> str:
 
 
 def _best(exposed: Exposed, comm: Communication | None) -> Prediction | None:
-    """The best change of how gradients are sent, if they are most of what is exposed."""
+    """Return the best change of how gradients are sent, if they are most of what is exposed."""
     return (
         _best_of(comm) if not exposed.kinds or _of_gradients(exposed.kinds) >= _MOST_OF_IT else None
     )
 
 
 def _best_of(comm: Communication | None) -> Prediction | None:
-    """The change with the largest predicted gain, of those a program can make by itself and that
-    gain at both ends of their interval.
+    """Return the change with the largest predicted gain.
+
+    It is one that a program can make by itself and that gains at both ends of its interval.
     """
     told = comm.what_if if comm else []
     return max(
@@ -296,7 +300,7 @@ def _fix(best: Prediction | None, kinds: Sequence[ExposedKind], comm: Communicat
 
 
 def _open(comm: Communication | None, question: QuestionId) -> bool:
-    """Whether a change may gain: its prediction says so, or could not be made.
+    """Tell whether a change may gain: its prediction says so, or could not be made.
 
     What the program does already is not predicted.
     """
@@ -318,6 +322,7 @@ SLOW_RULE: Rule[RankFacts] = Rule(
     effort=Effort.HARDWARE,
     bound="Bound by the network",
     lifts=frozenset({"step"}),
+    needs=Needs.NETWORK,
 )
 RULE: Rule[RankFacts] = Rule(
     RULE_ID,

@@ -9,7 +9,7 @@ from feedline.analysis.formatting import seconds, share
 from feedline.analysis.ledger.change import Refused
 from feedline.analysis.ledger.facts import RankFacts, Waiting
 from feedline.analysis.ledger.finding import SHARE, Blame, CostKind, Evidence, Finding, Severity
-from feedline.analysis.ledger.rule import Rule
+from feedline.analysis.ledger.rule import Needs, Rule
 from feedline.analysis.ledger.view.recorded_ranks import FEWEST_STEPS
 from feedline.analysis.ranks.communication import (
     BEFORE_TRACE,
@@ -72,8 +72,9 @@ _EXCEEDED = {"other": "time that belongs to no stage", BEFORE_TRACE: "lateness b
 
 
 def check(facts: RankFacts) -> Finding | None:
-    """Find the rank whose lateness costs most of those that are late again and again; in few steps,
-    the one that was late in them.
+    """Find the rank whose lateness costs most of those that are late again and again.
+
+    In few steps, it is the one that was late in them.
     """
     late = _straggler(facts)
     if late is None:
@@ -137,8 +138,9 @@ def _finding(
     blame: Blame,
     late: LateRank,
 ) -> Finding | None:
-    """A finding with its cost: as the replay predicts it, else how long the rank that is shown
-    waits.
+    """Return a finding with its cost.
+
+    That is as the replay predicts it, else how long the rank that is shown waits.
     """
     waiting = facts.waiting
     assert waiting is not None  # a rank is late
@@ -167,13 +169,13 @@ def _finding(
 
 
 def change(facts: RankFacts) -> Prediction | Refused:
-    """The late rank as fast as the median of the others."""
+    """Make the late rank as fast as the median of the others."""
     late = _straggler(facts)
     return _answered(facts, "rank_on_time", late.rank if late is not None else None)
 
 
 def _no_changes(facts: RankFacts) -> Prediction | Refused:
-    """No rank later than the median."""
+    """Make no rank later than the median."""
     return _answered(facts, "no_late_rank")
 
 
@@ -190,7 +192,10 @@ def _answered(facts: RankFacts, asked: QuestionId, rank: int | None = None) -> P
 
 
 def _straggler(facts: RankFacts) -> LateRank | None:
-    """The first, if it is late again and again, or if the steps are too few to tell; else None."""
+    """Return the first, if it is late again and again, or if the steps are too few to tell.
+
+    None: it is neither.
+    """
     late = facts.late[0] if facts.late else None
     return (
         late if late is not None and (late.persistent or late.late_steps < FEWEST_STEPS) else None
@@ -198,7 +203,7 @@ def _straggler(facts: RankFacts) -> LateRank | None:
 
 
 def _waits(late: LateRank) -> str:
-    """How long the others wait, the mean over the steps in which this rank is late."""
+    """Return how long the others wait, the mean over the steps in which this rank is late."""
     waited = seconds(late.waited_s)
     if late.all_steps == 1:
         return f"{waited} for it in the only step"
@@ -218,7 +223,7 @@ def _sure(late: LateRank) -> str:
 
 
 def _why(late: LateRank) -> str:
-    """What the rank takes longer for; the evidence says how much longer."""
+    """Return what the rank takes longer for; the evidence says how much longer."""
     if late.excess_s <= 0:
         return ""
     if late.phase == BEFORE_TRACE:
@@ -240,9 +245,9 @@ def _why(late: LateRank) -> str:
 def answer(
     comm: Communication | None, asked: QuestionId, rank: int | None = None
 ) -> Prediction | None:
-    """The replay's prediction for a question (about this rank, if it is about one);
+    """Return the replay's prediction for a question (about this rank, if it is about one).
 
-    None if it was refused.
+    None: it was refused.
     """
     what_if = comm.what_if if comm else []
     return next(
@@ -264,8 +269,9 @@ class Predicted(TypedDict, total=False):
 
 
 def predicted(found: Prediction | None) -> Predicted:
-    """The interval of what a cause costs: the measured step less the interval of the step without
-    it.
+    """Return the interval of what a cause costs.
+
+    It is the measured step less the interval of the step without it.
     """
     if found is None or found.step_s is None or found.low is None or found.high is None:
         return {}
@@ -329,8 +335,9 @@ def _evidence(facts: RankFacts, waiting: Waiting, late: LateRank) -> list[Eviden
 
 
 def _innocent(waiting: Waiting) -> str:
-    """That the network is not the cause, where collectives wait far longer than they move; else how
-    much of them is waiting.
+    """Say that the network is not the cause, where collectives wait far longer than they move.
+
+    Else say how much of them is waiting.
     """
     parts = waiting.parts
     if parts is None:
@@ -353,6 +360,7 @@ RULE: Rule[RankFacts] = Rule(
     claims=("*/comm/late", "waiting_for_rank"),
     bound="Bound by a late rank",
     lifts=frozenset({"step"}),
+    needs=Needs.CLOCKS,
 )
 SPREAD_RULE: Rule[RankFacts] = Rule(
     SPREAD,
@@ -361,4 +369,5 @@ SPREAD_RULE: Rule[RankFacts] = Rule(
     claims=("*/comm/late", "waiting_for_rank"),
     bound="Bound by late ranks",
     lifts=frozenset({"step"}),
+    needs=Needs.CLOCKS,
 )

@@ -89,7 +89,7 @@ def _heaviest(facts: RuleInputs) -> list[Operation]:
 
 
 def _fix(facts: RuleInputs) -> str:
-    """What there is to do about transforms, of images only where some were decoded."""
+    """Say what there is to do about transforms, of images only where some were decoded."""
     device = " on the GPU" if facts.on_gpu else ""
     batches = f"transform whole batches instead of samples{device}"
     if not facts.decodes_images:
@@ -109,7 +109,7 @@ def _named(operation: Operation) -> str:
 
 
 def change(facts: RuleInputs) -> Refused:
-    """Nothing is predicted: what other transforms would take is unknown."""
+    """Refuse to predict: what other transforms would take is unknown."""
     return Refused(
         "unknown_transforms",
         "Which transforms can be replaced, and by what, is unknown. Return the same augmented "

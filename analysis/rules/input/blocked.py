@@ -1,5 +1,6 @@
-"""Samples are blocked, and not by storage: they sleep, or wait for a lock, the network or another
-process.
+"""Samples are blocked, and not by storage.
+
+They sleep, or wait for a lock, the network or another process.
 """
 
 from feedline.analysis.formatting import seconds, share
@@ -68,7 +69,10 @@ def check(facts: RuleInputs) -> Finding | None:
 
 
 def change(facts: RuleInputs) -> Change | Refused:
-    """No sleep. How long other waits would be is unknown, also with more workers."""
+    """Take away sleeping.
+
+    How long other waits would be is unknown, also with more workers.
+    """
     others = _elsewhere(facts)
     kind = max(others, key=lambda name: others[name]) if others else _UNKNOWN
     if kind == _SLEEP:
@@ -85,8 +89,9 @@ def change(facts: RuleInputs) -> Change | Refused:
 
 
 def _elsewhere(facts: RuleInputs) -> dict[str, float]:
-    """What is not storage -> share of a sample's time that it blocks; empty where that is not
-    known.
+    """Return the share of a sample's time that each wait blocks that is not for storage.
+
+    It is empty where that is not known.
     """
     blocked, seen = cpus.blocked_share(facts), blocked_by(facts)
     if blocked is None or (seen is None and _reads(facts)):
@@ -100,7 +105,7 @@ def _elsewhere(facts: RuleInputs) -> dict[str, float]:
 
 
 def _reads(facts: RuleInputs) -> bool:
-    """Whether samples may be blocked in files: they read some, or memory maps."""
+    """Tell whether samples may be blocked in files: they read some, or memory maps."""
     traffic = facts.traffic
     return (
         (traffic.read_calls or 0.0) >= 1
@@ -141,9 +146,9 @@ def _evidence(facts: RuleInputs, blocked: float, others: dict[str, float]) -> li
 
 
 def _overlapping(facts: RuleInputs, kind: str) -> int | None:
-    """Workers that overlap what must remain;
+    """Return the workers that overlap what must remain.
 
-    None where nothing must, where they do not, or lack CPUs.
+    None: nothing must, they do not overlap it, or they lack CPUs.
     """
     return advised(facts) if kind in ANSWERS and not cpus.saturated(facts) else None
 

@@ -1,12 +1,13 @@
-"""The input takes about as much of the step as the gate: these steps cannot show which side it is
-on.
+"""The input takes about as much of the step as the gate.
+
+These steps cannot show which side it is on.
 """
 
 from feedline.analysis.formatting import seconds, share, share_range
 from feedline.analysis.ledger.change import NOTHING_TO_CHANGE, Refused
 from feedline.analysis.ledger.facts import RuleInputs
 from feedline.analysis.ledger.finding import SHARE, Evidence, Finding, Severity
-from feedline.analysis.ledger.rule import EVERY_LIMIT, Rule
+from feedline.analysis.ledger.rule import EVERY_LIMIT, Rule, Statement
 from feedline.analysis.ledger.view.batch_function import who
 from feedline.analysis.ledger.view.enough_steps import input_known
 from feedline.analysis.ledger.view.input_wait import MIN_WAIT_SHARE, steady_share
@@ -19,8 +20,9 @@ _NEAR = 2 * MIN_WAIT_SHARE
 
 
 def check(facts: RuleInputs) -> Finding | None:
-    """Say so in place of what is said above and below the gate, where the interval of the share
-    contains it.
+    """Say so where the interval of the share contains the gate.
+
+    It is said in place of what is said above and below it.
     """
     sure, waiting, mean_s = facts.certainty, steady_share(facts), facts.step.mean_s
     if sure is None or not input_known(facts) or not sure.low < MIN_WAIT_SHARE <= sure.high < _NEAR:
@@ -62,4 +64,11 @@ def change(facts: RuleInputs) -> Refused:
     return NOTHING_TO_CHANGE
 
 
-RULE: Rule[RuleInputs] = Rule(RULE_ID, check, change, lifts=EVERY_LIMIT, of_input=True)
+RULE: Rule[RuleInputs] = Rule(
+    RULE_ID,
+    check,
+    change,
+    lifts=EVERY_LIMIT,
+    of_input=True,
+    states=Statement.INPUT_BORDERLINE,
+)

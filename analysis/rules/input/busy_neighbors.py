@@ -7,7 +7,7 @@ from feedline.analysis.formatting import number, seconds, share
 from feedline.analysis.ledger.change import Change
 from feedline.analysis.ledger.facts import RuleInputs
 from feedline.analysis.ledger.finding import SHARE, Finding, Severity, measured
-from feedline.analysis.ledger.rule import AS_MUCH_CPU, Effort, Rule
+from feedline.analysis.ledger.rule import AS_MUCH_CPU, Effort, Needs, Rule
 from feedline.analysis.ledger.view import cpus, handover
 from feedline.analysis.ledger.view.handover import arguments
 from feedline.analysis.ledger.view.input_wait import MIN_WAIT_SHARE, input_wait, num_workers
@@ -27,8 +27,9 @@ _COMPUTES = 0.25
 
 
 def check(facts: RuleInputs) -> Finding | None:
-    """Compare the CPUs that other programs hold with those that the training lacks, and with those
-    that workers would need.
+    """Compare the CPUs that other programs hold with those that the training lacks.
+
+    Those that workers would need count as well.
     """
     use, mean_s = facts.cpus, facts.step.mean_s
     if use is None or use.own is None or not use.others or use.others < MIN_OTHERS or mean_s <= 0:
@@ -95,7 +96,7 @@ def check(facts: RuleInputs) -> Finding | None:
 
 
 def change(facts: RuleInputs) -> Change:
-    """The other programs' CPUs are free, and used by the workers that the fix names."""
+    """Free the other programs' CPUs, and let the workers that the fix names use them."""
     return Change(settings=_advice(facts, kept_from_workers_s(facts)), others=False)
 
 
@@ -109,8 +110,9 @@ def _advice(facts: RuleInputs, kept_s: float) -> dict[str, int | bool]:
 
 
 def _waiting_s(facts: RuleInputs) -> float:
-    """Seconds of the mean step in which it could have gone on with a CPU: its main thread's, and
-    the workers' that it waited for.
+    """Return the seconds of the mean step in which it could have gone on with a CPU.
+
+    They are its main thread's, and those of the workers that it waited for.
     """
     own = (facts.main_runqueue_share or 0.0) * facts.step.mean_s
     of_workers = (
@@ -120,8 +122,10 @@ def _waiting_s(facts: RuleInputs) -> float:
 
 
 def kept_from_workers_s(facts: RuleInputs) -> float:
-    """Seconds of the mean step that more workers would spare with the CPUs of the other programs,
-    and do not without; 0.0 where some never get a batch."""
+    """Return the seconds per step that more workers would spare with the CPUs of other programs.
+
+    Without those CPUs they do not. 0.0 where some workers never get a batch.
+    """
     total = facts.costs.get("total")
     lacking = facts.idle_workers or repeats(facts)
     if facts.cpus is None or (facts.cpus.others or 0.0) < _OF_A_WORKER or total is None or lacking:
@@ -134,15 +138,17 @@ def kept_from_workers_s(facts: RuleInputs) -> float:
 
 
 def _most_workers(facts: RuleInputs) -> int:
-    """One for each CPU: how long samples are blocked, which would carry more, was measured beside
-    those programs.
+    """Return one worker for each CPU.
+
+    How long samples are blocked, which would carry more, was measured beside those programs.
     """
     return math.ceil(cpus.left_by_others(alone(facts)))
 
 
 def alone(facts: RuleInputs) -> RuleInputs:
-    """The same with the other programs' CPUs free, and without what the making of batches waited
-    for them.
+    """Return the run with the other programs' CPUs free.
+
+    What the making of batches waited for them is gone.
     """
     use, workers, unqueued = facts.cpus, facts.workers, 1 - (facts.runqueue_share or 0.0)
     if use is None or use.own is None:
@@ -156,7 +162,7 @@ def alone(facts: RuleInputs) -> RuleInputs:
 
 
 def _making_sooner(facts: RuleInputs, factor: float) -> RuleInputs:
-    """The same where the main process takes so much of the time for the making of batches."""
+    """Return the run in which the main process takes so much of the time for making batches."""
     step = facts.step
     stages = {
         name: s * (factor if name in MAKING_STAGES else 1.0) for name, s in step.stages.items()
@@ -198,4 +204,5 @@ RULE: Rule[RuleInputs] = Rule(
     bound="CPU contention",
     lifts=AS_MUCH_CPU | {"step"},
     in_part=False,
+    needs=Needs.OTHER_PROGRAMS,
 )

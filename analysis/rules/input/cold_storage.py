@@ -69,7 +69,7 @@ def check(facts: RuleInputs) -> Finding | None:
 
 
 def change(facts: RuleInputs) -> Change | Refused:
-    """More workers, if the fix names them.
+    """Use more workers, if the fix names them.
 
     How fast another disk or another format is, is unknown.
     """

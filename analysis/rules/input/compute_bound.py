@@ -4,7 +4,7 @@ from feedline.analysis.formatting import seconds, share
 from feedline.analysis.ledger.change import NOTHING_TO_CHANGE, Refused
 from feedline.analysis.ledger.facts import RuleInputs
 from feedline.analysis.ledger.finding import SHARE, Evidence, Finding, Severity
-from feedline.analysis.ledger.rule import EVERY_LIMIT, Rule
+from feedline.analysis.ledger.rule import EVERY_LIMIT, Rule, Statement
 from feedline.analysis.ledger.view.batch_function import who
 from feedline.analysis.ledger.view.enough_steps import input_known, unsure
 from feedline.analysis.ledger.view.input_wait import MIN_WAIT_SHARE, input_wait, steady_share
@@ -46,8 +46,9 @@ def check(facts: RuleInputs) -> Finding | None:
 
 
 def without_a_loader(facts: RuleInputs) -> Finding | None:
-    """Say so where neither a loader nor a function was seen, but models need no new data, or next
-    to nothing of the step can be input.
+    """Say so where neither a loader nor a function was seen, but the input can take little.
+
+    Models need no new data, or next to nothing of the step can be input.
     """
     unseen, step, most = facts.unseen, seconds(facts.step.mean_s), facts.unseen_at_most
     if unseen is None or most is None or (unseen.high >= MIN_WAIT_SHARE and not unseen.resident):
@@ -97,7 +98,7 @@ def _work(facts: RuleInputs) -> list[tuple[float, str]]:
 
 
 def _largest(facts: RuleInputs) -> str:
-    """What takes the step instead.
+    """Return what takes the step instead.
 
     Stages are the host's time, which says little where it only launches work.
     """
@@ -138,4 +139,11 @@ def change(facts: RuleInputs) -> Refused:
     return NOTHING_TO_CHANGE
 
 
-RULE: Rule[RuleInputs] = Rule(RULE_ID, check, change, lifts=EVERY_LIMIT, of_input=True)
+RULE: Rule[RuleInputs] = Rule(
+    RULE_ID,
+    check,
+    change,
+    lifts=EVERY_LIMIT,
+    of_input=True,
+    states=Statement.NOT_HELD,
+)

@@ -4,7 +4,7 @@ from feedline.analysis.formatting import number, sentence, share
 from feedline.analysis.ledger.change import Refused
 from feedline.analysis.ledger.facts import RuleInputs
 from feedline.analysis.ledger.finding import SHARE, Evidence, Finding, Severity, measured
-from feedline.analysis.ledger.rule import CHEAPER, Rule
+from feedline.analysis.ledger.rule import CHEAPER, Rule, Statement
 from feedline.analysis.ledger.view import cpus
 from feedline.analysis.ledger.view.cheaper import less_cpu
 from feedline.analysis.ledger.view.input_wait import input_wait, num_workers, severity
@@ -17,13 +17,12 @@ _MIN_MAKING = 0.2
 #: Of the CPUs: with less free on average they are called saturated. With more, samples queue in
 #: bursts, and more workers may help.
 _FULL = 0.1
-# if that is what is predicted for them (predictions.py)
-NOT_WORKERS = "More workers would only wait for the same CPUs."
 
 
 def check(facts: RuleInputs) -> Finding | None:
-    """Look for samples that wait for a CPU, or CPUs in use nearly all the time (thresholds:
-    rules/input/cpus.py).
+    """Look for samples that wait for a CPU, or CPUs in use nearly all the time.
+
+    view/cpus.py has the thresholds.
     """
     waits = input_wait(facts)
     waits_s = (
@@ -54,7 +53,7 @@ def check(facts: RuleInputs) -> Finding | None:
 
 
 def _making_cpus(facts: RuleInputs) -> float | None:
-    """CPUs that all ranks use for making samples, helper threads included."""
+    """Return how many CPUs all ranks use for making samples, helper threads included."""
     total, rate = cpus.total(facts), facts.throughput.samples_per_s
     if total is None or total.cpu_s is None or rate is None:
         return None
@@ -74,20 +73,21 @@ def _helped(facts: RuleInputs) -> str:
 
 
 def _of_mask(facts: RuleInputs) -> float | None:
-    """CPUs that a larger quota could give; None without a quota that stops it."""
+    """Return how many CPUs a larger quota could give; None without a quota that stops it."""
     return facts.cpus.affinity if facts.cpus is not None and cpus.throttled(facts) else None
 
 
 def _making_share(facts: RuleInputs) -> float:
-    """Share (0 to 1) of the CPU time of the training that making samples takes: cheaper ones spare
-    no more of a step on full CPUs.
+    """Return the share (0 to 1) of the CPU time of the training that making samples takes.
+
+    Cheaper ones spare no more of a step on full CPUs.
     """
     making, own = _making_cpus(facts), cpus.own_cpus(facts)
     return min(1.0, making / own) if making is not None and own else 1.0
 
 
 def _some_free(facts: RuleInputs) -> bool:
-    """Whether CPUs are free on average, more than a trace of them."""
+    """Tell whether CPUs are free on average, more than a trace of them."""
     return (
         facts.cpus is not None
         and facts.cpus.free is not None
@@ -110,7 +110,7 @@ def _fix(facts: RuleInputs) -> str:
 
 
 def _how_to_check(facts: RuleInputs) -> str:
-    """An experiment with the CPUs themselves; with one of them, with one more worker."""
+    """Return an experiment with the CPUs themselves; with one of them, with one more worker."""
     workers = num_workers(facts)
     if cpus.throttled(facts):
         return (
@@ -175,7 +175,7 @@ def _evidence(facts: RuleInputs) -> list[Evidence]:
 
 
 def change(facts: RuleInputs) -> Refused:
-    """Nothing is predicted: how much CPU time can be saved is unknown."""
+    """Refuse to predict: how much CPU time can be saved is unknown."""
     return Refused(
         "unknown_cpu_time",
         "The CPU time per sample that can be saved is unknown. `feedline whatif RUN --set "
@@ -193,4 +193,6 @@ RULE: Rule[RuleInputs] = Rule(
     of_input=True,
     bound="CPU-bound",
     in_part=False,
+    states=Statement.CPUS_FULL,
+    without_gain_of_workers="More workers would only wait for the same CPUs.",
 )

@@ -35,8 +35,9 @@ _COPIED_S_PER_BYTE = 53.9e-3 / 38.4e6 - _DEFAULT_S_PER_BYTE
 
 
 def check(facts: RuleInputs) -> Finding | None:
-    """See whether tensors that came through a worker's queue were in shared memory when collate
-    returned them.
+    """See whether tensors that came through a worker's queue were in shared memory.
+
+    They are where collate returned them so.
     """
     loader = facts.loader
     if loader is None or not num_workers(facts) or {"shared", "objects"} & set(loader.flags):
@@ -89,8 +90,11 @@ def check(facts: RuleInputs) -> Finding | None:
 
 
 def change(facts: RuleInputs) -> Change:
-    """Both stages take the share that default_collate usually takes, but no less than it usually
-    takes for these bytes, and are spared no more than their copy usually takes."""
+    """Let both stages take the share that default_collate usually takes.
+
+    They take no less than it usually takes for these bytes, and are spared no more than their copy
+    usually takes.
+    """
     nbytes = (facts.loader.batch_bytes if facts.loader else None) or 0.0
     takes_s = batch_cpu_s(facts, "collate", "transport")
     least_s = max(_DEFAULT_S_PER_BYTE * nbytes, takes_s - _COPIED_S_PER_BYTE * nbytes)

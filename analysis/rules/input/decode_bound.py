@@ -88,7 +88,7 @@ def check(facts: RuleInputs) -> Finding | None:
 
 
 def change(facts: RuleInputs) -> Refused:
-    """Nothing is predicted: the speed of another decoder is unknown."""
+    """Refuse to predict: the speed of another decoder is unknown."""
     if _videos(facts) or not facts.decodes_images:
         return Refused(
             "unknown_decoder",
@@ -103,7 +103,7 @@ def change(facts: RuleInputs) -> Refused:
 
 
 def _threads_s(facts: RuleInputs) -> float:
-    """CPU seconds per sample of the decoder's own threads."""
+    """Return the CPU seconds per sample of the decoder's own threads."""
     return (
         max(0.0, (facts.process_cpu_s or 0.0) - (accounted(facts) or 0.0))
         if decoder_threads(facts)
@@ -112,7 +112,10 @@ def _threads_s(facts: RuleInputs) -> float:
 
 
 def _cpu_share(facts: RuleInputs) -> float:
-    """Share (0 to 1) of a sample's CPU time that decoding takes, with the decoder's own threads."""
+    """Return the share (0 to 1) of a sample's CPU time that decoding takes.
+
+    The decoder's own threads count.
+    """
     whole, threads_s = total(facts), _threads_s(facts)
     own_s = (whole.cpu_s or 0.0) if whole else 0.0
     return (
@@ -129,7 +132,7 @@ def _fix(facts: RuleInputs) -> str:
 
 
 def _of_images(facts: RuleInputs) -> str:
-    """What there is to do about images that are decoded as these are."""
+    """Say what there is to do about images that are decoded as these are."""
     name = heaviest(facts, "decode")[0]
     of_jpeg = "jpeg" in name.lower() and "2000" not in name
     ways = [

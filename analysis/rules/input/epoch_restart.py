@@ -23,8 +23,9 @@ CHANGED = Refused(
 
 
 def check(facts: RuleInputs) -> Finding | None:
-    """Weigh what epochs spend until their first batch, less the making of that batch, which no
-    setting spares.
+    """Weigh what epochs spend until their first batch.
+
+    The making of that batch is left out, which no setting spares.
     """
     loader = facts.loader
     again = facts.loader_made_again
@@ -80,7 +81,7 @@ def check(facts: RuleInputs) -> Finding | None:
 
 
 def _handed_over(facts: RuleInputs, method: object) -> str:
-    """What to do first where workers that stay would keep the dataset as it was when they started."""
+    """Say what to do first where workers that stay would keep the dataset as it was."""
     preload = (
         "Start the workers with forkserver and set_forkserver_preload(['torch']), which "
         "imports torch only once. "
@@ -104,7 +105,7 @@ def _handed_over(facts: RuleInputs, method: object) -> str:
 
 
 def _once(facts: RuleInputs) -> str:
-    """One loader in place of one for each pass."""
+    """Say to make one loader in place of one for each pass."""
     kept = handover.call(
         facts,
         handover.as_code(_SETTINGS),
@@ -115,8 +116,9 @@ def _once(facts: RuleInputs) -> str:
 
 
 def _dearer(facts: RuleInputs) -> str:
-    """What else to do first, because workers that stay make batches slower; a sentence before the
-    line to change.
+    """Say what else to do first, because workers that stay make batches slower.
+
+    It is a sentence before the line to change.
     """
     if not handover.dearer_if_they_stay(facts):
         return ""
@@ -129,8 +131,9 @@ def _dearer(facts: RuleInputs) -> str:
 
 
 def change(facts: RuleInputs) -> Change | Refused:
-    """Workers are kept from epoch to epoch, unless they would miss what the program changes in the
-    dataset.
+    """Keep workers from epoch to epoch.
+
+    Not where they would miss what the program changes in the dataset.
     """
     return CHANGED if facts.dataset_changes else Change(settings=_SETTINGS)
 

@@ -1,5 +1,6 @@
-"""Workers cost the step more than they spare it: making its batches takes the main process less
-time than receiving them.
+"""Workers cost the step more than they spare it.
+
+Making its batches takes the main process less time than receiving them.
 """
 
 import math
@@ -31,8 +32,11 @@ RULE_ID = "fewer_workers"
 
 
 def check(facts: RuleInputs) -> Finding | None:
-    """Compare the step as it is with one in which the main process makes the batches; silent where
-    workers in order would be better still, and where other programs hold the CPUs."""
+    """Compare the step as it is with one in which the main process makes the batches.
+
+    It is silent where workers in order would be better still, and where other programs hold the
+    CPUs.
+    """
     workers, making, alone = num_workers(facts), making_s(facts), alone_s(facts)
     if not workers or making is None or alone is None or crowded(facts):
         return None
@@ -59,7 +63,7 @@ def check(facts: RuleInputs) -> Finding | None:
 
 
 def change(facts: RuleInputs) -> Change:
-    """The main process makes its batches itself."""
+    """Let the main process make its batches itself."""
     return Change(settings=_settings(facts))
 
 
@@ -71,8 +75,9 @@ def _settings(facts: RuleInputs) -> dict[str, int | bool]:
 
 
 def _can_be_put_in_order(facts: RuleInputs, workers: int) -> bool:
-    """Whether workers could do better: with others beside them, without restarts, or by sending
-    only descriptors of tensors.
+    """Tell whether workers could do better.
+
+    They could with others beside them, without restarts, or by sending only descriptors of tensors.
     """
     gate_s = MIN_WAIT_SHARE * facts.step.mean_s
     sends_more = _sends_more(facts) and receiving_s(facts).low - at_best_s(facts).high >= gate_s
@@ -85,8 +90,9 @@ def _can_be_put_in_order(facts: RuleInputs, workers: int) -> bool:
 
 
 def _sends_more(facts: RuleInputs) -> bool:
-    """Whether batches are copied or pickled into the queue, where descriptors of tensors in shared
-    memory could be sent.
+    """Tell whether batches are copied or pickled into the queue.
+
+    Descriptors of tensors in shared memory could be sent instead.
     """
     loader = facts.loader
     if loader is None:
@@ -100,8 +106,9 @@ def _sends_more(facts: RuleInputs) -> bool:
 
 
 def _in_order_s(facts: RuleInputs) -> float:
-    """The step with as many workers as it needs, which neither restart nor send more than
-    descriptors of tensors.
+    """Return the step with as many workers as it needs, s.
+
+    They neither restart nor send more than descriptors of tensors.
     """
     workers = max(num_workers(facts) or 1, needed(facts) or 1)
     step = with_workers_s(facts, workers, min(receiving_s(facts).high, at_best_s(facts).high))

@@ -31,8 +31,9 @@ _CONVERSIONS = (
 
 
 def check(facts: RuleInputs) -> Finding | None:
-    """Add up what the conversion, and the bytes it adds, cost; silent where no picture was decoded
-    or it is not worth a change.
+    """Add up what the conversion, and the bytes it adds, cost.
+
+    It is silent where no picture was decoded or it is not worth a change.
     """
     loader, maker = facts.loader, facts.workers
     if loader is None or maker is None or "float32" not in loader.flags or not maker.decoded_pixels:
@@ -81,8 +82,9 @@ def _and_normalize(facts: RuleInputs) -> str:
 
 
 def change(facts: RuleInputs) -> Change | Refused:
-    """No conversion on the host, and a quarter of the bytes to move; silent where no other device
-    takes the conversion over.
+    """Convert nothing on the host, and move a quarter of the bytes.
+
+    It is refused where no other device takes the conversion over.
     """
     if not facts.step.stages.get("copy"):
         return Refused(

@@ -11,8 +11,9 @@ RULE_ID = "gpu_bound"
 
 
 def check(facts: RuleInputs) -> Finding | None:
-    """Compare the GPU's work per step with the step: what is left is all that a faster input, or
-    host, can save.
+    """Compare the GPU's work per step with the step.
+
+    What is left is all that a faster input, or host, can save.
     """
     step, work, waiting = facts.step, facts.step.gpu_work, steady_share(facts)
     if work is None or work.ranks > 1 or (idle := 1 - work.busy_s / step.mean_s) >= MIN_WAIT_SHARE:
@@ -41,7 +42,7 @@ def check(facts: RuleInputs) -> Finding | None:
 
 
 def _less_work(facts: RuleInputs) -> list[str]:
-    """What the training does not do yet, and could."""
+    """Say what the training does not do yet, and could."""
     flop = facts.step.flop
     halved = flop is not None and flop.computed_in in ("float16", "bfloat16")
     return [

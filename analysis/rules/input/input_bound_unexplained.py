@@ -120,12 +120,12 @@ def check(facts: RuleInputs) -> Finding:
 
 
 def _without_data(facts: RuleInputs) -> int:
-    """Workers that never made a batch of a stream, whose parts are too few."""
+    """Return the workers that never made a batch of a stream, whose parts are too few."""
     return 0 if facts.setting("map_style", True) else facts.idle_workers
 
 
 def _queues(facts: RuleInputs) -> str:
-    """What waits for a CPU, in words, if it is unknown what uses the CPUs; else empty."""
+    """Return what waits for a CPU, in words, if it is unknown what uses the CPUs; else empty."""
     if facts.cpus is not None and facts.cpus.others is not None:
         return ""
     of_sample, of_step = facts.runqueue_share or 0.0, facts.main_runqueue_share or 0.0
@@ -139,13 +139,13 @@ def _queues(facts: RuleInputs) -> str:
 
 
 def _largest(facts: RuleInputs) -> tuple[str, float]:
-    """Of ``_PARTS``, and its seconds of the mean step."""
+    """Return the largest of ``_PARTS``, and its seconds of the mean step."""
     parts = input_wait(facts)
     return max(((name, float(getattr(parts, name))) for name in _PARTS), key=lambda pair: pair[1])
 
 
 def change(facts: RuleInputs) -> Refused:
-    """Nothing is predicted: without a cause there is no fix."""
+    """Refuse to predict: without a cause there is no fix."""
     return Refused(
         "unknown_cause",
         "The cause of the wait is unknown, so there is no specific fix to predict.",

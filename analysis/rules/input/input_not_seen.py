@@ -1,12 +1,13 @@
-"""Nothing that was recorded or traced says which part of the step the input is: that is not the
-same as none.
+"""Nothing that was recorded or traced says which part of the step the input is.
+
+That is not the same as none.
 """
 
 from feedline.analysis.formatting import seconds, share
 from feedline.analysis.ledger.change import Refused
 from feedline.analysis.ledger.facts import RuleInputs
 from feedline.analysis.ledger.finding import SHARE, Evidence, Finding, Severity
-from feedline.analysis.ledger.rule import Rule
+from feedline.analysis.ledger.rule import Rule, Statement
 from feedline.analysis.ledger.trace_facts import TraceFacts
 from feedline.analysis.ledger.view.batch_function import HOW_TO_CHECK, unsure
 from feedline.analysis.ledger.view.own_functions import named_functions
@@ -25,7 +26,7 @@ _IN_XPROF = (
 
 
 def check(facts: RuleInputs) -> Finding:
-    """Of a run without a loader that the steps ask themselves."""
+    """Say so of a run without a loader that the steps ask themselves."""
     step, found = (
         seconds(facts.step.mean_s),
         [Evidence("other_s", "other per step", facts.step.stages.get("other", 0.0), "s")],
@@ -74,7 +75,7 @@ def check(facts: RuleInputs) -> Finding:
 
 
 def _traced(facts: TraceFacts) -> Finding | None:
-    """Of a trace without ranges of a loader."""
+    """Say so of a trace without ranges of a loader."""
     reason = facts.shown.input.reasons.get("loader_pct")
     if reason is None:
         return None
@@ -87,12 +88,19 @@ def _traced(facts: TraceFacts) -> Finding | None:
 
 
 def change(facts: RuleInputs | TraceFacts) -> Refused:
-    """Nothing is predicted: what the input costs is unknown."""
+    """Refuse to predict: what the input costs is unknown."""
     return Refused(
         "input_not_seen",
         "The input's share of the step is unknown, and so is what a faster input would save.",
     )
 
 
-RULE: Rule[RuleInputs] = Rule(RULE_ID, check, change, of_input=True, asks_for_more=True)
+RULE: Rule[RuleInputs] = Rule(
+    RULE_ID,
+    check,
+    change,
+    of_input=True,
+    asks_for_more=True,
+    states=Statement.INPUT_UNSEEN,
+)
 TRACED_RULE: Rule[TraceFacts] = Rule(RULE_ID, _traced, change, of_input=True)

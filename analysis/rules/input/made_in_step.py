@@ -4,7 +4,7 @@ from feedline.analysis.formatting import seconds
 from feedline.analysis.ledger.change import Refused
 from feedline.analysis.ledger.facts import RuleInputs
 from feedline.analysis.ledger.finding import SHARE, Evidence, Finding, Severity
-from feedline.analysis.ledger.rule import Rule
+from feedline.analysis.ledger.rule import Rule, Statement
 from feedline.analysis.ledger.view import cpus
 from feedline.analysis.ledger.view.batch_function import HOW_TO_CHECK, _does, _waits, who
 from feedline.analysis.ledger.view.handover import receiving_s
@@ -105,17 +105,24 @@ def _receiving_s(facts: RuleInputs) -> float:
 
 
 def _full(facts: RuleInputs, took: float) -> bool:
-    """Whether no CPU is free on which another thread could make the batch meanwhile."""
+    """Tell whether no CPU is free on which another thread could make the batch meanwhile."""
     free = facts.cpus.free if facts.cpus is not None else None
     return free is not None and free * facts.step.mean_s < took
 
 
 def change(facts: RuleInputs) -> Refused:
-    """Nothing is predicted: there is no loader to replay."""
+    """Refuse to predict: there is no loader to replay."""
     return Refused(
         "no_loader",
         "Only a DataLoader can be replayed, and this program makes its own batches.",
     )
 
 
-RULE: Rule[RuleInputs] = Rule(RULE_ID, check, change, claims=("input",), of_input=True)
+RULE: Rule[RuleInputs] = Rule(
+    RULE_ID,
+    check,
+    change,
+    claims=("input",),
+    of_input=True,
+    states=Statement.INPUT_IN_STEP,
+)

@@ -1,6 +1,4 @@
-"""Batches are made sample by sample in the main process, and so cheaply that it is not sure whether
-workers would help.
-"""
+"""Batches are made sample by sample in the main process, so cheaply that workers may not help."""
 
 from feedline.analysis.formatting import count, seconds
 from feedline.analysis.ledger.change import Refused
@@ -26,8 +24,9 @@ _YIELD_BATCHES = "Make each batch in one call: let the dataset yield whole batch
 
 
 def check(facts: RuleInputs) -> Finding | None:
-    """Compare making a step's batches with receiving them from workers; silent where workers help
-    for sure.
+    """Compare making a step's batches with receiving them from workers.
+
+    It is silent where workers help for sure.
     """
     making, receiving, size = (
         input_wait(facts).making_s,
@@ -63,7 +62,7 @@ def check(facts: RuleInputs) -> Finding | None:
 
 
 def _in_one_call(facts: RuleInputs, size: str) -> str:
-    """What to write, for a batch of this size."""
+    """Say what to write, for a batch of this size."""
     now, kind = f"now batch_size={size}", facts.setting("sampler")
     if facts.is_stream:
         return _YIELD_BATCHES + call(facts, "batch_size=None", f"{now}; remove drop_last if set")
@@ -116,8 +115,9 @@ def _evidence(making: float, size: float, receiving: Between, saved: Between) ->
 
 
 def change(facts: RuleInputs) -> Refused:
-    """In one call, batches took 0.52 to 0.95 times as long (docs/measured/advice-tried.md): it
-    depends on the dataset.
+    """Refuse to predict: it depends on the dataset.
+
+    In one call, batches took 0.52 to 0.95 times as long (docs/measured/advice-tried.md).
     """
     return Refused(
         "unknown_dataset",

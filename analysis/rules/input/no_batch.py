@@ -1,5 +1,6 @@
-"""No batch ever came from a loader: the main process waited for the first one, or the loader was at
-its end at once.
+"""No batch ever came from a loader.
+
+The main process waited for the first one, or the loader was at its end at once.
 """
 
 from feedline.analysis.formatting import seconds
@@ -17,7 +18,7 @@ _CHECK = (
 
 
 def found(end: AtEnd, loaders: list[Loader], run: RunInfo) -> Finding | None:
-    """Of a run without a step; None where no loader was asked, or a batch came."""
+    """Say so of a run without a step; None: no loader was asked, or a batch came."""
     if end.batches:
         return None
     if end.wait is not None:
@@ -30,7 +31,7 @@ def _loader(loaders: list[Loader], number: int) -> Loader | None:
 
 
 def _named(loader: Loader | None) -> str:
-    """``DataLoader (train.py:31)``."""
+    """Return ``DataLoader (train.py:31)``."""
     if loader is None:
         return "the loader"
     made_at = loader.settings.get("made_at")

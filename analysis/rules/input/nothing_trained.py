@@ -1,12 +1,13 @@
-"""No update of parameters was seen: the program trained nothing, or in a way that feedline cannot
-see.
+"""No update of parameters was seen.
+
+The program trained nothing, or in a way that feedline cannot see.
 """
 
 from feedline.analysis.formatting import counted
 from feedline.analysis.ledger.change import Refused
 from feedline.analysis.ledger.facts import RuleInputs
 from feedline.analysis.ledger.finding import Evidence, Finding, Severity
-from feedline.analysis.ledger.rule import Rule
+from feedline.analysis.ledger.rule import Rule, Statement
 from feedline.analysis.ledger.view.enough_steps import REFUSED, only_infers
 
 RULE_ID = "nothing_trained"
@@ -36,8 +37,15 @@ def check(facts: RuleInputs) -> Finding | None:
 
 
 def change(facts: RuleInputs) -> Refused:
-    """Nothing is predicted: there is no training."""
+    """Refuse to predict: there is no training."""
     return Refused("nothing_trained", REFUSED)
 
 
-RULE: Rule[RuleInputs] = Rule(RULE_ID, check, change, of_input=True, asks_for_more=True)
+RULE: Rule[RuleInputs] = Rule(
+    RULE_ID,
+    check,
+    change,
+    of_input=True,
+    asks_for_more=True,
+    states=Statement.UNKNOWN,
+)

@@ -1,5 +1,6 @@
-"""Arrays or large objects are pickled through the workers' queue instead of handed over in shared
-memory.
+"""Arrays or large objects are pickled through the workers' queue.
+
+Tensors are handed over in shared memory.
 """
 
 from feedline.analysis.formatting import size
@@ -79,8 +80,9 @@ def check(facts: RuleInputs) -> Finding | None:
 
 
 def change(facts: RuleInputs) -> Change:
-    """Transport takes what it took for tensors when measured, but is spared no more than pickling
-    these bytes took then.
+    """Let the transport take what it took for tensors when measured.
+
+    It is spared no more than pickling these bytes took then.
     """
     pickled_s = _PICKLE_S_PER_BYTE * ((facts.loader.pickle_bytes if facts.loader else None) or 0.0)
     takes_s = batch_s(facts, "transport")

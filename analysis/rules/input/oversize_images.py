@@ -4,7 +4,7 @@ from feedline.analysis.formatting import number
 from feedline.analysis.ledger.change import Change, Factor, Refused
 from feedline.analysis.ledger.facts import RuleInputs
 from feedline.analysis.ledger.finding import SHARE, Evidence, Finding
-from feedline.analysis.ledger.rule import Effort, Rule, Time
+from feedline.analysis.ledger.rule import Effort, Rule, Time, Waste
 from feedline.analysis.ledger.view.cheaper import may_crop
 from feedline.analysis.ledger.view.cpus import cost_share, making_wait_s
 from feedline.analysis.ledger.view.expected import heaviest
@@ -59,8 +59,9 @@ def check(facts: RuleInputs) -> Finding | None:
 
 
 def _fix(facts: RuleInputs) -> str:
-    """What there is to do for the way in which images were seen to become smaller; both, where none
-    was.
+    """Say what there is to do for the way in which images were seen to become smaller.
+
+    Where none was seen, it says both.
     """
     name, scaled = heaviest(facts, "decode")[0], operations_share(facts, _RESIZES) > 0
     draft = next((way for library, way in _AT_SCALE.items() if name.startswith(library)), "")
@@ -75,8 +76,11 @@ def _fix(facts: RuleInputs) -> str:
 
 
 def change(facts: RuleInputs) -> Change | Refused:
-    """Images stored at the size that the model sees: reading, decoding and resizing them go by
-    pixels. Other stages are spared as much of the page faults for the memory of images."""
+    """Store images at the size that the model sees.
+
+    Reading, decoding and resizing them go by pixels. Other stages are spared as much of the page
+    faults for the memory of images.
+    """
     maker = facts.workers
     if maker is None or not maker.decoded_pixels or not maker.output_pixels:
         return Refused("unknown_pixels", "The number of decoded pixels was not recorded.")
@@ -97,4 +101,5 @@ RULE: Rule[RuleInputs] = Rule(
     effort=Effort.DATA,
     time=Time.NEEDLESS,
     of_input=True,
+    ends=frozenset({Waste.PIXELS, Waste.PAGE_FAULTS}),  # smaller images spare their page faults
 )

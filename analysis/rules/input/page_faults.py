@@ -1,12 +1,10 @@
-"""Memory that samples free goes back to the system, and is mapped and cleared again for the next
-sample.
-"""
+"""Memory that samples free goes back to the system, and is mapped and cleared again."""
 
 from feedline.analysis.formatting import count, share, size
 from feedline.analysis.ledger.change import Change, Factor
 from feedline.analysis.ledger.facts import RuleInputs
 from feedline.analysis.ledger.finding import SHARE, Evidence, Finding, Severity
-from feedline.analysis.ledger.rule import Effort, Rule, Time
+from feedline.analysis.ledger.rule import Effort, Rule, Time, Waste
 from feedline.analysis.ledger.view.input_wait import maker, severity
 from feedline.analysis.ledger.view.page_faults import (
     _faults,
@@ -26,8 +24,9 @@ MIN_SHARE = 0.15
 
 
 def check(facts: RuleInputs) -> Finding | None:
-    """Compare the kernel's part of a sample, without reading, with the whole; silent where the
-    memory may be that of a memory map.
+    """Compare the kernel's part of a sample, without reading, with the whole.
+
+    It is silent where the memory may be that of a memory map.
     """
     faults, part = _faults(facts), faults_share(facts)
     if faults is None or part is None or part < MIN_SHARE or not environment(facts):
@@ -70,8 +69,9 @@ def check(facts: RuleInputs) -> Finding | None:
 
 
 def change(facts: RuleInputs) -> Change:
-    """All stages of a sample take less CPU time: which of them the page faults belong to is not
-    recorded.
+    """Let all stages of a sample take less CPU time.
+
+    Which of them the page faults belong to is not recorded.
     """
     left = 1 - (faults_share(facts) or 0.0)
     return Change(stages={stage: Factor(cpu=left) for stage in MAKING_STAGES})
@@ -85,4 +85,5 @@ RULE: Rule[RuleInputs] = Rule(
     effort=Effort.ENVIRONMENT,
     time=Time.NEEDLESS,
     of_input=True,
+    ends=frozenset({Waste.PAGE_FAULTS}),
 )

@@ -36,7 +36,7 @@ def check(facts: RuleInputs) -> Finding | None:
 
 
 def change(facts: RuleInputs) -> Change | Refused:
-    """That of the cause."""
+    """Return the change of the cause."""
     found = slowest_stage(facts)
     return found[1].change if found else UNKNOWN_CALL
 

@@ -82,16 +82,18 @@ def check(facts: RuleInputs) -> Finding | None:
 
 
 def at_once(facts: RuleInputs, took_s: float) -> bool:
-    """Whether most of the time goes to the first indices of a pass, with which the sampler makes an
-    order for all of them.
+    """Tell whether most of the time goes to the first indices of a pass.
+
+    The sampler makes an order for all of them then.
     """
     steps_per_pass = facts.throughput.steps / max(facts.epochs, 1)
     return facts.order_s is not None and facts.order_s > _MOSTLY * took_s * steps_per_pass
 
 
 def of_torch(facts: RuleInputs) -> bool:
-    """Whether torch's own sampler draws the indices: it makes the order of a pass in one call
-    already.
+    """Tell whether torch's own sampler draws the indices.
+
+    It makes the order of a pass in one call already.
     """
     if facts.setting("batch_sampler") not in (None, "BatchSampler"):
         return False
@@ -134,7 +136,7 @@ def _fix(facts: RuleInputs, once: bool) -> str:
 
 
 def _ends_early(facts: RuleInputs) -> bool:
-    """Whether passes take only a part of the indices that the sampler draws for them."""
+    """Tell whether passes take only a part of the indices that the sampler draws for them."""
     whole, loader = facts.setting("epoch_samples"), facts.loader
     if not isinstance(whole, int) or loader is None or not loader.epochs:
         return False
@@ -155,7 +157,7 @@ def _how_to_check(facts: RuleInputs, once: bool) -> str:
 
 
 def _name(facts: RuleInputs) -> str:
-    """Of the sampler, or of the batch sampler if that is not torch's."""
+    """Return the name of the sampler, or of the batch sampler if that is not torch's."""
     batches = facts.setting("batch_sampler")
     return str(
         batches
@@ -165,7 +167,7 @@ def _name(facts: RuleInputs) -> str:
 
 
 def change(facts: RuleInputs) -> Refused:
-    """Nothing is predicted: what another sampler takes is not known."""
+    """Refuse to predict: what another sampler takes is not known."""
     return Refused("other_sampler", "How long another sampler would take is unknown.")
 
 

@@ -75,7 +75,10 @@ def check(facts: RuleInputs) -> Finding | None:
 
 
 def change(facts: RuleInputs) -> Refused:
-    """Nothing is predicted: how long a sample takes to read from a large file was not recorded."""
+    """Refuse to predict.
+
+    How long a sample takes to read from a large file was not recorded.
+    """
     return Refused(
         "unknown_storage",
         "The speed of reading the samples from large files is unknown. `feedline probe --parts "
@@ -85,8 +88,11 @@ def change(facts: RuleInputs) -> Refused:
 
 
 def _opened(facts: RuleInputs) -> float:
-    """Files per sample that hooks saw being opened; 0: none, or by calls without a hook. More than
-    there are reads are not files: images are opened from memory, too."""
+    """Return how many files per sample hooks saw being opened.
+
+    0: there were none, or by calls without a hook. More than there are reads are not files: images
+    are opened from memory, too.
+    """
     opened = (
         sum(operation.calls for operation in facts.workers.operations if operation.name in _OPENS)
         if facts.workers
@@ -96,16 +102,16 @@ def _opened(facts: RuleInputs) -> float:
 
 
 def _many(x: float, what: str) -> str:
-    """``1 file``, ``1.70 files``: a mean that is a whole number is told as one."""
+    """Return ``1 file``, ``1.70 files``: a mean that is a whole number is told as one."""
     return counted(round(x), what) if abs(x - round(x)) < WHOLE else f"{number(x)} {what}s"
 
 
 def _file_bytes(facts: RuleInputs) -> float | None:
-    """Bytes read of a mean file, at most. None: too few reads for a sample to have files of its
-    own, or unknown.
+    """Return the bytes read of a mean file, at most.
 
-    Libraries read a large file in pieces (Pillow a JPEG in 64 kB), so small reads alone do not tell
-    small files. Where no hook saw how many files were opened, a sample is taken to lie in one.
+    None: too few reads for a sample to have files of its own, or unknown. Libraries read a large
+    file in pieces (Pillow a JPEG in 64 kB), so small reads alone do not tell small files. Where no
+    hook saw how many files were opened, a sample is taken to lie in one.
     """
     read, reads = facts.traffic.read_chars, facts.traffic.read_calls
     if not read or reads is None or reads < _MIN_READS:
@@ -119,8 +125,9 @@ def _file_bytes(facts: RuleInputs) -> float | None:
 
 
 def _of_calls(facts: RuleInputs) -> float:
-    """Share (0 to 1) of reading that its calls take: they wait for storage, and cost some CPU time
-    each.
+    """Return the share (0 to 1) of reading that its calls take.
+
+    They wait for storage, and cost some CPU time each.
     """
     cost = facts.costs.get("read")
     if cost is None or not cost.cpu_s:

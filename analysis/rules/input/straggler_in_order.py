@@ -32,8 +32,9 @@ _KEEP_ORDER = Sentence(
 
 
 def check(facts: RuleInputs) -> Finding | None:
-    """Look for the wait that is left when workers that never idle would have kept pace, while other
-    batches were ready.
+    """Look for the wait that is left although workers that never idle would have kept pace.
+
+    Other batches were ready meanwhile.
     """
     maker, lack_s = facts.workers, shortage_s(facts)
     if (
@@ -81,7 +82,7 @@ def check(facts: RuleInputs) -> Finding | None:
 
 
 def change(facts: RuleInputs) -> Change:
-    """Batches in the order in which they are ready."""
+    """Take the batches in the order in which they are ready."""
     return Change(settings=_SETTINGS)
 
 

@@ -19,8 +19,9 @@ RULE_ID = "swapping"
 
 
 def _kernel_share(facts: RuleInputs) -> float:
-    """Share (0 to 1) of a sample's time on a CPU in the kernel: what finds the page, and unpacks it
-    where swap is compressed memory.
+    """Return the share (0 to 1) of a sample's time on a CPU in the kernel.
+
+    The kernel finds the page, and unpacks it where swap is compressed memory.
     """
     total = cpus.total(facts)
     return min(1.0, (facts.traffic.system_s or 0.0) / total.wall_s) if total is not None else 0.0
@@ -78,7 +79,7 @@ def check(facts: RuleInputs) -> Finding | None:
 
 
 def _fewer(facts: RuleInputs) -> str:
-    """The loader's settings that take memory, as they are."""
+    """Return the loader's settings that take memory, as they are."""
     now = {
         name: value for name in ("num_workers", "prefetch_factor") if (value := facts.setting(name))
     }
@@ -89,7 +90,7 @@ def _fewer(facts: RuleInputs) -> str:
 
 
 def change(facts: RuleInputs) -> Refused:
-    """Nothing is predicted: how much memory the fix frees is unknown."""
+    """Refuse to predict: how much memory the fix frees is unknown."""
     return Refused(
         "unknown_memory",
         "The amount of memory that can be freed is unknown. Free some, and record again.",

@@ -20,8 +20,9 @@ _OF_DECODER = (
 
 
 def check(facts: RuleInputs) -> Finding | None:
-    """Compare CPU seconds of worker processes with those of the threads that make and send samples;
-    silent while CPUs are free.
+    """Compare the CPU time of worker processes with that of the threads that make samples.
+
+    Threads that send them count as well. It is silent while CPUs are free.
     """
     process_s, accounted_s, ratio = (
         facts.process_cpu_s,
@@ -74,7 +75,7 @@ def check(facts: RuleInputs) -> Finding | None:
 
 
 def _limits(facts: RuleInputs) -> str:
-    """What sets the number of threads in the libraries that were seen."""
+    """Say what sets the number of threads in the libraries that were seen."""
     of_opencv = (
         any(operation.name.startswith("cv2.") for operation in facts.workers.operations)
         if facts.workers
@@ -92,7 +93,7 @@ def _not_for_all(facts: RuleInputs) -> str:
 
 
 def change(facts: RuleInputs) -> Change:
-    """One thread per worker.
+    """Leave one thread to each worker.
 
     Whether the others spun or worked is unknown: the interval of the prediction holds both.
     """

@@ -41,8 +41,9 @@ _HAVE_OTHERS = (
 
 
 def check(facts: RuleInputs) -> Finding | None:
-    """Compare the step as it is with the one that more workers would make; silent where the CPUs
-    are full.
+    """Compare the step as it is with the one that more workers would make.
+
+    It is silent where the CPUs are full.
     """
     workers, gain = num_workers(facts), gained_s(facts)
     number = None if facts.idle_workers else sure_to_help(facts)
@@ -77,7 +78,7 @@ def check(facts: RuleInputs) -> Finding | None:
 
 
 def change(facts: RuleInputs) -> Change | Refused:
-    """The workers that the fix names."""
+    """Use the workers that the fix names."""
     number = advised(facts)
     if repeats(facts):
         return NOT_SPLIT
@@ -87,7 +88,7 @@ def change(facts: RuleInputs) -> Change | Refused:
 
 
 def _split_first(facts: RuleInputs, workers: int) -> str:
-    """What to do about a stream before it gets more workers."""
+    """Say what to do about a stream before it gets more workers."""
     function = cheaper.own_function(facts)
     if facts.repeated_stream:
         return (
@@ -102,7 +103,7 @@ def _split_first(facts: RuleInputs, workers: int) -> str:
 
 
 def _repeated(workers: int) -> str:
-    """What a stream does that is not split between workers."""
+    """Say what a stream does that is not split between workers."""
     return f"the {workers} workers yield the same batches, so each sample comes {workers} times"
 
 

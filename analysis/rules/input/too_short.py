@@ -6,7 +6,7 @@ from feedline.analysis.formatting import count, counted, seconds, share_range
 from feedline.analysis.ledger.change import Refused
 from feedline.analysis.ledger.facts import RuleInputs
 from feedline.analysis.ledger.finding import SHARE, Evidence, Finding, Severity
-from feedline.analysis.ledger.rule import Rule
+from feedline.analysis.ledger.rule import Rule, Statement
 from feedline.analysis.ledger.view.enough_steps import _FEWEST, _HIGH_SHARE, input_known
 from feedline.analysis.ledger.view.input_wait import MIN_WAIT_SHARE, input_wait, steady_share
 from feedline.analysis.measure.model import Certainty
@@ -22,8 +22,9 @@ _RECORD_ALL = (
 
 
 def check(facts: RuleInputs) -> Finding | None:
-    """Say so instead of everything else where the share of the input may be anything from below the
-    gate to high.
+    """Say so where the share of the input may be anything from below the gate to high.
+
+    It is said instead of everything else.
     """
     sure = facts.certainty
     if sure is None or not _too_short(sure, input_known(facts)):
@@ -53,7 +54,7 @@ def check(facts: RuleInputs) -> Finding | None:
 
 
 def _fix(facts: RuleInputs, sure: Certainty) -> str:
-    """More steps; of a training that failed, the error first."""
+    """Ask for more steps; of a training that failed, for the error to be fixed first."""
     steps = f"{count(needed(sure))} steps or more"
     return (
         f"Fix the error first: the training {facts.failed}. A verdict needs {steps}."
@@ -63,8 +64,9 @@ def _fix(facts: RuleInputs, sure: Certainty) -> str:
 
 
 def _only_timed(facts: RuleInputs, sure: Certainty) -> bool:
-    """Whether the share of the input is unknown because of time that no recorded step shows,
-    however many there are.
+    """Tell whether time that no recorded step shows makes the share of the input unknown.
+
+    It does so however many steps there are.
     """
     return (
         sure.steps >= _FEWEST
@@ -87,7 +89,7 @@ def _why(facts: RuleInputs, sure: Certainty) -> str:
 
 
 def _queued(sure: Certainty) -> bool:
-    """Whether waiting for a CPU makes a difference that is seen."""
+    """Tell whether waiting for a CPU makes a difference that is seen."""
     return any(
         f"{100 * own:.0f}" != f"{100 * whole:.0f}"
         for own, whole in zip(sure.own, (sure.low, sure.high), strict=True)
@@ -95,7 +97,7 @@ def _queued(sure: Certainty) -> bool:
 
 
 def _counted(facts: RuleInputs, sure: Certainty) -> str:
-    """``1 step``, ``7 steps after 3 of warm-up``."""
+    """Return ``1 step``, ``7 steps after 3 of warm-up``."""
     number, warm_up = sure.steps, facts.throughput.steps - sure.steps
     return counted(number, "step") + (f" after {count(warm_up)} of warm-up" if warm_up > 0 else "")
 
@@ -126,8 +128,9 @@ def _evidence(facts: RuleInputs, sure: Certainty) -> list[Evidence]:
 
 
 def needed(sure: Certainty) -> int:
-    """Steps for an interval that does not reach from the gate to a high share: it narrows with the
-    square root of their number.
+    """Return how many steps give an interval that does not reach from the gate to a high share.
+
+    It narrows with the square root of their number.
     """
     wider = (sure.own[1] - sure.own[0]) / (_HIGH_SHARE - MIN_WAIT_SHARE)
     return (
@@ -136,18 +139,26 @@ def needed(sure: Certainty) -> int:
 
 
 def _between(sure: Certainty) -> str:
-    """The interval in words: ``28 to 51 % of the step (95 % interval)``."""
+    """Return the interval in words: ``28 to 51 % of the step (95 % interval)``."""
     low, high = sure.own
     ends = share_range(low, high) if round(100 * high) else "less than 1 %"
     return f"{ends} of the step (95 % interval)"
 
 
 def change(facts: RuleInputs) -> Refused:
-    """Nothing is predicted: the recording is too short."""
+    """Refuse to predict: the recording is too short."""
     return Refused(
         "too_short",
         "The recording is too short to predict from.",
     )
 
 
-RULE: Rule[RuleInputs] = Rule(RULE_ID, check, change, of_input=True, asks_for_more=True)
+RULE: Rule[RuleInputs] = Rule(
+    RULE_ID,
+    check,
+    change,
+    of_input=True,
+    asks_for_more=True,
+    states=Statement.UNKNOWN,
+    names_error=True,
+)

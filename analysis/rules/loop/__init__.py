@@ -1,3 +1,1 @@
-"""Rules about the training loop outside models, backward passes and updates, whatever the input
-does.
-"""
+"""Rules about the training loop outside models, backward passes and updates."""

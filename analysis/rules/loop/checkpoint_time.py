@@ -41,7 +41,10 @@ def check(facts: RuleInputs) -> Finding | None:
 
 
 def change(facts: RuleInputs) -> Refused:
-    """Nothing is predicted: how often checkpoints are needed, only the program's author knows."""
+    """Refuse to predict.
+
+    How often checkpoints are needed, only the program's author knows.
+    """
     return Refused("checkpoints", "How often checkpoints are needed is unknown.")
 
 

@@ -66,7 +66,7 @@ def check(facts: RuleInputs) -> Finding | None:
 
 
 def change(facts: RuleInputs) -> Refused:
-    """Nothing is predicted: the throughput of the steps stays the same."""
+    """Refuse to predict: the throughput of the steps stays the same."""
     return Refused("evaluation", "The steps themselves do not get faster.")
 
 

@@ -1,5 +1,6 @@
-"""The GPU is the limit, and computes matrix products of float32 without its tensor cores, several
-times slower than with them.
+"""The GPU is the limit, and computes matrix products of float32 without its tensor cores.
+
+With them, it is several times faster.
 """
 
 from feedline.analysis.formatting import seconds
@@ -61,8 +62,9 @@ def check(facts: RuleInputs) -> Finding | None:
 
 
 def change(facts: RuleInputs) -> Refused:
-    """Nothing is predicted: tensor cores are from once to eight times as fast, which depends on the
-    GPU and on the sizes.
+    """Refuse to predict.
+
+    Tensor cores are from once to eight times as fast, which depends on the GPU and on the sizes.
     """
     return Refused(
         "unknown_kernels",

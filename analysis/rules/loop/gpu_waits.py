@@ -1,5 +1,6 @@
-"""The GPU is idle while the host runs the model, the backward pass and the optimizer, and launches
-its work too slowly.
+"""The GPU is idle while the host runs the model, the backward pass and the optimizer.
+
+The host launches its work too slowly.
 """
 
 from feedline.analysis.formatting import counted, seconds, share
@@ -18,8 +19,7 @@ _LAUNCHING = tuple(spec.name for spec in STAGES if spec.family == "compute" or s
 
 
 def check(facts: RuleInputs) -> Finding | None:
-    """Compare how long the host takes for these stages with how long the GPU works in the whole
-    step.
+    """Compare the host's time for these stages with the GPU's work in the whole step.
 
     The difference is the least that the GPU idles in them: some of its work may lie in other
     stages. Several ranks also wait for each other there, so nothing is said of them.

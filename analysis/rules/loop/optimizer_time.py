@@ -1,5 +1,6 @@
-"""The optimizer takes much of the step: tensor by tensor in Python, or with other code inside its
-step().
+"""The optimizer takes much of the step.
+
+It works tensor by tensor in Python, or runs other code inside its step().
 """
 
 from feedline.analysis.formatting import count, seconds, share
@@ -68,8 +69,9 @@ def _fused(updated: Updated) -> str:
 
 
 def change(facts: RuleInputs) -> Refused:
-    """Nothing is predicted: what other code in it does, and how fast a fused update is here, is
-    unknown.
+    """Refuse to predict.
+
+    What other code in it does, and how fast a fused update is here, is unknown.
     """
     return Refused(
         "optimizer", "How much faster the update gets is unknown: try it for some steps."

@@ -1,5 +1,6 @@
-"""The program's own code, between models, backward passes and updates, takes much of the step:
-which function, or which lines.
+"""The program's own code takes much of the step.
+
+It runs between models, backward passes and updates; the finding names functions or lines.
 """
 
 import re
@@ -93,7 +94,7 @@ def _evidence(found: NamedFunctions, mean_s: float) -> list[Evidence]:
 
 
 def _freeing(freed_bytes: float, freeing_s: float, flags: Sequence[str], images: bool) -> str:
-    """What else the line that iterates over the loader does, if workers made the batches."""
+    """Say what else the line that iterates over the loader does, if workers made the batches."""
     if not freed_bytes:
         return ""
     ways = ", ".join(
@@ -108,8 +109,9 @@ def _freeing(freed_bytes: float, freeing_s: float, flags: Sequence[str], images:
 
 
 def _first(named: Sequence[OwnFunction]) -> str:
-    """What to do about the first of them that the program can change; a library's own functions are
-    not to be profiled or rewritten.
+    """Say what to do about the first of them that the program can change.
+
+    A library's own functions are not to be profiled or rewritten.
     """
     own = next((one for one in named if not _of_library(one.name)), None)
     if own is None:
@@ -130,12 +132,15 @@ def _first(named: Sequence[OwnFunction]) -> str:
 
 
 def _of_library(name: str) -> bool:
-    """Whether a function or line is in an installed library or Python's own, by its place."""
+    """Tell whether a function or line is in an installed library or Python's own, by its place."""
     return re.search(_OF_LIBRARY, name) is not None
 
 
 def change(facts: RuleInputs) -> Refused:
-    """Nothing is predicted: how much of it can be spared, only the program's author knows."""
+    """Refuse to predict.
+
+    How much of it can be spared, only the program's author knows.
+    """
     return Refused("own_code", "How much of this code can be avoided is unknown.")
 
 

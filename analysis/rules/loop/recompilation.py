@@ -1,5 +1,6 @@
-"""torch.compile compiles again and again: each new shape, type or value that it did not expect
-costs a compilation.
+"""torch.compile compiles again and again.
+
+Each new shape, type or value that it did not expect costs a compilation.
 """
 
 from feedline.analysis.formatting import counted, seconds, share
@@ -56,7 +57,10 @@ def check(facts: RuleInputs) -> Finding | None:
 
 
 def change(facts: RuleInputs) -> Refused:
-    """Nothing is predicted: graphs that fit several shapes may run slower than those for one."""
+    """Refuse to predict.
+
+    Graphs that fit several shapes may run slower than those for one.
+    """
     return Refused(
         "recompilation", "How fast the training runs with graphs for several shapes is unknown."
     )

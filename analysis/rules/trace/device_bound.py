@@ -3,7 +3,7 @@
 from feedline.analysis.formatting import share
 from feedline.analysis.ledger.change import Refused
 from feedline.analysis.ledger.finding import SHARE, Evidence, Finding, Severity
-from feedline.analysis.ledger.rule import Rule
+from feedline.analysis.ledger.rule import Rule, Statement
 from feedline.analysis.ledger.trace_facts import TraceFacts
 from feedline.analysis.ledger.view.tensor_cores import FIXES, MIN_SHARE, TensorCores, tensor_cores
 from feedline.analysis.traces.kernel_names import short_name
@@ -21,8 +21,9 @@ _OTHERWISE = (
 
 
 def check(facts: TraceFacts) -> Finding | None:
-    """Say so where kernels compute nearly all the time; where they may be communication as well,
-    that it is unknown.
+    """Say so where kernels compute nearly all the time.
+
+    Where they may be communication as well, say that it is unknown.
     """
     part = facts.share("compute")
     if part < _MOSTLY or not facts.shown.gpu.busy_ns:
@@ -80,7 +81,7 @@ def check(facts: TraceFacts) -> Finding | None:
 
 
 def _less_work(facts: TraceFacts) -> str:
-    """What gives the device less to do, of what its kernels show to be there."""
+    """Say what gives the device less to do, of what its kernels show to be there."""
     ways = ((_COMPILE, ELEMENTWISE), (_CHANNELS_LAST, NCHW_TO_NHWC))
     told = [way for way, kernels in ways if facts.busy_share(kernels) >= MIN_SHARE]
     return f"{_LESS_WORK}: {', '.join(told)}." if told else _OTHERWISE
@@ -115,10 +116,12 @@ def _unknown(facts: TraceFacts, part: float) -> Finding:
 
 
 def change(facts: TraceFacts) -> Refused:
-    """Nothing is predicted: there is nothing to fix."""
+    """Refuse to predict: there is nothing to fix."""
     return Refused(
         "nothing_to_change", "The device computes nearly all the time, so no fix is predicted."
     )
 
 
-RULE: Rule[TraceFacts] = Rule(RULE_ID, check, change, claims=("compute",))
+RULE: Rule[TraceFacts] = Rule(
+    RULE_ID, check, change, claims=("compute",), states=Statement.DEVICE_BUSY
+)

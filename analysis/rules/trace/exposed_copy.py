@@ -52,7 +52,7 @@ def check(facts: TraceFacts) -> Finding | None:
 
 
 def _fix(most: str, slow: bool, amount: str) -> str:
-    """What to change about the copies that take most of the time.
+    """Say what to change about the copies that take most of the time.
 
     Args:
         most: which way they go; empty: their names do not say.
@@ -92,7 +92,7 @@ def _fix(most: str, slow: bool, amount: str) -> str:
 
 
 def change(facts: TraceFacts) -> Refused:
-    """Nothing is predicted: how much copying the device can hide is unknown."""
+    """Refuse to predict: how much copying the device can hide is unknown."""
     return Refused(
         "unknown_copy",
         "How much of the copying would overlap is unknown. Change one copy, and trace again.",

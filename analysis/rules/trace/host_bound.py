@@ -10,8 +10,9 @@ RULE_ID = "host_bound"
 
 
 def check(facts: TraceFacts) -> Finding | None:
-    """Weigh the time in which the device had nothing to do while the host ran operators, Python or
-    launches.
+    """Weigh the time in which the device had nothing to do while the host was busy.
+
+    The host ran operators, Python or launches.
     """
     part = facts.share("host_launch")
     weight = Severity.of(part)
@@ -43,5 +44,10 @@ def check(facts: TraceFacts) -> Finding | None:
 
 
 RULE: Rule[TraceFacts] = Rule(
-    RULE_ID, check, launches.change, claims=("host_launch",), bound="Host-bound"
+    RULE_ID,
+    check,
+    launches.change,
+    claims=("host_launch",),
+    bound="Host-bound",
+    bound_or_input="Host-bound, or input-bound",
 )

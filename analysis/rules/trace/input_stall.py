@@ -3,15 +3,16 @@
 from feedline.analysis.formatting import number, share
 from feedline.analysis.ledger.change import Refused
 from feedline.analysis.ledger.finding import SHARE, Evidence, Finding, Severity, measured
-from feedline.analysis.ledger.rule import Rule
+from feedline.analysis.ledger.rule import Needs, Rule
 from feedline.analysis.ledger.trace_facts import TraceFacts
 
 RULE_ID = "input_stall"
 
 
 def check(facts: TraceFacts) -> Finding | None:
-    """Weigh the time in which the main thread was in the loader and neither a device nor, without
-    one, an operator worked.
+    """Weigh the time in which the main thread was in the loader and no device worked.
+
+    In a trace without a device, no operator worked.
     """
     found, part = facts.shown.input, facts.share("input")
     weight = Severity.of(part)
@@ -70,7 +71,7 @@ def check(facts: TraceFacts) -> Finding | None:
 
 
 def change(facts: TraceFacts) -> Refused:
-    """Nothing is predicted: a trace has no loader to replay."""
+    """Refuse to predict: a trace has no loader to replay."""
     return Refused(
         "no_loader",
         "A trace does not show how workers make batches. Record the training with `feedline run` "
@@ -78,4 +79,4 @@ def change(facts: TraceFacts) -> Refused:
     )
 
 
-RULE: Rule[TraceFacts] = Rule(RULE_ID, check, change, claims=("input",))
+RULE: Rule[TraceFacts] = Rule(RULE_ID, check, change, claims=("input",), needs=Needs.TRACED_INPUT)

@@ -33,7 +33,10 @@ def check(facts: TraceFacts) -> Finding | None:
 
 
 def _copies(facts: TraceFacts) -> str:
-    """What to do about copies to the device for which the host waits, where some were traced."""
+    """Say what to do about copies to the device for which the host waits.
+
+    It is empty where none was traced.
+    """
     waits = any(
         row.which.direction == "HtoD" and row.which.memory == "pageable"
         for row in facts.shown.copies
@@ -42,7 +45,7 @@ def _copies(facts: TraceFacts) -> str:
 
 
 def change(facts: TraceFacts) -> Refused:
-    """Nothing is predicted: which calls can be left out is unknown."""
+    """Refuse to predict: which calls can be left out is unknown."""
     return Refused(
         "unknown_synchronization",
         "Which synchronizing calls are unnecessary is unknown. Remove one, and trace again.",

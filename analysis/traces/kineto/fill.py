@@ -50,7 +50,10 @@ class _Budget:
         self.path, self.left = path, size
 
     def take(self, size: int) -> None:
-        """Raises: TraceDamaged: that is too much."""
+        """Take as much memory.
+
+        Raises TraceDamaged: that is too much.
+        """
         self.left -= size
         if self.left < 0:
             raise TraceDamaged(
@@ -60,9 +63,9 @@ class _Budget:
 
 
 class _NumberedValues(dict[_Key, int], Generic[_Key]):
-    """Numbers values as they are asked for:
+    """Numbers values as they are asked for: ``numbered[value]``.
 
-    ``numbered[value]``. ``held[number]`` is what ``meaning`` makes of it.
+    ``held[number]`` is what ``meaning`` makes of it.
     """
 
     def __init__(self, budget: _Budget, meaning: Callable[[_Key], Any] = lambda key: key) -> None:
@@ -132,8 +135,9 @@ def _is_stream(args: Args) -> bool:
 
 
 def _device_of(pid: object, device: object) -> int:
-    """Return the device of an event: what its arguments say, else its process, which is the
-    device's number on streams.
+    """Return the device of an event.
+
+    Its arguments say it, else its process, which is the device's number on streams.
     """
     for value in (device, pid):
         number = as_int(value, -1)
@@ -143,15 +147,16 @@ def _device_of(pid: object, device: object) -> int:
 
 
 def _stream_of(tid: object, stream: object) -> str:
-    """Return the number of a stream, as text: what the arguments say, else its thread, which was
-    called "stream 7" in 2021.
+    """Return the number of a stream, as text.
+
+    The arguments say it, else its thread, which was called "stream 7" in 2021.
     """
     number = as_int(stream, -1) if stream is not None else -1
     return str(number) if number >= 0 else str(tid).removeprefix("stream ")
 
 
 def _shape_of(key: bytes) -> Shape:
-    """Sizes and types of inputs, from the texts of both lists with a bar between them.
+    """Return the sizes and types of inputs, as the texts of both lists with a bar between them.
 
     A list of tensors stands as that many inputs of its type.
     """

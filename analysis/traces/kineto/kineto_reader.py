@@ -45,8 +45,9 @@ _STRAY_NS = 60 * 10**9  # rows at 0 that lie so far before all others were never
 
 @dataclass(frozen=True)
 class _About:
-    """Attributes as those of Trace. base_ns is added to all times; origin_ns: what a trace of
-    feedline's own writing counts from.
+    """Attributes as those of Trace.
+
+    base_ns is added to all times. origin_ns: what a trace of feedline's own writing counts from.
     """
 
     base_ns: int = 0
@@ -137,8 +138,9 @@ def _value(text: bytes) -> Any:
 
 
 def _groups(config: object) -> dict[str, tuple[int, ...]]:
-    """Process groups by name. torch leaves the list empty for a group of all ranks
-    (distributed_c10d, ``pg_config_info``).
+    """Return process groups by name.
+
+    torch leaves the list empty for a group of all ranks (distributed_c10d, ``pg_config_info``).
     """
     groups = {}
     for entry in config if isinstance(config, list) else []:
@@ -167,11 +169,10 @@ def _devices(properties: object) -> dict[int, str]:
 def read_kineto(
     path: str, limits: TraceLimits = DEFAULT, piece: int = _PIECE_BYTES, strangers: bool = True
 ) -> Trace:
-    """Read a trace of torch.profiler, of any vintage: JSON, or JSON packed with gzip whatever its
-    name.
+    """Read a trace of torch.profiler, of any vintage.
 
-    Memory peaks at about 75 bytes an event and 100 MB. The result does not depend on the order of
-    events in the file, nor on ``piece``.
+    It is JSON, or JSON packed with gzip whatever its name. Memory peaks at about 75 bytes an event
+    and 100 MB. The result does not depend on the order of events in the file, nor on ``piece``.
 
     Args:
         path: of this machine, or an address for fsspec such as ``s3://bucket/trace.json.gz``.
@@ -230,7 +231,10 @@ def _known(rows: Rows) -> bool:
 
 
 def _refuse(path: str, rows: Rows, around: bytes, filled: Filled) -> NoReturn:
-    """Raises: TraceDamaged: with who wrote it."""
+    """Refuse a file, and say who wrote it.
+
+    Raises TraceDamaged, always.
+    """
     categories = sorted(name for name in filled.kinds if name)
     maker = maker_of_events(around, categories, filled.tracks.processes.values())
     if maker is not None:

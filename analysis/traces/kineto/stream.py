@@ -1,5 +1,6 @@
-"""A trace file as blocks of events: unpacked as it is read, cut between events, and salvaged where
-it is damaged.
+"""A trace file as blocks of events.
+
+It is unpacked as it is read, cut between events, and salvaged where it is damaged.
 """
 
 import json
@@ -318,10 +319,10 @@ def _list_begin(text: bytes) -> int | None:
 
 
 def _scan(buffer: bytes) -> tuple[int | None, int | None]:
-    """Count brackets from the beginning of an event on: the last comma between two events, and the
-    ``]`` behind the last event.
+    """Count brackets from the beginning of an event on.
 
-    Exact in valid JSON, at a tenth of the speed of guessing; None: there is none.
+    That finds the last comma between two events, and the ``]`` behind the last event. It is exact
+    in valid JSON, at a tenth of the speed of guessing; None: there is none.
     """
     depth, comma = 0, None
     for token in _tokens(buffer):
@@ -449,7 +450,10 @@ class Blocks:
         return head[at:]
 
     def _refuse(self, head: bytes, why: str) -> NoReturn:
-        """Raises: TraceDamaged: with who wrote the file, if that is known."""
+        """Refuse a file, and say who wrote it, if that is known.
+
+        Raises TraceDamaged, always.
+        """
         maker = maker_of_bytes(head)
         raise TraceDamaged(
             f"{self.path} is not a trace: {why}" if maker is None else refusal_of(self.path, maker)
@@ -480,8 +484,9 @@ class Blocks:
         )
 
     def _last(self, buffer: bytes) -> Iterator[Block]:
-        """Return events of what is left when the file is over, whether the list has ended in it or
-        not.
+        """Return the events of what is left when the file is over.
+
+        The list may have ended in it or not.
         """
         boundary = _last_boundary(buffer)
         begin = boundary.end() if boundary else 0

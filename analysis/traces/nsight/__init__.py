@@ -1,3 +1,4 @@
-"""Reads what ``nsys export --type sqlite`` writes, of any schema so far, as traces of one process
-and device each.
+"""Reads what ``nsys export --type sqlite`` writes, of any schema so far.
+
+It becomes traces of one process and device each.
 """

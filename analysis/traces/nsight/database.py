@@ -1,7 +1,7 @@
-"""An untrusted SQLite file of Nsight Systems, read in columns so that it can neither change, run
-nor swell anything.
+"""An untrusted SQLite file of Nsight Systems, read in columns.
 
-Also what it says of its recording: when, on which devices, as which rank.
+It can neither change, run nor swell anything. The file also says when it was recorded, on which
+devices, and as which rank.
 """
 
 import os
@@ -269,12 +269,12 @@ def _looked_at(path: str) -> tuple[bytes, int]:
 
 
 def _address(path: str, header: bytes) -> str:
-    """Open read-only; if no writer can exist, without the file that readers and writers of such a
-    database share.
+    """Open read-only.
 
-    A database in WAL mode needs that file even to be read, and a read-only folder takes none.
-    Without a log beside it nothing is left to merge, so it may be read as it is. All others are
-    opened with their locks in force: a writer is noticed.
+    If no writer can exist, it is without the file that readers and writers of such a database
+    share. A database in WAL mode needs that file even to be read, and a read-only folder takes
+    none. Without a log beside it nothing is left to merge, so it may be read as it is. All others
+    are opened with their locks in force: a writer is noticed.
     """
     alone = header[18] == _WAL and not Path(f"{path}-wal").exists()
     return f"file:{quote(os.path.abspath(path))}?mode=ro{'&immutable=1' if alone else ''}"
@@ -439,8 +439,9 @@ def recording_of(database: Database) -> Recording:
 
 
 def _origin_in_meta(database: Database, meta: Mapping[str, str]) -> int:
-    """Return events count from the start of the session, unless the export was told
-    ``--ts-normalize`` or ``--ts-shift``.
+    """Return what events count from, as the metadata says.
+
+    It is the start of the session, unless the export was told ``--ts-normalize`` or ``--ts-shift``.
     """
     if meta.get("EXPORT_PARAM_TIME_NORMALIZE") == "true":
         return 0

@@ -1,5 +1,6 @@
-"""From a file of Nsight Systems to one trace for each process and device: what devices and hosts
-did.
+"""From a file of Nsight Systems to one trace for each process and device.
+
+Each says what devices and hosts did.
 """
 
 import os
@@ -221,9 +222,9 @@ def _devices(table: Rows, done: Rows) -> IntArray:
 
 
 def _calls(database: Database, names: Names) -> list[Rows]:
-    """Read calls of CUDA, under Kineto's names:
+    """Read calls of CUDA, under Kineto's names.
 
-    ``cudaLaunchKernel`` for ``cudaLaunchKernel_v7000``.
+    ``cudaLaunchKernel_v7000`` becomes ``cudaLaunchKernel``.
     """
     return [_runtime(database, names, table) for table in _RUNTIMES]
 
@@ -404,7 +405,7 @@ def _notes(database: Database, done: Rows) -> list[str]:
 
 
 def _parts(rows: Rows) -> list[tuple[int, list[int]]]:
-    """(globalPid, its devices) of each trace, in order."""
+    """Return (globalPid, its devices) of each trace, in order."""
     work = rows[np.isin(rows["kind"], DEVICE_WORK)]
     if not len(work):
         others = rows[np.isin(rows["kind"], (Kind.RUNTIME, Kind.ANNOTATION, Kind.OPERATOR))]
@@ -480,8 +481,9 @@ def _trace(source: str, whole: _File, parts: list[tuple[int, list[int]]], number
 
 
 def _numbered(traces: list[Trace], node: int) -> list[Trace]:
-    """Number ranks by order where the file says none: every machine of a job is taken to have as
-    many.
+    """Give ranks numbers by order where the file says none.
+
+    Every machine of a job is taken to have as many.
     """
     if len(traces) < 2 or any(trace.rank is not None for trace in traces):
         return traces
@@ -526,8 +528,9 @@ def _tracks(rows: Rows, whole: _File) -> tuple[list[Track], IntArray]:
 
 
 def _origin(known: Recording, start: IntArray) -> tuple[int, int]:
-    """(origin_ns, what to take off each start): times that an export normalized to Unix time are
-    brought back to small ones.
+    """Return (origin_ns, what to take off each start).
+
+    Times that an export normalized to Unix time are brought back to small ones.
     """
     if known.origin_ns or not len(start):
         return known.origin_ns, 0

@@ -1,5 +1,6 @@
-"""NVTX ranges of PyTorch (``torch.autograd.profiler.emit_nvtx``), NCCL, feedline and users, and
-what they say of kernels.
+"""NVTX ranges and what they say of kernels.
+
+PyTorch (``torch.autograd.profiler.emit_nvtx``), NCCL, feedline and users write them.
 """
 
 import json
@@ -99,7 +100,7 @@ class _RangeReader:
         self._torch: dict[tuple[str, bool], tuple[int, Kind]] = {}
 
     def range(self, tid: int, domain: int, text: str) -> tuple[int, int, Kind]:
-        """(name, shape, kind) of a text.
+        """Return (name, shape, kind) of a text.
 
         A domain comes before its name, as nsys stats prints it.
         """
@@ -238,8 +239,9 @@ def _guess(domain: int, text: str) -> str:
 
 
 def _is_operator(name: str, sequenced: bool) -> bool:
-    """Tell whether PyTorch's C++ code named it. emit_nvtx does not say which range was an operator
-    and which a user's record_function.
+    """Tell whether PyTorch's C++ code named it.
+
+    emit_nvtx does not say which range was an operator and which a user's record_function.
     """
     if name.startswith("autograd::"):
         return True
@@ -372,7 +374,7 @@ def nccl_of_kernels(rows: Rows, names: Sequence[str], payloads: Sequence[_Payloa
 
 
 def _communicators(rows: Rows, payloads: Sequence[_Payload], result: NcclPayload) -> dict[str, int]:
-    """Size of each communicator by name; fills in the ranks of processes."""
+    """Return the size of each communicator by name; fill in the ranks of processes."""
     sizes: dict[str, int] = {}
     for payload in payloads:
         size, rank = payload.said.get(_NUMBER_OF_RANKS), payload.said.get(_RANK)
@@ -412,7 +414,7 @@ def _keys(rows: Rows, chosen: IntArray) -> IntArray:
 
 
 def _around(rows: Rows, chosen: IntArray, times: IntArray) -> IntArray:
-    """Of the chosen ranges of one thread, the one that holds each time; -1: none."""
+    """Return which of the chosen ranges of one thread holds each time; -1: none."""
     if not len(chosen):
         return np.full(len(times), -1, np.int64)
     chosen = chosen[np.argsort(rows["start"][chosen], kind="stable")]
@@ -422,7 +424,7 @@ def _around(rows: Rows, chosen: IntArray, times: IntArray) -> IntArray:
 
 
 def _calls(rows: Rows, payloads: Sequence[_Payload], times: IntArray) -> list[tuple[_Payload, ...]]:
-    """For each launch on one thread, in order: the calls of NCCL that it carried out."""
+    """Return the calls of NCCL that each launch on one thread carried out, in order."""
     if not payloads:
         return [()] * len(times)
     by_row = {payload.row: payload for payload in payloads}

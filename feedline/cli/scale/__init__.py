@@ -339,14 +339,15 @@ def from_runs(paths: list[Path]) -> _StudyInput:
         RunNotFound, RunDamaged, SchemaTooNew: a folder is none, or cannot be read.
     """
     from feedline.analysis.scaling import measured, together
-    from feedline.analysis.scaling.step_profile import basis_of
     from feedline.profiler.store.trainings import open_run, require_one_training
 
     launches = measured.launches([require_one_training(open_run(path)) for path in paths])
     points = measured.points_of(launches)
     if refused := together.why_incomparable(launches, points):
         return _StudyInput(points, refused=refused)
-    return _StudyInput(points, basis_of(launches), together.late_of(launches[-1], points[-1]))
+    return _StudyInput(
+        points, measured.basis_of(launches), together.late_of(launches[-1], points[-1])
+    )
 
 
 def _show_study(measured: _StudyInput, args: argparse.Namespace, folder: Path | None) -> int:

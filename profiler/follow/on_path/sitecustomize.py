@@ -1,5 +1,6 @@
-"""sitecustomize on PYTHONPATH below ``feedline run``: starts following the process, then runs the
-program's own sitecustomize.
+"""sitecustomize on PYTHONPATH below ``feedline run``.
+
+It starts following the process, then runs the program's own sitecustomize.
 """
 
 import os

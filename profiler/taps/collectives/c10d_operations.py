@@ -70,7 +70,7 @@ class CollectiveOperation:
     waits: int
 
     def first(self, args: tuple[Any, ...]) -> torch.Tensor | None:
-        """Any one of the tensors."""
+        """Return any one of the tensors."""
         for side in args[: self.group]:
             while isinstance(side, list | tuple):
                 if not side:
@@ -82,8 +82,9 @@ class CollectiveOperation:
         return None
 
     def nbytes(self, args: tuple[Any, ...], ranks: int) -> int:
-        """S: the full message, the larger of input and output; for gather and scatter n shards,
-        although only the root holds them all.
+        """Return S, the full message: the larger of input and output.
+
+        For gather and scatter it is n shards, although only the root holds them all.
 
         Args:
             args: of the call.

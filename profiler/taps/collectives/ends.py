@@ -79,7 +79,7 @@ class StartedCollective:
             self.segment.end(self.place, COLLECTIVE, UNMEASURED)
 
     def done(self, _: object) -> None:
-        """Called by the backend's thread.
+        """Note the end of a work, called by the backend's thread.
 
         The group may be freed as soon as ``in_flight`` is empty, so this comes last.
         """
@@ -105,8 +105,9 @@ class Ends:
         self._at_exit = False
 
     def attach(self, patches: Patches) -> None:
-        """Watch ``Work.wait`` and the end of the process; both stay, because a callback can come
-        after a recording has ended.
+        """Watch ``Work.wait`` and the end of the process.
+
+        Both stay, because a callback can come after a recording has ended.
         """
         original, expected = dist.Work.wait, self._expected
 
@@ -126,7 +127,7 @@ class Ends:
             atexit.register(self.drain)
 
     def expect(self, row: StartedCollective) -> None:
-        """This thread waits for the work next, in Python, so no callback is needed."""
+        """Note that this thread waits for the work next, in Python, so no callback is needed."""
         expected, thread = self._expected, get_ident()
         if thread in expected:  # it was waited for in C++, or never
             expected[thread].unknown()
@@ -158,7 +159,7 @@ class Ends:
             self._last = work, row
 
     def drain(self) -> None:
-        """At process exit: wait until no callback is pending.
+        """Wait until no callback is pending, at process exit.
 
         It takes as long as the works, for which torch waits too.
         """
@@ -250,8 +251,10 @@ class CudaEnds:
         return timed
 
     def watch(self, row: StartedCollective, work: Any, timed: _Timed) -> None:
-        """Mark its end. It stays unknown if the work has no future (gloo's send, collectives that
-        NCCL launches together).
+        """Mark its end.
+
+        It stays unknown if the work has no future (gloo's send, collectives that NCCL launches
+        together).
 
         Args:
             row: the collective.
@@ -278,7 +281,7 @@ class CudaEnds:
             self.lose(row)
 
     def lose(self, row: StartedCollective) -> None:
-        """Its end cannot be known."""
+        """Note that its end cannot be known."""
         self.lost += 1
         row.unknown()
 

@@ -21,8 +21,9 @@ _NAME_BYTES = 56  # of a NAME record
 
 
 class Channel:
-    """The scope in which collectives are numbered: a group, or two of its ranks that exchange
-    messages with one tag.
+    """The scope in which collectives are numbered.
+
+    It is a group, or two of its ranks that exchange messages with one tag.
 
     Attributes:
         name: the same on all its ranks.
@@ -82,9 +83,9 @@ class RecordedGroup:
         self._other_pairs = Channel(_OTHER_GROUPS, (), self.whole.backend)
 
     def pair(self, peer: int | None, sends: bool, tag: int) -> Channel:
-        """Return the messages between this rank and another one, by its number in the group;
+        """Return the messages between this rank and another one, by its number in the group.
 
-        None for receives from any source.
+        None: it receives from any source.
         """
         key = peer, sends, tag
         known = self._pairs.get(key)
@@ -155,7 +156,7 @@ class RecordedGroups:
 
 
 def _ranks_of(pg: Any) -> tuple[int, ...]:
-    """Global ranks of a group, ascending."""
+    """Return the global ranks of a group, ascending."""
     try:
         return tuple(sorted(dist.get_process_group_ranks(pg)))
     except Exception:  # made by hand, not by torch.distributed
@@ -163,7 +164,7 @@ def _ranks_of(pg: Any) -> tuple[int, ...]:
 
 
 def _backend_of(pg: Any, device: torch.device | None) -> str:
-    """gloo, nccl, ..."""
+    """Return the backend of a group: gloo, nccl, ..."""
     try:
         return (
             str(pg._get_backend(device).name()).lower()

@@ -40,7 +40,7 @@ _lives = (
 
 
 class ClockThread(threading.Thread):
-    """This rank's part of the measurement.
+    """One rank's part of the measurement.
 
     Args:
         store: a connection of its own.
@@ -59,11 +59,11 @@ class ClockThread(threading.Thread):
         self.measured = 0
 
     def stop(self) -> None:
-        """Measure a last time and stop. Takes a fraction of a second, or twice BLOCKED_S if the
-        store does not answer.
+        """Measure a last time and stop.
 
-        Waits for the thread: one that comes back from the store while Python finalizes aborts the
-        process (std::terminate).
+        It takes a fraction of a second, or twice BLOCKED_S if the store does not answer. It waits
+        for the thread: one that comes back from the store while Python finalizes aborts the process
+        (std::terminate).
         """
         self._ending.set()
         self.join(_BLOCKED_S + _LAST_PATIENCE_S)
@@ -71,8 +71,9 @@ class ClockThread(threading.Thread):
         self.join(_ENDS_S)
 
     def quit(self) -> None:
-        """Stop without using the store again, which is about to close: torch reports cut
-        connections on standard error.
+        """Stop without using the store again, which is about to close.
+
+        torch reports cut connections on standard error.
         """
         self._quitting = True
         self._ending.set()

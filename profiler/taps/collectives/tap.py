@@ -1,9 +1,9 @@
-"""A kernel for each c10d operator at dispatch key BackendSelect, which every collective passes,
-also from C++.
+"""A kernel for each c10d operator at dispatch key BackendSelect.
 
-Patched functions of torch.distributed see no bucket of DistributedDataParallel, whose reducer calls
-C++; kernels at autograd's keys miss functional, compiled and inference-mode calls. Other operators
-than c10d's do not pass here, so they cost nothing.
+Every collective passes there, also from C++. Patched functions of torch.distributed see no bucket
+of DistributedDataParallel, whose reducer calls C++; kernels at autograd's keys miss functional,
+compiled and inference-mode calls. Other operators than c10d's do not pass here, so they cost
+nothing.
 
 The reducer calls while it holds its own lock, and the kernel takes the interpreter's: the same
 order as for a communication hook in Python.
@@ -95,9 +95,9 @@ class _CollectiveKernels:
             )
 
     def _kernel(self, operation: CollectiveOperation, below: Any) -> Any:
-        """With the dispatcher's own keys: those of a tensor take 7 us less, but miss what a mode
-        adds to a thread's (FakeTensorMode).
+        """Make a kernel with the dispatcher's own keys.
 
+        Those of a tensor take 7 us less, but miss what a mode adds to a thread's (FakeTensorMode).
         OpOverload.redispatch does no more than its handle's, in a frame of its own.
         """
         redispatch = getattr(

@@ -65,8 +65,9 @@ class ConvergenceWatch:
 
     @property
     def samples(self) -> int:
-        """Samples that this rank has trained on; rows of the models' input if no loader feeds the
-        training.
+        """Samples that this rank has trained on.
+
+        They are rows of the models' input if no loader feeds the training.
         """
         return self._seen.number
 
@@ -110,7 +111,7 @@ class ConvergenceWatch:
 
     @below_user_modes
     def stop(self) -> None:
-        """The recording ends."""
+        """Note that the recording ends."""
         if recorder.convergence is self:
             recorder.convergence = None
         try:
@@ -124,16 +125,19 @@ class ConvergenceWatch:
         return {"updates": self.updates, "samples": self.samples, "samples_known": self._seen.known}
 
     def handed_over(self, samples: int) -> None:
-        """A loader has returned a batch of this many samples; 0: its size is unknown."""
+        """Note that a loader has returned a batch of this many samples; 0: its size is unknown."""
         self._seen.handed_over(samples)
 
     def inferred(self) -> None:
-        """A module was called outside training."""
+        """Note that a module was called outside training."""
         self._seen.inferred()
 
     @below_user_modes
     def forwarded(self, module: torch.nn.Module, args: Any, kwargs: Any) -> None:
-        """A module in training has received a batch; its first tensor gives the number of samples."""
+        """Note that a module in training has received a batch.
+
+        Its first tensor gives the number of samples.
+        """
         try:
             given = _first_tensor(args, kwargs)
             if in_backward() or _captures(given):
@@ -153,7 +157,7 @@ class ConvergenceWatch:
 
     @below_user_modes
     def evaluated(self, value: Any) -> None:
-        """A loss module was called without gradients."""
+        """Note that a loss module was called without gradients."""
         try:
             if _is_plain_number(value) and not _captures(value):
                 total, number = self._evaluated
@@ -169,7 +173,7 @@ class ConvergenceWatch:
 
     @below_user_modes
     def backward(self, tensors: Any) -> bool:
-        """Backward is about to be called on these tensors.
+        """Note that the backward is about to be called on these tensors.
 
         Returns whether ``after_backward`` must be called.
         """
@@ -192,21 +196,22 @@ class ConvergenceWatch:
 
     @below_user_modes
     def after_backward(self) -> None:
-        """Backward has returned."""
+        """Note that the backward has returned."""
         self.norms.backwards += 1
         if self.norms.wanted:
             self.norms.guarded(self.norms.after_backward)
 
     @below_user_modes
     def reduced(self, tensor: torch.Tensor, ranks: int, bucket: bool) -> None:
-        """A collective sums this tensor over this many ranks: a bucket of DistributedDataParallel,
-        or a tensor of the program.
+        """Note that a collective sums this tensor over this many ranks.
+
+        It is a bucket of DistributedDataParallel, or a tensor of the program.
         """
         self.norms.guarded(self.norms.reduced, tensor, ranks, bucket)
 
     @below_user_modes
     def update(self, optimizer: torch.optim.Optimizer) -> None:
-        """An optimizer is about to step."""
+        """Note that an optimizer is about to step."""
         try:
             if self._on_gpu and torch.cuda.is_current_stream_capturing():
                 return
@@ -230,7 +235,7 @@ class ConvergenceWatch:
             self._failed(error)
 
     def metric(self, name: str, value: float) -> None:
-        """The program records a number of its own."""
+        """Note that the program records a number of its own."""
         updates, samples = self._with_rest()
         self._later.number(
             f"{name} (the program's)" if name in _OWN_CURVES else name,
@@ -241,7 +246,7 @@ class ConvergenceWatch:
         )
 
     def paused(self, updates: int, steps: int, batches: int, samples: int) -> None:
-        """Steps were only counted.
+        """Note that steps were only counted.
 
         Args:
             updates: that were made.
@@ -254,7 +259,7 @@ class ConvergenceWatch:
         self._before = self.samples
 
     def _with_rest(self) -> tuple[int, int]:
-        """Updates and samples, those of a pause that is under way too."""
+        """Return updates and samples, with those of a pause that is under way."""
         pause = recorder.pause
         if pause is None or not pause.updates:
             return self.updates, self.samples
@@ -271,7 +276,10 @@ class ConvergenceWatch:
         self.setup.scaler, self.norms.scaled = scaler, True
 
     def _scaler_updated(self) -> None:
-        """Without an update since the last time, it was skipped: gradients were not finite."""
+        """Note that a scaler was updated; without an update since the last time, it was skipped.
+
+        Gradients were not finite then.
+        """
         updates = self._with_rest()[0]
         if updates == self._scaled_at:
             self.setup.skipped += 1
@@ -281,7 +289,7 @@ class ConvergenceWatch:
         self._scaled_at = updates
 
     def _write_loss(self) -> None:
-        """Of micro-batches, the sum."""
+        """Write the loss of an update; of micro-batches, their sum."""
         total = self._loss.popleft()
         if self._loss:
             where = getattr(total, "device", None)
@@ -316,15 +324,17 @@ class ConvergenceWatch:
 
 
 def _is_plain_number(value: Any) -> bool:
-    """Return whether this rank can read a tensor's single number alone; a DTensor's may take a
-    collective.
+    """Return whether this rank can read a tensor's single number alone.
+
+    A DTensor's may take a collective.
     """
     return type(value) is torch.Tensor and value.numel() == 1 and (value.is_cpu or value.is_cuda)
 
 
 def _captures(value: Any) -> bool:
-    """Return whether a CUDA graph is being captured with this tensor: then nothing may be read from
-    the GPU.
+    """Return whether a CUDA graph is being captured with this tensor.
+
+    Then nothing may be read from the GPU.
     """
     return (
         isinstance(value, torch.Tensor)
@@ -342,8 +352,9 @@ def _first_tensor(args: Any, kwargs: Any) -> torch.Tensor | None:
 
 
 def is_model(module: torch.nn.Module) -> bool:
-    """Return whether a module is a model: not an activation or a transform, nor a copy that
-    DataParallel made for one call.
+    """Return whether a module is a model.
+
+    An activation or a transform is none, nor is a copy that DataParallel made for one call.
     """
     return next(module.parameters(), None) is not None and not getattr(module, "_is_replica", False)
 

@@ -84,7 +84,7 @@ class DeviceNumbers:
         )
 
     def value(self, name: str, value: torch.Tensor) -> None:
-        """The same for a tensor of one element."""
+        """Return the value of a tensor of one element."""
         at, samples, updates = clock.wall_ns(), self._counts.samples, self._counts.updates
         self._once(value, lambda there: self.number(name, there.item(), at, samples, updates))
 
@@ -197,11 +197,10 @@ class GradientNormTap:
         self._parts = 1
 
     def attach(self, patches: Patches, when_imported: WhenImported) -> None:
-        """Wrap the program's hooks, FSDP2's reduction and clipping. What this torch does not have
-        is left out.
+        """Wrap the program's hooks, FSDP2's reduction and clipping.
 
-        FSDP2 is not touched until the program imports it: with its dependencies, importing it takes
-        a second.
+        What this torch does not have is left out. FSDP2 is not touched until the program imports
+        it: with its dependencies, importing it takes a second.
         """
 
         def watched(clip: Any) -> Any:
@@ -262,7 +261,7 @@ class GradientNormTap:
         patches.set(group, "foreach_reduce", foreach_reduce)
 
     def reduced(self, tensor: torch.Tensor, ranks: int, bucket: bool) -> None:
-        """A collective sums a tensor.
+        """Note that a collective sums a tensor.
 
         DistributedDataParallel has already divided its bucket by the number of ranks.
         """
@@ -274,7 +273,7 @@ class GradientNormTap:
             self._summed += tensor.numel()
 
     def _part(self, how: str, tensors: _Tensors, scale: float, ranks: int) -> None:
-        """A part's gradient goes by, or some of it."""
+        """Note that a part's gradient goes by, or some of it."""
         self._how = how
         if self.wanted and not self._done and tensors:
             self._small.append(_squared_norm(tensors) * scale**2)
@@ -282,8 +281,9 @@ class GradientNormTap:
 
     @below_user_modes
     def guarded(self, act: Callable[..., None], *args: Any) -> None:
-        """Run a part of the measurement inside the program's own calls: an error ends the
-        measurement, its time is counted.
+        """Run a part of the measurement inside the program's own calls.
+
+        An error ends the measurement, and its time is counted.
         """
         begun = time.perf_counter()
         try:
@@ -293,7 +293,7 @@ class GradientNormTap:
         self._spent += time.perf_counter() - begun
 
     def skip(self) -> None:
-        """The update is not measured."""
+        """Note that the update is not measured."""
         self._new_update()
 
     def give_up(self, error: Exception) -> None:
@@ -345,7 +345,7 @@ class GradientNormTap:
                 self._whole, self._last_samples = self._gradient(), self._counts.fresh
 
     def _before_clipping(self) -> None:
-        """The program's own all_reduce has been made by now."""
+        """Note that the program's own all_reduce has been made by now."""
         if self._is_manual() and not self._done and self.backwards == max(self._before, 1):
             self._manual()
 
@@ -376,14 +376,17 @@ class GradientNormTap:
 
     @property
     def has_parts(self) -> bool:
-        """Whether this update or the last one came of several gradients;
+        """Whether this update or the last one came of several gradients.
 
         ``update`` has nothing to do otherwise.
         """
         return self._ranks > 1 or self.backwards > 1 or self._before > 1
 
     def update(self, optimizer: torch.optim.Optimizer) -> None:
-        """The update is about to be made: finish it, and say whether the next is measured."""
+        """Note that the update is about to be made.
+
+        It is finished here, and the result says whether the next is measured.
+        """
         known = self._optimizer()
         if known is None:
             self._optimizer = weakref.ref(optimizer)
@@ -407,8 +410,10 @@ class GradientNormTap:
         self.wanted = parts and not self._lost and self._is_next()
 
     def _accumulated(self) -> None:
-        """p.grad after the first backward is of a loss that the program has divided by their
-        number, or the whole has grown by it.
+        """Write the norms of accumulated gradients.
+
+        p.grad after the first backward is of a loss that the program has divided by their number,
+        or the whole has grown by it.
         """
         assert self._local is not None
         self._how = "accumulation"
@@ -432,7 +437,7 @@ class GradientNormTap:
         self.why = ""
 
     def _is_next(self) -> bool:
-        """At intervals, so that it stays within its budget.
+        """Return whether the coming update is measured: some are, within the budget.
 
         Each rank decides alone: the reader keeps the updates that all ranks have.
         """
@@ -469,7 +474,7 @@ class GradientNormTap:
 
 
 def _squared_norm(tensors: _Tensors) -> torch.Tensor:
-    """Sum of squares of all elements: float32 scalar.
+    """Sum the squares of all elements: float32 scalar.
 
     Raises:
         RuntimeError: a gradient is sparse.
@@ -493,8 +498,9 @@ def _squared_norm(tensors: _Tensors) -> torch.Tensor:
 
 
 def _is_one_shard(parameter: torch.Tensor) -> bool:
-    """Return whether ranks have disjoint parts of it: a DTensor on a mesh of one dimension,
-    sharded.
+    """Return whether ranks have disjoint parts of it.
+
+    It is a DTensor on a mesh of one dimension, sharded.
     """
     mesh, placements = getattr(parameter, "device_mesh", None), getattr(parameter, "placements", ())
     return (
@@ -505,5 +511,5 @@ def _is_one_shard(parameter: torch.Tensor) -> bool:
 
 
 def _local(gradient: torch.Tensor) -> torch.Tensor:
-    """This rank's part of a DTensor, or the tensor itself."""
+    """Return the part of a DTensor that this rank has, or the tensor itself."""
     return gradient.to_local() if hasattr(gradient, "to_local") else gradient

@@ -37,13 +37,14 @@ class SampleCount:
 
     @property
     def known(self) -> bool:
-        """Whether the count is in samples: a loader feeds the steps, and the size of each batch is
-        known.
+        """Whether the count is in samples.
+
+        A loader feeds the steps then, and the size of each batch is known.
         """
         return self._batches > 0 and not self._unknown and 2 * self._batches >= self.steps
 
     def handed_over(self, samples: int) -> None:
-        """A loader has returned a batch. 0: its size is unknown."""
+        """Note that a loader has returned a batch; 0: its size is unknown."""
         if self._inferred:
             self._coming = self._batches_coming = self._opaque = 0
         self._asked, self._inferred, self.last = True, False, samples
@@ -52,17 +53,17 @@ class SampleCount:
         self._opaque += not samples
 
     def inferred(self) -> None:
-        """A model was called outside training."""
+        """Note that a model was called outside training."""
         self._inferred = True
 
     def forwarded(self, rows: int) -> None:
-        """A model was called in training. 0: its input has no rows."""
+        """Note that a model was called in training; 0: its input has no rows."""
         self._inferred = False
         self._rows += rows
         self._train_on(min(rows, self._coming) if rows else self._coming)
 
     def updated(self, optimizer: int) -> None:
-        """An optimizer is about to step."""
+        """Note that an optimizer is about to step."""
         self._updates += 1
         if self._asked or optimizer in self._group:
             self.steps += 1
@@ -81,7 +82,7 @@ class SampleCount:
         self._batches += batches
 
     def paused(self, updates: int, steps: int, batches: int, samples: int) -> None:
-        """Steps were only counted.
+        """Note that steps were only counted.
 
         Args:
             updates: that were made in them.
@@ -107,7 +108,10 @@ class SampleCount:
         )
 
     def _rows_per_update(self) -> float:
-        """Since the last pause; where nothing was seen since, before it."""
+        """Return the rows per update since the last pause.
+
+        Where nothing was seen since, they are those from before it.
+        """
         updates, rows = self._paused_at
         made = self._updates - updates
         return (self._rows - rows) / made if made else self._rate

@@ -53,7 +53,7 @@ class _BatchNormFacts:
         )
 
     def begin(self, model: torch.nn.Module, most: int) -> None:
-        """A model begins to train.
+        """Note that a model begins to train.
 
         Args:
             model: that begins.
@@ -79,7 +79,7 @@ class _BatchNormFacts:
         kwargs: Mapping[str, Any],
         handed_over: int,
     ) -> None:
-        """A model has received a batch in training.
+        """Note that a model has received a batch in training.
 
         Args:
             model: that received it.
@@ -118,15 +118,17 @@ class _BatchNormFacts:
 
 
 def _is_synced(layer: _BatchNorm) -> bool:
-    """Return whether a layer takes its statistics over all ranks: torch's SyncBatchNorm, or one of
-    a library.
+    """Return whether a layer takes its statistics over all ranks.
+
+    It is torch's SyncBatchNorm, or one of a library.
     """
     return "sync" in type(layer).__name__.lower()
 
 
 def _uses_its_batch(layer: _BatchNorm) -> bool:
-    """Return whether a layer normalizes with the statistics of this rank's batch: it is not frozen,
-    and not meant to look at less.
+    """Return whether a layer normalizes with the statistics of this rank's batch.
+
+    It is then not frozen, and not meant to look at less.
     """
     takes_one_batch = not _is_synced(layer) and not hasattr(layer, "ghost")
     return takes_one_batch and (
@@ -135,13 +137,14 @@ def _uses_its_batch(layer: _BatchNorm) -> bool:
 
 
 def _replicas(model: torch.nn.Module) -> int:
-    """Copies of a model that share a batch."""
+    """Return how many copies of a model share a batch."""
     return max(1, len(model.device_ids)) if isinstance(model, torch.nn.DataParallel) else 1
 
 
 def rows(args: Sequence[Any], kwargs: Mapping[str, Any]) -> int:
-    """Return rows of the first tensor in a model's input, or the length of a list of tensors, such
-    as images of different sizes.
+    """Return the rows of the first tensor in a model's input.
+
+    Of a list of tensors, such as images of different sizes, it is its length.
     """
     for value in (*args, *kwargs.values()):
         if isinstance(value, torch.Tensor) and value.dim():
@@ -217,7 +220,10 @@ class TrainingSetup:
         patches.set(DataLoader, "__iter__", __iter__)
 
     def optimizer(self, optimizer: torch.optim.Optimizer) -> bool:
-        """An optimizer is about to step. Returns whether it is a new one that is described."""
+        """Note that an optimizer is about to step.
+
+        Returns whether it is a new one that is described.
+        """
         if self._schedulers:
             self._look_at_schedulers()
         number = self._known.known.get(id(optimizer))
@@ -241,8 +247,9 @@ class TrainingSetup:
         return new
 
     def _share_out(self, number: int, new: bool) -> None:
-        """Passes over samplers belong to the optimizer that updates after them; those before its
-        training began, to the one before.
+        """Give passes over samplers to the optimizer that updates after them.
+
+        Those before its training began belong to the one before.
         """
         fresh, self._fresh = self._fresh, []
         began = recorder.optimizers.began if new and recorder.optimizers is not None else 0
@@ -252,7 +259,7 @@ class TrainingSetup:
                 _count_samplers(samplers, self._optimizers[of]["samplers"])
 
     def model(self, module: torch.nn.Module) -> None:
-        """A model is being trained."""
+        """Note that a model is being trained."""
         if module not in self._models:
             self._models.add(module)
             self._norms.update(
@@ -295,14 +302,16 @@ class TrainingSetup:
                 pass
 
     def _retire_schedulers(self) -> None:
-        """Those of trainings that are over."""
+        """Drop the schedulers of trainings that are over."""
         past = [facts for scheduler, facts in self._schedulers if scheduler() is None]
         self._past += [facts for facts in past if facts][: _MAX_DESCRIBED - len(self._past)]
         self._schedulers = [entry for entry in self._schedulers if entry[0]() is not None]
 
     @below_function_modes
     def _iterated(self, loader: Any, state: Any) -> None:
-        """Samplers of one shape count as one: a program may make a loader for every epoch.
+        """Count the samplers of one shape as one.
+
+        A program may make a loader for every epoch.
 
         Args:
             loader: that is iterated.
@@ -352,7 +361,7 @@ def _sampler_facts(samplers: _Samplers) -> list[dict[str, object]]:
 
 
 def _group_facts(group: dict[str, Any]) -> dict[str, object]:
-    """Settings of a parameter group."""
+    """Return the settings of a parameter group."""
     tensors = group["params"]
     facts: dict[str, object] = {
         name: float(group[name])

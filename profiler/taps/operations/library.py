@@ -31,11 +31,11 @@ _INSTALLED = re.compile(r"[/\\](site|dist)-packages[/\\]")
 def _held_outside(
     module: ModuleType, names: Sequence[str], wrappers: Iterable[Callable[..., Any]] = ()
 ) -> dict[str, str]:
-    """Return those of a module's functions that are referenced from outside installed libraries,
-    each with its holder.
+    """Return the functions of a module that something outside installed libraries refers to.
 
-    Reference counts usually show quickly that nothing does. Only if they leave a doubt are all
-    objects of the process searched, which takes 0.1 to 0.3 s once torch is imported.
+    Each has its holder. Reference counts usually show quickly that nothing does. Only if they leave
+    a doubt are all objects of the process searched, which takes 0.1 to 0.3 s once torch is
+    imported.
 
     Args:
         module: that has the functions.
@@ -69,8 +69,7 @@ def _held_outside(
 
 
 def _references(package: str, wrappers: Iterable[Callable[..., Any]]) -> list[int]:
-    """Return the ids of all objects referenced by the globals of a package's modules and by the
-    wrappers.
+    """Return the ids of all objects that the wrappers and a package's globals refer to.
 
     Those in containers count too; one per reference.
     """
@@ -100,8 +99,9 @@ def _references(package: str, wrappers: Iterable[Callable[..., Any]]) -> list[in
 
 
 def _parts(wrapper: Any) -> Iterator[dict[str, Any] | CellType]:
-    """Yield the objects through which a wrapper, and the functions of feedline that it calls, refer
-    to others.
+    """Yield the objects through which a wrapper refers to others.
+
+    Functions of feedline that it calls count as well.
     """
     function = getattr(wrapper, "__func__", wrapper)
     yield vars(function)
@@ -123,7 +123,7 @@ def _contents(container: Any) -> Iterable[Any]:
 
 
 def _holders(originals: tuple[Any, ...], package: str, own: set[int]) -> list[str | None]:
-    """For each function, a holder outside of installed libraries; None if there is none.
+    """Return a holder of each function outside of installed libraries; None: there is none.
 
     Args:
         originals: functions; nothing of the caller's may hold them but this tuple. A list would be
@@ -239,8 +239,7 @@ class Tap:
         self._functions.append((module, name, wrapper, original))
 
     def free(self, module: ModuleType, names: Iterable[str]) -> list[str]:
-        """Return those of the functions that this version of the library has and that may be
-        replaced.
+        """Return the functions that this version of the library has and that may be replaced.
 
         Code that holds an original could no longer pickle it once another object has its name, and
         spawn workers are sent pickles. A worker itself sends none.

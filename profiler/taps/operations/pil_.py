@@ -47,8 +47,9 @@ def _header(image: Any) -> tuple[int, int]:
 
 
 def _spanned_convert(original: Callable[..., Any]) -> Callable[..., Any]:
-    """``convert``: part of decoding for an image that is loaded from a file by it; else
-    augmentation.
+    """Make ``convert`` part of decoding for an image that is loaded from a file by it.
+
+    It is augmentation for others.
     """
     decode, augment = (
         stopwatch(Stage.DECODE, lambda _: (0, 0)),
@@ -106,7 +107,7 @@ class TimedFile:
         return getattr(self._file, name)
 
     def read(self, *args: Any) -> Any:
-        """The file's ``read``."""
+        """Read as the file's ``read``."""
         begun = clock.now()
         data = None
         try:

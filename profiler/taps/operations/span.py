@@ -1,5 +1,4 @@
-"""Wrappers around functions of other libraries, with a span for samples that are recorded in
-detail.
+"""Wrappers around functions of other libraries, with a span in recorded samples.
 
 The size of a result is bytes and pixels; asking for it reads no values and copies nothing.
 """
@@ -93,11 +92,10 @@ def spanned(
 def transparent(
     original: Callable[..., Any], look: Callable[[tuple[Any, ...], dict[str, Any]], Any]
 ) -> Callable[..., Any]:
-    """Return a function that calls ``original``, or ``look(args, kwargs)`` for samples that are
-    recorded in detail.
+    """Return a function that calls ``original``, or ``look(args, kwargs)`` for recorded samples.
 
-    It has the parameters of the original: passing them one by one costs 50 ns, through *args and
-    **kwargs it would be 150 to 250.
+    It has the parameters of the original: passing them one by one costs 50 ns, through ``*args``
+    and ``**kwargs`` it would be 150 to 250.
     """
     parameters, arguments = ("*args, **kwargs",) * 2
     positional, keywords = "*args,", "**kwargs"
@@ -133,11 +131,11 @@ def transparent(
 
 
 class Unbound(staticmethod):
-    """A wrapper of a built-in function. Like the built-in, it does not become a method when a class
-    holds it.
+    """A wrapper of a built-in function.
 
-    Pickled as "whatever is there under that name", so that a worker, or a process without feedline,
-    gets what it has there.
+    Like the built-in, it does not become a method when a class holds it. It is pickled as "whatever
+    is there under that name", so that a worker, or a process without feedline, gets what it has
+    there.
     """
 
     def __init__(self, function: Callable[..., Any], place: str) -> None:
@@ -149,7 +147,7 @@ class Unbound(staticmethod):
 
 
 def _pixels_of(image: Any) -> int:
-    """Width times height of a PIL image, a tensor [..., H, W] or an array [H, W] or [H, W, C].
+    """Return width times height of a PIL image, a tensor [..., H, W] or an array [H, W(, C)].
 
     Of a tuple or list the first part counts, of a dict its "image".
 
@@ -173,19 +171,20 @@ def _pixels_of(image: Any) -> int:
 
 
 def read_size(result: Any) -> tuple[int, int]:
-    """For READ: bytes of an array or a tensor; 0 for data still on the disk (memmap, an archive's
-    index).
+    """Return the bytes of an array or a tensor, for READ.
+
+    It is 0 for data still on the disk (memmap, an archive's index).
     """
     return 0 if hasattr(result, "_mmap") else int(getattr(result, "nbytes", 0)), 0
 
 
 def decoded_size(result: Any) -> tuple[int, int]:
-    """For DECODE: bytes and pixels of an array or a tensor."""
+    """Return the bytes and pixels of an array or a tensor, for DECODE."""
     return result.nbytes, _pixels_of(result)
 
 
 def augmented_size(result: Any) -> tuple[int, int]:
-    """For AUGMENT: the pixels of the result."""
+    """Return the pixels of the result, for AUGMENT."""
     return 0, _pixels_of(result)
 
 

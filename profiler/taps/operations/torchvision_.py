@@ -1,8 +1,7 @@
-"""torchvision: transforms of both versions by their class names, including the user's, and reading
-and decoding by torchvision.io.
+"""torchvision: transforms of both versions by their class names, and torchvision.io.
 
-``__call__`` of a transform is shadowed and ``forward`` left alone: subclasses override ``forward``,
-and torch.jit.script compiles it.
+Transforms of the user count, and reading and decoding. ``__call__`` of a transform is shadowed and
+``forward`` left alone: subclasses override ``forward``, and torch.jit.script compiles it.
 """
 
 from collections.abc import Callable
@@ -25,8 +24,9 @@ from feedline.profiler.taps.operations.span import (
 
 
 def _spanned_call(cls: Any) -> Callable[..., Any]:
-    """Return a ``__call__`` for a class of transforms; spans are named after the class of the
-    instance.
+    """Make a ``__call__`` for a class of transforms.
+
+    Spans are named after the class of the instance.
 
     Args:
         cls: a subclass of nn.Module.

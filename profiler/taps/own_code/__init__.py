@@ -1,9 +1,9 @@
-"""Observes the program's own code: what runs in the training's thread between calls of models,
-backward passes and updates.
+"""Observes the program's own code.
 
-What it calls is timed in stretches that are chosen by chance, to show where the stage ``other``
-goes (stretches.py). The rest of this package finds the function that makes the program's batches,
-and times it.
+It runs in the training's thread between calls of models, backward passes and updates. What it calls
+is timed in stretches that are chosen by chance, to show where the stage ``other`` goes
+(stretches.py). The rest of this package finds the function that makes the program's batches, and
+times it.
 
 A program without a DataLoader makes its batches itself, anywhere in its loop. In a few steps, all
 Python calls that the loop makes outside models, backward passes and updates are observed. If a
@@ -42,10 +42,10 @@ _TRAINS = Flag.TRAINING | Flag.GRAD
 
 
 class _OwnCodeTap:
-    """Receives the outermost calls of models, backward passes and updates, in the thread that calls
-    the first model.
+    """Receives the outermost calls of models, backward passes and updates.
 
-    No method raises an Exception: the tap ends instead.
+    It does so in the thread that calls the first model. No method raises an Exception: the tap ends
+    instead.
     """
 
     def __init__(self) -> None:
@@ -64,7 +64,7 @@ class _OwnCodeTap:
         )
 
     def begins(self, inference: bool = False) -> None:
-        """One of these calls is about to be made.
+        """Note that one of these calls is about to be made.
 
         Args:
             inference: it is a forward without gradients.
@@ -75,7 +75,7 @@ class _OwnCodeTap:
                 self._off(inference)
 
     def ends(self, inference: bool = False) -> None:
-        """The call has returned or raised. As ``begins``."""
+        """Note that the call has returned or raised, as ``begins``."""
         if self._seeing is not None or threading.get_ident() != self._thread:
             return
         phase, own = self._phase, self._own
@@ -94,25 +94,28 @@ class _OwnCodeTap:
             self._drop(phase if looks else own)
 
     def pauses(self) -> None:
-        """A stage begins that is none of the program's own code, such as waiting for a loader."""
+        """Note that a stage begins that is none of the program's own code.
+
+        Such is waiting for a loader.
+        """
         if threading.get_ident() == self._thread:
             self._paused += 1
             if self._seeing is not None and self._seeing is self._own:
                 self._off(self._inference)
 
     def resumes(self) -> None:
-        """That stage has ended."""
+        """Note that such a stage has ended."""
         if threading.get_ident() == self._thread and self._paused:
             self._paused -= 1
             if not inside.depth and self._seeing is None:
                 self.ends(self._inference)
 
     def feeds(self, flags: int, args: Any, kwargs: Any) -> int:
-        """Note that a model is about to be called. Return ``Flag.RESIDENT`` if all of its arguments
-        were in memory before, else 0.
+        """Note that a model is about to be called.
 
-        A model that gets no tensor takes its data itself: then ``inside.takes`` looks at the
-        modules that it calls, and ``settled`` says.
+        Return ``Flag.RESIDENT`` if all of its arguments were in memory before, else 0. A model that
+        gets no tensor takes its data itself: then ``inside.takes`` looks at the modules that it
+        calls, and ``settled`` says.
         """
         self.begins(inference=not flags & Flag.GRAD)
         inside.takes = None
@@ -124,7 +127,7 @@ class _OwnCodeTap:
         return again
 
     def settled(self) -> int:
-        """A model that ``inside.takes`` looked into is about to return. As ``feeds``."""
+        """Note that a model that ``inside.takes`` looked into is about to return, as ``feeds``."""
         resident = self._resident
         if resident is None:
             return 0
@@ -133,7 +136,7 @@ class _OwnCodeTap:
         return Flag.RESIDENT if again else 0
 
     def gave(self, flags: int, output: Any) -> None:
-        """A model returned this."""
+        """Note that a model returned this."""
         if isinstance(self._phase, ProducerFinder):
             self._notify(self._phase.gave, output)
         if self._resident is not None and not flags & Flag.BARE:
@@ -144,7 +147,7 @@ class _OwnCodeTap:
                 self._resident = None
 
     def moved(self, source: torch.Tensor, target: torch.Tensor, took: int) -> None:
-        """``Tensor.to`` or ``Tensor.cuda`` returned ``target``;
+        """Note that ``Tensor.to`` or ``Tensor.cuda`` returned ``target``.
 
         ``took``: ns, 0 if it is on the same device.
         """
@@ -159,21 +162,22 @@ class _OwnCodeTap:
             self._notify(self._phase.copied, took)
 
     def backward(self) -> None:
-        """A backward pass was made."""
+        """Note that a backward pass was made."""
         if self._own is not None:
             self._notify_own(self._own.loop_runs)
         if not self._updated:
             self._step_ends()
 
     def update_begins(self) -> None:
-        """An optimizer is about to make an update; what it calls meanwhile, such as a closure, is
-        its own.
+        """Note that an optimizer is about to make an update.
+
+        What it calls meanwhile, such as a closure, is its own.
         """
         self.begins()
         self._updating |= threading.get_ident() == self._thread
 
     def updated(self, last: bool) -> None:
-        """An update was made.
+        """Note that an update was made.
 
         Args:
             last: the step may be over.
@@ -290,7 +294,7 @@ class _OwnCodeTap:
             self._drop(observer)
 
     def _drop(self, observer: ProducerFinder | ProducerTimer | OwnCodeTimer | None) -> None:
-        """It does not work here: end it, and leave the others."""
+        """End it, and leave the others: it does not work here."""
         if observer is None or observer is not self._own:
             self.end()
             return

@@ -30,8 +30,9 @@ _LIBRARY_PATHS = (torch.__path__[0], profiler.__path__[0])
 
 
 class StorageRef(StorageWeakRef):
-    """One that a signal's handler may interrupt while it is made: its ``__del__`` then has what it
-    asks for.
+    """A reference that a signal's handler may interrupt while it is made.
+
+    Its ``__del__`` then has what it asks for.
     """
 
     cdata: Any = None
@@ -76,16 +77,16 @@ class _ReturnedTensors:
                 self._note(tensor, _Call(number, code, weakref.ref(tensor)))
 
     def interrupted(self) -> None:
-        """A model or an optimizer is called: calls still open do more than make a batch."""
+        """Note that a model or an optimizer is called: calls still open do more than make a batch."""
         self._open.clear()
 
     def moved(self, source: torch.Tensor, target: torch.Tensor) -> None:
-        """A copy of a tensor was made, on another device or of another type."""
+        """Note that a copy of a tensor was made, on another device or of another type."""
         for call in self._of(source):
             self._note(target, call._replace(tensor=weakref.ref(target)))
 
     def given_back(self, output: Any) -> None:
-        """A model returned this.
+        """Note that a model returned this.
 
         Functions that pass it on, as with recurrent states, make no batch.
         """
@@ -112,7 +113,7 @@ class _ReturnedTensors:
         )
 
     def step_ends(self) -> None:
-        """An update was made."""
+        """Note that an update was made."""
         self._fed, self._feeding = frozenset(self._feeding), set()
 
     def _of(self, tensor: torch.Tensor) -> list[_Call]:
@@ -135,7 +136,7 @@ class _ReturnedTensors:
 
 
 def _tensors(value: Any, depth: int = 0) -> Iterator[torch.Tensor]:
-    """Plain tensors in a value and in plain containers; runs no code of the program."""
+    """Return the plain tensors in a value and in plain containers; runs no code of the program."""
     if type(value) is torch.Tensor:
         if value.layout is torch.strided:
             yield value
@@ -154,8 +155,10 @@ def _tensors(value: Any, depth: int = 0) -> Iterator[torch.Tensor]:
 
 
 def _of_a_library(code: CodeType) -> bool:
-    """Ours, or torch's: called by the program itself, it is a part of what the program does, and
-    says nothing of the rest.
+    """Return whether a function is ours, or torch's.
+
+    Called by the program itself, it is a part of what the program does, and says nothing of the
+    rest.
     """
     return code.co_filename.endswith(SKIPPED_FILE_SUFFIX) or code.co_filename.startswith(
         _LIBRARY_PATHS
@@ -173,8 +176,9 @@ _MOST_CALLS_SEEN = 60_000  # at 0.25 us each: 15 ms in the whole run
 
 
 class ProducerFinder:
-    """Observes all calls of the training outside models, backward passes and updates, in a few
-    steps.
+    """Observes the calls of the training outside models, backward passes and updates.
+
+    It does so in a few steps.
 
     Attributes:
         looks: calls are to be seen now.
@@ -197,7 +201,7 @@ class ProducerFinder:
         return self._misses >= _FINDER_MISSES or self._calls.events >= _MOST_CALLS_SEEN
 
     def on(self) -> bool:
-        """Code between those calls begins. False if it cannot be observed."""
+        """Note that the code between those calls begins; False: it cannot be observed."""
         if self._calls.on():
             return True
         self.looks, self._hits = False, []
@@ -205,7 +209,7 @@ class ProducerFinder:
         return False
 
     def off(self) -> None:
-        """The next of those calls begins."""
+        """Note that the next of those calls begins."""
         self._calls.off()
         self._returned.interrupted()
 
@@ -229,15 +233,15 @@ class ProducerFinder:
             self._makers = self._returned.makers(given, first=self._forwards == 1)
 
     def moved(self, source: torch.Tensor, target: torch.Tensor) -> None:
-        """``Tensor.to`` or ``Tensor.cuda`` made another tensor."""
+        """Note that ``Tensor.to`` or ``Tensor.cuda`` made another tensor."""
         self._returned.moved(source, target)
 
     def gave(self, output: Any) -> None:
-        """A model returned this."""
+        """Note that a model returned this."""
         self._returned.given_back(output)
 
     def step_ends(self) -> None:
-        """An update was made."""
+        """Note that an update was made."""
         if not self._forwards:
             return
         if self.looks:
@@ -257,8 +261,9 @@ _LOOK_BUDGET = 0.003  # of the time, for the looks that follow
 
 
 class ProducerTimer:
-    """Times them between two calls of models, backward passes and updates, in some steps, and
-    records which steps those are.
+    """Times producers between two calls of models, backward passes and updates, in some steps.
+
+    It records which steps those are.
 
     Attributes:
         looks: this step is looked at.
@@ -276,7 +281,7 @@ class ProducerTimer:
         self._copied = 0  # ns, by calls inside
 
     def on(self) -> bool:
-        """Code between those calls begins. False if it cannot be observed."""
+        """Note that the code between those calls begins; False: it cannot be observed."""
         if not self._watch.on():
             self.looks = False
             return False
@@ -285,7 +290,7 @@ class ProducerTimer:
         return True
 
     def off(self) -> None:
-        """The next of those calls begins."""
+        """Note that the next of those calls begins."""
         wall, cpu, queue = clock.since(self._begun)
         self._watch.off()
         segment, waited = recorder.main, max(wall - cpu - max(queue, 0), 0)
@@ -303,7 +308,7 @@ class ProducerTimer:
         self._watch.end()
 
     def step_ends(self, segment: Segment | None) -> None:
-        """An update was made. None: the next step is not recorded."""
+        """Note that an update was made; None: the next step is not recorded."""
         now = clock.wall_ns()
         if self._since:
             cost = _LOOK_NS + _EVENT_NS * self._watch.events
@@ -319,8 +324,9 @@ class ProducerTimer:
         self._since = now if self.looks else 0
 
     def copied(self, took: int) -> None:
-        """A tensor was copied in this many ns; if a function that makes batches did it, that time
-        is a stage of its own.
+        """Note that a tensor was copied in this many ns.
+
+        If a function that makes batches did it, that time is a stage of its own.
         """
         frame: Any = sys._getframe(1)
         while frame is not None:

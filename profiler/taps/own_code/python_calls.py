@@ -78,9 +78,9 @@ class _TracedCalls:
 
 
 def _profiler() -> Any:
-    """Sees Python's own functions.
+    """Return a profiler that sees Python's own functions.
 
-    Callable, for a program that asks for the profile function and sets it again.
+    It can be called, for a program that asks for the profile function and sets it again.
     """
     import _lsprof
 
@@ -172,7 +172,10 @@ class _Tool:
         )
 
     def _take_id(self) -> int:
-        """Raises RuntimeError: other tools have all."""
+        """Take an id of ``sys.monitoring``.
+
+        Raises RuntimeError: other tools have all.
+        """
         for number in _IDS:
             if _monitoring.get_tool(number) is None:
                 _monitoring.use_tool_id(number, _TOOL_NAME)
@@ -287,8 +290,9 @@ _MEASURED, _DEPTH = 50, 4  # calls that tell what seeing one costs, and how deep
 
 
 class CalledTimes(NamedTuple):
-    """What was called in a stretch. What seeing the calls costs is taken out of the times: it is
-    more than many of them take.
+    """What was called in a stretch.
+
+    What seeing the calls costs is taken out of the times: it is more than many of them take.
 
     Attributes:
         direct: without calls by other functions that were called in the stretch. These add up to at
@@ -404,7 +408,7 @@ class RunningFrame(NamedTuple):
 
 
 def line_of(code: CodeType, at: int) -> int:
-    """Of an instruction; 0 if unknown."""
+    """Return the line of an instruction; 0 if unknown."""
     return next((line for begin, end, line in code.co_lines() if begin <= at < end and line), 0)
 
 

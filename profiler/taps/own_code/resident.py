@@ -1,11 +1,10 @@
-"""Recognizes input that stays in memory: models get the same tensors again, or slices of them, such
-as a whole graph.
+"""Recognizes input that stays in memory.
 
-Nothing has to be read or made for such a step. A tensor counts if a model got the same memory
-before, and nothing has written to it since: its version counter is the same, and on the CPU the
-same tensor still has the same values in ``_SAMPLED_WORDS`` places. What a model returned counts
-too, until it is written to. Python's own values say nothing: a call with a text, or with many
-numbers, never counts.
+Models get the same tensors again, or slices of them, such as a whole graph. Nothing has to be read
+or made for such a step. A tensor counts if a model got the same memory before, and nothing has
+written to it since: its version counter is the same, and on the CPU the same tensor still has the
+same values in ``_SAMPLED_WORDS`` places. What a model returned counts too, until it is written to.
+Python's own values say nothing: a call with a text, or with many numbers, never counts.
 """
 
 import ctypes
@@ -52,8 +51,9 @@ class ResidentInput:
         return self._misses >= _MISSES or self._steps >= _MAX_NEW_STEPS
 
     def fed(self, given: Any) -> bool:
-        """Return whether all that a model is about to get was there before, unchanged, or came from
-        a model.
+        """Return whether all that a model is about to get was there before, unchanged.
+
+        What came from a model counts as well.
         """
         values = list(_values(given))
         tensors = [value for value in values if type(value) is torch.Tensor]
@@ -72,11 +72,10 @@ class ResidentInput:
         return not self.looks_inside and self._again(plain and bool(known) and all(known))
 
     def took(self, given: Any) -> bool:
-        """Note what a model that was called without tensors passes to one of its modules. Return
-        whether that is anything but numbers.
+        """Note what a model that was called without tensors passes to one of its modules.
 
-        Tensors that are not leaves come from its own layers. Without gradients every tensor is a
-        leaf, so only the first module counts.
+        Return whether that is anything but numbers. Tensors that are not leaves come from its own
+        layers. Without gradients every tensor is a leaf, so only the first module counts.
         """
         values = [
             value
@@ -93,7 +92,10 @@ class ResidentInput:
         return bool(values)
 
     def settled(self) -> bool:
-        """The model is about to return. Whether all that it took was there before, unchanged."""
+        """Return whether all that the model took was there before, unchanged.
+
+        It is about to return.
+        """
         return self._again(bool(self._taken) and all(self._taken))
 
     def _again(self, known: bool) -> bool:
@@ -102,16 +104,19 @@ class ResidentInput:
         return known
 
     def new_elsewhere(self) -> None:
-        """A call got something that is not looked at."""
+        """Note that a call got something that is not looked at."""
         self._again(False)
 
     def step_ends(self) -> None:
-        """An update was made."""
+        """Note that an update was made."""
         self._steps += self._new
         self._new = False
 
     def gave(self, output: Any) -> None:
-        """A model returned this. Not what it was given, which it may pass on as it is."""
+        """Note that a model returned this.
+
+        What it was given, and may pass on as it is, is left out.
+        """
         for value in _values(output):
             if type(value) is torch.Tensor and value.layout is torch.strided:
                 reference = StorageRef(value.untyped_storage())
@@ -143,13 +148,16 @@ class ResidentInput:
 
 
 def _storages(tensor: torch.Tensor) -> list[torch.UntypedStorage]:
-    """Raises an exception for layouts other than strided and COO."""
+    """Return the memory of a tensor.
+
+    Raises an exception for layouts other than strided and COO.
+    """
     parts = [tensor._indices(), tensor._values()] if tensor.layout is torch.sparse_coo else [tensor]
     return [part.untyped_storage() for part in parts]
 
 
 def _elements(tensor: torch.Tensor) -> int:
-    """From its first to its last."""
+    """Return the elements of a tensor from its first to its last."""
     if not tensor.numel():
         return 0
     return 1 + sum(
@@ -158,8 +166,9 @@ def _elements(tensor: torch.Tensor) -> int:
 
 
 def _has_memory(tensor: torch.Tensor, storage: torch.UntypedStorage) -> bool:
-    """Return whether the storage holds the whole tensor: it may have been freed or shrunk, and
-    under tracing it has no memory at all.
+    """Return whether the storage holds the whole tensor.
+
+    It may have been freed or shrunk, and under tracing it has no memory at all.
     """
     needed = (tensor.storage_offset() + _elements(tensor)) * tensor.element_size()
     return not tensor.numel() or (storage.data_ptr() != 0 and storage.nbytes() >= needed)

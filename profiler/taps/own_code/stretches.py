@@ -1,5 +1,6 @@
-"""Times what the program's own code does between models, backward passes and updates: where the
-stage ``other`` goes.
+"""Times what the program's own code does between models, backward passes and updates.
+
+It shows where the stage ``other`` goes.
 """
 
 import inspect
@@ -103,7 +104,7 @@ class _StretchSums:
         self.codes: dict[int, CodeType] = {}
 
     def add(self, stretch: "_Stretch", weight: float) -> None:
-        """A stretch that stands for as many."""
+        """Add a stretch that stands for as many."""
         self.start, self.looks = stretch.start, self.looks + 1
         self.took += round(stretch.took * weight)
         self.codes.update(stretch.codes)
@@ -172,7 +173,7 @@ class _Stretch:
         ]  # as a solver
 
     def whole(self) -> dict[int, int]:
-        """Function -> ns, however deep it was called.
+        """Return the time of each function, ns, however deep it was called.
 
         Those that are not over are left out, and those that only pass calls on.
         """
@@ -208,10 +209,10 @@ class _Stretch:
         return self._by_the_program(self._without_plumbing(parts))
 
     def _by_the_program(self, parts: "Counter[_Target]") -> "Counter[_Target]":
-        """Return what lines of the program call of other libraries, as these lines: a library is
-        not the program's to change.
+        """Return what lines of the program call of other libraries, as these lines.
 
-        Where a loop is a library's itself, what it calls tells more than its lines do.
+        A library is not the program's to change. Where a loop is a library's itself, what it calls
+        tells more than its lines do.
         """
         if not self._through or _is_of_library(self._through[-1][0].code):
             return parts
@@ -250,13 +251,11 @@ class _Stretch:
 
 
 class OwnCodeTimer:
-    """Times what the program's own code does in steps that are chosen by chance, and in some of a
-    step's many stretches.
+    """Times what the program's own code does in steps that are chosen by chance.
 
-    A step is looked at not more often because it, or the one before it, is long.
-
-    A stretch between two forwards without gradients may belong to an evaluation or a rollout, and
-    is summed separately.
+    In these it looks at some of their many stretches. A step is looked at not more often because
+    it, or the one before it, is long. A stretch between two forwards without gradients may belong
+    to an evaluation or a rollout, and is summed separately.
     """
 
     def __init__(self) -> None:
@@ -285,7 +284,7 @@ class OwnCodeTimer:
         self._sums = _StretchSums(), _StretchSums()
 
     def chooses(self, after_inference: bool) -> bool:
-        """A stretch begins: count it, and draw whether to look at it.
+        """Count a stretch that begins, and draw whether to look at it.
 
         Args:
             after_inference: a forward without gradients has ended.
@@ -310,7 +309,7 @@ class OwnCodeTimer:
         return seen
 
     def off(self, before_inference: bool) -> None:
-        """The stretch is over."""
+        """Note that the stretch is over."""
         (begun, start, before), now, calls = self._begun, clock.wall_ns(), self._calls
         if calls is None:
             return
@@ -334,13 +333,14 @@ class OwnCodeTimer:
         self._cost += around + max(called.cost, round(_SLOWED * wall))
 
     def copied(self, took: int) -> None:
-        """A tensor was copied to another device in the stretch, in this many ns: that is another
-        stage.
+        """Note that a tensor was copied to another device in the stretch, in this many ns.
+
+        That is another stage.
         """
         self._copied += took
 
     def step_ends(self, segment: Segment | None) -> None:
-        """An update was made. None: the step was not recorded."""
+        """Note that an update was made; None: the step was not recorded."""
         begun = clock.wall_ns()
         self._passed = (
             self._passed + (begun - self._last if self._last else 0)
@@ -360,7 +360,7 @@ class OwnCodeTimer:
         self._last = begun if segment is not None else 0
 
     def loop_runs(self) -> None:
-        """A backward pass or an update was made: what runs now is the training loop."""
+        """Note that a backward pass or an update was made: what runs now is the training loop."""
         if self._looks or (self._steps < _WARM_UP_STEPS and recorder.flops is None):
             self._loop.update((id(frame.code), frame.code) for frame in running_frames())
 
@@ -370,8 +370,9 @@ class OwnCodeTimer:
             self._calls.end()
 
     def _choose(self) -> None:
-        """A step begins: draw whether to look at it, as often as the budget allows by what looking
-        at a step has cost until now.
+        """Draw whether to look at a step that begins.
+
+        It is looked at as often as the budget allows by what looking at a step has cost until now.
         """
         if self._steps < _WARM_UP_STEPS:
             self._looks = False
@@ -385,8 +386,9 @@ class OwnCodeTimer:
 
 
 def _passes_on(code: CodeType) -> bool:
-    """Return whether a function is one of torch's, or what a decorator returned: a closure that
-    takes any arguments.
+    """Return whether a function is one of torch's, or what a decorator returned.
+
+    The latter is a closure that takes any arguments.
     """
     return code.co_filename.startswith(_PLUMBING) or bool(
         code.co_freevars and code.co_flags & _ANYTHING == _ANYTHING
@@ -404,7 +406,10 @@ def _library(file: str) -> str:
 
 
 def _of_the_program(frames: list[RunningFrame]) -> list[RunningFrame]:
-    """Without those that run the program, feedline's among them, and without feedline's at the end."""
+    """Return the calls without those that run the program.
+
+    feedline's are among them; feedline's at the end are left out as well.
+    """
     while frames and frames[-1].code.co_filename.startswith(_NOT_REPORTED):
         frames.pop()
     ours = [

@@ -1,20 +1,14 @@
-"""The basis of predictions out of recorded launches: the step of the fewest ranks, and the link of
-the most.
-"""
+"""The usual step of a rank, from its collectives, and what the link between ranks gave."""
 
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
 from feedline.analysis.intervals import IntArray, length, union
 from feedline.analysis.ranks.match import MISSING, CollectiveTable, match
-from feedline.analysis.scaling.measured import pace_of, world_size
-from feedline.analysis.scaling.predict import Bucket, Ring, ScalingBasis, StepProfile
 from feedline.analysis.traces.collectives import PHASES, SLOTS, Collectives, bus_factor, operation
-from feedline.profiler import masks
-from feedline.profiler.errors import FeedlineError
-from feedline.profiler.store.run_folder import Rank, Run
 
 #: Steps left out at the beginning: DistributedDataParallel rebuilds its buckets after the first.
 _FIRST_STEPS = 2
@@ -22,11 +16,67 @@ _FIRST_STEPS = 2
 #: step does.
 _MAX_SMALL_BYTES = 4096
 _BACKWARD = PHASES.index("backward")
-#: Ranks whose collectives are compared for the bandwidth of the link: more tell the same.
-_MAX_LINK_RANKS = 8
 
 
-def _anatomy_of(collectives: Collectives, step_s: float) -> StepProfile | None:
+@dataclass(frozen=True)
+class Bucket:
+    """A collective that runs beside the backward pass.
+
+    Attributes:
+        ready_s: when a rank alone hands it over, after the begin of the step.
+        nbytes: the whole message, S.
+    """
+
+    ready_s: float
+    nbytes: float
+
+
+@dataclass(frozen=True)
+class StepProfile:
+    """The median step of the fewest ranks.
+
+    Attributes:
+        backward_s: begin and end of the (last) backward, after the begin of the step.
+        buckets: in order of ``ready_s``.
+        blocking: bytes of each collective that the step stands still for, e.g. buffers in the
+            forward.
+        jitter_s: standard deviation of a rank's own time per step, without steps far off.
+    """
+
+    step_s: float
+    backward_s: tuple[float, float]
+    buckets: tuple[Bucket, ...]
+    blocking: tuple[float, ...] = ()
+    jitter_s: float = 0.0
+
+    @property
+    def nbytes(self) -> float:
+        """Of all buckets."""
+        return sum(bucket.nbytes for bucket in self.buckets)
+
+
+@dataclass(frozen=True)
+class Ring:
+    """The ring that moves the bytes, as measured in a run.
+
+    Attributes:
+        bandwidth: B, bus bandwidth in B/s, while the run's own computing goes on.
+        low, high: a tenth of the steps had less, a tenth more.
+        alpha_s: latency of one of the 2 (n - 1) rounds of a ring.
+        slots: collectives that are under way at once and share the link: two on gloo (its threads),
+            one on NCCL.
+        alpha_from: how alpha is known.
+    """
+
+    bandwidth: float
+    low: float
+    high: float
+    alpha_s: float
+    slots: int
+    alpha_from: str = ""
+
+
+def step_profile(collectives: Collectives, step_s: float) -> StepProfile | None:
     """Return the usual step; None: no backward was seen.
 
     It is that of most steps by number and size of messages, with the median of each time.
@@ -96,14 +146,15 @@ def _backward(steps: IntArray, backward: IntArray, place: IntArray) -> tuple[flo
 
 
 def _jitter(walls: IntArray) -> float:
-    """Return the standard deviation of the steps from the median absolute deviation, which a few
-    slow steps do not move.
+    """Return the standard deviation of the steps from the median absolute deviation.
+
+    A few slow steps do not move that.
     """
     wall = walls / 1e9
     return 1.4826 * float(np.median(np.abs(wall - np.median(wall))))
 
 
-def _link_of(ranks: Sequence[Collectives]) -> Ring | None:
+def ring_between(ranks: Sequence[Collectives]) -> Ring | None:
     """Return what the link gave between these ranks, step by step.
 
     None: they had no collective in common after the warm-up.
@@ -157,8 +208,9 @@ def _factors(joined: CollectiveTable) -> np.ndarray:
 
 
 def _alpha(joined: CollectiveTable, lasted: IntArray, complete: np.ndarray) -> tuple[float, str]:
-    """Return the latency of a ring's round, from the shortest tenth of the small messages: the
-    others waited for a rank or a thread.
+    """Return the latency of a ring's round, from the shortest tenth of the small messages.
+
+    The others waited for a rank or a thread.
     """
     reduced = np.array([operation(name) == "all_reduce" for name in joined.names] or [False])[
         joined.name
@@ -171,65 +223,3 @@ def _alpha(joined: CollectiveTable, lasted: IntArray, complete: np.ndarray) -> t
     return float(
         np.quantile(lasted[small] / rounds, 0.1)
     ) / 1e9, f"{int(small.sum())} all-reduces of at most {_MAX_SMALL_BYTES} bytes"
-
-
-def basis_of(launches: Sequence[Sequence[Run]]) -> ScalingBasis:
-    """Read the anatomy of the smallest launch, and the link of the largest.
-
-    Points and kind are filled in by ``study``.
-
-    Args:
-        launches: in order of their number of ranks.
-    """
-    smallest, largest = launches[0], launches[-1]
-    if world_size(largest) < 2:
-        return ScalingBasis(
-            (), "unknown", why="needs a run of two ranks or more, to see collectives"
-        )
-    lowest = min(
-        (rank for run in smallest for rank in run.ranks.values()), key=lambda rank: rank.number
-    )
-    alone = _collectives(lowest)
-    if alone is None or not len(alone.table):
-        return ScalingBasis(
-            (),
-            "unknown",
-            why=f"no collectives were recorded in {lowest.folder}: wrap the model in DDP on a "
-            f"single rank too",
-        )
-    pace = pace_of(lowest)
-    anatomy = _anatomy_of(alone, pace.step_s) if pace else None
-    if anatomy is None:
-        return ScalingBasis((), "unknown", why=f"no backward was recorded in {lowest.folder}")
-    if not anatomy.buckets:
-        return ScalingBasis(
-            (),
-            "unknown",
-            why=f"no collective overlaps the backward pass in {lowest.folder}, so there are no "
-            f"buckets to replay",
-        )
-    together = [
-        others
-        for run in largest
-        for _, rank in sorted(run.ranks.items())[:_MAX_LINK_RANKS]
-        if (others := _collectives(rank)) is not None
-    ]
-    link = _link_of(together)
-    if link is None:
-        return ScalingBasis(
-            (),
-            "unknown",
-            why=f"the ranks of {', '.join(masks.place(run.path) for run in largest)} have no "
-            f"collectives in common",
-        )
-    return ScalingBasis((), "unknown", anatomy, link, "")
-
-
-def _collectives(rank: Rank) -> Collectives | None:
-    """Read a rank's collectives; None: none were recorded, or they cannot be read."""
-    from feedline.analysis.ranks.read_collectives import collectives_of
-
-    try:
-        return collectives_of(rank)
-    except FeedlineError:
-        return None
