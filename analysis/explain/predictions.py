@@ -85,9 +85,7 @@ class Predictions:
         """
         if finding.rule_id != cpu_saturated.RULE_ID or self.more_workers_gain() is not False:
             return finding
-        return replace(
-            finding, fix=f"{sentence(finding.fix).removesuffix('.')}. {cpu_saturated.NOT_WORKERS}"
-        )
+        return replace(finding, fix_more=[*finding.fix_more, cpu_saturated.NOT_WORKERS])
 
     def more_workers_gain(self) -> bool | None:
         """Whether more workers are predicted to be faster, as ``feedline tune`` searches;
@@ -313,7 +311,15 @@ def _with(finding: Finding, made: PredictedRate | Refused) -> Finding:
     if isinstance(made, Refused) and made.reason == REJECTED:
         tried = f"{sentence(made.message)}. Look for another change."
         told = replace(
-            finding, predicted=None, refused=tried, fix=tried, how_to_check="", settings={}
+            finding,
+            predicted=None,
+            refused=tried,
+            fix=tried,
+            fix_more=[],
+            place="",
+            condition="",
+            how_to_check="",
+            settings={},
         )
         return replace(told, severity=Severity.INFO, cost_s=0.0)
     if isinstance(made, Refused):
