@@ -647,7 +647,8 @@ def test_every_rule_about_a_recorded_run_has_such_a_pair():
 
 
 def decodes(facts: RuleInputs) -> bool:
-    return "decode" in facts.costs or "decode" in facts.step.stages or operations(facts, "decode/")
+    staged = "decode" in facts.costs or "decode" in facts.step.stages
+    return staged or facts.decodes_images or operations(facts, "decode/")
 
 
 def images(facts: RuleInputs) -> bool:

@@ -181,7 +181,7 @@ def slow(facts: RankFacts) -> Finding | None:
         SLOW,
         Severity.of(exposed.share),
         message=_REACHES(part=comm.network_share, beyond=exposed.beyond, took=exposed.s),
-        more=_sentences(comm.network),
+        more=[comm.network],
         evidence=exposed.evidence,
         fix=fix,
         fix_more=[*others, *_ON_LINK],
@@ -230,12 +230,7 @@ def _network(facts: RankFacts) -> list[str]:
         and facts.exposed is not None
         and not facts.exposed.separate
     )
-    return _sentences(comm.network) if comm is not None and told else []
-
-
-def _sentences(network: str) -> list[str]:
-    """What is known of the network, of which the second sentence says how to know more."""
-    return network.split("; ")
+    return [comm.network] if comm is not None and told else []
 
 
 def _hidden(exposed: Exposed) -> list[str]:
