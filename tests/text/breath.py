@@ -27,6 +27,18 @@ def long_sentences(finding: Finding | Mapping[str, Any]) -> list[str]:
     ] + ([f"figures: {first[0]}"] if len(_FIGURE.findall(first[0])) > 2 else [])
 
 
+def of_report(numbers: Any) -> Iterator[Mapping[str, Any]]:
+    """The findings in a report's JSON, of whatever depth."""
+    if isinstance(numbers, list):
+        for item in numbers:
+            yield from of_report(item)
+    elif isinstance(numbers, dict):
+        if "fix_more" in numbers:
+            yield numbers
+        for item in numbers.values():
+            yield from of_report(item)
+
+
 def _problems(text: str, most: int) -> Iterator[str]:
     if len(text.split()) > most:
         yield f"{len(text.split())} words"

@@ -103,7 +103,7 @@ def test_what_may_be_communication_is_unknown(tmp_path):
         ),
         ("NVIDIA A100-SXM4-80GB", "set_float32_matmul_precision('high')", ("V100", "GradScaler")),
         ("Made-up GPU", "On a V100 or T4, use torch.autocast('cuda', dtype=torch.float16)", ()),
-        ("NVIDIA GeForce GTX 1080 Ti", "The Kernels table", ("tensor cores", "autocast")),
+        ("NVIDIA GeForce GTX 1080 Ti", "the Kernels table", ("tensor cores", "autocast")),
     ],
 )
 def test_float32_products_are_moved_to_what_the_gpu_has(gpu, advised, not_advised, tmp_path):

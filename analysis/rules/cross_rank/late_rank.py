@@ -28,10 +28,7 @@ SPREAD = "late_ranks"
 #: Of the time in collectives: a network that moves bytes for longer may be part of what they take.
 _INNOCENT_SHARE = 0.2
 
-_DEVICE = (
-    "Check this rank's device (clocks, temperature, other programs) and its share of the "
-    "work (longer sequences)."
-)
+_DEVICE = "Check this rank's device: clocks, temperature, other programs."
 _FIXES = {
     "wait": "Give this rank's loader what the others have: samples of the same size, as many "
     "workers, its own CPUs and disk.",
@@ -51,10 +48,14 @@ _FIXES = {
     BEFORE_TRACE: "Start all ranks' traces at the same step and record more steps: what made this "
     "rank late came before its trace.",
 }
-_WRAP = [
-    "To see its time, wrap such code in `with feedline.stage('name'):`.",
-    "For a trace, wrap it in `with torch.profiler.record_function('name'):`.",
-]
+_WORK = ["Check its share of the work, such as longer sequences."]
+_MORE = {
+    **dict.fromkeys(("forward", "backward", "computing"), _WORK),
+    "other": [
+        "To see its time, wrap such code in `with feedline.stage('name'):`.",
+        "For a trace, wrap it in `with torch.profiler.record_function('name'):`.",
+    ],
+}
 _ALIKE = {
     "wait": [
         "Make batches more alike: group samples of similar size, and with workers, raise "
@@ -126,7 +127,7 @@ def check(facts: RankFacts) -> Finding | None:
         said=[message, *_steps(late), *host, *_sure(late)],
         fixes=[
             _FIXES.get(late.phase, f"Check what rank {late.rank} does in {late.phase}."),
-            *(_WRAP if late.phase == "other" else []),
+            *_MORE.get(late.phase, []),
         ],
         how_to_check=f"One at a time: run rank {late.rank} on another machine, give it another "
         f"rank's data, remove code that only it runs. "
