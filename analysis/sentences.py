@@ -15,6 +15,7 @@ from feedline.analysis.formatting import (
     number,
     percent,
     seconds,
+    share_range,
     size,
 )
 
@@ -44,6 +45,12 @@ SIZE = Slot(size, (1, 110e3, 1.24e12))
 NAME = Slot(str, ("f", "backward", "Parsed.__getitem__", "DistributedSampler"))
 #: A piece of code without blanks.
 CODE = Slot(str, ("num_workers=2", "torch.utils.data.default_collate"))
+#: CPUs that may be used: few, and a quota may give a part of one.
+CPUS = Slot(lambda x: f"{x:g}", (0.5, 8, 256))
+#: Two shares, as in ``28 to 51 %``.
+RANGE = Slot(lambda ends: share_range(*ends), ((0.0, 0.01), (0.28, 0.51), (0.5, 1.0)))
+#: A part of a sentence that is made elsewhere: ``16 workers``, or nothing.
+PART = Slot(str, ("", "16 workers"))
 #: Settings of a loader: ``num_workers=2, persistent_workers=True``.
 SETTINGS = Slot(str, ("in_order=False", "num_workers=16, persistent_workers=True"))
 

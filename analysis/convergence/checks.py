@@ -10,9 +10,10 @@ import numpy as np
 import numpy.typing as npt
 
 from feedline.analysis.convergence.training_record import Curve, TrainingRecord
-from feedline.analysis.formatting import count, counted, number, share
+from feedline.analysis.formatting import counted
 from feedline.analysis.intervals import FloatArray
 from feedline.analysis.ledger.finding import SHARE, Evidence, Finding, Severity
+from feedline.analysis.sentences import COUNT, NAME, NUMBER, PART, PERCENT, Sentence
 
 _SKIPPED_SHARE = 0.05
 # times the largest loss at the start, and 1: no noise, no critic's score and no sum over a larger
@@ -59,6 +60,146 @@ _GHOST_BATCH = 32
 #: 24.8, 27.3 and 34.7 % with 32, 16, 8, 4 and 2 images per GPU (Wu and He, arXiv:1803.08494, table
 #: 2).
 _MIN_NORM_SAMPLES = 8
+_NOT_FINITE = Sentence(
+    "the loss was NaN or infinite {times}, first after {updates} updates", times=PART, updates=COUNT
+)
+_ROSE = Sentence(
+    "the loss rose from {first} at the start to {last} at the end", first=NUMBER, last=NUMBER
+)
+_TENTHS = "that is the largest loss of the first tenth of the run and the median of the last tenth"
+_WARM_UP = "Lower the learning rate or warm it up, and clip gradients."
+_LOOK_FOR = "At that update, look for log(0), division by 0 and float16 overflow."
+_SKIPPED = Sentence(
+    "GradScaler skipped {part} of {updates} updates because gradients overflowed",
+    part=PERCENT,
+    updates=COUNT,
+)
+_SAME = Sentence("{who} the same samples", who=PART)
+_SAME_NORM = Sentence(
+    "the gradient of one {part} has the same squared norm as the mean gradient of all", part=PART
+)
+_SAME_RATIO = Sentence(
+    "their ratio was 1.000 in all {updates} updates compared, and would be larger with different "
+    "samples",
+    updates=COUNT,
+)
+_REPEATS = Sentence("the batch of all {parts} only repeats the samples of one", parts=PART)
+_NEW_MICRO_BATCH = ["Draw a new micro-batch for each backward."]
+_OWN_SAMPLES = [
+    "Give each rank its own samples: sampler=DistributedSampler(dataset) instead of shuffle=True.",
+    "Call sampler.set_epoch(epoch) before each epoch.",
+    "An IterableDataset has to divide its samples among the ranks itself.",
+]
+_SUMMED = Sentence("gradients are summed over the {ranks} ranks instead of averaged", ranks=COUNT)
+_LONGER = Sentence(
+    "|g_whole|^2 is {times} times |g_part|^2, and a mean is never longer than its parts",
+    times=NUMBER,
+)
+_MULTIPLIES = Sentence("with SGD, that multiplies the learning rate by {ranks}", ranks=COUNT)
+_AVERAGE = "Average instead: ReduceOp.AVG or grad.div_(world_size)."
+_DIVIDE = Sentence(
+    "With SGD without weight decay or clipping, dividing the learning rate by {ranks} works as "
+    "well.",
+    ranks=COUNT,
+)
+_WHOLE = Sentence(
+    "each of the {ranks} ranks draws all {samples} samples of its dataset per epoch",
+    ranks=COUNT,
+    samples=COUNT,
+)
+_ORDER = Sentence("{sampler} draws them {order}", sampler=NAME, order=PART)
+_TRAINS_ON = Sentence("one epoch trains on {ranks} times the data", ranks=COUNT)
+_TOO_LONG_SCHEDULES = Sentence(
+    "schedules that count epochs run {ranks} times too long", ranks=COUNT
+)
+_IGNORE = "ignore this if the program gives each rank its own part of the data"
+_DISTRIBUTED = "Replace shuffle=True with sampler=DistributedSampler(dataset)."
+_SET_EPOCH = "Call sampler.set_epoch(epoch) before each epoch."
+_REPEATED = Sentence(
+    "{sampler} repeated the same order for {epochs} epochs: set_epoch() was not called",
+    sampler=NAME,
+    epochs=COUNT,
+)
+_SAME_BATCHES = "batches hold the same samples in every epoch"
+_ENDED_EARLY = Sentence(
+    "{scheduler} is set to {steps} steps, but scheduler.step() was called {calls} times",
+    scheduler=NAME,
+    steps=COUNT,
+    calls=COUNT,
+)
+_ENDED_AFTER = Sentence("it ended after {part} of the training", part=PERCENT)
+_NO_END = "it did not reach its end"
+_COUNTS_STEPS = "a schedule that counts steps does not adapt to the batch size"
+_SET_LENGTH = Sentence(
+    "Set the length of {scheduler} (T_max, total_steps or total_iters) to the number of "
+    "scheduler.step() calls.",
+    scheduler=NAME,
+)
+_CALLS = Sentence(
+    "That is {calls} here: len(loader) * epochs if it is called once per batch.", calls=COUNT
+)
+_AT_TOP = Sentence(
+    "the training ended at {part} of its highest learning rate, although {schedulers} should have "
+    "lowered it",
+    part=PERCENT,
+    schedulers=NAME,
+)
+_STILL_NOISY = "the final loss still contains the noise of a high learning rate"
+_STEP_SCHEDULER = (
+    "Call scheduler.step() in the unit of the schedule (per batch or per epoch), or set its length "
+    "to the number of calls."
+)
+_WITHOUT_DECAY = Sentence(
+    "{optimizer} has weight decay 0 in {bare} of {groups} parameter groups with matrices",
+    optimizer=NAME,
+    bare=COUNT,
+    groups=COUNT,
+)
+_PLAIN = Sentence(
+    "several libraries, as perhaps {module}, then skip the trust ratio: the optimizer becomes "
+    "plain {plain}",
+    module=NAME,
+    plain=NAME,
+)
+_DECAY = "Set a weight decay, however small, or always_adapt=True if the library has it."
+_ALWAYS_ADAPTS = "feedline's version always adapts."
+_OUTSIDE = Sentence(
+    "{optimizer} applies the learning rate after the momentum, and the paper before it",
+    optimizer=NAME,
+)
+_PAPER = "the paper is You et al., arXiv:1708.03888"
+_OLD_GRADIENTS = "while the learning rate rises, past gradients are scaled by the new rate"
+_LARS = "Use feedline.convergence.fixes.lars.Lars, or a longer warm-up."
+_FEW = Sentence(
+    "{layers} with the statistics of {samples}{per_rank}, which are noise",
+    layers=PART,
+    samples=PART,
+    per_rank=PART,
+)
+_MEASURED = "measured by Wu and He, arXiv:1803.08494"
+_CONVERT_SYNC = (
+    "Before DistributedDataParallel, model = torch.nn.SyncBatchNorm.convert_sync_batchnorm(model)."
+)
+_SYNC_SAMPLES = Sentence("Statistics then come from {samples} samples.", samples=COUNT)
+_GROUP_NORM = "torch.nn.GroupNorm(32, channels) in place of batch norm"
+_ONE_BY_ONE = "Accumulated micro-batches are normalized one by one."
+_NEEDS_GPUS = "SyncBatchNorm needs GPUs."
+_SYNCED = Sentence(
+    "{layers} SyncBatchNorm layers compute their statistics over all {ranks} ranks",
+    layers=COUNT,
+    ranks=COUNT,
+)
+_GHOSTS_WANTED = "ghost_bn, however, needs statistics of small groups"
+_ENOUGH = Sentence("each rank has {samples} samples per forward, which are enough", samples=NUMBER)
+_SYNC_EFFECTS = [
+    "this removes the regularizing noise of small groups, and makes each layer wait for all ranks",
+    "it also makes the ranks' gradients depend on each other",
+]
+_REMOVE_SYNC = [
+    "Remove convert_sync_batchnorm (in Lightning, sync_batchnorm=True).",
+    "BatchNorm over a rank's own samples already is ghost batch norm.",
+]
+_LEAVE_OUT = ["Leave out ghost_bn, or convert_sync_batchnorm (in Lightning, sync_batchnorm=True)."]
 _Check = Callable[[TrainingRecord], Finding | None]
 #: Causes that make every other figure say something about the mistake instead of the training.
 STOPS = frozenset(
@@ -102,15 +243,13 @@ def _not_finite(recorded: TrainingRecord) -> Finding | None:
     return Finding(
         "not_finite",
         Severity.HIGH,
-        message=f"the loss was NaN or infinite {counted(len(bad), 'time')}, first after "
-        f"{count(int(curve.updates[bad[0]]))} updates",
+        message=_NOT_FINITE(times=counted(len(bad), "time"), updates=int(curve.updates[bad[0]])),
         evidence=[
             Evidence("not_finite", "NaN or infinite values", len(bad), "values"),
             _last_finite(curve, int(bad[0])),
         ],
-        fix="Lower the learning rate or warm it up, clip gradients, and look for log(0), division "
-        "by 0 and float16 overflow at that "
-        "update.",
+        fix=_WARM_UP,
+        fix_more=[_LOOK_FOR],
         how_to_check="Run that batch through the untrained model. If its loss is not finite "
         "either, the data is the cause.",
     )
@@ -131,8 +270,8 @@ def _exploded(recorded: TrainingRecord) -> Finding | None:
     return Finding(
         "loss_exploded",
         Severity.HIGH,
-        message=f"the loss rose from at most {number(first)} (first tenth of the run) to "
-        f"{number(last)} (median of the last)",
+        message=_ROSE(first=first, last=last),
+        more=[_TENTHS],
         evidence=[
             Evidence("loss_at_start", "largest loss of the first tenth of the run", first, "1"),
             Evidence("loss_at_end", "loss in the last tenth, median", last, "1"),
@@ -143,7 +282,7 @@ def _exploded(recorded: TrainingRecord) -> Finding | None:
                 "updates",
             ),
         ],
-        fix="Lower the learning rate or warm it up, and clip gradients.",
+        fix=_WARM_UP,
         how_to_check="Train with a tenth of the learning rate. If the loss rises as far, this "
         "finding is wrong.",
     )
@@ -166,8 +305,7 @@ def _skipped_steps(recorded: TrainingRecord) -> Finding | None:
     return Finding(
         "skipped_steps",
         Severity.of(skipped / tried),
-        message=f"GradScaler skipped {count(skipped)} of {count(tried)} updates "
-        f"({share(skipped / tried)}) because gradients overflowed",
+        message=_SKIPPED(part=skipped / tried, updates=tried),
         evidence=[Evidence("skipped_share", "share of updates skipped", skipped / tried, SHARE)],
         fix="Use bfloat16 instead of float16, or warm up the learning rate.",
         how_to_check="Log scaler.get_scale(). If it falls only in the first hundred updates, this "
@@ -228,14 +366,16 @@ def _same_data(recorded: TrainingRecord) -> Finding | None:
     ranks = "both ranks" if recorded.norms.parts == 2 else f"all {recorded.norms.parts} ranks"
     part, plural = ("micro-batch", "es") if micro else ("rank", "s")
     who = "the micro-batches of an update hold" if micro else f"{ranks} train on"
+    fix, *others = _NEW_MICRO_BATCH if micro else _OWN_SAMPLES
     return Finding(
         "same_data",
         Severity.HIGH,
-        message=f"{who} the same samples: the gradient of one {part} has the same squared norm as "
-        f"the mean gradient of all (ratio 1.000 in "
-        f"all {count(len(ratio))} updates compared; with different samples, it would be larger). "
-        f"The batch of all {part}{plural} "
-        "only repeats the samples of one",
+        message=_SAME(who=who),
+        more=[
+            _SAME_NORM(part=part),
+            _SAME_RATIO(updates=len(ratio)),
+            _REPEATS(parts=f"{part}{plural}"),
+        ],
         evidence=[
             Evidence(
                 "part_over_mean", "|g_part|^2 / |g_mean|^2, median", float(np.median(ratio)), "1"
@@ -245,11 +385,8 @@ def _same_data(recorded: TrainingRecord) -> Finding | None:
             ),
             Evidence("updates", "updates", len(ratio), "updates"),
         ],
-        fix="Draw a new micro-batch for each backward."
-        if micro
-        else "Give each rank its own samples: sampler=DistributedSampler(dataset) instead of "
-        "shuffle=True, and sampler.set_epoch(epoch) "
-        "before each epoch. An IterableDataset has to divide its samples among the ranks itself.",
+        fix=fix,
+        fix_more=others,
         how_to_check="Print the sample indices that each rank or micro-batch uses in one update. "
         "If they differ, this finding is wrong.",
     )
@@ -278,17 +415,14 @@ def _sum_not_mean(recorded: TrainingRecord) -> Finding | None:
     return Finding(
         "sum_not_mean",
         Severity.HIGH,
-        message=f"gradients are summed over the {norms.parts} ranks, not averaged: |g_whole|^2 is "
-        f"{number(longer)} times |g_part|^2, and "
-        f"a mean is never longer than its parts. With SGD, that multiplies the learning rate by "
-        f"{norms.parts}",
+        message=_SUMMED(ranks=norms.parts),
+        more=[_LONGER(times=longer), _MULTIPLIES(ranks=norms.parts)],
         evidence=[
             Evidence("whole_over_part", "|g_whole|^2 / |g_part|^2", longer, "1"),
             Evidence("parts", "parts", norms.parts, "parts"),
         ],
-        fix="Average instead: ReduceOp.AVG or grad.div_(world_size). "
-        f"With SGD without weight decay or clipping, dividing the learning rate by {norms.parts} "
-        f"works as well.",
+        fix=_AVERAGE,
+        fix_more=[_DIVIDE(ranks=norms.parts)],
         how_to_check="If the loss is a sum over samples by design and the learning rate is tuned "
         "for it, this finding is wrong.",
     )
@@ -310,19 +444,21 @@ def _whole_data(recorded: TrainingRecord) -> Finding | None:
         return Finding(
             "whole_data_on_every_rank",
             Severity.INFO if apart else Severity.HIGH,
-            message=f"each of the {recorded.ranks} ranks draws all {count(of)} samples of its "
-            f"dataset per epoch ({sampler.get('kind')}), "
-            f"{order}: one epoch trains on {recorded.ranks} times the data, and schedules that "
-            f"count epochs run {recorded.ranks} times too "
-            "long. Ignore this if the program gives each rank its own part of the data",
+            message=_WHOLE(ranks=recorded.ranks, samples=of),
+            more=[
+                _ORDER(sampler=sampler.get("kind"), order=order),
+                _TRAINS_ON(ranks=recorded.ranks),
+                _TOO_LONG_SCHEDULES(ranks=recorded.ranks),
+                _IGNORE,
+            ],
             evidence=[
                 Evidence(
                     "epoch_samples_of_rank", "samples that a rank draws per epoch", drawn, "samples"
                 ),
                 Evidence("dataset_samples", "samples in its dataset", of, "samples"),
             ],
-            fix="Replace shuffle=True with sampler=DistributedSampler(dataset), and call "
-            "sampler.set_epoch(epoch) before each epoch.",
+            fix=_DISTRIBUTED,
+            fix_more=[_SET_EPOCH],
             how_to_check="Collect the samples that each rank draws in an epoch. If no sample is "
             "on two ranks, this finding is wrong.",
         )
@@ -343,14 +479,13 @@ def _missing_set_epoch(recorded: TrainingRecord) -> Finding | None:
         return Finding(
             "missing_set_epoch",
             Severity.LOW,
-            message=f"{sampler.get('kind')} repeated the same order for {count(epochs)} epochs: "
-            f"set_epoch() was not called, so batches "
-            "hold the same samples in every epoch",
+            message=_REPEATED(sampler=sampler.get("kind"), epochs=epochs),
+            more=[_SAME_BATCHES],
             evidence=[
                 Evidence("epochs", "epochs", epochs, "epochs"),
                 Evidence("orders", "different orders", 1, "orders"),
             ],
-            fix="Call sampler.set_epoch(epoch) before each epoch.",
+            fix=_SET_EPOCH,
             how_to_check="Print the indices of two epochs. If they differ, this finding is wrong.",
         )
     return None
@@ -370,24 +505,17 @@ def _schedule_in_steps(recorded: TrainingRecord) -> Finding | None:
         if not over and horizon <= _TOO_LONG * steps:
             continue
         times = horizon / steps
-        what = (
-            f"ended after {share(times)} of the training: it is set to {count(horizon)} steps"
-            if over
-            else f"did not reach its end: it is set to {count(horizon)} steps"
-        )
         return Finding(
             "schedule_in_steps",
             Severity.HIGH,
-            message=f"{kind} {what}, but scheduler.step() was called {count(steps)} times. A "
-            f"schedule that counts steps does not adapt to "
-            "the batch size",
+            message=_ENDED_EARLY(scheduler=kind, steps=horizon, calls=steps),
+            more=[_ENDED_AFTER(part=times) if over else _NO_END, _COUNTS_STEPS],
             evidence=[
                 Evidence("schedule_steps", "steps of the schedule", horizon, "steps"),
                 Evidence("steps", "calls of scheduler.step()", steps, "steps"),
             ],
-            fix=f"Set the length of {kind} (T_max, total_steps or total_iters) to the number "
-            f"of scheduler.step() calls, here {count(steps)}: len(loader) * epochs if it is "
-            "called once per batch.",
+            fix=_SET_LENGTH(scheduler=kind),
+            fix_more=[_CALLS(calls=steps)],
             how_to_check="If the training was meant to stop before its schedule ends, this "
             "finding is wrong.",
         )
@@ -425,15 +553,13 @@ def _rate_at_top(recorded: TrainingRecord) -> Finding | None:
     return Finding(
         "rate_at_top",
         Severity.INFO,
-        message=f"the training ended at {share(values[-1] / values.max())} of its highest "
-        f"learning rate, although {', '.join(kinds)} "
-        "should have lowered it: the final loss still contains the noise of a high learning rate",
+        message=_AT_TOP(part=float(values[-1] / values.max()), schedulers=", ".join(kinds)),
+        more=[_STILL_NOISY],
         evidence=[
             Evidence("last_rate", "last learning rate", float(values[-1]), "1"),
             Evidence("highest_rate", "highest learning rate", float(values.max()), "1"),
         ],
-        fix="Call scheduler.step() in the unit of the schedule (per batch or per epoch), or set "
-        "its length to the number of calls.",
+        fix=_STEP_SCHEDULER,
         how_to_check="Lower the learning rate over the last tenth. If the loss does not fall, "
         "this finding is wrong.",
     )
@@ -457,14 +583,13 @@ def _layerwise_without_decay(recorded: TrainingRecord) -> Finding | None:
         return Finding(
             "layerwise_without_decay",
             Severity.LOW,
-            message=f"{kind} of {module} has weight decay 0 in {len(bare)} of {len(groups)} "
-            f"parameter groups with matrices: several "
-            f"libraries then skip the trust ratio, so the optimizer becomes plain {plain}",
+            message=_WITHOUT_DECAY(optimizer=kind, bare=len(bare), groups=len(groups)),
+            more=[_PLAIN(plain=plain, module=module)],
             evidence=[
                 Evidence("groups_without_decay", "groups without weight decay", len(bare), "groups")
             ],
-            fix="Set a weight decay, however small, or always_adapt=True if the library has it; "
-            "feedline's version always adapts.",
+            fix=_DECAY,
+            fix_more=[_ALWAYS_ADAPTS],
             how_to_check="Compare |update| / |weight| of two layers. If equal, the trust ratio is "
             "applied and this finding is wrong.",
         )
@@ -487,11 +612,9 @@ def _rate_outside_momentum(recorded: TrainingRecord) -> Finding | None:
         return Finding(
             "rate_outside_momentum",
             Severity.INFO,
-            message=f"{optimizer.get('kind')} applies the learning rate after the momentum; the "
-            f"paper (You et al., arXiv:1708.03888) "
-            "applies it before: while the learning rate rises, past gradients are scaled by the "
-            "new rate",
-            fix="Use feedline.convergence.fixes.lars.Lars, or a longer warm-up.",
+            message=_OUTSIDE(optimizer=optimizer.get("kind")),
+            more=[_OLD_GRADIENTS, _PAPER],
+            fix=_LARS,
             how_to_check="If the learning rate is constant, both forms are equivalent and this "
             "finding does not matter.",
         )
@@ -510,44 +633,43 @@ def _few_samples(recorded: TrainingRecord) -> Finding | None:
     model = min(models, key=lambda item: item["samples"])
     samples, layers = int(model["samples"]), int(model["layers"])
     per_rank = " on each rank" if recorded.ranks > 1 else ""
+    fix, *others = _larger_norm_batches(samples, recorded, bool(model.get("gpu")))
     return Finding(
         "few_samples_in_batch_norm",
         Severity.LOW,
-        message=f"{counted(layers, 'batch norm layer')} normalize{'s' * (layers == 1)} with the "
-        f"statistics of "
-        f"{counted(samples, 'sample')}{per_rank}: such statistics are noise (Wu and He, "
-        f"arXiv:1803.08494)",
+        message=_FEW(
+            layers=f"{counted(layers, 'batch norm layer')} normalize{'s' * (layers == 1)}",
+            samples=counted(samples, "sample"),
+            per_rank=per_rank,
+        ),
+        more=[_MEASURED],
         evidence=[
             Evidence("samples_of_forward", "samples per rank and forward", samples, "samples"),
             Evidence("batchnorm_layers", "batch norm layers", layers, "layers"),
         ],
-        fix=_larger_norm_batches(samples, recorded, bool(model.get("gpu"))),
+        fix=fix,
+        fix_more=others,
         how_to_check=f"Train once with {4 * _MIN_NORM_SAMPLES} samples per forward for the same "
         f"number of samples. "
         "If the evaluation is not better, this finding is wrong.",
     )
 
 
-def _larger_norm_batches(samples: int, recorded: TrainingRecord, gpu: bool) -> str:
+def _larger_norm_batches(samples: int, recorded: TrainingRecord, gpu: bool) -> list[str]:
     """Say how batch norm gets more samples.
 
     SyncBatchNorm only where it works, which is on GPUs, and helps: with samples enough on all ranks
     together.
     """
     ranks, per_rank = recorded.ranks, " and rank" * (recorded.ranks > 1)
-    group = "torch.nn.GroupNorm(32, channels) in place of batch norm"
     if gpu and ranks * samples >= _MIN_NORM_SAMPLES:
-        sync = (
-            "model = torch.nn.SyncBatchNorm.convert_sync_batchnorm(model) before "
-            "DistributedDataParallel"
-        )
-        return f"{sync}: statistics then come from {count(ranks * samples)} samples. Or {group}."
+        return [_CONVERT_SYNC, _SYNC_SAMPLES(samples=ranks * samples), f"Or use {_GROUP_NORM}."]
     accumulates = recorded.batch is not None and recorded.batch >= 2 * ranks * samples
-    one_by_one = " Accumulated micro-batches are normalized one by one." if accumulates else ""
-    sync = " SyncBatchNorm needs GPUs." if ranks > 1 and not gpu else ""
-    return (
-        f"Use {group}, or {4 * _MIN_NORM_SAMPLES} samples per forward{per_rank}.{one_by_one}{sync}"
-    )
+    return [
+        f"Use {_GROUP_NORM}, or {4 * _MIN_NORM_SAMPLES} samples per forward{per_rank}.",
+        *([_ONE_BY_ONE] if accumulates else []),
+        *([_NEEDS_GPUS] if ranks > 1 and not gpu else []),
+    ]
 
 
 def _sync_batch_norm(recorded: TrainingRecord) -> Finding | None:
@@ -560,27 +682,18 @@ def _sync_batch_norm(recorded: TrainingRecord) -> Finding | None:
     wanted = "ghost_bn" in recorded.fixes
     if not synced or recorded.ranks < 2 or not (wanted or part >= _GHOST_BATCH):
         return None
-    why = (
-        "but ghost_bn needs statistics of small groups"
-        if wanted
-        else f"although each rank has {number(part)} samples per forward"
-    )
+    fix, *others = _REMOVE_SYNC if part >= _GHOST_BATCH else _LEAVE_OUT
     return Finding(
         "sync_batch_norm",
         Severity.LOW if wanted else Severity.INFO,
-        message=f"{synced} SyncBatchNorm layers compute their statistics over all "
-        f"{recorded.ranks} ranks, {why}: this removes the "
-        "regularizing noise of small groups, makes each layer wait for all ranks, and makes the "
-        "ranks' gradients depend on each other",
+        message=_SYNCED(layers=synced, ranks=recorded.ranks),
+        more=[_GHOSTS_WANTED if wanted else _ENOUGH(samples=part), *_SYNC_EFFECTS],
         evidence=[
             Evidence("sync_batchnorm_layers", "SyncBatchNorm layers", synced, "layers"),
             Evidence("samples_of_rank", "samples per rank and forward", part, "samples"),
         ],
-        fix="Remove convert_sync_batchnorm (in Lightning, sync_batchnorm=True): BatchNorm over a "
-        "rank's own samples already is ghost batch "
-        "norm."
-        if part >= _GHOST_BATCH
-        else "Leave out ghost_bn, or convert_sync_batchnorm (in Lightning, sync_batchnorm=True).",
+        fix=fix,
+        fix_more=others,
         how_to_check="Train without it for the same number of samples. If the validation loss is "
         "worse, this finding is wrong.",
     )

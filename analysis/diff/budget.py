@@ -9,7 +9,7 @@ from feedline.analysis.diff.conclusion import MIN_MACHINE_SHARE, MIN_RATIO
 from feedline.analysis.diff.run_diff import Outcome, Quantity, RunDiff
 from feedline.analysis.diff.side import MeasuredRun, interval_of
 from feedline.analysis.formatting import NOT_MEASURED, share, value
-from feedline.analysis.ledger.finding import SHARE, Finding, Severity
+from feedline.analysis.ledger.finding import SHARE, Finding, Severity, advice
 from feedline.analysis.measure.mean_step import half_width, interval_of_rate
 from feedline.analysis.measure.stages import INPUT_STAGES, MAKING_STAGES, STEP_STAGES
 
@@ -324,7 +324,7 @@ def _finding(id: str, there: list[Finding], unknown: str) -> CheckedLimit:
     """
     if there:
         message = "; ".join(
-            f"{finding.rule_id}: {finding.message}{f'. Fix: {finding.fix}' if finding.fix else ''}"
+            f"{finding.rule_id}: {finding.message}{f'. Fix: {advice(finding)}' if finding.fix else ''}"
             for finding in there
         )
         return CheckedLimit(id, LimitOutcome.EXCEEDED, message, about="input")

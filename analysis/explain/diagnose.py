@@ -9,7 +9,6 @@ from dataclasses import replace
 from feedline.analysis.convergence.checks import GRAVE, without_same_fix
 from feedline.analysis.explain.order import Rows, claimed, in_order, without_contradictions
 from feedline.analysis.explain.predictions import Predictions, refused_of_traces, untold
-from feedline.analysis.formatting import sentence
 from feedline.analysis.ledger.facts import RuleInputs
 from feedline.analysis.ledger.finding import CostKind, Evidence, Finding, Severity
 from feedline.analysis.ledger.rule import F, Rule
@@ -186,12 +185,13 @@ def _with_loader_fix(finding: Finding, causes: Sequence[Finding]) -> Finding:
         or finding.blame.phase != "wait"
     ):
         return finding
-    if top.settings:  # a line of code, which nothing can follow
-        return replace(finding, fix=f"{finding.fix} Or: {top.fix}")
-    return replace(
-        finding,
-        fix=f"{sentence(top.fix).removesuffix('.')}. Or {finding.fix[:1].lower()}{finding.fix[1:]}",
-    )
+    where = {"place": top.place, "condition": top.condition}
+    if top.settings:  # a line of code
+        others = [*finding.fix_more, f"Or: {top.fix}", *top.fix_more]
+        return replace(finding, fix_more=others, **where)
+    other = f"Or {finding.fix[:1].lower()}{finding.fix[1:]}"
+    others = [*top.fix_more, other, *finding.fix_more]
+    return replace(finding, fix=top.fix, fix_more=others, **where)
 
 
 def _explains(finding: Finding, run: RuleInputs) -> bool:

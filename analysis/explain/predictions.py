@@ -78,10 +78,7 @@ class Predictions:
         rule = BY_ID.get(finding.rule_id)
         if rule is None or not rule.without_gain_of_workers:
             return finding
-        if self.more_workers_gain() is not False:
-            return finding
-        fix = f"{sentence(finding.fix).removesuffix('.')}. {rule.without_gain_of_workers}"
-        return replace(finding, fix=fix)
+        return replace(finding, fix_more=[*finding.fix_more, rule.without_gain_of_workers])
 
     def more_workers_gain(self) -> bool | None:
         """Tell whether more workers are predicted to be faster, as ``feedline tune`` searches.
@@ -324,7 +321,15 @@ def _with(finding: Finding, made: PredictedRate | Refused) -> Finding:
     if isinstance(made, Refused) and made.reason == REJECTED:
         tried = f"{sentence(made.message)}. Look for another change."
         told = replace(
-            finding, predicted=None, refused=tried, fix=tried, how_to_check="", settings={}
+            finding,
+            predicted=None,
+            refused=tried,
+            fix=tried,
+            fix_more=[],
+            place="",
+            condition="",
+            how_to_check="",
+            settings={},
         )
         return replace(told, severity=Severity.INFO, cost_s=0.0)
     if isinstance(made, Refused):

@@ -234,7 +234,7 @@ class Waiting:
         step_s: the step that costs are shares of.
         share: of it that the rank waits, from 0 to 1.
         parts: of the same rank's step; None: not known.
-        message: how long it waits, in a sentence, where its share decides.
+        more: how long it waits, in sentences, where its share decides.
         evidence: of the source: what other sources do not measure.
     """
 
@@ -243,7 +243,7 @@ class Waiting:
     step_s: float
     share: float
     parts: RankParts | None
-    message: str = ""
+    more: list[str] = field(default_factory=list)
     evidence: list[Evidence] = field(default_factory=list)
 
 
@@ -260,9 +260,9 @@ class Exposed:
             traced.
         kinds: it by what moves, most first.
         hidden_share: of the transfer, from 0 to 1. None: not known.
-        where: which rank, where that has to be said; continues a sentence.
-        caveat: why waiting for other ranks may be part of it; continues a sentence.
-        separate: how to separate transfer from waiting; empty: they are.
+        more: which rank it is, where that has to be said, and why waiting for other ranks may be
+            part of it; sentences.
+        separate: how to separate transfer from waiting, in sentences; empty: they are.
         evidence: of the source.
     """
 
@@ -272,9 +272,8 @@ class Exposed:
     beyond: str
     kinds: list[ExposedKind]
     hidden_share: float | None
-    where: str
-    caveat: str
-    separate: str
+    more: list[str]
+    separate: list[str]
     evidence: list[Evidence]
 
 

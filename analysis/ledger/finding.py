@@ -201,6 +201,15 @@ class Finding:
     gain: Gain | None = None
 
 
+def advice(finding: Finding) -> str:
+    """Return the fix in one line, with its place and its condition.
+
+    ``Set in_order=False (now True). (train.py:31, only if the order of batches may change)``.
+    """
+    aside = ", ".join(filter(None, (finding.place, finding.condition)))
+    return f"{finding.fix}{f' ({aside})' if aside else ''}"
+
+
 #: Why a cost may be more.
 COMPETES = "the step would also get CPU time that workers use now"
 

@@ -7,13 +7,14 @@ from functools import cached_property
 
 import numpy as np
 
-from feedline.analysis.formatting import counted, seconds, share
+from feedline.analysis.formatting import counted
 from feedline.analysis.intervals import NONE, clip, joined, length, union, without
 from feedline.analysis.ledger.facts import Exposed, RankFacts, Waiting
 from feedline.analysis.ledger.finding import SHARE, Evidence, Severity
 from feedline.analysis.ledger.table import Ledger, LedgerRow, LedgerTable
 from feedline.analysis.ranks.communication import ExposedKind
 from feedline.analysis.ranks.traced_ranks import RankComparison
+from feedline.analysis.sentences import COUNT, NAME, PART, PERCENT, TIME, Sentence
 from feedline.analysis.traces.collectives import operation
 from feedline.analysis.traces.kernel_names import may_communicate, operation_of
 from feedline.analysis.traces.rank_trace import KernelRow, RankTrace
@@ -21,10 +22,27 @@ from feedline.analysis.traces.trace_budget import StepBudget
 
 _MUCH_LESS = 0.5  # of the shown rank's: then waiting is most of it
 SHOWN = 3  # operations, one by one
-_ALL_RANKS = (
+_ALL_RANKS = [
     "Ingest the traces of all ranks in one command (`feedline ingest rank0.json.gz rank1.json.gz "
-    "...`): feedline can then separate "
-    "transfer time from waiting time."
+    "...`).",
+    "feedline can then separate transfer time from waiting time.",
+]
+_WAITS = Sentence(
+    "rank {rank} waits for others for {part} of {whole}", rank=COUNT, part=PERCENT, whole=PART
+)
+_LAST = Sentence(
+    "rank {rank} joins {last} of {collectives} last",
+    rank=NAME,
+    last=COUNT,
+    collectives=PART,
+)
+_INCLUDES = Sentence(
+    "this includes waiting for other ranks, which {which} cannot separate", which=PART
+)
+_LEAST = Sentence(
+    "on rank {rank} it takes {least}, so most of it is waiting for other ranks",
+    rank=COUNT,
+    least=TIME,
 )
 
 
@@ -143,8 +161,10 @@ def _waiting(facts: TraceFacts) -> Waiting | None:
         mean_step_s(facts.budgets[waiter]),
         waited,
         between.parts.get(waiter),
-        message=f"For {share(waited)} of {facts.whole}, rank {waiter} waits for others; rank "
-        f"{late} joins {last} of {met} collectives last",
+        more=[
+            _WAITS(rank=waiter, part=waited, whole=facts.whole),
+            _LAST(rank=late, last=last, collectives=counted(met, "collective")),
+        ],
         evidence=[
             Evidence(
                 "waiting_for_rank_share",
@@ -174,14 +194,9 @@ def _exposed(facts: TraceFacts) -> Exposed:
     own_s, least = facts.cost_s(part), min(facts.budgets, key=lambda rank: facts.cost_s(part, rank))
     least_s, alone = facts.cost_s(part, least), facts.between is None or not facts.between.waiting
     which = "one rank's trace" if facts.between is None else "these traces"
-    caveat = (
-        f"; this includes waiting for other ranks, which {which} cannot separate" if alone else ""
-    )
+    more = [_INCLUDES(which=which)] if alone else []
     if least_s <= _MUCH_LESS * own_s:
-        caveat += (
-            f"; on rank {least} it takes {seconds(least_s)}, so most of it is waiting for "
-            f"other ranks"
-        )
+        more.append(_LEAST(rank=least, least=least_s))
     exposed = "exposed per step" if facts.shown.basis.steps else "exposed"
     evidence = [
         Evidence("exposed_transfer_share", "exposed communication", facts.share(part), SHARE)
@@ -202,9 +217,8 @@ def _exposed(facts: TraceFacts) -> Exposed:
         beyond="computation",
         kinds=kinds,
         hidden_share=hidden / 100 if hidden is not None else None,
-        where="",
-        caveat=caveat,
-        separate=_ALL_RANKS if alone else "",
+        more=more,
+        separate=_ALL_RANKS if alone else [],
         evidence=[
             *evidence,
             *(

@@ -117,15 +117,18 @@ def _number(value: object) -> float | None:
 
 
 def says(use: Cpus) -> str:
-    """Return who used the CPUs, in words; ``own`` is known."""
+    """Who used the CPUs, in words; ``own`` is known."""
+    return "; ".join(sentences(use))
+
+
+def sentences(use: Cpus) -> list[str]:
+    """Return the same as sentences: of the training and other programs, and of what is free."""
     of = f"this training uses {number(use.own)} of {may_use(use.allowed, use.quota)}"
     if use.others is None or use.free is None:
-        return of
+        return [of]
     busy = f", other programs use {number(use.others)}" if use.others >= MIN_OTHERS else ""
-    return (
-        f"{of}{busy}; "
-        f"{f'{number(use.free)} CPUs are free' if use.free >= MIN_OTHERS else 'no CPU is free'}"
-    )
+    free = f"{number(use.free)} CPUs are free" if use.free >= MIN_OTHERS else "no CPU is free"
+    return [f"{of}{busy}", free]
 
 
 def may_use(allowed: float, quota: float | None) -> str:

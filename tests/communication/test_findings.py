@@ -9,6 +9,7 @@ import pytest
 import torch
 from communication.made_up import MB, Training, always, messages, train, with_table
 from rules.made_up import made_up_facts
+from text.breath import advised, said
 from torch.distributed.algorithms.ddp_comm_hooks import default_hooks
 
 import feedline
@@ -43,7 +44,7 @@ def test_a_rank_whose_decode_makes_the_others_wait_is_named_and_the_network_is_n
     assert (top.blame.rank, top.blame.phase, top.blame.part) == (3, "wait", "decode")
     assert (
         "rank 3 is the straggler (slow decode): the other 3 ranks wait" in top.message
-        and "The network is not the cause" in top.message
+        and "the network is not the cause" in said(top)
     )
     assert top.cost_s == pytest.approx(0.052, abs=0.002)
     assert "compute_bound" not in {finding.rule_id for finding in rest}, (
@@ -59,10 +60,9 @@ def test_another_rank_in_each_step_is_said_so():
 
     assert top.rule_id == "late_ranks" and top.blame.rank is None and top.blame.phase == "forward"
     assert (
-        "the slow rank changes: rank 0 in 8, rank 1 in 8, rank 2 in 7 of the 30 steps with a late "
-        "rank"
-        in top.message
-        and "only this rank" not in top.fix
+        "late are rank 0 in 8, rank 1 in 8, rank 2 in 7 of the 30 steps with a late rank"
+        in top.more
+        and "only this rank" not in advised(top)
     )
 
 
@@ -80,10 +80,9 @@ def test_a_slow_network_is_told_from_much_to_move():
         )
         return diagnose(facts_of(plan, Ceilings([ceiling])))[0]
 
-    assert (
-        rule_id(1e9).rule_id == "exposed_communication"
-        and "as fast as the network allows" in rule_id(1e9).message
-    )
+    assert rule_id(
+        1e9
+    ).rule_id == "exposed_communication" and "as fast as the network allows" in said(rule_id(1e9))
     assert rule_id(9e9).rule_id == "slow_network" and rule_id(9e9).cost_s > 0
 
 
@@ -93,7 +92,7 @@ def test_the_hook_that_is_advised_can_be_registered_on_the_backend_of_the_run(tm
         for one in feedline.load(RECORDED).report.findings
         if one.rule_id == "exposed_communication"
     ]
-    named = re.search(r"default_hooks\.(\w+)\)", found.fix)[1]
+    named = re.search(r"default_hooks\.(\w+)\)", advised(found))[1]
 
     torch.distributed.init_process_group(
         "gloo", init_method=f"file://{tmp_path / 'store'}", rank=0, world_size=1
@@ -113,17 +112,16 @@ def test_messages_that_are_all_latency_are_not_advised_to_have_fewer_bytes():
     (found,) = [
         one
         for one in diagnose(replace(facts, comm=replace(facts.comm, collectives=small, what_if=[])))
-        if "latency" in one.fix
+        if "latency" in advised(one)
     ]
 
     assert found.rule_id == "exposed_communication"
-    assert found.fix.startswith(
-        "Send less often: use larger batches per rank, or gradient accumulation (no_sync)."
-    )
+    assert found.fix == "Send less often: use larger batches per rank."
+    assert found.fix_more[-1] == "Or use gradient accumulation (no_sync)."
 
     gathered = {rank: [ExposedKind("all_gather", "forward", 2e-3)] for rank in facts.comm.exposed}
     comm = replace(facts.comm, collectives=small, what_if=[], exposed=gathered)
-    assert not [one for one in diagnose(replace(facts, comm=comm)) if "no_sync" in one.fix], (
+    assert not [one for one in diagnose(replace(facts, comm=comm)) if "no_sync" in advised(one)], (
         "nothing of FSDP is spared by it"
     )
 
@@ -137,8 +135,9 @@ def test_metrics_that_are_reduced_in_each_step_are_not_advised_to_send_gradients
         one for one in diagnose(replace(facts, comm=comm)) if one.rule_id == "exposed_communication"
     ]
 
-    assert "metrics" in found.fix and "torch.stack" in found.fix
-    assert "no_sync" not in found.fix and "hook" not in found.fix and found.predicted is None
+    assert "metrics" in advised(found) and "torch.stack" in found.fix
+    assert "no_sync" not in advised(found) and "hook" not in advised(found)
+    assert found.predicted is None
 
 
 def test_what_a_program_does_already_or_loses_by_is_not_among_the_ways():
@@ -155,7 +154,7 @@ def test_what_a_program_does_already_or_loses_by_is_not_among_the_ways():
         if "bytes_per_s" in str(one.evidence)
     ]
 
-    assert found.fix == "Use larger batches per rank."
+    assert advised(found) == "Use larger batches per rank."
 
 
 def test_communication_that_backward_hides_is_not_spoken_of():
@@ -236,9 +235,8 @@ def test_where_waiting_cannot_be_told_from_transfer_the_network_is_not_judged(ra
 
     assert comm.network_share is None and {kind.busbw_gbps for kind in comm.collectives} == {None}
     assert comm.network.endswith("transfer cannot be separated from waiting")
-    assert found.rule_id == "exposed_communication" and found.message.endswith(
-        f" of the step); {comm.network}"
-    )
+    assert found.rule_id == "exposed_communication" and found.message.endswith(" of the step)")
+    assert found.more == [comm.network]
 
 
 def test_messages_between_two_ranks_are_one_kind_with_the_bandwidth_of_the_link():

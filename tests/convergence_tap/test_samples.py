@@ -368,4 +368,4 @@ def test_a_loader_in_a_thread_of_its_own_feeds_the_training(report_of):
     assert [loader.role for loader in report.loaders] == ["training"]
     assert report.step.evaluation_s == 0
     (unseen,) = [finding for finding in report.findings if finding.rule_id == "input_not_seen"]
-    assert unseen.message.startswith("ThreadLoader is iterated in another thread of the program")
+    assert unseen.message.startswith("ThreadLoader is iterated in another thread,")

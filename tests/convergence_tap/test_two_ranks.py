@@ -87,7 +87,7 @@ def test_batch_norm_over_two_samples_per_rank_is_a_mistake_in_the_set_up(two_ran
     assert "statistics of 2 samples on each rank" in finding.message
     assert (
         "GroupNorm" in finding.fix
-        and "SyncBatchNorm needs GPUs" in finding.fix
+        and "SyncBatchNorm needs GPUs." in finding.fix_more
         and "convert_sync_batchnorm" not in finding.fix
     )
     assert found.stopped and not found.advice

@@ -14,6 +14,7 @@ import pytest
 from golden.pinned import Pinned
 from golden.record import RUNS, STORED
 from golden.visible import visible_text
+from text.breath import long_sentences, of_report
 
 from feedline.cli import main
 
@@ -72,6 +73,10 @@ def test_no_number_of_a_report_moves(told: Told, pinned: Pinned) -> None:
 
 def test_the_terminal_reads_as_it_did(told: Told, pinned: Pinned) -> None:
     pinned.text(f"{told.name}.terminal", told.terminal)
+
+
+def test_each_finding_can_be_read_in_one_breath(told: Told) -> None:
+    assert not [problem for one in of_report(told.numbers) for problem in long_sentences(one)]
 
 
 def test_all_of_the_report_names_every_stage_operation_and_loader(told: Told) -> None:

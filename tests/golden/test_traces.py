@@ -7,6 +7,7 @@ import re
 import pytest
 from golden.pinned import Pinned
 from golden.visible import visible_text
+from text.breath import long_sentences, of_report
 from traces.one_basis import one_basis, reported
 from traces.trainings_made import MADE, REAL, SHARED
 
@@ -26,6 +27,7 @@ def compare(pinned: Pinned, tmp_path, monkeypatch, capsys):
         monkeypatch.chdir(tmp_path)
         told, short, full = reported(paths, tmp_path, capsys)
         one_basis(told, short, full)
+        assert not [problem for one in of_report(told) for problem in long_sentences(one)]
         pinned.numbers(name, told)
         pinned.text(f"{name}.terminal", f"{short}\n{full}")
         pinned.text(f"{name}.html", visible_text((tmp_path / "run" / "report.html").read_text()))

@@ -20,6 +20,10 @@ WORDS = frozenset(
 )
 #: The same in one class only; and fields of such a name that hold an identifier.
 MORE = {
+    "Finding": {"more", "fix_more", "condition"},
+    "Why": {"more", "fix_more"},
+    "Waiting": {"more"},
+    "Exposed": {"more", "separate"},
     "ThroughputBound": {"name", "source"},
     "Roofline": {"nearest", "next"},
     "Traces": {"basis"},

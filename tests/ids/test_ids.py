@@ -278,5 +278,13 @@ def test_what_is_rewritten_is_there():
         ["why"],
         ["what", "why"],
     )
-    assert rewritten[Finding] == ["message", "fix", "how_to_check", "refused"]
+    assert rewritten[Finding] == [
+        "message",
+        "fix",
+        "how_to_check",
+        "refused",
+        "condition",
+        "more",
+        "fix_more",
+    ]
     assert "notes" in rewritten[Report] and rewritten[StepBudget] == ["notes"]

@@ -64,7 +64,7 @@ def test_threads_that_spin_for_a_cpu_are_named_and_one_thread_is_faster(warm_pyt
 
     first = report["findings"][0]
     assert first["cause"] == "slow_for_its_bytes", report["verdict"]
-    assert "torch.set_num_threads(1)" in first["fix"] and "other programs" in first["says"]
+    assert "torch.set_num_threads(1)" in first["fix"] and "other programs" in str(first["more"])
     assert advised["step"]["mean_s"] < 0.5 * report["step"]["mean_s"]
     assert "slow_for_its_bytes" not in [finding["cause"] for finding in advised["findings"]]
 
@@ -117,7 +117,9 @@ def test_five_runs_alone_and_five_beside_a_neighbor_begin_alike_or_name_it(
 def first(report: Report) -> tuple[str, bool]:
     """The first finding's cause, and whether it names the neighbor."""
     finding = report["findings"][0]
-    return finding["cause"], "other programs" in finding["says"] + finding["fix"]
+    return finding["cause"], "other programs" in finding["says"] + str(finding["more"]) + finding[
+        "fix"
+    ]
 
 
 def recorded(

@@ -212,10 +212,11 @@ def test_a_sampler_that_makes_the_order_of_a_pass_is_told_from_one_that_is_slow(
     assert (
         finding is not None
         and "at the beginning of each pass" in finding.message
-        and "1,000,000 samples" in finding.message
+        and "1,000,000 samples" in finding.more[0]
     )
-    assert finding.fix.startswith("If samples may repeat within a pass, set replacement=True")
-    assert finding.fix.endswith(slow_sampler.ONLY_THOSE)
+    assert finding.fix.startswith("Set replacement=True")
+    assert finding.condition == "only if samples may repeat within a pass"
+    assert finding.fix_more == slow_sampler.ONLY_THOSE
 
 
 class Parts:

@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from rules.any_facts import any_facts
 from rules.made_up import made_up_facts, per_sample, waiting, without_workers
 from rules.test_made_one_by_one import rows
+from text.breath import advised
 
 from feedline.analysis.explain.diagnose import diagnose
 from feedline.analysis.ledger.facts import RuleInputs
@@ -560,7 +561,7 @@ CASES: dict[str, list[tuple[str, RuleInputs, RuleInputs]]] = {
     ],
     "evaluation_time": [
         (
-            "Evaluation",
+            "evaluation",
             (lambda facts: replace(facts, step=replace(facts.step, evaluation_s=60.0)))(
                 made_up_facts()
             ),
@@ -632,8 +633,8 @@ def finding_of(rule_id: str, facts: RuleInputs) -> Finding | None:
 def test_a_fix_takes_for_granted_only_what_the_run_has(rule_id, words, there, missing):
     finding, other = finding_of(rule_id, there), finding_of(rule_id, missing)
 
-    assert finding is not None and words in finding.fix
-    assert other is None or words not in other.fix
+    assert finding is not None and words in advised(finding)
+    assert other is None or words not in advised(other)
     assert other is None or (other.fix and other.how_to_check)
 
 
@@ -646,7 +647,8 @@ def test_every_rule_about_a_recorded_run_has_such_a_pair():
 
 
 def decodes(facts: RuleInputs) -> bool:
-    return "decode" in facts.costs or "decode" in facts.step.stages or operations(facts, "decode/")
+    staged = "decode" in facts.costs or "decode" in facts.step.stages
+    return staged or facts.decodes_images or operations(facts, "decode/")
 
 
 def images(facts: RuleInputs) -> bool:
@@ -686,10 +688,10 @@ def test_no_rule_advises_what_is_not_there(facts):
     ]
     for finding in [*alone, *diagnose(facts)]:
         for words, there in TAKES_FOR_GRANTED.items():
-            assert not re.search(words, finding.fix) or there(facts), (
+            assert not re.search(words, advised(finding), re.MULTILINE) or there(facts), (
                 finding.rule_id,
                 words,
-                finding.fix,
+                advised(finding),
             )
         assert facts.may_be_split or finding.settings.get("num_workers", 0) <= 1
         assert (

@@ -1,5 +1,6 @@
 import pytest
 from rules.made_up import made_up_facts, waiting, without_workers
+from text.breath import advised
 
 from feedline.analysis.explain.diagnose import diagnose
 from feedline.analysis.ledger.finding import Severity
@@ -20,7 +21,7 @@ def test_what_samples_wait_for_is_named_with_its_own_fix(kind):
     finding = check(waiting(60.0, sample=BLOCKED, traffic=NOTHING, maker=looked(kind)))
 
     assert (finding.rule_id, finding.severity) == ("blocked", Severity.HIGH)
-    assert finding.fix.startswith(FIX[kind])
+    assert [finding.fix, *finding.fix_more][: len(FIX[kind])] == FIX[kind]
     assert {(e.id, e.of): e.value for e in finding.evidence}[
         "blocked_by_share", kind
     ] == pytest.approx(12.0 / 16.8)
@@ -29,8 +30,8 @@ def test_what_samples_wait_for_is_named_with_its_own_fix(kind):
 def test_too_few_looks_leave_unknown_what_it_is():
     finding = check(waiting(60.0, sample=BLOCKED, traffic=NOTHING, maker=looked("sleep", looks=9)))
 
-    assert "blocked on something other than storage (" in finding.message
-    assert finding.message.endswith("; the cause is unknown")
+    assert finding.message.endswith("blocked on something other than storage")
+    assert finding.more == ["the cause is unknown"]
 
 
 def test_it_does_not_speak_where_files_are_read_and_no_look_tells_what_blocks():
@@ -46,7 +47,7 @@ def test_workers_are_advised_against_what_must_remain_and_can_overlap():
         kind: waiting(60.0, sample=BLOCKED, traffic=NOTHING, maker=looked(kind)) for kind in FIX
     }
 
-    assert {kind for kind in FIX if "num_workers" in check(facts[kind]).fix} == {
+    assert {kind for kind in FIX if "num_workers" in advised(check(facts[kind]))} == {
         "network",
         "another process",
     }

@@ -3,9 +3,10 @@
 import pytest
 from rules.made_up import made_up_facts, without_workers
 from rules.said import verdict
+from text.breath import said
 
 from feedline.analysis.explain.diagnose import diagnose
-from feedline.analysis.formatting import share
+from feedline.analysis.formatting import percent
 from feedline.analysis.ledger.finding import Severity
 from feedline.analysis.ledger.view.handover import receiving_s
 from feedline.analysis.ledger.view.input_wait import steady_share
@@ -38,11 +39,11 @@ def test_below_and_above_the_gate_the_first_finding_and_its_words_are_the_same_b
     assert (finding.rule_id, finding.severity) == ("borderline_input", Severity.INFO)
     assert (
         "is on the borderline" in finding.message
-        and "(95 % interval: 3.0 to 8.0 %)" in finding.message
+        and "the 95 % interval of that share is 3.0 to 8.0 %" in finding.more
     )
     assert (
         finding.fix == f"Look at the rest of the step first: the input takes "
-        f"{share(finding.evidence[0].value)} of it."
+        f"{percent(finding.evidence[0].value)} of it."
     )
     assert verdict([finding], facts).startswith("The input is on the borderline: it takes")
 
@@ -103,7 +104,7 @@ def test_a_gain_of_workers_that_may_be_below_the_gate_is_told_by_one_finding_on_
 ):
     first = diagnose(cheap_samples(gain, 0.008))[0]
 
-    assert first.rule_id == "made_one_by_one" and "workers would save" in first.message
+    assert first.rule_id == "made_one_by_one" and "workers would save" in said(first)
 
 
 @pytest.mark.parametrize(("gain", "sure"), [(0.051, 0.0), (0.07, 0.008), (0.3, 0.1)])

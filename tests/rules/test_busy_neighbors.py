@@ -1,6 +1,7 @@
 import pytest
 from rules.made_up import SAMPLE, made_up_facts, waiting, without_workers
 from rules.said import verdict
+from text.breath import advised, said
 
 from feedline.analysis.explain.diagnose import diagnose
 from feedline.analysis.formatting import seconds
@@ -39,11 +40,10 @@ def test_the_time_that_it_speaks_of_is_the_time_that_can_be_saved():
     )
 
     assert (
-        f"{seconds(some.cost_s)} of each 160 ms step (9.4 %) is spent waiting for those CPUs"
-        in some.message
+        f"{seconds(some.cost_s)} of each 160 ms step is spent waiting for those CPUs" in some.more
     )
     assert (
-        "they hold CPUs that more loader workers would use" in kept.message
+        "they hold CPUs that more loader workers would use" in kept.more
         and " ms " not in kept.message
     )
 
@@ -66,8 +66,8 @@ def test_cpus_that_workers_would_need_are_what_a_neighbor_takes_from_a_training_
     beside = diagnose(without_workers(**facts, others=1.0))[0]
 
     assert diagnose(without_workers(**facts))[0].rule_id == "too_few_workers"
-    assert beside.rule_id == "busy_neighbors" and NO_ROOM in beside.message
-    assert beside.fix.endswith("Then set DataLoader(..., num_workers=2)  # now 0")
+    assert beside.rule_id == "busy_neighbors" and NO_ROOM in beside.more
+    assert beside.fix_more == ["Then set num_workers=2 (now 0)."]
 
 
 def test_a_third_of_a_cpu_keeps_no_worker_from_one():
@@ -102,7 +102,7 @@ def test_workers_that_mostly_sleep_are_kept_from_no_cpu():
         dict.fromkeys(SAMPLE, (0.1, 0.0, 0.9)),
     )
 
-    assert NO_ROOM in check(without_workers(**facts, sample=computing)).message
+    assert NO_ROOM in check(without_workers(**facts, sample=computing)).more
     assert check(without_workers(**facts, sample=sleeping)) is None
 
 
@@ -117,7 +117,7 @@ def test_samples_that_only_wait_for_a_cpu_are_no_work_for_workers():
         )
     )
 
-    assert NO_ROOM not in finding.message and "num_workers" not in finding.fix
+    assert NO_ROOM not in said(finding) and "num_workers" not in advised(finding)
 
 
 def test_it_goes_before_what_the_training_would_be_told_alone():

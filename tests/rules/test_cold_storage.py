@@ -1,5 +1,6 @@
 import pytest
 from rules.made_up import made_up_facts, waiting
+from text.breath import advised, said
 
 from feedline.analysis.ledger.finding import Severity
 from feedline.analysis.measure.model import Traffic
@@ -16,7 +17,7 @@ def test_samples_blocked_on_the_disk_are_a_finding():
     assert finding.cost_s == pytest.approx(60e-3 * 0.6)
     assert (
         finding.message
-        == "samples are blocked 60.0 % of their time, and 100 kB of each come from the disk"
+        == "samples are blocked 60 % of their time, and 100 kB of each come from the disk"
     )
     seen = check(
         waiting(
@@ -28,7 +29,7 @@ def test_samples_blocked_on_the_disk_are_a_finding():
     )
     assert (
         seen.message
-        == "60.0 % of the time per sample is spent waiting for the disk to deliver 100 kB"
+        == "60 % of the time per sample is spent waiting for the disk to deliver 100 kB"
     )
     assert {e.id: e.value for e in finding.evidence}["disk_bytes_per_s"] == pytest.approx(
         100e3 * 32 / 0.1609, rel=0.01
@@ -38,7 +39,7 @@ def test_samples_blocked_on_the_disk_are_a_finding():
 def test_memory_maps_show_as_page_faults():
     mapped = Traffic(read_chars=0.0, read_calls=0.0, disk_bytes=100e3, major_faults=25.0)
 
-    assert "through page faults" in check(waiting(sample=BLOCKED, traffic=mapped)).message
+    assert "through page faults" in said(check(waiting(sample=BLOCKED, traffic=mapped)))
 
 
 @pytest.mark.parametrize("disk_bytes", [None, 4000.0, 0.2 * 110e3])
@@ -73,10 +74,9 @@ def test_its_workers_are_as_many_as_fill_the_cpus_beside_their_waits():
     )
 
     # a sample of 8.7 ms takes 1.7 ms of CPU: 10.2 workers fill two CPUs
-    assert check(facts).fix.startswith(
-        "First set num_workers=11 (now 2). If the disk does not deliver"
-    )
-    assert check(facts).fix.endswith(" in order.")
+    assert check(facts).fix == "First set num_workers=11 (now 2)."
+    assert check(facts).fix_more[0].startswith("If the disk does not deliver")
+    assert advised(check(facts)).endswith(" in order.")
 
 
 def test_it_asks_for_no_workers_that_the_cpus_cannot_run():

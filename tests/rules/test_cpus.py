@@ -64,22 +64,25 @@ def test_ranks_of_one_machine_share_what_other_programs_leave():
 
 
 @pytest.mark.parametrize(
-    ("facts", "message"),
+    ("facts", "sentences"),
     [
         (
             waiting(others=1.6),
-            "this training uses 3.00 of 8 CPUs, other programs use 1.60; 3.40 CPUs are free",
+            ["this training uses 3.00 of 8 CPUs, other programs use 1.60", "3.40 CPUs are free"],
         ),
-        (waiting(), "this training uses 3.00 of 8 CPUs; 5.00 CPUs are free"),
+        (waiting(), ["this training uses 3.00 of 8 CPUs", "5.00 CPUs are free"]),
         (
             waiting(used_cpus=None),
-            "making samples uses 0.958 of 8 CPUs; CPU use by other programs was not sampled",
+            [
+                "making samples uses 0.958 of 8 CPUs",
+                "CPU use by other programs was not sampled",
+            ],
         ),
         (
             waiting(used_cpus=None, maker={"per_sample": {}}),
-            "how many of 8 CPUs are free was not measured",
+            ["how many of 8 CPUs are free was not measured"],
         ),
     ],
 )
-def test_advice_says_whose_use_of_the_cpus_it_goes_by(facts, message):
-    assert cpus.use(facts) == message
+def test_advice_says_whose_use_of_the_cpus_it_goes_by(facts, sentences):
+    assert cpus.use(facts) == sentences

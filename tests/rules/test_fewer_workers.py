@@ -2,6 +2,7 @@ import pytest
 from rules.made_up import made_up_facts, waiting
 
 from feedline.analysis.explain.diagnose import diagnose
+from feedline.analysis.formatting import sentence
 from feedline.analysis.ledger.finding import Severity
 from feedline.analysis.ledger.view.handover import WITHOUT_WORKERS
 from feedline.analysis.rules.input.fewer_workers import check
@@ -40,12 +41,10 @@ def test_a_batch_that_takes_longer_to_receive_than_to_make_is_better_made_where_
     finding = check(tiny())
 
     assert (finding.rule_id, finding.severity) == ("fewer_workers", Severity.HIGH)
-    assert finding.fix == f"DataLoader(..., num_workers=0)  # now 4; {WITHOUT_WORKERS}"
+    assert finding.fix == "DataLoader(..., num_workers=0)  # now 4"
+    assert finding.fix_more == [f"{sentence(WITHOUT_WORKERS)}."]
     assert finding.cost_s == pytest.approx(1.2e-3 + 0.6e-3 - 32 * 15e-6)
-    assert (
-        "spends 1.80 ms getting its input from 4 workers, but making that input takes only 480 µs"
-        in finding.message
-    )
+    assert "getting a step's input takes 1.80 ms, making it only 480 µs" in finding.message
 
 
 def test_persistent_workers_are_switched_off_with_the_workers():

@@ -19,7 +19,8 @@ def test_conversion_collate_and_transport_of_float32_are_added_up():
 
     assert (finding.rule_id, finding.severity) == ("float32_on_host", Severity.HIGH)
     assert finding.cost_s == pytest.approx(60e-3 * (1.92 + 0.75 * 0.5) / 4.8 + 0.75 * 12e-3)
-    assert finding.message.endswith("take 19.3 MB; as uint8, images take a quarter")
+    assert finding.message.endswith("take 19.3 MB")
+    assert finding.more == ["as uint8, images take a quarter of the bytes"]
 
 
 def test_uint8_batches_are_as_they_should_be():

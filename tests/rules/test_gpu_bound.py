@@ -33,11 +33,10 @@ def test_a_wait_that_no_rule_explains_is_not_the_limit_where_the_gpu_works_all_t
     found = diagnose(facts(busy=0.96, **WAITS))
 
     assert [finding.rule_id for finding in found] == ["gpu_bound"]
-    assert (
-        "the GPU is the limit: it is busy for 104 ms of each 108 ms step; the input takes 7.3 %"
-        in found[0].message
-    )
-    assert found[0].message.endswith("a faster one would save at most 4.0 %")
+    assert found[0].message == "the GPU is the limit: it is busy for 104 ms of each 108 ms step"
+    assert found[0].more == [
+        "the input takes 7.3 % of the step, but a faster one would save at most 4.0 %"
+    ]
     assert found[0].cost_s == pytest.approx(0.04 * 0.1079)
 
 
@@ -53,7 +52,7 @@ def test_a_gpu_that_is_behind_its_host_leaves_nothing_to_save():
     finding = gpu_bound.check(facts(busy=1.5, **WAITS))
 
     assert finding.cost_s == 0.0
-    assert finding.message.endswith("a faster one would save nothing")
+    assert finding.more[0].endswith("a faster one would save nothing")
 
 
 def test_products_without_tensor_cores_are_what_to_change_first():
@@ -67,7 +66,7 @@ def test_products_without_tensor_cores_are_what_to_change_first():
     )
     assert not others  # what holds the run back is known
     assert verdict([first], given).startswith(
-        "GPU-bound: the GPU is busy for 90.8 ms of each 101 ms step; 60.5 ms of that are matrix"
+        "GPU-bound: the GPU spends 60.5 ms of each 101 ms step on float32 matrix products"
     )
 
 

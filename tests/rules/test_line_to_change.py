@@ -7,28 +7,25 @@ from rules.made_up import made_up_facts, without_workers
 from rules.said import verdict
 
 from feedline.analysis.ledger.finding import Finding, Severity
-from feedline.analysis.ledger.view.handover import arguments, call, change
+from feedline.analysis.ledger.view.handover import arguments, call, change, only_if, place
 
 FINDING = Finding("too_few_workers", Severity.HIGH, "no workers", cost_s=0.05)
 
 
 @pytest.mark.parametrize(
-    ("settings", "comment"),
+    ("settings", "where"),
     [
-        ({"made_at": "train.py:31"}, "  # now 0, train.py:31"),
-        (
-            {"made_at": "train.py:88", "made_by": "transformers"},
-            "  # now 0, train.py:88 via transformers",
-        ),
-        ({"made_by": "transformers"}, "  # now 0, via transformers"),
-        ({}, "  # now 0"),
+        ({"made_at": "train.py:31"}, "train.py:31"),
+        ({"made_at": "train.py:88", "made_by": "transformers"}, "train.py:88 via transformers"),
+        ({"made_by": "transformers"}, "via transformers"),
+        ({}, ""),
     ],
 )
-def test_it_says_what_the_line_says_now_and_where_it_is(settings, comment):
-    assert (
-        change(without_workers(settings=settings), {"num_workers": 3})
-        == f"DataLoader(..., num_workers=3){comment}"
-    )
+def test_it_says_what_the_line_says_now_and_where_it_is(settings, where):
+    facts = without_workers(settings=settings)
+
+    assert change(facts, {"num_workers": 3}) == "DataLoader(..., num_workers=3)  # now 0"
+    assert place(facts) == where
 
 
 def test_several_arguments_are_named_with_their_present_values():
@@ -36,10 +33,14 @@ def test_several_arguments_are_named_with_their_present_values():
         settings={"made_at": "train.py:31"}, loader={"kind": "StatefulDataLoader"}
     )
 
-    assert change(facts, {"num_workers": 3, "persistent_workers": True}) == (
+    given = {"num_workers": 3, "persistent_workers": True}
+    assert change(facts, given) == (
         "StatefulDataLoader(..., num_workers=3, persistent_workers=True)  # now num_workers=0, "
-        "persistent_workers=False, train.py:31; "
-        "persistent_workers=True only if the program does not change the dataset between epochs"
+        "persistent_workers=False"
+    )
+    assert (
+        only_if(facts, given)
+        == "persistent_workers=True only if the program does not change the dataset between epochs"
     )
 
 
@@ -47,11 +48,10 @@ def test_several_workers_for_an_iterable_dataset_are_advised_only_if_it_is_split
     stream = without_workers(settings={"map_style": False, "made_at": "train.py:31"})
     split = made_up_facts(settings={"map_style": False, "num_workers": 2})
 
-    assert change(stream, {"num_workers": 3}).endswith(
-        "# now 0, train.py:31; only if each worker yields its own part of the iterable dataset "
-        "(get_worker_info)"
+    assert only_if(stream, {"num_workers": 3}) == (
+        "only if each worker yields its own part of the iterable dataset (get_worker_info)"
     )
-    assert "only if" not in change(stream, {"num_workers": 1}) + change(split, {"num_workers": 3})
+    assert only_if(stream, {"num_workers": 1}) == only_if(split, {"num_workers": 3}) == ""
     assert verdict([replace(FINDING, settings={"num_workers": 3})], stream).endswith(
         " If each worker yields its own part of the iterable dataset (get_worker_info), set "
         "num_workers=3. That costs about 50.0 ms "

@@ -2,6 +2,7 @@ import numpy as np
 import pytest
 from rules.made_up import made_up_facts
 from rules.said import verdict
+from text.breath import advised, said
 
 from feedline.analysis.explain.diagnose import diagnose
 from feedline.analysis.formatting import sentence
@@ -42,12 +43,10 @@ def test_the_function_is_named_with_what_it_takes():
     (finding, *_) = diagnose(found)
 
     assert finding.rule_id == "made_in_step" and finding.cost_s == pytest.approx(0.020)
-    said = (
-        "Partly input-bound: 16.7 % of each 120 ms step goes to the input. get_batch "
-        "(train.py:116) makes each batch"
-    )
-    assert verdict([finding], found).startswith(said)
-    assert "ThreadPoolExecutor" in finding.fix and "num_workers=1" in finding.fix
+    assert finding.message == "get_batch makes each batch in the main thread: 20.0 ms per step"
+    assert finding.place == "train.py:116"
+    assert verdict([finding], found).startswith("Partly input-bound: 16.7 % of each 120 ms step ")
+    assert "ThreadPoolExecutor" in advised(finding) and "num_workers=1" in advised(finding)
 
 
 def test_below_what_a_worker_spares_none_is_advised():
@@ -55,11 +54,12 @@ def test_below_what_a_worker_spares_none_is_advised():
 
     assert finding is None
     short = given(6.4)
-    assert "ThreadPoolExecutor" in check(short).fix and "DataLoader" not in check(short).fix
+    advice = advised(check(short))
+    assert "ThreadPoolExecutor" in advice and "DataLoader" not in advice
 
 
 def test_without_a_free_cpu_a_thread_is_not_advised():
-    assert "would not help" in check(given(20.0, used_cpus=8.0)).fix
+    assert "would not help" in advised(check(given(20.0, used_cpus=8.0)))
 
 
 def test_a_function_that_sleeps_is_said_to_wait():
@@ -72,11 +72,11 @@ def test_a_function_that_sleeps_is_said_to_wait():
 
 def test_below_the_gate_the_input_is_acquitted_only_if_nothing_else_can_be_input():
     assert diagnose(given(1.0))[0].rule_id == "compute_bound"
-    assert "(get_batch (train.py:116))" in diagnose(given(1.0))[0].message
+    assert "get_batch at train.py:116 makes each batch" in diagnose(given(1.0))[0].more
     (doubt, *_) = diagnose(given(1.0, other=30.0))
     assert (
         doubt.rule_id == "input_not_seen"
-        and "another 30.0 ms (23.1 %) belong to no stage" in doubt.message
+        and "another 30.0 ms per step (23 %) belong to no stage" in said(doubt)
     )
 
 

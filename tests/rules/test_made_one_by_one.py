@@ -1,5 +1,6 @@
 import pytest
 from rules.made_up import SAMPLE, made_up_facts, without_workers
+from text.breath import advised, said
 
 from feedline.analysis.explain.diagnose import diagnose
 from feedline.analysis.ledger.finding import Severity
@@ -22,21 +23,22 @@ def test_batches_that_are_cheaper_to_make_than_to_receive_stay_in_the_main_proce
 
     assert (finding.rule_id, finding.severity) == ("made_one_by_one", Severity.HIGH)
     assert finding.cost_s == pytest.approx(0.48e-3)
-    assert (
-        "workers may not help: receiving batches from workers takes 401 µs to 1.80 ms per step"
-        in finding.message
-    )
-    assert finding.fix.startswith("Keep num_workers=0. ")
-    assert finding.fix.endswith(
+    assert finding.more == [
+        "workers may not help",
+        "receiving batches from workers takes 401 µs to 1.80 ms per step",
+    ]
+    assert finding.fix_more == [
+        "Keep num_workers=0.",
         "DataLoader(..., sampler=BatchSampler(sampler, 32, drop_last=False), batch_size=None)  "
-        "# now batch_size=32; remove shuffle, drop_last, batch_sampler and collate_fn if set"
-    )
+        "# now batch_size=32",
+        "Remove shuffle, drop_last, batch_sampler and collate_fn if set.",
+    ]
     assert [found.rule_id for found in diagnose(rows(3.0))] == ["made_one_by_one"]
 
 
 def test_a_loader_that_shuffles_is_told_the_sampler_to_write_in_place_of_shuffle():
     shuffled = {"sampler": "RandomSampler", "batch_size": 30, "drop_last": True}
-    fix = check(rows(3.0, settings=shuffled)).fix
+    fix = advised(check(rows(3.0, settings=shuffled)))
 
     assert (
         "sampler=BatchSampler(RandomSampler(dataset), 30, drop_last=True), batch_size=None" in fix
@@ -46,10 +48,8 @@ def test_a_loader_that_shuffles_is_told_the_sampler_to_write_in_place_of_shuffle
 def test_workers_that_would_save_a_little_are_not_called_useless():
     finding = check(rows(12.0, backward_ms=30.0))
 
-    assert (
-        "workers would save 118 µs to 1.52 ms of that" in finding.message
-        and "Keep" not in finding.fix
-    )
+    assert "workers would save 118 µs to 1.52 ms per step" in said(finding)
+    assert "Keep" not in advised(finding)
 
 
 def test_batches_that_take_longer_than_receiving_them_are_work_for_workers():
@@ -65,9 +65,8 @@ def test_an_iterable_dataset_yields_whole_batches():
     finding = check(rows(3.0, settings={"map_style": False}))
 
     assert "let the dataset yield whole batches" in finding.fix
-    assert finding.fix.endswith(
-        "DataLoader(..., batch_size=None)  # now batch_size=32; remove drop_last if set"
-    )
+    assert "DataLoader(..., batch_size=None)  # now batch_size=32" in finding.fix_more
+    assert finding.fix_more[-1] == "Remove drop_last if set."
 
 
 def test_with_workers_or_without_a_batch_it_is_silent():

@@ -2,6 +2,7 @@ from dataclasses import replace
 
 import pytest
 from rules.made_up import waiting, without_workers
+from text.breath import advised, said
 
 from feedline.analysis.explain.diagnose import diagnose
 from feedline.analysis.ledger.facts import RuleInputs
@@ -32,9 +33,9 @@ def test_a_collate_that_spins_is_the_first_finding_and_names_threads_and_neighbo
     assert finding.rule_id == "slow_for_its_bytes"
     assert (
         "collate takes 4.00 ms per sample to copy 160 kB" in finding.message
-        and "other programs use 1.30" in finding.message
+        and "other programs use 1.30" in said(finding)
     )
-    assert "torch.set_num_threads(1)" in finding.fix and "OMP_NUM_THREADS=1" in finding.fix
+    assert "torch.set_num_threads(1)" in finding.fix and "OMP_NUM_THREADS=1" in advised(finding)
     assert finding.cost_s == pytest.approx(
         32 * (4e-3 - 100e-6) + 98e-3
     )  # at most: forward, backward and optimizer spin as well
@@ -67,7 +68,7 @@ def test_what_the_figures_do_not_show_is_not_said(facts):
     ],
 )
 def test_where_no_figure_shows_the_cause_it_is_unknown(facts):
-    assert "the cause is unknown" in check(facts).message
+    assert "the cause is unknown" in check(facts).more
 
 
 def test_threads_are_named_where_the_scheduler_lets_them_spin_only_a_little():
@@ -89,7 +90,7 @@ def test_a_decoder_whose_helper_threads_lack_a_cpu_is_told_to_use_one_thread():
 
     found = {finding.rule_id: finding for finding in diagnose(facts)}
 
-    assert "its thread waits while helper threads" in found["slow_for_its_bytes"].message
+    assert "its thread waits while helper threads" in said(found["slow_for_its_bytes"])
     assert "DEFAULT_MAX_THREADS = 1" in found["slow_for_its_bytes"].fix
     assert (
         "decode_bound" not in found and "blocked" not in found
@@ -106,7 +107,7 @@ def test_a_copy_to_the_device_is_slow_by_the_devices_clock_and_pageable_memory_i
     if pageable:
         assert (
             "copy takes 200 ms per step to move 20.0 MB to the device" in finding.message
-            and "pin_memory=True" in finding.fix
+            and "pin_memory=True" in advised(finding)
         )
     else:
         assert finding is None  # from pinned memory: what else it is, is not known
@@ -119,7 +120,7 @@ def test_page_faults_are_the_cause_only_where_their_pages_are_ten_times_the_byte
             traffic=Traffic(100e3, 1.0, 0.0, 0.0, minor_faults=faults, system_s=25e-3),
         )
 
-    assert "8,000 page faults" in check(faulting(8000.0)).message
+    assert "8,000 page faults" in said(check(faulting(8000.0)))
     assert check(faulting(200.0)) is None
 
 
@@ -138,7 +139,7 @@ def test_of_a_long_pickle_objects_in_queue_speaks_alone():
             moved=moved,
         )
 
-    assert "600 kB of Python objects are unpickled" in check(sending(600e3)).message
+    assert "600 kB of Python objects are unpickled" in check(sending(600e3)).more
     assert [finding.rule_id for finding in diagnose(sending(38e6))][0] == "objects_in_queue"
     assert check(sending(38e6)) is None
 
@@ -159,5 +160,5 @@ def test_images_that_become_jpegs_are_predicted_to_take_what_jpegs_usually_take(
     )
     finding = check(facts)
 
-    assert "should take less than 1.35 ms as a JPEG" in finding.message
+    assert "that should take less than 1.35 ms as a JPEG" in finding.more
     assert change(facts).stages["decode"].cpu == pytest.approx((80e-6 + 100_000 * 5e-9) / 40e-3)

@@ -17,10 +17,9 @@ def test_ready_batches_behind_a_slow_one_are_a_finding():
     assert (finding.rule_id, finding.severity) == ("straggler_in_order", Severity.HIGH)
     assert finding.cost_s == pytest.approx(50e-3)
     assert "wait 50.0 ms per step behind slow ones" in finding.message
-    assert finding.fix.startswith(
-        "If the order of batches may change, set in_order=False (now True). Or keep the order: "
-        "raise"
-    )
+    assert finding.fix == "Set in_order=False (now True)."
+    assert finding.condition == "only if the order of batches may change"
+    assert finding.fix_more[0].startswith("To keep the order, raise prefetch_factor")
 
 
 def test_what_workers_lack_in_any_order_is_not_its_cost():

@@ -17,7 +17,7 @@ def test_helper_threads_on_full_cpus_are_a_finding():
     assert finding.cost_s == pytest.approx(
         (60e-3 + 0.4e-3) * 2 / 3
     )  # also what receiving takes, on full CPUs
-    assert "66.7 % of the CPU time of 4 workers, while the CPUs are saturated" in finding.message
+    assert "67 % of the CPU time of 4 workers, while the CPUs are saturated" in finding.message
     assert "cv2.setNumThreads(0)" in finding.fix
 
 

@@ -11,7 +11,7 @@ import pytest
 from truth import one_number
 from truth.costs import PART, whose
 
-from feedline.analysis.formatting import share
+from feedline.analysis.formatting import percent, share
 from feedline.cli import main
 
 
@@ -84,10 +84,11 @@ def finding_of(report: dict[str, Any], finding: dict[str, Any]) -> None:
     wanted_s = pytest.approx(part_s) if own["steps"] and finding["severity"] != "info" else None
     assert finding["cost_s"] == wanted_s, finding["says"]
     assert finding["evidence"][0]["value"] == pytest.approx(part_s / own["mean_s"]), finding["says"]
-    assert share(part_s / own["mean_s"]) in finding["says"]
+    words = "\n".join([finding["says"], *finding["more"]])
+    assert percent(part_s / own["mean_s"]) in words
     for of in re.findall(r"(\d[\d.]*) % of the (step|trace)", finding["says"]):
         assert of == (
-            share(part_s / own["mean_s"]).split(" ")[0],
+            percent(part_s / own["mean_s"]).split(" ")[0],
             "step" if own["steps"] else "trace",
         )
 

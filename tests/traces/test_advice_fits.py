@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
+from text.breath import advised
 from traces.kineto_made import EPOCH_US, STEP_US, STEPS
 
 from feedline.analysis.explain.pipeline import report_of
@@ -90,7 +91,7 @@ def fixes(tmp_path: Path, **trace: object) -> dict[str, str]:
     run = tmp_path / f"run{len(list(tmp_path.iterdir()))}"
     with here() as pool:
         ingest([traced(tmp_path / f"{run.name}.json", **trace)], run, pool)  # type: ignore[arg-type]
-    return {finding.rule_id: finding.fix for finding in report_of(open_run(run)).findings}
+    return {finding.rule_id: advised(finding) for finding in report_of(open_run(run)).findings}
 
 
 SYNC, LOADER = (

@@ -20,7 +20,7 @@ def test_a_training_without_a_device_is_told_that_it_waits_for_its_loader(tmp_pa
     report, _, _ = reported([on_the_cpu(tmp_path / "cpu.json")], tmp_path, capsys)
 
     assert report["verdict"]["limit"].startswith(
-        "Input-bound: 50.0 % of the step is spent waiting for the loader"
+        "Input-bound: 50 % of the step is spent waiting for the loader"
     )
 
 
@@ -31,7 +31,7 @@ def test_a_rank_that_is_late_itself_is_not_said_to_wait(tmp_path, capsys):
     assert late["blame"]["rank"] == 0
     assert (
         late["says"].startswith("rank 0 is the straggler")
-        and "For 15.0 % of the step, rank 1 waits for others" in late["says"]
+        and "rank 1 waits for others for 15 % of the step" in late["more"]
     )
 
 

@@ -248,7 +248,8 @@ def spoken(told: Any, texts: list[str]) -> Iterator[str]:
     if told["step"] is None:
         return
     for finding in told["findings"]:
-        lost = unknown(f"{finding['says']} {finding['fix']}", of_finding(told, finding))
+        words = " ".join([finding["says"], *finding["more"], finding["fix"]])
+        lost = unknown(words, of_finding(told, finding))
         yield from (
             f"{finding['cause']} says {one}, which is none of its evidence: {finding['says']}"
             for one in lost
@@ -282,9 +283,12 @@ def printed_as(text: str, figure: float) -> bool:
     said = value(text)
     if text.startswith("<"):
         return figure <= said
-    decimals = len(text.partition(" ")[0].partition(".")[2])
-    last = 0.51 * 10 ** -(decimals + 2)
-    return abs(said - figure) <= (last if text.endswith("%") else PRINTED * figure + 1e-9)
+    return abs(said - figure) <= (_digits(text) if text.endswith("%") else PRINTED * figure + 1e-9)
+
+
+def _digits(share: str) -> float:
+    """How far a share may be from its figure: half of its last digit."""
+    return 0.00051 if "." in share else 0.0051
 
 
 #: What only a report of a certain kind may say.
@@ -320,7 +324,7 @@ def sentences(told: Any, text: str) -> Iterator[str]:
         if (
             share >= value(part)
             if part.startswith("<")
-            else abs(share - value(part)) > PRINTED * value(part) + 0.00051
+            else abs(share - value(part)) > PRINTED * value(part) + _digits(part)
         ):
             yield f"{cost} per step are not {part} of a step of {bar.mean}"
     for said in re.findall(r"after ([\d,]+) steps?\b", text):

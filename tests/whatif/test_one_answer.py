@@ -11,6 +11,8 @@ from functools import cache
 from pathlib import Path
 
 import pytest
+from text.breath import advised as fix_of
+from text.breath import said
 
 from feedline.analysis.explain import pipeline
 from feedline.analysis.explain.build_traces import holds_traces
@@ -199,7 +201,7 @@ def test_more_workers_are_not_both_denied_and_advised(path):
     found = tune(path)
     if found is None:
         return
-    texts = [f"{one.message} {one.fix}" for one in report(path).findings]
+    texts = [f"{said(one)} {fix_of(one)}" for one in report(path).findings]
     advised = found.best.workers > found.now.workers
 
     assert not (

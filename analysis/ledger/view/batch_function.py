@@ -1,14 +1,24 @@
 """The function of the program that makes a batch in the training's own thread."""
 
-from feedline.analysis.formatting import seconds, share
 from feedline.analysis.ledger.facts import RuleInputs
 from feedline.analysis.ledger.view.input_wait import MIN_WAIT_SHARE
+from feedline.analysis.ledger.view.own_functions import name_of, place_of
+from feedline.analysis.sentences import PERCENT, TIME, Sentence
 
 HOW_TO_CHECK = (
     "Use one batch, made before the loop, in every step. If the step is no faster, "
     "this finding is wrong."
 )
 
+
+_KNOWN = Sentence(
+    "the known part of the input takes {took} of each {step} step", took=TIME, step=TIME
+)
+_UNKNOWN = Sentence(
+    "another {other} per step ({part}) belong to no stage and may be input as well",
+    other=TIME,
+    part=PERCENT,
+)
 
 #: A function that has a CPU, or wants one, less of its time than this waits for its batch rather
 #: than makes it.
@@ -18,6 +28,26 @@ _MIN_WORKING_SHARE = 0.5
 def who(facts: RuleInputs) -> str:
     """Return ``get_batch (train.py:116)``."""
     return " and ".join(facts.making.functions) if facts.making else "the program's stage 'input'"
+
+
+def names(facts: RuleInputs) -> str:
+    """``get_batch``: the functions without their places."""
+    return " and ".join(map(name_of, facts.making.functions)) if facts.making else who(facts)
+
+
+def places(facts: RuleInputs) -> str:
+    """``train.py:116``: where these functions are."""
+    of = map(place_of, facts.making.functions) if facts.making else ()
+    return ", ".join(filter(None, of))
+
+
+def says(facts: RuleInputs) -> str:
+    """``get_batch at train.py:116 makes each batch``."""
+    functions = facts.making.functions if facts.making else ()
+    at = " and ".join(
+        " at ".join(filter(None, (name_of(function), place_of(function)))) for function in functions
+    )
+    return f"{at or who(facts)} {_does(facts)}"
 
 
 def _waits(facts: RuleInputs) -> bool:
@@ -31,19 +61,15 @@ def _does(facts: RuleInputs) -> str:
     return f"{verb} for each batch" if _waits(facts) else f"{verb} each batch"
 
 
-def unsure(facts: RuleInputs) -> str:
-    """Say what is known where other parts of the step may be input as well.
+def unsure(facts: RuleInputs) -> tuple[str, list[str]]:
+    """Return what is known where the function takes less than the gate.
 
-    The function itself takes less than the gate.
+    Other parts of the step may be input as well. It is a message, and more.
     """
     took, other = facts.step.stages.get("input", 0.0), facts.step.stages.get("other", 0.0)
     mean = facts.step.mean_s
-    return (
-        f"the known part of the input takes {seconds(took)} of each {seconds(mean)} step "
-        f"({share(took / mean)}): {who(facts)} "
-        f"{_does(facts)}; another {seconds(other)} ({share(other / mean)}) belong to no stage and "
-        f"may be input as well"
-    )
+    more = [says(facts), _UNKNOWN(other=other, part=other / mean)]
+    return _KNOWN(took=took, step=mean), more
 
 
 def sure_of_the_rest(facts: RuleInputs) -> bool:

@@ -3,12 +3,13 @@
 Only stages that the sample has are named, so a text dataset is not advised about images.
 """
 
-from feedline.analysis.formatting import share
 from feedline.analysis.ledger.facts import RuleInputs
 from feedline.analysis.ledger.view.cpus import cpu_share_of
 from feedline.analysis.ledger.view.expected import heaviest
 from feedline.analysis.ledger.view.input_wait import maker
+from feedline.analysis.ledger.view.own_functions import name_of, place_of
 from feedline.analysis.measure.stages import MAKING_STAGES
+from feedline.analysis.sentences import PART, PERCENT, Sentence
 
 #: Of a sample's CPU time: below it, a stage is not worth naming beside one that takes more.
 _MIN_PART = 0.20
@@ -20,20 +21,46 @@ _MIN_PIXEL_RATIO = 1.5
 _UNPACKS = ("h5py.Dataset", "zarr.Array")
 _THE_REST = "dataset"  # of __getitem__
 
+_LESS = Sentence(
+    "{how}: {what} takes {part} of a sample's CPU time.", how=PART, what=PART, part=PERCENT
+)
+_SHOWS = Sentence("`py-spy top --pid PID` on {maker} shows where that is.", maker=PART)
+_SPEND_LESS = "Spend less CPU time per sample."
 
-def less_cpu(facts: RuleInputs) -> str:
-    """Say what to do about the stages that take most of a sample's CPU time.
 
-    ``spend less CPU per sample (decode by PIL.JPEG, 71 %: a faster decoder)``.
+def less_cpu(facts: RuleInputs) -> list[str]:
+    """Return what to do about the stages that take most of a sample's CPU time.
+
+    One sentence for each: ``Use a faster decoder: decoding by PIL.JPEG takes 71 % of a sample's CPU
+    time.``.
     """
+    large = _large(facts)
+    told = [
+        _LESS(how=_how(facts, stage), what=_who(facts, stage), part=of_cpu)
+        for of_cpu, stage in large
+    ]
+    if not facts.setting("sample_code") and any(stage == _THE_REST for _, stage in large):
+        told.append(_SHOWS(maker=maker(facts)))
+    return told or [_SPEND_LESS]
+
+
+def place_of_samples(facts: RuleInputs) -> str:
+    """Where the function of the program that makes samples is; empty where that is unknown."""
+    return place_of(str(facts.setting("sample_code", "")))
+
+
+def place_of_largest(facts: RuleInputs) -> str:
+    """Return the same, if its own code takes most of a sample's CPU time; else empty."""
+    large = _large(facts)
+    return place_of_samples(facts) if large and large[0][1] == _THE_REST else ""
+
+
+def _large(facts: RuleInputs) -> list[tuple[float, str]]:
+    """Shares (0 to 1) of a sample's CPU time and their stages, the largest first."""
     parts = sorted(((cpu_share_of(facts, stage), stage) for stage in MAKING_STAGES), reverse=True)
-    large = [part for part in parts if part[0] >= _MIN_PART][:_NAMED] or [
+    return [part for part in parts if part[0] >= _MIN_PART][:_NAMED] or [
         part for part in parts[:1] if part[0] > 0
     ]
-    told = "; ".join(
-        f"{_who(facts, stage)}, {share(of_cpu)}{_how(facts, stage)}" for of_cpu, stage in large
-    )
-    return f"spend less CPU per sample ({told})" if told else "spend less CPU per sample"
 
 
 def fewer_pixels(facts: RuleInputs) -> bool:
@@ -69,31 +96,30 @@ def own_function(facts: RuleInputs) -> str:
 
 def _who(facts: RuleInputs, stage: str) -> str:
     if stage == _THE_REST:
-        return f"code in {own_function(facts)}"
+        return "its own code"
     if stage == "collate" and (collate := facts.setting("collate")) not in (None, "default"):
         return f"collate_fn={collate}"
     name = heaviest(facts, stage)[0]
     if stage == "user":
-        return f"your stage {name}" if name else "your stages"
-    return f"{stage}{f' by {name}' if name else ''}"
+        return f"your stage {name}" if name else "your stages together"
+    if stage == "read" and name in _UNPACKS:
+        return f"{name}, unpacking included,"
+    return f"{stage} by {name}" if name else stage
 
 
 def _how(facts: RuleInputs, stage: str) -> str:
     if stage == _THE_REST:
-        return (
-            ": profile it line by line"
-            if facts.setting("sample_code")
-            else f": `py-spy top --pid PID` on {maker(facts)}"
-        )
+        by_line = " line by line" if facts.setting("sample_code") else ""
+        return f"Profile {name_of(own_function(facts))}{by_line}"
     if stage == "decode":
         smaller = " or smaller images" if facts.decodes_images and fewer_pixels(facts) else ""
-        return f": a faster decoder{smaller}"
+        return f"Use a faster decoder{smaller}"
     if stage == "augment":
         return (
-            ": cheaper transforms, or transform whole batches on the GPU"
+            "Use cheaper transforms, or transform whole batches on the GPU"
             if facts.on_gpu
-            else ": cheaper transforms"
+            else "Use cheaper transforms"
         )
     if stage == "read" and heaviest(facts, stage)[0] in _UNPACKS:
-        return ", unpacking included: chunks of about a sample each, or less compression"
-    return ""
+        return "Use chunks of about a sample each, or less compression"
+    return _SPEND_LESS.removesuffix(".")

@@ -2,13 +2,16 @@
 
 import math
 
-from feedline.analysis.formatting import number
 from feedline.analysis.ledger.facts import RuleInputs
 from feedline.analysis.ledger.view.input_wait import input_wait, making_share, num_workers
 from feedline.analysis.measure import cpu_use
 from feedline.analysis.measure.costs import accounted_cpu_s
 from feedline.analysis.measure.model import Cost
 from feedline.analysis.measure.stages import MAKING_STAGES
+from feedline.analysis.sentences import NUMBER, PART, Sentence
+
+_NOT_MEASURED = Sentence("how many of {cpus} are free was not measured", cpus=PART)
+_MAKING = Sentence("making samples uses {own} of {cpus}", own=NUMBER, cpus=PART)
 
 #: A sample that waits longer than this for a CPU competes for it (docs/rules.md). With a CPU to
 #: itself the share is below 1 %.
@@ -219,17 +222,14 @@ def queueing(facts: RuleInputs) -> bool:
     )
 
 
-def use(facts: RuleInputs) -> str:
-    """Return what uses the CPUs, in words: the basis of advice about workers."""
+def use(facts: RuleInputs) -> list[str]:
+    """Return what uses the CPUs, in sentences: the basis of advice about workers."""
     if facts.cpus is not None and facts.cpus.own is not None:
-        return cpu_use.says(facts.cpus)
+        return cpu_use.sentences(facts.cpus)
     own = own_cpus(facts)
     if own is None:
-        return f"how many of {may_use(facts)} are free was not measured"
-    return (
-        f"making samples uses {number(own)} of {may_use(facts)}; CPU use by other programs was "
-        f"not sampled"
-    )
+        return [_NOT_MEASURED(cpus=may_use(facts))]
+    return [_MAKING(own=own, cpus=may_use(facts)), "CPU use by other programs was not sampled"]
 
 
 def may_use(facts: RuleInputs) -> str:

@@ -3,6 +3,10 @@
 from feedline.analysis.formatting import share_range
 from feedline.analysis.ledger.facts import RuleInputs
 from feedline.analysis.ledger.view.input_wait import MIN_WAIT_SHARE
+from feedline.analysis.measure.model import Certainty
+from feedline.analysis.sentences import RANGE, Sentence
+
+INTERVAL = Sentence("the 95 % interval of that share is {ends}", ends=RANGE)
 
 #: Steps that a verdict needs at least (docs/rules.md: measured on pieces of longer runs).
 _FEWEST = 8
@@ -28,13 +32,20 @@ def unsure(facts: RuleInputs) -> str:
     It reaches across the gate, or is wider than the step from the gate to a high share.
     """
     sure = facts.certainty
-    if (
-        sure is None
-        or (sure.low >= MIN_WAIT_SHARE or sure.high < MIN_WAIT_SHARE)
-        and sure.high - sure.low <= _HIGH_SHARE - MIN_WAIT_SHARE
-    ):
+    if sure is None or not _wide(sure):
         return ""
     return f" (95 % interval: {share_range(sure.low, sure.high)})"
+
+
+def interval(facts: RuleInputs) -> list[str]:
+    """Return the same as a sentence of its own."""
+    sure = facts.certainty
+    return [] if sure is None or not _wide(sure) else [INTERVAL(ends=(sure.low, sure.high))]
+
+
+def _wide(sure: Certainty) -> bool:
+    across = sure.low < MIN_WAIT_SHARE <= sure.high
+    return across or sure.high - sure.low > _HIGH_SHARE - MIN_WAIT_SHARE
 
 
 def maybe_below(facts: RuleInputs) -> bool:

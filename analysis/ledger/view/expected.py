@@ -6,7 +6,7 @@ Upper bounds with their sources in docs/rules.md.
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from feedline.analysis.formatting import count, seconds, size
+from feedline.analysis.formatting import count, size
 from feedline.analysis.ledger.facts import RuleInputs
 from feedline.analysis.ledger.view.handover import MAX_PICKLE_BYTES, at_best_s
 from feedline.analysis.ledger.view.input_wait import input_wait, making_share
@@ -67,6 +67,7 @@ class Work:
         held_s: seconds of the mean step that the stage holds up.
         as_jpeg_s: of decoding: what it would usually take if the images were baseline JPEGs; 0.0 of
             other stages.
+        how: what that takes for granted, to follow ``should_s``.
     """
 
     stage: str
@@ -76,6 +77,7 @@ class Work:
     should_s: float
     held_s: float
     as_jpeg_s: float = 0.0
+    how: str = ""
 
     @property
     def name(self) -> str:
@@ -146,11 +148,8 @@ def _reading(facts: RuleInputs) -> Work | None:
         cost.bytes, facts.traffic.read_chars or 0.0
     )  # what is unpacked from files, or the files themselves
     should_s = nbytes / _READ_B_PER_S + _calls(facts, "read") * _PER_READ_S
-    task = (
-        f"to read {size(nbytes)}, which should take less than {seconds(should_s)} from the "
-        f"page cache"
-    )
-    return _making(facts, "read", task, replace(cost, bytes=nbytes), should_s)
+    work = _making(facts, "read", f"to read {size(nbytes)}", replace(cost, bytes=nbytes), should_s)
+    return replace(work, how=" from the page cache")
 
 
 def _decoding(facts: RuleInputs) -> Work | None:
@@ -168,8 +167,8 @@ def _decoding(facts: RuleInputs) -> Work | None:
         images * PER_IMAGE_S + pixels * PER_PIXEL_S,
         images * _JPEG_PER_IMAGE_S + pixels * _JPEG_PER_PIXEL_S,
     )
-    task = f"for {count(pixels)} pixels, which should take less than {seconds(should_s)} as a JPEG"
-    return replace(_making(facts, "decode", task, cost, should_s), as_jpeg_s=as_jpeg_s)
+    work = _making(facts, "decode", f"for {count(pixels)} pixels", cost, should_s)
+    return replace(work, how=" as a JPEG", as_jpeg_s=as_jpeg_s)
 
 
 def _collating(facts: RuleInputs) -> Work | None:
@@ -182,7 +181,7 @@ def _collating(facts: RuleInputs) -> Work | None:
     ):
         return None
     should_s = _copying_s(cost.bytes or 0.0, max(1.0, facts.batch_tensors or 0.0))
-    task = f"to copy {size(cost.bytes)}, which should take less than {seconds(should_s)}"
+    task = f"to copy {size(cost.bytes)}"
     return _making(facts, "collate", task, cost, should_s)
 
 
@@ -213,7 +212,7 @@ def _in_kernel(facts: RuleInputs) -> Work | None:
     held_s = input_wait(facts).making_s * min(
         1.0, system_s / max(total.cpu_s, total.wall_s - (total.runqueue_s or 0.0))
     )
-    task = f"to read and allocate {size(nbytes)}, which should take less than {seconds(should_s)}"
+    task = f"to read and allocate {size(nbytes)}"
     return Work(KERNEL, "sample", task, cost, should_s, held_s)
 
 
@@ -233,12 +232,9 @@ def _receiving(facts: RuleInputs) -> Work | None:
     if (facts.loader.pickle_bytes or 0.0) > MAX_PICKLE_BYTES:
         return None
     should_s = at_best_s(facts).high / sent.times
-    task = (
-        f"to receive {size(facts.loader.batch_bytes)}, which should take less than "
-        f"{seconds(should_s)} in shared memory"
-    )
+    task = f"to receive {size(facts.loader.batch_bytes)}"
     cost = replace(_per_time(sent, per_step), bytes=facts.loader.batch_bytes)
-    return Work("transport", "batch", task, cost, should_s, per_step)
+    return Work("transport", "batch", task, cost, should_s, per_step, how=" in shared memory")
 
 
 def _pinning(facts: RuleInputs) -> Work | None:
@@ -247,7 +243,7 @@ def _pinning(facts: RuleInputs) -> Work | None:
         return None
     nbytes = pinned.nbytes / pinned.times
     should_s = nbytes / _MEMORY_B_PER_S + _PER_BATCH_S
-    task = f"to copy {size(nbytes)}, which should take less than {seconds(should_s)}"
+    task = f"to copy {size(nbytes)}"
     return Work("pin", "batch", task, _per_time(pinned, per_step), should_s, per_step)
 
 
@@ -260,10 +256,7 @@ def _copying(facts: RuleInputs) -> Work | None:
     if copied is None or not device_s:
         return None
     should_s = copied.nbytes / _MEMORY_B_PER_S + _PER_BATCH_S
-    task = (
-        f"to move {size(copied.nbytes)} to the device, which should take less than "
-        f"{seconds(should_s)}"
-    )
+    task = f"to move {size(copied.nbytes)} to the device"
     return Work(
         "copy",
         "step",

@@ -199,6 +199,15 @@ def in_words(facts: RuleInputs, given: dict[str, int | bool]) -> str:
     return f"Set {as_code(given)}{f' ({now})' if now else ''}"
 
 
+def then(facts: RuleInputs, given: dict[str, int | bool], first: str = "Then") -> str:
+    """Return the same as a further step.
+
+    ``Then set num_workers=3 (now 1).``.
+    """
+    said = in_words(facts, given)
+    return f"{first} {said[:1].lower()}{said[1:]}."
+
+
 def _now(facts: RuleInputs, given: dict[str, int | bool]) -> str:
     """Return ``now 1``, or ``now num_workers=1, persistent_workers=False``.
 

@@ -5,11 +5,11 @@ from feedline.analysis.ledger.change import Refused
 _LONG_S = 1e-3  # of a kernel: launching takes some 10 us
 _IDLE_S = 100e-6  # per kernel: ten times as long
 _FEWER = (
-    "Launch fewer and longer kernels: {}CUDA graphs, fused optimizers (fused=True), larger batches"
+    "Launch fewer and longer kernels: {}CUDA graphs, fused optimizers (fused=True), larger batches."
 )
 BETWEEN = (
     "Look at what the host does between launches, for example with py-spy: launching these "
-    "kernels takes far less time than that"
+    "kernels takes far less time than that."
 )
 _CHECK_COMPILED = (
     "Train a few hundred steps with torch.compile(model, mode='reduce-overhead'). This finding is "
@@ -24,7 +24,7 @@ _CHECK_BETWEEN = (
 
 
 def fix(mean_kernel_s: float, idle_s: float, compiled: bool = False) -> str:
-    """Return what to change, without a full stop.
+    """Return what to change.
 
     Args:
         mean_kernel_s: mean duration of a kernel.

@@ -1,12 +1,13 @@
 """Functions of the program's own code, in words."""
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from feedline.analysis.formatting import seconds
 from feedline.analysis.ledger.facts import RuleInputs
 from feedline.analysis.ledger.view.handover_cost import FREEING_S_PER_BYTE, shared_bytes
 from feedline.analysis.measure.model import OwnCode, OwnFunction
+from feedline.analysis.sentences import NAME, PART, TIME, Sentence
 
 #: Functions and lines below this share of the step are not named.
 NAMED_SHARE = 0.03
@@ -14,17 +15,44 @@ NAMED_SHARE = 0.03
 
 NAMED = 3
 
+_TAKES = Sentence("{function} takes {took}{when}", function=NAME, took=TIME, when=PART)
+_TAKE = Sentence("{function} take {took}{when}", function=NAME, took=TIME, when=PART)
+_MOSTLY = Sentence("most of that is spent in {function}", function=NAME)
 
-def parts(named: Sequence[OwnFunction]) -> str:
-    """Return what each function takes, and where it is.
+_WITH_PLACE = re.compile(r"(?P<name>.+) \((?P<place>[^()]+)\)")
+_LINES = re.compile(r"lines? (?P<first>\d+).*")
 
-    ``1.3 ms in project (train.py:20), mostly in cat (train.py:8); 0.2 ms in lines 30 to 41
-    (train.py)``.
+
+def name_of(function: str) -> str:
+    """``get_batch`` of ``get_batch (train.py:116)``."""
+    at = _WITH_PLACE.fullmatch(function)
+    return at["name"] if at else function
+
+
+def place_of(function: str) -> str:
+    """``train.py:116`` of the same; ``train.py:30`` of ``lines 30 to 41 (train.py)``."""
+    at = _WITH_PLACE.fullmatch(function)
+    if at is None:
+        return ""
+    lines = _LINES.fullmatch(at["name"])
+    return f"{at['place']}:{lines['first']}" if lines else at["place"]
+
+
+def parts(named: Sequence[OwnFunction], when: str) -> list[str]:
+    """Return what each takes.
+
+    ``project (train.py:20) takes 1.30 ms per step``, ``most of that is spent in cat
+    (train.py:8)``.
+
+    Args:
+        when: follows the seconds, with a blank before it.
     """
-    return "; ".join(
-        f"{seconds(one.s)} in {one.name}{f', mostly in {one.mainly}' if one.mainly else ''}"
-        for one in named
-    )
+    told = []
+    for one in named:
+        says = _TAKE if one.name.startswith("lines ") else _TAKES
+        told.append(says(function=one.name, took=one.s, when=when))
+        told += [_MOSTLY(function=one.mainly)] if one.mainly else []
+    return told
 
 
 #: Of the step, all of it: below, something else is worth more, unless one function alone surely

@@ -3,6 +3,13 @@
 from feedline.analysis.ledger.facts import Exposed, RankFacts, RuleInputs, Waiting
 from feedline.analysis.ledger.finding import SHARE, Evidence
 from feedline.analysis.ranks.communication import Communication
+from feedline.analysis.sentences import COUNT, Sentence
+
+_LEAST = Sentence("that is on rank {rank}, where it is least", rank=COUNT)
+_RECORD_ALL = [
+    "Record all ranks in one `feedline run`.",
+    "The notes say which rank is missing, or what is wrong with its clock.",
+]
 
 
 def recorded(facts: RuleInputs) -> RankFacts | None:
@@ -37,12 +44,8 @@ def _exposed(facts: RuleInputs, comm: Communication) -> Exposed | None:
         beyond="backward",
         kinds=comm.exposed.get(str(rank), []) if separated else [],
         hidden_share=hidden_s / (hidden_s + exposed_s) if hidden_s + exposed_s else None,
-        where=f" on rank {rank}, where it is least" if len(parts) > 1 and separated else "",
-        caveat="" if separated else f"; {comm.network}",
-        separate=""
-        if separated
-        else "Record all ranks in one `feedline run`. The notes say which rank is missing, or "
-        "what is wrong with its clock.",
+        more=([_LEAST(rank=rank)] if len(parts) > 1 else []) if separated else [comm.network],
+        separate=[] if separated else _RECORD_ALL,
         evidence=_evidence(comm, exposed_s, step_s)
         if separated
         else [Evidence("exposed_collectives_s", "exposed collectives per step", exposed_s, "s")],

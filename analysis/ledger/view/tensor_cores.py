@@ -25,19 +25,30 @@ _TF32 = re.compile(
     r"[3-9]0\d\d\w*|RTX A\d+|Ada)\b",
     re.IGNORECASE,
 )
-_TF32_CALL = "call torch.set_float32_matmul_precision('high') at the start of the program (TF32)"
-_BFLOAT16 = "run the forward pass and the loss under torch.autocast('cuda', dtype=torch.bfloat16)"
-_FLOAT16_CALL = "torch.autocast('cuda', dtype=torch.float16) with a GradScaler"
-_ROUNDS = "the inputs of each matrix product: compare the loss curves."
-#: There is nothing to use without them.
+_TF32_CALL = (
+    "Use tensor cores: call torch.set_float32_matmul_precision('high') at the start of the program "
+    "(TF32)."
+)
+_BFLOAT16 = (
+    "Or run the forward pass and the loss under torch.autocast('cuda', dtype=torch.bfloat16)."
+)
+_FLOAT16_CALL = "torch.autocast('cuda', dtype=torch.float16) with a GradScaler."
+_ROUND = "{} the inputs of each matrix product: compare the loss curves."
+#: What to do first, and more; there is nothing to use without them.
 FIXES = {
-    TensorCores.UNKNOWN: f"Use tensor cores: {_TF32_CALL}, or {_BFLOAT16}. Both need an NVIDIA "
-    f"GPU of the Ampere generation or later; on a "
-    f"V100 or T4, use {_FLOAT16_CALL}. All of these round {_ROUNDS}",
-    TensorCores.FLOAT16: f"Use tensor cores: run the forward pass and the loss under "
-    f"{_FLOAT16_CALL}; those of this GPU take neither TF32 "
-    f"nor bfloat16. It rounds {_ROUNDS}",
-    TensorCores.TF32: f"Use tensor cores: {_TF32_CALL}, or {_BFLOAT16}. Both round {_ROUNDS}",
+    TensorCores.UNKNOWN: [
+        _TF32_CALL,
+        _BFLOAT16,
+        "Both need an NVIDIA GPU of the Ampere generation or later.",
+        f"On a V100 or T4, use {_FLOAT16_CALL}",
+        _ROUND.format("All of these round"),
+    ],
+    TensorCores.FLOAT16: [
+        f"Use tensor cores: run the forward pass and the loss under {_FLOAT16_CALL}",
+        "Those of this GPU take neither TF32 nor bfloat16.",
+        _ROUND.format("float16 rounds"),
+    ],
+    TensorCores.TF32: [_TF32_CALL, _BFLOAT16, _ROUND.format("Both round")],
 }
 _TRY_TF32 = (
     "Train a few hundred steps with torch.set_float32_matmul_precision('high'). If they "

@@ -6,7 +6,6 @@ It is the first cause whose own figures show it.
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
-from feedline.analysis.formatting import count, number, share, size
 from feedline.analysis.ledger.change import Change, Factor, Refused
 from feedline.analysis.ledger.facts import RuleInputs
 from feedline.analysis.ledger.finding import SHARE, Evidence
@@ -21,6 +20,7 @@ from feedline.analysis.ledger.view.expected import (
 from feedline.analysis.ledger.view.input_wait import maker, num_workers
 from feedline.analysis.ledger.view.storage import blocked_by
 from feedline.analysis.measure.costs import PAGE_BYTES
+from feedline.analysis.sentences import COUNT, NAME, NUMBER, PART, PERCENT, SIZE, Sentence
 
 #: A slower machine, or copying twice, does not explain a stage that takes this many times as long.
 _FAR_OFF = 10
@@ -46,6 +46,36 @@ _ONE_THREAD = {
     "cv2.": "cv2.setNumThreads(0)",
     "zarr.": "numcodecs.blosc.use_threads = False",
 }
+
+_SPINS = Sentence("its thread {does} while {threads} wait for a CPU", does=PART, threads=PART)
+_HELPERS = Sentence("they use {ratio} times its CPU time", ratio=NUMBER)
+_LET = Sentence("Let {operation} use one thread: {way}.", operation=NAME, way=PART)
+_SET_IN_WORKERS = Sentence("Call torch.set_num_threads({threads}) in the workers.", threads=COUNT)
+_LOOK_IN_WORKERS = [
+    "A DataLoader worker starts with one thread of torch.",
+    "Look for what sets another number in the dataset, collate_fn or worker_init_fn.",
+]
+_SET_IN_MAIN = Sentence("Call torch.set_num_threads({threads}) in the main process.", threads=COUNT)
+_SET_BY_VARIABLE = Sentence("Or start the program with OMP_NUM_THREADS={threads}.", threads=COUNT)
+_FAULTS = Sentence(
+    "{faults} page faults per sample, for new or mapped memory, probably take most of it",
+    faults=COUNT,
+)
+_FORMAT = Sentence(
+    "{part} of that time is spent in {operation}, whose format is slow to decode",
+    part=PERCENT,
+    operation=NAME,
+)
+_OBJECTS = Sentence("{length} of Python objects are unpickled", length=SIZE)
+_COPIES = Sentence(
+    "{part} of the bytes, in {copies} copies per step, come from pageable memory",
+    part=PERCENT,
+    copies=NUMBER,
+)
+_PINNED_FIRST = "the CPU first copies bytes from pageable memory into pinned memory"
+_PIN = Sentence("Pin the batches: {change}", change=PART)
+_ACCOUNTS = Sentence("{operation} accounts for {part} of that time", operation=NAME, part=PERCENT)
+_FIND = Sentence("Find the call: `py-spy record --native --pid PID` on {maker}.", maker=NAME)
 
 _MODEL_SPINS = Refused(
     "unknown_spinning",
@@ -73,17 +103,20 @@ class Why:
     """A cause of slowness.
 
     Attributes:
-        message: follows what the stage takes and should take.
+        more: sentences about it; they follow what the stage takes and should take.
+        fix: as that of a finding, and so on.
         change: what the fix changes: a stage then takes what it should.
         also_s: seconds of the mean step that it costs elsewhere, at most.
     """
 
-    message: str
+    more: list[str]
     fix: str
     how_to_check: str
     change: Change | Refused
     evidence: list[Evidence] = field(default_factory=list)
     also_s: float = 0.0
+    fix_more: list[str] = field(default_factory=list)
+    place: str = ""
 
 
 def why(facts: RuleInputs, work: Work) -> Why | None:
@@ -145,14 +178,19 @@ def _threads(facts: RuleInputs, work: Work) -> Why | None:
                 "s",
             )
         )
+    fix, *others = (
+        _fewer_threads(facts, threads)
+        if of_torch
+        else [_one_thread(heaviest(facts, work.stage)[0])]
+    )
     return Why(
-        f"its thread {does} while {whose} (they use {number(ratio - 1)} times its CPU time) wait "
-        f"for a CPU; {cpus.use(facts)}",
-        _fewer_threads(facts, threads) if of_torch else _one_thread(heaviest(facts, work.stage)[0]),
+        [_SPINS(does=does, threads=whose), _HELPERS(ratio=ratio - 1), *cpus.use(facts)],
+        fix,
         _unless(f"Run with {f'OMP_NUM_THREADS={threads}' if of_torch else 'one thread'}", work),
         _MODEL_SPINS if beside else replace(_as_it_should(work), helper_threads=False),
         found,
         beside,
+        others,
     )
 
 
@@ -177,20 +215,13 @@ def _one_thread(operation: str) -> str:
         (way for library, way in _ONE_THREAD.items() if operation.startswith(library)),
         "OMP_NUM_THREADS=1",
     )
-    return f"Let {operation or 'the library'} use one thread: {way}."
+    return _LET(operation=operation or "the library", way=way)
 
 
-def _fewer_threads(facts: RuleInputs, threads: int) -> str:
+def _fewer_threads(facts: RuleInputs, threads: int) -> list[str]:
     if num_workers(facts):
-        return (
-            f"Call torch.set_num_threads({threads}) in the workers. A DataLoader worker starts "
-            f"with one thread of torch: look for what "
-            "sets another number in the dataset, collate_fn or worker_init_fn."
-        )
-    return (
-        f"Call torch.set_num_threads({threads}) in the main process, or start the program with "
-        f"OMP_NUM_THREADS={threads}."
-    )
+        return [_SET_IN_WORKERS(threads=threads), *_LOOK_IN_WORKERS]
+    return [_SET_IN_MAIN(threads=threads), _SET_BY_VARIABLE(threads=threads)]
 
 
 def _page_faults(facts: RuleInputs, work: Work) -> Why | None:
@@ -210,10 +241,8 @@ def _page_faults(facts: RuleInputs, work: Work) -> Why | None:
     if (facts.traffic.major_faults or 0.0) > faults:  # it brings pages from the disk
         return None
     return Why(
-        f"there are {count(faults)} page faults per sample, for new or mapped memory, which "
-        f"probably take most of it",
-        "Allocate large work arrays once and write into them again (out=). Open a memory map "
-        "once, not per sample, and read adjacent rows.",
+        [_FAULTS(faults=faults)],
+        "Allocate large work arrays once and write into them again (out=).",
         "Allocate the arrays once. If the page faults per sample stay the same, this finding is "
         "wrong.",
         _UNKNOWN_FAULTS,
@@ -226,6 +255,7 @@ def _page_faults(facts: RuleInputs, work: Work) -> Why | None:
                 SHARE,
             ),
         ],
+        fix_more=["Open a memory map once, not per sample, and read adjacent rows."],
     )
 
 
@@ -238,13 +268,16 @@ def _format(facts: RuleInputs, work: Work) -> Why | None:
     ):
         return None
     return Why(
-        f"{share(part)} of that time is spent in {name}, whose format is slow to decode",
-        "Convert the images once to JPEG (8 bits, lossy; the predicted gain assumes it) or to PNG "
-        "(up to 16 bits, lossless, several times "
-        "slower to decode than JPEG). Keep the originals.",
+        [_FORMAT(part=part, operation=name)],
+        "Convert the images once to JPEG (8 bits, lossy), and keep the originals.",
         _unless("Convert 50 of the files to JPEG and read only those", work),
         _taking(work, work.as_jpeg_s),
         [_part(work, name, part)],
+        fix_more=[
+            "The predicted gain assumes JPEG.",
+            "Or convert them to PNG: up to 16 bits, lossless, several times slower to decode than "
+            "JPEG.",
+        ],
     )
 
 
@@ -262,7 +295,7 @@ def _objects(facts: RuleInputs, work: Work) -> Why | None:
     if (work.cost.cpu_s or 0.0) < _NOT_THE_TASK * work.should_s:
         return None
     return Why(
-        f"{size(length)} of Python objects are unpickled",
+        [_OBJECTS(length=length)],
         "In the worker, convert lists, dicts and strings to a few tensors, or drop what the "
         "training does not use.",
         _unless("Run with batches that hold only tensors", work),
@@ -275,14 +308,13 @@ def _pageable(facts: RuleInputs, work: Work) -> Why | None:
     copied = facts.moved.get("copy")
     if work.stage != "copy" or copied is None or copied.pageable < _MOST:
         return None
-    pins = "Pin the tensors first (Tensor.pin_memory())"
+    pins, at = "Pin the tensors first (Tensor.pin_memory()).", ""
     if facts.loader is None or not facts.setting("pin_memory"):
-        pins = f"Pin the batches: {handover.change(facts, {'pin_memory': True})}"
+        pins = _PIN(change=handover.change(facts, {"pin_memory": True}))
+        at = handover.place(facts)
     return Why(
-        f"the bytes come in {number(copied.times)} copies per step; {share(copied.pageable)} of "
-        f"the bytes come from pageable memory: "
-        "the CPU first copies these into pinned memory",
-        f"Copy few large tensors, from pinned memory, with .to(device, non_blocking=True). {pins}",
+        [_COPIES(part=copied.pageable, copies=copied.times), _PINNED_FIRST],
+        "Copy few large tensors, from pinned memory, with .to(device, non_blocking=True).",
         _unless("Copy from pinned memory", work),
         _UNKNOWN_COPY,
         [
@@ -291,6 +323,8 @@ def _pageable(facts: RuleInputs, work: Work) -> Why | None:
             ),
             Evidence("copies", "copies per step", copied.times, "copies"),
         ],
+        fix_more=[pins],
+        place=at,
     )
 
 
@@ -303,9 +337,8 @@ def _unknown(facts: RuleInputs, work: Work) -> Why | None:
         return None
     name, part = heaviest(facts, work.stage)
     return Why(
-        "the cause is unknown"
-        + (f"; {name} accounts for {share(part)} of that time" if name else ""),
-        f"Find the call: `py-spy record --native --pid PID` on {maker(facts)}.",
+        ["the cause is unknown", *([_ACCOUNTS(operation=name, part=part)] if name else [])],
+        _FIND(maker=maker(facts)),
         _unless("Return a precomputed result", work),
         UNKNOWN_CALL,
         [_part(work, name, part)] if name else [],

@@ -5,13 +5,14 @@ The network is slow, or there is that much to move.
 
 from collections.abc import Sequence
 
-from feedline.analysis.formatting import seconds, sentence, share
+from feedline.analysis.formatting import seconds, sentence
 from feedline.analysis.ledger.change import Refused
 from feedline.analysis.ledger.facts import Exposed, RankFacts
 from feedline.analysis.ledger.finding import Finding, Severity
 from feedline.analysis.ledger.rule import Effort, Needs, Rule
 from feedline.analysis.ranks.communication import Communication, ExposedKind, Prediction, QuestionId
 from feedline.analysis.ranks.comparison import MIN_EXPOSED_SHARE
+from feedline.analysis.sentences import NAME, PART, PERCENT, TIME, Sentence
 
 SLOW = "slow_network"
 RULE_ID = "exposed_communication"
@@ -26,19 +27,25 @@ _MOST_OF_IT = 0.5  # and from which on a change of how gradients are sent is the
 _SHOWN = 3  # kinds of collective in a sentence
 
 #: What a program can change by itself: no other machine, and not the late rank's finding.
-_ADVICE: dict[QuestionId, str] = {
-    "half_gradients": "Send gradients as {dtype}: add `from "
-    "torch.distributed.algorithms.ddp_comm_hooks import default_hooks`, then call "
-    "model.register_comm_hook(None, default_hooks.{dtype}_compress_hook).",
-    "accumulation": "Accumulate the gradients of {value:g} batches before sending them, with "
-    "model.no_sync(). One update "
-    "then takes {value:g} times the samples; whether that costs epochs is in the report's section "
-    "Convergence.",
-    "bucket_size": "Set DistributedDataParallel(..., bucket_cap_mb={value:g}).",
-    "no_sync": "Run all but the last of the {value:g} backward passes of an update, with their "
-    "forward, under model.no_sync(): each "
-    "of them sends all gradients now.",
+_ADVICE: dict[QuestionId, list[str]] = {
+    "half_gradients": [
+        "Send gradients as {dtype}: call model.register_comm_hook(None, "
+        "default_hooks.{dtype}_compress_hook).",
+        "Import it first: `from torch.distributed.algorithms.ddp_comm_hooks import default_hooks`.",
+    ],
+    "accumulation": [
+        "Accumulate the gradients of {value:g} batches before sending them, with model.no_sync().",
+        "One update then takes {value:g} times the samples.",
+        "Whether that costs epochs is in the report's section Convergence.",
+    ],
+    "bucket_size": ["Set DistributedDataParallel(..., bucket_cap_mb={value:g})."],
+    "no_sync": [
+        "Run all but the last of the {value:g} backward passes of an update, with their forward, "
+        "under model.no_sync().",
+        "Each of them sends all gradients now.",
+    ],
 }
+_KEEP_BATCH = Sentence("Or keep the batch, which gives steps of {step}.", step=TIME)
 #: What to try where no single change is predicted to gain, and the prediction that rules it out if
 #: it says otherwise.
 _WAYS: dict[str, QuestionId | None] = {
@@ -50,24 +57,32 @@ _WAYS: dict[str, QuestionId | None] = {
 }
 #: Of messages so small that each takes its latency, whatever the link and their bytes.
 _SMALL_BYTES = 64 * 1024
-_SELDOM = (
-    "Send less often: use larger batches per rank{accumulation}. The time of messages this "
-    "small is latency."
-)
-_METRICS = (
-    "These all-reduces lie outside backward: they are the program's own, such as metrics. Reduce "
-    "them less often, or several values as one "
-    "tensor (torch.stack)."
-)
-_SHARDED = (
-    "Use larger batches per rank, gradients in bf16 "
-    "(MixedPrecisionPolicy(reduce_dtype=torch.bfloat16)), gradient accumulation "
-    "(set_requires_gradient_sync(False)), or a faster link."
-)
-_PARAMETERS = (
-    "Use larger batches per rank, parameters in bf16 "
-    "(MixedPrecisionPolicy(param_dtype=torch.bfloat16)), or a faster link."
-)
+_SELDOM = [
+    "Send less often: use larger batches per rank.",
+    "The time of messages this small is latency.",
+]
+_ACCUMULATE = "Or use gradient accumulation (no_sync)."
+_METRICS = [
+    "Reduce these values less often, or several of them as one tensor (torch.stack).",
+    "These all-reduces lie outside backward: they are the program's own, such as metrics.",
+]
+_SHARDED = [
+    "Use larger batches per rank.",
+    "Or use gradients in bf16 (MixedPrecisionPolicy(reduce_dtype=torch.bfloat16)).",
+    "Or use gradient accumulation (set_requires_gradient_sync(False)).",
+    "Or use a faster link.",
+]
+_IN_BF16 = "in bf16 (MixedPrecisionPolicy(param_dtype=torch.bfloat16))."
+_PARAMETERS = [
+    "Use larger batches per rank.",
+    f"Or use parameters {_IN_BF16}",
+    "Or use a faster link.",
+]
+_GATHERED = [
+    "If memory allows, keep the parameters between forward and backward: fully_shard(..., "
+    "reshard_after_forward=False).",
+    f"Or gather them {_IN_BF16}",
+]
 _OF_GRADIENTS = (("all_reduce", "backward"), ("all_reduce", ""))
 #: By the operation and the phase that take most; of traces, the phase is unknown. FSDP2 gathers
 #: parameters and scatters gradients.
@@ -77,14 +92,37 @@ _FIXES = {
     ),
     **dict.fromkeys([("reduce_scatter", "backward"), ("reduce_scatter", "")], _SHARDED),
     **dict.fromkeys([("all_gather", "forward"), ("all_gather", "")], _PARAMETERS),
-    (
-        "all_gather",
-        "backward",
-    ): "Keep the parameters between forward and backward if memory allows (fully_shard(..., "
-    "reshard_after_forward=False)), or gather them in bf16 "
-    "(MixedPrecisionPolicy(param_dtype=torch.bfloat16)).",
+    ("all_gather", "backward"): _GATHERED,
 }
-_ANY = "Use larger batches per rank, a smaller dtype for messages, or a faster link."
+_ANY = ["Use larger batches per rank, a smaller dtype for messages, or a faster link."]
+_MOVED = Sentence(
+    "{moved} that {beyond} does not hide {take} {took} ({part} of {whole})",
+    moved=PART,
+    beyond=NAME,
+    take=PART,
+    took=TIME,
+    part=PERCENT,
+    whole=PART,
+)
+_KINDS = Sentence("by operation: {kinds}", kinds=PART)
+_HIDDEN = Sentence("{part} of the transfer is hidden", part=PERCENT)
+_NONE_HIDDEN = "none of the transfer is hidden"
+_REACHES = Sentence(
+    "collectives reach {part} of the available bandwidth, and transfer that {beyond} does not hide "
+    "takes {took}",
+    part=PERCENT,
+    beyond=NAME,
+    took=TIME,
+)
+_OVER_NCCL = [
+    "Check with NCCL_DEBUG=INFO that NCCL uses RDMA, not sockets, between hosts.",
+    "Within a host, it should use P2P (NVLink, PCIe), not shared memory.",
+]
+_OVER_OTHERS = ["Check which interface the backend chose."]
+_ON_LINK = [
+    "Look for other traffic on the link.",
+    "Send fewer and larger messages: those of a few kB never fill a link.",
+]
 _UNKNOWN_GAIN = Refused(
     "no_replay",
     "No gain could be predicted for any single change. Try the suggested ones one at a time, "
@@ -96,10 +134,6 @@ _NOT_SEPARATED = Refused(
 _ON_ONE_HOST = "On a single host, `feedline probe --parts all_reduce` can be used instead."
 _WITH_NCCL = f"run all_reduce_perf of nccl-tests on the same hosts. {_ON_ONE_HOST}"
 _WITH_OTHERS = f"run iperf3 between the same hosts. {_ON_ONE_HOST}"
-_NCCLS = (
-    "with NCCL_DEBUG=INFO that NCCL uses RDMA, not sockets, between hosts, and P2P (NVLink, "
-    "PCIe), not shared memory, within a host"
-)
 #: A benchmark over a wrong transport is as slow as the training, which proves nothing.
 _NO_FASTER = (
     "If the benchmark runs over the intended link and is no faster than the training, "
@@ -119,13 +153,20 @@ def check(facts: RankFacts) -> Finding | None:
     if exposed is None or exposed.share < MIN_EXPOSED_SHARE or _slow(facts):
         return None
     best = _best(exposed, facts.comm)
+    fix, *others = exposed.separate or _fixes(best, exposed.kinds, facts.comm)
     return Finding(
         RULE_ID,
         Severity.of(exposed.share),
-        message=f"{_moved(exposed)} {seconds(exposed.s)} ({share(exposed.share)} of {facts.whole})"
-        f"{exposed.where}{_by_kind(exposed.kinds)}{_hidden(exposed)}{exposed.caveat}{_network(facts)}",
+        message=_moved(exposed, facts.whole),
+        more=[
+            *_by_kind(exposed.kinds),
+            *_hidden(exposed),
+            *exposed.more,
+            *_network(facts),
+        ],
         evidence=exposed.evidence,
-        fix=exposed.separate or _fix(best, exposed.kinds, facts.comm),
+        fix=fix,
+        fix_more=others,
         how_to_check=_NO_SYNC if exposed.kinds and _of_ddp(exposed.kinds[0]) else _ALONE,
         cost_s=exposed.s,
     )
@@ -136,15 +177,15 @@ def slow(facts: RankFacts) -> Finding | None:
     exposed, comm = facts.exposed, facts.comm
     if exposed is None or comm is None or exposed.share < MIN_EXPOSED_SHARE or not _slow(facts):
         return None
+    fix, *others = _OVER_NCCL if _nccl(comm) else _OVER_OTHERS
     return Finding(
         SLOW,
         Severity.of(exposed.share),
-        message=f"collectives reach less than half of the available bandwidth: {comm.network}; "
-        f"transfer not hidden by {exposed.beyond} takes {seconds(exposed.s)} per step",
+        message=_REACHES(part=comm.network_share, beyond=exposed.beyond, took=exposed.s),
+        more=[comm.network],
         evidence=exposed.evidence,
-        fix=f"Check {_NCCLS if _nccl(comm) else 'which interface the backend chose'}, and look "
-        f"for other traffic on the link. Send fewer "
-        "and larger messages: those of a few kB never fill a link.",
+        fix=fix,
+        fix_more=[*others, *_ON_LINK],
         how_to_check=f"{sentence(_WITH_NCCL if _nccl(comm) else _WITH_OTHERS)} {_NO_FASTER}",
         cost_s=exposed.s * (1 - (comm.network_share or 0.0)),
     )
@@ -182,7 +223,7 @@ def _slow(facts: RankFacts) -> bool:
     )
 
 
-def _network(facts: RankFacts) -> str:
+def _network(facts: RankFacts) -> list[str]:
     comm = facts.comm
     told = (
         comm is not None
@@ -190,16 +231,13 @@ def _network(facts: RankFacts) -> str:
         and facts.exposed is not None
         and not facts.exposed.separate
     )
-    return f". {sentence(comm.network)}" if comm is not None and told else ""
+    return [comm.network] if comm is not None and told else []
 
 
-def _hidden(exposed: Exposed) -> str:
+def _hidden(exposed: Exposed) -> list[str]:
     if exposed.hidden_share is None or exposed.separate:
-        return ""
-    return (
-        f"; {share(exposed.hidden_share) if exposed.hidden_share else 'none'} of the transfer "
-        f"is hidden"
-    )
+        return []
+    return [_HIDDEN(part=exposed.hidden_share) if exposed.hidden_share else _NONE_HIDDEN]
 
 
 def _gradients(kind: ExposedKind) -> bool:
@@ -216,33 +254,32 @@ def _of_gradients(kinds: Sequence[ExposedKind]) -> float:
     return sum(one.transfer_s for one in kinds if _gradients(one)) / total if total else 0.0
 
 
-def _moved(exposed: Exposed) -> str:
+def _moved(exposed: Exposed, whole: str) -> str:
     of_gradients = _of_gradients(exposed.kinds) >= _ALL_OF_IT
-    return (
-        f"{'transfer of gradients' if of_gradients else 'collectives'} that {exposed.beyond} "
-        f"does not hide take{'s' * of_gradients}"
+    return _MOVED(
+        moved="transfer of gradients" if of_gradients else "collectives",
+        beyond=exposed.beyond,
+        take="takes" if of_gradients else "take",
+        took=exposed.s,
+        part=exposed.share,
+        whole=whole,
     )
 
 
-def _by_kind(kinds: Sequence[ExposedKind]) -> str:
-    """Return the exposed transfer by kind, most first.
+def _by_kind(kinds: Sequence[ExposedKind]) -> list[str]:
+    """Return the exposed transfer by operation; nothing where all of it is gradients.
 
-    ``: all_gather in forward 30.2 ms, reduce_scatter in backward (gradients) 20.5 ms``; empty where
-    all of it is gradients.
+    ``by operation: all_gather in forward 30.2 ms, reduce_scatter in backward 20.5 ms``.
     """
     if not kinds or _of_gradients(kinds) >= _ALL_OF_IT:
-        return ""
+        return []
     told = [f"{one.name} {_when(one)}{seconds(one.transfer_s)}" for one in kinds[:_SHOWN]]
     rest_s = sum(one.transfer_s for one in kinds[_SHOWN:])
-    return f": {', '.join([*told, f'other {seconds(rest_s)}'] if rest_s else told)}"
+    return [_KINDS(kinds=", ".join([*told, f"other {seconds(rest_s)}"] if rest_s else told))]
 
 
 def _when(kind: ExposedKind) -> str:
-    return (
-        f"in {kind.phase} {'(gradients) ' if _gradients(kind) else ''}"
-        if kind.phase not in ("", "other")
-        else ""
-    )
+    return f"in {kind.phase} " if kind.phase not in ("", "other") else ""
 
 
 def _best(exposed: Exposed, comm: Communication | None) -> Prediction | None:
@@ -269,34 +306,33 @@ def _wins(one: Prediction) -> bool:
     return one.step_s is not None and one.high is not None and one.high < one.step_s + one.gain_s
 
 
-def _fix(best: Prediction | None, kinds: Sequence[ExposedKind], comm: Communication | None) -> str:
+def _fixes(
+    best: Prediction | None, kinds: Sequence[ExposedKind], comm: Communication | None
+) -> list[str]:
+    """Return what to do first, and more."""
     if best is not None:
-        dtype = "bf16" if _nccl(comm) else "fp16"  # torch refuses bf16's hook elsewhere
-        halves = (
-            next((one for one in comm.what_if if one.id == "half_gradients" and _wins(one)), None)
-            if comm is not None
-            else None
-        )
-        told = _ADVICE[best.id].format(value=best.value, dtype=dtype)
-        if halves is None or halves.step_s is None or best.id != "accumulation":
-            return told
-        return (
-            f"{told} Or keep the batch ({seconds(halves.step_s)} per step): "
-            f"{_ADVICE['half_gradients'].format(dtype=dtype)}"
-        )
+        return _advice(best, comm)
     if kinds and (kinds[0].name, kinds[0].phase) not in _OF_GRADIENTS:
         return _FIXES.get((kinds[0].name, kinds[0].phase), _ANY)
     largest = max((one.bytes for one in comm.collectives), default=0) if comm is not None else 0
     if 0 < largest < _SMALL_BYTES and kinds and _of_ddp(kinds[0]):
-        return _SELDOM.format(
-            accumulation=", or gradient accumulation (no_sync)"
-            if _open(comm, "accumulation")
-            else ""
-        )
-    *ways, last = [
+        return [*_SELDOM, *([_ACCUMULATE] if _open(comm, "accumulation") else [])]
+    first, *others = [
         way for way, question in _WAYS.items() if question is None or _open(comm, question)
     ]
-    return f"Use {', '.join(ways)}{',' * (len(ways) > 1)}{' or ' if ways else ''}{last}."
+    return [f"Use {first}.", *(f"Or use {way}." for way in others)]
+
+
+def _advice(best: Prediction, comm: Communication | None) -> list[str]:
+    """How to make the best change, and, where that changes the batch, one that does not."""
+    dtype = "bf16" if _nccl(comm) else "fp16"  # torch refuses bf16's hook elsewhere
+    told = [advice.format(value=best.value, dtype=dtype) for advice in _ADVICE[best.id]]
+    what_if = comm.what_if if comm is not None else []
+    halves = next((one for one in what_if if one.id == "half_gradients" and _wins(one)), None)
+    if halves is None or halves.step_s is None or best.id != "accumulation":
+        return told
+    half = [advice.format(dtype=dtype) for advice in _ADVICE["half_gradients"]]
+    return [*told, _KEEP_BATCH(step=halves.step_s), *half]
 
 
 def _open(comm: Communication | None, question: QuestionId) -> bool:

@@ -3,9 +3,10 @@
 Of a recorded run and of traces alike.
 """
 
+from collections.abc import Sequence
 from typing import TypedDict
 
-from feedline.analysis.formatting import seconds, share
+from feedline.analysis.formatting import counted
 from feedline.analysis.ledger.change import Refused
 from feedline.analysis.ledger.facts import RankFacts, Waiting
 from feedline.analysis.ledger.finding import SHARE, Blame, CostKind, Evidence, Finding, Severity
@@ -19,6 +20,7 @@ from feedline.analysis.ranks.communication import (
     QuestionId,
     describe_late_ranks,
 )
+from feedline.analysis.sentences import COUNT, NAME, PART, PERCENT, TIME, Sentence
 
 RULE_ID = "late_rank"
 SPREAD = "late_ranks"
@@ -26,10 +28,7 @@ SPREAD = "late_ranks"
 #: Of the time in collectives: a network that moves bytes for longer may be part of what they take.
 _INNOCENT_SHARE = 0.2
 
-_DEVICE = (
-    "Check this rank's device (clocks, temperature, other programs) and its share of the "
-    "work (longer sequences)."
-)
+_DEVICE = "Check this rank's device: clocks, temperature, other programs."
 _FIXES = {
     "wait": "Give this rank's loader what the others have: samples of the same size, as many "
     "workers, its own CPUs and disk.",
@@ -45,20 +44,56 @@ _FIXES = {
     "optimizer": "Check what only this rank does around its update: logging, checkpoints, "
     "evaluation.",
     "other": "Check what only this rank does outside the model and the update: logging, "
-    "checkpoints, evaluation. To see its time, "
-    "wrap such code in `with feedline.stage('name'):`, or, for a trace, in `with "
-    "torch.profiler.record_function('name'):`.",
+    "checkpoints, evaluation.",
     BEFORE_TRACE: "Start all ranks' traces at the same step and record more steps: what made this "
     "rank late came before its trace.",
 }
-_ALIKE = {
-    "wait": "Make batches more alike: group samples of similar size, and with workers, raise "
-    "prefetch_factor."
+_WORK = ["Check its share of the work, such as longer sequences."]
+_MORE = {
+    **dict.fromkeys(("forward", "backward", "computing"), _WORK),
+    "other": [
+        "To see its time, wrap such code in `with feedline.stage('name'):`.",
+        "For a trace, wrap it in `with torch.profiler.record_function('name'):`.",
+    ],
 }
-_NOW_AND_THEN = (
-    "Look for what differs between the ranks in one step: lengths and shapes (give all ranks "
-    "samples of similar length), logging, "
-    "checkpoints, garbage collection."
+_ALIKE = {
+    "wait": [
+        "Make batches more alike: group samples of similar size, and with workers, raise "
+        "prefetch_factor."
+    ]
+}
+_NOW_AND_THEN = [
+    "Look for what differs between the ranks in one step: lengths and shapes, logging, "
+    "checkpoints, garbage collection.",
+    "Give all ranks samples of similar length.",
+]
+_SAYS = Sentence(
+    "rank {rank} is the straggler{why}: {others} {took} for it",
+    rank=NAME,
+    why=PART,
+    others=PART,
+    took=TIME,
+)
+_MEAN = Sentence(
+    "it is late in {steps} of {all}, and that wait is their mean", steps=COUNT, all=PART
+)
+_WHOLE_HOST = "all ranks on its host are late, and no others"
+_TOO_FEW = Sentence("{steps} too few to tell whether it is always this rank", steps=PART)
+_CHANGES = Sentence(
+    "the slow rank changes from step to step, and {varies} varies most", varies=PART
+)
+_WAITING = Sentence(
+    "of the time that rank {rank} spends in collectives, {waiting} is waiting and {moving} data "
+    "transfer",
+    rank=NAME,
+    waiting=PERCENT,
+    moving=PERCENT,
+)
+_INNOCENT = Sentence(
+    "the network is not the cause: data transfer is only {moving} of the time that rank {rank} "
+    "spends in collectives",
+    moving=PERCENT,
+    rank=NAME,
 )
 #: Parts of the loader's work -> what they are for who writes a dataset.
 _PARTS = {"dataset": "__getitem__"}
@@ -83,15 +118,18 @@ def check(facts: RankFacts) -> Finding | None:
     others = (
         "the other rank waits" if facts.ranks == 2 else f"the other {facts.ranks - 1} ranks wait"
     )
-    message = f"rank {late.rank} is the straggler{_why(late)}: {others} {_waits(late)}"
-    host = "; all ranks on its host are late, and no others" if late.whole_host else ""
+    message = _SAYS(rank=late.rank, why=_why(late), others=others, took=late.waited_s)
+    host = [_WHOLE_HOST] if late.whole_host else []
     return _finding(
         facts,
         RULE_ID,
         late.cost_s if told is None else told.gain_s,
         told,
-        message=f"{message}{host}{_sure(late)}",
-        fix=_FIXES.get(late.phase, f"Check what rank {late.rank} does in {late.phase}."),
+        said=[message, *_steps(late), *host, *_sure(late)],
+        fixes=[
+            _FIXES.get(late.phase, f"Check what rank {late.rank} does in {late.phase}."),
+            *_MORE.get(late.phase, []),
+        ],
         how_to_check=f"One at a time: run rank {late.rank} on another machine, give it another "
         f"rank's data, remove code that only it runs. "
         "If the others wait just as long each time, this finding is wrong."
@@ -118,8 +156,8 @@ def _changing(facts: RankFacts) -> Finding | None:
         SPREAD,
         None if told is None else told.gain_s,
         told,
-        message=f"the slow rank changes: {describe_late_ranks(facts.late)}; {varies} varies most",
-        fix=_ALIKE.get(phase, _NOW_AND_THEN),
+        said=[_CHANGES(varies=varies), f"late are {describe_late_ranks(facts.late)}"],
+        fixes=_ALIKE.get(phase, _NOW_AND_THEN),
         how_to_check="Record more steps. If the same rank is late in nearly all of them, this "
         "finding is wrong.",
         blame=Blame(None, phase),
@@ -132,8 +170,8 @@ def _finding(
     rule_id: str,
     cost_s: float | None,
     told: Prediction | None,
-    message: str,
-    fix: str,
+    said: Sequence[str],
+    fixes: Sequence[str],
     how_to_check: str,
     blame: Blame,
     late: LateRank,
@@ -153,17 +191,18 @@ def _finding(
         return None
     if late.late_steps < FEWEST_STEPS and not late.persistent:
         weight = Severity.LOW
-    told_too = [part for part in (message, waiting.message, _innocent(waiting)) if part]
-    evidence = _evidence(facts, waiting, late)
+    (message, *more), (fix, *others) = said, fixes
     return Finding(
         rule_id,
         weight,
-        ". ".join(told_too),
-        evidence,
-        fix,
-        how_to_check,
-        max(cost_s, 0.0),
-        blame,
+        message=message,
+        more=[*more, *waiting.more, *_innocent(waiting)],
+        evidence=_evidence(facts, waiting, late),
+        fix=fix,
+        fix_more=others,
+        how_to_check=how_to_check,
+        cost_s=max(cost_s, 0.0),
+        blame=blame,
         **predicted(told),
     )
 
@@ -202,24 +241,18 @@ def _straggler(facts: RankFacts) -> LateRank | None:
     )
 
 
-def _waits(late: LateRank) -> str:
-    """Return how long the others wait, the mean over the steps in which this rank is late."""
-    waited = seconds(late.waited_s)
+def _steps(late: LateRank) -> list[str]:
+    """In which steps the others wait for this rank."""
     if late.all_steps == 1:
-        return f"{waited} for it in the only step"
-    return (
-        f"for it in {late.steps} of {late.all_steps} steps, "
-        f"{waited}{' on average' if late.steps > 1 else ''}"
-    )
+        return ["that is the only step"]
+    return [_MEAN(steps=late.steps, all=counted(late.all_steps, "step"))]
 
 
-def _sure(late: LateRank) -> str:
+def _sure(late: LateRank) -> list[str]:
     if late.persistent:
-        return ""
-    return (
-        f"; {'one step is' if late.late_steps == 1 else f'{late.late_steps} steps are'} too "
-        f"few to tell whether it is always this rank"
-    )
+        return []
+    few = "one step is" if late.late_steps == 1 else f"{late.late_steps} steps are"
+    return [_TOO_FEW(steps=few)]
 
 
 def _why(late: LateRank) -> str:
@@ -334,23 +367,18 @@ def _evidence(facts: RankFacts, waiting: Waiting, late: LateRank) -> list[Eviden
     return found
 
 
-def _innocent(waiting: Waiting) -> str:
+def _innocent(waiting: Waiting) -> list[str]:
     """Say that the network is not the cause, where collectives wait far longer than they move.
 
     Else say how much of them is waiting.
     """
     parts = waiting.parts
     if parts is None:
-        return ""
+        return []
     moving = parts.transfer_s / max(parts.wait_s + parts.transfer_s, 1e-12)
-    in_collectives = f"the time that rank {waiting.rank} spends in collectives"
     if moving > _INNOCENT_SHARE:
-        return (
-            f"Of {in_collectives}, {share(1 - moving)} is waiting and {share(moving)} data transfer"
-        )
-    return (
-        f"The network is not the cause: data transfer is only {share(moving)} of {in_collectives}"
-    )
+        return [_WAITING(rank=waiting.rank, waiting=1 - moving, moving=moving)]
+    return [_INNOCENT(moving=moving, rank=waiting.rank)]
 
 
 RULE: Rule[RankFacts] = Rule(

@@ -1,6 +1,5 @@
 """Augmentation takes most of the CPU time of a sample."""
 
-from feedline.analysis.formatting import seconds, share
 from feedline.analysis.ledger.change import Refused
 from feedline.analysis.ledger.facts import RuleInputs
 from feedline.analysis.ledger.finding import SHARE, Evidence, Finding, Severity
@@ -8,6 +7,7 @@ from feedline.analysis.ledger.rule import Rule
 from feedline.analysis.ledger.view.cpus import cost_share, cpu_share_of, making_wait_s
 from feedline.analysis.ledger.view.input_wait import making_share, severity
 from feedline.analysis.measure.model import Operation
+from feedline.analysis.sentences import NAME, PERCENT, TIME, Sentence
 
 RULE_ID = "augmentation_bound"
 
@@ -36,6 +36,20 @@ _OWN = 0.5  # of the CPU time of augmentation
 _TO_FLOAT = "ToTensor"  # of torchvision's first transforms: those behind it work on floating point
 _NAMED = 3  # operations in the evidence: the rest is rarely worth a change
 
+_SAYS = Sentence("augmentation takes {part} of the CPU time per sample", part=PERCENT)
+_MOSTLY = Sentence(
+    "augmentation takes {part} of the CPU time per sample, {operation} alone {each}",
+    part=PERCENT,
+    operation=NAME,
+    each=TIME,
+)
+_HEAVIEST = Sentence("its most expensive operation is {operation}", operation=NAME)
+_IN_CONTAINER = Sentence(
+    "{operation} only calls others: its time is spent in transforms of your own", operation=NAME
+)
+_CUT = "to their final size before the expensive transforms."
+_UINT8 = "Or use torchvision.transforms.v2 on uint8 tensors."
+
 
 def check(facts: RuleInputs) -> Finding | None:
     """Compare augmentation with the whole sample, and name the operations that take most."""
@@ -47,14 +61,12 @@ def check(facts: RuleInputs) -> Finding | None:
     if weight is Severity.INFO:
         return None
     heaviest = _heaviest(facts)
-    mostly = f"; its most expensive operation is {_named(heaviest[0])}" if heaviest else ""
-    mostly += (
-        f", with {seconds(heaviest[0].cpu_s)} per sample" if heaviest and heaviest[0].cpu_s else ""
-    )
+    message, more = _says(of_cpu, heaviest[0] if heaviest else None)
     return Finding(
         RULE_ID,
         weight,
-        message=f"augmentation takes {share(of_cpu)} of the CPU time per sample{mostly}",
+        message=message,
+        more=more,
         evidence=[
             Evidence(
                 "augment_share_of_cpu", "augmentation, share of CPU time per sample", of_cpu, SHARE
@@ -71,7 +83,8 @@ def check(facts: RuleInputs) -> Finding | None:
                 for op in heaviest
             ),
         ],
-        fix=_fix(facts),
+        fix=f"Cut {'images' if facts.decodes_images else 'samples'} {_CUT}",
+        fix_more=_alternatives(facts),
         how_to_check="Have the dataset return the same augmented sample each time. If samples/s "
         "do not rise, this finding is wrong.",
         cost_s=cost_s,
@@ -88,24 +101,26 @@ def _heaviest(facts: RuleInputs) -> list[Operation]:
     return sorted(told, key=lambda op: -(op.cpu_s or 0.0))[:_NAMED]
 
 
-def _fix(facts: RuleInputs) -> str:
-    """Say what there is to do about transforms, of images only where some were decoded."""
+def _alternatives(facts: RuleInputs) -> list[str]:
+    """Return what else there is to do about transforms, of images only where some were decoded."""
     device = " on the GPU" if facts.on_gpu else ""
-    batches = f"transform whole batches instead of samples{device}"
-    if not facts.decodes_images:
-        return f"Cut samples to their final size before the expensive transforms, or {batches}."
     operations = facts.workers.operations if facts.workers else []
-    in_floats = any(op.name == _TO_FLOAT for op in operations)
-    faster = ", or use torchvision.transforms.v2 on uint8 tensors" if in_floats else ""
-    return f"Cut images to their final size before the expensive transforms, or {batches}{faster}."
+    in_floats = facts.decodes_images and any(op.name == _TO_FLOAT for op in operations)
+    return [
+        f"Or transform whole batches instead of samples{device}.",
+        *([_UINT8] if in_floats else []),
+    ]
 
 
-def _named(operation: Operation) -> str:
-    return (
-        f"{operation.name} (transforms of your own in it)"
-        if operation.name in _CONTAINERS
-        else operation.name
-    )
+def _says(of_cpu: float, heaviest: Operation | None) -> tuple[str, list[str]]:
+    """Return the message, and more on the operation that takes most."""
+    if heaviest is None:
+        return _SAYS(part=of_cpu), []
+    name = heaviest.name
+    own = [_IN_CONTAINER(operation=name)] if name in _CONTAINERS else []
+    if not heaviest.cpu_s:
+        return _SAYS(part=of_cpu), [_HEAVIEST(operation=name), *own]
+    return _MOSTLY(part=of_cpu, operation=name, each=heaviest.cpu_s), own
 
 
 def change(facts: RuleInputs) -> Refused:

@@ -3,7 +3,6 @@
 They sleep, or wait for a lock, the network or another process.
 """
 
-from feedline.analysis.formatting import seconds, share
 from feedline.analysis.ledger.change import Change, Factor, Refused
 from feedline.analysis.ledger.facts import RuleInputs
 from feedline.analysis.ledger.finding import SHARE, Evidence, Finding, Severity, measured
@@ -24,6 +23,7 @@ from feedline.analysis.ledger.view.storage import (
 from feedline.analysis.ledger.view.workers_needed import advised
 from feedline.analysis.measure.blocking import DOING
 from feedline.analysis.measure.stages import MAKING_STAGES
+from feedline.analysis.sentences import NAME, PART, PERCENT, TIME, Sentence
 
 RULE_ID = "blocked"
 _SLEEP = "sleep"
@@ -31,17 +31,29 @@ _UNKNOWN = "unknown"
 _NETWORK, _PROCESS = ANSWERS
 
 FIX = {
-    _SLEEP: "Remove the sleep from the dataset (time.sleep, rate limiting, a polling loop)",
-    LOCK: "Open a file handle, connection or client in each process, and hold shared locks for "
-    "less time. "
-    "If the dataset has a thread of its own, let it work on several samples at once",
-    _NETWORK: "Fetch the samples of a batch concurrently (threads or asyncio in __getitems__), "
-    "keep connections open, or cache the data on "
-    "a local disk",
-    _PROCESS: "Have the other process deliver whole batches ahead of time, or make the samples in "
-    "the workers",
-    _UNKNOWN: "Find the blocking call",
+    _SLEEP: ["Remove the sleep from the dataset (time.sleep, rate limiting, a polling loop)."],
+    LOCK: [
+        "Open a file handle, connection or client in each process, and hold shared locks for "
+        "less time.",
+        "If the dataset has a thread of its own, let it work on several samples at once.",
+    ],
+    _NETWORK: [
+        "Fetch the samples of a batch concurrently (threads or asyncio in __getitems__).",
+        "Or keep connections open, or cache the data on a local disk.",
+    ],
+    _PROCESS: [
+        "Have the other process deliver whole batches ahead of time, or make the samples in the "
+        "workers."
+    ],
+    _UNKNOWN: ["Find the blocking call."],
 }
+
+_SAYS = Sentence("{part} of the time per sample is spent {doing}", part=PERCENT, doing=PART)
+_TIMED = Sentence(
+    "{part} of the time per sample ({took}) is spent {doing}", part=PERCENT, took=TIME, doing=PART
+)
+_SHOWS = Sentence("`py-spy dump --pid PID` on {maker} shows the line.", maker=NAME)
+_WORKERS = Sentence("More workers would overlap the remaining waits: {change}", change=PART)
 
 
 def check(facts: RuleInputs) -> Finding | None:
@@ -55,16 +67,22 @@ def check(facts: RuleInputs) -> Finding | None:
     if elsewhere <= MIN_BLOCKED_SHARE or weight is Severity.INFO:
         return None
     kind = max(others, key=lambda name: others[name])
+    given = arguments(facts, _overlapping(facts, kind))
+    fix, *more = FIX[kind]
     return Finding(
         RULE_ID,
         weight,
         message=_says(facts, kind, others[kind]),
+        more=["the cause is unknown"] if kind == _UNKNOWN else [],
         evidence=_evidence(facts, blocked, others),
-        fix=_fix(facts, kind),
+        fix=fix,
+        fix_more=[*more, _SHOWS(maker=maker(facts)), *_more_workers(facts, given)],
+        place=handover.place(facts) if given else "",
+        condition=handover.only_if(facts, given),
         how_to_check="Replace the blocking call with a value from memory. If samples take just as "
         "long, this finding is wrong.",
         cost_s=cost_s,
-        settings=arguments(facts, _overlapping(facts, kind)),
+        settings=given,
     )
 
 
@@ -115,10 +133,10 @@ def _reads(facts: RuleInputs) -> bool:
 
 
 def _says(facts: RuleInputs, kind: str, part: float) -> str:
-    total = cpus.total(facts)
-    of = f" ({seconds(part * total.wall_s)} of {seconds(total.wall_s)})" if total else ""
-    unknown = "; the cause is unknown" if kind == _UNKNOWN else ""
-    return f"{share(part)} of the time per sample is spent {DOING[kind]}{of}{unknown}"
+    total, doing = cpus.total(facts), DOING[kind]
+    if total is None:
+        return _SAYS(part=part, doing=doing)
+    return _TIMED(part=part, took=part * total.wall_s, doing=doing)
 
 
 def _evidence(facts: RuleInputs, blocked: float, others: dict[str, float]) -> list[Evidence]:
@@ -153,16 +171,8 @@ def _overlapping(facts: RuleInputs, kind: str) -> int | None:
     return advised(facts) if kind in ANSWERS and not cpus.saturated(facts) else None
 
 
-def _fix(facts: RuleInputs, kind: str) -> str:
-    number = _overlapping(facts, kind)
-    where = f"`py-spy dump --pid PID` on {maker(facts)} shows the line."
-    more = (
-        f" More workers would overlap the remaining waits: "
-        f"{handover.change(facts, arguments(facts, number))}"
-        if number is not None
-        else ""
-    )
-    return f"{FIX[kind]}. {where}{more}"
+def _more_workers(facts: RuleInputs, given: dict[str, int | bool]) -> list[str]:
+    return [_WORKERS(change=handover.change(facts, given))] if given else []
 
 
 RULE: Rule[RuleInputs] = Rule(

@@ -3,20 +3,27 @@
 These steps cannot show which side it is on.
 """
 
-from feedline.analysis.formatting import seconds, share, share_range
+from feedline.analysis.formatting import share
 from feedline.analysis.ledger.change import NOTHING_TO_CHANGE, Refused
 from feedline.analysis.ledger.facts import RuleInputs
 from feedline.analysis.ledger.finding import SHARE, Evidence, Finding, Severity
 from feedline.analysis.ledger.rule import EVERY_LIMIT, Rule, Statement
-from feedline.analysis.ledger.view.batch_function import who
-from feedline.analysis.ledger.view.enough_steps import input_known
+from feedline.analysis.ledger.view.batch_function import says
+from feedline.analysis.ledger.view.enough_steps import INTERVAL, input_known
 from feedline.analysis.ledger.view.input_wait import MIN_WAIT_SHARE, steady_share
+from feedline.analysis.sentences import PERCENT, TIME, Sentence
 
 RULE_ID = "borderline_input"
 
 #: A share of which the whole interval lies below this is near the gate; of a wider one, which
 #: reaches across the gate too, the verdict gives the interval (docs/rules.md).
 _NEAR = 2 * MIN_WAIT_SHARE
+
+_SAYS = Sentence(
+    "the input is on the borderline: it takes {part} of the {step} step", part=PERCENT, step=TIME
+)
+_GATE = f"shares of {share(MIN_WAIT_SHARE)} or more count as a bottleneck"
+_LOOK = Sentence("Look at the rest of the step first: the input takes {part} of it.", part=PERCENT)
 
 
 def check(facts: RuleInputs) -> Finding | None:
@@ -27,15 +34,16 @@ def check(facts: RuleInputs) -> Finding | None:
     sure, waiting, mean_s = facts.certainty, steady_share(facts), facts.step.mean_s
     if sure is None or not input_known(facts) or not sure.low < MIN_WAIT_SHARE <= sure.high < _NEAR:
         return None
-    by = f" ({who(facts)})" if facts.loader is None else ""
     ends = (("lower", sure.low), ("upper", sure.high))
     return Finding(
         RULE_ID,
         Severity.INFO,
-        message=f"the input{by} is on the borderline: it takes {share(waiting)} of the "
-        f"{seconds(mean_s)} step (95 % interval: "
-        f"{share_range(sure.low, sure.high)}); shares of {share(MIN_WAIT_SHARE)} or more count as "
-        f"a bottleneck",
+        message=_SAYS(part=waiting, step=mean_s),
+        more=[
+            *([] if facts.loader else [says(facts)]),
+            INTERVAL(ends=(sure.low, sure.high)),
+            _GATE,
+        ],
         evidence=[
             Evidence("input_share", "input, share of the step", waiting, SHARE),
             *(
@@ -52,7 +60,7 @@ def check(facts: RuleInputs) -> Finding | None:
                 "gate", "share at which the input counts as a bottleneck", MIN_WAIT_SHARE, SHARE
             ),
         ],
-        fix=f"Look at the rest of the step first: the input takes {share(waiting)} of it.",
+        fix=_LOOK(part=waiting),
         how_to_check="Train on the same batch in every step. If the step gets much faster, this "
         "finding is wrong.",
         cost_s=waiting * mean_s,

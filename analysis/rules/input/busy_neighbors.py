@@ -3,7 +3,6 @@
 import math
 from dataclasses import replace
 
-from feedline.analysis.formatting import number, seconds, share
 from feedline.analysis.ledger.change import Change
 from feedline.analysis.ledger.facts import RuleInputs
 from feedline.analysis.ledger.finding import SHARE, Finding, Severity, measured
@@ -14,6 +13,7 @@ from feedline.analysis.ledger.view.input_wait import MIN_WAIT_SHARE, input_wait,
 from feedline.analysis.ledger.view.workers_needed import gained_s, needed, repeats
 from feedline.analysis.measure.cpu_use import MIN_OTHERS
 from feedline.analysis.measure.stages import MAKING_STAGES
+from feedline.analysis.sentences import CPUS, NUMBER, TIME, Sentence
 
 RULE_ID = "busy_neighbors"
 NO_ROOM = "they hold CPUs that more loader workers would use"
@@ -24,6 +24,21 @@ _OF_A_WORKER = 0.5
 #: Of its time with a CPU of its own that a worker computes at least where other programs keep it
 #: from a CPU: one that mostly sleeps gets a CPU when it wakes up.
 _COMPUTES = 0.25
+
+_SAYS = Sentence(
+    "other programs use {others} of the {cpus} CPUs that this training may run on",
+    others=NUMBER,
+    cpus=CPUS,
+)
+_WAITS = Sentence(
+    "{waits} of each {step} step is spent waiting for those CPUs", waits=TIME, step=TIME
+)
+_THREADS_WAIT = "the threads of the training wait for those CPUs"
+_STOP = (
+    "Stop the other programs (`top` on the host shows them), or keep them off these CPUs with "
+    "taskset or a cgroup."
+)
+_RECORD = "Then record again: those programs distort all other numbers here."
 
 
 def check(facts: RuleInputs) -> Finding | None:
@@ -42,16 +57,9 @@ def check(facts: RuleInputs) -> Finding | None:
     )
     if weight is Severity.INFO:
         return None
-    held_by = (
-        f"other programs use {number(use.others)} of the {use.affinity or use.allowed:g} "
-        f"CPUs that this training may run on"
-    )
-    waits = (
-        f"{seconds(queues_s)} of each {seconds(mean_s)} step ({share(queues_s / mean_s)}) is "
-        f"spent waiting for those CPUs"
-    )
+    waits = _WAITS(waits=queues_s, step=mean_s)
     if kept_s > queues_s:  # what can be saved is the time of the other effect
-        waits = "the threads of the training wait for those CPUs"
+        waits = _THREADS_WAIT
     held_s = queues_s if queues and kept_s <= queues_s else None
     effects = [effect for effect, has in ((waits, queues), (NO_ROOM, kept)) if has]
     advice = _advice(facts, kept_s)
@@ -84,11 +92,13 @@ def check(facts: RuleInputs) -> Finding | None:
     return Finding(
         RULE_ID,
         weight,
-        message=f"{held_by}; {', and '.join(effects)}",
+        message=_SAYS(others=use.others, cpus=use.affinity or use.allowed),
+        more=effects,
         evidence=measured(found),
-        fix="Stop the other programs (`top` on the host shows them) or keep them off these CPUs "
-        "with taskset or a cgroup. "
-        f"{_then(facts, advice)}",
+        fix=_STOP,
+        fix_more=[handover.then(facts, advice) if advice else _RECORD],
+        place=handover.place(facts) if advice else "",
+        condition=handover.only_if(facts, advice),
         how_to_check=_how_to_check(advice),
         cost_s=max(queues_s, kept_s),
         settings=advice,
@@ -184,14 +194,6 @@ def _how_to_check(advice: dict[str, int | bool]) -> str:
     return (
         f"Run twice with {settings}: with the other programs and without them. If the step is "
         f"no faster without, this finding is wrong."
-    )
-
-
-def _then(facts: RuleInputs, advice: dict[str, int | bool]) -> str:
-    return (
-        f"Then set {handover.change(facts, advice)}"
-        if advice
-        else "Then record again: those programs distort all other numbers here."
     )
 
 

@@ -1,6 +1,5 @@
 """Samples wait for the disk: the files are not in the page cache."""
 
-from feedline.analysis.formatting import sentence, share, size
 from feedline.analysis.ledger.change import Change, Refused
 from feedline.analysis.ledger.facts import RuleInputs
 from feedline.analysis.ledger.finding import SHARE, Evidence, Finding, Severity, measured
@@ -18,12 +17,31 @@ from feedline.analysis.ledger.view.storage import (
     storage_share,
 )
 from feedline.analysis.ledger.view.workers_needed import carried
+from feedline.analysis.sentences import PERCENT, SIZE, Sentence
 
 RULE_ID = "cold_storage"
 
 #: Bytes from the disk over bytes read (docs/rules.md). Files read through memory maps have no bytes
 #: read, only page faults.
 _MIN_DISK_SHARE = 0.20
+
+_WAITS = Sentence(
+    "{part} of the time per sample is spent waiting for the disk to deliver {read}",
+    part=PERCENT,
+    read=SIZE,
+)
+_BLOCKED = Sentence(
+    "samples are blocked {part} of their time, and {read} of each come from the disk",
+    part=PERCENT,
+    read=SIZE,
+)
+_MAPPED = "it delivers them through page faults of memory maps"
+_MOVE = "Move the data to a faster or local disk, or keep it in memory."
+_IF_NO_FASTER = (
+    "If the disk does not deliver more bytes/s then, move the data to a faster or local disk, or "
+    "keep it in memory."
+)
+_STORE = "Or store fewer bytes, or read large shards (tar, LMDB) in order."
 
 
 def check(facts: RuleInputs) -> Finding | None:
@@ -43,6 +61,7 @@ def check(facts: RuleInputs) -> Finding | None:
     if weight is Severity.INFO:
         return None
     more = _more_workers(facts)
+    says = _WAITS if blocked_by(facts) is not None else _BLOCKED
     mapped = (
         traffic.read_chars is not None
         and traffic.read_chars < traffic.disk_bytes / 2
@@ -51,16 +70,13 @@ def check(facts: RuleInputs) -> Finding | None:
     return Finding(
         RULE_ID,
         weight,
-        message=(
-            f"{share(blocked)} of the time per sample is spent waiting for the disk to deliver "
-            f"{size(traffic.disk_bytes)}"
-            if blocked_by(facts) is not None
-            else f"samples are blocked {share(blocked)} of their time, and "
-            f"{size(traffic.disk_bytes)} of each come from the disk"
-        )
-        + (" through page faults" if mapped else ""),
+        message=says(part=blocked, read=traffic.disk_bytes),
+        more=[_MAPPED] if mapped else [],
         evidence=_evidence(facts, blocked, traffic.disk_bytes),
-        fix=_fix(facts, more),
+        fix=handover.then(facts, more, "First") if more else _MOVE,
+        fix_more=[*([_IF_NO_FASTER] if more else []), _STORE],
+        place=handover.place(facts) if more else "",
+        condition=handover.only_if(facts, more),
         how_to_check="Read the same samples again, from the page cache. If reading them still "
         "takes as long, this finding is wrong.",
         cost_s=cost_s,
@@ -86,20 +102,6 @@ def change(facts: RuleInputs) -> Change | Refused:
 
 def _more_workers(facts: RuleInputs) -> dict[str, int | bool]:
     return arguments(facts, None if saturated(facts) else carried(facts))
-
-
-def _fix(facts: RuleInputs, more: dict[str, int | bool]) -> str:
-    storage = (
-        "move the data to a faster or local disk, keep it in memory, store fewer bytes, or "
-        "read large shards (tar, LMDB) in order."
-    )
-    if not more:
-        return sentence(storage)
-    first = handover.in_words(facts, more)
-    return (
-        f"First {first[0].lower()}{first[1:]}. If the disk does not deliver more bytes/s then, "
-        f"{storage}"
-    )
 
 
 def _evidence(facts: RuleInputs, blocked: float, disk_bytes: float) -> list[Evidence]:

@@ -1,16 +1,52 @@
 """Nothing to find at the input: the step itself takes the time."""
 
-from feedline.analysis.formatting import seconds, share
+from feedline.analysis.formatting import seconds
 from feedline.analysis.ledger.change import NOTHING_TO_CHANGE, Refused
 from feedline.analysis.ledger.facts import RuleInputs
 from feedline.analysis.ledger.finding import SHARE, Evidence, Finding, Severity
 from feedline.analysis.ledger.rule import EVERY_LIMIT, Rule, Statement
-from feedline.analysis.ledger.view.batch_function import who
-from feedline.analysis.ledger.view.enough_steps import input_known, unsure
+from feedline.analysis.ledger.view.batch_function import says
+from feedline.analysis.ledger.view.enough_steps import input_known, interval
 from feedline.analysis.ledger.view.input_wait import MIN_WAIT_SHARE, input_wait, steady_share
 from feedline.analysis.measure.stages import INPUT_STAGES
+from feedline.analysis.sentences import NAME, PART, PERCENT, TIME, Sentence
 
 RULE_ID = "compute_bound"
+
+_SAYS = Sentence(
+    "the input is not the bottleneck: it takes {part} of the {step} step", part=PERCENT, step=TIME
+)
+_STARTS = Sentence(
+    "the input is not the bottleneck: apart from starting the loader, it takes {part} of the "
+    "{step} step",
+    part=PERCENT,
+    step=TIME,
+)
+_STARTED = Sentence("starting the loader once takes {start} per step so far", start=TIME)
+_UNSEEN = Sentence(
+    "the input is not the bottleneck: only {part} of the {step} step can be input",
+    part=PERCENT,
+    step=TIME,
+)
+_RESIDENT = (
+    "no batch has to be loaded: the model gets the same tensors, or slices of them, in every step"
+)
+_NO_CHANGE = "No change to the input is needed."
+_ONLY = Sentence(
+    "No change to the input is needed: it takes only {part} of the step.", part=PERCENT
+)
+_GPU_LONGER = Sentence(
+    "the GPU needs {busy} per step, more than the host takes to launch its work", busy=TIME
+)
+_PINS = Sentence(
+    "pin takes {pin}: copying the batch, or waiting for the GPU until pinned memory can be "
+    "allocated",
+    pin=TIME,
+)
+_GPU_BUSY = Sentence("the GPU is busy for {busy} of the step ({part})", busy=TIME, part=PERCENT)
+_LARGEST = Sentence(
+    "the largest stage is {stage}{closure} ({took})", stage=NAME, closure=PART, took=TIME
+)
 
 
 def check(facts: RuleInputs) -> Finding | None:
@@ -20,12 +56,6 @@ def check(facts: RuleInputs) -> Finding | None:
         return None
     start_s = input_wait(facts).start_s
     starts = start_s >= MIN_WAIT_SHARE * facts.step.mean_s
-    by = f" ({who(facts)})" if facts.loader is None else ""
-    once = (
-        f"apart from starting the loader once ({seconds(start_s)} per step so far), "
-        if starts
-        else ""
-    )
     faster = f"faster by much more than {seconds(start_s)}" if starts else "much faster"
     evidence = [Evidence("input_share", "input, share of the step", waiting, SHARE)]
     if start_s > 0:
@@ -35,11 +65,15 @@ def check(facts: RuleInputs) -> Finding | None:
     return Finding(
         RULE_ID,
         Severity.INFO,
-        message=f"the input{by} is not the bottleneck: {once}it takes "
-        f"{share(waiting)}{unsure(facts)} of the "
-        f"{seconds(facts.step.mean_s)} step{_largest(facts)}",
+        message=(_STARTS if starts else _SAYS)(part=waiting, step=facts.step.mean_s),
+        more=[
+            *_largest(facts),
+            *([] if facts.loader else [says(facts)]),
+            *([_STARTED(start=start_s)] if starts else []),
+            *interval(facts),
+        ],
         evidence=evidence + _stages(facts),
-        fix=f"No change to the input is needed: it takes only {share(waiting)} of the step.",
+        fix=_ONLY(part=waiting),
         how_to_check=f"Train on the same batch in every step. If the step gets {faster}, this "
         f"finding is wrong.",
     )
@@ -50,14 +84,11 @@ def without_a_loader(facts: RuleInputs) -> Finding | None:
 
     Models need no new data, or next to nothing of the step can be input.
     """
-    unseen, step, most = facts.unseen, seconds(facts.step.mean_s), facts.unseen_at_most
+    unseen, most = facts.unseen, facts.unseen_at_most
     if unseen is None or most is None or (unseen.high >= MIN_WAIT_SHARE and not unseen.resident):
         return None
     if unseen.resident:
-        message = (
-            "no batch has to be loaded: the model gets the same tensors, or slices of them, "
-            "in every step"
-        )
+        message = _RESIDENT
         how_to_check = (
             "Check whether the loop, or the model's forward(), loads other data for each step, "
             "such as targets for the loss. "
@@ -65,9 +96,7 @@ def without_a_loader(facts: RuleInputs) -> Finding | None:
         )
         evidence = []
     else:
-        message = (
-            f"the input is not the bottleneck: only {share(most)} of the {step} step can be input"
-        )
+        message = _UNSEEN(part=most, step=facts.step.mean_s)
         how_to_check = (
             "Check whether the model's forward() loads or makes data. If it does, that "
             "was counted as forward, and this finding is wrong."
@@ -83,9 +112,10 @@ def without_a_loader(facts: RuleInputs) -> Finding | None:
     return Finding(
         RULE_ID,
         Severity.INFO,
-        message=f"{message}{_largest(facts)}",
+        message=message,
+        more=_largest(facts),
         evidence=evidence + _stages(facts),
-        fix="No change to the input is needed.",
+        fix=_NO_CHANGE,
         how_to_check=how_to_check,
     )
 
@@ -97,7 +127,7 @@ def _work(facts: RuleInputs) -> list[tuple[float, str]]:
     )
 
 
-def _largest(facts: RuleInputs) -> str:
+def _largest(facts: RuleInputs) -> list[str]:
     """Return what takes the step instead.
 
     Stages are the host's time, which says little where it only launches work.
@@ -107,24 +137,16 @@ def _largest(facts: RuleInputs) -> str:
         pin_s = facts.step.stages.get("pin", 0.0)
         # The CUDA C++ programming guide lists the allocation of page-locked memory under implicit
         # synchronization.
-        pins = (
-            f". pin takes {seconds(pin_s)}: copying the batch, or waiting for the GPU until "
-            f"pinned memory can be allocated"
-        )
-        more = pins if pin_s >= MIN_WAIT_SHARE * step_s else ""
-        return (
-            f"; the GPU needs {seconds(gpu.busy_s)} per step, more than the host takes to "
-            f"launch its work{more}"
-        )
+        pins = [_PINS(pin=pin_s)] if pin_s >= MIN_WAIT_SHARE * step_s else []
+        return [_GPU_LONGER(busy=gpu.busy_s), *pins]
     if gpu is not None:
-        return f"; the GPU is busy for {seconds(gpu.busy_s)} of it ({share(gpu.busy_s / step_s)})"
+        return [_GPU_BUSY(busy=gpu.busy_s, part=gpu.busy_s / step_s)]
     work = _work(facts)
     if not work:
-        return ""
-    closure = (
-        " with the code of its closure" if work[0][1] == "optimizer" and facts.closures else ""
-    )
-    return f"; the largest stage is {work[0][1]}{closure} ({seconds(work[0][0])})"
+        return []
+    took, stage = work[0]
+    closure = " with the code of its closure" if stage == "optimizer" and facts.closures else ""
+    return [_LARGEST(stage=stage, closure=closure, took=took)]
 
 
 def _stages(facts: RuleInputs) -> list[Evidence]:

@@ -1,13 +1,13 @@
 """The CPUs are full, so samples queue for them and more workers cannot help."""
 
-from feedline.analysis.formatting import number, sentence, share
 from feedline.analysis.ledger.change import Refused
 from feedline.analysis.ledger.facts import RuleInputs
 from feedline.analysis.ledger.finding import SHARE, Evidence, Finding, Severity, measured
 from feedline.analysis.ledger.rule import CHEAPER, Rule, Statement
 from feedline.analysis.ledger.view import cpus
-from feedline.analysis.ledger.view.cheaper import less_cpu
+from feedline.analysis.ledger.view.cheaper import less_cpu, place_of_largest
 from feedline.analysis.ledger.view.input_wait import input_wait, num_workers, severity
+from feedline.analysis.sentences import CPUS, NUMBER, PART, PERCENT, Sentence
 
 RULE_ID = "cpu_saturated"
 _WEIGHTS = list(Severity)
@@ -17,6 +17,20 @@ _MIN_MAKING = 0.2
 #: Of the CPUs: with less free on average they are called saturated. With more, samples queue in
 #: bursts, and more workers may help.
 _FULL = 0.1
+
+_QUEUED = Sentence("{part} of the time per sample is spent waiting for a CPU", part=PERCENT)
+_SATURATED = Sentence(
+    "the CPUs are saturated: {part} of the time per sample is spent waiting for one", part=PERCENT
+)
+_IN_USE = Sentence(
+    "the CPUs are nearly all in use: this training uses {used} of {cpus} on average",
+    used=NUMBER,
+    cpus=PART,
+)
+_QUOTA = Sentence("Raise the CPU quota of the control group (now {cpus}).", cpus=CPUS)
+_LOOK = "Check with `top` on the host whether other programs use the CPUs."
+_IF_NONE = "If none does, get more CPUs, or make samples cheaper."
+_MORE_CPUS = "Or get more CPUs."
 
 
 def check(facts: RuleInputs) -> Finding | None:
@@ -41,12 +55,16 @@ def check(facts: RuleInputs) -> Finding | None:
         return None
     if _making_share(facts) < _MIN_MAKING and not cpus.throttled(facts):
         return None
+    (message, more), (fix, *fix_more) = _says(facts), _fixes(facts)
     return Finding(
         RULE_ID,
         weight,
-        message=_says(facts),
+        message=message,
+        more=more,
         evidence=_evidence(facts),
-        fix=_fix(facts),
+        fix=fix,
+        fix_more=fix_more,
+        place=place_of_largest(facts) if fix in less_cpu(facts) else "",
         how_to_check=_how_to_check(facts),
         cost_s=max(cost_s, quota_s),
     )
@@ -95,18 +113,13 @@ def _some_free(facts: RuleInputs) -> bool:
     )
 
 
-def _fix(facts: RuleInputs) -> str:
+def _fixes(facts: RuleInputs) -> list[str]:
+    """Return what to do first, and the alternatives."""
     if cpus.throttled(facts):
-        return (
-            f"Raise the CPU quota of the control group (now {facts.effective_cpus:g}), or "
-            f"{less_cpu(facts)}."
-        )
-    advice = f"{less_cpu(facts)} or get more CPUs."
+        return [_QUOTA(cpus=facts.effective_cpus), *less_cpu(facts)]
     if facts.cpus and facts.cpus.others is not None:
-        return sentence(advice)
-    return (
-        f"Check with `top` on the host whether other programs use the CPUs. If none does, {advice}"
-    )
+        return [*less_cpu(facts), _MORE_CPUS]
+    return [_LOOK, _IF_NONE, *less_cpu(facts)]
 
 
 def _how_to_check(facts: RuleInputs) -> str:
@@ -122,22 +135,13 @@ def _how_to_check(facts: RuleInputs) -> str:
     return "Run on one CPU fewer (taskset). If samples/s stay the same, this finding is wrong."
 
 
-def _says(facts: RuleInputs) -> str:
+def _says(facts: RuleInputs) -> tuple[str, list[str]]:
+    """Return the message, and more on what uses the CPUs."""
     queued, used = facts.runqueue_share, cpus.own_cpus(facts)
     if queued is not None and queued > cpus.MAX_RUNQUEUE_SHARE:
-        if _some_free(facts):
-            return (
-                f"{share(queued)} of the time per sample is spent waiting for a CPU; "
-                f"{cpus.use(facts)}"
-            )
-        return (
-            f"the CPUs are saturated: {share(queued)} of the time per sample is spent waiting "
-            f"for one; {cpus.use(facts)}"
-        )
-    return (
-        f"the CPUs are nearly all in use: this training uses {number(used)} of "
-        f"{cpus.may_use(facts)} on average"
-    )
+        says = _QUEUED if _some_free(facts) else _SATURATED
+        return says(part=queued), cpus.use(facts)
+    return _IN_USE(used=used, cpus=cpus.may_use(facts)), []
 
 
 def _evidence(facts: RuleInputs) -> list[Evidence]:

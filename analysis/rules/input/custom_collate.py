@@ -1,11 +1,10 @@
 """A batch leaves its worker in ordinary memory, so it is copied into shared memory once more."""
 
-from feedline.analysis.formatting import size
 from feedline.analysis.ledger.change import Change, Factor
 from feedline.analysis.ledger.facts import RuleInputs
 from feedline.analysis.ledger.finding import Evidence, Finding, Severity, measured
 from feedline.analysis.ledger.rule import CHEAPER, Rule
-from feedline.analysis.ledger.view.handover import MAX_PICKLE_BYTES, call
+from feedline.analysis.ledger.view.handover import MAX_PICKLE_BYTES, place
 from feedline.analysis.ledger.view.input_wait import (
     RECEIVING,
     batch_cpu_s,
@@ -16,8 +15,18 @@ from feedline.analysis.ledger.view.input_wait import (
     num_workers,
     severity,
 )
+from feedline.analysis.sentences import NAME, SIZE, Sentence
 
 RULE_ID = "custom_collate"
+
+_SAYS = Sentence(
+    "the batches of collate_fn={name} ({batch} each) are not in shared memory, so each is copied "
+    "an extra time",
+    name=NAME,
+    batch=SIZE,
+)
+_FIX = "In the collate_fn, call torch.utils.data.default_collate for the large tensors."
+_STACKS = "In a worker, default_collate stacks tensors in shared memory."
 
 #: The most that was measured: default_collate, which writes straight into shared memory, took 24 ms
 #: for 38.5 MB where a custom one took 135 ms.
@@ -62,9 +71,7 @@ def check(facts: RuleInputs) -> Finding | None:
     return Finding(
         RULE_ID,
         weight,
-        message=f"the batches of collate_fn={name} ({size(loader.batch_bytes)} each) are not in "
-        f"shared memory, so each is copied "
-        "an extra time",
+        message=_SAYS(name=name, batch=loader.batch_bytes),
         evidence=[
             Evidence("batch_bytes", "bytes per batch", loader.batch_bytes, "B"),
             Evidence("collate_s", "collating a batch", batch_s(facts, "collate"), "s"),
@@ -81,8 +88,9 @@ def check(facts: RuleInputs) -> Finding | None:
             Evidence("transport_s", RECEIVING, waits.transport_s, "s"),
             Evidence("handover_s", "late handover by the worker, per step", waits.handover_s, "s"),
         ],
-        fix="In the collate_fn, call torch.utils.data.default_collate for the large tensors: in a "
-        "worker, it stacks them in shared memory. " + call(facts, "collate_fn=..."),
+        fix=_FIX,
+        fix_more=[_STACKS],
+        place=place(facts),
         how_to_check="Run with default_collate on the same samples. If the loader is no faster, "
         "this finding is wrong.",
         cost_s=cost_s,

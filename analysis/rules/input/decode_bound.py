@@ -1,6 +1,6 @@
 """Decoding takes most of the CPU time of a sample."""
 
-from feedline.analysis.formatting import seconds, sentence, share
+from feedline.analysis.formatting import sentence
 from feedline.analysis.ledger.change import Refused
 from feedline.analysis.ledger.facts import RuleInputs
 from feedline.analysis.ledger.finding import SHARE, Evidence, Finding, Severity
@@ -17,8 +17,14 @@ from feedline.analysis.ledger.view.expected import heaviest
 from feedline.analysis.ledger.view.input_wait import making_share, severity
 from feedline.analysis.ledger.view.slow_stage import is_slowest_stage
 from feedline.analysis.ledger.view.storage import decoder_threads
+from feedline.analysis.sentences import PERCENT, TIME, Sentence
 
 RULE_ID = "decode_bound"
+
+_SAYS = Sentence("decoding takes {part} of the CPU time per sample", part=PERCENT)
+_TIMED = Sentence(
+    "decoding takes {part} of the CPU time per sample ({took})", part=PERCENT, took=TIME
+)
 
 #: From half of the CPU on, no other stage can win more (docs/rules.md).
 _MIN_CPU_SHARE = 0.50
@@ -31,12 +37,13 @@ _MIN_WALL_SHARE = 0.25
 _VIDEO = "cv2.VideoCapture."
 #: Decoders of JPEG that others do not beat on a CPU, as the names of their operations begin.
 _FAST = ("simplejpeg.", "torchvision.")
-_FRAMES = (
-    "Decode fewer frames: take clips of adjacent frames, store videos with a key frame where "
-    "clips may begin (ffmpeg -g) and at the size "
-    "that the model sees, or store the frames as images."
-)
-_FRAMES_ON_GPU = " Or decode on the GPU (torchcodec, DALI)."
+_FRAMES = [
+    "Decode fewer frames: take clips of adjacent frames.",
+    "Store videos with a key frame where clips may begin (ffmpeg -g), at the size that the model "
+    "sees.",
+    "Or store the frames as images.",
+]
+_FRAMES_ON_GPU = "Or decode on the GPU (torchcodec, DALI)."
 _JPEGS = " (simplejpeg, torchvision.io)"
 ON_GPU = " (nvJPEG, DALI)"
 _STORED = "store the images decoded, as arrays"
@@ -72,15 +79,17 @@ def check(facts: RuleInputs) -> Finding | None:
                 "s",
             )
         )
-    each = (
-        f" ({seconds(cost.cpu_s + threads_s)})" if cost and cost.cpu_s else ""
-    )  # of wall time it may be ten times that, on full CPUs
+    fix, *others = _fixes(facts)
     return Finding(
         RULE_ID,
         weight,
-        message=f"decoding takes {share(of_cpu)} of the CPU time per sample{each}",
+        # of wall time it may be ten times that, on full CPUs
+        message=_TIMED(part=of_cpu, took=cost.cpu_s + threads_s)
+        if cost and cost.cpu_s
+        else _SAYS(part=of_cpu),
         evidence=evidence,
-        fix=_fix(facts),
+        fix=fix,
+        fix_more=others,
         how_to_check="Have the dataset return the same decoded sample every time. If samples/s do "
         "not rise, this finding is wrong.",
         cost_s=cost_s,
@@ -125,14 +134,15 @@ def _cpu_share(facts: RuleInputs) -> float:
     )
 
 
-def _fix(facts: RuleInputs) -> str:
+def _fixes(facts: RuleInputs) -> list[str]:
+    """Return what to do first, and the alternatives."""
     if _videos(facts):
-        return f"{_FRAMES}{_FRAMES_ON_GPU * facts.on_gpu}"
-    return _of_images(facts) if facts.decodes_images else OTHERS
+        return [*_FRAMES, *([_FRAMES_ON_GPU] if facts.on_gpu else [])]
+    return _of_images(facts) if facts.decodes_images else [OTHERS]
 
 
-def _of_images(facts: RuleInputs) -> str:
-    """Say what there is to do about images that are decoded as these are."""
+def _of_images(facts: RuleInputs) -> list[str]:
+    """Return what there is to do about images that are decoded as these are."""
     name = heaviest(facts, "decode")[0]
     of_jpeg = "jpeg" in name.lower() and "2000" not in name
     ways = [
@@ -141,11 +151,8 @@ def _of_images(facts: RuleInputs) -> str:
         *(["decode only the crop"] if fewer_pixels(facts) and may_crop(facts) else []),
         *(["store smaller images"] if fewer_pixels(facts) else []),
     ]
-    return f"{sentence(_alternatives(ways or [_STORED]))}."
-
-
-def _alternatives(ways: list[str]) -> str:
-    return ", or ".join(part for part in (", ".join(ways[:-1]), ways[-1]) if part)
+    first, *others = ways or [_STORED]
+    return [f"{sentence(first)}.", *(f"Or {way}." for way in others)]
 
 
 def _videos(facts: RuleInputs) -> bool:

@@ -1,6 +1,5 @@
 """Every epoch restarts its workers."""
 
-from feedline.analysis.formatting import seconds
 from feedline.analysis.ledger.change import Change, Refused
 from feedline.analysis.ledger.facts import RuleInputs
 from feedline.analysis.ledger.finding import Finding, Severity, measured
@@ -8,9 +7,39 @@ from feedline.analysis.ledger.rule import CHEAPER, Effort, Rule
 from feedline.analysis.ledger.view import handover
 from feedline.analysis.ledger.view.input_wait import input_wait, num_workers, severity
 from feedline.analysis.ledger.view.page_faults import assignments
+from feedline.analysis.sentences import CODE, COUNT, NAME, PART, TIME, Sentence
 
 RULE_ID = "epoch_restart"
 _SETTINGS: dict[str, int | bool] = {"persistent_workers": True}
+_RESTARTED = Sentence(
+    "workers are restarted{by} in each of {passes} passes over the loader", by=PART, passes=COUNT
+)
+_MADE_AGAIN = Sentence(
+    "each of the {passes} passes makes a new DataLoader and starts its workers again{by}",
+    passes=COUNT,
+    by=PART,
+)
+_FIRST = Sentence(", and the first batch then takes {first}", first=TIME)
+_PRELOAD = "start the workers with forkserver and set_forkserver_preload(['torch'])"
+_IMPORTS_ONCE = "The forkserver imports torch only once."
+_ONE_DATASET = "Make one dataset for all passes, so that its workers can stay."
+_ANOTHER_DATASET = "the program makes another dataset for each pass, so workers cannot stay"
+_CHANGED = Sentence("the program changes {names} of {kind} between passes", names=NAME, kind=NAME)
+_SHARE = Sentence(
+    "Put {names} into shared memory first, with torch.tensor(...).share_memory_(), and assign into it.",
+    names=NAME,
+)
+_DO_NOT_KEEP = (
+    "Do not set persistent_workers=True as the program is: workers that stay would keep the old "
+    "value."
+)
+_ONCE = Sentence("Make the loader once, before the loop: {call}", call=CODE)
+_DEARER = Sentence(
+    "Persistent workers use {more} more CPU time per batch here: they keep returning memory to "
+    "the system.",
+    more=TIME,
+)
+_VARIABLES = Sentence("Start the program with {variables}.", variables=PART)
 _CHANGES_ARE_SEEN = (
     "Print the attribute in a worker in the second pass. If it has the old value "
     "already, this finding is wrong."
@@ -50,27 +79,18 @@ def check(facts: RuleInputs) -> Finding | None:
         ("batch_s", "making a batch", batch, "s"),
         ("epochs", "loader iterated", float(facts.epochs), "times"),
     ]
-    faster = (
-        "Keep the workers (or start them with forkserver and "
-        "set_forkserver_preload(['torch']), which imports torch only once): "
-    )
+    fix, fix_more = _fixes(facts, method)
     return Finding(
         RULE_ID,
         weight,
-        message=(
-            f"each of the {facts.epochs} passes makes a new DataLoader and starts its workers "
-            f"again{by}"
-            if again
-            else f"workers are restarted{by} each time the loader is iterated, {facts.epochs} "
-            f"times here"
-        )
-        + (f"; the first batch then takes {seconds(first)}" if first else ""),
+        message=(_MADE_AGAIN if again else _RESTARTED)(by=by, passes=facts.epochs)
+        + (_FIRST(first=first) if first else ""),
+        more=_changed(facts),
         evidence=measured(found),
-        fix=_handed_over(facts, method)
-        if facts.dataset_changes
-        else _dearer(facts)
-        + (faster if method in ("spawn", "forkserver") else "")
-        + (_once(facts) if again else handover.change(facts, _SETTINGS)),
+        fix=fix,
+        fix_more=fix_more,
+        place="" if facts.dataset_changes else handover.place(facts),
+        condition="" if facts.dataset_changes else handover.only_if(facts, _SETTINGS),
         how_to_check=_CHANGES_ARE_SEEN
         if facts.dataset_changes
         else f"Run with {'one loader and ' if again else ''}persistent_workers=True. "
@@ -80,54 +100,46 @@ def check(facts: RuleInputs) -> Finding | None:
     )
 
 
-def _handed_over(facts: RuleInputs, method: object) -> str:
-    """Say what to do first where workers that stay would keep the dataset as it was."""
-    preload = (
-        "Start the workers with forkserver and set_forkserver_preload(['torch']), which "
-        "imports torch only once. "
-    )
-    start = preload if method == "spawn" else ""
+def _changed(facts: RuleInputs) -> list[str]:
+    """Return what the program changes in the dataset, for which workers cannot stay as it is."""
+    if not facts.dataset_changes:
+        return []
     if facts.dataset_changes == [""]:
-        return (
-            f"{start}The program makes another dataset for each pass, so workers cannot stay: "
-            f"make one for all passes."
-        )
-    names, kind = (
-        " and ".join(f"`{name}`" for name in facts.dataset_changes),
-        facts.setting("dataset", "the dataset"),
-    )
-    return (
-        f"{start}Do not set persistent_workers=True as the program is: it changes {names} of "
-        f"{kind} between passes, and workers that stay "
-        f"would keep the old value. Put {names} into shared memory first "
-        f"(torch.tensor(...).share_memory_()), and assign into it."
-    )
+        return [_ANOTHER_DATASET]
+    return [_CHANGED(names=_attributes(facts), kind=facts.setting("dataset", "the dataset"))]
 
 
-def _once(facts: RuleInputs) -> str:
-    """Say to make one loader in place of one for each pass."""
-    kept = handover.call(
-        facts,
-        handover.as_code(_SETTINGS),
-        "now made for each pass",
-        handover.only_if(facts, _SETTINGS),
-    )
-    return f"Make the loader once, before the loop: {kept}"
+def _attributes(facts: RuleInputs) -> str:
+    return " and ".join(f"`{name}`" for name in facts.dataset_changes)
 
 
-def _dearer(facts: RuleInputs) -> str:
-    """Say what else to do first, because workers that stay make batches slower.
+def _fixes(facts: RuleInputs, method: object) -> tuple[str, list[str]]:
+    """Return what to do first, and more.
 
-    It is a sentence before the line to change.
+    Workers that stay would keep a dataset as it was when they started.
     """
+    preload = [f"Or {_PRELOAD}.", _IMPORTS_ONCE]
+    if facts.dataset_changes:
+        others = preload if method == "spawn" else []
+        if facts.dataset_changes == [""]:
+            return _ONE_DATASET, others
+        return _SHARE(names=_attributes(facts)), [_DO_NOT_KEEP, *others]
+    others = [*_dearer(facts), *(preload if method in ("spawn", "forkserver") else [])]
+    if not facts.loader_made_again:
+        return handover.change(facts, _SETTINGS), others
+    kept = handover.call(facts, handover.as_code(_SETTINGS), "now made for each pass")
+    return _ONCE(call=kept), others
+
+
+def _dearer(facts: RuleInputs) -> list[str]:
+    """Return what to do besides, because workers that stay make batches slower."""
     if not handover.dearer_if_they_stay(facts):
-        return ""
-    more = (
-        f"Persistent workers use {seconds(facts.staying_s)} more CPU time per batch here: they "
-        f"keep returning memory to the system"
-    )
+        return []
     variables = assignments(facts)
-    return f"{more}. Start the program with {variables}. " if variables else f"{more}. "
+    return [
+        _DEARER(more=facts.staying_s),
+        *([_VARIABLES(variables=variables)] if variables else []),
+    ]
 
 
 def change(facts: RuleInputs) -> Change | Refused:

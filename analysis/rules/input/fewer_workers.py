@@ -5,7 +5,6 @@ Making its batches takes the main process less time than receiving them.
 
 import math
 
-from feedline.analysis.formatting import seconds
 from feedline.analysis.ledger.change import Change
 from feedline.analysis.ledger.facts import RuleInputs
 from feedline.analysis.ledger.finding import Evidence, Finding, Severity, measured
@@ -27,8 +26,16 @@ from feedline.analysis.ledger.view.input_wait import (
     severity,
 )
 from feedline.analysis.ledger.view.workers_needed import needed
+from feedline.analysis.sentences import TIME, Sentence
 
 RULE_ID = "fewer_workers"
+
+_SAYS = Sentence(
+    "workers cost more than they save: getting a step's input takes {getting}, making it only "
+    "{making}",
+    getting=TIME,
+    making=TIME,
+)
 
 
 def check(facts: RuleInputs) -> Finding | None:
@@ -51,11 +58,12 @@ def check(facts: RuleInputs) -> Finding | None:
     return Finding(
         RULE_ID,
         weight,
-        message=f"workers cost more than they save: each step spends {seconds(loading)} getting "
-        f"its input from {workers} "
-        f"worker{'s' * (workers > 1)}, but making that input takes only {seconds(making)}",
+        message=_SAYS(getting=loading, making=making),
         evidence=_evidence(facts, making),
         fix=handover.change(facts, settings),
+        fix_more=handover.without_workers(settings),
+        place=handover.place(facts),
+        condition=handover.only_if(facts, settings),
         how_to_check="Run with num_workers=0. If samples/s do not rise, this finding is wrong.",
         cost_s=cost_s,
         settings=settings,

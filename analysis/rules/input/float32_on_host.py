@@ -1,6 +1,5 @@
 """Pictures are made into float32 on the host: four times the bytes to collate, hand over and copy."""
 
-from feedline.analysis.formatting import size
 from feedline.analysis.ledger.change import Change, Factor, Refused
 from feedline.analysis.ledger.facts import RuleInputs
 from feedline.analysis.ledger.finding import SHARE, Evidence, Finding, Severity
@@ -11,8 +10,12 @@ from feedline.analysis.ledger.view.input_wait import (
     operations_share,
     severity,
 )
+from feedline.analysis.sentences import SIZE, Sentence
 
 RULE_ID = "float32_on_host"
+
+_SAYS = Sentence("batches hold images in floating point and take {batch}", batch=SIZE)
+_QUARTER = "as uint8, images take a quarter of the bytes"
 
 #: float32 has 4 bytes where the decoded uint8 had 1: three quarters of what is moved are the
 #: conversion's.
@@ -66,8 +69,8 @@ def check(facts: RuleInputs) -> Finding | None:
     return Finding(
         RULE_ID,
         weight,
-        message=f"batches hold images in floating point and take {size(loader.batch_bytes)}; as "
-        f"uint8, images take a quarter",
+        message=_SAYS(batch=loader.batch_bytes),
+        more=[_QUARTER],
         evidence=evidence,
         fix=f"Return uint8 tensors, then convert{_and_normalize(facts)} whole batches "
         f"{'on the device' if facts.on_gpu else 'in the loop'}.",

@@ -1,13 +1,26 @@
 """The step waits for its input, but the GPU has so much to do that no faster input helps."""
 
-from feedline.analysis.formatting import seconds, share
 from feedline.analysis.ledger.change import NOTHING_TO_CHANGE, Refused
 from feedline.analysis.ledger.facts import RuleInputs
 from feedline.analysis.ledger.finding import SHARE, CostKind, Evidence, Finding, Severity
 from feedline.analysis.ledger.rule import Rule
 from feedline.analysis.ledger.view.input_wait import MIN_WAIT_SHARE, steady_share
+from feedline.analysis.sentences import PERCENT, TIME, Sentence
 
 RULE_ID = "gpu_bound"
+
+_SAYS = Sentence(
+    "the GPU is the limit: it is busy for {busy} of each {step} step", busy=TIME, step=TIME
+)
+_AT_MOST = Sentence(
+    "the input takes {part} of the step, but a faster one would save at most {idle}",
+    part=PERCENT,
+    idle=PERCENT,
+)
+_NOTHING = Sentence(
+    "the input takes {part} of the step, but a faster one would save nothing", part=PERCENT
+)
+_NO_CHANGE = "No change to the input is needed."
 
 
 def check(facts: RuleInputs) -> Finding | None:
@@ -19,21 +32,19 @@ def check(facts: RuleInputs) -> Finding | None:
     if work is None or work.ranks > 1 or (idle := 1 - work.busy_s / step.mean_s) >= MIN_WAIT_SHARE:
         return None
     idle = max(idle, 0.0)
-    most = f"at most {share(idle)}" if idle else "nothing"
     return Finding(
         RULE_ID,
         Severity.INFO,
-        message=f"the GPU is the limit: it is busy for {seconds(work.busy_s)} of each "
-        f"{seconds(step.mean_s)} step; the input takes "
-        f"{share(waiting)}, but a faster one would save {most}",
+        message=_SAYS(busy=work.busy_s, step=step.mean_s),
+        more=[_AT_MOST(part=waiting, idle=idle) if idle else _NOTHING(part=waiting)],
         evidence=[
             Evidence("gpu_busy_s", "GPU busy, per step", work.busy_s, "s"),
             Evidence("gpu_idle_share", "GPU idle, share of the step", idle, SHARE),
             Evidence("input_share", "input, share of the step", waiting, SHARE),
             Evidence("profiled_steps", "steps recorded by torch.profiler", work.steps, ""),
         ],
-        fix=f"No change to the input is needed. Give the GPU less to do per sample: "
-        f"{', '.join(_less_work(facts))}.",
+        fix=f"Give the GPU less to do per sample: {', '.join(_less_work(facts))}.",
+        fix_more=[_NO_CHANGE],
         how_to_check="Train on the same batch in every step. If the step gets much faster, this "
         "finding is wrong.",
         cost_s=idle * step.mean_s,

@@ -1,6 +1,6 @@
 """The run waits for its input, and no rule says why."""
 
-from feedline.analysis.formatting import counted, seconds, share
+from feedline.analysis.formatting import counted
 from feedline.analysis.ledger.change import Refused
 from feedline.analysis.ledger.facts import RuleInputs
 from feedline.analysis.ledger.finding import SHARE, Evidence, Finding, Severity, measured
@@ -13,6 +13,7 @@ from feedline.analysis.ledger.view.input_wait import (
     steady_share,
 )
 from feedline.analysis.measure.stages import MAKING_STAGES
+from feedline.analysis.sentences import COUNT, NAME, PART, PERCENT, TIME, Sentence
 
 RULE_ID = "input_bound_unexplained"
 #: Parts of what the step waits for (input_wait.py) -> in words.
@@ -23,29 +24,42 @@ _PARTS = {
     "transport_s": "transport",
     "sampler_s": "the sampler",
 }
-BY_WHOM = (
-    "Check with `top` on the host whether other programs use the CPUs, and record a longer run: "
-    "feedline then samples how many CPUs they "
-    "use."
+_UNKNOWN = Sentence(
+    "what makes the input slow is unknown: its largest part is {name} ({took} per step)",
+    name=PART,
+    took=TIME,
 )
-_OTHER_CODE = (
-    "Look for what else of this training uses the CPUs: the step itself (torch.set_num_threads), "
-    "threads of libraries (OMP_NUM_THREADS), "
-    "helper processes. Making samples takes little of them."
+_WITHOUT = Sentence("{idle} of {workers} never made a batch", idle=COUNT, workers=PART)
+_LARGEST = Sentence(
+    "the largest part of the wait is {name} ({took} per step)", name=PART, took=TIME
 )
-_INSIDE = (
-    "Look at the stages of a sample in the report. Wrap parts of your code in "
-    "feedline.stage(...) to split them further."
+_STAGE = Sentence(
+    "the largest stage of a sample is {stage} ({part} of its time)", stage=NAME, part=PERCENT
 )
-IDLE = (
-    "Give each worker a part of the data: split it into as many parts as there are workers, or "
-    "more (get_worker_info), for example by "
-    "samples instead of files."
-)
-_UNSEEN = (
-    "Wrap parts of the code that makes batches in feedline.stage(...): the report then "
-    "shows how long each takes."
-)
+_SAMPLE_QUEUES = Sentence("{part} of the time per sample is spent waiting for a CPU", part=PERCENT)
+_MAIN_QUEUES = Sentence("the main thread waits for a CPU during {part} of the step", part=PERCENT)
+_NOT_SAMPLED = "CPU use by other programs was not sampled"
+BY_WHOM = [
+    "Check with `top` on the host whether other programs use the CPUs.",
+    "Record a longer run: feedline then samples how many CPUs they use.",
+]
+_OTHER_CODE = [
+    "Look for what else of this training uses the CPUs: making samples takes little of them.",
+    "Candidates are the step itself (torch.set_num_threads) and helper processes.",
+    "Threads of libraries are another (OMP_NUM_THREADS).",
+]
+_INSIDE = [
+    "Look at the stages of a sample in the report.",
+    "Wrap parts of your code in feedline.stage(...) to split them further.",
+]
+IDLE = [
+    "Give each worker a part of the data (get_worker_info): as many parts as workers, or more.",
+    "Split it by samples instead of files, for example.",
+]
+_UNSEEN = [
+    "Wrap parts of the code that makes batches in feedline.stage(...).",
+    "The report then shows how long each takes.",
+]
 
 
 def check(facts: RuleInputs) -> Finding:
@@ -55,31 +69,33 @@ def check(facts: RuleInputs) -> Finding:
     name = _PARTS[part]
     stage = max(MAKING_STAGES, key=lambda stage: making_share(facts, stage))
     of_sample = making_share(facts, stage)
-    inside = (
-        f"; the largest stage of a sample is {stage} ({share(of_sample)} of its time)"
-        if of_sample and part == "making_s"
-        else ""
-    )
-    known = "what makes the input slow is unknown; its largest part is"
-    if idle := _without_data(facts):
-        known = (
-            f"{idle} of {counted(num_workers(facts) or idle, 'worker')} never made a batch; "
-            f"the largest part of the wait is"
-        )
+    inside = [_STAGE(stage=stage, part=of_sample)] if of_sample and part == "making_s" else []
+    message = _UNKNOWN(name=name, took=part_s)
+    idle = _without_data(facts)
     queues, crowded = (
         _queues(facts),
         cpus.queueing(facts) and facts.cpus is not None and facts.cpus.others is not None,
     )
     if crowded:
         queued = facts.runqueue_share or 0.0
-        waits = (
-            f"{share(queued)} of the time per sample is spent waiting for a CPU; "
-            if queued > cpus.MAX_RUNQUEUE_SHARE
-            else ""
-        )
-        inside = f"; {waits}{cpus.use(facts)}"
+        waits = [_SAMPLE_QUEUES(part=queued)] if queued > cpus.MAX_RUNQUEUE_SHARE else []
+        inside = [*waits, *cpus.use(facts)]
     if queues:
-        inside = f"; {queues}, but CPU use by other programs was not sampled"
+        inside = [*queues, _NOT_SAMPLED]
+    if idle:
+        message = _WITHOUT(idle=idle, workers=counted(num_workers(facts) or idle, "worker"))
+        inside = [_LARGEST(name=name, took=part_s), *inside]
+    fix, *others = (
+        IDLE
+        if idle
+        else BY_WHOM
+        if queues
+        else _OTHER_CODE
+        if crowded
+        else _INSIDE
+        if of_sample
+        else _UNSEEN
+    )
     shares = [
         ("blocked_share", "blocked, share of a sample's time", cpus.blocked_share(facts), SHARE),
         (
@@ -98,21 +114,15 @@ def check(facts: RuleInputs) -> Finding:
     return Finding(
         RULE_ID,
         Severity.of(waiting),
-        message=f"{known} {name} ({seconds(part_s)} per step){inside}",
+        message=message,
+        more=inside,
         evidence=[
             Evidence("input_share", "input, share of the step", waiting, SHARE),
             Evidence(part, f"{name} per step", part_s, "s"),
             *measured(shares),
         ],
-        fix=IDLE
-        if idle
-        else BY_WHOM
-        if queues
-        else _OTHER_CODE
-        if crowded
-        else _INSIDE
-        if of_sample
-        else _UNSEEN,
+        fix=fix,
+        fix_more=others,
         how_to_check="Train on the same batch in every step. If the step is no faster, this "
         "finding is wrong.",
         cost_s=waiting * facts.step.mean_s,
@@ -124,18 +134,14 @@ def _without_data(facts: RuleInputs) -> int:
     return 0 if facts.setting("map_style", True) else facts.idle_workers
 
 
-def _queues(facts: RuleInputs) -> str:
+def _queues(facts: RuleInputs) -> list[str]:
     """Return what waits for a CPU, in words, if it is unknown what uses the CPUs; else empty."""
     if facts.cpus is not None and facts.cpus.others is not None:
-        return ""
+        return []
     of_sample, of_step = facts.runqueue_share or 0.0, facts.main_runqueue_share or 0.0
     if of_sample > cpus.MAX_RUNQUEUE_SHARE:
-        return f"{share(of_sample)} of the time per sample is spent waiting for a CPU"
-    return (
-        f"the main thread waits for a CPU during {share(of_step)} of the step"
-        if of_step > cpus.MAX_RUNQUEUE_SHARE
-        else ""
-    )
+        return [_SAMPLE_QUEUES(part=of_sample)]
+    return [_MAIN_QUEUES(part=of_step)] if of_step > cpus.MAX_RUNQUEUE_SHARE else []
 
 
 def _largest(facts: RuleInputs) -> tuple[str, float]:

@@ -1,18 +1,36 @@
 """A function of the program makes each batch in the training's own thread, while the model waits."""
 
-from feedline.analysis.formatting import seconds
+from feedline.analysis.formatting import sentence
 from feedline.analysis.ledger.change import Refused
 from feedline.analysis.ledger.facts import RuleInputs
 from feedline.analysis.ledger.finding import SHARE, Evidence, Finding, Severity
 from feedline.analysis.ledger.rule import Rule, Statement
 from feedline.analysis.ledger.view import cpus
-from feedline.analysis.ledger.view.batch_function import HOW_TO_CHECK, _does, _waits, who
+from feedline.analysis.ledger.view.batch_function import HOW_TO_CHECK, _does, _waits, names, places
 from feedline.analysis.ledger.view.handover import receiving_s
 from feedline.analysis.ledger.view.input_wait import MIN_WAIT_SHARE
+from feedline.analysis.sentences import PART, TIME, Sentence
 
 RULE_ID = "made_in_step"
 
 _ALL = 0.995  # of a share that says nothing as an upper bound
+
+_SAYS = Sentence(
+    "{functions} {does} in the main thread: {took} per step", functions=PART, does=PART, took=TIME
+)
+_REQUEST = "Request the next batch before calling the model on this one."
+_WAITS_FOR = "See what the function waits for: a queue, a file, a lock."
+_FEWER = "Make each batch with fewer calls (one indexing operation for all of its samples)."
+_NO_THREAD = "A thread would not help, because the CPUs are busy."
+_THREAD = (
+    "Or make the next one while the model computes: in a ThreadPoolExecutor(max_workers=1) with a "
+    "random generator of its own."
+)
+_WORKER = Sentence(
+    "Or use a DataLoader with num_workers=1: receiving its batches takes about {receiving} per step.",
+    receiving=TIME,
+)
+_PINNED = "Copy batches from pinned memory with non_blocking=True."
 
 
 def check(facts: RuleInputs) -> Finding | None:
@@ -21,12 +39,15 @@ def check(facts: RuleInputs) -> Finding | None:
     weight = Severity.of(took / facts.step.mean_s) if facts.step.mean_s > 0 else Severity.INFO
     if weight is Severity.INFO:
         return None
+    fix, *others = _fixes(facts, took)
     return Finding(
         RULE_ID,
         weight,
-        message=f"{who(facts)} {_does(facts)} in the main thread ({seconds(took)} per step)",
+        message=_SAYS(functions=names(facts), does=_does(facts), took=took),
         evidence=_evidence(facts, took),
-        fix=_fix(facts, took),
+        fix=fix,
+        fix_more=others,
+        place=places(facts),
         how_to_check=HOW_TO_CHECK,
         cost_s=took,
     )
@@ -70,34 +91,17 @@ def _evidence(facts: RuleInputs, took: float) -> list[Evidence]:
     return found
 
 
-def _fix(facts: RuleInputs, took: float) -> str:
+def _fixes(facts: RuleInputs, took: float) -> list[str]:
+    """Return what to do first, and the alternatives."""
     if _waits(facts):
-        return (
-            "Request the next batch before calling the model on this one, and see what the "
-            "function waits for: a queue, a file, a lock."
-        )
-    fewer = "Make each batch with fewer calls (one indexing operation for all of its samples)"
-    device = (
-        " Copy batches from pinned memory with non_blocking=True."
-        if facts.step.stages.get("copy")
-        else ""
-    )
+        return [_REQUEST, _WAITS_FOR]
+    device = [_PINNED] if facts.step.stages.get("copy") else []
     if _full(facts, took):
-        return (
-            f"{fewer}.{device} A thread would not help, because the CPUs are busy: "
-            f"{cpus.use(facts)}."
-        )
+        used = [f"{sentence(use)}." for use in cpus.use(facts)]
+        return [_FEWER, *device, _NO_THREAD, *used]
     receiving = _receiving_s(facts)
-    worker = (
-        f", or in a DataLoader with num_workers=1 (receiving its batches takes about "
-        f"{seconds(receiving)} per step)"
-    )
     helps = took - receiving >= MIN_WAIT_SHARE * facts.step.mean_s
-    thread = (
-        "make the next one while the model computes: in a ThreadPoolExecutor(max_workers=1) "
-        "with a random generator of its own"
-    )
-    return f"{fewer}, or {thread}{worker if helps else ''}.{device}"
+    return [_FEWER, _THREAD, *([_WORKER(receiving=receiving)] if helps else []), *device]
 
 
 def _receiving_s(facts: RuleInputs) -> float:

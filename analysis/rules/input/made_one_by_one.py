@@ -1,11 +1,11 @@
 """Batches are made sample by sample in the main process, so cheaply that workers may not help."""
 
-from feedline.analysis.formatting import count, seconds
+from feedline.analysis.formatting import count
 from feedline.analysis.ledger.change import Refused
 from feedline.analysis.ledger.facts import RuleInputs
 from feedline.analysis.ledger.finding import Evidence, Finding, Severity
 from feedline.analysis.ledger.rule import Rule
-from feedline.analysis.ledger.view.handover import Between, call, receiving_s
+from feedline.analysis.ledger.view.handover import Between, call, place, receiving_s
 from feedline.analysis.ledger.view.input_wait import (
     MIN_WAIT_SHARE,
     input_wait,
@@ -13,14 +13,25 @@ from feedline.analysis.ledger.view.input_wait import (
     severity,
     unsure_s,
 )
+from feedline.analysis.sentences import TIME, Sentence
 
 RULE_ID = "made_one_by_one"
 _IN_ONE_CALL = (
     "Make each batch in one call: let the dataset's __getitem__ take a list of indices "
-    "and return the whole batch. "
+    "and return the whole batch."
 )
 _TORCHS = ("RandomSampler", "SequentialSampler")  # what a DataLoader makes of shuffle
-_YIELD_BATCHES = "Make each batch in one call: let the dataset yield whole batches. "
+_YIELD_BATCHES = "Make each batch in one call: let the dataset yield whole batches."
+_SAYS = Sentence(
+    "the main process makes each batch one sample at a time: {making} per step", making=TIME
+)
+_TAKING = Sentence(
+    "receiving batches from workers takes {low} to {high} per step", low=TIME, high=TIME
+)
+_SAVED = Sentence("workers would save {low} to {high} per step", low=TIME, high=TIME)
+_KEEP = "Keep num_workers=0."
+_REMOVE = "Remove shuffle, drop_last, batch_sampler and collate_fn if set."
+_REMOVE_OF_STREAM = "Remove drop_last if set."
 
 
 def check(facts: RuleInputs) -> Finding | None:
@@ -50,39 +61,36 @@ def check(facts: RuleInputs) -> Finding | None:
     return Finding(
         RULE_ID,
         weight,
-        message=f"the main process makes each batch one sample at a time ({seconds(making)} per "
-        f"step); {_with_workers(saved, receiving)}",
+        message=_SAYS(making=making),
+        more=_with_workers(saved, receiving),
         evidence=_evidence(making, size, receiving, saved),
-        fix=("Keep num_workers=0. " if saved.low <= 0 else "")
-        + _in_one_call(facts, str(facts.setting("batch_size", count(size)))),
+        fix=_YIELD_BATCHES if facts.is_stream else _IN_ONE_CALL,
+        fix_more=[
+            *([_KEEP] if saved.low <= 0 else []),
+            *_in_one_call(facts, str(facts.setting("batch_size", count(size)))),
+        ],
+        place=place(facts),
         how_to_check="Time an epoch of the loader alone, with batches made in one call. If it "
         "still takes as long, this finding is wrong.",
         cost_s=making * computing,
     )
 
 
-def _in_one_call(facts: RuleInputs, size: str) -> str:
-    """Say what to write, for a batch of this size."""
+def _in_one_call(facts: RuleInputs, size: str) -> list[str]:
+    """Return what to write, for a batch of this size."""
     now, kind = f"now batch_size={size}", facts.setting("sampler")
     if facts.is_stream:
-        return _YIELD_BATCHES + call(facts, "batch_size=None", f"{now}; remove drop_last if set")
+        return [call(facts, "batch_size=None", now), _REMOVE_OF_STREAM]
     each = f"{kind}(dataset)" if kind in _TORCHS else "sampler"
     batches = f"BatchSampler({each}, {size}, drop_last={bool(facts.setting('drop_last'))})"
-    return _IN_ONE_CALL + call(
-        facts,
-        f"sampler={batches}, batch_size=None",
-        f"{now}; remove shuffle, drop_last, batch_sampler and collate_fn if set",
-    )
+    return [call(facts, f"sampler={batches}, batch_size=None", now), _REMOVE]
 
 
-def _with_workers(saved: Between, receiving: Between) -> str:
-    taking = (
-        f"receiving batches from workers takes {seconds(receiving.low)} to "
-        f"{seconds(receiving.high)} per step"
-    )
+def _with_workers(saved: Between, receiving: Between) -> list[str]:
+    taking = _TAKING(low=receiving.low, high=receiving.high)
     if saved.low > 0:
-        return f"workers would save {seconds(saved.low)} to {seconds(saved.high)} of that: {taking}"
-    return f"workers {'would take longer' if saved.high <= 0 else 'may not help'}: {taking}"
+        return [_SAVED(low=saved.low, high=saved.high), taking]
+    return [f"workers {'would take longer' if saved.high <= 0 else 'may not help'}", taking]
 
 
 def _evidence(making: float, size: float, receiving: Between, saved: Between) -> list[Evidence]:

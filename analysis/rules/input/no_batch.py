@@ -3,14 +3,33 @@
 The main process waited for the first one, or the loader was at its end at once.
 """
 
-from feedline.analysis.formatting import seconds
 from feedline.analysis.ledger.finding import Evidence, Finding, Severity
 from feedline.analysis.ledger.view.enough_steps import REFUSED
 from feedline.analysis.ledger.view.storage import LOCK
 from feedline.analysis.measure.at_end import AtEnd, LastWait, of_workers
 from feedline.analysis.measure.model import Loader, RunInfo
+from feedline.analysis.sentences import NAME, PART, TIME, Sentence
 
 RULE_ID = "no_batch"
+
+_FAILED = Sentence("no batch came from {loader}: making the first one failed", loader=NAME)
+_WAITED = Sentence(
+    "no batch came from {loader}: the main process {waited} {wait} for the first one",
+    loader=NAME,
+    waited=PART,
+    wait=TIME,
+)
+_BEGAN = Sentence("that wait began {since} after the start of the recording", since=TIME)
+_EMPTY = Sentence("no batch came from {loader}: it was at its end at once", loader=NAME)
+_DUMP = "`py-spy dump --pid PID` on a worker shows the line at which it waits."
+_TIMEOUT = "DataLoader(..., timeout=60) turns such a wait into an error."
+_IN_WORKER = "Or create locks, clients and thread pools in the worker (worker_init_fn)."
+_INHERITS = (
+    "A forked worker inherits the main process's locks as they are, but not the threads that "
+    "would release them."
+)
+_LOOK_AT_DATA = "Check what the dataset finds: its folder, file pattern, split or filter."
+_DROP_LAST = "With drop_last=True, check whether it has as many samples as a batch."
 _SPAWN = "multiprocessing_context='spawn'"
 _CHECK = (
     f"Run with DataLoader(..., {_SPAWN}). If no batch comes either, no inherited lock is the cause."
@@ -31,25 +50,23 @@ def _loader(loaders: list[Loader], number: int) -> Loader | None:
 
 
 def _named(loader: Loader | None) -> str:
-    """Return ``DataLoader (train.py:31)``."""
-    if loader is None:
-        return "the loader"
-    made_at = loader.settings.get("made_at")
-    return f"{loader.kind} ({made_at})" if made_at else loader.kind
+    return "the loader" if loader is None else loader.kind
+
+
+def _place(loader: Loader | None) -> str:
+    """``train.py:31``, where it is made; empty where that is unknown."""
+    return str((loader.settings.get("made_at") if loader else "") or "")
 
 
 def _waited(wait: LastWait, end: AtEnd, loader: Loader | None, run: RunInfo) -> Finding:
-    first = f"no batch came from {_named(loader)}"
+    more: list[str] = []
     if run.ended_by and not end.hangs:
-        said = f"{first}: making the first one failed"
+        said = _FAILED(loader=_named(loader))
     else:
         workers = of_workers(wait)
         waited = "has waited" if run.state == "live" else "waited"
-        said = (
-            f"{first}: the main process {waited} {seconds(wait.s)} for the first one, from "
-            f"{seconds(wait.since_s)} after the start on"
-        )
-        said += f"; {workers}" if workers else ""
+        said = _WAITED(loader=_named(loader), waited=waited, wait=wait.s)
+        more = [_BEGAN(since=wait.since_s), *([workers] if workers else [])]
     evidence = [
         Evidence("batches", "batches that came", 0, "batches"),
         Evidence("waited_s", "wait for the first batch", wait.s, "s"),
@@ -64,41 +81,37 @@ def _waited(wait: LastWait, end: AtEnd, loader: Loader | None, run: RunInfo) -> 
     forked = loader is not None and loader.settings.get("start_method") == "fork"
     locked = forked and bool(of_workers(wait)) and set(wait.blocked.values()) == {LOCK}
     told = end.hangs and not run.ended_by and bool(wait.workers)
+    fix, *others = _fixes(locked) if told else [""]
     return Finding(
         RULE_ID,
         Severity.INFO,
         message=said,
+        more=more,
         evidence=evidence,
-        fix=_fix(locked) if told else "",
+        fix=fix,
+        fix_more=others,
+        place=_place(loader),
         refused=REFUSED,
         how_to_check=_CHECK if told and locked else "",
     )
 
 
-def _fix(locked: bool) -> str:
-    dump = "`py-spy dump --pid PID` on a worker shows the line"
+def _fixes(locked: bool) -> list[str]:
+    """Return what to do first, and more."""
     if not locked:
-        return (
-            f"{dump} at which it waits. DataLoader(..., timeout=60) turns such a wait into an "
-            f"error."
-        )
-    return (
-        "A forked worker inherits the main process's locks as they are, but not the threads that "
-        "would release them. Create locks, clients "
-        f"and thread pools in the worker (worker_init_fn), or start workers with DataLoader(..., "
-        f"{_SPAWN}). {dump}."
-    )
+        return [_DUMP, _TIMEOUT]
+    return [f"Start workers with DataLoader(..., {_SPAWN}).", _IN_WORKER, _INHERITS, _DUMP]
 
 
 def _at_its_end(loader: Loader | None) -> Finding:
     return Finding(
         RULE_ID,
         Severity.INFO,
-        message=f"no batch came from {_named(loader)}: it was at its end at once",
+        message=_EMPTY(loader=_named(loader)),
         evidence=[Evidence("batches", "batches that came", 0, "batches")],
-        fix="Check what the dataset finds: its folder, file pattern, split or filter; with "
-        "drop_last=True, whether it has as many samples "
-        "as a batch.",
+        fix=_LOOK_AT_DATA,
+        fix_more=[_DROP_LAST],
+        place=_place(loader),
         refused=REFUSED,
         how_to_check="Print len(dataset), or iterate the dataset without a loader. If samples "
         "come, the sampler is empty.",

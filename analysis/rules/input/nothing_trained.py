@@ -9,8 +9,15 @@ from feedline.analysis.ledger.facts import RuleInputs
 from feedline.analysis.ledger.finding import Evidence, Finding, Severity
 from feedline.analysis.ledger.rule import Rule, Statement
 from feedline.analysis.ledger.view.enough_steps import REFUSED, only_infers
+from feedline.analysis.sentences import PART, Sentence
 
 RULE_ID = "nothing_trained"
+
+_SAYS = Sentence(
+    "no training was seen: {batches} came from the loader, but no model call, backward pass or "
+    "optimizer update followed",
+    batches=PART,
+)
 
 
 def check(facts: RuleInputs) -> Finding | None:
@@ -21,15 +28,14 @@ def check(facts: RuleInputs) -> Finding | None:
     return Finding(
         RULE_ID,
         Severity.INFO,
-        message=f"no training was seen: {counted(batches, 'batch')} came from the loader, but no "
-        f"model call, backward "
-        "pass or optimizer update followed; what limits the training is unknown",
+        message=_SAYS(batches=counted(batches, "batch")),
+        more=["what limits the training is unknown"],
         evidence=[
             Evidence("batches", "batches", batches, "batches"),
             Evidence("batch_s", "time per batch", facts.step.mean_s, "s"),
         ],
-        fix="Let it train for a few dozen steps. `feedline env` shows which calls feedline can "
-        "see.",
+        fix="Let it train for a few dozen steps.",
+        fix_more=["`feedline env` shows which calls feedline can see."],
         how_to_check="Check whether the program calls or updates a model. If it does, its hook "
         "failed (see 'Hooks that could not be "
         "attached' in the full report), and this finding is wrong.",

@@ -3,7 +3,6 @@
 Tensors are handed over in shared memory.
 """
 
-from feedline.analysis.formatting import size
 from feedline.analysis.ledger.change import Change, Factor
 from feedline.analysis.ledger.facts import RuleInputs
 from feedline.analysis.ledger.finding import Evidence, Finding, Severity, measured
@@ -18,8 +17,20 @@ from feedline.analysis.ledger.view.input_wait import (
     num_workers,
     severity,
 )
+from feedline.analysis.sentences import SIZE, Sentence
 
 RULE_ID = "objects_in_queue"
+
+_SAYS = Sentence(
+    "{pickled} per batch are pickled and sent through the workers' queue instead of through shared "
+    "memory",
+    pickled=SIZE,
+)
+_TENSORS = (
+    "Return tensors, which are passed in shared memory: convert arrays in the worker "
+    "(torch.from_numpy, default_collate)."
+)
+_OBJECTS = "Encode or drop large lists, dicts and strings."
 
 
 #: Measured once: the same 38.5 MB took 447 ms as numpy arrays and 24 ms as tensors in shared
@@ -54,8 +65,7 @@ def check(facts: RuleInputs) -> Finding | None:
     return Finding(
         RULE_ID,
         weight,
-        message=f"{size(loader.pickle_bytes)} per batch are pickled and sent through the workers' "
-        f"queue instead of through shared memory",
+        message=_SAYS(pickled=loader.pickle_bytes),
         evidence=[
             Evidence("pickle_bytes", "pickled bytes per batch", loader.pickle_bytes, "B"),
             *measured(
@@ -70,9 +80,8 @@ def check(facts: RuleInputs) -> Finding | None:
             ),
             Evidence("transport_s", RECEIVING, input_wait(facts).transport_s, "s"),
         ],
-        fix="Return tensors, which are passed in shared memory: convert arrays in the worker "
-        "(torch.from_numpy, default_collate), and "
-        "encode or drop large lists, dicts and strings.",
+        fix=_TENSORS,
+        fix_more=[_OBJECTS],
         how_to_check="Run with batches that hold only tensors. If transport is no faster, this "
         "finding is wrong.",
         cost_s=cost_s,

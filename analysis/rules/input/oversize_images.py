@@ -1,6 +1,5 @@
 """Images are decoded far larger than what the model sees."""
 
-from feedline.analysis.formatting import number
 from feedline.analysis.ledger.change import Change, Factor, Refused
 from feedline.analysis.ledger.facts import RuleInputs
 from feedline.analysis.ledger.finding import SHARE, Evidence, Finding
@@ -11,8 +10,17 @@ from feedline.analysis.ledger.view.expected import heaviest
 from feedline.analysis.ledger.view.input_wait import operations_share, severity
 from feedline.analysis.ledger.view.page_faults import faults_share
 from feedline.analysis.measure.stages import MAKING_STAGES
+from feedline.analysis.sentences import NUMBER, PART, Sentence
 
 RULE_ID = "oversize_images"
+
+_SAYS = Sentence(
+    "images are decoded to {ratio} times as many pixels as the model sees", ratio=NUMBER
+)
+_STORE = "Store the images near the training size."
+_IF_SCALED = "If images are scaled down, store them near the training size."
+_AT_SCALE = Sentence("Or decode JPEGs at 1/2, 1/4 or 1/8 scale ({draft}).", draft=PART)
+_IF_CROPPED = "If they are cropped at full resolution, decode only the crop."
 
 #: docs/rules.md. ImageNet's mean 469 x 387 picture for a 224 px crop has 3.6, and is stored as
 #: people want it.
@@ -20,7 +28,7 @@ _MIN_PIXEL_RATIO = 4.0
 
 
 #: How a decoder makes a smaller image of a JPEG, as the names of its operations begin.
-_AT_SCALE = {"PIL.JPEG": "PIL's Image.draft", "cv2.im": "cv2.IMREAD_REDUCED_COLOR_2"}
+_DRAFTS = {"PIL.JPEG": "PIL's Image.draft", "cv2.im": "cv2.IMREAD_REDUCED_COLOR_2"}
 
 _RESIZES = ("resize", "randomresizedcrop", "smallestmaxsize", "longestmaxsize")
 
@@ -35,12 +43,13 @@ def check(facts: RuleInputs) -> Finding | None:
         return None
     by_pixels = min(1.0, cost_share(facts, "read", "decode") + operations_share(facts, _RESIZES))
     cost_s = making_wait_s(facts) * by_pixels * (1 - 1 / ratio)
+    fix, *others = _fixes(facts)
     return Finding(
         RULE_ID,
         severity(
             facts, cost_s
         ),  # also where it costs little: it is known before it hurts, and stays true
-        message=f"images are decoded to {number(ratio)} times as many pixels as the model sees",
+        message=_SAYS(ratio=ratio),
         evidence=[
             Evidence("decoded_pixels", "pixels decoded per sample", maker.decoded_pixels, "pixels"),
             Evidence("output_pixels", "pixels returned per sample", maker.output_pixels, "pixels"),
@@ -51,28 +60,25 @@ def check(facts: RuleInputs) -> Finding | None:
                 SHARE,
             ),
         ],
-        fix=_fix(facts),
+        fix=fix,
+        fix_more=others,
         how_to_check="Resize 50 of the files and read only those. If decode time per sample does "
         "not fall, this finding is wrong.",
         cost_s=cost_s,
     )
 
 
-def _fix(facts: RuleInputs) -> str:
-    """Say what there is to do for the way in which images were seen to become smaller.
+def _fixes(facts: RuleInputs) -> list[str]:
+    """Return what there is to do for the way in which images were seen to become smaller.
 
-    Where none was seen, it says both.
+    Both, where none was.
     """
     name, scaled = heaviest(facts, "decode")[0], operations_share(facts, _RESIZES) > 0
-    draft = next((way for library, way in _AT_SCALE.items() if name.startswith(library)), "")
-    at_scale = f", or decode JPEGs at 1/2, 1/4 or 1/8 scale ({draft})" if draft else ""
-    store = f"store them near the training size{at_scale}."
+    draft = next((way for library, way in _DRAFTS.items() if name.startswith(library)), "")
+    at_scale = [_AT_SCALE(draft=draft)] if draft else []
     if scaled and not may_crop(facts):
-        return f"{store[0].upper()}{store[1:].replace('them', 'the images', 1)}"
-    return (
-        f"If images are scaled down, {store} If they are cropped at full resolution, decode "
-        f"only the crop."
-    )
+        return [_STORE, *at_scale]
+    return [_IF_SCALED, *at_scale, _IF_CROPPED]
 
 
 def change(facts: RuleInputs) -> Change | Refused:

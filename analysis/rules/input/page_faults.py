@@ -1,6 +1,5 @@
 """Memory that samples free goes back to the system, and is mapped and cleared again."""
 
-from feedline.analysis.formatting import count, share, size
 from feedline.analysis.ledger.change import Change, Factor
 from feedline.analysis.ledger.facts import RuleInputs
 from feedline.analysis.ledger.finding import SHARE, Evidence, Finding, Severity
@@ -15,8 +14,28 @@ from feedline.analysis.ledger.view.page_faults import (
 from feedline.analysis.ledger.view.storage import spared_s
 from feedline.analysis.measure.costs import PAGE_BYTES
 from feedline.analysis.measure.stages import MAKING_STAGES
+from feedline.analysis.sentences import CODE, NAME, PERCENT, SIZE, Sentence
 
 RULE_ID = "page_faults"
+
+_SAYS = Sentence(
+    "{part} of the CPU time per sample is spent on page faults that map {mapped} of freed memory "
+    "again",
+    part=PERCENT,
+    mapped=SIZE,
+)
+_FREES = Sentence(
+    "{maker} frees large buffers after each sample, and the system maps and clears them again",
+    maker=NAME,
+)
+_START = Sentence(
+    "Start the program with {variables} in its environment, so that malloc keeps freed memory.",
+    variables=CODE,
+)
+_ENOUGH_MEMORY = (
+    "only if the machine has enough memory: each process may keep as many bytes as these "
+    "variables say, or more"
+)
 
 #: Smallest share of a sample's CPU time that is reported, and fewest bytes that a sample maps again
 #: (docs/rules.md).
@@ -38,10 +57,8 @@ def check(facts: RuleInputs) -> Finding | None:
     return Finding(
         RULE_ID,
         weight,
-        message=f"{share(part)} of the CPU time per sample is spent on {count(faults)} page "
-        f"faults: {maker(facts)} frees large buffers "
-        f"after each sample, and the system has to map and clear {size(faults * PAGE_BYTES)} "
-        f"again for the next one",
+        message=_SAYS(part=part, mapped=faults * PAGE_BYTES),
+        more=[_FREES(maker=maker(facts))],
         evidence=[
             Evidence("faults_share", "page faults, share of CPU time per sample", part, SHARE),
             Evidence(
@@ -57,10 +74,8 @@ def check(facts: RuleInputs) -> Finding | None:
                 "system_s", "CPU time per sample in the kernel", facts.traffic.system_s or 0.0, "s"
             ),
         ],
-        fix=f"Start the program with {assignments(facts)} in its environment, so that malloc "
-        f"keeps freed memory. Check that the machine "
-        "has enough memory: each process may then keep as many bytes as these variables say, or "
-        "more.",
+        fix=_START(variables=assignments(facts)),
+        condition=_ENOUGH_MEMORY,
         how_to_check="Run with these variables. If the page faults per sample stay the same, this "
         "finding is wrong.",
         cost_s=cost_s,

@@ -1,6 +1,5 @@
 """A stage takes ten times what its bytes or pixels should, so something else takes the time."""
 
-from feedline.analysis.formatting import seconds
 from feedline.analysis.ledger.change import Change, Refused
 from feedline.analysis.ledger.facts import RuleInputs
 from feedline.analysis.ledger.finding import Evidence, Finding, Severity, measured
@@ -9,8 +8,14 @@ from feedline.analysis.ledger.view.expected import Work
 from feedline.analysis.ledger.view.input_wait import severity
 from feedline.analysis.ledger.view.slow_stage import slowest_stage
 from feedline.analysis.ledger.view.why_slow import UNKNOWN_CALL, Why
+from feedline.analysis.sentences import PART, TIME, Sentence
 
 RULE_ID = "slow_for_its_bytes"
+
+_SAYS = Sentence(
+    "{stage} takes {took} per {per} {task}", stage=PART, took=TIME, per=PART, task=PART
+)
+_SHOULD = Sentence("that should take less than {should}{how}", should=TIME, how=PART)
 
 
 def check(facts: RuleInputs) -> Finding | None:
@@ -25,10 +30,12 @@ def check(facts: RuleInputs) -> Finding | None:
     return Finding(
         RULE_ID,
         weight,
-        message=f"{work.name} takes {seconds(work.cost.wall_s)} per {work.per} {work.task}: "
-        f"{cause.message}",
+        message=_SAYS(stage=work.name, took=work.cost.wall_s, per=work.per, task=work.task),
+        more=[_SHOULD(should=work.should_s, how=work.how), *cause.more],
         evidence=_evidence(work, cause),
         fix=cause.fix,
+        fix_more=cause.fix_more,
+        place=cause.place,
         how_to_check=cause.how_to_check,
         cost_s=work.lost_s + cause.also_s,
         claims=[f"sample/{work.stage}", work.stage],

@@ -1,11 +1,12 @@
 """Drawing the indices of a batch, which the main process does while the step waits, takes long."""
 
-from feedline.analysis.formatting import count, seconds
+from feedline.analysis.formatting import seconds
 from feedline.analysis.ledger.change import Refused
 from feedline.analysis.ledger.facts import RuleInputs
 from feedline.analysis.ledger.finding import SHARE, Evidence, Finding, Severity
 from feedline.analysis.ledger.rule import CHEAPER, Rule
 from feedline.analysis.ledger.view.input_wait import batches_per_step, input_wait, severity
+from feedline.analysis.sentences import COUNT, NAME, PART, TIME, Sentence
 
 RULE_ID = "slow_sampler"
 
@@ -22,21 +23,41 @@ _RANDOM = "RandomSampler"
 _DRAWS_AGAIN = (_RANDOM, "WeightedRandomSampler")
 _TORCHS = (*_DRAWS_AGAIN, "SubsetRandomSampler", "SequentialSampler", "DistributedSampler")
 
-_IN_ONE_CALL = (
-    "Compute the order of an epoch once, in one call (torch.randperm, torch.multinomial, NumPy), "
-    "and let the sampler return slices of it. "
-    "What depends on the data, such as lengths or distances, can be computed before the training "
-    "and stored."
+_IN_ONE_CALL = [
+    "Compute the order of an epoch once, in one call (torch.randperm, torch.multinomial, NumPy).",
+    "Let the sampler return slices of that order.",
+    "Compute what depends on the data, such as lengths or distances, before the training, and "
+    "store it.",
+]
+_FEWER_PASSES = [
+    "Begin fewer passes, each longer.",
+    "Or let a sampler of your own keep the order as a tensor and yield slices of it, without a "
+    "list of all indices.",
+]
+ONLY_THOSE = [
+    "Passes end before the sampler does: let a sampler of your own draw only the indices that "
+    "they take."
+]
+_EACH = Sentence(
+    "{sampler} takes {took} to draw the indices of each batch, in the main process",
+    sampler=NAME,
+    took=TIME,
 )
-_FEWER_PASSES = (
-    "Begin fewer passes, each longer. Or let a sampler of your own keep the order as a tensor and "
-    "yield slices of it, without a list of "
-    "all indices."
+_ONCE = Sentence(
+    "{sampler} takes {took} at the beginning of each pass, in the main process",
+    sampler=NAME,
+    took=TIME,
 )
-ONLY_THOSE = (
-    "Passes end before the sampler does: let a sampler of your own draw only the indices "
-    "that they take."
+_DRAWS = Sentence("it draws the order of {samples} samples in one call", samples=COUNT)
+_DRAWS_ALL = "it draws the order of the pass in one call"
+_LISTS = "it makes a Python list of that order"
+_SLICES = Sentence(
+    "Draw with a sampler of your own that yields slices of a tensor: {sampler} iterates over the "
+    "indices in Python.",
+    sampler=NAME,
 )
+_REPLACE = Sentence("Set replacement=True: {sampler} then {faster}.", sampler=NAME, faster=PART)
+_MAY_REPEAT = "only if samples may repeat within a pass"
 _ENDS_EARLY = 0.9  # of the samples of a whole pass
 
 
@@ -50,10 +71,12 @@ def check(facts: RuleInputs) -> Finding | None:
     if weight is Severity.INFO:
         return None
     once = at_once(facts, took_s)
+    (message, more), (fix, *others) = _says(facts, took_s / batches, once), _fixes(facts, once)
     return Finding(
         RULE_ID,
         weight,
-        message=_says(facts, took_s / batches, once),
+        message=message,
+        more=more,
         evidence=[
             Evidence("sampler_s", "drawing indices per step", took_s, "s"),
             Evidence(
@@ -75,7 +98,9 @@ def check(facts: RuleInputs) -> Finding | None:
                 else []
             ),
         ],
-        fix=_fix(facts, once),
+        fix=fix,
+        fix_more=others,
+        condition=_MAY_REPEAT if _may_replace(facts, once) else "",
         how_to_check=_how_to_check(facts, once),
         cost_s=took_s,
     )
@@ -100,39 +125,36 @@ def of_torch(facts: RuleInputs) -> bool:
     return bool(facts.setting("torchs_sampler", facts.setting("sampler") in _TORCHS))
 
 
-def _says(facts: RuleInputs, batch_s: float, once: bool) -> str:
+def _says(facts: RuleInputs, batch_s: float, once: bool) -> tuple[str, list[str]]:
+    """Return the message, and more on what the sampler does."""
     if not once or facts.order_s is None:
-        return (
-            f"{_name(facts)} takes {seconds(batch_s)} to draw the indices of each batch, in "
-            f"the main process"
-        )
-    order = (
-        f"{_name(facts)} takes {seconds(facts.order_s)} at the beginning of each pass, in the "
-        f"main process"
-    )
+        return _EACH(sampler=_name(facts), took=batch_s), []
+    order = _ONCE(sampler=_name(facts), took=facts.order_s)
     if not of_torch(facts):
-        return order
+        return order, []
     samples = facts.setting("dataset_samples")
-    of = f" of {count(samples)} samples" if isinstance(samples, int) else ""
-    return f"{order}: it draws the order of the pass{of} in one call, and makes a Python list of it"
+    drawn = _DRAWS(samples=samples) if isinstance(samples, int) else _DRAWS_ALL
+    return order, [drawn, _LISTS]
 
 
-def _fix(facts: RuleInputs, once: bool) -> str:
+def _fixes(facts: RuleInputs, once: bool) -> list[str]:
+    """Return what to do first, and the alternatives."""
     if not of_torch(facts):
         return _IN_ONE_CALL
     name = _name(facts)
     if not once:
-        return (
-            f"Draw with a sampler of your own that yields slices of a tensor: {name} goes from "
-            f"index to index in Python."
-        )
-    rest = ONLY_THOSE if _ends_early(facts) else _FEWER_PASSES
-    if name not in _DRAWS_AGAIN or facts.setting("replacement"):
-        return rest
+        return [_SLICES(sampler=name)]
+    first, *rest = ONLY_THOSE if _ends_early(facts) else _FEWER_PASSES
+    if not _may_replace(facts, once):
+        return [first, *rest]
     faster = "draws 32 indices at a time" if name == _RANDOM else "takes far less time"
-    return (
-        f"If samples may repeat within a pass, set replacement=True: {name} then {faster}. {rest}"
-    )
+    return [_REPLACE(sampler=name, faster=faster), first, *rest]
+
+
+def _may_replace(facts: RuleInputs, once: bool) -> bool:
+    """Whether drawing with replacement, which the sampler does not do yet, would be faster."""
+    can = of_torch(facts) and once and _name(facts) in _DRAWS_AGAIN
+    return can and not facts.setting("replacement")
 
 
 def _ends_early(facts: RuleInputs) -> bool:

@@ -1,14 +1,25 @@
 """Samples spend their time in many small files."""
 
-from feedline.analysis.formatting import counted, number, share, size
+from feedline.analysis.formatting import counted, number
 from feedline.analysis.ledger.change import Refused
 from feedline.analysis.ledger.facts import RuleInputs
 from feedline.analysis.ledger.finding import SHARE, Evidence, Finding, Severity
 from feedline.analysis.ledger.rule import CHEAPER, Effort, Rule, Time
 from feedline.analysis.ledger.view.input_wait import making_share, severity
 from feedline.analysis.ledger.view.storage import MIN_BLOCKED_SHARE, spared_s, storage_share
+from feedline.analysis.sentences import PART, PERCENT, SIZE, Sentence
 
 RULE_ID = "small_files"
+
+_SAYS = Sentence(
+    "{part} of the time per sample is spent reading {pieces} of {size}",
+    part=PERCENT,
+    pieces=PART,
+    size=SIZE,
+)
+_PACK = "Pack the samples into large files that are read in order: tar, LMDB or RecordIO."
+_PACKS_IMAGES = "`feedline pack` packs images."
+_IF_FILES = "only if each sample is a file of its own"
 
 #: docs/rules.md. Below it the time of a file is the time of a few calls and round trips, not of its
 #: bytes.
@@ -46,11 +57,7 @@ def check(facts: RuleInputs) -> Finding | None:
     if reading < MIN_BLOCKED_SHARE or weight is Severity.INFO:
         return None
     files, of_a_read = _opened(facts), traffic.read_chars / traffic.read_calls
-    pieces = (
-        f"{_many(files, 'file')} of {size(mean)}"
-        if files
-        else f"{_many(traffic.read_calls, 'small piece')} of {size(of_a_read)}"
-    )
+    pieces = _many(files, "file") if files else _many(traffic.read_calls, "small piece")
     of_files = [
         Evidence("files", "files opened per sample", files, "files"),
         Evidence("file_bytes", "bytes read per file", mean, "B"),
@@ -58,16 +65,16 @@ def check(facts: RuleInputs) -> Finding | None:
     return Finding(
         RULE_ID,
         weight,
-        message=f"{share(reading)} of the time per sample is spent reading {pieces}",
+        message=_SAYS(part=reading, pieces=pieces, size=mean if files else of_a_read),
         evidence=[
             Evidence("read_share", "reading, share of a sample's time", reading, SHARE),
             *(of_files if files else []),
             Evidence("reads", "reads per sample", traffic.read_calls, "reads"),
             Evidence("read_bytes", "bytes per read", of_a_read, "B"),
         ],
-        fix=("" if files else "If each sample is a file of its own: ")
-        + "Pack the samples into large files that are read in order: tar, LMDB or RecordIO"
-        + (" (`feedline pack` packs images)." if facts.decodes_images else "."),
+        fix=_PACK,
+        fix_more=[_PACKS_IMAGES] if facts.decodes_images else [],
+        condition="" if files else _IF_FILES,
         how_to_check="Read 50 of the files from one tar. If the read time per sample stays the "
         "same, this finding is wrong.",
         cost_s=cost_s,

@@ -1,6 +1,5 @@
 """Samples wait for their own memory, which the machine has moved to swap."""
 
-from feedline.analysis.formatting import share, size
 from feedline.analysis.ledger.change import Refused
 from feedline.analysis.ledger.facts import RuleInputs
 from feedline.analysis.ledger.finding import SHARE, Evidence, Finding, Severity
@@ -14,8 +13,18 @@ from feedline.analysis.ledger.view.storage import (
     spared_s,
     storage_share,
 )
+from feedline.analysis.sentences import PART, PERCENT, SIZE, Sentence
 
 RULE_ID = "swapping"
+
+_SAYS = Sentence(
+    "page faults and storage hold samples up for {held} of their time, while {read}/s come back "
+    "from swap",
+    held=PERCENT,
+    read=SIZE,
+)
+_LESS = "Use less memory (arrays instead of lists, a memory map), or add memory."
+_FEWER = Sentence("A lower {names} needs less memory, too (now {values}).", names=PART, values=PART)
 
 
 def _kernel_share(facts: RuleInputs) -> float:
@@ -42,9 +51,7 @@ def check(facts: RuleInputs) -> Finding | None:
     return Finding(
         RULE_ID,
         weight,
-        message=f"samples are held up by page faults and storage for {share(held)} of their time, "
-        f"while the machine reads "
-        f"{size(facts.swapped_in)}/s back from swap",
+        message=_SAYS(held=held, read=facts.swapped_in),
         evidence=[
             Evidence(
                 "blocked_by_storage_share",
@@ -69,8 +76,9 @@ def check(facts: RuleInputs) -> Finding | None:
                 "faults",
             ),
         ],
-        fix=f"Use less memory (arrays instead of lists, a memory map), or add "
-        f"memory.{_fewer(facts)}",
+        fix=_LESS,
+        fix_more=_fewer(facts),
+        place=place(facts) if _fewer(facts) else "",
         how_to_check="Run with less in memory, so that nothing is swapped (si is 0 in `vmstat "
         "1`). If samples still take as long, this "
         "finding is wrong.",
@@ -78,15 +86,13 @@ def check(facts: RuleInputs) -> Finding | None:
     )
 
 
-def _fewer(facts: RuleInputs) -> str:
+def _fewer(facts: RuleInputs) -> list[str]:
     """Return the loader's settings that take memory, as they are."""
     now = {
         name: value for name in ("num_workers", "prefetch_factor") if (value := facts.setting(name))
     }
-    values = ", ".join(
-        filter(None, (*(f"{name}={value}" for name, value in now.items()), place(facts)))
-    )
-    return f" A lower {' or '.join(now)} needs less memory, too (now {values})." if now else ""
+    values = ", ".join(f"{name}={value}" for name, value in now.items())
+    return [_FEWER(names=" or ".join(now), values=values)] if now else []
 
 
 def change(facts: RuleInputs) -> Refused:

@@ -1,22 +1,30 @@
 """Workers run helper threads that fight for CPUs which are full already."""
 
-from feedline.analysis.formatting import counted, seconds, share
+from feedline.analysis.formatting import counted, seconds
 from feedline.analysis.ledger.change import Change
 from feedline.analysis.ledger.facts import RuleInputs
 from feedline.analysis.ledger.finding import SHARE, Evidence, Finding, Severity
 from feedline.analysis.ledger.rule import CHEAPER, Effort, Rule
 from feedline.analysis.ledger.view import cpus
-from feedline.analysis.ledger.view.handover import call
+from feedline.analysis.ledger.view.handover import place
 from feedline.analysis.ledger.view.input_wait import num_workers, severity
 from feedline.analysis.ledger.view.storage import decoder_threads
+from feedline.analysis.sentences import CODE, PART, PERCENT, Sentence
 
 RULE_ID = "thread_oversubscription"
 
-_OF_DECODER = (
-    "Decode with one thread per worker: cv2.VideoCapture(file, cv2.CAP_FFMPEG, "
-    "[cv2.CAP_PROP_N_THREADS, 1]), or the "
-    "equivalent in your decoding library."
+_SAYS = Sentence(
+    "helper threads take {part} of the CPU time of {workers}, while the CPUs are saturated",
+    part=PERCENT,
+    workers=PART,
 )
+_OF_DECODER = [
+    "Decode with one thread per worker: cv2.VideoCapture(file, cv2.CAP_FFMPEG, "
+    "[cv2.CAP_PROP_N_THREADS, 1]).",
+    "Other decoding libraries have an equivalent.",
+]
+_ONE_THREAD = Sentence("Run one thread per worker: call {limits} in a worker_init_fn.", limits=CODE)
+_NOT_FOR_ALL = "Do not set OMP_NUM_THREADS=1: it also slows the model, which trains on the CPU."
 
 
 def check(facts: RuleInputs) -> Finding | None:
@@ -44,12 +52,11 @@ def check(facts: RuleInputs) -> Finding | None:
     weight = severity(facts, cost_s)
     if weight is Severity.INFO:
         return None
+    fix, *others = _fixes(facts)
     return Finding(
         RULE_ID,
         weight,
-        message=f"helper threads take {share(helpers)} of the CPU time of "
-        f"{counted(num_workers(facts) or 0, 'worker')}, while the CPUs are "
-        "saturated",
+        message=_SAYS(part=helpers, workers=counted(num_workers(facts) or 0, "worker")),
         evidence=[
             Evidence(
                 "process_cpu_s", "CPU time per sample, whole worker processes", process_s, "s"
@@ -63,11 +70,9 @@ def check(facts: RuleInputs) -> Finding | None:
             Evidence("process_cpu_over_thread_cpu", "ratio of the two CPU times", ratio, "1"),
             Evidence("helper_threads_share", "helper threads, share of CPU time", helpers, SHARE),
         ],
-        fix=_OF_DECODER
-        if decoder_threads(facts)
-        else f"Run one thread per worker: call {_limits(facts)} in a "
-        f"worker_init_fn.{_not_for_all(facts)} "
-        f"{call(facts, 'worker_init_fn=...')}",
+        fix=fix,
+        fix_more=others,
+        place="" if decoder_threads(facts) else place(facts),
         how_to_check="Run with one thread per worker. If the worker processes still use about "
         f"{seconds(process_s)} of CPU time per sample, this finding is wrong.",
         cost_s=cost_s,
@@ -84,12 +89,11 @@ def _limits(facts: RuleInputs) -> str:
     return f"{'cv2.setNumThreads(0) and ' * of_opencv}threadpoolctl.threadpool_limits(1)"
 
 
-def _not_for_all(facts: RuleInputs) -> str:
-    return (
-        ""
-        if facts.on_gpu
-        else " (Not OMP_NUM_THREADS=1: it also slows the model, which trains on the CPU.)"
-    )
+def _fixes(facts: RuleInputs) -> list[str]:
+    """Return what to do first, and more."""
+    if decoder_threads(facts):
+        return _OF_DECODER
+    return [_ONE_THREAD(limits=_limits(facts)), *([] if facts.on_gpu else [_NOT_FOR_ALL])]
 
 
 def change(facts: RuleInputs) -> Change:

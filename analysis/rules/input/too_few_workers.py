@@ -1,6 +1,6 @@
 """There are no workers, or too few to keep pace with the step, while CPUs are free."""
 
-from feedline.analysis.formatting import seconds, sentence
+from feedline.analysis.formatting import counted
 from feedline.analysis.ledger.change import Change, Refused
 from feedline.analysis.ledger.facts import RuleInputs
 from feedline.analysis.ledger.finding import SHARE, Evidence, Finding, Severity, measured
@@ -14,6 +14,7 @@ from feedline.analysis.ledger.view.input_wait import (
     num_workers,
     severity,
 )
+from feedline.analysis.ledger.view.own_functions import name_of
 from feedline.analysis.ledger.view.storage import (
     MIN_BLOCKED_SHARE,
     answers_share,
@@ -21,8 +22,42 @@ from feedline.analysis.ledger.view.storage import (
     unknown_answers,
 )
 from feedline.analysis.ledger.view.workers_needed import advised, gained_s, repeats, sure_to_help
+from feedline.analysis.sentences import COUNT, NAME, PART, TIME, Sentence
 
 RULE_ID = "too_few_workers"
+
+_ALONE = Sentence(
+    "the main process makes every batch itself, which takes {making} of each {step} step",
+    making=TIME,
+    step=TIME,
+)
+_RECEIVING = Sentence(
+    "receiving batches from workers would take {low} to {high} per step", low=TIME, high=TIME
+)
+_KEEPS = Sentence(
+    "{workers} {keeps} keep up: a step's batches take {together}, {rest} {other}",
+    workers=PART,
+    keeps=PART,
+    together=TIME,
+    rest=PART,
+    other=TIME,
+)
+_LATE = "the step waits for batches that take longer than the mean"
+_REPEATED = Sentence(
+    "{workers} workers yield the same batches, so each sample comes {times} times",
+    workers=COUNT,
+    times=COUNT,
+)
+_SPLIT = Sentence(
+    "Split the stream between workers first (get_worker_info in {function}), then set more of "
+    "them.",
+    function=NAME,
+)
+_NOTHING_ASKS = Sentence(
+    "Nothing in {function} asks which worker it runs in, so more workers would probably repeat "
+    "samples.",
+    function=NAME,
+)
 
 
 #: Why nothing is predicted for another number of workers of a stream that is not split between
@@ -59,15 +94,20 @@ def check(facts: RuleInputs) -> Finding | None:
     if weight is Severity.INFO:
         return None
     given = {} if repeats(facts) else arguments(facts, number)
-    said = [_says(facts, workers), cpus.use(facts)]
+    said = [*_says(facts, workers), *cpus.use(facts)]
     if facts.repeated_stream and not given:
-        said.insert(0, _repeated(workers))
+        said.insert(0, _REPEATED(workers=workers, times=workers))
+    fix, *why = [handover.change(facts, given)] if given else _split_first(facts)
     return Finding(
         RULE_ID,
         weight,
-        message=". ".join([said[0], *map(sentence, said[1:])]),
+        message=said[0],
+        more=said[1:],
         evidence=_evidence(facts),
-        fix=handover.change(facts, given) if given else _split_first(facts, workers),
+        fix=fix,
+        fix_more=why,
+        place=handover.place(facts) if given else cheaper.place_of_samples(facts),
+        condition=handover.only_if(facts, given),
         how_to_check=f"Run with num_workers={number}. If samples/s do not rise, this finding is "
         f"wrong."
         if given
@@ -87,55 +127,29 @@ def change(facts: RuleInputs) -> Change | Refused:
     return Change(settings=arguments(facts, number))
 
 
-def _split_first(facts: RuleInputs, workers: int) -> str:
-    """Say what to do about a stream before it gets more workers."""
-    function = cheaper.own_function(facts)
-    if facts.repeated_stream:
-        return (
-            f"Split the stream between workers (get_worker_info in {function}) first, then set "
-            f"more of them."
-        )
-    return (
-        f"Nothing in {function} asks which worker it runs in (get_worker_info), so more workers "
-        f"would probably repeat samples. Split the "
-        "stream between workers first, then set more of them."
-    )
+def _split_first(facts: RuleInputs) -> list[str]:
+    """Return what to do about a stream before it gets more workers, and why."""
+    function = name_of(cheaper.own_function(facts))
+    why = [] if facts.repeated_stream else [_NOTHING_ASKS(function=function)]
+    return [_SPLIT(function=function), *why]
 
 
-def _repeated(workers: int) -> str:
-    """Say what a stream does that is not split between workers."""
-    return f"the {workers} workers yield the same batches, so each sample comes {workers} times"
-
-
-def _says(facts: RuleInputs, workers: int) -> str:
+def _says(facts: RuleInputs, workers: int) -> list[str]:
+    """Return the message, and more."""
     if workers == 0:
-        making, step, receiving = (
-            seconds(input_wait(facts).making_s),
-            seconds(facts.step.mean_s),
-            receiving_s(facts),
-        )
-        instead = (
-            f"receiving them from workers would take {seconds(receiving.low)} to "
-            f"{seconds(receiving.high)}"
-        )
-        return (
-            f"no workers: the main process makes every batch itself, which takes {making} of "
-            f"each {step} step; {instead}"
-        )
+        alone = _ALONE(making=input_wait(facts).making_s, step=facts.step.mean_s)
+        receiving = receiving_s(facts)
+        return [alone, _RECEIVING(low=receiving.low, high=receiving.high)]
     together, rest = (making_s(facts) or 0.0) / workers, least_s(facts)
-    other = (
-        f"the GPU needs {seconds(rest)} for its work"
-        if rest > compute_s(facts)
-        else f"the rest of the step takes {seconds(rest)}"
+    slow = together >= rest
+    keeps = _KEEPS(
+        workers=counted(workers, "worker"),
+        keeps="cannot" if slow else "can barely",
+        together=together,
+        rest="the GPU's work" if rest > compute_s(facts) else "the rest of it",
+        other=rest,
     )
-    fails = "cannot keep up" if together >= rest else "can barely keep up"
-    who = (
-        f"1 worker {fails}: it needs"
-        if workers == 1
-        else f"{workers} workers {fails}: together they need"
-    )
-    late = "" if together >= rest else ", and the step waits for batches that take longer"
-    return f"{who} {seconds(together)} for the batches of one step, while {other}{late}"
+    return [keeps, *([] if slow else [_LATE])]
 
 
 def _evidence(facts: RuleInputs) -> list[Evidence]:

@@ -2,7 +2,7 @@
 
 import math
 
-from feedline.analysis.formatting import count, counted, seconds, share_range
+from feedline.analysis.formatting import count, counted, share_range
 from feedline.analysis.ledger.change import Refused
 from feedline.analysis.ledger.facts import RuleInputs
 from feedline.analysis.ledger.finding import SHARE, Evidence, Finding, Severity
@@ -11,9 +11,24 @@ from feedline.analysis.ledger.view.enough_steps import _FEWEST, _HIGH_SHARE, inp
 from feedline.analysis.ledger.view.input_wait import MIN_WAIT_SHARE, input_wait, steady_share
 from feedline.analysis.measure.model import Certainty
 from feedline.analysis.measure.stages import UNATTRIBUTED
+from feedline.analysis.sentences import PART, TIME, Sentence
 
 RULE_ID = "too_short"
 
+_ONLY_TIMED = Sentence(
+    "it is unknown what takes {longer} of the {mean} step: those steps were only timed",
+    longer=TIME,
+    mean=TIME,
+)
+_FEW = Sentence("too short to judge: only {steps}", steps=PART)
+_VARY = Sentence(
+    "too short to judge: {steps} are too few, because their times vary so much", steps=PART
+)
+_TAKES = Sentence("the input takes {between}{aside}", between=PART, aside=PART)
+_UNKNOWN = "what limits the training is unknown"
+_TRAIN = Sentence("Train for {steps} steps or more.", steps=PART)
+_ERROR = Sentence("Fix the error first: the training {failed}.", failed=PART)
+_NEEDS = Sentence("A verdict needs {steps} steps or more.", steps=PART)
 
 _RECORD_ALL = (
     "Record again with the environment variable FEEDLINE_RESTS=0: every step is then "
@@ -32,17 +47,17 @@ def check(facts: RuleInputs) -> Finding | None:
     may_be = {"the loader's start": input_wait(facts).start_s > 0, "waits for a CPU": _queued(sure)}
     left_out = [what for what, is_left in may_be.items() if is_left]
     aside = f", not counting {' and '.join(left_out)}" if left_out else ""
-    took = (
-        f"; the input takes {_between(sure)}{aside}"
-        if input_known(facts) and sure.steps > 1
-        else ""
-    )
+    known = input_known(facts) and sure.steps > 1
+    took = [_TAKES(between=_between(sure), aside=aside)] if known else []
+    fix, *others = [_RECORD_ALL] if _only_timed(facts, sure) else _fixes(facts, sure)
     return Finding(
         RULE_ID,
         Severity.INFO,
-        message=f"{_why(facts, sure)}{took}; what limits the training is unknown",
+        message=_why(facts, sure),
+        more=[*took, _UNKNOWN],
         evidence=_evidence(facts, sure),
-        fix=_RECORD_ALL if _only_timed(facts, sure) else _fix(facts, sure),
+        fix=fix,
+        fix_more=others,
         how_to_check=(
             "Compare the mean step with that of the run that recorded every step. If it is much "
             "shorter there, this finding is wrong."
@@ -53,14 +68,12 @@ def check(facts: RuleInputs) -> Finding | None:
     )
 
 
-def _fix(facts: RuleInputs, sure: Certainty) -> str:
-    """Ask for more steps; of a training that failed, for the error to be fixed first."""
-    steps = f"{count(needed(sure))} steps or more"
-    return (
-        f"Fix the error first: the training {facts.failed}. A verdict needs {steps}."
-        if facts.failed
-        else f"Train for {steps}."
-    )
+def _fixes(facts: RuleInputs, sure: Certainty) -> list[str]:
+    """More steps; of a training that failed, the error first."""
+    steps = count(needed(sure))
+    if facts.failed:
+        return [_ERROR(failed=facts.failed), _NEEDS(steps=steps)]
+    return [_TRAIN(steps=steps)]
 
 
 def _only_timed(facts: RuleInputs, sure: Certainty) -> bool:
@@ -76,16 +89,8 @@ def _only_timed(facts: RuleInputs, sure: Certainty) -> bool:
 
 def _why(facts: RuleInputs, sure: Certainty) -> str:
     if _only_timed(facts, sure):
-        longer_s, mean_s = facts.step.stages[UNATTRIBUTED], facts.step.mean_s
-        return (
-            f"{seconds(longer_s)} of the {seconds(mean_s)} step is in steps that were only "
-            f"timed, so it is unknown what took that long"
-        )
-    if sure.steps < _FEWEST:
-        return f"too short to judge: only {_counted(facts, sure)}"
-    return (
-        f"too short to judge: {_counted(facts, sure)} are too few, because their times vary so much"
-    )
+        return _ONLY_TIMED(longer=facts.step.stages[UNATTRIBUTED], mean=facts.step.mean_s)
+    return (_FEW if sure.steps < _FEWEST else _VARY)(steps=_counted(facts, sure))
 
 
 def _queued(sure: Certainty) -> bool:

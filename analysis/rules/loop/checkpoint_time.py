@@ -1,13 +1,25 @@
 """Saving checkpoints takes part of the step."""
 
-from feedline.analysis.formatting import counted, seconds, share
+from feedline.analysis.formatting import counted
 from feedline.analysis.ledger.change import Refused
 from feedline.analysis.ledger.facts import RuleInputs
 from feedline.analysis.ledger.finding import SHARE, Evidence, Finding, Severity
 from feedline.analysis.ledger.rule import Rule
+from feedline.analysis.sentences import PART, PERCENT, TIME, Sentence
 
 RULE_ID = "checkpoint_time"
 _STAGE = "checkpoint"
+
+_SAYS = Sentence(
+    "torch.save takes {part} of the step time: {once} {how_often}",
+    part=PERCENT,
+    once=TIME,
+    how_often=PART,
+)
+_FIX = (
+    "Save less often, or copy the state to memory and save it in a thread "
+    "(torch.distributed.checkpoint.async_save)."
+)
 
 _MIN_SHARE = 0.05  # of the mean step
 _MIN_STEPS = 2  # with a checkpoint: one says nothing of how often they come
@@ -26,15 +38,13 @@ def check(facts: RuleInputs) -> Finding | None:
     return Finding(
         RULE_ID,
         Severity.of(row.s / step.mean_s),
-        message=f"torch.save takes {seconds(once_s)} {how_often}: {share(row.s / step.mean_s)} of "
-        f"the {seconds(step.mean_s)} step",
+        message=_SAYS(part=row.s / step.mean_s, once=once_s, how_often=how_often),
         evidence=[
             Evidence("checkpoint_s", "saving, per step", row.s, "s"),
             Evidence("checkpoint_share", "share of the step", row.s / step.mean_s, SHARE),
             Evidence("checkpoint_once_s", "saving, per step with a checkpoint", once_s, "s"),
         ],
-        fix="Save less often, or copy the state to memory and save the copy in a thread "
-        "(torch.distributed.checkpoint.async_save).",
+        fix=_FIX,
         how_to_check="Train without saving. If samples/s do not rise, this finding is wrong.",
         cost_s=row.s,
     )

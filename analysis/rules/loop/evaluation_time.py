@@ -1,13 +1,26 @@
 """Evaluation, rollouts or generation, which lie outside the steps, take much of the run."""
 
-from feedline.analysis.formatting import seconds, share
 from feedline.analysis.ledger.change import Refused
 from feedline.analysis.ledger.facts import RuleInputs
 from feedline.analysis.ledger.finding import SHARE, Evidence, Finding, Severity
 from feedline.analysis.ledger.rule import Rule
 from feedline.analysis.ledger.view.own_functions import NAMED, NAMED_SHARE, parts
+from feedline.analysis.sentences import PERCENT, TIME, Sentence
 
 RULE_ID = "evaluation_time"
+
+_SAYS = Sentence(
+    "evaluation, rollouts or generation take {part} of the time, {took} in total",
+    part=PERCENT,
+    took=TIME,
+)
+_ARE = "these are forward passes without gradients, outside the steps"
+_STEPS = Sentence("all steps together take {steps}", steps=TIME)
+_LESS_OFTEN = "Run evaluation less often, on fewer batches, or in larger ones."
+_OTHERS = [
+    "Rollouts: step several environments at once, in processes of their own.",
+    "Generation: do it less often, or for several samples in one batch.",
+]
 
 #: Of the time of steps and evaluation together.
 _MIN_SHARE = 0.25
@@ -29,15 +42,11 @@ def check(facts: RuleInputs) -> Finding | None:
         if own is not None
         else []
     )
-    outside = (
-        f"; of the {seconds(step.evaluation_s)}, outside the model: {parts(named)}" if named else ""
-    )
     return Finding(
         RULE_ID,
         Severity.LOW if part >= _MOST_OF_IT else Severity.INFO,
-        message=f"evaluation, rollouts or generation (forward passes without gradients, outside "
-        f"the steps) take {share(part)} of the time: "
-        f"{seconds(step.evaluation_s)} in total, against {seconds(steps_s)} for all steps{outside}",
+        message=_SAYS(part=part, took=step.evaluation_s),
+        more=[_ARE, _STEPS(steps=steps_s), *parts(named, " in total, outside the model")],
         evidence=[
             Evidence(
                 "evaluation_s",
@@ -57,9 +66,8 @@ def check(facts: RuleInputs) -> Finding | None:
                 for one in named
             ),
         ],
-        fix="Evaluation: run it less often, on fewer batches, or in larger ones. Rollouts: step "
-        "several environments at once, in processes "
-        "of their own. Generation: do it less often, or for several samples in one batch.",
+        fix=_LESS_OFTEN,
+        fix_more=_OTHERS,
         how_to_check="Time this code with time.perf_counter() over a run. If it takes much less "
         "than this time, this finding is wrong.",
     )

@@ -3,7 +3,6 @@
 With them, it is several times faster.
 """
 
-from feedline.analysis.formatting import seconds
 from feedline.analysis.ledger.change import Refused
 from feedline.analysis.ledger.facts import RuleInputs
 from feedline.analysis.ledger.finding import SHARE, Evidence, Finding, Severity
@@ -15,8 +14,16 @@ from feedline.analysis.ledger.view.tensor_cores import (
     TensorCores,
     tensor_cores,
 )
+from feedline.analysis.sentences import TIME, Sentence
 
 RULE_ID = "float32_products"
+
+_SAYS = Sentence(
+    "the GPU spends {products} of each {step} step on float32 matrix products without tensor cores",
+    products=TIME,
+    step=TIME,
+)
+_BUSY = Sentence("the GPU is busy for {busy} of each step", busy=TIME)
 
 #: Of the step that the GPU works. If it works less, the host or the input limits the training.
 _MIN_BUSY = 0.80
@@ -37,12 +44,12 @@ def check(facts: RuleInputs) -> Finding | None:
     busy, part = work.busy_s / step.mean_s, work.float32_products_s / step.mean_s
     if busy < _MIN_BUSY or part < MIN_SHARE:
         return None
+    fix, *others = FIXES[cores]
     return Finding(
         RULE_ID,
         Severity.of(part),
-        message=f"the GPU is busy for {seconds(work.busy_s)} of each {seconds(step.mean_s)} step; "
-        f"{seconds(work.float32_products_s)} of "
-        "that are matrix products in float32 without tensor cores",
+        message=_SAYS(products=work.float32_products_s, step=step.mean_s),
+        more=[_BUSY(busy=work.busy_s)],
         evidence=[
             Evidence(
                 "float32_products_s",
@@ -55,7 +62,8 @@ def check(facts: RuleInputs) -> Finding | None:
             Evidence("gpu_busy_share", "GPU busy, share of the step", busy, SHARE),
             Evidence("profiled_steps", "steps recorded by torch.profiler", work.steps, ""),
         ],
-        fix=FIXES[cores],
+        fix=fix,
+        fix_more=others,
         how_to_check=CHECKS[cores],
         cost_s=min(work.float32_products_s, step.mean_s),
     )

@@ -3,14 +3,33 @@
 The host launches its work too slowly.
 """
 
-from feedline.analysis.formatting import counted, seconds, share
+from feedline.analysis.formatting import counted
 from feedline.analysis.ledger.facts import RuleInputs
 from feedline.analysis.ledger.finding import SHARE, Evidence, Finding, Severity
 from feedline.analysis.ledger.rule import Rule
 from feedline.analysis.ledger.view import launches
 from feedline.analysis.measure.stages import STAGES
+from feedline.analysis.sentences import PART, PERCENT, TIME, Sentence
 
 RULE_ID = "gpu_waits"
+
+_SAYS = Sentence(
+    "the GPU is idle for at least {idle} ({part}) of each step while the host launches its work",
+    idle=TIME,
+    part=PERCENT,
+)
+_HOST = "the host runs Python, operators or kernel launches meanwhile"
+_LAUNCHES = Sentence(
+    "a step launches {kernels}, which take {each} each on average", kernels=PART, each=TIME
+)
+_BUSY = Sentence(
+    "the GPU is busy for only {busy} per step: kernels and copies, without the gaps between them",
+    busy=TIME,
+)
+_AVOID = (
+    "Avoid loss.item() and other waits for the GPU in each step: they keep the host from launching "
+    "ahead."
+)
 
 #: Of the step. Less may come from steps that differ from the few that were profiled.
 _MIN_SHARE = 0.20
@@ -34,12 +53,12 @@ def check(facts: RuleInputs) -> Finding | None:
     return Finding(
         RULE_ID,
         Severity.of(part),
-        message=f"the GPU is idle for at least {seconds(idle_s)} ({share(part)}) of the "
-        f"{seconds(step.mean_s)} step while the host runs "
-        f"Python, operators or kernel launches: a step launches "
-        f"{counted(round(work.kernels), 'kernel')} ({seconds(work.kernel_s)} each on "
-        f"average), and the GPU is busy for only {seconds(work.busy_s)} (kernels and copies, "
-        f"without the gaps between them)",
+        message=_SAYS(idle=idle_s, part=part),
+        more=[
+            _HOST,
+            _LAUNCHES(kernels=counted(round(work.kernels), "kernel"), each=work.kernel_s),
+            _BUSY(busy=work.busy_s),
+        ],
         evidence=[
             Evidence(
                 "gpu_idle_s",
@@ -53,9 +72,8 @@ def check(facts: RuleInputs) -> Finding | None:
             Evidence("mean_kernel_s", "mean kernel duration", work.kernel_s, "s"),
             Evidence("profiled_steps", "steps recorded by torch.profiler", work.steps, ""),
         ],
-        fix=f"{launches.fix(*each, bool(step.stages.get('compile')))}. Avoid loss.item() and "
-        f"other waits for the GPU in each step: they "
-        "keep the host from launching ahead.",
+        fix=launches.fix(*each, bool(step.stages.get("compile"))),
+        fix_more=[_AVOID],
         how_to_check=launches.how_to_check(*each),
         cost_s=idle_s,
     )

@@ -3,15 +3,33 @@
 It works tensor by tensor in Python, or runs other code inside its step().
 """
 
-from feedline.analysis.formatting import count, seconds, share
+from feedline.analysis.formatting import counted
 from feedline.analysis.ledger.change import Refused
 from feedline.analysis.ledger.facts import RuleInputs
 from feedline.analysis.ledger.finding import SHARE, Evidence, Finding, Severity
 from feedline.analysis.ledger.rule import Rule
 from feedline.analysis.measure.model import Updated
+from feedline.analysis.sentences import COUNT, NAME, PART, PERCENT, TIME, Sentence
 
 RULE_ID = "optimizer_time"
 _STAGE = "optimizer"
+
+_SAYS = Sentence(
+    "{optimizer}.step() takes {part} of the {step} step", optimizer=NAME, part=PERCENT, step=TIME
+)
+_ONE_BY_ONE = Sentence(
+    "it updates {tensors} with {elements} elements, one after the other",
+    tensors=PART,
+    elements=COUNT,
+)
+_UPDATES = Sentence("it updates {tensors} with {elements} elements", tensors=PART, elements=COUNT)
+_NEEDS = Sentence("that needs at most {needs}, so other code runs inside it", needs=TIME)
+_LOOK = "Look at the closure given to step(), and at hooks on the optimizer."
+_FUSED_CALL = Sentence(
+    "Create it with torch.optim.{optimizer}(..., fused=True), measured 1.5 to 5 times as fast on a "
+    "CPU.",
+    optimizer=NAME,
+)
 
 _MIN_SHARE = 0.20  # of the mean step
 #: Optimizers that torch updates on the CPU in one fused call (torch.optim's documentation,
@@ -35,37 +53,34 @@ def check(facts: RuleInputs) -> Finding | None:
     other_code = took > _TIMES * needs_s + _AT_LEAST_S
     if not other_code and (updated.fused or updated.kind not in _FUSED):
         return None  # nothing is known that would make it faster
-    of = f"{count(updated.tensors)} tensors with {count(updated.elements)} elements"
-    says = (
-        f"updating {of} needs at most {seconds(needs_s)}, so other code runs inside it"
-        if other_code
-        else f"{of}, one after the other"
-    )
     return Finding(
         RULE_ID,
         Severity.of(took / step.mean_s),
-        message=f"{updated.kind}.step() takes {share(took / step.mean_s)} of the "
-        f"{seconds(step.mean_s)} step: {says}",
+        message=_SAYS(optimizer=updated.kind, part=took / step.mean_s, step=step.mean_s),
+        more=_why(updated, needs_s if other_code else None),
         evidence=[
             Evidence("optimizer_s", "optimizer, per step", took, "s"),
             Evidence("optimizer_share", "share of the step", took / step.mean_s, SHARE),
             Evidence("tensors", "tensors that it updates", float(updated.tensors), "1"),
             Evidence("elements", "elements in them", float(updated.elements), "1"),
         ],
-        fix="Look at the closure given to step(), and at hooks on the optimizer."
-        if other_code
-        else _fused(updated),
+        fix=_LOOK if other_code else _FUSED_CALL(optimizer=updated.kind),
         how_to_check="Time optimizer.step() with time.perf_counter(). If it takes much less, this "
         "finding is wrong.",
         cost_s=max(took - needs_s, 0.0) if other_code else took,
     )
 
 
-def _fused(updated: Updated) -> str:
-    return (
-        f"Create it with torch.optim.{updated.kind}(..., fused=True), measured 1.5 to 5 times "
-        f"as fast on a CPU."
-    )
+def _why(updated: Updated, needs_s: float | None) -> list[str]:
+    """Return what it updates.
+
+    Args:
+        needs_s: what that needs at most, where it takes far longer; None: it does not.
+    """
+    of = {"tensors": counted(updated.tensors, "tensor"), "elements": updated.elements}
+    if needs_s is None:
+        return [_ONE_BY_ONE(**of)]
+    return [_UPDATES(**of), _NEEDS(needs=needs_s)]
 
 
 def change(facts: RuleInputs) -> Refused:

@@ -6,19 +6,61 @@ It runs between models, backward passes and updates; the finding names functions
 import re
 from collections.abc import Sequence
 
-from feedline.analysis.formatting import seconds, share, size
+from feedline.analysis.formatting import seconds
 from feedline.analysis.ledger.change import Refused
 from feedline.analysis.ledger.facts import RuleInputs
 from feedline.analysis.ledger.finding import SHARE, Evidence, Finding, Severity, measured
 from feedline.analysis.ledger.rule import Rule
 from feedline.analysis.ledger.view.own_functions import (
     NamedFunctions,
+    name_of,
     named_functions,
     parts,
+    place_of,
 )
 from feedline.analysis.measure.model import OwnFunction
+from feedline.analysis.sentences import NAME, PART, PERCENT, SIZE, TIME, Sentence
 
 RULE_ID = "own_code"
+
+_SAYS = Sentence(
+    "the program's own code outside the model takes {took} per step, {part} of it in {function}",
+    took=TIME,
+    part=TIME,
+    function=NAME,
+)
+_OUTSIDE = "that is the code outside nn.Module, the backward pass and the optimizer"
+_SHARE = Sentence("it takes {part} of the {step} step", part=PERCENT, step=TIME)
+_GPU_TOO = "waiting for the GPU is included"
+_QUEUED = Sentence(
+    "about {part} of this time is probably waiting for a CPU, which does not count as a saving",
+    part=PERCENT,
+)
+_FREES = Sentence(
+    "The line that iterates over the loader also frees the previous batch ({batch}), which takes "
+    "about {took}.",
+    batch=SIZE,
+    took=TIME,
+)
+_NOT_SAVED = Sentence(
+    "That is left out of what can be saved: fewer bytes per sample{ways} are freed faster.",
+    ways=PART,
+)
+_OF_LIBRARY_ALONE = Sentence(
+    "Call {function}, which is of an installed library, less often or with less.", function=NAME
+)
+_LOOK = Sentence(
+    "Look at {function}: {callee}, which is called there, takes the time.",
+    function=NAME,
+    callee=NAME,
+)
+_LESS_OFTEN = Sentence(
+    "Call {callee}, which is of an installed library, less often or with less.", callee=NAME
+)
+_PROFILE = Sentence(
+    "Profile {function} line by line, for example with line_profiler.", function=NAME
+)
+_REPLACE = "Replace Python loops with tensor operations, and skip work that not every step needs."
 
 #: Places in libraries: masked, or shortened to fit into a record
 #: (profiler/taps/own_code/producers.py).
@@ -41,20 +83,25 @@ def check(facts: RuleInputs) -> Finding | None:
         found.freed_bytes,
         found.freeing_s,
     )
-    waiting = ", including waiting for the GPU" if on_gpu else ""
-    left_out = "probably waiting for a CPU, which does not count as a saving"
-    crowded = (
-        f". About {share(queued)} of this time is {left_out}" if queued >= _TOLD_QUEUED else ""
-    )
+    own_function = _own_function(named)
+    fix, *others = _fixes(named)
+    more = [
+        _OUTSIDE,
+        _SHARE(part=own.s / step.mean_s, step=step.mean_s),
+        *([_GPU_TOO] if on_gpu else []),
+        *parts(named, " per step"),
+        *([_QUEUED(part=queued)] if queued >= _TOLD_QUEUED else []),
+    ]
+    flags = facts.loader.flags if facts.loader else ()
     return Finding(
         RULE_ID,
         Severity.INFO if on_gpu else Severity.of(took / step.mean_s),
-        message=f"the program's own code, outside the model (nn.Module), the backward pass and "
-        f"the optimizer, takes {seconds(own.s)} of "
-        f"the {seconds(step.mean_s)} step ({share(own.s / step.mean_s)}{waiting}): "
-        f"{parts(named)}{crowded}",
+        message=_SAYS(took=own.s, part=named[0].s, function=name_of(named[0].name)),
+        more=more,
         evidence=_evidence(found, step.mean_s),
-        fix=f"{_first(named)}{_freeing(freed_bytes, freeing_s, facts.loader.flags if facts.loader else (), facts.decodes_images)}",
+        fix=fix,
+        fix_more=[*others, *_freeing(freed_bytes, freeing_s, flags, facts.decodes_images)],
+        place=place_of(own_function.name) if own_function else "",
         how_to_check=f"Time {named[0].name} with time.perf_counter() over some steps, without the "
         f"wait for the next batch. If it takes "
         f"much less than {seconds(named[0].s)} per step, this finding is wrong.",
@@ -93,42 +140,37 @@ def _evidence(found: NamedFunctions, mean_s: float) -> list[Evidence]:
     ]
 
 
-def _freeing(freed_bytes: float, freeing_s: float, flags: Sequence[str], images: bool) -> str:
-    """Say what else the line that iterates over the loader does, if workers made the batches."""
+def _freeing(freed_bytes: float, freeing_s: float, flags: Sequence[str], images: bool) -> list[str]:
+    """Return what else the line that iterates over the loader does, if workers made the batches."""
     if not freed_bytes:
-        return ""
+        return []
     ways = ", ".join(
         [*(["uint8"] if "float32" in flags else []), *(["smaller images"] if images else [])]
     )
-    return (
-        f" The line that iterates over the loader also frees the previous batch "
-        f"({size(freed_bytes)}), which takes about "
-        f"{seconds(freeing_s)} and is left out of what can be saved. Fewer bytes per "
-        f"sample{f' ({ways})' if ways else ''} are freed faster."
-    )
+    return [
+        _FREES(batch=freed_bytes, took=freeing_s),
+        _NOT_SAVED(ways=f" ({ways})" if ways else ""),
+    ]
 
 
-def _first(named: Sequence[OwnFunction]) -> str:
-    """Say what to do about the first of them that the program can change.
+def _own_function(named: Sequence[OwnFunction]) -> OwnFunction | None:
+    """Return the first of them that the program can change; None: all are of libraries."""
+    return next((one for one in named if not _of_library(one.name)), None)
+
+
+def _fixes(named: Sequence[OwnFunction]) -> list[str]:
+    """Return what to do about the first of them that the program can change.
 
     A library's own functions are not to be profiled or rewritten.
     """
-    own = next((one for one in named if not _of_library(one.name)), None)
+    own = _own_function(named)
     if own is None:
-        return (
-            f"Call it less often or with less: {named[0].name} is a function of an installed "
-            f"library."
-        )
+        return [_OF_LIBRARY_ALONE(function=name_of(named[0].name))]
+    function = name_of(own.name)
     if _of_library(own.mainly):
-        return (
-            f"Look at {own.name}: {own.mainly}, which is called there, is an installed "
-            f"library's. Call it less often or with less."
-        )
-    return (
-        f"Profile {own.name} line by line, for example with line_profiler. Replace Python loops "
-        f"with tensor operations, and skip "
-        "work that not every step needs."
-    )
+        callee = name_of(own.mainly)
+        return [_LOOK(function=function, callee=callee), _LESS_OFTEN(callee=callee)]
+    return [_PROFILE(function=function), _REPLACE]
 
 
 def _of_library(name: str) -> bool:

@@ -3,14 +3,25 @@
 Each new shape, type or value that it did not expect costs a compilation.
 """
 
-from feedline.analysis.formatting import counted, seconds, share
+from feedline.analysis.formatting import counted
 from feedline.analysis.ledger.change import Refused
 from feedline.analysis.ledger.facts import RuleInputs
 from feedline.analysis.ledger.finding import SHARE, Evidence, Finding, Severity
 from feedline.analysis.ledger.rule import Rule
+from feedline.analysis.sentences import COUNT, PART, PERCENT, Sentence
 
 RULE_ID = "recompilation"
 _STAGE = "compile"
+
+_SAYS = Sentence(
+    "torch.compile compiled again in {again} of {steps}, which takes {part} of the step time",
+    again=COUNT,
+    steps=PART,
+    part=PERCENT,
+)
+_OVER_NOW = "none of these steps is in the last third of the run"
+_LOGS = "Run with TORCH_LOGS=recompiles, which prints the reason."
+_SIZES = "For sizes that change, pad to a few lengths or compile with dynamic=True."
 
 _MIN_SHARE = 0.05  # of the mean step
 #: Steps after the first in which something is compiled: a late backward or an optimizer's first
@@ -33,9 +44,8 @@ def check(facts: RuleInputs) -> Finding | None:
     return Finding(
         RULE_ID,
         Severity.of(row.s / step.mean_s),
-        message=f"torch.compile compiled again in {again} of "
-        f"{counted(steps, 'step')}{', none of them in the last third' if over else ''}: "
-        f"{share(row.s / step.mean_s)} of the {seconds(step.mean_s)} step",
+        message=_SAYS(again=again, steps=counted(steps, "step"), part=row.s / step.mean_s),
+        more=[_OVER_NOW] if over else [],
         evidence=[
             Evidence("compile_s", "compiling, per step", row.s, "s"),
             Evidence("compile_share", "share of the step", row.s / step.mean_s, SHARE),
@@ -47,9 +57,8 @@ def check(facts: RuleInputs) -> Finding | None:
             ),
             Evidence("compile_once_s", "compiling, per such step", row.s / row.steps, "s"),
         ],
-        fix="Run with TORCH_LOGS=recompiles, which prints the reason. For sizes that change, pad "
-        "to a few lengths or compile with "
-        "dynamic=True.",
+        fix=_LOGS,
+        fix_more=[_SIZES],
         how_to_check="Train on batches of one shape. If it still compiles after the first steps, "
         "this finding is wrong.",
         cost_s=row.s,

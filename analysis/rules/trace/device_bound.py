@@ -1,11 +1,11 @@
 """Nothing holds the device back: it computes."""
 
-from feedline.analysis.formatting import share
 from feedline.analysis.ledger.change import Refused
 from feedline.analysis.ledger.finding import SHARE, Evidence, Finding, Severity
 from feedline.analysis.ledger.rule import Rule, Statement
 from feedline.analysis.ledger.trace_facts import TraceFacts
 from feedline.analysis.ledger.view.tensor_cores import FIXES, MIN_SHARE, TensorCores, tensor_cores
+from feedline.analysis.sentences import NAME, PART, PERCENT, Sentence
 from feedline.analysis.traces.kernel_names import short_name
 from feedline.analysis.traces.kinds_of_work import ELEMENTWISE, FLOAT32_PRODUCT, NCHW_TO_NHWC
 
@@ -15,9 +15,34 @@ _LESS_WORK = "Give the device less to do"
 _COMPILE = "torch.compile, which fuses elementwise kernels"
 _CHANNELS_LAST = "channels_last for convolutions, whose inputs are converted now"
 _OTHERWISE = (
-    "The Kernels table of the HTML report shows what takes the time: use a faster kernel "
-    "for it, or less of it."
+    "Use a faster kernel for what takes the time, or less of it (the Kernels table of the HTML "
+    "report shows it)."
 )
+_SAYS = Sentence("the device is computing for {part} of {whole}", part=PERCENT, whole=PART)
+_TOP = Sentence("{part} of its busy time is {kernel}", part=PERCENT, kernel=PART)
+_BESIDE = Sentence(
+    "communication runs for {part} of {whole}, {hidden} of it while the device computes",
+    part=PERCENT,
+    whole=PART,
+    hidden=PERCENT,
+)
+_PRODUCTS = Sentence(
+    "{part} of its busy time is float32 matrix products without tensor cores", part=PERCENT
+)
+_BUSY = Sentence(
+    "the device is busy for {part} of {whole}, but how much of that is computing is unknown",
+    part=PERCENT,
+    whole=PART,
+)
+_PERHAPS = Sentence(
+    "{part} of its busy time is in kernels that may be communication by their names",
+    part=PERCENT,
+)
+_NAMED = Sentence("most of these are {names}", names=NAME)
+_FIND_OUT = [
+    "Find out what these kernels do.",
+    "If they move data between GPUs, the step waits for that, and faster computing does not help.",
+]
 
 
 def check(facts: TraceFacts) -> Finding | None:
@@ -33,22 +58,21 @@ def check(facts: TraceFacts) -> Finding | None:
     top = next((kernel for kernel in facts.shown.kernels if not kernel.communication), None)
     name = top.operator or short_name(top.name) if top else ""
     of = "one kernel of " if top and top.operator else ""
-    where = f"; {share(top.busy_share)} of its busy time is {of}{name}" if top else ""
+    more = [_TOP(part=top.busy_share, kernel=f"{of}{name}")] if top else []
     gpu = facts.shown.gpu
     beside, hidden = gpu.communication_ns / gpu.span_ns, (gpu.overlap_pct_of_comm or 0.0) / 100
     if beside * hidden >= MIN_SHARE:
-        where += (
-            f"; communication runs for {share(beside)} of {facts.whole}, {share(hidden)} of "
-            f"it while the device computes"
-        )
+        more.append(_BESIDE(part=beside, whole=facts.whole, hidden=hidden))
     cores = tensor_cores(facts.shown.devices.values())
     products = facts.busy_share(FLOAT32_PRODUCT)
     slow = products >= MIN_SHARE and cores is not TensorCores.NONE
+    more += [_PRODUCTS(part=products)] if slow else []
+    fix, *others = FIXES[cores] if slow else [_less_work(facts)]
     return Finding(
         RULE_ID,
         Severity.INFO,
-        message=f"the device is computing for {share(part)} of {facts.whole}{where}"
-        + (f"; {share(products)} is float32 matrix products without tensor cores" if slow else ""),
+        message=_SAYS(part=part, whole=facts.whole),
+        more=more,
         evidence=[
             Evidence("compute_share", "computing", part, SHARE),
             *(
@@ -74,7 +98,8 @@ def check(facts: TraceFacts) -> Finding | None:
                 else []
             ),
         ],
-        fix=FIXES[cores] if slow else _less_work(facts),
+        fix=fix,
+        fix_more=others,
         how_to_check="Train on one batch that stays on the device. If the step gets much faster, "
         "this finding is wrong.",
     )
@@ -96,9 +121,8 @@ def _unknown(facts: TraceFacts, part: float) -> Finding:
     return Finding(
         RULE_ID,
         Severity.INFO,
-        message=f"the device is busy for {share(part)} of {facts.whole}, but how much of that is "
-        f"computing is unknown: {share(total)} of "
-        f"its busy time is in kernels that may be communication by their names ({names})",
+        message=_BUSY(part=part, whole=facts.whole),
+        more=[_PERHAPS(part=total), _NAMED(names=names)],
         evidence=[
             Evidence("busy_share", "busy with kernels", part, SHARE),
             Evidence(
@@ -108,8 +132,8 @@ def _unknown(facts: TraceFacts, part: float) -> Finding:
                 SHARE,
             ),
         ],
-        fix="Find out what these kernels do. If they move data between GPUs, the step waits for "
-        "that, and faster computing does not help.",
+        fix=_FIND_OUT[0],
+        fix_more=_FIND_OUT[1:],
         how_to_check="If these kernels also run in a training on one GPU, they are not "
         "communication, and the device computes.",
     )

@@ -1,12 +1,39 @@
 """Copies between host and device run while nothing computes."""
 
-from feedline.analysis.formatting import share, size
 from feedline.analysis.ledger.change import Refused
 from feedline.analysis.ledger.finding import SHARE, Evidence, Finding, Severity, measured
 from feedline.analysis.ledger.rule import Rule
 from feedline.analysis.ledger.trace_facts import TraceFacts
+from feedline.analysis.sentences import PART, PERCENT, SIZE, Sentence
 
 RULE_ID = "exposed_copy"
+_SAYS = Sentence(
+    "copies that overlap with no computation take {part} of {whole}", part=PERCENT, whole=PART
+)
+_PAGEABLE = Sentence("{part} of host-to-device copy time is spent on pageable memory", part=PERCENT)
+_COPIED = Sentence("{copied} were copied to the device {in_steps}", copied=SIZE, in_steps=PART)
+_FIND = "Find the calls that copy in the trace, and start them earlier, on a stream of their own."
+_BETWEEN_GPUS = (
+    "Start the copies from one GPU to another earlier, on a stream of their own, so that computing "
+    "hides them."
+)
+_ON_DEVICE = (
+    "Avoid .clone(), .contiguous() and torch.cat of large tensors: most of these copies stay on "
+    "the device."
+)
+_TO_HOST = [
+    "Copy results to the host less often, or into pinned memory with non_blocking=True.",
+    "Then record a torch.cuda.Event right after the copy, and call its synchronize() before "
+    "reading the results.",
+]
+_PINNED = [
+    "Copy from pinned memory with .to(device, non_blocking=True).",
+    "Set pin_memory=True in the DataLoader, or call tensor.pin_memory().",
+]
+_AHEAD = [
+    "Copy the next batch on a stream of its own while this one computes.",
+    "Or send uint8 and convert it on the device.",
+]
 _WAYS = ("HtoD", "DtoH", "DtoD", "PtoP")  # of those that take equally long, the first
 
 
@@ -24,71 +51,46 @@ def check(facts: TraceFacts) -> Finding | None:
     pageable = sum(row.total_ns for row in to_device if row.which.memory == "pageable")
     slow = pageable > took["HtoD"] / 2 > 0
     nbytes = sum(row.nbytes or 0 for row in to_device)
+    most = max(_WAYS, key=lambda way: took[way]) if any(took.values()) else ""
+    fix, *others = _fixes(most, slow)
     return Finding(
         RULE_ID,
         weight,
-        message=f"copies that overlap with no computation take {share(part)} of {facts.whole}"
-        + (
-            f"; {share(pageable / took['HtoD'])} of host-to-device copy time is spent on pageable "
-            f"memory"
-            if slow
-            else ""
-        ),
+        message=_SAYS(part=part, whole=facts.whole),
+        more=[
+            *([_PAGEABLE(part=pageable / took["HtoD"])] if slow else []),
+            *([_COPIED(copied=nbytes, in_steps=facts.in_steps)] if nbytes else []),
+        ],
         evidence=[
             Evidence("exposed_copy_share", "exposed copies", part, SHARE),
             *measured(
                 [("copied_bytes", f"copied to the device {facts.in_steps}", nbytes or None, "B")]
             ),
         ],
-        fix=_fix(
-            max(_WAYS, key=lambda way: took[way]) if any(took.values()) else "",
-            slow,
-            f" ({size(nbytes)} were copied {facts.in_steps})" if nbytes else "",
-        ),
+        fix=fix,
+        fix_more=others,
         how_to_check="Keep batches and results on the device. If the step is no faster, this "
         "finding is wrong.",
         cost_s=facts.cost_s("exposed_copy"),
     )
 
 
-def _fix(most: str, slow: bool, amount: str) -> str:
-    """Say what to change about the copies that take most of the time.
+def _fixes(most: str, slow: bool) -> list[str]:
+    """Return what to change about the copies that take most of the time.
 
     Args:
         most: which way they go; empty: their names do not say.
         slow: copies to the device are mostly from pageable memory.
-        amount: that is copied to the device, in brackets.
     """
     if not most:
-        return (
-            "Find the calls that copy in the trace, and start them earlier, on a stream of "
-            "their own."
-        )
+        return [_FIND]
     if most == "PtoP":
-        return (
-            "Most of these copies go from one GPU to another: start them earlier, on a stream "
-            "of their own, so that computing hides them."
-        )
+        return [_BETWEEN_GPUS]
     if most == "DtoD":
-        return (
-            "Most of these copies stay on the device: avoid .clone(), .contiguous() and "
-            "torch.cat of large tensors."
-        )
+        return [_ON_DEVICE]
     if most == "DtoH":
-        return (
-            "Copy results to the host less often, or into pinned memory with non_blocking=True, "
-            "and record a torch.cuda.Event right after "
-            "the copy: call its synchronize() before reading the results."
-        )
-    if slow:
-        return (
-            "Copy from pinned memory (DataLoader(..., pin_memory=True), or "
-            "tensor.pin_memory()) with .to(device, non_blocking=True)."
-        )
-    return (
-        f"Copy the next batch on a stream of its own while this one computes{amount}, or send "
-        f"uint8 and convert it on the device."
-    )
+        return _TO_HOST
+    return _PINNED if slow else _AHEAD
 
 
 def change(facts: TraceFacts) -> Refused:

@@ -1,12 +1,26 @@
 """The device waits for the host to launch its next kernel."""
 
-from feedline.analysis.formatting import counted, seconds, share
+from feedline.analysis.formatting import counted
 from feedline.analysis.ledger.finding import SHARE, Evidence, Finding, Severity
 from feedline.analysis.ledger.rule import Rule
 from feedline.analysis.ledger.trace_facts import TraceFacts
 from feedline.analysis.ledger.view import launches
+from feedline.analysis.sentences import PART, PERCENT, TIME, Sentence
 
 RULE_ID = "host_bound"
+
+_SAYS = Sentence(
+    "the device is idle for {part} of {whole} while the host launches work{perhaps}",
+    part=PERCENT,
+    whole=PART,
+    perhaps=PART,
+)
+_HOST = "the host runs Python, operators or kernel launches meanwhile"
+_KERNELS = Sentence(
+    "{kernels} {in_steps} take {mean} each on average", kernels=PART, in_steps=PART, mean=TIME
+)
+_ONE_KERNEL = Sentence("1 kernel {in_steps} takes {mean}", in_steps=PART, mean=TIME)
+_TABLE = "The Kernels table of the HTML report shows which operators launch them."
 
 
 def check(facts: TraceFacts) -> Finding | None:
@@ -23,21 +37,24 @@ def check(facts: TraceFacts) -> Finding | None:
     mean = sum(row.total_ns for row in computing) / max(kernels, 1) / 1e9
     steps = max(len(facts.budgets[facts.rank].edges) - 1, 1)
     idle_s = facts.cost_s("host_launch") * steps / max(kernels, 1)
+    perhaps = " or waits for data" if facts.shown.input.reasons.get("loader_pct") else ""
     return Finding(
         RULE_ID,
         weight,
-        message=f"for {share(part)} of {facts.whole}, the device is idle while the host runs "
-        f"Python, operators or kernel launches"
-        f"{', or waits for data' if facts.shown.input.reasons.get('loader_pct') else ''} "
-        f"({counted(kernels, 'kernel')} {facts.in_steps}, "
-        f"{seconds(mean)}{' each on average' if kernels != 1 else ''})",
+        message=_SAYS(part=part, whole=facts.whole, perhaps=perhaps),
+        more=[
+            _HOST,
+            _ONE_KERNEL(in_steps=facts.in_steps, mean=mean)
+            if kernels == 1
+            else _KERNELS(kernels=counted(kernels, "kernel"), in_steps=facts.in_steps, mean=mean),
+        ],
         evidence=[
             Evidence("host_launch_share", "device idle while the host worked", part, SHARE),
             Evidence("kernels", f"kernels {facts.in_steps}", kernels, ""),
             Evidence("mean_kernel_s", "mean kernel duration", mean, "s"),
         ],
-        fix=f"{launches.fix(mean, idle_s)}; the Kernels table of the HTML report shows which "
-        f"operators launch them.",
+        fix=launches.fix(mean, idle_s),
+        fix_more=[_TABLE],
         how_to_check=launches.how_to_check(mean, idle_s),
         cost_s=facts.cost_s("host_launch"),
     )

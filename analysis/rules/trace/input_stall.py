@@ -1,12 +1,22 @@
 """The device stands still because the main thread waits for its loader."""
 
-from feedline.analysis.formatting import number, share
 from feedline.analysis.ledger.change import Refused
 from feedline.analysis.ledger.finding import SHARE, Evidence, Finding, Severity, measured
 from feedline.analysis.ledger.rule import Needs, Rule
 from feedline.analysis.ledger.trace_facts import TraceFacts
+from feedline.analysis.sentences import NUMBER, PART, PERCENT, Sentence
 
 RULE_ID = "input_stall"
+
+_IDLE = Sentence(
+    "the device is idle for {part} of {whole} while the main thread waits for its loader",
+    part=PERCENT,
+    whole=PART,
+)
+_WAITS = Sentence("{part} of {whole} is spent waiting for the loader", part=PERCENT, whole=PART)
+_FASTER = Sentence(
+    "with batches always ready, the training would run about {times} times as fast", times=NUMBER
+)
 
 
 def check(facts: TraceFacts) -> Finding | None:
@@ -18,18 +28,6 @@ def check(facts: TraceFacts) -> Finding | None:
     weight = Severity.of(part)
     if found.loader_ns is None or weight is Severity.INFO:
         return None
-    faster = (
-        f"; with batches always ready, the training would run about {number(1 / (1 - part))} "
-        f"times as fast"
-        if part < 1
-        else ""
-    )
-    message = (
-        f"the device is idle for {share(part)} of {facts.whole} while the main thread waits "
-        f"for its loader"
-    )
-    if found.stall_ns is None:
-        message = f"{share(part)} of {facts.whole} is spent waiting for the loader"
     idle, each_s = (
         found.idle_explained_pct,
         found.loader_ns / 1e9 / found.calls if found.calls else None,
@@ -37,7 +35,8 @@ def check(facts: TraceFacts) -> Finding | None:
     return Finding(
         RULE_ID,
         weight,
-        message=f"{message}{faster}",
+        message=(_WAITS if found.stall_ns is None else _IDLE)(part=part, whole=facts.whole),
+        more=[_FASTER(times=1 / (1 - part))] if part < 1 else [],
         evidence=[
             Evidence("input_share", "input stall", part, SHARE),
             *measured(

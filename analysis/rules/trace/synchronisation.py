@@ -1,12 +1,22 @@
 """The host stands in a call that waits for the device, which then has nothing queued."""
 
-from feedline.analysis.formatting import share
 from feedline.analysis.ledger.change import Refused
 from feedline.analysis.ledger.finding import SHARE, Evidence, Finding, Severity
 from feedline.analysis.ledger.rule import Rule
 from feedline.analysis.ledger.trace_facts import TraceFacts
+from feedline.analysis.sentences import PART, PERCENT, Sentence
 
 RULE_ID = "synchronisation"
+
+_SAYS = Sentence(
+    "the device is idle for {part} of {whole} while the host waits for it in synchronizing calls",
+    part=PERCENT,
+    whole=PART,
+)
+_LESS_OFTEN = (
+    "Read results back less often (.item(), .cpu(), printing the loss, boolean masks in the model)."
+)
+_PINNED = "Copy to the device from pinned memory with non_blocking=True."
 
 
 def check(facts: TraceFacts) -> Finding | None:
@@ -18,30 +28,25 @@ def check(facts: TraceFacts) -> Finding | None:
     return Finding(
         RULE_ID,
         weight,
-        message=f"the device is idle for {share(part)} of {facts.whole} while the host is blocked "
-        f"in calls that synchronize with it",
+        message=_SAYS(part=part, whole=facts.whole),
         evidence=[
             Evidence(
                 "synchronisation_share", "device idle while the host synchronized", part, SHARE
             )
         ],
-        fix=f"Read results back less often (.item(), .cpu(), printing the loss, boolean masks in "
-        f"the model){_copies(facts)}.",
+        fix=_LESS_OFTEN,
+        fix_more=[_PINNED] if _waits_for_copies(facts) else [],
         how_to_check="Train without these calls. If the step is no faster, this finding is wrong.",
         cost_s=facts.cost_s("synchronisation"),
     )
 
 
-def _copies(facts: TraceFacts) -> str:
-    """Say what to do about copies to the device for which the host waits.
-
-    It is empty where none was traced.
-    """
-    waits = any(
+def _waits_for_copies(facts: TraceFacts) -> bool:
+    """Whether copies to the device were traced for which the host waits."""
+    return any(
         row.which.direction == "HtoD" and row.which.memory == "pageable"
         for row in facts.shown.copies
     )
-    return ", and copy to the device from pinned memory with non_blocking=True" if waits else ""
 
 
 def change(facts: TraceFacts) -> Refused:

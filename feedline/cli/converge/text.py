@@ -15,7 +15,7 @@ from feedline.analysis.convergence.curves import TRAIN, VERDICT_WORDS, LossKind,
 from feedline.analysis.convergence.training_record import TrainingRecord
 from feedline.analysis.convergence.training_series import TimeToTarget
 from feedline.analysis.formatting import BLANK, count, counted, number, seconds, sentence
-from feedline.analysis.ledger.finding import Finding, Severity
+from feedline.analysis.ledger.finding import Finding, Severity, advice
 from feedline.analysis.report.console import Console
 from feedline.analysis.report.document_text import plain
 from feedline.analysis.report.tables import SEVERITY_COLORS, columns
@@ -126,7 +126,9 @@ def _finding(several: bool, name: str, finding: Finding) -> Iterator[RenderableT
         (f"{finding.rule_id} ", "bold"),
     )
     yield Text.assemble(head, plain(f"{name}: " if several else ""), plain(finding.message))
-    yield _under("fix", finding.fix)
+    if finding.more:
+        yield _under("because", ". ".join(map(sentence, finding.more)))
+    yield _under("fix", " ".join([advice(finding), *finding.fix_more]))
     yield _under("how to check", finding.how_to_check)
 
 
