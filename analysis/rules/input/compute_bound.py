@@ -9,43 +9,31 @@ from feedline.analysis.ledger.view.batch_function import says
 from feedline.analysis.ledger.view.enough_steps import input_known, interval
 from feedline.analysis.ledger.view.input_wait import MIN_WAIT_SHARE, input_wait, steady_share
 from feedline.analysis.measure.stages import INPUT_STAGES
-from feedline.analysis.sentences import NAME, PART, PERCENT, TIME, Sentence
+from feedline.analysis.sentences import NAME, PERCENT, TIME, Sentence
 
 RULE_ID = "compute_bound"
 
 _SAYS = Sentence(
-    "the input is not the bottleneck: it takes {part} of the {step} step", part=PERCENT, step=TIME
-)
-_STARTS = Sentence(
-    "the input is not the bottleneck: apart from starting the loader, it takes {part} of the "
-    "{step} step",
+    "not input-bound: {what} takes {part} of each step, the input {of_input}",
+    what=NAME,
     part=PERCENT,
-    step=TIME,
+    of_input=PERCENT,
+)
+_ONLY_INPUT = Sentence("not input-bound: the input takes {of_input} of each step", of_input=PERCENT)
+_LAUNCHES = Sentence(
+    "not input-bound: the GPU needs {busy} for each step, and the input takes {of_input}",
+    busy=TIME,
+    of_input=PERCENT,
 )
 _STARTED = Sentence("starting the loader once takes {start} per step so far", start=TIME)
-_UNSEEN = Sentence(
-    "the input is not the bottleneck: only {part} of the {step} step can be input",
-    part=PERCENT,
-    step=TIME,
-)
+_UNSEEN = Sentence("at most {of_input} of the step can be input", of_input=PERCENT)
 _RESIDENT = (
     "no batch has to be loaded: the model gets the same tensors, or slices of them, in every step"
-)
-_NO_CHANGE = "No change to the input is needed."
-_ONLY = Sentence(
-    "No change to the input is needed: it takes only {part} of the step.", part=PERCENT
-)
-_GPU_LONGER = Sentence(
-    "the GPU needs {busy} per step, more than the host takes to launch its work", busy=TIME
 )
 _PINS = Sentence(
     "pin takes {pin}: copying the batch, or waiting for the GPU until pinned memory can be "
     "allocated",
     pin=TIME,
-)
-_GPU_BUSY = Sentence("the GPU is busy for {busy} of the step ({part})", busy=TIME, part=PERCENT)
-_LARGEST = Sentence(
-    "the largest stage is {stage}{closure} ({took})", stage=NAME, closure=PART, took=TIME
 )
 
 
@@ -65,15 +53,14 @@ def check(facts: RuleInputs) -> Finding | None:
     return Finding(
         RULE_ID,
         Severity.INFO,
-        message=(_STARTS if starts else _SAYS)(part=waiting, step=facts.step.mean_s),
+        message=_says(facts, waiting),
         more=[
-            *_largest(facts),
+            *_pins(facts),
             *([] if facts.loader else [says(facts)]),
             *([_STARTED(start=start_s)] if starts else []),
             *interval(facts),
         ],
         evidence=evidence + _stages(facts),
-        fix=_ONLY(part=waiting),
         how_to_check=f"Train on the same batch in every step. If the step gets {faster}, this "
         f"finding is wrong.",
     )
@@ -87,6 +74,7 @@ def without_a_loader(facts: RuleInputs) -> Finding | None:
     unseen, most = facts.unseen, facts.unseen_at_most
     if unseen is None or most is None or (unseen.high >= MIN_WAIT_SHARE and not unseen.resident):
         return None
+    more: list[str] = []
     if unseen.resident:
         message = _RESIDENT
         how_to_check = (
@@ -96,11 +84,12 @@ def without_a_loader(facts: RuleInputs) -> Finding | None:
         )
         evidence = []
     else:
-        message = _UNSEEN(part=most, step=facts.step.mean_s)
+        message = _says(facts, most)
         how_to_check = (
             "Check whether the model's forward() loads or makes data. If it does, that "
             "was counted as forward, and this finding is wrong."
         )
+        more = [_UNSEEN(of_input=most)]
         ends = (
             (unseen.share, "unseen_share", ""),
             (unseen.high, "unseen_share_end", ", upper end of its 95 % interval"),
@@ -113,9 +102,8 @@ def without_a_loader(facts: RuleInputs) -> Finding | None:
         RULE_ID,
         Severity.INFO,
         message=message,
-        more=_largest(facts),
+        more=more,
         evidence=evidence + _stages(facts),
-        fix=_NO_CHANGE,
         how_to_check=how_to_check,
     )
 
@@ -127,26 +115,34 @@ def _work(facts: RuleInputs) -> list[tuple[float, str]]:
     )
 
 
-def _largest(facts: RuleInputs) -> list[str]:
-    """Return what takes the step instead.
+def _says(facts: RuleInputs, of_input: float) -> str:
+    """Return what takes the step instead of the input.
 
     Stages are the host's time, which says little where it only launches work.
     """
     gpu, step_s = facts.step.gpu_work, facts.step.mean_s
     if gpu is not None and gpu.busy_s > step_s:
-        pin_s = facts.step.stages.get("pin", 0.0)
-        # The CUDA C++ programming guide lists the allocation of page-locked memory under implicit
-        # synchronization.
-        pins = [_PINS(pin=pin_s)] if pin_s >= MIN_WAIT_SHARE * step_s else []
-        return [_GPU_LONGER(busy=gpu.busy_s), *pins]
+        return _LAUNCHES(busy=gpu.busy_s, of_input=of_input)
     if gpu is not None:
-        return [_GPU_BUSY(busy=gpu.busy_s, part=gpu.busy_s / step_s)]
+        return _SAYS(what="the GPU's work", part=gpu.busy_s / step_s, of_input=of_input)
     work = _work(facts)
     if not work:
-        return []
+        return _ONLY_INPUT(of_input=of_input)
     took, stage = work[0]
-    closure = " with the code of its closure" if stage == "optimizer" and facts.closures else ""
-    return [_LARGEST(stage=stage, closure=closure, took=took)]
+    closure = " with its closure" if stage == "optimizer" and facts.closures else ""
+    return _SAYS(what=f"{stage}{closure}", part=took / step_s, of_input=of_input)
+
+
+def _pins(facts: RuleInputs) -> list[str]:
+    """Say what pinning is, where it takes much of a step that the GPU fills.
+
+    The CUDA C++ programming guide lists the allocation of page-locked memory under implicit
+    synchronization.
+    """
+    gpu, step_s = facts.step.gpu_work, facts.step.mean_s
+    pin_s = facts.step.stages.get("pin", 0.0)
+    large = gpu is not None and gpu.busy_s > step_s and pin_s >= MIN_WAIT_SHARE * step_s
+    return [_PINS(pin=pin_s)] if large else []
 
 
 def _stages(facts: RuleInputs) -> list[Evidence]:
