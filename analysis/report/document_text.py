@@ -39,6 +39,7 @@ COLORS = {
 }
 _LABEL, _INDENT, _GAP = 6, 2, 2
 _BAR = 30  # characters of the longest bar
+_TOGETHER = {(Headline, Fields), (Bars, Note)}  # without a blank line between them
 
 
 def show(document: Document, console: Console) -> None:
@@ -47,7 +48,7 @@ def show(document: Document, console: Console) -> None:
     for block, after in zip(document.blocks, [*document.blocks[1:], None]):
         for line in _drawn(block, width):
             _print(line, console, width)
-        if after is not None and not (isinstance(block, Headline) and isinstance(after, Fields)):
+        if after is not None and (type(block), type(after)) not in _TOGETHER:
             console.print()
 
 

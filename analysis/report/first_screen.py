@@ -44,7 +44,7 @@ def _blocks(report: Report) -> Iterable[Block]:
     yield Title(tuple(_title(report)))
     yield from conclusion(report)
     if report.step is not None and report.step.stages:
-        yield _stages(report.step)
+        yield _stages(report.step, _STAGES - 2 * (report.run.ranks > 1) - bool(report.headline))
     if said := _ranks(report):
         yield Note(said)
     if others := _others(report):
@@ -102,14 +102,18 @@ def short_gain(gained: Gain) -> str:
     return f"{_AT_MOST.get(gained.kind, '')}{rate(gained.after)}"
 
 
-def _stages(step: StepSummary) -> Bars:
-    """Return the stages of the mean step, largest first; those that are hardly there as one."""
+def _stages(step: StepSummary, most: int) -> Bars:
+    """Return the stages of the mean step, largest first; those that are hardly there as one.
+
+    Args:
+        most: How many rows.
+    """
     total = sum(step.stages.values()) or 1.0
     on_gpu = step.gpu_stages or {}
     ordered = sorted(step.stages.items(), key=lambda stage: -stage[1])
     large = [(name, s) for name, s in ordered if s >= _SMALL * total or name in on_gpu]
-    if len(large) > _STAGES:
-        large = large[: _STAGES - 1]
+    if len(large) > most:
+        large = large[: most - 1]
     rest_s = total - sum(s for _, s in large)
     scale = Scale.of_seconds(max((s for _, s in ordered), default=0.0), digits=3)
     rows = [
@@ -139,8 +143,8 @@ def _ranks(report: Report) -> str:
     if report.shown is not None:
         shown = str(report.shown)
     return (
-        f"Showing rank {shown}. Mean step: {seconds(means[fastest])} (rank {fastest}) to "
-        f"{seconds(means[slowest])} (rank {slowest})."
+        f"Showing rank {shown}. The mean step takes {seconds(means[fastest])} on rank {fastest}, "
+        f"{seconds(means[slowest])} on rank {slowest}."
     )
 
 
