@@ -78,6 +78,8 @@ class Predictions:
         rule = BY_ID.get(finding.rule_id)
         if rule is None or not rule.without_gain_of_workers:
             return finding
+        if self.more_workers_gain() is not False:
+            return finding
         return replace(finding, fix_more=[*finding.fix_more, rule.without_gain_of_workers])
 
     def more_workers_gain(self) -> bool | None:
@@ -262,8 +264,8 @@ def findings_together(findings: Sequence[Finding]) -> list[Finding]:
 
 def _ends_more(one: Finding, other: Finding) -> bool:
     """Tell whether a fix ends the needless work that another ends, and more."""
-    ends = BY_ID[other.rule_id].ends
-    return bool(ends) and ends < BY_ID[one.rule_id].ends
+    first, second = BY_ID.get(one.rule_id), BY_ID.get(other.rule_id)
+    return bool(first and second and second.ends and second.ends < first.ends)
 
 
 def change_of(rule_id: str, facts: RuleInputs) -> Change | Prediction | Refused:

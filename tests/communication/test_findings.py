@@ -50,7 +50,7 @@ def test_a_rank_whose_decode_makes_the_others_wait_is_named_and_the_network_is_n
     assert "compute_bound" not in {finding.rule_id for finding in rest}, (
         "its loader should not be left as it is"
     )
-    assert verdict([top], facts).limit.startswith("Bound by a late rank: rank 3")
+    assert verdict([top], facts).limit.startswith("Bound by a late rank: Rank 3")
 
 
 def test_another_rank_in_each_step_is_said_so():

@@ -109,4 +109,4 @@ def test_a_batch_that_is_fetched_before_backward_is_not_taken_for_the_loss(tmp_p
     assert report.step.stages["input"] + report.step.stages["other"] > 0.005
     cause = report.verdict.cause
     assert "get_batch " in cause.lower() and "each batch in the main thread" in cause
-    assert report.findings[0].place.startswith("tests/explain/test_loops_without_loader.py:")
+    assert report.findings[0].place.partition(":")[0].endswith("test_loops_without_loader.py")

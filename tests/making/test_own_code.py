@@ -96,9 +96,7 @@ def test_functions_that_the_loop_calls_take_what_timers_in_them_say(recorded):
         and found.message.endswith(" in project")
         and found.place.startswith("tests/making/test_own_code.py:")
     )
-    assert report.verdict.startswith(
-        "Bound by the training loop: the program's own code outside the model"
-    )
+    assert report.verdict.limit.startswith("Bound by the training loop: Code outside the model")
 
 
 @pytest.mark.quiet

@@ -8,7 +8,7 @@ from rules.any_facts import any_facts
 from rules.said import verdict
 
 from feedline.analysis.explain.diagnose import diagnose
-from feedline.analysis.ledger.finding import SHARE, CostKind, Severity, saving
+from feedline.analysis.ledger.finding import SHARE, CostKind, Severity
 
 
 @settings(deadline=None, max_examples=60)
@@ -27,7 +27,8 @@ def test_every_finding_can_be_shown(facts):
 
     assert findings
     for finding in findings:
-        assert finding.message and finding.fix and finding.how_to_check and finding.evidence
+        assert finding.message and finding.how_to_check and finding.evidence
+        assert finding.fix or finding.severity is Severity.INFO
         assert finding.cost_s >= 0 and all(
             math.isfinite(evidence.value) for evidence in finding.evidence
         )
@@ -52,7 +53,7 @@ def test_no_more_is_said_to_be_possible_only_where_the_gpu_allows_no_more(facts)
     for finding in diagnose(facts):
         if re.search(
             r"at most|upper bound|can be saved",
-            f"{finding.message} {finding.fix} {saving(finding, facts.step.mean_s)}",
+            f"{finding.message} {finding.fix}",
         ):
             assert finding.cost_kind is CostKind.BOUND or finding.rule_id == "input_not_seen"
         assert (finding.cost_kind is CostKind.UNKNOWN) == (finding.cost_s == 0)

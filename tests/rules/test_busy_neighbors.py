@@ -27,7 +27,7 @@ def test_a_main_thread_that_waits_for_a_cpu_is_held_back_though_its_input_is_not
 
     assert [finding.rule_id for finding in found] == ["busy_neighbors", "compute_bound"]
     assert verdict(found, made_up_facts(**CROWDED)).startswith(
-        "CPU contention: other programs use 1.60 of the 2 CPUs"
+        "CPU contention: Other programs use 1.60 of the 2 CPUs"
     )
 
 

@@ -66,7 +66,7 @@ def test_products_without_tensor_cores_are_what_to_change_first():
     )
     assert not others  # what holds the run back is known
     assert verdict([first], given).startswith(
-        "GPU-bound: the GPU spends 60.5 ms of each 101 ms step on float32 matrix products"
+        "GPU-bound: The GPU spends 60.5 ms of each 101 ms step on float32 matrix products"
     )
 
 

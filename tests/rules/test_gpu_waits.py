@@ -60,11 +60,11 @@ def test_of_several_ranks_nothing_is_said():
 @pytest.mark.parametrize(
     ("busy_ms", "words"),
     [
-        (90, "the GPU is busy for 90.0 ms of the step (89 %)"),
-        (300, "the GPU needs 300 ms per step, more than the host takes to launch its work"),
+        (90, "not input-bound: the GPU's work takes 89 % of each step, the input 0.9 %"),
+        (300, "not input-bound: the GPU needs 300 ms for each step, and the input takes 0.9 %"),
     ],
 )
 def test_where_the_input_is_not_the_bottleneck_the_gpus_work_is_told_and_not_how_long_launching_it_took(
     busy_ms, words
 ):
-    assert compute_bound.check(facts(busy_ms)).more == [words]
+    assert compute_bound.check(facts(busy_ms)).message == words

@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import pytest
 from rules.made_up import made_up_facts, without_workers
-from rules.said import verdict
 
+from feedline.analysis.explain.verdict import verdict
 from feedline.analysis.ledger.finding import Finding, Severity
 from feedline.analysis.ledger.view.handover import arguments, call, change, only_if, place
 
@@ -52,11 +52,9 @@ def test_several_workers_for_an_iterable_dataset_are_advised_only_if_it_is_split
         "only if each worker yields its own part of the iterable dataset (get_worker_info)"
     )
     assert only_if(stream, {"num_workers": 1}) == only_if(split, {"num_workers": 3}) == ""
-    assert verdict([replace(FINDING, settings={"num_workers": 3})], stream).endswith(
-        " If each worker yields its own part of the iterable dataset (get_worker_info), set "
-        "num_workers=3. That costs about 50.0 ms "
-        "per step (19.7 %)."
-    )
+    found = replace(FINDING, settings={"num_workers": 3}, condition="only if it is split")
+    said = verdict([found], stream)
+    assert (said.fix, said.condition) == ("num_workers=3", "only if it is split")
 
 
 def test_without_a_place_or_a_value_there_is_no_comment():

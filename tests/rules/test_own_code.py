@@ -59,7 +59,7 @@ def test_the_functions_that_take_most_are_named_and_the_verdict_says_so():
     ]
     assert finding.place == "train.py:20"
     assert verdict(diagnose(found), found).startswith(
-        "Bound by the training loop: the program's own code outside the model"
+        "Bound by the training loop: Code outside the model"
     )
     assert "Time project (train.py:20) with time.perf_counter()" in finding.how_to_check
 
@@ -113,7 +113,7 @@ def test_evaluation_that_takes_more_than_the_steps_leads_the_verdict():
         "play (train.py:50) takes 20.0 s in total, outside the model",
     ]
     assert verdict(diagnose(found), found).startswith(
-        "Mostly inference: evaluation, rollouts or generation"
+        "Mostly inference: Evaluation, rollouts or generation"
     )
 
 

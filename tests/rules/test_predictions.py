@@ -10,18 +10,20 @@ from explain.test_roofline import made, on_a_gpu
 from hypothesis import given, settings
 from rules.any_facts import any_facts
 from rules.made_up import MS, made_up_facts, waiting, without_workers
-from rules.said import verdict
 
 from feedline.analysis import rules
 from feedline.analysis.explain.diagnose import diagnose
+from feedline.analysis.explain.gain import with_gains
 from feedline.analysis.explain.order import in_order
 from feedline.analysis.explain.predictions import Predictions, findings_together, joined
 from feedline.analysis.explain.tried import Trial
+from feedline.analysis.explain.verdict import verdict
 from feedline.analysis.ledger.change import Change, Factor, Refused
 from feedline.analysis.ledger.facts import RankFacts, Waiting
-from feedline.analysis.ledger.finding import Finding, PredictedRate, Severity
+from feedline.analysis.ledger.finding import CostKind, Finding, GainKind, PredictedRate, Severity
 from feedline.analysis.measure.model import Certainty
 from feedline.analysis.ranks.communication import Communication, LateRank, Prediction, RankParts
+from feedline.analysis.report.first_screen import gain
 from feedline.analysis.rules import BY_ID, Rule
 from feedline.analysis.rules.cross_rank import late_rank
 from feedline.analysis.rules.input import blocked, cpu_saturated, too_few_workers
@@ -296,40 +298,47 @@ def test_no_prediction_lifts_a_finding_above_a_graver_one():
     assert ordered([low, high], mean_s=0.1) == [high, low]
 
 
-def said(found, facts=None):
-    return verdict([found], facts or without_workers())
+def verdict_of(found, facts=None):
+    facts = facts or without_workers()
+    return verdict(with_gains([found], facts.throughput, facts.step), facts)
 
 
 def test_the_verdict_says_which_setting_gives_what():
     facts = without_workers()
     (found, *_) = diagnose(facts, predictions=predictions(facts, rate=126.0))
 
-    assert said(found).endswith(" Set num_workers=2: 126 -> 252 samples/s [227, 277].")
+    told = verdict_of(found)
+    assert (told.fix, told.gain.kind) == ("num_workers=2", GainKind.PREDICTED)
+    assert gain(told.gain) == "126 -> 252 samples/s (227 to 277)"
 
 
 def test_the_verdict_says_what_another_fix_gives():
-    assert said(finding("decode_bound", after=164.0)).endswith(
-        "decode_bound is there. Predicted with the fix: 100 -> 164 samples/s [156, 172]."
-    )
+    told = verdict_of(finding("decode_bound", after=164.0))
+
+    assert told.cause == "decode_bound is there."
+    assert gain(told.gain) == "100 -> 164 samples/s (156 to 172)"
 
 
 def test_a_setting_that_changes_the_order_of_batches_is_set_only_if_that_may_be():
-    found = replace(finding("straggler_in_order", after=118.0), settings={"in_order": False})
-
-    assert said(found).endswith(
-        "If the order of batches may change, set in_order=False: 100 -> 118 samples/s [112, 124]."
+    said = "only if the order of batches may change"
+    found = replace(
+        finding("straggler_in_order", after=118.0), settings={"in_order": False}, condition=said
     )
 
+    assert (verdict_of(found).fix, verdict_of(found).condition) == ("in_order=False", said)
 
-def test_what_it_costs_is_said_only_where_nothing_is_predicted():
-    assert said(finding("decode_bound")).endswith("That costs about 50.0 ms per step (19.7 %).")
-    assert "costs" not in said(finding("decode_bound", after=164.0))
+
+def test_a_gain_is_called_an_estimate_only_where_nothing_is_predicted():
+    estimated = replace(finding("decode_bound"), cost_kind=CostKind.ESTIMATED)
+
+    assert verdict_of(estimated).gain.kind is GainKind.ABOUT
+    assert verdict_of(finding("decode_bound", after=164.0)).gain.kind is GainKind.PREDICTED
 
 
 def test_a_gain_that_may_be_none_is_called_so():
-    assert said(finding("decode_bound", after=104.0, low=97.0)).endswith(
-        "100 -> 104 samples/s [97.0, 109], which may be no gain."
-    )
+    told = verdict_of(finding("decode_bound", after=104.0, low=97.0))
+
+    assert gain(told.gain) == "100 -> 104 samples/s (97.0 to 109, perhaps none)"
 
 
 def test_a_prediction_above_what_limits_the_run_then_is_taken_back_wherever_it_is_asked_for():
@@ -407,7 +416,7 @@ def test_settings_that_were_tried_and_rejected_are_no_advice_and_the_outcome_is_
         f"[-9.0 %, -6.6 %]."
     )
     assert told.fix == told.refused == f"{outcome} Look for another change."
-    assert "Set num_workers" not in verdict([told], facts)
+    assert verdict([told], facts).fix != "num_workers=2"
     assert after.of(Change(settings=asked.settings)).reason == "rejected"
 
 

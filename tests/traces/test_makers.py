@@ -134,7 +134,7 @@ def test_a_trace_of_rocprof_is_read(tmp_path, capsys):
         10,
     ]
     assert main(["ingest", str(tmp_path / "results.json"), "-o", str(tmp_path / "run"), "-q"]) == 0
-    main(["report", str(tmp_path / "run")])
+    main(["report", str(tmp_path / "run"), "--full"])
     told = " ".join(capsys.readouterr().out.split())
     assert (
         "Cijk_Ailk_Bljk_SB_MT64x64" in told

@@ -183,7 +183,11 @@ def predictions(told: Any) -> Iterator[str]:
                 f"and {one['high']}"
             )
     for finding in told["findings"]:
-        one = finding["predicted"]
+        one, gain = finding["predicted"], finding["gain"]
+        if one is not None and gain is not None and not alike(one["to"], gain["after"]):
+            yield f"{finding['cause']} gives {gain['after']}, it is predicted to give {one['to']}"
+        if finding["cause"] == told["verdict"]["finding"] and gain != told["verdict"]["gain"]:
+            yield f"the verdict gives {told['verdict']['gain']}, {finding['cause']} gives {gain}"
         if (one is None) != bool(finding["refused"]):
             yield f"{finding['cause']} is neither predicted nor refused, or both"
         if (

@@ -24,7 +24,7 @@ from feedline.analysis.sentences import NAME, PART, PERCENT, SIZE, TIME, Sentenc
 RULE_ID = "own_code"
 
 _SAYS = Sentence(
-    "the program's own code outside the model takes {took} per step, {part} of it in {function}",
+    "code outside the model takes {took} per step, {part} of it in {function}",
     took=TIME,
     part=TIME,
     function=NAME,
