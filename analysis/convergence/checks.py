@@ -112,7 +112,7 @@ _TRAINS_ON = Sentence("one epoch trains on {ranks} times the data", ranks=COUNT)
 _TOO_LONG_SCHEDULES = Sentence(
     "schedules that count epochs run {ranks} times too long", ranks=COUNT
 )
-_IGNORE = "ignore this if the program gives each rank its own part of the data"
+_NOT_SPLIT = "only if the program does not give each rank its own part of the data"
 _DISTRIBUTED = "Replace shuffle=True with sampler=DistributedSampler(dataset)."
 _SET_EPOCH = "Call sampler.set_epoch(epoch) before each epoch."
 _REPEATED = Sentence(
@@ -150,33 +150,34 @@ _STEP_SCHEDULER = (
     "to the number of calls."
 )
 _WITHOUT_DECAY = Sentence(
-    "{optimizer} has weight decay 0 in {bare} of {groups} parameter groups with matrices",
+    "{optimizer} of {module} has weight decay 0 in {bare} of {groups} parameter groups with "
+    "matrices",
     optimizer=NAME,
+    module=NAME,
     bare=COUNT,
     groups=COUNT,
 )
 _PLAIN = Sentence(
-    "several libraries, as perhaps {module}, then skip the trust ratio: the optimizer becomes "
-    "plain {plain}",
-    module=NAME,
+    "several libraries then skip the trust ratio, so the optimizer becomes plain {plain}",
     plain=NAME,
 )
 _DECAY = "Set a weight decay, however small, or always_adapt=True if the library has it."
 _ALWAYS_ADAPTS = "feedline's version always adapts."
 _OUTSIDE = Sentence(
-    "{optimizer} applies the learning rate after the momentum, and the paper before it",
+    "{optimizer} applies the learning rate after the momentum, although its paper applies it "
+    "before",
     optimizer=NAME,
 )
 _PAPER = "the paper is You et al., arXiv:1708.03888"
 _OLD_GRADIENTS = "while the learning rate rises, past gradients are scaled by the new rate"
 _LARS = "Use feedline.convergence.fixes.lars.Lars, or a longer warm-up."
 _FEW = Sentence(
-    "{layers} with the statistics of {samples}{per_rank}, which are noise",
+    "{layers} with the statistics of {samples}{per_rank}",
     layers=PART,
     samples=PART,
     per_rank=PART,
 )
-_MEASURED = "measured by Wu and He, arXiv:1803.08494"
+_NOISE = "statistics of so few samples are noise (Wu and He, arXiv:1803.08494)"
 _CONVERT_SYNC = (
     "Before DistributedDataParallel, model = torch.nn.SyncBatchNorm.convert_sync_batchnorm(model)."
 )
@@ -449,7 +450,6 @@ def _whole_data(recorded: TrainingRecord) -> Finding | None:
                 _ORDER(sampler=sampler.get("kind"), order=order),
                 _TRAINS_ON(ranks=recorded.ranks),
                 _TOO_LONG_SCHEDULES(ranks=recorded.ranks),
-                _IGNORE,
             ],
             evidence=[
                 Evidence(
@@ -458,6 +458,7 @@ def _whole_data(recorded: TrainingRecord) -> Finding | None:
                 Evidence("dataset_samples", "samples in its dataset", of, "samples"),
             ],
             fix=_DISTRIBUTED,
+            condition=_NOT_SPLIT,
             fix_more=[_SET_EPOCH],
             how_to_check="Collect the samples that each rank draws in an epoch. If no sample is "
             "on two ranks, this finding is wrong.",
@@ -583,8 +584,10 @@ def _layerwise_without_decay(recorded: TrainingRecord) -> Finding | None:
         return Finding(
             "layerwise_without_decay",
             Severity.LOW,
-            message=_WITHOUT_DECAY(optimizer=kind, bare=len(bare), groups=len(groups)),
-            more=[_PLAIN(plain=plain, module=module)],
+            message=_WITHOUT_DECAY(
+                optimizer=kind, module=module, bare=len(bare), groups=len(groups)
+            ),
+            more=[_PLAIN(plain=plain)],
             evidence=[
                 Evidence("groups_without_decay", "groups without weight decay", len(bare), "groups")
             ],
@@ -642,7 +645,7 @@ def _few_samples(recorded: TrainingRecord) -> Finding | None:
             samples=counted(samples, "sample"),
             per_rank=per_rank,
         ),
-        more=[_MEASURED],
+        more=[_NOISE],
         evidence=[
             Evidence("samples_of_forward", "samples per rank and forward", samples, "samples"),
             Evidence("batchnorm_layers", "batch norm layers", layers, "layers"),

@@ -324,7 +324,7 @@ def test_batch_norm_over_two_samples_is_a_mistake_however_many_an_update_has(run
 
     (finding,) = checks.run_checks(recorded)
     assert finding.rule_id == "few_samples_in_batch_norm"
-    assert "1 batch norm layer normalizes with the statistics of 2 samples," in finding.message
+    assert "1 batch norm layer normalizes with the statistics of 2 samples" in finding.message
     assert "SyncBatchNorm" not in finding.fix
     assert any("normalized one by one" in more for more in finding.fix_more) is (accumulate > 1)
 

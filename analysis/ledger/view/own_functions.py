@@ -24,9 +24,11 @@ _LINES = re.compile(r"lines? (?P<first>\d+).*")
 
 
 def name_of(function: str) -> str:
-    """``get_batch`` of ``get_batch (train.py:116)``."""
+    """``get_batch`` of ``get_batch (train.py:116)``; lines keep their file, which they mean nothing
+    without.
+    """
     at = _WITH_PLACE.fullmatch(function)
-    return at["name"] if at else function
+    return at["name"] if at and not _LINES.fullmatch(at["name"]) else function
 
 
 def place_of(function: str) -> str:

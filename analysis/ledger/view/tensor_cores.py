@@ -33,7 +33,8 @@ _BFLOAT16 = (
     "Or run the forward pass and the loss under torch.autocast('cuda', dtype=torch.bfloat16)."
 )
 _FLOAT16_CALL = "torch.autocast('cuda', dtype=torch.float16) with a GradScaler."
-_ROUND = "{} the inputs of each matrix product: compare the loss curves."
+#: They round: compare the loss curves.
+CONDITION = "only if the loss allows for rounded inputs of matrix products"
 #: What to do first, and more; there is nothing to use without them.
 FIXES = {
     TensorCores.UNKNOWN: [
@@ -41,14 +42,12 @@ FIXES = {
         _BFLOAT16,
         "Both need an NVIDIA GPU of the Ampere generation or later.",
         f"On a V100 or T4, use {_FLOAT16_CALL}",
-        _ROUND.format("All of these round"),
     ],
     TensorCores.FLOAT16: [
         f"Use tensor cores: run the forward pass and the loss under {_FLOAT16_CALL}",
         "Those of this GPU take neither TF32 nor bfloat16.",
-        _ROUND.format("float16 rounds"),
     ],
-    TensorCores.TF32: [_TF32_CALL, _BFLOAT16, _ROUND.format("Both round")],
+    TensorCores.TF32: [_TF32_CALL, _BFLOAT16],
 }
 _TRY_TF32 = (
     "Train a few hundred steps with torch.set_float32_matmul_precision('high'). If they "

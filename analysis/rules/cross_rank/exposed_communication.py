@@ -12,7 +12,7 @@ from feedline.analysis.ledger.finding import Finding, Severity
 from feedline.analysis.ledger.rule import Effort, Needs, Rule
 from feedline.analysis.ranks.communication import Communication, ExposedKind, Prediction, QuestionId
 from feedline.analysis.ranks.comparison import MIN_EXPOSED_SHARE
-from feedline.analysis.sentences import NAME, PART, PERCENT, TIME, Sentence
+from feedline.analysis.sentences import COUNT, NAME, PART, PERCENT, TIME, Sentence
 
 SLOW = "slow_network"
 RULE_ID = "exposed_communication"
@@ -35,7 +35,6 @@ _ADVICE: dict[QuestionId, list[str]] = {
     ],
     "accumulation": [
         "Accumulate the gradients of {value:g} batches before sending them, with model.no_sync().",
-        "One update then takes {value:g} times the samples.",
         "Whether that costs epochs is in the report's section Convergence.",
     ],
     "bucket_size": ["Set DistributedDataParallel(..., bucket_cap_mb={value:g})."],
@@ -45,6 +44,7 @@ _ADVICE: dict[QuestionId, list[str]] = {
         "Each of them sends all gradients now.",
     ],
 }
+_LARGER_UPDATES = Sentence("only if one update may take {times} times the samples", times=COUNT)
 _KEEP_BATCH = Sentence("Or keep the batch, which gives steps of {step}.", step=TIME)
 #: What to try where no single change is predicted to gain, and the prediction that rules it out if
 #: it says otherwise.
@@ -159,14 +159,15 @@ def check(facts: RankFacts) -> Finding | None:
         Severity.of(exposed.share),
         message=_moved(exposed, facts.whole),
         more=[
+            *exposed.more,
             *_by_kind(exposed.kinds),
             *_hidden(exposed),
-            *exposed.more,
             *_network(facts),
         ],
         evidence=exposed.evidence,
         fix=fix,
         fix_more=others,
+        condition=_condition(exposed, best),
         how_to_check=_NO_SYNC if exposed.kinds and _of_ddp(exposed.kinds[0]) else _ALONE,
         cost_s=exposed.s,
     )
@@ -321,6 +322,12 @@ def _fixes(
         way for way, question in _WAYS.items() if question is None or _open(comm, question)
     ]
     return [f"Use {first}.", *(f"Or use {way}." for way in others)]
+
+
+def _condition(exposed: Exposed, best: Prediction | None) -> str:
+    """What must be true for the best change to leave the training as it is."""
+    changes_batch = best is not None and best.id == "accumulation" and not exposed.separate
+    return _LARGER_UPDATES(times=best.value) if best and changes_batch else ""
 
 
 def _advice(best: Prediction, comm: Communication | None) -> list[str]:

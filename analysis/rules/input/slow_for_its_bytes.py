@@ -13,9 +13,14 @@ from feedline.analysis.sentences import PART, TIME, Sentence
 RULE_ID = "slow_for_its_bytes"
 
 _SAYS = Sentence(
-    "{stage} takes {took} per {per} {task}", stage=PART, took=TIME, per=PART, task=PART
+    "{stage} takes {took} per {per}, and should take less than {should}{how}",
+    stage=PART,
+    took=TIME,
+    per=PART,
+    should=TIME,
+    how=PART,
 )
-_SHOULD = Sentence("that should take less than {should}{how}", should=TIME, how=PART)
+_TASK = Sentence("that is {task}", task=PART)
 
 
 def check(facts: RuleInputs) -> Finding | None:
@@ -30,8 +35,14 @@ def check(facts: RuleInputs) -> Finding | None:
     return Finding(
         RULE_ID,
         weight,
-        message=_SAYS(stage=work.name, took=work.cost.wall_s, per=work.per, task=work.task),
-        more=[_SHOULD(should=work.should_s, how=work.how), *cause.more],
+        message=_SAYS(
+            stage=work.name,
+            took=work.cost.wall_s,
+            per=work.per,
+            should=work.should_s,
+            how=work.how,
+        ),
+        more=[_TASK(task=work.task), *cause.more],
         evidence=_evidence(work, cause),
         fix=cause.fix,
         fix_more=cause.fix_more,

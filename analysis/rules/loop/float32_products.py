@@ -9,6 +9,7 @@ from feedline.analysis.ledger.finding import SHARE, Evidence, Finding, Severity
 from feedline.analysis.ledger.rule import Rule
 from feedline.analysis.ledger.view.tensor_cores import (
     CHECKS,
+    CONDITION,
     FIXES,
     MIN_SHARE,
     TensorCores,
@@ -64,6 +65,7 @@ def check(facts: RuleInputs) -> Finding | None:
         ],
         fix=fix,
         fix_more=others,
+        condition=CONDITION,
         how_to_check=CHECKS[cores],
         cost_s=min(work.float32_products_s, step.mean_s),
     )

@@ -4,7 +4,13 @@ from feedline.analysis.ledger.change import Refused
 from feedline.analysis.ledger.finding import SHARE, Evidence, Finding, Severity
 from feedline.analysis.ledger.rule import Rule, Statement
 from feedline.analysis.ledger.trace_facts import TraceFacts
-from feedline.analysis.ledger.view.tensor_cores import FIXES, MIN_SHARE, TensorCores, tensor_cores
+from feedline.analysis.ledger.view.tensor_cores import (
+    CONDITION,
+    FIXES,
+    MIN_SHARE,
+    TensorCores,
+    tensor_cores,
+)
 from feedline.analysis.sentences import NAME, PART, PERCENT, Sentence
 from feedline.analysis.traces.kernel_names import short_name
 from feedline.analysis.traces.kinds_of_work import ELEMENTWISE, FLOAT32_PRODUCT, NCHW_TO_NHWC
@@ -100,6 +106,7 @@ def check(facts: TraceFacts) -> Finding | None:
         ],
         fix=fix,
         fix_more=others,
+        condition=CONDITION if slow else "",
         how_to_check="Train on one batch that stays on the device. If the step gets much faster, "
         "this finding is wrong.",
     )
