@@ -105,7 +105,14 @@ RULE: Rule[RuleInputs] = Rule(
     RULE_ID,
     check,
     change,
-    claims=("sample/augment/cpu", "sample/collate/cpu"),
+    claims=(
+        "sample/augment/cpu",
+        "sample/collate/cpu",
+        "sample/transport",
+        "transport",
+        "pin",
+        "copy",
+    ),
     lifts=CHEAPER | {"step", "gpu", "ceiling"},
     of_input=True,
 )
