@@ -107,7 +107,4 @@ def test_a_batch_that_is_fetched_before_backward_is_not_taken_for_the_loss(tmp_p
 
     assert report.step.stages.get("loss", 0.0) < 0.002
     assert report.step.stages["input"] + report.step.stages["other"] > 0.005
-    assert (
-        "get_batch (" in report.verdict.cause
-        and "each batch in the main thread" in report.verdict.cause
-    )
+    assert "get_batch (" in report.verdict.cause and "each batch in the main thread" in report.verdict.cause

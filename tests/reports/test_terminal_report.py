@@ -19,13 +19,7 @@ FILES = [
     Path(f"runs/resnet-0412/{name}") for name in ("report.html", "report.json", "trace.json.gz")
 ]
 STAGE = "masking of the tokens that are predicted, per batch"  # as long as a name of a stage may be
-COPIED = (
-    "Report",
-    "Next",
-    "More",
-    "HTML",
-    "Prove",
-)  # paths and commands are not cut, so that they can be copied
+COPIED = ("Report", "Next", "More", "HTML", "Prove")  # paths and commands are not cut, so that they can be copied
 
 
 def shown(
@@ -70,17 +64,14 @@ def test_a_wide_terminal_does_not_make_it_wider_than_80_columns() -> None:
 def test_it_says_the_limit_the_cause_the_line_to_change_and_the_gain(full: bool) -> None:
     text = shown(report(), full=full, files=FILES)
 
-    assert (
-        """
+    assert """
 Input-bound: 55 % of each step waits for data.
   Images are decoded to 9 times as many pixels as the model sees.
   Fix     Store the images near the training size, or decode only the crop.
           train.py:41
           only if no larger crop is taken later
   Gain    176 -> 262 samples/s (248 to 277)
-"""
-        in text
-    )
+""" in text
     last = ["Report  runs/resnet-0412/report.html"]
     last += [] if full else ["More    feedline report runs/resnet-0412 --full"]
     assert text.splitlines()[-len(last) :] == last
