@@ -68,9 +68,10 @@ def said(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str]:
         ),
         (["run", "-q"], "feedline run: error: no script given: "),
         (
-            ["report", "run", "--json", "-"],
+            ["run", "--json", "-", "train.py"],
             "argument --json: '-' (standard output) is not supported here: name a file",
         ),
+        (["report", "run", "--json"], "--json needs a value: --json FILE, or --json - to print it"),
         (
             ["ingest", "a.json", "-o", "-"],
             "argument -o/--output: '-' (standard output) is not supported here: ",
@@ -95,7 +96,7 @@ def said(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str]:
         (["report", "--by-rank", "-json", "run"], "unknown option -json (did you mean --json?)"),
         (
             ["whatif", "run"],
-            "nothing to change: add --set NAME=VALUE, such as --set num_workers=4, or --fix ID",
+            "nothing to change: add --workers N, --set NAME=VALUE or --fix ID",
         ),
         (
             ["whatif", "run", "--set", "num_worker=2"],
@@ -119,7 +120,10 @@ def said(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str]:
         ),
         (["scale", *THROUGHPUT, "--min-steps", "3000"], "--min-steps needs --noise-scale"),
         (["scale", "--predict", "-1", "-x", "2"], "unknown option -x"),
-        (["report", "-qf", "--ful", "-oreport.html"], "the following arguments are required: RUN"),
+        (
+            ["tune", "-qf", "--mem", "8GB", "-otune.html"],
+            "the following arguments are required: RUN",
+        ),
         (["verify", "--fix", "warmup=1ep", "--sedes", "3"], "unknown option --sedes"),
         (
             ["ingest", "a.json", "--rank", "x=1"],

@@ -6,6 +6,7 @@ Each command is a class in a file of its own.
 import argparse
 import errno
 import shlex
+from pathlib import Path
 
 from feedline import __version__
 from feedline.cli import converge
@@ -20,7 +21,14 @@ from feedline.cli.parser import Command, Parser, overview
 from feedline.cli.probe import ProbeCommand
 from feedline.cli.report import ReportCommand
 from feedline.cli.run import DASHES, RunCommand
+from feedline.cli.runs import names_run
 from feedline.cli.scale import ScaleCommand
+from feedline.cli.training_words import (
+    is_launcher,
+    split_options,
+    training_at,
+    with_options_first,
+)
 from feedline.cli.tune import TuneCommand
 from feedline.cli.verify import VerifyCommand
 from feedline.cli.whatif import WhatifCommand
@@ -104,9 +112,12 @@ def perform(words: list[str]) -> int:
 def parsed(words: list[str]) -> argparse.Namespace:
     """Parse the arguments.
 
-    ``program`` has everything after ``--``, for commands that take a training there.
+    ``program`` has everything after ``--``, for commands that take a training there. A run alone
+    is shown.
     """
     parser = parser_of_all()
+    if words and words[0] not in COMMANDS and names_run(words[0]):
+        words = ["report", *words]
     parser.refuse_other(words[0] if words else "-", COMMANDS)
     if words[:1] == ["converge"]:
         parser.commands["converge"].refuse_other(
@@ -117,12 +128,49 @@ def parsed(words: list[str]) -> argparse.Namespace:
     if words[:1] == ["diff"] and "--" in words:
         words, after = _with_options_first(words)
         return parser.parse_args(words, argparse.Namespace(program=after))
-    cut = (
-        words.index("--")
-        if words and words[0] in _BEFORE_TRAINING and "--" in words
-        else len(words)
-    )
-    return parser.parse_args(words[:cut], argparse.Namespace(program=words[cut + 1 :]))
+    cut = len(words)
+    if words and words[0] in _BEFORE_TRAINING:
+        cut = words.index("--") if "--" in words else _training_in(parser, words)
+    elif words and words[0] in _READ_RUNS:
+        _refuse_training(parser, words)
+    program = words[cut + (words[cut : cut + 1] == ["--"]) :]
+    return parser.parse_args(words[:cut], argparse.Namespace(program=program))
+
+
+def _training_in(parser: Parser, words: list[str]) -> int:
+    """Return where a training begins for which ``--`` was forgotten; the end if there is none.
+
+    Exits with code 2 and the line to type if options of the command follow it.
+    """
+    own = parser.commands[words[0]]
+    at = training_at(own, words[1:])
+    if at is None:
+        return len(words)
+    before, after = split_options(own, words[1 : 1 + at]), split_options(own, words[1 + at :])
+    if after.known and not before.known:
+        own.error(
+            f"put `--` before the training: "
+            f"{shlex.join(['feedline', *words[: 1 + at], '--', *words[1 + at :]])}; "
+            f"or, if {after.known[0]} is feedline's: {with_options_first(own, words[1:], at)}"
+        )
+    return 1 + at
+
+
+def _refuse_training(parser: Parser, words: list[str]) -> None:
+    """Exit with code 2 and the lines to type if a training is given where a run is read."""
+    own = parser.commands[words[0]]
+    own = own.commands[words[1]] if own.commands and words[1:2] else own
+    rest = words[len(own.prog.split()) - 1 :]
+    at = training_at(own, rest)
+    if at is None or any(rest[word].startswith("-") for word in own.positionals(rest[:at])):
+        return  # a mistyped option is the error then
+    known, others = split_options(own, rest[at:])
+    script = next((word for word in others if word.endswith(".py")), "train.py")
+    run = Path(script).stem
+    dashes = ["--"] if is_launcher(others[0]) else []
+    record = shlex.join(["feedline", "run", "-o", f"runs/{run}", *dashes, *others])
+    read = shlex.join([*own.prog.split(), *rest[:at], run, *known])
+    own.error(f"{others[0]} is a training, not a run: record it with `{record}`, then `{read}`")
 
 
 def _with_options_first(words: list[str]) -> tuple[list[str], list[str]]:

@@ -6,8 +6,8 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from feedline.cli.options import STDOUT, add_output
-from feedline.cli.outputs import check_json, name_files, print_json, save_json
+from feedline.cli.options import add_output
+from feedline.cli.outputs import check_json, console_for, name_files, save_json
 
 
 class EnvCommand:
@@ -24,9 +24,7 @@ class EnvCommand:
         add_output(parser, json="the result", json_to_stdout=True)
 
     def run(self, args: argparse.Namespace) -> int:
-        if args.json != STDOUT:
-            check_json(args)
-        from feedline.analysis.report.console import Console
+        check_json(args)
         from feedline.profiler.session.selftest import run_selftests
 
         with _only_errors():
@@ -35,10 +33,7 @@ class EnvCommand:
             {"name": result.name, "works": result.works, "says": result.message}
             for result in results
         ]
-        if args.json == STDOUT:
-            print_json(entries)
-            return 0
-        console = Console(quiet=args.quiet)
+        console = console_for(args)
         for result in results:
             console.print(
                 f"{'yes' if result.works else 'NO ':4}{result.name:26}{result.message}",

@@ -35,6 +35,7 @@ def add_output(
     force: str = _OVERWRITE,
     quiet: str = _SILENT,
     json_to_stdout: bool = False,
+    prints: bool = True,
     **of_output: Any,
 ) -> None:
     """Add ``-o``, ``--json``, ``-f`` and ``-q``, as a group of the help.
@@ -47,6 +48,7 @@ def add_output(
         force: the help of ``-f``.
         quiet: the help of ``-q``.
         json_to_stdout: whether FILE may be missing; the value then is STDOUT.
+        prints: whether FILE may be "-", which is STDOUT.
         **of_output: more of ``-o``, such as ``required``.
     """
     group = parser.add_argument_group("output")
@@ -58,9 +60,11 @@ def add_output(
         kind: dict[str, Any] = (
             {"type": Path, "nargs": "?", "const": STDOUT}
             if json_to_stdout
-            else {"type": _file_name}
+            else {"type": Path if prints else _file_name}
         )
-        default = "; without FILE, print it as JSON" if json_to_stdout else ""
+        default = (
+            "; without FILE, print it as JSON" if json_to_stdout else " (-: print it)" * prints
+        )
         group.add_argument(
             "--json", metavar="FILE", help=f"also write {json} to FILE as JSON{default}", **kind
         )

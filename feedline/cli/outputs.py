@@ -3,19 +3,35 @@
 import argparse
 import json
 import os
+import sys
 import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from feedline.cli.options import STDOUT
 from feedline.profiler.files import output, results
 
 if TYPE_CHECKING:
     from feedline.analysis.ranks.many.rank_pool import Tell
     from feedline.analysis.report.console import Console
 
-save = output.save
+
+def save(path: Path, text: str) -> None:
+    """Write a file that was checked before, or print its text if it is "-". Raises OutputError."""
+    if path == STDOUT:
+        sys.stdout.write(text if text.endswith("\n") else f"{text}\n")
+        sys.stdout.flush()
+    else:
+        output.save(path, text)
+
+
+def console_for(args: argparse.Namespace) -> "Console":
+    """Return the console of a command: silent if asked for, or if JSON is printed instead."""
+    from feedline.analysis.report.console import Console
+
+    return Console(quiet=args.quiet or getattr(args, "json", None) == STDOUT)
 
 
 def check_files(args: argparse.Namespace) -> None:
@@ -23,8 +39,9 @@ def check_files(args: argparse.Namespace) -> None:
 
     Raises OutputError.
     """
-    for path in (getattr(args, "output", None), getattr(args, "json", None)):
-        output.refuse_taken(path, args.force)
+    output.refuse_taken(getattr(args, "output", None), args.force)
+    if hasattr(args, "json"):
+        check_json(args)
 
 
 def check_json(args: argparse.Namespace) -> None:
@@ -32,7 +49,8 @@ def check_json(args: argparse.Namespace) -> None:
 
     Raises OutputError.
     """
-    output.refuse_taken(args.json, args.force)
+    if args.json != STDOUT:
+        output.refuse_taken(args.json, args.force)
 
 
 def default_folder(name: str, at: str = "") -> Path:
@@ -62,18 +80,15 @@ def make_folder(args: argparse.Namespace, command: str, names: Iterable[str]) ->
 
 
 def save_json(path: Path, value: object) -> None:
-    """Write a JSON file that was checked before. Raises OutputError."""
+    """Write JSON where ``--json`` says. Raises OutputError."""
     save(path, json.dumps(value, indent=1))
-
-
-def print_json(value: object) -> None:
-    """Print JSON, in which whatever is not ASCII is escaped, as the only output of a command."""
-    print(json.dumps(value, indent=1))
 
 
 def name_files(console: "Console", files: Iterable[Path]) -> None:
     """List the result files: the last lines on the screen."""
     for file in files:
+        if file == STDOUT:
+            continue
         console.print(f"  {os.path.relpath(file)}", soft_wrap=True)
 
 

@@ -2,15 +2,19 @@
 
 import argparse
 import inspect
+import re
 import textwrap
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn, Protocol
 
+from feedline.cli.synonyms import meant
+from feedline.cli.training_words import with_script_first
 from feedline.profiler.printable import printable
 
 _SCRIPT_MISSING = "the following arguments are required: SCRIPT"
+_VALUE_MISSING = re.compile(r"argument (\S+): expected one argument")
 _NAME_WIDTH = 18  # of the commands in `feedline --help`
 
 
@@ -90,12 +94,11 @@ class Parser(argparse.ArgumentParser):
             "-"
         )  # its option, then
         if unknown and not of_training:
-            message = f"unknown option {unknown}{suggestion(unknown, self._flags(shown=True))}"
+            message = f"unknown option {unknown}{self._suggested(unknown)}"
             if self.prog.endswith(" run"):
-                message += (
-                    f"; put the script's own options after the script: feedline run "
-                    f"train.py {unknown} ..."
-                )
+                message += f"; put the script's own options after the script: {self._line(unknown)}"
+        elif missing := _VALUE_MISSING.fullmatch(message):
+            message = self._value_missing(missing[1].split("/")[-1])
         elif message.endswith(" required: COMMAND"):
             message = f"no command given; see {self.prog} --help"
         elif message.startswith(_SCRIPT_MISSING):
@@ -149,32 +152,70 @@ class Parser(argparse.ArgumentParser):
 
         Options of another program, which follow a positional argument, do not count.
         """
-        flags, words = self._flags(), iter(self._words)
         others_follow = any(
             action.nargs in (argparse.REMAINDER, argparse.PARSER) for action in self._actions
         )
-        for word in words:
+        at = 0
+        while at < len(self._words):
+            word = self._words[at]
+            if word == "--":
+                return ""
             if not word.startswith("-") or len(word) == 1:
                 if others_follow:
                     return ""
-                continue
-            if word == "--":
-                return ""
-            name = word.partition("=")[0]
-            if not name.startswith("--"):
-                name = name[:2]
-            near = (
-                [flags[name]]
-                if name in flags
-                else [
-                    option[0] for option in self._get_option_tuples(name) if name.startswith("--")
-                ]
-            )
-            if not near:
+                at += 1
+            elif taken := self.width_of(self._words, at):
+                at += taken
+            else:
                 return word.partition("=")[0]
-            if near[0].nargs != 0 and word == name:
-                next(words, None)
         return ""
+
+    def positionals(self, words: Sequence[str]) -> Iterator[int]:
+        """Return the places of words that are no option of this command, nor the value of one."""
+        at = 0
+        while at < len(words) and words[at] != "--":
+            taken = self.width_of(words, at)
+            if not taken:
+                yield at
+            at += taken or 1
+
+    def width_of(self, words: Sequence[str], at: int) -> int:
+        """Return how many words an option of this command takes, with its value; 0: it is none."""
+        word, flags = words[at], self._flags()
+        if not word.startswith("-") or len(word) == 1:
+            return 0
+        name = word.partition("=")[0]
+        if not name.startswith("--"):
+            name = name[:2]
+        near = (
+            [flags[name]]
+            if name in flags
+            else [option[0] for option in self._get_option_tuples(name) if name.startswith("--")]
+        )
+        if not near:
+            return 0
+        takes = near[0].nargs != 0 and word == name and at + 1 < len(words)
+        if takes and near[0].nargs == "?":
+            takes = not words[at + 1].startswith("-") or words[at + 1] == "-"
+        return 2 if takes else 1
+
+    def _suggested(self, unknown: str) -> str:
+        """Return a suggestion for an unknown option: one of its meaning, else of its letters."""
+        flags = self._flags(shown=True)
+        same = meant(unknown, flags)
+        return f" (did you mean {same}?)" if same else suggestion(unknown, flags)
+
+    def _line(self, unknown: str) -> str:
+        """Return the command line of ``feedline run`` with an unknown option behind the script."""
+        line = with_script_first(self, self._words)
+        return line or f"feedline run train.py {unknown} ..."
+
+    def _value_missing(self, flag: str) -> str:
+        """Say what to type for an option without its value."""
+        action = self._flags().get(flag)
+        value = str(action.metavar or "VALUE") if action is not None else "VALUE"
+        prints = ", or --json - to print it" if flag == "--json" else ""
+        return f"{flag} needs a value: {flag} {value}{prints}"
 
     def refuse_other(self, word: str, commands: Iterable[str]) -> None:
         """Exit with code 2 if a word is not one of these commands."""

@@ -16,6 +16,7 @@ from feedline.cli.options import add_output, at_least
 from feedline.cli.outputs import check_json, default_folder
 from feedline.cli.program import Program, exit_like, from_module, from_script, show
 from feedline.cli.settings import OVERRIDES, add_settings, as_code
+from feedline.cli.training_words import is_launcher
 from feedline.profiler import masks
 from feedline.profiler.errors import FeedlineError, FixError, OutputError, PlaceTaken, ScriptError
 from feedline.profiler.printable import say_in_training
@@ -162,6 +163,7 @@ class RunCommand:
             "run folder to create (default: runs/SCRIPT-TIME)",
             metavar="RUN",
             json="the report",
+            prints=False,
             force="replace an existing run and FILE",
             quiet="do not print the report; it is still written into the run folder",
         )
@@ -169,7 +171,7 @@ class RunCommand:
     def run(self, args: argparse.Namespace) -> int:
         start, dashes = _Start(), args.script == DASHES
         args.script, *args.args = _script_of([args.script, *args.args])
-        if dashes and _is_command([args.script]):
+        if (dashes or _is_launcher(args)) and _is_command([args.script]):
             return _run_command(args, [args.script, *args.args])
         try:
             program = (from_module if args.module else from_script)(args.script, args.args)
@@ -369,6 +371,11 @@ def _run_recorded(program: Program, session: "Session") -> BaseException | None:
         ended = error
     session.stop(Ending.of(ended))
     return ended
+
+
+def _is_launcher(args: argparse.Namespace) -> bool:
+    """Return whether SCRIPT is a program such as torchrun, for which ``--`` was forgotten."""
+    return not args.module and is_launcher(args.script) and not os.path.exists(args.script)
 
 
 def _is_command(words: list[str]) -> bool:

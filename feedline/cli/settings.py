@@ -62,10 +62,11 @@ class _MergeSettings(argparse.Action):
         option_string: str | None = None,
     ) -> None:
         before: dict[str, Value] = getattr(namespace, self.dest)
-        for name in values:
+        given: dict[str, Value] = values or self.const  # a flag has no value of its own
+        for name in given:
             if name in before:
                 raise argparse.ArgumentError(self, f"{name} is given twice")
-        setattr(namespace, self.dest, {**before, **values})
+        setattr(namespace, self.dest, {**before, **given})
 
 
 def add_settings(group: argparse._ActionsContainer, known: _Known, text: str) -> None:
@@ -85,6 +86,30 @@ def add_settings(group: argparse._ActionsContainer, known: _Known, text: str) ->
         metavar="NAME=VALUE,...",
         help=text,
     )
+
+
+def add_shortcuts(group: argparse._ActionsContainer) -> None:
+    """Add ``--workers N`` and the like, which are settings of ``add_settings`` by shorter names."""
+    for flag, name, metavar in (
+        ("--workers", "num_workers", "N"),
+        ("--prefetch", "prefetch_factor", "N"),
+        ("--persistent", "persistent_workers", None),
+    ):
+        set_one = {"type": _setting(name)} if metavar else {"nargs": 0, "const": {name: True}}
+        group.add_argument(
+            flag,
+            dest="settings",
+            action=_MergeSettings,
+            default={},
+            metavar=metavar,
+            help=f"short for --set {name}={metavar or 'true'}",
+            **set_one,
+        )
+
+
+def _setting(name: str) -> Callable[[str], dict[str, Value]]:
+    """Return a type for the value of a setting of the DataLoader."""
+    return lambda text: {name: LOADER[name](text)}
 
 
 def settings_of(known: _Known) -> Callable[[str], dict[str, Value]]:

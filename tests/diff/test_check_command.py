@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from feedline.analysis.convergence.checks import GRAVE, STOPS
+from feedline.analysis.report.document_markdown import escaped
 from feedline.cli import main
 from feedline.cli.check import text as check_output
 from feedline.cli.check.budget_file import OTHER_CHECKS
@@ -281,7 +282,7 @@ def test_no_text_ends_an_annotation_or_begins_another(text):
 
 @given(st.text(max_size=60))
 def test_no_text_is_markup_in_a_markdown_table(text):
-    cell = check_output.cell(text)
+    cell = escaped(text)
 
     assert "\n" not in cell and "<" not in cell
     assert all(cell[at - 1] == "\\" for at, sign in enumerate(cell) if sign == "|")

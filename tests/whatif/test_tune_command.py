@@ -130,7 +130,7 @@ def test_limits_of_the_command_line_hold(demo, capsys):
             2,
             "argument --memory: expected a size with its unit, such as 8GB or 512MB, got '8'",
         ),
-        (["--memory", "-1GB"], 2, "argument --memory: expected"),
+        (["--memory", "-1GB"], 2, "--memory needs a value: --memory SIZE"),
         (["-o", "tune.png"], 73, "tune.png: the result is written as a page: name it tune.html"),
         (["-o", "there.html"], 73, "there.html already exists"),
         (["-o", "no/tune.html"], 73, "the folder no does not exist"),

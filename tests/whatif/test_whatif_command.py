@@ -160,7 +160,7 @@ def test_the_fix_of_a_finding_is_predicted_as_the_report_does(demo, tmp_path, ca
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        ([], "nothing to change: add --set NAME=VALUE, such as --set num_workers=4, or --fix ID"),
+        ([], "nothing to change: add --workers N, --set NAME=VALUE or --fix ID"),
         (
             ["--fix", "too_few_worker"],
             "this run has no such finding (did you mean too_few_workers?); its findings: "

@@ -6,7 +6,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from feedline.cli.options import add_output, refuse_twice
-from feedline.cli.outputs import name_files
+from feedline.cli.outputs import console_for, name_files
+from feedline.cli.runs import add_run
 from feedline.profiler.deferred import deferred
 from feedline.profiler.errors import NotJudged, OverBudget
 from feedline.profiler.files import output
@@ -35,7 +36,7 @@ class CheckCommand:
     """
 
     def prepare_parser(self, parser: argparse.ArgumentParser) -> None:
-        parser.add_argument("run", type=Path, metavar="RUN", help="run folder")
+        add_run(parser)
         parser.add_argument(
             "--budget", type=Path, required=True, metavar="FILE", help="TOML file with the limits"
         )
@@ -69,7 +70,6 @@ class CheckCommand:
 
         from feedline.analysis.diff.budget import check_budget
         from feedline.analysis.diff.side import MeasuredRun
-        from feedline.analysis.report.console import Console
         from feedline.cli.check.budget_file import read
         from feedline.cli.check.text import print_annotations, show, write
 
@@ -79,9 +79,9 @@ class CheckCommand:
         base = [MeasuredRun.of(Path(path)) for path in budget.base]
         diffs = _against_base(budget, run, base)
         results = check_budget(budget, run, base, diffs)
-        console = Console(quiet=args.quiet)
+        console = console_for(args)
         show(results, run, console)
-        if not args.quiet and (args.github or os.environ.get("GITHUB_ACTIONS")):
+        if not console.quiet and (args.github or os.environ.get("GITHUB_ACTIONS")):
             print_annotations(results, run)
         with deferred():
             written = write(results, run, diffs, args, appends)

@@ -13,6 +13,7 @@ from feedline.analysis.diff.budget import CheckedLimit, LimitOutcome, count_unme
 from feedline.analysis.diff.run_diff import Outcome, RunDiff
 from feedline.analysis.diff.side import MeasuredRun
 from feedline.analysis.report.console import Console
+from feedline.analysis.report.document_markdown import escaped as escaped_markdown
 from feedline.analysis.report.document_text import plain
 from feedline.analysis.report.json_report import plain as as_plain
 from feedline.cli.outputs import save
@@ -96,7 +97,11 @@ def write(
         (args.junit, _junit(results, run)),
         (args.json, json.dumps(_as_json(results, run, diffs), indent=1)),
     ]
-    written = [path for path, text in texts if path is not None and not save(path, text)]
+    written: list[Path] = []
+    for path, text in texts:
+        if path is not None:
+            save(path, text)
+            written.append(path)
     if args.markdown is not None:
         _save_markdown(args.markdown, _markdown(results, run), appends)
         written.append(args.markdown)
@@ -174,26 +179,17 @@ def _junit(results: Sequence[CheckedLimit], run: MeasuredRun) -> str:
 def _markdown(results: Sequence[CheckedLimit], run: MeasuredRun) -> str:
     """Render a heading and a table."""
     lines = [
-        f"### feedline: {cell(_title(results))}",
+        f"### feedline: {escaped_markdown(_title(results))}",
         "",
-        f"{cell(run.report.run.name)}: {cell(str(run.report.verdict))}",
+        f"{escaped_markdown(run.report.run.name)}: {escaped_markdown(str(run.report.verdict))}",
         "",
     ]
     lines += ["| limit | outcome | |", "|---|---|---|"]
     lines += [
-        f"| {cell(result.id)} | {_OUTCOME_MARKS[result.outcome]} | {cell(result.message)} |"
+        f"| {escaped_markdown(result.id)} | {_OUTCOME_MARKS[result.outcome]} | {escaped_markdown(result.message)} |"
         for result in results
     ]
     return "\n".join(lines) + "\n"
-
-
-def cell(text: str) -> str:
-    """Escape text for a table: nothing in it acts as Markdown or HTML."""
-    return (
-        re.sub(r"([\\`*_{}\[\]<>|#])", r"\\\1", printable(text))
-        .replace("\\<", "&lt;")
-        .replace("\\>", "&gt;")
-    )
 
 
 def _save_markdown(path: Path, text: str, appends: bool) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from feedline.cli.options import add_output, add_training, at_least, name_list
-from feedline.cli.outputs import make_folder, name_files, progress_bar, save
+from feedline.cli.outputs import console_for, make_folder, name_files, progress_bar, save
 from feedline.profiler.deferred import deferred
 from feedline.profiler.errors import ScriptError
 from feedline.profiler.files import results
@@ -95,7 +95,6 @@ def _measure(args: argparse.Namespace, folder: Path) -> int:
     kinds = _chosen(args.loaders)
     task = _task_of(args)
 
-    from feedline.analysis.report.console import Console
     from feedline.cli.compare.text import program_lines, show
     from feedline.pipelines.compare.side_by_side import (
         FULL_COMPARISON,
@@ -103,7 +102,7 @@ def _measure(args: argparse.Namespace, folder: Path) -> int:
         compare_loaders,
     )
 
-    console = Console(quiet=args.quiet)
+    console = console_for(args)
     with progress_bar(args.quiet, "comparing") as tell:
         steps = count(1)
         plan = dataclasses.replace(

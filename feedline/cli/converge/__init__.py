@@ -7,8 +7,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from feedline.cli.options import add_output, rank_counts, refuse_twice
-from feedline.cli.outputs import check_files, save
+from feedline.cli.outputs import check_files, console_for, save
 from feedline.cli.parser import Command, Parser, overview
+from feedline.cli.runs import run_path
 from feedline.profiler.errors import ScriptError
 
 if TYPE_CHECKING:
@@ -34,7 +35,7 @@ class _AdviseCommand:
     def prepare_parser(self, parser: argparse.ArgumentParser) -> None:
         parser.add_argument(
             "runs",
-            type=Path,
+            type=run_path,
             nargs="+",
             metavar="RUN",
             help="run folders; the smallest batch is the reference",
@@ -61,7 +62,6 @@ class _AdviseCommand:
             raise ScriptError("--ranks needs --target CURVE=VALUE")
         from feedline.analysis.convergence.advisor import advise
         from feedline.analysis.convergence.read_training import read
-        from feedline.analysis.report.console import Console
         from feedline.cli.converge.text import show
 
         runs = [read(path) for path in args.runs]
@@ -76,8 +76,7 @@ class _AdviseCommand:
                 args.target,
                 step_times(args.runs, runs, run, args.ranks or []),
             )
-        if not args.quiet:
-            show(runs, advised, times, Console())
+        show(runs, advised, times, console_for(args))
         if args.json is not None:
             write_advice(args.json, advised, times)
         return 0

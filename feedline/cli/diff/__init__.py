@@ -6,7 +6,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from feedline.cli.options import add_output, refuse_twice, share
-from feedline.cli.outputs import check_files, name_files, save
+from feedline.cli.outputs import check_files, console_for, name_files, save
+from feedline.cli.runs import run_path
 from feedline.profiler.deferred import deferred
 from feedline.profiler.errors import OutputError, ScriptError
 
@@ -35,7 +36,7 @@ class DiffCommand:
         parser.add_argument(
             "runs",
             nargs="+",
-            type=Path,
+            type=run_path,
             metavar="RUN",
             help="two run folders; or the runs of A, then `--`, then the runs of B",
         )
@@ -49,7 +50,7 @@ class DiffCommand:
         add_output(parser, "write the comparison as HTML", json="the comparison")
 
     def run(self, args: argparse.Namespace) -> int:
-        before, after = _sides(args.runs, [Path(word) for word in args.program])
+        before, after = _sides(args.runs, [run_path(word) for word in args.program])
         refuse_twice([*before, *after], "run folder")
         if args.output is not None and args.output.suffix.lower() not in (".html", ".htm"):
             raise OutputError(
@@ -94,11 +95,10 @@ def _sides(runs: list[Path], after: list[Path]) -> tuple[list[Path], list[Path]]
 
 def _show(comparison: "Result", args: argparse.Namespace) -> None:
     """Print the comparison, and write it where requested. Raises OutputError."""
-    from feedline.analysis.report.console import Console
     from feedline.analysis.report.json_report import plain
     from feedline.cli.diff.text import render, show
 
-    console = Console(quiet=args.quiet)
+    console = console_for(args)
     show(comparison, console)
     written = []
     with deferred():

@@ -8,9 +8,25 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from feedline.cli.options import add_output, add_rank_pool, bandwidth, rank_pool, refuse_twice
-from feedline.cli.outputs import check_files, check_json, name_files, progress_bar, save, save_json
+from feedline.cli.options import (
+    STDOUT,
+    add_output,
+    add_rank_pool,
+    bandwidth,
+    rank_pool,
+    refuse_twice,
+)
+from feedline.cli.outputs import (
+    check_files,
+    check_json,
+    console_for,
+    name_files,
+    progress_bar,
+    save,
+    save_json,
+)
 from feedline.cli.parser import Parser
+from feedline.cli.runs import HELP, names_run, newest_run, run_path
 from feedline.profiler.errors import FeedlineError, OutputError, ScriptError
 from feedline.profiler.files import own_folders, owned
 from feedline.profiler.printable import say
@@ -26,7 +42,8 @@ if TYPE_CHECKING:
 
 _TRACE_FILE = "trace.json.gz"
 _BY_RANK_ONLY = ("dask", "processes")
-_REPORT_ONLY = ("full", "training", "ceilings", "link_bandwidth", "nccl_log")
+_REPORT_ONLY = ("full", "format", "html", "training", "ceilings", "link_bandwidth", "nccl_log")
+_FORMATS = ("text", "markdown", "json", "html")
 _STEPS = ("compacting records", "reading records", "writing the report", "writing the trace")
 _REPORT_FILES = ("report.html", "report.json")
 _MAX_PAGES = 64  # trainings that get a page of their own unasked
@@ -35,9 +52,8 @@ _MAX_PAGES = 64  # trainings that get a page of their own unasked
 class ReportCommand:
     """Show the report of a run, or write it as HTML, JSON, text or a Perfetto trace.
 
-    Works for finished, killed and live runs. Without -o, report.html, report.json and trace.json.gz
-    are also written into the run folder. The last lines printed are the verdict, what to change,
-    the expected gain, and where the files are.
+    Works for finished, killed and live runs; without RUN, it is the newest below runs/. Without -o,
+    --html and --format, report.html, report.json and trace.json.gz are written into the run folder.
 
     If RUN holds several trainings, an overview is shown. Each training has its own report: those of
     separate processes in RUN/training-N (training-0: the script itself), consecutive ones of one
@@ -48,18 +64,30 @@ class ReportCommand:
     (s3://...) are accepted; missing, restarted or killed ranks are named.
 
     Examples:
-        feedline report runs/train-1121-0943
+        feedline report
         feedline report runs/train-1121-0943 -o report.html    # or .json, .txt, .trace.json.gz
         feedline report --by-rank /nodes/0/run /nodes/1/run
     """
 
     def prepare_parser(self, parser: argparse.ArgumentParser) -> None:
         parser.add_argument(
-            "run", nargs="+", metavar="RUN", help="run folder; several only with --by-rank"
+            "run",
+            nargs="*",
+            type=_run_or_address,
+            metavar="RUN",
+            help=f"{HELP} (default: the newest there); several only with --by-rank",
         )
         shown = parser.add_argument_group("what to show")
         shown.add_argument(
-            "--full", action="store_true", help="print the whole report instead of about 40 lines"
+            "--full", action="store_true", help="print the whole report instead of its first screen"
+        )
+        shown.add_argument(
+            "--format",
+            choices=_FORMATS,
+            help="print the report in this format, and write no file",
+        )
+        shown.add_argument(
+            "--html", action="store_true", help="only write RUN/report.html, and print its path"
         )
         shown.add_argument(
             "--training",
@@ -105,6 +133,8 @@ class ReportCommand:
         )  # seconds to wait for other ranks to end
 
     def run(self, args: argparse.Namespace) -> int:
+        if not args.run:
+            args.run = [_newest(args)]
         if args.by_rank:
             return _compare_ranks(args)
         _refuse_misplaced(args, _BY_RANK_ONLY, "needs --by-rank")
@@ -113,6 +143,7 @@ class ReportCommand:
                 "several run folders can only be compared by rank: add --by-rank, or give one run "
                 "folder"
             )
+        args.names = _names_of(args)
         check_files(args)
 
         from feedline.analysis import report as reports
@@ -123,7 +154,7 @@ class ReportCommand:
         from feedline.analysis.report.trace import is_trace
         from feedline.profiler.store.trainings import PARTS_FOLDER, open_run, trainings, worker_pids
 
-        console = Console(quiet=args.quiet)
+        console = console_for(args)
         path, number = place(Path(args.run[0]), args.training)
         with (
             own_folders.held(path),
@@ -163,6 +194,13 @@ class ReportCommand:
                     else reports.text(built[0], Path("report.json")),
                 )
                 written.append(args.json)
+        if args.format is not None:
+            from feedline.cli.report.formats import show
+
+            show(built, summary, args.format, args.full, console, path)
+            return 0
+        if args.html:
+            return _print_page(written)
         if args.output is None and not args.quiet:
             if len(rows) > 1:
                 overview.show(summary, console)
@@ -190,15 +228,67 @@ def _compare_ranks(args: argparse.Namespace) -> int:
     refuse_twice(args.run, "run folder")
 
     from feedline.analysis.ranks.many.reduce import reduce_ranks
-    from feedline.analysis.report.console import Console
     from feedline.analysis.report.json_report import plain
     from feedline.cli.report.by_rank import show
 
     with rank_pool(args) as pool, progress_bar(args.quiet, "finding ranks") as tell:
         many = reduce_ranks(args.run, pool, tell=tell)
-    show(many, Console(quiet=args.quiet))
+    show(many, console_for(args))
     if args.json is not None:
         save_json(args.json, plain(many))
+    return 0
+
+
+def _run_or_address(text: str) -> str:
+    """Parse a run folder, or an address that fsspec can open."""
+    return text if "://" in text else str(run_path(text))
+
+
+def _newest(args: argparse.Namespace) -> str:
+    """Return the newest run, and say which it is.
+
+    Raises:
+        RunNotFound: there is none. ScriptError: a run folder was taken for the file of ``--json``.
+    """
+    if args.json is not None and names_run(str(args.json)):
+        raise ScriptError(
+            f"{args.json} is a run, and --json needs a file: feedline report {args.json} --json "
+            f"FILE, or --json - to print it"
+        )
+    newest = str(newest_run())
+    if not args.quiet:
+        say(f"{newest} is the newest run")
+    return newest
+
+
+def _names_of(args: argparse.Namespace) -> tuple[str, ...]:
+    """Return the files to write into the run folder.
+
+    Raises:
+        ScriptError: two places for the report were given.
+    """
+    given = [
+        name
+        for name, there in (
+            ("-o", args.output is not None),
+            ("--format", args.format is not None),
+            ("--html", args.html),
+            ("--json -", args.json == STDOUT),
+        )
+        if there
+    ]
+    if len(given) > 1:
+        raise ScriptError(f"{given[0]} and {given[1]} cannot be combined: choose one of them")
+    if args.format is not None:
+        return ()
+    return _REPORT_FILES[:1] if args.html else _REPORT_FILES
+
+
+def _print_page(written: list[Path]) -> int:
+    """Print where the page is: the last one written, which links all others."""
+    if not written:
+        return OutputError.exit_code
+    print(os.path.relpath(written[-1]))
     return 0
 
 
@@ -303,6 +393,7 @@ def _report_process(
     traces = holds_traces(run)
     draws_trace = (
         args.output is None
+        and args.names == _REPORT_FILES
         and number is None
         or args.output is not None
         and trace.is_trace(args.output)
@@ -420,7 +511,7 @@ def _report_several(
         reports.append(build(training))
         numbers.append(f"{name}.{number}" if name else str(number))
         if args.output is None and unwritten is None and number <= _MAX_PAGES:
-            unwritten = _write_training(training.path, reports[-1])
+            unwritten = _write_training(training.path, reports[-1], args.names)
     if unwritten is not None:
         say(unwritten)
     if len(trainings) > _MAX_PAGES:
@@ -458,17 +549,17 @@ def _write_report(folder: Path, report: "Report", args: argparse.Namespace) -> l
         written.append(args.output)
     if args.output is None:
         written += _try_write_into_run(
-            folder, ((name, reports.text(report, Path(name))) for name in _REPORT_FILES)
+            folder, ((name, reports.text(report, Path(name))) for name in args.names)
         )
     return written
 
 
-def _write_training(folder: Path, report: "Report") -> str | None:
+def _write_training(folder: Path, report: "Report", names: Iterable[str]) -> str | None:
     """Write the report of one training into its folder; return the reason if that failed."""
     from feedline.analysis import report as reports
 
     try:
-        for name in _REPORT_FILES:
+        for name in names:
             _write_into_run(folder, name, reports.text(report, Path(name)))
     except FeedlineError as error:
         return str(error)
@@ -512,7 +603,7 @@ def _write_overview(
         written.append(args.output)
     if args.output is None:
         written += _try_write_into_run(
-            folder, ((name, ENDINGS[Path(name).suffix](overview)) for name in _REPORT_FILES)
+            folder, ((name, ENDINGS[Path(name).suffix](overview)) for name in args.names)
         )
     return written
 

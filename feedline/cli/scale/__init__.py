@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from feedline.cli.options import add_output, positive, rank_counts, refuse_twice
-from feedline.cli.outputs import check_json, make_folder, name_files, save
+from feedline.cli.outputs import check_json, console_for, make_folder, name_files, save
+from feedline.cli.runs import run_path
 from feedline.profiler.deferred import deferred
 from feedline.profiler.errors import NotJudged, ScriptError
 from feedline.profiler.files import results
@@ -230,12 +231,13 @@ def _device_count() -> int:
 
 def _run_folder(text: str) -> Path:
     """Parse an existing folder; the script of a training is not one."""
-    if not Path(text).is_dir():
+    run = run_path(text)
+    if not run.is_dir():
         raise argparse.ArgumentTypeError(
             f"{text!r} is not a run folder; a training goes after `--`: feedline scale -- {text} "
             f"..."
         )
-    return Path(text)
+    return run
 
 
 def _throughput(text: str) -> dict[int, float]:
@@ -358,7 +360,6 @@ def _show_study(measured: _StudyInput, args: argparse.Namespace, folder: Path | 
     Raises:
         OutputError: a file cannot be written.
     """
-    from feedline.analysis.report.console import Console
     from feedline.analysis.report.json_report import plain
     from feedline.analysis.scaling.study import study
     from feedline.cli.scale.text import render, show
@@ -366,7 +367,7 @@ def _show_study(measured: _StudyInput, args: argparse.Namespace, folder: Path | 
     result = study(
         measured.points, args.predict, measured.basis, args.noise, measured.late, measured.refused
     )
-    console = Console(quiet=args.quiet)
+    console = console_for(args)
     show(result, console)
     as_json = json.dumps(plain(result), indent=1)
     texts = list(zip(_STUDY_FILES, (render(result), as_json), strict=True)) if folder else []

@@ -7,13 +7,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from feedline.cli.options import STDOUT, add_output, at_least, byte_count, positive
-from feedline.cli.outputs import check_json, name_files, print_json, save, save_json
+from feedline.cli.options import add_output, at_least, byte_count, positive
+from feedline.cli.outputs import check_files, console_for, name_files, save, save_json
+from feedline.cli.runs import add_run
 from feedline.cli.settings import MAX_WORKERS
 from feedline.cli.whatif import NO_PREDICTION
 from feedline.profiler.deferred import deferred
 from feedline.profiler.errors import OutputError
-from feedline.profiler.files import output
 
 if TYPE_CHECKING:
     from feedline.analysis.predict.search import Limits, Memory, Tuning
@@ -36,7 +36,7 @@ class TuneCommand:
     """
 
     def prepare_parser(self, parser: argparse.ArgumentParser) -> None:
-        parser.add_argument("run", type=Path, metavar="RUN", help="run folder")
+        add_run(parser)
         limits = parser.add_argument_group("limits")
         limits.add_argument(
             "--max-workers",
@@ -69,7 +69,6 @@ class TuneCommand:
 
         from feedline.analysis.ledger.change import Refused
         from feedline.analysis.predict.search import Tuning
-        from feedline.analysis.report.console import Console
         from feedline.cli.tune.text import show
         from feedline.cli.whatif.prediction import replayable
 
@@ -77,7 +76,7 @@ class TuneCommand:
         tuning = (
             Tuning(refused=training) if isinstance(training, Refused) else tuned(training, args)
         )
-        console = Console(quiet=args.quiet or args.json == STDOUT)
+        console = console_for(args)
         show(tuning, console)
         with deferred():
             name_files(console, _write(tuning, args))
@@ -91,9 +90,7 @@ def _check_outputs(args: argparse.Namespace) -> None:
             f"{args.output}: the result is written as a page: name it "
             f"{args.output.with_suffix('.html')}"
         )
-    output.refuse_taken(args.output, args.force)
-    if args.json != STDOUT:
-        check_json(args)
+    check_files(args)
 
 
 def tuned(training: "Replayable", args: argparse.Namespace) -> "Tuning":
@@ -160,7 +157,9 @@ def _gauge(
     training: "Replayable", name: str, choose: Callable[[list[float]], float]
 ) -> float | None:
     """Return a figure of a gauge of the run; None: it was not sampled."""
-    values = next((gauge.values for gauge in training.gauges if gauge.name == name), [])
+    values: list[float] = next(
+        (gauge.values for gauge in training.gauges if gauge.name == name), []
+    )
     return choose(values) if values else None
 
 
@@ -187,9 +186,7 @@ def _write(tuning: "Tuning", args: argparse.Namespace) -> list[Path]:
 
     value = plain(_flat(tuning))
     written: list[Path] = []
-    if args.json == STDOUT:
-        print_json(value)
-    elif args.json is not None:
+    if args.json is not None:
         save_json(args.json, value)
         written.append(args.json)
     if args.output is not None and tuning.search is not None:

@@ -2,15 +2,18 @@
 
 import argparse
 import json
+import shlex
 from pathlib import Path
 from typing import Any
 
 from feedline.cli.options import add_output, at_least, finite
-from feedline.cli.outputs import check_json, save
-from feedline.cli.settings import OVERRIDES, add_settings
+from feedline.cli.outputs import check_json, console_for, save
+from feedline.cli.runs import run_path
+from feedline.cli.settings import OVERRIDES, Value, add_settings, as_typed
 from feedline.profiler.errors import FixError, ScriptError
 
 _PAIRS, _SEEDS = 3, 3
+_EXAMPLE: dict[str, Value] = {"num_workers": 4}
 
 
 class VerifyCommand:
@@ -46,7 +49,7 @@ class VerifyCommand:
     def prepare_parser(self, parser: argparse.ArgumentParser) -> None:
         parser.add_argument(
             "run_folder",
-            type=Path,
+            type=run_path,
             nargs="?",
             metavar="RUN",
             help="run folder of the unchanged training; a training goes after `--`",
@@ -95,14 +98,11 @@ class VerifyCommand:
         if not any(given) and (entries := lines(args.output)):
             return _show_earlier(entries, args)
         if args.fix is None and not args.settings:
-            raise ScriptError("nothing to verify: give --set NAME=VALUE, or --fix")
+            raise ScriptError(f"nothing to verify: say what to change, as in {_example(args)}")
         if args.fix is not None and args.settings:
             raise ScriptError("--fix cannot be combined with --set: verify one change at a time")
         if not args.program:
-            raise FixError(
-                "no training given: add it after `--`, as in feedline verify RUN --set "
-                "num_workers=4 -- train.py ARGS"
-            )
+            raise FixError(f"no training given: add it after `--`, as in {_example(args)}")
         if args.fix is not None and not _is_finding(args.fix):
             from feedline.cli.verify.seeds import verify_by_seed
 
@@ -121,15 +121,22 @@ class VerifyCommand:
         return verify_by_pairs(args, args.program)
 
 
+def _example(args: argparse.Namespace) -> str:
+    """Return the command line with what is missing in it."""
+    change = ["--fix", args.fix] if args.fix else ["--set", as_typed(args.settings or _EXAMPLE)]
+    run = [str(args.run_folder)] if args.run_folder else []
+    program = args.program or ["train.py"]
+    return shlex.join(["feedline", "verify", *run, *change, "--", *program])
+
+
 def _show_earlier(entries: list[dict[str, Any]], args: argparse.Namespace) -> int:
     """List earlier trials."""
     from feedline.analysis.explain.tried import read
-    from feedline.analysis.report.console import Console
     from feedline.cli.verify.text import show_earlier
 
     if args.json is not None:
         save(args.json, json.dumps(entries, indent=1) + "\n")
-    show_earlier(read(entries), Console(quiet=args.quiet))
+    show_earlier(read(entries), console_for(args))
     return 0
 
 

@@ -35,7 +35,7 @@ from feedline.analysis.report.console import Console
 from feedline.analysis.report.json_report import plain
 from feedline.analysis.rules.input import page_faults, thread_oversubscription
 from feedline.cli import child
-from feedline.cli.outputs import name_files
+from feedline.cli.outputs import console_for, name_files
 from feedline.cli.settings import LOADER, WORKER_THREADS, Value, as_code, refuse_impossible
 from feedline.cli.unfinished import Unfinished, fingerprint
 from feedline.cli.verify.guard import OUT, check_writable, guard
@@ -137,7 +137,7 @@ def verify_by_pairs(args: argparse.Namespace, program: list[str]) -> int:
             )
             say(f"{2 * plan.pairs} runs, each stopped after {plan.stop_after} steps{safe}")
         trial = _record(plan, unfinished)
-        console = Console(quiet=args.quiet)
+        console = console_for(args)
         show_pairs(trial, console)
         (patch, why), kept = _patch(plan), trial.verdict != REJECT
         with deferred():

@@ -14,9 +14,8 @@ from feedline.analysis.convergence.training_record import TrainingRecord
 from feedline.analysis.convergence.trial import Branch, FixTrial, decide, final_value, usual_metric
 from feedline.analysis.explain.speed_trial import CODES
 from feedline.analysis.explain.tried import LEDGER
-from feedline.analysis.report.console import Console
 from feedline.cli import child
-from feedline.cli.outputs import name_files
+from feedline.cli.outputs import console_for, name_files
 from feedline.cli.unfinished import Unfinished, fingerprint
 from feedline.cli.verify.text import show_seeds, write_trial
 from feedline.convergence.apply import parse_fixes
@@ -59,7 +58,7 @@ def verify_by_seed(args: argparse.Namespace, program: list[str]) -> int:
     arms = _arms_of(args.fix, args.control)
     _check(program, args.checkpoint)
 
-    console = Console(quiet=args.quiet)
+    console = console_for(args)
     margin = args.margin or 0.0
     plan = _SeedPlan(
         arms,

@@ -5,9 +5,17 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from feedline.cli.options import STDOUT, add_output
-from feedline.cli.outputs import check_json, name_files, print_json, save_json
-from feedline.cli.settings import LOADER, MACHINE, SAMPLE, add_settings, refuse_impossible
+from feedline.cli.options import add_output
+from feedline.cli.outputs import check_json, console_for, name_files, save_json
+from feedline.cli.runs import add_run
+from feedline.cli.settings import (
+    LOADER,
+    MACHINE,
+    SAMPLE,
+    add_settings,
+    add_shortcuts,
+    refuse_impossible,
+)
 from feedline.profiler.errors import ScriptError
 
 if TYPE_CHECKING:
@@ -29,17 +37,18 @@ class WhatifCommand:
     images, measured on at most 50 files of --data.
 
     Examples:
-        feedline whatif runs/demo --set num_workers=4
+        feedline whatif runs/demo --workers 4
         feedline whatif runs/demo --set num_workers=8,prefetch_factor=4 --set cores=8 --json
         feedline whatif runs/demo --set decode=simplejpeg --data photos
     """
 
     def prepare_parser(self, parser: argparse.ArgumentParser) -> None:
-        parser.add_argument("run", type=Path, metavar="RUN", help="run folder")
+        add_run(parser)
         changed = parser.add_argument_group("what to change")
         add_settings(
             changed, {**LOADER, **MACHINE, **SAMPLE}, "settings to predict; may be repeated"
         )
+        add_shortcuts(changed)
         changed.add_argument(
             "--fix", metavar="ID", help="the fix of a finding of the run, such as too_few_workers"
         )
@@ -50,29 +59,22 @@ class WhatifCommand:
 
     def run(self, args: argparse.Namespace) -> int:
         if not args.settings and args.fix is None:
-            raise ScriptError(
-                "nothing to change: add --set NAME=VALUE, such as --set num_workers=4, or --fix ID"
-            )
+            raise ScriptError("nothing to change: add --workers N, --set NAME=VALUE or --fix ID")
         if args.data is not None and "decode" not in args.settings:
             raise ScriptError(
                 "--data is only used to measure a decoder: add --set decode=NAME, or leave it out"
             )
-        if args.json != STDOUT:
-            check_json(args)
+        check_json(args)
 
-        from feedline.analysis.report.console import Console
         from feedline.analysis.report.json_report import plain
         from feedline.cli.whatif.text import show
 
         answer = predict(args)
-        if args.json == STDOUT:
-            print_json(plain(answer))
-        else:
-            console = Console(quiet=args.quiet)
-            show(answer, console, args.run)
-            if args.json is not None:
-                save_json(args.json, plain(answer))
-                name_files(console, [args.json])
+        console = console_for(args)
+        show(answer, console, args.run)
+        if args.json is not None:
+            save_json(args.json, plain(answer))
+            name_files(console, [args.json])
         return NO_PREDICTION if answer.refused else 0
 
 
