@@ -133,6 +133,9 @@ class Finding:
             the fix also leaves CPU time to the step. bound: no fix of this cause saves more.
             unknown: no time is known.
         claims: Rows of the ledger whose time it explains; those of a sample begin with sample/.
+        place: File and line to change, as in data.py:88; empty: unknown, or several.
+        at_most_per_s: Throughput predicted if what it names took no time: no fix of it gives more.
+            Unit: samples/s. None: not predicted.
     """
 
     rule_id: str = field(metadata={"key": "cause"})
@@ -153,6 +156,8 @@ class Finding:
         CostKind.UNKNOWN
     )  # a rule sets it if it knows a bound; other costs are estimates (diagnose.py)
     claims: list[str] = field(default_factory=list)
+    place: str = ""
+    at_most_per_s: float | None = None
 
 
 #: Why a cost may be more.

@@ -66,6 +66,8 @@ class Rule(Generic[F]):
         by_settings: what is predicted are the settings that the finding names, and nothing else.
         lifts: kinds of limits that its fix lifts. The GPU's work holds the copies to it.
         supposing: what an estimate of its gain supposes.
+        free: what the run would be if what the finding names took no time: a bound of its gain.
+            None: its change is that already, or there is no such bound.
     """
 
     rule_id: str
@@ -81,3 +83,4 @@ class Rule(Generic[F]):
     by_settings: bool = False
     lifts: frozenset[str] = CHEAPER
     supposing: str = "without this cost"
+    free: Callable[[F], Change | Refused] | None = None

@@ -26,7 +26,18 @@ _NO_FILE = re.compile(r"<(?!ipython-input|stdin|string)[^>]*>$")
 _FRAMEWORKS = frozenset(
     (
         *(PYTHON, FEEDLINE, "torch", "torchvision", "torchaudio", "torchdata", "functorch"),
-        *("numpy", "PIL", "pandas", "pyarrow", "scipy", "h5py", "zarr", "cv2", "lmdb", "_distutils_hack"),
+        *(
+            "numpy",
+            "PIL",
+            "pandas",
+            "pyarrow",
+            "scipy",
+            "h5py",
+            "zarr",
+            "cv2",
+            "lmdb",
+            "_distutils_hack",
+        ),
         *("lightning", "pytorch_lightning", "lightning_fabric", "lightning_utilities"),
         *("transformers", "tokenizers", "accelerate", "datasets", "timm", "torchmetrics"),
         *("webdataset", "albumentations", "monai", "nvidia", "triton", "tqdm", "fsspec"),

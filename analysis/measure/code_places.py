@@ -66,7 +66,9 @@ _MARKS = (
     _Mark(SAMPLER, "torch", r"utils/data/(sampler|distributed)\.py"),
     _Mark(WAIT, "torch", r"utils/data/dataloader\.py"),
     _Mark(BACKWARD, "torch", r"_tensor\.py", "backward"),
-    _Mark(BACKWARD, "torch", r"autograd/(__init__|graph)\.py", "backward|grad|_engine_run_backward"),
+    _Mark(
+        BACKWARD, "torch", r"autograd/(__init__|graph)\.py", "backward|grad|_engine_run_backward"
+    ),
     _Mark(GRADIENTS, "torch", r"optim/.*", "zero_grad"),
     _Mark(GRADIENTS, "torch", r"nn/utils/clip_grad\.py"),
     _Mark(OPTIMIZER, "torch", r"optim/(?!lr_scheduler|swa_utils).*"),

@@ -16,6 +16,7 @@ from feedline.analysis.measure.code_places import (
     logs,
     standing,
 )
+from feedline.analysis.measure.source_lines import SourceLines
 from feedline.profiler.masks import FEEDLINE
 from feedline.profiler.store.stacks import ProcessStacks, SampledStack, StackFrame
 
@@ -86,6 +87,8 @@ class CodeNode:
         tapped_s: part of ``own_s`` in operations of libraries that are stages of their own.
         lines: line -> seconds with what it calls.
         below: line -> libraries' frames that it called -> seconds.
+        in_c: line -> seconds in no frame below it: in the line itself, or in code that is not
+            Python.
         calls: the program's functions that it calls.
         called_at: line of the caller -> seconds.
     """
@@ -96,6 +99,7 @@ class CodeNode:
     tapped_s: float = 0.0
     lines: dict[int, float] = field(default_factory=dict)
     below: dict[int, dict[Chain, float]] = field(default_factory=dict)
+    in_c: dict[int, float] = field(default_factory=dict)
     calls: dict[Key, "CodeNode"] = field(default_factory=dict)
     called_at: dict[int, float] = field(default_factory=dict)
 
@@ -134,6 +138,8 @@ class CodeNode:
             _add(node.below.setdefault(frame.line, {}), frame.below, seconds)
             _add(node.called_at, caller, seconds)
             caller = frame.line
+        if chain and not chain[-1].below:
+            _add(node.in_c, chain[-1].line, seconds)
         node.own_s += seconds
         node.tapped_s += seconds * tapped
 
@@ -165,17 +171,26 @@ class SampledCode:
         places: (kind, place) -> its functions.
         loop: key of the function of the program that contains the training loop; None: unknown.
         refused: why processes were not sampled.
+        source: reads lines of the program.
     """
 
     places: dict[tuple[str, str], PlaceTree] = field(default_factory=dict)
     loop: Key | None = None
     refused: list[str] = field(default_factory=list)
+    source: SourceLines = field(default_factory=SourceLines)
 
     @classmethod
-    def of(cls, processes: Iterable[ProcessStacks]) -> "SampledCode | None":
-        """Return what is known from sampled stacks; None without any."""
+    def of(
+        cls, processes: Iterable[ProcessStacks], source: SourceLines | None = None
+    ) -> "SampledCode | None":
+        """Return what is known from sampled stacks; None without any.
+
+        Args:
+            source: reads lines of the program; None: they are not read.
+        """
         processes = list(processes)
-        code = cls(refused=sorted({one.refused for one in processes if one.refused}))
+        refused = sorted({one.refused for one in processes if one.refused})
+        code = cls(refused=refused, source=source or SourceLines())
         stacks = [
             (process.kind, stack)
             for process in processes
@@ -273,9 +288,7 @@ def _loop_of(stacks: Sequence[SampledStack]) -> Key | None:
     return max(often, key=lambda key: depth[key], default=None)
 
 
-def _evaluations(
-    stacks: Sequence[SampledStack], loop: Key | None
-) -> frozenset[Key]:
+def _evaluations(stacks: Sequence[SampledStack], loop: Key | None) -> frozenset[Key]:
     """Functions below or beside the training's that go through a loader and infer, and never
     train.
     """
@@ -291,3 +304,39 @@ def _evaluations(
         if key != loop and {FORWARD, WAIT} <= places and not places & set(_STEPS)
     )
 
+
+#: Functions that take less of a stage are no rows of their own.
+_MIN_ROW = 0.01
+
+
+def functions_of(
+    code: SampledCode, place: str, kind: str | None = None
+) -> list[tuple[str, str, float]]:
+    """Return (name, file and line, share of the place from 0 to 1) of the program's functions in a
+    place, without what they call, longest first.
+
+    Operations of libraries that are stages of their own are no part of it.
+
+    Args:
+        kind: of the process; None: of those that make batches.
+    """
+    if kind is not None:
+        keys = [(kind, place)]
+    else:
+        keys = [key for key in code.maker_places if key[1] == place]
+    sums: dict[Key, float] = {}
+    lines: dict[Key, CodeNode] = {}
+    whole_s = 0.0
+    for tree in (code.places[key] for key in keys if key in code.places):
+        whole_s += tree.untapped_s
+        for node in (below for child in tree.root.calls.values() for below in child.under()):
+            _add(sums, node.key, node.own_s - node.tapped_s)
+            lines.setdefault(node.key, node)
+    rows: dict[str, tuple[str, float]] = {}
+    for key, seconds in sums.items():
+        share = seconds / whole_s if whole_s else 0.0
+        if share >= _MIN_ROW:
+            place_of, before = rows.get(key[1], (lines[key].place, 0.0))
+            rows[key[1]] = place_of, before + share
+    ranked = sorted(rows, key=lambda name: -rows[name][1])
+    return [(name, *rows[name]) for name in ranked]

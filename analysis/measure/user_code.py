@@ -113,9 +113,7 @@ def user_code(code: SampledCode, mean_s: float, making_s: float | None) -> UserC
         basis = making if maker else whole if place == EVALUATION else steps
         per_step = making_s if maker else None if place == EVALUATION or kind != MAIN else mean_s
         functions += _functions(tree, basis, per_step)
-    return UserCode(
-        round(making.number), round(whole.number), list(code.refused), functions
-    )
+    return UserCode(round(making.number), round(whole.number), list(code.refused), functions)
 
 
 def _of_main(code: SampledCode, without: str = "") -> Weight:
