@@ -1,5 +1,6 @@
 """Functions of the program's own code, in words."""
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -13,6 +14,13 @@ NAMED_SHARE = 0.03
 
 
 NAMED = 3
+_PLACE = re.compile(r".* \((?P<place>[^()]+:\d+)\)")
+
+
+def place_of(name: str) -> str:
+    """Return ``train.py:20`` of ``project (train.py:20)``; empty: it has no line."""
+    match = _PLACE.fullmatch(name)
+    return match["place"] if match else ""
 
 
 def parts(named: Sequence[OwnFunction]) -> str:

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from feedline.analysis.ledger.change import Factor
 from feedline.analysis.ledger.facts import RuleInputs
 from feedline.analysis.ledger.known_call import CallFound, known_call
-from feedline.analysis.ledger.known_calls import PER_SAMPLE
-from feedline.analysis.measure.code_places import COLLATE, DATASET
-from feedline.analysis.measure.code_tree import CodeNode, PlaceTree, Weight, share_of
+from feedline.analysis.ledger.known_calls import PER_SAMPLE, PER_STEP
+from feedline.analysis.measure.code_places import COLLATE, DATASET, LOGGING, OTHER
+from feedline.analysis.measure.code_tree import MAIN, CodeNode, PlaceTree, Weight, share_of
 from feedline.analysis.measure.source_lines import SourceLines
 from feedline.analysis.measure.user_code import library_of
 
@@ -169,3 +169,28 @@ def lines_of(node: CodeNode) -> Iterator[tuple[int, float]]:
     """Lines of a function -> share of its time, longest first."""
     for line in sorted(node.lines, key=lambda at: -node.lines[at]):
         yield line, node.lines[line] / node.seconds
+
+
+#: Of the loop's own code: a known call that takes this much of it is told.
+_MOST_OF_LOOP = 1 / 3
+
+
+def loop_call(facts: RuleInputs) -> tuple[CallFound, float] | None:
+    """Return the known slow call that takes most of the training loop's own code, and its share
+    (0 to 1) of that code; None: there is none, or stacks were not sampled.
+    """
+    code = facts.code
+    if code is None:
+        return None
+    trees = [code.places[key] for key in ((MAIN, OTHER), (MAIN, LOGGING)) if key in code.places]
+    whole_s = sum(tree.weight.seconds for tree in trees)
+    calls = tuple(call for call in PER_STEP if facts.on_gpu or not call.on_gpu)
+    found = [
+        call
+        for tree in trees
+        if (call := known_call(tree.root, calls, code.source, most=0.0)) is not None
+    ]
+    most = max(found, key=lambda call: call.seconds, default=None)
+    if most is None or most.seconds < _MOST_OF_LOOP * whole_s:
+        return None
+    return most, most.seconds / whole_s

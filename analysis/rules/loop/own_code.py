@@ -14,7 +14,9 @@ from feedline.analysis.ledger.view.own_functions import (
     NamedFunctions,
     named_functions,
     parts,
+    place_of,
 )
+from feedline.analysis.ledger.view.slow_code import loop_call
 from feedline.analysis.measure.model import OwnFunction
 
 RULE_ID = "own_code"
@@ -45,19 +47,32 @@ def check(facts: RuleInputs) -> Finding | None:
     crowded = (
         f". About {share(queued)} of this time is {left_out}" if queued >= _TOLD_QUEUED else ""
     )
+    found_call = loop_call(facts)
+    call = found_call[0].call if found_call else None
+    by_host = (found_call[1] * own.s) if found_call and call and not call.on_gpu else 0.0
     return Finding(
         RULE_ID,
-        Severity.INFO if on_gpu else Severity.of(took / step.mean_s),
+        # what waits for the GPU takes no less time without it, and a call that does not, does
+        Severity.of((by_host if on_gpu else took) / step.mean_s),
         message=f"the program's own code, outside the model (nn.Module), the backward pass and "
         f"the optimizer, takes {seconds(own.s)} of "
         f"the {seconds(step.mean_s)} step ({share(own.s / step.mean_s)}{waiting}): "
-        f"{parts(named)}{crowded}",
+        f"{parts(named)}{crowded}{f'. {call.says}' if call else ''}",
         evidence=_evidence(found, step.mean_s),
-        fix=f"{_first(named)}{_freeing(freed_bytes, freeing_s, facts.loader.flags if facts.loader else (), facts.decodes_images)}",
+        fix=(f"{call.fix}." if call else _first(named, facts.code is not None))
+        + _freeing(
+            freed_bytes,
+            freeing_s,
+            facts.loader.flags if facts.loader else (),
+            facts.decodes_images,
+        ),
         how_to_check=f"Time {named[0].name} with time.perf_counter() over some steps, without the "
         f"wait for the next batch. If it takes "
         f"much less than {seconds(named[0].s)} per step, this finding is wrong.",
         cost_s=took,
+        place=f"{found_call[0].file}:{found_call[0].line}"
+        if found_call
+        else place_of(named[0].name),
     )
 
 
@@ -107,9 +122,12 @@ def _freeing(freed_bytes: float, freeing_s: float, flags: Sequence[str], images:
     )
 
 
-def _first(named: Sequence[OwnFunction]) -> str:
+def _first(named: Sequence[OwnFunction], sampled: bool) -> str:
     """What to do about the first of them that the program can change; a library's own functions are
     not to be profiled or rewritten.
+
+    Args:
+        sampled: which lines take most is known from sampled stacks.
     """
     own = next((one for one in named if not _of_library(one.name)), None)
     if own is None:
@@ -122,10 +140,12 @@ def _first(named: Sequence[OwnFunction]) -> str:
             f"Look at {own.name}: {own.mainly}, which is called there, is an installed "
             f"library's. Call it less often or with less."
         )
+    profile = (
+        "" if sampled else f"Profile {own.name} line by line, for example with line_profiler. "
+    )
     return (
-        f"Profile {own.name} line by line, for example with line_profiler. Replace Python loops "
-        f"with tensor operations, and skip "
-        "work that not every step needs."
+        f"{profile}Replace Python loops with tensor operations, and skip work that not every step "
+        f"needs."
     )
 
 
