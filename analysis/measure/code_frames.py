@@ -9,6 +9,8 @@ from feedline.profiler.masks import FEEDLINE, PYTHON, library
 from feedline.profiler.store.stacks import StackFrame
 
 PROGRAM = ""
+#: Begins what is told of feedline's wrappers of libraries' operations, wherever their code is.
+OPERATIONS = "taps/operations/"
 
 #: Files as a recording has them: whole paths, or what is left of them where folders are masked.
 _PACKAGE = re.compile(r"(?:^|.*/)(?:site|dist)-packages/(?P<name>\w+)(?:/(?P<tail>.*)|\.\w+)?$")
@@ -71,7 +73,7 @@ def origin(file: str) -> Origin:
         if plain != file or library(plain) == FEEDLINE or not plain.startswith("/"):
             return Origin(FEEDLINE, ours["tail"])
     if plain != file:
-        return Origin(FEEDLINE, plain)
+        return Origin(FEEDLINE, f"{OPERATIONS}{plain}")
     if package := _PACKAGE.match(file):
         return _of_package(package["name"], package["tail"] or "")
     if _NO_FILE.match(file):

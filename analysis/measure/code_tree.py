@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar
 
-from feedline.analysis.measure.code_frames import CodeFrame, origin, program_frames
+from feedline.analysis.measure.code_frames import OPERATIONS, CodeFrame, origin, program_frames
 from feedline.analysis.measure.code_places import (
     EVALUATION,
     FORWARD,
@@ -265,8 +265,7 @@ class SampledCode:
 def is_tapped(frames: Sequence[StackFrame]) -> bool:
     """Return whether frames are in an operation that feedline records as a stage of its own."""
     return any(
-        whose.owner == FEEDLINE
-        and (whose.tail == "a tap" or whose.tail.startswith("taps/operations/"))
+        whose.owner == FEEDLINE and whose.tail.startswith(OPERATIONS)
         for whose in (origin(frame.file) for frame in frames)
     )
 
