@@ -128,7 +128,7 @@ def measure(
     shown = gathered[between_ranks.choose_shown_rank(gathered, compared)]
     gauges = read_rank_gauges(shown.rank, notes)
     workers, loaders = gather.workers(shown), gather.loaders(shown)
-    code = SampledCode.of(read_stacks(shown.rank), _source(shown.rank))
+    code = _sampled_code(shown.rank, notes)
     step = _step(shown, gauges, code)
     use = _cpu_use(shown, gathered, gauges) if step is not None else None
     view = _view(shown, step, workers, loaders, use, gauges, code, compared)
@@ -190,8 +190,8 @@ def _step(shown: RankMetrics, gauges: list[Gauge], code: SampledCode | None) -> 
     return dataclasses.replace(
         step,
         cpu_s=cpu_s(shown, gauges, step.mean_s),
-        own_code=(user_code.loop_code(code, step.stages) if code is not None else None)
-        or own_code.of_steps(shown, step),
+        own_code=own_code.of_steps(shown, step)
+        or (user_code.loop_code(code, step.stages) if code is not None else None),
         evaluation_code=own_code.of_evaluation(shown),
     )
 
@@ -326,10 +326,17 @@ def _view(
     )
 
 
-def _source(rank: Rank) -> SourceLines:
-    """Reads lines of the program as they were when the run began."""
+def _sampled_code(rank: Rank, notes: list[str]) -> SampledCode | None:
+    """The program's functions in the rank's stacks; None without any. What is wrong with them is
+    noted: the rest of the report does not need them.
+    """
     anchors = rank.manifest.anchors
-    return SourceLines(anchors[0]["time_ns"] / 1e9 if anchors else None)
+    source = SourceLines(anchors[0]["time_ns"] / 1e9 if anchors else None)
+    try:
+        return SampledCode.of(read_stacks(rank), source)
+    except FeedlineError as error:
+        notes.append(str(error))
+        return None
 
 
 def _user_code(view: RuleInputs | None) -> user_code.UserCode | None:

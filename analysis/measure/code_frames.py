@@ -140,6 +140,16 @@ def program_frames(frames: Sequence[StackFrame]) -> list[CodeFrame]:
     return _without_recursion(chain)
 
 
+def within_the_program(frames: Sequence[StackFrame]) -> Sequence[StackFrame]:
+    """Return the frames inside of those with which feedline runs a program."""
+    ours = [
+        at
+        for at, frame in enumerate(frames)
+        if (whose := origin(frame.file)).owner == FEEDLINE and whose.tail.startswith("cli/")
+    ]
+    return frames[ours[-1] + 1 :] if ours else frames
+
+
 def _named(frame: StackFrame) -> str:
     name = frame.function.rpartition(".")[2] if "<" not in frame.function else frame.function
     last = frame.function.rpartition(".")[2]
@@ -166,6 +176,7 @@ def _without_recursion(chain: Sequence[CodeFrame]) -> list[CodeFrame]:
     return shown
 
 
+_WRAPPERS = frozenset(("wrapper", "wrapped", "inner", "decorate_context", "decorator"))
 #: Functions whose names alone say nothing: file of a library -> what calls them.
 _NAMES = {
     ("pandas", "core/indexing.py"): "pandas.DataFrame.iloc",
@@ -186,13 +197,15 @@ def called(below: Sequence[StackFrame]) -> str:
         module = first.tail.removesuffix("/__init__.py").removesuffix(".py").replace("/", ".")
     if (name := _NAMES.get((first.owner, first.tail))) and below[0].function.startswith("__"):
         return name
-    public = next(
-        (
-            frame.function.rpartition(".")[2]
-            for frame in below
-            if not frame.function.rpartition(".")[2].startswith(("_", "<"))
-            and origin(frame.file).owner == first.owner
-        ),
-        below[0].function.rpartition(".")[2],
+    names = (
+        frame.function.rpartition(".")[2]
+        for frame in below
+        if origin(frame.file).owner == first.owner
     )
-    return f"{module}.{public}"
+    public = next((name for name in names if not _passes_on(name)), "")
+    return f"{module}.{public}" if public else module
+
+
+def _passes_on(name: str) -> bool:
+    """Whether a function's name says little: it is private, or that of a decorator's inside."""
+    return name.startswith(("_", "<")) or name in _WRAPPERS

@@ -2,10 +2,16 @@
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
-from feedline.analysis.measure.code_frames import OPERATIONS, CodeFrame, origin, program_frames
+from feedline.analysis.measure.code_frames import (
+    OPERATIONS,
+    CodeFrame,
+    origin,
+    program_frames,
+    within_the_program,
+)
 from feedline.analysis.measure.code_places import (
     EVALUATION,
     FORWARD,
@@ -192,7 +198,7 @@ class SampledCode:
         refused = sorted({one.refused for one in processes if one.refused})
         code = cls(refused=refused, source=source or SourceLines())
         stacks = [
-            (process.kind, stack)
+            (process.kind, replace(stack, frames=tuple(within_the_program(stack.frames))))
             for process in processes
             for stack in process.stacks
             if stack.phase == _LOOP and stack.thread == "main" and stack.samples > 0

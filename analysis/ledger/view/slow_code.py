@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from feedline.analysis.ledger.change import Factor
 from feedline.analysis.ledger.facts import RuleInputs
+from feedline.analysis.ledger.finding import SHARE, Evidence
 from feedline.analysis.ledger.known_call import CallFound, known_call
 from feedline.analysis.ledger.known_calls import PER_SAMPLE, PER_STEP
 from feedline.analysis.measure.code_places import COLLATE, DATASET, LOGGING, OTHER
@@ -194,3 +195,28 @@ def loop_call(facts: RuleInputs) -> tuple[CallFound, float] | None:
     if most is None or most.seconds < _MOST_OF_LOOP * whole_s:
         return None
     return most, most.seconds / whole_s
+
+
+def loop_line(facts: RuleInputs) -> str:
+    """Return file and line that take most of the training loop's own code, in the most specific
+    function; empty: too few samples show it.
+    """
+    code = facts.code
+    if code is None:
+        return ""
+    trees = [code.places[key] for key in ((MAIN, OTHER), (MAIN, LOGGING)) if key in code.places]
+    tree = max(trees, key=lambda other: other.weight.seconds, default=None)
+    if tree is None or tree.weight.number < _FEWEST:
+        return ""
+    node, _ = _deepest(tree.root, code.source)
+    return node.place if node is not None else ""
+
+
+def reported(found: CallFound, whole_s: float) -> Evidence:
+    """Return the share of a call that is known to be slow, with where people report it.
+
+    Args:
+        whole_s: that the share is of.
+    """
+    what = f"{found.call.name.replace('_', ' ')}, reported in {found.call.report}"
+    return Evidence("known_call", what, found.seconds / whole_s, SHARE, found.call.name)

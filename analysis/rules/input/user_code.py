@@ -7,7 +7,7 @@ from feedline.analysis.ledger.finding import SHARE, Evidence, Finding, Severity
 from feedline.analysis.ledger.rule import CHEAPER, Effort, Rule
 from feedline.analysis.ledger.view.cpus import making_wait_s
 from feedline.analysis.ledger.view.input_wait import severity
-from feedline.analysis.ledger.view.slow_code import SlowCode, lines_of, slow_code
+from feedline.analysis.ledger.view.slow_code import SlowCode, lines_of, reported, slow_code
 
 RULE_ID = "user_code"
 _HALVED = 0.5
@@ -68,19 +68,7 @@ def _evidence(facts: RuleInputs, slow: SlowCode) -> list[Evidence]:
         )
         for line, part in list(lines_of(slow.node))[:_NAMED]
     ]
-    source = (
-        [
-            Evidence(
-                "known_call",
-                f"reported as {slow.known.call.report}",
-                1.0,
-                "1",
-                slow.known.call.name,
-            )
-        ]
-        if slow.known
-        else []
-    )
+    source = [reported(slow.known, code.making.seconds)] if slow.known else []
     return [
         Evidence("function_share", what, slow.share, SHARE),
         Evidence("function_share_end", f"{what}, lower end", slow.low, SHARE, "lower"),

@@ -16,7 +16,7 @@ from feedline.analysis.ledger.view.own_functions import (
     parts,
     place_of,
 )
-from feedline.analysis.ledger.view.slow_code import loop_call
+from feedline.analysis.ledger.view.slow_code import loop_call, reported
 from feedline.analysis.measure.model import OwnFunction
 
 RULE_ID = "own_code"
@@ -47,7 +47,7 @@ def check(facts: RuleInputs) -> Finding | None:
     crowded = (
         f". About {share(queued)} of this time is {left_out}" if queued >= _TOLD_QUEUED else ""
     )
-    found_call = loop_call(facts)
+    found_call, line = loop_call(facts), loop_line(facts)
     call = found_call[0].call if found_call else None
     by_host = (found_call[1] * own.s) if found_call and call and not call.on_gpu else 0.0
     return Finding(
@@ -58,8 +58,15 @@ def check(facts: RuleInputs) -> Finding | None:
         f"the optimizer, takes {seconds(own.s)} of "
         f"the {seconds(step.mean_s)} step ({share(own.s / step.mean_s)}{waiting}): "
         f"{parts(named)}{crowded}{f'. {call.says}' if call else ''}",
-        evidence=_evidence(found, step.mean_s),
-        fix=(f"{call.fix}." if call else _first(named, facts.code is not None))
+        evidence=[
+            *_evidence(found, step.mean_s),
+            *(
+                [reported(found_call[0], found_call[0].seconds / found_call[1])]
+                if found_call
+                else []
+            ),
+        ],
+        fix=(f"{call.fix}." if call else _first(named, bool(line)))
         + _freeing(
             freed_bytes,
             freeing_s,
@@ -72,7 +79,7 @@ def check(facts: RuleInputs) -> Finding | None:
         cost_s=took,
         place=f"{found_call[0].file}:{found_call[0].line}"
         if found_call
-        else place_of(named[0].name),
+        else line or place_of(named[0].name),
     )
 
 
@@ -127,7 +134,7 @@ def _first(named: Sequence[OwnFunction], sampled: bool) -> str:
     not to be profiled or rewritten.
 
     Args:
-        sampled: which lines take most is known from sampled stacks.
+        sampled: which line takes most is known from sampled stacks.
     """
     own = next((one for one in named if not _of_library(one.name)), None)
     if own is None:
