@@ -16,7 +16,7 @@ from feedline.analysis.ledger.view.own_functions import (
     parts,
     place_of,
 )
-from feedline.analysis.ledger.view.slow_code import loop_call, reported
+from feedline.analysis.ledger.view.slow_code import loop_call, loop_line, reported
 from feedline.analysis.measure.model import OwnFunction
 
 RULE_ID = "own_code"
