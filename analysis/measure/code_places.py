@@ -12,6 +12,8 @@ from feedline.profiler.store.stacks import StackFrame
 DATASET, COLLATE = "dataset", "collate"
 #: Of a worker: it has nothing to do.
 IDLE = "idle"
+#: Of either: feedline's own work for the recording.
+RECORDING = "recording"
 #: What no place tells: the loop's own lines, or a worker's start.
 OTHER = "other"
 #: A loop that only infers.
@@ -79,6 +81,8 @@ _MARKS = (
     _Mark(LOSS, "torch", r"nn/modules/loss\.py"),
     _Mark(FORWARD, "torch", r"nn/modules/module\.py", "_call_impl|_wrapped_call_impl"),
 )
+#: Files of feedline that only record.
+_RECORDS = ("record/", "clock.py", "store/", "samplers/", "stacks/", "taps/batch_contents.py")
 _LOGS = frozenset(
     ("wandb", "mlflow", "matplotlib", "tqdm", "neptune", "comet_ml", "clearml", "tensorboard")
 )
@@ -122,6 +126,19 @@ def standing(frames: Sequence[StackFrame]) -> Standing:
             continue
         told = Standing(mark.place, at + 1) if mark.place != told.place else told
     return told
+
+
+def is_recording(frames: Sequence[StackFrame]) -> bool:
+    """Return whether feedline itself works there: its clocks and records, not what it calls."""
+    last = next(
+        (
+            whose
+            for frame in reversed(frames)
+            if (whose := origin(frame.file)).owner != PYTHON or whose.tail.startswith("<")
+        ),
+        None,
+    )
+    return last is not None and last.owner == FEEDLINE and last.tail.startswith(_RECORDS)
 
 
 def _making(frames: Sequence[StackFrame], fetch: int) -> Standing:

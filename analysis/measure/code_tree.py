@@ -18,7 +18,9 @@ from feedline.analysis.measure.code_places import (
     LOGGING,
     MAKING,
     OTHER,
+    RECORDING,
     WAIT,
+    is_recording,
     logs,
     standing,
 )
@@ -215,7 +217,9 @@ class SampledCode:
     def _add(self, kind: str, stack: SampledStack, infers: frozenset[Key]) -> None:
         stood = standing(stack.frames)
         place, chain = stood.place, program_frames(stack.frames[stood.inside :])
-        if kind == MAIN and place not in MAKING:
+        if is_recording(stack.frames):
+            place, chain = RECORDING, []
+        elif kind == MAIN and place not in MAKING:
             place, chain = self._in_main(stack, place, chain, infers)
         tree = self.places.setdefault((kind, place), PlaceTree(kind, place))
         tree.weight.add(stack)

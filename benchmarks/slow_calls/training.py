@@ -33,7 +33,10 @@ def folder() -> Path:
 
 
 def loader(dataset, batch=32, **more):
-    return DataLoader(dataset, batch, shuffle=True, num_workers=given.workers, **more)
+    """Workers stay between passes, which are short."""
+    return DataLoader(
+        dataset, batch, shuffle=True, num_workers=given.workers, persistent_workers=True, **more
+    )
 
 
 def train(batches, each_step=lambda step, loss, model: None):

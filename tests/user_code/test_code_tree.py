@@ -142,6 +142,23 @@ def test_shares_are_of_making_a_sample_without_idling():
     assert told["collate", "pad"].share == pytest.approx(0.2)
 
 
+def test_what_the_recording_itself_takes_is_no_part_of_making_a_sample():
+    clock = [*FETCHING, (FEEDLINE + "taps/fetch.py", 432, "__getitem__")]
+    code = SampledCode.of(
+        [
+            process(
+                "worker",
+                stack([*FETCHING, ("data.py", 20, "__getitem__")], 50),
+                stack([*clock, (FEEDLINE + "clock.py", 163, "now")], 50),
+                stack([*clock, (FEEDLINE + "clock.py", 163, "now"), (PYTHON + "os.py", 1, "x")], 9),
+            )
+        ]
+    )
+
+    assert code.making.seconds == pytest.approx(0.5)
+    assert code.places["worker", "recording"].weight.seconds == pytest.approx(0.59)
+
+
 def test_the_interval_of_a_share_is_wilsons():
     whole = Weight(1.0, 100 * 0.01**2)
 
