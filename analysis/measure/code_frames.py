@@ -182,6 +182,7 @@ _NAMES = {
     ("pandas", "core/indexing.py"): "pandas.DataFrame.iloc",
     ("pandas", "core/series.py"): "pandas.Series",
     ("pandas", "core/frame.py"): "pandas.DataFrame",
+    (PYTHON, "_strptime.py"): "datetime.strptime",
 }
 
 
@@ -195,7 +196,7 @@ def called(below: Sequence[StackFrame]) -> str:
     module = first.owner
     if module == PYTHON:
         module = first.tail.removesuffix("/__init__.py").removesuffix(".py").replace("/", ".")
-    if (name := _NAMES.get((first.owner, first.tail))) and below[0].function.startswith("__"):
+    if (name := _NAMES.get((first.owner, first.tail))) and below[0].function.startswith("_"):
         return name
     names = (
         frame.function.rpartition(".")[2]

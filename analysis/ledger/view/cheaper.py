@@ -7,6 +7,7 @@ from feedline.analysis.ledger.facts import RuleInputs
 from feedline.analysis.ledger.view.cpus import cpu_share_of
 from feedline.analysis.ledger.view.expected import heaviest
 from feedline.analysis.ledger.view.input_wait import maker
+from feedline.analysis.ledger.view.slow_code import making_line
 from feedline.analysis.measure.stages import MAKING_STAGES
 
 #: Of a sample's CPU time: below it, a stage is not worth naming beside one that takes more.
@@ -76,6 +77,8 @@ def _who(facts: RuleInputs, stage: str) -> str:
 
 
 def _how(facts: RuleInputs, stage: str) -> str:
+    if stage == _THE_REST and (line := making_line(facts)):
+        return f": {line} takes most"
     if stage == _THE_REST:
         return (
             ": profile it line by line"

@@ -197,6 +197,26 @@ def loop_call(facts: RuleInputs) -> tuple[CallFound, float] | None:
     return most, most.seconds / whole_s
 
 
+def making_line(facts: RuleInputs) -> str:
+    """Return file and line of the program at which most of making samples is spent, whatever is
+    called there; empty: too few samples show it.
+    """
+    code = facts.code
+    if code is None:
+        return ""
+    trees = [code.places[key] for key in code.maker_places]
+    tree = max(trees, key=lambda other: other.weight.seconds, default=None)
+    if tree is None or tree.weight.number < _FEWEST:
+        return ""
+    node, below = None, list(tree.root.calls.values())
+    while below:
+        child = max(below, key=lambda other: other.seconds)
+        if node is not None and child.seconds < _MOST * node.seconds:
+            break
+        node, below = child, list(child.calls.values())
+    return node.place if node is not None else ""
+
+
 def loop_line(facts: RuleInputs) -> str:
     """Return file and line that take most of the training loop's own code, in the most specific
     function; empty: too few samples show it.

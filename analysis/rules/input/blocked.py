@@ -10,6 +10,7 @@ from feedline.analysis.ledger.rule import AS_MUCH_CPU, Rule, Time
 from feedline.analysis.ledger.view import cpus, handover
 from feedline.analysis.ledger.view.handover import arguments
 from feedline.analysis.ledger.view.input_wait import maker, severity
+from feedline.analysis.ledger.view.slow_code import making_line
 from feedline.analysis.ledger.view.slow_stage import at_own_locks
 from feedline.analysis.ledger.view.storage import (
     ANSWERS,
@@ -64,6 +65,7 @@ def check(facts: RuleInputs) -> Finding | None:
         "long, this finding is wrong.",
         cost_s=cost_s,
         settings=arguments(facts, _overlapping(facts, kind)),
+        place=making_line(facts),
     )
 
 
@@ -150,7 +152,12 @@ def _overlapping(facts: RuleInputs, kind: str) -> int | None:
 
 def _fix(facts: RuleInputs, kind: str) -> str:
     number = _overlapping(facts, kind)
-    where = f"`py-spy dump --pid PID` on {maker(facts)} shows the line."
+    line = making_line(facts)
+    where = (
+        f"The line is {line}."
+        if line
+        else f"`py-spy dump --pid PID` on {maker(facts)} shows the line."
+    )
     more = (
         f" More workers would overlap the remaining waits: "
         f"{handover.change(facts, arguments(facts, number))}"
