@@ -190,6 +190,18 @@ def library(file: str) -> str:
     return PYTHON if file.startswith("<frozen") or _LIBRARY.match(file) else ""
 
 
+def place_in_feedline(file: str) -> str:
+    """Return where a source file of feedline is below its root, as it would be installed.
+
+    Empty for other files.
+    """
+    if not file.startswith(_OURS):
+        return ""
+    root = max((root for root in _ROOTS if file.startswith(f"{root}/")), key=len)
+    below = file[len(root) + 1 :]
+    return below.removeprefix("feedline/")
+
+
 def _is_of_the_program(trace: TracebackType | None) -> bool:
     """Return whether a frame of it is in no installed library, nor in feedline."""
     while trace is not None:
@@ -248,11 +260,8 @@ def _users() -> set[str]:
 _FEEDLINE_FOLDERS = ("profiler", "feedline", "analysis", "pipelines", "convergence", "cli")
 #: As imported, and where links lead: Python names a source file by the path that it was found
 #: under.
-_OURS = tuple(
-    f"{root / part}/"
-    for root in {Path(__file__).parent.parent, Path(__file__).resolve().parent.parent}
-    for part in _FEEDLINE_FOLDERS
-)
+_ROOTS = {str(path.parent.parent) for path in (Path(__file__), Path(__file__).resolve())}
+_OURS = tuple(f"{root}/{part}/" for root in _ROOTS for part in _FEEDLINE_FOLDERS)
 
 
 _WORD_LIST = """

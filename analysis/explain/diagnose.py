@@ -66,6 +66,7 @@ def diagnose(
     ]
     if predictions is not None:
         grave, others = predictions.attached(grave), predictions.attached(others)
+    others = [_with_place(finding, run) for finding in others]
     return _told(
         [*grave, *(_with_claims(finding, rows) for finding in in_order(others, rows, mean_s))]
     )
@@ -208,6 +209,12 @@ def _explains(finding: Finding, run: RuleInputs) -> bool:
 def _with_claims(finding: Finding, rows: Rows) -> Finding:
     """Return the finding, with the rows of the ledger that it explains."""
     return replace(finding, claims=sorted(claimed(finding, rows)))
+
+
+def _with_place(finding: Finding, run: RuleInputs) -> Finding:
+    """Return the finding, with the line that makes the loader where it names arguments of it."""
+    made_at = str(run.setting("made_at") or "")
+    return replace(finding, place=made_at) if finding.settings and not finding.place else finding
 
 
 def _asks(finding: Finding) -> bool:

@@ -15,11 +15,12 @@ from feedline.analysis.explain.headline import headline, how
 from feedline.analysis.explain.model import Hook, MeasuredRun, RankSummary
 from feedline.analysis.ledger.facts import RuleInputs
 from feedline.analysis.ledger.recorded import ledger_of
-from feedline.analysis.ledger.view.input_wait import steady_share
-from feedline.analysis.measure import computing, gather, moved, own_code
+from feedline.analysis.ledger.view.input_wait import batches_per_step, steady_share
+from feedline.analysis.measure import computing, gather, moved, own_code, user_code
 from feedline.analysis.measure.at_end import AtEnd, at_end
 from feedline.analysis.measure.boundaries import trains_forward
 from feedline.analysis.measure.certainty import certainty, unseen
+from feedline.analysis.measure.code_tree import SampledCode
 from feedline.analysis.measure.cpu_use import cpu_use, mean_of
 from feedline.analysis.measure.gather import RankMetrics
 from feedline.analysis.measure.mean_step import half_width, interval_of_rate, means_of, relative
@@ -35,6 +36,7 @@ from feedline.analysis.measure.model import (
     Workers,
 )
 from feedline.analysis.measure.rank_gauges import read_rank_gauges
+from feedline.analysis.measure.source_lines import SourceLines
 from feedline.analysis.measure.stages import INPUT_STAGES
 from feedline.analysis.measure.steps import runs_closures
 from feedline.analysis.predict.rank_cpu import rank_cpus
@@ -50,6 +52,7 @@ from feedline.profiler.session.ending import INTERRUPTED
 from feedline.profiler.store.manifest import Manifest
 from feedline.profiler.store.run_folder import Rank, Run
 from feedline.profiler.store.segment_reader import Process
+from feedline.profiler.store.stacks import read_stacks
 
 #: Variables that change what glibc's malloc returns to the system.
 _SETTINGS_OF_MALLOC = frozenset(
@@ -124,9 +127,10 @@ def measure(
     shown = gathered[between_ranks.choose_shown_rank(gathered, compared)]
     gauges = read_rank_gauges(shown.rank, notes)
     workers, loaders = gather.workers(shown), gather.loaders(shown)
-    step = _step(shown, gauges)
+    code = _sampled_code(shown.rank, notes)
+    step = _step(shown, gauges, code)
     use = _cpu_use(shown, gathered, gauges) if step is not None else None
-    view = _view(shown, step, workers, loaders, use, gauges, compared)
+    view = _view(shown, step, workers, loaders, use, gauges, code, compared)
     ended = between_ranks.first_failed(gathered)
     end = at_end(gathered[ended], gauges if gathered[ended] is shown else [])
     about = _run_info(run, gathered[ended].rank, end)
@@ -171,12 +175,13 @@ def measure(
         cpus=use,
         shown=shown.rank.number,
         ledger=view.ledger if view is not None else None,
+        user_code=_user_code(view),
         headline=headline(about, pace.steps, trained.updates if trained else 0, who, end, unit),
     )
     return Measurement(measured, shown, view, end)
 
 
-def _step(shown: RankMetrics, gauges: list[Gauge]) -> StepSummary | None:
+def _step(shown: RankMetrics, gauges: list[Gauge], code: SampledCode | None) -> StepSummary | None:
     """Return the mean step, with the CPU time of the whole training and its own code."""
     step = gather.step_summary(shown)
     if step is None:
@@ -184,7 +189,8 @@ def _step(shown: RankMetrics, gauges: list[Gauge]) -> StepSummary | None:
     return dataclasses.replace(
         step,
         cpu_s=cpu_s(shown, gauges, step.mean_s),
-        own_code=own_code.of_steps(shown, step),
+        own_code=own_code.of_steps(shown, step)
+        or (user_code.loop_code(code, step.stages) if code is not None else None),
         evaluation_code=own_code.of_evaluation(shown),
     )
 
@@ -266,6 +272,7 @@ def _view(
     loaders: list[Loader],
     use: Cpus | None,
     gauges: list[Gauge],
+    code: SampledCode | None = None,
     compared: Compared | None = None,
 ) -> RuleInputs | None:
     """Return what the rules read; None without a step."""
@@ -310,11 +317,35 @@ def _view(
         comm=compared.communication if compared else None,
         comm_parts=compared.parts if compared else {},
         shown=rank.rank.number,
+        code=code,
     )
     parts = facts.comm_parts.get(rank.rank.number)
     return dataclasses.replace(
-        facts, ledger=ledger_of(rank, step, facts.costs, parts, facts.exposed)
+        facts, ledger=ledger_of(rank, step, facts.costs, parts, facts.exposed, code)
     )
+
+
+def _sampled_code(rank: Rank, notes: list[str]) -> SampledCode | None:
+    """Return the program's functions in the rank's stacks; None without any.
+
+    What is wrong with them is noted: the rest of the report does not need them.
+    """
+    anchors = rank.manifest.anchors
+    source = SourceLines(anchors[0]["time_ns"] / 1e9 if anchors else None)
+    try:
+        return SampledCode.of(read_stacks(rank), source)
+    except FeedlineError as error:
+        notes.append(str(error))
+        return None
+
+
+def _user_code(view: RuleInputs | None) -> user_code.UserCode | None:
+    """Return what functions of the program take; None where no stacks were sampled."""
+    if view is None or view.code is None:
+        return None
+    batch_s = view.workers.fetch_mean_s if view.workers else None
+    making_s = batch_s * batches_per_step(view) if batch_s is not None else None
+    return user_code.user_code(view.code, view.step.mean_s, making_s)
 
 
 def failed(manifest: Manifest) -> str:

@@ -19,6 +19,7 @@ from feedline.analysis.measure.model import (
     Throughput,
     Workers,
 )
+from feedline.analysis.measure.user_code import UserCode
 from feedline.analysis.ranks.communication import Communication, RankParts
 
 REPORT_SCHEMA_VERSION = 3
@@ -365,6 +366,7 @@ class MeasuredRun:
     # what has to be known before the verdict: a crash, a kill, a full disk; empty where the run
     # ended well
     headline: str = ""
+    user_code: UserCode | None = None  # None: no stacks were sampled
 
 
 @dataclass(frozen=True)
@@ -426,6 +428,8 @@ class Report(MeasuredRun):
             was recorded.
         headline: What must be known before the verdict: a crash, a kill, a full disk; empty if the
             run ended normally.
+        user_code: Functions and lines of the program that take time, from sampled stacks of all
+            its processes. None: no stacks were sampled.
         verdict: What limits the training and what to change, or that nothing measured does.
         findings: Causes with evidence and fix, most important first; at most three that are not of
             severity info. Those about the training loop (gpu_waits, float32_products,

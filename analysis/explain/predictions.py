@@ -71,7 +71,28 @@ class Predictions:
 
     def attached(self, findings: Iterable[Finding]) -> list[Finding]:
         """Return the findings with what their fixes would give, or why that is not predicted."""
-        return [self._not_workers(_with(finding, self._of(finding))) for finding in findings]
+        return [
+            self._bounded(self._not_workers(_with(finding, self._of(finding))))
+            for finding in findings
+        ]
+
+    def _bounded(self, finding: Finding) -> Finding:
+        """Return the finding, with the rate if what it names took no time.
+
+        Where its rule knows that.
+        """
+        rule = BY_ID.get(finding.rule_id)
+        if rule is None or rule.free is None or finding.predicted is None:
+            return finding
+        change = rule.free(self.facts)
+        made = (
+            change
+            if isinstance(change, Refused)
+            else self.of(replace(change, lifts=rule.lifts), interval=False)
+        )
+        if isinstance(made, Refused) or made.after < finding.predicted.after:
+            return finding
+        return replace(finding, at_most_per_s=made.after)
 
     def _not_workers(self, finding: Finding) -> Finding:
         """Say of full CPUs that more workers do not help, if that is predicted for them."""

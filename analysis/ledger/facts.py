@@ -10,6 +10,7 @@ from functools import cached_property
 from feedline.analysis.ledger.finding import Evidence
 from feedline.analysis.ledger.rows import sample_rows, step_rows
 from feedline.analysis.ledger.table import Ledger
+from feedline.analysis.measure.code_tree import SampledCode
 from feedline.analysis.measure.making import Making
 from feedline.analysis.measure.model import (
     Certainty,
@@ -69,6 +70,7 @@ class RuleInputs:
             not known).
         repeated_stream: the loader's workers were seen to yield the same batches of a stream.
         failed: the run ended with an error: how, in words; empty: it did not.
+        code: the program's functions in sampled stacks (None: none were sampled).
     """
 
     throughput: Throughput
@@ -103,6 +105,7 @@ class RuleInputs:
     failed: str = ""
     closures: bool = False
     shown: int | None = None
+    code: SampledCode | None = None
 
     @cached_property
     def rows(self) -> dict[str, float]:
@@ -110,9 +113,9 @@ class RuleInputs:
 
         They are those of the mean step, and of a mean sample (``sample/decode/cpu``).
         """
-        _, of_sample = sample_rows(self.costs)
+        _, of_sample = sample_rows(self.costs, self.code)
         parts = self.comm_parts.get(self.shown) if self.shown is not None else None
-        of_step = step_rows(self.step, parts, self.exposed)
+        of_step = step_rows(self.step, parts, self.exposed, self.code)
         return {row.where: row.s for row in of_step if row.s > 0} | {
             f"sample/{row.where}": row.s for row in of_sample if row.s > 0
         }

@@ -174,6 +174,8 @@ class Finding:
         fix_more: Further sentences on the fix: alternatives, what it does not change.
         gain: Throughput with the fix, and how sure it is. None: the finding costs no time, or asks
             for no change.
+        at_most_per_s: Throughput predicted if what it names took no time: no fix of it gives more.
+            Unit: samples/s. None: not predicted.
     """
 
     rule_id: str = field(metadata={"key": "cause"})
@@ -199,6 +201,7 @@ class Finding:
     more: list[str] = field(default_factory=list)
     fix_more: list[str] = field(default_factory=list)
     gain: Gain | None = None
+    at_most_per_s: float | None = None
 
 
 def advice(finding: Finding) -> str:

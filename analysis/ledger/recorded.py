@@ -22,6 +22,7 @@ from feedline.analysis.intervals import (
 )
 from feedline.analysis.ledger.rows import sample_rows, step_rows
 from feedline.analysis.ledger.table import Ledger, LedgerRow, LedgerTable
+from feedline.analysis.measure.code_tree import SampledCode
 from feedline.analysis.measure.gather import RankMetrics
 from feedline.analysis.measure.model import Cost, StepSummary
 from feedline.analysis.measure.rested import FloatArray
@@ -46,6 +47,7 @@ def ledger_of(
     costs: Mapping[str, Cost] = MappingProxyType({}),
     parts: RankParts | None = None,
     kinds: Sequence[ExposedKind] = (),
+    code: SampledCode | None = None,
 ) -> Ledger:
     """Return where the time of a rank went.
 
@@ -53,22 +55,27 @@ def ledger_of(
         step: its mean step, with the program's own code.
         costs: stage -> mean cost of one sample; empty: none was seen.
         parts, kinds: of its communication with other ranks, as for ``step_rows``.
+        code: the program's functions in sampled stacks; None: none were sampled.
     """
-    sample = LedgerTable.made_of("sample", *sample_rows(costs)) if costs else None
-    return Ledger(_step_table(rank, step, parts, kinds), run_table(rank), sample)
+    sample = LedgerTable.made_of("sample", *sample_rows(costs, code)) if costs else None
+    return Ledger(_step_table(rank, step, parts, kinds, code), run_table(rank), sample)
 
 
 def _step_table(
-    rank: RankMetrics, step: StepSummary, parts: RankParts | None, kinds: Sequence[ExposedKind]
+    rank: RankMetrics,
+    step: StepSummary,
+    parts: RankParts | None,
+    kinds: Sequence[ExposedKind],
+    code: SampledCode | None,
 ) -> LedgerTable:
     """Return the mean step as rows.
 
     Each has the share of steps in which its stage lies, and how it changes.
 
     Args:
-        step, parts, kinds: of the same rank, as for ``step_rows``.
+        step, parts, kinds, code: of the same rank, as for ``step_rows``.
     """
-    rows = step_rows(step, parts, kinds)
+    rows = step_rows(step, parts, kinds, code)
     known = [
         replace(row, steps=_occurs(rank, row.where), trend=trend(rank, row.where))
         if row.where in step.stages

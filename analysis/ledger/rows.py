@@ -4,15 +4,20 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 
 from feedline.analysis.ledger.table import LedgerRow
+from feedline.analysis.measure.code_tree import MAIN, SampledCode, functions_of
 from feedline.analysis.measure.model import Cost, StepSummary
 from feedline.analysis.ranks.communication import ExposedKind, RankParts
 
 _USER = "user"
+_OF_LOOP = ("other", "loss")  # what own_code divides
 _PLACE = re.compile(r"(?P<name>.*) \((?P<place>[^()]+)\)")
 
 
 def step_rows(
-    step: StepSummary, parts: RankParts | None = None, kinds: Sequence[ExposedKind] = ()
+    step: StepSummary,
+    parts: RankParts | None = None,
+    kinds: Sequence[ExposedKind] = (),
+    code: SampledCode | None = None,
 ) -> list[LedgerRow]:
     """Return the mean step as disjoint rows that sum to it.
 
@@ -25,10 +30,12 @@ def step_rows(
         parts: of the step of one of several ranks; None: they were not compared.
         kinds: of its communication that nothing hides. What the rank waits for others is divided as
             their transfer is.
+        code: the program's functions in sampled stacks; None: none were sampled.
     """
     inside = [
         *_waits(step),
         *_functions(step),
+        *_sampled(step, code),
         *(_communication(step, parts, kinds) if parts is not None else ()),
     ]
     rows = []
@@ -38,10 +45,17 @@ def step_rows(
     return [*rows, *inside]
 
 
-def sample_rows(costs: Mapping[str, Cost]) -> tuple[float, list[LedgerRow]]:
+def sample_rows(
+    costs: Mapping[str, Cost], code: SampledCode | None = None
+) -> tuple[float, list[LedgerRow]]:
     """Return the seconds of a mean sample, and its rows.
 
-    They are what each stage spends on a CPU, waiting for one, and blocked.
+    What each stage spends on a CPU, waiting for one, and blocked.
+
+    What functions of the program take of a stage is below it, divided as the stage is.
+
+    Args:
+        code: the program's functions in sampled stacks; None: none were sampled.
     """
     rows: list[LedgerRow] = []
     for stage, cost in costs.items():
@@ -49,12 +63,37 @@ def sample_rows(costs: Mapping[str, Cost]) -> tuple[float, list[LedgerRow]]:
             continue
         kinds = {"cpu": cost.cpu_s, "run_queue": cost.runqueue_s, "blocked": cost.blocked_s}
         known = {kind: seconds for kind, seconds in kinds.items() if seconds is not None}
-        rows += [LedgerRow(f"{stage}/{kind}", seconds) for kind, seconds in known.items()]
-        rows.append(LedgerRow(stage, max(0.0, cost.wall_s - sum(known.values()))))
+        known[""] = max(0.0, cost.wall_s - sum(known.values()))
+        functions = functions_of(code, stage) if code is not None else []
+        left = 1.0
+        for name, place, part in functions:
+            left -= part
+            rows += [
+                LedgerRow(_path(f"{stage}/{_USER}/{name}", kind), seconds * part, place=place)
+                for kind, seconds in known.items()
+            ]
+        rows += [
+            LedgerRow(_path(stage, kind), seconds * max(left, 0.0))
+            for kind, seconds in known.items()
+        ]
     whole = sum(
         costs[name].wall_s for name in ("total", "transport") if name in costs
     )  # it is sent after it is made
     return whole or sum(row.s for row in rows), rows
+
+
+def _path(where: str, kind: str) -> str:
+    return f"{where}/{kind}" if kind else where
+
+
+def _sampled(step: StepSummary, code: SampledCode | None) -> Iterator[LedgerRow]:
+    """Functions of the program inside of stages; those of the loop itself are ``_functions``."""
+    if code is None:
+        return
+    for stage, seconds in step.stages.items():
+        if stage not in _OF_LOOP:
+            for name, place, part in functions_of(code, stage, MAIN):
+                yield LedgerRow(f"{stage}/{_USER}/{name}", seconds * part, place=place)
 
 
 def _waits(step: StepSummary) -> Iterator[LedgerRow]:

@@ -103,6 +103,8 @@ class Rule(Generic[F]):
             be faster.
         bound_or_input: ``bound`` of a trace that does not show whether it waits for data.
         names_error: its fix begins with the error of a training that failed.
+        free: what the run would be if what the finding names took no time: a bound of its gain.
+            None: its change is that already, or there is no such bound.
     """
 
     rule_id: str
@@ -124,3 +126,4 @@ class Rule(Generic[F]):
     without_gain_of_workers: str = ""
     bound_or_input: str = ""
     names_error: bool = False
+    free: Callable[[F], Change | Refused] | None = None

@@ -38,7 +38,10 @@ def text(report: Report, path: Path) -> str:
     """
     module = _ENDINGS.get(path.suffix.lower())
     if module is None:
-        known = f"{', '.join(_ENDINGS)}, or .trace.json.gz for a trace"
+        known = (
+            f"{', '.join(_ENDINGS)}, .trace.json.gz for a trace, .speedscope.json or .collapsed "
+            f"for stacks"
+        )
         raise OutputError(
             f"{path}: unknown report format {path.suffix or 'without an extension'}: use one of "
             f"{known}"

@@ -16,12 +16,14 @@ from feedline.analysis.report.run_frames import (
     GAUGES,
     SAMPLES,
     STEPS,
+    USER_CODE,
     Table,
     collectives,
     findings,
     gauges,
     samples,
     steps,
+    user_code,
 )
 from feedline.analysis.traces.windows import read_windows
 from feedline.profiler.ceilings import Ceilings
@@ -58,7 +60,7 @@ def frame(table: Table) -> "Callable[[Callable[[LoadedRun], pd.DataFrame]], prop
 class LoadedRun:
     """A run opened by ``feedline.load``.
 
-    It has ``report``, ``steps``, ``samples``, ``collectives``, ``gauges`` and ``findings``. The
+    It has ``report``, ``steps``, ``samples``, ``collectives``, ``gauges``, ``user_code`` and ``findings``. The
     report and each frame are computed on first access and kept. If the run is still being recorded,
     they cover what it had recorded by then; load it again to see more. Nothing is ever written into
     the run folder.
@@ -119,6 +121,10 @@ class LoadedRun:
     @frame(GAUGES)
     def gauges(self) -> "pd.DataFrame":
         return gauges(self._ranks)
+
+    @frame(USER_CODE)
+    def user_code(self) -> "pd.DataFrame":
+        return user_code(self.report)
 
     @frame(FINDINGS)
     def findings(self) -> "pd.DataFrame":
@@ -189,7 +195,7 @@ def load(path: "str | Path", training: int | None = None) -> LoadedRun:
 
         run = feedline.load("runs/train-1121-0943")
         run                                   # the verdict; in a notebook the report
-        run.steps["wall_s"].describe()        # also .samples, .collectives, .gauges, .findings: pandas frames
+        run.steps["wall_s"].describe()        # also .samples, .collectives, .gauges, .user_code, .findings: pandas
         run.report.throughput.samples_per_s   # all that `feedline report` shows
         run.to_html("report.html")
 

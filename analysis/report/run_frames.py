@@ -5,7 +5,7 @@ Each has the names, units and meanings of its columns.
 
 import os
 import textwrap
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +20,7 @@ from feedline.analysis.measure.gather import RankMetrics, throughput
 from feedline.analysis.measure.rested import FloatArray
 from feedline.analysis.measure.stages import STEP_STAGES
 from feedline.analysis.measure.steps import Steps
+from feedline.analysis.measure.user_code import UserFunction
 from feedline.analysis.ranks.aligned_clocks import RankArrivals
 from feedline.analysis.ranks.cross_rank import combine
 from feedline.analysis.ranks.partition import Partition
@@ -54,6 +55,8 @@ _NOT_AN_INTERVAL = "cost_s is not a prediction"
 _NOT_PREDICTED = "refused says why it is not predicted"
 _NO_RANK = "it does not name one rank"
 _UNENDED = "its end was not seen"
+_A_LINE = "the row is of one line"
+_NO_STEP = "it is no part of the step, or the time of making batches is not known"
 _NOT_COMPARABLE = (
     "not comparable with other ranks: their records are missing, or clocks cannot be compared"
 )
@@ -419,6 +422,26 @@ def _gauges_of_rank(rank: Rank) -> _Rows | None:
     }
 
 
+USER_CODE = Table(
+    "user_code",
+    "One row for each line of a function of the program that takes time, from sampled stacks of "
+    "the rank that the report shows, and one with line 0 for the whole function. Empty if no "
+    "stacks were sampled.",
+    (
+        _Column("kind", "text", "", "process: worker or main"),
+        _Column("place", "text", "", "part of the pipeline: dataset, collate, forward, ..."),
+        _Column("function", "text", "", "its name"),
+        _Column("file", "text", "", "its file"),
+        _Column("line", "integer", "", "the line; 0: the whole function"),
+        _Column("share", "number", "1", "of making a sample; in other places, of the step"),
+        _Column("low", "number", "1", "lower end of its 95 % interval", _A_LINE),
+        _Column("high", "number", "1", "upper end", _A_LINE),
+        _Column("seconds_per_step", "number", "s", "what it takes of one process", _NO_STEP),
+        _Column("caller", "text", "", "function and line that call it; empty: a library does"),
+        _Column("library", "text", "", "function of a library that it mostly calls there"),
+    ),
+)
+
 FINDINGS = Table(
     "findings",
     "One row per finding of the report, most important first. `run.report.findings` has their "
@@ -751,4 +774,41 @@ def _spent(own: Collectives, cut: Partition, others: RankArrivals, whole: BoolAr
 
 
 #: In the order of docs/api.md.
-ALL_FRAMES = (STEPS, SAMPLES, COLLECTIVES, GAUGES, FINDINGS)
+ALL_FRAMES = (STEPS, SAMPLES, COLLECTIVES, GAUGES, USER_CODE, FINDINGS)
+
+
+def user_code(report: Report) -> "pd.DataFrame":
+    """Make the frame of the program's functions and lines."""
+    rows = [
+        row
+        for one in (report.user_code.functions if report.user_code else [])
+        for row in _lines_of(one)
+    ]
+    names = [column.name for column in USER_CODE.columns]
+    columns: dict[str, Any] = {name: [row[name] for row in rows] for name in names}
+    for column in USER_CODE.columns:
+        if column.kind == "number":
+            columns[column.name] = _numbers(columns[column.name])
+        elif column.kind == "integer":
+            columns[column.name] = np.array(columns[column.name], np.int64)
+    return USER_CODE.frame([columns])
+
+
+def _lines_of(one: UserFunction) -> Iterator[dict[str, Any]]:
+    """Rows of a function: all of it, then its lines."""
+    whole = {name: getattr(one, name) for name in ("kind", "place", "function", "file", "caller")}
+    ends = {"low": one.low, "high": one.high}
+    per_step = one.seconds_per_step
+    library = {"library": one.library}
+    yield {**whole, "line": 0, "share": one.share, **ends, "seconds_per_step": per_step, **library}
+    for line in one.lines:
+        part = None if per_step is None or not one.share else per_step * line.share / one.share
+        yield {
+            **whole,
+            "line": line.line,
+            "share": line.share,
+            "low": None,
+            "high": None,
+            "seconds_per_step": part,
+            "library": line.library,
+        }

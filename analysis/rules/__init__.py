@@ -41,6 +41,7 @@ from feedline.analysis.rules.input import (
     thread_oversubscription,
     too_few_workers,
     too_short,
+    user_code,
 )
 from feedline.analysis.rules.loop import (
     checkpoint_time,
@@ -81,6 +82,7 @@ INPUT: tuple[Rule[RuleInputs], ...] = (
     augmentation_bound.RULE,
     cpu_saturated.RULE,
     straggler_in_order.RULE,
+    user_code.RULE,
 )
 
 #: Of the machine that a recorded run shares, whatever the input does.

@@ -261,8 +261,13 @@ def add_line(folder: Path, name: str, line: str) -> None:
         fd = single.reopen(folder / name)
     with os.fdopen(fd, "r+b", 0) as file:
         fcntl.flock(fd, fcntl.LOCK_EX)
-        file.seek(0, os.SEEK_END)
-        file.write(line.encode() + b"\n")
+        try:
+            file.seek(0, os.SEEK_END)
+            file.write(line.encode() + b"\n")
+        finally:
+            # a process that another thread has forked meanwhile has the file too, and keeps the
+            # lock as long as it has it, if closing the file here is all that gives it back
+            fcntl.flock(fd, fcntl.LOCK_UN)
 
 
 def restart(folder: Path, name: str, mode: int = single.PRIVATE_MODE) -> int:

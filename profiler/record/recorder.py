@@ -148,6 +148,7 @@ class _Recorder:
             first, or None.
         looks: receives the threads that make batches, or None.
         own_code: receives the calls between which the program's own code runs, or None.
+        samples_stacks: whether loaders' workers are to be sampled (profiler/stacks).
         batch: key of the batch this process works on (events.batch_key).
         loader: number of the loader this process works for.
         made: id and description of the last batch made in this process: without workers, the loader
@@ -173,6 +174,7 @@ class _Recorder:
         self.on_new_training: Callable[[], None] | None = None
         self.looks: _LooksAtThreads | None = None
         self.own_code: _OwnCodeObserver | None = None
+        self.samples_stacks = False
         self.batch = 0
         self.loader = 0
         self.made: tuple[int, Any] = 0, None

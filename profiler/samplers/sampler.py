@@ -22,6 +22,7 @@ from feedline.profiler.samplers.machine import (
 from feedline.profiler.samplers.nvml import NvmlGpus
 from feedline.profiler.samplers.processes import ProcessTree
 from feedline.profiler.samplers.source import GaugeSource, reason_of
+from feedline.profiler.stacks.sampler import StackSampling
 
 _JOIN_S = 0.5
 _SHORTEST_NS = 100_000_000  # CPU time is known to 10 ms
@@ -45,6 +46,7 @@ class Sampler(threading.Thread):
         max_bytes: bound on the file.
         early: number of initial samples that are EARLY times as frequent.
         looks: made between the samples, on their own schedule.
+        stacks: started by the thread, and told of new threads once per sample.
 
     Raises:
         ValueError: ``period_s`` is not positive.
@@ -65,6 +67,7 @@ class Sampler(threading.Thread):
         max_bytes: int = MAX_BYTES,
         early: int = 0,
         looks: BlockedThreads | None = None,
+        stacks: StackSampling | None = None,
     ) -> None:
         if period_s <= 0:
             raise ValueError(f"period_s is {period_s}: it must be above 0")
@@ -77,7 +80,7 @@ class Sampler(threading.Thread):
         self._base_period_s = period_s
         self._max_bytes = max_bytes
         self._early = early
-        self._looks = looks
+        self._looks, self._stacks = looks, stacks
         self._pid = os.getpid()
         self._ending = threading.Event()
         self._numbers: dict[str, int] = {}
@@ -117,6 +120,8 @@ class Sampler(threading.Thread):
             # A signal that the training blocks, to wait for it, must not find a thread that takes
             # it.
             signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals() - _OWN_FAULTS)
+            if self._stacks is not None:
+                self._stacks.tick()
             self.prepare()
             self._sample()
         except Exception as error:
@@ -158,6 +163,8 @@ class Sampler(threading.Thread):
         """
         if os.getpid() != self._pid:  # a forked child has no sampler, only a copy of this object
             return
+        if self._stacks is not None:
+            self._stacks.tick()
         now = clock.wall_ns()
         rows: list[tuple[int, float]] = []
         for source in self._sources.copy():

@@ -27,6 +27,7 @@ from feedline.profiler.samplers.sampler import Sampler, default_sources
 from feedline.profiler.session.ending import WELL, Ending
 from feedline.profiler.session.hooks import Hooks, attach_in_main
 from feedline.profiler.session.stop_after import StopAfter
+from feedline.profiler.stacks.sampler import StackSampling
 from feedline.profiler.store.layout import GAUGES, RESERVE, main_segment, rank_folder
 from feedline.profiler.store.manifest import Manifest
 from feedline.profiler.store.segment import Segment
@@ -75,6 +76,7 @@ class Session:
         group: name of its process group, if it created one itself.
         begins: called with the session before anything is attached: an interrupt may come when all
             is, before the caller has it.
+        stacks: whether the lines of code that run are sampled.
         follows: whether processes below this one record themselves; those that cannot are named.
 
     Attributes:
@@ -101,6 +103,7 @@ class Session:
         group: str = "",
         follows: bool = False,
         stop_after: StopAfter | None = None,
+        stacks: bool = True,
         begins: "Callable[[Session], None]" = lambda session: None,
     ) -> None:
         self._stopped = False  # to the end: one that an interrupt breaks off is begun again
@@ -138,9 +141,12 @@ class Session:
             [UnfollowedProcesses(self.path, record_argv)] if follows else []
         )
         self._looks = BlockedThreads()
-        self._sampler = Sampler(self.folder / GAUGES, sources, early=40, looks=self._looks)
         self._hooks, self._changing = (
             Hooks(self._tell_hook, self._write_manifest) for _ in range(2)
+        )
+        self._stacks = StackSampling(self.folder, self._tell_hook, stacks)
+        self._sampler = Sampler(
+            self.folder / GAUGES, sources, early=40, looks=self._looks, stacks=self._stacks
         )
         begins(self)
         try:
@@ -152,6 +158,7 @@ class Session:
     def _begin(self, segment: Segment) -> None:
         recorder.open_main(segment, self._every)
         recorder.looks = self._looks
+        recorder.samples_stacks = self._stacks.wanted
         for change in self._changes:
             change.attach(self._changing)
         attach_in_main(
@@ -177,6 +184,7 @@ class Session:
             self._changing.detach()
             with suppress(Exception):
                 self._sampler.stop()
+                self._stacks.stop()
                 self.manifest.machine.update(self._sampler.machine)
                 for name, why in {**self._sampler.absent, **counters.absent}.items():
                     self._tell_hook(name, False, why)

@@ -170,6 +170,7 @@ class LoaderTaps:
                         clock.wall_ns(),
                         self._salt,
                         module._worker_loop,
+                        recorder.samples_stacks,
                     )
                     patches.set(module, "_worker_loop", entry)
                     recorder.starting = threading.get_ident()

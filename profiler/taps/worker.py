@@ -20,6 +20,7 @@ from feedline.profiler import clock
 from feedline.profiler.errors import leave_out_us
 from feedline.profiler.events import Stage, batch_key
 from feedline.profiler.record.recorder import Span, recorder
+from feedline.profiler.stacks.targets import SampledProcess
 from feedline.profiler.store.layout import worker_segment
 from feedline.profiler.store.segment import CAPACITY_BYTES, Segment, window_of
 from feedline.profiler.taps.patch import Patches
@@ -40,6 +41,7 @@ class WorkerEntry:
         every: see Recorder.
         born_ns: when the parent began to start workers.
         salt: see Recorder; it is written nowhere.
+        stacks: whether its stacks are sampled.
     """
 
     module: str
@@ -52,6 +54,7 @@ class WorkerEntry:
     born_ns: int
     salt: bytes
     _original: Callable[..., None] | None = None
+    stacks: bool = False
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_original": None}
@@ -98,10 +101,13 @@ class WorkerEntry:
             extra=os.getpid(),
             source=self.loader,
         )
+        sampled = None
+        if self.stacks:
+            sampled = SampledProcess(Path(self.folder), segment.path.stem)
+            sampled.tick()
         _attach_taps(patches)
-        patches.set(
-            given["index_queue"], "get", _watched_get(given["index_queue"].get, segment, self.epoch)
-        )
+        get = _watched_get(given["index_queue"].get, segment, self.epoch, sampled)
+        patches.set(given["index_queue"], "get", get)
         queues: Any = multiprocessing.queues
         patches.set(queues, "_ForkingPickler", _watched_pickler(queues._ForkingPickler))
         module: Any = importlib.import_module(self.module)
@@ -119,10 +125,12 @@ def _attach_taps(patches: Patches) -> None:
     operations.attach(lambda *_: None)
 
 
-def _watched_get(original: Callable[..., Any], segment: Segment, epoch: int) -> Callable[..., Any]:
-    """Wrap ``index_queue.get`` of a worker.
+def _watched_get(
+    original: Callable[..., Any], segment: Segment, epoch: int, sampled: SampledProcess | None
+) -> Callable[..., Any]:
+    """Wrap ``index_queue.get`` of a worker: the time without work.
 
-    It shows the time without work, and the number of the next batch.
+    And the number of the next batch.
     """
     from torch.utils.data._utils.worker import _ResumeIteration
 
@@ -131,6 +139,8 @@ def _watched_get(original: Callable[..., Any], segment: Segment, epoch: int) -> 
     def get(*args: Any, **kwargs: Any) -> Any:
         nonlocal epoch, idle_since
         idle_since = idle_since or clock.wall_ns()
+        if sampled is not None:
+            sampled.tick()
         task = original(
             *args, **kwargs
         )  # raises queue.Empty every few seconds: the waiting continues

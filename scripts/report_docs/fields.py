@@ -18,6 +18,7 @@ from feedline.analysis.explain import model as report
 from feedline.analysis.ledger import finding
 from feedline.analysis.ledger import table as ledger
 from feedline.analysis.measure import model as measured
+from feedline.analysis.measure import user_code
 from feedline.analysis.ranks import communication as ranks
 from feedline.analysis.report.json_report import key_of
 from feedline.analysis.traces import windows
@@ -35,6 +36,9 @@ TYPES: tuple[type, ...] = (
     ledger.LedgerRow,
     measured.OwnCode,
     measured.OwnFunction,
+    user_code.UserCode,
+    user_code.UserFunction,
+    user_code.CodeLine,
     windows.GpuWork,
     measured.Sampled,
     measured.Flop,

@@ -5,6 +5,8 @@ import os
 import signal
 import subprocess
 import sys
+import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -253,3 +255,30 @@ def test_ctrl_c_never_leaves_a_file_that_no_list_names(run, way, monkeypatch):
         signal.signal(signal.SIGINT, before)
 
     assert (run / "new.bin").exists() and "new.bin" in own_folders.listed_names(run)
+
+
+def test_a_process_that_is_forked_while_a_line_is_added_does_not_keep_others_from_it(run):
+    children = []
+
+    class Forking(str):
+        def encode(self, *args, **kwargs):
+            child = os.fork()
+            if child == 0:
+                time.sleep(60)
+                os._exit(0)
+            children.append(child)
+            return b"first"
+
+    try:
+        owned.add_line(run, "lines", Forking())
+        later = threading.Thread(target=owned.add_line, args=(run, "lines", "second"))
+        later.daemon = True
+        later.start()
+        later.join(20)
+
+        assert not later.is_alive()
+        assert (run / "lines").read_text() == "first\nsecond\n"
+    finally:
+        for child in children:
+            os.kill(child, signal.SIGKILL)
+            os.waitpid(child, 0)

@@ -13,11 +13,13 @@ from rules.any_facts import any_facts
 from rules.made_up import made_up_facts, per_sample, waiting, without_workers
 from rules.test_made_one_by_one import rows
 from text.breath import advised
+from user_code.made_stacks import FETCHING, process, stack
 
 from feedline.analysis.explain.diagnose import diagnose
 from feedline.analysis.ledger.facts import RuleInputs
 from feedline.analysis.ledger.finding import Finding
 from feedline.analysis.ledger.table import Ledger, LedgerRow, LedgerTable
+from feedline.analysis.measure.code_tree import SampledCode
 from feedline.analysis.measure.making import Making
 from feedline.analysis.measure.model import (
     Certainty,
@@ -109,6 +111,16 @@ def without(facts: RuleInputs, resident: bool) -> RuleInputs:
 
 
 SLOW_READ = Operation("read", "zarr.Array", 200e-3, 30e-3, 1.0)
+
+
+CHUNK = ("/venv/lib/python3.11/site-packages/h5py/_hl/dataset.py", 800, "__getitem__")
+
+
+def in_code(function: str, line: int, *below: tuple[str, int, str]) -> RuleInputs:
+    """A training whose workers spend their time in a function of its own."""
+    found = stack([*FETCHING, ("data.py", line, function), *below], 100)
+    facts = waiting(60.0, sample={"dataset": (8.0, 0.0, 0.0)})
+    return replace(facts, code=SampledCode.of([process("worker", found)]))
 
 
 def spinning(name: str) -> RuleInputs:
@@ -478,6 +490,10 @@ CASES: dict[str, list[tuple[str, RuleInputs, RuleInputs]]] = {
             ),
             waiting(**FULL),
         ),
+    ],
+    "user_code": [
+        ("line 88 of data.py", in_code("tokenize", 88), in_code("tokenize", 12)),
+        ("chunks of about", in_code("crop", 9, CHUNK), in_code("crop", 9)),
     ],
     "straggler_in_order": [
         (

@@ -557,6 +557,9 @@ COSTS: dict[str, Formula] = {
     "float32_on_host": of_float32,
     "cpu_saturated": lambda bar: min(bar.making + bar.sending, bar.mean * of_cpus(bar)),
     "straggler_in_order": out_of_order,
+    "user_code": lambda bar: (
+        (bar.making + (bar.sending if full(bar) else 0.0)) * bar.evidence("function_share")
+    ),
     "busy_neighbors": by_neighbors,
     "late_rank": of_late_rank,
     "late_ranks": of_late_rank,

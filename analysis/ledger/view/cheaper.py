@@ -8,6 +8,7 @@ from feedline.analysis.ledger.view.cpus import cpu_share_of
 from feedline.analysis.ledger.view.expected import heaviest
 from feedline.analysis.ledger.view.input_wait import maker
 from feedline.analysis.ledger.view.own_functions import name_of, place_of
+from feedline.analysis.ledger.view.slow_code import making_line
 from feedline.analysis.measure.stages import MAKING_STAGES
 from feedline.analysis.sentences import PART, PERCENT, Sentence
 
@@ -108,6 +109,8 @@ def _who(facts: RuleInputs, stage: str) -> str:
 
 
 def _how(facts: RuleInputs, stage: str) -> str:
+    if stage == _THE_REST and (line := making_line(facts)):
+        return f": {line} takes most"
     if stage == _THE_REST:
         by_line = " line by line" if facts.setting("sample_code") else ""
         return f"Profile {name_of(own_function(facts))}{by_line}"

@@ -11,8 +11,6 @@ from feedline.analysis.sentences import NAME, PART, TIME, Sentence
 
 #: Functions and lines below this share of the step are not named.
 NAMED_SHARE = 0.03
-
-
 NAMED = 3
 
 _TAKES = Sentence("{function} takes {took}{when}", function=NAME, took=TIME, when=PART)
@@ -24,8 +22,9 @@ _LINES = re.compile(r"lines? (?P<first>\d+).*")
 
 
 def name_of(function: str) -> str:
-    """``get_batch`` of ``get_batch (train.py:116)``; lines keep their file, which they mean nothing
-    without.
+    """``get_batch`` of ``get_batch (train.py:116)``.
+
+    Lines keep their file, which they mean nothing without.
     """
     at = _WITH_PLACE.fullmatch(function)
     return at["name"] if at and not _LINES.fullmatch(at["name"]) else function

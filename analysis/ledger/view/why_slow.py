@@ -18,6 +18,7 @@ from feedline.analysis.ledger.view.expected import (
     heaviest,
 )
 from feedline.analysis.ledger.view.input_wait import maker, num_workers
+from feedline.analysis.ledger.view.slow_code import slow_code
 from feedline.analysis.ledger.view.storage import blocked_by
 from feedline.analysis.measure.costs import PAGE_BYTES
 from feedline.analysis.sentences import COUNT, NAME, NUMBER, PART, PERCENT, SIZE, Sentence
@@ -335,6 +336,9 @@ def _unknown(facts: RuleInputs, work: Work) -> Why | None:
     """
     if work.stage == KERNEL or (work.cost.cpu_s or 0.0) < _FAR_OFF * work.should_s:
         return None
+    slow = slow_code(facts)
+    if slow is not None and slow.of_stages.get(work.stage, 0.0) > _MOST:
+        return None  # it is known which line takes so long
     name, part = heaviest(facts, work.stage)
     return Why(
         ["the cause is unknown", *([_ACCOUNTS(operation=name, part=part)] if name else [])],

@@ -325,7 +325,7 @@ def _fixes(
 
 
 def _condition(exposed: Exposed, best: Prediction | None) -> str:
-    """What must be true for the best change to leave the training as it is."""
+    """Return what must be true for the best change to leave the training as it is."""
     changes_batch = best is not None and best.id == "accumulation" and not exposed.separate
     return _LARGER_UPDATES(times=best.value) if best and changes_batch else ""
 

@@ -10,6 +10,7 @@ from feedline.analysis.ledger.rule import AS_MUCH_CPU, Rule, Time
 from feedline.analysis.ledger.view import cpus, handover
 from feedline.analysis.ledger.view.handover import arguments
 from feedline.analysis.ledger.view.input_wait import maker, severity
+from feedline.analysis.ledger.view.slow_code import making_line
 from feedline.analysis.ledger.view.slow_stage import at_own_locks
 from feedline.analysis.ledger.view.storage import (
     ANSWERS,
@@ -68,7 +69,7 @@ def check(facts: RuleInputs) -> Finding | None:
         return None
     kind = max(others, key=lambda name: others[name])
     given = arguments(facts, _overlapping(facts, kind))
-    fix, *more = FIX[kind]
+    (fix, *more), line = FIX[kind], making_line(facts)
     return Finding(
         RULE_ID,
         weight,
@@ -76,8 +77,12 @@ def check(facts: RuleInputs) -> Finding | None:
         more=["the cause is unknown"] if kind == _UNKNOWN else [],
         evidence=_evidence(facts, blocked, others),
         fix=fix,
-        fix_more=[*more, _SHOWS(maker=maker(facts)), *_more_workers(facts, given)],
-        place=handover.place(facts) if given else "",
+        fix_more=[
+            *more,
+            *([] if line else [_SHOWS(maker=maker(facts))]),
+            *_more_workers(facts, given),
+        ],
+        place=line or (handover.place(facts) if given else ""),
         condition=handover.only_if(facts, given),
         how_to_check="Replace the blocking call with a value from memory. If samples take just as "
         "long, this finding is wrong.",

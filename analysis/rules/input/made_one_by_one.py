@@ -135,5 +135,9 @@ def change(facts: RuleInputs) -> Refused:
 
 
 RULE: Rule[RuleInputs] = Rule(
-    RULE_ID, check, change, claims=("sample/dataset/cpu", "sample/dataset/run_queue"), of_input=True
+    RULE_ID,
+    check,
+    change,
+    claims=("sample/dataset/*cpu", "sample/dataset/*run_queue"),
+    of_input=True,
 )

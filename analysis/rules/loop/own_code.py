@@ -10,6 +10,7 @@ from feedline.analysis.formatting import seconds
 from feedline.analysis.ledger.change import Refused
 from feedline.analysis.ledger.facts import RuleInputs
 from feedline.analysis.ledger.finding import SHARE, Evidence, Finding, Severity, measured
+from feedline.analysis.ledger.known_call import CallFound
 from feedline.analysis.ledger.rule import Rule
 from feedline.analysis.ledger.view.own_functions import (
     NamedFunctions,
@@ -18,6 +19,7 @@ from feedline.analysis.ledger.view.own_functions import (
     parts,
     place_of,
 )
+from feedline.analysis.ledger.view.slow_code import loop_call, loop_line, reported
 from feedline.analysis.measure.model import OwnFunction
 from feedline.analysis.sentences import NAME, PART, PERCENT, SIZE, TIME, Sentence
 
@@ -83,9 +85,12 @@ def check(facts: RuleInputs) -> Finding | None:
         found.freed_bytes,
         found.freeing_s,
     )
+    called, line = loop_call(facts), loop_line(facts)
+    fix, *others = [f"{called[0].call.fix}."] if called else _fixes(named, bool(line))
     own_function = _own_function(named)
-    fix, *others = _fixes(named)
+    by_host_s = called[1] * own.s if called and not called[0].call.on_gpu else 0.0
     more = [
+        *([called[0].call.says] if called else []),
         _OUTSIDE,
         _SHARE(part=own.s / step.mean_s, step=step.mean_s),
         *([_GPU_TOO] if on_gpu else []),
@@ -95,18 +100,30 @@ def check(facts: RuleInputs) -> Finding | None:
     flags = facts.loader.flags if facts.loader else ()
     return Finding(
         RULE_ID,
-        Severity.INFO if on_gpu else Severity.of(took / step.mean_s),
+        # what waits for the GPU takes no less time without it, and a call that does not, does
+        Severity.of((by_host_s if on_gpu else took) / step.mean_s),
         message=_SAYS(took=own.s, part=named[0].s, function=name_of(named[0].name)),
         more=more,
-        evidence=_evidence(found, step.mean_s),
+        evidence=[*_evidence(found, step.mean_s), *_reported(called)],
         fix=fix,
         fix_more=[*others, *_freeing(freed_bytes, freeing_s, flags, facts.decodes_images)],
-        place=place_of(own_function.name) if own_function else "",
+        place=_place(called, line, own_function),
         how_to_check=f"Time {named[0].name} with time.perf_counter() over some steps, without the "
         f"wait for the next batch. If it takes "
         f"much less than {seconds(named[0].s)} per step, this finding is wrong.",
         cost_s=took,
     )
+
+
+def _place(called: tuple[CallFound, float] | None, line: str, own: OwnFunction | None) -> str:
+    """Return the line of a call that is known to be slow, or else of what takes most."""
+    if called is not None:
+        return f"{called[0].file}:{called[0].line}"
+    return line or (place_of(own.name) if own else "")
+
+
+def _reported(called: tuple[CallFound, float] | None) -> list[Evidence]:
+    return [reported(called[0], called[0].seconds / called[1])] if called else []
 
 
 def _evidence(found: NamedFunctions, mean_s: float) -> list[Evidence]:
@@ -158,10 +175,13 @@ def _own_function(named: Sequence[OwnFunction]) -> OwnFunction | None:
     return next((one for one in named if not _of_library(one.name)), None)
 
 
-def _fixes(named: Sequence[OwnFunction]) -> list[str]:
+def _fixes(named: Sequence[OwnFunction], sampled: bool) -> list[str]:
     """Return what to do about the first of them that the program can change.
 
     A library's own functions are not to be profiled or rewritten.
+
+    Args:
+        sampled: which line takes most is known from sampled stacks.
     """
     own = _own_function(named)
     if own is None:
@@ -170,7 +190,7 @@ def _fixes(named: Sequence[OwnFunction]) -> list[str]:
     if _of_library(own.mainly):
         callee = name_of(own.mainly)
         return [_LOOK(function=function, callee=callee), _LESS_OFTEN(callee=callee)]
-    return [_PROFILE(function=function), _REPLACE]
+    return [_REPLACE] if sampled else [_PROFILE(function=function), _REPLACE]
 
 
 def _of_library(name: str) -> bool:

@@ -66,6 +66,7 @@ class ReportCommand:
     Examples:
         feedline report
         feedline report runs/train-1121-0943 -o report.html    # or .json, .txt, .trace.json.gz
+        feedline report runs/train-1121-0943 -o run.speedscope.json    # or .collapsed: sampled stacks
         feedline report --by-rank /nodes/0/run /nodes/1/run
     """
 
@@ -151,7 +152,6 @@ class ReportCommand:
         from feedline.analysis.report import overview
         from feedline.analysis.report.console import Console
         from feedline.analysis.report.progress import building
-        from feedline.analysis.report.trace import is_trace
         from feedline.profiler.store.trainings import PARTS_FOLDER, open_run, trainings, worker_pids
 
         console = console_for(args)
@@ -165,7 +165,7 @@ class ReportCommand:
             done()
             recorded = trainings(path)
             if len(recorded) > 1 and (
-                number is not None or args.output is not None and is_trace(args.output)
+                number is not None or args.output is not None and _is_of_records(args.output)
             ):
                 open_run(path)  # raises: which of them?
             notes = unreported_processes(
@@ -385,7 +385,7 @@ def _report_process(
     from feedline.analysis.explain import tried
     from feedline.analysis.explain.build_traces import holds_traces
     from feedline.analysis.explain.pipeline import ceilings_of, of_process, report_of
-    from feedline.analysis.report import trace
+    from feedline.analysis.report import stacks, trace
     from feedline.analysis.traces.windows import read_windows as find_windows
     from feedline.profiler.store.trainings import TRAINING_PREFIX
 
@@ -428,7 +428,17 @@ def _report_process(
     done()
     if windows is not None:
         reported.written.extend(_write_trace(folder, run, args, windows))
+    if args.output is not None and stacks.is_stacks(args.output):
+        stacks.write(run, args.output)
+        reported.written.append(args.output)
     return reported
+
+
+def _is_of_records(path: Path) -> bool:
+    """Return whether a file is made of records instead of the report."""
+    from feedline.analysis.report import stacks, trace
+
+    return trace.is_trace(path) or stacks.is_stacks(path)
 
 
 def _network_hints(link_bandwidth: float | None, nccl_log: Path | None) -> "NetworkHints":
@@ -541,10 +551,9 @@ def _report_several(
 def _write_report(folder: Path, report: "Report", args: argparse.Namespace) -> list[Path]:
     """Write the requested files; a read-only run folder gets none."""
     from feedline.analysis import report as reports
-    from feedline.analysis.report import trace
 
     written: list[Path] = []
-    if args.output is not None and not trace.is_trace(args.output):
+    if args.output is not None and not _is_of_records(args.output):
         reports.write(report, args.output)
         written.append(args.output)
     if args.output is None:
@@ -580,11 +589,10 @@ def _write_overview(
     Raises:
         OutputError: a requested file cannot be written.
     """
-    from feedline.analysis.report import trace
     from feedline.analysis.report.overview import ENDINGS
 
     written: list[Path] = []
-    if args.output is not None and not trace.is_trace(args.output):
+    if args.output is not None and not _is_of_records(args.output):
         render = ENDINGS.get(args.output.suffix.lower())
         if render is None:
             raise OutputError(

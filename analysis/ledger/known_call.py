@@ -1,0 +1,131 @@
+"""A call that people report again and again as slow, and how sampled stacks show it.
+
+A sign is a frame of a library below the program's line. Calls in C leave no frame: they are known
+by the text of the line, where its file is there and unchanged. The calls are in known_calls.py.
+"""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+
+from feedline.analysis.measure.code_frames import origin
+from feedline.analysis.measure.code_tree import Chain, CodeNode
+from feedline.analysis.measure.source_lines import SourceLines
+from feedline.profiler.store.stacks import StackFrame
+
+_MOST = 0.5  # of a function's time that a call takes, at least, to be told of it
+
+
+@dataclass(frozen=True)
+class Sign:
+    """A frame of a library.
+
+    Attributes:
+        owner: the library.
+        file: pattern of its file, below the library's folder.
+        function: pattern of the function's name.
+    """
+
+    owner: str
+    file: str = ".*"
+    function: str = ".*"
+
+    def fits(self, frame: StackFrame) -> bool:
+        """Return whether it is this frame."""
+        whose = origin(frame.file)
+        return (
+            whose.owner == self.owner
+            and re.fullmatch(self.file, whose.tail) is not None
+            and re.fullmatch(self.function, frame.function.rpartition(".")[2]) is not None
+        )
+
+
+@dataclass(frozen=True)
+class KnownCall:
+    """A call that is slow where it is made for each sample, or in each step.
+
+    Attributes:
+        name: stable name.
+        says: what is slow about it: a sentence of at most 22 words.
+        fix: what to do instead: at most 15 words, without a full stop.
+        report: where people report it.
+        signs: frames, any of which shows it.
+        text: pattern of a line that makes it without a frame; empty: none does.
+        on_gpu: it is slow only where a GPU computes.
+    """
+
+    name: str
+    says: str
+    fix: str
+    report: str
+    signs: tuple[Sign, ...] = ()
+    text: str = ""
+    on_gpu: bool = False
+
+
+Calls = tuple[KnownCall, ...]
+
+
+@lru_cache(maxsize=65536)
+def of_frames(calls: Calls, below: Chain) -> KnownCall | None:
+    """Return the call among a line's library frames, the outermost first; None: there is none."""
+    for frame in below:
+        for call in calls:
+            if any(sign.fits(frame) for sign in call.signs):
+                return call
+    return None
+
+
+@lru_cache(maxsize=65536)
+def of_text(calls: Calls, text: str) -> KnownCall | None:
+    """Return the call that a line makes, by its text; None: there is none."""
+    if not text:
+        return None
+    return next((call for call in calls if call.text and re.search(call.text, text)), None)
+
+
+@dataclass(frozen=True)
+class CallFound:
+    """A known call in a function or below it.
+
+    Attributes:
+        seconds: that it takes there.
+        file, line: that make it, where it takes most.
+    """
+
+    call: KnownCall
+    seconds: float
+    file: str
+    line: int
+
+
+def known_call(
+    node: CodeNode, calls: Calls, source: SourceLines, most: float = _MOST
+) -> CallFound | None:
+    """Return the known call that takes most of a function's time; None.
+
+    None takes ``most`` of it (0 to 1) or more.
+    """
+    sums: dict[KnownCall, dict[tuple[str, int], float]] = {}
+    for call, file, line, seconds in _calls_in(node, calls, source):
+        lines = sums.setdefault(call, {})
+        lines[file, line] = lines.get((file, line), 0.0) + seconds
+    best = max(sums, key=lambda call: sum(sums[call].values()), default=None)
+    if best is None or sum(sums[best].values()) < most * node.seconds:
+        return None
+    file, line = max(sums[best], key=lambda place: sums[best][place])
+    return CallFound(best, sum(sums[best].values()), file, line)
+
+
+def _calls_in(
+    node: CodeNode, calls: Calls, source: SourceLines
+) -> Iterator[tuple[KnownCall, str, int, float]]:
+    for below in node.under():
+        for line, chains in below.below.items():
+            for chain, seconds in chains.items():
+                if chain and (call := of_frames(calls, chain)) is not None:
+                    yield call, below.file, line, seconds
+        for line, seconds in below.in_c.items():
+            if (call := of_text(calls, source(below.file, line))) is not None:
+                yield call, below.file, line, seconds

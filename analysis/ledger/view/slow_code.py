@@ -1,0 +1,251 @@
+"""The function and line of the program that take most of making a sample, from sampled stacks."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from feedline.analysis.ledger.change import Factor
+from feedline.analysis.ledger.facts import RuleInputs
+from feedline.analysis.ledger.finding import SHARE, Evidence
+from feedline.analysis.ledger.known_call import CallFound, known_call
+from feedline.analysis.ledger.known_calls import PER_SAMPLE, PER_STEP
+from feedline.analysis.measure.code_places import COLLATE, DATASET, LOGGING, OTHER
+from feedline.analysis.measure.code_tree import MAIN, CodeNode, PlaceTree, Weight, share_of
+from feedline.analysis.measure.source_lines import SourceLines
+from feedline.analysis.measure.user_code import library_of
+
+#: Of its caller's time: a function that takes this much of it is named instead.
+_MOST = 0.7
+#: Of a function's time: a line that takes this much of it is named with it.
+_MOST_OF_LINES = 0.5
+_FEWEST = 10  # samples in a function: fewer say little of it
+#: Stages of a sample that functions of the program in a place take, beside operations of libraries
+#: that are stages of their own.
+STAGES = {DATASET: ("dataset", "user"), COLLATE: ("collate",)}
+#: Stages of such operations.
+TAPPED = ("read", "decode", "augment")
+
+
+@dataclass(frozen=True)
+class SlowCode:
+    """A function that takes much of making a sample.
+
+    Attributes:
+        place: dataset or collate.
+        node: the function.
+        line: of it, where one takes most; else that which takes more than the others.
+        has_line: whether that line takes most of the function.
+        share, low, high: of making a sample, with the 95 % interval.
+        of_stages: stage of a sample -> share (0 to 1) of it that the function takes.
+        known: a call that is known to be slow, and takes most of it.
+        library: the library's function that the line calls; empty: none is known.
+        caller: function and line that call it; empty: a library does.
+    """
+
+    place: str
+    node: CodeNode
+    line: int
+    has_line: bool
+    share: float
+    low: float
+    high: float
+    of_stages: Mapping[str, float]
+    known: CallFound | None
+    library: str
+    caller: str
+
+    @property
+    def where(self) -> str:
+        """``data.py:88``."""
+        return f"{self.node.file}:{self.line}"
+
+    @property
+    def rows(self) -> list[str]:
+        """Rows of the ledger that are its time: its own, those of what it calls.
+
+        And operations of libraries that are stages of their own.
+        """
+        functions = dict.fromkeys(node.function for node in self.node.under())
+        own = [f"sample/{stage}/user/{name}" for stage in STAGES[self.place] for name in functions]
+        return [*own, *(f"sample/{stage}" for stage in self.of_stages if stage in TAPPED)]
+
+    def scaled(self, left: float) -> dict[str, Factor]:
+        """Return what becomes of stages when the function takes this share (0 to 1) of its time."""
+        return {
+            stage: Factor(1 - part * (1 - left), 1 - part * (1 - left))
+            for stage, part in self.of_stages.items()
+            if part > 0
+        }
+
+
+def slow_code(facts: RuleInputs) -> SlowCode | None:
+    """Return the function that takes most of making a sample.
+
+    None: samples of stacks are missing or too few.
+
+    What libraries do in operations that are stages of their own, such as decoding, does not count:
+    those have rules of their own. It does where the call is known to be slow.
+    """
+    code = facts.code
+    if code is None:
+        return None
+    making = code.making
+    found = [
+        slow
+        for key in code.maker_places
+        if (slow := _of_place(facts, code.places[key], making)) is not None
+    ]
+    return max(found, key=lambda slow: slow.share, default=None)
+
+
+def _of_place(facts: RuleInputs, tree: PlaceTree, making: Weight) -> SlowCode | None:
+    source = facts.code.source if facts.code is not None else SourceLines()
+    node, caller = _deepest(tree.root, source)
+    if node is None:
+        return None
+    counted_s = _counted_s(node, source)
+    share, low, high = share_of(counted_s, making)
+    if share * making.number < _FEWEST:
+        return None
+    known = known_call(node, PER_SAMPLE, source)
+    line, has_line = _line(node, known)
+    return SlowCode(
+        tree.place,
+        node,
+        line,
+        has_line,
+        share,
+        low,
+        high,
+        _of_stages(facts, tree, node, known is not None),
+        known,
+        library_of(node, line),
+        caller,
+    )
+
+
+def _deepest(root: CodeNode, source: SourceLines) -> tuple[CodeNode | None, str]:
+    """Return the most specific function that still takes most of its caller's time.
+
+    And who calls it.
+    """
+    node, caller = None, ""
+    candidates = list(root.calls.values())
+    while candidates:
+        child = max(candidates, key=lambda other: _counted_s(other, source))
+        if node is not None and _counted_s(child, source) < _MOST * _counted_s(node, source):
+            break
+        if node is not None:
+            line = max(child.called_at, key=lambda at: child.called_at[at])
+            caller = f"{node.function}(), {node.file}:{line}"
+        node = child
+        candidates = list(node.calls.values())
+    return node, caller
+
+
+def _counted_s(node: CodeNode, source: SourceLines) -> float:
+    """Seconds in a function and below it, without operations that are stages of their own.
+
+    With them where they are known to be slow.
+    """
+    known = known_call(node, PER_SAMPLE, source)
+    tapped_s = sum(below.tapped_s for below in node.under())
+    return node.seconds - (tapped_s if known is None else 0.0)
+
+
+def _line(node: CodeNode, known: CallFound | None) -> tuple[int, bool]:
+    """Return the line that takes most, and whether it takes most of the function.
+
+    That of a known call, if it is in the function itself.
+    """
+    if known is not None and known.file == node.file and known.line in node.lines:
+        return known.line, node.lines[known.line] >= _MOST_OF_LINES * node.seconds
+    return node.line, node.lines[node.line] >= _MOST_OF_LINES * node.seconds
+
+
+def _of_stages(facts: RuleInputs, tree: PlaceTree, node: CodeNode, known: bool) -> dict[str, float]:
+    tapped_s = sum(below.tapped_s for below in node.under())
+    own = (node.seconds - tapped_s) / tree.untapped_s if tree.untapped_s else 0.0
+    parts = {stage: min(1.0, own) for stage in STAGES[tree.place]}
+    of_tapped = tree.weight.seconds - tree.untapped_s
+    if tapped_s and of_tapped and known:
+        parts |= {stage: min(1.0, tapped_s / of_tapped) for stage in TAPPED}
+    return {stage: part for stage, part in parts.items() if stage in facts.costs}
+
+
+def lines_of(node: CodeNode) -> Iterator[tuple[int, float]]:
+    """Lines of a function -> share of its time, longest first."""
+    for line in sorted(node.lines, key=lambda at: -node.lines[at]):
+        yield line, node.lines[line] / node.seconds
+
+
+#: Of the loop's own code: a known call that takes this much of it is told.
+_MOST_OF_LOOP = 1 / 3
+
+
+def loop_call(facts: RuleInputs) -> tuple[CallFound, float] | None:
+    """Return the known slow call that takes most of the training loop's own code.
+
+    And its share (0 to 1) of that code; None: there is none, or stacks were not sampled.
+    """
+    code = facts.code
+    if code is None:
+        return None
+    trees = [code.places[key] for key in ((MAIN, OTHER), (MAIN, LOGGING)) if key in code.places]
+    whole_s = sum(tree.weight.seconds for tree in trees)
+    calls = tuple(call for call in PER_STEP if facts.on_gpu or not call.on_gpu)
+    found = [
+        call
+        for tree in trees
+        if (call := known_call(tree.root, calls, code.source, most=0.0)) is not None
+    ]
+    most = max(found, key=lambda call: call.seconds, default=None)
+    if most is None or most.seconds < _MOST_OF_LOOP * whole_s:
+        return None
+    return most, most.seconds / whole_s
+
+
+def making_line(facts: RuleInputs) -> str:
+    """Return file and line of the program at which most of making samples is spent.
+
+    Whatever is called there; empty: too few samples show it.
+    """
+    code = facts.code
+    if code is None:
+        return ""
+    trees = [code.places[key] for key in code.maker_places]
+    tree = max(trees, key=lambda other: other.weight.seconds, default=None)
+    if tree is None or tree.weight.number < _FEWEST:
+        return ""
+    node, below = None, list(tree.root.calls.values())
+    while below:
+        child = max(below, key=lambda other: other.seconds)
+        if node is not None and child.seconds < _MOST * node.seconds:
+            break
+        node, below = child, list(child.calls.values())
+    return node.place if node is not None else ""
+
+
+def loop_line(facts: RuleInputs) -> str:
+    """Return file and line that take most of the training loop's own code.
+
+    In the most specific function; empty: too few samples show it.
+    """
+    code = facts.code
+    if code is None:
+        return ""
+    trees = [code.places[key] for key in ((MAIN, OTHER), (MAIN, LOGGING)) if key in code.places]
+    tree = max(trees, key=lambda other: other.weight.seconds, default=None)
+    if tree is None or tree.weight.number < _FEWEST:
+        return ""
+    node, _ = _deepest(tree.root, code.source)
+    return node.place if node is not None else ""
+
+
+def reported(found: CallFound, whole_s: float) -> Evidence:
+    """Return the share of a call that is known to be slow, with where people report it.
+
+    Args:
+        whole_s: that the share is of.
+    """
+    what = f"{found.call.name.replace('_', ' ')}, reported in {found.call.report}"
+    return Evidence("known_call", what, found.seconds / whole_s, SHARE, found.call.name)

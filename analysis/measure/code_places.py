@@ -1,0 +1,158 @@
+"""Where in the pipeline a sampled stack stands, told from the frames of torch and of feedline."""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from feedline.analysis.measure.code_frames import origin
+from feedline.profiler.masks import FEEDLINE, PYTHON
+from feedline.profiler.store.stacks import StackFrame
+
+#: Of making a batch, in a worker or in the main process.
+DATASET, COLLATE = "dataset", "collate"
+#: Of a worker: it has nothing to do.
+IDLE = "idle"
+#: Of either: feedline's own work for the recording.
+RECORDING = "recording"
+#: What no place tells: the loop's own lines, or a worker's start.
+OTHER = "other"
+#: A loop that only infers.
+EVALUATION = "evaluation"
+#: Of the main process: each is a stage of the step.
+WAIT, START, SAMPLER = "wait", "epoch_start", "sampler"
+FORWARD, LOSS, BACKWARD = "forward", "loss", "backward"
+GRADIENTS, OPTIMIZER = "gradients", "optimizer"
+COMPILE, CHECKPOINT, COPY = "compile", "checkpoint", "copy"
+#: A call that writes or draws what people look at: a part of the loop's own lines.
+LOGGING = "logging"
+
+#: Places in which samples and batches are made.
+MAKING = (DATASET, COLLATE)
+
+
+@dataclass(frozen=True)
+class _Mark:
+    """Frames that tell a place.
+
+    Attributes:
+        place: that they tell.
+        owner: of the file.
+        file: pattern of the file below its owner's folder.
+        function: pattern of the function's name.
+    """
+
+    place: str
+    owner: str
+    file: str
+    function: str = ".*"
+
+    def fits(self, frame: StackFrame) -> bool:
+        whose = origin(frame.file)
+        return (
+            whose.owner == self.owner
+            and re.fullmatch(self.file, whose.tail) is not None
+            and re.fullmatch(self.function, frame.function.rpartition(".")[2]) is not None
+        )
+
+
+_FETCH = _Mark(DATASET, "torch", r"utils/data/_utils/fetch\.py", "fetch")
+_COLLATING = (
+    _Mark(COLLATE, FEEDLINE, r"taps/fetch\.py", "collate"),
+    _Mark(COLLATE, "torch", r"utils/data/_utils/collate\.py"),
+)
+_WORKER_LOOP = _Mark(IDLE, "torch", r"utils/data/_utils/worker\.py", "_worker_loop")
+_QUEUE = _Mark(IDLE, PYTHON, r"multiprocessing/(queues|connection)\.py")
+_MARKS = (
+    _Mark(START, "torch", r"utils/data/dataloader\.py", "__iter__|_get_iterator|_reset|__init__"),
+    _Mark(SAMPLER, "torch", r"utils/data/dataloader\.py", "_next_index"),
+    _Mark(SAMPLER, "torch", r"utils/data/(sampler|distributed)\.py"),
+    _Mark(WAIT, "torch", r"utils/data/dataloader\.py"),
+    _Mark(BACKWARD, "torch", r"_tensor\.py", "backward"),
+    _Mark(
+        BACKWARD, "torch", r"autograd/(__init__|graph)\.py", "backward|grad|_engine_run_backward"
+    ),
+    _Mark(GRADIENTS, "torch", r"optim/.*", "zero_grad"),
+    _Mark(GRADIENTS, "torch", r"nn/utils/clip_grad\.py"),
+    _Mark(OPTIMIZER, "torch", r"optim/(?!lr_scheduler|swa_utils).*"),
+    _Mark(CHECKPOINT, "torch", r"serialization\.py", "_?save|_legacy_save"),
+    _Mark(COMPILE, "torch", r"_dynamo/(convert_frame|symbolic_convert|output_graph)\.py"),
+    _Mark(COMPILE, "torch", r"_inductor/(compile_fx|graph|scheduler|codecache)\.py"),
+    _Mark(COPY, FEEDLINE, r"taps/training\.py", "move"),
+    _Mark(LOSS, "torch", r"nn/modules/loss\.py"),
+    _Mark(FORWARD, "torch", r"nn/modules/module\.py", "_call_impl|_wrapped_call_impl"),
+)
+#: Files of feedline that only record.
+_RECORDS = ("record/", "clock.py", "store/", "samplers/", "stacks/", "taps/batch_contents.py")
+_LOGS = frozenset(
+    ("wandb", "mlflow", "matplotlib", "tqdm", "neptune", "comet_ml", "clearml", "tensorboard")
+)
+_LOG_FILES = (
+    _Mark(LOGGING, PYTHON, r"logging/.*"),
+    _Mark(LOGGING, "torch", r"utils/tensorboard/.*"),
+)
+
+
+@dataclass(frozen=True)
+class Standing:
+    """Where a stack stands.
+
+    Attributes:
+        place: one of the names above.
+        inside: index of the first frame inside of what tells the place; the number of frames where
+            nothing does.
+    """
+
+    place: str
+    inside: int
+
+
+def standing(frames: Sequence[StackFrame]) -> Standing:
+    """Return where a stack of the main thread stands, of the main process or of a worker.
+
+    What makes a batch does so whatever it calls. Else the innermost place counts, only a forward
+    pass within a backward pass belongs to it.
+    """
+    fetch = next((at for at, frame in enumerate(frames) if _FETCH.fits(frame)), None)
+    if fetch is not None:
+        return _making(frames, fetch)
+    loop = next((at for at, frame in enumerate(frames) if _WORKER_LOOP.fits(frame)), None)
+    if loop is not None:
+        idle = any(_QUEUE.fits(frame) for frame in frames[loop + 1 :])
+        return Standing(IDLE if idle else OTHER, loop + 1)
+    told = Standing(OTHER, len(frames))
+    for at, frame in enumerate(frames):
+        mark = next((mark for mark in _MARKS if mark.fits(frame)), None)
+        if mark is None or told.place == BACKWARD and mark.place in (FORWARD, LOSS):
+            continue
+        told = Standing(mark.place, at + 1) if mark.place != told.place else told
+    return told
+
+
+def is_recording(frames: Sequence[StackFrame]) -> bool:
+    """Return whether feedline itself works there: its clocks and records, not what it calls."""
+    last = next(
+        (
+            whose
+            for frame in reversed(frames)
+            if (whose := origin(frame.file)).owner != PYTHON or whose.tail.startswith("<")
+        ),
+        None,
+    )
+    return last is not None and last.owner == FEEDLINE and last.tail.startswith(_RECORDS)
+
+
+def _making(frames: Sequence[StackFrame], fetch: int) -> Standing:
+    for at in range(fetch + 1, len(frames)):
+        if any(mark.fits(frames[at]) for mark in _COLLATING):
+            return Standing(COLLATE, at + 1)
+        if origin(frames[at].file).owner not in ("torch", FEEDLINE):
+            break
+    return Standing(DATASET, fetch + 1)
+
+
+def logs(below: Sequence[StackFrame]) -> bool:
+    """Return whether what the program calls writes a log, or draws a figure."""
+    return any(
+        origin(frame.file).owner in _LOGS or any(mark.fits(frame) for mark in _LOG_FILES)
+        for frame in below
+    )

@@ -1,0 +1,223 @@
+"""What lines of the program take, as reports tell it: made from the trees of sampled stacks."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+from feedline.analysis.measure.code_frames import called
+from feedline.analysis.measure.code_places import EVALUATION, IDLE, LOGGING, OTHER
+from feedline.analysis.measure.code_tree import (
+    MAIN,
+    CodeNode,
+    PlaceTree,
+    SampledCode,
+    Weight,
+    share_of,
+)
+from feedline.analysis.measure.model import OwnCode, OwnFunction
+
+#: Of its process's time: functions that take less are not told, nor are lines.
+_TOLD = 0.01
+_MOST_LINES = 5
+_MOST_OWN = 8  # functions of the loop
+_FEWEST = 20  # samples of the loop's own code that are worth a mean
+
+
+@dataclass(frozen=True)
+class CodeLine:
+    """A line of a function.
+
+    Attributes:
+        line: Its number.
+        share: Share (0 to 1) of what the function's share is of. Unit: 1.
+        library: The library's function that the line mostly calls; empty: none.
+    """
+
+    line: int
+    share: float
+    library: str = ""
+
+
+@dataclass(frozen=True)
+class UserFunction:
+    """A function of the program, where its caller calls it.
+
+    Attributes:
+        kind: Process that it runs in: worker or main.
+        place: Part of the pipeline. Of making batches: dataset, collate. Of the main process:
+            wait, forward, loss, backward, optimizer, checkpoint, logging, evaluation or other (the
+            loop's own lines).
+        function: Its name.
+        file: Its file.
+        line: The line of it that takes most.
+        share: Share (0 to 1) of making a sample; in other places of the step, in evaluation of all
+            that the main process did. With what it calls. Unit: 1.
+        low: Lower end of its 95 % interval. Unit: 1.
+        high: Upper end. Unit: 1.
+        own_share: The part of share that lies in none of the program's functions that it calls.
+            Unit: 1.
+        seconds_per_step: What it takes of one process, per step. Unit: s. None: not known.
+        caller: The function and line that call it; empty: a library does.
+        depth: How many of the program's functions are above it. The list is a tree, each function
+            followed by those that it calls.
+        library: The library's function that it mostly calls directly; empty: none.
+        lines: Lines that take most of it, longest first.
+    """
+
+    kind: str
+    place: str
+    function: str
+    file: str
+    line: int
+    share: float
+    low: float
+    high: float
+    own_share: float
+    seconds_per_step: float | None
+    caller: str
+    depth: int
+    library: str
+    lines: list[CodeLine] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class UserCode:
+    """The program's functions and lines that take time, from sampled stacks.
+
+    Attributes:
+        making_samples: Samples in which a batch was made: what shares of making a sample are of.
+        step_samples: Samples of the main process: what other shares are of.
+        refused: Why processes were not sampled.
+        functions: Functions, each followed by those that it calls. What takes less than 1 % is left
+            out.
+    """
+
+    making_samples: int
+    step_samples: int
+    refused: list[str] = field(default_factory=list)
+    functions: list[UserFunction] = field(default_factory=list)
+
+
+def user_code(code: SampledCode, mean_s: float, making_s: float | None) -> UserCode:
+    """Return what a report tells of sampled code.
+
+    Args:
+        mean_s: of the step.
+        making_s: that the batches of a step take the processes that make them; None: unknown.
+    """
+    making, steps, whole = code.making, _of_main(code, EVALUATION), _of_main(code)
+    functions: list[UserFunction] = []
+    for (kind, place), tree in code.places.items():
+        if place == IDLE:
+            continue
+        maker = (kind, place) in code.maker_places
+        basis = making if maker else whole if place == EVALUATION else steps
+        per_step = making_s if maker else None if place == EVALUATION or kind != MAIN else mean_s
+        functions += _functions(tree, basis, per_step)
+    return UserCode(round(making.number), round(whole.number), list(code.refused), functions)
+
+
+def _of_main(code: SampledCode, without: str = "") -> Weight:
+    """All samples of the main process, but those in one place."""
+    whole = Weight()
+    for (kind, place), tree in code.places.items():
+        if kind == MAIN and place != without:
+            whole.seconds += tree.weight.seconds
+            whole.squares += tree.weight.squares
+    return whole
+
+
+def _functions(tree: PlaceTree, basis: Weight, per_step: float | None) -> Iterator[UserFunction]:
+    def below(node: CodeNode, depth: int, caller: CodeNode | None) -> Iterator[UserFunction]:
+        for child in sorted(node.calls.values(), key=lambda other: -other.seconds):
+            share, low, high = share_of(child.seconds, basis)
+            if share < _TOLD:
+                return
+            yield UserFunction(
+                tree.kind,
+                tree.place,
+                child.function,
+                child.file,
+                child.line,
+                share,
+                low,
+                high,
+                child.own_s / basis.seconds,
+                None if per_step is None else share * per_step,
+                _called_from(child, caller),
+                depth,
+                library_of(child, child.line),
+                list(_lines(child, basis)),
+            )
+            yield from below(child, depth + 1, child)
+
+    return below(tree.root, 0, None)
+
+
+def _called_from(node: CodeNode, caller: CodeNode | None) -> str:
+    if caller is None:
+        return ""
+    line = max(node.called_at, key=lambda line: node.called_at[line])
+    return f"{caller.function} ({caller.file}:{line})"
+
+
+def _lines(node: CodeNode, basis: Weight) -> Iterator[CodeLine]:
+    most = sorted(node.lines, key=lambda line: -node.lines[line])[:_MOST_LINES]
+    for line in most:
+        share = node.lines[line] / basis.seconds
+        if share >= _TOLD:
+            yield CodeLine(line, share, library_of(node, line))
+
+
+def library_of(node: CodeNode, line: int) -> str:
+    """Return the library's function that a line mostly calls; empty: none, or one in C."""
+    sums: dict[str, float] = {}
+    for below, seconds in node.below.get(line, {}).items():
+        name = called(below)
+        sums[name] = sums.get(name, 0.0) + seconds
+    return max(sums, key=lambda name: sums[name], default="")
+
+
+def loop_code(code: SampledCode, stages: Mapping[str, float]) -> OwnCode | None:
+    """Return what the training loop does between models, backward passes and updates.
+
+    Functions that it calls, and lines of its own.
+
+    None: too few samples show it.
+
+    Args:
+        stages: of the mean step, seconds.
+    """
+    trees = [code.places[key] for key in ((MAIN, OTHER), (MAIN, LOGGING)) if key in code.places]
+    whole, parts = Weight(), dict[str, tuple[float, str]]()
+    for tree in trees:
+        whole.seconds += tree.weight.seconds
+        whole.squares += tree.weight.squares
+        for name, seconds, mainly in _of_loop(tree.root, code.loop):
+            before = parts.get(name, (0.0, ""))
+            parts[name] = before[0] + seconds, before[1] or mainly
+    if whole.number < _FEWEST:
+        return None
+    of_s = stages.get(OTHER, 0.0)
+    functions = []
+    for name in sorted(parts, key=lambda name: -parts[name][0])[:_MOST_OWN]:
+        share, low, high = share_of(parts[name][0], whole)
+        functions.append(OwnFunction(name, share * of_s, low * of_s, high * of_s, parts[name][1]))
+    return OwnCode(of_s, round(whole.number), functions)
+
+
+def _of_loop(root: CodeNode, loop: tuple[str, str] | None) -> Iterator[tuple[str, float, str]]:
+    """(name and place, seconds, what it mostly calls) of what the loop calls, and of its lines."""
+    for node in root.calls.values():
+        if node.key != loop:
+            yield f"{node.function} ({node.place})", node.seconds, ""
+            continue
+        calls: dict[int, float] = {}
+        for child in node.calls.values():
+            yield f"{child.function} ({child.place})", child.seconds, ""
+            for line, seconds in child.called_at.items():
+                calls[line] = calls.get(line, 0.0) + seconds
+        for line, seconds in node.lines.items():
+            own_s = seconds - calls.get(line, 0.0)
+            if own_s > 0:
+                name = f"line {line} of {node.function} ({node.file}:{line})"
+                yield name, own_s, library_of(node, line)

@@ -1,0 +1,109 @@
+"""A function of the program takes most of making a sample."""
+
+from feedline.analysis.ledger.change import Change, Refused
+from feedline.analysis.ledger.facts import RuleInputs
+from feedline.analysis.ledger.finding import SHARE, Evidence, Finding, Severity
+from feedline.analysis.ledger.rule import CHEAPER, Effort, Rule
+from feedline.analysis.ledger.view.cpus import making_wait_s
+from feedline.analysis.ledger.view.input_wait import severity
+from feedline.analysis.ledger.view.slow_code import SlowCode, lines_of, reported, slow_code
+from feedline.analysis.sentences import NAME, PERCENT, Sentence
+
+RULE_ID = "user_code"
+_HALVED = 0.5
+#: Of making a sample: a function that surely takes less is not worth its own finding.
+_MIN_SHARE = 0.05
+_NAMED = 3  # lines
+_SAYS = Sentence("{function}() takes {part} of making a sample", function=NAME, part=PERCENT)
+_MOSTLY = Sentence("most of that is spent in {library}", library=NAME)
+_CALLED = Sentence("it is called from {caller}", caller=NAME)
+_FASTER = Sentence("Make {function}() faster: compute once and keep the result.", function=NAME)
+_ARRAYS = Sentence("Or work on whole arrays instead of single values.")
+_NOT_SAMPLED = Refused("not_sampled", "The program's stacks were not sampled.")
+
+
+def check(facts: RuleInputs) -> Finding | None:
+    """Name the function, and its line, that take most of the wait for batches."""
+    slow = slow_code(facts)
+    if slow is None or slow.low < _MIN_SHARE:
+        return None
+    cost_s = making_wait_s(facts) * slow.share
+    weight = severity(facts, cost_s)
+    if weight is Severity.INFO:
+        return None
+    return Finding(
+        RULE_ID,
+        weight,
+        message=_SAYS(function=slow.node.function, part=slow.share),
+        more=_more(slow),
+        evidence=_evidence(facts, slow),
+        fix=f"{slow.known.call.fix}." if slow.known else _FASTER(function=slow.node.function),
+        fix_more=[] if slow.known else [_ARRAYS()],
+        how_to_check=f"Have {slow.node.function} return the same result every time. If samples/s "
+        "do not rise, this finding is wrong.",
+        cost_s=cost_s,
+        claims=slow.rows,
+        place=slow.where,
+    )
+
+
+def _more(slow: SlowCode) -> list[str]:
+    """Return what is known of the call, and who makes it."""
+    library = slow.library if slow.has_line else ""
+    return [
+        *([slow.known.call.says] if slow.known else []),
+        *([_MOSTLY(library=library)] if library else []),
+        *([_CALLED(caller=slow.caller)] if slow.caller else []),
+    ]
+
+
+def _evidence(facts: RuleInputs, slow: SlowCode) -> list[Evidence]:
+    code, what = facts.code, f"{slow.node.function}, share of making a sample"
+    assert code is not None
+    lines = [
+        Evidence(
+            "line_share",
+            f"{slow.node.file}:{line}, share of making a sample",
+            part * slow.node.seconds / code.making.seconds,
+            SHARE,
+            str(line),
+        )
+        for line, part in list(lines_of(slow.node))[:_NAMED]
+    ]
+    source = [reported(slow.known, code.making.seconds)] if slow.known else []
+    return [
+        Evidence("function_share", what, slow.share, SHARE),
+        Evidence("function_share_end", f"{what}, lower end", slow.low, SHARE, "lower"),
+        Evidence("function_share_end", f"{what}, upper end", slow.high, SHARE, "upper"),
+        *lines,
+        Evidence("samples", "samples of making batches", code.making.number, "1"),
+        *source,
+    ]
+
+
+def _change(facts: RuleInputs, left: float) -> Change | Refused:
+    slow = slow_code(facts)
+    return Change(stages=slow.scaled(left)) if slow is not None else _NOT_SAMPLED
+
+
+def change(facts: RuleInputs) -> Change | Refused:
+    """Return the function takes half of its time."""
+    return _change(facts, _HALVED)
+
+
+def free(facts: RuleInputs) -> Change | Refused:
+    """Return it takes none."""
+    return _change(facts, 0.0)
+
+
+RULE: Rule[RuleInputs] = Rule(
+    RULE_ID,
+    check,
+    change,
+    effort=Effort.CODE,
+    claims=("sample/*/user",),
+    lifts=CHEAPER,
+    supposing="if this function took half of its time",
+    of_input=True,
+    free=free,
+)

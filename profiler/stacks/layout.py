@@ -1,0 +1,262 @@
+"""Where this Python keeps its stacks in memory.
+
+The structures differ between versions and builds. Instead of a table for each, every offset is
+found by looking: in objects of this process, for values that are known. Then a stack is read with
+them and compared with the true one; a Python that is built differently is refused.
+"""
+
+import ctypes
+import os
+import sys
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from types import CodeType, FrameType
+from typing import Any
+
+from feedline.profiler.stacks.process_memory import ProcessMemory
+
+_WORD = 8
+_FRAME_WORDS, _STATE_WORDS = 16, 96
+_LINE = 1_234_567
+_MOST_CHUNK = 1 << 24
+
+
+class UnknownLayout(Exception):
+    """The Python at hand keeps its stacks in another way."""
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Offsets in bytes, or in words of 8 bytes where the name says so.
+
+    Attributes:
+        state_current_words: in a thread's state: its frame, or what points to it.
+        current_words: in what that points to: the frame; -1: the state itself has it.
+        state_thread_words: in a thread's state: its native id.
+        state_chunk_words: in a thread's state: the memory of its frames, their end, its end; -1:
+            unknown.
+        code_words, previous_words, instruction_words: in a frame.
+        code_tag: what is added to a frame's pointer to its code.
+        code_size: bytes of a code object that hold all below.
+        code_file, code_name, code_lines: pointers in a code object.
+        code_first_line: a number of 32 bits in it.
+        code_start: where its instructions begin.
+        text_shift: of the bits in the state of a string that say how it is kept.
+        text: by these, where its characters begin, and their encoding.
+        bytes_start: where the content of a bytes object begins.
+    """
+
+    state_current_words: int
+    current_words: int
+    state_thread_words: int
+    state_chunk_words: int
+    code_words: int
+    code_tag: int
+    previous_words: int
+    instruction_words: int
+    code_size: int
+    code_file: int
+    code_name: int
+    code_lines: int
+    code_first_line: int
+    code_start: int
+    text_shift: int
+    text: dict[int, tuple[int, str]]
+    bytes_start: int = bytes.__basicsize__ - 1
+
+    def as_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+    @classmethod
+    def of_json(cls, data: dict[str, Any]) -> "Layout":
+        text = {int(bits): (int(at), str(kind)) for bits, (at, kind) in data["text"].items()}
+        return cls(**{**data, "text": text})
+
+
+def thread_states() -> list[int]:
+    """Return the addresses of the states of all threads that have run Python code."""
+    api = ctypes.pythonapi
+    interpreter, head, following = (
+        _pointer(api.PyInterpreterState_Get),
+        _pointer(api.PyInterpreterState_ThreadHead),
+        _pointer(api.PyThreadState_Next),
+    )
+    states, state = [], head(ctypes.c_void_p(interpreter()))
+    while state:
+        states.append(state)
+        state = following(ctypes.c_void_p(state))
+    return states
+
+
+def _pointer(function: Any) -> Callable[..., int]:
+    function.restype = ctypes.c_void_p
+    return function  # type: ignore[no-any-return]
+
+
+def code_type() -> int:
+    """Return the address of the type of code objects in this process."""
+    return id(CodeType)
+
+
+def find_layout() -> Layout:
+    """Return the layout of this Python.
+
+    Raises:
+        UnknownLayout: not all of it was found, or a stack that is read with it is wrong.
+        OSError: this process must not read its own memory.
+    """
+    if sys.implementation.name != "cpython" or sys.maxsize >> 32 == 0:
+        raise UnknownLayout("only CPython of 64 bits is known")
+    try:
+        return _find(ProcessMemory(os.getpid()))
+    except (ValueError, AttributeError, LookupError, StopIteration) as error:
+        raise UnknownLayout(f"this Python ({sys.version.split()[0]}) is not known") from error
+
+
+class _Parked:
+    """A thread that stands still in two known frames, for as long as the block lasts."""
+
+    def __enter__(self) -> "_Parked":
+        self._gate, self._there = threading.Lock(), threading.Event()
+        self._gate.acquire()
+        self._thread = threading.Thread(target=self._outer, daemon=True)
+        self._thread.start()
+        self._there.wait()
+        self.number = self._thread.native_id or 0
+        frame = sys._current_frames()[self._thread.ident or 0]
+        while frame.f_code is not self._inner.__code__:  # it has not left ``set`` yet
+            time.sleep(0.001)
+            frame = sys._current_frames()[self._thread.ident or 0]
+        self.inner, self.outer = frame, frame.f_back
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.inner = self.outer = None  # type: ignore[assignment]
+        self._gate.release()
+        self._thread.join()
+
+    def _outer(self) -> None:
+        self._inner()
+
+    def _inner(self) -> None:
+        self._there.set()
+        self._gate.acquire()
+
+
+def _find(memory: ProcessMemory) -> Layout:
+    with _Parked() as parked:
+        assert parked.outer is not None
+        inner, code_words, tag = _interpreter_frame(memory, parked.inner)
+        outer, _, _ = _interpreter_frame(memory, parked.outer)
+        outer_words = memory.words(outer, _FRAME_WORDS)
+        code = parked.outer.f_code
+        instruction = next(
+            place
+            for place, word in enumerate(outer_words)
+            if id(code) + CodeType.__basicsize__ // 2 < word <= id(code) + code.__sizeof__()
+        )
+        words = next(
+            words
+            for state in thread_states()
+            if parked.number in (words := memory.words(state, _STATE_WORDS))
+        )
+        current, in_current = _current(memory, words, inner)
+        return Layout(
+            state_current_words=current,
+            current_words=in_current,
+            state_thread_words=words.index(parked.number),
+            state_chunk_words=_chunk(words, inner),
+            code_words=code_words,
+            code_tag=tag,
+            previous_words=memory.words(inner, _FRAME_WORDS).index(outer),
+            instruction_words=instruction,
+            code_start=outer_words[instruction] - parked.outer.f_lasti - id(code),
+            **_of_code(memory),
+            **_of_text(memory),
+        )
+
+
+def _interpreter_frame(memory: ProcessMemory, frame: FrameType) -> tuple[int, int, int]:
+    """Return the address of the frame behind a frame object; in it, the word with its code.
+
+    And what is added to that.
+    """
+    code = id(frame.f_code)
+    for word in memory.words(id(frame), 8)[2:]:
+        words = _pointed_to(memory, word, _FRAME_WORDS)
+        for tag in (0, 1):
+            if code + tag in words:
+                return word, words.index(code + tag), tag
+    raise LookupError("a frame")
+
+
+def _current(memory: ProcessMemory, words: Sequence[int], frame: int) -> tuple[int, int]:
+    """Return where a thread's state has its frame: the word in it, and in what that points to."""
+    if frame in words:
+        return words.index(frame), -1
+    for place, word in enumerate(words):
+        inside = _pointed_to(memory, word, 4)
+        if frame in inside:
+            return place, inside.index(frame)
+    raise LookupError("the running frame")
+
+
+def _pointed_to(memory: ProcessMemory, word: int, count: int) -> tuple[int, ...]:
+    """Return the words that a word points to, or none."""
+    if word < 1 << 12 or word % _WORD or word >> 47:
+        return ()
+    try:
+        return memory.words(word, count)
+    except OSError:
+        return ()
+
+
+def _chunk(words: Sequence[int], frame: int) -> int:
+    """Return the first of three words: the memory that holds a frame, its used end, its end."""
+    for place in range(len(words) - 2):
+        begin, used, end = words[place : place + 3]
+        if begin <= frame < used <= end and end - begin <= _MOST_CHUNK:
+            return place
+    return -1
+
+
+def _of_code(memory: ProcessMemory) -> dict[str, int]:
+    code = _of_code.__code__.replace(co_firstlineno=_LINE)
+    size = CodeType.__basicsize__
+    words = memory.words(id(code), size // _WORD)
+    data = bytes(memory.read(id(code), size))
+    return {
+        "code_size": size,
+        "code_file": words.index(id(code.co_filename)) * _WORD,
+        "code_name": words.index(id(code.co_name)) * _WORD,
+        "code_lines": words.index(id(code.co_linetable)) * _WORD,
+        "code_first_line": data.index(_LINE.to_bytes(4, "little")),
+    }
+
+
+#: Strings of each way in which Python keeps characters, with the five bits by which it tells them
+#: apart: kind, compact, ascii.
+_TEXTS = {
+    "ascii": ("a1b2c3d4", 0b11001),
+    "latin-1": ("é1ü2ö3ä4", 0b01001),
+    "utf-16-le": ("жabcde", 0b01010),
+    "utf-32-le": ("😀abc", 0b01100),
+}
+_TEXT_BITS = 0b11111
+
+
+def _of_text(memory: ProcessMemory) -> dict[str, Any]:
+    found: dict[int, tuple[int, str]] = {}
+    states: list[tuple[int, int]] = []
+    for encoding, (text, bits) in _TEXTS.items():
+        data = bytes(memory.read(id(text), sys.getsizeof(text)))
+        found[bits] = data.index(text.encode(encoding)), encoding
+        states.append((int.from_bytes(data[32:36], "little"), bits))
+    shift = next(
+        place
+        for place in range(28)
+        if all(state >> place & _TEXT_BITS == bits for state, bits in states)
+    )
+    return {"text_shift": shift, "text": found}

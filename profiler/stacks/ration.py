@@ -1,0 +1,61 @@
+"""How often stacks are sampled: as often as the CPU time that it takes allows."""
+
+import os
+
+from feedline.profiler import proc
+
+_EARLY_S, _EARLY_SHARE, _SHARE = 20.0, 0.02, 0.005
+_LONG_S = 600.0  # from then on, half as often each time that the run has become twice as long
+_SHORTEST_S, _EARLY_SHORTEST_S, _LONGEST_S = 0.02, 0.01, 5.0
+_FEWEST_CPUS = 0.1  # a process that only waits is sampled as if it used as much of a CPU
+_FIRST_COST_S = 0.0003
+_SMOOTHING = 0.3
+_TICKS = os.sysconf("SC_CLK_TCK")
+
+
+class Ration:
+    """The time between two samples of a thread.
+
+    Samples may take 2 % of the CPU time of the sampled processes in the first 20 s, and 0.5 % after
+    that; after ten minutes, less and less.
+    """
+
+    def __init__(self) -> None:
+        self._cost_s = _FIRST_COST_S
+        self._cpu_s: dict[int, float] = {}
+
+    def measured(self, cpu_s: float, samples: int) -> None:
+        """Learn what samples cost, in CPU time."""
+        if samples:
+            self._cost_s += _SMOOTHING * (cpu_s / samples - self._cost_s)
+
+    def interval_s(self, elapsed_s: float, since_s: float, pids: list[int], threads: int) -> float:
+        """Return the mean time between two samples of one thread.
+
+        Args:
+            elapsed_s: since the training began.
+            since_s: since the last call.
+            pids: of the sampled processes.
+            threads: of all of them.
+        """
+        early = elapsed_s < _EARLY_S
+        share = _EARLY_SHARE if early else _SHARE
+        share *= min(1.0, _LONG_S / max(elapsed_s, 1.0))
+        cpus = sum(self._cpus(pid, since_s) for pid in pids)
+        per_second = share * cpus / self._cost_s
+        shortest = _EARLY_SHORTEST_S if early else _SHORTEST_S
+        return min(max(threads / max(per_second, 1e-9), shortest), _LONGEST_S)
+
+    def _cpus(self, pid: int, since_s: float) -> float:
+        """Return how many CPUs a process used, of which one is counted at most."""
+        now = _cpu_s(pid)
+        before = self._cpu_s.get(pid)
+        self._cpu_s[pid] = now
+        if before is None or since_s <= 0:
+            return 1.0
+        return min(max((now - before) / since_s, _FEWEST_CPUS), 1.0)
+
+
+def _cpu_s(pid: int) -> float:
+    fields = proc.stat(pid)
+    return (int(fields[11]) + int(fields[12])) / _TICKS if len(fields) > 12 else 0.0

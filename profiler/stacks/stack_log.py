@@ -1,0 +1,121 @@
+"""Writes stacks.log (store/stacks.py): counts how often each stack was seen.
+
+And writes the counts of a stretch of time in one piece.
+"""
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+from feedline.profiler import masks
+from feedline.profiler.files import owned
+from feedline.profiler.stacks.thread_stacks import Place
+from feedline.profiler.store.stack_format import LOG, MAGIC, MOST_WRITTEN, SCHEMA
+
+_TAP = " (feedline; "  # begins what a tap adds to the name of a file (taps/patch.py)
+
+
+class LogFull(Exception):
+    """The log has reached its size."""
+
+
+class StackLog:
+    """The log of a rank.
+
+    Args:
+        folder: of the rank.
+
+    Raises:
+        OSError: it exists, or cannot be made.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._file = owned.create(folder, LOG)
+        self._lines: list[str] = []
+        self._written = 0
+        self._processes = 0
+        self._files: dict[str, str] = {}
+        self._frames: dict[Place, int] = {}
+        self._stacks: dict[tuple[int, str, tuple[int, ...]], int] = {}
+        self._counts: dict[int, list[int]] = {}
+        self._line(f"{MAGIC} {SCHEMA} {os.getpid()}")
+        self.flush()
+
+    def process(self, name: str, pid: int) -> int:
+        """Return the number of a new process."""
+        self._line("p", _plain(name), pid)
+        self._processes += 1
+        return self._processes - 1
+
+    def refuse(self, process: int, why: str) -> None:
+        """Note why not all of a process is there."""
+        self._line("r", process, _plain(why))
+
+    def add(self, process: int, thread: str, stack: Sequence[Place], ns: int) -> None:
+        """Count a stack, innermost frame first, that stands for some nanoseconds."""
+        frames = tuple(self._frame(place) for place in reversed(stack))
+        key = process, thread, frames
+        number = self._stacks.get(key)
+        if number is None:
+            number = self._stacks[key] = len(self._stacks)
+            self._line("s", process, thread, ",".join(map(str, frames)))
+        count = self._counts.setdefault(number, [0, 0])
+        count[0] += 1
+        count[1] += ns
+
+    def group(self, begin: int, end: int) -> None:
+        """Write what was counted, as seen between two moments.
+
+        Raises:
+            OSError: the disk is full.
+            LogFull: the file has reached its size.
+        """
+        if self._counts:
+            self._line("g", begin, end)
+            for number, (samples, ns) in self._counts.items():
+                self._line("c", number, samples, ns)
+            self._counts.clear()
+        self.flush()
+        if self._written > MOST_WRITTEN:
+            raise LogFull
+
+    def end(self) -> None:
+        """Write that the recording has ended. Raises OSError."""
+        self._line("e")
+        self.flush()
+
+    def flush(self) -> None:
+        data = "".join(self._lines).encode("utf-8", "replace")
+        self._lines.clear()
+        while data:
+            written = os.write(self._file, data)
+            self._written += written
+            data = data[written:]
+
+    def _frame(self, place: Place) -> int:
+        number = self._frames.get(place)
+        if number is None:
+            number = self._frames[place] = len(self._frames)
+            file = self._files.get(place.file)
+            if file is None:
+                file = self._files[place.file] = _plain(shown(place.file))
+            self._line("f", place.line, _plain(place.function), file)
+        return number
+
+    def _line(self, *words: object) -> None:
+        self._lines.append("\t".join(map(str, words)) + "\n")
+
+
+def _plain(text: str) -> str:
+    return " ".join(text.split())
+
+
+def shown(file: str) -> str:
+    """Return a file of code as the run folder has it: masked; feedline's own as if installed."""
+    plain, tap, rest = file.partition(_TAP)
+    ours = masks.place_in_feedline(plain)
+    if ours:
+        return f"site-packages/feedline/{ours}{tap}{rest}"
+    if plain.startswith("<"):
+        return masks.token(file)
+    return masks.source(plain) + tap + rest

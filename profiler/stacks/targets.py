@@ -1,0 +1,97 @@
+"""What a recorded process tells the helper.
+
+A line of JSON in the rank's folder for each process whose threads are to be sampled, again when it
+has other threads, and one at the end.
+"""
+
+import json
+import os
+import threading
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from feedline.profiler import proc
+from feedline.profiler.files import owned
+from feedline.profiler.stacks.layout import code_type, thread_states
+from feedline.profiler.stacks.process_memory import allow
+from feedline.profiler.store.stack_format import LOG, helper_of
+
+TARGETS = "stacks.targets"
+_YAMA = Path("/proc/sys/kernel/yama/ptrace_scope")
+END = "end"
+
+
+@dataclass(frozen=True)
+class TargetLine:
+    """A process to be sampled.
+
+    Attributes:
+        name: of the process in the run folder.
+        pid, started: of it; clock ticks since boot.
+        code_type: address of the type of code objects.
+        states: addresses of the states of its threads.
+        ours: native ids of threads that are feedline's own.
+    """
+
+    name: str
+    pid: int
+    started: int
+    code_type: int
+    states: list[int]
+    ours: list[int]
+
+
+class SampledProcess:
+    """The process at hand, as the helper is to sample it. No method raises an Exception.
+
+    Args:
+        folder: of the rank.
+        name: of the process in it.
+        ours: native ids of threads that are feedline's own.
+    """
+
+    def __init__(self, folder: Path, name: str, ours: tuple[int, ...] = ()) -> None:
+        self._folder, self._name, self._ours = folder, name, ours
+        self._started = proc.started(os.getpid())
+        self._threads = 0
+        self._allowed = not _is_protected()
+
+    def tick(self) -> None:
+        """Tell of threads that have begun; called now and then, it is cheap."""
+        if not self._allowed:
+            self._allow()
+        count = threading.active_count()
+        if count == self._threads:
+            return
+        self._threads = count
+        with suppress(Exception):
+            line = TargetLine(
+                self._name,
+                os.getpid(),
+                self._started,
+                code_type(),
+                thread_states(),
+                list(self._ours),
+            )
+            owned.add_line(self._folder, TARGETS, json.dumps(asdict(line)))
+
+    def _allow(self) -> None:
+        with suppress(Exception):
+            helper = helper_of(self._folder / LOG)
+            if helper:
+                allow(helper)
+                self._allowed = True
+
+
+def _is_protected() -> bool:
+    """Return whether only parents may read a process's memory, unless it allows it."""
+    try:
+        return _YAMA.read_text().strip() == "1"
+    except OSError:
+        return False
+
+
+def end(folder: Path) -> None:
+    """Tell the helper that the recording ends. Raises OSError, PlaceTaken."""
+    owned.add_line(folder, TARGETS, json.dumps({END: True}))

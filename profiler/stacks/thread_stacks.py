@@ -1,0 +1,241 @@
+"""Reads the stack of a thread out of a process's memory while it runs.
+
+The frames of a thread lie side by side in a few blocks of memory, which are copied at once; what
+has changed between two copies shows as a chain of frames that does not end, and is read again.
+"""
+
+import struct
+from collections import OrderedDict
+from typing import NamedTuple
+
+from feedline.profiler.stacks.layout import Layout
+from feedline.profiler.stacks.process_memory import ProcessMemory
+
+_STATE_WORDS = 96
+_FRAME_BYTES = 128
+_TRIES = 3
+_MOST_FRAMES = 20_000
+_OUTER, _INNER = 64, 192  # frames of a deep stack that are kept
+_LONGEST_TEXT, _LONGEST_TABLE = 4096, 1 << 18
+_MOST_CODES = 50_000
+_word = struct.Struct("<Q")
+#: Frames that Python itself puts between C and Python code.
+_SHIMS = ("<shim>", "<interpreter trampoline>")
+
+
+class Torn(Exception):
+    """The frames changed while they were read."""
+
+
+class Place(NamedTuple):
+    """A frame: its file and function, and the line that runs; 0: unknown."""
+
+    file: str
+    function: str
+    line: int
+
+
+class _Code:
+    """A code object.
+
+    Attributes:
+        lines: offset of an instruction -> its line.
+    """
+
+    def __init__(self, file: str, function: str, first: int, start: int, table: bytes) -> None:
+        self.file, self.function, self.start = file, function, start
+        self.shim = file in _SHIMS or function in _SHIMS
+        self._first, self._table = first, table
+        self._places: dict[int, Place] = {}
+
+    def at(self, instruction: int) -> Place:
+        offset = instruction - self.start
+        place = self._places.get(offset)
+        if place is None:
+            line = line_at(self._table, self._first, offset)
+            place = self._places[offset] = Place(self.file, self.function, line)
+        return place
+
+
+def line_at(table: bytes, line: int, offset: int) -> int:
+    """Return the line of an instruction; 0: it has none.
+
+    Args:
+        table: ``co_linetable``, of Python 3.11 or later (Objects/locations.md in its sources).
+        line: ``co_firstlineno``.
+        offset: of the instruction, bytes.
+    """
+    place, begin = 0, 0
+    while place < len(table):
+        head = table[place]
+        place += 1
+        kind, units = head >> 3 & 15, (head & 7) + 1
+        has_line = kind != 15
+        if kind in (13, 14):
+            delta, place = _signed(table, place)
+            line += delta
+        elif 10 <= kind <= 12:
+            line += kind - 10
+        while place < len(table) and not table[place] & 0x80:
+            place += 1
+        begin += 2 * units
+        if offset < begin:
+            return line if has_line else 0
+    return 0
+
+
+def _signed(table: bytes, place: int) -> tuple[int, int]:
+    """Return a number of variable length, and the place after it."""
+    value = shift = 0
+    while True:
+        byte = table[place]
+        place += 1
+        value |= (byte & 63) << shift
+        shift += 6
+        if not byte & 64:
+            return (-(value >> 1) if value & 1 else value >> 1), place
+
+
+class StackReader:
+    """Reads the stacks of the threads of one process.
+
+    Args:
+        memory: of the process.
+        layout: of its Python.
+        code_type: address of the type of code objects in it.
+    """
+
+    def __init__(self, memory: ProcessMemory, layout: Layout, code_type: int) -> None:
+        self._memory, self._layout, self._code_type = memory, layout, code_type
+        self._codes: OrderedDict[int, _Code | None] = OrderedDict()
+        self._frames = struct.Struct("<16Q")
+
+    def stack(self, thread: int, state: int) -> list[Place]:
+        """Return its frames, innermost first; of a deep stack only the first and last ones.
+
+        Empty: it runs no Python code now.
+
+        Args:
+            thread: native id.
+            state: address of its state.
+
+        Raises:
+            Torn: it changed too fast.
+            LookupError: the thread has ended.
+            OSError: the process has ended, or must not be read.
+        """
+        for attempt in range(_TRIES):
+            try:
+                return self._read(thread, state)
+            except Torn:
+                if attempt == _TRIES - 1:
+                    raise
+            except OSError:
+                self._memory.words(state, 1)  # is it all gone, or did a pointer lead nowhere?
+        raise Torn
+
+    def forget(self) -> None:
+        """Forget code objects: the memory of those that are gone may hold others."""
+        self._codes.clear()
+
+    def _read(self, thread: int, state: int) -> list[Place]:
+        layout, memory = self._layout, self._memory
+        words = memory.words(state, _STATE_WORDS)
+        if words[layout.state_thread_words] != thread:
+            raise LookupError(thread)
+        frame = words[layout.state_current_words]
+        if layout.current_words >= 0:
+            frame = memory.words(frame, 4)[layout.current_words]
+        begin, block = self._block(words)
+        found: list[tuple[int, int]] = []
+        code_at, previous_at, running_at = (
+            8 * place
+            for place in (layout.code_words, layout.previous_words, layout.instruction_words)
+        )
+        end = begin + len(block) - _FRAME_BYTES
+        while frame:
+            at = frame - begin
+            if begin <= frame <= end:
+                data, at = block, at
+            else:
+                data, at = bytes(memory.read(frame, _FRAME_BYTES)), 0
+            found.append(
+                (
+                    _word.unpack_from(data, at + code_at)[0] - layout.code_tag,
+                    _word.unpack_from(data, at + running_at)[0],
+                )
+            )
+            frame = _word.unpack_from(data, at + previous_at)[0]
+            if len(found) > _MOST_FRAMES:
+                raise Torn
+        if len(found) > _OUTER + _INNER:
+            found[_INNER:-_OUTER] = []
+        places = []
+        for address, instruction in found:
+            code = self._code(address)
+            if code is not None and not code.shim:
+                places.append(code.at(instruction))
+        return places
+
+    def _block(self, words: tuple[int, ...]) -> tuple[int, bytes]:
+        """Copy the block of memory that holds the innermost frames; return its address too."""
+        place = self._layout.state_chunk_words
+        if place < 0:
+            return 0, b""
+        begin, used, end = words[place : place + 3]
+        if not begin < used <= end:
+            return 0, b""
+        size = min(used - begin + 1024, end - begin, self._memory.most)
+        return begin, bytes(self._memory.read(begin, size))
+
+    def _code(self, address: int) -> _Code | None:
+        try:
+            return self._codes[address]
+        except KeyError:
+            pass
+        code = self._new_code(address)
+        self._codes[address] = code
+        if len(self._codes) > _MOST_CODES:
+            self._codes.popitem(last=False)
+        return code
+
+    def _new_code(self, address: int) -> _Code | None:
+        """Read a code object; None: it is another object, of a frame that belongs to C.
+
+        Raises:
+            Torn: there is no object.
+        """
+        layout, memory = self._layout, self._memory
+        try:
+            data = bytes(memory.read(address, layout.code_size))
+            if _word.unpack_from(data, 8)[0] != self._code_type:
+                memory.words(_word.unpack_from(data, 8)[0], 1)  # is it an object at all?
+                return None
+            first = int.from_bytes(data[layout.code_first_line :][:4], "little", signed=True)
+            return _Code(
+                self._text(_word.unpack_from(data, layout.code_file)[0]),
+                self._text(_word.unpack_from(data, layout.code_name)[0]),
+                first,
+                address + layout.code_start,
+                self._bytes(_word.unpack_from(data, layout.code_lines)[0]),
+            )
+        except (OSError, struct.error, LookupError, UnicodeDecodeError) as error:
+            raise Torn from error
+
+    def _text(self, address: int) -> str:
+        data = bytes(self._memory.read(address, 72))
+        length = int.from_bytes(data[16:24], "little")
+        kind = int.from_bytes(data[32:36], "little") >> self._layout.text_shift & 31
+        start, encoding = self._layout.text[kind]
+        width = 4 if "32" in encoding else 2 if "16" in encoding else 1
+        if length > _LONGEST_TEXT:
+            raise LookupError(length)
+        return bytes(self._memory.read(address + start, length * width)).decode(encoding)
+
+    def _bytes(self, address: int) -> bytes:
+        length = self._memory.words(address + 16, 1)[0]
+        if length > _LONGEST_TABLE:
+            raise LookupError(length)
+        if not length:
+            return b""
+        return bytes(self._memory.read(address + self._layout.bytes_start, length))

@@ -1,0 +1,254 @@
+"""Sampled stacks of Python code: what the training's processes were doing at random moments.
+
+stacks.log in a rank's folder is written by the helper that reads the stacks (profiler/stacks), a
+line at a time; what a killed one leaves is complete up to its last line. Fields are separated by
+tabs, and numbered things by the order in which they appear:
+
+    feedline-stacks 1 PID      schema version, and the helper
+    p NAME PID                 a process
+    f LINE FUNCTION FILE       a frame
+    s PROCESS THREAD FRAMES    a stack: its frames, outermost first, separated by commas
+    g BEGIN END                what follows was seen between these moments, ns of CLOCK_MONOTONIC
+    c STACK SAMPLES NS         how often a stack was seen, and the wall time that this stands for
+    r PROCESS WHY              why not all of a process is there
+    e                          the recording has ended
+"""
+
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+
+from feedline.profiler.errors import RunDamaged, SchemaTooNew
+from feedline.profiler.events import Stage
+from feedline.profiler.files.bounded import whole
+from feedline.profiler.store.run_folder import Rank
+from feedline.profiler.store.segment_reader import Process
+from feedline.profiler.store.stack_format import LOG, MAGIC, MAIN, SCHEMA
+
+MOST_LOG = 64 << 20
+_MOST_FRAMES = 512  # in a stack
+_MOST_NS = 1 << 60
+START, LOOP, END = "start", "loop", "end"
+
+
+@dataclass(frozen=True)
+class StackFrame:
+    """One frame of Python code.
+
+    Attributes:
+        file: as its code has it, masked like other paths.
+        line: of it that was being executed; 0: unknown.
+        function: its name.
+    """
+
+    file: str
+    line: int
+    function: str
+
+
+@dataclass(frozen=True)
+class SampledStack:
+    """One stack, however often it was seen.
+
+    Attributes:
+        phase: start (before the first step, or the first batch), loop or end.
+        thread: main, pin_memory or other.
+        frames: outermost first, those of libraries included.
+        samples: how often it was seen.
+        seconds: wall time that these samples stand for.
+    """
+
+    phase: str
+    thread: str
+    frames: tuple[StackFrame, ...]
+    samples: int
+    seconds: float
+
+
+@dataclass(frozen=True)
+class ProcessStacks:
+    """The stacks of one process.
+
+    Attributes:
+        process: its name in the run folder.
+        kind: main or worker.
+        pid: its number; of several workers one after another, the last one's.
+        seconds: wall time of its main thread that was sampled.
+        samples: how many there are, of all its threads.
+        refused: why not all of it was sampled; empty if it was.
+        stacks: those that were seen.
+    """
+
+    process: str
+    kind: str
+    pid: int
+    seconds: float
+    samples: int
+    refused: str
+    stacks: tuple[SampledStack, ...]
+
+
+def read_stacks(rank: Rank) -> tuple[ProcessStacks, ...]:
+    """Return the stacks of a rank's processes, the main process first; none if none were recorded.
+
+    Of one of several trainings, only what was seen while it ran.
+
+    Raises:
+        RunDamaged: the file was changed or damaged.
+        SchemaTooNew: a newer feedline wrote it.
+    """
+    try:
+        text = whole(rank.folder / LOG, MOST_LOG).decode("utf-8", "replace")
+    except FileNotFoundError:
+        return _refused(rank)
+    try:
+        log = _Log.of(text, rank.folder / LOG)
+    except (ValueError, IndexError) as error:
+        raise RunDamaged(
+            f"{rank.folder / LOG} cannot be read ({error}): delete it to see the run without "
+            f"its lines of code"
+        ) from error
+    return tuple(_stacks_of(rank, log))
+
+
+def _refused(rank: Rank) -> tuple[ProcessStacks, ...]:
+    """Return why nothing was sampled, where the recording says so."""
+    for hook in rank.manifest.hooks:
+        if hook.get("name") == "stacks" and not hook.get("attached"):
+            return (ProcessStacks(MAIN, MAIN, rank.manifest.pid, 0.0, 0, str(hook["why"]), ()),)
+    return ()
+
+
+@dataclass
+class _Seen:
+    """What was seen of a process: the stacks of a stretch of time."""
+
+    begin: int
+    end: int
+    stack: int
+    samples: int
+    ns: int
+
+
+@dataclass
+class _Log:
+    """Content of a log."""
+
+    processes: list[tuple[str, int]] = field(default_factory=list)
+    frames: list[StackFrame] = field(default_factory=list)
+    stacks: list[tuple[int, str, tuple[int, ...]]] = field(default_factory=list)
+    seen: list[_Seen] = field(default_factory=list)
+    refused: dict[int, str] = field(default_factory=dict)
+    ended: bool = False
+
+    @classmethod
+    def of(cls, text: str, path: Path) -> "_Log":
+        """Read the complete lines of a log.
+
+        Raises:
+            ValueError, IndexError: it is not one.
+            SchemaTooNew: a newer feedline wrote it.
+        """
+        lines = text.split("\n")[:-1]
+        log = cls()
+        if not lines:
+            return log
+        magic, version, *_ = lines[0].split()
+        if magic != MAGIC:
+            raise ValueError("it does not begin as such a file does")
+        if int(version) > SCHEMA:
+            raise SchemaTooNew.of(path, int(version), SCHEMA)
+        begin = end = 0
+        for line in lines[1:]:
+            kind, *words = line.split("\t")
+            if kind == "c":
+                stack, samples, ns = map(int, words)
+                log.stacks[stack]
+                if not (0 <= samples < 1 << 40 and 0 <= ns < _MOST_NS):
+                    raise ValueError("it has numbers that no recording writes")
+                log.seen.append(_Seen(begin, end, stack, samples, ns))
+            elif kind == "g":
+                begin, end = map(int, words)
+            else:
+                log._named(kind, words)
+        return log
+
+    def _named(self, kind: str, words: Sequence[str]) -> None:
+        if kind == "f":
+            self.frames.append(StackFrame(words[2], int(words[0]), words[1]))
+        elif kind == "s":
+            frames = tuple(map(int, words[2].split(","))) if words[2] else ()
+            if len(frames) > _MOST_FRAMES or any(not 0 <= n < len(self.frames) for n in frames):
+                raise ValueError("it names frames that it does not have")
+            self.processes[int(words[0])]
+            self.stacks.append((int(words[0]), words[1], frames))
+        elif kind == "p":
+            self.processes.append((words[0], int(words[1])))
+        elif kind == "r":
+            self.refused[int(words[0])] = words[1]
+        elif kind == "e":
+            self.ended = True
+
+
+def _stacks_of(rank: Rank, log: _Log) -> Iterator[ProcessStacks]:
+    loops = {_name_of(process): _loop(process) for process in rank.processes}
+    first, last = _times(rank)
+    counts: dict[str, dict[tuple[str, str, tuple[int, ...]], list[int]]] = {
+        name: defaultdict(lambda: [0, 0]) for name, _ in log.processes
+    }
+    for seen in log.seen:
+        process, thread, frames = log.stacks[seen.stack]
+        name = log.processes[process][0]
+        middle = (seen.begin + seen.end) // 2
+        if not first <= middle <= last:
+            continue
+        count = counts[name][_phase(middle, loops.get(name)), thread, frames]
+        count[0] += seen.samples
+        count[1] += seen.ns
+    pids = dict(log.processes)
+    refused = {log.processes[number][0]: why for number, why in log.refused.items()}
+    for name in sorted(counts, key=lambda name: (name != MAIN, name)):
+        stacks = tuple(
+            SampledStack(phase, thread, tuple(log.frames[n] for n in frames), n, ns * 1e-9)
+            for (phase, thread, frames), (n, ns) in counts[name].items()
+        )
+        seconds = sum(stack.seconds for stack in stacks if stack.thread == "main")
+        samples = sum(stack.samples for stack in stacks)
+        kind = "main" if name == MAIN else "worker"
+        yield ProcessStacks(name, kind, pids[name], seconds, samples, refused.get(name, ""), stacks)
+
+
+def _times(rank: Rank) -> tuple[int, int]:
+    """Return between which moments stacks belong to the rank's training, ns."""
+    return (0, _MOST_NS) if rank.slice is None else (rank.slice.begin, rank.slice.end)
+
+
+def _name_of(process: Process) -> str:
+    header = process.header
+    return f"loader{header['loader']}-worker{header['worker']}" if process.is_worker else MAIN
+
+
+#: What shows that a process is in the training's loop.
+_STEPS = (Stage.NEXT, Stage.FORWARD, Stage.BACKWARD, Stage.OPTIMIZER)
+_LAST = ((Stage.OPTIMIZER,), (Stage.BACKWARD,), _STEPS)
+
+
+def _loop(process: Process) -> tuple[int, int] | None:
+    """Return when its loop began and ended, ns; None: it had none."""
+    records = process.of(Stage.FETCH) if process.is_worker else process.of(*_STEPS)
+    if not len(records):
+        return None
+    last = records
+    if not process.is_worker:
+        last = next(own for stages in _LAST if len(own := process.of(*stages)))
+    ends = last["start"] + np.maximum(last["wall"], 0)
+    return int(records["start"].min()), int(ends.max())
+
+
+def _phase(moment: int, loop: tuple[int, int] | None) -> str:
+    if loop is None or moment < loop[0]:
+        return START
+    return LOOP if moment <= loop[1] else END

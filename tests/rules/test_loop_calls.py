@@ -1,0 +1,42 @@
+"""What is said of calls in the training loop that are known to be slow."""
+
+from dataclasses import replace
+
+from rules.made_up import made_up_facts
+from user_code.made_stacks import LIBRARIES, LOOP, PYTHON, stack, training
+
+from feedline.analysis.ledger.finding import Severity
+from feedline.analysis.measure.code_tree import SampledCode
+from feedline.analysis.measure.user_code import loop_code
+from feedline.analysis.rules.loop.own_code import check
+
+DRAW = [*LOOP, ("plots.py", 8, "draw"), (LIBRARIES + "matplotlib/pyplot.py", 1100, "savefig")]
+LOG = [*LOOP, (PYTHON + "logging/__init__.py", 1489, "info")]
+
+
+def looped(*stacks, on_gpu=False):
+    facts = made_up_facts(stages={"other": 60.0})
+    code = SampledCode.of([training(*stacks)])
+    gpu_stages = {"forward": 0.01} if on_gpu else None
+    step = replace(facts.step, own_code=loop_code(code, facts.step.stages), gpu_stages=gpu_stages)
+    return replace(facts, code=code, step=step)
+
+
+def test_a_figure_in_each_step_is_named_with_its_line_and_fix():
+    finding = check(looped(stack(DRAW, 60), stack(LOOP, 10)))
+
+    assert finding.place == "plots.py:8"
+    assert "A figure is drawn and saved" in finding.message
+    assert finding.fix == "Keep the values, and draw the figure after training."
+
+
+def test_code_that_makes_no_known_call_is_named_by_its_line():
+    finding = check(looped(stack([*LOOP, ("stats.py", 5, "moments")], 60)))
+
+    assert finding.place == "stats.py:5"
+    assert finding.fix.startswith("Replace Python loops")
+
+
+def test_host_work_is_told_on_a_gpu_too():
+    assert check(looped(stack(LOG, 60), on_gpu=True)).severity is Severity.HIGH
+    assert check(looped(stack(LOOP, 60), on_gpu=True)).severity is Severity.INFO

@@ -1,0 +1,120 @@
+from dataclasses import replace
+
+import pytest
+from rules.made_up import made_up_facts, waiting
+from user_code.made_stacks import COLLATING, FETCHING, LIBRARIES, process, stack
+
+from feedline.analysis.explain.order import claimed
+from feedline.analysis.ledger.finding import Severity
+from feedline.analysis.measure.code_tree import SampledCode
+from feedline.analysis.rules.input.user_code import change, check, free
+
+SLOW = {"dataset": (8.0, 0.0, 0.0)}
+GETITEM = ("data.py", 20, "__getitem__")
+IMAGE = (LIBRARIES + "PIL/ImageFile.py", 200, "load")
+TAP = ("a tap (feedline; passed by like importlib._bootstrap)", 3, "wrapper")
+
+
+def with_stacks(facts, *stacks):
+    return replace(facts, code=SampledCode.of([process("worker", *stacks)]))
+
+
+def tokenizing(facts=None, samples=80):
+    tokenize = [*FETCHING, GETITEM, ("data.py", 88, "tokenize")]
+    return with_stacks(
+        facts or waiting(60.0, sample=SLOW),
+        stack(tokenize, samples),
+        stack([*FETCHING, GETITEM], 100 - samples),
+    )
+
+
+def test_a_function_that_takes_most_of_making_a_sample_is_named_with_its_line():
+    finding = check(tokenizing())
+
+    assert (finding.rule_id, finding.severity) == ("user_code", Severity.HIGH)
+    assert finding.place == "data.py:88"
+    assert finding.message.startswith("tokenize() takes 80.0 % of making a sample")
+    assert finding.cost_s == pytest.approx(60e-3 * 0.8)
+
+
+def test_it_claims_the_rows_of_its_functions():
+    facts = tokenizing()
+
+    rows = claimed(check(facts), facts.rows)
+
+    assert set(rows) == {"sample/dataset/user/tokenize/cpu"}
+    assert sum(rows.values()) == pytest.approx(0.8 * 8.0e-3)
+
+
+def test_the_caller_is_named_where_no_call_takes_most_of_it():
+    facts = with_stacks(
+        waiting(60.0, sample=SLOW),
+        stack([*FETCHING, GETITEM, ("data.py", 50, "load")], 40),
+        stack([*FETCHING, ("data.py", 21, "__getitem__"), ("data.py", 60, "crop")], 60),
+    )
+
+    assert check(facts).place == "data.py:21"
+    assert "__getitem__() takes 100.0 %" in check(facts).message
+
+
+def test_it_is_silent_where_nothing_waits():
+    assert check(tokenizing(made_up_facts(sample=SLOW))) is None
+
+
+def test_it_is_silent_without_stacks_and_with_few_samples():
+    assert check(waiting(60.0, sample=SLOW)) is None
+    few = with_stacks(waiting(60.0, sample=SLOW), stack([*FETCHING, GETITEM], 9))
+    assert check(few) is None
+
+
+def test_decoding_is_no_code_of_the_program():
+    facts = with_stacks(
+        waiting(60.0, sample={"decode": (20.0, 0.0, 0.0)}),
+        stack([*FETCHING, GETITEM, TAP, IMAGE], 97),
+        stack([*FETCHING, GETITEM], 3),
+    )
+
+    assert check(facts) is None
+
+
+def test_half_the_time_and_none_of_it_are_changes_of_the_stage():
+    facts = tokenizing()
+
+    assert change(facts).stages["dataset"].cpu == pytest.approx(0.6)
+    assert free(facts).stages["dataset"].cpu == pytest.approx(0.2)
+
+
+def test_a_function_in_collate_claims_that_stage():
+    facts = with_stacks(
+        waiting(60.0, sample={"collate": (8.0, 0.0, 0.0)}),
+        stack([*COLLATING, ("data.py", 41, "pad")], 70),
+        stack([*FETCHING, GETITEM], 30),
+    )
+
+    finding = check(facts)
+
+    assert finding.place == "data.py:41"
+    assert set(claimed(finding, facts.rows)) == {"sample/collate/user/pad/cpu"}
+
+
+def test_a_known_slow_call_says_why_it_is_slow():
+    row = (LIBRARIES + "pandas/core/indexing.py", 1191, "__getitem__")
+    facts = with_stacks(
+        waiting(60.0, sample=SLOW),
+        stack([*FETCHING, GETITEM, row], 60),
+        stack([*FETCHING, ("data.py", 21, "__getitem__")], 40),
+    )
+
+    finding = check(facts)
+
+    assert "Pandas builds a new object" in finding.message
+    assert finding.fix == "Keep the columns as NumPy arrays or tensors, made once in __init__."
+
+
+def test_the_ledger_still_closes():
+    facts = tokenizing()
+    of_sample = sum(s for where, s in facts.rows.items() if where.startswith("sample/"))
+
+    assert of_sample == pytest.approx(
+        sum(facts.costs[name].wall_s for name in facts.costs if name != "total")
+    )

@@ -1,0 +1,216 @@
+import pytest
+from user_code.made_stacks import (
+    BACKWARD,
+    COLLATING,
+    FEEDLINE,
+    FETCHING,
+    FORWARD,
+    IDLE,
+    LIBRARIES,
+    LOOP,
+    PYTHON,
+    STEP,
+    TORCH,
+    WAIT,
+    process,
+    stack,
+    training,
+)
+
+from feedline.analysis.measure.code_frames import called, origin, program_frames
+from feedline.analysis.measure.code_places import standing
+from feedline.analysis.measure.code_tree import SampledCode, Weight, share_of
+from feedline.analysis.measure.user_code import loop_code, user_code
+from feedline.profiler.store.stacks import StackFrame
+
+
+def frames(*given):
+    return tuple(StackFrame(*one) for one in given)
+
+
+def names(chain):
+    return [(frame.function, frame.line) for frame in chain]
+
+
+@pytest.mark.parametrize(
+    ("file", "owner"),
+    [
+        ("train.py", ""),
+        ("/home/a/project/models/net.py", ""),
+        ("***/train.py", ""),
+        (TORCH + "nn/modules/module.py", "torch"),
+        ("site-packages/pandas/core/frame.py", "pandas"),
+        ("/usr/lib/python3/dist-packages/yaml.py", "yaml"),
+        (PYTHON + "json/decoder.py", "python"),
+        ("python3.11/json/decoder.py", "python"),
+        ("<frozen runpy>", "python"),
+        (FEEDLINE + "taps/fetch.py", "feedline"),
+        ("profiler/taps/fetch.py", "feedline"),
+        ("a tap (feedline; passed by like importlib._bootstrap)", "feedline"),
+        ("/home/a/profiler/plots.py", ""),
+    ],
+)
+def test_a_file_belongs_to_the_program_or_to_a_library(file, owner):
+    assert origin(file).owner == owner
+
+
+def test_library_frames_belong_to_the_line_of_the_program_that_called_them():
+    found = program_frames(
+        frames(
+            ("data.py", 20, "__getitem__"),
+            (LIBRARIES + "pandas/core/indexing.py", 9, "__getitem__"),
+            (LIBRARIES + "pandas/core/frame.py", 8, "apply"),
+            ("data.py", 31, "parse"),
+            (PYTHON + "json/__init__.py", 300, "loads"),
+        )
+    )
+
+    assert names(found) == [("__getitem__", 20), ("parse", 31)]
+    assert called(found[0].below) == "pandas.DataFrame.iloc"
+    assert called(found[1].below) == "json.loads"
+
+
+def test_recursion_counts_once_as_its_deepest_call():
+    found = program_frames(
+        frames(("a.py", 1, "walk"), ("a.py", 9, "visit"), ("a.py", 2, "walk"), ("b.py", 3, "leaf"))
+    )
+
+    assert names(found) == [("walk", 2), ("leaf", 3)]
+
+
+def test_comprehensions_are_their_function_and_lambdas_their_line():
+    found = program_frames(
+        frames(("a.py", 4, "pad"), ("a.py", 5, "<listcomp>"), ("a.py", 7, "<lambda>"))
+    )
+
+    assert names(found) == [("pad", 5), ("lambda of line 7", 7)]
+
+
+def test_without_code_of_the_program_a_library_that_is_no_framework_counts():
+    inside = frames(
+        (TORCH + "a.py", 1, "f"),
+        (LIBRARIES + "trainer/engine.py", 2, "fit"),
+        (LIBRARIES + "trainer/engine.py", 3, "log"),
+    )
+
+    assert names(program_frames(inside)) == [("fit", 2)]
+    assert program_frames(inside[:1]) == []
+
+
+@pytest.mark.parametrize(
+    ("given", "place"),
+    [
+        ([*FETCHING, ("data.py", 1, "__getitem__"), *FORWARD], "dataset"),
+        ([*COLLATING, ("data.py", 1, "pad")], "collate"),
+        (IDLE, "idle"),
+        ([*LOOP, *FORWARD, ("net.py", 3, "forward"), *FORWARD], "forward"),
+        ([*LOOP, *BACKWARD], "backward"),
+        ([*LOOP, *BACKWARD, *FORWARD], "backward"),
+        ([*LOOP, *STEP, ("train.py", 9, "closure"), *FORWARD], "forward"),
+        ([*LOOP, *STEP, ("train.py", 9, "closure")], "optimizer"),
+        ([*LOOP, *WAIT], "wait"),
+        ([*LOOP, (TORCH + "serialization.py", 9, "save")], "checkpoint"),
+        (LOOP, "other"),
+    ],
+)
+def test_frames_of_torch_and_feedline_tell_the_place(given, place):
+    assert standing(frames(*given)).place == place
+
+
+def test_shares_are_of_making_a_sample_without_idling():
+    slow = [*FETCHING, ("data.py", 20, "__getitem__"), ("data.py", 88, "tokenize")]
+    code = SampledCode.of(
+        [
+            process(
+                "worker",
+                stack(slow, 60),
+                stack([*FETCHING, ("data.py", 21, "__getitem__")], 20),
+                stack([*COLLATING, ("data.py", 41, "pad")], 20),
+                stack(IDLE, 400),
+            ),
+            training(),
+        ]
+    )
+
+    told = {(one.place, one.function): one for one in user_code(code, 0.1, 0.4).functions}
+
+    assert told["dataset", "tokenize"].share == pytest.approx(0.6)
+    assert told["dataset", "tokenize"].low < 0.55 and told["dataset", "tokenize"].high > 0.65
+    assert told["dataset", "tokenize"].seconds_per_step == pytest.approx(0.24)
+    assert told["dataset", "tokenize"].caller == "__getitem__ (data.py:20)"
+    assert told["dataset", "__getitem__"].own_share == pytest.approx(0.2)
+    assert told["collate", "pad"].share == pytest.approx(0.2)
+
+
+def test_what_the_recording_itself_takes_is_no_part_of_making_a_sample():
+    clock = [*FETCHING, (FEEDLINE + "taps/fetch.py", 432, "__getitem__")]
+    code = SampledCode.of(
+        [
+            process(
+                "worker",
+                stack([*FETCHING, ("data.py", 20, "__getitem__")], 50),
+                stack([*clock, (FEEDLINE + "clock.py", 163, "now")], 50),
+                stack([*clock, (FEEDLINE + "clock.py", 163, "now"), (PYTHON + "os.py", 1, "x")], 9),
+            )
+        ]
+    )
+
+    assert code.making.seconds == pytest.approx(0.5)
+    assert code.places["worker", "recording"].weight.seconds == pytest.approx(0.59)
+
+
+def test_the_interval_of_a_share_is_wilsons():
+    whole = Weight(1.0, 100 * 0.01**2)
+
+    share, low, high = share_of(0.5, whole)
+
+    assert share == 0.5
+    assert (low, high) == (pytest.approx(0.4038, abs=1e-4), pytest.approx(0.5962, abs=1e-4))
+
+
+def test_samples_of_unequal_weight_count_as_fewer():
+    even, uneven = Weight(), Weight()
+    for stack_ in (stack(LOOP, 50), stack(LOOP, 50)):
+        even.add(stack_)
+    uneven.add(stack(LOOP, 90))
+    uneven.seconds += 1.0  # one sample that stands for a second
+    uneven.squares += 1.0
+
+    assert even.number == pytest.approx(100)
+    assert uneven.number < 5
+
+
+def test_the_loops_own_lines_and_calls_are_told_apart():
+    log = [*LOOP[:-1], ("train.py", 80, "main"), ("log.py", 12, "record")]
+    code = SampledCode.of([training(stack(log, 30), stack(LOOP, 10))])
+
+    own = loop_code(code, {"other": 0.04})
+
+    assert code.loop == ("train.py", "main")
+    assert [(one.name, pytest.approx(one.s)) for one in own.functions] == [
+        ("record (log.py:12)", 0.03),
+        ("line 70 of main (train.py:70)", 0.01),
+    ]
+
+
+def test_a_function_that_reads_a_loader_and_only_infers_is_evaluation():
+    validate = [*LOOP[:-1], ("train.py", 60, "main"), ("train.py", 30, "validate")]
+    code = SampledCode.of(
+        [
+            training(
+                stack([*validate, *FORWARD], 50),
+                stack([*validate, *WAIT], 50),
+                stack([*validate, ("metrics.py", 5, "f1")], 100),
+                stack([*LOOP, *WAIT], 50),
+            )
+        ]
+    )
+
+    assert code.places["main", "evaluation"].weight.seconds == pytest.approx(2.0)
+    assert code.places["main", "forward"].weight.seconds == pytest.approx(1.0)
+
+
+def test_what_happens_before_and_after_the_loop_does_not_count():
+    early = stack([*FETCHING, ("data.py", 3, "__getitem__")], 50, phase="start")
+
+    assert SampledCode.of([process("worker", early)]) is None

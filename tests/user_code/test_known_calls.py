@@ -1,0 +1,86 @@
+import re
+
+import pytest
+from user_code.made_stacks import FETCHING, LIBRARIES, PYTHON, TORCH, process, stack
+
+from feedline.analysis.ledger.known_call import known_call, of_text
+from feedline.analysis.ledger.known_calls import PER_SAMPLE, PER_STEP
+from feedline.analysis.measure.code_tree import SampledCode
+from feedline.analysis.measure.source_lines import SourceLines
+
+GETITEM = ("data.py", 20, "__getitem__")
+
+
+def found(*below, calls=PER_SAMPLE):
+    code = SampledCode.of([process("worker", stack([*FETCHING, GETITEM, *below], 50))])
+    root = code.places["worker", "dataset"].root
+    call = known_call(root, calls, code.source)
+    return call.call.name if call else None
+
+
+@pytest.mark.parametrize(
+    ("frame", "name"),
+    [
+        ((LIBRARIES + "pandas/core/indexing.py", 1, "__getitem__"), "pandas_row"),
+        ((LIBRARIES + "pandas/io/parsers/readers.py", 1, "read_csv"), "table_read"),
+        ((LIBRARIES + "h5py/_hl/files.py", 1, "__init__"), "hdf5_opened"),
+        ((LIBRARIES + "h5py/_hl/dataset.py", 1, "__getitem__"), "chunk_unpacked"),
+        ((LIBRARIES + "numpy/lib/_npyio_impl.py", 1, "__getitem__"), "npz_read"),
+        ((PYTHON + "zipfile.py", 1, "_RealGetContents"), "zip_opened"),
+        ((PYTHON + "copy.py", 1, "deepcopy"), "deepcopy"),
+        ((PYTHON + "json/__init__.py", 1, "load"), "json_parsed"),
+        ((PYTHON + "xml/etree/ElementTree.py", 1, "parse"), "xml_parsed"),
+        ((PYTHON + "subprocess.py", 1, "run"), "process_started"),
+        ((TORCH + "serialization.py", 1, "load"), "tensors_loaded"),
+        ((LIBRARIES + "scipy/signal/_signaltools.py", 1, "resample"), "resampled"),
+        ((LIBRARIES + "numpy/_core/numeric.py", 1, "ones"), None),
+        ((LIBRARIES + "numpy/lib/_npyio_impl.py", 1, "load"), None),
+    ],
+)
+def test_a_frame_of_a_library_shows_a_known_call(frame, name):
+    assert found(frame) == name
+
+
+@pytest.mark.parametrize(
+    ("text", "name"),
+    [
+        ("x = torch.tensor(rows[i], dtype=torch.uint8)", "list_to_tensor"),
+        ("ids = tok.encode(text).ids", "tokenized"),
+        ("value = txn.get(str(i).encode())", None),
+        ("value = txn.get(key.encode('utf-8'))", None),
+        ("lines = open(path).readlines()", "lines_read"),
+        ("row = db.execute(QUERY, (i,)).fetchone()", "database_scan"),
+        ("env = lmdb.open(path, readonly=True)", "lmdb_opened"),
+        ("return self.images[i], self.labels[i]", None),
+    ],
+)
+def test_the_text_of_a_line_shows_a_call_without_a_frame(text, name):
+    call = of_text(PER_SAMPLE, text)
+
+    assert (call.name if call else None) == name
+
+
+def test_a_line_is_read_only_from_a_file_that_has_not_changed(tmp_path):
+    file = tmp_path / "data.py"
+    file.write_text("one\n  two\n")
+    changed = file.stat().st_mtime
+
+    assert SourceLines(changed + 1)(str(file), 2) == "two"
+    assert SourceLines(changed - 1)(str(file), 2) == ""
+    assert SourceLines(changed + 1)(str(file), 3) == ""
+    assert SourceLines(changed + 1)("***/data.py", 1) == ""
+    assert SourceLines()(str(file), 1) == ""
+
+
+@pytest.mark.parametrize("call", [*PER_SAMPLE, *PER_STEP], ids=lambda call: call.name)
+def test_each_call_says_little_and_names_a_public_report(call):
+    assert len(call.says.split()) <= 22 and call.says.endswith(".")
+    assert len(call.fix.split()) <= 15 and not call.fix.endswith(".")
+    assert re.fullmatch(r"https://github\.com/[^/]+/[^/]+/(issues|pull)/\d+", call.report)
+    assert call.signs or call.text
+
+
+def test_names_are_unique_and_there_are_thirty_or_more():
+    names = [call.name for call in (*PER_SAMPLE, *PER_STEP)]
+
+    assert len(names) == len(set(names)) >= 30
