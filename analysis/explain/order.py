@@ -78,8 +78,29 @@ def in_order(findings: Sequence[Finding], rows: Rows, mean_s: float) -> list[Fin
     if lead is None or any(
         _goes_before(first, lead, claims) for first in ranked[: ranked.index(lead)]
     ):
+        return _own_first(ranked)
+    return _own_first([lead, *(finding for finding in ranked if finding is not lead)])
+
+
+def _own_first(ranked: list[Finding]) -> list[Finding]:
+    """Return the findings, of which no load of other programs comes before as grave a cause.
+
+    That cause lies in the training itself, and explains enough.
+    """
+    first = ranked[0] if ranked else None
+    if first is None or not _is_of_others(first):
         return ranked
-    return [lead, *(finding for finding in ranked if finding is not lead)]
+    for own in ranked[1:]:
+        if own.severity is not first.severity or own.severity is Severity.INFO:
+            break
+        if not _is_of_others(own) and own.cost_s >= _MIN_PART * first.cost_s:
+            return [own, *(finding for finding in ranked if finding is not own)]
+    return ranked
+
+
+def _is_of_others(finding: Finding) -> bool:
+    """Tell whether it names the load of other programs."""
+    return finding.rule_id in BY_ID and BY_ID[finding.rule_id].of_others
 
 
 def _lead(ranked: Sequence[Finding], rows: Rows) -> Finding | None:

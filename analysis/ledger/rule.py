@@ -102,6 +102,8 @@ class Rule(Generic[F]):
         without_gain_of_workers: a sentence for its fix where more workers are predicted not to
             be faster.
         bound_or_input: ``bound`` of a trace that does not show whether it waits for data.
+        of_others: what it claims is the load of other programs: it never goes first beside as
+            grave a cause in the training itself that explains enough.
         names_error: its fix begins with the error of a training that failed.
         free: what the run would be if what the finding names took no time: a bound of its gain.
             None: its change is that already, or there is no such bound.
@@ -125,5 +127,6 @@ class Rule(Generic[F]):
     ends: frozenset[Waste] = frozenset()
     without_gain_of_workers: str = ""
     bound_or_input: str = ""
+    of_others: bool = False
     names_error: bool = False
     free: Callable[[F], Change | Refused] | None = None

@@ -326,7 +326,8 @@ def functions_of(
 ) -> list[tuple[str, str, float]]:
     """Return the program's functions in a place, without what they call, longest first.
 
-    Each is its name, its file and line, and its share (0 to 1) of the place. Operations of libraries that are stages of their own are no part of it.
+    Each is its name, its file and line, and its share (0 to 1) of the place. Operations of
+    libraries that are stages of their own are no part of it.
 
     Args:
         kind: of the process; None: of those that make batches.

@@ -199,13 +199,18 @@ def in_words(facts: RuleInputs, given: dict[str, int | bool]) -> str:
     return f"Set {as_code(given)}{f' ({now})' if now else ''}"
 
 
-def then(facts: RuleInputs, given: dict[str, int | bool], first: str = "Then") -> str:
-    """Return the same as a further step.
-
-    ``Then set num_workers=3 (now 1).``.
-    """
+def first(facts: RuleInputs, given: dict[str, int | bool]) -> str:
+    """Return the same as the first of several steps: ``First set num_workers=3 (now 1).``."""
     said = in_words(facts, given)
-    return f"{first} {said[:1].lower()}{said[1:]}."
+    return f"First {said[:1].lower()}{said[1:]}."
+
+
+def then(facts: RuleInputs, given: dict[str, int | bool]) -> list[str]:
+    """Return the same as a further step, with its place, and on which condition."""
+    said, where = in_words(facts, given), place(facts)
+    step = f"Then {said[:1].lower()}{said[1:]}{f', {where}' if where else ''}."
+    condition = only_if(facts, given)
+    return [step, f"{condition[:1].upper()}{condition[1:]}."] if condition else [step]
 
 
 def _now(facts: RuleInputs, given: dict[str, int | bool]) -> str:

@@ -96,9 +96,7 @@ def check(facts: RuleInputs) -> Finding | None:
         more=effects,
         evidence=measured(found),
         fix=_STOP,
-        fix_more=[handover.then(facts, advice) if advice else _RECORD],
-        place=handover.place(facts) if advice else "",
-        condition=handover.only_if(facts, advice),
+        fix_more=handover.then(facts, advice) if advice else [_RECORD],
         how_to_check=_how_to_check(advice),
         cost_s=max(queues_s, kept_s),
         settings=advice,
@@ -207,4 +205,5 @@ RULE: Rule[RuleInputs] = Rule(
     lifts=AS_MUCH_CPU | {"step"},
     in_part=False,
     needs=Needs.OTHER_PROGRAMS,
+    of_others=True,
 )

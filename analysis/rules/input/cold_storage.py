@@ -73,7 +73,7 @@ def check(facts: RuleInputs) -> Finding | None:
         message=says(part=blocked, read=traffic.disk_bytes),
         more=[_MAPPED] if mapped else [],
         evidence=_evidence(facts, blocked, traffic.disk_bytes),
-        fix=handover.then(facts, more, "First") if more else _MOVE,
+        fix=handover.first(facts, more) if more else _MOVE,
         fix_more=[*([_IF_NO_FASTER] if more else []), _STORE],
         place=handover.place(facts) if more else "",
         condition=handover.only_if(facts, more),
