@@ -340,15 +340,18 @@ def joined(changes: Sequence[Change]) -> Change:
     )
 
 
+_ANOTHER = "Look for another change."
+
+
 def _with(finding: Finding, made: PredictedRate | Refused) -> Finding:
     if isinstance(made, Refused) and made.reason == REJECTED:
-        tried = f"{sentence(made.message)}. Look for another change."
+        tried = f"{sentence(made.message)}."
         told = replace(
             finding,
             predicted=None,
-            refused=tried,
+            refused=f"{tried} {_ANOTHER}",
             fix=tried,
-            fix_more=[],
+            fix_more=[_ANOTHER],
             place="",
             condition="",
             how_to_check="",

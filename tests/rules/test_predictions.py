@@ -415,7 +415,7 @@ def test_settings_that_were_tried_and_rejected_are_no_advice_and_the_outcome_is_
         f"{change} was tried by feedline verify on 2026-11-28 and rejected: measured -7.8 % "
         f"[-9.0 %, -6.6 %]."
     )
-    assert told.fix == told.refused == f"{outcome} Look for another change."
+    assert told.fix == outcome and told.refused == f"{outcome} Look for another change."
     assert verdict([told], facts).fix != "num_workers=2"
     assert after.of(Change(settings=asked.settings)).reason == "rejected"
 
