@@ -79,6 +79,17 @@ def test_no_estimate_of_a_stored_run_exceeds_the_rows_that_it_claims(place):
         assert exceeding(findings, inputs.facts) == {}
 
 
+@pytest.mark.parametrize("place", STORED, ids=lambda place: str(place.relative_to(RUNS)))
+def test_what_costs_time_in_a_stored_run_has_rows(place):
+    """A rule that claims rows is silent without them."""
+    for inputs, findings in stored(place):
+        assert inputs.facts is not None
+        for finding in findings:
+            rule = BY_ID.get(finding.rule_id)
+            if rule is not None and rule.claims and finding.rule_id not in NOT_ROWS:
+                assert not finding.cost_s or claimed(finding, inputs.facts.rows), finding.rule_id
+
+
 def coherent(run: RuleInputs) -> bool:
     """Whether the share of the input is that of the stages, as in every recording."""
     steady_s = sum(run.step.stages.get(name, 0.0) for name in INPUT)
