@@ -8,7 +8,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import fmean, stdev
 
-from feedline.analysis.formatting import number
 from feedline.analysis.ledger.change import PredictedRate
 from feedline.profiler.errors import NotJudged, OverBudget
 from feedline.profiler.noise_scale import student
@@ -210,16 +209,16 @@ def _judged(runs: Sequence[TrialRun], gain: Gain | None, margin: float) -> tuple
             "one pair of runs does not show how much they vary: use --pairs 3 or more",
         )
     percent = (
-        f"{more(gain.mean)} [{more(gain.low)}, {more(gain.high)}] in {gain.pairs} pairs of runs"
+        f"{more(gain.mean)} ({more(gain.low)} to {more(gain.high)}) in {gain.pairs} pairs of runs"
     )
-    wanted = f"{number(100 * margin)} %"
+    wanted = f"{100 * margin:g} %"
     if gain.low > margin:
-        return ACCEPT, f"throughput {percent}: more than {wanted} at 95 % confidence"
+        return ACCEPT, f"throughput {percent}; more than {wanted} was required"
     if gain.high <= margin:
-        return REJECT, f"throughput {percent}: no more than {wanted} at 95 % confidence"
+        return REJECT, f"throughput {percent}; more than {wanted} was required"
     return (
         INCONCLUSIVE,
-        f"throughput {percent}: the required {wanted} lies inside the interval; raise --pairs or "
+        f"throughput {percent}; the required {wanted} lies inside the interval: raise --pairs or "
         f"--steps",
     )
 

@@ -107,12 +107,15 @@ def _(block: Note, width: int) -> Iterable[RenderableType]:
 
 @_drawn.register
 def _(block: Fields, width: int) -> Iterable[RenderableType]:
-    return chain.from_iterable(_field(row, width, block.indented) for row in block.rows)
+    indent = _INDENT * block.indented
+    longest = max((len(row.label) for row in block.rows), default=0)
+    labels = max(_LABEL, longest)
+    return chain.from_iterable(
+        _field(row, width, f"{'':{indent}}{row.label:<{labels}}  ") for row in block.rows
+    )
 
 
-def _field(row: Field, width: int, indented: bool) -> Iterable[RenderableType]:
-    indent = _INDENT * indented
-    label = f"{'':{indent}}{row.label:<{_LABEL}}  "
+def _field(row: Field, width: int, label: str) -> Iterable[RenderableType]:
     if row.copied:
         yield Text.assemble((label, "dim"), plain(row.text), no_wrap=True)
         return

@@ -3,17 +3,23 @@
 import argparse
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
 from feedline.cli.options import add_output
 from feedline.cli.outputs import check_json, console_for, name_files, save_json
+from feedline.profiler.message import few
+
+if TYPE_CHECKING:
+    from feedline.profiler.session.selftest import SelfTest
 
 
 class EnvCommand:
     """Check what feedline can record on this machine with this PyTorch.
 
-    Attaches every hook to a tiny training, checks what it records, and reads every counter once.
+    Attaches every hook to a tiny training, checks what it records, and reads every counter once,
+    which takes 5 to 30 s. The last line says whether anything that is missing matters.
 
     Examples:
         feedline env
@@ -25,10 +31,13 @@ class EnvCommand:
 
     def run(self, args: argparse.Namespace) -> int:
         check_json(args)
-        from feedline.profiler.session.selftest import run_selftests
+        from feedline.analysis.report.console import Console
+        from feedline.analysis.report.progress import building
+        from feedline.profiler.session.selftest import PARTS, run_selftests
 
-        with _only_errors():
-            results = run_selftests()
+        screen = Console(stderr=True, quiet=args.quiet)
+        with building(screen, [f"trying {part}" for part in PARTS]) as done, _only_errors():
+            results = run_selftests(done)
         entries = [
             {"name": result.name, "works": result.works, "says": result.message}
             for result in results
@@ -39,10 +48,30 @@ class EnvCommand:
                 f"{'yes' if result.works else 'NO ':4}{result.name:26}{result.message}",
                 soft_wrap=True,
             )
+        console.print()
+        console.print(summary(results), soft_wrap=True)
         if args.json is not None:
             save_json(args.json, entries)
             name_files(console, [args.json])
         return 0
+
+
+def summary(results: "Sequence[SelfTest]") -> str:
+    """Return one line: whether trainings can be recorded here, what is missing, and if it matters."""
+    from feedline.profiler.session.selftest import Kind
+
+    missing = {
+        kind: [result.name for result in results if result.kind is kind and not result.works]
+        for kind in Kind
+    }
+    said = "; ".join(
+        f"{few(names, len(names))} ({kind.value})" for kind, names in missing.items() if names
+    )
+    if not said:
+        return "All well: everything that feedline can record works here."
+    ready = "Not ready" if missing[Kind.TRAINING] else "Ready"
+    working = sum(result.works for result in results)
+    return f"{ready}: {working} of {len(results)} work. Missing: {said}."
 
 
 @contextmanager

@@ -28,13 +28,19 @@ class Unfinished:
             may be secrets in it.
         runs: names of all runs; the log of each is beside it.
         force: record all of them again.
+        replaces: whether runs of an earlier command may be replaced, because its result is kept.
 
     Raises:
-        OutputError: a run or log is there already, of another command.
+        OutputError: a run or log is there already, of another command or of the user.
     """
 
     def __init__(
-        self, folder: Path, request: Sequence[str], runs: Sequence[str], force: bool
+        self,
+        folder: Path,
+        request: Sequence[str],
+        runs: Sequence[str],
+        force: bool,
+        replaces: bool = False,
     ) -> None:
         self._folder, self._runs = folder, runs
         before = {} if force else _read(folder)
@@ -45,8 +51,9 @@ class Unfinished:
             name for name in runs if same and name in before["whole"] and (folder / name).is_dir()
         ]
         if not same:
-            for name in before.get("failed", ()):
-                self._drop(str(name))
+            earlier = [str(name) for name in before.get("failed", ())]
+            for name in [*earlier, *(runs if replaces else ())]:
+                self._drop(name)
             self._refuse_taken(force)
         if self._whole:
             say(
@@ -135,6 +142,11 @@ class Unfinished:
             _FILE,
             json.dumps({"salt": self._salt, "asked": self._digest, "whole": self._whole}),
         )
+
+
+def is_unfinished(folder: Path) -> bool:
+    """Return whether a command in this folder was interrupted, or failed."""
+    return bool(_read(folder))
 
 
 def fingerprint(program: Sequence[str]) -> list[str]:

@@ -3,6 +3,7 @@
 For a process of its own: it imports what is installed, and starts worker processes.
 """
 
+import enum
 import importlib
 import importlib.util
 import os
@@ -21,12 +22,35 @@ from feedline.profiler.taps.operations import LIBRARIES, attach
 from feedline.profiler.taps.operations.library import UNTAPPED, Library
 
 
-class _SelfTest(NamedTuple):
+class Kind(enum.Enum):
+    """What a hook or counter is for; the value says what its absence means."""
+
+    TRAINING = "a training is recorded only in part"
+    COUNTER = "waiting for a CPU or a disk is not seen"
+    LIBRARY = "matters only to a program that uses it"
+    GAUGE = "no curve in the report"
+
+
+class SelfTest(NamedTuple):
     """Result for one hook or counter: what it records if it works, else what is wrong."""
 
     name: str
     works: bool
     message: str
+    kind: Kind = Kind.TRAINING
+
+
+#: What is tried, in order.
+PARTS = (
+    "counters",
+    "a training",
+    "collectives",
+    "workers by fork",
+    "workers by spawn",
+    "workers by forkserver",
+    "libraries",
+    "gauges",
+)
 
 
 _START_METHODS = ("fork", "spawn", "forkserver")
@@ -52,28 +76,45 @@ class _Numbers:
         return float(index)
 
 
-def run_selftests() -> list[_SelfTest]:
-    """Try everything once; a part that cannot be tried gives the reason."""
+def run_selftests(done: Callable[[], None] = lambda: None) -> list[SelfTest]:
+    """Try everything once; a part that cannot be tried gives the reason.
+
+    Args:
+        done: called after each of ``PARTS``.
+    """
     results = [*_counters()]
+    done()
     try:
         import torch
     except ImportError as error:
-        results.append(_SelfTest("torch", False, f"cannot be imported: {error}"))
+        results.append(SelfTest("torch", False, f"cannot be imported: {error}"))
+        for _ in PARTS[1:-2]:
+            done()
     else:
-        results += [*_training(), _collectives(), *(_workers(method) for method in _START_METHODS)]
-        results.append(_SelfTest("torch", True, torch.__version__))
-    return [*results, *library_selftests(), *_sampled()]
+        for tried in (_training, lambda: [_collectives()], *map(_of_workers, _START_METHODS)):
+            results += tried()
+            done()
+        results.append(SelfTest("torch", True, torch.__version__))
+    results += library_selftests()
+    done()
+    return [*results, *_sampled()]
 
 
-def _counters() -> list[_SelfTest]:
+def _counters() -> list[SelfTest]:
     queue, traffic = counters.runqueue_ns() >= 0, counters.traffic() is not None
     absent = counters.absent
     return [
-        _SelfTest("run queue", queue, "time without a CPU, per thread" if queue else str(absent)),
-        _SelfTest(
+        SelfTest(
+            "run queue",
+            queue,
+            "time without a CPU, per thread" if queue else str(absent),
+            Kind.COUNTER,
+        ),
+        SelfTest(
             "file traffic",
             traffic,
             "bytes read, bytes from the disk, major faults" if traffic else str(absent),
+            Kind.COUNTER,
         ),
     ]
 
@@ -119,19 +160,19 @@ def _missing(processes: list[Process], stages: tuple[Stage, ...]) -> list[str]:
     ]
 
 
-def _training() -> list[_SelfTest]:
+def _training() -> list[SelfTest]:
     from torch.utils.data import DataLoader
 
     try:
         processes, hooks = _record(lambda: _train(DataLoader(_Numbers(), 2)))  # type: ignore[arg-type]
     except FeedlineError as error:
-        return [_SelfTest("recording", False, str(error))]
+        return [SelfTest("recording", False, str(error))]
     results = []
     for hook in hooks:
         lost = _missing(processes, _TRAINING_STAGES.get(str(hook["name"]), ()))
         if hook["name"] in (*_TRAINING_STAGES, "DataLoader", "fetcher", "pin_memory"):
             results.append(
-                _SelfTest(
+                SelfTest(
                     str(hook["name"]),
                     bool(hook["attached"]) and not lost,
                     f"missing: {', '.join(lost)}" if lost else str(hook["why"]),
@@ -140,7 +181,7 @@ def _training() -> list[_SelfTest]:
     return results
 
 
-def _collectives() -> _SelfTest:
+def _collectives() -> SelfTest:
     """Return one all_reduce in a world of one rank, which needs no network."""
     import torch
     import torch.distributed as dist
@@ -155,13 +196,13 @@ def _collectives() -> _SelfTest:
             dist.destroy_process_group()
 
     if not dist.is_available() or not dist.is_gloo_available():
-        return _SelfTest(
+        return SelfTest(
             COLLECTIVES_HOOK, False, "this torch is built without torch.distributed or gloo"
         )
     try:
         processes, hooks = _record(program)
     except Exception as error:
-        return _SelfTest(COLLECTIVES_HOOK, False, f"{type(error).__name__}: {error}")
+        return SelfTest(COLLECTIVES_HOOK, False, f"{type(error).__name__}: {error}")
     hook_entry = next(
         (hook for hook in hooks if hook["name"] == COLLECTIVES_HOOK),
         {"attached": False, "why": "not tried"},
@@ -173,15 +214,19 @@ def _collectives() -> _SelfTest:
         or records["nbytes"][0] != 40
         or records["wall"][0] < 0
     ):
-        return _SelfTest(
+        return SelfTest(
             COLLECTIVES_HOOK,
             False,
             f"recorded {len(records)} of 1 all_reduce ({hook_entry['why']})",
         )
-    return _SelfTest(COLLECTIVES_HOOK, True, str(hook_entry["why"]))
+    return SelfTest(COLLECTIVES_HOOK, True, str(hook_entry["why"]))
 
 
-def _workers(method: str) -> _SelfTest:
+def _of_workers(method: str) -> Callable[[], list[SelfTest]]:
+    return lambda: [_workers(method)]
+
+
+def _workers(method: str) -> SelfTest:
     from torch.utils.data import DataLoader
 
     name = f"workers by {method}"
@@ -191,29 +236,34 @@ def _workers(method: str) -> _SelfTest:
             lambda: _train(DataLoader(numbers, 2, num_workers=2, multiprocessing_context=method))
         )
     except Exception as error:
-        return _SelfTest(name, False, f"{type(error).__name__}: {error}")
+        return SelfTest(name, False, f"{type(error).__name__}: {error}")
     main, workers = processes[-1:], processes[:-1]
     batches = sum(len(worker.of(Stage.FETCH)) for worker in workers)
     lost = _missing(workers, _WORKER_STAGES) + _missing(main, _LOADER_STAGES)
     if lost or batches != 4:
-        return _SelfTest(
+        return SelfTest(
             name,
             False,
             f"recorded {batches} of 4 batches" + (f"; missing: {', '.join(lost)}" if lost else ""),
         )
-    return _SelfTest(name, True, "every batch: made, collated, pickled, transported")
+    return SelfTest(name, True, "every batch: made, collated, pickled, transported")
 
 
-def _sampled() -> list[_SelfTest]:
+def _sampled() -> list[SelfTest]:
     from feedline.profiler.samplers.sampler import default_sources
 
     return [
-        _SelfTest(source.name, (why := source.probe()) is None, why or "sampled once per second")
+        SelfTest(
+            source.name,
+            (why := source.probe()) is None,
+            why or "sampled once per second",
+            Kind.GAUGE,
+        )
         for source in default_sources()
     ]
 
 
-def library_selftests() -> list[_SelfTest]:
+def library_selftests() -> list[SelfTest]:
     """Import each installed library, attach its hook, exercise it, and detach again.
 
     Not for a process that trains.
@@ -225,7 +275,7 @@ def library_selftests() -> list[_SelfTest]:
     )  # importing it would ask PyPI for a newer version
     try:
         return [
-            try_library(library, reported)
+            try_library(library, reported)._replace(kind=Kind.LIBRARY)
             for library in LIBRARIES
             if library not in UNTAPPED and _installed(library)
         ]
@@ -237,19 +287,17 @@ def _installed(library: Library) -> bool:
     return importlib.util.find_spec(library.module.partition(".")[0]) is not None
 
 
-def try_library(library: Library, reported: dict[str, tuple[bool, str]]) -> _SelfTest:
+def try_library(library: Library, reported: dict[str, tuple[bool, str]]) -> SelfTest:
     """Import and exercise one library; ``reported`` is what its hook reports."""
     try:
         importlib.import_module(library.module)
     except Exception as error:
-        return _SelfTest(
-            library.name, False, f"cannot be imported: {type(error).__name__}: {error}"
-        )
+        return SelfTest(library.name, False, f"cannot be imported: {type(error).__name__}: {error}")
     attached, why = reported.get(library.name, (False, "its import was not noticed"))
     if not attached:
-        return _SelfTest(library.name, False, why)
+        return SelfTest(library.name, False, why)
     try:
         failure = library.selftest()
     except Exception as error:
         failure = f"{type(error).__name__}: {error}"
-    return _SelfTest(library.name, failure is None, failure or why)
+    return SelfTest(library.name, failure is None, failure or why)

@@ -12,10 +12,15 @@ from feedline.analysis.explain.speed_trial import (
     decide,
 )
 from feedline.analysis.ledger.finding import PredictedRate
+from feedline.analysis.report.document import Fields, Headline, Note
 from feedline.cli.verify.pairs import order
-from feedline.cli.verify.text import conclusion_lines
+from feedline.cli.verify.text import document_of
 
 PREDICTED = PredictedRate(100.0, 160.0, 150.0, 170.0)
+
+
+def notes(found):
+    return [note.text for note in document_of(found).of(Note)]
 
 
 def trial(unchanged, changed, predicted=PREDICTED, failed="", recorded=None):
@@ -54,10 +59,13 @@ def test_predicted_and_measured_are_compared_as_gains():
     assert slower_machine.residual == pytest.approx(1.0, abs=0.01)
     assert slower_machine.inside
     assert slower_machine.measured.before == 90
-    assert (
-        "Speedup    1.60 times measured, 1.60 times predicted; the intervals overlap"
-        in conclusion_lines(slower_machine)
+    said = "The prediction holds: 1.60 times the throughput was measured, 1.60 times predicted."
+    assert said in notes(slower_machine)
+    too_high = trial((100, 100, 100), (120, 121, 120))
+    said = (
+        "The prediction was too high: 1.20 times the throughput was measured, 1.60 times predicted."
     )
+    assert said in notes(too_high)
     assert not trial((100, 100, 100), (120, 121, 120)).inside
     refused = trial((100, 100, 100), (120, 121, 120), predicted=None)
     assert (refused.residual, refused.inside, refused.verdict) == (None, None, "accept")
@@ -67,8 +75,8 @@ def test_a_trial_under_other_conditions_than_recorded_says_so_and_is_not_compare
     recorded = Recorded(100.0, 80.0, 130.0)
     found = trial((50, 50, 50), (80, 81, 79), recorded=recorded)
     said = (
-        "Conditions have changed: the unchanged training runs at 50.0 samples/s, recorded were "
-        "100; the prediction is for those"
+        "The unchanged training now runs at 50.0 samples/s, not at the 100 recorded, so the "
+        "prediction does not apply."
     )
 
     assert (
@@ -76,15 +84,12 @@ def test_a_trial_under_other_conditions_than_recorded_says_so_and_is_not_compare
         and found.conditions_changed
         and (found.residual, found.inside) == (None, None)
     )
-    assert said in conclusion_lines(found) and not any(
-        "Speedup" in line for line in conclusion_lines(found)
-    )
+    assert notes(found) == [said]
     near = trial(
         (85, 85, 85), (90, 91, 89), recorded=Recorded(100.0, 90.0, 130.0)
     )  # below the interval, but not by a quarter
-    assert near.residual is not None and not any(
-        "Conditions" in line for line in conclusion_lines(near)
-    )
+    assert near.residual is not None and all("conditions" not in note for note in notes(near))
+    assert len(notes(near)) == 1
 
 
 @pytest.mark.parametrize(
@@ -93,6 +98,23 @@ def test_a_trial_under_other_conditions_than_recorded_says_so_and_is_not_compare
 def test_each_verdict_has_an_exit_code_of_its_own(changed, code):
     assert CODES[trial((100, 101, 100), changed).verdict] == code
     assert len(set(CODES.values())) == len(CODES) == 3
+
+
+@pytest.mark.parametrize(
+    ("changed", "said"),
+    [
+        ((160, 158, 162), "ACCEPT: throughput +59.5 % (+52.6 % to +66.6 %) in 3 pairs of runs"),
+        ((80, 82, 81), "REJECT: throughput -19.3 % ("),
+        ((100, 140, 90), "INCONCLUSIVE: throughput +"),
+    ],
+)
+def test_the_verdict_comes_first_then_predicted_beside_measured(changed, said):
+    title, headline, fields, *_ = document_of(trial((100, 101, 100), changed)).blocks
+
+    assert isinstance(headline, Headline) and headline.text.startswith(said)
+    assert isinstance(fields, Fields)
+    assert [row.label for row in fields.rows] == ["Predicted", "Measured"]
+    assert fields.rows[0].text == "100 -> 160 samples/s (150 to 170)"
 
 
 def test_the_unchanged_training_that_fails_proves_nothing():

@@ -4,14 +4,19 @@ diff, and what is refused.
 
 import hashlib
 import json
+import os
 import subprocess
 import sys
 
 import pytest
 
+import feedline
 from feedline.analysis.explain.speed_trial import CODES
 from feedline.cli import main
+from feedline.cli.unfinished import Unfinished
 from feedline.cli.verify import write_guard
+from feedline.profiler.errors import PlaceTaken
+from feedline.profiler.files import results
 
 pytestmark = pytest.mark.skipif(
     write_guard.version() < 3, reason="Landlock is off, or older than Linux 6.2"
@@ -259,10 +264,50 @@ def test_a_failed_attempt_leaves_nothing_that_blocks_the_corrected_one_and_no_fi
     assert (folder / "changed-1" / "last.pt").read_text() == "weeks of work"
 
 
+@pytest.mark.parametrize("replaces", [True, False])
+def test_whole_runs_of_an_interrupted_command_are_replaced_where_its_result_is_kept(
+    tmp_path, replaces
+):
+    names = ["unchanged-1", "changed-1"]
+    results.prepare(tmp_path, [], False)
+    interrupted = Unfinished(tmp_path, ["num_workers=2"], names, False)
+    with feedline.record(tmp_path / "unchanged-1"):
+        pass
+    os.close(results.log(tmp_path, "unchanged-1.log"))
+    interrupted.add("unchanged-1")
+
+    if not replaces:
+        with pytest.raises(PlaceTaken):
+            Unfinished(tmp_path, ["num_workers=3"], names, False)
+        return
+    same = Unfinished(tmp_path, ["num_workers=2"], names, False, replaces=True)
+    assert "unchanged-1" in same
+    corrected = Unfinished(tmp_path, ["num_workers=3"], names, False, replaces=True)
+    assert "unchanged-1" not in corrected and not (tmp_path / "unchanged-1").exists()
+    assert not (tmp_path / "unchanged-1.log").exists()
+
+
+@pytest.mark.long
+def test_a_second_trial_replaces_the_runs_and_the_patch_of_the_first(tmp_path, monkeypatch):
+    project(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    words = ["--pairs", "2", "--steps", "12", "--", "train.py", "{out}"]
+
+    codes = [main(["verify", "--set", f"num_workers={count}", *words]) for count in (2, 1)]
+
+    lines = (tmp_path / "runs" / "verify" / "ledger.jsonl").read_text().splitlines()
+    assert [json.loads(line)["change"] for line in lines] == ["num_workers=2", "num_workers=1"]
+    assert [CODES[json.loads(line)["verdict"]] for line in lines] == codes
+
+
 @pytest.mark.parametrize(
     ("words", "code", "message"),
     [
-        (["--", "train.py"], 2, "nothing to verify: give --set NAME=VALUE, or --fix"),
+        (
+            ["--", "train.py"],
+            2,
+            "nothing to verify: say what to change, as in feedline verify --set",
+        ),
         ([*SET, "--fix", "warmup=5ep", "--", "train.py"], 2, "--fix cannot be combined with --set"),
         (SET, 64, "no training given"),
         ([*SET, "--metric", "x", "--", "train.py"], 2, "--metric need --fix NAME=VALUE"),

@@ -3,14 +3,16 @@
 import json
 import os
 
+import pytest
+
 from feedline.cli import main
 from feedline.profiler.session import selftest
 
 
 def test_what_libraries_print_of_themselves_is_no_part_of_the_answer(monkeypatch, capfd):
-    def noisy():
+    def noisy(done):
         os.write(1, b"[Gloo] Rank 0 is connected to 0 peer ranks.\n")
-        return [selftest._SelfTest("torch", True, "2.8.0")]
+        return [selftest.SelfTest("torch", True, "2.8.0")]
 
     monkeypatch.setattr(selftest, "run_selftests", noisy)
 
@@ -23,7 +25,7 @@ def test_what_libraries_print_of_themselves_is_no_part_of_the_answer(monkeypatch
 
 def test_with_a_file_the_answer_is_in_both(monkeypatch, capfd, tmp_path):
     monkeypatch.setattr(
-        selftest, "run_selftests", lambda: [selftest._SelfTest("torch", True, "2.8.0")]
+        selftest, "run_selftests", lambda done: [selftest.SelfTest("torch", True, "2.8.0")]
     )
 
     assert main(["env", "--json", str(tmp_path / "env.json")]) == 0
@@ -33,3 +35,44 @@ def test_with_a_file_the_answer_is_in_both(monkeypatch, capfd, tmp_path):
     ]
     assert capfd.readouterr().out.startswith("yes torch")
     assert main(["env", "--json", str(tmp_path / "env.json")]) == 73
+
+
+TRAINING, LIBRARY, GAUGE = (
+    selftest.SelfTest("torch.save", False, "missing: CHECKPOINT"),
+    selftest.SelfTest("zarr", False, "cannot be imported", selftest.Kind.LIBRARY),
+    selftest.SelfTest("gpu", False, "no NVML", selftest.Kind.GAUGE),
+)
+
+
+@pytest.mark.parametrize(
+    ("results", "line"),
+    [
+        ([], "All well: everything that feedline can record works here."),
+        (
+            [LIBRARY, GAUGE],
+            "Ready: 1 of 3 work. Missing: zarr (matters only to a program that uses it); gpu (no curve "
+            "in the report).",
+        ),
+        (
+            [TRAINING],
+            "Not ready: 1 of 2 work. Missing: torch.save (a training is recorded only in part).",
+        ),
+    ],
+)
+def test_the_last_line_says_whether_what_is_missing_matters(monkeypatch, capfd, results, line):
+    works = selftest.SelfTest("torch", True, "2.8.0")
+    monkeypatch.setattr(selftest, "run_selftests", lambda done: [works, *results])
+
+    assert main(["env"]) == 0
+
+    assert capfd.readouterr().out.splitlines()[-1] == line
+
+
+def test_the_real_one_tries_every_part_and_ends_with_one_line(warm_python, tmp_path):
+    ended = warm_python.run("-m", "feedline", "env", folder=tmp_path)
+
+    *lines, blank, last = ended.stdout.splitlines()
+    assert ended.returncode == 0, ended.stderr
+    assert blank == "" and last.startswith(("All well: ", "Ready: "))
+    names = {line.split("  ")[0].removeprefix("yes ").removeprefix("NO  ") for line in lines}
+    assert {"run queue", "autograd", "collectives", "workers by spawn", "cpu"} <= names

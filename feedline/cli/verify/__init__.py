@@ -20,16 +20,17 @@ class VerifyCommand:
     """Run a training with and without a change, and say whether the change helps.
 
     The change is applied without editing files. It is accepted if, at 95 % confidence, the
-    improvement exceeds --margin and that of its control, if it has one. Each trial is appended to
-    ledger.jsonl. The report of RUN mentions them; without any argument, this command lists them.
+    improvement exceeds --margin and that of its control, if it has one. Exit codes: 0 accepted, 77
+    rejected, 75 inconclusive. Each trial is appended to ledger.jsonl; the report of RUN mentions it,
+    and `feedline verify` alone lists all.
 
     Changes of the DataLoader (--set, or --fix with a finding of RUN) are tried in pairs of short
     runs. The measured throughput is shown beside the one predicted from RUN; without RUN, the
     training is recorded first. The lines to change in your program are printed as a diff. Each run
-    is stopped after some steps and can write only to {out}, to temporary folders and to caches (and
-    to what --writable names), so that it overwrites no file of yours; W&B and MLflow are offline in
-    these runs. --fix page_faults is tried in the same way, with the environment variables that the
-    finding names.
+    ends after about 20 s of steps, and replaces that of an earlier trial. It can write only to
+    {out}, to temporary folders and to caches (and to what --writable names), so that it overwrites
+    no file of yours; W&B and MLflow are offline in these runs. --fix page_faults is tried in the
+    same way, with the environment variables that the finding names.
 
     Fixes for large batches (--fix NAME=VALUE, as in `feedline run --fix`) are tried in full
     training runs, several seeds per arm: unchanged, with the fix, and with its control (a change of
@@ -132,11 +133,12 @@ def _example(args: argparse.Namespace) -> str:
 def _show_earlier(entries: list[dict[str, Any]], args: argparse.Namespace) -> int:
     """List earlier trials."""
     from feedline.analysis.explain.tried import read
-    from feedline.cli.verify.text import show_earlier
+    from feedline.analysis.report import document_text
+    from feedline.cli.verify.text import document_of_earlier
 
     if args.json is not None:
         save(args.json, json.dumps(entries, indent=1) + "\n")
-    show_earlier(read(entries), console_for(args))
+    document_text.show(document_of_earlier(read(entries)), console_for(args))
     return 0
 
 
@@ -196,6 +198,6 @@ def _add_deciding(parser: argparse.ArgumentParser) -> None:
         "folder of the runs (default: runs/verify)",
         metavar="FOLDER",
         json="the trial",
-        force="record existing runs again, and overwrite FILE",
+        force="record all runs again, and overwrite FILE",
         default=Path("runs/verify"),
     )

@@ -31,6 +31,7 @@ from feedline.analysis.ledger.finding import PredictedRate
 from feedline.analysis.measure.model import Throughput
 from feedline.analysis.ranks import comparison as between_ranks
 from feedline.analysis.ranks.communication import Prediction
+from feedline.analysis.report import document_text
 from feedline.analysis.report.console import Console
 from feedline.analysis.report.json_report import plain
 from feedline.analysis.rules.input import page_faults, thread_oversubscription
@@ -40,7 +41,7 @@ from feedline.cli.settings import LOADER, WORKER_THREADS, Value, as_code, refuse
 from feedline.cli.unfinished import Unfinished, fingerprint
 from feedline.cli.verify.guard import OUT, check_writable, guard
 from feedline.cli.verify.loader_line import NoDiff, loader_diff
-from feedline.cli.verify.text import show_pairs, write_trial
+from feedline.cli.verify.text import document_of, write_trial
 from feedline.cli.whatif.prediction import Replayable, change_of_settings, replayable
 from feedline.profiler import masks
 from feedline.profiler.deferred import deferred
@@ -113,7 +114,7 @@ def verify_by_pairs(args: argparse.Namespace, program: list[str]) -> int:
     """
     check_writable(args.writable)
     program = ["--", *program] if _is_command(program) else program
-    new = results.prepare(args.output, [_PATCH], args.force)
+    new = results.prepare(args.output, [_PATCH], force=True)  # a patch of feedline's, never another
     names = [_run_name(arm, pair) for arm, pair in order(args.pairs)]
     request = [
         *fingerprint(program),
@@ -125,7 +126,11 @@ def verify_by_pairs(args: argparse.Namespace, program: list[str]) -> int:
     ]
     owned.discard(args.output, _PATCH)  # of an earlier trial
     unfinished = Unfinished(
-        args.output, request, [*([] if args.run_folder else [_UNCHANGED_RUN]), *names], args.force
+        args.output,
+        request,
+        [*([] if args.run_folder else [_UNCHANGED_RUN]), *names],
+        args.force,
+        replaces=True,
     )
     with unfinished.resumable(new, named=True):
         run = args.run_folder or _record_unchanged(args, program, unfinished)
@@ -138,7 +143,7 @@ def verify_by_pairs(args: argparse.Namespace, program: list[str]) -> int:
             say(f"{2 * plan.pairs} runs, each stopped after {plan.stop_after} steps{safe}")
         trial = _record(plan, unfinished)
         console = console_for(args)
-        show_pairs(trial, console)
+        document_text.show(document_of(trial), console)
         (patch, why), kept = _patch(plan), trial.verdict != REJECT
         with deferred():
             entry = plain({"kind": SPEED, "run": identity(run), **vars(trial)})

@@ -14,10 +14,11 @@ from feedline.analysis.convergence.training_record import TrainingRecord
 from feedline.analysis.convergence.trial import Branch, FixTrial, decide, final_value, usual_metric
 from feedline.analysis.explain.speed_trial import CODES
 from feedline.analysis.explain.tried import LEDGER
+from feedline.analysis.report import document_text
 from feedline.cli import child
 from feedline.cli.outputs import console_for, name_files
-from feedline.cli.unfinished import Unfinished, fingerprint
-from feedline.cli.verify.text import show_seeds, write_trial
+from feedline.cli.unfinished import Unfinished, fingerprint, is_unfinished
+from feedline.cli.verify.text import document_of_seeds, write_trial
 from feedline.convergence.apply import parse_fixes
 from feedline.profiler import masks
 from feedline.profiler.deferred import deferred
@@ -75,7 +76,7 @@ def verify_by_seed(args: argparse.Namespace, program: list[str]) -> int:
     unfinished, new = _prepare(plan)
     with unfinished.resumable(new, named=True):
         trial = _record(plan, unfinished)
-        show_seeds(trial, console)
+        document_text.show(document_of_seeds(trial), console)
         with deferred():
             write_trial(dataclasses.asdict(trial), args.output, args.json, program)
     name_files(console, [args.output / LEDGER])
@@ -143,7 +144,8 @@ def _prepare(plan: _SeedPlan) -> tuple[Unfinished, bool]:
         *(f"{arm}: {fix}" for arm, fix in plan.arms.items()),
     ]
     names = [_branch_name(arm, seed) for seed in range(plan.seeds) for arm in plan.arms]
-    return Unfinished(plan.folder, request, names, plan.force), new
+    replaces = is_unfinished(plan.folder)  # what was trained to the end may have taken hours
+    return Unfinished(plan.folder, request, names, plan.force, replaces), new
 
 
 def _branch_name(arm: str, seed: int) -> str:

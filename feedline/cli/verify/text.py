@@ -3,101 +3,110 @@
 import datetime
 import json
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-
-from rich.table import Table
 
 from feedline.analysis.convergence.trial import Branch, FixTrial
 from feedline.analysis.explain import tried
-from feedline.analysis.explain.speed_trial import CHANGED, UNCHANGED, SpeedTrial, more
-from feedline.analysis.formatting import BLANK, number
+from feedline.analysis.explain.speed_trial import CHANGED, UNCHANGED, SpeedTrial
+from feedline.analysis.formatting import BLANK, number, percent, rate
 from feedline.analysis.ledger.finding import PredictedRate
-from feedline.analysis.report.console import Console
+from feedline.analysis.report.document import (
+    Block,
+    Document,
+    Field,
+    Fields,
+    Headline,
+    Note,
+    Table,
+    Title,
+)
 from feedline.cli.outputs import save
 from feedline.profiler.files import results
 from feedline.profiler.printable import printable_in
 from feedline.profiler.record.privacy import mask_argv
 
 
-def show_pairs(trial: SpeedTrial, console: Console) -> None:
-    """Print a trial by pairs: the runs, predicted beside measured, and the verdict."""
+def document_of(trial: SpeedTrial) -> Document:
+    """Return a trial by pairs: the verdict, predicted beside measured, and the runs."""
     trial = printable_in(trial)
-    at = f" ({trial.made_at})" if trial.made_at else ""
-    console.print(f"{trial.change}{at}", style="bold", markup=False)
-    table = Table(box=None, pad_edge=False)
-    for name in ("arm", "mean", f"{trial.unit} by run"):
-        table.add_column(name, justify="right" if name == "mean" else "left")
+    blocks: list[Block] = [
+        Title((trial.change, *([trial.made_at] if trial.made_at else []))),
+        Headline(f"{trial.verdict.upper()}: {trial.why}."),
+        Fields(tuple(_predicted_and_measured(trial)), indented=True),
+    ]
+    blocks += [Note(said) for said in (_conditions(trial), _agreement(trial)) if said]
+    return Document((*blocks, _runs(trial)))
+
+
+def _predicted_and_measured(trial: SpeedTrial) -> Iterator[Field]:
+    yield Field(
+        "Predicted",
+        _rates(trial.predicted, trial.unit) if trial.predicted else f"nothing: {trial.refused}",
+    )
+    if trial.measured:
+        yield Field("Measured", _rates(trial.measured, trial.unit))
+
+
+def _rates(rates: PredictedRate, unit: str) -> str:
+    """Return ``251 -> 410 samples/s (380 to 430)``."""
+    return f"{rate(rates.before)} -> {rate(rates.after)} {unit} ({rate(rates.low)} to {rate(rates.high)})"
+
+
+def _conditions(trial: SpeedTrial) -> str:
+    """Say that the unchanged training runs at another speed than recorded; "" if it does not."""
+    if not (trial.conditions_changed and trial.recorded and trial.measured):
+        return ""
+    return (
+        f"The unchanged training now runs at {rate(trial.measured.before)} {trial.unit}, not at the "
+        f"{rate(trial.recorded.rate)} recorded, so the prediction does not apply."
+    )
+
+
+def _agreement(trial: SpeedTrial) -> str:
+    """Say whether the prediction was right; "" if it cannot be compared."""
+    if trial.residual is None or not trial.predicted or not trial.gain:
+        return ""
+    measured = number(1 + trial.gain.mean)
+    expected = number(trial.predicted.after / trial.predicted.before)
+    judged = "too low" if trial.residual > 1 else "too high"
+    was = "The prediction holds" if trial.inside else f"The prediction was {judged}"
+    return f"{was}: {measured} times the throughput was measured, {expected} times predicted."
+
+
+def _runs(trial: SpeedTrial) -> Table:
+    """Return a row for each arm: the mean, then each run."""
+    rows = []
     for arm, shown in ((UNCHANGED, UNCHANGED), (CHANGED, trial.change)):
         rates = [run.rate for run in trial.runs if run.arm == arm]
-        known = [rate for rate in rates if rate is not None]
-        cells = " ".join("failed" if rate is None else number(rate) for rate in rates)
-        table.add_row(shown, number(statistics.fmean(known)) if known else BLANK, cells)
-    console.print(table)
-    console.print()
-    for line in conclusion_lines(trial):
-        console.print(line, markup=False)
+        known = [one for one in rates if one is not None]
+        cells = ", ".join("failed" if one is None else rate(one) for one in rates)
+        rows.append((shown, rate(statistics.fmean(known)) if known else BLANK, cells))
+    return Table(tuple(rows), ("arm", "mean", f"{trial.unit} by run"), right=frozenset({1}))
 
 
-def conclusion_lines(trial: SpeedTrial) -> list[str]:
-    """Return predicted, measured and the verdict."""
-    lines = [
-        f"Predicted  {_rates(trial.predicted, trial.unit)}"
-        if trial.predicted
-        else f"Predicted  nothing: {trial.refused}"
-    ]
-    lines += [f"Measured   {_rates(trial.measured, trial.unit)}"] if trial.measured else []
-    if trial.conditions_changed and trial.recorded and trial.measured:
-        now, then = number(trial.measured.before), number(trial.recorded.rate)
-        lines.append(
-            f"Conditions have changed: the unchanged training runs at {now} {trial.unit}, "
-            f"recorded were {then}; the prediction is for those"
-        )
-    if trial.residual is not None and trial.predicted and trial.gain:
-        overlap = "overlap" if trial.inside else "do not overlap"
-        measured, expected = (
-            number(1 + trial.gain.mean),
-            number(trial.predicted.after / trial.predicted.before),
-        )
-        lines.append(
-            f"Speedup    {measured} times measured, {expected} times predicted; the intervals "
-            f"{overlap}"
-        )
-    return [*lines, "", f"{trial.verdict.upper()}: {trial.why}"]
-
-
-def _rates(rate: PredictedRate, unit: str) -> str:
-    """Return ``251 -> 410 samples/s [380, 430], +63.3 %``."""
-    shown = (
-        f"{number(rate.before)} -> {number(rate.after)} {unit} [{number(rate.low)}, "
-        f"{number(rate.high)}]"
-    )
-    return f"{shown}, {more(rate.after / rate.before - 1)}" if rate.before > 0 else shown
-
-
-def show_seeds(trial: FixTrial, console: Console) -> None:
-    """Print a trial by seed: arms, differences, and the verdict."""
+def document_of_seeds(trial: FixTrial) -> Document:
+    """Return a trial by seed: the verdict, then the arms."""
     trial = printable_in(trial)
     better = "lower" if trial.lower_is_better else "higher"
-    table = Table(
-        box=None,
-        pad_edge=False,
-        title=f"{trial.metric} ({better} is better)",
-        title_justify="left",
-        title_style="bold",
-    )
-    for name in ("arm", "mean", "sd", "by seed", "samples", "updates", "s/update"):
-        table.add_column(name, justify="left" if name in ("arm", "by seed") else "right")
+    rows = []
     for arm in ("baseline", "control", "fix"):
         branches = [branch for branch in trial.branches if branch.arm == arm]
         if branches:
-            table.add_row(
-                {"control": f"control {trial.control}", "fix": trial.fix}.get(arm, "unchanged"),
-                *_cells(branches),
-            )
-    console.print(table)
-    console.print()
-    console.print(f"{trial.verdict.upper()}: {trial.why}")
+            name = {"control": f"control {trial.control}", "fix": trial.fix}.get(arm, "unchanged")
+            rows.append((name, *_cells(branches)))
+    heads = ("arm", "mean", "sd", "by seed", "samples", "updates", "s/update")
+    return Document(
+        (
+            Headline(f"{trial.verdict.upper()}: {trial.why}"),
+            Table(
+                tuple(rows),
+                heads,
+                f"{trial.metric} ({better} is better)",
+                frozenset({1, 2, 4, 5, 6}),
+            ),
+        )
+    )
 
 
 def _cells(branches: list[Branch]) -> list[str]:
@@ -116,25 +125,31 @@ def _cells(branches: list[Branch]) -> list[str]:
     ]
 
 
-def show_earlier(trials: Sequence[tried.Trial], console: Console) -> None:
-    """Print earlier trials, and how well they were predicted."""
-    table = Table(box=None, pad_edge=False)
-    for name in ("tried", "change", "predicted", "measured", "verdict"):
-        table.add_column(name, justify="right" if name in ("predicted", "measured") else "left")
-    for trial in trials:
-        gains = _without_interval(trial.predicted), _without_interval(trial.measured)
-        table.add_row(trial.at[:10], trial.change, *gains, trial.verdict)
-    console.print(table)
+def document_of_earlier(trials: Sequence[tried.Trial]) -> Document:
+    """Return earlier trials, and how well they were predicted."""
+    rows = [
+        (
+            trial.at[:10],
+            trial.change,
+            _without_interval(trial.predicted),
+            _without_interval(trial.measured),
+            trial.verdict,
+        )
+        for trial in trials
+    ]
+    heads = ("tried", "change", "predicted", "measured", "verdict")
+    blocks: list[Block] = [Table(tuple(rows), heads, right=frozenset({2, 3}))]
     known = [(trial.residual, trial.inside) for trial in trials if trial.residual is not None]
     if known:
         error = statistics.median(abs(1 - residual) for residual, _ in known)
         inside = sum(bool(inside) for _, inside in known)
-        console.print()
-        console.print(
-            f"Predictions: median error {100 * error:.1f} %; {inside} of {len(known)} gains "
-            f"overlap the predicted interval.",
-            soft_wrap=True,
+        blocks.append(
+            Note(
+                f"Predictions were off by {percent(error)} (median); {inside} of {len(known)} "
+                f"measured gains overlap the predicted interval."
+            )
         )
+    return Document(tuple(blocks))
 
 
 def _without_interval(gain: str) -> str:
