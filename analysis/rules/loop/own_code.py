@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 
 from feedline.analysis.formatting import seconds, share, size
-from feedline.analysis.ledger.change import Refused
+from feedline.analysis.ledger.change import Change, Factor, Refused
 from feedline.analysis.ledger.facts import RuleInputs
 from feedline.analysis.ledger.finding import SHARE, Evidence, Finding, Severity, measured
 from feedline.analysis.ledger.rule import Rule
@@ -16,7 +16,7 @@ from feedline.analysis.ledger.view.own_functions import (
     parts,
     place_of,
 )
-from feedline.analysis.ledger.view.slow_code import loop_call, loop_line, reported
+from feedline.analysis.ledger.view.slow_code import loop_call, loop_function, reported
 from feedline.analysis.measure.model import OwnFunction
 
 RULE_ID = "own_code"
@@ -27,6 +27,7 @@ _OF_LIBRARY = r"\((?:(?:site|dist)-packages/|python3\.\d+/|\w+…/)"
 #: From this share on, waiting for a CPU is told; it is not measured there, but in forward and
 #: backward.
 _TOLD_QUEUED = 0.1
+_HALVED = 0.5
 
 
 def check(facts: RuleInputs) -> Finding | None:
@@ -47,7 +48,8 @@ def check(facts: RuleInputs) -> Finding | None:
     crowded = (
         f". About {share(queued)} of this time is {left_out}" if queued >= _TOLD_QUEUED else ""
     )
-    found_call, line = loop_call(facts), loop_line(facts)
+    found_call, function = loop_call(facts), loop_function(facts)
+    line = function[0] if function else ""
     call = found_call[0].call if found_call else None
     by_host = (found_call[1] * own.s) if found_call and call and not call.on_gpu else 0.0
     return Finding(
@@ -161,9 +163,26 @@ def _of_library(name: str) -> bool:
     return re.search(_OF_LIBRARY, name) is not None
 
 
-def change(facts: RuleInputs) -> Refused:
-    """Nothing is predicted: how much of it can be spared, only the program's author knows."""
-    return Refused("own_code", "How much of this code can be avoided is unknown.")
+def change(facts: RuleInputs) -> Change | Refused:
+    """The line that takes most takes half of its time. Without sampled stacks, or with a GPU for
+    which it may only wait, nothing is predicted: how much of it can be spared, only the program's
+    author knows.
+    """
+    return _scaled(facts, _HALVED)
+
+
+def free(facts: RuleInputs) -> Change | Refused:
+    """It takes none."""
+    return _scaled(facts, 0.0)
+
+
+def _scaled(facts: RuleInputs, left: float) -> Change | Refused:
+    found_call, function = loop_call(facts), loop_function(facts)
+    part = found_call[1] if found_call else function[1] if function else 0.0
+    if not part or facts.on_gpu:
+        return Refused("own_code", "How much of this code can be avoided is unknown.")
+    remains = 1 - part * (1 - left)
+    return Change(stages={"other": Factor(remains, remains)})
 
 
 RULE: Rule[RuleInputs] = Rule(
@@ -174,4 +193,5 @@ RULE: Rule[RuleInputs] = Rule(
     bound="Bound by the training loop",
     lifts=frozenset({"step"}),
     supposing="if this code took no time",
+    free=free,
 )
