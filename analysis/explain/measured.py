@@ -331,7 +331,8 @@ def _sampled_code(rank: Rank, notes: list[str]) -> SampledCode | None:
     What is wrong with them is noted: the rest of the report does not need them.
     """
     anchors = rank.manifest.anchors
-    source = SourceLines(anchors[0]["time_ns"] / 1e9 if anchors else None)
+    begun_s = anchors[0]["time_ns"] / 1e9 if anchors else None
+    source = SourceLines.of_run(begun_s, rank.folder.parent)
     try:
         return SampledCode.of(read_stacks(rank), source)
     except FeedlineError as error:

@@ -105,14 +105,17 @@ def known_call(
 ) -> CallFound | None:
     """Return the known call that takes most of a function's time; None.
 
-    None takes ``most`` of it (0 to 1) or more.
+    None takes ``most`` (0 to 1) of what it does itself, or of its operations of libraries that
+    are stages of their own.
     """
     sums: dict[KnownCall, dict[tuple[str, int], float]] = {}
     for call, file, line, seconds in _calls_in(node, calls, source):
         lines = sums.setdefault(call, {})
         lines[file, line] = lines.get((file, line), 0.0) + seconds
     best = max(sums, key=lambda call: sum(sums[call].values()), default=None)
-    if best is None or sum(sums[best].values()) < most * node.seconds:
+    tapped_s = sum(below.tapped_s for below in node.under())
+    whole_s = max(node.seconds - tapped_s, tapped_s)
+    if best is None or sum(sums[best].values()) < most * whole_s:
         return None
     file, line = max(sums[best], key=lambda place: sums[best][place])
     return CallFound(best, sum(sums[best].values()), file, line)
@@ -127,5 +130,5 @@ def _calls_in(
                 if chain and (call := of_frames(calls, chain)) is not None:
                     yield call, below.file, line, seconds
         for line, seconds in below.in_c.items():
-            if (call := of_text(calls, source(below.file, line))) is not None:
+            if (call := of_text(calls, source(below.file, line, below.function))) is not None:
                 yield call, below.file, line, seconds

@@ -16,6 +16,7 @@ from feedline.analysis.measure.code_places import (
     EVALUATION,
     FORWARD,
     LOGGING,
+    LOSS,
     MAKING,
     OTHER,
     RECORDING,
@@ -34,6 +35,7 @@ _Z = 1.96  # of a 95 % interval
 #: Of what a loop's function contains of all forward and backward passes and updates.
 _MOST_OF_STEPS = 0.5
 _STEPS = ("backward", "optimizer")
+_FEWEST_STEPS = 10  # samples of them, from which on a function without any does not train
 
 
 @dataclass
@@ -283,16 +285,25 @@ def is_tapped(frames: Sequence[StackFrame]) -> bool:
 
 
 def _loop_of(stacks: Sequence[SampledStack]) -> Key | None:
-    """Return the program's innermost function with most backward passes and updates in it."""
+    """Return the program's innermost function with most backward passes and updates in it.
+
+    Where none were seen, it has most forward passes, or waits for batches.
+    """
+    stood = [(stack, standing(stack.frames)) for stack in stacks]
+    for places in (_STEPS, (FORWARD, LOSS), (WAIT,)):
+        chosen = [(stack, where.inside) for stack, where in stood if where.place in places]
+        if chosen:
+            return _innermost(chosen)
+    return None
+
+
+def _innermost(stacks: Sequence[tuple[SampledStack, int]]) -> Key | None:
+    """Return the innermost function that most of these stacks share outside of an index."""
     seen: dict[Key, float] = {}
     depth: dict[Key, int] = {}
-    whole = 0.0
-    for stack in stacks:
-        stood = standing(stack.frames)
-        if stood.place not in _STEPS:
-            continue
-        whole += stack.seconds
-        for at, frame in enumerate(program_frames(stack.frames[: stood.inside])):
+    whole = sum(stack.seconds for stack, _ in stacks)
+    for stack, inside in stacks:
+        for at, frame in enumerate(program_frames(stack.frames[:inside])):
             _add(seen, frame.key, stack.seconds)
             depth[frame.key] = max(depth.get(frame.key, 0), at)
     often = [key for key, seconds in seen.items() if seconds > _MOST_OF_STEPS * whole]
@@ -302,18 +313,25 @@ def _loop_of(stacks: Sequence[SampledStack]) -> Key | None:
 def _evaluations(stacks: Sequence[SampledStack], loop: Key | None) -> frozenset[Key]:
     """Functions below or beside the training's that go through a loader and infer.
 
-    And never train.
+    And never train; none where too few backward passes were seen to tell.
     """
-    does: dict[Key, set[str]] = {}
+    does: dict[Key, dict[str, int]] = {}
+    trained = 0
     for stack in stacks:
         stood = standing(stack.frames)
         place = WAIT if stood.place in (*MAKING, "epoch_start", "sampler") else stood.place
+        trained += stack.samples * (place in _STEPS)
         for frame in program_frames(stack.frames):
-            does.setdefault(frame.key, set()).add(place)
+            places = does.setdefault(frame.key, {})
+            places[place] = places.get(place, 0) + stack.samples
+    if trained < _FEWEST_STEPS:
+        return frozenset()
     return frozenset(
         key
         for key, places in does.items()
-        if key != loop and {FORWARD, WAIT} <= places and not places & set(_STEPS)
+        if key != loop
+        and min(places.get(FORWARD, 0), places.get(WAIT, 0)) > 0
+        and not places.keys() & set(_STEPS)
     )
 
 

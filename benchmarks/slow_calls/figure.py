@@ -13,7 +13,7 @@ losses = []
 
 
 def draw(step, loss, model):
-    losses.append(float(loss))
+    losses.append(loss.item())
     if step % 5 == 0 and not TWIN:
         pyplot.figure(figsize=(3, 2))
         pyplot.plot(losses)

@@ -26,4 +26,4 @@ class Rows(torch.utils.data.Dataset):
         return torch.frombuffer(bytearray(value), dtype=torch.uint8), index % 10
 
 
-train(loader(Rows()))
+train(loader(Rows(), 256))

@@ -72,6 +72,15 @@ def test_a_line_is_read_only_from_a_file_that_has_not_changed(tmp_path):
     assert SourceLines()(str(file), 1) == ""
 
 
+def test_a_file_of_the_same_name_without_the_function_is_another_one(tmp_path):
+    (tmp_path / "runs" / "a").mkdir(parents=True)
+    (tmp_path / "data.py").write_text("def load():\n    read()\n")
+    lines = SourceLines.of_run((tmp_path / "data.py").stat().st_mtime + 1, tmp_path / "runs" / "a")
+
+    assert lines("data.py", 2, "load") == "read()"
+    assert lines("data.py", 2, "save") == ""
+
+
 @pytest.mark.parametrize("call", [*PER_SAMPLE, *PER_STEP], ids=lambda call: call.name)
 def test_each_call_says_little_and_names_a_public_report(call):
     assert len(call.says.split()) <= 22 and call.says.endswith(".")

@@ -225,20 +225,26 @@ def making_line(facts: RuleInputs) -> str:
     return node.place if node is not None else ""
 
 
-def loop_line(facts: RuleInputs) -> str:
+def loop_function(facts: RuleInputs) -> tuple[str, float] | None:
     """Return file and line that take most of the training loop's own code.
 
-    In the most specific function; empty: too few samples show it.
+    In the most specific function, and the share (0 to 1) of that code that the function takes;.
+
+    None: too few samples show it.
     """
     code = facts.code
     if code is None:
-        return ""
+        return None
     trees = [code.places[key] for key in ((MAIN, OTHER), (MAIN, LOGGING)) if key in code.places]
     tree = max(trees, key=lambda other: other.weight.seconds, default=None)
     if tree is None or tree.weight.number < _FEWEST:
-        return ""
+        return None
     node, _ = _deepest(tree.root, code.source)
-    return node.place if node is not None else ""
+    if node is None:
+        return None
+    whole_s = sum(other.weight.seconds for other in trees)
+    taken_s = node.lines[node.line] if node.key == code.loop else node.seconds
+    return node.place, taken_s / whole_s
 
 
 def reported(found: CallFound, whole_s: float) -> Evidence:

@@ -7,7 +7,7 @@ import re
 from collections.abc import Sequence
 
 from feedline.analysis.formatting import seconds
-from feedline.analysis.ledger.change import Refused
+from feedline.analysis.ledger.change import Change, Factor, Refused
 from feedline.analysis.ledger.facts import RuleInputs
 from feedline.analysis.ledger.finding import SHARE, Evidence, Finding, Severity, measured
 from feedline.analysis.ledger.known_call import CallFound
@@ -19,7 +19,7 @@ from feedline.analysis.ledger.view.own_functions import (
     parts,
     place_of,
 )
-from feedline.analysis.ledger.view.slow_code import loop_call, loop_line, reported
+from feedline.analysis.ledger.view.slow_code import loop_call, loop_function, reported
 from feedline.analysis.measure.model import OwnFunction
 from feedline.analysis.sentences import NAME, PART, PERCENT, SIZE, TIME, Sentence
 
@@ -70,6 +70,7 @@ _OF_LIBRARY = r"\((?:(?:site|dist)-packages/|python3\.\d+/|\w+…/)"
 #: From this share on, waiting for a CPU is told; it is not measured there, but in forward and
 #: backward.
 _TOLD_QUEUED = 0.1
+_HALVED = 0.5
 
 
 def check(facts: RuleInputs) -> Finding | None:
@@ -85,7 +86,8 @@ def check(facts: RuleInputs) -> Finding | None:
         found.freed_bytes,
         found.freeing_s,
     )
-    called, line = loop_call(facts), loop_line(facts)
+    called, sampled = loop_call(facts), loop_function(facts)
+    line = sampled[0] if sampled else ""
     fix, *others = [f"{called[0].call.fix}."] if called else _fixes(named, bool(line))
     own_function = _own_function(named)
     by_host_s = called[1] * own.s if called and not called[0].call.on_gpu else 0.0
@@ -198,12 +200,27 @@ def _of_library(name: str) -> bool:
     return re.search(_OF_LIBRARY, name) is not None
 
 
-def change(facts: RuleInputs) -> Refused:
-    """Refuse to predict.
+def change(facts: RuleInputs) -> Change | Refused:
+    """Return the line that takes most takes half of its time.
 
-    How much of it can be spared, only the program's author knows.
+    Without sampled stacks, or with a GPU for which it may only wait, nothing is predicted: how
+    much of it can be spared, only the program's author knows.
     """
-    return Refused("own_code", "How much of this code can be avoided is unknown.")
+    return _scaled(facts, _HALVED)
+
+
+def free(facts: RuleInputs) -> Change | Refused:
+    """Return it takes none."""
+    return _scaled(facts, 0.0)
+
+
+def _scaled(facts: RuleInputs, left: float) -> Change | Refused:
+    found_call, function = loop_call(facts), loop_function(facts)
+    part = found_call[1] if found_call else function[1] if function else 0.0
+    if not part or facts.on_gpu:
+        return Refused("own_code", "How much of this code can be avoided is unknown.")
+    remains = 1 - part * (1 - left)
+    return Change(stages={"other": Factor(remains, remains)})
 
 
 RULE: Rule[RuleInputs] = Rule(
@@ -214,4 +231,5 @@ RULE: Rule[RuleInputs] = Rule(
     bound="Bound by the training loop",
     lifts=frozenset({"step"}),
     supposing="if this code took no time",
+    free=free,
 )
