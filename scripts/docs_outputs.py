@@ -213,7 +213,7 @@ class Workshop:
         )
         about = PngInfo()
         about.add_text(
-            SHOWS, json.loads((self.folder / run / "report.json").read_text())["verdict"]
+            SHOWS, json.loads((self.folder / run / "report.json").read_text())["verdict"]["limit"]
         )
         Image.open(picture).convert("RGB").quantize(COLORS, dither=Image.Dither.NONE).save(
             picture, optimize=True, pnginfo=about
