@@ -22,6 +22,10 @@ _QUEUED = Sentence("{part} of the time per sample is spent waiting for a CPU", p
 _SATURATED = Sentence(
     "the CPUs are saturated: {part} of the time per sample is spent waiting for one", part=PERCENT
 )
+_USED_UP = Sentence(
+    "the CPU quota is used up: {part} of the time per sample is spent waiting for a CPU",
+    part=PERCENT,
+)
 _IN_USE = Sentence(
     "the CPUs are nearly all in use: this training uses {used} of {cpus} on average",
     used=NUMBER,
@@ -140,6 +144,7 @@ def _says(facts: RuleInputs) -> tuple[str, list[str]]:
     queued, used = facts.runqueue_share, cpus.own_cpus(facts)
     if queued is not None and queued > cpus.MAX_RUNQUEUE_SHARE:
         says = _QUEUED if _some_free(facts) else _SATURATED
+        says = _USED_UP if cpus.throttled(facts) else says
         return says(part=queued), cpus.use(facts)
     return _IN_USE(used=used, cpus=cpus.may_use(facts)), []
 

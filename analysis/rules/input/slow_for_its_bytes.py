@@ -20,6 +20,10 @@ _SAYS = Sentence(
     should=TIME,
     how=PART,
 )
+_CAUSED = Sentence(
+    "{stage} takes {took} per {per}: {why}", stage=PART, took=TIME, per=PART, why=PART
+)
+_SHOULD = Sentence("it should take less than {should}{how}", should=TIME, how=PART)
 _TASK = Sentence("that is {task}", task=PART)
 
 
@@ -32,17 +36,12 @@ def check(facts: RuleInputs) -> Finding | None:
     weight = severity(facts, work.lost_s)
     if weight is Severity.INFO:
         return None
+    message, more = _says(work, cause)
     return Finding(
         RULE_ID,
         weight,
-        message=_SAYS(
-            stage=work.name,
-            took=work.cost.wall_s,
-            per=work.per,
-            should=work.should_s,
-            how=work.how,
-        ),
-        more=[_TASK(task=work.task), *cause.more],
+        message=message,
+        more=more,
         evidence=_evidence(work, cause),
         fix=cause.fix,
         fix_more=cause.fix_more,
@@ -51,6 +50,17 @@ def check(facts: RuleInputs) -> Finding | None:
         cost_s=work.lost_s + cause.also_s,
         claims=[f"sample/{work.stage}", work.stage],
     )
+
+
+def _says(work: Work, cause: Why) -> tuple[str, list[str]]:
+    """Return what takes the time and its cause, where it is known; and more."""
+    took, task = work.cost.wall_s, _TASK(task=work.task)
+    if not cause.more:
+        said = _SAYS(stage=work.name, took=took, per=work.per, should=work.should_s, how=work.how)
+        return said, [task]
+    why, *others = cause.more
+    said = _CAUSED(stage=work.name, took=took, per=work.per, why=why)
+    return said, [_SHOULD(should=work.should_s, how=work.how), task, *others]
 
 
 def change(facts: RuleInputs) -> Change | Refused:
