@@ -7,7 +7,14 @@ from rules.made_up import made_up_facts, without_workers
 
 from feedline.analysis.explain.verdict import verdict
 from feedline.analysis.ledger.finding import Finding, Severity
-from feedline.analysis.ledger.view.handover import arguments, call, change, only_if, place
+from feedline.analysis.ledger.view.handover import (
+    arguments,
+    call,
+    change,
+    line_to_change,
+    only_if,
+    place,
+)
 
 FINDING = Finding("too_few_workers", Severity.HIGH, "no workers", cost_s=0.05)
 
@@ -26,6 +33,11 @@ def test_it_says_what_the_line_says_now_and_where_it_is(settings, where):
 
     assert change(facts, {"num_workers": 3}) == "DataLoader(..., num_workers=3)  # now 0"
     assert place(facts) == where
+    comment = f", {where}" if where else ""
+    assert (
+        line_to_change(facts, {"num_workers": 3})
+        == f"DataLoader(..., num_workers=3)  # now 0{comment}"
+    )
 
 
 def test_several_arguments_are_named_with_their_present_values():

@@ -154,7 +154,8 @@ def test_the_fix_of_a_finding_is_predicted_as_the_report_does(demo, tmp_path, ca
 
     assert code == 0 and finding["cause"] == found["fix"] == "too_few_workers"
     assert {key: found[key] for key in ("from", "to", "low", "high")} == finding["predicted"]
-    assert found["settings"] == finding["settings"] and found["line"] == finding["fix"]
+    assert found["settings"] == finding["settings"]
+    assert found["line"] == f"{finding['fix']}, {finding['place']}; {finding['condition']}"
 
 
 @pytest.mark.parametrize(

@@ -17,6 +17,7 @@ are shared.
 
 import math
 
+from feedline.analysis.formatting import sentence
 from feedline.analysis.ledger.facts import RuleInputs
 from feedline.analysis.ledger.view import cpus
 from feedline.analysis.ledger.view.handover_cost import (
@@ -183,14 +184,27 @@ def change(facts: RuleInputs, given: dict[str, int | bool]) -> str:
     return call(facts, as_code(given), _now(facts, given))
 
 
+def line_to_change(facts: RuleInputs, given: dict[str, int | bool]) -> str:
+    """Return the same with its place and its condition in the comment, for a line of its own:
+    ``DataLoader(..., num_workers=3)  # now 1, train.py:31``.
+    """
+    now = ", ".join(filter(None, (_now(facts, given), place(facts))))
+    comments = filter(None, (now, only_if(facts, given), _to_remove(given)))
+    return call(facts, as_code(given), "; ".join(comments))
+
+
 def without_workers(given: dict[str, int | bool]) -> list[str]:
     """Return what has to be removed where no workers are left; empty: nothing."""
+    others = _to_remove(given)
+    return [f"{sentence(others)}."] if others else []
+
+
+def _to_remove(given: dict[str, int | bool]) -> str:
     if given.get("num_workers") != 0:
-        return []
-    others = WITHOUT_WORKERS
+        return ""
     if "persistent_workers" in given:
-        others = others.replace(" persistent_workers,", "")
-    return [f"{others[:1].upper()}{others[1:]}."]
+        return WITHOUT_WORKERS.replace(" persistent_workers,", "")
+    return WITHOUT_WORKERS
 
 
 def in_words(facts: RuleInputs, given: dict[str, int | bool]) -> str:

@@ -107,7 +107,7 @@ def tuned(training: "Replayable", args: argparse.Namespace) -> "Tuning":
     ).search()
     if isinstance(search, Refused):
         return Tuning(limits=limits, memory=memory, refused=search)
-    line = handover.change(training.facts, dict(search.changes)) if search.changes else ""
+    line = handover.line_to_change(training.facts, dict(search.changes)) if search.changes else ""
     return Tuning(
         search,
         limits,

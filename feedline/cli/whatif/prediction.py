@@ -97,7 +97,7 @@ def change_of_settings(
     change, *extremes = [
         joined([Change(settings, stages, cpus=cpus), fix]) for stages in measured.stages
     ]
-    line = handover.change(facts, settings) if settings else ""
+    line = handover.line_to_change(facts, settings) if settings else ""
     workers = settings.get("num_workers", facts.setting("num_workers", 0))
     remarks = (*measured.remarks, *_side_effects(settings, facts))
     return _SettingsChange(
