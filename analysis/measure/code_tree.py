@@ -35,6 +35,7 @@ _Z = 1.96  # of a 95 % interval
 #: Of what a loop's function contains of all forward and backward passes and updates.
 _MOST_OF_STEPS = 0.5
 _STEPS = ("backward", "optimizer")
+_OF_THE_PROGRAM = (OTHER, LOGGING, EVALUATION)  # all that happens there is the program's own
 _FEWEST_STEPS = 10  # samples of them, from which on a function without any does not train
 
 
@@ -163,7 +164,9 @@ class PlaceTree:
         place: dataset, collate, forward, ... (code_places.py).
         weight: all samples there.
         untapped_s: of them, outside operations of libraries that are stages of their own.
-        root: above the functions.
+        root: above the functions. Where a place has none of its own inside, such as waiting, they
+            are those of the loop down to the line that it is called in.
+        inside: above those that really are inside of the place.
     """
 
     kind: str
@@ -171,6 +174,7 @@ class PlaceTree:
     weight: Weight = field(default_factory=Weight)
     untapped_s: float = 0.0
     root: CodeNode = field(default_factory=lambda: CodeNode(("", "")))
+    inside: CodeNode = field(default_factory=lambda: CodeNode(("", "")))
 
 
 @dataclass
@@ -218,16 +222,19 @@ class SampledCode:
 
     def _add(self, kind: str, stack: SampledStack, infers: frozenset[Key]) -> None:
         stood = standing(stack.frames)
-        place, chain = stood.place, program_frames(stack.frames[stood.inside :])
+        place, inside = stood.place, program_frames(stack.frames[stood.inside :])
+        chain = inside
         if is_recording(stack.frames):
             place, chain = RECORDING, []
         elif kind == MAIN and place not in MAKING:
-            place, chain = self._in_main(stack, place, chain, infers)
+            place, chain = self._in_main(stack, place, inside, infers)
         tree = self.places.setdefault((kind, place), PlaceTree(kind, place))
         tree.weight.add(stack)
         tapped = is_tapped(stack.frames[stood.inside :])
         tree.untapped_s += stack.seconds * (not tapped)
         tree.root.add(chain, stack.seconds, tapped)
+        if inside or place in _OF_THE_PROGRAM:
+            tree.inside.add(chain, stack.seconds, tapped)
 
     def _in_main(
         self,
@@ -355,7 +362,7 @@ def functions_of(
     whole_s = 0.0
     for tree in (code.places[key] for key in keys if key in code.places):
         whole_s += tree.untapped_s
-        for node in (below for child in tree.root.calls.values() for below in child.under()):
+        for node in (below for child in tree.inside.calls.values() for below in child.under()):
             _add(sums, node.key, node.own_s - node.tapped_s)
             lines.setdefault(node.key, node)
     rows: dict[str, tuple[str, float]] = {}
