@@ -1,7 +1,7 @@
 """Sampled stacks as trees of the program's functions: one for each kind of process and place."""
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
@@ -87,6 +87,10 @@ def _add(sums: dict[K, float], key: K, seconds: float) -> None:
     sums[key] = sums.get(key, 0.0) + seconds
 
 
+def _sums(first: Mapping[K, float], second: Mapping[K, float]) -> dict[K, float]:
+    return {key: first.get(key, 0.0) + second.get(key, 0.0) for key in {**first, **second}}
+
+
 @dataclass
 class CodeNode:
     """A function of the program, as its caller calls it.
@@ -137,6 +141,42 @@ class CodeNode:
         yield self
         for node in self.calls.values():
             yield from node.under()
+
+    def without(self, names: Collection[str]) -> "CodeNode":
+        """Return it without functions of these names, and without what these call."""
+        gone = [node for node in self.calls.values() if node.function in names]
+        kept = {
+            key: node.without(names)
+            for key, node in self.calls.items()
+            if node.function not in names
+        }
+        lines = dict(self.lines)
+        for node in gone:
+            for line, seconds in node.called_at.items():
+                _add(lines, line, -seconds)
+        before_s = sum(node.seconds for node in self.calls.values())
+        after_s = sum(node.seconds for node in kept.values())
+        return replace(self, calls=kept, lines=lines, seconds=self.seconds - before_s + after_s)
+
+    def joined(self, other: "CodeNode") -> "CodeNode":
+        """Return this function with what it takes in another tree."""
+        calls = dict(self.calls)
+        for key, node in other.calls.items():
+            calls[key] = calls[key].joined(node) if key in calls else node
+        below = dict(self.below)
+        for line, chains in other.below.items():
+            below[line] = _sums(below.get(line, {}), chains)
+        return CodeNode(
+            self.key,
+            self.seconds + other.seconds,
+            self.own_s + other.own_s,
+            self.tapped_s + other.tapped_s,
+            _sums(self.lines, other.lines),
+            below,
+            _sums(self.in_c, other.in_c),
+            calls,
+            _sums(self.called_at, other.called_at),
+        )
 
     def add(self, chain: Sequence[CodeFrame], seconds: float, tapped: bool) -> None:
         """Add a stack below this node."""

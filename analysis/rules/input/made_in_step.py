@@ -9,6 +9,8 @@ from feedline.analysis.ledger.view import cpus
 from feedline.analysis.ledger.view.batch_function import HOW_TO_CHECK, _does, _waits, who
 from feedline.analysis.ledger.view.handover import receiving_s
 from feedline.analysis.ledger.view.input_wait import MIN_WAIT_SHARE
+from feedline.analysis.ledger.view.loop_code import batch_maker
+from feedline.analysis.ledger.view.own_functions import place_of
 
 RULE_ID = "made_in_step"
 
@@ -21,14 +23,19 @@ def check(facts: RuleInputs) -> Finding | None:
     weight = Severity.of(took / facts.step.mean_s) if facts.step.mean_s > 0 else Severity.INFO
     if weight is Severity.INFO:
         return None
+    place, known = batch_maker(facts) or ("", None)
+    says, fix = f"{who(facts)} {_does(facts)} in the main thread ({seconds(took)} per step)", ""
+    if known is not None:
+        says, fix = f"{says}. {known.call.says}", f"{known.call.fix}. Or: "
     return Finding(
         RULE_ID,
         weight,
-        message=f"{who(facts)} {_does(facts)} in the main thread ({seconds(took)} per step)",
+        message=says,
         evidence=_evidence(facts, took),
-        fix=_fix(facts, took),
+        fix=fix + _fix(facts, took),
         how_to_check=HOW_TO_CHECK,
         cost_s=took,
+        place=place or place_of(facts.making.functions[0] if facts.making else ""),
     )
 
 

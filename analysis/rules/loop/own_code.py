@@ -10,13 +10,14 @@ from feedline.analysis.ledger.change import Change, Factor, Refused
 from feedline.analysis.ledger.facts import RuleInputs
 from feedline.analysis.ledger.finding import SHARE, Evidence, Finding, Severity, measured
 from feedline.analysis.ledger.rule import Rule
+from feedline.analysis.ledger.view.loop_code import loop_call, loop_function
 from feedline.analysis.ledger.view.own_functions import (
     NamedFunctions,
     named_functions,
     parts,
     place_of,
 )
-from feedline.analysis.ledger.view.slow_code import loop_call, loop_function, reported
+from feedline.analysis.ledger.view.slow_code import reported
 from feedline.analysis.measure.model import OwnFunction
 
 RULE_ID = "own_code"
