@@ -9,7 +9,7 @@ from feedline.analysis.measure.model import Cost, StepSummary
 from feedline.analysis.ranks.communication import ExposedKind, RankParts
 
 _USER = "user"
-_OF_LOOP = ("other", "loss")  # what own_code divides
+_DIVIDED = ("other", "loss", "wait")  # by what own_code and the kinds of waiting say
 _PLACE = re.compile(r"(?P<name>.*) \((?P<place>[^()]+)\)")
 
 
@@ -91,7 +91,7 @@ def _sampled(step: StepSummary, code: SampledCode | None) -> Iterator[LedgerRow]
     if code is None:
         return
     for stage, seconds in step.stages.items():
-        if stage not in _OF_LOOP:
+        if stage not in _DIVIDED:
             for name, place, part in functions_of(code, stage, MAIN):
                 yield LedgerRow(f"{stage}/{_USER}/{name}", seconds * part, place=place)
 

@@ -1,7 +1,7 @@
 """Sampled stacks as trees of the program's functions: one for each kind of process and place."""
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
@@ -35,6 +35,7 @@ _Z = 1.96  # of a 95 % interval
 #: Of what a loop's function contains of all forward and backward passes and updates.
 _MOST_OF_STEPS = 0.5
 _STEPS = ("backward", "optimizer")
+_OF_THE_PROGRAM = (OTHER, LOGGING, EVALUATION)  # all that happens there is the program's own
 _FEWEST_STEPS = 10  # samples of them, from which on a function without any does not train
 
 
@@ -85,6 +86,10 @@ K = TypeVar("K")
 
 def _add(sums: dict[K, float], key: K, seconds: float) -> None:
     sums[key] = sums.get(key, 0.0) + seconds
+
+
+def _sums(first: Mapping[K, float], second: Mapping[K, float]) -> dict[K, float]:
+    return {key: first.get(key, 0.0) + second.get(key, 0.0) for key in {**first, **second}}
 
 
 @dataclass
@@ -138,6 +143,42 @@ class CodeNode:
         for node in self.calls.values():
             yield from node.under()
 
+    def without(self, names: Collection[str]) -> "CodeNode":
+        """Return it without functions of these names, and without what these call."""
+        gone = [node for node in self.calls.values() if node.function in names]
+        kept = {
+            key: node.without(names)
+            for key, node in self.calls.items()
+            if node.function not in names
+        }
+        lines = dict(self.lines)
+        for node in gone:
+            for line, seconds in node.called_at.items():
+                _add(lines, line, -seconds)
+        before_s = sum(node.seconds for node in self.calls.values())
+        after_s = sum(node.seconds for node in kept.values())
+        return replace(self, calls=kept, lines=lines, seconds=self.seconds - before_s + after_s)
+
+    def joined(self, other: "CodeNode") -> "CodeNode":
+        """Return this function with what it takes in another tree."""
+        calls = dict(self.calls)
+        for key, node in other.calls.items():
+            calls[key] = calls[key].joined(node) if key in calls else node
+        below = dict(self.below)
+        for line, chains in other.below.items():
+            below[line] = _sums(below.get(line, {}), chains)
+        return CodeNode(
+            self.key,
+            self.seconds + other.seconds,
+            self.own_s + other.own_s,
+            self.tapped_s + other.tapped_s,
+            _sums(self.lines, other.lines),
+            below,
+            _sums(self.in_c, other.in_c),
+            calls,
+            _sums(self.called_at, other.called_at),
+        )
+
     def add(self, chain: Sequence[CodeFrame], seconds: float, tapped: bool) -> None:
         """Add a stack below this node."""
         node, caller = self, 0
@@ -164,7 +205,9 @@ class PlaceTree:
         place: dataset, collate, forward, ... (code_places.py).
         weight: all samples there.
         untapped_s: of them, outside operations of libraries that are stages of their own.
-        root: above the functions.
+        root: above the functions. Where a place has none of its own inside, such as waiting, they
+            are those of the loop down to the line that it is called in.
+        inside: above those that really are inside of the place.
     """
 
     kind: str
@@ -172,6 +215,7 @@ class PlaceTree:
     weight: Weight = field(default_factory=Weight)
     untapped_s: float = 0.0
     root: CodeNode = field(default_factory=lambda: CodeNode(("", "")))
+    inside: CodeNode = field(default_factory=lambda: CodeNode(("", "")))
 
 
 @dataclass
@@ -219,16 +263,19 @@ class SampledCode:
 
     def _add(self, kind: str, stack: SampledStack, infers: frozenset[Key]) -> None:
         stood = standing(stack.frames)
-        place, chain = stood.place, program_frames(stack.frames[stood.inside :])
+        place, inside = stood.place, program_frames(stack.frames[stood.inside :])
+        chain = inside
         if is_recording(stack.frames):
             place, chain = RECORDING, []
         elif kind == MAIN and place not in MAKING:
-            place, chain = self._in_main(stack, place, chain, infers)
+            place, chain = self._in_main(stack, place, inside, infers)
         tree = self.places.setdefault((kind, place), PlaceTree(kind, place))
         tree.weight.add(stack)
         tapped = is_tapped(stack.frames[stood.inside :])
         tree.untapped_s += stack.seconds * (not tapped)
         tree.root.add(chain, stack.seconds, tapped)
+        if inside or place in _OF_THE_PROGRAM:
+            tree.inside.add(chain, stack.seconds, tapped)
 
     def _in_main(
         self,
@@ -359,7 +406,7 @@ def functions_of(
     whole_s = 0.0
     for tree in (code.places[key] for key in keys if key in code.places):
         whole_s += tree.untapped_s
-        for node in (below for child in tree.root.calls.values() for below in child.under()):
+        for node in (below for child in tree.inside.calls.values() for below in child.under()):
             _add(sums, node.key, node.own_s - node.tapped_s)
             lines.setdefault(node.key, node)
     rows: dict[str, tuple[str, float]] = {}

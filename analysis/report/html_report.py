@@ -9,9 +9,12 @@ from feedline.analysis import formatting
 from feedline.analysis.convergence.training_series import ConvergenceSummary
 from feedline.analysis.explain.model import Report, Roofline, Traces
 from feedline.analysis.formatting import Scale
+from feedline.analysis.measure.code_places import MAKING
 from feedline.analysis.measure.model import Gauge, Loader, StepSeries, StepSummary, Workers
+from feedline.analysis.measure.user_code import UserCode, UserFunction
 from feedline.analysis.report import first_screen, of_convergence, of_traces, page, phrases
 from feedline.analysis.report.figures.batch_size import batch_efficiency, noise_scale
+from feedline.analysis.report.figures.code_icicle import code_icicle
 from feedline.analysis.report.figures.loss_curve import colors_of, loss_curve
 from feedline.analysis.report.figures.rank_parts import PART_LABELS, rank_parts
 from feedline.analysis.report.figures.roofline_chart import (
@@ -64,6 +67,7 @@ def render(report: Report) -> str:
         **page.assets(),
         step=_step(report, report.step, made) if report.step else None,
         workers=_workers(report.workers, made) if report.workers else None,
+        code=_code(report.user_code, made) if report.user_code else None,
         roofline=_roofline(report.roofline) if report.roofline else None,
         comm=_comm(report) if report.comm else None,
         convergence=_convergence(report, report.convergence) if report.convergence else None,
@@ -152,6 +156,22 @@ def _workers(workers: Workers, made: Palette) -> dict[str, object]:
         "most": quantile_edge(bins, 0.95),
         "counted": sum(samples for _, samples in bins),
     }
+
+
+def _code(code: UserCode, made: Palette) -> list[tuple[str, Markup | None, list[UserFunction]]]:
+    """Title, figure and rows of making samples, and of what the main process does."""
+    making = [one for one in code.functions if one.place in MAKING]
+    others = [one for one in code.functions if one.place not in MAKING]
+    parts = (("Making a sample", making), ("The main process", others))
+    return [
+        (title, code_icicle(functions, made), sorted(functions, key=_largest)[:_ROWS_SHOWN])
+        for title, functions in parts
+        if functions
+    ]
+
+
+def _largest(one: UserFunction) -> float:
+    return -one.share
 
 
 def _roofline(made: Roofline) -> dict[str, object]:

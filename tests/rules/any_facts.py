@@ -5,8 +5,10 @@ from typing import Any
 
 from hypothesis import strategies as st
 from rules.made_up import SAMPLE, made_up_facts
+from user_code.made_stacks import FETCHING, LIBRARIES, LOOP, process, stack, training
 
 from feedline.analysis.ledger.facts import RuleInputs
+from feedline.analysis.measure.code_tree import SampledCode
 from feedline.analysis.measure.model import WAIT_KINDS, Certainty, Cost, Moved, Traffic
 
 ms = st.sampled_from([0.0, 0.3, 2.0, 9.0, 40.0, 300.0])
@@ -76,6 +78,16 @@ maker_fields = st.fixed_dictionaries(
         "samples": st.sampled_from([0, 6400]),
     },
 )
+GETITEM = [*FETCHING, ("data.py", 20, "__getitem__")]
+ROW = [*GETITEM, (LIBRARIES + "pandas/core/indexing.py", 9, "__getitem__")]
+TAPPED = [*GETITEM, ("a tap (feedline; passed by)", 3, "wrapper"), (LIBRARIES + "PIL/x.py", 2, "y")]
+FIGURE = [*LOOP, (LIBRARIES + "matplotlib/pyplot.py", 3, "savefig")]
+WORKER_STACKS = [[stack(GETITEM, 50), stack(ROW, 50)], [stack(TAPPED, 90)], [stack(GETITEM, 3)]]
+codes = st.builds(
+    lambda worker, main: SampledCode.of([process("worker", *worker), training(*main)]),
+    st.sampled_from([*WORKER_STACKS, []]),
+    st.sampled_from([[], [stack(LOOP, 90)], [stack(FIGURE, 60)]]),
+)
 fact_fields = st.fixed_dictionaries(
     {"effective_cpus": st.sampled_from([0.0, 1.0, 2.5, 8.0]), "epochs": st.integers(0, 9)},
     optional={
@@ -91,6 +103,7 @@ fact_fields = st.fixed_dictionaries(
         "order_s": st.sampled_from([None, 0.0, 4.0]),
         "glibc": st.sampled_from([(), (2, 36)]),
         "failed": st.sampled_from(["", "failed with ValueError (exit code 1)"]),
+        "code": codes,
         "certainty": st.sampled_from([None, Certainty(5, 0.1, 0.6), Certainty(200, 0.3, 0.4)]),
         "moved": st.dictionaries(
             st.sampled_from(["transport", "pin", "copy"]), st.sampled_from(MOVED)

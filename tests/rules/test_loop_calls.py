@@ -2,11 +2,15 @@
 
 from dataclasses import replace
 
+import numpy as np
+import pytest
 from rules.made_up import made_up_facts
 from user_code.made_stacks import LIBRARIES, LOOP, PYTHON, stack, training
 
 from feedline.analysis.ledger.finding import Severity
+from feedline.analysis.ledger.view.loop_code import batch_maker, loop_function
 from feedline.analysis.measure.code_tree import SampledCode
+from feedline.analysis.measure.making import Making
 from feedline.analysis.measure.user_code import loop_code
 from feedline.analysis.rules.loop.own_code import check
 
@@ -40,3 +44,16 @@ def test_code_that_makes_no_known_call_is_named_by_its_line():
 def test_host_work_is_told_on_a_gpu_too():
     assert check(looped(stack(LOG, 60), on_gpu=True)).severity is Severity.HIGH
     assert check(looped(stack(LOOP, 60), on_gpu=True)).severity is Severity.INFO
+
+
+def test_a_function_that_makes_batches_is_no_code_of_the_loop_and_has_a_line_of_its_own():
+    get = [*LOOP[:-1], ("train.py", 64, "main"), ("data.py", 30, "get_batch")]
+    read = [*get, (LIBRARIES + "pandas/io/parsers/readers.py", 9, "read_csv")]
+    facts = replace(
+        looped(stack(read, 200), stack([*LOOP, ("stats.py", 5, "moments")], 40)),
+        making=Making(("get_batch (data.py:20)",), np.ones(20, bool), {}, 1.0, 1.0),
+    )
+
+    assert loop_function(facts) == ("stats.py:5", pytest.approx(1.0))
+    place, known = batch_maker(facts)
+    assert place == "data.py:30" and known.call.name == "table_read"

@@ -232,9 +232,11 @@ def of_report(told: Any) -> Iterator[tuple[str, float]]:
             name.endswith("_share")
             or name in ("mfu", "fetch_cv")
             or {"share_low", "share_high"} & set(path)
+            or "user_code" in path
+            and name in ("share", "low", "high")
         ):
             yield "%", figure
-        elif "samples_per_s" in name or name == "becomes":
+        elif "samples_per_s" in name or name in ("becomes", "at_most_per_s"):
             yield "samples/s", figure
         elif name.endswith("_pct"):
             yield "%", figure / 100

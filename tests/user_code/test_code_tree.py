@@ -1,4 +1,5 @@
 import pytest
+from rules.made_up import made_up_facts
 from user_code.made_stacks import (
     BACKWARD,
     COLLATING,
@@ -17,9 +18,10 @@ from user_code.made_stacks import (
     training,
 )
 
+from feedline.analysis.ledger.rows import step_rows
 from feedline.analysis.measure.code_frames import called, origin, program_frames
 from feedline.analysis.measure.code_places import standing
-from feedline.analysis.measure.code_tree import SampledCode, Weight, share_of
+from feedline.analysis.measure.code_tree import SampledCode, Weight, functions_of, share_of
 from feedline.analysis.measure.user_code import loop_code, user_code
 from feedline.profiler.store.stacks import StackFrame
 
@@ -214,3 +216,25 @@ def test_what_happens_before_and_after_the_loop_does_not_count():
     early = stack([*FETCHING, ("data.py", 3, "__getitem__")], 50, phase="start")
 
     assert SampledCode.of([process("worker", early)]) is None
+
+
+def test_functions_inside_of_a_stage_are_rows_below_it_and_the_lines_that_call_it_are_not():
+    net = [*LOOP, *FORWARD, ("net.py", 9, "forward")]
+    code = SampledCode.of([training(stack(net, 100), stack([*LOOP, *WAIT], 50))])
+
+    assert functions_of(code, "forward", "main") == [("forward", "net.py:9", pytest.approx(0.5))]
+    assert functions_of(code, "backward", "main") == []
+    assert functions_of(code, "wait", "main") == []
+
+
+def test_the_step_closes_with_functions_inside_of_its_stages():
+    net = [*LOOP, *FORWARD, ("net.py", 9, "forward")]
+    code = SampledCode.of([training(stack(net, 100), stack([*LOOP, *WAIT], 50))])
+    step = made_up_facts(stages={"forward": 30.0}).step
+
+    rows = step_rows(step, code=code)
+
+    assert sum(row.s for row in rows) == pytest.approx(step.mean_s)
+    assert next(row.s for row in rows if row.where == "forward/user/forward") == pytest.approx(
+        0.015
+    )

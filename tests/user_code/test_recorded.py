@@ -52,6 +52,8 @@ def test_the_line_of_a_function_in_a_worker_is_named_everywhere(warm_python, tmp
     assert sum(row["s"] for row in rows) == pytest.approx(
         report["ledger"]["sample"]["whole_s"], rel=1e-3
     )
+    step = report["ledger"]["step"]
+    assert sum(row["s"] for row in step["rows"]) == pytest.approx(step["whole_s"], rel=1e-3)
     frame = feedline.load(tmp_path / "run").user_code
     assert set(frame[frame["function"] == "smooth"]["kind"]) == {"worker"}
 

@@ -185,8 +185,9 @@ def change(facts: RuleInputs, given: dict[str, int | bool]) -> str:
 
 
 def line_to_change(facts: RuleInputs, given: dict[str, int | bool]) -> str:
-    """Return the same with its place and its condition in the comment, for a line of its own:
-    ``DataLoader(..., num_workers=3)  # now 1, train.py:31``.
+    """Return the same with its place and its condition in the comment, for a line of its own.
+
+    ``DataLoader(..., num_workers=3) # now 1, train.py:31``.
     """
     now = ", ".join(filter(None, (_now(facts, given), place(facts))))
     comments = filter(None, (now, only_if(facts, given), _to_remove(given)))

@@ -7,9 +7,9 @@ from feedline.analysis.ledger.change import Factor
 from feedline.analysis.ledger.facts import RuleInputs
 from feedline.analysis.ledger.finding import SHARE, Evidence
 from feedline.analysis.ledger.known_call import CallFound, known_call
-from feedline.analysis.ledger.known_calls import PER_SAMPLE, PER_STEP
-from feedline.analysis.measure.code_places import COLLATE, DATASET, LOGGING, OTHER
-from feedline.analysis.measure.code_tree import MAIN, CodeNode, PlaceTree, Weight, share_of
+from feedline.analysis.ledger.known_calls import PER_SAMPLE
+from feedline.analysis.measure.code_places import COLLATE, DATASET
+from feedline.analysis.measure.code_tree import CodeNode, PlaceTree, Weight, share_of
 from feedline.analysis.measure.source_lines import SourceLines
 from feedline.analysis.measure.user_code import library_of
 
@@ -17,7 +17,7 @@ from feedline.analysis.measure.user_code import library_of
 _MOST = 0.7
 #: Of a function's time: a line that takes this much of it is named with it.
 _MOST_OF_LINES = 0.5
-_FEWEST = 10  # samples in a function: fewer say little of it
+FEWEST = 10  # samples in a function: fewer say little of it
 #: Stages of a sample that functions of the program in a place take, beside operations of libraries
 #: that are stages of their own.
 STAGES = {DATASET: ("dataset", "user"), COLLATE: ("collate",)}
@@ -99,12 +99,12 @@ def slow_code(facts: RuleInputs) -> SlowCode | None:
 
 def _of_place(facts: RuleInputs, tree: PlaceTree, making: Weight) -> SlowCode | None:
     source = facts.code.source if facts.code is not None else SourceLines()
-    node, caller = _deepest(tree.root, source)
+    node, caller = deepest(tree.root, source)
     if node is None:
         return None
     counted_s = _counted_s(node, source)
     share, low, high = share_of(counted_s, making)
-    if share * making.number < _FEWEST:
+    if share * making.number < FEWEST:
         return None
     known = known_call(node, PER_SAMPLE, source)
     line, has_line = _line(node, known)
@@ -123,7 +123,7 @@ def _of_place(facts: RuleInputs, tree: PlaceTree, making: Weight) -> SlowCode | 
     )
 
 
-def _deepest(root: CodeNode, source: SourceLines) -> tuple[CodeNode | None, str]:
+def deepest(root: CodeNode, source: SourceLines) -> tuple[CodeNode | None, str]:
     """Return the most specific function that still takes most of its caller's time.
 
     And who calls it.
@@ -178,32 +178,6 @@ def lines_of(node: CodeNode) -> Iterator[tuple[int, float]]:
         yield line, node.lines[line] / node.seconds
 
 
-#: Of the loop's own code: a known call that takes this much of it is told.
-_MOST_OF_LOOP = 1 / 3
-
-
-def loop_call(facts: RuleInputs) -> tuple[CallFound, float] | None:
-    """Return the known slow call that takes most of the training loop's own code.
-
-    And its share (0 to 1) of that code; None: there is none, or stacks were not sampled.
-    """
-    code = facts.code
-    if code is None:
-        return None
-    trees = [code.places[key] for key in ((MAIN, OTHER), (MAIN, LOGGING)) if key in code.places]
-    whole_s = sum(tree.weight.seconds for tree in trees)
-    calls = tuple(call for call in PER_STEP if facts.on_gpu or not call.on_gpu)
-    found = [
-        call
-        for tree in trees
-        if (call := known_call(tree.root, calls, code.source, most=0.0)) is not None
-    ]
-    most = max(found, key=lambda call: call.seconds, default=None)
-    if most is None or most.seconds < _MOST_OF_LOOP * whole_s:
-        return None
-    return most, most.seconds / whole_s
-
-
 def making_line(facts: RuleInputs) -> str:
     """Return file and line of the program at which most of making samples is spent.
 
@@ -214,7 +188,7 @@ def making_line(facts: RuleInputs) -> str:
         return ""
     trees = [code.places[key] for key in code.maker_places]
     tree = max(trees, key=lambda other: other.weight.seconds, default=None)
-    if tree is None or tree.weight.number < _FEWEST:
+    if tree is None or tree.weight.number < FEWEST:
         return ""
     node, below = None, list(tree.root.calls.values())
     while below:
@@ -223,28 +197,6 @@ def making_line(facts: RuleInputs) -> str:
             break
         node, below = child, list(child.calls.values())
     return node.place if node is not None else ""
-
-
-def loop_function(facts: RuleInputs) -> tuple[str, float] | None:
-    """Return file and line that take most of the training loop's own code.
-
-    In the most specific function, and the share (0 to 1) of that code that the function takes;.
-
-    None: too few samples show it.
-    """
-    code = facts.code
-    if code is None:
-        return None
-    trees = [code.places[key] for key in ((MAIN, OTHER), (MAIN, LOGGING)) if key in code.places]
-    tree = max(trees, key=lambda other: other.weight.seconds, default=None)
-    if tree is None or tree.weight.number < _FEWEST:
-        return None
-    node, _ = _deepest(tree.root, code.source)
-    if node is None:
-        return None
-    whole_s = sum(other.weight.seconds for other in trees)
-    taken_s = node.lines[node.line] if node.key == code.loop else node.seconds
-    return node.place, taken_s / whole_s
 
 
 def reported(found: CallFound, whole_s: float) -> Evidence:

@@ -9,6 +9,7 @@ from feedline.analysis.ledger.view import cpus
 from feedline.analysis.ledger.view.batch_function import HOW_TO_CHECK, _does, _waits, names, places
 from feedline.analysis.ledger.view.handover import receiving_s
 from feedline.analysis.ledger.view.input_wait import MIN_WAIT_SHARE
+from feedline.analysis.ledger.view.loop_code import batch_maker
 from feedline.analysis.sentences import PART, TIME, Sentence
 
 RULE_ID = "made_in_step"
@@ -39,7 +40,11 @@ def check(facts: RuleInputs) -> Finding | None:
     weight = Severity.of(took / facts.step.mean_s) if facts.step.mean_s > 0 else Severity.INFO
     if weight is Severity.INFO:
         return None
+    place, known = batch_maker(facts) or ("", None)
     fix, *others = _fixes(facts, took)
+    more = [known.call.says] if known is not None else []
+    if known is not None:
+        fix, others = f"{known.call.fix}.", [fix, *others]
     return Finding(
         RULE_ID,
         weight,
@@ -47,7 +52,8 @@ def check(facts: RuleInputs) -> Finding | None:
         evidence=_evidence(facts, took),
         fix=fix,
         fix_more=others,
-        place=places(facts),
+        place=place or places(facts),
+        more=more,
         how_to_check=HOW_TO_CHECK,
         cost_s=took,
     )

@@ -12,6 +12,7 @@ from feedline.analysis.ledger.facts import RuleInputs
 from feedline.analysis.ledger.finding import SHARE, Evidence, Finding, Severity, measured
 from feedline.analysis.ledger.known_call import CallFound
 from feedline.analysis.ledger.rule import Rule
+from feedline.analysis.ledger.view.loop_code import loop_call, loop_function
 from feedline.analysis.ledger.view.own_functions import (
     NamedFunctions,
     name_of,
@@ -19,7 +20,7 @@ from feedline.analysis.ledger.view.own_functions import (
     parts,
     place_of,
 )
-from feedline.analysis.ledger.view.slow_code import loop_call, loop_function, reported
+from feedline.analysis.ledger.view.slow_code import reported
 from feedline.analysis.measure.model import OwnFunction
 from feedline.analysis.sentences import NAME, PART, PERCENT, SIZE, TIME, Sentence
 
