@@ -128,6 +128,8 @@ def value(x: float | None, unit: str) -> str:
         return size(x) + unit[1:]
     if unit == "share":
         return share(x)
+    if unit in ("samples/s", "steps/s"):
+        return f"{rate(x)} {unit}"
     if unit == "1":
         return number(x)
     if unit == "%":

@@ -86,7 +86,7 @@ class CheckedLimit:
 
 
 @dataclass(frozen=True)
-class _Figure:
+class Figure:
     """A figure of a run that a budget may limit.
 
     Attributes:
@@ -104,7 +104,7 @@ class _Figure:
         return value(x, self.unit)
 
 
-_ZERO_SECONDS = _Figure(0.0, None, None, "s")
+_ZERO_SECONDS = Figure(0.0, None, None, "s")
 
 
 def check_budget(
@@ -124,9 +124,9 @@ def check_budget(
         _findings(budget, run),
         _against_base(budget, run, base, diffs),
     )
-    if why := _unjudged(budget, run):
+    if why := why_unjudged(budget, run):
         return [_unknown(finding, why) for finding in (*limits, *findings, *than_base)]
-    if lost := _lost(run):
+    if lost := why_lost(run):
         return [
             *(_unknown(checked_limit, lost) for checked_limit in limits),
             *findings,
@@ -139,13 +139,13 @@ def _unknown(checked: CheckedLimit, why: str) -> CheckedLimit:
     return CheckedLimit(checked.id, Outcome.UNKNOWN, why, None, checked.limit, checked.about)
 
 
-def _lost(run: MeasuredRun) -> str:
+def why_lost(run: MeasuredRun) -> str:
     """Say why the times of a training say nothing of one that works; "": they do."""
     lost = context.how_diverged(run)
     return f"the training diverged: {lost}" if lost else ""
 
 
-def _unjudged(budget: Budget, run: MeasuredRun) -> str:
+def why_unjudged(budget: Budget, run: MeasuredRun) -> str:
     """Say why nothing can be said of a run; "": it can be judged."""
     report, steps = run.report, run.report.throughput.steps
     if report.run.state in ("cut", "live"):
@@ -162,7 +162,7 @@ def _unjudged(budget: Budget, run: MeasuredRun) -> str:
 
 
 def _limits(budget: Budget, run: MeasuredRun) -> Iterator[CheckedLimit]:
-    figures = dict(_figures_of(run))
+    figures = dict(figures_of(run))
     for section, limits, sign in (
         ("at_least", budget.at_least, -1),
         ("at_most", budget.at_most, 1),
@@ -174,7 +174,7 @@ def _limits(budget: Budget, run: MeasuredRun) -> Iterator[CheckedLimit]:
 
 
 def _limited(
-    id: str, name: str, figures: Mapping[str, _Figure], limit: float, sign: int, absent: bool
+    id: str, name: str, figures: Mapping[str, Figure], limit: float, sign: int, absent: bool
 ) -> CheckedLimit:
     """Return a figure against its limit.
 
@@ -246,7 +246,7 @@ def _takes_no_time(name: str, run: MeasuredRun) -> bool:
     return report.step.input_share is not None and (beside_step or stage not in MAKING_STAGES)
 
 
-def _figures_of(run: MeasuredRun) -> Iterator[tuple[str, _Figure]]:
+def figures_of(run: MeasuredRun) -> Iterator[tuple[str, Figure]]:
     """Return the name -> figure."""
     report, step = run.report, run.report.step
     for name, id in (
@@ -264,14 +264,14 @@ def _figures_of(run: MeasuredRun) -> Iterator[tuple[str, _Figure]]:
         ("steps_per_s", report.throughput.steps_per_s),
     ):
         if rate:
-            yield name, _Figure(rate, *interval_of_rate(rate, half), name.replace("_per_s", "/s"))
+            yield name, Figure(rate, *interval_of_rate(rate, half), name.replace("_per_s", "/s"))
     if step.input_share is not None:
         yield (
             "input_share",
-            _Figure(step.input_share, step.input_share_low, step.input_share_high, SHARE, "input"),
+            Figure(step.input_share, step.input_share_low, step.input_share_high, SHARE, "input"),
         )
     if step.cpu_s is not None:
-        yield "step_cpu_s", _Figure(step.cpu_s, None, None, "s")
+        yield "step_cpu_s", Figure(step.cpu_s, None, None, "s")
     for id, measure in run.measures.items():
         if measure.group == "stage":
             figure = _figure(run, id)
@@ -280,14 +280,14 @@ def _figures_of(run: MeasuredRun) -> Iterator[tuple[str, _Figure]]:
                 None if bound is None else bound / step.mean_s
                 for bound in (figure.value, figure.low, figure.high)
             ]
-            yield f"stage_share.{measure.name}", _Figure(parts[0] or 0.0, parts[1], parts[2], SHARE)
+            yield f"stage_share.{measure.name}", Figure(parts[0] or 0.0, parts[1], parts[2], SHARE)
         if measure.group == "sample":
             yield f"sample_cpu_s.{measure.name}", _figure(run, id, "input")
 
 
-def _figure(run: MeasuredRun, id: str, about: str = "") -> _Figure:
+def _figure(run: MeasuredRun, id: str, about: str = "") -> Figure:
     measure = run.measures[id]
-    return _Figure(measure.value, *interval_of(measure), measure.unit, about)
+    return Figure(measure.value, *interval_of(measure), measure.unit, about)
 
 
 def _findings(budget: Budget, run: MeasuredRun) -> Iterator[CheckedLimit]:
@@ -359,7 +359,7 @@ def _incomparable(budget: Budget, run: MeasuredRun, base: Sequence[MeasuredRun],
     if damaged := [
         f"its base {run.report.run.name}: {why}"
         for run in base
-        if (why := _unjudged(budget, run) or _lost(run))
+        if (why := why_unjudged(budget, run) or why_lost(run))
     ]:
         return "; ".join(damaged)
     differs = (

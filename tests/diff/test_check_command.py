@@ -17,6 +17,7 @@ from feedline.cli.check import text as check_output
 from feedline.cli.check.budget_file import OTHER_CHECKS
 
 OVER, NOT_JUDGED, WRONG = 77, 75, 78
+RECORDED = Path(__file__).resolve().parents[2] / "docs" / "recorded"
 HOLDS = "[at_most]\nstep_mean_s = 1000\n"
 EXCEEDED = "[at_most]\nstep_mean_s = 0.000001\n"
 
@@ -286,3 +287,40 @@ def test_no_text_is_markup_in_a_markdown_table(text):
 
     assert "\n" not in cell and "<" not in cell
     assert all(cell[at - 1] == "\\" for at, sign in enumerate(cell) if sign == "|")
+
+
+def stored_runs():
+    """Folders of runs with one training, recorded or made from traces."""
+    return sorted(path.parent for path in [*RUNS.glob("*/rank0"), *RECORDED.glob("*/rank0")])
+
+
+@pytest.mark.parametrize("run", stored_runs(), ids=lambda run: run.name)
+def test_without_a_budget_one_is_printed_that_the_run_holds(run, tmp_path, capsys):
+    try:
+        code = main(["check", str(run)])
+    except SystemExit as ended:
+        code = int(ended.code or 0)
+    said = capsys.readouterr()
+
+    if code:
+        assert code in (66, 75) and said.out == ""
+        return
+    assert f"save it with feedline check {run} > budget.toml" in said.err
+    (tmp_path / "budget.toml").write_text(said.out)
+    assert main(["check", str(run), "--budget", str(tmp_path / "budget.toml")]) == 0
+    shown = capsys.readouterr().out
+    assert shown.startswith("Within budget: all ") and "samples_per_s" in shown or "steps" in shown
+
+
+def test_most_stored_runs_have_a_budget_to_start_from(capsys):
+    codes = [main(["check", str(RECORDED / name), "-q"]) for name in ("demo", "healthy", "ddp")]
+
+    assert codes == [0, 0, 0]
+
+
+def test_results_without_a_budget_are_refused_with_what_to_type(capsys, tmp_path):
+    run = RECORDED / "demo"
+
+    assert main(["check", str(run), "--junit", str(tmp_path / "x.xml")]) == 2
+
+    assert f"make one with feedline check {run} > budget.toml" in capsys.readouterr().err

@@ -2,6 +2,7 @@
 
 import argparse
 import os
+import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -9,8 +10,9 @@ from feedline.cli.options import add_output, refuse_twice
 from feedline.cli.outputs import console_for, name_files
 from feedline.cli.runs import add_run
 from feedline.profiler.deferred import deferred
-from feedline.profiler.errors import NotJudged, OverBudget
+from feedline.profiler.errors import NotJudged, OverBudget, ScriptError
 from feedline.profiler.files import output
+from feedline.profiler.printable import say
 
 if TYPE_CHECKING:
     from feedline.analysis.diff.budget import Budget, CheckedLimit
@@ -30,15 +32,21 @@ class CheckCommand:
     run is too short, was killed, or did not record what the limit is about. In GitHub Actions,
     problems are also printed as annotations.
 
+    Without --budget, a budget that the run holds is printed, to be saved and edited.
+
     Examples:
         feedline check runs/ci --budget budget.toml
+        feedline check runs/ci    # prints a budget to start from
         feedline check runs/ci --budget budget.toml --junit feedline.xml --markdown "$GITHUB_STEP_SUMMARY"
     """
 
     def prepare_parser(self, parser: argparse.ArgumentParser) -> None:
         add_run(parser)
         parser.add_argument(
-            "--budget", type=Path, required=True, metavar="FILE", help="TOML file with the limits"
+            "--budget",
+            type=Path,
+            metavar="FILE",
+            help="TOML file with the limits (default: print one to start from)",
         )
         results = parser.add_argument_group("results")
         results.add_argument(
@@ -59,6 +67,8 @@ class CheckCommand:
         add_output(parser, json="the results")
 
     def run(self, args: argparse.Namespace) -> int:
+        if args.budget is None:
+            return _print_starter(args)
         appends = args.markdown is not None and str(args.markdown) == os.environ.get(
             "GITHUB_STEP_SUMMARY"
         )
@@ -87,6 +97,25 @@ class CheckCommand:
             written = write(results, run, diffs, args, appends)
         name_files(console, written)
         return _exit_code(results)
+
+
+def _print_starter(args: argparse.Namespace) -> int:
+    """Print a budget that the run holds, to be saved and edited.
+
+    Raises:
+        ScriptError: results were asked for. NotJudged: nothing can be said of the run.
+    """
+    save_it = f"feedline check {shlex.quote(str(args.run))} > budget.toml"
+    if any((args.junit, args.markdown, args.json, args.github)):
+        raise ScriptError(f"nothing to check: give --budget FILE, or make one with {save_it}")
+    from feedline.analysis.diff.side import MeasuredRun
+    from feedline.cli.check.starter import starter_budget
+
+    text = starter_budget(MeasuredRun.of(args.run), args.run)
+    if not args.quiet:
+        say(f"a budget to start from; save it with {save_it}")
+    print(text, end="")
+    return 0
 
 
 def _against_base(
