@@ -11,8 +11,9 @@ _EVENTS_BYTES = 4096
 
 
 class FolderWatch:
-    """Waits for a change in a folder; where the kernel or a file system tells of none, only for the
-    time.
+    """Waits for a change in a folder.
+
+    Where the kernel or a file system tells of none, only for the time.
     """
 
     def __init__(self, folder: Path) -> None:

@@ -114,8 +114,9 @@ class StackReader:
         self._at = at
 
     def stack(self, thread: int, state: int) -> tuple[Place, ...]:
-        """Return its frames, innermost first; of a deep stack only the first and last ones. Empty:
-        it runs no Python code now.
+        """Return its frames, innermost first; of a deep stack only the first and last ones.
+
+        Empty: it runs no Python code now.
 
         Args:
             thread: native id.
