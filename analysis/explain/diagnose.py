@@ -186,13 +186,13 @@ def _with_loader_fix(finding: Finding, causes: Sequence[Finding]) -> Finding:
         or finding.blame.phase != "wait"
     ):
         return finding
-    where = {"place": top.place, "condition": top.condition}
+    finding = replace(finding, place=top.place, condition=top.condition)
     if top.settings:  # a line of code
         others = [*finding.fix_more, f"Or: {top.fix}", *top.fix_more]
-        return replace(finding, fix_more=others, **where)
+        return replace(finding, fix_more=others)
     other = f"Or {finding.fix[:1].lower()}{finding.fix[1:]}"
     others = [*top.fix_more, other, *finding.fix_more]
-    return replace(finding, fix=top.fix, fix_more=others, **where)
+    return replace(finding, fix=top.fix, fix_more=others)
 
 
 def _explains(finding: Finding, run: RuleInputs) -> bool:

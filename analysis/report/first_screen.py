@@ -162,8 +162,8 @@ def _others(report: Report) -> tuple[tuple[str, ...], ...]:
 
 def _other(finding: Finding, mean_s: float) -> tuple[str, str, str]:
     gained = finding.gain
-    known = gained is not None and gained.after is not None
-    return (title(finding), _weight(finding, mean_s), f"-> {short_gain(gained)}" if known else "")
+    then = "" if gained is None or gained.after is None else f"-> {short_gain(gained)}"
+    return title(finding), _weight(finding, mean_s), then
 
 
 def title(finding: Finding) -> str:
