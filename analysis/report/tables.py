@@ -13,8 +13,18 @@ from rich.table import Table
 from rich.text import Text
 
 from feedline.analysis.explain.model import Report
-from feedline.analysis.formatting import BLANK, Scale, count, counted, seconds, share, size
+from feedline.analysis.formatting import (
+    BLANK,
+    Scale,
+    count,
+    counted,
+    seconds,
+    share,
+    share_range,
+    size,
+)
 from feedline.analysis.measure.model import Loader, OwnCode, StepSummary, Workers
+from feedline.analysis.measure.user_code import UserCode
 from feedline.analysis.ranks.communication import RankParts
 from feedline.analysis.report import of_traces, phrases
 from feedline.analysis.report.document_text import COLORS, plain
@@ -136,6 +146,36 @@ def own_code(own: OwnCode, mean_s: float | None) -> Iterable[RenderableType]:
         )
     yield table
     yield plain(phrases.own_code(own), "dim")
+
+
+def user_code(code: UserCode) -> Iterable[RenderableType]:
+    """Yield the program's functions, each below the one that calls it."""
+    table = Table.grid(padding=(0, 2))
+    table.add_column(overflow="fold")
+    table.add_column(overflow="fold")
+    for _ in range(2):
+        table.add_column(justify="right", no_wrap=True)
+    heads = ("function", "line that takes most", "share", "95 % interval")
+    table.add_row(*(Text(head, "dim") for head in heads))
+    place = None
+    for one in code.functions:
+        if place != (one.kind, one.place):
+            place = (one.kind, one.place)
+            table.add_row(Text(f"{one.place}, {one.kind}", "bold"))
+        table.add_row(
+            plain(f"{'  ' * one.depth}{one.function}"),
+            plain(f"{one.file}:{one.line}"),
+            share(one.share),
+            share_range(one.low, one.high),
+        )
+    yield table
+    yield plain(
+        f"shares of making a sample ({counted(code.making_samples, 'stack')}), or of the step "
+        f"({counted(code.step_samples, 'stack')})",
+        "dim",
+    )
+    for why in code.refused:
+        yield plain(f"not sampled: {why}", "dim")
 
 
 def waits(step: StepSummary, width: int, meaning: Mapping[str, str]) -> RenderableType:

@@ -37,6 +37,7 @@ from feedline.analysis.report.tables import (
     spread,
     step_table,
     traces,
+    user_code,
     waits,
     whole_run,
 )
@@ -145,6 +146,8 @@ def _everything(report: Report, width: int) -> Iterable[Part]:
         yield Part("The whole run", whole_run(parts))
     for own, title, mean_s in phrases.own_codes(report.step) if report.step else ():
         yield Part(title, Group(*own_code(own, mean_s)))
+    if report.user_code and report.user_code.functions:
+        yield Part("Your code", Group(*user_code(report.user_code)))
     if report.step and sum(report.step.waits.values()) > 0:
         yield Part(phrases.waits_title(report), waits(report.step, width, phrases.waits(report)))
     if report.traces:
