@@ -100,13 +100,13 @@ class Predictions:
         change = change_of(finding.rule_id, self.facts)
         if finding.severity is Severity.INFO and not isinstance(change, Refused):
             return TOO_LITTLE
-        made = self.of(change)
+        rate = self.of(change)
         return (
             NOT_REPLAYED
-            if isinstance(made, PredictedRate)
-            and made.low == made.high
-            and math.isclose(made.low, made.before)
-            else made
+            if isinstance(rate, PredictedRate)
+            and rate.low == rate.high
+            and math.isclose(rate.low, rate.before)
+            else rate
         )
 
     def of(
@@ -124,10 +124,10 @@ class Predictions:
             return _NO_RATE
         if isinstance(change, Change) and (tried := self._tried(change)) is not None:
             return tried.refusal()
-        made = (
+        rate = (
             _of_step(change) if isinstance(change, Prediction) else self._replayed(change, interval)
         )
-        return made if isinstance(made, Refused) else _from(self.rate, made)
+        return rate if isinstance(rate, Refused) else _from(self.rate, rate)
 
     def _tried(self, change: Change) -> Trial | None:
         """Return the trial that rejected exactly these settings."""
@@ -135,7 +135,11 @@ class Predictions:
             return None
         now, asked = self.facts.loader.settings, dict(change.settings)
         return next(
-            (one for one in self.rejected if effective(one.settings, now) == effective(asked, now)),
+            (
+                trial
+                for trial in self.rejected
+                if effective(trial.settings, now) == effective(asked, now)
+            ),
             None,
         )
 
@@ -145,16 +149,16 @@ class Predictions:
             refused = change_of(unknown.rule_id, self.facts)
             assert isinstance(refused, Refused)
             return refused
-        made = self.replay(change, interval)
-        if isinstance(made, Refused) or self.limits is None:
-            return made
+        rate = self.replay(change, interval)
+        if isinstance(rate, Refused) or self.limits is None:
+            return rate
         lifts = lifted_by(
             change,
             self.facts.setting("num_workers"),
             full=_check_stating(Statement.CPUS_FULL, INPUT, self.facts) is not None,
         )
-        kept = held(made, self.limits, lifts)
-        if interval or kept is made:
+        kept = held(rate, self.limits, lifts)
+        if interval or kept is rate:
             return kept
         exact = self._replayed(
             change, True
@@ -174,19 +178,19 @@ class Predictions:
             change_of(finding.rule_id, self.facts) for finding in findings_together(findings)
         ]
         loaders = [change for change in changes if isinstance(change, Change)]
-        made = self.of(joined(loaders)) if len(loaders) > 1 else SET_UP
+        rate = self.of(joined(loaders)) if len(loaders) > 1 else SET_UP
         best = max(
             (finding.predicted.after for finding in findings if finding.predicted is not None),
             default=0.0,
         )
         return (
-            None if isinstance(made, Refused) or made.after < best else made
+            None if isinstance(rate, Refused) or rate.after < best else rate
         )  # less than one of them: they contradict each other
 
 
 def of_recording(
     shown: RankMetrics,
-    facts: RuleInputs,
+    run: RuleInputs,
     rate: float | None,
     limits: Roofline | None,
     rejected: Sequence[Trial] = (),
@@ -200,10 +204,10 @@ def of_recording(
         limits: of the run; None: they are unknown.
         rejected: trials of it whose settings are not recommended again.
     """
-    recording = functools.cache(lambda: recorded_input(shown, facts, at_own_locks(facts)))
+    recording = functools.cache(lambda: recorded_input(shown, run, at_own_locks(run)))
 
     def replay(change: Change, interval: bool = True) -> PredictedRate | Refused:
-        if other := _another_training(facts, change):
+        if other := _another_training(run, change):
             return other
         try:
             recorded = recording()
@@ -217,35 +221,35 @@ def of_recording(
                 "failed", f"the loader could not be replayed: {error or type(error).__name__}"
             )
 
-    return Predictions(facts, rate, replay, limits, rejected)
+    return Predictions(run, rate, replay, limits, rejected)
 
 
-def untold(facts: RuleInputs) -> Finding | None:
+def untold(run: RuleInputs) -> Finding | None:
     """Return the finding that nothing can be said of this run's input, let alone predicted.
 
     None: there is none.
     """
-    return _check_stating(Statement.UNKNOWN, OTHERWISE, facts)
+    return _check_stating(Statement.UNKNOWN, OTHERWISE, run)
 
 
 def _check_stating(
-    statement: Statement, rules: Iterable[Rule[RuleInputs]], facts: RuleInputs
+    statement: Statement, rules: Iterable[Rule[RuleInputs]], run: RuleInputs
 ) -> Finding | None:
     """Return what the first of these rules that states this finds."""
-    findings = (rule.check(facts) for rule in rules if rule.states is statement)
+    findings = (rule.check(run) for rule in rules if rule.states is statement)
     return next((finding for finding in findings if finding is not None), None)
 
 
-def _another_training(facts: RuleInputs, change: Change) -> Refused | None:
+def _another_training(run: RuleInputs, change: Change) -> Refused | None:
     """Say why a change of settings would make another training of it.
 
     Workers would repeat samples, or miss what the program changes.
     """
-    now = num_workers(facts) or 0
-    if not facts.may_be_split and change.settings.get("num_workers", 0) > max(now, 1):
+    now = num_workers(run) or 0
+    if not run.may_be_split and change.settings.get("num_workers", 0) > max(now, 1):
         return too_few_workers.NOT_SPLIT
-    stays = change.settings.get("persistent_workers") and not facts.setting("persistent_workers")
-    return epoch_restart.CHANGED if stays and facts.dataset_changes else None
+    stays = change.settings.get("persistent_workers") and not run.setting("persistent_workers")
+    return epoch_restart.CHANGED if stays and run.dataset_changes else None
 
 
 def findings_together(findings: Sequence[Finding]) -> list[Finding]:
@@ -253,47 +257,51 @@ def findings_together(findings: Sequence[Finding]) -> list[Finding]:
 
     They change the loader and have a prediction of their own, each gain once.
     """
-    found = [
+    predicted = [
         finding
         for finding in findings
         if finding.predicted is not None
         and finding.severity is not Severity.INFO
         and finding.rule_id not in BETWEEN_RANKS
     ]
-    return [finding for finding in found if not any(_ends_more(other, finding) for other in found)]
+    return [
+        finding
+        for finding in predicted
+        if not any(_ends_more(other, finding) for other in predicted)
+    ]
 
 
-def _ends_more(one: Finding, other: Finding) -> bool:
+def _ends_more(finding: Finding, other: Finding) -> bool:
     """Tell whether a fix ends the needless work that another ends, and more."""
     ends = BY_ID[other.rule_id].ends
-    return bool(ends) and ends < BY_ID[one.rule_id].ends
+    return bool(ends) and ends < BY_ID[finding.rule_id].ends
 
 
-def change_of(rule_id: str, facts: RuleInputs) -> Change | Prediction | Refused:
+def change_of(rule_id: str, run: RuleInputs) -> Change | Prediction | Refused:
     """Return what the fix of a finding changes.
 
     Mistakes in the setup have no rule here, and no speedup is predicted for them.
     """
     if rule_id not in BY_ID:
         return SET_UP
-    made = BY_ID[rule_id].change(recorded(facts) if rule_id in BETWEEN_RANKS else facts)
-    if not isinstance(made, Change) or made == Change(settings=made.settings):
-        return made
-    return replace(made, lifts=BY_ID[rule_id].lifts)
+    change = BY_ID[rule_id].change(recorded(run) if rule_id in BETWEEN_RANKS else run)
+    if not isinstance(change, Change) or change == Change(settings=change.settings):
+        return change
+    return replace(change, lifts=BY_ID[rule_id].lifts)
 
 
-def refused_of_traces(findings: Sequence[Finding], facts: TraceFacts) -> list[Finding]:
+def refused_of_traces(findings: Sequence[Finding], trace: TraceFacts) -> list[Finding]:
     """Return the findings of traces, with the reason why none is predicted.
 
     Traces have neither a loader nor ranks to replay.
     """
     changes = [
-        BY_ID[one.rule_id].change(facts.ranks if one.rule_id in BETWEEN_RANKS else facts)
-        for one in findings
+        BY_ID[finding.rule_id].change(trace.ranks if finding.rule_id in BETWEEN_RANKS else trace)
+        for finding in findings
     ]
     return [
-        _with(one, made if isinstance(made, Refused) else _NO_RATE)
-        for one, made in zip(findings, changes)
+        _with(finding, refused if isinstance(refused, Refused) else _NO_RATE)
+        for finding, refused in zip(findings, changes)
     ]
 
 
@@ -320,33 +328,43 @@ def joined(changes: Sequence[Change]) -> Change:
     )
 
 
-def _with(finding: Finding, made: PredictedRate | Refused) -> Finding:
-    if isinstance(made, Refused) and made.reason == REJECTED:
-        tried = f"{sentence(made.message)}. Look for another change."
-        told = replace(
+def _with(finding: Finding, rate: PredictedRate | Refused) -> Finding:
+    if isinstance(rate, Refused) and rate.reason == REJECTED:
+        tried = f"{sentence(rate.message)}. Look for another change."
+        rejected = replace(
             finding, predicted=None, refused=tried, fix=tried, how_to_check="", settings={}
         )
-        return replace(told, severity=Severity.INFO, cost_s=0.0)
-    if isinstance(made, Refused):
+        return replace(rejected, severity=Severity.INFO, cost_s=0.0)
+    if isinstance(rate, Refused):
         return replace(
-            finding, predicted=None, refused=f"{sentence(made.message).removesuffix('.')}."
+            finding, predicted=None, refused=f"{sentence(rate.message).removesuffix('.')}."
         )
-    return replace(finding, predicted=made, refused="")
+    return replace(finding, predicted=rate, refused="")
 
 
-def _of_step(told: Prediction) -> PredictedRate | Refused:
+def _of_step(prediction: Prediction) -> PredictedRate | Refused:
     """Return a step time that the replay of the ranks predicted, as rates in steps/s."""
-    if told.step_s is None or told.low is None or told.high is None or told.low <= 0:
+    if (
+        prediction.step_s is None
+        or prediction.low is None
+        or prediction.high is None
+        or prediction.low <= 0
+    ):
         return _NO_INTERVAL
     return PredictedRate(
-        1 / (told.step_s + told.gain_s), 1 / told.step_s, 1 / told.high, 1 / told.low
+        1 / (prediction.step_s + prediction.gain_s),
+        1 / prediction.step_s,
+        1 / prediction.high,
+        1 / prediction.low,
     )
 
 
-def _from(rate: float, made: PredictedRate) -> PredictedRate:
+def _from(rate: float, predicted: PredictedRate) -> PredictedRate:
     """Return a predicted rate scaled to that of the whole training.
 
     The replay may be of one rank, or in steps/s, so only its ratio counts.
     """
-    times = rate / made.before
-    return PredictedRate(rate, made.after * times, made.low * times, made.high * times)
+    times = rate / predicted.before
+    return PredictedRate(
+        rate, predicted.after * times, predicted.low * times, predicted.high * times
+    )

@@ -71,9 +71,9 @@ def _verdict(findings: Sequence[Finding], run: RuleInputs) -> str:
     return _sentences(top, run.step.mean_s, called, waits, change)
 
 
-def verdict_of_traces(findings: Sequence[Finding], facts: TraceFacts) -> str:
+def verdict_of_traces(findings: Sequence[Finding], trace: TraceFacts) -> str:
     """Return the same of traces."""
-    mean_s = mean_step_s(facts.budgets[facts.rank])
+    mean_s = mean_step_s(trace.budgets[trace.rank])
     computes = first_stating(findings, Statement.DEVICE_BUSY)
     if (
         computes is not None and findings[0].severity is Severity.LOW
@@ -83,18 +83,18 @@ def verdict_of_traces(findings: Sequence[Finding], facts: TraceFacts) -> str:
             f"{sentence(findings[0].message)}.{saving(findings[0], mean_s)}"
         )
     if not findings:
-        most = max(STEP_PARTS, key=facts.share)
+        most = max(STEP_PARTS, key=trace.share)
         return (
-            f"No single cause takes 5 % or more of {facts.whole}; {share(facts.share(most))} "
+            f"No single cause takes 5 % or more of {trace.whole}; {share(trace.share(most))} "
             f"of it is {most.replace('_', ' ')}."
         )
     rule = BY_ID[findings[0].rule_id]
     called = rule.bound or _SURE
-    if rule.bound_or_input and "loader_pct" in facts.shown.input.reasons:
+    if rule.bound_or_input and "loader_pct" in trace.shown.input.reasons:
         called = rule.bound_or_input
     return _sentences(
         findings[0], mean_s, _partly(called, _weight(findings[0], mean_s))
-    ) + _unexplained(facts, findings[0])
+    ) + _unexplained(trace, findings[0])
 
 
 def _weight(finding: Finding, mean_s: float | None) -> Severity:
@@ -150,13 +150,13 @@ def _gain(top: Finding, mean_s: float | None, change: str) -> str:
     )
 
 
-def _unexplained(facts: TraceFacts, top: Finding) -> str:
+def _unexplained(trace: TraceFacts, top: Finding) -> str:
     """Return a sentence where more than the first finding tells of is unknown."""
-    part = facts.share("unexplained")
-    told = next((one.value for one in top.evidence if one.unit == SHARE), 0.0)
-    if Severity.of(part) is Severity.INFO or part < told:
+    part = trace.share("unexplained")
+    told_share = next((evidence.value for evidence in top.evidence if evidence.unit == SHARE), 0.0)
+    if Severity.of(part) is Severity.INFO or part < told_share:
         return ""
     return (
-        f" {share(part)} of {facts.whole} is unexplained: the device was idle, and the trace "
+        f" {share(part)} of {trace.whole} is unexplained: the device was idle, and the trace "
         f"does not show what the host did."
     )

@@ -96,11 +96,13 @@ class TraceFacts:
 
         There are none where they take next to nothing.
         """
-        found = [
+        kernels = [
             row for row in self.shown.kernels if not row.communication and may_communicate(row.name)
         ]
         return (
-            found if Severity.of(sum(row.busy_share for row in found)) is not Severity.INFO else []
+            kernels
+            if Severity.of(sum(row.busy_share for row in kernels)) is not Severity.INFO
+            else []
         )
 
     @property
@@ -123,27 +125,27 @@ def mean_step_s(budget: StepBudget) -> float:
     return float(budget.edges[-1] - budget.edges[0]) / 1e9 / steps if len(budget.edges) else 0.0
 
 
-def _waiting(facts: TraceFacts) -> Waiting | None:
+def _waiting(trace: TraceFacts) -> Waiting | None:
     """Return the waiting of the first rank that is not late itself."""
-    between = facts.between
+    between = trace.between
     if between is None or not between.communication.late:
         return None
     late = between.communication.late[0].rank
-    others = [rank for rank in facts.budgets if rank != late]
+    others = [rank for rank in trace.budgets if rank != late]
     waiter, part = min(others), "waiting_for_rank"
-    most = max(others, key=lambda rank: facts.share(part, rank))
+    most = max(others, key=lambda rank: trace.share(part, rank))
     waited, last, met = (
-        facts.share(part, waiter),
+        trace.share(part, waiter),
         int((between.last == late).sum()),
         len(between.last),
     )
     return Waiting(
         waiter,
-        facts.cost_s(part, waiter),
-        mean_step_s(facts.budgets[waiter]),
+        trace.cost_s(part, waiter),
+        mean_step_s(trace.budgets[waiter]),
         waited,
         between.parts.get(waiter),
-        message=f"For {share(waited)} of {facts.whole}, rank {waiter} waits for others; rank "
+        message=f"For {share(waited)} of {trace.whole}, rank {waiter} waits for others; rank "
         f"{late} joins {last} of {met} collectives last",
         evidence=[
             Evidence(
@@ -157,7 +159,7 @@ def _waiting(facts: TraceFacts) -> Waiting | None:
             Evidence(
                 "longest_wait_share",
                 f"the longest wait, that of rank {most}",
-                facts.share(part, most),
+                trace.share(part, most),
                 SHARE,
                 str(most),
             ),
@@ -165,15 +167,15 @@ def _waiting(facts: TraceFacts) -> Waiting | None:
     )
 
 
-def _exposed(facts: TraceFacts) -> Exposed:
+def _exposed(trace: TraceFacts) -> Exposed:
     """Return the exposed transfer of the shown rank, and the rank that has far less.
 
     What the shown one has more is waiting that clocks hide.
     """
-    part, kinds, hidden = "exposed_transfer", _kinds(facts), facts.shown.gpu.overlap_pct_of_comm
-    own_s, least = facts.cost_s(part), min(facts.budgets, key=lambda rank: facts.cost_s(part, rank))
-    least_s, alone = facts.cost_s(part, least), facts.between is None or not facts.between.waiting
-    which = "one rank's trace" if facts.between is None else "these traces"
+    part, kinds, hidden = "exposed_transfer", _kinds(trace), trace.shown.gpu.overlap_pct_of_comm
+    own_s, least = trace.cost_s(part), min(trace.budgets, key=lambda rank: trace.cost_s(part, rank))
+    least_s, alone = trace.cost_s(part, least), trace.between is None or not trace.between.waiting
+    which = "one rank's trace" if trace.between is None else "these traces"
     caveat = (
         f"; this includes waiting for other ranks, which {which} cannot separate" if alone else ""
     )
@@ -182,9 +184,9 @@ def _exposed(facts: TraceFacts) -> Exposed:
             f"; on rank {least} it takes {seconds(least_s)}, so most of it is waiting for "
             f"other ranks"
         )
-    exposed = "exposed per step" if facts.shown.basis.steps else "exposed"
+    exposed = "exposed per step" if trace.shown.basis.steps else "exposed"
     evidence = [
-        Evidence("exposed_transfer_share", "exposed communication", facts.share(part), SHARE)
+        Evidence("exposed_transfer_share", "exposed communication", trace.share(part), SHARE)
     ]
     if hidden is not None:
         evidence.append(
@@ -196,9 +198,9 @@ def _exposed(facts: TraceFacts) -> Exposed:
             )
         )
     return Exposed(
-        facts.rank,
+        trace.rank,
         own_s,
-        facts.share(part),
+        trace.share(part),
         beyond="computation",
         kinds=kinds,
         hidden_share=hidden / 100 if hidden is not None else None,
@@ -208,8 +210,8 @@ def _exposed(facts: TraceFacts) -> Exposed:
         evidence=[
             *evidence,
             *(
-                Evidence("exposed_s", f"{exposed}: {one.name}", one.transfer_s, "s", one.name)
-                for one in kinds
+                Evidence("exposed_s", f"{exposed}: {kind.name}", kind.transfer_s, "s", kind.name)
+                for kind in kinds
             ),
         ],
     )
@@ -219,12 +221,12 @@ def _done_by(kernel: str) -> str:
     return operation_of(kernel) or operation(kernel)
 
 
-def _kinds(facts: TraceFacts) -> list[ExposedKind]:
+def _kinds(trace: TraceFacts) -> list[ExposedKind]:
     """Return the shown rank's exposed transfer by operation, most first, then the others together.
 
     What two move at once is the first one's.
     """
-    shown, window = facts.shown, facts.shown.basis
+    shown, window = trace.shown, trace.shown.basis
     seen, table = shown.collectives, shown.collectives.table
     names = [
         operation(seen.names[row["said"]])
@@ -233,18 +235,16 @@ def _kinds(facts: TraceFacts) -> list[ExposedKind]:
         for row in table
     ]
     taken = joined(
-        seen.hidden, facts.between.waiting.get(facts.rank, NONE) if facts.between else NONE
+        seen.hidden, trace.between.waiting.get(trace.rank, NONE) if trace.between else NONE
     )
-    found = []
+    rows = []
     for name in sorted(set(names), key=names.index):
-        mine = np.array([one == name for one in names])
+        mine = np.array([operation_name == name for operation_name in names])
         spans = without(
             clip(union(table["start"][mine], table["end"][mine]), window.begin, window.end), taken
         )
         taken = joined(taken, spans)
-        found.append(ExposedKind(name, "", length(spans) / 1e9 / max(window.steps, 1)))
-    most = sorted(
-        (kind for kind in found if kind.transfer_s > 0), key=lambda kind: -kind.transfer_s
-    )
+        rows.append(ExposedKind(name, "", length(spans) / 1e9 / max(window.steps, 1)))
+    most = sorted((kind for kind in rows if kind.transfer_s > 0), key=lambda kind: -kind.transfer_s)
     rest_s = sum(kind.transfer_s for kind in most[SHOWN:])
     return [*most[:SHOWN], *([ExposedKind("other", "", rest_s)] if rest_s else [])]

@@ -15,41 +15,41 @@ HOW_TO_CHECK = (
 _MIN_WORKING_SHARE = 0.5
 
 
-def who(facts: RuleInputs) -> str:
+def who(run: RuleInputs) -> str:
     """Return ``get_batch (train.py:116)``."""
-    return " and ".join(facts.making.functions) if facts.making else "the program's stage 'input'"
+    return " and ".join(run.making.functions) if run.making else "the program's stage 'input'"
 
 
-def _waits(facts: RuleInputs) -> bool:
-    return facts.making is not None and facts.making.working_share < _MIN_WORKING_SHARE
+def _waits(run: RuleInputs) -> bool:
+    return run.making is not None and run.making.working_share < _MIN_WORKING_SHARE
 
 
-def _does(facts: RuleInputs) -> str:
-    verb = ("wait" if _waits(facts) else "make") + (
-        "" if facts.making and len(facts.making.functions) > 1 else "s"
+def _does(run: RuleInputs) -> str:
+    verb = ("wait" if _waits(run) else "make") + (
+        "" if run.making and len(run.making.functions) > 1 else "s"
     )
-    return f"{verb} for each batch" if _waits(facts) else f"{verb} each batch"
+    return f"{verb} for each batch" if _waits(run) else f"{verb} each batch"
 
 
-def unsure(facts: RuleInputs) -> str:
+def unsure(run: RuleInputs) -> str:
     """Say what is known where other parts of the step may be input as well.
 
     The function itself takes less than the gate.
     """
-    took, other = facts.step.stages.get("input", 0.0), facts.step.stages.get("other", 0.0)
-    mean = facts.step.mean_s
+    took, other = run.step.stages.get("input", 0.0), run.step.stages.get("other", 0.0)
+    mean = run.step.mean_s
     return (
         f"the known part of the input takes {seconds(took)} of each {seconds(mean)} step "
-        f"({share(took / mean)}): {who(facts)} "
-        f"{_does(facts)}; another {seconds(other)} ({share(other / mean)}) belong to no stage and "
+        f"({share(took / mean)}): {who(run)} "
+        f"{_does(run)}; another {seconds(other)} ({share(other / mean)}) belong to no stage and "
         f"may be input as well"
     )
 
 
-def sure_of_the_rest(facts: RuleInputs) -> bool:
+def sure_of_the_rest(run: RuleInputs) -> bool:
     """Tell whether no other part of the step can be input.
 
     Such a part is what made the arrays that a function makes tensors of.
     """
-    little = facts.step.stages.get("other", 0.0) < MIN_WAIT_SHARE * facts.step.mean_s
-    return facts.making is None or little or (facts.unseen is not None and facts.unseen.resident)
+    little = run.step.stages.get("other", 0.0) < MIN_WAIT_SHARE * run.step.mean_s
+    return run.making is None or little or (run.unseen is not None and run.unseen.resident)

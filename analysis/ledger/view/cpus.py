@@ -38,68 +38,66 @@ MIN_PROCESS_RATIO = 1.2
 _MOSTLY_BLOCKED = 0.50
 
 
-def total(facts: RuleInputs) -> Cost | None:
+def total(run: RuleInputs) -> Cost | None:
     """Return the whole cost of one sample; None where none was looked at."""
-    cost = facts.costs.get("total")
+    cost = run.costs.get("total")
     return cost if cost and cost.wall_s > 0 else None
 
 
-def blocked_share(facts: RuleInputs) -> float | None:
+def blocked_share(run: RuleInputs) -> float | None:
     """Return the share of a sample's wall time in which it was blocked.
 
     It waited for a disk, a network, a lock or a sleep.
     """
-    cost = total(facts)
+    cost = total(run)
     return cost.blocked_s / cost.wall_s if cost and cost.blocked_s is not None else None
 
 
-def cpu_share_of(facts: RuleInputs, stage: str) -> float:
+def cpu_share_of(run: RuleInputs, stage: str) -> float:
     """Return a stage's share (0 to 1) of a sample's CPU time.
 
     It is that of its wall time where CPU time was not measured. Stages are known from some of the
     samples and the whole from all: where these had less of the CPUs, the stages' sum is the larger
     one.
     """
-    whole, costs, part = total(facts), facts.costs, facts.costs.get(stage)
+    whole, costs, part = total(run), run.costs, run.costs.get(stage)
     if whole is None or part is None or part.cpu_s is None or not whole.cpu_s:
-        return making_share(facts, stage)
+        return making_share(run, stage)
     return part.cpu_s / max(
         whole.cpu_s, sum(costs[name].cpu_s or 0.0 for name in MAKING_STAGES if name in costs)
     )
 
 
-def making_wait_s(facts: RuleInputs) -> float:
+def making_wait_s(run: RuleInputs) -> float:
     """Return the seconds per step for batches that are being made.
 
     Where the CPUs are full, their way from the worker counts as well, which needs a CPU too:
     samples that take less of them leave one to it. Where a quota stops the training, it is all that
     making them takes of the quota.
     """
-    waits = input_wait(facts)
-    waits_s = waits.making_s + (waits.handover_s + waits.transport_s if saturated(facts) else 0.0)
+    waits = input_wait(run)
+    waits_s = waits.making_s + (waits.handover_s + waits.transport_s if saturated(run) else 0.0)
     return (
-        max(waits_s, min(facts.step.mean_s, _making_s_of_quota(facts)))
-        if throttled(facts)
-        else waits_s
+        max(waits_s, min(run.step.mean_s, _making_s_of_quota(run))) if throttled(run) else waits_s
     )
 
 
-def _making_s_of_quota(facts: RuleInputs) -> float:
+def _making_s_of_quota(run: RuleInputs) -> float:
     """Return the seconds per step in which the whole quota makes samples."""
-    cost = total(facts)
+    cost = total(run)
     return (
-        (cost.cpu_s or 0.0) * (facts.throughput.batch_size or 0.0) / facts.effective_cpus
-        if cost and facts.effective_cpus
+        (cost.cpu_s or 0.0) * (run.throughput.batch_size or 0.0) / run.effective_cpus
+        if cost and run.effective_cpus
         else 0.0
     )
 
 
-def throttled(facts: RuleInputs) -> bool:
+def throttled(run: RuleInputs) -> bool:
     """Tell whether the quota of its control group stops the training.
 
     Its affinity mask allows more CPUs.
     """
-    use = facts.cpus
+    use = run.cpus
     if (
         use is None
         or use.quota is None
@@ -110,100 +108,98 @@ def throttled(facts: RuleInputs) -> bool:
     return use.quota <= use.allowed < use.own / _THROTTLED
 
 
-def beyond_quota_s(facts: RuleInputs) -> float:
+def beyond_quota_s(run: RuleInputs) -> float:
     """Return the seconds per step that more CPUs can spare at most.
 
     The step then takes what as many CPUs of the affinity mask as it has processes need for its CPU
     time, or all of them where there are helper threads. 0 without a quota that stops it.
     """
-    use = facts.cpus
-    if not throttled(facts) or use is None or not use.own or not use.affinity:
+    use = run.cpus
+    if not throttled(run) or use is None or not use.own or not use.affinity:
         return 0.0
-    helped = (process_ratio(facts) or 1.0) > MIN_PROCESS_RATIO
-    most = (
-        use.affinity if helped else min(use.affinity, use.ranks * ((num_workers(facts) or 0) + 1))
-    )
-    return facts.step.mean_s * max(0.0, 1 - use.own / most)
+    helped = (process_ratio(run) or 1.0) > MIN_PROCESS_RATIO
+    most = use.affinity if helped else min(use.affinity, use.ranks * ((num_workers(run) or 0) + 1))
+    return run.step.mean_s * max(0.0, 1 - use.own / most)
 
 
-def cost_share(facts: RuleInputs, *stages: str) -> float:
+def cost_share(run: RuleInputs, *stages: str) -> float:
     """Return the share (0 to 1) of the making of a batch that these stages cost.
 
     Where the CPUs are full, it is that of CPU time, because which thread then waits for one is
     chance.
     """
-    if not saturated(facts):
-        return making_share(facts, *stages)
-    by_cpu = min(1.0, sum(cpu_share_of(facts, stage) for stage in stages))
-    return by_cpu if throttled(facts) else max(by_cpu, making_share(facts, *stages))
+    if not saturated(run):
+        return making_share(run, *stages)
+    by_cpu = min(1.0, sum(cpu_share_of(run, stage) for stage in stages))
+    return by_cpu if throttled(run) else max(by_cpu, making_share(run, *stages))
 
 
-def process_ratio(facts: RuleInputs) -> float | None:
+def process_ratio(run: RuleInputs) -> float | None:
     """Return the CPU time of the processes that make samples over that of their known threads.
 
     Above 1 there are helper threads.
     """
-    process_s, accounted_s = facts.process_cpu_s, accounted(facts)
+    process_s, accounted_s = run.process_cpu_s, accounted(run)
     return process_s / accounted_s if process_s is not None and accounted_s else None
 
 
-def accounted(facts: RuleInputs) -> float | None:
+def accounted(run: RuleInputs) -> float | None:
     """Return the CPU seconds per sample of the threads that make and send it."""
-    cost = total(facts)
-    return accounted_cpu_s(facts.costs) if cost and cost.cpu_s else None
+    cost = total(run)
+    return accounted_cpu_s(run.costs) if cost and cost.cpu_s else None
 
 
-def own_cpus(facts: RuleInputs) -> float | None:
+def own_cpus(run: RuleInputs) -> float | None:
     """Return how many CPUs the training itself uses while its steps run.
 
     Where that was not sampled, it is what the making of samples takes.
     """
-    if facts.cpus is not None and facts.cpus.own is not None:
-        return facts.cpus.own
-    cost, rate = total(facts), facts.throughput.samples_per_s
-    cpu_s = facts.process_cpu_s if facts.process_cpu_s is not None else cost.cpu_s if cost else None
+    if run.cpus is not None and run.cpus.own is not None:
+        return run.cpus.own
+    cost, rate = total(run), run.throughput.samples_per_s
+    cpu_s = run.process_cpu_s if run.process_cpu_s is not None else cost.cpu_s if cost else None
     return cpu_s * rate if cpu_s is not None and rate is not None else None
 
 
-def _own_share(facts: RuleInputs) -> float | None:
+def _own_share(run: RuleInputs) -> float | None:
     """Return the share of the CPUs that it may use that the training uses."""
-    used = own_cpus(facts)
-    return used / facts.effective_cpus if used is not None and facts.effective_cpus > 0 else None
+    used = own_cpus(run)
+    return used / run.effective_cpus if used is not None and run.effective_cpus > 0 else None
 
 
-def left_by_others(facts: RuleInputs) -> float:
+def left_by_others(run: RuleInputs) -> float:
     """Return how many CPUs a rank may use beside the other programs.
 
     It is one at least, which it shares with them.
     """
-    use = facts.cpus
+    use = run.cpus
     return max(
         1.0,
-        (facts.effective_cpus - (use.others or 0.0)) / use.ranks if use else facts.effective_cpus,
+        (run.effective_cpus - (use.others or 0.0)) / use.ranks if use else run.effective_cpus,
     )
 
 
-def by_others(facts: RuleInputs) -> float:
+def by_others(run: RuleInputs) -> float:
     """Return the share (0 to 1) of the waiting for a CPU that would end with other programs.
 
     It is what they hold and the run may use over what it lacks. What a quota keeps from the run is
     not theirs: a thread that it stops waits as one does that another program keeps from its CPU.
     """
-    use, lacking = facts.cpus, facts.waiting_cpus()
+    use, lacking = run.cpus, run.waiting_cpus()
     if use is None or not use.others or use.own is None or lacking <= 0:
         return 0.0
     return min(1.0, min(use.others, max(0.0, use.allowed - use.own)) / (lacking * use.ranks))
 
 
-def saturated(facts: RuleInputs) -> bool:
+def saturated(run: RuleInputs) -> bool:
     """Tell whether the training itself fills the CPUs.
 
     Samples would wait for one without any other program too.
     """
-    if (blocked_share(facts) or 0.0) > _MOSTLY_BLOCKED:
+    if (blocked_share(run) or 0.0) > _MOSTLY_BLOCKED:
         return False
-    queued = (facts.runqueue_share or 0.0) * (1 - by_others(facts)) > MAX_RUNQUEUE_SHARE
-    share, use = _own_share(facts) or 0.0, facts.cpus
+    queued = (run.runqueue_share or 0.0) * (1 - by_others(run)) > MAX_RUNQUEUE_SHARE
+    share, use = _own_share(run) or 0.0, run.cpus
     if use is not None and use.others is not None:
         full = use.free is None or use.free < _MIN_FREE_SHARE * use.allowed
     else:
@@ -211,27 +207,27 @@ def saturated(facts: RuleInputs) -> bool:
     return queued and full or share > _MAX_USED_SHARE
 
 
-def queueing(facts: RuleInputs) -> bool:
+def queueing(run: RuleInputs) -> bool:
     """Tell whether samples wait for a CPU, whoever has it: more workers would wait beside them."""
-    return saturated(facts) or (
-        (blocked_share(facts) or 0.0) <= _MOSTLY_BLOCKED
-        and (facts.runqueue_share or 0.0) > MAX_RUNQUEUE_SHARE
+    return saturated(run) or (
+        (blocked_share(run) or 0.0) <= _MOSTLY_BLOCKED
+        and (run.runqueue_share or 0.0) > MAX_RUNQUEUE_SHARE
     )
 
 
-def use(facts: RuleInputs) -> str:
+def use(run: RuleInputs) -> str:
     """Return what uses the CPUs, in words: the basis of advice about workers."""
-    if facts.cpus is not None and facts.cpus.own is not None:
-        return cpu_use.says(facts.cpus)
-    own = own_cpus(facts)
+    if run.cpus is not None and run.cpus.own is not None:
+        return cpu_use.says(run.cpus)
+    own = own_cpus(run)
     if own is None:
-        return f"how many of {may_use(facts)} are free was not measured"
+        return f"how many of {may_use(run)} are free was not measured"
     return (
-        f"making samples uses {number(own)} of {may_use(facts)}; CPU use by other programs was "
+        f"making samples uses {number(own)} of {may_use(run)}; CPU use by other programs was "
         f"not sampled"
     )
 
 
-def may_use(facts: RuleInputs) -> str:
+def may_use(run: RuleInputs) -> str:
     """Return ``2 CPUs``, and what limits them."""
-    return cpu_use.may_use(facts.effective_cpus, facts.cpus.quota if facts.cpus else None)
+    return cpu_use.may_use(run.effective_cpus, run.cpus.quota if run.cpus else None)

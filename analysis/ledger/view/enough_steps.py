@@ -12,22 +12,22 @@ _FEWEST = 8
 _HIGH_SHARE = 0.20
 
 
-def input_known(facts: RuleInputs) -> bool:
+def input_known(run: RuleInputs) -> bool:
     """Tell whether the input's share is known: from a loader, or from a stage of its own."""
-    return facts.loader is not None or "input" in facts.step.stages
+    return run.loader is not None or "input" in run.step.stages
 
 
-def enough_steps(facts: RuleInputs) -> bool:
+def enough_steps(run: RuleInputs) -> bool:
     """Tell whether there are as many steps as any verdict needs."""
-    return facts.certainty is None or facts.certainty.steps >= _FEWEST
+    return run.certainty is None or run.certainty.steps >= _FEWEST
 
 
-def unsure(facts: RuleInputs) -> str:
+def unsure(run: RuleInputs) -> str:
     """Return the interval after a share, where it says that the share is uncertain.
 
     It reaches across the gate, or is wider than the step from the gate to a high share.
     """
-    sure = facts.certainty
+    sure = run.certainty
     if (
         sure is None
         or (sure.low >= MIN_WAIT_SHARE or sure.high < MIN_WAIT_SHARE)
@@ -37,14 +37,14 @@ def unsure(facts: RuleInputs) -> str:
     return f" (95 % interval: {share_range(sure.low, sure.high)})"
 
 
-def maybe_below(facts: RuleInputs) -> bool:
+def maybe_below(run: RuleInputs) -> bool:
     """Tell whether the interval of the input's share also contains shares that do not count."""
-    return facts.certainty is not None and facts.certainty.low < MIN_WAIT_SHARE
+    return run.certainty is not None and run.certainty.low < MIN_WAIT_SHARE
 
 
 REFUSED = "No training was seen whose throughput could be predicted."
 
 
-def only_infers(facts: RuleInputs) -> bool:
+def only_infers(run: RuleInputs) -> bool:
     """Tell whether batches went into a model, and nothing was learned."""
-    return facts.step.boundary == "loader" and facts.step.stages.get("forward", 0.0) > 0
+    return run.step.boundary == "loader" and run.step.stages.get("forward", 0.0) > 0

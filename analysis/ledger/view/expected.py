@@ -97,12 +97,12 @@ class Work:
         )
 
 
-def works(facts: RuleInputs) -> list[Work]:
+def works(run: RuleInputs) -> list[Work]:
     """Return every stage whose task is known."""
     return [
         work
         for of_stage in _OF_STAGES
-        if (work := of_stage(facts)) is not None and work.cost.wall_s > 0
+        if (work := of_stage(run)) is not None and work.cost.wall_s > 0
     ]
 
 
@@ -111,9 +111,9 @@ def _copying_s(nbytes: float, tensors: float) -> float:
     return nbytes / _MEMORY_B_PER_S + tensors * _PER_SAMPLE_S
 
 
-def _calls(facts: RuleInputs, stage: str, without: str = "") -> float:
+def _calls(run: RuleInputs, stage: str, without: str = "") -> float:
     """Return the calls per sample of a stage's operations, except one."""
-    operations = facts.workers.operations if facts.workers else []
+    operations = run.workers.operations if run.workers else []
     return sum(
         operation.calls
         for operation in operations
@@ -121,128 +121,128 @@ def _calls(facts: RuleInputs, stage: str, without: str = "") -> float:
     )
 
 
-def heaviest(facts: RuleInputs, stage: str) -> tuple[str, float]:
+def heaviest(run: RuleInputs, stage: str) -> tuple[str, float]:
     """Return the operation that takes most of a stage, and its share (0 to 1) of it.
 
     The name is empty where none was seen.
     """
-    found = (
-        [operation for operation in facts.workers.operations if operation.stage == stage]
-        if facts.workers
+    of_stage = (
+        [operation for operation in run.workers.operations if operation.stage == stage]
+        if run.workers
         else []
     )
-    whole = sum(operation.wall_s for operation in found)
+    whole = sum(operation.wall_s for operation in of_stage)
     if whole <= 0:
         return "", 0.0
-    most = max(found, key=lambda operation: operation.wall_s)
+    most = max(of_stage, key=lambda operation: operation.wall_s)
     return most.name, most.wall_s / whole
 
 
-def _reading(facts: RuleInputs) -> Work | None:
-    cost = facts.costs.get("read")
+def _reading(run: RuleInputs) -> Work | None:
+    cost = run.costs.get("read")
     if cost is None or not cost.bytes:
         return None
     nbytes = max(
-        cost.bytes, facts.traffic.read_chars or 0.0
+        cost.bytes, run.traffic.read_chars or 0.0
     )  # what is unpacked from files, or the files themselves
-    should_s = nbytes / _READ_B_PER_S + _calls(facts, "read") * _PER_READ_S
+    should_s = nbytes / _READ_B_PER_S + _calls(run, "read") * _PER_READ_S
     task = (
         f"to read {size(nbytes)}, which should take less than {seconds(should_s)} from the "
         f"page cache"
     )
-    return _making(facts, "read", task, replace(cost, bytes=nbytes), should_s)
+    return _making(run, "read", task, replace(cost, bytes=nbytes), should_s)
 
 
-def _decoding(facts: RuleInputs) -> Work | None:
+def _decoding(run: RuleInputs) -> Work | None:
     cost, pixels = (
-        facts.costs.get("decode"),
-        facts.workers.decoded_pixels if facts.workers else None,
+        run.costs.get("decode"),
+        run.workers.decoded_pixels if run.workers else None,
     )
-    if cost is None or not pixels or not heaviest(facts, "decode")[0].startswith(_COUNTS_PIXELS):
+    if cost is None or not pixels or not heaviest(run, "decode")[0].startswith(_COUNTS_PIXELS):
         return None
     pixels = max(
         pixels, (cost.bytes or 0.0) / _MOST_PIXEL_BYTES
     )  # several frames have the pixels of one
-    images = _calls(facts, "decode", without="PIL.convert")  # a part of decoding a file's image
+    images = _calls(run, "decode", without="PIL.convert")  # a part of decoding a file's image
     should_s, as_jpeg_s = (
         images * PER_IMAGE_S + pixels * PER_PIXEL_S,
         images * _JPEG_PER_IMAGE_S + pixels * _JPEG_PER_PIXEL_S,
     )
     task = f"for {count(pixels)} pixels, which should take less than {seconds(should_s)} as a JPEG"
-    return replace(_making(facts, "decode", task, cost, should_s), as_jpeg_s=as_jpeg_s)
+    return replace(_making(run, "decode", task, cost, should_s), as_jpeg_s=as_jpeg_s)
 
 
-def _collating(facts: RuleInputs) -> Work | None:
+def _collating(run: RuleInputs) -> Work | None:
     """Expect torch's own collate to copy bytes; where they are few, Python takes most of it."""
-    cost = facts.costs.get("collate")
+    cost = run.costs.get("collate")
     if (
         cost is None
-        or facts.setting("collate", "default") != "default"
+        or run.setting("collate", "default") != "default"
         or (cost.bytes or 0.0) < _MEMORY_B_PER_S * _PER_SAMPLE_S
     ):
         return None
-    should_s = _copying_s(cost.bytes or 0.0, max(1.0, facts.batch_tensors or 0.0))
+    should_s = _copying_s(cost.bytes or 0.0, max(1.0, run.batch_tensors or 0.0))
     task = f"to copy {size(cost.bytes)}, which should take less than {seconds(should_s)}"
-    return _making(facts, "collate", task, cost, should_s)
+    return _making(run, "collate", task, cost, should_s)
 
 
-def _in_kernel(facts: RuleInputs) -> Work | None:
+def _in_kernel(run: RuleInputs) -> Work | None:
     """Expect of the kernel's part of a sample that it copies what is read.
 
     It also gives memory for what is made. Swap has a rule of its own.
     """
-    if from_swap(facts):
+    if from_swap(run):
         return None
     total, collate, system_s = (
-        facts.costs.get("total"),
-        facts.costs.get("collate"),
-        facts.traffic.system_s,
+        run.costs.get("total"),
+        run.costs.get("collate"),
+        run.traffic.system_s,
     )
     if total is None or not total.cpu_s or not system_s:
         return None
     nbytes = sum(
         part or 0.0
         for part in (
-            facts.traffic.read_chars,
+            run.traffic.read_chars,
             collate.bytes if collate else None,
-            _decoded_bytes(facts),
+            _decoded_bytes(run),
         )
     )
-    should_s = nbytes / _MEMORY_B_PER_S + (_calls(facts, "read") + 1) * _PER_READ_S
+    should_s = nbytes / _MEMORY_B_PER_S + (_calls(run, "read") + 1) * _PER_READ_S
     cost = Cost(system_s, system_s, 0.0, 0.0, nbytes, None)
-    held_s = input_wait(facts).making_s * min(
+    held_s = input_wait(run).making_s * min(
         1.0, system_s / max(total.cpu_s, total.wall_s - (total.runqueue_s or 0.0))
     )
     task = f"to read and allocate {size(nbytes)}, which should take less than {seconds(should_s)}"
     return Work(KERNEL, "sample", task, cost, should_s, held_s)
 
 
-def _receiving(facts: RuleInputs) -> Work | None:
+def _receiving(run: RuleInputs) -> Work | None:
     """Expect a batch to be received without long pickles.
 
     ``objects_in_queue`` says what those cost.
     """
-    sent, per_step = facts.moved.get("transport"), input_wait(facts).transport_s
+    sent, per_step = run.moved.get("transport"), input_wait(run).transport_s
     if (
         sent is None
         or not sent.times
-        or facts.loader is None
-        or (facts.batch_tensors or 0.0) >= _COUNTED_TENSORS
+        or run.loader is None
+        or (run.batch_tensors or 0.0) >= _COUNTED_TENSORS
     ):
         return None
-    if (facts.loader.pickle_bytes or 0.0) > MAX_PICKLE_BYTES:
+    if (run.loader.pickle_bytes or 0.0) > MAX_PICKLE_BYTES:
         return None
-    should_s = at_best_s(facts).high / sent.times
+    should_s = at_best_s(run).high / sent.times
     task = (
-        f"to receive {size(facts.loader.batch_bytes)}, which should take less than "
+        f"to receive {size(run.loader.batch_bytes)}, which should take less than "
         f"{seconds(should_s)} in shared memory"
     )
-    cost = replace(_per_time(sent, per_step), bytes=facts.loader.batch_bytes)
+    cost = replace(_per_time(sent, per_step), bytes=run.loader.batch_bytes)
     return Work("transport", "batch", task, cost, should_s, per_step)
 
 
-def _pinning(facts: RuleInputs) -> Work | None:
-    pinned, per_step = facts.moved.get("pin"), facts.step.stages.get("pin", 0.0)
+def _pinning(run: RuleInputs) -> Work | None:
+    pinned, per_step = run.moved.get("pin"), run.step.stages.get("pin", 0.0)
     if pinned is None or not pinned.times:
         return None
     nbytes = pinned.nbytes / pinned.times
@@ -251,12 +251,12 @@ def _pinning(facts: RuleInputs) -> Work | None:
     return Work("pin", "batch", task, _per_time(pinned, per_step), should_s, per_step)
 
 
-def _copying(facts: RuleInputs) -> Work | None:
+def _copying(run: RuleInputs) -> Work | None:
     """Expect a copy to take what the device's own clock says of its bytes.
 
     On the host it also waits for what the device has still to do.
     """
-    copied, device_s = facts.moved.get("copy"), (facts.step.gpu_stages or {}).get("copy")
+    copied, device_s = run.moved.get("copy"), (run.step.gpu_stages or {}).get("copy")
     if copied is None or not device_s:
         return None
     should_s = copied.nbytes / _MEMORY_B_PER_S + _PER_BATCH_S
@@ -285,14 +285,14 @@ _OF_STAGES: tuple[Callable[[RuleInputs], Work | None], ...] = (
 )
 
 
-def _making(facts: RuleInputs, stage: str, task: str, cost: Cost, should_s: float) -> Work:
+def _making(run: RuleInputs, stage: str, task: str, cost: Cost, should_s: float) -> Work:
     return Work(
         stage,
         "sample",
         task,
         cost,
         should_s,
-        input_wait(facts).making_s * making_share(facts, stage),
+        input_wait(run).making_s * making_share(run, stage),
     )
 
 
@@ -301,6 +301,6 @@ def _per_time(moved: Moved, per_step_s: float) -> Cost:
     return Cost(per_step_s / moved.times, cpu_s, None, None, moved.nbytes / moved.times, None)
 
 
-def _decoded_bytes(facts: RuleInputs) -> float | None:
-    decode = facts.costs.get("decode")
+def _decoded_bytes(run: RuleInputs) -> float | None:
+    decode = run.costs.get("decode")
     return decode.bytes if decode else None

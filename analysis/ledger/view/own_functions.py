@@ -22,8 +22,8 @@ def parts(named: Sequence[OwnFunction]) -> str:
     (train.py)``.
     """
     return "; ".join(
-        f"{seconds(one.s)} in {one.name}{f', mostly in {one.mainly}' if one.mainly else ''}"
-        for one in named
+        f"{seconds(function.s)} in {function.name}{f', mostly in {function.mainly}' if function.mainly else ''}"
+        for function in named
     )
 
 
@@ -50,14 +50,14 @@ _MIN_TRAINING_S = 1.0
 _SHORT_S = 0.002
 
 
-def _freed_bytes(facts: RuleInputs) -> float:
+def _freed_bytes(run: RuleInputs) -> float:
     """Return the bytes of a batch in shared memory that the main thread frees.
 
     0.0: it is small, or another thread does.
     """
-    if not facts.setting("num_workers") or facts.setting("pin_memory"):
+    if not run.setting("num_workers") or run.setting("pin_memory"):
         return 0.0
-    nbytes = shared_bytes(facts)
+    nbytes = shared_bytes(run)
     return nbytes if nbytes >= _LARGE_BYTES else 0.0
 
 
@@ -81,16 +81,16 @@ class NamedFunctions:
     freeing_s: float
 
 
-def named_functions(facts: RuleInputs) -> NamedFunctions | None:
+def named_functions(run: RuleInputs) -> NamedFunctions | None:
     """Return the functions and lines that take much of the step.
 
     None: they take little, or were not looked at.
     """
-    step, own = facts.step, facts.step.own_code
+    step, own = run.step, run.step.own_code
     queued = (
-        0.0 if step.gpu_stages is not None else facts.main_queued_share or 0.0
+        0.0 if step.gpu_stages is not None else run.main_queued_share or 0.0
     )  # this code probably waits as often as the model does
-    freed_bytes = _freed_bytes(facts)
+    freed_bytes = _freed_bytes(run)
     freeing_s = FREEING_S_PER_BYTE.middle * freed_bytes
     if own is None or not own.functions:
         return None
@@ -100,10 +100,12 @@ def named_functions(facts: RuleInputs) -> NamedFunctions | None:
     )  # what freeing takes is only estimated
     if whole_s < _MIN_SHARE * step.mean_s and surely_s < _MIN_NAMED * step.mean_s:
         return None
-    if step.mean_s < _SHORT_S or step.mean_s * facts.throughput.steps < _MIN_TRAINING_S:
+    if step.mean_s < _SHORT_S or step.mean_s * run.throughput.steps < _MIN_TRAINING_S:
         return None
-    named = [one for one in own.functions if one.s >= NAMED_SHARE * step.mean_s][:NAMED]
-    took_s = (sum(one.s for one in named) - freeing_s) * (1 - queued)
+    named = [function for function in own.functions if function.s >= NAMED_SHARE * step.mean_s][
+        :NAMED
+    ]
+    took_s = (sum(function.s for function in named) - freeing_s) * (1 - queued)
     return (
         NamedFunctions(own, named, took_s, queued, freed_bytes, freeing_s)
         if took_s >= _MIN_NAMED * step.mean_s

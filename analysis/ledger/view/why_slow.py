@@ -86,14 +86,14 @@ class Why:
     also_s: float = 0.0
 
 
-def why(facts: RuleInputs, work: Work) -> Why | None:
+def why(run: RuleInputs, work: Work) -> Why | None:
     """Return the cause.
 
     None: the stage is not ten times off, or only waits for what other rules name.
     """
     if work.cost.wall_s < _FAR_OFF * work.should_s:
         return None
-    return next((found for cause in _CAUSES if (found := cause(facts, work)) is not None), None)
+    return next((reason for cause in _CAUSES if (reason := cause(run, work)) is not None), None)
 
 
 def spins(stage: str) -> bool:
@@ -101,34 +101,34 @@ def spins(stage: str) -> bool:
     return stage in ("read", "decode", "collate")
 
 
-def waits_for_helpers(facts: RuleInputs, work: Work) -> bool:
+def waits_for_helpers(run: RuleInputs, work: Work) -> bool:
     """Tell whether a stage takes so long because its helper threads lack a CPU.
 
     They are there if the process uses more CPU time than the threads that are accounted for. A
     parallel loop ends when its last thread has had a CPU: until then the others spin, and wait for
     a CPU in their turn, or they sleep at a lock.
     """
-    ratio, cost = cpus.process_ratio(facts), work.cost
+    ratio, cost = cpus.process_ratio(run), work.cost
     if (
         ratio is None
         or ratio <= cpus.MIN_PROCESS_RATIO
         or work.working_s < _NOT_THE_TASK * work.should_s
     ):
         return False
-    at_lock = (cost.blocked_s or 0.0) * (blocked_by(facts) or {}).get("lock", 0.0)
+    at_lock = (cost.blocked_s or 0.0) * (blocked_by(run) or {}).get("lock", 0.0)
     return (
         cost.runqueue_s or 0.0
     ) > cpus.MAX_RUNQUEUE_SHARE * cost.wall_s or at_lock > _MOST * cost.wall_s
 
 
-def _threads(facts: RuleInputs, work: Work) -> Why | None:
-    if not spins(work.stage) or not waits_for_helpers(facts, work):
+def _threads(run: RuleInputs, work: Work) -> Why | None:
+    if not spins(work.stage) or not waits_for_helpers(run, work):
         return None
-    ratio, of_torch = cpus.process_ratio(facts) or 1.0, work.stage == "collate"
+    ratio, of_torch = cpus.process_ratio(run) or 1.0, work.stage == "collate"
     does = "spins" if (work.cost.cpu_s or 0.0) >= (work.cost.blocked_s or 0.0) else "waits"
     whose = "torch's helper threads" if of_torch else "helper threads"
-    threads, beside = _enough_threads(facts), _beside_s(facts) if of_torch else 0.0
-    found = [
+    threads, beside = _enough_threads(run), _beside_s(run) if of_torch else 0.0
+    settings = [
         Evidence(
             "process_cpu_over_thread_cpu",
             "CPU time of the process divided by that of the thread",
@@ -137,7 +137,7 @@ def _threads(facts: RuleInputs, work: Work) -> Why | None:
         )
     ]
     if beside:
-        found.append(
+        settings.append(
             Evidence(
                 "model_s",
                 "forward, loss, backward and optimizer per step, on the same threads",
@@ -147,11 +147,11 @@ def _threads(facts: RuleInputs, work: Work) -> Why | None:
         )
     return Why(
         f"its thread {does} while {whose} (they use {number(ratio - 1)} times its CPU time) wait "
-        f"for a CPU; {cpus.use(facts)}",
-        _fewer_threads(facts, threads) if of_torch else _one_thread(heaviest(facts, work.stage)[0]),
+        f"for a CPU; {cpus.use(run)}",
+        _fewer_threads(run, threads) if of_torch else _one_thread(heaviest(run, work.stage)[0]),
         _unless(f"Run with {f'OMP_NUM_THREADS={threads}' if of_torch else 'one thread'}", work),
         _MODEL_SPINS if beside else replace(_as_it_should(work), helper_threads=False),
-        found,
+        settings,
         beside,
     )
 
@@ -180,8 +180,8 @@ def _one_thread(operation: str) -> str:
     return f"Let {operation or 'the library'} use one thread: {way}."
 
 
-def _fewer_threads(facts: RuleInputs, threads: int) -> str:
-    if num_workers(facts):
+def _fewer_threads(run: RuleInputs, threads: int) -> str:
+    if num_workers(run):
         return (
             f"Call torch.set_num_threads({threads}) in the workers. A DataLoader worker starts "
             f"with one thread of torch: look for what "
@@ -193,8 +193,8 @@ def _fewer_threads(facts: RuleInputs, threads: int) -> str:
     )
 
 
-def _page_faults(facts: RuleInputs, work: Work) -> Why | None:
-    faults, system_s, total = facts.traffic.minor_faults, facts.traffic.system_s, cpus.total(facts)
+def _page_faults(run: RuleInputs, work: Work) -> Why | None:
+    faults, system_s, total = run.traffic.minor_faults, run.traffic.system_s, cpus.total(run)
     if (
         work.stage != KERNEL
         or faults is None
@@ -207,7 +207,7 @@ def _page_faults(facts: RuleInputs, work: Work) -> Why | None:
         faults * PAGE_BYTES < _FAR_OFF * (work.cost.bytes or 0.0) or system_s < _MOST * total.cpu_s
     ):  # a page at least
         return None
-    if (facts.traffic.major_faults or 0.0) > faults:  # it brings pages from the disk
+    if (run.traffic.major_faults or 0.0) > faults:  # it brings pages from the disk
         return None
     return Why(
         f"there are {count(faults)} page faults per sample, for new or mapped memory, which "
@@ -229,8 +229,8 @@ def _page_faults(facts: RuleInputs, work: Work) -> Why | None:
     )
 
 
-def _format(facts: RuleInputs, work: Work) -> Why | None:
-    name, part = heaviest(facts, work.stage)
+def _format(run: RuleInputs, work: Work) -> Why | None:
+    name, part = heaviest(run, work.stage)
     if (
         work.stage != "decode"
         or part < _MOST
@@ -248,10 +248,10 @@ def _format(facts: RuleInputs, work: Work) -> Why | None:
     )
 
 
-def _objects(facts: RuleInputs, work: Work) -> Why | None:
+def _objects(run: RuleInputs, work: Work) -> Why | None:
     length, tensors = (
-        facts.loader.pickle_bytes if facts.loader else None,
-        facts.batch_tensors or 0.0,
+        run.loader.pickle_bytes if run.loader else None,
+        run.batch_tensors or 0.0,
     )
     if (
         work.stage != "transport"
@@ -271,13 +271,13 @@ def _objects(facts: RuleInputs, work: Work) -> Why | None:
     )
 
 
-def _pageable(facts: RuleInputs, work: Work) -> Why | None:
-    copied = facts.moved.get("copy")
+def _pageable(run: RuleInputs, work: Work) -> Why | None:
+    copied = run.moved.get("copy")
     if work.stage != "copy" or copied is None or copied.pageable < _MOST:
         return None
     pins = "Pin the tensors first (Tensor.pin_memory())"
-    if facts.loader is None or not facts.setting("pin_memory"):
-        pins = f"Pin the batches: {handover.change(facts, {'pin_memory': True})}"
+    if run.loader is None or not run.setting("pin_memory"):
+        pins = f"Pin the batches: {handover.change(run, {'pin_memory': True})}"
     return Why(
         f"the bytes come in {number(copied.times)} copies per step; {share(copied.pageable)} of "
         f"the bytes come from pageable memory: "
@@ -294,18 +294,18 @@ def _pageable(facts: RuleInputs, work: Work) -> Why | None:
     )
 
 
-def _unknown(facts: RuleInputs, work: Work) -> Why | None:
+def _unknown(run: RuleInputs, work: Work) -> Why | None:
     """Say of CPU time alone that its cause is unknown.
 
     What a stage waits for is named by other rules, or unknown there.
     """
     if work.stage == KERNEL or (work.cost.cpu_s or 0.0) < _FAR_OFF * work.should_s:
         return None
-    name, part = heaviest(facts, work.stage)
+    name, part = heaviest(run, work.stage)
     return Why(
         "the cause is unknown"
         + (f"; {name} accounts for {share(part)} of that time" if name else ""),
-        f"Find the call: `py-spy record --native --pid PID` on {maker(facts)}.",
+        f"Find the call: `py-spy record --native --pid PID` on {maker(run)}.",
         _unless("Return a precomputed result", work),
         UNKNOWN_CALL,
         [_part(work, name, part)] if name else [],
@@ -326,18 +326,16 @@ _CAUSES: tuple[Callable[[RuleInputs, Work], Why | None], ...] = (
 )
 
 
-def _beside_s(facts: RuleInputs) -> float:
+def _beside_s(run: RuleInputs) -> float:
     """Return the seconds of the mean step in torch's operations on the threads that collate.
 
     They spin as well, how much is not known.
     """
     return (
-        0.0
-        if num_workers(facts)
-        else sum(facts.step.stages.get(stage, 0.0) for stage in _SAME_THREADS)
+        0.0 if num_workers(run) else sum(run.step.stages.get(stage, 0.0) for stage in _SAME_THREADS)
     )
 
 
-def _enough_threads(facts: RuleInputs) -> int:
+def _enough_threads(run: RuleInputs) -> int:
     """Return how many threads have a CPU each beside the workers, or else beside other programs."""
-    return 1 if num_workers(facts) else int(cpus.left_by_others(facts))
+    return 1 if num_workers(run) else int(cpus.left_by_others(run))
