@@ -72,21 +72,21 @@ def diagnose(
     )
 
 
-def diagnose_traces(facts: TraceFacts) -> list[Finding]:
+def diagnose_traces(trace: TraceFacts) -> list[Finding]:
     """Return the same of traces."""
     findings, rows = (
-        refused_of_traces([*found(TRACE, facts), *found(CROSS_RANK, facts.ranks)], facts),
-        facts.rows,
+        refused_of_traces([*found(TRACE, trace), *found(CROSS_RANK, trace.ranks)], trace),
+        trace.rows,
     )
     ranked = [_with_claims(_estimated(finding), rows) for finding in in_order(findings, rows, 1.0)]
-    if not facts.shown.basis.steps:  # what a cause costs per step is unknown
+    if not trace.shown.basis.steps:  # what a cause costs per step is unknown
         ranked = [replace(finding, cost_s=0.0, cost_kind=CostKind.UNKNOWN) for finding in ranked]
     return _told(ranked)
 
 
-def found(rules: Iterable[Rule[F]], facts: F) -> list[Finding]:
+def found(rules: Iterable[Rule[F]], run: F) -> list[Finding]:
     """Return what the rules find."""
-    return [finding for rule in rules if (finding := rule.check(facts)) is not None]
+    return [finding for rule in rules if (finding := rule.check(run)) is not None]
 
 
 def _causes_of_input(run: RuleInputs) -> list[Finding]:
@@ -98,12 +98,12 @@ def _causes_of_input(run: RuleInputs) -> list[Finding]:
         return []
     if run.loader is None or run.loader_elsewhere:
         near = borderline_input.check(run) if sure_of_the_rest(run) else None
-        made = (
+        finding = (
             made_in_step.check(run)
             if run.loader is None and "input" in run.step.stages and not near
             else None
         )
-        return [made] if made else []
+        return [finding] if finding else []
     if borderline_input.check(run) or steady_share(run) < MIN_WAIT_SHARE:
         return []
     return without_contradictions(found(INPUT, run), run.rows)
@@ -231,8 +231,8 @@ def _estimated(finding: Finding) -> Finding:
 def _told(ranked: Sequence[Finding]) -> list[Finding]:
     asking = [finding for finding in ranked if _asks(finding)]
     most = [finding for finding in asking if finding.rule_id not in _LOOP_IDS][:MAX_FINDINGS]
-    told = [finding for finding in asking if finding in most or finding.rule_id in _LOOP_IDS]
-    return told + [finding for finding in ranked if not _asks(finding)]
+    shown = [finding for finding in asking if finding in most or finding.rule_id in _LOOP_IDS]
+    return shown + [finding for finding in ranked if not _asks(finding)]
 
 
 def _wrong(checks: Sequence[Finding]) -> list[Finding]:

@@ -381,25 +381,25 @@ def _glibc(manifest: Manifest) -> tuple[int, ...]:
 
     (): that is not known, or the environment has changed them.
     """
-    found = re.fullmatch(r"glibc (\d+)\.(\d+)", str(manifest.machine.get("malloc", "")))
+    version = re.fullmatch(r"glibc (\d+)\.(\d+)", str(manifest.machine.get("malloc", "")))
     return (
-        tuple(map(int, found.groups()))
-        if found and not manifest.environment.keys() & _SETTINGS_OF_MALLOC
+        tuple(map(int, version.groups()))
+        if version and not manifest.environment.keys() & _SETTINGS_OF_MALLOC
         else ()
     )
 
 
-def _with_input(facts: RuleInputs) -> StepSummary:
+def _with_input(run: RuleInputs) -> StepSummary:
     """Return the step with the share that its input takes of it, and how sure that is.
 
     The step is returned as it is where that is not known.
     """
-    sure = facts.certainty
-    if facts.loader is None or facts.loader_elsewhere or sure is None:
-        return facts.step
+    sure = run.certainty
+    if run.loader is None or run.loader_elsewhere or sure is None:
+        return run.step
     return dataclasses.replace(
-        facts.step,
-        input_share=steady_share(facts),
+        run.step,
+        input_share=steady_share(run),
         input_share_low=sure.low,
         input_share_high=sure.high,
     )

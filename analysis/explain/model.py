@@ -459,7 +459,7 @@ class Report(MeasuredRun):
         together: PredictedRate | None = None,
     ) -> "Report":
         """Return the report of a run: what was measured, and what was concluded from it."""
-        measured = {one.name: getattr(run, one.name) for one in fields(MeasuredRun)}
+        measured = {member.name: getattr(run, member.name) for member in fields(MeasuredRun)}
         return cls(
             **measured, verdict=verdict, findings=findings, roofline=roofline, together=together
         )

@@ -36,8 +36,8 @@ def within(findings: Sequence[Finding], limits: Roofline | None, mean_s: float) 
             _relieves(finding, before.cost_s, limits) for finding, before in zip(kept, findings)
         ]
         kept = [
-            dataclasses.replace(finding, cost_kind=CostKind.AT_LEAST) if one else finding
-            for finding, one in zip(kept, more)
+            dataclasses.replace(finding, cost_kind=CostKind.AT_LEAST) if relieves else finding
+            for finding, relieves in zip(kept, more)
         ]
     return sorted(kept, key=lambda finding: _GRAVEST.index(finding.severity))
 
@@ -81,7 +81,7 @@ def lifted_by(change: Change, workers: object, full: bool) -> frozenset[str]:
     return frozenset(kinds | {"step"} if full and CHEAPER <= kinds else kinds)
 
 
-def held(told: PredictedRate, limits: Roofline, lifts: frozenset[str]) -> PredictedRate | Refused:
+def held(rate: PredictedRate, limits: Roofline, lifts: frozenset[str]) -> PredictedRate | Refused:
     """Hold a prediction of the loader's replay to the lowest limit that its change does not lift.
 
     Its interval holds what limits are off by. A limit that is rough holds only the lower end of the
@@ -92,17 +92,17 @@ def held(told: PredictedRate, limits: Roofline, lifts: frozenset[str]) -> Predic
     stays = [roof for roof in above if roof.binds and roof.kind not in lifts]
     limit = min(stays, key=lambda roof: roof.high or roof.samples_per_s, default=None)
     if limit is None:
-        return told
-    most_per_s = told.before * max(_times(limit, limits), 1.0)
+        return rate
+    most_per_s = rate.before * max(_times(limit, limits), 1.0)
     rough = is_rough(
         limit, limits.samples_per_s, limits.nearest_id if limit.id != limits.nearest_id else None
     )
-    if told.low > most_per_s * (1 + _CLOCKS if rough else 1.0):
+    if rate.low > most_per_s * (1 + _CLOCKS if rough else 1.0):
         return ABOVE
-    if rough or told.high <= most_per_s * (1 + _CLOCKS) and told.after <= most_per_s:
-        return told
+    if rough or rate.high <= most_per_s * (1 + _CLOCKS) and rate.after <= most_per_s:
+        return rate
     return dataclasses.replace(
-        told, after=min(told.after, most_per_s), high=min(told.high, most_per_s * (1 + _CLOCKS))
+        rate, after=min(rate.after, most_per_s), high=min(rate.high, most_per_s * (1 + _CLOCKS))
     )
 
 
@@ -117,7 +117,7 @@ def beyond(finding: Finding, report: Report) -> str:
             f"fix removes"
         )
     raises = following.kind in lifted(
-        finding.rule_id, cpus_are_full(one.rule_id for one in report.findings)
+        finding.rule_id, cpus_are_full(other.rule_id for other in report.findings)
     )
     return (
         f"; above the next limit ({following.name}), which "
@@ -130,7 +130,7 @@ def beyond_together(findings: Sequence[Finding], report: Report) -> str:
     following = _exceeded(report.together, report.roofline)
     if following is None:
         return ""
-    full = cpus_are_full(one.rule_id for one in report.findings)
+    full = cpus_are_full(other.rule_id for other in report.findings)
     raise_it = any(following.kind in lifted(finding.rule_id, full) for finding in findings)
     return (
         f"; above the next limit ({following.name}), which "
@@ -138,16 +138,16 @@ def beyond_together(findings: Sequence[Finding], report: Report) -> str:
     )
 
 
-def _exceeded(told: PredictedRate | None, limits: Roofline | None) -> ThroughputBound | None:
+def _exceeded(rate: PredictedRate | None, limits: Roofline | None) -> ThroughputBound | None:
     """Return the next limit, if a prediction is above it."""
     following = (
         next((roof for roof in limits.roofs if roof.id == limits.next_id), None) if limits else None
     )
-    if limits is None or following is None or told is None:
+    if limits is None or following is None or rate is None:
         return None
     return (
         following
-        if limits.samples_per_s * told.after / told.before > following.samples_per_s * (1 + _CLOCKS)
+        if limits.samples_per_s * rate.after / rate.before > following.samples_per_s * (1 + _CLOCKS)
         else None
     )
 

@@ -117,14 +117,14 @@ def _sampled(rank: RankMetrics) -> list[str]:
             f". Full recording adds {seconds(estimate.cost_ns / 1e9)} per step; the figures "
             f"are corrected for it"
         )
-    found = estimate.sampled(rank.stages)
+    sampled = estimate.sampled(rank.stages)
     if estimate.longer:
         note += (
             ". The others took longer than those, by more than chance: which stage "
             f"{share(estimate.unattributed_share)} of the mean step is in is unknown (unattributed)"
         )
-    largest = max(found.share_high, key=lambda stage: found.share_high[stage])
-    between = f"{100 * found.share_low[largest]:.0f} to {100 * found.share_high[largest]:.0f} %"
+    largest = max(sampled.share_high, key=lambda stage: sampled.share_high[stage])
+    between = f"{100 * sampled.share_low[largest]:.0f} to {100 * sampled.share_high[largest]:.0f} %"
     closure = (
         " with the code of its closure"
         if largest == "optimizer" and runs_closures(rank.main)
@@ -140,7 +140,8 @@ def _missing_workers(rank: RankMetrics) -> int:
     """Return the workers that loaders were to have and of which there are no records."""
     expected = [int(about.get("num_workers") or 0) for about in rank.rank.manifest.loaders]  # type: ignore[call-overload]
     there = {
-        (int(str(one.header["loader"])), int(str(one.header["worker"]))) for one in rank.workers
+        (int(str(process.header["loader"])), int(str(process.header["worker"])))
+        for process in rank.workers
     }
     return sum(expected) - sum(
         loader < len(expected) and worker < expected[loader] for loader, worker in there

@@ -144,10 +144,10 @@ def _cost(finding: Finding) -> tuple[float, str]:
     return finding.cost_s, finding.rule_id
 
 
-def _differ(one: Finding, other: Finding) -> bool:
+def _differ(finding: Finding, other: Finding) -> bool:
     """Tell whether two findings set one argument differently."""
-    both = one.settings.keys() & other.settings.keys()
-    return any(one.settings[name] != other.settings[name] for name in both)
+    both = finding.settings.keys() & other.settings.keys()
+    return any(finding.settings[name] != other.settings[name] for name in both)
 
 
 def _is_setting(finding: Finding) -> bool:
@@ -181,22 +181,29 @@ def _bound_of(finding: Finding) -> str:
 
 def _goes_before(first: Finding, second: Finding, claims: Mapping[str, Rows]) -> bool:
     """Tell whether the first says what of the second takes so long, and explains enough of it."""
-    one, other = BY_ID.get(first.rule_id), BY_ID.get(second.rule_id)
-    if one is None or other is None or first is second or first.severity is not second.severity:
+    rule, whole_rule = BY_ID.get(first.rule_id), BY_ID.get(second.rule_id)
+    if (
+        rule is None
+        or whole_rule is None
+        or first is second
+        or first.severity is not second.severity
+    ):
         return False
     if first.cost_s < _MIN_PART * second.cost_s:
         return False
     if (
         first.blame is not None and first.blame.phase == "wait"
     ):  # what holds back the loader of the rank that others wait for
-        return other.of_input
-    if one.effort.value > other.effort.value and one.time is Time.WORK:
+        return whole_rule.of_input
+    if rule.effort.value > whole_rule.effort.value and rule.time is Time.WORK:
         return False
     part, whole = claims[first.rule_id], claims[second.rule_id]
-    if one.time is not other.time and (_lies_within(part, whole) or _lies_within(whole, part)):
-        return one.time > other.time
-    easier = one.effort.value <= other.effort.value
-    return _is_part(part, whole) or (easier or one.time is Time.IDLE) and _is_made_of(whole, part)
+    if rule.time is not whole_rule.time and (
+        _lies_within(part, whole) or _lies_within(whole, part)
+    ):
+        return rule.time > whole_rule.time
+    easier = rule.effort.value <= whole_rule.effort.value
+    return _is_part(part, whole) or (easier or rule.time is Time.IDLE) and _is_made_of(whole, part)
 
 
 def _effort(finding: Finding) -> float:
@@ -245,6 +252,6 @@ def _of_sample(where: str) -> bool:
     return where.startswith("sample/")
 
 
-def _overlap(one: Rows, other: Rows) -> float:
+def _overlap(claim: Rows, other: Rows) -> float:
     """Return the share (0 to 1) of the first claim's time that the second claims as well."""
-    return sum(s for where, s in one.items() if where in other) / max(sum(one.values()), 1e-12)
+    return sum(s for where, s in claim.items() if where in other) / max(sum(claim.values()), 1e-12)

@@ -20,16 +20,16 @@ def peak(ceilings: Ceilings | None, computed_in: str) -> tuple[float | None, str
     if ceilings is None:
         return None, NO_CEILINGS
     products = [
-        one
-        for one in ceilings.ceilings
-        if one.part == "compute" and one.unit == "FLOP/s" and one.value
+        product
+        for product in ceilings.ceilings
+        if product.part == "compute" and product.unit == "FLOP/s" and product.value
     ]
     if not computed_in or not products:
         return _of_the_probe(ceilings, products)
     for how in ("specified", "matmul"):
-        for one in products:
-            if one.name.startswith(f"compute/{how} ") and _arithmetic(one) == computed_in:
-                return one.high or one.value, f"{one.name}: {one.source}"
+        for product in products:
+            if product.name.startswith(f"compute/{how} ") and _arithmetic(product) == computed_in:
+                return product.high or product.value, f"{product.name}: {product.source}"
     return (
         None,
         f"the ceilings file gives no peak FLOP/s for {spoken(computed_in)}, which this run uses",
@@ -40,17 +40,17 @@ def spoken(computed_in: str) -> str:
     return "TF32" if computed_in == "tf32" else computed_in
 
 
-def _arithmetic(one: Ceiling) -> str:
+def _arithmetic(product: Ceiling) -> str:
     """Return what a product was computed in.
 
     An older feedline measured or named float32 with TF32 where the settings allowed it.
     """
-    dtype = str(one.settings.get("dtype", ""))
-    return "tf32" if dtype == "float32" and one.settings.get("tf32") else dtype
+    dtype = str(product.settings.get("dtype", ""))
+    return "tf32" if dtype == "float32" and product.settings.get("tf32") else dtype
 
 
 def _of_the_probe(ceilings: Ceilings, products: list[Ceiling]) -> tuple[float | None, str]:
     if not ceilings.peak_flops:
         return None, "the ceilings file gives no peak FLOP/s"
-    same = [one for one in products if ceilings.peak_flops in (one.value, one.high)]
+    same = [product for product in products if ceilings.peak_flops in (product.value, product.high)]
     return ceilings.peak_flops, f"{same[0].name}: {same[0].source}" if same else "the ceilings file"

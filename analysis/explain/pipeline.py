@@ -55,8 +55,8 @@ def ceilings_of(run: Path, files: Sequence[Path] | None = None) -> Ceilings | No
         if not files and os.path.lexists(run / CEILINGS_FILE)
         else []
     )
-    found = own or [Ceilings.read(file) for file in files or []]
-    return Ceilings.joined(found) if found else None
+    ceilings = own or [Ceilings.read(file) for file in files or []]
+    return Ceilings.joined(ceilings) if ceilings else None
 
 
 def report_of(

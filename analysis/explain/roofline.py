@@ -34,10 +34,10 @@ def roofline(run: MeasuredRun, ceilings: Ceilings | None = None) -> Roofline | N
     flop, flop_source = flop_per_sample(run, ceilings)
     computed_in = run.step.flop.computed_in if run.step.flop else ""
     peak_flops, peak_source = peak(ceilings, computed_in)
-    found = roofs.of_run(run) + (roofs.of_ceilings(run, ceilings) if ceilings else [])
+    bounds = roofs.of_run(run) + (roofs.of_ceilings(run, ceilings) if ceilings else [])
     if peak_flops and flop:
-        found.append(roofs.of_device(peak_flops, flop, computed_in, peak_source))
-    found.sort(key=lambda roof: roof.samples_per_s)
+        bounds.append(roofs.of_device(peak_flops, flop, computed_in, peak_source))
+    bounds.sort(key=lambda roof: roof.samples_per_s)
     mfu = rate * flop / peak_flops if flop and peak_flops else None
     if mfu is not None and mfu > 1 + _MARGIN:
         peak_source = (
@@ -49,7 +49,7 @@ def roofline(run: MeasuredRun, ceilings: Ceilings | None = None) -> Roofline | N
     pace, least = run.throughput, low or rate
     if pace.low and pace.high and pace.of_all_ranks:  # what is told of the measured rate elsewhere
         low, high = (rate * end / pace.of_all_ranks for end in (pace.low, pace.high))
-    nearest, following = (None, None) if run.step.gpu_is_behind else _bounds(found, least)
+    nearest, following = (None, None) if run.step.gpu_is_behind else _bounds(bounds, least)
     unit = RATE if run.throughput.ranks == 1 else f"{RATE} per rank"
     return Roofline(
         samples_per_s=rate,
@@ -60,7 +60,7 @@ def roofline(run: MeasuredRun, ceilings: Ceilings | None = None) -> Roofline | N
         peak_flops=peak_flops,
         peak_source=peak_source,
         mfu=mfu,
-        roofs=found,
+        roofs=bounds,
         nearest=nearest.name if nearest else None,
         next=following.name if following else None,
         becomes=following.samples_per_s if following else None,
@@ -101,9 +101,9 @@ def _spread(run: MeasuredRun) -> tuple[float | None, float | None]:
     if len(means) < 4:
         return None, None
     total = sum(steps)
-    mean = sum(n * one for n, one in zip(steps, means, strict=True)) / total
+    mean = sum(n * mean_s for n, mean_s in zip(steps, means, strict=True)) / total
     error = (
-        math.sqrt(sum((n * (one - mean)) ** 2 for n, one in zip(steps, means, strict=True)))
+        math.sqrt(sum((n * (mean_s - mean)) ** 2 for n, mean_s in zip(steps, means, strict=True)))
         / total
         / mean
     )
@@ -111,19 +111,19 @@ def _spread(run: MeasuredRun) -> tuple[float | None, float | None]:
 
 
 def _bounds(
-    found: list[ThroughputBound], at_least: float
+    bounds: list[ThroughputBound], at_least: float
 ) -> tuple[ThroughputBound | None, ThroughputBound | None]:
     """Return the nearest roof and the next, of those that can bind.
 
     One that lies below the run did not hold.
 
     Args:
-        found: lowest first.
+        bounds: lowest first.
         at_least: samples/s that the run reached for certain.
     """
     above = [
         roof
-        for roof in found
+        for roof in bounds
         if roof.binds and (roof.high or roof.samples_per_s) >= at_least * (1 - _MARGIN)
     ]
     if above and above[0].kind == "gpu":  # which a fix of anything else does not lift
@@ -133,9 +133,9 @@ def _bounds(
 
 def sweep(ceilings: Ceilings) -> Sweep | None:
     """Return the throughput by batch size, as `feedline probe` measured it."""
-    for one in ceilings.ceilings:
-        if one.part == "sweep" and one.value:
-            rows = _columns(one.settings)
+    for ceiling in ceilings.ceilings:
+        if ceiling.part == "sweep" and ceiling.value:
+            rows = _columns(ceiling.settings)
             if len(rows) >= 2:
                 sizes, rates, low, high = (list(column) for column in zip(*rows, strict=True))
                 knee = next(
@@ -143,13 +143,13 @@ def sweep(ceilings: Ceilings) -> Sweep | None:
                     for size, rate in zip(sizes, rates, strict=True)
                     if rate >= _KNEE_SHARE * max(rates)
                 )
-                return Sweep([int(size) for size in sizes], rates, low, high, knee, one.source)
+                return Sweep([int(size) for size in sizes], rates, low, high, knee, ceiling.source)
     return None
 
 
 def _columns(settings: dict[str, object]) -> list[tuple[float, float, float, float]]:
     lists = [settings.get(name) for name in ("batches", "samples_per_s", "low", "high")]
-    if not all(isinstance(one, list) for one in lists):
+    if not all(isinstance(column, list) for column in lists):
         return []
     rows = [
         row

@@ -28,12 +28,12 @@ def of_run(run: MeasuredRun) -> list[ThroughputBound]:
     step, workers, batch = run.step, run.workers, run.throughput.batch_size
     if step is None or not batch:
         return []
-    found = [
+    bounds = [
         *_of_step(run, step, batch),
         *_of_workers(workers, _in_turns(workers, step)),
         *_of_cpus(run, batch),
     ]
-    return [roof for roof in found if math.isfinite(roof.samples_per_s) and roof.samples_per_s > 0]
+    return [roof for roof in bounds if math.isfinite(roof.samples_per_s) and roof.samples_per_s > 0]
 
 
 def _in_turns(workers: Workers | None, step: StepSummary) -> bool:
@@ -199,26 +199,28 @@ def of_device(
 
 def of_ceilings(run: MeasuredRun, ceilings: Ceilings) -> list[ThroughputBound]:
     """Return what was measured apart, in this run's samples."""
-    found: list[ThroughputBound] = []
-    measured = [one for one in ceilings.ceilings if one.value and math.isfinite(one.value)]
-    found += [*_disk(run, ceilings, measured), *_moving(run, measured)]
-    for one in measured:
-        if one.part == "loader" and one.value:
-            name = one.name.partition("/")[2]
-            found.append(
+    bounds: list[ThroughputBound] = []
+    measured = [
+        ceiling for ceiling in ceilings.ceilings if ceiling.value and math.isfinite(ceiling.value)
+    ]
+    bounds += [*_disk(run, ceilings, measured), *_moving(run, measured)]
+    for ceiling in measured:
+        if ceiling.part == "loader" and ceiling.value:
+            name = ceiling.name.partition("/")[2]
+            bounds.append(
                 ThroughputBound(
-                    one.name,
+                    ceiling.name,
                     name,
                     "loader",
-                    one.value,
-                    one.low,
-                    one.high,
-                    one.name,
-                    one.source,
+                    ceiling.value,
+                    ceiling.low,
+                    ceiling.high,
+                    ceiling.name,
+                    ceiling.source,
                     False,
                 )
             )
-    return found
+    return bounds
 
 
 def _disk(
@@ -238,16 +240,20 @@ def _disk(
     from_disk = read is not None and (read.blocked_s or 0.0) > _MOSTLY * read.wall_s
     for cache in ("cold", "warm"):
         reads = [
-            one for one in measured if one.part == "read" and one.settings.get("cache") == cache
+            ceiling
+            for ceiling in measured
+            if ceiling.part == "read" and ceiling.settings.get("cache") == cache
         ]
-        chosen = [one for one in reads if one.settings.get("pattern") == "files"]
-        chosen = chosen or [one for one in reads if one.settings.get("pattern") == "sequential"]
-        made = [
+        chosen = [ceiling for ceiling in reads if ceiling.settings.get("pattern") == "files"]
+        chosen = chosen or [
+            ceiling for ceiling in reads if ceiling.settings.get("pattern") == "sequential"
+        ]
+        bounds = [
             roof
-            for one in chosen
+            for ceiling in chosen
             if (
                 roof := _in_samples(
-                    one,
+                    ceiling,
                     f"{cache}_disk",
                     f"disk, {cache} cache",
                     nbytes,
@@ -255,7 +261,7 @@ def _disk(
                 )
             )
         ]
-        yield from sorted(made, key=lambda roof: -roof.samples_per_s)[:1]
+        yield from sorted(bounds, key=lambda roof: -roof.samples_per_s)[:1]
 
 
 def _moving(run: MeasuredRun, measured: list[Ceiling]) -> Iterator[ThroughputBound]:
@@ -273,39 +279,43 @@ def _moving(run: MeasuredRun, measured: list[Ceiling]) -> Iterator[ThroughputBou
     }
     for part, settings in wanted.items():
         fitting = [
-            one for one in measured if one.part == part and settings.items() <= one.settings.items()
+            ceiling
+            for ceiling in measured
+            if ceiling.part == part and settings.items() <= ceiling.settings.items()
         ]
         if part in stages and fitting:
-            nearest = min(fitting, key=lambda one: abs(math.log(_bytes(one, nbytes) / nbytes)))
+            nearest = min(
+                fitting, key=lambda ceiling: abs(math.log(_bytes(ceiling, nbytes) / nbytes))
+            )
             roof = _in_samples(nearest, f"{part}_alone", f"{part} alone", nbytes / batch, True)
             yield from [roof] if roof else []
 
 
-def _bytes(one: Ceiling, other: float) -> float:
-    found = one.settings.get("bytes") or one.settings.get("batch_bytes")
-    return float(found) if isinstance(found, (int, float)) and found > 0 else other
+def _bytes(ceiling: Ceiling, other: float) -> float:
+    nbytes = ceiling.settings.get("bytes") or ceiling.settings.get("batch_bytes")
+    return float(nbytes) if isinstance(nbytes, (int, float)) and nbytes > 0 else other
 
 
 def _in_samples(
-    one: Ceiling, id: str, name: str, nbytes: float | None, binds: bool
+    ceiling: Ceiling, id: str, name: str, nbytes: float | None, binds: bool
 ) -> ThroughputBound | None:
     """Return a ceiling in B/s, or in samples/s of another size, for samples of ``nbytes``.
 
     None: their size is not known.
     """
-    assert one.value is not None
-    if one.unit == "samples/s":
-        theirs, samples = one.settings.get("batch_bytes"), one.settings.get("batch_size")
+    assert ceiling.value is not None
+    if ceiling.unit == "samples/s":
+        theirs, samples = ceiling.settings.get("batch_bytes"), ceiling.settings.get("batch_size")
         factor = 1.0
         if nbytes and isinstance(theirs, (int, float)) and isinstance(samples, (int, float)):
             factor = theirs / samples / nbytes
-        message = f"{one.name}: {count(one.value)} samples/s"
-    elif one.unit == "B/s" and nbytes:
+        message = f"{ceiling.name}: {count(ceiling.value)} samples/s"
+    elif ceiling.unit == "B/s" and nbytes:
         factor = 1 / nbytes
-        message = f"{one.name}: {size(one.value)}/s at {size(nbytes)} per sample"
+        message = f"{ceiling.name}: {size(ceiling.value)}/s at {size(nbytes)} per sample"
     else:
         return None
-    low, high = (None if edge is None else edge * factor for edge in (one.low, one.high))
+    low, high = (None if edge is None else edge * factor for edge in (ceiling.low, ceiling.high))
     return ThroughputBound(
-        id, name, "ceiling", one.value * factor, low, high, message, one.source, binds
+        id, name, "ceiling", ceiling.value * factor, low, high, message, ceiling.source, binds
     )

@@ -84,24 +84,24 @@ def lines(folder: Path) -> list[dict[str, Any]]:
 
     A damaged one is left out.
     """
-    found: list[dict[str, Any]] = []
+    entries: list[dict[str, Any]] = []
     with suppress(OSError):
         if LEDGER not in own_folders.listed_names(folder):
             return []
         for line in (folder / LEDGER).read_text(encoding="utf-8", errors="replace").splitlines():
             with suppress(ValueError):
                 value = json.loads(line)
-                found += [value] if isinstance(value, dict) else []
-    return found
+                entries += [value] if isinstance(value, dict) else []
+    return entries
 
 
 def read(lines: Iterable[Mapping[str, Any]]) -> list[Trial]:
     """Return what lines of a ledger say."""
-    found = []
+    trials = []
     for line in lines:
         with suppress(LookupError, TypeError, AttributeError, ValueError):
-            found.append(trial(line))
-    return found
+            trials.append(trial(line))
+    return trials
 
 
 def trial(line: Mapping[str, Any]) -> Trial:

@@ -163,8 +163,8 @@ class RuleInputs:
     @property
     def dataset_changes(self) -> list[str]:
         """Attributes of the dataset that the program was seen to change between passes."""
-        found = self.setting("dataset_changes")
-        return [str(name) for name in found] if isinstance(found, list) else []
+        changes = self.setting("dataset_changes")
+        return [str(name) for name in changes] if isinstance(changes, list) else []
 
     @property
     def costs(self) -> Mapping[str, Cost]:

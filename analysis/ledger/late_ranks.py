@@ -9,27 +9,27 @@ from feedline.analysis.ranks.communication import (
 )
 
 
-def slower(one: LateRank) -> str:
+def slower(rank: LateRank) -> str:
     """Return ``its loader (decode) takes 12.7 ms longer``."""
-    part = f" ({one.part})" if one.part else ""
+    part = f" ({rank.part})" if rank.part else ""
     known = {
         "wait": "its loader",
         "other": "what it does outside all stages",
         BEFORE_TRACE: "what came before its trace",
     }
-    what = known.get(one.phase, f"its {one.phase}")
-    return f"{what}{part} takes {seconds(one.excess_s)} longer"
+    what = known.get(rank.phase, f"its {rank.phase}")
+    return f"{what}{part} takes {seconds(rank.excess_s)} longer"
 
 
-def late(one: LateRank) -> str:
+def late(rank: LateRank) -> str:
     """Say that others wait for one rank."""
     costs = (
         ""
-        if one.cost_s is None
-        else f"; without this delay, the replayed step is {seconds(max(one.cost_s, 0.0))} shorter"
+        if rank.cost_s is None
+        else f"; without this delay, the replayed step is {seconds(max(rank.cost_s, 0.0))} shorter"
     )
-    times = f"in {count(one.steps)} of {count(one.all_steps)} steps"
-    return f"Rank {one.rank} is {seconds(one.late_s)} late {times}: {slower(one)}{costs}."
+    times = f"in {count(rank.steps)} of {count(rank.all_steps)} steps"
+    return f"Rank {rank.rank} is {seconds(rank.late_s)} late {times}: {slower(rank)}{costs}."
 
 
 def changing(comm: Communication) -> str:

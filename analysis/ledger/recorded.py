@@ -120,8 +120,8 @@ def run_table(rank: RankMetrics) -> LedgerTable | None:
     None: no step was made. Of one of several trainings of a process, it begins at the end of the
     one before, and ends at its own.
     """
-    one = rank.rank.slice
-    begin, end = rank.rank.span_ns if one is None else (one.begin, one.end)
+    part = rank.rank.slice
+    begin, end = rank.rank.span_ns if part is None else (part.begin, part.end)
     if rank.steps is None or end <= begin:
         return None
     whole = np.array([[begin, end]], np.int64)

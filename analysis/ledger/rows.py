@@ -106,11 +106,11 @@ def _functions(step: StepSummary) -> Iterator[LedgerRow]:
     if own is None or own.s <= 0:
         return
     in_other = min(1.0, step.stages.get("other", 0.0) / own.s)
-    for one in own.functions:
-        found = _PLACE.fullmatch(one.name)
-        name, place = (found["name"], found["place"]) if found else (one.name, "")
+    for function in own.functions:
+        match = _PLACE.fullmatch(function.name)
+        name, place = (match["name"], match["place"]) if match else (function.name, "")
         for stage, part in (("other", in_other), ("loss", 1 - in_other)):
-            yield LedgerRow(f"{stage}/{_USER}/{name}", one.s * part, place=place)
+            yield LedgerRow(f"{stage}/{_USER}/{name}", function.s * part, place=place)
 
 
 def _communication(

@@ -25,17 +25,17 @@ def left_over(asked: Records, main: Records, rests: Records) -> npt.NDArray[np.b
         main: records of the main thread.
         rests: REST records: training went on in them.
     """
-    found = np.zeros(len(asked), np.bool_)
+    unused = np.zeros(len(asked), np.bool_)
     trained = _trained(main, rests)
     if not len(trained):
-        return found
+        return unused
     for batches, until in _passes(asked):
         if (asked["flags"][batches] & Flag.END == 0).all():
             begin, end = np.searchsorted(trained, [asked["start"][batches[0]], until])
-            found[
+            unused[
                 batches[len(batches) - _unused(asked["start"][batches], trained[begin:end]) :]
             ] = True
-    return found
+    return unused
 
 
 def _trained(main: Records, rests: Records) -> IntArray:
@@ -65,11 +65,11 @@ def _passes(asked: Records) -> Iterator[tuple[IntArray, int]]:
         keys = pass_of(asked[own])
         order = np.argsort(keys, kind="stable")
         passes = np.split(own[order], np.flatnonzero(np.diff(keys[order])) + 1)
-        passes.sort(key=lambda one: int(one[0]))
-        for one, following in zip(passes, [*passes[1:], None]):
-            apart = following is not None and following[0] > one[-1]
+        passes.sort(key=lambda key: int(key[0]))
+        for key, following in zip(passes, [*passes[1:], None]):
+            apart = following is not None and following[0] > key[-1]
             yield (
-                one,
+                key,
                 int(asked["start"][following[0]]) if following is not None and apart else never,
             )
 

@@ -107,9 +107,9 @@ def at_end(rank: RankMetrics, gauges: list[Gauge]) -> AtEnd:
     asked = main[main["stage"] == Stage.NEXT]
     came = asked["flags"] & (Flag.END | Flag.FAILED) == 0
     ends = asked[asked["flags"] & Flag.END != 0]["source"].tolist()
-    told = AtEnd(batches=int(came.sum()), exhausted=ends[0] if ends and not came.any() else None)
+    state = AtEnd(batches=int(came.sum()), exhausted=ends[0] if ends and not came.any() else None)
     if not len(main) or rank.rank.slice is not None:
-        return told
+        return state
     end, origin = _end(rank, gauges), _origin(rank)
     last = int((main["start"] + main["wall"]).max())
     failed = main[
@@ -140,8 +140,8 @@ def at_end(rank: RankMetrics, gauges: list[Gauge]) -> AtEnd:
         evaluating=bool(len(evaluation) and last <= evaluation[-1, 1])
         and rank.steps is not None
         and rank.steps.boundaries.by != "loader",
-        batches=told.batches,
-        exhausted=told.exhausted,
+        batches=state.batches,
+        exhausted=state.exhausted,
     )
 
 
@@ -201,9 +201,9 @@ def _wait(
     begin = int(asked["start"]) if since is None else since
     loader = int(asked["source"])
     workers = {
-        int(str(one.header["worker"])): one
-        for one in rank.rank.processes
-        if one.is_worker and one.header["loader"] == loader
+        int(str(process.header["worker"])): process
+        for process in rank.rank.processes
+        if process.is_worker and process.header["loader"] == loader
     }
     number = int(asked["number"]) & 0xFFFFFFFF if since is None else 0
     blocked, looks = _blocked(rank.main, workers, begin, begin + ns)
@@ -242,7 +242,7 @@ def _blocked(
     """
     looks = main.view(Stage.LOOK)
     looks = looks[(looks["start"] >= begin) & (looks["start"] <= end)]
-    found: dict[int, str] = {}
+    causes: dict[int, str] = {}
     number = 0
     for worker, process in workers.items():
         seen: Records = looks[np.isin(looks["pid"], pids(process))]
@@ -251,9 +251,9 @@ def _blocked(
         )
         kind, most = kinds.most_common(1)[0] if kinds else ("", 0)
         if most >= _FEWEST and most >= _MOST * len(seen) and not _idle(process, begin):
-            found[worker] = kind
+            causes[worker] = kind
             number += most
-    return found, number
+    return causes, number
 
 
 def _idle(worker: Process, begin: int) -> bool:
@@ -261,10 +261,10 @@ def _idle(worker: Process, begin: int) -> bool:
 
     It made none that was under way then, and has been given none since the last.
     """
-    made, given = (
+    produced, given = (
         worker.of(stage)["start"] + worker.of(stage)["wall"] for stage in (Stage.FETCH, Stage.IDLE)
     )
-    last = int(made.max()) if len(made) else 0
+    last = int(produced.max()) if len(produced) else 0
     return last <= begin and not (len(given) and given.max() > last)
 
 

@@ -101,16 +101,16 @@ def _after_rests(start: IntArray, rests: Records) -> IntArray:
 def _learned(main: Records) -> tuple[Records, str]:
     """Return what updates parameters, by the end of each, and its name."""
     for stage, by in ((Stage.OPTIMIZER, "optimizer"), (Stage.BACKWARD, "backward")):
-        found = main[(main["stage"] == stage) & (main["flags"] & Flag.FAILED == 0)]
-        if len(found):
-            return found[np.argsort(found["start"] + found["wall"])], by
+        updates = main[(main["stage"] == stage) & (main["flags"] & Flag.FAILED == 0)]
+        if len(updates):
+            return updates[np.argsort(updates["start"] + updates["wall"])], by
     return main[:0], ""
 
 
 def _updates(main: Records, evaluation: IntArray) -> tuple[Records, str]:
-    found, by = _learned(main)
+    updates, by = _learned(main)
     if by:
-        return found, by
+        return updates, by
     asked = main[(main["stage"] == Stage.NEXT) & gave(main) & ~holds(evaluation, main["start"])]
     return asked, "loader"
 
@@ -152,7 +152,14 @@ def _turns(who: list[int], asked: list[bool]) -> OptimizerAlternation:
     """
     turns = OptimizerAlternation()
     for optimizer, before in zip(
-        who, [None, *(None if ask else one for one, ask in zip(who, asked, strict=True))]
+        who,
+        [
+            None,
+            *(
+                None if ask else optimizer_before
+                for optimizer_before, ask in zip(who, asked, strict=True)
+            ),
+        ],
     ):
         turns.saw(optimizer, before)
     return turns
@@ -291,17 +298,17 @@ def _evaluations(main: Records, asks: Asks) -> IntArray:
     trains = np.isin(main["source"], list(asks.training_loaders)) & loader & ~asks.evaluates(main)
     trains |= np.isin(main["stage"], (Stage.BACKWARD, Stage.OPTIMIZER)) | trains_forward(main)
     marks = main[trains | loader]
-    found: list[tuple[int, int]] = []
+    intervals: list[tuple[int, int]] = []
     begin: int | None = None
     for start, training in zip(marks["start"].tolist(), trains[trains | loader].tolist()):
         if training and begin is not None:
-            found.append((begin, start))
+            intervals.append((begin, start))
             begin = None
         elif not training and begin is None:
             begin = start
     if begin is not None:
-        found.append((begin, int((main["start"] + main["wall"]).max())))
-    return _union([*found, *_inference(main)])
+        intervals.append((begin, int((main["start"] + main["wall"]).max())))
+    return _union([*intervals, *_inference(main)])
 
 
 def _inference(main: Records) -> list[tuple[int, int]]:

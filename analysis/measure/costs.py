@@ -138,35 +138,36 @@ class SampledDetails:
         )
 
     @classmethod
-    def joined(cls, many: "list[SampledDetails]") -> "SampledDetails":
+    def joined(cls, parts: "list[SampledDetails]") -> "SampledDetails":
         """Join those of several processes."""
 
-        def column(found: Iterable[FloatArray | None]) -> FloatArray:
+        def column(arrays: Iterable[FloatArray | None]) -> FloatArray:
             columns = (
                 np.zeros(len(d.weight)) if values is None else values
-                for d, values in zip(many, found)
+                for d, values in zip(parts, arrays)
             )
             return np.concatenate([np.zeros(0), *columns])
 
-        keys = sorted({key for d in many for key in d.parts})
+        keys = sorted({key for d in parts for key in d.parts})
         return cls(
-            weight=column(d.weight for d in many),
-            samples=column(d.samples for d in many),
-            whole={clock: column(d.whole[clock] for d in many) for clock in CLOCKS},
+            weight=column(d.weight for d in parts),
+            samples=column(d.samples for d in parts),
+            whole={clock: column(d.whole[clock] for d in parts) for clock in CLOCKS},
             parts={
                 key: {
-                    clock: column(d.parts.get(key, {}).get(clock) for d in many) for clock in CLOCKS
+                    clock: column(d.parts.get(key, {}).get(clock) for d in parts)
+                    for clock in CLOCKS
                 }
                 for key in keys
             },
-            calls={key: column(d.calls.get(key) for d in many) for key in keys},
+            calls={key: column(d.calls.get(key) for d in parts) for key in keys},
             nbytes={
-                stage: column(d.nbytes.get(stage) for d in many)
-                for stage in sorted({stage for d in many for stage in d.nbytes})
+                stage: column(d.nbytes.get(stage) for d in parts)
+                for stage in sorted({stage for d in parts for stage in d.nbytes})
             },
-            decoded=column(d.decoded for d in many),
-            output=column(d.output for d in many),
-            queued=frozenset().union(*(d.queued for d in many)),
+            decoded=column(d.decoded for d in parts),
+            output=column(d.output for d in parts),
+            queued=frozenset().union(*(d.queued for d in parts)),
         )
 
     def sum(self, stage: str, clock: str) -> FloatArray:
@@ -316,13 +317,13 @@ class BatchProducers:
 
         The batches of first use are left out where there are others. None: /proc does not tell.
         """
-        found = self._mean_of(Stage.TRAFFIC)
-        return None if found is None else Traffic(*(found[name] for name in Traffic._fields))
+        means = self._mean_of(Stage.TRAFFIC)
+        return None if means is None else Traffic(*(means[name] for name in Traffic._fields))
 
     def kernel(self) -> "Kernel | None":
         """Return the kernel's work for a sample, as ``traffic``."""
-        found = self._mean_of(Stage.KERNEL)
-        return None if found is None else Kernel(*(found[name] for name in Kernel._fields))
+        means = self._mean_of(Stage.KERNEL)
+        return None if means is None else Kernel(*(means[name] for name in Kernel._fields))
 
     def _mean_of(self, stage: Stage) -> dict[str, float] | None:
         """Return the sums of a stage's columns over the batches that were looked into, per sample."""
@@ -501,7 +502,7 @@ def _divided(ns: dict[str, float]) -> list[float]:
 
 def operations(details: SampledDetails, costs: Mapping[str, Cost]) -> list[Operation]:
     """Return the operations inside a sample, dearest first, as parts of what their stage costs."""
-    found = []
+    costs_of_operations = []
     for (stage, name), clocks in details.parts.items():
         cost, whole = (
             costs[stage],
@@ -512,12 +513,12 @@ def operations(details: SampledDetails, costs: Mapping[str, Cost]) -> list[Opera
             for clock in whole
         }
         calls = details.weighted_mean(details.calls[stage, name])
-        found.append(
+        costs_of_operations.append(
             Operation(
                 stage, name, cost.wall_s * share["wall"], (cost.cpu_s or 0.0) * share["cpu"], calls
             )
         )
-    return sorted(found, key=lambda operation: -operation.wall_s)
+    return sorted(costs_of_operations, key=lambda operation: -operation.wall_s)
 
 
 def _scale(details: SampledDetails, steady: Steady) -> float:

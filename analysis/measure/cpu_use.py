@@ -48,7 +48,11 @@ def cpu_use(
         *((other, read) for other, read in beside if machine_of(other) == machine_of(shown)),
     ]
     used = [mean_of(shown, rank, read, "cpu/processes") for rank, read in of_rank]
-    own = None if None in used else min(sum(one for one in used if one is not None), allowed)
+    own = (
+        None
+        if None in used
+        else min(sum(cpus_of_rank for cpus_of_rank in used if cpus_of_rank is not None), allowed)
+    )
     busy = (
         mean_of(shown, shown, gauges, "cpu/allowed")
         if mask != whole
@@ -106,10 +110,10 @@ def _while_steps_ran(gauge: Gauge, steps: Steps, first: int, origin_ns: int) -> 
 
 def machine_of(rank: RankMetrics) -> tuple[object, str]:
     """Return what ranks of one machine have in common, as far as it is known."""
-    told = rank.main.of(Stage.CLOCK)
+    clock_records = rank.main.of(Stage.CLOCK)
     return rank.rank.manifest.place.get("group_rank"), rank.main.names.get(
-        int(told["source"][-1]), ""
-    ) if len(told) else ""
+        int(clock_records["source"][-1]), ""
+    ) if len(clock_records) else ""
 
 
 def _number(value: object) -> float | None:

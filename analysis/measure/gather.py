@@ -111,21 +111,21 @@ class RankMetrics:
         A loader's work in the main thread is split by what samples cost.
         """
         assert self.steps is not None
-        found = {name: values.astype(float) for name, values in self.steps.stages.items()}
-        making = found.pop("samples", None)
+        stages = {name: values.astype(float) for name, values in self.steps.stages.items()}
+        making = stages.pop("samples", None)
         if making is not None:
             parts = {
                 name: cost.wall_s for name, cost in self.sample_costs.items() if name in _IN_GETITEM
             }
             whole = sum(parts.values())
             for name, part in (parts if whole else {"dataset": 1.0}).items():
-                found[name] = found.get(name, 0.0) + making * part / (whole or 1.0)
+                stages[name] = stages.get(name, 0.0) + making * part / (whole or 1.0)
         ordered = [
-            *(name for name in STEP_STAGES[:-1] if name in found),
-            *sorted(set(found) - set(STEP_STAGES)),
+            *(name for name in STEP_STAGES[:-1] if name in stages),
+            *sorted(set(stages) - set(STEP_STAGES)),
             "other",
         ]
-        return {name: found[name] for name in ordered if found[name].any() or name == "other"}
+        return {name: stages[name] for name in ordered if stages[name].any() or name == "other"}
 
     @cached_property
     def counted(self) -> Counted:
@@ -336,14 +336,14 @@ def without_batches(processes: list[Process]) -> int:
     Their part of the data was empty, or they were never asked for one. A worker that was still at
     its first one is none of them.
     """
-    made, under_way = set(), set()
+    producing, under_way = set(), set()
     for process in processes:
         fetches = process.of(Stage.FETCH)
         if process.stride > 1 or (fetches["flags"] & Flag.END == 0).any():
-            made.add(_who(process))
+            producing.add(_who(process))
         elif not len(fetches) and len(process.of(Stage.IDLE)):
             under_way.add(_who(process))
-    return len({_who(process) for process in processes} - made - under_way)
+    return len({_who(process) for process in processes} - producing - under_way)
 
 
 def busy_shares(processes: list[Process], since: int) -> tuple[float | None, float | None]:
@@ -367,16 +367,19 @@ def _busy_shares(processes: list[Process], since: int) -> tuple[float | None, fl
         fetches, idles = process.of(Stage.FETCH), process.of(Stage.IDLE)
         fetches = fetches[fetches["start"] >= since]
         for epoch in np.unique(fetches["number"] >> 32).tolist():
-            made = fetches[fetches["number"] >> 32 == epoch]
-            if len(made) < _FEW_BATCHES:
+            batches = fetches[fetches["number"] >> 32 == epoch]
+            if len(batches) < _FEW_BATCHES:
                 continue
-            begin, end = int(made["start"].min()), int((made["start"] + made["wall"]).max())
-            if (made["flags"] & Flag.END != 0).any():
-                last = max(end, ends[made["source"][0].item(), epoch])
+            begin, end = (
+                int(batches["start"].min()),
+                int((batches["start"] + batches["wall"]).max()),
+            )
+            if (batches["flags"] & Flag.END != 0).any():
+                last = max(end, ends[batches["source"][0].item(), epoch])
                 idle += last - end
                 alive += last - end
             alive += end - begin
-            busy += int(made["wall"].sum())
+            busy += int(batches["wall"].sum())
             waited = idles[(idles["start"] >= begin) & (idles["start"] < end)]
             idle += int(waited["wall"].sum())
     return (busy / alive, idle / alive) if alive else (None, None)
@@ -384,17 +387,17 @@ def _busy_shares(processes: list[Process], since: int) -> tuple[float | None, fl
 
 def _last_batches(processes: list[Process]) -> dict[tuple[int, int], int]:
     """Return when the last batch of each loader and epoch was made, ns."""
-    found: dict[tuple[int, int], int] = {}
+    last: dict[tuple[int, int], int] = {}
     for process in processes:
-        made = process.of(Stage.FETCH)
-        made = made[made["flags"] & Flag.END == 0]
+        fetches = process.of(Stage.FETCH)
+        fetches = fetches[fetches["flags"] & Flag.END == 0]
         for loader, epoch, at in zip(
-            made["source"].tolist(),
-            (made["number"] >> 32).tolist(),
-            (made["start"] + made["wall"]).tolist(),
+            fetches["source"].tolist(),
+            (fetches["number"] >> 32).tolist(),
+            (fetches["start"] + fetches["wall"]).tolist(),
         ):
-            found[loader, epoch] = max(found.get((loader, epoch), 0), at)
-    return found
+            last[loader, epoch] = max(last.get((loader, epoch), 0), at)
+    return last
 
 
 def histogram(processes: list[Process]) -> list[tuple[float, int]]:
@@ -418,7 +421,7 @@ def loaders(rank: RankMetrics) -> list[Loader]:
         rank.steps.boundaries.unused if rank.steps else frozenset[int](),
     )
     epochs = rank.main.of(Stage.EPOCH)
-    found = []
+    summaries = []
     for number, about in enumerate(rank.rank.manifest.loaders):
         settings = {name: value for name, value in about.items() if name != "kind"}
         asked = rank.main.view(Stage.NEXT)
@@ -427,13 +430,13 @@ def loaders(rank: RankMetrics) -> list[Loader]:
         own = [process for process in rank.workers if process.header["loader"] == number]
         pickles = [process.view(Stage.PICKLE)["nbytes"] for process in own]
         flags = int(np.bitwise_or.reduce(asked["flags"])) if len(asked) else 0
-        made = [process.of(Stage.BATCH)["flags"] & Flag.SHARED for process in own]
+        shared_flags = [process.of(Stage.BATCH)["flags"] & Flag.SHARED for process in own]
         if not all(
-            shared.all() for shared in made
+            shared.all() for shared in shared_flags
         ):  # once it left the queue, every tensor is shared
             flags &= ~Flag.SHARED
         names = [name for name, flag in _BATCH_FLAGS.items() if flags & flag]
-        found.append(
+        summaries.append(
             Loader(
                 name=f"loader {number}",
                 kind=str(about["kind"]),
@@ -455,7 +458,7 @@ def loaders(rank: RankMetrics) -> list[Loader]:
                 ),
             )
         )
-    return found
+    return summaries
 
 
 def _first_batches(main: Process, loader: int) -> list[float]:
@@ -491,16 +494,16 @@ def repeats_stream(rank: RankMetrics) -> bool:
     """
     marks: dict[tuple[object, int], list[int]] = {}
     for process in rank.makers.processes:
-        made = process.view(Stage.BATCH)
-        for number, mark in zip(made["number"].tolist(), made["mark"].tolist()):
+        batches = process.view(Stage.BATCH)
+        for number, mark in zip(batches["number"].tolist(), batches["mark"].tolist()):
             if process.is_worker and mark:
                 marks.setdefault((process.header["worker"], number >> 32), []).append(mark)
     first = min((epoch for _, epoch in marks), default=0)
-    found = [told for (_, epoch), told in marks.items() if epoch == first]
+    first_marks = [batch_mark for (_, epoch), batch_mark in marks.items() if epoch == first]
     return (
-        len(found) > 1
-        and len(set(found[0])) == len(found[0]) > 1
-        and all(told == found[0] for told in found)
+        len(first_marks) > 1
+        and len(set(first_marks[0])) == len(first_marks[0]) > 1
+        and all(batch_mark == first_marks[0] for batch_mark in first_marks)
     )
 
 
@@ -529,7 +532,7 @@ def straggler_share(rank: RankMetrics) -> float | None:
 
 def _head_of_line(steps: Steps, ready: dict[tuple[int, int], int]) -> tuple[IntArray, IntArray]:
     later = np.array(waits.later_ready(steps.asked, ready), np.int64)
-    made = np.array(
+    ready_at = np.array(
         [
             ready.get(key, 0)
             for key in zip(steps.asked["source"].tolist(), steps.asked["number"].tolist())
@@ -538,15 +541,15 @@ def _head_of_line(steps: Steps, ready: dict[tuple[int, int], int]) -> tuple[IntA
     )
     of = steps.waiting_for
     begin = np.maximum(steps.waiting.start, later[of]) if len(of) else np.zeros(0, np.int64)
-    end = np.minimum(steps.waiting.end, made[of]) if len(of) else begin
+    end = np.minimum(steps.waiting.end, ready_at[of]) if len(of) else begin
     wanted = (end > begin) & (steps.asked["flags"][of] & Flag.FIRST == 0)
     return begin[wanted], end[wanted]
 
 
 def batch_tensors(rank: RankMetrics) -> float | None:
     """Return the tensors per batch, of those that were looked into."""
-    made = rank.makers.sums(Stage.BATCH)
-    return made["tensors"] / made["batches"] if made["batches"] else None
+    sums = rank.makers.sums(Stage.BATCH)
+    return sums["tensors"] / sums["batches"] if sums["batches"] else None
 
 
 def process_cpu_s(rank: RankMetrics) -> float | None:

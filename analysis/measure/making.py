@@ -53,23 +53,23 @@ class Making:
             pieces: of its time, by stage; an owner below 0: the program computes its loss.
             steps: without those that are not to count.
         """
-        made = main.view(Stage.MADE)
-        made = made[(made["thread"] == 0) & ~_for_evaluation(made, spans, steps)]
+        records = main.view(Stage.MADE)
+        records = records[(records["thread"] == 0) & ~_for_evaluation(records, spans, steps)]
         looked = _looked(main.of(Stage.LOOKED), spans, steps)
-        step = step_of(made["start"], steps)
+        step = step_of(records["start"], steps)
         inside = (step >= 0) & looked[step]
-        made, step = made[inside], step[inside]
-        if steps.training_loaders or not len(made) or looked.sum() < _FEWEST:
+        records, step = records[inside], step[inside]
+        if steps.training_loaders or not len(records) or looked.sum() < _FEWEST:
             return None
         begin, end, own = (
-            made["start"],
-            made["start"] + made["stretch"],
-            made["wall"] - made["copying"],
+            records["start"],
+            records["start"] + records["stretch"],
+            records["wall"] - records["copying"],
         )
         of_loss = pieces.owner < 0
         lost = np.minimum(own, overlap(begin, end, pieces.start[of_loss], pieces.end[of_loss]))
         other = np.clip(
-            own - lost, 0, made["stretch"] - overlap(begin, end, pieces.start, pieces.end)
+            own - lost, 0, records["stretch"] - overlap(begin, end, pieces.start, pieces.end)
         )
         took = {
             name: np.bincount(step, part, len(looked)).astype(np.int64)
@@ -78,23 +78,23 @@ class Making:
         if not any(part.any() for part in took.values()):
             return None  # the program names the stage itself
         return cls(
-            _functions(made, main.names),
+            _functions(records, main.names),
             looked,
             took,
-            float(made["calls"].sum() / looked.sum()),
-            _working_share(made),
+            float(records["calls"].sum() / looked.sum()),
+            _working_share(records),
         )
 
     def taken_out(self, stages: dict[str, IntArray]) -> dict[str, IntArray]:
         """Return the steps' stages, with what making took in one of its own."""
-        found, whole = dict(stages), stages.get(STAGE, 0) + np.zeros(len(self.looked), np.int64)
+        left, whole = dict(stages), stages.get(STAGE, 0) + np.zeros(len(self.looked), np.int64)
         for name, took in self.took.items():
             if name in stages:
                 usual = round(float(took[self.looked].mean()))
                 part = np.minimum(np.where(self.looked, took, usual), stages[name])
-                found[name] = stages[name] - part
+                left[name] = stages[name] - part
                 whole += part
-        return {**found, STAGE: whole}
+        return {**left, STAGE: whole}
 
 
 def step_of(times: IntArray, steps: Boundaries) -> IntArray:
@@ -103,13 +103,13 @@ def step_of(times: IntArray, steps: Boundaries) -> IntArray:
     return np.where((at >= 0) & (times < np.append(steps.end, 0)[at]), at, -1)
 
 
-def _for_evaluation(made: Records, spans: Records, steps: Boundaries) -> npt.NDArray[np.bool_]:
+def _for_evaluation(records: Records, spans: Records, steps: Boundaries) -> npt.NDArray[np.bool_]:
     """Mark what was made in an evaluation, or directly before one, bool [n]."""
     calls = spans["start"][
         np.isin(spans["stage"], (Stage.FORWARD, Stage.LOSS, Stage.BACKWARD, Stage.OPTIMIZER))
     ]
-    ends = np.append(calls, 2**62)[np.searchsorted(calls, made["start"])]
-    return holds(steps.evaluation, made["start"]) | holds(steps.evaluation, ends)
+    ends = np.append(calls, 2**62)[np.searchsorted(calls, records["start"])]
+    return holds(steps.evaluation, records["start"]) | holds(steps.evaluation, ends)
 
 
 def _looked(looks: Records, spans: Records, steps: Boundaries) -> npt.NDArray[np.bool_]:
@@ -124,12 +124,12 @@ def _looked(looks: Records, spans: Records, steps: Boundaries) -> npt.NDArray[np
     return np.asarray((unseen == 0) & (np.append(ends, 0)[at] >= steps.end))
 
 
-def _functions(made: Records, names: dict[int, str]) -> tuple[str, ...]:
+def _functions(records: Records, names: dict[int, str]) -> tuple[str, ...]:
     took: Counter[int] = Counter()
-    for source, wall in zip(made["source"].tolist(), made["wall"].tolist()):
+    for source, wall in zip(records["source"].tolist(), records["wall"].tolist()):
         took[source] += wall
     return tuple(names[source] for source, _ in took.most_common() if source in names)
 
 
-def _working_share(made: Records) -> float:
-    return float(made["working"].sum() / max(made["wall"].sum(), 1))
+def _working_share(records: Records) -> float:
+    return float(records["working"].sum() / max(records["wall"].sum(), 1))

@@ -19,7 +19,7 @@ def of(main: Process, steps: Steps, first: int) -> dict[str, Moved]:
         first: index of the first step that counts.
     """
     begin, end = steps.start[first:], steps.boundaries.end[first:]
-    found = {}
+    means = {}
     for name, stage in _STAGES.items():
         records = main.of(stage)
         at = np.searchsorted(begin, records["start"], "right") - 1
@@ -27,10 +27,10 @@ def of(main: Process, steps: Steps, first: int) -> dict[str, Moved]:
         if len(records):
             nbytes, measured = float(records["nbytes"].sum()), records["cpu"][records["cpu"] >= 0]
             pageable = float(records["nbytes"][records["flags"] & Flag.PINNED == 0].sum())
-            found[name] = Moved(
+            means[name] = Moved(
                 times=len(records) / len(begin),
                 nbytes=nbytes / len(begin),
                 cpu_s=float(measured.sum()) / len(begin) / 1e9 if len(measured) else None,
                 pageable=pageable / nbytes if nbytes else 0.0,
             )
-    return found
+    return means

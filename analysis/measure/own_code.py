@@ -88,24 +88,24 @@ def _of(
         )
     }
     outer, depth = defaultdict[str, FloatArray](lambda: np.zeros(len(took))), Counter[str]()
-    for one in main.view(Stage.CALLED):
+    for record in main.view(Stage.CALLED):
         index, name = (
-            at.get((int(one["start"]), int(one["flags"]))),
-            main.names.get(int(one["source"])),
+            at.get((int(record["start"]), int(record["flags"]))),
+            main.names.get(int(record["source"])),
         )
         if index is not None and name is not None:  # a damaged record has neither
-            outer[name][index] += float(one["outer"])
-            depth[name] += int(one["wall"])
+            outer[name][index] += float(record["outer"])
+            depth[name] += int(record["wall"])
     for name in without:
         took = np.maximum(took - outer.pop(name, np.zeros(len(took))), 0)
     if took.sum() <= 0:
         return None
     shares = {name: float(ns.sum() / took.sum()) for name, ns in outer.items() if ns.any()}
     inside = {name: ns / float(took.sum()) for name, ns in depth.items() if name not in without}
-    most, found = sorted(shares, key=shares.__getitem__, reverse=True)[:_MOST], []
+    most, functions = sorted(shares, key=shares.__getitem__, reverse=True)[:_MOST], []
     for name in most:
         low, high = _interval(outer[name], took)
-        found.append(
+        functions.append(
             OwnFunction(
                 name,
                 shares[name] * whole_s,
@@ -114,7 +114,7 @@ def _of(
                 _mainly(name, shares[name], inside),
             )
         )
-    return OwnCode(whole_s, int(looks["looks"].sum()), found)
+    return OwnCode(whole_s, int(looks["looks"].sum()), functions)
 
 
 def _interval(part: FloatArray, whole: FloatArray) -> tuple[float, float]:

@@ -23,8 +23,8 @@ def first_step(main: Process, steps: Steps) -> int:
     after = (
         int(np.searchsorted(steps.start, counted.min(), "right")) if len(counted) else 0
     )  # once more where an optimizer came late
-    one = int(len(steps.wall) >= _WARM_UP)
-    return max(after, one) if _COUNTED * after <= len(steps.wall) else one
+    warm_up = int(len(steps.wall) >= _WARM_UP)
+    return max(after, warm_up) if _COUNTED * after <= len(steps.wall) else warm_up
 
 
 def throughput_of(main: Process, steps: Steps | None) -> Throughput:

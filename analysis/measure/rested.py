@@ -55,10 +55,10 @@ class Counted:
         rests = rests[np.argsort(rests["start"], kind="stable")]
         start, wall = rests["start"], np.maximum(rests["wall"], 0)
         loaders = np.unique(taken["source"]).tolist()
-        sums = {one: taken[taken["source"] == one] for one in loaders}
+        sums = {loader: taken[taken["source"] == loader] for loader in loaders}
         by = {
-            one: (int(np.maximum(own["batches"], 0).sum()), int(own["samples"].sum()))
-            for one, own in sums.items()
+            loader: (int(np.maximum(own["batches"], 0).sum()), int(own["samples"].sum()))
+            for loader, own in sums.items()
         }
         return cls(
             start,
@@ -131,9 +131,9 @@ class Estimate:
         cost = min(
             longer if counted.cost_ns is None else counted.cost_ns, float(wall[alike].mean()) / 2
         )
-        found = cls(counted, alike, after & ~alike, cost, _cost_lies(main), wall, window)
-        most = float(np.quantile(found.drawn_walls(), 0.975)) - cost * (1 - _UNSURE)
-        return replace(found, longer=counted.mean_ns > most)
+        estimate = cls(counted, alike, after & ~alike, cost, _cost_lies(main), wall, window)
+        most = float(np.quantile(estimate.drawn_walls(), 0.975)) - cost * (1 - _UNSURE)
+        return replace(estimate, longer=counted.mean_ns > most)
 
     @property
     def stand_for(self) -> int:
@@ -208,7 +208,7 @@ class Estimate:
             for name, values in stages.items()
         }
         sizes = draws @ np.bincount(of)
-        found = {
+        shares = {
             name: np.zeros(_DRAWS) for name in (*stages, *([UNATTRIBUTED] if self.longer else []))
         }
         for index, (row, size) in enumerate(zip(draws, sizes.tolist())):
@@ -216,8 +216,8 @@ class Estimate:
                 {name: float(row @ values) / size for name, values in sums.items()}
             )
             for name, value in own.items():
-                found[name][index] = value / self.counted.mean_ns
-        return found
+                shares[name][index] = value / self.counted.mean_ns
+        return shares
 
     def drawn_walls(self) -> FloatArray:
         """Draw what the mean of the alike steps could be, with what recording costs.
@@ -251,29 +251,29 @@ def _cost_lies(main: Process) -> dict[str, float]:
     That of a span lies in the one that it is in; of an outermost one, between it and its neighbors.
     Each span counts alike, but for those of gradients, which cost a tenth of a model's.
     """
-    told = [stage for stage in STAGE_OF_RECORD if stage is not Stage.GRADIENTS]
-    spans = main.records[(main.records["thread"] == 0) & np.isin(main.records["stage"], told)]
+    stages = [stage for stage in STAGE_OF_RECORD if stage is not Stage.GRADIENTS]
+    spans = main.records[(main.records["thread"] == 0) & np.isin(main.records["stage"], stages)]
     spans = spans[np.argsort(spans["start"], kind="stable")]
     above = parents(spans["start"], spans["wall"])
-    found = Counter(
+    cost = Counter(
         STAGE_OF_RECORD[Stage(stage)] for stage in spans["stage"][above[above >= 0]].tolist()
     )
     outer = spans[above < 0]
     losses = int(of_loss(outer["stage"], outer["flags"]).sum())
-    found.update({"loss": losses, "other": len(outer) - losses})
-    found["dataset"] += found.pop("samples", 0)
-    return {name: number / len(spans) for name, number in found.items() if number}
+    cost.update({"loss": losses, "other": len(outer) - losses})
+    cost["dataset"] += cost.pop("samples", 0)
+    return {name: number / len(spans) for name, number in cost.items() if number}
 
 
 def _of_a_kind(main: Process, steps: Steps) -> npt.NDArray[np.bool_]:
     """Mark the steps in which something happened that is always told, bool [n]."""
     ends = main.of(Stage.NEXT)
     ends = ends[ends["flags"] & Flag.END != 0]
-    told = np.concatenate(
+    moments = np.concatenate(
         [main.of(Stage.EPOCH, Stage.CHECKPOINT, Stage.COMPILE, Stage.WOKEN)["start"], ends["start"]]
     )
-    at = np.searchsorted(steps.start, told, "right") - 1
-    inside = (at >= 0) & (told < np.append(steps.boundaries.end, 0)[at])
-    found = np.zeros(len(steps.start), bool)
-    found[at[inside]] = True
-    return found
+    at = np.searchsorted(steps.start, moments, "right") - 1
+    inside = (at >= 0) & (moments < np.append(steps.boundaries.end, 0)[at])
+    special = np.zeros(len(steps.start), bool)
+    special[at[inside]] = True
+    return special

@@ -113,22 +113,22 @@ def partition(main: Process) -> Steps | None:
         if main.stride == 1
         else np.zeros(len(asked), np.bool_)
     )
-    found, making = (
+    steps, making = (
         _sum(pieces, spans, main.names, boundaries, asked, left),
         Making.of(main, spans, pieces, boundaries),
     )
     if not len(main.of(Stage.REST)):  # else it is a part of what recording a step in full costs
-        found = _without_looking(found, main.view(Stage.OWN_CODE))
+        steps = _without_looking(steps, main.view(Stage.OWN_CODE))
     if making is None:
-        return found
-    stages = making.taken_out(found.stages)
+        return steps
+    stages = making.taken_out(steps.stages)
     moved = {
-        name: found.stages[name] - stages[name] for name in ("loss", "other") if name in stages
+        name: steps.stages[name] - stages[name] for name in ("loss", "other") if name in stages
     }
-    unclaimed = np.maximum(found.unclaimed - sum(moved.values()), 0)
-    computing_loss = np.maximum(found.computing_loss - moved.get("loss", 0), 0)
+    unclaimed = np.maximum(steps.unclaimed - sum(moved.values()), 0)
+    computing_loss = np.maximum(steps.computing_loss - moved.get("loss", 0), 0)
     return replace(
-        found, stages=stages, making=making, unclaimed=unclaimed, computing_loss=computing_loss
+        steps, stages=stages, making=making, unclaimed=unclaimed, computing_loss=computing_loss
     )
 
 
@@ -156,18 +156,18 @@ def left_after(steps: Steps | None) -> int | None:
     return int(last["number"] & _BATCH_IN_EPOCH)
 
 
-def _without_looking(found: Steps, looks: Records) -> Steps:
+def _without_looking(steps: Steps, looks: Records) -> Steps:
     """Take off what looking at the program's own code took of the steps."""
-    at = step_of(looks["start"], found.boundaries)
-    evaluated = holds(found.boundaries.evaluation, looks["start"])
+    at = step_of(looks["start"], steps.boundaries)
+    evaluated = holds(steps.boundaries.evaluation, looks["start"])
     inside = (at >= 0) & ~evaluated
-    took = np.bincount(at[inside], looks["looking"][inside], len(found.wall)).astype(np.int64)
-    took = np.minimum(took, found.stages["other"])
-    stages = {**found.stages, "other": found.stages["other"] - took}
-    evaluating = max(found.evaluating - int(looks["looking"][evaluated].sum()), 0)
-    unclaimed = np.maximum(found.unclaimed - took, 0)
+    took = np.bincount(at[inside], looks["looking"][inside], len(steps.wall)).astype(np.int64)
+    took = np.minimum(took, steps.stages["other"])
+    stages = {**steps.stages, "other": steps.stages["other"] - took}
+    evaluating = max(steps.evaluating - int(looks["looking"][evaluated].sum()), 0)
+    unclaimed = np.maximum(steps.unclaimed - took, 0)
     return replace(
-        found, wall=found.wall - took, stages=stages, unclaimed=unclaimed, evaluating=evaluating
+        steps, wall=steps.wall - took, stages=stages, unclaimed=unclaimed, evaluating=evaluating
     )
 
 
@@ -184,17 +184,19 @@ def _in_fetch(records: Records) -> npt.NDArray[np.bool_]:
     )
 
 
-def _whole(found: Boundaries, records: Records, stride: int) -> Boundaries:
+def _whole(boundaries: Boundaries, records: Records, stride: int) -> Boundaries:
     """Leave out the steps in which records are missing, in a run that forgot windows."""
     if stride == 1:
-        return found
+        return boundaries
     changes = np.flatnonzero(np.diff(records["window"].astype(np.int64))) + 1
     gaps = records["start"][changes]
-    broken = np.searchsorted(gaps, found.end, "right") > np.searchsorted(gaps, found.start, "left")
-    return replace(found, start=found.start[~broken], end=found.end[~broken])
+    broken = np.searchsorted(gaps, boundaries.end, "right") > np.searchsorted(
+        gaps, boundaries.start, "left"
+    )
+    return replace(boundaries, start=boundaries.start[~broken], end=boundaries.end[~broken])
 
 
-def _undisturbed(found: Boundaries, profiled: Records) -> Boundaries:
+def _undisturbed(boundaries: Boundaries, profiled: Records) -> Boundaries:
     """Leave out the steps in which torch.profiler recorded, which takes time of its own.
 
     Where next to nothing is left, they stay.
@@ -204,10 +206,10 @@ def _undisturbed(found: Boundaries, profiled: Records) -> Boundaries:
         if len(profiled)
         else profiled["start"]
     )
-    slowed = overlap(found.start, found.end, profiled["start"], end) > 0
+    slowed = overlap(boundaries.start, boundaries.end, profiled["start"], end) > 0
     if (~slowed).sum() < _FEWEST:
-        return found
-    return replace(found, start=found.start[~slowed], end=found.end[~slowed])
+        return boundaries
+    return replace(boundaries, start=boundaries.start[~slowed], end=boundaries.end[~slowed])
 
 
 def _loss_gaps(pieces: Pieces, spans: Records) -> Pieces:

@@ -16,16 +16,16 @@ from feedline.profiler.store.segment_reader import Process
 
 def ready_times(workers: list[Process]) -> dict[tuple[int, int], int]:
     """Return when a worker had made each batch, ns, by loader and batch key."""
-    found: dict[tuple[int, int], int] = {}
+    ready: dict[tuple[int, int], int] = {}
     for worker in workers:
-        made = worker.batches
-        found.update(
+        batches = worker.batches
+        ready.update(
             zip(
-                zip(made["source"].tolist(), made["number"].tolist()),
-                (made["start"] + made["wall"]).tolist(),
+                zip(batches["source"].tolist(), batches["number"].tolist()),
+                (batches["start"] + batches["wall"]).tolist(),
             )
         )
-    return found
+    return ready
 
 
 def sent_times(workers: list[Process]) -> dict[tuple[int, int], tuple[int, int]]:
@@ -33,17 +33,17 @@ def sent_times(workers: list[Process]) -> dict[tuple[int, int], tuple[int, int]]
 
     By loader and batch key; a worker's feeder thread pickles them.
     """
-    found: dict[tuple[int, int], tuple[int, int]] = {}
+    sent: dict[tuple[int, int], tuple[int, int]] = {}
     for worker in workers:
-        made = worker.of(Stage.PICKLE)
-        cpu = np.where(made["cpu"] >= 0, made["cpu"], made["wall"])
-        found.update(
+        pickles = worker.of(Stage.PICKLE)
+        cpu = np.where(pickles["cpu"] >= 0, pickles["cpu"], pickles["wall"])
+        sent.update(
             zip(
-                zip(made["source"].tolist(), made["number"].tolist()),
-                zip((made["start"] + made["wall"]).tolist(), cpu.tolist()),
+                zip(pickles["source"].tolist(), pickles["number"].tolist()),
+                zip((pickles["start"] + pickles["wall"]).tolist(), cpu.tolist()),
             )
         )
-    return found
+    return sent
 
 
 def classify(
@@ -67,7 +67,7 @@ def classify(
     Returns:
         kind -> int64 [steps], ns; they sum to the step's "wait".
     """
-    found = {kind: np.zeros(len(steps.wall), np.int64) for kind in WAIT_KINDS}
+    waits = {kind: np.zeros(len(steps.wall), np.int64) for kind in WAIT_KINDS}
     lacking = "overhead" if alone else "starved"
     later = later_ready(steps.asked, ready)
     asked = steps.asked
@@ -79,22 +79,22 @@ def classify(
         steps.waiting_for.tolist(),
         steps.waiting_in.tolist(),
     ):
-        made = ready.get((loader[of], number[of]))
+        ready_at = ready.get((loader[of], number[of]))
         if of >= 0 and edge[of]:
-            found["first_batch"][step] += end - begin
-        elif of < 0 or made is None:
-            found[lacking][step] += end - begin
+            waits["first_batch"][step] += end - begin
+        elif of < 0 or ready_at is None:
+            waits[lacking][step] += end - begin
         else:
-            made = min(max(made, begin), end)
-            other = min(max(later[of], begin), made)
-            found["starved"][step] += other - begin
-            found["head_of_line"][step] += made - other
-            done, cpu = (sent or {}).get((loader[of], number[of]), (made, 0))
-            late = max(0, min(done, end) - made - cpu)
-            found["handover"][step] += late
-            found["in_transit"][step] += end - made - late
-    found["handover"] += steps.handing
-    return found
+            ready_at = min(max(ready_at, begin), end)
+            other = min(max(later[of], begin), ready_at)
+            waits["starved"][step] += other - begin
+            waits["head_of_line"][step] += ready_at - other
+            done, cpu = (sent or {}).get((loader[of], number[of]), (ready_at, 0))
+            late = max(0, min(done, end) - ready_at - cpu)
+            waits["handover"][step] += late
+            waits["in_transit"][step] += end - ready_at - late
+    waits["handover"] += steps.handing
+    return waits
 
 
 def later_ready(asked: Records, ready: dict[tuple[int, int], int]) -> list[int]:
@@ -103,7 +103,7 @@ def later_ready(asked: Records, ready: dict[tuple[int, int], int]) -> list[int]:
     2**62: none that is known.
     """
     never = 2**62
-    found = [never] * len(asked)
+    later = [never] * len(asked)
     by_epoch: dict[tuple[int, int], list[tuple[int, int]]] = {}
     for (loader, key), time in ready.items():
         by_epoch.setdefault((loader, key >> 32), []).append((key, time))
@@ -114,8 +114,8 @@ def later_ready(asked: Records, ready: dict[tuple[int, int], int]) -> list[int]:
             suffix[loader, key] = earliest
             earliest = min(earliest, time)
     for index, (loader, key) in enumerate(zip(asked["source"].tolist(), asked["number"].tolist())):
-        found[index] = suffix.get((loader, key), never)
-    return found
+        later[index] = suffix.get((loader, key), never)
+    return later
 
 
 def ready_share(asked: Records, ready: dict[tuple[int, int], int]) -> float | None:
@@ -130,4 +130,4 @@ def ready_share(asked: Records, ready: dict[tuple[int, int], int]) -> float | No
         )
         if (loader, key) in ready and not flags & (Flag.FIRST | Flag.END | Flag.FAILED)
     ]
-    return sum(made <= start for start, made in times) / len(times) if times else None
+    return sum(ready_at <= start for start, ready_at in times) / len(times) if times else None

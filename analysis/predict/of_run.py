@@ -62,28 +62,28 @@ _SHARING_S_PER_BYTE = (
 
 
 def recorded_input(
-    rank: RankMetrics, facts: RuleInputs, at_own_locks: bool = False
+    rank: RankMetrics, run: RuleInputs, at_own_locks: bool = False
 ) -> RecordedInput | Refused:
     """Read what the replay needs.
 
     Args:
         rank: of a recorded run.
-        facts: of the same rank.
+        run: of the same rank.
         at_own_locks: the locks at which samples wait are those of a library's threads, so other
             workers do not wait for them.
     """
-    unfit = _unfit(rank, facts)
+    unfit = _unfit(rank, run)
     if unfit is not None:
         return unfit
     setting, persistent = (
-        _setting(facts),
-        bool(facts.setting("persistent_workers")) and not facts.loader_made_again,
+        _setting(run),
+        bool(run.setting("persistent_workers")) and not run.loader_made_again,
     )
-    made, steps = _made(rank, persistent), len(rank.steps.wall) - rank.first if rank.steps else 0
-    if min(len(made), steps) < FEWEST:
+    fetches, steps = _made(rank, persistent), len(rank.steps.wall) - rank.first if rank.steps else 0
+    if min(len(fetches), steps) < FEWEST:
         return Refused(
             "too_few_batches",
-            f"{len(made)} batches and {steps} steps were recorded; a prediction needs at least "
+            f"{len(fetches)} batches and {steps} steps were recorded; a prediction needs at least "
             f"{FEWEST} of each: record a longer run",
         )
     begins = starts(rank, setting.num_workers, persistent)
@@ -93,63 +93,63 @@ def recorded_input(
         else 0.0
     )
     pins = (
-        setting.num_workers > 0 and "pin" in facts.moved
+        setting.num_workers > 0 and "pin" in run.moved
     )  # in a thread, which then receives the batches, too
     pinning, unpacking = (
-        _moving(facts, stage) if pins else NOTHING for stage in ("pin", "transport")
+        _moving(run, stage) if pins else NOTHING for stage in ("pin", "transport")
     )
     main = main_process(
-        rank, facts, setting.num_workers, restarting_s, pinning.cpu_s + unpacking.cpu_s
+        rank, run, setting.num_workers, restarting_s, pinning.cpu_s + unpacking.cpu_s
     )
-    helpers, best, into_shared_s = _helpers(facts), from_workers_s(facts), _into_shared_s(facts)
+    helpers, best, into_shared_s = _helpers(run), from_workers_s(run), _into_shared_s(run)
     rate, samples = (
-        facts.throughput.samples_per_s or 0.0,
-        (facts.throughput.batch_size or 1.0) / main.batches,
+        run.throughput.samples_per_s or 0.0,
+        (run.throughput.batch_size or 1.0) / main.batches,
     )
-    sharing_s = _sharing_s(made, into_shared_s) if setting.num_workers else 0.0
+    sharing_s = _sharing_s(fetches, into_shared_s) if setting.num_workers else 0.0
     handing_s = (
         sharing_s + _pickling_s(rank) if setting.num_workers else into_shared_s + _PICKLING_S
     )
     recorded = RecordedInput(
         setting=setting,
         persistent=persistent,
-        others_set=facts.loader.settings if facts.loader else {},
-        batches=_batches(made, helpers, samples, sharing_s),
+        others_set=run.loader.settings if run.loader else {},
+        batches=_batches(fetches, helpers, samples, sharing_s),
         steps=main.tasks(),
         receiving=main.receiving if setting.num_workers else Task(best.middle, 0.0),
         receiving_bounds=() if setting.num_workers else (Task(best.low, 0.0), Task(best.high, 0.0)),
         pinning=pinning,
         unpacking=unpacking,
-        gpu_s=facts.step.gpu_s / main.batches,
+        gpu_s=run.step.gpu_s / main.batches,
         handing_over=Task(handing_s, 0.0),
         sharing_s=max(
-            0.0, _SHARING_S_PER_BYTE * min(_loader_bytes(facts)) - _collating_s(facts) * samples
+            0.0, _SHARING_S_PER_BYTE * min(_loader_bytes(run)) - _collating_s(run) * samples
         ),
-        freeing_s=FREEING_S_PER_BYTE.middle * min(_loader_bytes(facts)),
-        freed_s=freed_s(facts) if setting.num_workers else 0.0,
+        freeing_s=FREEING_S_PER_BYTE.middle * min(_loader_bytes(run)),
+        freed_s=freed_s(run) if setting.num_workers else 0.0,
         sending=_SENDING_S,
         starts=replace(begins, main_s=main.starting_s * begins.per_pass),
-        making=_making(facts),
+        making=_making(run),
         own=main.shares,
         helpers=helpers,
-        cpus=facts.effective_cpus,
-        others=_others(facts),
-        disk=_disk(facts, rate),
+        cpus=run.effective_cpus,
+        others=_others(run),
+        disk=_disk(run, rate),
         samples_per_batch=samples,
         samples_per_s=rate,
-        locked=0.0 if at_own_locks else _locked(facts),
+        locked=0.0 if at_own_locks else _locked(run),
         staying=0.0
         if persistent
-        else facts.staying_s * float((made["number"] >> 32 > 0).mean())
+        else run.staying_s * float((fetches["number"] >> 32 > 0).mean())
         - settling_cpu_s(rank.makers),
     )
-    return _delayed(_locking(recorded, tensors(facts)), made)
+    return _delayed(_locking(recorded, tensors(run)), fetches)
 
 
-def _unfit(rank: RankMetrics, facts: RuleInputs) -> Refused | None:
+def _unfit(rank: RankMetrics, run: RuleInputs) -> Refused | None:
     """Say why this run cannot be replayed."""
-    loader = facts.loader
-    if rank.loader_elsewhere or facts.loader_elsewhere:
+    loader = run.loader
+    if rank.loader_elsewhere or run.loader_elsewhere:
         return Refused(
             "loader_in_thread",
             "a thread of the program takes the batches from the loader; how it hands them over is "
@@ -157,10 +157,7 @@ def _unfit(rank: RankMetrics, facts: RuleInputs) -> Refused | None:
         )
     if loader is None or rank.steps is None:
         return Refused("no_loader", "no DataLoader feeds the training")
-    if (
-        not facts.setting("torchs_dispatch", loader.kind == "DataLoader")
-        and loader.kind != _STATEFUL
-    ):
+    if not run.setting("torchs_dispatch", loader.kind == "DataLoader") and loader.kind != _STATEFUL:
         return Refused(
             "not_a_dataloader",
             f"{loader.kind} does not dispatch its batches as torch's DataLoader does",
@@ -171,7 +168,7 @@ def _unfit(rank: RankMetrics, facts: RuleInputs) -> Refused | None:
             f"{len(rank.makers.loaders)} loaders feed the training; only a single loader can be "
             f"replayed",
         )
-    if facts.comm is not None or _ranks(rank) > 1:
+    if run.comm is not None or _ranks(rank) > 1:
         return Refused(
             "several_ranks",
             "a step lasts as long as that of the slowest rank, and the replay covers the loader "
@@ -182,9 +179,9 @@ def _unfit(rank: RankMetrics, facts: RuleInputs) -> Refused | None:
             "no_run_queue",
             "this kernel does not report how long threads wait for a CPU (schedstat)",
         )
-    if not facts.throughput.samples_per_s:
+    if not run.throughput.samples_per_s:
         return Refused("no_rate", "the size of the batches is unknown")
-    if facts.setting("map_style") is False and _fed(rank) < _setting(facts).num_workers:
+    if run.setting("map_style") is False and _fed(rank) < _setting(run).num_workers:
         return Refused(
             "idle_workers",
             "some workers made no batch (fewer shards than workers), and how the shards are "
@@ -209,12 +206,12 @@ def _fed(rank: RankMetrics) -> int:
     )
 
 
-def _setting(facts: RuleInputs) -> Setting:
-    workers, ahead = facts.setting("num_workers"), facts.setting("prefetch_factor")
+def _setting(run: RuleInputs) -> Setting:
+    workers, ahead = run.setting("num_workers"), run.setting("prefetch_factor")
     return Setting(
         num_workers=workers if isinstance(workers, int) else 0,
         prefetch_factor=ahead if isinstance(ahead, int) and ahead else Setting.prefetch_factor,
-        in_order=facts.setting("in_order") is not False,
+        in_order=run.setting("in_order") is not False,
     )
 
 
@@ -225,28 +222,28 @@ def _made(rank: RankMetrics, persistent: bool) -> Records:
     where there are others.
     """
     assert rank.steps is not None
-    many = warm_up(rank.makers.processes, persistent)
-    made = np.concatenate(
-        [process.batches[~warming(process, persistent, many)] for process in rank.makers.processes]
+    warm = warm_up(rank.makers.processes, persistent)
+    fetches = np.concatenate(
+        [process.batches[~warming(process, persistent, warm)] for process in rank.makers.processes]
     )
-    made = made[
-        np.isin(made["source"], list(rank.makers.loaders))
-        & (made["cpu"] >= 0)
-        & (made["runqueue"] >= 0)
+    fetches = fetches[
+        np.isin(fetches["source"], list(rank.makers.loaders))
+        & (fetches["cpu"] >= 0)
+        & (fetches["runqueue"] >= 0)
     ]
-    made = made[np.argsort(made["number"], kind="stable")]
-    after = made["start"] >= rank.steps.start[min(rank.first, len(rank.steps.start) - 1)]
-    return np.asarray(made[after] if after.sum() >= FEWEST else made)
+    fetches = fetches[np.argsort(fetches["number"], kind="stable")]
+    after = fetches["start"] >= rank.steps.start[min(rank.first, len(rank.steps.start) - 1)]
+    return np.asarray(fetches[after] if after.sum() >= FEWEST else fetches)
 
 
-def _batches(made: Records, helpers: float, samples: float, sharing_s: float) -> list[Task]:
+def _batches(fetches: Records, helpers: float, samples: float, sharing_s: float) -> list[Task]:
     """Return what each batch took besides handing it over.
 
     Args:
         sharing_s: CPU seconds of each for shared memory, on average.
     """
-    cpu = np.minimum(made["cpu"], made["wall"]) / 1e9
-    off = np.maximum(made["wall"] / 1e9 - cpu - made["runqueue"] / 1e9, 0.0)
+    cpu = np.minimum(fetches["cpu"], fetches["wall"]) / 1e9
+    off = np.maximum(fetches["wall"] / 1e9 - cpu - fetches["runqueue"] / 1e9, 0.0)
     pieces = max(1, min(_MOST_PIECES, round(samples)))
     own = cpu * (1 - sharing_s / max(float(cpu.mean()), 1e-9))
     return [
@@ -255,21 +252,21 @@ def _batches(made: Records, helpers: float, samples: float, sharing_s: float) ->
     ]
 
 
-def _into_shared_s(facts: RuleInputs) -> float:
+def _into_shared_s(run: RuleInputs) -> float:
     """Return the CPU seconds that collating a batch into new shared memory takes a worker.
 
     It is what that takes longer than memory that it has.
     """
-    return _SHARING_S_PER_BYTE * shared_bytes(facts) + SHARING_S_PER_TENSOR * tensors(facts)
+    return _SHARING_S_PER_BYTE * shared_bytes(run) + SHARING_S_PER_TENSOR * tensors(run)
 
 
-def _sharing_s(made: Records, at_most_s: float) -> float:
+def _sharing_s(fetches: Records, at_most_s: float) -> float:
     """Return the CPU seconds that a worker takes to write a batch into shared memory.
 
     It is half of what making it takes at most: a collate that copies it into ordinary memory leaves
     that to the thread that pickles, whose time is measured.
     """
-    return min(at_most_s, float(np.minimum(made["cpu"], made["wall"]).mean()) / 2e9)
+    return min(at_most_s, float(np.minimum(fetches["cpu"], fetches["wall"]).mean()) / 2e9)
 
 
 def _locking(recorded: RecordedInput, tensors: float) -> RecordedInput:
@@ -282,34 +279,34 @@ def _locking(recorded: RecordedInput, tensors: float) -> RecordedInput:
         tensors: of a batch.
     """
     waits_s = recorded.receiving.off_cpu_s
-    found = replace(
+    candidate = replace(
         recorded,
         receiving=replace(recorded.receiving, off_cpu_s=0.0),
         locks=round(_LOCKS_PER_TENSOR * tensors),
     )
     least, most = 0.0, _SWITCH_INTERVAL_S
-    at_most_s = replace(found, lock_s=most).locked_s(_MANY) if waits_s else 0.0
+    at_most_s = replace(candidate, lock_s=most).locked_s(_MANY) if waits_s else 0.0
     if at_most_s < _LOCKED * waits_s or not waits_s:
         return recorded
     while at_most_s > waits_s and most - least > _LOCK_ERROR_S:
         middle = (least + most) / 2
         least, most = (
             (least, middle)
-            if replace(found, lock_s=middle).locked_s(_MANY) > waits_s
+            if replace(candidate, lock_s=middle).locked_s(_MANY) > waits_s
             else (middle, most)
         )
-    rest_s = max(0.0, waits_s - replace(found, lock_s=most).locked_s(_MANY))
-    return replace(found, receiving=replace(recorded.receiving, off_cpu_s=rest_s), lock_s=most)
+    rest_s = max(0.0, waits_s - replace(candidate, lock_s=most).locked_s(_MANY))
+    return replace(candidate, receiving=replace(recorded.receiving, off_cpu_s=rest_s), lock_s=most)
 
 
-def _delayed(recorded: RecordedInput, made: Records) -> RecordedInput:
+def _delayed(recorded: RecordedInput, fetches: Records) -> RecordedInput:
     """Let batches wait for a CPU as long as recorded.
 
     Other programs count for less until it is not slower than recorded. Sharing the CPUs evenly
     slows it too much where other programs have a lower priority, and too little where a thread that
     wakes up has to wait for its turn.
     """
-    queued_s, wall_s = (float(made[column].mean()) / 1e9 for column in ("runqueue", "wall"))
+    queued_s, wall_s = (float(fetches[column].mean()) / 1e9 for column in ("runqueue", "wall"))
     for weight in _WEIGHTS if recorded.others else (0.0,):
         weighed = replace(recorded, others=recorded.others * weight)
         making_s = weighed.making_s(_MANY)
@@ -326,18 +323,18 @@ def _delayed(recorded: RecordedInput, made: Records) -> RecordedInput:
     return late
 
 
-def _loader_bytes(facts: RuleInputs) -> tuple[float, float]:
+def _loader_bytes(run: RuleInputs) -> tuple[float, float]:
     """Return the bytes of a batch in its tensors and arrays, and those that are pickled."""
-    loader = facts.loader
+    loader = run.loader
     return (loader.batch_bytes or 0.0, loader.pickle_bytes or 0.0) if loader else (0.0, 0.0)
 
 
-def _collating_s(facts: RuleInputs) -> float:
+def _collating_s(run: RuleInputs) -> float:
     """Return the CPU seconds per sample of copying it into a batch.
 
     A collate into shared memory does so at the same time.
     """
-    cost = facts.costs.get("collate")
+    cost = run.costs.get("collate")
     return (cost.cpu_s or 0.0) if cost else 0.0
 
 
@@ -350,25 +347,25 @@ def _pickling_s(rank: RankMetrics) -> float:
     return pickle["cpu"] / fetch["records"] / 1e9 if fetch["records"] else 0.0
 
 
-def _moving(facts: RuleInputs, stage: str) -> Task:
+def _moving(run: RuleInputs, stage: str) -> Task:
     """Return what one batch takes in this stage."""
-    moved = facts.moved.get(stage)
+    moved = run.moved.get(stage)
     return Task((moved.cpu_s or 0.0) / moved.times, 0.0) if moved else NOTHING
 
 
-def _helpers(facts: RuleInputs) -> float:
+def _helpers(run: RuleInputs) -> float:
     """Return the CPU time of the processes that make batches over that of their known threads.
 
     It is at least 1.
     """
-    accounted = accounted_cpu_s(facts.costs)
-    return max(1.0, (facts.process_cpu_s or 0.0) / accounted) if accounted else 1.0
+    accounted = accounted_cpu_s(run.costs)
+    return max(1.0, (run.process_cpu_s or 0.0) / accounted) if accounted else 1.0
 
 
-def _making(facts: RuleInputs) -> dict[str, Shares]:
+def _making(run: RuleInputs) -> dict[str, Shares]:
     whole, stages = (
-        facts.costs.get("total"),
-        {name: facts.costs[name] for name in MAKING_STAGES if name in facts.costs},
+        run.costs.get("total"),
+        {name: run.costs[name] for name in MAKING_STAGES if name in run.costs},
     )
     if whole is None:
         return {}
@@ -380,22 +377,22 @@ def _making(facts: RuleInputs) -> dict[str, Shares]:
     }
 
 
-def _others(facts: RuleInputs) -> float:
+def _others(run: RuleInputs) -> float:
     """Return how many threads of other programs want a CPU.
 
     They are more than got one where the CPUs are full, for they wait as the training's own do.
     """
-    use = facts.cpus
+    use = run.cpus
     if use is None or not use.others:
         return 0.0
     hidden = max(
         0.0, (use.affinity or use.allowed) - use.allowed
     )  # CPUs that a quota keeps from the training: others may have them first
-    return max(0.0, use.others - hidden) * (1 + facts.waiting_cpus() / use.own if use.own else 1.0)
+    return max(0.0, use.others - hidden) * (1 + run.waiting_cpus() / use.own if use.own else 1.0)
 
 
-def _locked(facts: RuleInputs) -> float:
-    workers, total = facts.workers, facts.costs.get("total")
+def _locked(run: RuleInputs) -> float:
+    workers, total = run.workers, run.costs.get("total")
     if (
         workers is None
         or total is None
@@ -407,6 +404,6 @@ def _locked(facts: RuleInputs) -> float:
     return total.blocked_s / total.wall_s * workers.blocked_by.get("lock", 0.0)
 
 
-def _disk(facts: RuleInputs, rate: float) -> float | None:
-    nbytes = (facts.traffic.disk_bytes or 0.0) * rate
+def _disk(run: RuleInputs, rate: float) -> float | None:
+    nbytes = (run.traffic.disk_bytes or 0.0) * rate
     return nbytes if nbytes > _FEW_BYTES else None

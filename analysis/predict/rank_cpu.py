@@ -31,11 +31,11 @@ def rank_cpus(gathered: Mapping[int, RankMetrics]) -> dict[int, RankCpu]:
         return {}
     machines = {number: machine_of(rank) for number, rank in gathered.items()}
     ranks = Counter(machines.values())
-    found = {
+    use = {
         number: rank_cpu(rank, machines[number], ranks[machines[number]])
         for number, rank in gathered.items()
     }
-    return {number: rank for number, rank in found.items() if rank is not None}
+    return {number: rank for number, rank in use.items() if rank is not None}
 
 
 def rank_cpu(rank: RankMetrics, machine: tuple[object, str], ranks: int) -> RankCpu | None:

@@ -230,8 +230,8 @@ def _round(tasks: Sequence[Task], begin: int, number: int) -> list[Task]:
 
 
 def _blocks(tasks: Sequence[Task], dice: random.Random, number: int) -> list[Task]:
-    found: list[Task] = []
-    while len(found) < number:
+    drawn: list[Task] = []
+    while len(drawn) < number:
         begin = dice.randrange(len(tasks))
-        found += [tasks[(begin + index) % len(tasks)] for index in range(min(_BLOCK, len(tasks)))]
-    return found
+        drawn += [tasks[(begin + index) % len(tasks)] for index in range(min(_BLOCK, len(tasks)))]
+    return drawn

@@ -187,26 +187,37 @@ class Searcher:
             return now
         depth = now.depth or _USUAL_DEPTH
         curve = [
-            one
+            candidate
             for number in numbers(self.limits.workers, now.workers)
-            if (one := self._allowed(number, depth)) is not None
+            if (candidate := self._allowed(number, depth)) is not None
         ]
         if not curve:
             return self._refusal()
         most = _smallest(curve).workers
-        around = [one.workers for one in curve if one.workers and most / 2 <= one.workers <= most]
+        around = [
+            candidate.workers
+            for candidate in curve
+            if candidate.workers and most / 2 <= candidate.workers <= most
+        ]
         deeper = [
             self._allowed(number, other, interval=False)
             for number in around
             for other in _DEPTHS
             if other != depth
         ]
-        tried = [*curve, *(one for one in deeper if one is not None)]
+        tried = [*curve, *(candidate for candidate in deeper if candidate is not None)]
         no_more = any(
             workers > now.workers for workers in self.rejected
         )  # then others are not recommended either
         best = self._with_interval(
-            _smallest([one for one in tried if not no_more or one.workers <= now.workers] or [now])
+            _smallest(
+                [
+                    candidate
+                    for candidate in tried
+                    if not no_more or candidate.workers <= now.workers
+                ]
+                or [now]
+            )
         )
         surely = (
             best.predicted.low > now.predicted.after
@@ -220,12 +231,12 @@ class Searcher:
         )
         unordered, few = self._unordered(best), list(map(self._with_interval, _ranked(tried, best)))
         refused = [
-            one
-            for one in self.known.values()
-            if isinstance(one, Refused) and one.reason == REJECTED
+            candidate
+            for candidate in self.known.values()
+            if isinstance(candidate, Refused) and candidate.reason == REJECTED
         ]
         rejected, asked = (
-            sorted({one.message for one in refused}),
+            sorted({candidate.message for candidate in refused}),
             len({asked for asked, _ in self.known}),
         )
         return Search(
@@ -254,12 +265,12 @@ class Searcher:
             number for number in numbers(self.limits.workers, now.workers) if number > now.workers
         ):
             settings = self._settings(number, now.depth or _USUAL_DEPTH)
-            found = self._candidate(settings, interval=False)
-            if isinstance(found, Candidate) and found.predicted.after > now.predicted.after:
-                found = self._candidate(settings)
-            if isinstance(found, Refused) and found.reason != REJECTED:
+            candidate = self._candidate(settings, interval=False)
+            if isinstance(candidate, Candidate) and candidate.predicted.after > now.predicted.after:
+                candidate = self._candidate(settings)
+            if isinstance(candidate, Refused) and candidate.reason != REJECTED:
                 return None
-            if isinstance(found, Candidate) and found.predicted.low > now.predicted.after:
+            if isinstance(candidate, Candidate) and candidate.predicted.low > now.predicted.after:
                 return True
         return False
 
@@ -269,13 +280,13 @@ class Searcher:
         if not self._fits(settings):
             self.too_large = min(workers, self.too_large or workers)
             return None
-        found = self._candidate(settings, interval)
-        if isinstance(found, Candidate):
-            return found
-        if found.reason == REJECTED:
+        candidate = self._candidate(settings, interval)
+        if isinstance(candidate, Candidate):
+            return candidate
+        if candidate.reason == REJECTED:
             self.rejected.append(workers)
         elif self.unpredicted is None or workers < self.unpredicted[0]:
-            self.unpredicted = workers, found
+            self.unpredicted = workers, candidate
         return None
 
     def _settings(self, workers: int, depth: int) -> Settings:
@@ -307,10 +318,10 @@ class Searcher:
             else Candidate(settings, rate, self.memory.of(settings))
         )
 
-    def _with_interval(self, one: Candidate) -> Candidate:
+    def _with_interval(self, candidate: Candidate) -> Candidate:
         """Return the candidate with its interval, which may not have been computed before."""
-        found = self._candidate(one.settings)
-        return found if isinstance(found, Candidate) else one
+        exact = self._candidate(candidate.settings)
+        return exact if isinstance(exact, Candidate) else candidate
 
     def _change(self, settings: Settings) -> Change:
         return Change(settings=settings, cpus=self.limits.cpus)
@@ -326,7 +337,9 @@ class Searcher:
 
     def _refusal(self) -> Refused:
         """Say why no setting could be predicted."""
-        refused = [one for one in self.known.values() if isinstance(one, Refused)]
+        refused = [
+            prediction for prediction in self.known.values() if isinstance(prediction, Refused)
+        ]
         said = "no number of workers fits into the allowed memory: raise --memory"
         return refused[0] if refused else Refused("memory", said)
 
@@ -337,10 +350,11 @@ class Searcher:
         """
         if not best.settings.get("in_order"):
             return None
-        found = self._candidate({**best.settings, "in_order": False})
+        unordered = self._candidate({**best.settings, "in_order": False})
         return (
-            found
-            if isinstance(found, Candidate) and found.predicted.after * NEAR > best.predicted.after
+            unordered
+            if isinstance(unordered, Candidate)
+            and unordered.predicted.after * NEAR > best.predicted.after
             else None
         )
 
@@ -358,8 +372,8 @@ def usual_most(cpus: float, now: int) -> int:
 
 def effective(settings: Settings, now: Mapping[str, object]) -> dict[str, int | bool]:
     """Return settings with those that they leave as recorded."""
-    found = {**_USUAL, **recorded_settings(now), **settings}
-    return found if found["num_workers"] else {"num_workers": 0}
+    settings_in_effect = {**_USUAL, **recorded_settings(now), **settings}
+    return settings_in_effect if settings_in_effect["num_workers"] else {"num_workers": 0}
 
 
 def numbers(most: int, now: int) -> list[int]:
@@ -367,25 +381,29 @@ def numbers(most: int, now: int) -> list[int]:
 
     They are all small ones, then half as many again; that of now is among them.
     """
-    found = list(range(min(most, _ALL_WORKERS) + 1))
-    while found[-1] < most:
-        found.append(min(most, found[-1] + max(1, found[-1] // 2)))
-    return sorted({*found, min(now, most)})
+    workers = list(range(min(most, _ALL_WORKERS) + 1))
+    while workers[-1] < most:
+        workers.append(min(most, workers[-1] + max(1, workers[-1] // 2)))
+    return sorted({*workers, min(now, most)})
 
 
 def _smallest(candidates: Iterable[Candidate]) -> Candidate:
     """Return the fewest workers, then the fewest batches ahead, that come near the best throughput."""
     candidates = list(candidates)
-    best = max(one.predicted.after for one in candidates)
+    best = max(candidate.predicted.after for candidate in candidates)
     return min(
-        (one for one in candidates if one.predicted.after >= NEAR * best),
-        key=lambda one: (one.workers, one.depth),
+        (candidate for candidate in candidates if candidate.predicted.after >= NEAR * best),
+        key=lambda candidate: (candidate.workers, candidate.depth),
     )
 
 
 def _ranked(candidates: Iterable[Candidate], best: Candidate) -> list[Candidate]:
     """Return the chosen one, then the others, fastest first."""
-    others = [one for one in candidates if one.settings != best.settings]
-    return [best, *sorted(others, key=lambda one: (-one.predicted.after, one.workers, one.depth))][
-        :_FEW
-    ]
+    others = [candidate for candidate in candidates if candidate.settings != best.settings]
+    return [
+        best,
+        *sorted(
+            others,
+            key=lambda candidate: (-candidate.predicted.after, candidate.workers, candidate.depth),
+        ),
+    ][:_FEW]

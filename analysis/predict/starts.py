@@ -172,7 +172,7 @@ def _page_faults(makers: BatchProducers) -> tuple[npt.NDArray[np.int64], npt.NDA
     int64 [n], its number, and float64 [n, 3], minor faults, ns of CPU time in the kernel and of all
     CPU time.
     """
-    numbers, found = [np.zeros(0, np.int64)], [np.zeros((0, 3))]
+    numbers, counts = [np.zeros(0, np.int64)], [np.zeros((0, 3))]
     for process in makers.processes:
         kernel, batch = (
             records[np.isin(records["source"], list(makers.loaders))]
@@ -189,16 +189,20 @@ def _page_faults(makers: BatchProducers) -> tuple[npt.NDArray[np.int64], npt.NDA
             np.float64,
         )
         own = process.is_worker & (times > 0) & (kernel["flags"] & Flag.FIRST == 0)
-        made = process.batches
-        cpu = dict(zip(zip(made["source"].tolist(), made["number"].tolist()), made["cpu"].tolist()))
+        batches = process.batches
+        cpu = dict(
+            zip(
+                zip(batches["source"].tolist(), batches["number"].tolist()), batches["cpu"].tolist()
+            )
+        )
         whole = np.array(
             [cpu.get(key, 0) for key in zip(kernel["source"].tolist(), kernel["number"].tolist())],
             np.float64,
         )
         faults, system = (kernel[name][own] / times[own] for name in ("minor_faults", "system_cpu"))
         numbers.append(kernel["number"][own])
-        found.append(np.column_stack([faults, system, whole[own]]))
-    return np.concatenate(numbers), np.concatenate(found)
+        counts.append(np.column_stack([faults, system, whole[own]]))
+    return np.concatenate(numbers), np.concatenate(counts)
 
 
 def warming(process: Process, persistent: bool, first: int) -> npt.NDArray[np.bool_]:
@@ -211,12 +215,12 @@ def warming(process: Process, persistent: bool, first: int) -> npt.NDArray[np.bo
 
 def _since_start(process: Process, persistent: bool) -> npt.NDArray[np.int64]:
     """Return how many batches a worker had made before each, since it was started, int64 [n]."""
-    made = process.batches
-    born = np.zeros(len(made), np.int64) if persistent else made["number"] >> 32
-    order = np.lexsort((made["start"], born))
+    batches = process.batches
+    born = np.zeros(len(batches), np.int64) if persistent else batches["number"] >> 32
+    order = np.lexsort((batches["start"], born))
     _, begin, number = np.unique(born[order], return_index=True, return_counts=True)
-    since = np.empty(len(made), np.int64)
-    since[order] = np.arange(len(made)) - np.repeat(begin, number)
+    since = np.empty(len(batches), np.int64)
+    since[order] = np.arange(len(batches)) - np.repeat(begin, number)
     return since
 
 
@@ -224,10 +228,10 @@ def _per_pass(rank: RankMetrics, ends: Records) -> int:
     """Return the batches in a pass: as it ended, or as far as it came."""
     if len(ends):
         return max(1, int(np.median(ends["number"] & 0xFFFFFFFF)))
-    made = np.concatenate(
+    batches = np.concatenate(
         [process.batches["number"] & 0xFFFFFFFF for process in rank.makers.processes]
     )
-    return int(made.max()) + 1 if len(made) else 1
+    return int(batches.max()) + 1 if len(batches) else 1
 
 
 def _each(epochs: Records, workers: int) -> Task:
@@ -242,7 +246,7 @@ def _births(processes: Sequence[Process], epochs: Records, workers: int, persist
     The second value is what its first batches take more than later ones.
     """
     cpu: list[float] = []
-    many = warm_up(processes, persistent)
+    warm = warm_up(processes, persistent)
     for process in processes:
         number, born = process.header.get("worker"), process.of(Stage.START)
         for epoch in epochs if isinstance(number, int) else ():
@@ -258,25 +262,25 @@ def _births(processes: Sequence[Process], epochs: Records, workers: int, persist
     if not cpu:
         return NOTHING
     more, off = np.mean(
-        [_more(process, persistent, many) for process in processes if process.is_worker], axis=0
+        [_more(process, persistent, warm) for process in processes if process.is_worker], axis=0
     ).tolist()
     return Task((float(np.mean(cpu)) + more) / 1e9, off / 1e9)
 
 
-def _more(process: Process, persistent: bool, many: int) -> tuple[float, float]:
-    """Return what a worker's first ``many`` batches take more than average later ones, ns.
+def _more(process: Process, persistent: bool, warm: int) -> tuple[float, float]:
+    """Return what a worker's first ``warm`` batches take more than average later ones, ns.
 
     It is CPU time, and blocked time.
     """
-    made, first = process.batches, warming(process, persistent, many)
+    batches, first = process.batches, warming(process, persistent, warm)
     if not first.any() or first.all():
         return 0.0, 0.0
-    blocked = made["wall"] - made["cpu"] - np.maximum(made["runqueue"], 0)
+    blocked = batches["wall"] - batches["cpu"] - np.maximum(batches["runqueue"], 0)
     cpu, off = (
         max(0.0, float(values[first].mean() - values[~first].mean()))
-        for values in (made["cpu"], blocked)
+        for values in (batches["cpu"], blocked)
     )
-    return cpu * many, off * many
+    return cpu * warm, off * warm
 
 
 def _cpus(rank: RankMetrics) -> float:

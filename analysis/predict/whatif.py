@@ -46,19 +46,19 @@ def answer(
         workers: with the change.
         extremes: the change as it could also be, where it was measured: the interval holds theirs.
     """
-    found = predict(change)
-    if isinstance(found, Refused):
-        return replace(asked, refused=found, line="")
+    rate = predict(change)
+    if isinstance(rate, Refused):
+        return replace(asked, refused=rate, line="")
     around = [
-        found,
-        *(other for one in extremes if isinstance(other := predict(one), PredictedRate)),
+        rate,
+        *(other for extreme in extremes if isinstance(other := predict(extreme), PredictedRate)),
     ]
-    low, high = min(one.low for one in around), max(one.high for one in around)
-    limit = next_limit(predict, change, found, workers)
+    low, high = min(extreme.low for extreme in around), max(extreme.high for extreme in around)
+    limit = next_limit(predict, change, rate, workers)
     return replace(
         asked,
-        before=found.before,
-        after=found.after,
+        before=rate.before,
+        after=rate.after,
         low=low,
         high=high,
         limit=limit,
@@ -66,8 +66,13 @@ def answer(
     )
 
 
-def rate_of(found: WhatIf) -> PredictedRate | None:
+def rate_of(answered: WhatIf) -> PredictedRate | None:
     """Return the predicted rate alone; None: refused."""
-    if found.before is None or found.after is None or found.low is None or found.high is None:
+    if (
+        answered.before is None
+        or answered.after is None
+        or answered.low is None
+        or answered.high is None
+    ):
         return None
-    return PredictedRate(found.before, found.after, found.low, found.high)
+    return PredictedRate(answered.before, answered.after, answered.low, answered.high)

@@ -47,7 +47,7 @@ def _between(mean_kernel_s: float, idle_s: float) -> bool:
     return mean_kernel_s >= _LONG_S or idle_s >= _IDLE_S
 
 
-def change(facts: object) -> Refused:
+def change(run: object) -> Refused:
     """Refuse to predict: how much of it a compiler saves is unknown.
 
     So is what else the host does.

@@ -12,23 +12,23 @@ _RECORD_ALL = [
 ]
 
 
-def recorded(facts: RuleInputs) -> RankFacts | None:
+def recorded(run: RuleInputs) -> RankFacts | None:
     """Return what the recorded ranks cost each other.
 
     None: there is one rank, or no collective was seen.
     """
-    comm, parts, step_s = facts.comm, facts.comm_parts, facts.step.mean_s
+    comm, parts, step_s = run.comm, run.comm_parts, run.step.mean_s
     if comm is None:
         return None
     late = comm.late if comm.late and comm.late[0].late_steps >= FEWEST_STEPS else []
     most = max(parts, key=lambda rank: parts[rank].wait_s, default=0)
     wait_s = parts[most].wait_s if parts else 0.0
     waiting = Waiting(most, wait_s, step_s, wait_s / step_s if step_s else 0.0, parts.get(most))
-    return RankFacts(len(parts), "the step", comm, late, waiting, _exposed(facts, comm))
+    return RankFacts(len(parts), "the step", comm, late, waiting, _exposed(run, comm))
 
 
-def _exposed(facts: RuleInputs, comm: Communication) -> Exposed | None:
-    parts, step_s = facts.comm_parts, facts.step.mean_s
+def _exposed(run: RuleInputs, comm: Communication) -> Exposed | None:
+    parts, step_s = run.comm_parts, run.step.mean_s
     if not parts or not step_s:
         return None
     rank = min(parts, key=lambda rank: parts[rank].exposed_transfer_s or 0.0)
@@ -53,21 +53,23 @@ def _exposed(facts: RuleInputs, comm: Communication) -> Exposed | None:
 
 
 def _evidence(comm: Communication, exposed_s: float, step_s: float) -> list[Evidence]:
-    found = [
+    evidence = [
         Evidence("exposed_transfer_s", "exposed transfer per step", exposed_s, "s"),
         Evidence("share_of_step", "share of the step", exposed_s / step_s, SHARE),
     ]
     moved = next((kind for kind in comm.collectives if kind.busbw_gbps), None)
     if moved and moved.busbw_gbps:
         what = f"bus bandwidth, {moved.name} of {moved.bytes:,} B over {moved.n} ranks"
-        found.append(Evidence("bus_bytes_per_s", what, moved.busbw_gbps * 1e9, "B/s", moved.name))
+        evidence.append(
+            Evidence("bus_bytes_per_s", what, moved.busbw_gbps * 1e9, "B/s", moved.name)
+        )
     if comm.network_share is not None:
-        found.append(
+        evidence.append(
             Evidence(
                 "share_of_ceiling", "bandwidth, share of its ceiling", comm.network_share, SHARE
             )
         )
-    return found
+    return evidence
 
 
 #: Below it the median of few steps decides more than the ranks do: a run says nothing then, and

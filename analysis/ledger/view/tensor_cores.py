@@ -69,8 +69,8 @@ def tensor_cores(devices: Iterable[str]) -> TensorCores:
 
     GPUs that differ are unknown.
     """
-    found = {_of(device) for device in devices}
-    return found.pop() if len(found) == 1 else TensorCores.UNKNOWN
+    kinds = {_of(device) for device in devices}
+    return kinds.pop() if len(kinds) == 1 else TensorCores.UNKNOWN
 
 
 def _of(device: str) -> TensorCores:

@@ -25,7 +25,7 @@ _MARGIN = 1.15
 _MIN_COMPUTE_SHARE = 0.05
 
 
-def gained_s(facts: RuleInputs, most_workers: int | None = None) -> Between | None:
+def gained_s(run: RuleInputs, most_workers: int | None = None) -> Between | None:
     """Return the seconds saved per step with as many workers as it needs.
 
     None: no such setting, or the making of a batch was not measured. Where it has workers, that is
@@ -34,44 +34,44 @@ def gained_s(facts: RuleInputs, most_workers: int | None = None) -> Between | No
     Args:
         most_workers: as for ``needed``.
     """
-    workers, number, receiving = num_workers(facts), needed(facts, most_workers), receiving_s(facts)
+    workers, number, receiving = num_workers(run), needed(run, most_workers), receiving_s(run)
     if workers is None or number is None:
         return None
-    most = input_wait(facts).making_s
-    now = alone_s(facts) if workers == 0 else with_workers_s(facts, workers, receiving.low)
+    most = input_wait(run).making_s
+    now = alone_s(run) if workers == 0 else with_workers_s(run, workers, receiving.low)
     slow, fast = (
-        with_workers_s(facts, number, seconds) for seconds in (receiving.high, receiving.low)
+        with_workers_s(run, number, seconds) for seconds in (receiving.high, receiving.low)
     )
     if now is None or slow is None or fast is None:
         return None
-    locked_s = 0.0 if at_own_locks(facts) else at_locks_s(facts)
+    locked_s = 0.0 if at_own_locks(run) else at_locks_s(run)
     return Between(max(0.0, min(most, now - max(slow, locked_s))), max(0.0, min(most, now - fast)))
 
 
-def repeats(facts: RuleInputs) -> bool:
+def repeats(run: RuleInputs) -> bool:
     """Tell whether another worker would only yield once more what those that there are yield."""
-    return not facts.may_be_split and bool(num_workers(facts))
+    return not run.may_be_split and bool(num_workers(run))
 
 
-def advised(facts: RuleInputs) -> int | None:
+def advised(run: RuleInputs) -> int | None:
     """Return W*, where it is sure that the step would be shorter with it.
 
     It would be by more than the gate, each worker gets batches, and none would repeat samples; else
     None.
     """
-    return None if facts.idle_workers or repeats(facts) else sure_to_help(facts)
+    return None if run.idle_workers or repeats(run) else sure_to_help(run)
 
 
-def sure_to_help(facts: RuleInputs) -> int | None:
-    gain = gained_s(facts)
+def sure_to_help(run: RuleInputs) -> int | None:
+    gain = gained_s(run)
     return (
-        needed(facts)
-        if gain is not None and gain.low - unsure_s(facts) >= MIN_WAIT_SHARE * facts.step.mean_s
+        needed(run)
+        if gain is not None and gain.low - unsure_s(run) >= MIN_WAIT_SHARE * run.step.mean_s
         else None
     )
 
 
-def needed(facts: RuleInputs, most_workers: int | None = None) -> int | None:
+def needed(run: RuleInputs, most_workers: int | None = None) -> int | None:
     """Return W*: workers that keep pace with the step, capped by what the CPUs can run.
 
     None: the making of a batch was not measured.
@@ -80,40 +80,38 @@ def needed(facts: RuleInputs, most_workers: int | None = None) -> int | None:
         most_workers: that are advised in any case; None: as many as there are CPUs, and more where
             samples are partly blocked.
     """
-    making = making_s(facts)
-    taking = max(compute_s(facts) + receiving_s(facts).low, facts.step.gpu_s)
+    making = making_s(run)
+    taking = max(compute_s(run) + receiving_s(run).low, run.step.gpu_s)
     if not making:
         return None
-    if not facts.may_be_split and not num_workers(facts):
+    if not run.may_be_split and not num_workers(run):
         return 1
-    wanted = math.ceil(_MARGIN * making / max(taking, _MIN_COMPUTE_SHARE * facts.step.mean_s, 1e-9))
+    wanted = math.ceil(_MARGIN * making / max(taking, _MIN_COMPUTE_SHARE * run.step.mean_s, 1e-9))
     most = (
-        _carried(facts, wanted)
-        if most_workers is None
-        else min(_carried(facts, wanted), most_workers)
+        _carried(run, wanted) if most_workers is None else min(_carried(run, wanted), most_workers)
     )
-    return max((num_workers(facts) or 0) + 1, min(wanted, most))
+    return max((num_workers(run) or 0) + 1, min(wanted, most))
 
 
-def carried(facts: RuleInputs) -> int | None:
+def carried(run: RuleInputs) -> int | None:
     """Return ``needed``, where the CPUs can run more workers than there are.
 
     Those that are there must all get batches; else None.
     """
-    if facts.idle_workers:
+    if run.idle_workers:
         return None
-    number, workers = needed(facts), num_workers(facts)
-    if number is None or workers is None or repeats(facts):
+    number, workers = needed(run), num_workers(run)
+    if number is None or workers is None or repeats(run):
         return None
-    return number if _carried(facts, number) > workers else None
+    return number if _carried(run, number) > workers else None
 
 
-def _carried(facts: RuleInputs, wanted: int) -> int:
+def _carried(run: RuleInputs, wanted: int) -> int:
     """Return how many workers the CPUs can run that other programs leave.
 
     It is one each, more where a sample is partly blocked.
     """
-    total, room = cpus.total(facts), cpus.left_by_others(facts)
+    total, room = cpus.total(run), cpus.left_by_others(run)
     if total is None or total.cpu_s is None:
         return math.ceil(room)
     alone_s = total.wall_s - (total.runqueue_s or 0.0)
