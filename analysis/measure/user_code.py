@@ -4,22 +4,16 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from feedline.analysis.measure.code_frames import called
+from feedline.analysis.measure.code_node import CodeNode, Weight, share_of
 from feedline.analysis.measure.code_places import EVALUATION, IDLE, LOGGING, OTHER
-from feedline.analysis.measure.code_tree import (
-    MAIN,
-    CodeNode,
-    PlaceTree,
-    SampledCode,
-    Weight,
-    share_of,
-)
+from feedline.analysis.measure.code_tree import MAIN, PlaceTree, SampledCode
 from feedline.analysis.measure.model import OwnCode, OwnFunction
 
 #: Of its process's time: functions that take less are not told, nor are lines.
 _TOLD = 0.01
 _MOST_LINES = 5
 _MOST_OWN = 8  # functions of the loop
-_FEWEST = 20  # samples of the loop's own code that are worth a mean
+_FEWEST = 8  # samples of the loop's own code that are worth a mean
 
 
 @dataclass(frozen=True)

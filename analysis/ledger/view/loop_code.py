@@ -4,8 +4,9 @@ from feedline.analysis.ledger.facts import RuleInputs
 from feedline.analysis.ledger.known_call import CallFound, known_call
 from feedline.analysis.ledger.known_calls import PER_SAMPLE, PER_STEP
 from feedline.analysis.ledger.view.slow_code import FEWEST, deepest
+from feedline.analysis.measure.code_node import CodeNode
 from feedline.analysis.measure.code_places import LOGGING, OTHER
-from feedline.analysis.measure.code_tree import MAIN, CodeNode
+from feedline.analysis.measure.code_tree import MAIN
 
 #: Places in which the loop does neither forward nor backward, nor anything else of torch's.
 _LOOP = ((MAIN, OTHER), (MAIN, LOGGING))
