@@ -74,6 +74,7 @@ def _recording_request(
         made_at=args.set_at,
         strict=args.strict,
         stop_after=args.stop_after,
+        stacks=args.stacks,
     )
 
 
@@ -129,6 +130,13 @@ class RunCommand:
             help="how to store the script's arguments: masked (default) hides values that might "
             "be private; all stores every argument, "
             "secrets included; none stores no argument",
+        )
+        recording.add_argument(
+            "--no-stacks",
+            dest="stacks",
+            action="store_false",
+            help="do not sample which lines of code run (default: samples may take 0.5 %% of the "
+            "training's CPU time, and 2 %% in its first 20 s)",
         )
         recording.add_argument(
             "--strict",
@@ -206,6 +214,7 @@ class RunCommand:
                 args.record_argv,
                 follows=True,
                 stop_after=StopAfter.parse(args.stop_after) if args.stop_after else None,
+                stacks=args.stacks,
             )
         except Exception as error:  # whatever is wrong with recording, the training runs; but not without a change that was asked for
             if args.strict or changes:

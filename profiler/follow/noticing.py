@@ -331,6 +331,7 @@ class _Following:
                 launch=launch,
                 group=group.name if group else "",
                 stop_after=StopAfter.parse(recording.stop_after) if recording.stop_after else None,
+                stacks=recording.stacks,
             )
             _note(recording, recorded=os.path.relpath(self.session.folder, recording.run))
         except Exception as error:

@@ -29,6 +29,7 @@ class RecordingSettings:
         settings, made_at, strict: arguments of the training's DataLoader to change; as of
             session/overrides.Overrides.
         stop_after: as of session/stop_after.StopAfter; "": never.
+        stacks: whether lines of code are sampled.
     """
 
     top: int
@@ -44,6 +45,7 @@ class RecordingSettings:
     made_at: str = ""
     strict: bool = False
     stop_after: str = ""
+    stacks: bool = True
 
     @classmethod
     def read(cls, environ: Mapping[str, str] = os.environ) -> "RecordingSettings | None":

@@ -18,14 +18,16 @@ from types import FrameType
 from typing import Any
 
 from feedline.profiler import proc
+from feedline.profiler.stacks.file_watch import FolderWatch
 from feedline.profiler.stacks.layout import Layout
 from feedline.profiler.stacks.process_memory import ProcessMemory
 from feedline.profiler.stacks.ration import Ration
+from feedline.profiler.stacks.short_slice import ask_for_short_slices
 from feedline.profiler.stacks.stack_log import LogFull, StackLog
 from feedline.profiler.stacks.targets import END, TARGETS
 from feedline.profiler.stacks.thread_stacks import Place, StackReader, Torn
 
-_LOOK_NS = 100_000_000  # at most between two looks for new processes and threads
+_LOOK_NS = 200_000_000  # at most between two looks for new processes and threads
 _RATION_NS = 2_000_000_000
 _FORGET_NS = 60_000_000_000
 _EARLY_NS, _LONG_NS = 20_000_000_000, 600_000_000_000
@@ -36,6 +38,7 @@ _IDLE_NS = 30_000_000_000  # without any process to sample: the helper ends
 _EMPTY = 20  # readings without a frame, after which a thread is none of Python's
 _PIN = "_pin_memory_loop"
 _MOST_THREADS = 16  # of a process
+_OTHERS = 4  # times as long between two samples of threads that are not the main thread
 
 
 @dataclass
@@ -84,6 +87,7 @@ class _Helper:
         self._log = StackLog(folder)
         self._targets = folder / TARGETS
         self._read = 0  # bytes of that file
+        self._changes = FolderWatch(folder)
         self._ended = False
         self._processes: dict[str, _Process] = {}
         self._ration, self._random = Ration(), random.Random()
@@ -98,7 +102,7 @@ class _Helper:
         signal.signal(signal.SIGTERM, self._terminated)
         while not self._ended:
             now = _now()
-            if now - self._looked >= _LOOK_NS or not self._processes:
+            if now - self._looked >= _LOOK_NS:
                 self._look(now)
             self._sample(now)
             if now - self._group >= self._group_ns(now):
@@ -123,46 +127,48 @@ class _Helper:
     def _sleep(self) -> None:
         due = min(
             (thread.due_ns for own in self._processes.values() for thread in own.threads.values()),
-            default=self._looked + _LOOK_NS // 4,
+            default=self._looked + _LOOK_NS,
         )
-        time.sleep(max(0, min(due, self._looked + _LOOK_NS) - _now()) * 1e-9)
+        wait = min(due, self._looked + _LOOK_NS) - _now()
+        if self._changes.wait(wait * 1e-9):
+            self._hear(_now())
 
     def _look(self, now: int) -> None:
         """Look for the end, for new processes and threads, and at what samples cost."""
         self._looked = now
         self._ended |= proc.started(self._pid) != self._started
-        with suppress(FileNotFoundError):
-            if os.stat(self._targets).st_size > self._read:
-                self._hear(now)
+        self._hear(now)
         for name, process in list(self._processes.items()):
             if proc.started(process.pid) != process.started:
                 self._processes.pop(name)
         if self._processes:
             self._busy = now
         self._ended |= now - self._busy > _IDLE_NS
-        if now - self._rationed >= _RATION_NS or self._samples and not self._rationed_once:
+        if now - self._rationed >= _RATION_NS:
             self._set_interval(now)
         if now - self._forgot >= _FORGET_NS:
             self._forgot = now
             for process in self._processes.values():
                 process.stacks.forget()
 
-    _rationed_once = False
-
     def _set_interval(self, now: int) -> None:
         spent = time.process_time()
         self._ration.measured(spent - self._spent_s, self._samples)
         pids = [process.pid for process in self._processes.values()]
-        threads = sum(len(process.threads) for process in self._processes.values())
+        threads = sum(1 + (len(own.threads) - 1) / _OTHERS for own in self._processes.values())
         interval = self._ration.interval_s(
             (now - self._began) * 1e-9, (now - self._rationed) * 1e-9, pids, threads
         )
         self._interval_ns = int(interval * 1e9)
         self._spent_s, self._samples, self._rationed = spent, 0, now
-        self._rationed_once = True
 
     def _hear(self, now: int) -> None:
         """Read what the processes tell."""
+        try:
+            if os.stat(self._targets).st_size <= self._read:
+                return
+        except FileNotFoundError:
+            return
         with open(self._targets, "rb") as file:
             file.seek(self._read)
             data = file.read()
@@ -212,6 +218,7 @@ class _Helper:
     def _sample_thread(self, process: _Process, native: int, thread: _Thread) -> None:
         now = _now()
         draw = int((0.5 + self._random.random()) * self._interval_ns)
+        draw *= 1 if native == process.pid else _OTHERS
         thread.due_ns = max(thread.due_ns + draw, now + draw // 2)
         try:
             if native < 0:
@@ -231,7 +238,7 @@ class _Helper:
             self._count(process, native, thread, stack, now)
 
     def _count(
-        self, process: _Process, native: int, thread: _Thread, stack: list[Place], now: int
+        self, process: _Process, native: int, thread: _Thread, stack: tuple[Place, ...], now: int
     ) -> None:
         if not stack:
             thread.empty += 1
@@ -269,6 +276,7 @@ def main(arguments: list[str]) -> None:
     os.setsid()
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    ask_for_short_slices(os.nice(0))
     with suppress(OSError, LogFull):
         _Helper(Path(folder), int(pid), int(started), found).run()
     sys.exit(0)

@@ -29,14 +29,16 @@ class Ration:
         if samples:
             self._cost_s += _SMOOTHING * (cpu_s / samples - self._cost_s)
 
-    def interval_s(self, elapsed_s: float, since_s: float, pids: list[int], threads: int) -> float:
+    def interval_s(
+        self, elapsed_s: float, since_s: float, pids: list[int], threads: float
+    ) -> float:
         """Return the mean time between two samples of one thread.
 
         Args:
             elapsed_s: since the training began.
             since_s: since the last call.
             pids: of the sampled processes.
-            threads: of all of them.
+            threads: of all of them; one that is sampled less often counts less.
         """
         early = elapsed_s < _EARLY_S
         share = _EARLY_SHARE if early else _SHARE

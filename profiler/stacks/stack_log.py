@@ -3,7 +3,6 @@ of a stretch of time in one piece.
 """
 
 import os
-from collections.abc import Sequence
 from pathlib import Path
 
 from feedline.profiler import masks
@@ -35,7 +34,7 @@ class StackLog:
         self._processes = 0
         self._files: dict[str, str] = {}
         self._frames: dict[Place, int] = {}
-        self._stacks: dict[tuple[int, str, tuple[int, ...]], int] = {}
+        self._stacks: dict[tuple[int, str, tuple[Place, ...]], int] = {}
         self._counts: dict[int, list[int]] = {}
         self._line(f"{MAGIC} {SCHEMA} {os.getpid()}")
         self.flush()
@@ -50,13 +49,13 @@ class StackLog:
         """Note why not all of a process is there."""
         self._line("r", process, _plain(why))
 
-    def add(self, process: int, thread: str, stack: Sequence[Place], ns: int) -> None:
+    def add(self, process: int, thread: str, stack: tuple[Place, ...], ns: int) -> None:
         """Count a stack, innermost frame first, that stands for some nanoseconds."""
-        frames = tuple(self._frame(place) for place in reversed(stack))
-        key = process, thread, frames
+        key = process, thread, stack
         number = self._stacks.get(key)
         if number is None:
             number = self._stacks[key] = len(self._stacks)
+            frames = [self._frame(place) for place in reversed(stack)]
             self._line("s", process, thread, ",".join(map(str, frames)))
         count = self._counts.setdefault(number, [0, 0])
         count[0] += 1

@@ -17,7 +17,7 @@ _TRIES = 3
 _MOST_FRAMES = 20_000
 _OUTER, _INNER = 64, 192  # frames of a deep stack that are kept
 _LONGEST_TEXT, _LONGEST_TABLE = 4096, 1 << 18
-_MOST_CODES = 50_000
+_MOST_CODES, _MOST_STACKS = 50_000, 5_000
 _word = struct.Struct("<Q")
 #: Frames that Python itself puts between C and Python code.
 _SHIMS = ("<shim>", "<interpreter trampoline>")
@@ -108,9 +108,12 @@ class StackReader:
     def __init__(self, memory: ProcessMemory, layout: Layout, code_type: int) -> None:
         self._memory, self._layout, self._code_type = memory, layout, code_type
         self._codes: OrderedDict[int, _Code | None] = OrderedDict()
-        self._frames = struct.Struct("<16Q")
+        self._stacks: dict[tuple[tuple[int, int], ...], tuple[Place, ...]] = {}
+        at = (layout.code_words, layout.previous_words, layout.instruction_words)
+        self._frame = struct.Struct(f"<{max(at) + 1}Q")
+        self._at = at
 
-    def stack(self, thread: int, state: int) -> list[Place]:
+    def stack(self, thread: int, state: int) -> tuple[Place, ...]:
         """Return its frames, innermost first; of a deep stack only the first and last ones. Empty:
         it runs no Python code now.
 
@@ -136,8 +139,9 @@ class StackReader:
     def forget(self) -> None:
         """Forget code objects: the memory of those that are gone may hold others."""
         self._codes.clear()
+        self._stacks.clear()
 
-    def _read(self, thread: int, state: int) -> list[Place]:
+    def _read(self, thread: int, state: int) -> tuple[Place, ...]:
         layout, memory = self._layout, self._memory
         words = memory.words(state, _STATE_WORDS)
         if words[layout.state_thread_words] != thread:
@@ -147,10 +151,8 @@ class StackReader:
             frame = memory.words(frame, 4)[layout.current_words]
         begin, block = self._block(words)
         found: list[tuple[int, int]] = []
-        code_at, previous_at, running_at = (
-            8 * place
-            for place in (layout.code_words, layout.previous_words, layout.instruction_words)
-        )
+        code_at, previous_at, running_at = self._at
+        word = self._frame.unpack_from
         end = begin + len(block) - _FRAME_BYTES
         while frame:
             at = frame - begin
@@ -158,22 +160,28 @@ class StackReader:
                 data, at = block, at
             else:
                 data, at = bytes(memory.read(frame, _FRAME_BYTES)), 0
-            found.append(
-                (
-                    _word.unpack_from(data, at + code_at)[0] - layout.code_tag,
-                    _word.unpack_from(data, at + running_at)[0],
-                )
-            )
-            frame = _word.unpack_from(data, at + previous_at)[0]
+            words = word(data, at)
+            found.append((words[code_at], words[running_at]))
+            frame = words[previous_at]
             if len(found) > _MOST_FRAMES:
                 raise Torn
         if len(found) > _OUTER + _INNER:
             found[_INNER:-_OUTER] = []
-        places = []
-        for address, instruction in found:
-            code = self._code(address)
-            if code is not None and not code.shim:
-                places.append(code.at(instruction))
+        key = tuple(found)
+        places = self._stacks.get(key)
+        if places is None:
+            codes = [
+                (self._code(address - layout.code_tag), instruction)
+                for address, instruction in found
+            ]
+            places = tuple(
+                code.at(instruction)
+                for code, instruction in codes
+                if code is not None and not code.shim
+            )
+            if len(self._stacks) >= _MOST_STACKS:
+                self._stacks.clear()
+            self._stacks[key] = places
         return places
 
     def _block(self, words: tuple[int, ...]) -> tuple[int, bytes]:

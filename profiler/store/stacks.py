@@ -243,7 +243,7 @@ def _loop(process: Process) -> tuple[int, int] | None:
         return None
     last = records
     if not process.is_worker:
-        last = next(own for own in map(lambda stages: process.of(*stages), _LAST) if len(own))
+        last = next(own for stages in _LAST if len(own := process.of(*stages)))
     ends = last["start"] + np.maximum(last["wall"], 0)
     return int(records["start"].min()), int(ends.max())
 
