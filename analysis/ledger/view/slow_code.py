@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from feedline.analysis.ledger.change import Factor
 from feedline.analysis.ledger.facts import RuleInputs
 from feedline.analysis.ledger.finding import SHARE, Evidence
-from feedline.analysis.ledger.known_call import CallFound, known_call
+from feedline.analysis.ledger.known_call import CallFound, KnownCall, known_call
 from feedline.analysis.ledger.known_calls import PER_SAMPLE
 from feedline.analysis.measure.code_node import CodeNode, Weight, share_of
 from feedline.analysis.measure.code_places import COLLATE, DATASET
@@ -194,11 +194,12 @@ def making_line(facts: RuleInputs) -> str:
     return node.place if node is not None else ""
 
 
-def reported(found: CallFound, whole_s: float) -> Evidence:
-    """Return the share of a call that is known to be slow, with where people report it.
+def reported(call: KnownCall, share: float, whole: str) -> Evidence:
+    """Return the share (0 to 1) that a call takes which is known to be slow, with where people
+    report it.
 
     Args:
-        whole_s: that the share is of.
+        whole: what the share is of, in words.
     """
-    what = f"{found.call.name.replace('_', ' ')}, reported in {found.call.report}"
-    return Evidence("known_call", what, found.seconds / whole_s, SHARE, found.call.name)
+    what = f"{call.name.replace('_', ' ')}, share of {whole}; reported in {call.report}"
+    return Evidence("known_call", what, share, SHARE, call.name)

@@ -10,7 +10,7 @@ from feedline.analysis.ledger.change import Change, Factor, Refused
 from feedline.analysis.ledger.facts import RuleInputs
 from feedline.analysis.ledger.finding import SHARE, Evidence, Finding, Severity, measured
 from feedline.analysis.ledger.rule import Rule
-from feedline.analysis.ledger.view.loop_code import loop_call, loop_function
+from feedline.analysis.ledger.view.loop_code import known_in_loop, line_in, loop_call, loop_function
 from feedline.analysis.ledger.view.own_functions import (
     NamedFunctions,
     named_functions,
@@ -49,10 +49,9 @@ def check(facts: RuleInputs) -> Finding | None:
     crowded = (
         f". About {share(queued)} of this time is {left_out}" if queued >= _TOLD_QUEUED else ""
     )
-    found_call, function = loop_call(facts), loop_function(facts)
-    line = function[0] if function else ""
-    call = found_call[0].call if found_call else None
-    by_host = (found_call[1] * own.s) if found_call and call and not call.on_gpu else 0.0
+    known, function = known_in_loop(facts, named), loop_function(facts)
+    line = function[0] if function else line_in(facts, named[0].name)
+    by_host = known.share * own.s if known is not None and not known.call.on_gpu else 0.0
     return Finding(
         RULE_ID,
         # what waits for the GPU takes no less time without it, and a call that does not, does
@@ -60,16 +59,12 @@ def check(facts: RuleInputs) -> Finding | None:
         message=f"the program's own code, outside the model (nn.Module), the backward pass and "
         f"the optimizer, takes {seconds(own.s)} of "
         f"the {seconds(step.mean_s)} step ({share(own.s / step.mean_s)}{waiting}): "
-        f"{parts(named)}{crowded}{f'. {call.says}' if call else ''}",
+        f"{parts(named)}{crowded}{f'. {known.call.says}' if known else ''}",
         evidence=[
             *_evidence(found, step.mean_s),
-            *(
-                [reported(found_call[0], found_call[0].seconds / found_call[1])]
-                if found_call
-                else []
-            ),
+            *([reported(known.call, known.share, "this code")] if known else []),
         ],
-        fix=(f"{call.fix}." if call else _first(named, bool(line)))
+        fix=(f"{known.call.fix}." if known else _first(named, bool(line)))
         + _freeing(
             freed_bytes,
             freeing_s,
@@ -80,9 +75,7 @@ def check(facts: RuleInputs) -> Finding | None:
         f"wait for the next batch. If it takes "
         f"much less than {seconds(named[0].s)} per step, this finding is wrong.",
         cost_s=took,
-        place=f"{found_call[0].file}:{found_call[0].line}"
-        if found_call
-        else line or place_of(named[0].name),
+        place=known.place if known else line or place_of(named[0].name),
     )
 
 
