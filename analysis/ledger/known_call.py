@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from feedline.analysis.measure.code_frames import origin
-from feedline.analysis.measure.code_tree import Chain, CodeNode
+from feedline.analysis.measure.code_node import Chain, CodeNode
 from feedline.analysis.measure.source_lines import SourceLines
 from feedline.profiler.store.stacks import StackFrame
 
@@ -113,7 +113,7 @@ def known_call(
         lines = sums.setdefault(call, {})
         lines[file, line] = lines.get((file, line), 0.0) + seconds
     best = max(sums, key=lambda call: sum(sums[call].values()), default=None)
-    tapped_s = sum(below.tapped_s for below in node.under())
+    tapped_s = node.all_tapped_s
     whole_s = max(node.seconds - tapped_s, tapped_s)
     if best is None or sum(sums[best].values()) < most * whole_s:
         return None

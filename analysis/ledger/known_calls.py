@@ -98,7 +98,8 @@ PER_SAMPLE: Calls = (
         "An LMDB environment is opened for each sample.",
         "Open the environment once per worker, at its first sample",
         "https://github.com/facebookresearch/fairchem/pull/154",
-        text=r"\blmdb\.(open|Environment)\(",
+        (Sign("lmdb", r"_envid\.py"),),
+        r"\blmdb\.(open|Environment)\(",
     ),
     KnownCall(
         "database_opened",

@@ -97,21 +97,23 @@ class CodeFrame:
     """A frame of the program, with the libraries' frames that it called directly.
 
     Attributes:
-        function: its name; of a lambda or the module itself, with its line.
-        file: that it is in.
+        key: what tells one function from another: its file and name. The name of a lambda or of the
+            module itself has its line.
         line: of it that was being executed.
         below: frames of libraries between it and the next one of the program, outermost first.
     """
 
-    function: str
-    file: str
+    key: tuple[str, str]
     line: int
     below: tuple[StackFrame, ...] = ()
 
     @property
-    def key(self) -> tuple[str, str]:
-        """What tells one function from another: its file and name."""
-        return self.file, self.function
+    def file(self) -> str:
+        return self.key[0]
+
+    @property
+    def function(self) -> str:
+        return self.key[1]
 
 
 def program_frames(frames: Sequence[StackFrame]) -> list[CodeFrame]:
@@ -135,9 +137,9 @@ def program_frames(frames: Sequence[StackFrame]) -> list[CodeFrame]:
         )
         if frame.function in _INSIDE and chain and chain[-1].file == frame.file:
             outer = chain.pop()
-            chain.append(CodeFrame(outer.function, frame.file, frame.line, below))
+            chain.append(CodeFrame(outer.key, frame.line, below))
         else:
-            chain.append(CodeFrame(_named(frame), frame.file, frame.line, below))
+            chain.append(CodeFrame((frame.file, _named(frame)), frame.line, below))
     return _without_recursion(chain)
 
 
@@ -171,13 +173,14 @@ def _without_recursion(chain: Sequence[CodeFrame]) -> list[CodeFrame]:
 
     As its last call.
     """
-    shown: list[CodeFrame] = []
+    shown: dict[tuple[str, str], CodeFrame] = {}
     for frame in chain:
-        keys = [other.key for other in shown]
-        if frame.key in keys:
-            del shown[keys.index(frame.key) :]
-        shown.append(frame)
-    return shown
+        if frame.key in shown:
+            before = list(shown)
+            for key in before[before.index(frame.key) :]:
+                del shown[key]
+        shown[frame.key] = frame
+    return list(shown.values())
 
 
 _WRAPPERS = frozenset(("wrapper", "wrapped", "inner", "decorate_context", "decorator"))

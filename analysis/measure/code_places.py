@@ -3,6 +3,7 @@
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 from feedline.analysis.measure.code_frames import origin
 from feedline.profiler.masks import FEEDLINE, PYTHON
@@ -47,12 +48,23 @@ class _Mark:
     function: str = ".*"
 
     def fits(self, frame: StackFrame) -> bool:
-        whose = origin(frame.file)
-        return (
-            whose.owner == self.owner
-            and re.fullmatch(self.file, whose.tail) is not None
-            and re.fullmatch(self.function, frame.function.rpartition(".")[2]) is not None
-        )
+        return _fits(self, frame.file, frame.function)
+
+
+@lru_cache(maxsize=65536)
+def _fits(mark: _Mark, file: str, function: str) -> bool:
+    whose = origin(file)
+    return (
+        whose.owner == mark.owner
+        and re.fullmatch(mark.file, whose.tail) is not None
+        and re.fullmatch(mark.function, function.rpartition(".")[2]) is not None
+    )
+
+
+@lru_cache(maxsize=16384)
+def _mark_of(file: str, function: str) -> "_Mark | None":
+    """Return the first of the marks of the main process that a frame is."""
+    return next((mark for mark in _MARKS if _fits(mark, file, function)), None)
 
 
 _FETCH = _Mark(DATASET, "torch", r"utils/data/_utils/fetch\.py", "fetch")
@@ -121,7 +133,7 @@ def standing(frames: Sequence[StackFrame]) -> Standing:
         return Standing(IDLE if idle else OTHER, loop + 1)
     told = Standing(OTHER, len(frames))
     for at, frame in enumerate(frames):
-        mark = next((mark for mark in _MARKS if mark.fits(frame)), None)
+        mark = _mark_of(frame.file, frame.function)
         if mark is None or told.place == BACKWARD and mark.place in (FORWARD, LOSS):
             continue
         told = Standing(mark.place, at + 1) if mark.place != told.place else told

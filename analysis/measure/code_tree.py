@@ -1,9 +1,7 @@
 """Sampled stacks as trees of the program's functions: one for each kind of process and place."""
 
-import math
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import TypeVar
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
 
 from feedline.analysis.measure.code_frames import (
     OPERATIONS,
@@ -12,6 +10,7 @@ from feedline.analysis.measure.code_frames import (
     program_frames,
     within_the_program,
 )
+from feedline.analysis.measure.code_node import CodeNode, Key, Weight, add_to
 from feedline.analysis.measure.code_places import (
     EVALUATION,
     FORWARD,
@@ -31,169 +30,11 @@ from feedline.profiler.store.stacks import ProcessStacks, SampledStack, StackFra
 
 MAIN, WORKER = "main", "worker"
 _LOOP = "loop"  # phase of a sample
-_Z = 1.96  # of a 95 % interval
 #: Of what a loop's function contains of all forward and backward passes and updates.
 _MOST_OF_STEPS = 0.5
 _STEPS = ("backward", "optimizer")
 _OF_THE_PROGRAM = (OTHER, LOGGING, EVALUATION)  # all that happens there is the program's own
 _FEWEST_STEPS = 10  # samples of them, from which on a function without any does not train
-
-
-@dataclass
-class Weight:
-    """Samples, and the wall time that they stand for.
-
-    Attributes:
-        seconds: that they stand for.
-        squares: the squares of what each stands for, summed.
-    """
-
-    seconds: float = 0.0
-    squares: float = 0.0
-
-    def add(self, stack: SampledStack) -> None:
-        self.seconds += stack.seconds
-        self.squares += stack.seconds**2 / max(stack.samples, 1)
-
-    @property
-    def number(self) -> float:
-        """How many equal samples these are worth (Kish, Survey Sampling, 1965)."""
-        return self.seconds**2 / self.squares if self.squares else 0.0
-
-
-def share_of(part: float, whole: Weight) -> tuple[float, float, float]:
-    """Return a share (0 to 1) of samples.
-
-    With its 95 % interval (Wilson, J. Am. Stat. Assoc. 22, 1927).
-
-    Args:
-        part: seconds of it.
-        whole: what it is a part of.
-    """
-    if whole.seconds <= 0:
-        return 0.0, 0.0, 1.0
-    share, number = min(1.0, part / whole.seconds), whole.number
-    middle = share + _Z**2 / (2 * number)
-    half = _Z * math.sqrt(share * (1 - share) / number + _Z**2 / (4 * number**2))
-    scale = 1 + _Z**2 / number
-    return share, max(0.0, (middle - half) / scale), min(1.0, (middle + half) / scale)
-
-
-Chain = tuple[StackFrame, ...]
-Key = tuple[str, str]  # file and name of a function
-K = TypeVar("K")
-
-
-def _add(sums: dict[K, float], key: K, seconds: float) -> None:
-    sums[key] = sums.get(key, 0.0) + seconds
-
-
-def _sums(first: Mapping[K, float], second: Mapping[K, float]) -> dict[K, float]:
-    return {key: first.get(key, 0.0) + second.get(key, 0.0) for key in {**first, **second}}
-
-
-@dataclass
-class CodeNode:
-    """A function of the program, as its caller calls it.
-
-    Attributes:
-        key: file and name.
-        seconds: in it and in what it calls.
-        own_s: in none of the program's functions that it calls.
-        tapped_s: part of ``own_s`` in operations of libraries that are stages of their own.
-        lines: line -> seconds with what it calls.
-        below: line -> libraries' frames that it called -> seconds.
-        in_c: line -> seconds in no frame below it: in the line itself, or in code that is not
-            Python.
-        calls: the program's functions that it calls.
-        called_at: line of the caller -> seconds.
-    """
-
-    key: Key
-    seconds: float = 0.0
-    own_s: float = 0.0
-    tapped_s: float = 0.0
-    lines: dict[int, float] = field(default_factory=dict)
-    below: dict[int, dict[Chain, float]] = field(default_factory=dict)
-    in_c: dict[int, float] = field(default_factory=dict)
-    calls: dict[Key, "CodeNode"] = field(default_factory=dict)
-    called_at: dict[int, float] = field(default_factory=dict)
-
-    @property
-    def file(self) -> str:
-        return self.key[0]
-
-    @property
-    def function(self) -> str:
-        return self.key[1]
-
-    @property
-    def line(self) -> int:
-        """The line that takes most of it."""
-        return max(self.lines, key=lambda line: (self.lines[line], -line), default=0)
-
-    @property
-    def place(self) -> str:
-        """``data.py:88``."""
-        return f"{self.file}:{self.line}"
-
-    def under(self) -> Iterator["CodeNode"]:
-        """Return it, and all that it calls."""
-        yield self
-        for node in self.calls.values():
-            yield from node.under()
-
-    def without(self, names: Collection[str]) -> "CodeNode":
-        """Return it without functions of these names, and without what these call."""
-        gone = [node for node in self.calls.values() if node.function in names]
-        kept = {
-            key: node.without(names)
-            for key, node in self.calls.items()
-            if node.function not in names
-        }
-        lines = dict(self.lines)
-        for node in gone:
-            for line, seconds in node.called_at.items():
-                _add(lines, line, -seconds)
-        before_s = sum(node.seconds for node in self.calls.values())
-        after_s = sum(node.seconds for node in kept.values())
-        return replace(self, calls=kept, lines=lines, seconds=self.seconds - before_s + after_s)
-
-    def joined(self, other: "CodeNode") -> "CodeNode":
-        """Return this function with what it takes in another tree."""
-        calls = dict(self.calls)
-        for key, node in other.calls.items():
-            calls[key] = calls[key].joined(node) if key in calls else node
-        below = dict(self.below)
-        for line, chains in other.below.items():
-            below[line] = _sums(below.get(line, {}), chains)
-        return CodeNode(
-            self.key,
-            self.seconds + other.seconds,
-            self.own_s + other.own_s,
-            self.tapped_s + other.tapped_s,
-            _sums(self.lines, other.lines),
-            below,
-            _sums(self.in_c, other.in_c),
-            calls,
-            _sums(self.called_at, other.called_at),
-        )
-
-    def add(self, chain: Sequence[CodeFrame], seconds: float, tapped: bool) -> None:
-        """Add a stack below this node."""
-        node, caller = self, 0
-        node.seconds += seconds
-        for frame in chain:
-            node = node.calls.setdefault(frame.key, CodeNode(frame.key))
-            node.seconds += seconds
-            _add(node.lines, frame.line, seconds)
-            _add(node.below.setdefault(frame.line, {}), frame.below, seconds)
-            _add(node.called_at, caller, seconds)
-            caller = frame.line
-        if chain and not chain[-1].below:
-            _add(node.in_c, chain[-1].line, seconds)
-        node.own_s += seconds
-        node.tapped_s += seconds * tapped
 
 
 @dataclass
@@ -246,59 +87,55 @@ class SampledCode:
         processes = list(processes)
         refused = sorted({one.refused for one in processes if one.refused})
         code = cls(refused=refused, source=source or SourceLines())
-        stacks = [
-            (process.kind, replace(stack, frames=tuple(within_the_program(stack.frames))))
+        seen = [
+            _Seen.of(process.kind, stack)
             for process in processes
             for stack in process.stacks
             if stack.phase == _LOOP and stack.thread == "main" and stack.samples > 0
         ]
-        if not stacks:
+        if not seen:
             return None
-        of_main = [stack for kind, stack in stacks if kind == MAIN]
+        of_main = [one for one in seen if one.kind == MAIN]
         code.loop = _loop_of(of_main)
         infers = _evaluations(of_main, code.loop)
-        for kind, stack in stacks:
-            code._add(kind, stack, infers)
+        for one in seen:
+            code._add(one, infers)
         return code
 
-    def _add(self, kind: str, stack: SampledStack, infers: frozenset[Key]) -> None:
-        stood = standing(stack.frames)
-        place, inside = stood.place, program_frames(stack.frames[stood.inside :])
+    def _add(self, seen: "_Seen", infers: frozenset[Key]) -> None:
+        stack, place = seen.stack, seen.place
+        frames = seen.frames[seen.inside :]
+        inside = program_frames(frames)
         chain = inside
-        if is_recording(stack.frames):
+        if is_recording(seen.frames):
             place, chain = RECORDING, []
-        elif kind == MAIN and place not in MAKING:
-            place, chain = self._in_main(stack, place, inside, infers)
-        tree = self.places.setdefault((kind, place), PlaceTree(kind, place))
+        elif seen.kind == MAIN and place not in MAKING:
+            place, chain = self._in_main(seen, inside, infers)
+        tree = self.places.setdefault((seen.kind, place), PlaceTree(seen.kind, place))
         tree.weight.add(stack)
-        tapped = is_tapped(stack.frames[stood.inside :])
+        tapped = is_tapped(frames)
         tree.untapped_s += stack.seconds * (not tapped)
         tree.root.add(chain, stack.seconds, tapped)
         if inside or place in _OF_THE_PROGRAM:
             tree.inside.add(chain, stack.seconds, tapped)
 
     def _in_main(
-        self,
-        stack: SampledStack,
-        place: str,
-        inside: list[CodeFrame],
-        infers: frozenset[Key],
+        self, seen: "_Seen", inside: list[CodeFrame], infers: frozenset[Key]
     ) -> tuple[str, list[CodeFrame]]:
         """Return the place, and the functions below what tells it.
 
         Without any, those of the loop down to its call.
         """
-        whole = program_frames(stack.frames)
-        keys = [frame.key for frame in whole]
+        place, keys = seen.place, [frame.key for frame in seen.program]
         evaluates = next((at for at, key in enumerate(keys) if key in infers), None)
         if evaluates is not None:
-            return EVALUATION, whole[evaluates:]
+            return EVALUATION, seen.program[evaluates:]
         if inside:
             return place, inside
         since = keys.index(self.loop) if self.loop in keys else 0
-        if place == OTHER and whole and logs(whole[-1].below):
+        if place == OTHER and seen.program and logs(seen.program[-1].below):
             place = LOGGING
-        return place, whole[since:]
+        return place, seen.program[since:]
 
     @property
     def making(self) -> Weight:
@@ -331,46 +168,70 @@ def is_tapped(frames: Sequence[StackFrame]) -> bool:
     )
 
 
-def _loop_of(stacks: Sequence[SampledStack]) -> Key | None:
+@dataclass(frozen=True)
+class _Seen:
+    """A stack, and what its frames say.
+
+    Attributes:
+        kind: of its process.
+        frames: within the program.
+        place, inside: where it stands, and the first frame inside of what tells so.
+        program: the program's functions in all of it; of the main process only.
+    """
+
+    kind: str
+    stack: SampledStack
+    frames: Sequence[StackFrame]
+    place: str
+    inside: int
+    program: list[CodeFrame]
+
+    @classmethod
+    def of(cls, kind: str, stack: SampledStack) -> "_Seen":
+        frames = within_the_program(stack.frames)
+        stood = standing(frames)
+        program = program_frames(frames) if kind == MAIN else []
+        return cls(kind, stack, frames, stood.place, stood.inside, program)
+
+
+def _loop_of(seen: Sequence[_Seen]) -> Key | None:
     """Return the program's innermost function with most backward passes and updates in it.
 
     Where none were seen, it has most forward passes, or waits for batches.
     """
-    stood = [(stack, standing(stack.frames)) for stack in stacks]
     for places in (_STEPS, (FORWARD, LOSS), (WAIT,)):
-        chosen = [(stack, where.inside) for stack, where in stood if where.place in places]
+        chosen = [one for one in seen if one.place in places]
         if chosen:
             return _innermost(chosen)
     return None
 
 
-def _innermost(stacks: Sequence[tuple[SampledStack, int]]) -> Key | None:
-    """Return the innermost function that most of these stacks share outside of an index."""
-    seen: dict[Key, float] = {}
+def _innermost(seen: Sequence[_Seen]) -> Key | None:
+    """Return the innermost function outside of their places that most of these stacks share."""
+    taken: dict[Key, float] = {}
     depth: dict[Key, int] = {}
-    whole = sum(stack.seconds for stack, _ in stacks)
-    for stack, inside in stacks:
-        for at, frame in enumerate(program_frames(stack.frames[:inside])):
-            _add(seen, frame.key, stack.seconds)
+    whole = sum(one.stack.seconds for one in seen)
+    for one in seen:
+        for at, frame in enumerate(program_frames(one.frames[: one.inside])):
+            add_to(taken, frame.key, one.stack.seconds)
             depth[frame.key] = max(depth.get(frame.key, 0), at)
-    often = [key for key, seconds in seen.items() if seconds > _MOST_OF_STEPS * whole]
+    often = [key for key, seconds in taken.items() if seconds > _MOST_OF_STEPS * whole]
     return max(often, key=lambda key: depth[key], default=None)
 
 
-def _evaluations(stacks: Sequence[SampledStack], loop: Key | None) -> frozenset[Key]:
+def _evaluations(seen: Sequence[_Seen], loop: Key | None) -> frozenset[Key]:
     """Functions below or beside the training's that go through a loader and infer.
 
     And never train; none where too few backward passes were seen to tell.
     """
     does: dict[Key, dict[str, int]] = {}
     trained = 0
-    for stack in stacks:
-        stood = standing(stack.frames)
-        place = WAIT if stood.place in (*MAKING, "epoch_start", "sampler") else stood.place
-        trained += stack.samples * (place in _STEPS)
-        for frame in program_frames(stack.frames):
+    for one in seen:
+        place = WAIT if one.place in (*MAKING, "epoch_start", "sampler") else one.place
+        trained += one.stack.samples * (place in _STEPS)
+        for frame in one.program:
             places = does.setdefault(frame.key, {})
-            places[place] = places.get(place, 0) + stack.samples
+            places[place] = places.get(place, 0) + one.stack.samples
     if trained < _FEWEST_STEPS:
         return frozenset()
     return frozenset(
@@ -407,7 +268,7 @@ def functions_of(
     for tree in (code.places[key] for key in keys if key in code.places):
         whole_s += tree.untapped_s
         for node in (below for child in tree.inside.calls.values() for below in child.under()):
-            _add(sums, node.key, node.own_s - node.tapped_s)
+            add_to(sums, node.key, node.own_s - node.tapped_s)
             lines.setdefault(node.key, node)
     rows: dict[str, tuple[str, float]] = {}
     for key, seconds in sums.items():

@@ -4,22 +4,17 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from feedline.analysis.measure.code_frames import called
+from feedline.analysis.measure.code_node import CodeNode, Weight, share_of
 from feedline.analysis.measure.code_places import EVALUATION, IDLE, LOGGING, OTHER
-from feedline.analysis.measure.code_tree import (
-    MAIN,
-    CodeNode,
-    PlaceTree,
-    SampledCode,
-    Weight,
-    share_of,
-)
+from feedline.analysis.measure.code_tree import MAIN, PlaceTree, SampledCode
 from feedline.analysis.measure.model import OwnCode, OwnFunction
 
 #: Of its process's time: functions that take less are not told, nor are lines.
 _TOLD = 0.01
 _MOST_LINES = 5
 _MOST_OWN = 8  # functions of the loop
-_FEWEST = 20  # samples of the loop's own code that are worth a mean
+_NEARLY_ALL = 0.95
+_FEWEST = 8  # samples of the loop's own code that are worth a mean
 
 
 @dataclass(frozen=True)
@@ -205,11 +200,22 @@ def loop_code(code: SampledCode, stages: Mapping[str, float]) -> OwnCode | None:
     return OwnCode(of_s, round(whole.number), functions)
 
 
+def _only_called(node: CodeNode) -> CodeNode:
+    """Return the innermost function that takes nearly all of the time of those around it."""
+    while node.calls:
+        child = max(node.calls.values(), key=lambda other: other.seconds)
+        if child.seconds < _NEARLY_ALL * node.seconds:
+            break
+        node = child
+    return node
+
+
 def _of_loop(root: CodeNode, loop: tuple[str, str] | None) -> Iterator[tuple[str, float, str]]:
     """(name and place, seconds, what it mostly calls) of what the loop calls, and of its lines."""
     for node in root.calls.values():
         if node.key != loop:
-            yield f"{node.function} ({node.place})", node.seconds, ""
+            inner = _only_called(node)
+            yield f"{inner.function} ({inner.place})", node.seconds, ""
             continue
         calls: dict[int, float] = {}
         for child in node.calls.values():

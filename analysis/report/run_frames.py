@@ -53,6 +53,7 @@ _NO_SCHEDSTAT = "the kernel does not report it (no schedstat)"
 _NO_COST = "it names no cost in time"
 _NOT_AN_INTERVAL = "cost_s is not a prediction"
 _NOT_PREDICTED = "refused says why it is not predicted"
+_NOT_BOUNDED = "that is not predicted"
 _NO_RANK = "it does not name one rank"
 _UNENDED = "its end was not seen"
 _A_LINE = "the row is of one line"
@@ -489,6 +490,14 @@ FINDINGS = Table(
             "predicted_low", "number", "samples/s", "Lower end of its 95 % interval", _NOT_PREDICTED
         ),
         _Column("predicted_high", "number", "samples/s", "Its upper end", _NOT_PREDICTED),
+        _Column("place", "text", "", "file and line to change; empty: unknown, or several"),
+        _Column(
+            "at_most_per_s",
+            "number",
+            "samples/s",
+            "throughput predicted if what it names took no time",
+            _NOT_BOUNDED,
+        ),
         _Column("refused", "text", "", "Why its fix is not predicted; empty where it is"),
         _Column("rank", "integer", "", "The rank that the others wait for", _NO_RANK),
     ),
@@ -531,6 +540,8 @@ def findings(report: Report) -> "pd.DataFrame":
                         for finding in report.findings
                     ]
                 ),
+                "place": [finding.place for finding in report.findings],
+                "at_most_per_s": _numbers([one.at_most_per_s for one in report.findings]),
                 "refused": [finding.refused for finding in report.findings],
                 "how_to_check": [finding.how_to_check for finding in report.findings],
                 "rank": np.array([_rank(finding) for finding in report.findings], np.int64),

@@ -11,6 +11,7 @@ from feedline.analysis.ledger.finding import Severity
 from feedline.analysis.ledger.view.loop_code import batch_maker, loop_function
 from feedline.analysis.measure.code_tree import SampledCode
 from feedline.analysis.measure.making import Making
+from feedline.analysis.measure.model import OwnCode, OwnFunction
 from feedline.analysis.measure.user_code import loop_code
 from feedline.analysis.rules.loop.own_code import check
 
@@ -57,3 +58,15 @@ def test_a_function_that_makes_batches_is_no_code_of_the_loop_and_has_a_line_of_
     assert loop_function(facts) == ("stats.py:5", pytest.approx(1.0))
     place, known = batch_maker(facts)
     assert place == "data.py:30" and known.call.name == "table_read"
+
+
+def test_a_call_that_timed_functions_were_seen_to_make_is_known_without_stacks():
+    facts = looped(stack(LOOP, 3))
+    mainly = "_deepcopy_dict (python3.11/copy.py:227)"
+    kept = OwnFunction("keep (train.py:11)", 0.05, 0.04, 0.06, mainly)
+    step = replace(facts.step, own_code=OwnCode(0.06, 200, [kept]))
+
+    finding = check(replace(facts, step=step, code=None))
+
+    assert finding.place == "train.py:11"
+    assert finding.fix.startswith("Copy it only when it is saved")

@@ -20,8 +20,9 @@ from user_code.made_stacks import (
 
 from feedline.analysis.ledger.rows import step_rows
 from feedline.analysis.measure.code_frames import called, origin, program_frames
+from feedline.analysis.measure.code_node import Weight, share_of
 from feedline.analysis.measure.code_places import standing
-from feedline.analysis.measure.code_tree import SampledCode, Weight, functions_of, share_of
+from feedline.analysis.measure.code_tree import SampledCode, functions_of
 from feedline.analysis.measure.user_code import loop_code, user_code
 from feedline.profiler.store.stacks import StackFrame
 

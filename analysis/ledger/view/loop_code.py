@@ -1,16 +1,91 @@
 """The training loop's own code, and what makes batches in it, from sampled stacks."""
 
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
 from feedline.analysis.ledger.facts import RuleInputs
-from feedline.analysis.ledger.known_call import CallFound, known_call
+from feedline.analysis.ledger.known_call import CallFound, Calls, KnownCall, known_call, of_frames
 from feedline.analysis.ledger.known_calls import PER_SAMPLE, PER_STEP
+from feedline.analysis.ledger.view.own_functions import place_of
 from feedline.analysis.ledger.view.slow_code import FEWEST, deepest
+from feedline.analysis.measure.code_node import CodeNode
 from feedline.analysis.measure.code_places import LOGGING, OTHER
-from feedline.analysis.measure.code_tree import MAIN, CodeNode
+from feedline.analysis.measure.code_tree import MAIN
+from feedline.analysis.measure.model import OwnFunction
+from feedline.profiler.store.stacks import StackFrame
 
 #: Places in which the loop does neither forward nor backward, nor anything else of torch's.
 _LOOP = ((MAIN, OTHER), (MAIN, LOGGING))
 #: Of the loop's own code: a known call that takes this much of it is told.
 _MOST_OF_LOOP = 1 / 3
+
+
+@dataclass(frozen=True)
+class LoopCall:
+    """A known slow call in the training loop.
+
+    Attributes:
+        place: file and line that make it.
+        share: of the loop's own code that it takes, from 0 to 1.
+    """
+
+    call: KnownCall
+    place: str
+    share: float
+
+
+def known_in_loop(facts: RuleInputs, named: Sequence[OwnFunction]) -> LoopCall | None:
+    """Return the known slow call that takes most of the loop's own code; None: there is none.
+
+    It is known from sampled stacks, or from what the loop's functions were seen to call.
+
+    Args:
+        named: the functions that were timed, longest first.
+    """
+    own = facts.step.own_code
+    if found := loop_call(facts):
+        return LoopCall(found[0].call, f"{found[0].file}:{found[0].line}", found[1])
+    for one in named if own is not None and own.s > 0 else ():
+        frame = _frame_of(one.mainly)
+        call = of_frames(_calls(facts), (frame,)) if frame is not None else None
+        if call is not None and own is not None:
+            return LoopCall(call, line_in(facts, one.name) or place_of(one.name), one.s / own.s)
+    return None
+
+
+def line_in(facts: RuleInputs, name: str) -> str:
+    """Return file and line that take most of a function that was timed; empty: no sample shows it.
+
+    Args:
+        name: ``project (train.py:20)``.
+    """
+    function = name.partition(" (")[0].rpartition(".")[2]
+    trees = (
+        [facts.code.places[key] for key in _LOOP if key in facts.code.places] if facts.code else []
+    )
+    nodes = [node for tree in trees for node in tree.root.under() if node.function == function]
+    return max(nodes, key=lambda node: node.seconds).place if nodes else ""
+
+
+_SHORTENED = re.compile(r"(?P<function>.*) \((?P<file>[^()]+):(?P<line>\d+)\)")
+_OF_LIBRARY = re.compile(r"(?P<owner>\w+)…/(?P<rest>.*)")
+
+
+def _frame_of(name: str) -> StackFrame | None:
+    """Return the frame of a library's function, as names of timed functions have it.
+
+    ``deepcopy (python3.11/copy.py:128)``.
+    """
+    match = _SHORTENED.fullmatch(name)
+    if match is None:
+        return None
+    file = _OF_LIBRARY.sub(r"site-packages/\g<owner>/\g<rest>", match["file"])
+    return StackFrame(file, int(match["line"]), match["function"])
+
+
+def _calls(facts: RuleInputs) -> Calls:
+    return tuple(call for call in PER_STEP if facts.on_gpu or not call.on_gpu)
 
 
 def loop_call(facts: RuleInputs) -> tuple[CallFound, float] | None:
@@ -21,8 +96,7 @@ def loop_call(facts: RuleInputs) -> tuple[CallFound, float] | None:
     code, root = facts.code, _loop_code(facts)
     if code is None or root is None:
         return None
-    calls = tuple(call for call in PER_STEP if facts.on_gpu or not call.on_gpu)
-    found = known_call(root, calls, code.source, _MOST_OF_LOOP)
+    found = known_call(root, _calls(facts), code.source, _MOST_OF_LOOP)
     return None if found is None else (found, found.seconds / root.seconds)
 
 

@@ -6,10 +6,11 @@ from dataclasses import dataclass
 from feedline.analysis.ledger.change import Factor
 from feedline.analysis.ledger.facts import RuleInputs
 from feedline.analysis.ledger.finding import SHARE, Evidence
-from feedline.analysis.ledger.known_call import CallFound, known_call
+from feedline.analysis.ledger.known_call import CallFound, KnownCall, known_call
 from feedline.analysis.ledger.known_calls import PER_SAMPLE
+from feedline.analysis.measure.code_node import CodeNode, Weight, share_of
 from feedline.analysis.measure.code_places import COLLATE, DATASET
-from feedline.analysis.measure.code_tree import CodeNode, PlaceTree, Weight, share_of
+from feedline.analysis.measure.code_tree import PlaceTree
 from feedline.analysis.measure.source_lines import SourceLines
 from feedline.analysis.measure.user_code import library_of
 
@@ -147,9 +148,10 @@ def _counted_s(node: CodeNode, source: SourceLines) -> float:
 
     With them where they are known to be slow.
     """
+    if not node.all_tapped_s:
+        return node.seconds
     known = known_call(node, PER_SAMPLE, source)
-    tapped_s = sum(below.tapped_s for below in node.under())
-    return node.seconds - (tapped_s if known is None else 0.0)
+    return node.seconds - (node.all_tapped_s if known is None else 0.0)
 
 
 def _line(node: CodeNode, known: CallFound | None) -> tuple[int, bool]:
@@ -163,7 +165,7 @@ def _line(node: CodeNode, known: CallFound | None) -> tuple[int, bool]:
 
 
 def _of_stages(facts: RuleInputs, tree: PlaceTree, node: CodeNode, known: bool) -> dict[str, float]:
-    tapped_s = sum(below.tapped_s for below in node.under())
+    tapped_s = node.all_tapped_s
     own = (node.seconds - tapped_s) / tree.untapped_s if tree.untapped_s else 0.0
     parts = {stage: min(1.0, own) for stage in STAGES[tree.place]}
     of_tapped = tree.weight.seconds - tree.untapped_s
@@ -199,11 +201,13 @@ def making_line(facts: RuleInputs) -> str:
     return node.place if node is not None else ""
 
 
-def reported(found: CallFound, whole_s: float) -> Evidence:
-    """Return the share of a call that is known to be slow, with where people report it.
+def reported(call: KnownCall, share: float, whole: str) -> Evidence:
+    """Return the share (0 to 1) that a call takes which is known to be slow.
+
+    With where people report it.
 
     Args:
-        whole_s: that the share is of.
+        whole: what the share is of, in words.
     """
-    what = f"{found.call.name.replace('_', ' ')}, reported in {found.call.report}"
-    return Evidence("known_call", what, found.seconds / whole_s, SHARE, found.call.name)
+    what = f"{call.name.replace('_', ' ')}, share of {whole}; reported in {call.report}"
+    return Evidence("known_call", what, share, SHARE, call.name)

@@ -70,7 +70,11 @@ def _evidence(facts: RuleInputs, slow: SlowCode) -> list[Evidence]:
         )
         for line, part in list(lines_of(slow.node))[:_NAMED]
     ]
-    source = [reported(slow.known, code.making.seconds)] if slow.known else []
+    source = (
+        [reported(slow.known.call, slow.known.seconds / code.making.seconds, "making a sample")]
+        if slow.known
+        else []
+    )
     return [
         Evidence("function_share", what, slow.share, SHARE),
         Evidence("function_share_end", f"{what}, lower end", slow.low, SHARE, "lower"),

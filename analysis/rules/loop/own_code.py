@@ -10,9 +10,14 @@ from feedline.analysis.formatting import seconds
 from feedline.analysis.ledger.change import Change, Factor, Refused
 from feedline.analysis.ledger.facts import RuleInputs
 from feedline.analysis.ledger.finding import SHARE, Evidence, Finding, Severity, measured
-from feedline.analysis.ledger.known_call import CallFound
 from feedline.analysis.ledger.rule import Rule
-from feedline.analysis.ledger.view.loop_code import loop_call, loop_function
+from feedline.analysis.ledger.view.loop_code import (
+    LoopCall,
+    known_in_loop,
+    line_in,
+    loop_call,
+    loop_function,
+)
 from feedline.analysis.ledger.view.own_functions import (
     NamedFunctions,
     name_of,
@@ -87,13 +92,13 @@ def check(facts: RuleInputs) -> Finding | None:
         found.freed_bytes,
         found.freeing_s,
     )
-    called, sampled = loop_call(facts), loop_function(facts)
-    line = sampled[0] if sampled else ""
-    fix, *others = [f"{called[0].call.fix}."] if called else _fixes(named, bool(line))
+    known, sampled = known_in_loop(facts, named), loop_function(facts)
+    line = sampled[0] if sampled else line_in(facts, named[0].name)
+    fix, *others = [f"{known.call.fix}."] if known else _fixes(named, bool(line))
     own_function = _own_function(named)
-    by_host_s = called[1] * own.s if called and not called[0].call.on_gpu else 0.0
+    by_host_s = known.share * own.s if known and not known.call.on_gpu else 0.0
     more = [
-        *([called[0].call.says] if called else []),
+        *([known.call.says] if known else []),
         _OUTSIDE,
         _SHARE(part=own.s / step.mean_s, step=step.mean_s),
         *([_GPU_TOO] if on_gpu else []),
@@ -107,10 +112,10 @@ def check(facts: RuleInputs) -> Finding | None:
         Severity.of((by_host_s if on_gpu else took) / step.mean_s),
         message=_SAYS(took=own.s, part=named[0].s, function=name_of(named[0].name)),
         more=more,
-        evidence=[*_evidence(found, step.mean_s), *_reported(called)],
+        evidence=[*_evidence(found, step.mean_s), *_reported(known)],
         fix=fix,
         fix_more=[*others, *_freeing(freed_bytes, freeing_s, flags, facts.decodes_images)],
-        place=_place(called, line, own_function),
+        place=_place(known, line, own_function),
         how_to_check=f"Time {named[0].name} with time.perf_counter() over some steps, without the "
         f"wait for the next batch. If it takes "
         f"much less than {seconds(named[0].s)} per step, this finding is wrong.",
@@ -118,15 +123,15 @@ def check(facts: RuleInputs) -> Finding | None:
     )
 
 
-def _place(called: tuple[CallFound, float] | None, line: str, own: OwnFunction | None) -> str:
+def _place(known: LoopCall | None, line: str, own: OwnFunction | None) -> str:
     """Return the line of a call that is known to be slow, or else of what takes most."""
-    if called is not None:
-        return f"{called[0].file}:{called[0].line}"
+    if known is not None:
+        return known.place
     return line or (place_of(own.name) if own else "")
 
 
-def _reported(called: tuple[CallFound, float] | None) -> list[Evidence]:
-    return [reported(called[0], called[0].seconds / called[1])] if called else []
+def _reported(known: LoopCall | None) -> list[Evidence]:
+    return [reported(known.call, known.share, "this code")] if known else []
 
 
 def _evidence(found: NamedFunctions, mean_s: float) -> list[Evidence]:
