@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from feedline.profiler.attach import kernel
-from feedline.profiler.attach.same_python import OtherPython, SamePython
+from feedline.profiler.attach.same_python import SamePython
 from feedline.profiler.attach.watched import SeenStack, WatchedThread
 from feedline.profiler.stacks.process_memory import ProcessMemory
 from feedline.profiler.stacks.ration import Ration
@@ -50,6 +50,11 @@ class _Process:
     met_s: float
     readings: int = 0
     threads: dict[int, _Thread] = field(default_factory=dict)
+
+    @property
+    def load(self) -> float:
+        """How many threads are read each time, on average."""
+        return 1 + max(0, len(self.threads) - 1) / _OTHERS
 
 
 class MemoryReader:
@@ -126,7 +131,7 @@ class MemoryReader:
             now - self._began_s,
             now - self._rationed_s,
             list(self._processes),
-            max(1, sum(len(process.threads) for process in self._processes.values())),
+            max(1, round(sum(process.load for process in self._processes.values()))),
         )
         self._spent_s, self._samples, self._rationed_s = spent, 0, now
 
@@ -157,6 +162,3 @@ class MemoryReader:
         if thread is None or thread.state != state:
             thread = process.threads[own] = _Thread(state, process.met_s)
         thread.add(frames, now)
-
-
-__all__ = ["MemoryReader", "OtherPython"]

@@ -186,7 +186,11 @@ class _Watching:
     def look(self) -> bool:
         """Look for new processes, and for those that have ended; return whether any is left."""
         for pid in [self._pid, *descendants(self._pid)]:
-            if pid not in self._met and len(self._met) < _MOST_PROCESSES and not proc.tidies_up(pid):
+            if (
+                pid not in self._met
+                and len(self._met) < _MOST_PROCESSES
+                and not proc.tidies_up(pid)
+            ):
                 with suppress(PermissionError):
                     self._meet(pid)
         for pid in self._met:
