@@ -13,7 +13,7 @@ from feedline.analysis.measure.code_tree import MAIN, WORKER, SampledCode, Weigh
 from feedline.analysis.measure.roles import WatchedRank, ranks_of, shown
 from feedline.analysis.measure.source_lines import SourceLines
 from feedline.analysis.measure.user_code import UserCode, user_code
-from feedline.analysis.sentences import COUNT, NAME, PERCENT, TIME, Sentence
+from feedline.analysis.sentences import COUNT, NAME, PERCENT, Sentence
 from feedline.profiler.attach.watched import Watched
 
 _INPUT = (WAIT, "epoch_start", "sampler", *MAKING)
@@ -22,6 +22,7 @@ _LOOP = (OWN, LOGGING)
 #: Of the time: what takes less is not worth a change; what takes more binds.
 _SOME, _MOST = 0.05, 0.2
 _BUSY = 0.8  # workers that are idle less than the rest of it are as many as help
+_CLOCK_S = 0.1  # by which the start of a process is known
 _FEWEST = 20  # samples of the main process that are worth a verdict
 
 _WAITS = Sentence("{bound}: {part} of the time waits for data.", bound=NAME, part=PERCENT)
@@ -38,7 +39,6 @@ _FASTER = Sentence("Make {function}() faster: compute once and keep the result."
 _MORE = Sentence("Or more workers: they make batches {part} of their time.", part=PERCENT)
 _IDLES = Sentence("Workers wait for work {part} of their time.", part=PERCENT)
 UNKNOWN_RATE = Sentence("Samples/s are unknown from outside.")
-LOOKED = Sentence("Seen for {seconds}", seconds=TIME)
 
 
 @dataclass(frozen=True)
@@ -142,7 +142,7 @@ class AttachedReport:
 def attached(watched: Watched) -> AttachedReport:
     """Return what was seen of a training."""
     ranks = ranks_of(watched)
-    begun_s = max((rank.main.begun_s for rank in ranks), default=time.time())
+    begun_s = max((rank.main.begun_s for rank in ranks), default=time.time()) + _CLOCK_S
     source = SourceLines(begun_s)
     code = SampledCode.of([one for rank in ranks for one in rank.stacks()], source)
     still = standstill(ranks, source)

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from feedline.analysis.ledger.finding import Finding, Severity
 from feedline.analysis.measure.code_frames import CodeFrame, origin, program_frames
@@ -23,21 +23,26 @@ from feedline.profiler.store.stacks import StackFrame
 
 _POLL_S = 2.5  # torch looks for a batch each five seconds, and for dead workers
 _MOST_CPU = 0.05  # CPUs that a process may use which only waits
+_LONGER_S = 1.0  # than it was watched: worth telling
 _FEWEST = 3  # samples
 _TEXT = 40  # characters of a line that are shown
 
 #: What a process does.
 RUNS, STOPS, ENDED, NO_WORK, FOR_BATCH = "runs", "stopped", "ended", "idle", "batch"
 COLLECTIVE, FULL, EMPTY, JOIN, LOCK = "collective", "full", "empty", "join", "lock"
-OTHER_WAIT = "wait"
+SLEEPS, OTHER_WAIT = "sleeps", "wait"
 
 _COLLECTIVES = r"distributed/(distributed_c10d|_functional_collectives|nn/functional)\.py"
+#: Places of the main process in which ranks exchange what they have computed.
+_EXCHANGE = ("forward", "backward", "gradients", "optimizer")
 _NO_STEP = Sentence("No step for {seconds}.", seconds=TIME)
 _FOR = Sentence("{who} waits for {whom}, which {does}.", who=NAME, whom=NAME, does=NAME)
 _DOES = Sentence("{who} {does}.", who=NAME, does=NAME)
 _BOTH = Sentence(
     "{who} {does}; {other} {otherwise}.", who=NAME, does=NAME, other=NAME, otherwise=NAME
 )
+_ALL = Sentence("All ranks wait {does}.", does=NAME)
+_SINCE = Sentence("{who} has not run for {seconds}", who=NAME, seconds=TIME)
 _LOCKED = "The lock was taken before the fork: no thread of this process can release it"
 _FIX = {
     LOCK: "Make the lock in the worker, or release it before the loader starts",
@@ -95,9 +100,10 @@ class Doing:
             FOR_BATCH: "waits for a batch",
             COLLECTIVE: f"waits in {self.call}()",
             FULL: "waits for room in a full queue",
-            EMPTY: "waits for an empty queue",
+            EMPTY: "waits for a queue that stays empty",
             JOIN: "waits for a process to end",
             LOCK: "waits for a lock",
+            SLEEPS: "sleeps",
             OTHER_WAIT: f"waits for {self.call}" if self.call else "waits",
         }[self.kind]
         return " ".join(filter(None, (verb, "" if self.kind in (NO_WORK, ENDED) else self.at)))
@@ -130,8 +136,18 @@ class Standstill:
             message=self.cause.rstrip(".") or self.limit.rstrip("."),
             fix=fix.format(pid=culprit.process.pid) if culprit else "",
             place=culprit.place if culprit else "",
-            more=[_LOCKED] if culprit and culprit.held else [],
+            more=_more(culprit) if culprit else [],
         )
+
+
+def _more(culprit: Doing) -> list[str]:
+    thread, seconds = culprit.process.main_thread, culprit.process.seconds
+    waited_s = thread.waited_s if thread else None
+    long = waited_s is not None and waited_s > seconds + _LONGER_S
+    return [
+        *([_SINCE(who=_capital(culprit.name), seconds=waited_s)] if long else []),
+        *([_LOCKED] if culprit.held else []),
+    ]
 
 
 def standstill(ranks: Sequence[WatchedRank], source: SourceLines) -> Standstill:
@@ -157,7 +173,7 @@ def _group(rank: WatchedRank, several: bool, source: SourceLines) -> list[Doing]
     name = f"rank {rank.number}" if several else "the main process"
     of = f" of rank {rank.number}" if several else ""
     return [
-        _doing(name, rank.main, source),
+        _of_ranks(_doing(name, rank.main, source)) if several else _doing(name, rank.main, source),
         *(
             _doing(f"worker {number}{of}", worker, source)
             for number, worker in enumerate(rank.workers)
@@ -170,6 +186,8 @@ def _cause(groups: Sequence[list[Doing]]) -> tuple[str, Doing | None]:
     mains = [group[0] for group in groups]
     apart = [main for main in mains if main.kind == COLLECTIVE]
     others = [main for main in mains if main.kind != COLLECTIVE]
+    if len(apart) > 1 and not others:
+        return _ALL(does=apart[0].says.removeprefix("waits ")), apart[0]
     if apart and others:
         group = next(group for group in groups if group[0] is others[0])
         culprit = _blamed(group) or others[0]
@@ -184,7 +202,7 @@ def _cause(groups: Sequence[list[Doing]]) -> tuple[str, Doing | None]:
     return _FOR(who=_capital(main.name), whom=blamed.name, does=blamed.says), blamed
 
 
-_GRAVEST = (STOPS, ENDED, LOCK, FULL, EMPTY, COLLECTIVE, OTHER_WAIT, JOIN, RUNS)
+_GRAVEST = (STOPS, ENDED, LOCK, FULL, EMPTY, COLLECTIVE, OTHER_WAIT, SLEEPS, JOIN, RUNS)
 
 
 def _blamed(group: Sequence[Doing]) -> Doing | None:
@@ -196,6 +214,15 @@ def _blamed(group: Sequence[Doing]) -> Doing | None:
         return main
     ranked = sorted(others, key=lambda other: (not other.still, _GRAVEST.index(other.kind)))
     return ranked[0] if ranked else main
+
+
+def _of_ranks(doing: Doing) -> Doing:
+    """Return the same of one of several ranks: what its model waits for are the other ranks."""
+    thread = doing.process.main_thread
+    if thread is None or not doing.still or doing.kind not in (LOCK, OTHER_WAIT, RUNS):
+        return doing
+    place = standing(frames_of(inside_process(thread.last), doing.process.folder)).place
+    return replace(doing, kind=COLLECTIVE, call=place) if place in _EXCHANGE else doing
 
 
 def _doing(name: str, process: WatchedProcess, source: SourceLines) -> Doing:
@@ -262,7 +289,9 @@ def _kind(
         return LOCK, ""
     if process.usage.cpu_s > _MOST_CPU * process.seconds or not waits:
         return RUNS, ""
-    names = {ON_SLEEP: "a time to pass", ON_NETWORK: "the network", ON_PROCESS: "another process"}
+    if waits == ON_SLEEP:
+        return SLEEPS, ""
+    names = {ON_NETWORK: "the network", ON_PROCESS: "another process"}
     return OTHER_WAIT, names.get(waits, waits)
 
 

@@ -19,6 +19,7 @@ _LAUNCHES = re.compile(
 _SERVER = re.compile(r"multiprocessing/(forkserver|resource_tracker)\.py")
 _START = ("multiprocessing/process.py", "_bootstrap")
 _PIN = "_pin_memory_loop"
+_WORKER_NAME = "pt_data_worker"  # torch/utils/data/_utils/worker.py
 
 
 @dataclass
@@ -56,7 +57,7 @@ def ranks_of(watched: Watched) -> list[WatchedRank]:
         if owner is None:
             if roles[process.pid] == OTHER and process.main_thread is not None:
                 mains[process.pid] = WatchedRank(process.rank, process)
-        elif roles[process.pid] == WORKER or _is_gone_worker(process, owner, above):
+        elif roles[process.pid] == WORKER or process.name == _WORKER_NAME:
             owner.workers.append(process)
         elif roles[process.pid] == OTHER:
             owner.others.append(process)
@@ -126,11 +127,6 @@ def _above(process: WatchedProcess, by_pid: dict[int, WatchedProcess]) -> list[i
         above.append(process.parent)
         process = by_pid[process.parent]
     return above
-
-
-def _is_gone_worker(process: WatchedProcess, owner: WatchedRank, above: list[int]) -> bool:
-    """Return whether a process without stacks is probably a worker: it ended, or is stopped."""
-    return process.main_thread is None and above[0] == owner.main.pid
 
 
 def _stacks(process: WatchedProcess, kind: str) -> ProcessStacks:

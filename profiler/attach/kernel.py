@@ -55,8 +55,9 @@ def parent(pid: int) -> int:
 
 def begun_s(pid: int) -> float:
     """Return when a process started, seconds since 1970."""
-    since_boot = proc.started(pid) / _TICKS
-    return time.time() - time.clock_gettime(time.CLOCK_BOOTTIME) + since_boot
+    fields = proc.stat(pid)
+    since_boot_s = int(fields[19]) / _TICKS if len(fields) > 19 else 0.0
+    return time.time() - time.clock_gettime(time.CLOCK_BOOTTIME) + since_boot_s
 
 
 def command(pid: int) -> tuple[str, ...]:

@@ -30,6 +30,7 @@ from feedline.profiler.stacks.process_memory import ProcessMemory
 
 _LOOK_S = 0.5  # between two looks for new processes
 _MOST_PROCESSES = 300
+_PYTHONS = ("python", "pt_")  # names of processes that have ended; torch's workers have the second
 _YAMA = Path("/proc/sys/kernel/yama/ptrace_scope")
 
 
@@ -210,7 +211,9 @@ class _Watching:
         return tuple(self._seen(pid, now) for pid in self._met)
 
     def _meet(self, pid: int) -> None:
-        if not kernel.uses_python(pid) and kernel.state(pid) != ZOMBIE:
+        if kernel.state(pid) == ZOMBIE and not kernel.name(pid).startswith(_PYTHONS):
+            return
+        if kernel.state(pid) != ZOMBIE and not kernel.uses_python(pid):
             return
         refused = ""
         try:
@@ -223,6 +226,7 @@ class _Watching:
             pid,
             kernel.parent(pid),
             kernel.rank(pid),
+            kernel.name(pid),
             kernel.command(pid),
             kernel.folder(pid),
             kernel.begun_s(pid),

@@ -74,6 +74,7 @@ class WatchedProcess:
         pid: its number.
         parent: that of the process that started it.
         rank: as its environment says; None: it does not.
+        name: as the kernel has it; of torch's workers pt_data_worker.
         command: its program and arguments.
         folder: in which it works.
         begun_s: when it started, seconds since 1970.
@@ -89,6 +90,7 @@ class WatchedProcess:
     pid: int
     parent: int
     rank: int | None
+    name: str
     command: tuple[str, ...]
     folder: str
     begun_s: float
