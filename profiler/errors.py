@@ -18,6 +18,8 @@ FeedlineError                  70
 +-- BudgetError                78   a file of `feedline check --budget` that cannot be read, or has a key that does not exist
 +-- OverBudget                 77   the run exceeds a limit of its budget
 +-- NotJudged                  75   the run exceeds no limit, but some could not be judged; or its ranks share no work
++-- ProcessNotFound           67   no process with that number, it has ended, or it does not run Python
++-- NotPermitted              71   the system does not let a process be read
 +-- Interrupted               130   Ctrl-C; the message says what became of the output
 +-- UserCodeError               1   a transform or model given as module:name that cannot be imported, or raises
 """
@@ -156,6 +158,14 @@ class CeilingsDamaged(FeedlineError):
 
 class WorkersLost(FeedlineError):
     exit_code = 69
+
+
+class ProcessNotFound(FeedlineError):
+    exit_code = 67
+
+
+class NotPermitted(FeedlineError):
+    exit_code = 71
 
 
 class Interrupted(FeedlineError):

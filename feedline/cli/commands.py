@@ -10,6 +10,7 @@ from pathlib import Path
 
 from feedline import __version__
 from feedline.cli import converge
+from feedline.cli.attach import AttachCommand
 from feedline.cli.check import CheckCommand
 from feedline.cli.compare import CompareCommand
 from feedline.cli.diff import DiffCommand
@@ -38,7 +39,7 @@ from feedline.profiler.printable import say
 
 #: Job -> its commands: what `feedline --help` shows. Those of two words are subcommands.
 JOBS: dict[str, dict[str, type[Command]]] = {
-    "Record a training": {"run": RunCommand, "env": EnvCommand},
+    "Record a training": {"run": RunCommand, "attach": AttachCommand, "env": EnvCommand},
     "Read a recording": {
         "report": ReportCommand,
         "ingest": IngestCommand,

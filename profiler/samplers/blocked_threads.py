@@ -76,7 +76,7 @@ class BlockedThreads:
             begin : begin + min(_MAX_THREADS, len(threads))
         ]:
             try:
-                kind = _blocked_by(pid, file.read())
+                kind = blocked_by(pid, file.read())
             except (OSError, ValueError, IndexError):  # it has ended
                 with self._lock:
                     self._threads.pop(thread, None)
@@ -184,8 +184,8 @@ _OF_GROUP = {
 _MOST_POLLED = 8
 
 
-def _blocked_by(pid: int, line: bytes) -> str | None:
-    """Return ``ON_SLEEP``, ``ON_LOCK``, ... or ``ON_UNKNOWN``.
+def blocked_by(pid: int, line: bytes) -> str | None:
+    """Return what a thread waits for: ``ON_SLEEP``, ``ON_LOCK``, ... or ``ON_UNKNOWN``.
 
     None: the thread is running or runnable.
 

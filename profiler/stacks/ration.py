@@ -18,9 +18,13 @@ class Ration:
 
     Samples may take 2 % of the CPU time of the sampled processes in the first 20 s, and 0.5 % after
     that; after ten minutes, less and less.
+
+    Args:
+        early_share, share: of their CPU time, other than these.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, early_share: float = _EARLY_SHARE, share: float = _SHARE) -> None:
+        self._early_share, self._share = early_share, share
         self._cost_s = _FIRST_COST_S
         self._cpu_s: dict[int, float] = {}
 
@@ -41,7 +45,7 @@ class Ration:
             threads: of all of them; one that is sampled less often counts less.
         """
         early = elapsed_s < _EARLY_S
-        share = _EARLY_SHARE if early else _SHARE
+        share = self._early_share if early else self._share
         share *= min(1.0, _LONG_S / max(elapsed_s, 1.0))
         cpus = sum(self._cpus(pid, since_s) for pid in pids)
         per_second = share * cpus / self._cost_s

@@ -1,6 +1,6 @@
 """The function and line of the program that take most of making a sample, from sampled stacks."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 
 from feedline.analysis.ledger.change import Factor
@@ -10,7 +10,7 @@ from feedline.analysis.ledger.known_call import CallFound, KnownCall, known_call
 from feedline.analysis.ledger.known_calls import PER_SAMPLE
 from feedline.analysis.measure.code_node import CodeNode, Weight, share_of
 from feedline.analysis.measure.code_places import COLLATE, DATASET
-from feedline.analysis.measure.code_tree import PlaceTree
+from feedline.analysis.measure.code_tree import PlaceTree, SampledCode
 from feedline.analysis.measure.source_lines import SourceLines
 from feedline.analysis.measure.user_code import library_of
 
@@ -86,20 +86,27 @@ def slow_code(facts: RuleInputs) -> SlowCode | None:
     What libraries do in operations that are stages of their own, such as decoding, does not count:
     those have rules of their own. It does where the call is known to be slow.
     """
-    code = facts.code
-    if code is None:
-        return None
+    return slowest(facts.code, facts.costs) if facts.code is not None else None
+
+
+def slowest(code: SampledCode, stages: Collection[str] = ()) -> SlowCode | None:
+    """Return the same of sampled code alone.
+
+    Args:
+        stages: of a sample that are known.
+    """
     making = code.making
     found = [
         slow
         for key in code.maker_places
-        if (slow := _of_place(facts, code.places[key], making)) is not None
+        if (slow := _of_place(code.source, code.places[key], making, stages)) is not None
     ]
     return max(found, key=lambda slow: slow.share, default=None)
 
 
-def _of_place(facts: RuleInputs, tree: PlaceTree, making: Weight) -> SlowCode | None:
-    source = facts.code.source if facts.code is not None else SourceLines()
+def _of_place(
+    source: SourceLines, tree: PlaceTree, making: Weight, stages: Collection[str]
+) -> SlowCode | None:
     node, caller = deepest(tree.root, source)
     if node is None:
         return None
@@ -117,7 +124,7 @@ def _of_place(facts: RuleInputs, tree: PlaceTree, making: Weight) -> SlowCode | 
         share,
         low,
         high,
-        _of_stages(facts, tree, node, known is not None),
+        _of_stages(stages, tree, node, known is not None),
         known,
         library_of(node, line),
         caller,
@@ -164,14 +171,16 @@ def _line(node: CodeNode, known: CallFound | None) -> tuple[int, bool]:
     return node.line, node.lines[node.line] >= _MOST_OF_LINES * node.seconds
 
 
-def _of_stages(facts: RuleInputs, tree: PlaceTree, node: CodeNode, known: bool) -> dict[str, float]:
+def _of_stages(
+    known_stages: Collection[str], tree: PlaceTree, node: CodeNode, known: bool
+) -> dict[str, float]:
     tapped_s = node.all_tapped_s
     own = (node.seconds - tapped_s) / tree.untapped_s if tree.untapped_s else 0.0
     parts = {stage: min(1.0, own) for stage in STAGES[tree.place]}
     of_tapped = tree.weight.seconds - tree.untapped_s
     if tapped_s and of_tapped and known:
         parts |= {stage: min(1.0, tapped_s / of_tapped) for stage in TAPPED}
-    return {stage: part for stage, part in parts.items() if stage in facts.costs}
+    return {stage: part for stage, part in parts.items() if stage in known_stages}
 
 
 def lines_of(node: CodeNode) -> Iterator[tuple[int, float]]:

@@ -1,0 +1,314 @@
+"""What is known of a training from outside: what its processes do, its limit, and the line."""
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from feedline.analysis.explain.standstill import Standstill, standstill
+from feedline.analysis.ledger.finding import SHARE, Evidence, Finding, Severity
+from feedline.analysis.ledger.view.slow_code import SlowCode, reported, slowest
+from feedline.analysis.measure.code_places import IDLE, LOGGING, MAKING, WAIT
+from feedline.analysis.measure.code_places import OTHER as OWN
+from feedline.analysis.measure.code_tree import MAIN, WORKER, SampledCode, Weight, share_of
+from feedline.analysis.measure.roles import WatchedRank, ranks_of, shown
+from feedline.analysis.measure.source_lines import SourceLines
+from feedline.analysis.measure.user_code import UserCode, user_code
+from feedline.analysis.sentences import COUNT, NAME, PERCENT, Sentence
+from feedline.profiler.attach.watched import Watched
+
+_INPUT = (WAIT, "epoch_start", "sampler", *MAKING)
+_MODEL = ("forward", "loss", "backward", "gradients", "optimizer", "copy")
+_LOOP = (OWN, LOGGING)
+#: Of the time: what takes less is not worth a change; what takes more binds.
+_SOME, _MOST = 0.05, 0.2
+_BUSY = 0.8  # workers that are idle less than the rest of it are as many as help
+_CLOCK_S = 0.1  # by which the start of a process is known
+_FEWEST = 20  # samples of the main process that are worth a verdict
+
+_WAITS = Sentence("{bound}: {part} of the time waits for data.", bound=NAME, part=PERCENT)
+_MAKES = Sentence("{bound}: {part} of the time makes its own batches.", bound=NAME, part=PERCENT)
+_LOOPS = Sentence("Bound by the training loop: {part} of the time is its own code.", part=PERCENT)
+_PLACE = Sentence("Bound by {place}: it takes {part} of the time.", place=NAME, part=PERCENT)
+_MODELS = Sentence(
+    "Bound by the model: forward, backward and optimizer take {part} of the time.", part=PERCENT
+)
+_FEW = Sentence("Too little was seen for a verdict: {count} samples.", count=COUNT)
+_SAYS = Sentence("{function}() takes {part} of making a sample", function=NAME, part=PERCENT)
+_TAKES = Sentence("{function}() takes {part} of the time", function=NAME, part=PERCENT)
+_FASTER = Sentence("Make {function}() faster: compute once and keep the result.", function=NAME)
+_MORE = Sentence("Or more workers: they make batches {part} of their time.", part=PERCENT)
+_IDLES = Sentence("Workers wait for work {part} of their time.", part=PERCENT)
+UNKNOWN_RATE = Sentence("Samples/s are unknown from outside.")
+
+
+@dataclass(frozen=True)
+class SampledShare:
+    """A share (0 to 1) of the time of processes of one kind.
+
+    Attributes:
+        share: Of their time. Unit: 1.
+        low: Lower end of its 95 % interval. Unit: 1.
+        high: Upper end. Unit: 1.
+    """
+
+    share: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True)
+class Sampled:
+    """What processes do, by samples of their main threads.
+
+    Attributes:
+        main: Row of the step -> its share of the main processes' time.
+        workers: Row of a sample -> its share of the workers' time; idle: waiting for work.
+    """
+
+    main: dict[str, SampledShare] = field(default_factory=dict)
+    workers: dict[str, SampledShare] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class AttachedProcess:
+    """A process, as the kernel sees it.
+
+    Attributes:
+        name: Such as main, worker 1 or rank 0.
+        pid: Its number.
+        state: Letter of its state at the end, as ps shows it.
+        samples: How many stacks were seen of its main thread.
+        cpus: CPUs that it used. Unit: 1.
+        runqueue: Share of the time in which its main thread waited for a CPU. Unit: 1.
+        read_per_s: From storage. Unit: B/s.
+        written_per_s: To storage. Unit: B/s.
+        faults_per_s: Page faults that needed storage. Unit: 1/s.
+        rss_bytes: Resident memory. Unit: B.
+        doing: What it did last, and where.
+        refused: Why its stacks are unknown; empty: they are not.
+    """
+
+    name: str
+    pid: int
+    state: str
+    samples: int
+    cpus: float
+    runqueue: float
+    read_per_s: float
+    written_per_s: float
+    faults_per_s: float
+    rss_bytes: int
+    doing: str
+    refused: str = ""
+
+
+@dataclass(frozen=True)
+class AttachedReport:
+    """A training that was watched from outside.
+
+    Attributes:
+        pid: The process that was named.
+        name: Its script.
+        seconds: For how long it was watched. Unit: s.
+        reader: Who read the stacks: feedline or py-spy.
+        limit: What limits the training, in a sentence.
+        cause: Why, in a sentence; empty: unknown.
+        fix: What to change; empty: unknown.
+        place: The file and line to change; empty: unknown.
+        stuck: Whether no step passed while it was watched.
+        findings: Causes, most important first.
+        sampled: Shares.
+        user_code: The program's functions and lines.
+        processes: As the kernel sees them.
+        refused: What such evidence cannot say.
+    """
+
+    pid: int
+    name: str
+    seconds: float
+    reader: str
+    limit: str
+    cause: str
+    fix: str
+    place: str
+    stuck: bool
+    findings: list[Finding]
+    sampled: Sampled
+    user_code: UserCode | None
+    processes: list[AttachedProcess]
+    refused: list[str]
+
+
+def attached(watched: Watched) -> AttachedReport:
+    """Return what was seen of a training."""
+    ranks = ranks_of(watched)
+    begun_s = max((rank.main.begun_s for rank in ranks), default=time.time()) + _CLOCK_S
+    source = SourceLines(begun_s)
+    code = SampledCode.of([one for rank in ranks for one in rank.stacks()], source)
+    still = standstill(ranks, source)
+    sampled = Sampled() if code is None else Sampled(_rows(code, MAIN), _rows(code, WORKER))
+    findings = _findings(code, sampled, still, ranks)
+    limit, cause = _verdict(sampled, still, findings, code)
+    top = findings[0] if findings else None
+    return AttachedReport(
+        watched.pid,
+        _script(ranks),
+        watched.seconds,
+        watched.reader,
+        limit,
+        cause,
+        top.fix if top else "",
+        top.place if top else "",
+        still.stuck,
+        findings,
+        sampled,
+        user_code(code, 0.0, None) if code is not None else None,
+        list(_processes(ranks, still)),
+        [UNKNOWN_RATE()],
+    )
+
+
+def _rows(code: SampledCode, kind: str) -> dict[str, SampledShare]:
+    whole = Weight()
+    trees = [tree for (of, _), tree in code.places.items() if of == kind]
+    for tree in trees:
+        whole.seconds += tree.weight.seconds
+        whole.squares += tree.weight.squares
+    shares = {tree.place: SampledShare(*share_of(tree.weight.seconds, whole)) for tree in trees}
+    return dict(sorted(shares.items(), key=lambda row: -row[1].share))
+
+
+def part_of(rows: dict[str, SampledShare], names: Sequence[str]) -> float:
+    """Return the share (0 to 1) of several rows together."""
+    return sum(rows[name].share for name in names if name in rows)
+
+
+def _script(ranks: Sequence[WatchedRank]) -> str:
+    words = ranks[0].main.command[1:] if ranks else ()
+    script = next((word for word in words if word.endswith(".py")), "")
+    return script.rpartition("/")[2] or (" ".join(words[:2]) if words else "training")
+
+
+def _findings(
+    code: SampledCode | None, sampled: Sampled, still: Standstill, ranks: Sequence[WatchedRank]
+) -> list[Finding]:
+    findings = [still.finding()] if still.stuck else []
+    folder = ranks[0].main.folder if ranks else ""
+    waits = part_of(sampled.main, _INPUT)
+    if code is not None and not still.stuck:
+        slow = slowest(code)
+        if slow is not None and waits >= _SOME:
+            findings.append(_slow(code, slow, sampled, waits, folder))
+        if part_of(sampled.main, _LOOP) >= _MOST:
+            findings += _own(code, sampled, folder)
+    return findings
+
+
+def _slow(
+    code: SampledCode, slow: SlowCode, sampled: Sampled, waits: float, folder: str
+) -> Finding:
+    function, busy = slow.node.function, 1 - part_of(sampled.workers, (IDLE,))
+    more = [_MORE(part=busy)] if sampled.workers and busy >= _BUSY else []
+    what = f"{function}, share of making a sample"
+    return Finding(
+        "user_code",
+        Severity.of(waits * slow.share),
+        message=_SAYS(function=function, part=slow.share),
+        evidence=[
+            Evidence("function_share", what, slow.share, SHARE),
+            Evidence("function_share_end", f"{what}, lower end", slow.low, SHARE, "lower"),
+            Evidence("function_share_end", f"{what}, upper end", slow.high, SHARE, "upper"),
+            *([reported(slow.known, code.making.seconds)] if slow.known else []),
+        ],
+        fix=f"{slow.known.call.fix}." if slow.known else _FASTER(function=function),
+        fix_more=more,
+        how_to_check=f"Have {function} return the same result every time. If the wait does not "
+        "shrink, this finding is wrong.",
+        place=shown(slow.where, folder),
+        more=[slow.known.call.says] if slow.known else [],
+    )
+
+
+def _own(code: SampledCode, sampled: Sampled, folder: str) -> list[Finding]:
+    """Return the function that takes most of the loop's own code."""
+    trees = [code.places[MAIN, place] for place in _LOOP if (MAIN, place) in code.places]
+    tree = max(trees, key=lambda other: other.weight.seconds)
+    node, below = None, list(tree.root.calls.values())
+    while below:
+        child = max(below, key=lambda other: other.seconds)
+        if node is not None and child.seconds < 0.7 * node.seconds:
+            break
+        node, below = child, list(child.calls.values())
+    if node is None:
+        return []
+    part = node.seconds / code.main_s
+    return [
+        Finding(
+            "own_code",
+            Severity.of(part),
+            message=_TAKES(function=node.function, part=part),
+            evidence=[Evidence("function_share", node.function, part, SHARE)],
+            fix=_FASTER(function=node.function),
+            place=shown(node.place, folder),
+        )
+    ]
+
+
+def _verdict(
+    sampled: Sampled, still: Standstill, findings: Sequence[Finding], code: SampledCode | None
+) -> tuple[str, str]:
+    cause = f"{findings[0].message}." if findings else ""
+    if still.stuck:
+        return still.limit, still.cause
+    number = _number(code)
+    if number < _FEWEST:
+        return _FEW(count=number), ""
+    waits, makes = part_of(sampled.main, _INPUT), part_of(sampled.main, MAKING)
+    if waits >= _MOST:
+        says = _MAKES if makes > waits / 2 else _WAITS
+        if not cause and sampled.workers:
+            cause = _IDLES(part=part_of(sampled.workers, (IDLE,)))
+        return says(bound="Input-bound", part=waits), cause
+    rows = {
+        name: share.share
+        for name, share in sampled.main.items()
+        if name not in (*_INPUT, *_MODEL, *_LOOP)
+    }
+    largest = max(rows, key=lambda name: rows[name], default="")
+    own = part_of(sampled.main, _LOOP)
+    if own >= max(_MOST, rows.get(largest, 0.0)) and own > part_of(sampled.main, _MODEL) / 2:
+        return _LOOPS(part=own), cause
+    if rows.get(largest, 0.0) >= _MOST:
+        return _PLACE(place=largest, part=rows[largest]), ""
+    partly = f"Partly input-bound: {_WAITS(bound='x', part=waits)[3:]}" if waits >= _SOME else ""
+    return _MODELS(part=part_of(sampled.main, _MODEL)), partly
+
+
+def _number(code: SampledCode | None) -> int:
+    if code is None:
+        return 0
+    return round(sum(tree.weight.number for (kind, _), tree in code.places.items() if kind == MAIN))
+
+
+def _processes(ranks: Sequence[WatchedRank], still: Standstill) -> list[AttachedProcess]:
+    rows = []
+    for seen in still.processes:
+        process, seconds = seen.process, max(seen.process.seconds, 1e-9)
+        thread, usage = process.main_thread, process.usage
+        rows.append(
+            AttachedProcess(
+                seen.name,
+                process.pid,
+                process.state,
+                sum(stack.samples for stack in thread.stacks) if thread else 0,
+                usage.cpu_s / seconds,
+                min(1.0, usage.runqueue_s / seconds),
+                usage.read_bytes / seconds,
+                usage.written_bytes / seconds,
+                usage.faults / seconds,
+                usage.rss_bytes,
+                seen.says,
+                process.refused,
+            )
+        )
+    return rows

@@ -1,0 +1,327 @@
+"""A training in which no step passes: which process waits for which, and at which line."""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from feedline.analysis.ledger.finding import Finding, Severity
+from feedline.analysis.measure.code_frames import CodeFrame, origin, program_frames
+from feedline.analysis.measure.code_places import IDLE, WAIT, standing
+from feedline.analysis.measure.roles import WatchedRank, frames_of, inside_process, shown
+from feedline.analysis.measure.source_lines import SourceLines
+from feedline.analysis.sentences import NAME, TIME, Sentence
+from feedline.profiler.attach.watched import STOPPED, ZOMBIE, WatchedProcess
+from feedline.profiler.masks import PYTHON
+from feedline.profiler.samplers.blocked_threads import (
+    ON_LOCK,
+    ON_NETWORK,
+    ON_PROCESS,
+    ON_SLEEP,
+)
+from feedline.profiler.stacks.thread_stacks import Place
+from feedline.profiler.store.stacks import StackFrame
+
+_POLL_S = 2.5  # torch looks for a batch each five seconds, and for dead workers
+_MOST_CPU = 0.05  # CPUs that a process may use which only waits
+_LONGER_S = 1.0  # than it was watched: worth telling
+_FEWEST = 3  # samples
+_TEXT = 40  # characters of a line that are shown
+
+#: What a process does.
+RUNS, STOPS, ENDED, NO_WORK, FOR_BATCH = "runs", "stopped", "ended", "idle", "batch"
+COLLECTIVE, FULL, EMPTY, JOIN, LOCK = "collective", "full", "empty", "join", "lock"
+SLEEPS, OTHER_WAIT = "sleeps", "wait"
+
+_COLLECTIVES = r"distributed/(distributed_c10d|_functional_collectives|nn/functional)\.py"
+#: Places of the main process in which ranks exchange what they have computed.
+_EXCHANGE = ("forward", "backward", "gradients", "optimizer")
+_NO_STEP = Sentence("No step for {seconds}.", seconds=TIME)
+_FOR = Sentence("{who} waits for {whom}, which {does}.", who=NAME, whom=NAME, does=NAME)
+_DOES = Sentence("{who} {does}.", who=NAME, does=NAME)
+_BOTH = Sentence(
+    "{who} {does}; {other} {otherwise}.", who=NAME, does=NAME, other=NAME, otherwise=NAME
+)
+_ALL = Sentence("All ranks wait {does}.", does=NAME)
+_SINCE = Sentence("{who} has not run for {seconds}", who=NAME, seconds=TIME)
+_LOCKED = "The lock was taken before the fork: no thread of this process can release it"
+_FIX = {
+    LOCK: "Make the lock in the worker, or release it before the loader starts",
+    STOPS: "kill -CONT {pid}",
+    ENDED: "Look for why the process ended: its output, or dmesg where the memory was full",
+    FULL: "Empty the queue before waiting for anything else",
+    EMPTY: "Fill the queue, or wait for it with a timeout",
+    JOIN: "Empty the queues of a process before joining it",
+    COLLECTIVE: "Give every rank the same number of steps and collectives",
+}
+
+
+@dataclass(frozen=True)
+class Doing:
+    """What a process does, by its last stack.
+
+    Attributes:
+        name: of the process.
+        process: itself.
+        kind: one of the names above.
+        place: file and line of the program; empty: none is known.
+        text: of that line; empty: its file is not there, or has changed.
+        call: the collective, or the queue's function; else empty.
+        still: whether it has not moved while it was watched.
+        forked: whether it is a fork of its parent.
+        held: whether the lock that it waits for can only have been taken before it was forked.
+    """
+
+    name: str
+    process: WatchedProcess
+    kind: str
+    place: str
+    text: str
+    call: str
+    still: bool
+    forked: bool = False
+    held: bool = False
+
+    @property
+    def at(self) -> str:
+        """``at train.py:22 `with lock```."""
+        text = self.text if len(self.text) <= _TEXT else f"{self.text[:_TEXT]}…"
+        return " ".join(
+            filter(None, (f"at {self.place}" if self.place else "", f"`{text}`" * bool(text)))
+        )
+
+    @property
+    def says(self) -> str:
+        """What it does, after its name: ``waits for a lock at train.py:22 `with lock```."""
+        verb = {
+            RUNS: "runs",
+            STOPS: "is stopped",
+            ENDED: "has ended",
+            NO_WORK: "waits for work",
+            FOR_BATCH: "waits for a batch",
+            COLLECTIVE: f"waits in {self.call}()",
+            FULL: "waits for room in a full queue",
+            EMPTY: "waits for a queue that stays empty",
+            JOIN: "waits for a process to end",
+            LOCK: "waits for a lock",
+            SLEEPS: "sleeps",
+            OTHER_WAIT: f"waits for {self.call}" if self.call else "waits",
+        }[self.kind]
+        return " ".join(filter(None, (verb, "" if self.kind in (NO_WORK, ENDED) else self.at)))
+
+
+@dataclass(frozen=True)
+class Standstill:
+    """Whether a training stands still, and why.
+
+    Attributes:
+        stuck: whether no step passed while it was watched.
+        processes: what each does.
+        limit, cause: in a sentence each.
+        culprit: the process that all others wait for; None: unknown.
+    """
+
+    stuck: bool
+    processes: list[Doing]
+    limit: str = ""
+    cause: str = ""
+    culprit: Doing | None = None
+
+    def finding(self) -> Finding:
+        """Return it as a finding."""
+        culprit = self.culprit
+        fix = _FIX.get(culprit.kind, "") if culprit else ""
+        return Finding(
+            "standstill",
+            Severity.HIGH,
+            message=self.cause.rstrip(".") or self.limit.rstrip("."),
+            fix=fix.format(pid=culprit.process.pid) if culprit else "",
+            place=culprit.place if culprit else "",
+            more=_more(culprit) if culprit else [],
+        )
+
+
+def _more(culprit: Doing) -> list[str]:
+    thread, seconds = culprit.process.main_thread, culprit.process.seconds
+    waited_s = thread.waited_s if thread else None
+    long = waited_s is not None and waited_s > seconds + _LONGER_S
+    return [
+        *([_SINCE(who=_capital(culprit.name), seconds=waited_s)] if long else []),
+        *([_LOCKED] if culprit.held else []),
+    ]
+
+
+def standstill(ranks: Sequence[WatchedRank], source: SourceLines) -> Standstill:
+    """Return what every process does, and who waits for whom if none moves.
+
+    Args:
+        source: reads lines of the program.
+    """
+    groups = [_group(rank, len(ranks) > 1, source) for rank in ranks]
+    every = [doing for group in groups for doing in group]
+    mains = [group[0] for group in groups]
+    waiting = [main for main in mains if main.still]
+    if not mains or not waiting or len(mains) == 1 and not mains[0].still:
+        return Standstill(False, every)
+    if len(waiting) < len(mains) and not any(main.kind == COLLECTIVE for main in waiting):
+        return Standstill(False, every)
+    since = min(main.process.seconds for main in waiting)
+    cause, culprit = _cause(groups)
+    return Standstill(True, every, _NO_STEP(seconds=since), cause, culprit)
+
+
+def _group(rank: WatchedRank, several: bool, source: SourceLines) -> list[Doing]:
+    name = f"rank {rank.number}" if several else "the main process"
+    of = f" of rank {rank.number}" if several else ""
+    return [
+        _of_ranks(_doing(name, rank.main, source)) if several else _doing(name, rank.main, source),
+        *(
+            _doing(f"worker {number}{of}", worker, source)
+            for number, worker in enumerate(rank.workers)
+        ),
+        *(_doing(f"process {other.pid}", other, source) for other in rank.others),
+    ]
+
+
+def _cause(groups: Sequence[list[Doing]]) -> tuple[str, Doing | None]:
+    mains = [group[0] for group in groups]
+    apart = [main for main in mains if main.kind == COLLECTIVE]
+    others = [main for main in mains if main.kind != COLLECTIVE]
+    if len(apart) > 1 and not others:
+        return _ALL(does=apart[0].says.removeprefix("waits ")), apart[0]
+    if apart and others:
+        group = next(group for group in groups if group[0] is others[0])
+        culprit = _blamed(group) or others[0]
+        who, other = _capital(apart[0].name), others[0]
+        said = _BOTH(who=who, does=apart[0].says, other=other.name, otherwise=other.says)
+        return said, culprit if culprit.kind in _FIX else apart[0]
+    group = next((group for group in groups if group[0].kind != COLLECTIVE), groups[0])
+    main = group[0]
+    blamed = _blamed(group)
+    if blamed is None or blamed is main:
+        return _DOES(who=_capital(main.name), does=main.says), main
+    return _FOR(who=_capital(main.name), whom=blamed.name, does=blamed.says), blamed
+
+
+_GRAVEST = (STOPS, ENDED, LOCK, FULL, EMPTY, COLLECTIVE, OTHER_WAIT, SLEEPS, JOIN, RUNS)
+
+
+def _blamed(group: Sequence[Doing]) -> Doing | None:
+    """Return the process that a main process waits for; itself: it waits for none."""
+    main, others = group[0], [other for other in group[1:] if other.kind != NO_WORK]
+    if main.kind == STOPS or main.kind not in (FOR_BATCH, JOIN, EMPTY, FULL, OTHER_WAIT):
+        return main
+    if main.kind != FOR_BATCH and not group[1:]:
+        return main
+    ranked = sorted(others, key=lambda other: (not other.still, _GRAVEST.index(other.kind)))
+    return ranked[0] if ranked else main
+
+
+def _of_ranks(doing: Doing) -> Doing:
+    """Return the same of one of several ranks: what its model waits for are the other ranks."""
+    thread = doing.process.main_thread
+    if thread is None or not doing.still or doing.kind not in (LOCK, OTHER_WAIT, RUNS):
+        return doing
+    place = standing(frames_of(inside_process(thread.last), doing.process.folder)).place
+    return replace(doing, kind=COLLECTIVE, call=place) if place in _EXCHANGE else doing
+
+
+def _doing(name: str, process: WatchedProcess, source: SourceLines) -> Doing:
+    thread = process.main_thread
+    frames = frames_of(inside_process(thread.last), process.folder) if thread else ()
+    chain = program_frames(frames)
+    file, line = (chain[-1].file, chain[-1].line) if chain else ("", 0)
+    kind, call = _kind(process, frames, chain)
+    forked = thread is not None and len(inside_process(thread.last)) < len(thread.last)
+    return Doing(
+        name,
+        process,
+        kind,
+        f"{shown(file, process.folder)}:{line}" if file else "",
+        source(file, line) if file else "",
+        call,
+        _is_still(process),
+        forked,
+        kind == LOCK and forked and not call and not _others_run(process),
+    )
+
+
+def _is_still(process: WatchedProcess) -> bool:
+    """Return whether a process stayed where it was: at one line, without computing."""
+    thread = process.main_thread
+    if process.state == STOPPED or process.ended:
+        return True
+    if thread is None or sum(stack.samples for stack in thread.stacks) < _FEWEST:
+        return False
+    lines = {_line(stack.frames, process.folder) for stack in thread.stacks}
+    return (
+        len(lines) == 1
+        and thread.switches <= 1 + process.seconds / _POLL_S
+        and process.usage.cpu_s <= max(0.02, _MOST_CPU * process.seconds)
+    )
+
+
+def _line(frames: Sequence[Place], folder: str) -> tuple[str, int]:
+    """Return the program's file and line that a stack is at."""
+    chain = program_frames(frames_of(inside_process(frames), folder))
+    return (chain[-1].file, chain[-1].line) if chain else ("", 0)
+
+
+def _kind(
+    process: WatchedProcess, frames: Sequence[StackFrame], chain: Sequence[CodeFrame]
+) -> tuple[str, str]:
+    """Return what a process does, and what it has called for that."""
+    if process.state == STOPPED:
+        return STOPS, ""
+    if process.ended or process.state == ZOMBIE:
+        return ENDED, ""
+    place = standing(frames).place
+    if place == IDLE:
+        return NO_WORK, ""
+    if place == WAIT:
+        return FOR_BATCH, ""
+    below = frames[-12:] if not chain else frames[len(frames) - len(chain[-1].below) :]
+    for frame in below:
+        if kind := _of_frame(frame):
+            return kind
+    thread = process.main_thread
+    waits = thread.waits_on if thread else ""
+    if waits == ON_LOCK:
+        return LOCK, ""
+    if process.usage.cpu_s > _MOST_CPU * process.seconds or not waits:
+        return RUNS, ""
+    if waits == ON_SLEEP:
+        return SLEEPS, ""
+    names = {ON_NETWORK: "the network", ON_PROCESS: "another process"}
+    return OTHER_WAIT, names.get(waits, waits)
+
+
+def _of_frame(frame: StackFrame) -> tuple[str, str] | None:
+    whose, function = origin(frame.file), frame.function.rpartition(".")[2]
+    if whose.owner == "torch" and re.fullmatch(_COLLECTIVES, whose.tail):
+        return (
+            (COLLECTIVE, function)
+            if not function.startswith("_") and function != "wrapper"
+            else None
+        )
+    if whose.owner != PYTHON:
+        return None
+    if whose.tail in ("queue.py", "multiprocessing/queues.py"):
+        return {"get": (EMPTY, "get"), "put": (FULL, "put")}.get(function)
+    if whose.tail == "multiprocessing/process.py" and function == "join":
+        return JOIN, "join"
+    if whose.tail == "multiprocessing/synchronize.py" and function in ("__enter__", "acquire"):
+        return LOCK, function
+    return None
+
+
+def _others_run(process: WatchedProcess) -> bool:
+    """Return whether another thread of a process runs code of the program, and may hold a lock."""
+    return any(
+        program_frames(frames_of(thread.last, process.folder))
+        for thread in process.threads
+        if not thread.is_main
+    )
+
+
+def _capital(name: str) -> str:
+    return name[:1].upper() + name[1:]

@@ -1,0 +1,65 @@
+"""``feedline attach``."""
+
+import argparse
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from feedline.cli.options import add_output, at_least, positive
+from feedline.cli.outputs import check_json, console_for, name_files, save_json
+
+if TYPE_CHECKING:
+    from feedline.analysis.explain.attached import AttachedReport
+
+_SECONDS = 30.0
+_NICE = 19  # what is done after the training was watched gives way to it
+
+
+class AttachCommand:
+    """Look at a training that already runs, from outside, without changing it.
+
+    Samples what the main process and its loader workers do, and prints what the training waits for,
+    and the function and line that take most of making a sample. Of a training that hangs, it says
+    which process waits for which, and where. PID may be that of a launcher: all ranks on this host
+    are watched.
+
+    Nothing is written into the training, and it is not stopped. Samples/s and the gain of a fix
+    cannot be known from outside: `feedline run` records them.
+
+    Examples:
+        feedline attach 4711
+        feedline attach 4711 --seconds 10 --json seen.json
+    """
+
+    def prepare_parser(self, parser: argparse.ArgumentParser) -> None:
+        parser.add_argument(
+            "pid", type=at_least(1), metavar="PID", help="process of the training, or its launcher"
+        )
+        parser.add_argument(
+            "--seconds",
+            type=positive,
+            default=_SECONDS,
+            metavar="S",
+            help="how long to look (default: 30)",
+        )
+        add_output(parser, json="what was seen", json_to_stdout=True)
+
+    def run(self, args: argparse.Namespace) -> int:
+        check_json(args)
+        from feedline.profiler.attach.watch import watch
+
+        watched = watch(args.pid, args.seconds)
+        os.nice(_NICE)
+
+        from feedline.analysis.explain.attached import attached
+        from feedline.analysis.report.document_text import show
+        from feedline.analysis.report.json_report import plain
+        from feedline.analysis.report.of_attached import document
+
+        report = attached(watched)
+        console = console_for(args)
+        show(document(report), console)
+        if args.json is not None:
+            save_json(args.json, plain(report))
+            name_files(console, [args.json])
+        return 0

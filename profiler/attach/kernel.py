@@ -1,0 +1,158 @@
+"""What the kernel says of processes that are watched (proc(5))."""
+
+import os
+import threading
+import time
+
+from feedline.profiler import proc
+from feedline.profiler.attach.watched import Usage
+
+_TICKS, _PAGE = os.sysconf("SC_CLK_TCK"), os.sysconf("SC_PAGE_SIZE")
+
+
+def usage(pid: int) -> Usage:
+    """Return what a process has used since its start."""
+    fields = proc.stat(pid)
+    if len(fields) < 22:
+        return Usage()
+    waits = proc.read(pid, "schedstat").split()
+    io = dict(
+        line.split(b": ") for line in proc.read(pid, "io").splitlines() if line.count(b": ") == 1
+    )
+    return Usage(
+        (int(fields[11]) + int(fields[12])) / _TICKS,
+        int(waits[1]) * 1e-9 if len(waits) > 1 else 0.0,
+        int(io.get(b"read_bytes", 0)),
+        int(io.get(b"write_bytes", 0)),
+        int(fields[9]),
+        int(fields[21]) * _PAGE,
+    )
+
+
+def between(begin: Usage, end: Usage) -> Usage:
+    """Return what was used between two moments."""
+    return Usage(
+        max(0.0, end.cpu_s - begin.cpu_s),
+        max(0.0, end.runqueue_s - begin.runqueue_s),
+        max(0, end.read_bytes - begin.read_bytes),
+        max(0, end.written_bytes - begin.written_bytes),
+        max(0, end.faults - begin.faults),
+        end.rss_bytes or begin.rss_bytes,
+    )
+
+
+def state(pid: int) -> str:
+    """Return the letter of a process's state; empty: there is no such process."""
+    fields = proc.stat(pid)
+    return fields[0].decode() if fields else ""
+
+
+def parent(pid: int) -> int:
+    """Return who started a process; 0: there is none."""
+    fields = proc.stat(pid)
+    return int(fields[1]) if len(fields) > 1 else 0
+
+
+def begun_s(pid: int) -> float:
+    """Return when a process started, seconds since 1970."""
+    fields = proc.stat(pid)
+    since_boot_s = int(fields[19]) / _TICKS if len(fields) > 19 else 0.0
+    return time.time() - time.clock_gettime(time.CLOCK_BOOTTIME) + since_boot_s
+
+
+def command(pid: int) -> tuple[str, ...]:
+    """Return the program and the arguments of a process; empty: it has none."""
+    words = proc.read(pid, "cmdline").decode("utf-8", "replace").split("\0")
+    return tuple(words[:-1])
+
+
+def folder(pid: int) -> str:
+    """Return where a process works; empty: that must not be read."""
+    try:
+        return os.readlink(f"/proc/{pid}/cwd")
+    except OSError:
+        return ""
+
+
+def rank(pid: int) -> int | None:
+    """Return a process's rank as its environment says; None: it does not."""
+    for word in proc.read(pid, "environ").split(b"\0"):
+        name, _, value = word.partition(b"=")
+        if name == b"RANK" and value.isdigit():
+            return int(value)
+    return None
+
+
+def own_number(pid: int) -> int:
+    """Return a process's number as it sees it itself, in a namespace of its own."""
+    for line in proc.read(pid, "status").splitlines():
+        if line.startswith(b"NSpid:"):
+            return int(line.split()[-1])
+    return pid
+
+
+def thread(pid: int, own: int) -> int:
+    """Return the number of a process's thread here, of its number as the process sees it."""
+    if own_number(pid) == pid:
+        return own
+    try:
+        threads = os.listdir(f"/proc/{pid}/task")
+    except OSError:
+        return 0
+    return next(
+        (
+            int(number)
+            for number in threads
+            for line in proc.read(pid, f"task/{number}/status").splitlines()
+            if line.startswith(b"NSpid:") and int(line.split()[-1]) == own
+        ),
+        0,
+    )
+
+
+def switches(pid: int, number: int) -> int:
+    """Return how often a thread gave up its CPU."""
+    lines = proc.read(pid, f"task/{number}/status").splitlines()
+    return sum(int(line.split()[1]) for line in lines if line.startswith(b"voluntary"))
+
+
+def not_run_s(pid: int, number: int) -> float | None:
+    """Return for how long a thread has not run; None: the kernel does not say."""
+    ran_ms, now_ms = _last_ran_ms(pid, number), _last_ran_ms(os.getpid(), threading.get_native_id())
+    return None if ran_ms is None or now_ms is None else max(0.0, (now_ms - ran_ms) * 1e-3)
+
+
+def _last_ran_ms(pid: int, number: int) -> float | None:
+    """Return when a thread ran last, by the scheduler's own clock; this one runs now."""
+    for line in proc.read(pid, f"task/{number}/sched").splitlines():
+        if line.startswith(b"se.exec_start"):
+            return float(line.split()[-1])
+    return None
+
+
+def uses_python(pid: int) -> bool:
+    """Return whether a process's program is Python.
+
+    Raises:
+        PermissionError: that must not be read.
+    """
+    try:
+        program = os.path.basename(os.readlink(f"/proc/{pid}/exe"))
+    except PermissionError:
+        raise
+    except OSError:
+        return False
+    return program.startswith("python") or b"libpython" in proc.read(pid, "maps")
+
+
+def name(pid: int) -> str:
+    """Return a process's short name; empty: there is none."""
+    return proc.read(pid, "comm").decode("utf-8", "replace").strip()
+
+
+def threads(pid: int) -> list[int]:
+    """Return the numbers of a process's threads."""
+    try:
+        return list(map(int, os.listdir(f"/proc/{pid}/task")))
+    except OSError:
+        return []

@@ -1,0 +1,164 @@
+"""Samples the stacks of processes that run the Python that feedline runs, out of their memory."""
+
+import random
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from feedline.profiler.attach import kernel
+from feedline.profiler.attach.same_python import SamePython
+from feedline.profiler.attach.watched import SeenStack, WatchedThread
+from feedline.profiler.stacks.process_memory import ProcessMemory
+from feedline.profiler.stacks.ration import Ration
+from feedline.profiler.stacks.thread_stacks import Place, StackReader, Torn
+
+#: Of the CPU time of what is watched: reading it may take this much.
+_SHARE = 0.008
+_RATION_S = 1.0
+_OTHERS = 4  # threads beside the main thread are read each time of this many
+_MOST_THREADS = 16  # of a process
+NAME = "feedline"
+Frames = tuple[Place, ...]
+
+
+@dataclass
+class _Thread:
+    """A thread: its state's address, and what was seen."""
+
+    state: int
+    last_s: float
+    counts: dict[Frames, list[float]] = field(default_factory=dict)
+    last: Frames = ()
+
+    def add(self, frames: Frames, now: float) -> None:
+        count = self.counts.setdefault(frames, [0, 0.0])
+        count[0] += 1
+        count[1] += now - self.last_s
+        self.last, self.last_s = frames, now
+
+
+@dataclass
+class _Process:
+    """A process that is read."""
+
+    pid: int
+    begin: int
+    own: int
+    memory: ProcessMemory
+    reader: StackReader
+    due_s: float
+    met_s: float
+    readings: int = 0
+    threads: dict[int, _Thread] = field(default_factory=dict)
+
+    @property
+    def load(self) -> float:
+        """How many threads are read each time, on average."""
+        return 1 + max(0, len(self.threads) - 1) / _OTHERS
+
+
+class MemoryReader:
+    """Reads stacks until it is told to end.
+
+    Raises:
+        UnknownLayout: this Python keeps its stacks in a way that is not known.
+        OSError: this process must not even read its own memory.
+    """
+
+    def __init__(self) -> None:
+        self._python = SamePython.find()
+        self._processes: dict[int, _Process] = {}
+        self._ration, self._random = Ration(_SHARE, _SHARE), random.Random()
+        self._interval_s = 0.02
+        self._began_s = self._rationed_s = time.monotonic()
+        self._spent_s, self._samples = time.process_time(), 0
+
+    def meet(self, pid: int) -> None:
+        """Read a process from now on.
+
+        Raises:
+            OtherPython: it runs another Python.
+            OSError: it has ended, or must not be read.
+        """
+        begin = self._python.begin_in(pid)
+        memory = ProcessMemory(pid)
+        self._python.threads(memory, begin)
+        reader = StackReader(memory, self._python.layout, begin + self._python.code_type)
+        now = time.monotonic()
+        due = now + self._random.random() * self._interval_s
+        own = kernel.own_number(pid)
+        self._processes[pid] = _Process(pid, begin, own, memory, reader, due, now)
+
+    def begun(self, pids: Iterable[int]) -> None:
+        """Nothing: processes are read as they are met."""
+
+    def read_until(self, end_s: float) -> None:
+        """Read what is due until a moment of ``time.monotonic``."""
+        while (now := time.monotonic()) < end_s:
+            if now - self._rationed_s >= _RATION_S:
+                self._set_interval(now)
+            for process in list(self._processes.values()):
+                if process.due_s <= now:
+                    draw = (0.5 + self._random.random()) * self._interval_s
+                    process.due_s = max(process.due_s + draw, now + draw / 2)
+                    self._read(process)
+            due = min((process.due_s for process in self._processes.values()), default=end_s)
+            time.sleep(max(0.0, min(due, end_s) - time.monotonic()))
+
+    def threads(self, pid: int) -> tuple[WatchedThread, ...]:
+        """Return what was seen of a process."""
+        process = self._processes.get(pid)
+        if process is None:
+            return ()
+        return tuple(
+            WatchedThread(
+                process.pid if own == process.own else kernel.thread(pid, own),
+                own == process.own,
+                tuple(SeenStack(key, int(n), s) for key, (n, s) in thread.counts.items()),
+                thread.last,
+            )
+            for own, thread in process.threads.items()
+            if thread.counts
+        )
+
+    def end(self) -> None:
+        """Nothing is left to do."""
+
+    def _set_interval(self, now: float) -> None:
+        spent = time.process_time()
+        self._ration.measured(spent - self._spent_s, self._samples)
+        self._interval_s = self._ration.interval_s(
+            now - self._began_s,
+            now - self._rationed_s,
+            list(self._processes),
+            max(1, round(sum(process.load for process in self._processes.values()))),
+        )
+        self._spent_s, self._samples, self._rationed_s = spent, 0, now
+
+    def _read(self, process: _Process) -> None:
+        process.readings += 1
+        try:
+            states = self._python.threads(process.memory, process.begin)
+        except OSError:
+            return  # it has ended
+        all_of_them = process.readings % _OTHERS == 1
+        for state in states[-_MOST_THREADS:]:
+            try:
+                self._read_thread(process, state, all_of_them)
+            except (Torn, LookupError, OSError):
+                continue
+
+    def _read_thread(self, process: _Process, state: int, any_thread: bool) -> None:
+        word = self._python.layout.state_thread_words
+        own = process.memory.words(state, word + 1)[-1]
+        if own != process.own and not any_thread:
+            return
+        now = time.monotonic()
+        frames = tuple(reversed(process.reader.stack(own, state)))
+        self._samples += 1
+        if not frames:
+            return
+        thread = process.threads.get(own)
+        if thread is None or thread.state != state:
+            thread = process.threads[own] = _Thread(state, process.met_s)
+        thread.add(frames, now)
