@@ -47,8 +47,18 @@ def show(document: Document, console: Console) -> None:
     for block, after in zip(document.blocks, [*document.blocks[1:], None]):
         for line in _drawn(block, width):
             _print(line, console, width)
-        if after is not None and not (isinstance(block, Headline) and isinstance(after, Fields)):
+        if after is not None and not _belongs(after, block):
             console.print()
+
+
+def _belongs(block: Block, before: Block) -> bool:
+    """Return whether a block stands directly below the one before it."""
+    return (
+        isinstance(before, Headline)
+        and isinstance(block, Fields)
+        or isinstance(before, Note)
+        and isinstance(block, Note)
+    )
 
 
 def _print(line: RenderableType, console: Console, width: int) -> None:

@@ -7,12 +7,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from feedline.cli.options import add_output, add_training
-from feedline.cli.outputs import check_files, name_files
+from feedline.cli.outputs import check_files, name_files, progress_bar
+from feedline.profiler.printable import say
 
 if TYPE_CHECKING:
     from feedline.pipelines.probes.probe_rounds import Subject
 
 PROBE_PARTS = ("read", "decode", "augment", "transport", "copy", "compute", "sweep", "all_reduce")
+
+
+_FULL_S = dict.fromkeys(PROBE_PARTS, 10.0)
+_QUICK_S = dict.fromkeys(PROBE_PARTS, 2.0)
 
 
 class ProbeCommand:
@@ -49,19 +54,18 @@ class ProbeCommand:
         check_files(args)
 
         from feedline.analysis.report.console import Console
-        from feedline.analysis.report.progress import building
         from feedline.cli.probe.text import conclusion, show
         from feedline.pipelines import probes
 
         console = Console(quiet=args.quiet)
         measured = []
-        with building(
-            Console(stderr=True, quiet=args.quiet), [f"probing: {part}" for part in args.parts]
-        ) as done:
+        if not args.quiet:
+            say(f"probing takes about {_takes(args)}")
+        with progress_bar(args.quiet, "reading the files") as tell:
             subject, notes = _subject_of(args)
-            for part in args.parts:
+            for number, part in enumerate(args.parts):
+                tell(f"probing: {part}", number, len(args.parts))
                 measured += probes.run_probe(subject, part)
-                done()
         ceilings = probes.all_ceilings(subject, measured, notes)
         ceilings = replace(ceilings, conclusion=conclusion(ceilings))
         show(ceilings, console)
@@ -69,6 +73,14 @@ class ProbeCommand:
             ceilings.write(args.output)
             name_files(console, [args.output])
         return 0
+
+
+def _takes(args: argparse.Namespace) -> str:
+    """Return how long the parts take, as measured on two cores (benchmarks are slower elsewhere)."""
+    from feedline.analysis.formatting import duration
+
+    seconds = _QUICK_S if args.quick else _FULL_S
+    return duration(sum(seconds.get(part, 0.0) for part in args.parts))
 
 
 def _parts_of(text: str) -> list[str]:
