@@ -6,18 +6,16 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from feedline.analysis.formatting import counted
 from feedline.cli.options import add_output, add_training
 from feedline.cli.outputs import check_files, name_files, progress_bar
+from feedline.cli.remaining import Remaining
 from feedline.profiler.printable import say
 
 if TYPE_CHECKING:
     from feedline.pipelines.probes.probe_rounds import Subject
 
 PROBE_PARTS = ("read", "decode", "augment", "transport", "copy", "compute", "sweep", "all_reduce")
-
-
-_FULL_S = dict.fromkeys(PROBE_PARTS, 10.0)
-_QUICK_S = dict.fromkeys(PROBE_PARTS, 2.0)
 
 
 class ProbeCommand:
@@ -60,12 +58,15 @@ class ProbeCommand:
         console = Console(quiet=args.quiet)
         measured = []
         if not args.quiet:
-            say(f"probing takes about {_takes(args)}")
+            say(_beforehand(args))
+        left = Remaining(len(args.parts))
         with progress_bar(args.quiet, "reading the files") as tell:
             subject, notes = _subject_of(args)
             for number, part in enumerate(args.parts):
-                tell(f"probing: {part}", number, len(args.parts))
+                tell(f"probing: {part}{left}", number, len(args.parts))
+                left.begin()
                 measured += probes.run_probe(subject, part)
+                left.end()
         ceilings = probes.all_ceilings(subject, measured, notes)
         ceilings = replace(ceilings, conclusion=conclusion(ceilings))
         show(ceilings, console)
@@ -75,12 +76,16 @@ class ProbeCommand:
         return 0
 
 
-def _takes(args: argparse.Namespace) -> str:
-    """Return how long the parts take, as measured on two cores (benchmarks are slower elsewhere)."""
-    from feedline.analysis.formatting import duration
+def _beforehand(args: argparse.Namespace) -> str:
+    """Say what is measured for how long."""
+    from feedline.pipelines.probes.probe_rounds import ProbePlan
 
-    seconds = _QUICK_S if args.quick else _FULL_S
-    return duration(sum(seconds.get(part, 0.0) for part in args.parts))
+    plan = ProbePlan.quick() if args.quick else ProbePlan()
+    shorter = "" if args.quick else "; --quick is shorter"
+    return (
+        f"probing {counted(len(args.parts), 'part')}, every way in {plan.rounds} rounds of at least "
+        f"{plan.seconds:g} s{shorter}"
+    )
 
 
 def _parts_of(text: str) -> list[str]:

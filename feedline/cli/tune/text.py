@@ -45,26 +45,15 @@ def document_of(tuning: Tuning) -> Document:
 
 
 def _by_workers(search: Search) -> Bars:
-    """Return a bar per number of workers; the measured one is marked."""
+    """Return a bar per number of workers; the present one is marked."""
     highest = max(candidate.predicted.after for candidate in search.by_workers)
-    return Bars(
-        tuple(
-            Bar(
-                _workers(candidate.workers),
-                (
-                    rate(candidate.predicted.after),
-                    _interval(candidate),
-                    f"measured: {rate(candidate.predicted.before)}"
-                    if candidate.workers == search.now.workers
-                    else "",
-                ),
-                candidate.predicted.after / highest,
-                "compute",
-            )
-            for candidate in search.by_workers
-        ),
-        ("samples/s", "interval", ""),
-    )
+    rows = []
+    for candidate in search.by_workers:
+        now = " (now)" if candidate.workers == search.now.workers else ""
+        figures = (rate(candidate.predicted.after), _interval(candidate))
+        share = candidate.predicted.after / highest
+        rows.append(Bar(f"{_workers(candidate.workers)}{now}", figures, share, "compute"))
+    return Bars(tuple(rows), ("samples/s", "interval"))
 
 
 def _best_few(search: Search) -> Table:
@@ -74,7 +63,7 @@ def _best_few(search: Search) -> Table:
         cells = [str(candidate.settings.get(name, BLANK)) for name in _SETTING_NAMES]
         memory = BLANK if candidate.memory_bytes is None else size(candidate.memory_bytes)
         rows.append((*cells, rate(candidate.predicted.after), _interval(candidate), memory))
-    return Table(tuple(rows), _HEADS, "Best settings", frozenset({3, 5}))
+    return Table(tuple(rows), _HEADS, "Best settings", frozenset({3, 4, 5}))
 
 
 def _interval(candidate: Candidate) -> str:
