@@ -43,7 +43,7 @@ def test_the_time_left_is_that_of_the_runs_that_were_made(clock):
 
 def test_before_the_first_run_it_is_what_was_known_and_a_kept_run_counts_for_nothing(clock):
     left = Remaining(4, each_s=15.0)
-    assert str(left) == ", about 60.0 s left"
+    assert str(left) == ", about 60 s left"
 
     left.end(made=False)
 

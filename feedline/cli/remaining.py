@@ -7,6 +7,11 @@ from feedline.analysis.formatting import duration
 _WORTH_S = 10.0  # less is not worth a word
 
 
+def about(s: float) -> str:
+    """Return a time to the second: 43 s, 2 min 10 s."""
+    return f"{s:.0f} s" if s < 100 else duration(s)
+
+
 class Remaining:
     """The time left of runs that are made one after another.
 
@@ -23,7 +28,7 @@ class Remaining:
     def __str__(self) -> str:
         """Return ``, about 2 min 10 s left``; "" if that is unknown or hardly any time."""
         left_s = self.seconds
-        return f", about {duration(round(left_s))} left" if left_s and left_s >= _WORTH_S else ""
+        return f", about {about(left_s)} left" if left_s and left_s >= _WORTH_S else ""
 
     @property
     def seconds(self) -> float | None:

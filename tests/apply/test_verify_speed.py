@@ -289,6 +289,7 @@ def test_whole_runs_of_an_interrupted_command_are_replaced_where_its_result_is_k
 
 
 @pytest.mark.long
+@pytest.mark.timeout(300)
 def test_a_second_trial_replaces_the_runs_and_the_patch_of_the_first(tmp_path, monkeypatch):
     project(tmp_path)
     monkeypatch.chdir(tmp_path)

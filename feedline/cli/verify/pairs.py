@@ -25,7 +25,6 @@ from feedline.analysis.explain.speed_trial import (
     decide,
 )
 from feedline.analysis.explain.tried import LEDGER, SPEED, identity
-from feedline.analysis.formatting import duration
 from feedline.analysis.ledger.change import Change, Refused
 from feedline.analysis.ledger.facts import RuleInputs
 from feedline.analysis.ledger.finding import PredictedRate
@@ -38,7 +37,7 @@ from feedline.analysis.report.json_report import plain
 from feedline.analysis.rules.input import page_faults, thread_oversubscription
 from feedline.cli import child
 from feedline.cli.outputs import console_for, name_files
-from feedline.cli.remaining import Remaining
+from feedline.cli.remaining import Remaining, about
 from feedline.cli.settings import LOADER, WORKER_THREADS, Value, as_code, refuse_impossible
 from feedline.cli.unfinished import Unfinished, fingerprint
 from feedline.cli.verify.guard import OUT, check_writable, guard
@@ -144,7 +143,7 @@ def verify_by_pairs(args: argparse.Namespace, program: list[str]) -> int:
             safe = (
                 "" if plan.writable else "; they can write only to their own folders, and to caches"
             )
-            takes = f", about {duration(round(left.seconds))} in all" if left.seconds else ""
+            takes = f", about {about(left.seconds)} in all" if left.seconds else ""
             say(f"{2 * plan.pairs} runs, each stopped after {plan.stop_after} steps{takes}{safe}")
         trial = _record(plan, unfinished, left)
         console = console_for(args)
