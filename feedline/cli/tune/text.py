@@ -58,7 +58,7 @@ def _by_workers(search: Search) -> Bars:
 
 def _best_few(search: Search) -> Table:
     """Return the chosen settings first, then the fastest others."""
-    rows = []
+    rows: list[tuple[str, ...]] = []
     for candidate in search.few:
         cells = [str(candidate.settings.get(name, BLANK)) for name in _SETTING_NAMES]
         memory = BLANK if candidate.memory_bytes is None else size(candidate.memory_bytes)
