@@ -13,7 +13,7 @@ from feedline.analysis.diff.run_diff import (
     RunName,
 )
 from feedline.analysis.diff.side import MeasuredRun
-from feedline.analysis.formatting import number, sentence, value
+from feedline.analysis.formatting import number, rate, sentence, value
 from feedline.analysis.measure.cpu_use import MIN_OTHERS
 from feedline.analysis.measure.noise import FEWEST_COMPARED
 
@@ -252,16 +252,32 @@ def _resolution(quantity: Quantity) -> float:
 
 
 def _rate(step: Quantity, per: str, runs: Sequence[MeasuredRun]) -> str:
-    """Return ``53.1 -> 48.4 samples/s``; of several ranks, those of one."""
+    """Return ``53.1 -> 48.4 samples/s``, of all ranks; per rank if their numbers differ."""
     assert step.before and step.after
     batches = [run.batch for run in runs]
     batch = 1.0 if per == "sample" else None if None in batches else batches[0]
     unit = "steps/s" if batch is None else "samples/s"
-    ranks = " per rank" if any(run.report.run.ranks > 1 for run in runs) else ""
-    return (
-        f"{number((batch or 1.0) / step.before)} -> {number((batch or 1.0) / step.after)} "
-        f"{unit}{ranks}"
-    )
+    together = None if batch is None else _ranks_together(runs)
+    several = any(run.report.run.ranks > 1 for run in runs)
+    ranks = " per rank" if several and together is None else ""
+    samples = (batch or 1.0) * (together or 1.0)
+    return f"{rate(samples / step.before)} -> {rate(samples / step.after)} {unit}{ranks}"
+
+
+def _ranks_together(runs: Sequence[MeasuredRun]) -> float | None:
+    """Return the throughput of all ranks over that of the rank whose steps are compared.
+
+    None: it is not known of each run, or their numbers of ranks differ.
+    """
+    if len({run.report.run.ranks for run in runs}) > 1:
+        return None
+    paces = [run.report.throughput for run in runs]
+    shares = [
+        pace.of_all_ranks / pace.samples_per_s
+        for pace in paces
+        if pace.of_all_ranks and pace.samples_per_s
+    ]
+    return sum(shares) / len(shares) if len(shares) == len(paces) else None
 
 
 def _because(diff: RunDiff) -> str:

@@ -11,7 +11,7 @@ from feedline.analysis.diff.run_diff import Differing, FindingChange
 from feedline.analysis.diff.side import MEASURED, MeasuredRun
 from feedline.analysis.explain.diagnose import MAX_FINDINGS
 from feedline.analysis.explain.model import Report
-from feedline.analysis.formatting import counted, number
+from feedline.analysis.formatting import counted, rate
 from feedline.analysis.ledger.finding import Finding, Severity
 from feedline.analysis.ledger.rule import Needs, Statement
 from feedline.analysis.measure.noise import FEWEST_COMPARED
@@ -390,12 +390,12 @@ def _of_all_ranks(before: Sequence[MeasuredRun], after: Sequence[MeasuredRun]) -
     """Return the throughput of the whole training, where steps are those of a rank."""
     rates = [[run.report.throughput.of_all_ranks for run in side] for side in (before, after)]
     known = [
-        sum(rate for rate in side if rate is not None) / len(side)
+        sum(each for each in side if each is not None) / len(side)
         for side in rates
         if None not in side
     ]
     whole = (
-        f"; all ranks together: {number(known[0])} -> {number(known[1])} samples/s"
+        f"; all ranks together: {rate(known[0])} -> {rate(known[1])} samples/s"
         if len(known) == 2
         else ""
     )

@@ -39,7 +39,7 @@ COLORS = {
 }
 _LABEL, _INDENT, _GAP = 6, 2, 2
 _BAR = 30  # characters of the longest bar
-_TOGETHER = {(Headline, Fields), (Bars, Note)}  # without a blank line between them
+_TOGETHER = {(Headline, Fields), (Bars, Note), (Note, Note)}  # without a blank line between them
 
 
 def show(document: Document, console: Console) -> None:
@@ -48,8 +48,13 @@ def show(document: Document, console: Console) -> None:
     for block, after in zip(document.blocks, [*document.blocks[1:], None]):
         for line in _drawn(block, width):
             _print(line, console, width)
-        if after is not None and (type(block), type(after)) not in _TOGETHER:
+        if after is not None and not _belongs(after, block):
             console.print()
+
+
+def _belongs(block: Block, before: Block) -> bool:
+    """Return whether a block stands directly below the one before it."""
+    return (type(before), type(block)) in _TOGETHER
 
 
 def _print(line: RenderableType, console: Console, width: int) -> None:

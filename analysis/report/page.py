@@ -17,6 +17,7 @@ _FILTERS = (
     formatting.count,
     formatting.duration,
     formatting.number,
+    formatting.rate,
     formatting.seconds,
     formatting.share,
     formatting.size,

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from feedline.analysis.formatting import number, share
+from feedline.analysis.formatting import rate as format_rate
 from feedline.analysis.scaling.efficiency import (
     Point,
     ScalingRow,
@@ -86,17 +87,17 @@ def _disagreement(measured: ScalingRow, rates: dict[str, dict[int, float]]) -> l
     most, sentences = measured.point, []
     for ranks in sorted({ranks for of in rates.values() for ranks in of if ranks > most.ranks}):
         up = [
-            f"{law} rises to {number(of[ranks])}"
+            f"{law} rises to {format_rate(of[ranks])}"
             for law, of in rates.items()
             if of[ranks] > most.samples_per_s * (1 + _SAME)
         ]
         down = [
-            f"{law} falls to {number(of[ranks])}"
+            f"{law} falls to {format_rate(of[ranks])}"
             for law, of in rates.items()
             if of[ranks] < most.samples_per_s * (1 - _SAME)
         ]
         if up and down:
-            now = f"{number(most.samples_per_s)} {most.unit} with {counted(most.ranks)}"
+            now = f"{format_rate(most.samples_per_s)} {most.unit} with {counted(most.ranks)}"
             sentences.append(
                 f"predictions for {counted(ranks)} disagree: from {now}, {', '.join(up)}, but "
                 f"{', '.join(down)}; "
@@ -109,7 +110,7 @@ def _sentences(rows: Sequence[ScalingRow], unit: str, late: str) -> Iterator[str
     base = rows[0]
     flagged = [row for row in rows if row.flagged]
     if len(rows) < 2:
-        ranks, rate = base.point.ranks, f"{number(base.point.samples_per_s)} {unit}"
+        ranks, rate = base.point.ranks, f"{format_rate(base.point.samples_per_s)} {unit}"
         yield (
             f"{counted(ranks)}: {rate}; to compare it, measure more with `feedline scale "
             f"--ranks {ranks},{2 * ranks} -- SCRIPT`"
@@ -141,8 +142,8 @@ def _predicted(
         rate, low, high = prediction.samples_per_s, prediction.low, prediction.high
         if rate is not None and low is not None and high is not None:
             yield (
-                f"prediction for {counted(prediction.ranks)}: {number(rate)} {unit} "
-                f"({number(low)} to {number(high)}), "
+                f"prediction for {counted(prediction.ranks)}: {format_rate(rate)} {unit} "
+                f"({format_rate(low)} to {format_rate(high)}), "
                 f"{number(rate / last.point.samples_per_s)} times the rate of "
                 f"{counted(last.point.ranks)}"
             )

@@ -12,10 +12,13 @@ from typing import TYPE_CHECKING
 
 from feedline.cli.options import STDOUT
 from feedline.profiler.files import output, results
+from feedline.profiler.printable import say
 
 if TYPE_CHECKING:
     from feedline.analysis.ranks.many.rank_pool import Tell
     from feedline.analysis.report.console import Console
+
+_LOG_EVERY_S = 10.0  # between lines of progress in a log
 
 
 def save(path: Path, text: str) -> None:
@@ -92,9 +95,22 @@ def name_files(console: "Console", files: Iterable[Path]) -> None:
         console.print(f"  {os.path.relpath(file)}", soft_wrap=True)
 
 
+class _Log:
+    """Progress in a log: a line at most every ten seconds."""
+
+    def __init__(self, quiet: bool) -> None:
+        self._quiet, self._last = quiet, time.monotonic()
+
+    def __call__(self, what: str, done: int, of: int) -> None:
+        now = time.monotonic()
+        if not self._quiet and now - self._last >= _LOG_EVERY_S:
+            self._last = now
+            say(f"{what} ({done}/{of})" if of else what)
+
+
 @contextmanager
 def progress_bar(quiet: bool, first: str = "starting") -> "Iterator[Tell]":
-    """Show a progress bar on standard error if it is a terminal.
+    """Show a progress bar on standard error; in a log, a line now and then.
 
     Call what is yielded to move it: (what, done, of).
     """
@@ -103,10 +119,11 @@ def progress_bar(quiet: bool, first: str = "starting") -> "Iterator[Tell]":
     from feedline.analysis.report.console import Console, Count, Words
 
     console = Console(stderr=True, quiet=quiet)
+    if not console.is_terminal:
+        yield _Log(quiet)
+        return
     columns = (Words("{task.description}"), BarColumn(bar_width=20), Count())
-    with Progress(
-        *columns, console=console, transient=True, disable=not console.is_terminal
-    ) as progress:
+    with Progress(*columns, console=console, transient=True, disable=quiet) as progress:
         task = progress.add_task(first, total=None)
         yield lambda what, done, of: progress.update(
             task, description=what, completed=done, total=of

@@ -91,8 +91,9 @@ def run_selftests(done: Callable[[], None] = lambda: None) -> list[SelfTest]:
         for _ in PARTS[1:-2]:
             done()
     else:
-        for tried in (_training, lambda: [_collectives()], *map(_of_workers, _START_METHODS)):
-            results += tried()
+        tries: list[Callable[[], list[SelfTest]]] = [_training, lambda: [_collectives()]]
+        for attempt in [*tries, *map(_of_workers, _START_METHODS)]:
+            results += attempt()
             done()
         results.append(SelfTest("torch", True, torch.__version__))
     results += library_selftests()

@@ -253,6 +253,7 @@ def test_a_failed_attempt_leaves_nothing_that_blocks_the_corrected_one_and_no_fi
     assert main(["verify", *SET, "--steps", "8", "--", "train.py", "nowhere/to/be"]) == 2
     said = capfd.readouterr().err
     assert "already exists" not in said and "the unchanged training failed" in said
+    assert "recording the unchanged training for 8 steps" in said
     assert (
         "nowhere" in (folder / "recorded.log").read_text() != before
         and (folder / "notes.txt").read_text() == "mine"
@@ -288,6 +289,7 @@ def test_whole_runs_of_an_interrupted_command_are_replaced_where_its_result_is_k
 
 
 @pytest.mark.long
+@pytest.mark.timeout(300)
 def test_a_second_trial_replaces_the_runs_and_the_patch_of_the_first(tmp_path, monkeypatch):
     project(tmp_path)
     monkeypatch.chdir(tmp_path)

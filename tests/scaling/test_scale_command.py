@@ -200,7 +200,7 @@ def test_folders_of_two_nodes_are_one_launch(recorded, tmp_path, capsys):
     assert main(["scale", str(recorded[1]), str(tmp_path / "node0"), str(tmp_path / "node1")]) == 0
 
     said = capsys.readouterr().out
-    assert "1,287" in said and "missing" not in said
+    assert "1,290" in said and "missing" not in said
 
 
 def test_a_missing_rank_is_named(recorded, tmp_path, capsys):

@@ -20,14 +20,16 @@ from feedline.analysis.explain.model import Report
 from feedline.analysis.explain.predictions import BETWEEN_RANKS, NOT_REPLAYED, SET_UP, TOO_LITTLE
 from feedline.analysis.explain.speed_trial import CHANGED, UNCHANGED, Recorded, TrialRun, decide
 from feedline.analysis.explain.tried import LEDGER, SPEED, VERIFY, identity
-from feedline.analysis.formatting import value
+from feedline.analysis.formatting import rate, value
 from feedline.analysis.ledger.change import Change, Refused
 from feedline.analysis.ledger.finding import Finding, PredictedRate, Severity
 from feedline.analysis.predict.whatif import WhatIf, rate_of
+from feedline.analysis.report.first_screen import first_screen
 from feedline.analysis.report.json_report import plain
 from feedline.analysis.rules import BY_ID
 from feedline.analysis.rules.input import cpu_saturated
 from feedline.cli import main
+from feedline.cli.scale import from_runs
 from feedline.cli.settings import as_typed
 from feedline.cli.tune import TuneCommand
 from feedline.cli.tune import tuned as search_of
@@ -36,7 +38,7 @@ from feedline.cli.verify.text import write_trial
 from feedline.cli.whatif import predict, prediction
 from feedline.profiler.errors import RunNotFound, ScriptError
 from feedline.profiler.files import results
-from feedline.profiler.store.trainings import open_run, split_run
+from feedline.profiler.store.trainings import PARTS_FOLDER, open_run, split_run
 
 TESTS = Path(__file__).resolve().parents[1]
 STORED = [TESTS / "golden" / "runs", TESTS.parent / "docs" / "recorded"]
@@ -293,6 +295,34 @@ def test_a_rate_inside_the_recorded_interval_or_near_it_is_of_the_same_condition
     assert not recorded.differs(30.0) and not replace(recorded, low=46.0).differs(40.0)
     assert recorded.differs(23.1)
     assert replace(recorded, low=None, high=None).differs(23.1)
+
+
+@pytest.mark.parametrize("path", RUNS)
+def test_every_command_shows_the_same_throughput(path, tmp_path, monkeypatch, capfd):
+    """Of report, scale, verify, check and diff: the figure, and its text."""
+    pace = report(path).throughput
+    shown, unit = (
+        pace.of_all_ranks or pace.steps_per_s,
+        "samples/s" if pace.of_all_ranks else "steps/s",
+    )
+    if shown is None:
+        return
+    text = f"{rate(shown)} {unit}"
+
+    assert text in first_screen(report(path)).blocks[0].parts
+    (point,) = from_runs([path]).points
+    assert point.samples_per_s == pytest.approx(shown, rel=1e-9)
+    if path.parent.name == PARTS_FOLDER:  # verify, check and diff take no part of a run
+        return
+    assert planning.measured_rate(path) == (pytest.approx(shown, rel=1e-9), pace.steps, unit)
+    assert main(["check", str(path)]) in (0, 75)
+    budget = capfd.readouterr().out
+    if budget:
+        assert f"# measured: {text}\n" in budget
+    again = shutil.copytree(path, tmp_path / "again")
+    if main(["diff", str(path), str(again)]) == 0 and "(" in (said := capfd.readouterr().out):
+        compared = " ".join(said.split())
+        assert f"{rate(shown)} -> {text}" in compared or "Too few steps" in compared
 
 
 def test_predictions_are_of_one_kind():

@@ -49,11 +49,11 @@ def tuned(demo, tmp_path_factory) -> SimpleNamespace:
     )
 
 
-def test_it_ends_with_the_advice_its_prediction_and_the_line_to_change(tuned):
+def test_it_begins_with_the_advice_its_prediction_and_the_line_to_change(tuned):
     assert tuned.code == 0
     advice = re.search(
-        r"\nSet num_workers=2, persistent_workers=True: 81\.0 -> (\d+) samples/s\s+\[[\d.]+, "
-        r"[\d.]+\]\.\nChange  (.*)\n",
+        r"^Set num_workers=2, persistent_workers=True: 81\.0 -> (\d+) samples/s\s+\([\d.]+ to "
+        r"[\d.]+\)\.\nChange  (.*)\n",
         tuned.text,
     )
     assert advice is not None, tuned.text
@@ -75,7 +75,7 @@ def test_the_tables_fit_into_80_columns_and_say_what_the_json_says(tuned):
     assert found["best"]["settings"]["num_workers"] == 2 and found["refused"] is None
     assert found["best"]["predicted"]["from"] == pytest.approx(81.0, abs=0.1)
     assert f"{found['best']['predicted']['to']:.0f}" in tuned.text
-    assert "█ measured: 81.0" in tuned.text
+    assert "  1 worker (now)  " in tuned.text
     assert 0 < found["took_s"] < MOST_S and found["tried"] >= 10
 
 
@@ -215,7 +215,7 @@ def test_what_is_faster_out_of_order_is_told_with_what_it_costs():
     assert found.limit == NextLimit(STEP, 100.0)
     assert lines[0] == "More than 4 workers would not help: the rest of the step is then the limit."
     assert lines[1].startswith(
-        "in_order=False would give 120 samples/s [119, 121]. It changes the order of batches"
+        "in_order=False would give 120 samples/s (119 to 121). It is not advised: the order of batches"
     )
 
 

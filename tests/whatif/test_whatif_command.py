@@ -58,8 +58,8 @@ def test_it_is_one_sentence_with_the_line_to_change_and_the_next_command(demo, m
 
     said = capsys.readouterr().out
     sentence = re.search(
-        r"With num_workers=2: 81\.0 -> (\d+) samples/s \[([\d.]+), ([\d.]+)\]\. The CPUs would "
-        r"then be the limit",
+        r"^With num_workers=2: 81\.0 -> (\d+) samples/s \(([\d.]+) to ([\d.]+)\)\.\n  The CPUs "
+        r"would then be the limit",
         said,
     )
     assert sentence is not None, said

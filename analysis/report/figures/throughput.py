@@ -9,6 +9,7 @@ from markupsafe import Markup
 
 from feedline.analysis.explain.model import Sweep
 from feedline.analysis.formatting import count, counted, number, share
+from feedline.analysis.formatting import rate as format_rate
 from feedline.analysis.predict.search import Candidate, Search
 from feedline.analysis.report.figures.axis import (
     count_columns,
@@ -86,20 +87,22 @@ def throughput_by_ranks(study: Study) -> Markup:
 
 def _measured_ranks(row: ScalingRow, x: float, y: _Scale, unit: str) -> Markup:
     point = row.point
-    spread = f" ({number(point.low)} to {number(point.high)})" if point.low is not None else ""
+    spread = (
+        f" ({format_rate(point.low)} to {format_rate(point.high)})" if point.low is not None else ""
+    )
     flag = ", flagged: more than 100 %" if row.flagged else ""
     worth = "" if row.efficiency is None else f", efficiency {share(row.efficiency)}"
-    tip = f"{counted_ranks(point.ranks)}: {number(point.samples_per_s)} {unit}{spread}{worth}{flag}"
+    tip = f"{counted_ranks(point.ranks)}: {format_rate(point.samples_per_s)} {unit}{spread}{worth}{flag}"
     dot = tag("circle", class_="dot", cx=percent(x), cy=y(point.samples_per_s), r=4)
     return _rank_point(x, y(point.samples_per_s), _bar(x, y, point.low, point.high), tip, dot)
 
 
 def _predicted_ranks(prediction: ThroughputPrediction, x: float, y: _Scale, unit: str) -> Markup:
     assert prediction.samples_per_s is not None
-    spread = f"({number(prediction.low)} to {number(prediction.high)})"
+    spread = f"({format_rate(prediction.low)} to {format_rate(prediction.high)})"
     tip = (
         f"{counted_ranks(prediction.ranks)}, predicted with {prediction.model}: "
-        f"{number(prediction.samples_per_s)} {unit} {spread}"
+        f"{format_rate(prediction.samples_per_s)} {unit} {spread}"
     )
     ring = tag("circle", class_="ring", cx=percent(x), cy=y(prediction.samples_per_s), r=5)
     return _rank_point(
@@ -237,8 +240,8 @@ def _band(drawn: list[Candidate]) -> tuple[list[float], list[float]]:
 def _predicted_point(candidate: Candidate, x: float, y: float, chosen: bool) -> Markup:
     rate = candidate.predicted
     tip = (
-        f"{_named(candidate.workers)}, predicted: {number(rate.after)} samples/s "
-        f"({number(rate.low)} to {number(rate.high)})"
+        f"{_named(candidate.workers)}, predicted: {format_rate(rate.after)} samples/s "
+        f"({format_rate(rate.low)} to {format_rate(rate.high)})"
     )
     ring = tag("circle", class_="ring", cx=percent(x), cy=y, r=6 if chosen else 3.5)
     hit = tag("circle", class_="hit", cx=percent(x), cy=y, r=12)
@@ -253,7 +256,7 @@ def _measured_point(now: Candidate, x: float, y: float) -> Markup:
         dot,
         hit,
         class_="point",
-        data_tip=f"{_named(now.workers)}, measured: {number(now.predicted.before)} samples/s",
+        data_tip=f"{_named(now.workers)}, measured: {format_rate(now.predicted.before)} samples/s",
     )
 
 

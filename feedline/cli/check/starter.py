@@ -48,7 +48,7 @@ def starter_budget(run: MeasuredRun, path: Path) -> str:
         "[at_most]",
         *_at_most(figures),
     ]
-    (severe,) = check_budget(Budget(severity=Severity.HIGH), run, [], {})
+    (severe,) = check_budget(Budget(severity=Severity.HIGH.value), run, [], {})
     if severe.outcome == LimitOutcome.PASSED:
         lines += ["", "[findings]", 'none_of_severity = "high"']
     return "\n".join(lines) + "\n"

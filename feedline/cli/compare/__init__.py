@@ -14,6 +14,7 @@ from feedline.cli.outputs import console_for, make_folder, name_files, progress_
 from feedline.profiler.deferred import deferred
 from feedline.profiler.errors import ScriptError
 from feedline.profiler.files import results
+from feedline.profiler.printable import say
 
 if TYPE_CHECKING:
     from feedline.pipelines.compare.comparison import Comparison, Compute
@@ -95,6 +96,7 @@ def _measure(args: argparse.Namespace, folder: Path) -> int:
     kinds = _chosen(args.loaders)
     task = _task_of(args)
 
+    from feedline.analysis.formatting import duration
     from feedline.cli.compare.text import program_lines, show
     from feedline.pipelines.compare.side_by_side import (
         FULL_COMPARISON,
@@ -103,11 +105,14 @@ def _measure(args: argparse.Namespace, folder: Path) -> int:
     )
 
     console = console_for(args)
+    plan = dataclasses.replace(
+        FULL_COMPARISON, rounds=args.rounds or FULL_COMPARISON.rounds, cold=args.cold
+    )
+    if not args.quiet:
+        least = duration(len(kinds) * plan.rounds * plan.part_s)
+        say(f"comparing {len(kinds)} loaders in {plan.rounds} rounds takes at least {least}")
     with progress_bar(args.quiet, "comparing") as tell:
         steps = count(1)
-        plan = dataclasses.replace(
-            FULL_COMPARISON, rounds=args.rounds or FULL_COMPARISON.rounds, cold=args.cold
-        )
         comparison = compare_loaders(
             ComparisonRun(task, kinds, plan, lambda what, of: tell(what, next(steps), of)),
             _compute_of(args.model, task),

@@ -55,6 +55,12 @@ if __name__ == "__main__":
 def show(comparison: Comparison, console: Console) -> None:
     """Print the comparison, 80 columns wide if names allow it."""
     comparison = printable_in(comparison)
+    console.print(plain(comparison.choice, "bold"))
+    if comparison.lines:
+        console.print(Text("These lines run as they are, from this folder:", "dim"))
+        for line in comparison.lines:
+            console.print(plain(f"    {line}".rstrip()), soft_wrap=True)
+    console.print()
     console.print(plain(_about(comparison)))
     for kind, paths in comparison.left_out.items():
         console.print(
@@ -69,12 +75,6 @@ def show(comparison: Comparison, console: Console) -> None:
         console.print(table)
     for remark in [*_remarks(comparison.rows), *_operation_remarks(comparison.operations)]:
         console.print(plain(f"- {remark}"))
-    console.print()
-    console.print(plain(comparison.choice, "bold"))
-    if comparison.lines:
-        console.print(Text("These lines run as they are, from this folder:", "dim"))
-        for line in comparison.lines:
-            console.print(plain(f"    {line}".rstrip()), soft_wrap=True)
 
 
 def _about(comparison: Comparison) -> str:

@@ -6,8 +6,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from feedline.analysis.formatting import counted
 from feedline.cli.options import add_output, add_training
-from feedline.cli.outputs import check_files, name_files
+from feedline.cli.outputs import check_files, name_files, progress_bar
+from feedline.cli.remaining import Remaining
+from feedline.profiler.printable import say
 
 if TYPE_CHECKING:
     from feedline.pipelines.probes.probe_rounds import Subject
@@ -49,19 +52,21 @@ class ProbeCommand:
         check_files(args)
 
         from feedline.analysis.report.console import Console
-        from feedline.analysis.report.progress import building
         from feedline.cli.probe.text import conclusion, show
         from feedline.pipelines import probes
 
         console = Console(quiet=args.quiet)
         measured = []
-        with building(
-            Console(stderr=True, quiet=args.quiet), [f"probing: {part}" for part in args.parts]
-        ) as done:
+        if not args.quiet:
+            say(_beforehand(args))
+        left = Remaining(len(args.parts))
+        with progress_bar(args.quiet, "reading the files") as tell:
             subject, notes = _subject_of(args)
-            for part in args.parts:
+            for number, part in enumerate(args.parts):
+                tell(f"probing: {part}{left}", number, len(args.parts))
+                left.begin()
                 measured += probes.run_probe(subject, part)
-                done()
+                left.end()
         ceilings = probes.all_ceilings(subject, measured, notes)
         ceilings = replace(ceilings, conclusion=conclusion(ceilings))
         show(ceilings, console)
@@ -69,6 +74,18 @@ class ProbeCommand:
             ceilings.write(args.output)
             name_files(console, [args.output])
         return 0
+
+
+def _beforehand(args: argparse.Namespace) -> str:
+    """Say what is measured for how long."""
+    from feedline.pipelines.probes.probe_rounds import ProbePlan
+
+    plan = ProbePlan.quick() if args.quick else ProbePlan()
+    shorter = "" if args.quick else "; --quick is shorter"
+    return (
+        f"probing {counted(len(args.parts), 'part')}, every way in {plan.rounds} rounds of at least "
+        f"{plan.seconds:g} s{shorter}"
+    )
 
 
 def _parts_of(text: str) -> list[str]:

@@ -45,14 +45,14 @@ def show(ceilings: Ceilings, console: Console) -> None:
 
 def _renderables(ceilings: Ceilings) -> Iterator[RenderableType]:
     """Return everything, in order."""
+    if ceilings.conclusion:
+        yield Padding(Text(ceilings.conclusion, style="bold"), (0, 0, 1, 0))
     yield _table([ceiling for ceiling in ceilings.ceilings if ceiling.value is not None])
     reasons = list(_not_measured(ceilings.ceilings))
     if reasons:
         yield Text("Not measured", style="bold underline")
         yield from reasons
     yield from (Padding(Text(line), (1, 0, 0, 0)) for line in _remarks(ceilings))
-    if ceilings.conclusion:
-        yield Padding(Text(ceilings.conclusion, style="bold"), (1, 0, 1, 0))
 
 
 def _table(measured: list[Ceiling]) -> Table:

@@ -161,16 +161,23 @@ def _record_ranks(
         OutputError: there is no room.
     """
     from feedline.cli import child
+    from feedline.cli.remaining import Remaining
 
     recorded: list[Path] = []
+    left = Remaining(len(ranks))
+    if not quiet:
+        say(f"{len(ranks)} runs of the whole training, one after another")
     for number in ranks:
         run, log = folder / _run_name(number), folder / f"{_run_name(number)}.log"
         if run.name in unfinished:
             recorded.append(run)
+            left.end(made=False)
             continue
         if not quiet:
-            say(f"running {number} rank{'s' * (number > 1)}: {' '.join(program)}")
+            say(f"running {number} rank{'s' * (number > 1)}: {' '.join(program)}{left}")
+        left.begin()
         code = _run_ranks(number, run, log, program)
+        left.end()
         if code:
             message = (
                 f"with {number} rank{'s' * (number > 1)} the training ended with exit code "

@@ -6,7 +6,7 @@ from pathlib import Path
 from rich.table import Table
 from rich.text import Text
 
-from feedline.analysis.formatting import BLANK, count, number, seconds, share
+from feedline.analysis.formatting import BLANK, count, rate, seconds, share
 from feedline.analysis.report import page, phrases
 from feedline.analysis.report.console import Console
 from feedline.analysis.report.document_text import plain
@@ -28,6 +28,8 @@ _KIND_TEXTS = {
 def show(study: Study, console: Console) -> None:
     """Print the study."""
     study = printable_in(study)
+    console.print(plain(study.conclusion, "bold"))
+    console.print()
     console.print(plain(_kind(study)))
     console.print()
     console.print(_table(study))
@@ -41,9 +43,6 @@ def show(study: Study, console: Console) -> None:
             console.print(Text(title, style="bold underline"))
             for line in lines:
                 console.print(plain(f"- {line}"))
-    console.print()
-    console.print(plain(study.conclusion, "bold"))
-    console.print()
 
 
 def _kind(study: Study) -> str:
@@ -81,7 +80,7 @@ def _table(study: Study) -> Table:
     for row in study.rows:
         cells = [
             count(row.point.ranks),
-            number(row.point.samples_per_s),
+            rate(row.point.samples_per_s),
             _interval(row.point.low, row.point.high),
             *_efficiency_cells(row),
         ]
@@ -94,7 +93,7 @@ def _table(study: Study) -> Table:
         if prediction.samples_per_s is not None:
             cells = [
                 count(prediction.ranks),
-                number(prediction.samples_per_s),
+                rate(prediction.samples_per_s),
                 _interval(prediction.low, prediction.high),
             ]
             cells += [f"{_efficiency(study, prediction)}  ", "predicted", ""]
@@ -105,7 +104,7 @@ def _table(study: Study) -> Table:
 
 def _interval(low: float | None, high: float | None) -> str:
     """Return ``1,200 - 1,300``."""
-    return BLANK if low is None or high is None else f"{number(low)} {BLANK} {number(high)}"
+    return BLANK if low is None or high is None else f"{rate(low)} {BLANK} {rate(high)}"
 
 
 def _efficiency_cells(row: ScalingRow) -> list[str]:
@@ -162,7 +161,7 @@ def _meaning(study: Study) -> Iterator[str]:
         others = [law for law in study.laws if law.name != predicted[0].model]
         for prediction in predicted if others else []:
             rates = ", ".join(
-                f"{law.name} {number(law.samples_per_s[prediction.ranks])}" for law in others
+                f"{law.name} {rate(law.samples_per_s[prediction.ranks])}" for law in others
             )
             yield f"other laws for {count(prediction.ranks)} ranks: {rates} {study.unit}"
         yield from study.contradictions

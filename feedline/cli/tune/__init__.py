@@ -69,7 +69,8 @@ class TuneCommand:
 
         from feedline.analysis.ledger.change import Refused
         from feedline.analysis.predict.search import Tuning
-        from feedline.cli.tune.text import show
+        from feedline.analysis.report import document_text
+        from feedline.cli.tune.text import document_of
         from feedline.cli.whatif.prediction import replayable
 
         training = replayable(args.run)
@@ -77,7 +78,7 @@ class TuneCommand:
             Tuning(refused=training) if isinstance(training, Refused) else tuned(training, args)
         )
         console = console_for(args)
-        show(tuning, console)
+        document_text.show(document_of(tuning), console)
         with deferred():
             name_files(console, _write(tuning, args))
         return NO_PREDICTION if tuning.refused else 0

@@ -3,92 +3,73 @@
 from collections.abc import Iterator
 from pathlib import Path
 
-from rich.table import Table
-from rich.text import Text
-
-from feedline.analysis.formatting import BLANK, count, number, seconds, size
+from feedline.analysis.formatting import BLANK, count, rate, seconds, size
 from feedline.analysis.predict.limits import CPUS, PASSES, STEP, WORKERS
 from feedline.analysis.predict.search import NEAR, Candidate, Limits, Search, Tuning
 from feedline.analysis.report import page
-from feedline.analysis.report.console import Console
-from feedline.analysis.report.document_text import plain
+from feedline.analysis.report.document import (
+    Bar,
+    Bars,
+    Document,
+    Field,
+    Fields,
+    Headline,
+    Note,
+    Table,
+)
 from feedline.analysis.report.figures.throughput import throughput_by_workers
-from feedline.analysis.report.tables import columns
 from feedline.cli.settings import as_code
 from feedline.cli.whatif.text import limit_sentence, rate_change, rates_of_other_runs
 from feedline.profiler.printable import printable_in
 
-_BAR = 22  # characters, of the fastest
+_HEADS = ("workers", "prefetch", "persistent", "samples/s", "interval", "memory at most")
 _SETTING_NAMES = ("num_workers", "prefetch_factor", "persistent_workers")
 
 
-def show(tuning: Tuning, console: Console) -> None:
-    """Print the search."""
+def document_of(tuning: Tuning) -> Document:
+    """Return the search: the advice, then what was tried."""
     tuning = printable_in(tuning)
     if tuning.refused is not None:
-        console.print(plain(f"No prediction: {tuning.refused.message.rstrip('.')}.", "bold"))
-        return
+        return Document((Headline(f"No prediction: {tuning.refused.message.rstrip('.')}."),))
     assert tuning.search is not None
-    for title, table in (
-        ("Throughput by number of workers", _by_workers(tuning.search)),
-        ("Best settings", _best_few(tuning.search)),
-    ):
-        console.print(Text(title, style="bold underline"))
-        console.print(table)
-        console.print()
-    for line in why_not_more(tuning):
-        console.print(plain(line))
-    console.print()
-    console.print(plain(conclusion(tuning.search), "bold"))
-    if tuning.line:
-        console.print(plain(f"Change  {tuning.line}"), soft_wrap=True)
+    change = [Fields((Field("Change", tuning.line, copied=True),))] if tuning.line else []
+    return Document(
+        (
+            Headline(conclusion(tuning.search)),
+            *change,
+            _by_workers(tuning.search),
+            _best_few(tuning.search),
+            *map(Note, why_not_more(tuning)),
+        )
+    )
 
 
-def _by_workers(search: Search) -> Table:
-    """Return a bar per number of workers; the measured one is marked."""
-    table = Table.grid(padding=(0, 2, 0, 0), pad_edge=False)
-    for head in ("workers", "samples/s", "interval"):
-        table.add_column(Text(head, "dim"), justify="right", no_wrap=True)
-    table.add_column(no_wrap=True)
-    table.show_header = True
+def _by_workers(search: Search) -> Bars:
+    """Return a bar per number of workers; the present one is marked."""
     highest = max(candidate.predicted.after for candidate in search.by_workers)
+    rows = []
     for candidate in search.by_workers:
-        rate = candidate.predicted
-        bar = "█" * max(1, round(_BAR * rate.after / highest))
-        mark = (
-            f" measured: {number(rate.before)}" if candidate.workers == search.now.workers else ""
-        )
-        table.add_row(
-            str(candidate.workers),
-            number(rate.after),
-            _interval(candidate),
-            Text(bar, "green") + Text(mark, "dim"),
-        )
-    return table
+        now = " (now)" if candidate.workers == search.now.workers else ""
+        figures = (rate(candidate.predicted.after), _interval(candidate))
+        share = candidate.predicted.after / highest
+        rows.append(Bar(f"{_workers(candidate.workers)}{now}", figures, share, "compute"))
+    return Bars(tuple(rows), ("samples/s", "interval"))
 
 
 def _best_few(search: Search) -> Table:
     """Return the chosen settings first, then the fastest others."""
-    table = columns(
-        "workers", "prefetch", "persistent", "samples/s", "interval", "memory at most", gap=2
-    )
+    rows: list[tuple[str, ...]] = []
     for candidate in search.few:
         cells = [str(candidate.settings.get(name, BLANK)) for name in _SETTING_NAMES]
         memory = BLANK if candidate.memory_bytes is None else size(candidate.memory_bytes)
-        table.add_row(
-            *cells,
-            number(candidate.predicted.after),
-            _interval(candidate),
-            memory,
-            style="bold" if candidate == search.best else "",
-        )
-    return table
+        rows.append((*cells, rate(candidate.predicted.after), _interval(candidate), memory))
+    return Table(tuple(rows), _HEADS, "Best settings", frozenset({3, 4, 5}))
 
 
 def _interval(candidate: Candidate) -> str:
-    """Return ``380 – 430``; "" for what was measured."""
-    low, high = number(candidate.predicted.low), number(candidate.predicted.high)
-    return "" if low == high else f"{low} {BLANK} {high}"
+    """Return ``380 to 430``; "" for what was measured."""
+    low, high = rate(candidate.predicted.low), rate(candidate.predicted.high)
+    return "" if low == high else f"{low} to {high}"
 
 
 def why_not_more(tuning: Tuning) -> Iterator[str]:
@@ -106,12 +87,11 @@ def why_not_more(tuning: Tuning) -> Iterator[str]:
         workers, refused = search.unpredicted
         yield f"No prediction for {workers} or more workers: {refused.message.rstrip('.')}."
     if search.unordered is not None:
-        rate = search.unordered.predicted
+        unordered = search.unordered.predicted
         yield (
-            f"in_order=False would give {number(rate.after)} samples/s [{number(rate.low)}, "
-            f"{number(rate.high)}]. It changes the order of "
-            "batches, and so the course of the training from run to run; it is not part of the "
-            "advice."
+            f"in_order=False would give {rate(unordered.after)} samples/s ({rate(unordered.low)} to "
+            f"{rate(unordered.high)}). It is not advised: the order of batches would change from run "
+            f"to run."
         )
     if tuning.measured_interval is not None:
         yield rates_of_other_runs(tuning.measured_interval)
@@ -141,18 +121,18 @@ def _limit(search: Search, limits: Limits) -> str:
             f"the limit."
         )
     if search.limit.id == CPUS:
-        rate = number(search.limit.samples_per_s)
-        busy = f"all CPUs are busy. With more CPUs, throughput would be about {rate} samples/s."
+        possible = rate(search.limit.samples_per_s)
+        busy = f"all CPUs are busy. With more CPUs, throughput would be about {possible} samples/s."
         return (
             f"The search ended at {_workers(best.workers)}; {busy}"
             if ended
             else f"More than {_workers(best.workers)} would not help, because {busy}"
         )
     if search.limit.id == PASSES:
-        rate = number(search.limit.samples_per_s)
+        possible = rate(search.limit.samples_per_s)
         why = (
             f"training waits for the first batch of each epoch; if it did not, throughput would "
-            f"be about {rate} samples/s"
+            f"be about {possible} samples/s"
         )
         ends = "The search ended at {}" if ended else "More than {} would not help"
         return f"{ends.format(_workers(best.workers))}: {why}."

@@ -37,6 +37,7 @@ from feedline.analysis.report.json_report import plain
 from feedline.analysis.rules.input import page_faults, thread_oversubscription
 from feedline.cli import child
 from feedline.cli.outputs import console_for, name_files
+from feedline.cli.remaining import Remaining, about
 from feedline.cli.settings import LOADER, WORKER_THREADS, Value, as_code, refuse_impossible
 from feedline.cli.unfinished import Unfinished, fingerprint
 from feedline.cli.verify.guard import OUT, check_writable, guard
@@ -68,6 +69,7 @@ _HALF_WIDTH = (
     0.03  # half the width of a run's 95 % interval, as far as its steps vary by themselves
 )
 _MAX_TRIAL_S = 20.0  # of a run's steps, at most; two passes over the loader may take twice as long
+_MAX_START_S = 60.0  # of a run, before its first step and after its last
 _WARMUP_STEPS = 10  # steps in which workers start and queues fill
 _MIN_TRIAL_STEPS = 30
 #: Fixes that can be applied, though what they give is not predicted.
@@ -136,12 +138,14 @@ def verify_by_pairs(args: argparse.Namespace, program: list[str]) -> int:
         run = args.run_folder or _record_unchanged(args, program, unfinished)
         recording = _read_recording(run)
         plan = _plan_pairs(args, program, recording)
+        left = Remaining(2 * plan.pairs, _run_s(run, recording.facts, int(plan.stop_after)))
         if not args.quiet:
             safe = (
                 "" if plan.writable else "; they can write only to their own folders, and to caches"
             )
-            say(f"{2 * plan.pairs} runs, each stopped after {plan.stop_after} steps{safe}")
-        trial = _record(plan, unfinished)
+            takes = f", about {about(left.seconds)} in all" if left.seconds else ""
+            say(f"{2 * plan.pairs} runs, each stopped after {plan.stop_after} steps{takes}{safe}")
+        trial = _record(plan, unfinished, left)
         console = console_for(args)
         document_text.show(document_of(trial), console)
         (patch, why), kept = _patch(plan), trial.verdict != REJECT
@@ -179,7 +183,8 @@ def _record_unchanged(args: argparse.Namespace, program: list[str], unfinished: 
             "run, or --steps"
         )
     if not args.quiet:
-        say("recording the unchanged training")
+        takes = f"{_RECORD_S} s" if args.steps is None else f"{args.steps} steps"
+        say(f"recording the unchanged training for {takes}")
     plan = _unchanged_plan(args, program)
     stop_after = f"{_RECORD_S}s" if args.steps is None else str(args.steps)
     if failed := train(plan, run.name, ["--stop-after", stop_after]):
@@ -399,7 +404,20 @@ def _run_name(arm: str, pair: int) -> str:
     return f"{arm}-{pair}"
 
 
-def _record(plan: PairPlan, unfinished: Unfinished) -> SpeedTrial:
+def _run_s(recorded: Path, facts: RuleInputs, steps: int) -> float | None:
+    """Return how long a run of so many steps takes: its start as recorded, then its steps.
+
+    None: the recording does not say.
+    """
+    manifest = _run_of(recorded).ranks[min(_run_of(recorded).ranks)].manifest
+    if len(manifest.anchors) < 2:
+        return None
+    whole_s = (manifest.anchors[-1]["time_ns"] - manifest.anchors[0]["time_ns"]) / 1e9
+    steps_s = facts.throughput.steps * facts.step.mean_s
+    return min(max(whole_s - steps_s, 0.0), _MAX_START_S) + steps * facts.step.mean_s
+
+
+def _record(plan: PairPlan, unfinished: Unfinished, left: Remaining) -> SpeedTrial:
     """Run all pairs and decide.
 
     Raises:
@@ -409,7 +427,10 @@ def _record(plan: PairPlan, unfinished: Unfinished) -> SpeedTrial:
     runs: list[TrialRun] = []
     unit = plan.tried.unit
     for arm, pair in order(plan.pairs):
-        trial_run, own_unit = _trial_run(plan, arm, pair, unfinished)
+        made = _run_name(arm, pair) not in unfinished
+        left.begin()
+        trial_run, own_unit = _trial_run(plan, arm, pair, unfinished, str(left))
+        left.end(made)
         if (arm, pair) == (UNCHANGED, 1) and trial_run.failed:
             raise ScriptError(*f"the unchanged training failed: {trial_run.failed}".split("\n", 1))
         unit = own_unit or unit
@@ -417,7 +438,9 @@ def _record(plan: PairPlan, unfinished: Unfinished) -> SpeedTrial:
     return decide(replace(plan.tried, unit=unit), runs)
 
 
-def _trial_run(plan: PairPlan, arm: str, pair: int, unfinished: Unfinished) -> tuple[TrialRun, str]:
+def _trial_run(
+    plan: PairPlan, arm: str, pair: int, unfinished: Unfinished, left: str
+) -> tuple[TrialRun, str]:
     """Train for some steps, unless that was already done; also returns the unit of the rate.
 
     Raises:
@@ -434,12 +457,13 @@ def _trial_run(plan: PairPlan, arm: str, pair: int, unfinished: Unfinished) -> t
         ]
     if name not in unfinished:
         if not plan.quiet:
-            say(f"{plan.tried.change if arm == CHANGED else UNCHANGED}, run {pair} of {plan.pairs}")
+            shown = plan.tried.change if arm == CHANGED else UNCHANGED
+            say(f"{shown}, run {pair} of {plan.pairs}{left}")
         if failed := train(plan, name, options, plan.environment if arm == CHANGED else {}):
             return TrialRun(arm, pair, None, 0, failed), ""
         unfinished.add(name)
     try:
-        rate, steps, unit = _rate_of(plan.folder / name)
+        rate, steps, unit = measured_rate(plan.folder / name)
     except FeedlineError as error:
         return TrialRun(arm, pair, None, 0, str(error)), ""
     if changed and (why := _not_changed(plan.folder / name)):
@@ -486,7 +510,7 @@ def _hint(log: Path) -> str:
     )
 
 
-def _rate_of(path: Path) -> tuple[float | None, int, str]:
+def measured_rate(path: Path) -> tuple[float | None, int, str]:
     """Return the steady throughput of a run, its steps, and the unit.
 
     That is samples/s, or steps/s if samples were not seen.

@@ -17,6 +17,7 @@ from feedline.analysis.explain.tried import LEDGER
 from feedline.analysis.report import document_text
 from feedline.cli import child
 from feedline.cli.outputs import console_for, name_files
+from feedline.cli.remaining import Remaining
 from feedline.cli.unfinished import Unfinished, fingerprint, is_unfinished
 from feedline.cli.verify.text import document_of_seeds, write_trial
 from feedline.convergence.apply import parse_fixes
@@ -164,9 +165,15 @@ def _record(plan: _SeedPlan, unfinished: Unfinished) -> FixTrial:
         FixError: the fix did not act, the seeds change nothing, or no branch has the metric.
     """
     runs: dict[tuple[str, int], TrainingRecord | str] = {}
+    left = Remaining(plan.seeds * len(plan.arms))
+    if not plan.quiet:
+        say(f"{plan.seeds * len(plan.arms)} whole training runs, one after another")
     for seed in range(plan.seeds):
         for arm, fix in plan.arms.items():
-            runs[arm, seed] = _branch(plan, arm, seed, fix, unfinished)
+            made = _branch_name(arm, seed) not in unfinished
+            left.begin()
+            runs[arm, seed] = _branch(plan, arm, seed, fix, unfinished, str(left))
+            left.end(made)
             if (arm, seed) == ("baseline", 0) and isinstance(failed := runs[arm, seed], str):
                 raise ScriptError(*f"the unchanged training failed: {failed}".split("\n", 1))
             check_seeds_differ(runs)
@@ -183,7 +190,7 @@ def _record(plan: _SeedPlan, unfinished: Unfinished) -> FixTrial:
 
 
 def _branch(
-    plan: _SeedPlan, arm: str, seed: int, fix: str, unfinished: Unfinished
+    plan: _SeedPlan, arm: str, seed: int, fix: str, unfinished: Unfinished, left: str
 ) -> TrainingRecord | str:
     """Train once, unless that was already done; return what was recorded, or why there is nothing.
 
@@ -193,7 +200,7 @@ def _branch(
     run, log = plan.folder / _branch_name(arm, seed), plan.folder / f"{_branch_name(arm, seed)}.log"
     if run.name not in unfinished:
         if not plan.quiet:
-            say(f"{arm}, seed {seed}{': ' + fix if fix else ''}")
+            say(f"{arm}, seed {seed}{': ' + fix if fix else ''}{left}")
         if code := _train(plan, run, log, arm, seed):
             return f"exit code {code}; end of {log}:\n{child.tail(log)}"
         unfinished.add(run.name)

@@ -89,7 +89,7 @@ def document_of_seeds(trial: FixTrial) -> Document:
     """Return a trial by seed: the verdict, then the arms."""
     trial = printable_in(trial)
     better = "lower" if trial.lower_is_better else "higher"
-    rows = []
+    rows: list[tuple[str, ...]] = []
     for arm in ("baseline", "control", "fix"):
         branches = [branch for branch in trial.branches if branch.arm == arm]
         if branches:

@@ -66,12 +66,13 @@ class WhatifCommand:
             )
         check_json(args)
 
+        from feedline.analysis.report import document_text
         from feedline.analysis.report.json_report import plain
-        from feedline.cli.whatif.text import show
+        from feedline.cli.whatif.text import document_of
 
         answer = predict(args)
         console = console_for(args)
-        show(answer, console, args.run)
+        document_text.show(document_of(answer, args.run), console)
         if args.json is not None:
             save_json(args.json, plain(answer))
             name_files(console, [args.json])

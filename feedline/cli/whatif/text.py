@@ -4,7 +4,7 @@ import shlex
 from collections.abc import Iterator
 from pathlib import Path
 
-from feedline.analysis.formatting import number
+from feedline.analysis.formatting import rate as format_rate
 from feedline.analysis.ledger.finding import PredictedRate
 from feedline.analysis.predict.limits import (
     ALONE,
@@ -17,8 +17,7 @@ from feedline.analysis.predict.limits import (
     NextLimit,
 )
 from feedline.analysis.predict.whatif import WhatIf, rate_of
-from feedline.analysis.report.console import Console
-from feedline.analysis.report.document_text import plain
+from feedline.analysis.report.document import Document, Field, Fields, Headline, Note
 from feedline.cli.settings import LOADER, as_code, as_typed
 from feedline.profiler.printable import printable_in
 
@@ -40,36 +39,25 @@ _LIMITS = {
 }
 
 
-def show(answer: WhatIf, console: Console, run: Path) -> None:
-    """Print remarks, the prediction or the refusal, and what to do next.
+def document_of(answer: WhatIf, run: Path) -> Document:
+    """Return the prediction or the refusal, remarks, and what to do next.
 
     Args:
         answer: the prediction.
-        console: to print on.
         run: the run folder.
     """
     answer = printable_in(answer)
-    for remark in answer.remarks:
-        console.print(plain(remark))
-    if (rate := rate_of(answer)) is None:
-        console.print(
-            plain(
-                f"No prediction: "
-                f"{answer.refused.message.rstrip('.') if answer.refused else 'unknown'}.",
-                "bold",
-            )
-        )
-        return
-    console.print(
-        plain(
-            f"With {_what(answer)}: {rate_change(rate)}. {limit_sentence(answer.limit)}".rstrip(),
-            "bold",
-        )
-    )
+    notes = [*answer.remarks]
+    if (predicted := rate_of(answer)) is None:
+        why = answer.refused.message.rstrip(".") if answer.refused else "unknown"
+        return Document((Headline(f"No prediction: {why}."), *map(Note, notes)))
     if answer.measured_interval:
-        console.print(plain(rates_of_other_runs(answer.measured_interval)))
-    for line in _next_lines(answer, run):
-        console.print(plain(line), soft_wrap=True)
+        notes.append(rates_of_other_runs(answer.measured_interval))
+    headline = Headline(
+        f"With {_what(answer)}: {rate_change(predicted)}.", limit_sentence(answer.limit)
+    )
+    fields = tuple(_next_lines(answer, run))
+    return Document((headline, *map(Note, notes), *([Fields(fields)] if fields else [])))
 
 
 def _what(answer: WhatIf) -> str:
@@ -80,33 +68,34 @@ def _what(answer: WhatIf) -> str:
     return f"the fix of {answer.fix} ({settings})" if settings else f"the fix of {answer.fix}"
 
 
-def _next_lines(answer: WhatIf, run: Path) -> Iterator[str]:
+def _next_lines(answer: WhatIf, run: Path) -> Iterator[Field]:
     """Return the line of the program to change, and the command that proves the prediction."""
     if answer.line:
-        yield f"Change  {answer.line}"
+        yield Field("Change", answer.line, copied=True)
+    proves = ""
     if answer.settings and set(answer.settings) <= set(LOADER):
-        yield (
-            f"Verify  feedline verify {shlex.quote(str(run))} --set {as_typed(answer.settings)} "
-            f"-- SCRIPT ARGS"
-        )
+        proves = f"--set {as_typed(answer.settings)}"
     elif answer.fix and not answer.settings:
-        yield f"Verify  feedline verify {shlex.quote(str(run))} --fix {answer.fix} -- SCRIPT ARGS"
+        proves = f"--fix {answer.fix}"
+    if proves:
+        command = f"feedline verify {shlex.quote(str(run))} {proves} -- SCRIPT ARGS"
+        yield Field("Verify", command, copied=True)
 
 
 def rate_change(rate: PredictedRate) -> str:
-    """Return ``251 -> 410 samples/s [380, 430]``.
+    """Return ``251 -> 410 samples/s (380 to 430)``.
 
     That is as recorded, with the change, and its 95 % interval.
     """
     return (
-        f"{number(rate.before)} -> {number(rate.after)} samples/s [{number(rate.low)}, "
-        f"{number(rate.high)}]"
+        f"{format_rate(rate.before)} -> {format_rate(rate.after)} samples/s "
+        f"({format_rate(rate.low)} to {format_rate(rate.high)})"
     )
 
 
 def rates_of_other_runs(interval: tuple[float, float]) -> str:
     """Say what the interval of a prediction leaves out: how runs without any change differ."""
-    low, high = map(number, interval)
+    low, high = map(format_rate, interval)
     return (
         f"Intervals are for a run like this one; without any change, another may reach {low} "
         f"to {high} samples/s."
@@ -115,4 +104,8 @@ def rates_of_other_runs(interval: tuple[float, float]) -> str:
 
 def limit_sentence(limit: NextLimit | None) -> str:
     """Say what would limit the training then; "" if that is not known."""
-    return "" if limit is None else f"{_LIMITS[limit.id].format(rate=number(limit.samples_per_s))}."
+    return (
+        ""
+        if limit is None
+        else f"{_LIMITS[limit.id].format(rate=format_rate(limit.samples_per_s))}."
+    )
