@@ -18,6 +18,8 @@ from types import FrameType
 from typing import Any
 
 from feedline.profiler import proc
+from feedline.profiler.errors import OutputError
+from feedline.profiler.files import owned
 from feedline.profiler.stacks.file_watch import FolderWatch
 from feedline.profiler.stacks.layout import Layout
 from feedline.profiler.stacks.process_memory import ProcessMemory
@@ -84,8 +86,7 @@ class _Helper:
 
     def __init__(self, folder: Path, pid: int, started: int, layout: Layout) -> None:
         self._pid, self._started, self._layout = pid, started, layout
-        self._log = StackLog(folder)
-        self._targets = folder / TARGETS
+        self._folder, self._targets = folder, folder / TARGETS
         self._read = 0  # bytes of that file
         self._changes = FolderWatch(folder)
         self._ended = False
@@ -100,6 +101,9 @@ class _Helper:
     def run(self) -> None:
         """Sample until the end. Raises OSError, LogFull."""
         signal.signal(signal.SIGTERM, self._terminated)
+        if self._is_over():
+            return
+        self._log = StackLog(self._folder)
         while not self._ended:
             now = _now()
             if now - self._looked >= _LOOK_NS:
@@ -112,6 +116,13 @@ class _Helper:
         self._sample(now)
         self._write(now)
         self._log.end()
+
+    def _is_over(self) -> bool:
+        """Return whether the recording ended before the helper was there."""
+        try:
+            return f'"{END}"'.encode() in self._targets.read_bytes()
+        except FileNotFoundError:
+            return False
 
     def _terminated(self, number: int, frame: FrameType | None) -> None:
         self._ended = True
@@ -277,6 +288,8 @@ def main(arguments: list[str]) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
     ask_for_short_slices(os.nice(0))
-    with suppress(OSError, LogFull):
+    with suppress(OSError, LogFull, OutputError):
         _Helper(Path(folder), int(pid), int(started), found).run()
+    with suppress(OSError):
+        owned.discard(Path(folder), TARGETS)
     sys.exit(0)

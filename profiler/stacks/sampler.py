@@ -12,8 +12,6 @@ from contextlib import suppress
 from pathlib import Path
 
 from feedline.profiler import masks, proc
-from feedline.profiler.files import owned
-from feedline.profiler.follow import RUN_VARIABLE, SWITCH_VARIABLE
 from feedline.profiler.message import TURNED_OFF, Message, ReportHook
 from feedline.profiler.stacks import targets
 from feedline.profiler.stacks.layout import UnknownLayout, find_layout
@@ -65,18 +63,17 @@ class StackSampling:
 
     def stop(self) -> None:
         """End the helper, and wait until it has written what it has. Never raises an Exception."""
+        self.wanted = False
         if self._process is None or os.getpid() != self._pid:
             return
         self._process = None
         with suppress(Exception):
-            helper = helper_of(self._folder / LOG)
+            helper = helper_of(self._folder / LOG)  # one that has not begun ends by itself
             started = proc.started(helper) if helper else 0
             targets.end(self._folder)
             deadline = time.monotonic() + _END_S
             while started and proc.started(helper) == started and time.monotonic() < deadline:
                 time.sleep(_POLL_S)
-        with suppress(Exception):
-            owned.discard(self._folder, targets.TARGETS)
 
     def _start(self) -> None:
         try:
@@ -90,6 +87,8 @@ class StackSampling:
         else:
             self._process = SampledProcess(self._folder, MAIN, (threading.get_native_id(),))
             self._report(NAME, True, GIVES)
+            if not self.wanted:  # the recording has ended meanwhile
+                self.stop()
 
 
 def _start_helper(folder: Path, layout: str) -> None:
@@ -107,7 +106,7 @@ def _start_helper(folder: Path, layout: str) -> None:
     environment = {
         name: value
         for name, value in os.environ.items()
-        if name not in (RUN_VARIABLE, SWITCH_VARIABLE)
+        if not name.startswith("FEEDLINE")  # it is not to be recorded
     }
     started = subprocess.run(
         [sys.executable, "-I", "-c", program],
