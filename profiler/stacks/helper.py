@@ -34,7 +34,7 @@ _RATION_NS = 2_000_000_000
 _FORGET_NS = 60_000_000_000
 _EARLY_NS, _LONG_NS = 20_000_000_000, 600_000_000_000
 #: How long a stretch is that is written in one piece: early, later, in a long run.
-_GROUPS_NS = 1_000_000_000, 5_000_000_000, 30_000_000_000
+_GROUPS_NS = 250_000_000, 5_000_000_000, 30_000_000_000
 _PATIENCE_NS = 5_000_000_000  # until a process has allowed its memory to be read
 _IDLE_NS = 30_000_000_000  # without any process to sample: the helper ends
 _EMPTY = 20  # readings without a frame, after which a thread is none of Python's
@@ -199,6 +199,7 @@ class _Helper:
         if process is None or (process.pid, process.started) != (pid, started):
             memory = ProcessMemory(pid)
             stacks = StackReader(memory, self._layout, int(said["code_type"]))
+            self._write(now)  # what came before it ends here
             number = self._log.process(name, pid)
             process = self._processes[name] = _Process(number, pid, started, stacks, memory, now)
         process.ours = set(map(int, said["ours"]))

@@ -17,7 +17,7 @@ POLL_MS = 20
 
 def planted_sum():
     total = 0
-    for number in range(60_000):
+    for number in range(200_000):
         total += number
     return total
 
@@ -33,6 +33,11 @@ def recurses(depth):
     if depth:
         return recurses(depth - 1)
     return planted_sum()
+
+
+def recurses_deeply():
+    sys.setrecursionlimit(10_000)
+    return recurses(4_900)
 
 
 def forks():
@@ -52,7 +57,7 @@ def in_a_thread():
 WAYS = {
     "sum": planted_sum,
     "poll": polls_in_c,
-    "deep": lambda: recurses(4_900),
+    "deep": recurses_deeply,
     "fork": forks,
     "thread": in_a_thread,
 }
@@ -71,7 +76,6 @@ class Samples(Dataset):
 
 
 def main(method, way):
-    sys.setrecursionlimit(10_000)
     if way == "poll":
         for number in range(signal.SIGRTMIN, signal.SIGRTMAX + 1):  # it has a use for all of them
             signal.signal(number, lambda number, _: sys.exit(f"signal {number}"))
