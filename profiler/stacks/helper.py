@@ -82,17 +82,18 @@ class _Helper:
         folder: of the rank.
         pid, started: of the training.
         layout: of its Python.
+        rate: as of Ration.
     """
 
-    def __init__(self, folder: Path, pid: int, started: int, layout: Layout) -> None:
+    def __init__(self, folder: Path, pid: int, started: int, layout: Layout, rate: float) -> None:
         self._pid, self._started, self._layout = pid, started, layout
         self._folder, self._targets = folder, folder / TARGETS
         self._read = 0  # bytes of that file
         self._changes = FolderWatch(folder)
         self._ended = False
         self._processes: dict[str, _Process] = {}
-        self._ration, self._random = Ration(), random.Random()
-        self._interval_ns = 10_000_000
+        self._ration, self._random = Ration(rate), random.Random()
+        self._interval_ns = int(1e9 / rate) if rate else 10_000_000
         self._began = self._group = self._looked = self._rationed = self._forgot = _now()
         self._busy = self._began  # when there was a process last
         self._samples = 0
@@ -280,8 +281,8 @@ _now = time.perf_counter_ns
 
 
 def main(arguments: list[str]) -> None:
-    """Become the helper: folder of the rank, pid and start of the training, layout."""
-    folder, pid, started, layout = arguments
+    """Become the helper: folder of the rank, pid and start of the training, layout, rate."""
+    folder, pid, started, layout, rate = arguments
     found = Layout.of_json(json.loads(layout))
     if os.fork():
         os._exit(0)
@@ -290,7 +291,7 @@ def main(arguments: list[str]) -> None:
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
     ask_for_short_slices(os.nice(0))
     with suppress(OSError, LogFull, OutputError):
-        _Helper(Path(folder), int(pid), int(started), found).run()
+        _Helper(Path(folder), int(pid), int(started), found, float(rate)).run()
     with suppress(OSError):
         owned.discard(Path(folder), TARGETS)
     sys.exit(0)

@@ -1,5 +1,6 @@
 """Trainings recorded with their stacks."""
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 from subprocess import CompletedProcess
@@ -18,7 +19,10 @@ def recorded(warm_python, tmp_path) -> Callable[..., CompletedProcess[str]]:
 
     def record(*arguments: str, options: tuple[str, ...] = ()) -> CompletedProcess[str]:
         command = ["-m", "feedline", "run", "-q", *options, "-o", tmp_path / "run"]
-        return warm_python.run(*command, PROGRAM, *arguments, folder=tmp_path)
+        environment = {**os.environ, "FEEDLINE_STACKS": "100"}
+        return warm_python.run(
+            *command, PROGRAM, *arguments, folder=tmp_path, environment=environment
+        )
 
     return record
 

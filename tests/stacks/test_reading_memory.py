@@ -10,13 +10,14 @@ import threading
 import time
 import traceback
 from collections.abc import Iterator
+from dataclasses import replace
 from types import CodeType
 
 import pytest
 
 from feedline.profiler.stacks.layout import Layout, code_type, find_layout, thread_states
 from feedline.profiler.stacks.process_memory import ProcessMemory
-from feedline.profiler.stacks.thread_stacks import StackReader, line_at
+from feedline.profiler.stacks.thread_stacks import StackReader, Torn, line_at, reads_truly
 
 
 def codes(code: CodeType) -> Iterator[CodeType]:
@@ -77,6 +78,17 @@ def test_a_stack_through_c_code_and_generators_is_read_as_it_is(depth):
         thread.join()
 
     assert [(place.file, place.function, place.line) for place in read] == true
+
+
+def test_a_layout_that_is_wrong_is_noticed():
+    layout = find_layout()
+    assert reads_truly(layout)
+
+    try:
+        read = reads_truly(replace(layout, code_first_line=layout.code_first_line + 4))
+    except (Torn, LookupError):
+        read = False
+    assert not read
 
 
 def test_a_layout_survives_json():
