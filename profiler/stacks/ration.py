@@ -20,11 +20,11 @@ class Ration:
     that; after ten minutes, less and less.
 
     Args:
-        early_share, share: of their CPU time, other than these.
+        rate: samples per second of each thread, whatever they cost; 0: as above.
     """
 
-    def __init__(self, early_share: float = _EARLY_SHARE, share: float = _SHARE) -> None:
-        self._early_share, self._share = early_share, share
+    def __init__(self, rate: float = 0.0) -> None:
+        self._rate = rate
         self._cost_s = _FIRST_COST_S
         self._cpu_s: dict[int, float] = {}
 
@@ -44,6 +44,8 @@ class Ration:
             pids: of the sampled processes.
             threads: of all of them; one that is sampled less often counts less.
         """
+        if self._rate:
+            return 1 / self._rate
         early = elapsed_s < _EARLY_S
         share = self._early_share if early else self._share
         share *= min(1.0, _LONG_S / max(elapsed_s, 1.0))
