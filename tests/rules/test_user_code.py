@@ -4,6 +4,7 @@ import pytest
 from rules.made_up import made_up_facts, waiting
 from user_code.made_stacks import COLLATING, FETCHING, LIBRARIES, process, stack
 
+from feedline.analysis.explain.diagnose import diagnose
 from feedline.analysis.explain.order import claimed
 from feedline.analysis.ledger.finding import Severity
 from feedline.analysis.measure.code_tree import SampledCode
@@ -118,3 +119,15 @@ def test_the_ledger_still_closes():
     assert of_sample == pytest.approx(
         sum(facts.costs[name].wall_s for name in facts.costs if name != "total")
     )
+
+
+def test_findings_about_samples_are_placed_where_they_are_made_and_settings_where_the_loader_is():
+    facts = with_stacks(
+        waiting(60.0, sample={"decode": (8.4, 0.0, 0.0)}, settings={"made_at": "train.py:22"}),
+        stack([*FETCHING, GETITEM, TAP, IMAGE], 100),
+    )
+    placed = {one.rule_id: one.place for one in diagnose(facts)}
+
+    assert placed["decode_bound"] == "data.py:20"
+    few = waiting(260.0, sample={"decode": (40.0, 0.0, 0.0)}, settings={"made_at": "train.py:22"})
+    assert {one.rule_id: one.place for one in diagnose(few)}["too_few_workers"] == "train.py:22"
