@@ -3,12 +3,12 @@
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 
 from feedline.analysis.explain.standstill import Standstill, standstill
 from feedline.analysis.formatting import sentence
 from feedline.analysis.ledger.finding import SHARE, Evidence, Finding, Severity
 from feedline.analysis.ledger.view.slow_code import SlowCode, reported, slowest
+from feedline.analysis.measure.code_frames import origin
 from feedline.analysis.measure.code_places import IDLE, LOGGING, MAKING, WAIT
 from feedline.analysis.measure.code_places import OTHER as OWN
 from feedline.analysis.measure.code_tree import MAIN, WORKER, SampledCode, Weight, share_of
@@ -26,6 +26,7 @@ _LOOP = (OWN, LOGGING)
 _SOME, _MOST = 0.05, 0.2
 _PART_OF_LOOP, _DEEPER = 0.3, 0.7  # of a function: what it calls that takes more is named instead
 _BUSY = 0.8  # workers that are idle less than the rest of it are as many as help
+_MOST_IDLE = 0.5  # of workers' time: above it, what they do is not what binds
 _CLOCK_S = 0.1  # by which the start of a process is known
 _FEWEST = 20  # samples of the main process that are worth a verdict
 
@@ -42,6 +43,8 @@ _TAKES = Sentence("{function} takes {part} of the time", function=NAME, part=PER
 _FASTER = Sentence("Make {function} faster: compute once and keep the result.", function=NAME)
 _MORE = Sentence("Or more workers: they make batches {part} of their time.", part=PERCENT)
 _IDLES = Sentence("Workers wait for work {part} of their time.", part=PERCENT)
+_QUEUES = Sentence("Its processes wait for a CPU {part} of the time", part=PERCENT)
+_FEWER = "Stop other programs on this machine, or give the training more CPUs."
 UNKNOWN_RATE = Sentence("Samples/s are unknown from outside.")
 
 
@@ -156,7 +159,7 @@ class Attached:
 
     report: AttachedReport
     stacks: list[tuple[str, ProcessStacks]]
-    _folder: str
+    _files: dict[str, str]
     _source: SourceLines
 
     @classmethod
@@ -165,14 +168,25 @@ class Attached:
         ranks = ranks_of(watched)
         begun_s = max((rank.main.begun_s for rank in ranks), default=time.time())
         source = SourceLines(begun_s + _CLOCK_S)
-        folder = ranks[0].main.folder if ranks else ""
         report = _report(watched, ranks, source)
-        return cls(report, _named_stacks(ranks), folder, source)
+        return cls(report, _named_stacks(ranks), _files(ranks), source)
 
     def line_at(self, place: str) -> str:
         """Return the text of a line, of its file and number; empty: it is unknown."""
         file, _, line = place.rpartition(":")
-        return self._source(str(Path(self._folder) / file), int(line)) if line.isdecimal() else ""
+        return self._source(self._files.get(file, ""), int(line)) if line.isdecimal() else ""
+
+
+def _files(ranks: Sequence[WatchedRank]) -> dict[str, str]:
+    """Return files as people name them -> their paths."""
+    return {
+        shown(frame.file, process.folder): frame.file
+        for rank in ranks
+        for (_, process), one in zip(rank.processes, rank.stacks())
+        for stack in one.stacks
+        for frame in stack.frames
+        if not origin(frame.file).owner
+    }
 
 
 def _named_stacks(ranks: Sequence[WatchedRank]) -> list[tuple[str, ProcessStacks]]:
@@ -192,7 +206,8 @@ def _shown(stack: SampledStack, folder: str) -> SampledStack:
 
 
 def _report(watched: Watched, ranks: Sequence[WatchedRank], source: SourceLines) -> AttachedReport:
-    code = SampledCode.of([one for rank in ranks for one in rank.stacks()], source)
+    processes = [one for rank in ranks for one in rank.stacks() if one.kind in (MAIN, WORKER)]
+    code = SampledCode.of(processes, source)
     still = standstill(ranks)
     sampled = Sampled() if code is None else Sampled(_rows(code, MAIN), _rows(code, WORKER))
     findings = _findings(code, sampled, still, ranks)
@@ -256,12 +271,31 @@ def _findings(
     folder = ranks[0].main.folder if ranks else ""
     waits = part_of(sampled.main, _INPUT)
     if code is not None and not still.stuck:
+        findings += _crowded(ranks)
         slow = slowest(code)
         if slow is not None and waits >= _SOME:
             findings.append(_slow(code, slow, sampled, waits, folder))
         if part_of(sampled.main, _LOOP) >= _MOST:
             findings += _own(code, sampled, folder)
     return findings
+
+
+def _crowded(ranks: Sequence[WatchedRank]) -> list[Finding]:
+    """Return how long processes wait for a CPU, where that is long."""
+    processes = [one for rank in ranks for one in (rank.main, *rank.workers) if one.seconds > 0]
+    waits = [min(1.0, one.usage.runqueue_s / one.seconds) for one in processes]
+    part = sum(waits) / len(waits) if waits else 0.0
+    if part < _MOST:
+        return []
+    return [
+        Finding(
+            "cpu_saturated",
+            Severity.of(part),
+            message=_QUEUES(part=part),
+            evidence=[Evidence("runqueue_share", "waiting for a CPU", part, SHARE)],
+            fix=_FEWER,
+        )
+    ]
 
 
 def _slow(
@@ -284,7 +318,7 @@ def _slow(
         fix_more=more,
         how_to_check=f"Have {function} return the same result every time. If the wait does not "
         "shrink, this finding is wrong.",
-        place=shown(slow.where, folder),
+        place=f"{shown(slow.node.file, folder)}:{slow.line}",
         more=[slow.known.call.says] if slow.known else [],
     )
 
@@ -319,7 +353,7 @@ def _own(code: SampledCode, sampled: Sampled, folder: str) -> list[Finding]:
             message=_TAKES(function=name, part=part),
             evidence=[Evidence("function_share", node.function, part, SHARE)],
             fix=_FASTER(function=name),
-            place=shown(node.place, folder),
+            place=f"{shown(node.file, folder)}:{node.line}",
         )
     ]
 
@@ -336,8 +370,9 @@ def _verdict(
     waits, makes = part_of(sampled.main, _INPUT), part_of(sampled.main, MAKING)
     if waits >= _MOST:
         says = _MAKES if makes > waits / 2 else _WAITS
-        if not cause and sampled.workers:
-            cause = _IDLES(part=part_of(sampled.workers, (IDLE,)))
+        idle = part_of(sampled.workers, (IDLE,))
+        if idle > _MOST_IDLE and (not findings or findings[0].rule_id == "user_code"):
+            cause = _IDLES(part=idle)
         return says(bound="Input-bound", part=waits), cause
     rows = {
         name: share.share

@@ -30,6 +30,7 @@ RUNS, STOPS, ENDED, NO_WORK, FOR_BATCH = "runs", "stopped", "ended", "idle", "ba
 COLLECTIVE, FULL, EMPTY, JOIN, LOCK = "collective", "full", "empty", "join", "lock"
 SLEEPS, OTHER_WAIT = "sleeps", "wait"
 
+_NAMES = {ON_NETWORK: "the network", ON_PROCESS: "another process"}
 _COLLECTIVES = r"distributed/(distributed_c10d|_functional_collectives|nn/functional)\.py"
 #: Places of the main process in which ranks exchange what they have computed.
 _EXCHANGE = ("forward", "backward", "gradients", "optimizer")
@@ -167,14 +168,14 @@ def _cause(groups: Sequence[list[Doing]]) -> tuple[str, Doing | None]:
         return _ALL(does=apart[0].says.removeprefix("waits ")), apart[0]
     if apart and others:
         group = next(group for group in groups if group[0] is others[0])
-        culprit = _blamed(group) or others[0]
+        culprit = _blamed(group)
         who, other = _capital(apart[0].name), others[0]
         said = _BOTH(who=who, does=apart[0].says, other=other.name, otherwise=other.says)
         return said, culprit if culprit.kind in _FIX else apart[0]
     group = next((group for group in groups if group[0].kind != COLLECTIVE), groups[0])
     main = group[0]
     blamed = _blamed(group)
-    if blamed is None or blamed is main:
+    if blamed is main:
         return _DOES(who=_capital(main.name), does=main.says), main
     return _FOR(who=_capital(main.name), whom=blamed.name, does=blamed.says), blamed
 
@@ -182,12 +183,13 @@ def _cause(groups: Sequence[list[Doing]]) -> tuple[str, Doing | None]:
 _GRAVEST = (STOPS, ENDED, LOCK, FULL, EMPTY, COLLECTIVE, OTHER_WAIT, SLEEPS, JOIN, RUNS)
 
 
-def _blamed(group: Sequence[Doing]) -> Doing | None:
+def _blamed(group: Sequence[Doing]) -> Doing:
     """Return the process that a main process waits for; itself: it waits for none."""
-    main, others = group[0], [other for other in group[1:] if other.kind != NO_WORK]
-    if main.kind == STOPS or main.kind not in (FOR_BATCH, JOIN, EMPTY, FULL, OTHER_WAIT):
-        return main
-    if main.kind != FOR_BATCH and not group[1:]:
+    main = group[0]
+    others = [other for other in group[1:] if other.kind != NO_WORK]
+    if main.kind == FOR_BATCH:
+        others = [other for other in others if other.name.startswith("worker")]
+    elif main.kind not in (JOIN, EMPTY, FULL, OTHER_WAIT):
         return main
     ranked = sorted(others, key=lambda other: (not other.still, _GRAVEST.index(other.kind)))
     return ranked[0] if ranked else main
@@ -267,8 +269,7 @@ def _kind(
         return RUNS, ""
     if waits == ON_SLEEP:
         return SLEEPS, ""
-    names = {ON_NETWORK: "the network", ON_PROCESS: "another process"}
-    return OTHER_WAIT, names.get(waits, waits)
+    return OTHER_WAIT, _NAMES.get(waits, f"a {waits}")
 
 
 def _of_frame(frame: StackFrame) -> tuple[str, str] | None:
