@@ -2,11 +2,13 @@
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from feedline.analysis.explain.standstill import Standstill, standstill
+from feedline.analysis.formatting import sentence
 from feedline.analysis.ledger.finding import SHARE, Evidence, Finding, Severity
 from feedline.analysis.ledger.view.slow_code import SlowCode, reported, slowest
+from feedline.analysis.measure.code_frames import origin
 from feedline.analysis.measure.code_places import IDLE, LOGGING, MAKING, WAIT
 from feedline.analysis.measure.code_places import OTHER as OWN
 from feedline.analysis.measure.code_tree import MAIN, WORKER, SampledCode, Weight, share_of
@@ -15,13 +17,16 @@ from feedline.analysis.measure.source_lines import SourceLines
 from feedline.analysis.measure.user_code import UserCode, user_code
 from feedline.analysis.sentences import COUNT, NAME, PERCENT, Sentence
 from feedline.profiler.attach.watched import Watched
+from feedline.profiler.store.stacks import ProcessStacks, SampledStack
 
 _INPUT = (WAIT, "epoch_start", "sampler", *MAKING)
 _MODEL = ("forward", "loss", "backward", "gradients", "optimizer", "copy")
 _LOOP = (OWN, LOGGING)
 #: Of the time: what takes less is not worth a change; what takes more binds.
 _SOME, _MOST = 0.05, 0.2
+_PART_OF_LOOP, _DEEPER = 0.3, 0.7  # of a function: what it calls that takes more is named instead
 _BUSY = 0.8  # workers that are idle less than the rest of it are as many as help
+_MOST_IDLE = 0.5  # of workers' time: above it, what they do is not what binds
 _CLOCK_S = 0.1  # by which the start of a process is known
 _FEWEST = 20  # samples of the main process that are worth a verdict
 
@@ -33,11 +38,13 @@ _MODELS = Sentence(
     "Bound by the model: forward, backward and optimizer take {part} of the time.", part=PERCENT
 )
 _FEW = Sentence("Too little was seen for a verdict: {count} samples.", count=COUNT)
-_SAYS = Sentence("{function}() takes {part} of making a sample", function=NAME, part=PERCENT)
-_TAKES = Sentence("{function}() takes {part} of the time", function=NAME, part=PERCENT)
-_FASTER = Sentence("Make {function}() faster: compute once and keep the result.", function=NAME)
+_SAYS = Sentence("{function} takes {part} of making a sample", function=NAME, part=PERCENT)
+_TAKES = Sentence("{function} takes {part} of the time", function=NAME, part=PERCENT)
+_FASTER = Sentence("Make {function} faster: compute once and keep the result.", function=NAME)
 _MORE = Sentence("Or more workers: they make batches {part} of their time.", part=PERCENT)
 _IDLES = Sentence("Workers wait for work {part} of their time.", part=PERCENT)
+_QUEUES = Sentence("Its processes wait for a CPU {part} of the time", part=PERCENT)
+_FEWER = "Stop other programs on this machine, or give the training more CPUs."
 UNKNOWN_RATE = Sentence("Samples/s are unknown from outside.")
 
 
@@ -84,7 +91,8 @@ class AttachedProcess:
         written_per_s: To storage. Unit: B/s.
         faults_per_s: Page faults that needed storage. Unit: 1/s.
         rss_bytes: Resident memory. Unit: B.
-        doing: What it did last, and where.
+        doing: What it did last.
+        place: File and line of the program where it was; empty: none is known.
         refused: Why its stacks are unknown; empty: they are not.
     """
 
@@ -99,6 +107,7 @@ class AttachedProcess:
     faults_per_s: float
     rss_bytes: int
     doing: str
+    place: str
     refused: str = ""
 
 
@@ -139,13 +148,67 @@ class AttachedReport:
     refused: list[str]
 
 
-def attached(watched: Watched) -> AttachedReport:
-    """Return what was seen of a training."""
-    ranks = ranks_of(watched)
-    begun_s = max((rank.main.begun_s for rank in ranks), default=time.time()) + _CLOCK_S
-    source = SourceLines(begun_s)
-    code = SampledCode.of([one for rank in ranks for one in rank.stacks()], source)
-    still = standstill(ranks, source)
+@dataclass(frozen=True)
+class Attached:
+    """A training that was watched, with what is shown of it and never kept: lines of its source.
+
+    Attributes:
+        report: what was seen.
+        stacks: of each process, with its name.
+    """
+
+    report: AttachedReport
+    stacks: list[tuple[str, ProcessStacks]]
+    _files: dict[str, str]
+    _source: SourceLines
+
+    @classmethod
+    def of(cls, watched: Watched) -> "Attached":
+        """Return what was seen of a training."""
+        ranks = ranks_of(watched)
+        begun_s = max((rank.main.begun_s for rank in ranks), default=time.time())
+        source = SourceLines(begun_s + _CLOCK_S)
+        report = _report(watched, ranks, source)
+        return cls(report, _named_stacks(ranks), _files(ranks), source)
+
+    def line_at(self, place: str) -> str:
+        """Return the text of a line, of its file and number; empty: it is unknown."""
+        file, _, line = place.rpartition(":")
+        return self._source(self._files.get(file, ""), int(line)) if line.isdecimal() else ""
+
+
+def _files(ranks: Sequence[WatchedRank]) -> dict[str, str]:
+    """Return files as people name them -> their paths."""
+    return {
+        shown(frame.file, process.folder): frame.file
+        for rank in ranks
+        for (_, process), one in zip(rank.processes, rank.stacks())
+        for stack in one.stacks
+        for frame in stack.frames
+        if not origin(frame.file).owner
+    }
+
+
+def _named_stacks(ranks: Sequence[WatchedRank]) -> list[tuple[str, ProcessStacks]]:
+    """Return the stacks of each process, with its name; files as people name them."""
+    names = [name for rank in ranks for name, _ in rank.processes]
+    folders = [process.folder for rank in ranks for _, process in rank.processes]
+    every = [one for rank in ranks for one in rank.stacks()]
+    return [
+        (name, replace(one, stacks=tuple(_shown(stack, folder) for stack in one.stacks)))
+        for name, folder, one in zip(names, folders, every)
+    ]
+
+
+def _shown(stack: SampledStack, folder: str) -> SampledStack:
+    frames = tuple(replace(frame, file=shown(frame.file, folder)) for frame in stack.frames)
+    return replace(stack, frames=frames)
+
+
+def _report(watched: Watched, ranks: Sequence[WatchedRank], source: SourceLines) -> AttachedReport:
+    processes = [one for rank in ranks for one in rank.stacks() if one.kind in (MAIN, WORKER)]
+    code = SampledCode.of(processes, source)
+    still = standstill(ranks)
     sampled = Sampled() if code is None else Sampled(_rows(code, MAIN), _rows(code, WORKER))
     findings = _findings(code, sampled, still, ranks)
     limit, cause = _verdict(sampled, still, findings, code)
@@ -162,8 +225,8 @@ def attached(watched: Watched) -> AttachedReport:
         still.stuck,
         findings,
         sampled,
-        user_code(code, 0.0, None) if code is not None else None,
-        list(_processes(ranks, still)),
+        _user_code(code, ranks),
+        _processes(still),
         [UNKNOWN_RATE()],
     )
 
@@ -183,10 +246,22 @@ def part_of(rows: dict[str, SampledShare], names: Sequence[str]) -> float:
     return sum(rows[name].share for name in names if name in rows)
 
 
+def _user_code(code: SampledCode | None, ranks: Sequence[WatchedRank]) -> UserCode | None:
+    if code is None:
+        return None
+    known, folder = user_code(code, 0.0, None), ranks[0].main.folder
+    functions = [
+        replace(own, file=shown(own.file, folder), caller="", seconds_per_step=None)
+        for own in known.functions
+    ]
+    return replace(known, functions=functions)
+
+
 def _script(ranks: Sequence[WatchedRank]) -> str:
     words = ranks[0].main.command[1:] if ranks else ()
     script = next((word for word in words if word.endswith(".py")), "")
-    return script.rpartition("/")[2] or (" ".join(words[:2]) if words else "training")
+    module = words[1] if words[:1] == ("-m",) and len(words) > 1 else ""
+    return script.rpartition("/")[2] or module or "training"
 
 
 def _findings(
@@ -196,6 +271,7 @@ def _findings(
     folder = ranks[0].main.folder if ranks else ""
     waits = part_of(sampled.main, _INPUT)
     if code is not None and not still.stuck:
+        findings += _crowded(ranks)
         slow = slowest(code)
         if slow is not None and waits >= _SOME:
             findings.append(_slow(code, slow, sampled, waits, folder))
@@ -204,10 +280,28 @@ def _findings(
     return findings
 
 
+def _crowded(ranks: Sequence[WatchedRank]) -> list[Finding]:
+    """Return how long processes wait for a CPU, where that is long."""
+    processes = [one for rank in ranks for one in (rank.main, *rank.workers) if one.seconds > 0]
+    waits = [min(1.0, one.usage.runqueue_s / one.seconds) for one in processes]
+    part = sum(waits) / len(waits) if waits else 0.0
+    if part < _MOST:
+        return []
+    return [
+        Finding(
+            "cpu_saturated",
+            Severity.of(part),
+            message=_QUEUES(part=part),
+            evidence=[Evidence("runqueue_share", "waiting for a CPU", part, SHARE)],
+            fix=_FEWER,
+        )
+    ]
+
+
 def _slow(
     code: SampledCode, slow: SlowCode, sampled: Sampled, waits: float, folder: str
 ) -> Finding:
-    function, busy = slow.node.function, 1 - part_of(sampled.workers, (IDLE,))
+    function, busy = _called(slow.node.function), 1 - part_of(sampled.workers, (IDLE,))
     more = [_MORE(part=busy)] if sampled.workers and busy >= _BUSY else []
     what = f"{function}, share of making a sample"
     return Finding(
@@ -224,9 +318,14 @@ def _slow(
         fix_more=more,
         how_to_check=f"Have {function} return the same result every time. If the wait does not "
         "shrink, this finding is wrong.",
-        place=shown(slow.where, folder),
+        place=f"{shown(slow.node.file, folder)}:{slow.line}",
         more=[slow.known.call.says] if slow.known else [],
     )
+
+
+def _called(function: str) -> str:
+    """Return a function as it is called in a sentence; what has no name, as it is."""
+    return f"{function}()" if function.isidentifier() else sentence(function)
 
 
 def _own(code: SampledCode, sampled: Sampled, folder: str) -> list[Finding]:
@@ -236,20 +335,25 @@ def _own(code: SampledCode, sampled: Sampled, folder: str) -> list[Finding]:
     node, below = None, list(tree.root.calls.values())
     while below:
         child = max(below, key=lambda other: other.seconds)
-        if node is not None and child.seconds < 0.7 * node.seconds:
+        outer = node is None or node.key == code.loop or not node.function.isidentifier()
+        if (
+            node is not None
+            and child.seconds < (_PART_OF_LOOP if outer else _DEEPER) * node.seconds
+        ):
             break
         node, below = child, list(child.calls.values())
     if node is None:
         return []
     part = node.seconds / code.main_s
+    name = _called(node.function)
     return [
         Finding(
             "own_code",
             Severity.of(part),
-            message=_TAKES(function=node.function, part=part),
+            message=_TAKES(function=name, part=part),
             evidence=[Evidence("function_share", node.function, part, SHARE)],
-            fix=_FASTER(function=node.function),
-            place=shown(node.place, folder),
+            fix=_FASTER(function=name),
+            place=f"{shown(node.file, folder)}:{node.line}",
         )
     ]
 
@@ -266,8 +370,9 @@ def _verdict(
     waits, makes = part_of(sampled.main, _INPUT), part_of(sampled.main, MAKING)
     if waits >= _MOST:
         says = _MAKES if makes > waits / 2 else _WAITS
-        if not cause and sampled.workers:
-            cause = _IDLES(part=part_of(sampled.workers, (IDLE,)))
+        idle = part_of(sampled.workers, (IDLE,))
+        if idle > _MOST_IDLE and (not findings or findings[0].rule_id == "user_code"):
+            cause = _IDLES(part=idle)
         return says(bound="Input-bound", part=waits), cause
     rows = {
         name: share.share
@@ -290,7 +395,7 @@ def _number(code: SampledCode | None) -> int:
     return round(sum(tree.weight.number for (kind, _), tree in code.places.items() if kind == MAIN))
 
 
-def _processes(ranks: Sequence[WatchedRank], still: Standstill) -> list[AttachedProcess]:
+def _processes(still: Standstill) -> list[AttachedProcess]:
     rows = []
     for seen in still.processes:
         process, seconds = seen.process, max(seen.process.seconds, 1e-9)
@@ -308,6 +413,7 @@ def _processes(ranks: Sequence[WatchedRank], still: Standstill) -> list[Attached
                 usage.faults / seconds,
                 usage.rss_bytes,
                 seen.says,
+                seen.place,
                 process.refused,
             )
         )

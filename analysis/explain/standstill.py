@@ -8,7 +8,6 @@ from feedline.analysis.ledger.finding import Finding, Severity
 from feedline.analysis.measure.code_frames import CodeFrame, origin, program_frames
 from feedline.analysis.measure.code_places import IDLE, WAIT, standing
 from feedline.analysis.measure.roles import WatchedRank, frames_of, inside_process, shown
-from feedline.analysis.measure.source_lines import SourceLines
 from feedline.analysis.sentences import NAME, TIME, Sentence
 from feedline.profiler.attach.watched import STOPPED, ZOMBIE, WatchedProcess
 from feedline.profiler.masks import PYTHON
@@ -25,13 +24,13 @@ _POLL_S = 2.5  # torch looks for a batch each five seconds, and for dead workers
 _MOST_CPU = 0.05  # CPUs that a process may use which only waits
 _LONGER_S = 1.0  # than it was watched: worth telling
 _FEWEST = 3  # samples
-_TEXT = 40  # characters of a line that are shown
 
 #: What a process does.
 RUNS, STOPS, ENDED, NO_WORK, FOR_BATCH = "runs", "stopped", "ended", "idle", "batch"
 COLLECTIVE, FULL, EMPTY, JOIN, LOCK = "collective", "full", "empty", "join", "lock"
 SLEEPS, OTHER_WAIT = "sleeps", "wait"
 
+_NAMES = {ON_NETWORK: "the network", ON_PROCESS: "another process"}
 _COLLECTIVES = r"distributed/(distributed_c10d|_functional_collectives|nn/functional)\.py"
 #: Places of the main process in which ranks exchange what they have computed.
 _EXCHANGE = ("forward", "backward", "gradients", "optimizer")
@@ -64,7 +63,6 @@ class Doing:
         process: itself.
         kind: one of the names above.
         place: file and line of the program; empty: none is known.
-        text: of that line; empty: its file is not there, or has changed.
         call: the collective, or the queue's function; else empty.
         still: whether it has not moved while it was watched.
         forked: whether it is a fork of its parent.
@@ -75,23 +73,14 @@ class Doing:
     process: WatchedProcess
     kind: str
     place: str
-    text: str
     call: str
     still: bool
     forked: bool = False
     held: bool = False
 
     @property
-    def at(self) -> str:
-        """``at train.py:22 `with lock```."""
-        text = self.text if len(self.text) <= _TEXT else f"{self.text[:_TEXT]}…"
-        return " ".join(
-            filter(None, (f"at {self.place}" if self.place else "", f"`{text}`" * bool(text)))
-        )
-
-    @property
     def says(self) -> str:
-        """What it does, after its name: ``waits for a lock at train.py:22 `with lock```."""
+        """What it does, after its name: ``waits for a lock at train.py:22``."""
         verb = {
             RUNS: "runs",
             STOPS: "is stopped",
@@ -106,7 +95,8 @@ class Doing:
             SLEEPS: "sleeps",
             OTHER_WAIT: f"waits for {self.call}" if self.call else "waits",
         }[self.kind]
-        return " ".join(filter(None, (verb, "" if self.kind in (NO_WORK, ENDED) else self.at)))
+        told = self.place and self.kind not in (NO_WORK, ENDED)
+        return f"{verb} at {self.place}" if told else verb
 
 
 @dataclass(frozen=True)
@@ -150,13 +140,9 @@ def _more(culprit: Doing) -> list[str]:
     ]
 
 
-def standstill(ranks: Sequence[WatchedRank], source: SourceLines) -> Standstill:
-    """Return what every process does, and who waits for whom if none moves.
-
-    Args:
-        source: reads lines of the program.
-    """
-    groups = [_group(rank, len(ranks) > 1, source) for rank in ranks]
+def standstill(ranks: Sequence[WatchedRank]) -> Standstill:
+    """Return what every process does, and who waits for whom if none moves."""
+    groups = [_group(rank, len(ranks) > 1) for rank in ranks]
     every = [doing for group in groups for doing in group]
     mains = [group[0] for group in groups]
     waiting = [main for main in mains if main.still]
@@ -169,17 +155,9 @@ def standstill(ranks: Sequence[WatchedRank], source: SourceLines) -> Standstill:
     return Standstill(True, every, _NO_STEP(seconds=since), cause, culprit)
 
 
-def _group(rank: WatchedRank, several: bool, source: SourceLines) -> list[Doing]:
-    name = f"rank {rank.number}" if several else "the main process"
-    of = f" of rank {rank.number}" if several else ""
-    return [
-        _of_ranks(_doing(name, rank.main, source)) if several else _doing(name, rank.main, source),
-        *(
-            _doing(f"worker {number}{of}", worker, source)
-            for number, worker in enumerate(rank.workers)
-        ),
-        *(_doing(f"process {other.pid}", other, source) for other in rank.others),
-    ]
+def _group(rank: WatchedRank, several: bool) -> list[Doing]:
+    doings = [_doing(name, process) for name, process in rank.processes]
+    return [_of_ranks(doings[0]), *doings[1:]] if several else doings
 
 
 def _cause(groups: Sequence[list[Doing]]) -> tuple[str, Doing | None]:
@@ -190,14 +168,14 @@ def _cause(groups: Sequence[list[Doing]]) -> tuple[str, Doing | None]:
         return _ALL(does=apart[0].says.removeprefix("waits ")), apart[0]
     if apart and others:
         group = next(group for group in groups if group[0] is others[0])
-        culprit = _blamed(group) or others[0]
+        culprit = _blamed(group)
         who, other = _capital(apart[0].name), others[0]
         said = _BOTH(who=who, does=apart[0].says, other=other.name, otherwise=other.says)
         return said, culprit if culprit.kind in _FIX else apart[0]
     group = next((group for group in groups if group[0].kind != COLLECTIVE), groups[0])
     main = group[0]
     blamed = _blamed(group)
-    if blamed is None or blamed is main:
+    if blamed is main:
         return _DOES(who=_capital(main.name), does=main.says), main
     return _FOR(who=_capital(main.name), whom=blamed.name, does=blamed.says), blamed
 
@@ -205,12 +183,13 @@ def _cause(groups: Sequence[list[Doing]]) -> tuple[str, Doing | None]:
 _GRAVEST = (STOPS, ENDED, LOCK, FULL, EMPTY, COLLECTIVE, OTHER_WAIT, SLEEPS, JOIN, RUNS)
 
 
-def _blamed(group: Sequence[Doing]) -> Doing | None:
+def _blamed(group: Sequence[Doing]) -> Doing:
     """Return the process that a main process waits for; itself: it waits for none."""
-    main, others = group[0], [other for other in group[1:] if other.kind != NO_WORK]
-    if main.kind == STOPS or main.kind not in (FOR_BATCH, JOIN, EMPTY, FULL, OTHER_WAIT):
-        return main
-    if main.kind != FOR_BATCH and not group[1:]:
+    main = group[0]
+    others = [other for other in group[1:] if other.kind != NO_WORK]
+    if main.kind == FOR_BATCH:
+        others = [other for other in others if other.name.startswith("worker")]
+    elif main.kind not in (JOIN, EMPTY, FULL, OTHER_WAIT):
         return main
     ranked = sorted(others, key=lambda other: (not other.still, _GRAVEST.index(other.kind)))
     return ranked[0] if ranked else main
@@ -225,7 +204,7 @@ def _of_ranks(doing: Doing) -> Doing:
     return replace(doing, kind=COLLECTIVE, call=place) if place in _EXCHANGE else doing
 
 
-def _doing(name: str, process: WatchedProcess, source: SourceLines) -> Doing:
+def _doing(name: str, process: WatchedProcess) -> Doing:
     thread = process.main_thread
     frames = frames_of(inside_process(thread.last), process.folder) if thread else ()
     chain = program_frames(frames)
@@ -237,7 +216,6 @@ def _doing(name: str, process: WatchedProcess, source: SourceLines) -> Doing:
         process,
         kind,
         f"{shown(file, process.folder)}:{line}" if file else "",
-        source(file, line) if file else "",
         call,
         _is_still(process),
         forked,
@@ -291,8 +269,7 @@ def _kind(
         return RUNS, ""
     if waits == ON_SLEEP:
         return SLEEPS, ""
-    names = {ON_NETWORK: "the network", ON_PROCESS: "another process"}
-    return OTHER_WAIT, names.get(waits, waits)
+    return OTHER_WAIT, _NAMES.get(waits, f"a {waits}")
 
 
 def _of_frame(frame: StackFrame) -> tuple[str, str] | None:

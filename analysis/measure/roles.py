@@ -7,6 +7,7 @@ from pathlib import Path
 
 from feedline.analysis.measure.code_frames import origin
 from feedline.analysis.measure.code_tree import MAIN, WORKER
+from feedline.profiler import masks
 from feedline.profiler.attach.watched import SeenStack, Watched, WatchedProcess, WatchedThread
 from feedline.profiler.masks import PYTHON
 from feedline.profiler.stacks.thread_stacks import Place
@@ -27,7 +28,7 @@ class WatchedRank:
     """A process that trains, with those that work for it.
 
     Attributes:
-        number: its rank; None: it has none.
+        number: its rank; None: it is the only process that trains.
         main: the process that trains.
         workers: that make its batches, in the order in which they began.
         others: that it has started for something else.
@@ -38,11 +39,26 @@ class WatchedRank:
     workers: list[WatchedProcess] = field(default_factory=list)
     others: list[WatchedProcess] = field(default_factory=list)
 
-    def stacks(self) -> list[ProcessStacks]:
-        """Return the stacks of the rank's main process and workers."""
+    @property
+    def processes(self) -> list[tuple[str, WatchedProcess]]:
+        """Name and process: of the main process, the workers and the others."""
+        several = self.number is not None
+        of = f" of rank {self.number}" if several else ""
         return [
-            _stacks(self.main, MAIN),
-            *(_stacks(worker, WORKER) for worker in self.workers),
+            (f"rank {self.number}" if several else "the main process", self.main),
+            *((f"worker {at}{of}", worker) for at, worker in enumerate(self.workers)),
+            *((f"process {other.pid}", other) for other in self.others),
+        ]
+
+    def stacks(self) -> list[ProcessStacks]:
+        """Return the stacks of ``processes``, in that order."""
+        workers = [worker.pid for worker in self.workers]
+        return [
+            _stacks(
+                process,
+                MAIN if process is self.main else WORKER if process.pid in workers else OTHER,
+            )
+            for _, process in self.processes
         ]
 
 
@@ -64,9 +80,11 @@ def ranks_of(watched: Watched) -> list[WatchedRank]:
     for rank in mains.values():
         rank.workers.sort(key=lambda process: (process.begun_s, process.pid))
     ranks = sorted(mains.values(), key=lambda rank: (rank.number is None, rank.number or 0))
-    if len(ranks) > 1 and any(rank.number is None for rank in ranks):
-        for number, rank in enumerate(ranks):
-            rank.number = number if rank.number is None else rank.number
+    for number, rank in enumerate(ranks):
+        if len(ranks) == 1:
+            rank.number = None
+        elif rank.number is None:
+            rank.number = number
     return ranks
 
 
@@ -91,8 +109,9 @@ def frames_of(frames: Sequence[Place], folder: str) -> tuple[StackFrame, ...]:
 
 
 def shown(file: str, folder: str) -> str:
-    """Return a file as people name it: below the folder in which the process works, if it is."""
-    return file[len(folder) + 1 :] if folder and file.startswith(f"{folder}/") else file
+    """Return a file as people name it: below the folder in which the process works; else masked."""
+    below = folder and file.startswith(f"{folder}/")
+    return file[len(folder) + 1 :] if below else masks.source(file)
 
 
 def _whole(file: str, folder: str) -> str:

@@ -1,6 +1,6 @@
 """What was seen of a training from outside, as a document of one screen."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from feedline.analysis.explain.attached import AttachedReport, SampledShare
 from feedline.analysis.formatting import percent, seconds
@@ -20,15 +20,23 @@ from feedline.analysis.report.document import (
 from feedline.analysis.report.palette import family
 
 _SMALL = 0.01  # of the time: rows below it are left out
-_ROWS, _WORKER_ROWS, _PROCESSES, _LINES = 6, 3, 8, 3
+_TEXT = 32  # characters of a line that are shown
+_ROWS, _WORKER_ROWS, _PROCESSES = 6, 3, 8
 
 
-def document(report: AttachedReport) -> Document:
-    """Return what was seen."""
-    return Document(tuple(_blocks(report)))
+LineAt = Callable[[str], str]
 
 
-def _blocks(report: AttachedReport) -> Iterable[Block]:
+def document(report: AttachedReport, line_at: LineAt) -> Document:
+    """Return what was seen.
+
+    Args:
+        line_at: returns the text of a line, of its file and number; empty: it is unknown.
+    """
+    return Document(tuple(_blocks(report, line_at)))
+
+
+def _blocks(report: AttachedReport, line_at: LineAt) -> Iterable[Block]:
     workers = sum(process.name.startswith("worker") for process in report.processes)
     yield Title(
         (
@@ -39,10 +47,10 @@ def _blocks(report: AttachedReport) -> Iterable[Block]:
         )
     )
     yield Headline(report.limit, report.cause)
-    if report.fix:
-        yield Fields(tuple(_advice(report)), indented=True)
+    if fields := tuple(_advice(report, line_at)):
+        yield Fields(fields, indented=True)
     if report.stuck:
-        yield _standing(report)
+        yield _standing(report, line_at)
         return
     if report.sampled.main:
         yield _bars("main process", report.sampled.main, _ROWS)
@@ -51,10 +59,15 @@ def _blocks(report: AttachedReport) -> Iterable[Block]:
     yield Note(" ".join(report.refused))
 
 
-def _advice(report: AttachedReport) -> Iterable[Field]:
-    yield Field("Fix", report.fix, report.place)
-    for more in report.findings[0].fix_more + report.findings[0].more * report.stuck:
-        yield Field("", f"{more.rstrip('.')}.")
+def _advice(report: AttachedReport, line_at: LineAt) -> Iterable[Field]:
+    text = line_at(report.place) if report.stuck else ""
+    if text:
+        yield Field("Line", f"`{_cut(text)}`", report.place)
+    if report.fix:
+        yield Field("Fix", report.fix, "" if text else report.place)
+    for finding in report.findings[:1]:
+        for more in finding.fix_more + finding.more * report.stuck:
+            yield Field("", f"{more.rstrip('.')}.")
 
 
 def _bars(name: str, rows: dict[str, SampledShare], most: int) -> Bars:
@@ -73,10 +86,14 @@ def _bars(name: str, rows: dict[str, SampledShare], most: int) -> Bars:
     )
 
 
-def _standing(report: AttachedReport) -> Table:
+def _standing(report: AttachedReport, line_at: LineAt) -> Table:
     rows = [
         (process.name, str(process.pid), process.doing) for process in report.processes[:_PROCESSES]
     ]
     left = len(report.processes) - len(rows)
-    more = [("", "", f"{left} more")] if left else []
-    return Table((*rows, *more), ("process", "pid", "last seen"))
+    more = [("", "", f"{left} more", "")] if left else []
+    return Table((*rows, *more), ("process", "pid", "last seen", ""))
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= _TEXT else f"{text[: _TEXT - 1]}…"

@@ -33,8 +33,13 @@ class PySpy:
     """
 
     def __init__(self, seconds: float) -> None:
-        self._seconds = seconds
-        self._program = _program()
+        installed = program()
+        if installed is None:
+            raise MissingDependency(
+                "the training runs another Python than feedline, which needs py-spy: "
+                "pip install 'feedline[attach]', or install feedline beside the training"
+            )
+        self._seconds, self._program = seconds, installed
         self._running: list[tuple[int, subprocess.Popen[bytes], int]] = []
         self._counts: dict[int, dict[int, dict[tuple[Place, ...], int]]] = {}
 
@@ -116,12 +121,7 @@ def _place(text: str) -> Place:
     return Place(frame[2], frame[1], int(frame[3] or 0))
 
 
-def _program() -> str:
+def program() -> str | None:
+    """Return where py-spy is installed; None: nowhere."""
     beside = Path(sys.executable).parent / "py-spy"
-    program = str(beside) if beside.is_file() else shutil.which("py-spy")
-    if program is None:
-        raise MissingDependency(
-            "the training runs another Python than feedline, which needs py-spy: "
-            "pip install 'feedline[attach]', or install feedline beside the training"
-        )
-    return program
+    return str(beside) if beside.is_file() else shutil.which("py-spy")

@@ -40,7 +40,7 @@ class _Mapped:
 
 @dataclass(frozen=True)
 class SamePython:
-    """This process's Python, as it is found in others.
+    """The Python of feedline's process, as it is found in others.
 
     Attributes:
         layout: of its frames.

@@ -111,12 +111,19 @@ def _reader(pythons: list[int], seconds: float) -> tuple[StackReader, str]:
     _check_readable(pythons[0])
     try:
         reader = MemoryReader()
-        for pid in pythons:
-            with suppress(OSError):  # it has ended meanwhile, or has begun only now
-                reader.meet(pid)
-        return reader, memory_reader.NAME
-    except (OtherPython, UnknownLayout, OSError):
+    except (UnknownLayout, OSError):
         return PySpy(seconds), py_spy.NAME
+    other = 0
+    for pid in pythons:
+        try:
+            reader.meet(pid)
+        except OtherPython:
+            other += 1
+        except OSError:
+            continue  # it has ended meanwhile, or has begun only now
+    if other and (other == len(pythons) or py_spy.program() is not None):
+        return PySpy(seconds), py_spy.NAME
+    return reader, memory_reader.NAME
 
 
 def _check_readable(pid: int) -> None:

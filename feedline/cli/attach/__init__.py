@@ -1,16 +1,19 @@
 """``feedline attach``."""
 
 import argparse
+import json
 import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from feedline.cli.options import add_output, at_least, positive
 from feedline.cli.outputs import check_json, console_for, name_files, save_json
+from feedline.profiler.files import results
 
 if TYPE_CHECKING:
-    from feedline.analysis.explain.attached import AttachedReport
+    from feedline.analysis.explain.attached import Attached
 
+NAMES = ("attached.json", "stacks.collapsed", "stacks.speedscope.json")
 _SECONDS = 30.0
 _NICE = 19  # what is done after the training was watched gives way to it
 
@@ -42,24 +45,48 @@ class AttachCommand:
             metavar="S",
             help="how long to look (default: 30)",
         )
-        add_output(parser, json="what was seen", json_to_stdout=True)
+        add_output(
+            parser,
+            "write what was seen, and stacks for speedscope and flame graphs",
+            metavar="FOLDER",
+            json="what was seen",
+            json_to_stdout=True,
+        )
 
     def run(self, args: argparse.Namespace) -> int:
         check_json(args)
+        if args.output is not None:
+            results.prepare(args.output, NAMES, args.force)
         from feedline.profiler.attach.watch import watch
 
         watched = watch(args.pid, args.seconds)
         os.nice(_NICE)
 
-        from feedline.analysis.explain.attached import attached
+        from feedline.analysis.explain.attached import Attached
         from feedline.analysis.report.document_text import show
         from feedline.analysis.report.json_report import plain
         from feedline.analysis.report.of_attached import document
 
-        report = attached(watched)
+        seen = Attached.of(watched)
         console = console_for(args)
-        show(document(report), console)
+        show(document(seen.report, seen.line_at), console)
+        files = [] if args.json is None else [args.json]
         if args.json is not None:
-            save_json(args.json, plain(report))
-            name_files(console, [args.json])
+            save_json(args.json, plain(seen.report))
+        if args.output is not None:
+            files += save_folder(args.output, seen)
+        name_files(console, files)
         return 0
+
+
+def save_folder(folder: Path, seen: "Attached") -> list[Path]:
+    """Write what was seen into a folder that was prepared; return the files. Raises OutputError."""
+    from feedline.analysis.report.json_report import plain
+    from feedline.analysis.report.stacks import collapsed, speedscope
+
+    texts = (
+        json.dumps(plain(seen.report), indent=1),
+        collapsed(seen.stacks),
+        speedscope(seen.stacks, seen.report.name),
+    )
+    return [results.save(folder, name, text) for name, text in zip(NAMES, texts)]

@@ -1,0 +1,33 @@
+"""Trainings that run while a test looks at them: where they are, and what is said of them."""
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+PROGRAMS = Path(__file__).parent / "programs"
+WITHOUT_US = {
+    **{name: value for name, value in os.environ.items() if not name.startswith("FEEDLINE")},
+    "OMP_NUM_THREADS": "1",
+    "GLOO_SOCKET_IFNAME": "lo",
+}
+#: Of a program that says nothing: it has begun.
+BEGUN = "begun"
+
+Start = Callable[..., "subprocess.Popen[str]"]
+
+
+def attach(pid: int, folder: Path, seconds: float = 10.0) -> dict:
+    """What ``feedline attach`` says of a process, as JSON."""
+    file = folder / f"{time.monotonic_ns()}.json"
+    done = subprocess.run(
+        [sys.executable, "-m", "feedline", "attach", str(pid), "--seconds", str(seconds)]
+        + ["--json", str(file)],
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
+    return {**json.loads(file.read_text()), "printed": done.stdout}

@@ -1,0 +1,41 @@
+"""Trainings that run while a test looks at them, started as users start them: without feedline."""
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import suppress
+
+import pytest
+from attach.attaching import BEGUN, PROGRAMS, WITHOUT_US, Start
+
+
+@pytest.fixture
+def start() -> Iterator[Start]:
+    """Starts ``python PROGRAM ARGUMENTS``; returns when it has printed ``begun`` so often."""
+    running: list[subprocess.Popen[str]] = []
+
+    def started(*words: object, begun: int = 1) -> "subprocess.Popen[str]":
+        program = subprocess.Popen(
+            [sys.executable, *map(str, words)],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            cwd=PROGRAMS,
+            env=WITHOUT_US,
+            start_new_session=True,
+        )
+        running.append(program)
+        assert program.stdout
+        while begun:
+            line = program.stdout.readline()
+            assert line, "the program ended"
+            begun -= line.strip() == BEGUN
+        return program
+
+    yield started
+    for program in running:
+        with suppress(ProcessLookupError):
+            os.killpg(program.pid, signal.SIGKILL)
+        program.communicate()

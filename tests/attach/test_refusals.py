@@ -1,0 +1,97 @@
+"""What cannot be watched is refused in one line with the way out, by a code of its own."""
+
+import os
+import subprocess
+import sys
+import time
+
+import pytest
+
+from feedline.cli import main
+
+PYTHON = "import time; print('begun', flush=True); time.sleep(60)"
+
+
+def said(capsys, pid: int) -> tuple[int, str]:
+    code = main(["attach", str(pid), "--seconds", "1"])
+    lines = capsys.readouterr().err.strip().splitlines()
+    assert len(lines) == 1
+    return code, lines[0]
+
+
+@pytest.fixture
+def sleeper():
+    process = subprocess.Popen(
+        [sys.executable, "-c", PYTHON], stdout=subprocess.PIPE, start_new_session=True
+    )
+    assert process.stdout and process.stdout.readline()
+    yield process
+    process.kill()
+    process.communicate()
+
+
+def test_a_process_that_has_ended(capsys):
+    ended = subprocess.Popen([sys.executable, "-c", ""])
+    ended.wait()
+
+    code, line = said(capsys, ended.pid)
+
+    assert code == 67
+    assert f"there is no process {ended.pid} here" in line
+
+
+def test_a_process_that_nobody_has_waited_for(capsys):
+    ended = subprocess.Popen(["true"])
+    time.sleep(0.5)
+
+    assert said(capsys, ended.pid) == (
+        67,
+        f"feedline: process {ended.pid} has ended: name one that runs",
+    )
+    ended.wait()
+
+
+def test_a_process_without_python(capsys):
+    process = subprocess.Popen(["sleep", "60"])
+    try:
+        code, line = said(capsys, process.pid)
+    finally:
+        process.kill()
+        process.wait()
+
+    assert code == 67
+    assert line.endswith("(sleep) does not run Python: name the training's process")
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
+def test_a_process_of_another_user(sleeper):
+    program = (
+        "import os, sys; from feedline.cli import commands, main; "
+        "import feedline.profiler.attach.watch; os.setgid(65534); os.setuid(65534); "
+        f"sys.exit(main(['attach', '{sleeper.pid}', '--seconds', '1']))"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, cwd="/")
+
+    assert done.returncode == 71
+    assert done.stderr == (
+        f"feedline: process {sleeper.pid} belongs to user root: attach as that user, or as root "
+        "with sudo\n"
+    )
+    assert sleeper.poll() is None
+
+
+def test_py_spy_is_asked_for_where_another_python_runs(sleeper, capsys, monkeypatch, tmp_path):
+    from feedline.profiler.attach import same_python
+    from feedline.profiler.attach.same_python import OtherPython
+
+    def refuses(self: object, pid: int) -> int:
+        raise OtherPython
+
+    monkeypatch.setattr(same_python.SamePython, "begin_in", refuses)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setattr(sys, "executable", str(tmp_path / "python"))
+
+    code, line = said(capsys, sleeper.pid)
+
+    assert code == 69
+    assert "pip install 'feedline[attach]'" in line

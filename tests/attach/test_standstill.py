@@ -1,0 +1,63 @@
+"""Of a training that hangs, ``feedline attach`` says who waits for whom, and at which line."""
+
+import pytest
+from attach.attaching import PROGRAMS, attach
+
+LINES = (PROGRAMS / "hangs.py").read_text().splitlines()
+
+
+def line_of(text: str) -> str:
+    """The place of the line that begins with a text."""
+    number = next(n for n, line in enumerate(LINES, 1) if line.strip().startswith(text))
+    return f"hangs.py:{number}"
+
+
+@pytest.mark.parametrize(
+    ("kind", "does", "place"),
+    [
+        ("lock", "which waits for a lock", "with LOCK"),
+        ("stopped", "which is stopped", "os.kill("),
+        ("full queue", "which waits for room in a full queue", "QUEUE.put(2)"),
+    ],
+)
+def test_a_worker_that_hangs_is_named_with_its_line(kind, does, place, start, tmp_path):
+    seen = attach(start("hangs.py", kind).pid, tmp_path, 4)
+
+    assert seen["stuck"]
+    assert seen["limit"].startswith("No step for ")
+    assert seen["place"] == line_of(place)
+    assert seen["cause"] == (f"The main process waits for worker 0, {does} at {line_of(place)}.")
+    assert [row["name"] for row in seen["processes"]] == [
+        "the main process",
+        "worker 0",
+        "worker 1",
+    ]
+    assert ("The lock was taken before the fork" in str(seen["findings"])) == (kind == "lock")
+
+
+def test_a_process_that_has_ended_is_named(start, tmp_path):
+    seen = attach(start("hangs.py", "dead").pid, tmp_path, 4)
+
+    dead = seen["processes"][1]
+    assert dead["state"] == "Z"
+    assert seen["cause"] == f"The main process waits for process {dead['pid']}, which has ended."
+
+
+@pytest.mark.parametrize(("kind", "begun"), [("ahead", 1), ("exception", 1)])
+def test_a_rank_that_waits_for_another_is_named_with_its_line(kind, begun, start, tmp_path):
+    words = ("-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2")
+    program = start(*words, "hangs.py", kind, begun=begun)
+
+    seen = attach(program.pid, tmp_path, 4)
+
+    assert seen["cause"] == (
+        f"Rank 1 waits in backward() at {line_of('loss.backward()')}; rank 0 sleeps at "
+        f"{line_of('time.sleep(1000)')}."
+    )
+    assert seen["place"] == line_of("loss.backward()")
+
+
+def test_a_training_with_slow_batches_does_not_hang(start, tmp_path):
+    seen = attach(start("slow_dataset.py", 1, "fork", 60, 5).pid, tmp_path, 4)
+
+    assert not seen["stuck"]
