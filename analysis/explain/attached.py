@@ -9,9 +9,10 @@ from feedline.analysis.formatting import sentence
 from feedline.analysis.ledger.finding import SHARE, Evidence, Finding, Severity
 from feedline.analysis.ledger.view.slow_code import SlowCode, reported, slowest
 from feedline.analysis.measure.code_frames import origin
+from feedline.analysis.measure.code_node import Weight, share_of
 from feedline.analysis.measure.code_places import IDLE, LOGGING, MAKING, WAIT
 from feedline.analysis.measure.code_places import OTHER as OWN
-from feedline.analysis.measure.code_tree import MAIN, WORKER, SampledCode, Weight, share_of
+from feedline.analysis.measure.code_tree import MAIN, WORKER, SampledCode
 from feedline.analysis.measure.roles import WatchedRank, ranks_of, shown
 from feedline.analysis.measure.source_lines import SourceLines
 from feedline.analysis.measure.user_code import UserCode, user_code
@@ -298,6 +299,12 @@ def _crowded(ranks: Sequence[WatchedRank]) -> list[Finding]:
     ]
 
 
+def _reported(slow: SlowCode, code: SampledCode) -> list[Evidence]:
+    if slow.known is None:
+        return []
+    return [reported(slow.known.call, slow.known.seconds / code.making.seconds, "making a sample")]
+
+
 def _slow(
     code: SampledCode, slow: SlowCode, sampled: Sampled, waits: float, folder: str
 ) -> Finding:
@@ -312,7 +319,7 @@ def _slow(
             Evidence("function_share", what, slow.share, SHARE),
             Evidence("function_share_end", f"{what}, lower end", slow.low, SHARE, "lower"),
             Evidence("function_share_end", f"{what}, upper end", slow.high, SHARE, "upper"),
-            *([reported(slow.known, code.making.seconds)] if slow.known else []),
+            *_reported(slow, code),
         ],
         fix=f"{slow.known.call.fix}." if slow.known else _FASTER(function=function),
         fix_more=more,

@@ -21,10 +21,13 @@ class Ration:
 
     Args:
         rate: samples per second of each thread, whatever they cost; 0: as above.
+        early_share, share: of the CPU time, in the first 20 s and after that.
     """
 
-    def __init__(self, rate: float = 0.0) -> None:
-        self._rate = rate
+    def __init__(
+        self, rate: float = 0.0, early_share: float = _EARLY_SHARE, share: float = _SHARE
+    ) -> None:
+        self._rate, self._early_share, self._share = rate, early_share, share
         self._cost_s = _FIRST_COST_S
         self._cpu_s: dict[int, float] = {}
 
