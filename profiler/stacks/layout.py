@@ -94,7 +94,7 @@ def thread_states() -> list[int]:
 
 def _pointer(function: Any) -> Callable[..., int]:
     function.restype = ctypes.c_void_p
-    return function  # type: ignore[no-any-return]
+    return function
 
 
 def code_type() -> int:
@@ -231,7 +231,7 @@ def _chunk(words: Sequence[int], frame: int) -> int:
     return -1
 
 
-def _of_code(memory: ProcessMemory) -> dict[str, int]:
+def _of_code(memory: ProcessMemory) -> dict[str, Any]:
     code = _of_code.__code__.replace(co_firstlineno=_LINE)
     size = CodeType.__basicsize__
     words = memory.words(id(code), size // _WORD)

@@ -167,7 +167,8 @@ class StackReader:
         Raises:
             OSError: as ``stack``.
         """
-        layout, found = self._layout, []
+        layout = self._layout
+        found: list[tuple[int, int]] = []
         count = 1 + max(layout.state_thread_words, layout.state_newer_words)
         while state and len(found) < _MOST_THREADS:
             words = self._memory.words(state, count)
