@@ -12,7 +12,7 @@ import sys
 import time
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -37,42 +37,35 @@ _EARLY_NS, _LONG_NS = 20_000_000_000, 600_000_000_000
 _GROUPS_NS = 250_000_000, 5_000_000_000, 30_000_000_000
 _PATIENCE_NS = 5_000_000_000  # until a process has allowed its memory to be read
 _IDLE_NS = 30_000_000_000  # without any process to sample: the helper ends
-_EMPTY = 20  # readings without a frame, after which a thread is none of Python's
 _PIN = "_pin_memory_loop"
-_MOST_THREADS = 16  # of a process
-_OTHERS = 4  # times as long between two samples of threads that are not the main thread
-
-
-@dataclass
-class _Thread:
-    """A thread that is sampled.
-
-    Attributes:
-        state: address of its state.
-        due_ns: of the next sample.
-        last_ns: of the last one, or when it was met.
-        empty: how often in a row it ran no Python code.
-    """
-
-    state: int
-    due_ns: int
-    last_ns: int
-    empty: int = 0
+_OTHERS = 4  # the main thread's samples, to one of the other threads
 
 
 @dataclass
 class _Process:
-    """A process that is sampled."""
+    """A process that is sampled.
+
+    Attributes:
+        number: in the log.
+        state: address of its main thread's state.
+        ours: native ids of threads that are feedline's own.
+        due_ns: of the next sample.
+        main_ns, others_ns: of the last sample of the main thread, and of the others.
+        met_ns: when the helper learned of it.
+        readable: whether its memory was ever read.
+    """
 
     number: int
     pid: int
     started: int
     stacks: StackReader
-    memory: ProcessMemory
+    state: int
+    ours: frozenset[int]
+    due_ns: int
+    main_ns: int
+    others_ns: int
     met_ns: int
     readable: bool = False
-    threads: dict[int, _Thread] = field(default_factory=dict)
-    ours: set[int] = field(default_factory=set)
 
 
 class _Helper:
@@ -96,7 +89,7 @@ class _Helper:
         self._interval_ns = int(1e9 / rate) if rate else 10_000_000
         self._began = self._group = self._looked = self._rationed = self._forgot = _now()
         self._busy = self._began  # when there was a process last
-        self._samples = 0
+        self._stacks = self._rounds = 0
         self._spent_s = time.process_time()
 
     def run(self) -> None:
@@ -137,10 +130,7 @@ class _Helper:
         self._group = now
 
     def _sleep(self) -> None:
-        due = min(
-            (thread.due_ns for own in self._processes.values() for thread in own.threads.values()),
-            default=self._looked + _LOOK_NS,
-        )
+        due = min((process.due_ns for process in self._processes.values()), default=1 << 62)
         wait = min(due, self._looked + _LOOK_NS) - _now()
         if self._changes.wait(wait * 1e-9):
             self._hear(_now())
@@ -165,14 +155,14 @@ class _Helper:
 
     def _set_interval(self, now: int) -> None:
         spent = time.process_time()
-        self._ration.measured(spent - self._spent_s, self._samples)
+        self._ration.measured(spent - self._spent_s, self._stacks)
         pids = [process.pid for process in self._processes.values()]
-        threads = sum(1 + (len(own.threads) - 1) / _OTHERS for own in self._processes.values())
+        threads = self._stacks / max(self._rounds, 1) * len(pids)
         interval = self._ration.interval_s(
             (now - self._began) * 1e-9, (now - self._rationed) * 1e-9, pids, threads
         )
         self._interval_ns = int(interval * 1e9)
-        self._spent_s, self._samples, self._rationed = spent, 0, now
+        self._spent_s, self._stacks, self._rounds, self._rationed = spent, 0, 0, now
 
     def _hear(self, now: int) -> None:
         """Read what the processes tell."""
@@ -196,82 +186,67 @@ class _Helper:
 
     def _meet(self, said: dict[str, Any], now: int) -> None:
         name, pid, started = str(said["name"]), int(said["pid"]), int(said["started"])
-        process = self._processes.get(name)
-        if process is None or (process.pid, process.started) != (pid, started):
-            memory = ProcessMemory(pid)
-            stacks = StackReader(memory, self._layout, int(said["code_type"]))
-            self._write(now)  # what came before it ends here
-            number = self._log.process(name, pid)
-            process = self._processes[name] = _Process(number, pid, started, stacks, memory, now)
-        process.ours = set(map(int, said["ours"]))
-        self._threads(process, [int(state) for state in said["states"]], now)
-
-    def _threads(self, process: _Process, states: Sequence[int], now: int) -> None:
-        """Learn which threads a process has."""
-        before = {thread.state: thread for thread in process.threads.values()}
-        process.threads = {}
-        for state in states[-_MOST_THREADS:]:  # the main thread is the last
-            try:
-                native = process.memory.words(state, self._layout.state_thread_words + 1)[-1]
-                process.readable = True
-            except OSError:
-                if process.readable:
-                    continue
-                native = -state  # it is not allowed yet
-            if native not in process.ours:
-                due = now + int(self._random.random() * self._interval_ns)
-                process.threads[native] = before.get(state) or _Thread(state, due, now)
+        stacks = StackReader(ProcessMemory(pid), self._layout, int(said["code_type"]))
+        self._write(now)  # what came before it ends here
+        self._processes[name] = _Process(
+            self._log.process(name, pid),
+            pid,
+            started,
+            stacks,
+            int(said["state"]),
+            frozenset(map(int, said["ours"])),
+            now + int(self._random.random() * self._interval_ns),
+            *(now, now, now),
+        )
 
     def _sample(self, now: int) -> None:
-        for process in list(self._processes.values()):
-            for native, thread in list(process.threads.items()):
-                if thread.due_ns <= now:
-                    self._sample_thread(process, native, thread)
+        for name, process in list(self._processes.items()):
+            if process.due_ns <= now:
+                self._sample_process(name, process)
 
-    def _sample_thread(self, process: _Process, native: int, thread: _Thread) -> None:
+    def _sample_process(self, name: str, process: _Process) -> None:
+        """Sample the main thread, and now and then the others at the same moment."""
         now = _now()
         draw = int((0.5 + self._random.random()) * self._interval_ns)
-        draw *= 1 if native == process.pid else _OTHERS
-        thread.due_ns = max(thread.due_ns + draw, now + draw // 2)
+        process.due_ns = max(process.due_ns + draw, now + draw // 2)
+        self._rounds += 1
         try:
-            if native < 0:
-                self._threads(process, [one.state for one in process.threads.values()], now)
-                if not process.readable:
-                    raise PermissionError
-                return
-            stack = process.stacks.stack(native, thread.state)
+            self._sample_thread(process, process.pid, process.state, now - process.main_ns)
+            process.readable, process.main_ns = True, now
+            if self._random.random() < 1 / _OTHERS:
+                for native, state in process.stacks.threads(process.state)[1:]:
+                    if native not in process.ours:
+                        self._sample_thread(process, native, state, now - process.others_ns)
+                process.others_ns = now
         except Torn:
             return
-        except LookupError:
-            process.threads.pop(native, None)
-        except OSError:
-            self._unreadable(process, native, now)
-        else:
-            self._samples += 1
-            self._count(process, native, thread, stack, now)
+        except (LookupError, OSError) as error:
+            self._unreadable(name, process, error, now)
 
-    def _count(
-        self, process: _Process, native: int, thread: _Thread, stack: tuple[Place, ...], now: int
-    ) -> None:
-        if not stack:
-            thread.empty += 1
-            if thread.empty >= _EMPTY and native != process.pid:
-                process.threads.pop(native, None)
-            return
-        thread.empty = 0
-        self._log.add(process.number, _kind(process, native, stack), stack, now - thread.last_ns)
-        thread.last_ns = now
+    def _sample_thread(self, process: _Process, native: int, state: int, ns: int) -> None:
+        """Count the stack of a thread; of one that runs no Python code, nothing.
 
-    def _unreadable(self, process: _Process, native: int, now: int) -> None:
-        """Return a thread's memory cannot be read: it, or its process, has ended.
-
-        Or it is forbidden.
+        Raises:
+            Torn, LookupError, OSError: as of StackReader.stack; of the main thread only.
         """
-        if process.readable:
-            process.threads.pop(native, None)
-        elif now - process.met_ns > _PATIENCE_NS:
+        try:
+            stack = process.stacks.stack(native, state)
+        except (Torn, LookupError, OSError):
+            if native == process.pid:
+                raise
+            return  # it has just ended
+        self._stacks += 1
+        if stack:
+            self._log.add(process.number, _kind(process, native, stack), stack, ns)
+
+    def _unreadable(self, name: str, process: _Process, error: Exception, now: int) -> None:
+        """It has ended, or become another program, or its memory must not be read."""
+        forbidden = isinstance(error, PermissionError) and not process.readable
+        if forbidden and now - process.met_ns < _PATIENCE_NS:
+            return
+        if forbidden:
             self._log.refuse(process.number, "the system does not let its memory be read")
-            process.threads.clear()
+        self._processes.pop(name)
 
 
 def _kind(process: _Process, native: int, stack: Sequence[Place]) -> str:

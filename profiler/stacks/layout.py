@@ -35,6 +35,7 @@ class Layout:
         state_current_words: in a thread's state: its frame, or what points to it.
         current_words: in what that points to: the frame; -1: the state itself has it.
         state_thread_words: in a thread's state: its native id.
+        state_newer_words: in a thread's state: that of the thread that began next, or 0.
         state_chunk_words: in a thread's state: the memory of its frames, their end, its end; -1:
             unknown.
         code_words, previous_words, instruction_words: in a frame.
@@ -51,6 +52,7 @@ class Layout:
     state_current_words: int
     current_words: int
     state_thread_words: int
+    state_newer_words: int
     state_chunk_words: int
     code_words: int
     code_tag: int
@@ -92,7 +94,7 @@ def thread_states() -> list[int]:
 
 def _pointer(function: Any) -> Callable[..., int]:
     function.restype = ctypes.c_void_p
-    return cast("Callable[..., int]", function)
+    return function
 
 
 def code_type() -> int:
@@ -162,16 +164,19 @@ def _find(memory: ProcessMemory) -> Layout:
             for place, word in enumerate(outer_words)
             if id(code) + CodeType.__basicsize__ // 2 < word <= id(code) + code.__sizeof__()
         )
-        words = next(
-            words
-            for state in thread_states()
+        states = thread_states()  # the newest first
+        place, words = next(
+            (place, words)
+            for place, state in enumerate(states)
             if parked.number in (words := memory.words(state, _STATE_WORDS))
         )
+        newer = memory.words(states[place + 1], _STATE_WORDS).index(states[place])
         current, in_current = _current(memory, words, inner)
         return Layout(
             state_current_words=current,
             current_words=in_current,
             state_thread_words=words.index(parked.number),
+            state_newer_words=newer,
             state_chunk_words=_chunk(words, inner),
             code_words=code_words,
             code_tag=tag,

@@ -1,6 +1,7 @@
 """Reads the memory of a process of the same user (process_vm_readv(2)), also its own."""
 
 import ctypes
+import errno
 import os
 import struct
 
@@ -42,14 +43,14 @@ class ProcessMemory:
         got = _libc.process_vm_readv(*self._arguments)
         if got <= 0:
             code = ctypes.get_errno()
-            raise OSError(code, os.strerror(code))
+            raise OSError(code, os.strerror(code))  # PermissionError where it must not be read
         return self._view[:got]
 
     def words(self, address: int, count: int) -> tuple[int, ...]:
         """Return unsigned numbers of 64 bits. Raises OSError as ``read``, and for fewer bytes."""
         view = self.read(address, 8 * count)
         if len(view) < 8 * count:
-            raise OSError(0, "the memory ends there")
+            raise OSError(errno.EFAULT, "the memory ends there")
         return _words[count].unpack_from(view)
 
 

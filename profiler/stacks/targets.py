@@ -1,12 +1,9 @@
-"""What a recorded process tells the helper.
-
-A line of JSON in the rank's folder for each process whose threads are to be sampled, again when it
-has other threads, and one at the end.
+"""What a recorded process tells the helper: a line of JSON in the rank's folder for each process
+whose threads are to be sampled, and one at the end.
 """
 
 import json
 import os
-import threading
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -30,7 +27,7 @@ class TargetLine:
         name: of the process in the run folder.
         pid, started: of it; clock ticks since boot.
         code_type: address of the type of code objects.
-        states: addresses of the states of its threads.
+        state: address of the state of its main thread.
         ours: native ids of threads that are feedline's own.
     """
 
@@ -38,7 +35,7 @@ class TargetLine:
     pid: int
     started: int
     code_type: int
-    states: list[int]
+    state: int
     ours: list[int]
 
 
@@ -54,24 +51,23 @@ class SampledProcess:
     def __init__(self, folder: Path, name: str, ours: tuple[int, ...] = ()) -> None:
         self._folder, self._name, self._ours = folder, name, ours
         self._started = proc.started(os.getpid())
-        self._threads = 0
+        self._told = False
         self._allowed = not _is_protected()
 
     def tick(self) -> None:
-        """Tell of threads that have begun; called now and then, it is cheap."""
+        """Tell of it at first, and let it be read; called now and then, it is cheap."""
         if not self._allowed:
             self._allow()
-        count = threading.active_count()
-        if count == self._threads:
+        if self._told:
             return
-        self._threads = count
+        self._told = True
         with suppress(Exception):
             line = TargetLine(
                 self._name,
                 os.getpid(),
                 self._started,
                 code_type(),
-                thread_states(),
+                thread_states()[-1],
                 list(self._ours),
             )
             owned.add_line(self._folder, TARGETS, json.dumps(asdict(line)))

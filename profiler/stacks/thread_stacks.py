@@ -18,6 +18,7 @@ _FRAME_BYTES = 128
 _TRIES = 3
 _MOST_FRAMES = 20_000
 _OUTER, _INNER = 64, 192  # frames of a deep stack that are kept
+_MOST_THREADS = 64
 _LONGEST_TEXT, _LONGEST_TABLE = 4096, 1 << 18
 _MOST_CODES, _MOST_STACKS = 50_000, 5_000
 _word = struct.Struct("<Q")
@@ -160,6 +161,21 @@ class StackReader:
             except OSError:
                 self._memory.words(state, 1)  # is it all gone, or did a pointer lead nowhere?
         raise Torn
+
+    def threads(self, state: int) -> list[tuple[int, int]]:
+        """Return native id and state of all threads, the oldest first, from the oldest one's state.
+
+        Raises:
+            OSError: as ``stack``.
+        """
+        layout = self._layout
+        found: list[tuple[int, int]] = []
+        count = 1 + max(layout.state_thread_words, layout.state_newer_words)
+        while state and len(found) < _MOST_THREADS:
+            words = self._memory.words(state, count)
+            found.append((words[layout.state_thread_words], state))
+            state = words[layout.state_newer_words]
+        return found
 
     def forget(self) -> None:
         """Forget code objects: the memory of those that are gone may hold others."""
