@@ -83,19 +83,17 @@ class Predictions:
         ]
 
     def _bounded(self, finding: Finding) -> Finding:
-        """The finding, with the rate if what it names took no time, where its rule knows that."""
+        """The finding, with the upper end of the rate if what it names took no time, where its
+        rule knows that.
+        """
         rule = BY_ID.get(finding.rule_id)
         if rule is None or rule.free is None or finding.predicted is None:
             return finding
         change = rule.free(self.facts)
-        made = (
-            change
-            if isinstance(change, Refused)
-            else self.of(replace(change, lifts=rule.lifts), interval=False)
-        )
-        if isinstance(made, Refused) or made.after < finding.predicted.after:
+        made = change if isinstance(change, Refused) else self.of(replace(change, lifts=rule.lifts))
+        if isinstance(made, Refused) or made.high < finding.predicted.after:
             return finding
-        return replace(finding, at_most_per_s=made.after)
+        return replace(finding, at_most_per_s=made.high)
 
     def _not_workers(self, finding: Finding) -> Finding:
         """The finding that the CPUs are full says that more workers do not help, if that is what is

@@ -134,8 +134,8 @@ class Finding:
             unknown: no time is known.
         claims: Rows of the ledger whose time it explains; those of a sample begin with sample/.
         place: File and line to change, as in data.py:88; empty: unknown, or several.
-        at_most_per_s: Throughput predicted if what it names took no time: no fix of it gives more.
-            Unit: samples/s. None: not predicted.
+        at_most_per_s: Upper end of the 95 % interval of the throughput predicted if what it names
+            took no time: no fix of it should give more. Unit: samples/s. None: not predicted.
     """
 
     rule_id: str = field(metadata={"key": "cause"})
