@@ -27,6 +27,7 @@ import numpy as np
 FUNCTIONS = ("python", "library", "holds", "sleeps", "reads", "locks")
 CASES = ("main", "fork", "spawn", "forkserver", "persistent", "collate", "thread", "crowded")
 POINTS = 3.0
+RATE = "100"  # samples per second, so that 20 s are enough
 
 
 def python():
@@ -213,7 +214,7 @@ def measure(case, seconds):
             capture_output=True,
             text=True,
             check=True,
-            env={**os.environ, "OPENBLAS_NUM_THREADS": "1"},
+            env={**os.environ, "OPENBLAS_NUM_THREADS": "1", "FEEDLINE_STACKS": RATE},
         )
         for hog in hogs:
             hog.kill()

@@ -18,6 +18,7 @@ LAYERS = [  # the highest first; a module belongs to the longest name that begin
     ["feedline.profiler.session"],
     ["feedline.profiler.taps", "feedline.profiler.samplers"],
     ["feedline.profiler.record"],
+    ["feedline.profiler.stacks"],
     ["feedline.profiler.store"],
     ["feedline.profiler"],
 ]

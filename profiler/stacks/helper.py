@@ -18,6 +18,8 @@ from types import FrameType
 from typing import Any
 
 from feedline.profiler import proc
+from feedline.profiler.errors import OutputError
+from feedline.profiler.files import owned
 from feedline.profiler.stacks.file_watch import FolderWatch
 from feedline.profiler.stacks.layout import Layout
 from feedline.profiler.stacks.process_memory import ProcessMemory
@@ -32,7 +34,7 @@ _RATION_NS = 2_000_000_000
 _FORGET_NS = 60_000_000_000
 _EARLY_NS, _LONG_NS = 20_000_000_000, 600_000_000_000
 #: How long a stretch is that is written in one piece: early, later, in a long run.
-_GROUPS_NS = 1_000_000_000, 5_000_000_000, 30_000_000_000
+_GROUPS_NS = 250_000_000, 5_000_000_000, 30_000_000_000
 _PATIENCE_NS = 5_000_000_000  # until a process has allowed its memory to be read
 _IDLE_NS = 30_000_000_000  # without any process to sample: the helper ends
 _EMPTY = 20  # readings without a frame, after which a thread is none of Python's
@@ -80,18 +82,18 @@ class _Helper:
         folder: of the rank.
         pid, started: of the training.
         layout: of its Python.
+        rate: as of Ration.
     """
 
-    def __init__(self, folder: Path, pid: int, started: int, layout: Layout) -> None:
+    def __init__(self, folder: Path, pid: int, started: int, layout: Layout, rate: float) -> None:
         self._pid, self._started, self._layout = pid, started, layout
-        self._log = StackLog(folder)
-        self._targets = folder / TARGETS
+        self._folder, self._targets = folder, folder / TARGETS
         self._read = 0  # bytes of that file
         self._changes = FolderWatch(folder)
         self._ended = False
         self._processes: dict[str, _Process] = {}
-        self._ration, self._random = Ration(), random.Random()
-        self._interval_ns = 10_000_000
+        self._ration, self._random = Ration(rate), random.Random()
+        self._interval_ns = int(1e9 / rate) if rate else 10_000_000
         self._began = self._group = self._looked = self._rationed = self._forgot = _now()
         self._busy = self._began  # when there was a process last
         self._samples = 0
@@ -100,6 +102,9 @@ class _Helper:
     def run(self) -> None:
         """Sample until the end. Raises OSError, LogFull."""
         signal.signal(signal.SIGTERM, self._terminated)
+        if self._is_over():
+            return
+        self._log = StackLog(self._folder)
         while not self._ended:
             now = _now()
             if now - self._looked >= _LOOK_NS:
@@ -112,6 +117,13 @@ class _Helper:
         self._sample(now)
         self._write(now)
         self._log.end()
+
+    def _is_over(self) -> bool:
+        """Return whether the recording ended before the helper was there."""
+        try:
+            return f'"{END}"'.encode() in self._targets.read_bytes()
+        except FileNotFoundError:
+            return False
 
     def _terminated(self, number: int, frame: FrameType | None) -> None:
         self._ended = True
@@ -188,6 +200,7 @@ class _Helper:
         if process is None or (process.pid, process.started) != (pid, started):
             memory = ProcessMemory(pid)
             stacks = StackReader(memory, self._layout, int(said["code_type"]))
+            self._write(now)  # what came before it ends here
             number = self._log.process(name, pid)
             process = self._processes[name] = _Process(number, pid, started, stacks, memory, now)
         process.ours = set(map(int, said["ours"]))
@@ -268,8 +281,8 @@ _now = time.perf_counter_ns
 
 
 def main(arguments: list[str]) -> None:
-    """Become the helper: folder of the rank, pid and start of the training, layout."""
-    folder, pid, started, layout = arguments
+    """Become the helper: folder of the rank, pid and start of the training, layout, rate."""
+    folder, pid, started, layout, rate = arguments
     found = Layout.of_json(json.loads(layout))
     if os.fork():
         os._exit(0)
@@ -277,6 +290,8 @@ def main(arguments: list[str]) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
     ask_for_short_slices(os.nice(0))
-    with suppress(OSError, LogFull):
-        _Helper(Path(folder), int(pid), int(started), found).run()
+    with suppress(OSError, LogFull, OutputError):
+        _Helper(Path(folder), int(pid), int(started), found, float(rate)).run()
+    with suppress(OSError):
+        owned.discard(Path(folder), TARGETS)
     sys.exit(0)

@@ -1,8 +1,8 @@
 """Where this Python keeps its stacks in memory.
 
 The structures differ between versions and builds. Instead of a table for each, every offset is
-found by looking: in objects of this process, for values that are known. Then a stack is read with
-them and compared with the true one; a Python that is built differently is refused.
+found by looking: in objects of this process, for values that are known. thread_stacks.py then reads
+a stack with them, and compares it with the true one.
 """
 
 import ctypes
@@ -104,7 +104,7 @@ def find_layout() -> Layout:
     """Return the layout of this Python.
 
     Raises:
-        UnknownLayout: not all of it was found, or a stack that is read with it is wrong.
+        UnknownLayout: not all of it was found.
         OSError: this process must not read its own memory.
     """
     if sys.implementation.name != "cpython" or sys.maxsize >> 32 == 0:
@@ -115,10 +115,15 @@ def find_layout() -> Layout:
         raise UnknownLayout(f"this Python ({sys.version.split()[0]}) is not known") from error
 
 
-class _Parked:
-    """A thread that stands still in two known frames, for as long as the block lasts."""
+class ParkedThread:
+    """A thread that stands still in two known frames, for as long as the block lasts.
 
-    def __enter__(self) -> "_Parked":
+    Attributes:
+        number: its native id.
+        inner, outer: the frames.
+    """
+
+    def __enter__(self) -> "ParkedThread":
         self._gate, self._there = threading.Lock(), threading.Event()
         self._gate.acquire()
         self._thread = threading.Thread(target=self._outer, daemon=True)
@@ -146,7 +151,7 @@ class _Parked:
 
 
 def _find(memory: ProcessMemory) -> Layout:
-    with _Parked() as parked:
+    with ParkedThread() as parked:
         assert parked.outer is not None
         inner, code_words, tag = _interpreter_frame(memory, parked.inner)
         outer, _, _ = _interpreter_frame(memory, parked.outer)

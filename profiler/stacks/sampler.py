@@ -12,24 +12,27 @@ from contextlib import suppress
 from pathlib import Path
 
 from feedline.profiler import masks, proc
-from feedline.profiler.files import owned
-from feedline.profiler.follow import RUN_VARIABLE, SWITCH_VARIABLE
 from feedline.profiler.message import TURNED_OFF, Message, ReportHook
 from feedline.profiler.stacks import targets
 from feedline.profiler.stacks.layout import UnknownLayout, find_layout
-from feedline.profiler.stacks.process_memory import ProcessMemory
 from feedline.profiler.stacks.targets import SampledProcess
+from feedline.profiler.stacks.thread_stacks import Torn, reads_truly
 from feedline.profiler.store.stack_format import LOG, MAIN, helper_of
 
 NAME = "stacks"
 GIVES = "the lines of the program that take time, in every process"
-_VARIABLE = "FEEDLINE_STACKS"  # an environment variable; 0: no stacks are sampled
+#: An environment variable; 0: no stacks are sampled. Another number: so many per second and thread,
+#: whatever they cost.
+_VARIABLE = "FEEDLINE_STACKS"
 _START_S, _END_S, _POLL_S = 10.0, 1.0, 0.005
 
 
-def switched_off() -> bool:
-    """Return whether the environment forbids it."""
-    return os.environ.get(_VARIABLE) == "0"
+def _wanted_rate() -> float | None:
+    """Return the samples per second that the environment asks for; None: it does not say."""
+    try:
+        return max(0.0, float(os.environ[_VARIABLE]))
+    except (LookupError, ValueError):
+        return None
 
 
 class StackSampling:
@@ -49,7 +52,8 @@ class StackSampling:
         self._process: SampledProcess | None = None
         self._pid = os.getpid()
         self._begun = False
-        self.wanted = wanted and not switched_off()
+        self._rate = _wanted_rate()
+        self.wanted = wanted and self._rate != 0
         if not self.wanted:
             report(NAME, False, Message("turned off", TURNED_OFF))
 
@@ -65,40 +69,43 @@ class StackSampling:
 
     def stop(self) -> None:
         """End the helper, and wait until it has written what it has. Never raises an Exception."""
+        self.wanted = False
         if self._process is None or os.getpid() != self._pid:
             return
         self._process = None
         with suppress(Exception):
-            helper = helper_of(self._folder / LOG)
+            helper = helper_of(self._folder / LOG)  # one that has not begun ends by itself
             started = proc.started(helper) if helper else 0
             targets.end(self._folder)
             deadline = time.monotonic() + _END_S
             while started and proc.started(helper) == started and time.monotonic() < deadline:
                 time.sleep(_POLL_S)
-        with suppress(Exception):
-            owned.discard(self._folder, targets.TARGETS)
 
     def _start(self) -> None:
         try:
-            ProcessMemory(os.getpid()).words(id(self), 1)
             layout = find_layout()
-            _start_helper(self._folder, json.dumps(layout.as_json()))
-        except UnknownLayout as error:
-            self._report(NAME, False, str(error))
+            if not reads_truly(layout):
+                raise UnknownLayout(f"this Python ({sys.version.split()[0]}) is not known")
+            _start_helper(self._folder, json.dumps(layout.as_json()), self._rate)
+        except (UnknownLayout, Torn, LookupError) as error:
+            self._report(NAME, False, str(error) or "stacks that were read are wrong")
         except Exception as error:
             self._report(NAME, False, masks.error(error))
         else:
             self._process = SampledProcess(self._folder, MAIN, (threading.get_native_id(),))
             self._report(NAME, True, GIVES)
+            if not self.wanted:  # the recording has ended meanwhile
+                self.stop()
 
 
-def _start_helper(folder: Path, layout: str) -> None:
+def _start_helper(folder: Path, layout: str, rate: float | None) -> None:
     """Start the helper, as no child of this process: programs wait for all of their children.
 
     Raises:
         OSError, RuntimeError: it did not start.
     """
-    arguments = [str(folder.absolute()), str(os.getpid()), str(proc.started(os.getpid())), layout]
+    training = [str(os.getpid()), str(proc.started(os.getpid()))]
+    arguments = [str(folder.absolute()), *training, layout, str(rate or 0.0)]
     path = [place for place in sys.path if place]
     program = (
         f"import sys; sys.path[:] = {json.dumps(path)}; "
@@ -107,7 +114,7 @@ def _start_helper(folder: Path, layout: str) -> None:
     environment = {
         name: value
         for name, value in os.environ.items()
-        if name not in (RUN_VARIABLE, SWITCH_VARIABLE)
+        if not name.startswith("FEEDLINE")  # it is not to be recorded
     }
     started = subprocess.run(
         [sys.executable, "-I", "-c", program],

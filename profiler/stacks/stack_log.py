@@ -75,6 +75,9 @@ class StackLog:
             self._counts.clear()
         self.flush()
         if self._written > MOST_WRITTEN:
+            for process in range(self._processes):
+                self.refuse(process, "sampled until the file was full")
+            self.flush()
             raise LogFull
 
     def end(self) -> None:

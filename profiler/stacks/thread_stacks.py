@@ -4,11 +4,13 @@ The frames of a thread lie side by side in a few blocks of memory, which are cop
 has changed between two copies shows as a chain of frames that does not end, and is read again.
 """
 
+import os
 import struct
+import traceback
 from collections import OrderedDict
 from typing import NamedTuple
 
-from feedline.profiler.stacks.layout import Layout
+from feedline.profiler.stacks.layout import Layout, ParkedThread, code_type, thread_states
 from feedline.profiler.stacks.process_memory import ProcessMemory
 
 _STATE_WORDS = 96
@@ -94,6 +96,28 @@ def _signed(table: bytes, place: int) -> tuple[int, int]:
         shift += 6
         if not byte & 64:
             return (-(value >> 1) if value & 1 else value >> 1), place
+
+
+def reads_truly(layout: Layout) -> bool:
+    """Return whether a stack of this process that is read with a layout is the true one."""
+    memory = ProcessMemory(os.getpid())
+    reader = StackReader(memory, layout, code_type())
+    with ParkedThread() as parked:
+        states = [
+            state
+            for state in thread_states()
+            if memory.words(state, _STATE_WORDS)[layout.state_thread_words] == parked.number
+        ]
+        entries = traceback.StackSummary.extract(
+            traceback.walk_stack(parked.inner), lookup_lines=False
+        )
+        true = [(entry.filename, entry.name, entry.lineno) for entry in entries]
+        read = [
+            (place.file, place.function, place.line)
+            for state in states
+            for place in reader.stack(parked.number, state)
+        ]
+    return read == true
 
 
 class StackReader:

@@ -1,0 +1,87 @@
+"""stacks.log: what is written is read back, and damaged files are refused."""
+
+import pytest
+
+from feedline.profiler.errors import RunDamaged, SchemaTooNew
+from feedline.profiler.files import owned
+from feedline.profiler.stacks import stack_log
+from feedline.profiler.stacks.stack_log import LogFull, StackLog
+from feedline.profiler.stacks.thread_stacks import Place
+from feedline.profiler.store.manifest import Manifest
+from feedline.profiler.store.run_folder import Rank
+from feedline.profiler.store.stack_format import LOG
+from feedline.profiler.store.stacks import StackFrame, read_stacks
+
+STACK = (Place("/data/of/bob/train.py", "inner", 7), Place("/data/of/bob/train.py", "outer", 3))
+
+
+@pytest.fixture
+def folder(tmp_path):
+    owned.claim(tmp_path / "rank0", "run")
+    return tmp_path / "rank0"
+
+
+def rank(folder) -> Rank:
+    rank = Rank(folder, 0, 0, Manifest(), [])
+    rank.__dict__["processes"] = []
+    return rank
+
+
+def test_counts_are_summed_and_frames_are_outermost_first(folder):
+    log = StackLog(folder)
+    process = log.process("main", 12)
+    for begin in (0, 10):
+        log.add(process, "main", STACK, 4_000_000_000)
+        log.group(begin, begin + 10)
+    log.end()
+
+    (main,) = read_stacks(rank(folder))
+    (stack,) = main.stacks
+    assert (main.kind, main.pid, main.samples, main.seconds) == ("main", 12, 2, 8.0)
+    assert stack.frames == (
+        StackFrame("***/train.py", 3, "outer"),
+        StackFrame("***/train.py", 7, "inner"),
+    )
+
+
+def test_a_line_that_a_killed_helper_left_half_written_is_ignored(folder):
+    log = StackLog(folder)
+    log.add(log.process("main", 12), "main", STACK, 1)
+    log.group(0, 1)
+    with (folder / LOG).open("a") as file:
+        file.write("c\t0\t9")
+
+    (main,) = read_stacks(rank(folder))
+    assert main.samples == 1
+
+
+def test_a_full_file_ends_the_sampling_and_says_so(folder, monkeypatch):
+    monkeypatch.setattr(stack_log, "MOST_WRITTEN", 10)
+    log = StackLog(folder)
+    log.add(log.process("main", 12), "main", STACK, 1)
+    with pytest.raises(LogFull):
+        log.group(0, 1)
+
+    (main,) = read_stacks(rank(folder))
+    assert "full" in main.refused
+
+
+def test_a_run_without_stacks_has_none(folder):
+    assert read_stacks(rank(folder)) == ()
+
+
+@pytest.mark.parametrize(
+    "text", ["x\n", "feedline-stacks 1 2\nc\t5\t1\t1\n", "feedline-stacks 1 2\nf\tx\n"]
+)
+def test_a_damaged_file_is_refused(folder, text):
+    (folder / LOG).write_text(text)
+
+    with pytest.raises(RunDamaged):
+        read_stacks(rank(folder))
+
+
+def test_a_newer_file_is_refused(folder):
+    (folder / LOG).write_text("feedline-stacks 2 1\n")
+
+    with pytest.raises(SchemaTooNew):
+        read_stacks(rank(folder))

@@ -1,0 +1,104 @@
+"""A stack that is read out of memory, beside the true one."""
+
+import argparse
+import inspect
+import json
+import os
+import subprocess
+import sys
+import threading
+import time
+import traceback
+from collections.abc import Iterator
+from dataclasses import replace
+from types import CodeType
+
+import pytest
+
+from feedline.profiler.stacks.layout import Layout, code_type, find_layout, thread_states
+from feedline.profiler.stacks.process_memory import ProcessMemory
+from feedline.profiler.stacks.thread_stacks import StackReader, Torn, line_at, reads_truly
+
+
+def codes(code: CodeType) -> Iterator[CodeType]:
+    yield code
+    for constant in code.co_consts:
+        if isinstance(constant, CodeType):
+            yield from codes(constant)
+
+
+@pytest.mark.parametrize("module", [argparse, inspect, json.decoder, subprocess])
+def test_each_instruction_has_its_line(module):
+    with open(module.__file__) as file:
+        source = file.read()
+    for code in codes(compile(source, module.__file__, "exec")):
+        for number, (line, *_) in enumerate(code.co_positions()):
+            read = line_at(code.co_linetable, code.co_firstlineno, 2 * number)
+            assert read == (line or 0), (code, number)
+
+
+class Ünï:
+    def метод(self, numbers):
+        return list(map(lambda number: next(numbers), [1]))  # noqa: C417  # called from C
+
+
+def numbers_after(gate):
+    gate.wait()
+    yield 1
+
+
+def nested(depth, gate):
+    if depth:
+        return nested(depth - 1, gate)
+    return sorted([1], key=lambda _: Ünï().метод(numbers_after(gate)))
+
+
+@pytest.mark.parametrize("depth", [0, 40, 150])
+def test_a_stack_through_c_code_and_generators_is_read_as_it_is(depth):
+    layout, memory = find_layout(), ProcessMemory(os.getpid())
+    gate = threading.Event()
+    thread = threading.Thread(target=nested, args=(depth, gate))
+    thread.start()
+    try:
+        time.sleep(0.2)
+        native = thread.native_id
+        (state,) = (
+            state
+            for state in thread_states()
+            if memory.words(state, 96)[layout.state_thread_words] == native
+        )
+        read = StackReader(memory, layout, code_type()).stack(native, state)
+        frame = sys._current_frames()[thread.ident]
+        true = [
+            (entry.filename, entry.name, entry.lineno)
+            for entry in reversed(traceback.extract_stack(frame))
+        ]
+    finally:
+        gate.set()
+        thread.join()
+
+    assert [(place.file, place.function, place.line) for place in read] == true
+
+
+def test_a_layout_that_is_wrong_is_noticed():
+    layout = find_layout()
+    assert reads_truly(layout)
+
+    try:
+        read = reads_truly(replace(layout, code_first_line=layout.code_first_line + 4))
+    except (Torn, LookupError):
+        read = False
+    assert not read
+
+
+def test_a_layout_survives_json():
+    layout = find_layout()
+
+    assert Layout.of_json(json.loads(json.dumps(layout.as_json()))) == layout
+
+
+def test_a_state_that_is_another_threads_is_refused():
+    layout, memory = find_layout(), ProcessMemory(os.getpid())
+
+    with pytest.raises(LookupError):
+        StackReader(memory, layout, code_type()).stack(1, thread_states()[-1])
