@@ -37,7 +37,8 @@ class ReportCommand:
 
     Works for finished, killed and live runs. Without -o, report.html, report.json and trace.json.gz
     are also written into the run folder. The last lines printed are the verdict, what to change,
-    the expected gain, and where the files are.
+    the expected gain, and where the files are. A file that ends in .speedscope.json or .collapsed
+    gets the sampled stacks of all processes.
 
     If RUN holds several trainings, an overview is shown. Each training has its own report: those of
     separate processes in RUN/training-N (training-0: the script itself), consecutive ones of one
@@ -50,7 +51,6 @@ class ReportCommand:
     Examples:
         feedline report runs/train-1121-0943
         feedline report runs/train-1121-0943 -o report.html    # or .json, .txt, .trace.json.gz
-        feedline report runs/train-1121-0943 -o run.speedscope.json    # or .collapsed: sampled stacks
         feedline report --by-rank /nodes/0/run /nodes/1/run
     """
 
