@@ -77,22 +77,18 @@ class Predictions:
         ]
 
     def _bounded(self, finding: Finding) -> Finding:
-        """Return the finding, with the rate if what it names took no time.
+        """Return the finding, with the upper end of the rate if what it names took no time.
 
-        Where its rule knows that.
+        Its rule knows that, or not.
         """
         rule = BY_ID.get(finding.rule_id)
         if rule is None or rule.free is None or finding.predicted is None:
             return finding
         change = rule.free(self.facts)
-        made = (
-            change
-            if isinstance(change, Refused)
-            else self.of(replace(change, lifts=rule.lifts), interval=False)
-        )
-        if isinstance(made, Refused) or made.after < finding.predicted.after:
+        made = change if isinstance(change, Refused) else self.of(replace(change, lifts=rule.lifts))
+        if isinstance(made, Refused) or made.high < finding.predicted.after:
             return finding
-        return replace(finding, at_most_per_s=made.after)
+        return replace(finding, at_most_per_s=made.high)
 
     def _not_workers(self, finding: Finding) -> Finding:
         """Say of full CPUs that more workers do not help, if that is predicted for them."""

@@ -174,8 +174,8 @@ class Finding:
         fix_more: Further sentences on the fix: alternatives, what it does not change.
         gain: Throughput with the fix, and how sure it is. None: the finding costs no time, or asks
             for no change.
-        at_most_per_s: Throughput predicted if what it names took no time: no fix of it gives more.
-            Unit: samples/s. None: not predicted.
+        at_most_per_s: Upper end of the 95 % interval of the throughput predicted if what it names
+            took no time: no fix of it should give more. Unit: samples/s. None: not predicted.
     """
 
     rule_id: str = field(metadata={"key": "cause"})

@@ -495,7 +495,7 @@ FINDINGS = Table(
             "at_most_per_s",
             "number",
             "samples/s",
-            "throughput predicted if what it names took no time",
+            "upper end of the throughput predicted if what it names took no time",
             _NOT_BOUNDED,
         ),
         _Column("refused", "text", "", "Why its fix is not predicted; empty where it is"),

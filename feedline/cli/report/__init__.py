@@ -54,6 +54,7 @@ class ReportCommand:
 
     Works for finished, killed and live runs; without RUN, it is the newest below runs/. Without -o,
     --html and --format, report.html, report.json and trace.json.gz are written into the run folder.
+    A file that ends in .speedscope.json or .collapsed gets the sampled stacks of all processes.
 
     If RUN holds several trainings, an overview is shown. Each training has its own report: those of
     separate processes in RUN/training-N (training-0: the script itself), consecutive ones of one
@@ -66,7 +67,6 @@ class ReportCommand:
     Examples:
         feedline report
         feedline report runs/train-1121-0943 -o report.html    # or .json, .txt, .trace.json.gz
-        feedline report runs/train-1121-0943 -o run.speedscope.json    # or .collapsed: sampled stacks
         feedline report --by-rank /nodes/0/run /nodes/1/run
     """
 
