@@ -69,7 +69,7 @@ class MemoryReader:
     def __init__(self) -> None:
         self._python = SamePython.find()
         self._processes: dict[int, _Process] = {}
-        self._ration, self._random = Ration(_SHARE, _SHARE), random.Random()
+        self._ration, self._random = Ration(early_share=_SHARE, share=_SHARE), random.Random()
         self._interval_s = 0.02
         self._began_s = self._rationed_s = time.monotonic()
         self._spent_s, self._samples = 0.0, 0
