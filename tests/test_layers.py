@@ -15,7 +15,7 @@ LAYERS = [  # the highest first; a module belongs to the longest name that begin
     ["feedline"],
     ["feedline.analysis", "feedline.pipelines", "feedline.convergence"],
     ["feedline.profiler.follow"],
-    ["feedline.profiler.session"],
+    ["feedline.profiler.session", "feedline.profiler.attach"],
     ["feedline.profiler.taps", "feedline.profiler.samplers"],
     ["feedline.profiler.record"],
     ["feedline.profiler.stacks"],

@@ -38,7 +38,7 @@ _NO_STEP = Sentence("No step for {seconds}.", seconds=TIME)
 _FOR = Sentence("{who} waits for {whom}, which {does}.", who=NAME, whom=NAME, does=NAME)
 _DOES = Sentence("{who} {does}.", who=NAME, does=NAME)
 _BOTH = Sentence(
-    "{who} {does}; {other} {otherwise}.", who=NAME, does=NAME, other=NAME, otherwise=NAME
+    "{who} {does}, while {other} {otherwise}.", who=NAME, does=NAME, other=NAME, otherwise=NAME
 )
 _ALL = Sentence("All ranks wait {does}.", does=NAME)
 _SINCE = Sentence("{who} has not run for {seconds}", who=NAME, seconds=TIME)

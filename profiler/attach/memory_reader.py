@@ -15,6 +15,7 @@ from feedline.profiler.stacks.thread_stacks import Place, StackReader, Torn
 #: Of the CPU time of what is watched: reading it may take this much.
 _SHARE = 0.008
 _RATION_S = 1.0
+_LONGEST_S, _FEW_THREADS = 0.1, 8  # between two readings, with so many threads; more take longer
 _OTHERS = 4  # threads beside the main thread are read each time of this many
 _MOST_THREADS = 16  # of a process
 NAME = "feedline"
@@ -71,7 +72,7 @@ class MemoryReader:
         self._ration, self._random = Ration(early_share=_SHARE, share=_SHARE), random.Random()
         self._interval_s = 0.02
         self._began_s = self._rationed_s = time.monotonic()
-        self._spent_s, self._samples = time.process_time(), 0
+        self._spent_s, self._samples = 0.0, 0
 
     def meet(self, pid: int) -> None:
         """Read a process from now on.
@@ -94,9 +95,10 @@ class MemoryReader:
 
     def read_until(self, end_s: float) -> None:
         """Read what is due until a moment of ``time.monotonic``."""
+        if (now := time.monotonic()) - self._rationed_s >= _RATION_S:
+            self._set_interval(now)
+        spent_s = time.process_time()
         while (now := time.monotonic()) < end_s:
-            if now - self._rationed_s >= _RATION_S:
-                self._set_interval(now)
             for process in list(self._processes.values()):
                 if process.due_s <= now:
                     draw = (0.5 + self._random.random()) * self._interval_s
@@ -104,6 +106,7 @@ class MemoryReader:
                     self._read(process)
             due = min((process.due_s for process in self._processes.values()), default=end_s)
             time.sleep(max(0.0, min(due, end_s) - time.monotonic()))
+        self._spent_s += time.process_time() - spent_s
 
     def threads(self, pid: int) -> tuple[WatchedThread, ...]:
         """Return what was seen of a process."""
@@ -125,15 +128,12 @@ class MemoryReader:
         """Nothing is left to do."""
 
     def _set_interval(self, now: float) -> None:
-        spent = time.process_time()
-        self._ration.measured(spent - self._spent_s, self._samples)
-        self._interval_s = self._ration.interval_s(
-            now - self._began_s,
-            now - self._rationed_s,
-            list(self._processes),
-            max(1, round(sum(process.load for process in self._processes.values()))),
-        )
-        self._spent_s, self._samples, self._rationed_s = spent, 0, now
+        self._ration.measured(self._spent_s, self._samples)
+        threads = max(1.0, sum(process.load for process in self._processes.values()))
+        pids, since_s = list(self._processes), now - self._rationed_s
+        interval_s = self._ration.interval_s(now - self._began_s, since_s, pids, round(threads))
+        self._interval_s = min(interval_s, _LONGEST_S * max(1.0, threads / _FEW_THREADS))
+        self._spent_s, self._samples, self._rationed_s = 0.0, 0, now
 
     def _read(self, process: _Process) -> None:
         process.readings += 1

@@ -28,7 +28,7 @@ from feedline.profiler.samplers.processes import descendants
 from feedline.profiler.stacks.layout import UnknownLayout
 from feedline.profiler.stacks.process_memory import ProcessMemory
 
-_LOOK_S = 0.5  # between two looks for new processes
+_LOOK_S = 1.0  # between two looks for new processes
 _MOST_PROCESSES = 300
 _PYTHONS = ("python", "pt_")  # names of processes that have ended; torch's workers have the second
 _YAMA = Path("/proc/sys/kernel/yama/ptrace_scope")

@@ -10,6 +10,8 @@ from contextlib import suppress
 import pytest
 from attach.attaching import BEGUN, PROGRAMS, WITHOUT_US, Start
 
+from feedline.profiler.samplers.processes import descendants
+
 
 @pytest.fixture
 def start() -> Iterator[Start]:
@@ -36,6 +38,7 @@ def start() -> Iterator[Start]:
 
     yield started
     for program in running:
-        with suppress(ProcessLookupError):
-            os.killpg(program.pid, signal.SIGKILL)
+        for pid in [program.pid, *descendants(program.pid)]:  # torchrun gives ranks their own group
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
         program.communicate()

@@ -51,7 +51,7 @@ def test_a_rank_that_waits_for_another_is_named_with_its_line(kind, begun, start
     seen = attach(program.pid, tmp_path, 4)
 
     assert seen["cause"] == (
-        f"Rank 1 waits in backward() at {line_of('loss.backward()')}; rank 0 sleeps at "
+        f"Rank 1 waits in backward() at {line_of('loss.backward()')}, while rank 0 sleeps at "
         f"{line_of('time.sleep(1000)')}."
     )
     assert seen["place"] == line_of("loss.backward()")
