@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from types import CodeType, FrameType
-from typing import Any, cast
+from typing import Any
 
 from feedline.profiler.stacks.process_memory import ProcessMemory
 

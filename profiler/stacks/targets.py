@@ -1,5 +1,7 @@
-"""What a recorded process tells the helper: a line of JSON in the rank's folder for each process
-whose threads are to be sampled, and one at the end.
+"""What a recorded process tells the helper.
+
+A line of JSON in the rank's folder for each process whose threads are to be sampled, and one at the
+end.
 """
 
 import json
