@@ -240,7 +240,7 @@ class _Helper:
             self._log.add(process.number, _kind(process, native, stack), stack, ns)
 
     def _unreadable(self, name: str, process: _Process, error: Exception, now: int) -> None:
-        """Return it has ended, or become another program, or its memory must not be read."""
+        """Forget a process that has ended, became another program, or must not be read."""
         forbidden = isinstance(error, PermissionError) and not process.readable
         if forbidden and now - process.met_ns < _PATIENCE_NS:
             return
