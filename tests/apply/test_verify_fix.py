@@ -162,7 +162,7 @@ def test_what_was_tried_is_listed_and_stands_in_the_report_of_the_run(
 
     assert main(["verify", "--json", str(tmp_path / "ledger.json")]) == 0
     listed = capfd.readouterr().out
-    assert main(["report", "runs/one"]) == 0
+    assert main(["report", "runs/one", "--full"]) == 0
     shown = " ".join(capfd.readouterr().out.split())
 
     assert "persistent_workers=True" in listed and trial["verdict"] in listed
