@@ -89,7 +89,8 @@ def judged(pair: Pair, slow: dict[str, Any], twin: dict[str, Any]) -> Row:
     rate = slow["throughput"]["samples_per_s"]
     most = (about or {}).get("at_most_per_s")
     kind = next(
-        (one["of"] for one in (about or {}).get("evidence", []) if one["id"] == "known_call"), ""
+        (one["of"] for one in (about or {}).get("evidence", []) if one["id"] == "known_call_share"),
+        "",
     )
     return Row(
         pair.program.stem,

@@ -124,7 +124,8 @@ def test_rare_long_stalls_between_the_recorded_steps_are_in_no_stage(recorded, t
         report.findings[0].rule_id == "too_short" and "FEEDLINE_RESTS=0" in report.findings[0].fix
     )
     assert not any(
-        "at most" in said or "up to" in said.lower() for said in (report.verdict, limits.message)
+        "at most" in said or "up to" in said.lower()
+        for said in (str(report.verdict), limits.message)
     )
 
 

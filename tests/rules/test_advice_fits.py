@@ -492,7 +492,7 @@ CASES: dict[str, list[tuple[str, RuleInputs, RuleInputs]]] = {
         ),
     ],
     "user_code": [
-        ("line 88 of data.py", in_code("tokenize", 88), in_code("tokenize", 12)),
+        ("data.py:88", in_code("tokenize", 88), in_code("tokenize", 12)),
         ("chunks of about", in_code("crop", 9, CHUNK), in_code("crop", 9)),
     ],
     "straggler_in_order": [

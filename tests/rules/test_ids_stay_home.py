@@ -13,11 +13,11 @@ ANALYSIS = Path(__file__).resolve().parents[2] / "analysis"
 HOMES = (ANALYSIS / "rules", ANALYSIS / "convergence" / "checks.py")
 IDS = {*BY_ID, *GRAVE, *STOPS, *ASIDE}
 #: Ids that are also names of stages, clocks, fields and parts of a step.
-WORDS = {"blocked", "own_code", "exposed_copy", "synchronisation", "not_finite"}
+WORDS = {"blocked", "own_code", "user_code", "exposed_copy", "synchronisation", "not_finite"}
 #: File -> why it may name ids.
 ALLOWED = {
     "scaling/together.py": "makes a finding of its own, of ranks of several launches",
-    "report/short.py": "leaves out a sentence that these findings say better",
+    "explain/attached.py": "makes findings of its own, of a training that was not recorded",
 }
 
 

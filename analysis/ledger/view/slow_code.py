@@ -219,4 +219,4 @@ def reported(call: KnownCall, share: float, whole: str) -> Evidence:
         whole: what the share is of, in words.
     """
     what = f"{call.name.replace('_', ' ')}, share of {whole}; reported in {call.report}"
-    return Evidence("known_call", what, share, SHARE, call.name)
+    return Evidence("known_call_share", what, share, SHARE, call.name)

@@ -73,6 +73,7 @@ _COPIES = Sentence(
     part=PERCENT,
     copies=NUMBER,
 )
+UNKNOWN_CAUSE = "the cause is unknown"
 _PINNED_FIRST = "the CPU first copies bytes from pageable memory into pinned memory"
 _PIN = Sentence("Pin the batches: {change}", change=PART)
 _ACCOUNTS = Sentence("{operation} accounts for {part} of that time", operation=NAME, part=PERCENT)
@@ -341,7 +342,7 @@ def _unknown(facts: RuleInputs, work: Work) -> Why | None:
         return None  # it is known which line takes so long
     name, part = heaviest(facts, work.stage)
     return Why(
-        ["the cause is unknown", *([_ACCOUNTS(operation=name, part=part)] if name else [])],
+        [UNKNOWN_CAUSE, *([_ACCOUNTS(operation=name, part=part)] if name else [])],
         _FIND(maker=maker(facts)),
         _unless("Return a precomputed result", work),
         UNKNOWN_CALL,

@@ -7,7 +7,7 @@ from feedline.analysis.ledger.rule import CHEAPER, Rule, Time
 from feedline.analysis.ledger.view.expected import Work
 from feedline.analysis.ledger.view.input_wait import severity
 from feedline.analysis.ledger.view.slow_stage import slowest_stage
-from feedline.analysis.ledger.view.why_slow import UNKNOWN_CALL, Why
+from feedline.analysis.ledger.view.why_slow import UNKNOWN_CALL, UNKNOWN_CAUSE, Why
 from feedline.analysis.sentences import PART, TIME, Sentence
 
 RULE_ID = "slow_for_its_bytes"
@@ -55,9 +55,9 @@ def check(facts: RuleInputs) -> Finding | None:
 def _says(work: Work, cause: Why) -> tuple[str, list[str]]:
     """Return what takes the time and its cause, where it is known; and more."""
     took, task = work.cost.wall_s, _TASK(task=work.task)
-    if not cause.more:
+    if not cause.more or cause.more[0] == UNKNOWN_CAUSE:
         said = _SAYS(stage=work.name, took=took, per=work.per, should=work.should_s, how=work.how)
-        return said, [task]
+        return said, [task, *cause.more]
     why, *others = cause.more
     said = _CAUSED(stage=work.name, took=took, per=work.per, why=why)
     return said, [_SHOULD(should=work.should_s, how=work.how), task, *others]
