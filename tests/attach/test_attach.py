@@ -28,6 +28,7 @@ def said_by_itself(program: "subprocess.Popen[str]") -> list[float]:
     return [float(word) for word in line.split()]
 
 
+@pytest.mark.quiet
 @pytest.mark.parametrize(
     ("workers", "method"), [(1, "fork"), (2, "fork"), (2, "spawn"), (0, "none")]
 )
@@ -54,7 +55,9 @@ def test_the_function_and_line_that_take_most_are_named(start, tmp_path):
     seen = attach(start("slow_dataset.py", 1, "fork", 60, 5).pid, tmp_path, 10)
 
     code = (PROGRAMS / "slow_dataset.py").read_text().splitlines()
-    finding = next(one for one in seen["findings"] if one["cause"] == "user_code")
+    findings = [one for one in seen["findings"] if one["cause"] == "user_code"]
+    assert findings, seen["printed"]
+    finding = findings[0]
     file, _, line = finding["place"].partition(":")
     assert file == "slow_dataset.py"
     assert code[int(line) - 1].strip() in (
