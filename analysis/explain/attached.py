@@ -121,6 +121,7 @@ class AttachedReport:
         name: Its script.
         seconds: For how long it was watched. Unit: s.
         reader: Who read the stacks: feedline or py-spy.
+        cost_s: CPU time that feedline took while it watched. Unit: s.
         limit: What limits the training, in a sentence.
         cause: Why, in a sentence; empty: unknown.
         fix: What to change; empty: unknown.
@@ -137,6 +138,7 @@ class AttachedReport:
     name: str
     seconds: float
     reader: str
+    cost_s: float
     limit: str
     cause: str
     fix: str
@@ -219,6 +221,7 @@ def _report(watched: Watched, ranks: Sequence[WatchedRank], source: SourceLines)
         _script(ranks),
         watched.seconds,
         watched.reader,
+        watched.cost_s,
         limit,
         cause,
         top.fix if top else "",
@@ -275,10 +278,16 @@ def _findings(
         findings += _crowded(ranks)
         slow = slowest(code)
         if slow is not None and waits >= _SOME:
-            findings.append(_slow(code, slow, sampled, waits, folder))
+            crowded = bool(findings)
+            findings.append(_slow(code, slow, sampled, waits, folder, crowded))
         if part_of(sampled.main, _LOOP) >= _MOST:
             findings += _own(code, sampled, folder)
-    return findings
+    return sorted(findings, key=_share_of_finding, reverse=True)
+
+
+def _share_of_finding(finding: Finding) -> float:
+    """Return the share (0 to 1) of the time that a finding explains; a standstill is all of it."""
+    return finding.evidence[0].value if finding.evidence else 1.0
 
 
 def _crowded(ranks: Sequence[WatchedRank]) -> list[Finding]:
@@ -306,10 +315,10 @@ def _reported(slow: SlowCode, code: SampledCode) -> list[Evidence]:
 
 
 def _slow(
-    code: SampledCode, slow: SlowCode, sampled: Sampled, waits: float, folder: str
+    code: SampledCode, slow: SlowCode, sampled: Sampled, waits: float, folder: str, crowded: bool
 ) -> Finding:
     function, busy = _called(slow.node.function), 1 - part_of(sampled.workers, (IDLE,))
-    more = [_MORE(part=busy)] if sampled.workers and busy >= _BUSY else []
+    more = [_MORE(part=busy)] if sampled.workers and busy >= _BUSY and not crowded else []
     what = f"{function}, share of making a sample"
     return Finding(
         "user_code",

@@ -145,10 +145,9 @@ def standstill(ranks: Sequence[WatchedRank]) -> Standstill:
     groups = [_group(rank, len(ranks) > 1) for rank in ranks]
     every = [doing for group in groups for doing in group]
     mains = [group[0] for group in groups]
-    waiting = [main for main in mains if main.still]
-    if not mains or not waiting or len(mains) == 1 and not mains[0].still:
-        return Standstill(False, every)
-    if len(waiting) < len(mains) and not any(main.kind == COLLECTIVE for main in waiting):
+    waiting = [main for main in mains if main.still and main.kind != ENDED]
+    alone = len(waiting) < sum(main.kind != ENDED for main in mains)
+    if not waiting or alone and not any(main.kind == COLLECTIVE for main in waiting):
         return Standstill(False, every)
     since = min(main.process.seconds for main in waiting)
     cause, culprit = _cause(groups)

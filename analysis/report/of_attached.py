@@ -56,6 +56,12 @@ def _blocks(report: AttachedReport, line_at: LineAt) -> Iterable[Block]:
         yield _bars("main process", report.sampled.main, _ROWS)
     if report.sampled.workers:
         yield _bars("workers", report.sampled.workers, _WORKER_ROWS)
+    if report.findings[1:]:
+        rows = tuple(
+            (f"{finding.message}.", *filter(None, (finding.place,)))
+            for finding in report.findings[1:]
+        )
+        yield Table(rows, label="Also")
     yield Note(" ".join(report.refused))
 
 

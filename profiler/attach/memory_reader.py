@@ -13,7 +13,7 @@ from feedline.profiler.stacks.ration import Ration
 from feedline.profiler.stacks.thread_stacks import Place, StackReader, Torn
 
 #: Of the CPU time of what is watched: reading it may take this much.
-_SHARE = 0.008
+_SHARE = 0.006
 _RATION_S = 1.0
 _LONGEST_S, _FEW_THREADS = 0.1, 8  # between two readings, with so many threads; more take longer
 _OTHERS = 4  # threads beside the main thread are read each time of this many

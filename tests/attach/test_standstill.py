@@ -61,3 +61,10 @@ def test_a_training_with_slow_batches_does_not_hang(start, tmp_path):
     seen = attach(start("slow_dataset.py", 1, "fork", 60, 5).pid, tmp_path, 4)
 
     assert not seen["stuck"]
+
+
+def test_a_training_that_ends_meanwhile_does_not_hang(start, tmp_path):
+    seen = attach(start("slow_dataset.py", 1, "fork", 6, 5).pid, tmp_path, 60)
+
+    assert not seen["stuck"]
+    assert seen["seconds"] < 60
