@@ -49,8 +49,8 @@ def said(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str]:
     [
         (
             ["rnu", "train.py"],
-            "feedline: error: unknown command 'rnu' (did you mean run?); commands: run, env, "
-            "report, ",
+            "feedline: error: unknown command 'rnu' (did you mean run?); commands: run, "
+            "attach, env, ",
         ),
         (["train.py"], "or run a script with `feedline run train.py`"),
         (

@@ -13,7 +13,7 @@ def test_a_training_whose_ranks_see_the_same_data_hears_it_first(two_ranks):
     report = build(open_run(two_ranks / "same_data"))
 
     assert report.findings[0].rule_id == "same_data"
-    assert report.verdict.startswith("Misconfigured: both ranks train on the same samples")
+    assert report.verdict.limit.startswith("Misconfigured: Both ranks train on the same samples")
     assert "same_data" in report.convergence.noise.why
 
 

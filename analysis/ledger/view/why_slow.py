@@ -59,7 +59,7 @@ _LOOK_IN_WORKERS = [
 _SET_IN_MAIN = Sentence("Call torch.set_num_threads({threads}) in the main process.", threads=COUNT)
 _SET_BY_VARIABLE = Sentence("Or start the program with OMP_NUM_THREADS={threads}.", threads=COUNT)
 _FAULTS = Sentence(
-    "probably most of it is {faults} page faults, for new or mapped memory",
+    "probably most of it is {faults} page faults, for new memory",
     faults=COUNT,
 )
 _FORMAT = Sentence(

@@ -6,13 +6,13 @@ import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from feedline.cli.options import add_output, refuse_twice
-from feedline.cli.outputs import console_for, name_files
+from feedline.cli.options import STDOUT, add_output, refuse_twice
+from feedline.cli.outputs import console_for, name_files, save
 from feedline.cli.runs import add_run
 from feedline.profiler.deferred import deferred
 from feedline.profiler.errors import NotJudged, OverBudget, ScriptError
 from feedline.profiler.files import output
-from feedline.profiler.printable import say
+from feedline.profiler.printable import printable, say
 
 if TYPE_CHECKING:
     from feedline.analysis.diff.budget import Budget, CheckedLimit
@@ -114,7 +114,7 @@ def _print_starter(args: argparse.Namespace) -> int:
     text = starter_budget(MeasuredRun.of(args.run), args.run)
     if not args.quiet:
         say(f"a budget to start from; save it with {save_it}")
-    print(text, end="")
+    save(STDOUT, printable(text, lines=True))
     return 0
 
 

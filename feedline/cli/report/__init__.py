@@ -29,7 +29,7 @@ from feedline.cli.parser import Parser
 from feedline.cli.runs import HELP, names_run, newest_run, run_path
 from feedline.profiler.errors import FeedlineError, OutputError, ScriptError
 from feedline.profiler.files import own_folders, owned
-from feedline.profiler.printable import say
+from feedline.profiler.printable import printable, say
 from feedline.profiler.store.process_log import notes as unreported_processes
 
 if TYPE_CHECKING:
@@ -288,7 +288,7 @@ def _print_page(written: list[Path]) -> int:
     """Print where the page is: the last one written, which links all others."""
     if not written:
         return OutputError.exit_code
-    print(os.path.relpath(written[-1]))
+    save(STDOUT, printable(os.path.relpath(written[-1])))
     return 0
 
 
