@@ -273,5 +273,7 @@ def test_cold_pages_come_before_the_workers_that_wait_for_them(tmp_path):
     report = recorded(tmp_path, Pages(tmp_path / "map"), 2)
 
     assert report.workers.blocked_by["page fault"] > 0.7, report.workers.blocked_by
-    assert causes(report)[0] == "cold_storage", [finding.message for finding in report.findings]
-    assert report.findings[0].settings["num_workers"] > 2
+    # beside the function that reads, and other programs on a busy machine
+    waits = [one for one in report.findings if one.rule_id not in ("user_code", "busy_neighbors")]
+    assert waits[0].rule_id == "cold_storage", [finding.message for finding in report.findings]
+    assert waits[0].settings["num_workers"] > 2

@@ -60,7 +60,7 @@ def test_a_disk_that_becomes_full(workshop, own_mounts):
         for note in report["notes"]
     )
     steps = report["throughput"]["steps"]
-    assert 100 < steps < 1500
+    assert 10 < steps < 1500  # stacks and records share the disk
     what = (
         f"Recording stopped after {steps:,} of 1,500 steps: the disk is full (No space left on "
         f"device)."
