@@ -208,7 +208,7 @@ CPU = [
            "{small} --size 64 --steps 350", "--transform heavy", "", "small"),
     images("augmentation_arrays", "blur, contrast and colors by albumentations", "augmentation_bound",
            "{usual} --size 224 --steps 120", "--decoder albumentations", "", "usual"),
-    rows("parsing", "512 numbers of each sample are parsed in Python, on all CPUs", "cpu_saturated",
+    rows("parsing", "512 numbers of each sample are parsed in Python, on all CPUs", "cpu_saturated user_code",
          "--batch 32 --steps 1200 --workers 2", "--source parsed", "--source kept"),
     rows("quota", "a control group gives half a CPU to a training that needs one", "cpu_saturated",
          "--source parsed --batch 32 --steps 300 --step-ms 8 --workers 2", "", "", on="quota:0.5", names="quota"),

@@ -22,6 +22,8 @@ atexit.register(lambda: print(*sys.modules, sep="\\n"))
 #: its command line.
 ALLOWED = {
     "encodings.ascii",
+    "encodings.utf_16_le",  # names in stacks of wide strings
+    "encodings.utf_32_le",
     "multiprocessing.queues",
     "numpy._typing._add_docstring",
     "numpy.typing",
