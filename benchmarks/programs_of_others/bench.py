@@ -349,7 +349,7 @@ def said_of(path: Path) -> list[Said]:
             Said(
                 about.steps,
                 samples,
-                report.verdict,
+                str(report.verdict),
                 causes,
                 first,
                 share,

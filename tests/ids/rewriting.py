@@ -27,6 +27,7 @@ MORE = {
     "ThroughputBound": {"name", "source"},
     "Roofline": {"nearest", "next"},
     "Traces": {"basis"},
+    "Verdict": {"limit", "cause", "caveat", "condition"},
     "TraceFile": {"steps"},
     "Steps": {"how"},
     "Study": {"late"},
@@ -36,6 +37,9 @@ IDENTIFIERS = {
     "Loader": {"flags"},
     "Trial": {"fix", "control", "verdict"},
     "Case": {"verdict"},
+    "Finding": {"gain"},  # a rate with its kind
+    "Verdict": {"gain"},
+    "Report": {"verdict"},  # an object of words and figures
 }
 X = "x"
 

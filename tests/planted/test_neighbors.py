@@ -24,9 +24,9 @@ def test_a_program_on_the_only_cpu_is_named_as_what_holds_the_training_back(warm
     with busy(*allowed(1)):
         report = recorded(warm_python, tmp_path, 1, "sums_in_turns.py", 60)
 
-    first, use = report["findings"][0], report["cpus"]
-    assert first["cause"] == "busy_neighbors", report["verdict"]
-    assert "other programs use" in report["verdict"]
+    use, found = report["cpus"], [one["cause"] for one in report["findings"]]
+    # beside the function that takes most of a sample, which is the training's own
+    assert [one for one in found if one != "user_code"][0] == "busy_neighbors", report["verdict"]
     assert (
         use["allowed"] == 1 and use["others"] > 0.2 and use["own"] < 0.8
     )  # one loop beside two processes

@@ -29,7 +29,7 @@ FAULTS = {
     ),
     "scratch_array": (
         "the operating system takes",
-        "page faults per sample",
+        "page faults, for new",
         "Allocate large work arrays once",
     ),
     "objects": ("transport takes", "of Python objects", "a few tensors"),
@@ -50,7 +50,8 @@ def test_the_stage_is_named_with_why_it_takes_so_long_and_its_fix_is_faster(
     first = slow["findings"][0]
     assert first["cause"] == "slow_for_its_bytes", slow["verdict"]
     advice = " ".join([first["fix"], *first["fix_more"]])
-    assert first["says"].startswith(stage) and why in "\n".join(first["more"]), first
+    said = "\n".join([first["says"], *first["more"]])
+    assert first["says"].startswith(stage) and why in said, first
     assert fix in advice, first
     assert "slow_for_its_bytes" not in [finding["cause"] for finding in fixed["findings"]]
     assert fixed["step"]["mean_s"] < 0.5 * slow["step"]["mean_s"]
