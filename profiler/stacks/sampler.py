@@ -39,8 +39,8 @@ def _wanted_rate() -> float | None:
 class StackSampling:
     """The sampling of a rank's stacks, from the first ``tick`` to ``stop``.
 
-    All of it but ``stop`` runs in the thread that samples the machine: starting a process takes
-    milliseconds.
+    All of it but ``stop`` runs in the thread that samples the machine, and the start in one of its
+    own: starting a process takes a tenth of a second, in which the machine is to be sampled.
 
     Args:
         folder: of the rank.
@@ -52,7 +52,7 @@ class StackSampling:
         self._folder, self._report = folder, report
         self._process: SampledProcess | None = None
         self._pid = os.getpid()
-        self._begun = False
+        self._starter: threading.Thread | None = None
         self._rate = _wanted_rate()
         self.wanted = wanted and self._rate != 0
         if not self.wanted:
@@ -62,16 +62,21 @@ class StackSampling:
         """Start, or tell the helper of new threads. Never raises an Exception."""
         if not self.wanted or os.getpid() != self._pid:
             return
-        if not self._begun:
-            self._begun = True
-            self._start()
+        if self._starter is None:
+            own = threading.get_native_id()
+            self._starter = threading.Thread(target=self._start, args=(own,), daemon=True)
+            self._starter.start()
         if self._process is not None:
             self._process.tick()
 
     def stop(self) -> None:
         """End the helper, and wait until it has written what it has. Never raises an Exception."""
         self.wanted = False
-        if self._process is None or os.getpid() != self._pid:
+        if self._starter is None or os.getpid() != self._pid:
+            return
+        if self._starter is not threading.current_thread():
+            self._starter.join(_END_S)
+        if self._process is None:
             return
         self._process = None
         with suppress(Exception):
@@ -82,7 +87,12 @@ class StackSampling:
             while started and proc.started(helper) == started and time.monotonic() < deadline:
                 time.sleep(_POLL_S)
 
-    def _start(self) -> None:
+    def _start(self, sampler: int) -> None:
+        """Start the helper.
+
+        Args:
+            sampler: native id of the thread that samples the machine, which is not to be sampled.
+        """
         try:
             layout = find_layout()
             if not reads_truly(layout):
@@ -93,7 +103,9 @@ class StackSampling:
         except Exception as error:
             self._report(NAME, False, masks.error(error))
         else:
-            self._process = SampledProcess(self._folder, MAIN, (threading.get_native_id(),))
+            process = SampledProcess(self._folder, MAIN, (sampler,))
+            process.tick()  # the sampler's next one is a second away
+            self._process = process
             self._report(NAME, True, GIVES)
             if not self.wanted:  # the recording has ended meanwhile
                 self.stop()
