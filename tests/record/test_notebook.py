@@ -79,7 +79,7 @@ def test_the_report_is_below_the_cell_as_a_page_and_as_text(outputs: list[list[A
 @pytest.mark.parametrize(
     ("cell", "name", "error", "ended"),
     [
-        (1, "mine-2", "RuntimeError", r"failed with RuntimeError \(exit code 1\)"),
+        (1, "mine-2", "RuntimeError", r"failed with RuntimeError at \S+ \(exit code 1\)"),
         (2, "mine-3", "KeyboardInterrupt", r"interrupted \(Ctrl-C\)"),
         (3, "mine-4", "", ""),
     ],
