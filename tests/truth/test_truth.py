@@ -65,8 +65,8 @@ def left_out(report: dict) -> int:
 @pytest.mark.parametrize(("method", "workers"), [*METHODS, *MORE])
 def test_every_stage_is_reported_within_two_percent(warm_python, tmp_path, method, workers):
     report, truth, batches = record(
-        warm_python, tmp_path, method, workers, "--sample-interval", "1"
-    )
+        warm_python, tmp_path, method, workers, "--sample-interval", "1", "--no-stacks"
+    )  # the helper that reads stacks takes CPUs that the by-hand timers do not see
     stages, sample = report["step"]["stages"], report["workers"]["per_sample"]
     steps, samples = truth["steps"][left_out(report) :], truth["samples"]
 
