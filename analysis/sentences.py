@@ -51,8 +51,6 @@ CPUS = Slot(lambda x: f"{x:g}", (0.5, 8, 256))
 RANGE = Slot(lambda ends: share_range(*ends), ((0.0, 0.01), (0.28, 0.51), (0.5, 1.0)))
 #: A part of a sentence that is made elsewhere: ``16 workers``, or nothing.
 PART = Slot(str, ("", "16 workers"))
-#: Settings of a loader: ``num_workers=2, persistent_workers=True``.
-SETTINGS = Slot(str, ("in_order=False", "num_workers=16, persistent_workers=True"))
 
 
 class Sentence:

@@ -441,7 +441,7 @@ def _rule(case: _Case) -> tuple[str, str]:
     """Return the rate rule of the noise scale, as fix and in words.
 
     It is for SGD where it is known, of the square root for Adam and its like. Both are empty where
-    the rate is as high already, or where there is no smaller batch.
+    the rate already is as high, or no smaller batch is known.
     """
     times, base, scaled = case.ratio, case.base, _scaled(case)
     if times <= 1 or base is None:

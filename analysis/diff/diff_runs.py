@@ -405,7 +405,7 @@ def _machine_of_wait(sides: _Sides, stages_s: Mapping[str, float]) -> float:
 def _making_s(run: MeasuredRun) -> tuple[float, float] | None:
     """Return the CPU seconds per step that making batches takes, by all workers at once.
 
-    Waiting for a CPU is in them. None: there are no workers.
+    They include waiting for a CPU. None: the run has no workers.
     """
     workers, batch = run.report.workers, run.batch
     total = workers.per_sample.get("total") if workers is not None else None

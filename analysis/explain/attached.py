@@ -340,7 +340,7 @@ def _slow(
 
 
 def _called(function: str) -> str:
-    """Return a function as it is called in a sentence; what has no name, as it is."""
+    """Return a function's name for a sentence: ``load()``; a lambda or a comprehension unchanged."""
     return f"{function}()" if function.isidentifier() else sentence(function)
 
 

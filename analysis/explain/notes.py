@@ -137,7 +137,7 @@ def _sampled(rank: RankMetrics) -> list[str]:
 
 
 def _missing_workers(rank: RankMetrics) -> int:
-    """Return the workers that loaders were to have and of which there are no records."""
+    """Return the number of workers that loaders asked for and that left no records."""
     expected = [int(about.get("num_workers") or 0) for about in rank.rank.manifest.loaders]  # type: ignore[call-overload]
     there = {
         (int(str(process.header["loader"])), int(str(process.header["worker"])))

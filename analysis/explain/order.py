@@ -1,9 +1,8 @@
 """The order in which a person should act on findings, from what they claim of the ledger.
 
-Gain per effort decides. A cause goes directly ahead of the whole that it is a part of, if it
-explains enough of it and its fix asks for no more, or if the time that it claims is no work at all.
-Findings whose fixes contradict each other are not told together. No rule is asked whether another
-has spoken.
+Gain per effort decides. A cause that is part of a larger one goes directly ahead of it if it
+explains enough of it with no more effort, or if its time is not work but waiting. Findings whose
+fixes contradict each other are not reported together. No rule asks whether another has reported.
 """
 
 from collections.abc import Iterable, Mapping, Sequence

@@ -79,7 +79,7 @@ class Predictions:
     def _bounded(self, finding: Finding) -> Finding:
         """Return the finding, with the upper end of the rate if what it names took no time.
 
-        Its rule knows that, or not.
+        Only some rules know such a bound.
         """
         rule = BY_ID.get(finding.rule_id)
         if rule is None or rule.free is None or finding.predicted is None:

@@ -33,9 +33,9 @@ class RuleInputs:
     """One rank's training loader and step.
 
     Attributes:
-        wait_share: share of the mean step in which the main process has no batch because of the
-            loader (wait + transport + epoch_start + sampler; with num_workers=0 also read, decode,
-            augment, dataset, collate), or because the program makes it itself (input).
+        wait_share: share of the mean step spent waiting for the loader (wait + transport +
+            epoch_start + sampler; with num_workers=0 also read, decode, augment, dataset, collate),
+            or making a batch in the program itself (input).
         ready_share: share of the requests for a batch that found one ready (None: num_workers=0).
         effective_cpus: CPUs that this process may use: its affinity, capped by the cgroup quota.
         main_runqueue_share: share of the step that the main thread was runnable but had no CPU.

@@ -193,7 +193,7 @@ PER_SAMPLE: Calls = (
     ),
     KnownCall(
         "tokenized",
-        "Text is tokenized anew each time that a sample is used.",
+        "Text is tokenized again each time a sample is used.",
         "Tokenize once before training, or a whole batch at once",
         "https://github.com/marin-community/marin/pull/900",
         (
@@ -303,7 +303,7 @@ PER_STEP: Calls = (
     ),
     KnownCall(
         "progress_bar",
-        "The progress bar is drawn anew in every step.",
+        "The progress bar is redrawn in every step.",
         "Update its text every 50 steps or so, or set mininterval",
         "https://github.com/openvdb/fvdb-reality-capture/pull/144",
         (Sign("tqdm"), Sign("rich")),

@@ -105,8 +105,8 @@ class Rule(Generic[F]):
         of_others: what it claims is the load of other programs: it never goes first beside as
             grave a cause in the training itself that explains enough.
         names_error: its fix begins with the error of a training that failed.
-        free: what the run would be if what the finding names took no time: a bound of its gain.
-            None: its change is that already, or there is no such bound.
+        free: the change that removes all time of what the finding names: a bound of its gain.
+            None: ``change`` already removes it, or no such bound is known.
     """
 
     rule_id: str

@@ -117,9 +117,9 @@ class CodeFrame:
 
 
 def program_frames(frames: Sequence[StackFrame]) -> list[CodeFrame]:
-    """Return the frames of the program, outermost first: each function once.
+    """Return the frames of the program, outermost first, each function once.
 
-    As its deepest call was, comprehensions as part of the function that they are in.
+    Of a recursion it is the deepest call; comprehensions belong to their function.
 
     Without any, the first frame of a library that is no framework, such as an installed trainer,
     counts as the program's.
@@ -169,10 +169,7 @@ def _is_glue(frame: StackFrame) -> bool:
 
 
 def _without_recursion(chain: Sequence[CodeFrame]) -> list[CodeFrame]:
-    """Return the chain in which a function that is called within itself counts once.
-
-    As its last call.
-    """
+    """Return the chain with each recursive function once, as its last call."""
     shown: dict[tuple[str, str], CodeFrame] = {}
     for frame in chain:
         if frame.key in shown:

@@ -220,9 +220,9 @@ def _innermost(seen: Sequence[_Seen]) -> Key | None:
 
 
 def _evaluations(seen: Sequence[_Seen], loop: Key | None) -> frozenset[Key]:
-    """Functions below or beside the training's that go through a loader and infer.
+    """Return functions outside the training loop that iterate over a loader without training.
 
-    And never train; none where too few backward passes were seen to tell.
+    None where too few backward passes were seen to tell.
     """
     does: dict[Key, dict[str, int]] = {}
     trained = 0

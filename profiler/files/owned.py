@@ -215,17 +215,6 @@ def replacing(folder: Path, name: str, mode: int = single.PRIVATE_MODE) -> Itera
         _put(stack, folder, name, new)
 
 
-@contextmanager
-def _replacing_path(folder: Path, name: str, mode: int = single.PRIVATE_MODE) -> Iterator[Path]:
-    """Open a file as ``replacing``, for libraries that open one by path."""
-    path, new = folder / name, not os.path.lexists(folder / name)
-    if not new:
-        _see_that_ours(folder, name)
-    with ExitStack() as stack:
-        yield stack.enter_context(single.replacing_path(path, mode))
-        _put(stack, folder, name, new)
-
-
 def write(folder: Path, name: str, data: bytes | str, mode: int = single.PRIVATE_MODE) -> None:
     """Write a whole file into one of feedline's folders. Raises as ``replacing``."""
     with replacing(folder, name, mode) as file:

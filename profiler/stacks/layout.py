@@ -189,9 +189,9 @@ def _find(memory: ProcessMemory) -> Layout:
 
 
 def _interpreter_frame(memory: ProcessMemory, frame: FrameType) -> tuple[int, int, int]:
-    """Return the address of the frame behind a frame object; in it, the word with its code.
+    """Return the address of the frame behind a frame object, and the word in it with its code.
 
-    And what is added to that.
+    The third number is what is added to that word.
     """
     code = id(frame.f_code)
     for word in memory.words(id(frame), 8)[2:]:

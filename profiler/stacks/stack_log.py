@@ -1,6 +1,6 @@
-"""Writes stacks.log (store/stacks.py): counts how often each stack was seen.
+"""Writes stacks.log, which store/stacks.py reads.
 
-And writes the counts of a stretch of time in one piece.
+It counts how often each stack was seen, and writes the counts of a stretch of time together.
 """
 
 import os

@@ -128,9 +128,9 @@ def _attach_taps(patches: Patches) -> None:
 def _watched_get(
     original: Callable[..., Any], segment: Segment, epoch: int, sampled: SampledProcess | None
 ) -> Callable[..., Any]:
-    """Wrap ``index_queue.get`` of a worker: the time without work.
+    """Wrap ``index_queue.get`` of a worker.
 
-    And the number of the next batch.
+    It records the time without work, and the number of the next batch.
     """
     from torch.utils.data._utils.worker import _ResumeIteration
 

@@ -1,6 +1,5 @@
 """Whether a run trained, and whether its steps are enough to say what takes them."""
 
-from feedline.analysis.formatting import share_range
 from feedline.analysis.ledger.facts import RuleInputs
 from feedline.analysis.ledger.view.input_wait import MIN_WAIT_SHARE
 from feedline.analysis.measure.model import Certainty
@@ -26,19 +25,8 @@ def enough_steps(facts: RuleInputs) -> bool:
     return facts.certainty is None or facts.certainty.steps >= _FEWEST
 
 
-def unsure(facts: RuleInputs) -> str:
-    """Return the interval after a share, where it says that the share is uncertain.
-
-    It reaches across the gate, or is wider than the step from the gate to a high share.
-    """
-    sure = facts.certainty
-    if sure is None or not _wide(sure):
-        return ""
-    return f" (95 % interval: {share_range(sure.low, sure.high)})"
-
-
 def interval(facts: RuleInputs) -> list[str]:
-    """Return the same as a sentence of its own."""
+    """Return the interval of the input's share as a sentence, where it is wide; else nothing."""
     sure = facts.certainty
     return [] if sure is None or not _wide(sure) else [INTERVAL(ends=(sure.low, sure.high))]
 

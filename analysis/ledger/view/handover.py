@@ -158,24 +158,6 @@ def only_if(facts: RuleInputs, given: dict[str, int | bool]) -> str:
     return " and ".join(f"{name}only if {condition}" for name, condition in named.items())
 
 
-def setting(facts: RuleInputs, given: dict[str, int | bool]) -> str:
-    """Return the settings as an instruction, with the conditions that they have.
-
-    ``Set num_workers=2 and, if the program does not change the dataset between epochs,
-    persistent_workers=True``.
-    """
-    needs = _conditions(facts, given)
-    parts = [f"if {needs[name]}, {as_code({name: given[name]})}" for name in given if name in needs]
-    free = as_code({name: value for name, value in given.items() if name not in needs})
-    if free:
-        return f"Set {' and, '.join([free, *parts])}"
-    return (
-        f"If {needs[next(iter(given))]}, set {as_code(given)}"
-        if len(given) == 1
-        else f"Set, {'; and '.join(parts)}"
-    )
-
-
 def change(facts: RuleInputs, given: dict[str, int | bool]) -> str:
     """Return the new line that makes the loader: ``DataLoader(..., num_workers=3)  # now 1``.
 

@@ -1,6 +1,6 @@
 """What a batch costs on its way from a worker, where all that can be shared is shared.
 
-Rules and predictions assume it of a loader that has no workers yet.
+Rules and predictions use this cost for a loader that does not have workers yet.
 """
 
 from dataclasses import dataclass

@@ -141,7 +141,7 @@ def severity(run: RuleInputs, cost_s: float) -> Severity:
 def num_workers(run: RuleInputs) -> int | None:
     """Return how many workers the training loader has.
 
-    None: it has no such setting (DALI), or no loader was seen.
+    None: the loader does not have this setting (DALI), or no loader was seen.
     """
     setting = run.setting("num_workers")
     if isinstance(setting, int):

@@ -89,9 +89,9 @@ def _calls(facts: RuleInputs) -> Calls:
 
 
 def loop_call(facts: RuleInputs) -> tuple[CallFound, float] | None:
-    """Return the known slow call that takes most of the training loop's own code.
+    """Return the known slow call that takes most of the loop's own code, and its share (0 to 1).
 
-    And its share (0 to 1) of that code; None: there is none, or stacks were not sampled.
+    None: there is none, or stacks were not sampled.
     """
     code, root = facts.code, _loop_code(facts)
     if code is None or root is None:
@@ -101,11 +101,9 @@ def loop_call(facts: RuleInputs) -> tuple[CallFound, float] | None:
 
 
 def loop_function(facts: RuleInputs) -> tuple[str, float] | None:
-    """Return file and line that take most of the training loop's own code.
+    """Return file and line that take most of the loop's own code, and the function's share of it.
 
-    In the most specific function, and the share (0 to 1) of that code that the function takes;.
-
-    None: too few samples show it.
+    It is the most specific function; the share goes from 0 to 1. None: too few samples show it.
     """
     code, root = facts.code, _loop_code(facts)
     if code is None or root is None:

@@ -61,9 +61,9 @@ class SlowCode:
 
     @property
     def rows(self) -> list[str]:
-        """Rows of the ledger that are its time: its own, those of what it calls.
+        """Rows of the ledger that are its time.
 
-        And operations of libraries that are stages of their own.
+        They are its own, those of what it calls, and library operations that are stages.
         """
         functions = dict.fromkeys(node.function for node in self.node.under())
         own = [f"sample/{stage}/user/{name}" for stage in STAGES[self.place] for name in functions]
@@ -132,10 +132,7 @@ def _of_place(
 
 
 def deepest(root: CodeNode, source: SourceLines) -> tuple[CodeNode | None, str]:
-    """Return the most specific function that still takes most of its caller's time.
-
-    And who calls it.
-    """
+    """Return the deepest function that still takes most of its caller's time, and its caller."""
     node, caller = None, ""
     candidates = list(root.calls.values())
     while candidates:
@@ -192,7 +189,7 @@ def lines_of(node: CodeNode) -> Iterator[tuple[int, float]]:
 def making_line(facts: RuleInputs) -> str:
     """Return file and line of the program at which most of making samples is spent.
 
-    Whatever is called there; empty: too few samples show it.
+    Time in libraries called there counts. Empty: too few samples show it.
     """
     code = facts.code
     if code is None:

@@ -207,7 +207,7 @@ def _of_library(name: str) -> bool:
 
 
 def change(facts: RuleInputs) -> Change | Refused:
-    """Return the line that takes most takes half of its time.
+    """Halve the time of the line that takes most.
 
     Without sampled stacks, or with a GPU for which it may only wait, nothing is predicted: how
     much of it can be spared, only the program's author knows.

@@ -232,7 +232,7 @@ def _counted(value: object) -> int | None:
 def _paired(marks: Sequence[_Mark]) -> tuple[Block, int]:
     """Join each end with the last begin of its thread that is open.
 
-    And how many have no partner.
+    Also count those that have no partner.
 
     Args:
         marks: (ns, event) in the order of the file, which decides between marks of one moment.

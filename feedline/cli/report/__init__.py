@@ -4,7 +4,7 @@ import argparse
 import os
 import time
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -26,27 +26,28 @@ from feedline.cli.outputs import (
     save_json,
 )
 from feedline.cli.parser import Parser
+from feedline.cli.report.process_reports import (
+    REPORT_FILES,
+    is_of_records,
+    report_process,
+    write_overview,
+)
 from feedline.cli.runs import HELP, names_run, newest_run, run_path
 from feedline.profiler.errors import FeedlineError, OutputError, ScriptError
-from feedline.profiler.files import own_folders, owned
+from feedline.profiler.files import own_folders
 from feedline.profiler.printable import printable, say
 from feedline.profiler.store.process_log import notes as unreported_processes
 
 if TYPE_CHECKING:
     from feedline.analysis.explain.model import Report
-    from feedline.analysis.ranks.comparison import NetworkHints
-    from feedline.analysis.report.overview import Outside, Overview, Row
-    from feedline.analysis.traces.windows import Windows
+    from feedline.analysis.report.console import Console
+    from feedline.analysis.report.overview import Overview
     from feedline.profiler.store.run_folder import Run
-    from feedline.profiler.store.trainings import Training
 
-_TRACE_FILE = "trace.json.gz"
 _BY_RANK_ONLY = ("dask", "processes")
 _REPORT_ONLY = ("full", "format", "html", "training", "ceilings", "link_bandwidth", "nccl_log")
 _FORMATS = ("text", "markdown", "json", "html")
 _STEPS = ("compacting records", "reading records", "writing the report", "writing the trace")
-_REPORT_FILES = ("report.html", "report.json")
-_MAX_PAGES = 64  # trainings that get a page of their own unasked
 
 
 class ReportCommand:
@@ -147,12 +148,9 @@ class ReportCommand:
         args.names = _names_of(args)
         check_files(args)
 
-        from feedline.analysis import report as reports
         from feedline.analysis.explain.pipeline import place
-        from feedline.analysis.report import overview
         from feedline.analysis.report.console import Console
         from feedline.analysis.report.progress import building
-        from feedline.profiler.store.trainings import PARTS_FOLDER, open_run, trainings, worker_pids
 
         console = console_for(args)
         path, number = place(Path(args.run[0]), args.training)
@@ -163,58 +161,89 @@ class ReportCommand:
             if args.finish:
                 _finish(path, args.wait)
             done()
-            recorded = trainings(path)
-            if len(recorded) > 1 and (
-                number is not None or args.output is not None and _is_of_records(args.output)
-            ):
-                open_run(path)  # raises: which of them?
-            notes = unreported_processes(
-                path, {training.name for training in recorded}, worker_pids(recorded)
-            )
-            processes = [
-                _report_process(args, path, number, training, len(recorded) > 1, notes, done)
-                for training in recorded
-            ]
-            rows = [row for process in processes for row in process.rows]
-            outside = processes[0].outside if len(processes) == 1 else None
-            summary = overview.Overview(path.name, [], rows, outside, [*processes[0].notes, *notes])
-            written = [file for process in processes for file in process.written]
-            built = [report for process in processes for report in process.reports]
-            if len(processes) > 1:
-                written += _write_overview(path, summary, built, args)
-            if (
-                args.json is not None
-                # the last of all: with it the command is done, and Ctrl-C before leaves no file in its
-                # way
-            ):
-                save(
-                    args.json,
-                    overview.render_json(summary, built)
-                    if len(rows) > 1
-                    else reports.text(built[0], Path("report.json")),
-                )
-                written.append(args.json)
-        if args.format is not None:
-            from feedline.cli.report.formats import show
+            built = _built(args, path, number, done)
+        return _shown(args, built, console, path, number)
 
-            show(built, summary, args.format, args.full, console, path)
-            return 0
-        if args.html:
-            return _print_page(written)
-        if args.output is None and not args.quiet:
-            if len(rows) > 1:
-                overview.show(summary, console)
-            else:
-                reports.to_terminal(
-                    built[0],
-                    console,
-                    args.full,
-                    written,
-                    path if number is None else path / PARTS_FOLDER / str(number),
-                )
-                return 0
-        name_files(console, written)
+
+@dataclass(frozen=True)
+class _Built:
+    """All that was reported.
+
+    Attributes:
+        summary: Of all trainings.
+        reports: Of each of them.
+        written: The files to name.
+    """
+
+    summary: "Overview"
+    reports: "list[Report]"
+    written: list[Path]
+
+
+def _built(
+    args: argparse.Namespace, path: Path, number: int | None, done: Callable[[], None]
+) -> _Built:
+    """Build the reports of all processes, and write the files that are asked for."""
+    from feedline.analysis.report import overview
+    from feedline.profiler.store.trainings import open_run, trainings, worker_pids
+
+    recorded = trainings(path)
+    several = len(recorded) > 1
+    if several and (number is not None or args.output is not None and is_of_records(args.output)):
+        open_run(path)  # raises: which of them?
+    notes = unreported_processes(
+        path, {training.name for training in recorded}, worker_pids(recorded)
+    )
+    processes = [
+        report_process(args, path, number, training, several, notes, done) for training in recorded
+    ]
+    rows = [row for process in processes for row in process.rows]
+    outside = None if several else processes[0].outside
+    summary = overview.Overview(path.name, [], rows, outside, [*processes[0].notes, *notes])
+    reports = [report for process in processes for report in process.reports]
+    written = [file for process in processes for file in process.written]
+    if several:
+        written += write_overview(path, summary, reports, args)
+    if args.json is not None:
+        # the last of all: with it the command is done, and Ctrl-C before leaves no file in its way
+        save(args.json, _json(summary, reports))
+        written.append(args.json)
+    return _Built(summary, reports, written)
+
+
+def _json(summary: "Overview", built: "list[Report]") -> str:
+    """Return the reports as JSON: of several trainings, with their overview."""
+    from feedline.analysis import report as reports
+    from feedline.analysis.report import overview
+
+    if len(summary.rows) > 1:
+        return overview.render_json(summary, built)
+    return reports.text(built[0], Path("report.json"))
+
+
+def _shown(
+    args: argparse.Namespace, built: _Built, console: "Console", path: Path, number: int | None
+) -> int:
+    """Print what is asked for, and return the exit code."""
+    from feedline.analysis import report as reports
+    from feedline.analysis.report import overview
+    from feedline.profiler.store.trainings import PARTS_FOLDER
+
+    if args.format is not None:
+        from feedline.cli.report.formats import show
+
+        show(built.reports, built.summary, args.format, args.full, console, path)
         return 0
+    if args.html:
+        return _print_page(built.written)
+    if args.output is None and not args.quiet:
+        if len(built.summary.rows) <= 1:
+            folder = path if number is None else path / PARTS_FOLDER / str(number)
+            reports.to_terminal(built.reports[0], console, args.full, built.written, folder)
+            return 0
+        overview.show(built.summary, console)
+    name_files(console, built.written)
+    return 0
 
 
 def _compare_ranks(args: argparse.Namespace) -> int:
@@ -281,7 +310,7 @@ def _names_of(args: argparse.Namespace) -> tuple[str, ...]:
         raise ScriptError(f"{given[0]} and {given[1]} cannot be combined: choose one of them")
     if args.format is not None:
         return ()
-    return _REPORT_FILES[:1] if args.html else _REPORT_FILES
+    return REPORT_FILES[:1] if args.html else REPORT_FILES
 
 
 def _print_page(written: list[Path]) -> int:
@@ -347,351 +376,3 @@ def _ended(run: "Run") -> bool:
     ranks = run.ranks.values()
     world = max(int(str(rank.manifest.place.get("world_size", 1))) for rank in ranks)
     return len(ranks) >= world and all(rank.manifest.state != "live" for rank in ranks)
-
-
-@dataclass(frozen=True)
-class _ProcessReports:
-    """What was reported of the trainings of one process.
-
-    Attributes:
-        rows: for the overview.
-        reports: of each.
-        written: the files to name.
-        outside: the time in none of them, where they are several.
-        notes: on the overview.
-    """
-
-    rows: "list[Row]"
-    reports: "list[Report]"
-    written: list[Path]
-    outside: "Outside | None" = None
-    notes: list[str] = field(default_factory=list)
-
-
-def _report_process(
-    args: argparse.Namespace,
-    path: Path,
-    number: int | None,
-    training: "Training",
-    several: bool,
-    notes: list[str],
-    done: Callable[[], None],
-) -> "_ProcessReports":
-    """Build the report of one process's training and write it.
-
-    It goes into the run folder if it is the only one, else into its own. Of several trainings that
-    the process ran one after another: a report for each, and an overview.
-    """
-    from feedline.analysis.explain import tried
-    from feedline.analysis.explain.build_traces import holds_traces
-    from feedline.analysis.explain.pipeline import ceilings_of, of_process, report_of
-    from feedline.analysis.report import stacks, trace
-    from feedline.analysis.traces.windows import read_windows as find_windows
-    from feedline.profiler.store.trainings import TRAINING_PREFIX
-
-    run, folder = training.run, training.folder if several else path
-    traces = holds_traces(run)
-    draws_trace = (
-        args.output is None
-        and args.names == _REPORT_FILES
-        and number is None
-        or args.output is not None
-        and trace.is_trace(args.output)
-    )
-    windows = find_windows(run) if draws_trace and not traces else None
-    ceilings, network = (
-        ceilings_of(path, args.ceilings),
-        _network_hints(args.link_bandwidth, args.nccl_log),
-    )
-    parts = of_process(run, number)
-    name = training.name.removeprefix(TRAINING_PREFIX) if several else ""
-
-    def build(part: "Run") -> "Report":
-        report = report_of(part, ceilings, network)
-        before, more = (
-            ([], [])
-            if several or len(parts) > 1
-            else ([trial.says() for trial in tried.of_run(path)], notes)
-        )
-        return replace(
-            report,
-            notes=[*before, *report.notes, *(windows.notes if windows is not None else []), *more],
-        )
-
-    if len(parts) > 1:
-        reported = _report_several(path, folder, run, parts, build, name, args)
-    else:
-        reported = _report_one(
-            path, folder if number is None else parts[0].path, build(parts[0]), name, args
-        )
-    done()
-    done()
-    if windows is not None:
-        reported.written.extend(_write_trace(folder, run, args, windows))
-    if args.output is not None and stacks.is_stacks(args.output):
-        stacks.write(run, args.output)
-        reported.written.append(args.output)
-    return reported
-
-
-def _is_of_records(path: Path) -> bool:
-    """Return whether a file is made of records instead of the report."""
-    from feedline.analysis.report import stacks, trace
-
-    return trace.is_trace(path) or stacks.is_stacks(path)
-
-
-def _network_hints(link_bandwidth: float | None, nccl_log: Path | None) -> "NetworkHints":
-    """Return facts about the network that are not in a run folder.
-
-    Args:
-        link_bandwidth: bytes/s.
-        nccl_log: file.
-
-    Raises:
-        ScriptError: the log cannot be read.
-    """
-    from feedline.analysis.ranks.comparison import NetworkHints
-
-    try:
-        lines = nccl_log.read_text(errors="replace").splitlines() if nccl_log else []
-    except OSError as error:
-        advice = "give the output of a training run with NCCL_DEBUG=INFO"
-        raise ScriptError(
-            f"--nccl-log: cannot read {nccl_log} ({error.strerror}): {advice}"
-        ) from error
-    return NetworkHints(link_bandwidth, tuple(lines))
-
-
-def _report_one(
-    root: Path, folder: Path, report: "Report", name: str, args: argparse.Namespace
-) -> _ProcessReports:
-    """Write the report of a process's only training into a folder, or to the requested file.
-
-    Args:
-        root: the run folder.
-        folder: where the report goes.
-        report: of the training.
-        name: the process, if the run has several: a requested file is then that of all.
-        args: the command line.
-    """
-    from feedline.analysis.report.overview import row
-
-    written = [] if name and args.output is not None else _write_report(folder, report, args)
-    return _ProcessReports(
-        [
-            row(
-                name,
-                report,
-                Path(os.path.relpath(folder / _REPORT_FILES[0], _linked_from(args, root))),
-            )
-        ],
-        [report],
-        written,
-    )
-
-
-def _report_several(
-    root: Path,
-    folder: Path,
-    run: "Run",
-    trainings: "list[Run]",
-    build: "Callable[[Run], Report]",
-    name: str,
-    args: argparse.Namespace,
-) -> _ProcessReports:
-    """Build and write the reports of several trainings of a process, and their overview.
-
-    Args:
-        root: the run folder.
-        folder: where the overview goes.
-        run: of the process.
-        trainings: its trainings.
-        build: builds the report of one.
-        name: as of ``_report_one``.
-        args: the command line.
-    """
-    from feedline.analysis.report.overview import Overview, row
-
-    reports: list[Report] = []
-    numbers: list[str] = []
-    notes: list[str] = []
-    unwritten: str | None = None
-    for number, training in enumerate(trainings, 1):
-        reports.append(build(training))
-        numbers.append(f"{name}.{number}" if name else str(number))
-        if args.output is None and unwritten is None and number <= _MAX_PAGES:
-            unwritten = _write_training(training.path, reports[-1], args.names)
-    if unwritten is not None:
-        say(unwritten)
-    if len(trainings) > _MAX_PAGES:
-        notes.append(
-            f"Only the first {_MAX_PAGES} training runs have a page. To see the next: feedline "
-            f"report {folder} --training {_MAX_PAGES + 1}"
-        )
-
-    def rows(base: Path) -> "list[Row]":
-        places = [
-            Path(os.path.relpath(training.path / _REPORT_FILES[0], base)) for training in trainings
-        ]
-        return [row(*columns) for columns in zip(numbers, reports, places, strict=True)]
-
-    command, outside = run.ranks[min(run.ranks)].manifest.command, _outside(run, trainings)
-    written: list[Path] = []
-    if not name or args.output is None:
-        written = _write_overview(
-            folder,
-            Overview(run.name, command, rows(_linked_from(args, folder)), outside, notes),
-            reports,
-            args,
-        )
-    return _ProcessReports(rows(_linked_from(args, root)), reports, written, outside, notes)
-
-
-def _write_report(folder: Path, report: "Report", args: argparse.Namespace) -> list[Path]:
-    """Write the requested files; a read-only run folder gets none."""
-    from feedline.analysis import report as reports
-
-    written: list[Path] = []
-    if args.output is not None and not _is_of_records(args.output):
-        reports.write(report, args.output)
-        written.append(args.output)
-    if args.output is None:
-        written += _try_write_into_run(
-            folder, ((name, reports.text(report, Path(name))) for name in args.names)
-        )
-    return written
-
-
-def _write_training(folder: Path, report: "Report", names: Iterable[str]) -> str | None:
-    """Write the report of one training into its folder; return the reason if that failed."""
-    from feedline.analysis import report as reports
-
-    try:
-        for name in names:
-            _write_into_run(folder, name, reports.text(report, Path(name)))
-    except FeedlineError as error:
-        return str(error)
-    return None
-
-
-def _write_overview(
-    folder: Path, overview: "Overview", reports: "list[Report]", args: argparse.Namespace
-) -> list[Path]:
-    """Write the overview where the report of a single training would be.
-
-    Args:
-        folder: the run folder.
-        overview: of its trainings.
-        reports: of its trainings; a requested file holds them too.
-        args: the command line.
-
-    Raises:
-        OutputError: a requested file cannot be written.
-    """
-    from feedline.analysis.report.overview import ENDINGS
-
-    written: list[Path] = []
-    if args.output is not None and not _is_of_records(args.output):
-        render = ENDINGS.get(args.output.suffix.lower())
-        if render is None:
-            raise OutputError(
-                f"{args.output}: an overview of several training runs can be written as "
-                f"{', '.join(ENDINGS)}"
-            )
-        if len(reports) > _MAX_PAGES:
-            overview = replace(
-                overview,
-                notes=[
-                    *overview.notes,
-                    f"Only the reports of the first {_MAX_PAGES} training runs are included.",
-                ],
-            )
-        save(args.output, render(overview, reports[:_MAX_PAGES]))
-        written.append(args.output)
-    if args.output is None:
-        written += _try_write_into_run(
-            folder, ((name, ENDINGS[Path(name).suffix](overview)) for name in args.names)
-        )
-    return written
-
-
-def _write_into_run(folder: Path, name: str, text: str) -> Path:
-    """Write a file into a run folder, with its private mode.
-
-    Raises:
-        OutputError: the folder is read-only or full, or the file is not feedline's.
-    """
-    try:
-        owned.ensure(folder)
-        owned.write(folder, name, text)
-    except OSError as error:
-        raise OutputError.unwritable(folder / name, error) from error
-    return folder / name
-
-
-def _try_write_into_run(folder: Path, texts: Iterable[tuple[str, str]]) -> list[Path]:
-    """Write files into a run folder.
-
-    What cannot be written is reported, and the terminal still shows the report.
-    """
-    written = []
-    for name, text in texts:
-        try:
-            written.append(_write_into_run(folder, name, text))
-        except FeedlineError as error:
-            say(error)
-    return written
-
-
-def _linked_from(args: argparse.Namespace, folder: Path) -> Path:
-    """Return the folder of the overview."""
-    return args.output.absolute().parent if args.output is not None else folder
-
-
-def _outside(run: "Run", trainings: "list[Run]") -> "Outside | None":
-    """Return the time outside all trainings, as seen by the lowest rank."""
-    from feedline.analysis.report.overview import Outside
-
-    number = min(run.ranks)
-    ranks = [training.ranks[number] for training in trainings if number in training.ranks]
-    spans = [(rank.slice.begin, rank.slice.end) for rank in ranks if rank.slice]
-    rank = run.ranks[number]
-    if not spans or not rank.manifest.anchors:
-        return None
-    anchors = [anchor["perf_counter_ns"] for anchor in rank.manifest.anchors]
-    begin, until = anchors[0], anchors[-1] if rank.manifest.ended else spans[-1][1]
-    return Outside(
-        before_s=max(spans[0][0] - begin, 0) / 1e9,
-        between_s=[max(after[0] - before[1], 0) / 1e9 for before, after in zip(spans, spans[1:])],
-        after_s=max(until - spans[-1][1], 0) / 1e9,
-        whole_s=max(until - begin, 0) / 1e9,
-    )
-
-
-def _write_trace(
-    folder: Path, run: "Run", args: argparse.Namespace, windows: "Windows"
-) -> list[Path]:
-    """Write the trace for Perfetto, into the run folder or to a given file.
-
-    With -o, which writes no report, its notes are printed.
-    """
-    from feedline.analysis.report import trace
-
-    path = args.output or folder / _TRACE_FILE
-    try:
-        if args.output is not None:
-            notes = trace.write(run, path, windows)
-        else:
-            with owned.replacing(folder, _TRACE_FILE) as file:
-                notes = trace.write_into(run, file, True, windows)
-        for note in (
-            [] if args.quiet else notes if args.output is None else [*windows.notes, *notes]
-        ):
-            say(note)
-    except (OSError, OutputError) as error:
-        if args.output is not None:
-            raise
-        say(OutputError.unwritable(path, error) if isinstance(error, OSError) else error)
-        return []
-    return [path]
