@@ -41,9 +41,8 @@ def test_a_thread_that_the_dataset_starts_is_seen(recorded, tmp_path):
     )
 
 
-def test_calls_of_c_are_not_interrupted_and_no_handler_is_called(recorded, tmp_path, monkeypatch):
+def test_calls_of_c_are_not_interrupted_and_no_handler_is_called(recorded, tmp_path):
     """``poll`` is never restarted by the kernel, and a signal would end this program."""
-    monkeypatch.setenv("FEEDLINE_STACKS", "100")  # per second, however busy the machine is
     done = recorded("fork", "poll")
 
     assert (done.returncode, done.stderr) == (0, "")
