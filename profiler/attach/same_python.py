@@ -16,6 +16,7 @@ from feedline.profiler import proc
 from feedline.profiler.stacks.layout import (
     Layout,
     UnknownLayout,
+    c_function,
     code_type,
     find_layout,
     thread_states,
@@ -85,9 +86,7 @@ class SamePython:
     def _looked_up(cls, layout: Layout) -> "SamePython":
         memory = ProcessMemory(os.getpid())
         runtime = ctypes.addressof(ctypes.c_char.in_dll(ctypes.pythonapi, "_PyRuntime"))
-        main = ctypes.pythonapi.PyInterpreterState_Main
-        main.restype = ctypes.c_void_p
-        interpreter, states = main(), thread_states()
+        interpreter, states = c_function("PyInterpreterState_Main")(), thread_states()
         mapped = _mapped_at(os.getpid(), runtime)
         found = cls(
             layout,

@@ -35,6 +35,7 @@ _FORGET_NS = 60_000_000_000
 _EARLY_NS, _LONG_NS = 20_000_000_000, 600_000_000_000
 #: How long a stretch is that is written in one piece: early, later, in a long run.
 _GROUPS_NS = 250_000_000, 5_000_000_000, 30_000_000_000
+_MAX_FAILED = 50  # samples of a process one after another, before it is given up
 _PATIENCE_NS = 5_000_000_000  # until a process has allowed its memory to be read
 _IDLE_NS = 30_000_000_000  # without any process to sample: the helper ends
 _PIN = "_pin_memory_loop"
@@ -53,6 +54,7 @@ class _Process:
         main_ns, others_ns: of the last sample of the main thread, and of the others.
         met_ns: when the helper learned of it.
         readable: whether its memory was ever read.
+        failed: samples that failed, one after another.
     """
 
     number: int
@@ -66,6 +68,7 @@ class _Process:
     others_ns: int
     met_ns: int
     readable: bool = False
+    failed: int = 0
 
 
 class _Helper:
@@ -212,7 +215,7 @@ class _Helper:
         self._rounds += 1
         try:
             self._sample_thread(process, process.pid, process.state, now - process.main_ns)
-            process.readable, process.main_ns = True, now
+            process.readable, process.main_ns, process.failed = True, now, 0
             if self._random.random() < 1 / _OTHERS:
                 for native, state in process.stacks.threads(process.state)[1:]:
                     if native not in process.ours:
@@ -240,9 +243,16 @@ class _Helper:
             self._log.add(process.number, _kind(process, native, stack), stack, ns)
 
     def _unreadable(self, name: str, process: _Process, error: Exception, now: int) -> None:
-        """Forget a process that has ended, became another program, or must not be read."""
+        """Forget a process that has ended, became another program, or must not be read.
+
+        A stack that changed while it was read is no sign of that, unless it happens each time.
+        """
         forbidden = isinstance(error, PermissionError) and not process.readable
         if forbidden and now - process.met_ns < _PATIENCE_NS:
+            return
+        process.failed += 1
+        lives = proc.started(process.pid) == process.started
+        if not forbidden and lives and process.failed < _MAX_FAILED:
             return
         if forbidden:
             self._log.refuse(process.number, "the system does not let its memory be read")

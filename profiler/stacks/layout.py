@@ -12,6 +12,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
+from itertools import accumulate, chain, repeat, takewhile
 from types import CodeType, FrameType
 from typing import Any
 
@@ -78,22 +79,22 @@ class Layout:
 
 
 def thread_states() -> list[int]:
-    """Return the addresses of the states of all threads that have run Python code."""
-    api = ctypes.pythonapi
-    interpreter, head, following = (
-        _pointer(api.PyInterpreterState_Get),
-        _pointer(api.PyInterpreterState_ThreadHead),
-        _pointer(api.PyThreadState_Next),
-    )
-    states, state = [], head(ctypes.c_void_p(interpreter()))
-    while state:
-        states.append(state)
-        state = following(ctypes.c_void_p(state))
-    return states
+    """Return the addresses of the states of all threads that have run Python code, newest first.
+
+    The list is followed by C code alone, which never gives the GIL away: a thread that ended
+    meanwhile would leave a pointer to memory that was freed.
+    """
+    interpreter = c_function("PyInterpreterState_Get")()
+    newest = map(c_function("PyInterpreterState_ThreadHead", ctypes.c_void_p), (interpreter,))
+    older = c_function("PyThreadState_Next", ctypes.c_void_p)
+    # older(state, 0): C ignores the second argument
+    return list(takewhile(bool, accumulate(chain(newest, repeat(0)), older)))
 
 
-def _pointer(function: Any) -> Callable[..., int]:
-    function.restype = ctypes.c_void_p
+def c_function(name: str, *arguments: type) -> Callable[..., int]:
+    """Return a function of Python's that returns a pointer, apart from the program's own of it."""
+    function = ctypes.PyDLL(None)[name]
+    function.restype, function.argtypes = ctypes.c_void_p, arguments
     return function
 
 

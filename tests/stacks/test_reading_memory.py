@@ -102,3 +102,25 @@ def test_a_state_that_is_another_threads_is_refused():
 
     with pytest.raises(LookupError):
         StackReader(memory, layout, code_type()).stack(1, thread_states()[-1])
+
+
+def test_threads_that_end_meanwhile_leave_no_wrong_state():
+    main, ends = thread_states()[-1], time.monotonic() + 2
+    churning = [threading.Thread(target=short_threads, args=(ends,)) for _ in range(4)]
+    for thread in churning:
+        thread.start()
+
+    wrong = 0
+    while time.monotonic() < ends:
+        wrong += thread_states()[-1] != main
+    for thread in churning:
+        thread.join()
+
+    assert wrong == 0
+
+
+def short_threads(ends):
+    while time.monotonic() < ends:
+        thread = threading.Thread(target=int)
+        thread.start()
+        thread.join()

@@ -1,0 +1,54 @@
+"""The helper and a process that it can't read for a moment."""
+
+import json
+import subprocess
+import sys
+import time
+
+from feedline.profiler import proc
+from feedline.profiler.stacks import helper
+from feedline.profiler.stacks.layout import find_layout
+from feedline.profiler.stacks.stack_log import StackLog
+from feedline.profiler.stacks.targets import TARGETS
+
+SLEEPER = """
+import time
+from feedline.profiler.stacks.layout import code_type, thread_states
+print(thread_states()[-1], code_type(), flush=True)
+time.sleep(60)
+"""
+NOBODYS = 8  # an address that is nobody's
+
+
+def test_failed_reads_do_not_drop_a_process_that_lives_unless_all_fail(tmp_path):
+    with subprocess.Popen([sys.executable, "-c", SLEEPER], stdout=subprocess.PIPE) as sleeper:
+        state, code = map(int, sleeper.stdout.readline().split())
+        try:
+            sampler, process = helper_of(tmp_path, sleeper.pid, state, code)
+            process.state = NOBODYS
+            sample(sampler, process, times=helper._MAX_FAILED - 1)
+            process.state = state
+            sample(sampler, process, times=1)
+            process.state = NOBODYS
+            sample(sampler, process, times=helper._MAX_FAILED - 1)
+            assert sampler._processes
+            sample(sampler, process, times=1)
+            assert not sampler._processes
+        finally:
+            sleeper.kill()
+
+
+def helper_of(folder, pid, state, code):
+    said = {"name": "main", "pid": pid, "started": proc.started(pid), "ours": []}
+    (folder / TARGETS).write_text(json.dumps(said | {"code_type": code, "state": state}) + "\n")
+    sampler = helper._Helper(folder, pid, said["started"], find_layout(), 100.0)
+    sampler._log = StackLog(folder)
+    sampler._hear(time.perf_counter_ns())
+    (process,) = sampler._processes.values()
+    return sampler, process
+
+
+def sample(sampler, process, times):
+    for _ in range(times):
+        process.due_ns = 0
+        sampler._sample(time.perf_counter_ns())
