@@ -81,6 +81,7 @@ INPUT: tuple[Rule[RuleInputs], ...] = (
     float32_on_host.RULE,
     augmentation_bound.RULE,
     cpu_saturated.RULE,
+    cpu_saturated.QUOTA_RULE,
     straggler_in_order.RULE,
     user_code.RULE,
 )

@@ -210,9 +210,9 @@ CPU = [
            "{usual} --size 224 --steps 120", "--decoder albumentations", "", "usual"),
     rows("parsing", "512 numbers of each sample are parsed in Python, on all CPUs", "cpu_saturated user_code",
          "--batch 32 --steps 1200 --workers 2", "--source parsed", "--source kept"),
-    rows("quota", "a control group gives half a CPU to a training that needs one", "cpu_saturated",
+    rows("quota", "a control group gives half a CPU to a training that needs one", "quota_used_up",
          "--source parsed --batch 32 --steps 300 --step-ms 8 --workers 2", "", "", on="quota:0.5", names="quota"),
-    images("quota_photos", "a control group gives half a CPU to a training that decodes", "cpu_saturated "
+    images("quota_photos", "a control group gives half a CPU to a training that decodes", "quota_used_up "
                                                                                           "decode_bound",
            "{usual} --size 224 --steps 250 --step-ms 8 --workers 2", "", "", "usual", on="quota:0.5",
            why="the quota is too small for this decoding; either can be changed", names="quota|decod"),
@@ -226,8 +226,10 @@ CPU = [
            "{huge} --size 1024 --steps 150 --workers 2", "", "", "huge", twin_on="keeping:256"),
     images("neighbors", "two busy programs beside two workers that decode", "busy_neighbors",
            "{usual} --size 224 --steps 600 --workers 2", "", "", "usual", on="neighbors:2", by_twin=True),
-    rows("neighbor_without_workers", "two busy programs beside a training without workers", "busy_neighbors",
-         "--source parsed --steps 1200 --workers 0", "", "", on="neighbors:2", by_twin=True),
+    rows("neighbor_without_workers", "two busy programs beside a training without workers", "busy_neighbors "
+                                                                                                      "user_code",
+         "--source parsed --steps 1200 --workers 0", "", "", on="neighbors:2", by_twin=True,
+         why="parsing takes more than twice as much of the step as waiting for the CPUs of these programs"),
 ]  # fmt: skip
 
 ORDER = [

@@ -483,6 +483,8 @@ CASES: dict[str, list[tuple[str, RuleInputs, RuleInputs]]] = {
             ),
             waiting(**FULL, maker=only(dataset=(4.0, 0, 0))),
         ),
+    ],
+    "quota_used_up": [
         (
             "Raise the CPU quota",
             replace(

@@ -1,15 +1,16 @@
-"""The CPUs are full, so samples queue for them and more workers cannot help."""
+"""The CPUs are full, or their quota is used up: samples queue, and more workers cannot help."""
 
 from feedline.analysis.ledger.change import Refused
 from feedline.analysis.ledger.facts import RuleInputs
 from feedline.analysis.ledger.finding import SHARE, Evidence, Finding, Severity, measured
-from feedline.analysis.ledger.rule import CHEAPER, Rule, Statement
+from feedline.analysis.ledger.rule import CHEAPER, Effort, Rule, Statement, Time
 from feedline.analysis.ledger.view import cpus
 from feedline.analysis.ledger.view.cheaper import less_cpu, place_of_largest
 from feedline.analysis.ledger.view.input_wait import input_wait, num_workers, severity
 from feedline.analysis.sentences import CPUS, NUMBER, PART, PERCENT, Sentence
 
 RULE_ID = "cpu_saturated"
+QUOTA_ID = "quota_used_up"
 _WEIGHTS = list(Severity)
 _TWO = 2  # CPUs, of which one can be taken away
 #: Of the CPU time of the training: where making samples takes less, other code fills the CPUs.
@@ -42,6 +43,15 @@ def check(facts: RuleInputs) -> Finding | None:
 
     view/cpus.py has the thresholds.
     """
+    return None if cpus.throttled(facts) else _check(facts, RULE_ID)
+
+
+def check_quota(facts: RuleInputs) -> Finding | None:
+    """Look for the same where the quota of the control group stops the training."""
+    return _check(facts, QUOTA_ID) if cpus.throttled(facts) else None
+
+
+def _check(facts: RuleInputs, rule_id: str) -> Finding | None:
     waits = input_wait(facts)
     waits_s = (
         waits.making_s + waits.handover_s + waits.transport_s
@@ -61,7 +71,7 @@ def check(facts: RuleInputs) -> Finding | None:
         return None
     (message, more), (fix, *fix_more) = _says(facts), _fixes(facts)
     return Finding(
-        RULE_ID,
+        rule_id,
         weight,
         message=message,
         more=more,
@@ -192,16 +202,35 @@ def change(facts: RuleInputs) -> Refused:
     )
 
 
+_CLAIMS = ("sample/*/cpu", "sample/*/run_queue", "sample/transport")
+_NO_MORE_WORKERS = "More workers would only wait for the same CPUs."
+
 RULE: Rule[RuleInputs] = Rule(
     RULE_ID,
     check,
     change,
-    claims=("sample/*/cpu", "sample/*/run_queue", "sample/transport"),
+    claims=_CLAIMS,
     lifts=CHEAPER | {"step"},
     supposing="if samples took no CPU time",
     of_input=True,
     bound="CPU-bound",
     in_part=False,
     states=Statement.CPUS_FULL,
-    without_gain_of_workers="More workers would only wait for the same CPUs.",
+    without_gain_of_workers=_NO_MORE_WORKERS,
+)
+
+QUOTA_RULE: Rule[RuleInputs] = Rule(
+    QUOTA_ID,
+    check_quota,
+    change,
+    effort=Effort.ENVIRONMENT,
+    claims=(*_CLAIMS, "sample/*/user"),
+    time=Time.IDLE,
+    lifts=CHEAPER | {"step"},
+    supposing="if samples took no CPU time",
+    of_input=True,
+    bound="CPU-bound",
+    in_part=False,
+    states=Statement.CPUS_FULL,
+    without_gain_of_workers=_NO_MORE_WORKERS,
 )

@@ -3,7 +3,7 @@
 from feedline.analysis.ledger.change import Change, Factor
 from feedline.analysis.ledger.facts import RuleInputs
 from feedline.analysis.ledger.finding import Evidence, Finding, Severity, measured
-from feedline.analysis.ledger.rule import CHEAPER, Rule
+from feedline.analysis.ledger.rule import CHEAPER, Rule, Time
 from feedline.analysis.ledger.view.handover import MAX_PICKLE_BYTES, place
 from feedline.analysis.ledger.view.input_wait import (
     RECEIVING,
@@ -115,6 +115,7 @@ RULE: Rule[RuleInputs] = Rule(
     check,
     change,
     claims=("sample/transport", "sample/collate", "transport", "wait/in_transit", "wait/handover"),
+    time=Time.NEEDLESS,  # a copy more
     lifts=CHEAPER | {"step", "ceiling"},
     of_input=True,
 )

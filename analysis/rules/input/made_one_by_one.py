@@ -4,7 +4,7 @@ from feedline.analysis.formatting import count
 from feedline.analysis.ledger.change import Refused
 from feedline.analysis.ledger.facts import RuleInputs
 from feedline.analysis.ledger.finding import Evidence, Finding, Severity
-from feedline.analysis.ledger.rule import Rule
+from feedline.analysis.ledger.rule import Rule, Time
 from feedline.analysis.ledger.view.handover import Between, call, place, receiving_s
 from feedline.analysis.ledger.view.input_wait import (
     MIN_WAIT_SHARE,
@@ -138,6 +138,7 @@ RULE: Rule[RuleInputs] = Rule(
     RULE_ID,
     check,
     change,
-    claims=("sample/dataset/*cpu", "sample/dataset/*run_queue"),
+    claims=("sample/dataset/*cpu", "sample/dataset/*run_queue", "sample/dataset/user"),
+    time=Time.NEEDLESS,  # calls for each sample
     of_input=True,
 )

@@ -7,6 +7,7 @@ from feedline.analysis.ledger.rule import CHEAPER, Effort, Rule
 from feedline.analysis.ledger.view.cpus import making_wait_s
 from feedline.analysis.ledger.view.input_wait import severity
 from feedline.analysis.ledger.view.slow_code import SlowCode, lines_of, reported, slow_code
+from feedline.analysis.measure.code_places import COLLATE
 from feedline.analysis.sentences import NAME, PERCENT, Sentence
 
 RULE_ID = "user_code"
@@ -18,6 +19,7 @@ _SAYS = Sentence("{function}() takes {part} of making a sample", function=NAME, 
 _MOSTLY = Sentence("most of that is spent in {library}", library=NAME)
 _CALLED = Sentence("it is called from {caller}", caller=NAME)
 _FASTER = Sentence("Make {function}() faster: compute once and keep the result.", function=NAME)
+_ELSEWHERE = Sentence("Make {function}() faster, or do its work in the dataset.", function=NAME)
 _ARRAYS = Sentence("Or work on whole arrays instead of single values.")
 _NOT_SAMPLED = Refused("not_sampled", "The program's stacks were not sampled.")
 
@@ -37,7 +39,7 @@ def check(facts: RuleInputs) -> Finding | None:
         message=_SAYS(function=slow.node.function, part=slow.share),
         more=_more(slow),
         evidence=_evidence(facts, slow),
-        fix=f"{slow.known.call.fix}." if slow.known else _FASTER(function=slow.node.function),
+        fix=_fix(slow),
         fix_more=[] if slow.known else [_ARRAYS()],
         how_to_check=f"Have {slow.node.function} return the same result every time. If samples/s "
         "do not rise, this finding is wrong.",
@@ -45,6 +47,13 @@ def check(facts: RuleInputs) -> Finding | None:
         claims=slow.rows,
         place=slow.where,
     )
+
+
+def _fix(slow: SlowCode) -> str:
+    if slow.known:
+        return f"{slow.known.call.fix}."
+    faster = _ELSEWHERE if slow.place == COLLATE else _FASTER
+    return faster(function=slow.node.function)
 
 
 def _more(slow: SlowCode) -> list[str]:
