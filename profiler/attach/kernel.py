@@ -1,5 +1,6 @@
 """What the kernel says of processes that are watched (proc(5))."""
 
+import functools
 import os
 import threading
 import time
@@ -54,10 +55,14 @@ def parent(pid: int) -> int:
 
 
 def begun_s(pid: int) -> float:
-    """Return when a process started, seconds since 1970."""
+    """Return when a process started, seconds since 1970: equal where the kernel counts no finer."""
     fields = proc.stat(pid)
-    since_boot_s = int(fields[19]) / _TICKS if len(fields) > 19 else 0.0
-    return time.time() - time.clock_gettime(time.CLOCK_BOOTTIME) + since_boot_s
+    return _booted_s() + (int(fields[19]) / _TICKS if len(fields) > 19 else 0.0)
+
+
+@functools.cache
+def _booted_s() -> float:
+    return time.time() - time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
 def command(pid: int) -> tuple[str, ...]:

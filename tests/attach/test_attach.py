@@ -1,10 +1,13 @@
 """``feedline attach`` says of running trainings what their own timers say, and changes nothing."""
 
+import os
 import subprocess
 import sys
 
 import pytest
 from attach.attaching import PROGRAMS, WITHOUT_US, attach
+
+from feedline.profiler.attach import kernel
 
 INPUT = ("wait", "epoch_start", "sampler", "dataset", "collate")
 POINTS = 0.05
@@ -97,3 +100,7 @@ def test_no_source_and_no_argument_is_in_what_is_written(start, tmp_path):
     assert {"attached.json", "stacks.collapsed", "stacks.speedscope.json"} <= set(names)
     assert not any("total +=" in text for text in texts)
     assert not any(str(PROGRAMS) in text for text in texts)
+
+
+def test_when_a_process_began_does_not_depend_on_when_that_is_asked():
+    assert len({kernel.begun_s(os.getpid()) for _ in range(100)}) == 1  # workers keep their order
