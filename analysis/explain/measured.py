@@ -4,6 +4,7 @@ import dataclasses
 import datetime
 import re
 from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 
@@ -28,6 +29,7 @@ from feedline.analysis.measure.model import (
     Cpus,
     Gauge,
     Loader,
+    Recompiled,
     RunInfo,
     StepSummary,
     Throughput,
@@ -297,6 +299,7 @@ def _view(
         main_runqueue_share=step.main_runqueue_share,
         main_queued_share=gather.main_queued_share(rank),
         updated=_updated(rank.rank.manifest.training),
+        recompiled=_recompiled(rank.rank.manifest.training),
         process_cpu_s=workers.process_cpu_s if workers else None,
         straggler_share=gather.straggler_share(rank),
         epochs=epochs,
@@ -374,6 +377,23 @@ def _updated(training: dict[str, object]) -> Updated | None:
         sum(int(group.get(name, 0)) for group in groups) for name in ("tensors", "elements")
     )
     return Updated(kind, tensors, elements, all(group.get("fused") is True for group in groups))
+
+
+def _recompiled(training: Mapping[str, Any]) -> tuple[Recompiled, ...]:
+    """Return the functions that were compiled more than once, with what had changed most often."""
+    return tuple(
+        Recompiled(
+            each["function"],
+            each["place"],
+            each["times"],
+            each["gave_up"],
+            cause.get("kind", ""),
+            cause.get("name", ""),
+            tuple(cause.get("values", ())),
+        )
+        for each in training.get("compiled", ())
+        for cause in (*each["causes"], {})[:1]
+    )
 
 
 def _glibc(manifest: Manifest) -> tuple[int, ...]:

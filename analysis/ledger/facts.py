@@ -18,6 +18,7 @@ from feedline.analysis.measure.model import (
     Cpus,
     Loader,
     Moved,
+    Recompiled,
     StepSummary,
     Throughput,
     Traffic,
@@ -66,6 +67,7 @@ class RuleInputs:
             has none, in forward and backward (None: not measured).
         ledger: where the time of the step and of the run went (None: not computed).
         updated: what its one optimizer updates (None: there are several, or none was described).
+        recompiled: functions that were compiled more than once, most often compiled first.
         order_s: seconds in which a pass over the loader draws its first indices, on average (None:
             not known).
         repeated_stream: the loader's workers were seen to yield the same batches of a stream.
@@ -100,6 +102,7 @@ class RuleInputs:
     main_queued_share: float | None = None
     ledger: Ledger | None = None
     updated: Updated | None = None
+    recompiled: tuple[Recompiled, ...] = ()
     order_s: float | None = None
     repeated_stream: bool = False
     failed: str = ""

@@ -70,14 +70,19 @@ def _step_table(
 ) -> LedgerTable:
     """Return the mean step as rows.
 
-    Each has the share of steps in which its stage lies, and how it changes.
+    Each has the share of steps in which its stage lies, how often it comes, and how it changes.
 
     Args:
         step, parts, kinds, code: of the same rank, as for ``step_rows``.
     """
     rows = step_rows(step, parts, kinds, code)
     known = [
-        replace(row, steps=_occurs(rank, row.where), trend=trend(rank, row.where))
+        replace(
+            row,
+            steps=_occurs(rank, row.where),
+            period=_period(rank, row.where),
+            trend=trend(rank, row.where),
+        )
         if row.where in step.stages
         else row
         for row in rows
@@ -92,6 +97,16 @@ def _occurs(rank: RankMetrics, stage: str) -> float | None:
     """
     ns = _counting(rank, stage)
     return float(np.count_nonzero(ns) / len(ns)) if ns is not None and len(ns) else None
+
+
+def _period(rank: RankMetrics, stage: str) -> float | None:
+    """Return the steps from one in which a stage occurs to the next; None: fewer than two have it.
+
+    It is the median.
+    """
+    ns = _counting(rank, stage)
+    apart = np.diff(np.flatnonzero(ns)) if ns is not None else ()
+    return float(np.median(apart)) if len(apart) else None
 
 
 def trend(rank: RankMetrics, stage: str) -> float | None:

@@ -4,12 +4,15 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 
 from feedline.analysis.ledger.table import LedgerRow
+from feedline.analysis.measure.code_places import COMPILE
 from feedline.analysis.measure.code_tree import MAIN, SampledCode, functions_of
 from feedline.analysis.measure.model import Cost, StepSummary
 from feedline.analysis.ranks.communication import ExposedKind, RankParts
 
 _USER = "user"
-_DIVIDED = ("other", "loss", "wait")  # by what own_code and the kinds of waiting say
+#: Stages that own_code and the kinds of waiting divide; and one that is torch's alone, though
+#: libraries that it calls look like the program's.
+_NOT_SAMPLED = ("other", "loss", "wait", COMPILE)
 _PLACE = re.compile(r"(?P<name>.*) \((?P<place>[^()]+)\)")
 
 
@@ -91,7 +94,7 @@ def _sampled(step: StepSummary, code: SampledCode | None) -> Iterator[LedgerRow]
     if code is None:
         return
     for stage, seconds in step.stages.items():
-        if stage not in _DIVIDED:
+        if stage not in _NOT_SAMPLED:
             for name, place, part in functions_of(code, stage, MAIN):
                 yield LedgerRow(f"{stage}/{_USER}/{name}", seconds * part, place=place)
 

@@ -4,7 +4,7 @@ A row is some seconds with an owner; a table is rows that sum to its whole.
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 _CLOSES = 0.001  # of the whole: how much of it rows may miss, or exceed
 
@@ -22,6 +22,8 @@ class LedgerRow:
         s: What it takes of the table's whole. Unit: s.
         steps: Share (0 to 1) of the recorded steps in which it occurs. Unit: 1. None: unknown, or
             the row is of a run.
+        period: Steps from one in which it occurs to the next, the median. Unit: 1. None: it occurs
+            in fewer than two, or the row is of a run.
         trend: Its mean in the last third of the recorded steps over that in the first. Unit: 1.
             None: the steps are fewer than 15.
         place: File and line; empty: unknown.
@@ -30,6 +32,7 @@ class LedgerRow:
     where: str
     s: float
     steps: float | None = None
+    period: float | None = None
     trend: float | None = None
     place: str = ""
 
@@ -64,8 +67,9 @@ class LedgerTable:
         return abs(self.whole_s - sum(row.s for row in self.rows)) <= _CLOSES * self.whole_s
 
     def row(self, where: str) -> LedgerRow | None:
-        """Return the row of exactly this path; None: there is none."""
-        return next((row for row in self.rows if row.where == where), None)
+        """Return the row of this path, with the seconds of those below it; None: there is none."""
+        exact = next((row for row in self.rows if row.where == where), None)
+        return replace(exact, s=self.total_s(where)) if exact is not None else None
 
     def under(self, where: str) -> list[LedgerRow]:
         """Return the row of this path and those below it."""

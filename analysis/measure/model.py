@@ -605,6 +605,30 @@ class Updated:
 
 
 @dataclass(frozen=True)
+class Recompiled:
+    """A function that torch.compile compiled more than once.
+
+    Attributes:
+        function: its name.
+        place: file and first line; empty: it is a library's.
+        times: that it was compiled, of the latest 64 compilations.
+        gave_up: the limit was reached, and it runs without compilation.
+        kind: of what had changed most often: size, rank, stride, dtype, gradients, number, module
+            or other.
+        name: of the variable that had changed; empty: unknown.
+        values: that it had, as far as they are known.
+    """
+
+    function: str
+    place: str
+    times: int
+    gave_up: bool
+    kind: str
+    name: str
+    values: tuple[float, ...]
+
+
+@dataclass(frozen=True)
 class Unseen:
     """Input that neither a loader nor a function of the program was seen to make.
 

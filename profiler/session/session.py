@@ -31,6 +31,7 @@ from feedline.profiler.stacks.sampler import StackSampling
 from feedline.profiler.store.layout import GAUGES, RESERVE, main_segment, rank_folder
 from feedline.profiler.store.manifest import Manifest
 from feedline.profiler.store.segment import Segment
+from feedline.profiler.taps.compiled import compiled
 
 _RESERVE_BYTES = 64 * 1024  # a manifest has a few KB
 _MOST_NAMES = 1000  # RUN, RUN-2, RUN-3, ...
@@ -182,6 +183,8 @@ class Session:
             recorder.finish_pause()
             self._hooks.detach()
             self._changing.detach()
+            with suppress(Exception):
+                self.manifest.training = {**self.manifest.training, **compiled()}
             with suppress(Exception):
                 self._sampler.stop()
                 self._stacks.stop()

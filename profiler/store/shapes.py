@@ -142,6 +142,20 @@ class _BatchNormShape(TypedDict):
     gpu: bool
 
 
+class _ChangedShape(TypedDict):
+    kind: str
+    name: str
+    values: list[float]
+
+
+class _CompiledShape(TypedDict):
+    function: str
+    place: str
+    times: Count
+    gave_up: bool
+    causes: list[_ChangedShape]
+
+
 class _TrainingShape(TypedDict, total=False):
     optimizers: list[_OptimizerShape]
     schedulers: list[_SchedulerShape]
@@ -149,6 +163,7 @@ class _TrainingShape(TypedDict, total=False):
     batch_norms: list[_BatchNormShape]
     samplers: list[_SamplerShape]
     scaler: _ScalerShape
+    compiled: list[_CompiledShape]
     updates: Count
     samples: Count
     samples_known: bool

@@ -144,3 +144,12 @@ def test_a_run_closes_whatever_lies_around_its_steps(steps, before, after, pause
 
     assert table is not None and table.closes
     assert all(row.s > 0 for row in table.rows)
+
+
+def test_how_often_a_stage_comes_is_the_steps_from_one_to_the_next():
+    rank = recorded(training(40, pause=50), 0, 10_000)
+    step = step_summary(rank)
+    table = ledger_of(rank, step).step
+
+    assert table.row("checkpoint").period == 2
+    assert table.row("forward").period == 1

@@ -9,7 +9,7 @@ from rules.said import verdict
 from feedline.analysis.explain.diagnose import diagnose
 from feedline.analysis.ledger.facts import RuleInputs
 from feedline.analysis.ledger.table import Ledger, LedgerRow, LedgerTable
-from feedline.analysis.measure.model import Updated
+from feedline.analysis.measure.model import Recompiled, Updated
 from feedline.analysis.rules.loop import checkpoint_time, optimizer_time, recompilation
 
 SMALL = Updated("AdamW", 2000, 8000, fused=False)
@@ -42,6 +42,27 @@ def test_compiling_that_has_ended_is_said_to_have_ended():
         "none of these steps is in the last third of the run"
         in recompilation.check(given("compile", 20.0, 8 / 199, trend=0.0)).more
     )
+
+
+@pytest.mark.parametrize(
+    ("kind", "values", "why", "fix"),
+    [
+        ("size", (3, 4, 5, 6, 7), "a size of x changes (3, 4, 5, 6, ...)", "Pad to a few lengths"),
+        ("number", (1.0,), "x changes (1)", "Pass x as a tensor"),
+        ("dtype", (), "the dtype of x changes", "Run with TORCH_LOGS=recompiles"),
+    ],
+)
+def test_what_changed_is_named_and_decides_the_fix(kind, values, why, fix):
+    function = Recompiled("forward", "model.py:8", 8, True, kind, "x", values)
+    facts = replace(given("compile", 520.0, 35 / 199), recompiled=(function,))
+
+    finding = recompilation.check(facts)
+
+    assert finding.more == [
+        f"forward() was compiled 8 times: {why}",
+        "forward() then reached torch's limit of recompilations and runs uncompiled",
+    ]
+    assert finding.fix.startswith(fix) and finding.place == "model.py:8"
 
 
 @pytest.mark.parametrize(

@@ -115,6 +115,19 @@ def loop_function(facts: RuleInputs) -> tuple[str, float] | None:
     return node.place, taken_s / root.seconds
 
 
+def line_of_stage(facts: RuleInputs, place: str) -> str:
+    """Return file and line of the program that take most of what the main process does in a place.
+
+    Empty: too few samples show it, or stacks were not sampled.
+    """
+    code = facts.code
+    tree = code.places.get((MAIN, place)) if code is not None else None
+    if code is None or tree is None or tree.weight.number < FEWEST:
+        return ""
+    node, _ = deepest(tree.root, code.source)
+    return node.place if node is not None else ""
+
+
 def _loop_code(facts: RuleInputs) -> CodeNode | None:
     """Return what the training loop does itself, without making batches.
 

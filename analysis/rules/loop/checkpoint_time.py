@@ -5,10 +5,11 @@ from feedline.analysis.ledger.change import Refused
 from feedline.analysis.ledger.facts import RuleInputs
 from feedline.analysis.ledger.finding import SHARE, Evidence, Finding, Severity
 from feedline.analysis.ledger.rule import Rule
+from feedline.analysis.ledger.view.loop_code import line_of_stage
+from feedline.analysis.measure.code_places import CHECKPOINT
 from feedline.analysis.sentences import PART, PERCENT, TIME, Sentence
 
 RULE_ID = "checkpoint_time"
-_STAGE = "checkpoint"
 
 _SAYS = Sentence(
     "torch.save takes {part} of the step time: {once} {how_often}",
@@ -27,14 +28,14 @@ _MIN_STEPS = 2  # with a checkpoint: one says nothing of how often they come
 
 def check(facts: RuleInputs) -> Finding | None:
     """Say how long one takes, and in how many steps there is one."""
-    step, row = facts.step, facts.ledger.step.row(_STAGE) if facts.ledger else None
+    step, row = facts.step, facts.ledger.step.row(CHECKPOINT) if facts.ledger else None
     if row is None or not row.steps or row.s < _MIN_SHARE * step.mean_s:
         return None
     number = facts.throughput.steps * row.steps
     if number < _MIN_STEPS:
         return None
-    once_s, every = row.s / row.steps, 1 / row.steps
-    how_often = "in each step" if round(every) == 1 else f"every {counted(round(every), 'step')}"
+    once_s, every = row.s / row.steps, round(row.period or 1 / row.steps)
+    how_often = "in each step" if every == 1 else f"every {counted(every, 'step')}"
     return Finding(
         RULE_ID,
         Severity.of(row.s / step.mean_s),
@@ -45,6 +46,7 @@ def check(facts: RuleInputs) -> Finding | None:
             Evidence("checkpoint_once_s", "saving, per step with a checkpoint", once_s, "s"),
         ],
         fix=_FIX,
+        place=line_of_stage(facts, CHECKPOINT),
         how_to_check="Train without saving. If samples/s do not rise, this finding is wrong.",
         cost_s=row.s,
     )
@@ -62,7 +64,7 @@ RULE: Rule[RuleInputs] = Rule(
     RULE_ID,
     check,
     change,
-    claims=("checkpoint",),
+    claims=(CHECKPOINT,),
     bound="Bound by checkpoints",
     lifts=frozenset({"step"}),
     supposing="if saving took no time",

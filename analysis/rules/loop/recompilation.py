@@ -8,10 +8,11 @@ from feedline.analysis.ledger.change import Refused
 from feedline.analysis.ledger.facts import RuleInputs
 from feedline.analysis.ledger.finding import SHARE, Evidence, Finding, Severity
 from feedline.analysis.ledger.rule import Rule
-from feedline.analysis.sentences import COUNT, PART, PERCENT, Sentence
+from feedline.analysis.measure.code_places import COMPILE
+from feedline.analysis.measure.model import Recompiled
+from feedline.analysis.sentences import COUNT, NAME, PART, PERCENT, Sentence
 
 RULE_ID = "recompilation"
-_STAGE = "compile"
 
 _SAYS = Sentence(
     "torch.compile compiled again in {again} of {steps}, which takes {part} of the step time",
@@ -19,9 +20,33 @@ _SAYS = Sentence(
     steps=PART,
     part=PERCENT,
 )
+_CHANGES = Sentence(
+    "{function}() was compiled {times}: {what} changes{values}",
+    function=NAME,
+    times=PART,
+    what=NAME,
+    values=PART,
+)
+_GAVE_UP = Sentence(
+    "{function}() then reached torch's limit of recompilations and runs uncompiled", function=NAME
+)
 _OVER_NOW = "none of these steps is in the last third of the run"
 _LOGS = "Run with TORCH_LOGS=recompiles, which prints the reason."
 _SIZES = "For sizes that change, pad to a few lengths or compile with dynamic=True."
+_PAD = "Pad to a few lengths, or compile with dynamic=True."
+_NO_NUMBERS = Sentence(
+    "Pass {name} as a tensor, or keep it out of the compiled function.", name=NAME
+)
+#: What had changed, in words.
+_WHAT = {
+    "size": "a size of {name}",
+    "rank": "the number of dimensions of {name}",
+    "stride": "the memory layout of {name}",
+    "dtype": "the dtype of {name}",
+    "gradients": "whether gradients are computed",
+    "number": "{name}",
+}
+_SHOWN = 4  # values
 
 _MIN_SHARE = 0.05  # of the mean step
 #: Steps after the first in which something is compiled: a late backward or an optimizer's first
@@ -33,7 +58,7 @@ _OVER = 0.05
 
 def check(facts: RuleInputs) -> Finding | None:
     """Count the steps after the first in which a graph is compiled."""
-    step, row = facts.step, facts.ledger.step.row(_STAGE) if facts.ledger else None
+    step, row = facts.step, facts.ledger.step.row(COMPILE) if facts.ledger else None
     if row is None or row.steps is None or row.s < _MIN_SHARE * step.mean_s:
         return None
     steps = facts.throughput.steps_in_detail - 1
@@ -41,11 +66,12 @@ def check(facts: RuleInputs) -> Finding | None:
     if again < _MIN_STEPS:
         return None
     over = row.trend is not None and row.trend < _OVER
+    first = next((each for each in facts.recompiled if each.kind in _WHAT), None)
     return Finding(
         RULE_ID,
         Severity.of(row.s / step.mean_s),
         message=_SAYS(again=again, steps=counted(steps, "step"), part=row.s / step.mean_s),
-        more=[_OVER_NOW] if over else [],
+        more=[*(_why(first) if first is not None else []), *([_OVER_NOW] if over else [])],
         evidence=[
             Evidence("compile_s", "compiling, per step", row.s, "s"),
             Evidence("compile_share", "share of the step", row.s / step.mean_s, SHARE),
@@ -57,12 +83,33 @@ def check(facts: RuleInputs) -> Finding | None:
             ),
             Evidence("compile_once_s", "compiling, per such step", row.s / row.steps, "s"),
         ],
-        fix=_LOGS,
-        fix_more=[_SIZES],
+        fix=_fix(first),
+        fix_more=[_LOGS] if _fix(first) != _LOGS else [_SIZES],
+        place=first.place if first is not None else "",
         how_to_check="Train on batches of one shape. If it still compiles after the first steps, "
         "this finding is wrong.",
         cost_s=row.s,
     )
+
+
+def _why(function: Recompiled) -> list[str]:
+    values = ", ".join(f"{value:g}" for value in function.values[:_SHOWN])
+    more = ", ..." if len(function.values) > _SHOWN else ""
+    says = _CHANGES(
+        function=function.function,
+        times=counted(function.times, "time"),
+        what=_WHAT[function.kind].format(name=function.name or "an argument"),
+        values=f" ({values}{more})" if values else "",
+    )
+    return [says, *([_GAVE_UP(function=function.function)] if function.gave_up else [])]
+
+
+def _fix(function: Recompiled | None) -> str:
+    if function is not None and function.kind == "size":
+        return _PAD
+    if function is not None and function.kind == "number" and function.name:
+        return _NO_NUMBERS(name=function.name)
+    return _LOGS
 
 
 def change(facts: RuleInputs) -> Refused:
@@ -79,7 +126,7 @@ RULE: Rule[RuleInputs] = Rule(
     RULE_ID,
     check,
     change,
-    claims=("compile",),
+    claims=(COMPILE,),
     bound="Bound by compilation",
     lifts=frozenset({"step"}),
     supposing="if nothing were compiled after the first step",
