@@ -5,7 +5,7 @@ Nothing is said by color alone, and no line is cut.
 
 from collections.abc import Iterable
 from functools import singledispatch
-from itertools import chain
+from itertools import chain, zip_longest
 
 from rich.console import RenderableType
 from rich.padding import Padding
@@ -18,11 +18,14 @@ from feedline.analysis.report.document import (
     Alert,
     Bars,
     Block,
+    Code,
     Document,
     Field,
     Fields,
     Headline,
+    Items,
     Note,
+    Section,
     Table,
     Title,
 )
@@ -37,8 +40,10 @@ COLORS = {
     "rest": "bright_black",
     "user": "cyan",
 }
+_TONES = {"good": "green", "bad": "bold red", "unsure": "bold yellow"}
 _LABEL, _INDENT, _GAP = 6, 2, 2
 _BAR = 30  # characters of the longest bar
+_NAMES = 20  # characters that the other columns need beside those of figures
 _TOGETHER = {(Headline, Fields), (Bars, Note), (Note, Note)}  # without a blank line between them
 
 
@@ -54,7 +59,7 @@ def show(document: Document, console: Console) -> None:
 
 def _belongs(block: Block, before: Block) -> bool:
     """Return whether a block stands directly below the one before it."""
-    return (type(before), type(block)) in _TOGETHER
+    return isinstance(before, Section) or (type(before), type(block)) in _TOGETHER
 
 
 def _print(line: RenderableType, console: Console, width: int) -> None:
@@ -121,22 +126,25 @@ def _(block: Fields, width: int) -> Iterable[RenderableType]:
 
 
 def _field(row: Field, width: int, label: str) -> Iterable[RenderableType]:
+    style = _TONES.get(row.tone, "dim")
     if row.copied:
-        yield Text.assemble((label, "dim"), plain(row.text), no_wrap=True)
+        yield Text.assemble((label, style), plain(row.text), no_wrap=True)
         return
     room = width - len(label)
     beside = row.aside if len(row.text) + _GAP + len(row.aside) <= room else ""
     text = plain(f"{row.text:<{room - len(beside)}}{beside}" if beside else row.text)
-    yield _labelled(label, text)
+    yield _labelled(label, text, style=style)
     if row.aside and not beside:
         yield _labelled("", plain(row.aside), len(label))
 
 
-def _labelled(label: str, text: RenderableType, wide: int = 0) -> RenderableType:
+def _labelled(
+    label: str, text: RenderableType, wide: int = 0, style: str = "dim"
+) -> RenderableType:
     grid = Grid.grid()
     grid.add_column(width=wide or len(label))
     grid.add_column(overflow="fold")
-    grid.add_row(Text(label, "dim"), text)
+    grid.add_row(Text(label, style), text)
     return grid
 
 
@@ -162,12 +170,45 @@ def _(block: Bars, width: int) -> Iterable[RenderableType]:
 def _(block: Table, width: int) -> Iterable[RenderableType]:
     if block.title:
         yield plain(block.title, "bold")
-    columns = max(map(len, block.rows), default=0)
-    grid = Grid.grid(padding=(0, _GAP, 0, 0))
-    for at in range(columns):
-        grid.add_column(justify="right" if at in block.right else "left", overflow="fold")
-    if block.heads:
-        grid.add_row(*(Text(head, "dim") for head in block.heads))
-    for row in block.rows:
-        grid.add_row(*map(plain, row))
+    grid = _grid(block, width)
     yield _labelled(f"{block.label:<{_LABEL}}  ", grid) if block.label else grid
+
+
+def _grid(table: Table, width: int) -> Grid:
+    """Return the rows; figures are not broken into lines where there is room for them."""
+    rows = [row for row in (table.heads, *table.rows) if len(row) > 1 or not table.heads]
+    wide = [max(map(len, cells)) for cells in zip_longest(*rows, fillvalue="")]
+    figures = [wide[at] for at in range(len(wide)) if at in table.right]
+    room = width - (_NAMES if len(figures) < len(wide) else 0)
+    gap = next((gap for gap in (_GAP, 1) if sum(figures) + gap * (len(wide) - 1) <= room), 0)
+    grid = Grid.grid(padding=(0, gap or _GAP, 0, 0))
+    for at in range(len(wide)):
+        side = "right" if at in table.right else "left"
+        grid.add_column(justify=side, overflow="fold", no_wrap=at in table.right and gap > 0)
+    if table.heads:
+        grid.add_row(*(Text(head, "dim") for head in table.heads))
+    for number, row in enumerate(table.rows):
+        style = "dim" if len(row) == 1 < len(wide) else "bold" if number in table.marked else ""
+        grid.add_row(*map(plain, row), style=style)
+    return grid
+
+
+@_drawn.register
+def _(block: Items, width: int) -> Iterable[RenderableType]:
+    if block.title:
+        yield plain(block.title, "bold")
+    for row in block.rows:
+        yield _labelled("- ", plain(row), style="")
+
+
+@_drawn.register
+def _(block: Code, width: int) -> Iterable[RenderableType]:
+    if block.title:
+        yield plain(block.title, "dim")
+    for line in block.lines:
+        yield Text.assemble("    " if line.strip() else "", plain(line.rstrip()), no_wrap=True)
+
+
+@_drawn.register
+def _(block: Section, width: int) -> Iterable[RenderableType]:
+    yield plain(block.title, "bold underline")
