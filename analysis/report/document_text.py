@@ -43,7 +43,7 @@ COLORS = {
 _TONES = {"good": "green", "bad": "bold red", "unsure": "bold yellow"}
 _LABEL, _INDENT, _GAP = 6, 2, 2
 _BAR = 30  # characters of the longest bar
-_NAMES = 20  # characters that the other columns need beside those of figures
+_NAMES = 20  # characters that other columns need beside those of figures, if they have as many
 _TOGETHER = {(Headline, Fields), (Bars, Note), (Note, Note)}  # without a blank line between them
 
 
@@ -178,9 +178,9 @@ def _grid(table: Table, width: int) -> Grid:
     """Return the rows; figures are not broken into lines where there is room for them."""
     rows = [row for row in (table.heads, *table.rows) if len(row) > 1 or not table.heads]
     wide = [max(map(len, cells)) for cells in zip_longest(*rows, fillvalue="")]
-    figures = [wide[at] for at in range(len(wide)) if at in table.right]
-    room = width - (_NAMES if len(figures) < len(wide) else 0)
-    gap = next((gap for gap in (_GAP, 1) if sum(figures) + gap * (len(wide) - 1) <= room), 0)
+    figures = sum(chars for at, chars in enumerate(wide) if at in table.right)
+    room = width - figures - min(_NAMES, sum(wide) - figures)
+    gap = next((gap for gap in (_GAP, 1) if gap * (len(wide) - 1) <= room), 0)
     grid = Grid.grid(padding=(0, gap or _GAP, 0, 0))
     for at in range(len(wide)):
         side = "right" if at in table.right else "left"
