@@ -27,10 +27,15 @@ class Alert:
 
 @dataclass(frozen=True)
 class Headline:
-    """The conclusion in one sentence, and its cause in another."""
+    """The conclusion in one sentence, and its cause in another.
+
+    Attributes:
+        tone: bad or unsure; empty: neither.
+    """
 
     text: str
     cause: str = ""
+    tone: str = ""
 
 
 @dataclass(frozen=True)

@@ -106,7 +106,7 @@ def test_a_run_that_cannot_be_judged_does_not_pass(folder, capsys, run, budget, 
     assert checked(budget, run=run) == NOT_JUDGED
 
     said = capsys.readouterr().out
-    assert "unknown   at_most.step_mean_s" in said
+    assert "unknown  at_most.step_mean_s" in said
     assert why in said or why == "NotJudged"
 
 
