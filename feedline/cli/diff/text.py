@@ -12,10 +12,9 @@ from feedline.analysis.formatting import BLANK, counted, value
 from feedline.analysis.report import page, phrases
 from feedline.analysis.report.document import (
     Document,
-    Field,
-    Fields,
     Headline,
     Items,
+    Note,
     Table,
 )
 from feedline.profiler.printable import printable_in
@@ -57,7 +56,6 @@ _MIN_STAGE_SHARE = (
 def document_of(diff: RunDiff) -> Document:
     """Return the comparison: the conclusion, both sides of each quantity, and what else differs."""
     diff = printable_in(diff)
-    sides = (Field("A", _runs(diff.before)), Field("B", _runs(diff.after)))
     lists = {
         "Machine": list(machine_reasons(diff.machine)),
         "Findings": _findings(diff.findings),
@@ -67,7 +65,8 @@ def document_of(diff: RunDiff) -> Document:
     return Document(
         (
             Headline(*phrases.opening(diff.conclusion)),
-            Fields(sides),
+            Note(f"A: {_runs(diff.before)}"),
+            Note(f"B: {_runs(diff.after)}"),
             _table(diff, _listed_quantities(diff)),
             *(Items(tuple(rows), title) for title, rows in lists.items() if rows),
         )
