@@ -15,9 +15,10 @@ from acceptance.figure import standalone
 from acceptance.race import race
 from acceptance.result import Table
 from acceptance.summary import summarize
-from acceptance.text import show
+from acceptance.text import document_of
 from acceptance.train import Run
 
+from feedline.analysis.report import document_text
 from feedline.analysis.report.console import Console
 from feedline.cli.options import at_least, name_list
 from feedline.cli.outputs import check_files, name_files, progress_bar, save
@@ -89,7 +90,7 @@ def run(args: argparse.Namespace) -> int:
     if table is None:
         raise Interrupted("interrupted: no training was finished, so there is no table")
     console = Console(quiet=args.quiet)
-    show(table, console)
+    document_text.show(document_of(table), console)
     if table.interrupted:
         raise Interrupted(
             "interrupted: the table above holds the trainings that were finished; nothing was "

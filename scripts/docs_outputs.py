@@ -4,7 +4,7 @@ A page asks for an output by a comment before a block, and for a picture by one 
 
     <!-- output of `feedline report runs/demo` -->
     <!-- output of `feedline compare --data data/photos -o runs/compare`, from "Loaders" to "pillow-v1 " -->
-    <!-- output of `feedline report runs/demo`, from "Mean step" to "sum", the verdict -->
+    <!-- output of `feedline report runs/demo --full`, from "Mean step" to "sum" -->
     <!-- picture of `feedline report runs/demo` -->
 
 Runs that are read are kept in docs/recorded, so that a page shows what feedline says of them today,
@@ -44,14 +44,12 @@ BROWSER = (
 )
 
 OUTPUT = re.compile(
-    r'(<!-- output of `(.+?)`((?:, from ".+?" to ".+?")*(?:, the verdict)?) '
+    r'(<!-- output of `(.+?)`((?:, from ".+?" to ".+?")*) '
     r"-->\n```text\n)(.*?)(```\n)",
     re.DOTALL,
 )
 PICTURE = re.compile(r"<!-- picture of `(.+?)` -->\n!\[[^\]]*\]\((.+?)\)")
 CUT = re.compile(r', from "(.+?)" to "(.+?)"')
-VERDICT = ", the verdict"  # the last lines of a report, without the files that it names
-FILES = r"\nReport  "
 RUN = re.compile(r"runs/[\w-]+")
 DATA = re.compile(r"data/[\w-]+")
 
@@ -265,9 +263,6 @@ def cut(text: str, parts: str) -> str:
         ):  # what the last one goes on with
             last += 1
         excerpts.append("\n".join(lines[first : last + 1]))
-    if parts.endswith(VERDICT):
-        ending = "\n".join(lines).split("\n\n")[-1]
-        excerpts.append(re.split(FILES, ending, maxsplit=1)[0])
     return "\n…\n".join(excerpts or ["\n".join(lines)]) + "\n"
 
 

@@ -3,7 +3,14 @@
 from collections.abc import Iterable
 from dataclasses import replace
 
-from feedline.analysis.ledger.finding import CostKind, Finding, Gain, GainKind, Severity
+from feedline.analysis.ledger.finding import (
+    CostKind,
+    Finding,
+    Gain,
+    GainKind,
+    Severity,
+    predicted_gain,
+)
 from feedline.analysis.measure.model import StepSummary, Throughput
 
 _KINDS = {
@@ -29,7 +36,7 @@ def _gain(finding: Finding, throughput: Throughput, step: StepSummary | None) ->
     """Return the gain; None for a finding that asks for no change or costs no time."""
     told = finding.predicted
     if told is not None:
-        return Gain(GainKind.PREDICTED, "samples/s", told.before, told.after, told.low, told.high)
+        return predicted_gain(told)
     if finding.severity is Severity.INFO or finding.cost_s <= 0:
         return None
     rate, unit = throughput.of_all_ranks, "samples/s"

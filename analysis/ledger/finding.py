@@ -4,7 +4,7 @@ import enum
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from feedline.analysis.formatting import number, seconds, share
+from feedline.analysis.formatting import seconds, share
 
 #: Unit of a share from 0 to 1, which people read as a percentage.
 SHARE = "share"
@@ -223,13 +223,9 @@ def cost(finding: Finding, mean_step_s: float | None) -> str:
     return f"{seconds(finding.cost_s)} per step{part}"
 
 
-def rates(predicted: PredictedRate) -> str:
-    """Return ``251 -> 410 samples/s [380, 430]``, the 95 % interval in brackets."""
-    unsure = ", which may be no gain" if predicted.low <= predicted.before else ""
-    low, high = number(predicted.low), number(predicted.high)
-    return (
-        f"{number(predicted.before)} -> {number(predicted.after)} samples/s [{low}, {high}]{unsure}"
-    )
+def predicted_gain(rates: PredictedRate) -> Gain:
+    """Return a predicted rate as the gain that it is."""
+    return Gain(GainKind.PREDICTED, "samples/s", rates.before, rates.after, rates.low, rates.high)
 
 
 def interval(finding: Finding) -> str:

@@ -1,7 +1,7 @@
 """The best settings of a DataLoader under limits of CPUs and memory, searched in the replay."""
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from feedline.analysis.ledger.change import REJECTED, Change, PredictedRate, Refused
@@ -16,6 +16,7 @@ _DEPTHS = (2, 4, 8)  # prefetch_factor
 _USUAL_DEPTH = 2  # torch's default
 _ALL_WORKERS = 12  # up to it each number is tried, then those half as many again
 _FEW = 5  # settings that are told
+_LIMITS = 3  # predictions that find out what limits the best ones, at most
 _PER_CPU = 2  # workers that are tried, at most: those that are often blocked share a CPU
 _FEWEST = 4  # of them
 _USUAL: Settings = {
@@ -168,6 +169,7 @@ class Searcher:
         predict: for a change.
         now: the loader's settings as recorded.
         epochs: passes over the loader, as recorded: workers are kept between several.
+        tell: called after each prediction with their number.
     """
 
     predict: Predictor
@@ -175,14 +177,26 @@ class Searcher:
     epochs: int
     limits: Limits
     memory: Memory
+    tell: Callable[[int], object] = lambda _: None
     known: dict[tuple[object, bool], PredictedRate | Refused] = field(default_factory=dict)
     too_large: int | None = None
     unpredicted: tuple[int, Refused] | None = None
     rejected: list[int] = field(default_factory=list)
 
+    @property
+    def at_most(self) -> int:
+        """Return how many predictions a search needs at most."""
+        workers = numbers(self.limits.workers, recorded_settings(self.now).get("num_workers", 0))
+        around = max(sum(most / 2 <= number <= most for number in workers) for most in workers)
+        return 1 + len(workers) + around * (len(_DEPTHS) - 1) + 1 + _FEW + _LIMITS
+
+    def present(self) -> Candidate | Refused:
+        """Predict the settings as they were recorded: the first step of a search."""
+        return self._candidate(recorded_settings(self.now))
+
     def search(self) -> Search | Refused:
         """Vary the number of workers first, then how far they work ahead, around the best number."""
-        now = self._candidate(recorded_settings(self.now))
+        now = self.present()
         if isinstance(now, Refused):
             return now
         depth = now.depth or _USUAL_DEPTH
@@ -258,7 +272,7 @@ class Searcher:
 
         None: not all of those tried can be predicted.
         """
-        now = self._candidate(recorded_settings(self.now))
+        now = self.present()
         if isinstance(now, Refused):
             return None
         for number in (
@@ -333,6 +347,7 @@ class Searcher:
             if key in self.known:
                 return self.known[key]
         self.known[asked, interval] = self.predict(change, interval)
+        self.tell(len(self.known))
         return self.known[asked, interval]
 
     def _refusal(self) -> Refused:

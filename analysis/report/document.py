@@ -27,10 +27,15 @@ class Alert:
 
 @dataclass(frozen=True)
 class Headline:
-    """The conclusion in one sentence, and its cause in another."""
+    """The conclusion in one sentence, and its cause in another.
+
+    Attributes:
+        tone: bad or unsure; empty: neither.
+    """
 
     text: str
     cause: str = ""
+    tone: str = ""
 
 
 @dataclass(frozen=True)
@@ -42,12 +47,14 @@ class Field:
         text: What it says.
         aside: At the right, e.g. the file and line; empty: nothing.
         copied: Whether it is a path or a command, which is never wrapped.
+        tone: What its label says: good, bad or unsure; empty: none of these.
     """
 
     label: str
     text: str
     aside: str = ""
     copied: bool = False
+    tone: str = ""
 
 
 @dataclass(frozen=True)
@@ -97,10 +104,11 @@ class Table:
 
     Attributes:
         heads: One per column; empty: they need none.
-        rows: One text per column.
+        rows: One text per column; a row of one text is a heading of those below it.
         title: Above it; empty: nothing.
         right: Columns of figures, which are aligned at the right.
         label: Beside its first row; empty: nothing.
+        marked: Rows that stand out.
     """
 
     rows: tuple[tuple[str, ...], ...]
@@ -108,6 +116,38 @@ class Table:
     title: str = ""
     right: frozenset[int] = frozenset()
     label: str = ""
+    marked: frozenset[int] = frozenset()
+
+
+@dataclass(frozen=True)
+class Items:
+    """A list of sentences.
+
+    Attributes:
+        title: Above it; empty: nothing.
+    """
+
+    rows: tuple[str, ...]
+    title: str = ""
+
+
+@dataclass(frozen=True)
+class Code:
+    """Lines of a program to be copied, which are never wrapped.
+
+    Attributes:
+        title: Above them; empty: nothing.
+    """
+
+    lines: tuple[str, ...]
+    title: str = ""
+
+
+@dataclass(frozen=True)
+class Section:
+    """A heading of the blocks that follow."""
+
+    title: str
 
 
 @dataclass(frozen=True)
@@ -117,7 +157,7 @@ class Note:
     text: str
 
 
-Block = Title | Alert | Headline | Fields | Bars | Table | Note
+Block = Title | Alert | Headline | Fields | Bars | Table | Items | Code | Section | Note
 
 
 @dataclass(frozen=True)
@@ -142,4 +182,6 @@ class Document:
                 said += [row.text for row in block.rows if not row.copied]
             elif isinstance(block, Table):
                 said += [" ".join(row) for row in block.rows]
+            elif isinstance(block, Items):
+                said += block.rows
         return said

@@ -8,11 +8,14 @@ from feedline.analysis.report.document import (
     Alert,
     Bars,
     Block,
+    Code,
     Document,
     Field,
     Fields,
     Headline,
+    Items,
     Note,
+    Section,
     Table,
     Title,
 )
@@ -96,7 +99,32 @@ def _(block: Table) -> Iterable[str]:
         yield f"**{escaped(block.title or block.label)}**"
         yield ""
     columns = max(map(len, block.rows), default=len(block.heads))
-    yield from _table(block.heads or [""] * columns, block.rows, block.right)
+    rows = [(*row, *[""] * (columns - len(row))) for row in block.rows]
+    yield from _table(block.heads or [""] * columns, rows, block.right)
+
+
+@_drawn.register
+def _(block: Items) -> Iterable[str]:
+    if block.title:
+        yield f"**{escaped(block.title)}**"
+        yield ""
+    for row in block.rows:
+        yield f"- {escaped(row)}"
+
+
+@_drawn.register
+def _(block: Code) -> Iterable[str]:
+    if block.title:
+        yield escaped(block.title)
+        yield ""
+    longest = max((len(run) for line in block.lines for run in re.findall("`+", line)), default=0)
+    fence = "`" * max(3, longest + 1)
+    yield from (fence, *map(printable, block.lines), fence)
+
+
+@_drawn.register
+def _(block: Section) -> Iterable[str]:
+    yield f"#### {escaped(block.title)}"
 
 
 def _table(

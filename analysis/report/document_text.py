@@ -3,9 +3,9 @@
 Nothing is said by color alone, and no line is cut.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from functools import singledispatch
-from itertools import chain
+from itertools import chain, zip_longest
 
 from rich.console import RenderableType
 from rich.padding import Padding
@@ -18,11 +18,14 @@ from feedline.analysis.report.document import (
     Alert,
     Bars,
     Block,
+    Code,
     Document,
     Field,
     Fields,
     Headline,
+    Items,
     Note,
+    Section,
     Table,
     Title,
 )
@@ -37,8 +40,10 @@ COLORS = {
     "rest": "bright_black",
     "user": "cyan",
 }
+_TONES = {"good": "green", "bad": "bold red", "unsure": "bold yellow"}
 _LABEL, _INDENT, _GAP = 6, 2, 2
 _BAR = 30  # characters of the longest bar
+_NAMES = 20  # characters that other columns need beside those of figures, if they have as many
 _TOGETHER = {(Headline, Fields), (Bars, Note), (Note, Note)}  # without a blank line between them
 
 
@@ -54,7 +59,7 @@ def show(document: Document, console: Console) -> None:
 
 def _belongs(block: Block, before: Block) -> bool:
     """Return whether a block stands directly below the one before it."""
-    return (type(before), type(block)) in _TOGETHER
+    return isinstance(before, Section) or (type(before), type(block)) in _TOGETHER
 
 
 def _print(line: RenderableType, console: Console, width: int) -> None:
@@ -100,7 +105,7 @@ def _(block: Alert, width: int) -> Iterable[RenderableType]:
 
 @_drawn.register
 def _(block: Headline, width: int) -> Iterable[RenderableType]:
-    yield plain(block.text, "bold")
+    yield plain(block.text, _TONES.get(block.tone, "bold"))
     if block.cause:
         yield Padding(plain(block.cause), (0, 0, 0, _INDENT))
 
@@ -121,22 +126,25 @@ def _(block: Fields, width: int) -> Iterable[RenderableType]:
 
 
 def _field(row: Field, width: int, label: str) -> Iterable[RenderableType]:
+    style = _TONES.get(row.tone, "dim")
     if row.copied:
-        yield Text.assemble((label, "dim"), plain(row.text), no_wrap=True)
+        yield Text.assemble((label, style), plain(row.text), no_wrap=True)
         return
     room = width - len(label)
     beside = row.aside if len(row.text) + _GAP + len(row.aside) <= room else ""
     text = plain(f"{row.text:<{room - len(beside)}}{beside}" if beside else row.text)
-    yield _labelled(label, text)
+    yield _labelled(label, text, style=style)
     if row.aside and not beside:
         yield _labelled("", plain(row.aside), len(label))
 
 
-def _labelled(label: str, text: RenderableType, wide: int = 0) -> RenderableType:
-    grid = Grid.grid()
+def _labelled(
+    label: str, text: RenderableType, wide: int = 0, style: str = "dim"
+) -> RenderableType:
+    grid = Grid.grid(expand=True)
     grid.add_column(width=wide or len(label))
-    grid.add_column(overflow="fold")
-    grid.add_row(Text(label, "dim"), text)
+    grid.add_column(overflow="fold", ratio=1)
+    grid.add_row(Text(label, style), text)
     return grid
 
 
@@ -151,23 +159,97 @@ def _(block: Bars, width: int) -> Iterable[RenderableType]:
     if block.heads:
         grid.add_row("", *(Text(head, "dim") for head in block.heads), "")
     longest = max((row.share for row in block.rows), default=0.0) or 1.0
+    whole = _room_for_bars(block, width)
     for row in block.rows:
-        bar = Text("█" * round(_BAR * row.share / longest), COLORS[row.family])
+        bar = Text("█" * round(whole * row.share / longest), COLORS[row.family])
         cells = [*row.figures, *[""] * (figures - len(row.figures))]
-        grid.add_row(plain(row.name), *map(plain, cells), bar if width >= WIDTH else "")
+        grid.add_row(plain(row.name), *map(plain, cells), bar)
     yield Padding(grid, (0, 0, 0, _INDENT))
+
+
+def _room_for_bars(block: Bars, width: int) -> int:
+    """Return how long the longest bar is: what names and figures leave, 0 on a narrow terminal."""
+    if width < WIDTH:
+        return 0
+    wide = _widths([("", *block.heads), *((row.name, *row.figures) for row in block.rows)])
+    return max(0, min(_BAR, width - _INDENT - sum(wide) - _GAP * len(wide)))
 
 
 @_drawn.register
 def _(block: Table, width: int) -> Iterable[RenderableType]:
     if block.title:
         yield plain(block.title, "bold")
-    columns = max(map(len, block.rows), default=0)
-    grid = Grid.grid(padding=(0, _GAP, 0, 0))
-    for at in range(columns):
-        grid.add_column(justify="right" if at in block.right else "left", overflow="fold")
+    wide, gap = _layout(block, width)
+    if block.heads and not gap:
+        yield from (_listed(_in_words(row, block.heads)) for row in block.rows)
+        return
+    grid = Grid.grid(padding=(0, gap or _GAP, 0, 0))
+    for at, chars in enumerate(wide):
+        if at in block.right and gap:
+            grid.add_column(justify="right", width=chars)
+        else:
+            grid.add_column(justify="right" if at in block.right else "left", overflow="fold")
     if block.heads:
         grid.add_row(*(Text(head, "dim") for head in block.heads))
-    for row in block.rows:
-        grid.add_row(*map(plain, row))
+    for number, row in enumerate(block.rows):
+        style = "dim" if len(row) == 1 < len(wide) else "bold" if number in block.marked else ""
+        grid.add_row(*map(plain, row), style=style)
     yield _labelled(f"{block.label:<{_LABEL}}  ", grid) if block.label else grid
+
+
+def _layout(table: Table, width: int) -> tuple[list[int], int]:
+    """Return the characters of each column and the blanks between them; 0: there is no room.
+
+    Figures are never broken into lines; if they do not fit otherwise, their heads are.
+    """
+    rows = [row for row in table.rows if len(row) > 1 or not table.heads]
+    whole = _widths([table.heads, *rows])
+    words = [max(map(len, head.split()), default=0) for head in table.heads]
+    narrow = [
+        max(length, words[at]) if at < len(words) else length
+        for at, length in enumerate(_widths([("",) * len(table.heads), *rows]))
+    ]
+    for wide, gap in ((whole, _GAP), (whole, 1), (narrow, _GAP), (narrow, 1)):
+        figures = sum(chars for at, chars in enumerate(wide) if at in table.right)
+        names = min(_NAMES, sum(wide) - figures)
+        if figures + names + gap * (len(wide) - 1) <= width:
+            return wide, gap
+    return whole, 0
+
+
+def _widths(rows: Sequence[Sequence[str]]) -> list[int]:
+    """Return the characters of each column."""
+    return [max(map(len, cells)) for cells in zip_longest(*rows, fillvalue="")]
+
+
+def _in_words(row: Sequence[str], heads: Sequence[str]) -> str:
+    """Return a row of a table that is too wide for the terminal: ``decode: wall ms 9.1; CPU 8.2``."""
+    cells = [
+        f"{head} {cell}".strip() for head, cell in zip(heads[1:], row[1:], strict=False) if cell
+    ]
+    return f"{row[0].strip()}{': ' if cells else ''}{'; '.join(cells)}"
+
+
+def _listed(text: str) -> RenderableType:
+    return _labelled("- ", plain(text), style="")
+
+
+@_drawn.register
+def _(block: Items, width: int) -> Iterable[RenderableType]:
+    if block.title:
+        yield plain(block.title, "bold")
+    for row in block.rows:
+        yield _listed(row)
+
+
+@_drawn.register
+def _(block: Code, width: int) -> Iterable[RenderableType]:
+    if block.title:
+        yield plain(block.title, "dim")
+    for line in block.lines:
+        yield Text.assemble("    " if line.strip() else "", plain(line.rstrip()), no_wrap=True)
+
+
+@_drawn.register
+def _(block: Section, width: int) -> Iterable[RenderableType]:
+    yield plain(block.title, "bold underline")

@@ -166,7 +166,7 @@ class LoadedRun:
         from feedline.analysis.report import phrases
 
         return (
-            f"{phrases.about(report.run)}: "
+            f"{' · '.join(phrases.about(report.run))}: "
             f"{' '.join(filter(None, [report.headline, str(report.verdict)]))}"
         )
 

@@ -1,13 +1,10 @@
 """What the terminal and the HTML report say of how the training got on."""
 
-import textwrap
-
 from feedline.analysis.convergence.curves import words_of_name
 from feedline.analysis.convergence.training_series import ConvergenceSummary, CurvePoints
 from feedline.analysis.explain.model import Report
 from feedline.analysis.formatting import count, counted, number, sentence
 from feedline.analysis.ledger.finding import Finding
-from feedline.analysis.report.figures.svg import shorten
 from feedline.profiler.message import ONE_GRADIENT
 
 _MOST_CHECKS, _MOST_CURVES = 3, 2  # lines and curves of the terminal
@@ -86,12 +83,8 @@ def own_checks(report: Report) -> list[tuple[Finding, bool]]:
     )
 
 
-def lines(report: Report, width: int) -> list[str]:
-    """Return the lines of the terminal.
-
-    They are at most eight of ``width`` characters, four where nothing is wrong and there is no
-    noise scale.
-    """
+def sentences(report: Report) -> list[str]:
+    """Return how the training got on, and the batch against the noise scale; empty: nothing."""
     made = report.convergence
     if made is None or not (made.curves or made.noise.windows or made.checks):
         return []
@@ -101,40 +94,17 @@ def lines(report: Report, width: int) -> list[str]:
         f"{curves or 'no metric was recorded'}."
     )
     if made.noise.value is not None or (made.price and made.price.where != "unknown"):
-        said = _at_most(text, width, 2) + _at_most(price(made), width, 3)
+        scale = price(made)
     else:
-        said = [wrapped for line in (text, _no_scale(made)) for wrapped in _at_most(line, width, 2)]
-    checks = own_checks(report)
-    for finding, told in checks[:_MOST_CHECKS]:
-        said.append(
-            shorten(
-                f"- {finding.rule_id}: "
-                f"{'see the findings' if told else finding.fix or finding.message}",
-                width,
-            )
-        )
-    return said
+        scale = _no_scale(made)
+    return [text, scale] if scale else [text]
 
 
-def short(report: Report) -> list[tuple[str, str]]:
-    """Return (label, text) for the short report.
-
-    They say how the training got on, then what is wrong with its set-up and told nowhere else.
-    """
-    made = report.convergence
-    if made is None or not (made.curves or made.noise.windows or made.checks):
-        return []
-    curves = ", ".join(progress(curve) for curve in told_curves(made)[:_MOST_CURVES])
-    measured = made.noise.value is not None or (made.price and made.price.where != "unknown")
-    said = [
-        f"{trained(made, report.throughput.steps, short=True)}: {curves}." if curves else "",
-        price(made) if measured else "",
-    ]
-    told = [("Convergence", " ".join(part for part in said if part))] if any(said) else []
-    return told + [
-        ("Set-up", f"{one.rule_id}: {one.fix or one.message}")
-        for one, above in own_checks(report)[:_MOST_CHECKS]
-        if not above
+def mistakes(report: Report) -> list[str]:
+    """Return what is wrong with the training's set-up, a line each."""
+    return [
+        f"{finding.rule_id}: {'see the findings' if told else finding.fix or finding.message}"
+        for finding, told in own_checks(report)[:_MOST_CHECKS]
     ]
 
 
@@ -146,7 +116,3 @@ def _no_scale(made: ConvergenceSummary) -> str:
         if made.noise.reason == ONE_GRADIENT
         else f"Noise scale: not measured; {made.noise.why}."
     )
-
-
-def _at_most(text: str, width: int, most: int) -> list[str]:
-    return textwrap.wrap(text, width, max_lines=most, placeholder=" …")

@@ -7,22 +7,21 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from markupsafe import escape
-from rich.table import Table
-from rich.text import Text
 
 from feedline.analysis.explain.headline import how
 from feedline.analysis.explain.model import Report
 from feedline.analysis.formatting import BLANK, count, duration, number, seconds
-from feedline.analysis.report import page, phrases
+from feedline.analysis.report import document_text, page, phrases
 from feedline.analysis.report.console import Console
+from feedline.analysis.report.document import Document, Note, Table, Title
+from feedline.analysis.report.document_text import WIDTH
 from feedline.analysis.report.json_report import plain as as_json
-from feedline.analysis.report.terminal import WIDTH, plain, render
+from feedline.analysis.report.terminal import render
 from feedline.profiler.message import few
 from feedline.profiler.printable import printable_in
 
 _SCHEMA_VERSION = 1
 _SHOWN = 12  # trainings in the terminal; more are in the files
-_LONGEST = 16  # characters of a cell
 
 
 @dataclass(frozen=True)
@@ -154,48 +153,29 @@ def _title(overview: Overview) -> str:
     return f"{len(overview.rows)} training runs"
 
 
-def show(overview: Overview, console: Console, alone: bool = True) -> None:
-    """Print it: a table, then what holds the trainings back.
+def document_of(overview: Overview, alone: bool = True) -> Document:
+    """Return a table, then what holds the trainings back.
 
     Args:
         alone: the report of each training is elsewhere; say where.
     """
     overview = printable_in(overview)
-    width = min(WIDTH, console.width)
-    console.print(plain(f"{overview.name}: {_title(overview)}", "bold"), width=width)
-    console.print(_table(overview.rows[:_SHOWN]), width=width)
-    if len(overview.rows) > _SHOWN:
-        console.print(
-            plain(
-                f"{len(overview.rows) - _SHOWN} more training runs are in report.html and "
-                f"report.json.",
-                "dim",
-            ),
-            width=width,
-        )
-    first, last = overview.rows[0].report, overview.rows[-1].report
-    here = "; show one here with --training N" if overview.outside is not None else ""
+    rows = tuple(tuple(_cells(one)[:-1]) for one in overview.rows[:_SHOWN])
+    heads = tuple(_HEADS[:-1])
+    notes = []
+    if left := len(overview.rows) - len(rows):
+        notes.append(f"{left} more training runs are in report.html and report.json.")
     if alone:
-        console.print(plain(f"Reports: {first} to {last}{here}", "dim"), width=width)
-    for line in [*_verdicts(overview.rows), *overview.lines]:
-        console.print(plain(line), width=width)
-
-
-def _table(rows: Sequence[Row]) -> Table:
-    table = Table.grid(padding=(0, 2, 0, 0), pad_edge=False)
-    for head in _HEADS[:-1]:
-        table.add_column(
-            justify="right" if _HEADS.index(head) >= _NUMBERED - 1 else "left", no_wrap=True
+        first, last = overview.rows[0].report, overview.rows[-1].report
+        here = "; show one here with --training N" if overview.outside is not None else ""
+        notes.append(f"Reports: {first} to {last}{here}")
+    return Document(
+        (
+            Title((overview.name, _title(overview))),
+            Table(rows, heads, right=frozenset(range(_NUMBERED - 1, len(heads)))),
+            *map(Note, (*notes, *_verdicts(overview.rows), *overview.lines)),
         )
-    table.add_row(*(Text(head, "dim") for head in _HEADS[:-1]))
-    for one in rows:
-        table.add_row(
-            *(
-                Text(cell if len(cell) <= _LONGEST else f"{cell[: _LONGEST - 1]}…")
-                for cell in _cells(one)[:-1]
-            )
-        )
-    return table
+    )
 
 
 def _verdicts(rows: Sequence[Row]) -> list[str]:
@@ -232,10 +212,9 @@ def _render_text(overview: Overview, reports: Sequence[Report] = ()) -> str:
         reports: of the trainings, in order, to be in it.
     """
     file = io.StringIO()
-    show(
-        overview,
+    document_text.show(
+        document_of(overview, alone=not reports),
         Console(file=file, width=WIDTH, color_system=None, force_terminal=False),
-        alone=not reports,
     )
     texts = [
         file.getvalue(),

@@ -24,7 +24,7 @@ from feedline.analysis.ledger.finding import (
     GainKind,
     Severity,
     interval,
-    rates,
+    predicted_gain,
 )
 from feedline.analysis.ledger.finding import cost as cost_of
 from feedline.analysis.ledger.late_ranks import changing, clocks, late
@@ -204,7 +204,7 @@ def together(report: Report) -> tuple[str, str] | None:
     if report.together is None or len(findings) < 2:
         return None
     named = [finding.rule_id for finding in findings]
-    told = f"{rates(report.together)}{next_limit.beyond_together(findings, report)}"
+    told = f"{first_screen.gain(predicted_gain(report.together))}{next_limit.beyond_together(findings, report)}"
     return "Fixes", f"{', '.join(named[:-1])} and {named[-1]} together: {told}"
 
 
@@ -232,14 +232,14 @@ def pace(report: Report) -> list[str]:
 
 
 def spread(throughput: Throughput) -> str:
-    """Return `` [65.4, 106]``, the interval of the measured rate of one rank.
+    """Return `` (65.4 to 106)``, the interval of the measured rate of one rank.
 
     From that rate the loader's replay predicts. It is empty if the interval is narrow.
     """
     if throughput.varies is None or throughput.ranks > 1:
         return ""
     low, high = throughput.varies
-    return f" [{number(low)}, {number(high)}]"
+    return f" ({number(low)} to {number(high)})"
 
 
 def accumulated(report: Report) -> str:
@@ -469,10 +469,10 @@ def roofline(made: Roofline) -> str:
     return " ".join(parts)
 
 
-def about(run: RunInfo) -> str:
-    """Return the run in one line."""
-    processes = f" · {run.ranks} ranks" if run.ranks > 1 else ""
-    return f"{run.name} · {duration(run.duration_s)}{processes} · {state(run)}"
+def about(run: RunInfo) -> list[str]:
+    """Return the run: its name, how long it took, how many ranks, and how it ended."""
+    ranks = [f"{run.ranks} ranks"] if run.ranks > 1 else []
+    return [run.name, duration(run.duration_s), *ranks, state(run)]
 
 
 def sample_rows(made: Workers) -> list[tuple[str, str, Cost, float | None]]:

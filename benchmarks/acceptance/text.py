@@ -2,33 +2,24 @@
 
 from collections.abc import Sequence
 
-from rich.table import Table as Grid
-from rich.text import Text
-
 from acceptance.gates import Gate
 from acceptance.result import Row, Table
 from feedline.analysis.formatting import BLANK, duration
-from feedline.analysis.report.console import Console
-from feedline.analysis.report.document_text import plain
-from feedline.analysis.report.tables import columns
+from feedline.analysis.report.document import Document, Items, Note
+from feedline.analysis.report.document import Table as Grid
 
 
-def show(table: Table, console: Console) -> None:
-    """Print it."""
-    console.print(plain(about(table)))
-    heading("Arms", console)
-    console.print(arms(table))
-    console.print(
-        plain(
-            "mean ± standard deviation over the seeds; p: Welch's test against the control", "dim"
+def document_of(table: Table) -> Document:
+    """All of it."""
+    return Document(
+        (
+            Note(about(table)),
+            arms(table),
+            Note("mean ± standard deviation over the seeds; p: Welch's test against the control"),
+            gates(table.gates),
+            *(Items(tuple(message), title) for title, message in statements(table)),
         )
     )
-    heading("Gates", console)
-    console.print(gates(table.gates))
-    for title, message in statements(table):
-        heading(title, console)
-        for one in message:
-            console.print(item(one))
 
 
 def about(table: Table) -> str:
@@ -40,29 +31,14 @@ def about(table: Table) -> str:
     )
 
 
-def heading(title: str, console: Console) -> None:
-    """A heading after an empty line."""
-    console.print()
-    console.print(Text(title, style="bold underline"))
-
-
-def item(text: str) -> Grid:
-    """A line of a list, indented where it wraps."""
-    grid = Grid.grid(padding=(0, 1))
-    grid.add_column(width=1)
-    grid.add_column(overflow="fold")
-    grid.add_row("-", plain(text))
-    return grid
-
-
 def arms(table: Table) -> Grid:
     """A row per arm."""
-    grid = columns("", "test %", "train loss", "control", "points", "p")
-    for row in table.rows:
-        grid.add_row(
-            plain(f"{row.arm.letter:2} {row.arm.name}"), test(row), loss(row), *against(table, row)
-        )
-    return grid
+    heads = ("", "test %", "train loss", "control", "points", "p")
+    rows = tuple(
+        (f"{row.arm.letter:2} {row.arm.name}", test(row), loss(row), *against(table, row))
+        for row in table.rows
+    )
+    return Grid(rows, heads, "Arms", frozenset(range(1, len(heads))))
 
 
 def test(row: Row) -> str:
@@ -94,14 +70,11 @@ def against(table: Table, row: Row) -> tuple[str, str, str]:
 
 def gates(found: Sequence[Gate]) -> Grid:
     """A row per gate."""
-    grid = Grid.grid(padding=(0, 2, 0, 0))
-    for gate in found:
-        grid.add_row(
-            plain(gate.message),
-            BLANK if gate.figure is None else f"{gate.figure:.1f}",
-            came_out(gate),
-        )
-    return grid
+    rows = tuple(
+        (gate.message, BLANK if gate.figure is None else f"{gate.figure:.1f}", came_out(gate))
+        for gate in found
+    )
+    return Grid(rows, title="Gates", right=frozenset({1}))
 
 
 def came_out(gate: Gate) -> str:

@@ -56,7 +56,7 @@ def test_a_run_that_exceeds_a_limit_fails_with_a_code_of_its_own(folder, capsys)
     assert checked(EXCEEDED) == OVER
 
     said = capsys.readouterr()
-    assert "exceeded at_most.step_mean_s: " in said.out
+    assert "exceeded  at_most.step_mean_s: " in said.out
     assert "feedline: 1 of 1 limits is exceeded" in said.err
 
 

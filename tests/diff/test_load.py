@@ -279,7 +279,7 @@ def test_a_ratio_in_the_table_is_the_quotient_of_the_two_times_beside_it(loader)
     backward = slower.of("stage/backward")
     low, high = backward.measured_interval
     assert backward.ratio == pytest.approx(1.0) and low < 1.5 < high
-    assert cells(backward)[3:] == ["1.50", f"{low:.2f}–{high:.2f}", "machine"]
+    assert cells(backward)[3:] == ["1.50", f"{low:.2f} to {high:.2f}", "machine"]
 
 
 @pytest.mark.parametrize("rule_id", ["loss_exploded", "not_finite"])

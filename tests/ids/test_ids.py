@@ -70,7 +70,9 @@ def shown(report: Report) -> dict[str, object]:
     made, comm = report.roofline, report.comm
     return {
         "hooks": [hook.name for hook in phrases.refused_that_matter(report.hooks)],
-        "of them in full": [hook.name for hook in report.hooks if f"- {hook.name}: " in full],
+        "of them in full": [
+            hook.name for hook in report.hooks if f"- {hook.name}: " in " ".join(full.split())
+        ],
         "of them in HTML": re.findall(
             r"<ul>(?:<li><b>[^<]*</b>[^<]*</li>)+</ul>", re.sub(r"</b> [^<]*", "</b>", page)
         ),

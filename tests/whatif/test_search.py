@@ -244,3 +244,17 @@ def test_whether_more_workers_gain_is_unknown_where_they_cannot_be_predicted():
         )
 
     assert Searcher(to_one, NOW, 1, Limits(4), USUAL).more_workers_gain() is None
+
+
+@pytest.mark.parametrize("workers", [0, 1, 8, 30])
+@pytest.mark.parametrize("on_cpus", [50.0, 1e9])
+def test_a_search_makes_no_more_predictions_than_it_says_before_and_tells_each(workers, on_cpus):
+    told: list[int] = []
+    searcher = Searcher(
+        ClosedForm(on_cpus=on_cpus), NOW, 2, Limits(workers), USUAL, tell=told.append
+    )
+
+    searcher.search()
+
+    assert told == list(range(1, len(told) + 1))
+    assert 1 < len(told) <= searcher.at_most

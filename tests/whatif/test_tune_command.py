@@ -259,3 +259,12 @@ def test_the_interval_of_the_measured_rate_is_told_where_it_is_wide(tuned):
         "Intervals are for a run like this one; without any change, another may reach 65.4 to 106 "
         "samples/s." in " ".join(tuned.text.split())
     )
+
+
+def test_how_many_settings_it_replays_and_how_long_that_takes_is_said_before(demo, capsys):
+    assert main(["tune", str(demo), "--max-workers", "2"]) == 0
+    said = capsys.readouterr().err
+    assert re.search(r"replaying up to \d+ settings takes up to about [\d.]+ \w+", said)
+
+    assert main(["tune", str(demo), "--max-workers", "2", "-q"]) == 0
+    assert capsys.readouterr().err == ""

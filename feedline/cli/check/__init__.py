@@ -80,8 +80,9 @@ class CheckCommand:
 
         from feedline.analysis.diff.budget import check_budget
         from feedline.analysis.diff.side import MeasuredRun
+        from feedline.analysis.report import document_text
         from feedline.cli.check.budget_file import read
-        from feedline.cli.check.text import print_annotations, show, write
+        from feedline.cli.check.text import document_of, print_annotations, write
 
         budget = read(args.budget)
         refuse_twice([args.run, *budget.base], "run folder")
@@ -90,7 +91,7 @@ class CheckCommand:
         diffs = _against_base(budget, run, base)
         results = check_budget(budget, run, base, diffs)
         console = console_for(args)
-        show(results, run, console)
+        document_text.show(document_of(results, run), console)
         if not console.quiet and (args.github or os.environ.get("GITHUB_ACTIONS")):
             print_annotations(results, run)
         with deferred():

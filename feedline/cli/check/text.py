@@ -7,14 +7,19 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from xml.etree import ElementTree
 
-from rich.text import Text
-
 from feedline.analysis.diff.budget import CheckedLimit, LimitOutcome, count_unmet
 from feedline.analysis.diff.run_diff import Outcome, RunDiff
 from feedline.analysis.diff.side import MeasuredRun
-from feedline.analysis.report.console import Console
-from feedline.analysis.report.document_markdown import escaped as escaped_markdown
-from feedline.analysis.report.document_text import plain
+from feedline.analysis.report import document_markdown
+from feedline.analysis.report.document import (
+    Document,
+    Field,
+    Fields,
+    Headline,
+    Note,
+    Table,
+    Title,
+)
 from feedline.analysis.report.json_report import plain as as_plain
 from feedline.cli.outputs import save
 from feedline.profiler import masks
@@ -22,11 +27,12 @@ from feedline.profiler.errors import OutputError
 from feedline.profiler.printable import printable
 
 _CHECK_SCHEMA_VERSION = 1
-_OUTCOME_STYLES = {
-    LimitOutcome.PASSED: "green",
-    LimitOutcome.EXCEEDED: "bold red",
-    Outcome.UNKNOWN: "bold yellow",
+_TONES = {
+    LimitOutcome.EXCEEDED: "bad",
+    Outcome.UNKNOWN: "unsure",
+    LimitOutcome.PASSED: "good",
 }
+_ORDER = tuple(_TONES)  # of the limits in the terminal
 _OUTCOME_MARKS = {
     LimitOutcome.PASSED: "✅ passed",
     LimitOutcome.EXCEEDED: "❌ exceeded",
@@ -50,22 +56,14 @@ def _title(results: Sequence[CheckedLimit]) -> str:
     )
 
 
-def show(results: Sequence[CheckedLimit], run: MeasuredRun, console: Console) -> None:
-    """Print the results; limits that do not hold come first."""
-    console.print(plain(f"{_title(results)} ({run.report.run.name})", "bold"))
-    console.print()
-    for result in sorted(
-        results,
-        key=lambda result: (LimitOutcome.EXCEEDED, Outcome.UNKNOWN, LimitOutcome.PASSED).index(
-            result.outcome
-        ),
-    ):
-        line = Text(f"{result.outcome:9}", _OUTCOME_STYLES[result.outcome])
-        console.print(
-            line.append(Text(printable(f"{result.id}: {result.message}"), style="default")),
-            soft_wrap=True,
-        )
-    console.print()
+def document_of(results: Sequence[CheckedLimit], run: MeasuredRun) -> Document:
+    """Return the outcome, then a line for each limit; those that do not hold come first."""
+    ordered = sorted(results, key=lambda result: _ORDER.index(result.outcome))
+    rows = (
+        Field(result.outcome, f"{result.id}: {result.message}", tone=_TONES[result.outcome])
+        for result in ordered
+    )
+    return Document((Headline(f"{_title(results)} ({run.report.run.name})"), Fields(tuple(rows))))
 
 
 def print_annotations(results: Sequence[CheckedLimit], run: MeasuredRun) -> None:
@@ -177,19 +175,17 @@ def _junit(results: Sequence[CheckedLimit], run: MeasuredRun) -> str:
 
 
 def _markdown(results: Sequence[CheckedLimit], run: MeasuredRun) -> str:
-    """Render a heading and a table."""
-    lines = [
-        f"### feedline: {escaped_markdown(_title(results))}",
-        "",
-        f"{escaped_markdown(run.report.run.name)}: {escaped_markdown(str(run.report.verdict))}",
-        "",
-    ]
-    lines += ["| limit | outcome | |", "|---|---|---|"]
-    lines += [
-        f"| {escaped_markdown(result.id)} | {_OUTCOME_MARKS[result.outcome]} | {escaped_markdown(result.message)} |"
-        for result in results
-    ]
-    return "\n".join(lines) + "\n"
+    """Render a heading, what limits the run, and a table."""
+    rows = tuple((result.id, _OUTCOME_MARKS[result.outcome], result.message) for result in results)
+    return document_markdown.render(
+        Document(
+            (
+                Title((f"feedline: {_title(results)}",)),
+                Note(f"{run.report.run.name}: {run.report.verdict}"),
+                Table(rows, ("limit", "outcome", "")),
+            )
+        )
+    )
 
 
 def _save_markdown(path: Path, text: str, appends: bool) -> None:

@@ -97,7 +97,8 @@ def _measure(args: argparse.Namespace, folder: Path) -> int:
     task = _task_of(args)
 
     from feedline.analysis.formatting import duration
-    from feedline.cli.compare.text import program_lines, show
+    from feedline.analysis.report import document_text
+    from feedline.cli.compare.text import document_of, program_lines
     from feedline.pipelines.compare.side_by_side import (
         FULL_COMPARISON,
         ComparisonRun,
@@ -126,7 +127,7 @@ def _measure(args: argparse.Namespace, folder: Path) -> int:
             **{name: comparison.settings[name] for name in ("batch_size", "workers")},
         )
         comparison = dataclasses.replace(comparison, lines=program)
-    show(comparison, console)
+    document_text.show(document_of(comparison), console)
     with deferred():
         written = _write(comparison, folder, args.json)
     name_files(console, written)

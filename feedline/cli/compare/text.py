@@ -1,19 +1,23 @@
-"""What ``feedline compare`` shows: tables, a page, and a program with the best loader."""
+"""What ``feedline compare`` says: a document, a page, and a program with the best loader."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from markupsafe import Markup
-from rich.table import Table
-from rich.text import Text
 
 from feedline.analysis import formatting
 from feedline.analysis.formatting import BLANK, Scale, number, seconds
-from feedline.analysis.report import page
-from feedline.analysis.report.console import Console
-from feedline.analysis.report.document_text import plain
+from feedline.analysis.report import page, phrases
+from feedline.analysis.report.document import (
+    Block,
+    Code,
+    Document,
+    Headline,
+    Items,
+    Note,
+    Table,
+)
 from feedline.analysis.report.figures.svg import percent, tag
-from feedline.analysis.report.tables import columns
 from feedline.pipelines.compare.comparison import (
     Comparison,
     LoaderRow,
@@ -52,29 +56,33 @@ if __name__ == "__main__":
 """
 
 
-def show(comparison: Comparison, console: Console) -> None:
-    """Print the comparison, 80 columns wide if names allow it."""
-    comparison = printable_in(comparison)
-    console.print(plain(comparison.choice, "bold"))
+def document_of(comparison: Comparison) -> Document:
+    """Return the comparison: the choice and its program, tables, and remarks."""
+    return Document(tuple(_blocks(printable_in(comparison))))
+
+
+def _blocks(comparison: Comparison) -> Iterable[Block]:
+    yield Headline(*phrases.opening(comparison.choice))
     if comparison.lines:
-        console.print(Text("These lines run as they are, from this folder:", "dim"))
-        for line in comparison.lines:
-            console.print(plain(f"    {line}".rstrip()), soft_wrap=True)
-    console.print()
-    console.print(plain(_about(comparison)))
-    for kind, paths in comparison.left_out.items():
-        console.print(
-            plain(
-                f"left out, {kind.replace('_', ' ')}: {len(paths)} ({few(paths, _MAX_NAMED_FILES)})"
-            ),
-            soft_wrap=True,
-        )
-    for title, table in _tables(comparison):
-        console.print()
-        console.print(Text(title, style="bold underline"))
-        console.print(table)
-    for remark in [*_remarks(comparison.rows), *_operation_remarks(comparison.operations)]:
-        console.print(plain(f"- {remark}"))
+        yield Code(tuple(comparison.lines), "These lines run as they are, from this folder:")
+    yield Note(_about(comparison))
+    if measured := comparison.measured:
+        yield _rate_table(comparison)
+        if any(row.stages for row in measured):
+            yield _step_table(measured)
+        yield _equality_table(measured)
+    if _backends(comparison.operations):
+        yield _operation_table(comparison.operations)
+    remarks = (*_remarks(comparison.rows), *_operation_remarks(comparison.operations))
+    if remarks:
+        yield Items(remarks, "Remarks")
+    if comparison.left_out:
+        yield Items(tuple(_left_out(comparison.left_out)), "Files left out")
+
+
+def _left_out(files: Mapping[str, Sequence[str]]) -> Iterable[str]:
+    for kind, paths in files.items():
+        yield f"{kind.replace('_', ' ')}: {len(paths)} ({few(paths, _MAX_NAMED_FILES)})"
 
 
 def _about(comparison: Comparison) -> str:
@@ -89,65 +97,39 @@ def _about(comparison: Comparison) -> str:
     )
 
 
-def _tables(comparison: Comparison) -> Iterable[tuple[str, Table]]:
-    """Return the (title, table) of each part that has content."""
-    measured = comparison.measured
-    if measured:
-        yield "Loaders", _rate_table(comparison)
-        if any(row.stages for row in measured):
-            yield "CPU per sample of each step, called alone", _step_table(measured)
-        yield "Labels, and gray-level difference (of 255) from pillow-v1", _equality_table(measured)
-    if _backends(comparison.operations):
-        yield (
-            "Gray-level difference from torchvision on PIL, per operation: mean (largest)",
-            _operation_table(comparison.operations),
-        )
+def _figures(title: str, rows: Iterable[tuple[str, ...]], heads: tuple[str, ...]) -> Table:
+    """Return a table whose columns are figures, all but the first."""
+    return Table(tuple(rows), heads, title, frozenset(range(1, len(heads))))
 
 
 def _rate_table(comparison: Comparison) -> Table:
     """Return samples/s and their cost; the fastest first, with its place."""
-    fed = comparison.compute is not None
-    table = columns(
-        "loader",
-        "",
-        "samples/s",
-        "(95 %)",
-        "CPU ms",
-        "cores",
-        "1st batch",
-        *(["model gets"] if fed else []),
-    )
-    for place, row in rank_loaders(comparison.measured):
-        low, high = median_interval(row.rates)
-        spread = (
-            f"({number(low)}{BLANK}{number(high)})" if not row.is_upper_bound else "(upper bound)"
-        )
-        figures = [
+    fed = ["model gets"] if comparison.compute is not None else []
+    heads = ("loader", "", "samples/s", "(95 %)", "CPU ms", "cores", "1st batch", *fed)
+    rows = [
+        (
+            row.name,
             str(place),
             number(row.samples_per_s),
-            spread,
+            "(upper bound)" if row.is_upper_bound else _between(*median_interval(row.rates)),
             f"{1000 * row.cpu_s:.2f}",
             f"{row.cores:.1f}",
             seconds(row.first_batch_s),
-        ]
-        if fed:
-            figures.append(
+            *(
                 f"{number(row.feeds.samples_per_s)} {row.feeds.limit}" if row.feeds else BLANK
-            )
-        table.add_row(plain(row.name), *figures)
-    if comparison.compute is not None:
-        step = comparison.compute
-        table.add_row(
-            "the model alone",
-            "",
-            number(1 / step.step_s),
-            "",
-            f"{1000 * step.cpu_s:.2f}",
-            f"{step.cpu_s / step.step_s:.1f}",
-            "",
-            "",
+                for _ in fed
+            ),
         )
-    return table
+        for place, row in rank_loaders(comparison.measured)
+    ]
+    if (step := comparison.compute) is not None:
+        cpu, cores = f"{1000 * step.cpu_s:.2f}", f"{step.cpu_s / step.step_s:.1f}"
+        rows.append(("the model alone", "", number(1 / step.step_s), "", cpu, cores, "", ""))
+    return _figures("Loaders", rows, heads)
+
+
+def _between(low: float, high: float) -> str:
+    return f"({number(low)} to {number(high)})"
 
 
 def _step_table(rows: Sequence[LoaderRow]) -> Table:
@@ -155,39 +137,38 @@ def _step_table(rows: Sequence[LoaderRow]) -> Table:
     scale = Scale.column(
         max(getattr(row.stages, stage) for row in rows if row.stages for stage in _SAMPLE_STEPS)
     )
-    table = columns("loader", *(f"{stage} {scale.unit}" for stage in _SAMPLE_STEPS))
-    for row in rows:
-        if row.stages:
-            table.add_row(
-                plain(row.name), *(scale(getattr(row.stages, stage)) for stage in _SAMPLE_STEPS)
-            )
-        elif row.stages_why:
-            table.add_row(plain(row.name), *[BLANK] * len(_SAMPLE_STEPS))
-    return table
+    cells = [
+        (
+            row.name,
+            *(
+                scale(getattr(row.stages, stage)) if row.stages else BLANK
+                for stage in _SAMPLE_STEPS
+            ),
+        )
+        for row in rows
+        if row.stages or row.stages_why
+    ]
+    heads = ("loader", *(f"{stage} {scale.unit}" for stage in _SAMPLE_STEPS))
+    return _figures("CPU per sample of each step, called alone", cells, heads)
 
 
 def _equality_table(rows: Sequence[LoaderRow]) -> Table:
     """Return differences from pillow-v1, in gray levels of 255."""
-    table = columns("loader", "each once", "mean", "worst image", "largest")
+    cells = []
     for row in rows:
         once = "yes" if row.epoch and not row.epoch.wrong else "NO"
-        off = (
-            (row.pixels.mean, row.pixels.largest_mean, row.pixels.max)
-            if row.pixels
-            else (None,) * 3
-        )
-        table.add_row(
-            plain(row.name),
-            once,
-            *(BLANK if difference is None else f"{difference:.2f}" for difference in off),
-        )
-    return table
+        pixels = row.pixels
+        off = (pixels.mean, pixels.largest_mean, pixels.max) if pixels else (None,) * 3
+        shown = (BLANK if difference is None else f"{difference:.2f}" for difference in off)
+        cells.append((row.name, once, *shown))
+    title = "Labels, and gray-level difference (of 255) from pillow-v1"
+    return _figures(title, cells, ("loader", "each once", "mean", "worst image", "largest"))
 
 
 def _operation_table(differences: Sequence[LibraryDifference]) -> Table:
     """Return a row per operation, a column per installed library."""
     backends = _backends(differences)
-    table = columns("operation", *backends)
+    rows = []
     for name in dict.fromkeys(
         difference.operation for difference in differences if difference.backend in backends
     ):
@@ -198,8 +179,9 @@ def _operation_table(differences: Sequence[LibraryDifference]) -> Table:
             for difference in differences
             if difference.operation == name
         }
-        table.add_row(plain(name), *(cells.get(backend, "") for backend in backends))
-    return table
+        rows.append((name, *(cells.get(backend, "") for backend in backends)))
+    title = "Gray-level difference from torchvision on PIL, per operation: mean (largest)"
+    return _figures(title, rows, ("operation", *backends))
 
 
 def _backends(differences: Sequence[LibraryDifference]) -> list[str]:

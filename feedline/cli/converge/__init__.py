@@ -62,7 +62,8 @@ class _AdviseCommand:
             raise ScriptError("--ranks needs --target CURVE=VALUE")
         from feedline.analysis.convergence.advisor import advise
         from feedline.analysis.convergence.read_training import read
-        from feedline.cli.converge.text import show
+        from feedline.analysis.report import document_text
+        from feedline.cli.converge.text import document_of
 
         runs = [read(path) for path in args.runs]
         advised = advise(runs)
@@ -76,7 +77,7 @@ class _AdviseCommand:
                 args.target,
                 step_times(args.runs, runs, run, args.ranks or []),
             )
-        show(runs, advised, times, console_for(args))
+        document_text.show(document_of(runs, advised, times), console_for(args))
         if args.json is not None:
             write_advice(args.json, advised, times)
         return 0

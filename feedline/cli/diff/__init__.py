@@ -95,11 +95,12 @@ def _sides(runs: list[Path], after: list[Path]) -> tuple[list[Path], list[Path]]
 
 def _show(comparison: "Result", args: argparse.Namespace) -> None:
     """Print the comparison, and write it where requested. Raises OutputError."""
+    from feedline.analysis.report import document_text
     from feedline.analysis.report.json_report import plain
-    from feedline.cli.diff.text import render, show
+    from feedline.cli.diff.text import document_of, render
 
     console = console_for(args)
-    show(comparison, console)
+    document_text.show(document_of(comparison), console)
     written = []
     with deferred():
         if args.output is not None:

@@ -1,11 +1,8 @@
-"""A comparison of runs in the terminal and as a page: the conclusion, then what it is made of."""
+"""A comparison of runs as a document and as a page: the conclusion, then what it is made of."""
 
 from collections.abc import Iterator, Sequence
 from itertools import groupby
 from pathlib import Path
-
-from rich.table import Table
-from rich.text import Text
 
 from feedline.analysis.diff.conclusion import describe_difference, machine_reasons
 from feedline.analysis.diff.context import STAYED, UNJUDGED
@@ -13,15 +10,19 @@ from feedline.analysis.diff.run_diff import FindingChange, Outcome, Quantity, Ru
 from feedline.analysis.diff.side import OF_STEP
 from feedline.analysis.formatting import BLANK, counted, value
 from feedline.analysis.report import page, phrases
-from feedline.analysis.report.console import Console
-from feedline.analysis.report.document_text import plain
-from feedline.analysis.report.tables import columns, item
+from feedline.analysis.report.document import (
+    Document,
+    Headline,
+    Items,
+    Note,
+    Table,
+)
 from feedline.profiler.printable import printable_in
 
 _GROUP_TITLES = {
     "step": "Time",
     "stage": "Stages",
-    "cpu": "CPU of main thread",
+    "cpu": "Main thread CPU",
     "sample": "CPU",
     "blocked": "Blocked",
     "wait": "Waits",
@@ -46,39 +47,30 @@ _SHOWN_GROUPS = (
     "work",
     "collective",
 )  # in the terminal; the others where they changed
-_CHANGE_STYLES = {Outcome.CHANGED: "bold yellow", Outcome.MACHINE: "cyan", Outcome.EITHER: "cyan"}
 _MAX_SETTINGS = 8  # settings in the terminal
 _MIN_STAGE_SHARE = (
     0.01  # of the step or of a sample: smaller stages that did not change are not listed
 )
 
 
-def show(diff: RunDiff, console: Console) -> None:
-    """Print the comparison."""
+def document_of(diff: RunDiff) -> Document:
+    """Return the comparison: the conclusion, both sides of each quantity, and what else differs."""
     diff = printable_in(diff)
-    console.print(plain(diff.conclusion, "bold"))
-    console.print()
-    console.print(plain(f"A: {_runs(diff.before)}", "dim"))
-    console.print(plain(f"B: {_runs(diff.after)}", "dim"))
-    console.print()
-    console.print(_table(diff, _listed_quantities(diff)))
-    for title, lines in _sections(diff):
-        console.print()
-        console.print(Text(title, style="bold underline"))
-        for line in lines:
-            console.print(item("", line))
-    console.print()
-
-
-def _sections(diff: RunDiff) -> list[tuple[str, list[str]]]:
-    """Return the (title, lines) of what comes below the table."""
-    sections = {
+    lists = {
         "Machine": list(machine_reasons(diff.machine)),
         "Findings": _findings(diff.findings),
         "Differs": settings(diff),
         "Notes": diff.notes,
     }
-    return [(title, lines) for title, lines in sections.items() if lines]
+    return Document(
+        (
+            Headline(*phrases.opening(diff.conclusion)),
+            Note(f"A: {_runs(diff.before)}"),
+            Note(f"B: {_runs(diff.after)}"),
+            _table(diff, _listed_quantities(diff)),
+            *(Items(tuple(rows), title) for title, rows in lists.items() if rows),
+        )
+    )
 
 
 def _runs(side: Sequence[RunName]) -> str:
@@ -104,15 +96,16 @@ def _listed_quantities(diff: RunDiff) -> list[Quantity]:
 
 def _table(diff: RunDiff, quantities: Sequence[Quantity]) -> Table:
     """Return both sides of each quantity, the ratio with its interval, and the outcome."""
-    table = columns("", "A", "B", "B/A", "95 %", "", gap=2)
-    table.columns[-1].justify = "left"
-    group = ""
-    for quantity in quantities:
-        if quantity.group != group:
-            group = quantity.group
-            table.add_row(Text(_title(group, diff), "dim"))
-        table.add_row(*cells(quantity), style=_CHANGE_STYLES.get(quantity.outcome))
-    return table
+    rows: list[tuple[str, ...]] = []
+    marked = set()
+    for group, members in groupby(quantities, key=lambda quantity: quantity.group):
+        rows.append((_title(group, diff),))
+        for quantity in members:
+            if quantity.outcome == Outcome.CHANGED:
+                marked.add(len(rows))
+            rows.append(tuple(cells(quantity)))
+    heads = ("", "A", "B", "B/A", "95 %", "")
+    return Table(tuple(rows), heads, right=frozenset({1, 2, 3, 4}), marked=frozenset(marked))
 
 
 def _title(group: str, diff: RunDiff) -> str:
@@ -146,11 +139,11 @@ def _ratio(quantity: Quantity) -> str:
 
 
 def _interval(quantity: Quantity) -> str:
-    """Return ``0.97 - 1.08``, the interval of the ratio."""
+    """Return ``0.97 to 1.08``, the interval of the ratio."""
     low, high = quantity.measured_interval
     if low is None or high is None:
         return BLANK
-    return f"{low:.2f}{BLANK}{high:.2f}" if high < 100 else "too wide"
+    return f"{low:.2f} to {high:.2f}" if high < 100 else "too wide"
 
 
 def _findings(changes: Sequence[FindingChange]) -> list[str]:

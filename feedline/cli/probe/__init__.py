@@ -51,8 +51,9 @@ class ProbeCommand:
     def run(self, args: argparse.Namespace) -> int:
         check_files(args)
 
+        from feedline.analysis.report import document_text
         from feedline.analysis.report.console import Console
-        from feedline.cli.probe.text import conclusion, show
+        from feedline.cli.probe.text import conclusion, document_of
         from feedline.pipelines import probes
 
         console = Console(quiet=args.quiet)
@@ -69,7 +70,7 @@ class ProbeCommand:
                 left.end()
         ceilings = probes.all_ceilings(subject, measured, notes)
         ceilings = replace(ceilings, conclusion=conclusion(ceilings))
-        show(ceilings, console)
+        document_text.show(document_of(ceilings), console)
         if args.output is not None:
             ceilings.write(args.output)
             name_files(console, [args.output])

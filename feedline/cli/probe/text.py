@@ -1,15 +1,11 @@
-"""What ``feedline probe`` prints: ceilings, what was not measured and why, the conclusion."""
+"""What ``feedline probe`` says: the conclusion, ceilings, what was not measured and why."""
 
 from collections.abc import Iterator
 from itertools import groupby
 
-from rich.console import RenderableType
-from rich.padding import Padding
-from rich.table import Table
-from rich.text import Text
-
 from feedline.analysis.formatting import BLANK, counted, number, seconds, share, size
-from feedline.analysis.report.console import Console
+from feedline.analysis.report import phrases
+from feedline.analysis.report.document import Block, Document, Headline, Items, Note, Table
 from feedline.profiler.ceilings import Ceiling, Ceilings
 from feedline.profiler.printable import printable_in
 
@@ -37,22 +33,22 @@ _WHY_ENDED = {
 }
 
 
-def show(ceilings: Ceilings, console: Console) -> None:
-    """Print everything."""
-    for part in _renderables(printable_in(ceilings)):
-        console.print(part)
+def document_of(ceilings: Ceilings) -> Document:
+    """Return the conclusion, the ceilings, what was not measured and why, and remarks."""
+    return Document(tuple(_blocks(printable_in(ceilings))))
 
 
-def _renderables(ceilings: Ceilings) -> Iterator[RenderableType]:
-    """Return everything, in order."""
+def _blocks(ceilings: Ceilings) -> Iterator[Block]:
     if ceilings.conclusion:
-        yield Padding(Text(ceilings.conclusion, style="bold"), (0, 0, 1, 0))
+        yield Headline(*phrases.opening(ceilings.conclusion))
     yield _table([ceiling for ceiling in ceilings.ceilings if ceiling.value is not None])
-    reasons = list(_not_measured(ceilings.ceilings))
-    if reasons:
-        yield Text("Not measured", style="bold underline")
-        yield from reasons
-    yield from (Padding(Text(line), (1, 0, 0, 0)) for line in _remarks(ceilings))
+    yield from map(Note, _remarks(ceilings.ceilings))
+    if reasons := tuple(_not_measured(ceilings.ceilings)):
+        yield Items(reasons, "Not measured")
+    if ceilings.notes:
+        more = len(ceilings.notes) - _MAX_LEFT_OUT
+        shown = (*ceilings.notes[:_MAX_LEFT_OUT], *[f"and {more} more"][: more > 0])
+        yield Items(shown, f"Files left out: {len(ceilings.notes)}")
 
 
 def _table(measured: list[Ceiling]) -> Table:
@@ -60,23 +56,19 @@ def _table(measured: list[Ceiling]) -> Table:
 
     Of the same reading with 1, 4 and 16 processes only the fastest is shown.
     """
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    table.add_column("part, how", overflow="fold", min_width=24)
-    for name in ("ceiling", "spread", "CPU"):
-        table.add_column(name, justify="right", no_wrap=True)
-    for (part, per, unit), rows in groupby(
+    rows: list[tuple[str, ...]] = []
+    parts = set()
+    for (part, per, unit), ceilings in groupby(
         fastest_only(measured), lambda ceiling: (ceiling.part, ceiling.per, ceiling.unit)
     ):
         per_unit = {"B/s": "CPU / GB", "FLOP/s": "CPU / GFLOP"}.get(unit, "CPU / sample")
-        table.add_row(Text(f"{part}, {_PER[per]}", "bold"), "", "", Text(per_unit, "dim"))
-        for ceiling in rows:
-            table.add_row(
-                Text(f"  {ceiling.name.partition('/')[2]}"),
-                Text(_rate(ceiling), "bold"),
-                Text(_spread(ceiling)),
-                Text(_cpu(ceiling)),
-            )
-    return table
+        parts.add(len(rows))
+        rows.append((f"{part}, {_PER[per]}", "", "", per_unit))
+        for ceiling in ceilings:
+            name = f"  {ceiling.name.partition('/')[2]}"
+            rows.append((name, _rate(ceiling), _spread(ceiling), _cpu(ceiling)))
+    heads = ("part, how", "ceiling", "spread", "CPU")
+    return Table(tuple(rows), heads, right=frozenset({1, 2, 3}), marked=frozenset(parts))
 
 
 def fastest_only(ceilings: list[Ceiling]) -> list[Ceiling]:
@@ -125,28 +117,19 @@ def _cpu(ceiling: Ceiling) -> str:
     return seconds(ceiling.cpu_s if ceiling.unit == "samples/s" else ceiling.cpu_s * 1e9)
 
 
-def _not_measured(ceilings: list[Ceiling]) -> Iterator[RenderableType]:
+def _not_measured(ceilings: list[Ceiling]) -> Iterator[str]:
     """Return each reason once, with everything that it applies to."""
     names: dict[str, list[str]] = {}
     for ceiling in ceilings:
         if ceiling.value is None:
             names.setdefault(ceiling.why, []).append(ceiling.name)
     for why, holds_for in names.items():
-        yield Padding(Text(f"{', '.join(holds_for)}: {why}", overflow="fold"), (0, 0, 0, 2))
+        yield f"{', '.join(holds_for)}: {why}"
 
 
-def _remarks(ceilings: Ceilings) -> Iterator[str]:
-    """Return files that were left out, the model's MFU, and the knee of the batch size."""
-    if ceilings.notes:
-        more = len(ceilings.notes) - _MAX_LEFT_OUT
-        yield "\n".join(
-            [
-                f"Files left out: {len(ceilings.notes)}",
-                *ceilings.notes[:_MAX_LEFT_OUT],
-                *[f"and {more} more"][: more > 0],
-            ]
-        )
-    for ceiling in ceilings.ceilings:
+def _remarks(ceilings: list[Ceiling]) -> Iterator[str]:
+    """Return the model's MFU, and the knee of the batch size."""
+    for ceiling in ceilings:
         settings = ceiling.settings
         if ceiling.name == "compute/model" and settings.get("mfu"):
             flop, mfu = float(str(settings["flop_per_sample"])), float(str(settings["mfu"]))

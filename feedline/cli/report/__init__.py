@@ -226,7 +226,7 @@ def _shown(
 ) -> int:
     """Print what is asked for, and return the exit code."""
     from feedline.analysis import report as reports
-    from feedline.analysis.report import overview
+    from feedline.analysis.report import document_text, overview
     from feedline.profiler.store.trainings import PARTS_FOLDER
 
     if args.format is not None:
@@ -241,7 +241,7 @@ def _shown(
             folder = path if number is None else path / PARTS_FOLDER / str(number)
             reports.to_terminal(built.reports[0], console, args.full, built.written, folder)
             return 0
-        overview.show(built.summary, console)
+        document_text.show(overview.document_of(built.summary), console)
     name_files(console, built.written)
     return 0
 
@@ -257,12 +257,13 @@ def _compare_ranks(args: argparse.Namespace) -> int:
     refuse_twice(args.run, "run folder")
 
     from feedline.analysis.ranks.many.reduce import reduce_ranks
+    from feedline.analysis.report import document_text
     from feedline.analysis.report.json_report import plain
-    from feedline.cli.report.by_rank import show
+    from feedline.cli.report.by_rank import document_of
 
     with rank_pool(args) as pool, progress_bar(args.quiet, "finding ranks") as tell:
         many = reduce_ranks(args.run, pool, tell=tell)
-    show(many, console_for(args))
+    document_text.show(document_of(many), console_for(args))
     if args.json is not None:
         save_json(args.json, plain(many))
     return 0

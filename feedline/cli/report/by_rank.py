@@ -1,46 +1,38 @@
-"""The comparison of many ranks in the terminal: the mean step, stragglers, collectives."""
+"""The comparison of many ranks as a document: the straggler, the mean step, collectives."""
 
-from collections.abc import Iterator, Sequence
-
-from rich.table import Table
-from rich.text import Text
+from collections.abc import Iterable, Sequence
 
 from feedline.analysis.formatting import BLANK, Scale, count, counted, number, seconds, share, size
 from feedline.analysis.ranks.blame import PERSISTENT_SHARE
 from feedline.analysis.ranks.communication import SHARES
 from feedline.analysis.ranks.many.reduce import Many, RankCost
-from feedline.analysis.report.console import Console
-from feedline.analysis.report.document_text import plain
+from feedline.analysis.report import phrases
+from feedline.analysis.report.document import Document, Headline, Items, Note, Table
 from feedline.analysis.report.figures.rank_parts import PART_LABELS
-from feedline.analysis.report.tables import columns
 from feedline.profiler.printable import printable_in
 
 _MAX_STRAGGLERS = 8  # ranks shown
 _MIN_BLAMED_SHARE = 0.01  # of the step, from which on a rank is named
 
 
-def show(many: Many, console: Console) -> None:
-    """Print the comparison."""
+def document_of(many: Many) -> Document:
+    """Return the comparison: the verdict, the mean step, stragglers, collectives and notes."""
     many = printable_in(many)
-    console.print(plain(_about(many)))
-    for title, table in _tables(many):
-        console.print()
-        console.print(Text(title, style="bold underline"))
-        console.print(table)
-    if many.notes:
-        console.print()
-        console.print(Text("Notes", style="bold underline"))
-        for note in many.notes:
-            console.print(plain(f"- {note}"))
-    console.print()
-    console.print(plain(_verdict(many), "bold"))
+    parts = [name for name in PART_LABELS if many.collectives or name == "compute_s"]
+    return Document(
+        (
+            Headline(*phrases.opening(_verdict(many))),
+            Note(_about(many)),
+            _step_table(many.ranks, parts),
+            *([_straggler_table(many)] if many.late else []),
+            *([_collective_table(many)] if many.kinds else []),
+            *([Items(tuple(many.notes), "Notes")] if many.notes else []),
+        )
+    )
 
 
 def _verdict(many: Many) -> str:
-    """Return the verdict: which rank the others wait for, and the cost.
-
-    It is the last line on the screen.
-    """
+    """Return the verdict: which rank the others wait for, and the cost."""
     if many.together is False and len(many.ranks) > 1:
         return (
             "The ranks did not train together: no collective averaged gradients in their "
@@ -86,66 +78,54 @@ def _about(many: Many) -> str:
     )
 
 
-def _tables(many: Many) -> Iterator[tuple[str, Table]]:
-    """Return the (title, table) of each part that has content."""
-    if many.kinds:
-        yield "Collectives", _collective_table(many)
-    yield (
-        "Mean step",
-        _step_table(
-            many.ranks, [name for name in PART_LABELS if many.collectives or name == "compute_s"]
-        ),
-    )
-    if many.late:
-        yield "Stragglers", _straggler_table(many)
+def _figures(title: str, rows: Iterable[tuple[str, ...]], heads: tuple[str, ...]) -> Table:
+    """Return a table whose columns are figures, all but the first."""
+    return Table(tuple(rows), heads, title, frozenset(range(1, len(heads))))
 
 
 def _step_table(ranks: Sequence[RankCost], parts: Sequence[str]) -> Table:
     """Return each part of the step: mean, smallest and largest over the ranks."""
     scale = Scale.column(max(rank.step_s for rank in ranks))
-    table = columns("", f"mean {scale.unit}", "of step", "least", "most", "on rank", gap=2)
     total = sum(rank.step_s for rank in ranks)
+    rows = []
     for name, words in [*((name, PART_LABELS[name].short) for name in parts), ("step_s", "step")]:
         values = [getattr(rank, name) for rank in ranks]
         worst = ranks[values.index(max(values))] if max(values) > 0 else None
-        mean = sum(values) / len(values)
-        part = share(sum(values) / total) if total else BLANK
-        table.add_row(
-            words,
-            scale(mean),
-            part,
-            scale(min(values)),
-            scale(max(values)),
-            str(worst.rank) if worst else BLANK,
+        rows.append(
+            (
+                words,
+                scale(sum(values) / len(values)),
+                share(sum(values) / total) if total else BLANK,
+                scale(min(values)),
+                scale(max(values)),
+                str(worst.rank) if worst else BLANK,
+            )
         )
-    return table
+    heads = ("", f"mean {scale.unit}", "of step", "least", "most", "on rank")
+    return _figures("Mean step", rows, heads)
 
 
 def _straggler_table(many: Many) -> Table:
     """Return the ranks that the others waited for, and how long each waited on average."""
-    table = columns("rank", "host", "others waited", "each", "of step", gap=2)
     others = max(1, len(many.ranks) - 1)
+    rows = []
     for rank in many.late[:_MAX_STRAGGLERS]:
         each = rank.caused_s / others
-        table.add_row(
-            str(rank.rank),
-            plain(rank.host),
-            seconds(rank.caused_s),
-            seconds(each),
-            share(each / rank.step_s) if rank.step_s else BLANK,
-        )
-    return table
+        of_step = share(each / rank.step_s) if rank.step_s else BLANK
+        rows.append((str(rank.rank), rank.host, seconds(rank.caused_s), seconds(each), of_step))
+    return _figures("Stragglers", rows, ("rank", "host", "others waited", "each", "of step"))
 
 
 def _collective_table(many: Many) -> Table:
     """Return the kinds that move most bytes."""
-    table = columns("collective", "message", "ranks", "count", "busbw GB/s", gap=2)
-    for kind in many.kinds:
-        table.add_row(
+    rows = (
+        (
             kind.name,
             size(kind.nbytes),
             count(kind.ranks),
             count(kind.count),
             number(kind.busbw_gbps) if kind.busbw_gbps else BLANK,
         )
-    return table
+        for kind in many.kinds
+    )
+    return _figures("Collectives", rows, ("collective", "message", "ranks", "count", "busbw GB/s"))

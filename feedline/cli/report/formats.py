@@ -5,7 +5,7 @@ from pathlib import Path
 
 from feedline.analysis import report as reports
 from feedline.analysis.explain.model import Report
-from feedline.analysis.report import document_markdown, overview
+from feedline.analysis.report import document_markdown, document_text, overview
 from feedline.analysis.report.console import Console
 from feedline.analysis.report.document import Document, Title
 from feedline.analysis.report.first_screen import first_screen
@@ -35,7 +35,7 @@ def show(
     several = len(summary.rows) > 1
     if form == TEXT:
         if several:
-            overview.show(summary, console)
+            document_text.show(overview.document_of(summary), console)
         else:
             reports.to_terminal(built[0], console, full, (), run)
         return

@@ -367,15 +367,16 @@ def _show_study(measured: _StudyInput, args: argparse.Namespace, folder: Path | 
     Raises:
         OutputError: a file cannot be written.
     """
+    from feedline.analysis.report import document_text
     from feedline.analysis.report.json_report import plain
     from feedline.analysis.scaling.study import study
-    from feedline.cli.scale.text import render, show
+    from feedline.cli.scale.text import document_of, render
 
     result = study(
         measured.points, args.predict, measured.basis, args.noise, measured.late, measured.refused
     )
     console = console_for(args)
-    show(result, console)
+    document_text.show(document_of(result), console)
     as_json = json.dumps(plain(result), indent=1)
     texts = list(zip(_STUDY_FILES, (render(result), as_json), strict=True)) if folder else []
     with deferred():

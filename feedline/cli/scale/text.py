@@ -1,15 +1,11 @@
-"""A scaling study in the terminal, 80 columns wide, and as a page: a table, then the conclusion."""
+"""A scaling study as a document and as a page: the conclusion, then its table."""
 
 from collections.abc import Iterator
 from pathlib import Path
 
-from rich.table import Table
-from rich.text import Text
-
 from feedline.analysis.formatting import BLANK, count, rate, seconds, share
 from feedline.analysis.report import page, phrases
-from feedline.analysis.report.console import Console
-from feedline.analysis.report.document_text import plain
+from feedline.analysis.report.document import Document, Headline, Items, Note, Table
 from feedline.analysis.report.figures.throughput import throughput_by_ranks
 from feedline.analysis.scaling.efficiency import ScalingRow, Unit
 from feedline.analysis.scaling.predict import ThroughputPrediction
@@ -25,24 +21,18 @@ _KIND_TEXTS = {
 }
 
 
-def show(study: Study, console: Console) -> None:
-    """Print the study."""
+def document_of(study: Study) -> Document:
+    """Return the study: the conclusion, measured and predicted rates, and what they mean."""
     study = printable_in(study)
-    console.print(plain(study.conclusion, "bold"))
-    console.print()
-    console.print(plain(_kind(study)))
-    console.print()
-    console.print(_table(study))
-    for title, lines in (
-        ("Flagged", study.flags),
-        ("Meaning", list(_meaning(study))),
-        ("Notes", study.notes),
-    ):
-        if lines:
-            console.print()
-            console.print(Text(title, style="bold underline"))
-            for line in lines:
-                console.print(plain(f"- {line}"))
+    lists = {"Flagged": study.flags, "Meaning": list(_meaning(study)), "Notes": study.notes}
+    return Document(
+        (
+            Headline(*phrases.opening(study.conclusion)),
+            Note(_kind(study)),
+            _table(study),
+            *(Items(tuple(rows), title) for title, rows in lists.items() if rows),
+        )
+    )
 
 
 def _kind(study: Study) -> str:
@@ -62,49 +52,39 @@ def _kind(study: Study) -> str:
 
 
 def _table(study: Study) -> Table:
-    """Return measured rows, then predicted ones with their interval."""
-    table = Table.grid(padding=(0, 1, 0, 0), pad_edge=False)
-    timed = {(time.ranks, time.predicted) for time in study.times}
-    heads = [
-        "ranks",
-        study.unit,
-        "interval",
-        "efficiency",
-        "marginal",
-        "Karp-Flatt",
-        *(["to accuracy"] if timed else []),
-    ]
-    for _ in heads:
-        table.add_column(justify="right", no_wrap=True)
-    table.add_row(*(Text(head, style="dim") for head in heads))
-    for row in study.rows:
-        cells = [
+    """Return measured rows, then predicted ones with their interval; flagged rows stand out."""
+    timed = [*["to accuracy"] * bool(study.times)]
+    heads = ("ranks", study.unit, "interval", "efficiency", "marginal", "Karp-Flatt", *timed)
+    rows = [
+        (
             count(row.point.ranks),
             rate(row.point.samples_per_s),
             _interval(row.point.low, row.point.high),
             *_efficiency_cells(row),
-        ]
-        table.add_row(
-            *cells,
-            *([_time_to_accuracy(study, row.point.ranks, False)] if timed else []),
-            style="yellow" if row.flagged else None,
+            *(_time_to_accuracy(study, row.point.ranks, False) for _ in timed),
         )
-    for prediction in study.predictions:
-        if prediction.samples_per_s is not None:
-            cells = [
-                count(prediction.ranks),
-                rate(prediction.samples_per_s),
-                _interval(prediction.low, prediction.high),
-            ]
-            cells += [f"{_efficiency(study, prediction)}  ", "predicted", ""]
-            cells += [_time_to_accuracy(study, prediction.ranks, True)] if timed else []
-            table.add_row(*cells, style="cyan")
-    return table
+        for row in study.rows
+    ]
+    rows += [
+        (
+            count(prediction.ranks),
+            rate(prediction.samples_per_s),
+            _interval(prediction.low, prediction.high),
+            f"{_efficiency(study, prediction)}  ",
+            "predicted",
+            "",
+            *(_time_to_accuracy(study, prediction.ranks, True) for _ in timed),
+        )
+        for prediction in study.predictions
+        if prediction.samples_per_s is not None
+    ]
+    flagged = frozenset(at for at, row in enumerate(study.rows) if row.flagged)
+    return Table(tuple(rows), heads, right=frozenset(range(len(heads))), marked=flagged)
 
 
 def _interval(low: float | None, high: float | None) -> str:
-    """Return ``1,200 - 1,300``."""
-    return BLANK if low is None or high is None else f"{rate(low)} {BLANK} {rate(high)}"
+    """Return ``1,200 to 1,300``."""
+    return BLANK if low is None or high is None else f"{rate(low)} to {rate(high)}"
 
 
 def _efficiency_cells(row: ScalingRow) -> list[str]:

@@ -8,15 +8,25 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from feedline.cli.options import add_output, at_least, byte_count, positive
-from feedline.cli.outputs import check_files, console_for, name_files, save, save_json
+from feedline.cli.outputs import (
+    check_files,
+    console_for,
+    name_files,
+    progress_bar,
+    save,
+    save_json,
+)
+from feedline.cli.remaining import about
 from feedline.cli.runs import add_run
 from feedline.cli.settings import MAX_WORKERS
 from feedline.cli.whatif import NO_PREDICTION
 from feedline.profiler.deferred import deferred
 from feedline.profiler.errors import OutputError
+from feedline.profiler.printable import say
 
 if TYPE_CHECKING:
-    from feedline.analysis.predict.search import Limits, Memory, Tuning
+    from feedline.analysis.ledger.change import Refused
+    from feedline.analysis.predict.search import Limits, Memory, Search, Searcher, Tuning
     from feedline.cli.whatif.prediction import Replayable
 
 _PAGES = (".html", ".htm")
@@ -95,7 +105,7 @@ def _check_outputs(args: argparse.Namespace) -> None:
 
 
 def tuned(training: "Replayable", args: argparse.Namespace) -> "Tuning":
-    """Search, and measure how long that takes."""
+    """Search, say before how long that takes, and measure it."""
     from feedline.analysis.ledger.change import Refused
     from feedline.analysis.ledger.view import handover
     from feedline.analysis.predict.search import Searcher, Tuning
@@ -103,9 +113,8 @@ def tuned(training: "Replayable", args: argparse.Namespace) -> "Tuning":
     began = time.monotonic()
     memory = _memory_of(training)
     limits = _limits_of(training, memory, args)
-    search = Searcher(
-        training.predict, training.settings, training.facts.epochs, limits, memory
-    ).search()
+    searcher = Searcher(training.predict, training.settings, training.facts.epochs, limits, memory)
+    search = _search(searcher, args.quiet)
     if isinstance(search, Refused):
         return Tuning(limits=limits, memory=memory, refused=search)
     line = handover.line_to_change(training.facts, dict(search.changes)) if search.changes else ""
@@ -117,6 +126,19 @@ def tuned(training: "Replayable", args: argparse.Namespace) -> "Tuning":
         time.monotonic() - began,
         measured_interval=training.throughput.varies,
     )
+
+
+def _search(searcher: "Searcher", quiet: bool) -> "Search | Refused":
+    """Search; how long the first prediction took says how long all of them take."""
+    began = time.monotonic()
+    searcher.present()
+    most = searcher.at_most
+    if not quiet:
+        at_most_s = most * (time.monotonic() - began)
+        say(f"replaying up to {most} settings takes up to about {about(at_most_s)}")
+    with progress_bar(quiet, "replaying settings") as tell:
+        searcher.tell = lambda done: tell("replaying settings", min(done, most), most)
+        return searcher.search()
 
 
 def _memory_of(training: "Replayable") -> "Memory":

@@ -1,0 +1,380 @@
+"""All of a report as a document: the conclusion, then everything that it is from.
+
+A part that would say nothing is left out.
+"""
+
+import json
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+from feedline.analysis.explain.model import Report
+from feedline.analysis.formatting import (
+    BLANK,
+    Scale,
+    count,
+    counted,
+    seconds,
+    share,
+    share_range,
+    size,
+    value,
+)
+from feedline.analysis.ledger.finding import Finding
+from feedline.analysis.measure.model import Loader, OwnCode, StepSummary, Workers
+from feedline.analysis.measure.user_code import UserCode
+from feedline.analysis.ranks.communication import RankParts
+from feedline.analysis.report import of_convergence, of_traces, phrases
+from feedline.analysis.report.document import (
+    Bar,
+    Bars,
+    Block,
+    Document,
+    Field,
+    Fields,
+    Headline,
+    Items,
+    Note,
+    Section,
+    Table,
+    Title,
+)
+from feedline.analysis.report.figures.rank_parts import PART_LABELS, QUEUE_KEY
+from feedline.analysis.report.first_screen import conclusion
+from feedline.analysis.report.json_report import plain
+from feedline.analysis.report.palette import family
+from feedline.analysis.traces import kernel_names
+
+_RANKS = 8  # in the table of communication
+_KERNELS = 5
+_WORTH = 0.01  # of a step, from which on what would be different is told
+_LONGEST_KERNEL = 40  # characters
+_TONES = {"high": "bad", "low": "unsure"}
+
+
+def full_report(report: Report) -> Document:
+    """Return all of the report, without the lines that say where files are."""
+    return Document(tuple(_blocks(report)))
+
+
+def _blocks(report: Report) -> Iterator[Block]:
+    yield Title(tuple(phrases.about(report.run)))
+    yield from conclusion(report)
+    if report.step and report.step.boundary != "none":
+        yield Note(" · ".join([*phrases.pace(report), phrases.steps(report.throughput)]))
+    if said := phrases.ranks(report):
+        yield Note(said)
+    for title, blocks in _parts(report):
+        if shown := list(blocks):
+            yield Section(title)
+            yield from shown
+
+
+def _parts(report: Report) -> Iterator[tuple[str, Iterable[Block]]]:
+    """Yield the title and the blocks of each part, from the step to the notes."""
+    if report.step:
+        yield phrases.step_title(report.step), _step(report.step)
+        yield "The whole run", _whole_run(phrases.run_parts(report.ledger))
+        for own, title, mean_s in phrases.own_codes(report.step):
+            yield title, _own_code(own, mean_s)
+    if report.user_code and report.user_code.functions:
+        yield "Your code", _user_code(report.user_code)
+    if report.step:
+        yield phrases.waits_title(report), _waits(report.step, phrases.waits(report))
+    if report.traces:
+        yield "Device and input, rank by rank", _traces(report)
+    elif report.workers:
+        in_worker = " in a worker" if report.workers.processes else ""
+        yield f"One sample{in_worker}", _samples(report.workers)
+        yield "Operations", _operations(report.workers)
+    yield "Loaders", map(_loader, report.loaders)
+    if report.cpus and report.cpus.own is not None:
+        yield "CPUs", (Note(phrases.cpus(report.cpus)),)
+    if report.roofline:
+        yield "Roofline", (Note(phrases.roofline(report.roofline)),)
+    yield "Communication", _communication(report)
+    yield "Convergence", _convergence(report)
+    yield "Findings", _findings(report)
+    refused = phrases.refused_that_matter(report.hooks)
+    yield "Hooks that could not be attached", _items(f"{hook.name}: {hook.why}" for hook in refused)
+    yield "Notes", _items(report.notes)
+
+
+def _items(rows: Iterable[str]) -> Iterator[Items]:
+    """Yield a list; nothing without rows."""
+    if listed := tuple(rows):
+        yield Items(listed)
+
+
+def _figures(rows: Iterable[tuple[str, ...]], heads: Sequence[str], names: int = 1) -> Table:
+    """Return a table whose first columns are names, and the others figures."""
+    return Table(tuple(rows), tuple(heads), right=frozenset(range(names, len(heads))))
+
+
+def _step(step: StepSummary) -> Iterator[Block]:
+    """Yield the stages of the mean step with their sum, and how much steps differ."""
+    total = math.fsum(step.stages.values())
+    scale = Scale.column(max(total, step.mean_s))
+    on_gpu = {stage: scale(s) for stage, s in (step.gpu_stages or {}).items()}
+    bars = []
+    for stage, s in step.stages.items():
+        part = s / total if total > 0 else 0.0
+        figures = (scale(s), share(part) if total > 0 else BLANK, on_gpu.get(stage, ""))
+        bars.append(Bar(stage, figures if on_gpu else figures[:2], part, family(stage)))
+    bars.append(Bar("sum", (scale(total), share(1.0) if total > 0 else BLANK), 0.0))
+    yield Bars(tuple(bars), (scale.unit, "share", *["GPU span"] * bool(on_gpu)))
+    yield Note(_spread(step))
+
+
+def _spread(step: StepSummary) -> str:
+    """Return how much steps differ, and where they are cut."""
+    cut = phrases.BOUNDARIES.get(step.boundary, step.boundary)
+    if step.boundary == "none":
+        return cut
+    return " · ".join([f"median {seconds(step.median_s)}", f"p95 {seconds(step.p95_s)}", cut])
+
+
+def _whole_run(parts: Sequence[tuple[str, float, float]]) -> Iterator[Table]:
+    """Yield where the time of the run went.
+
+    Args:
+        parts: (what, seconds, share from 0 to 1) of each part.
+    """
+    if parts:
+        scale = Scale.column(max(took for _, took, _ in parts))
+        rows = ((what, scale(took), share(part)) for what, took, part in parts)
+        yield _figures(rows, ("", scale.unit, "share"))
+
+
+def _own_code(own: OwnCode, mean_s: float | None) -> Iterator[Block]:
+    """Yield functions and lines outside the stages.
+
+    Args:
+        mean_s: of the step; None: the figures are totals.
+    """
+    scale = Scale.column(own.s)
+    rows = []
+    for function in own.functions:
+        mainly = f", mostly in {function.mainly}" if function.mainly else ""
+        of_step = (share(function.s / mean_s),) if mean_s else ()
+        rows.append((f"{function.name}{mainly}", scale(function.s), *of_step))
+    heads = ("function, or lines between two recorded calls", scale.unit, "share")
+    yield _figures(rows, heads if mean_s else heads[:2])
+    yield Note(phrases.full_stop(phrases.own_code(own)))
+
+
+def _user_code(code: UserCode) -> Iterator[Block]:
+    """Yield the program's functions, each below the one that calls it."""
+    rows: list[tuple[str, ...]] = []
+    place = None
+    for function in code.functions:
+        if place != (function.kind, function.place):
+            place = (function.kind, function.place)
+            rows.append((f"{function.place}, {function.kind}",))
+        rows.append(
+            (
+                f"{'  ' * function.depth}{function.function}",
+                f"{function.file}:{function.line}",
+                share(function.share),
+                share_range(function.low, function.high),
+            )
+        )
+    yield _figures(rows, ("function", "line that takes most", "share", "95 % interval"), names=2)
+    yield Note(
+        f"Shares of making a sample ({counted(code.making_samples, 'stack')}), or of the step "
+        f"({counted(code.step_samples, 'stack')})."
+    )
+    for why in code.refused:
+        yield Note(f"Not sampled: {why}.")
+
+
+def _waits(step: StepSummary, meaning: Mapping[str, str]) -> Iterator[Table]:
+    """Yield why the main process waited for a batch.
+
+    Args:
+        meaning: of each kind.
+    """
+    total = sum(step.waits.values())
+    if total <= 0:
+        return
+    scale = Scale.column(total)
+    rows = tuple(
+        (kind, scale.full(s), share(s / total), meaning.get(kind, ""))
+        for kind, s in step.waits.items()
+        if s > 0
+    )
+    yield Table(rows, right=frozenset({1, 2}))
+
+
+def _samples(workers: Workers) -> Iterator[Block]:
+    """Yield what a sample costs, stage by stage."""
+    if not workers.per_sample:
+        yield Note(phrases.NO_SAMPLES)
+        return
+    scale = Scale.column(max(cost.wall_s for cost in workers.per_sample.values()))
+    rows = []
+    for name, _, cost, nbytes in phrases.sample_rows(workers):
+        times = map(scale, (cost.wall_s, cost.cpu_s, cost.runqueue_s, cost.blocked_s))
+        rows.append((name, *times, BLANK if nbytes is None else size(nbytes)))
+    yield _figures(
+        rows, ("stage", f"wall {scale.unit}", "CPU", "waiting for CPU", "blocked", "bytes")
+    )
+    yield Note(" · ".join(phrases.workers(workers)))
+
+
+def _operations(workers: Workers) -> Iterator[Table]:
+    """Yield the operations inside a sample, the slowest first."""
+    if not workers.operations:
+        return
+    ordered = sorted(workers.operations, key=lambda operation: -operation.wall_s)
+    scale = Scale.of_seconds(ordered[0].wall_s, digits=3)
+    rows = (
+        (
+            operation.name,
+            operation.stage,
+            scale(operation.wall_s),
+            scale(operation.cpu_s),
+            count(operation.calls),
+        )
+        for operation in ordered
+    )
+    heads = ("operation, per sample", "stage", f"wall {scale.unit}", "CPU", "calls")
+    yield _figures(rows, heads, names=2)
+
+
+def _loader(loader: Loader) -> Headline:
+    """Return a loader and its settings."""
+    facts = [
+        f"{loader.kind}, {loader.role}",
+        counted(loader.batches, "batch"),
+        counted(loader.samples, "sample"),
+    ]
+    if loader.batch_bytes is not None:
+        facts.append(f"{size(loader.batch_bytes)} per batch")
+    if loader.pickle_bytes is not None:
+        facts.append(f"{size(loader.pickle_bytes)} pickled")
+    if loader.first_batch_s is not None:
+        facts.append(f"first batch after {seconds(loader.first_batch_s)}")
+    settings = ", ".join(
+        f"{name}={json.dumps(plain(setting), ensure_ascii=False)}"
+        for name, setting in loader.settings.items()
+    )
+    return Headline(f"{loader.name}: {' · '.join([*facts, *loader.flags])}", settings)
+
+
+def _traces(report: Report) -> Iterator[Block]:
+    """Yield the device and the input of each rank, and why cells are blank."""
+    if report.traces:
+        yield Note(f"Figures cover {report.traces.basis}.")
+    yield _trace_table(report)
+    yield from (Note(f"{BLANK} {why}") for why in of_traces.reasons(report))
+    for note in report.traces.budget_notes if report.traces else ():
+        yield Note(phrases.sentence(note))
+    yield from _items(_kernels(report))
+
+
+def _trace_table(report: Report) -> Block:
+    """Return the device and input of the ranks.
+
+    A column that is blank for all of them is left out, and without any it says why.
+    """
+    rows = of_traces.rows(report, narrow=True)
+    heads = of_traces.heads(narrow=True)
+    told = [at for at in range(len(heads)) if any(cells[at] != BLANK for _, cells in rows)]
+    if not told:
+        why = of_traces.reasons(report)[:1] or ["the traces hold no device and no loader"]
+        return Note(f"Not measured: {why[0]}.")
+    shown = ((rank, *(cells[at] for at in told)) for rank, cells in rows)
+    return _figures(shown, ("rank", *(heads[at] for at in told)))
+
+
+def _kernels(report: Report) -> Iterator[str]:
+    """Yield the kernels that keep the device busy longest, of the rank that is shown."""
+    for row in report.traces.kernels[:_KERNELS] if report.traces else ():
+        operator = (
+            f" ({row.operator})"
+            if row.operator
+            else " (communication)"
+            if row.communication
+            else ""
+        )
+        name = kernel_names.fitting_name(row.name, _LONGEST_KERNEL)
+        yield f"{share(row.busy_share)} of busy time: {name}{operator}"
+
+
+def _communication(report: Report) -> Iterator[Block]:
+    if not report.comm:
+        return
+    shown, left_out = phrases.ranks_to_show(report, _RANKS)
+    if shown:
+        yield _ranks(shown)
+    if left_out:
+        yield Note(f"{left_out} more ranks are in the JSON report.")
+    yield Note(" ".join(phrases.communication(report)))
+    yield from _items(_replayed(report))
+    answers = report.comm.what_if
+    if answers and answers[0].step_s is None:
+        yield Note(f"No predictions: {answers[0].why}.")
+
+
+def _ranks(shown: Mapping[str, RankParts]) -> Table:
+    """Return the computing, transfer and waiting of these ranks.
+
+    There is a column for queueing, which is rare, where there is any.
+    """
+    scale = Scale.column(
+        max(getattr(own, part) or 0.0 for own in shown.values() for part in PART_LABELS)
+    )
+    names = {
+        part: name
+        for part, (_, name, _) in PART_LABELS.items()
+        if part != QUEUE_KEY or any(own.queue_s for own in shown.values())
+    }
+    rows = ((rank, *(scale(getattr(own, part)) for part in names)) for rank, own in shown.items())
+    return _figures(rows, (f"rank, {scale.unit}", *names.values()))
+
+
+def _replayed(report: Report) -> Iterator[str]:
+    """Yield the step with other settings, where that would tell; first as recorded."""
+    answers = report.comm.what_if if report.comm else []
+    worth = [
+        one
+        for one in answers[1:]
+        if one.step_s is not None and phrases.tells(one) and abs(one.gain_s) >= _WORTH * one.step_s
+    ]
+    if worth and answers[0].step_s is not None:
+        # its steps are not quite those of the mean: gains are against this
+        yield f"{answers[0].what}, replayed: {seconds(answers[0].step_s)} per step"
+    for one in worth:
+        known = one.low is not None and one.high is not None
+        between = f" ({seconds(one.low)} to {seconds(one.high)})" if known else ""
+        yield f"predicted with {one.what}: {seconds(one.step_s)} per step{between}"
+
+
+def _convergence(report: Report) -> Iterator[Block]:
+    yield from map(Note, of_convergence.sentences(report))
+    yield from _items(of_convergence.mistakes(report))
+
+
+def _findings(report: Report) -> Iterator[Block]:
+    for number, finding in enumerate(report.findings, 1):
+        yield from _finding(number, finding, report)
+    if together := phrases.together(report):
+        yield Note(": ".join(together))
+
+
+def _finding(number: int, finding: Finding, report: Report) -> Iterator[Block]:
+    """Yield a finding: what it costs, what it says, what it is from, its fix and its check."""
+    severity = finding.severity.value
+    cost = phrases.cost(finding, report.step.mean_s if report.step else None)
+    said = " ".join(map(phrases.full_stop, [finding.message, *finding.more]))
+    head = f"{number}. {severity.upper()}  {finding.rule_id}"
+    yield Headline(f"{head}  {cost}" if cost else head, said, _TONES.get(severity, ""))
+    seen = [f"{one.what}: {value(one.value, one.unit)}" for one in finding.evidence]
+    rows = [
+        *(Field("" if at else "Seen", text) for at, text in enumerate(seen)),
+        Field("Fix", phrases.whole_fix(finding)),
+        Field("Gain", phrases.gains(finding, report)),
+        Field("Check", finding.how_to_check),
+    ]
+    if shown := tuple(row for row in rows if row.text):
+        yield Fields(shown, indented=True)
