@@ -143,6 +143,10 @@ class Stage(enum.IntEnum):
     #: (samplers/blocked_threads.py). number: its process. source: what it waited for. extra: ns
     #: that the look stands for
     LOOK = 55
+    #: Garbage collections of Python: one of a millisecond or more, or shorter ones, whose times are
+    #: summed (taps/garbage.py). cpu: objects collected. nbytes: 1, the program called gc.collect.
+    #: number: generation. extra: collections. source: the line that called
+    GARBAGE = 56
 
     # What ranks do together (taps/collectives).
     #: start: enqueued. wall: until it was complete; -1: not yet, or unknown. source: operation.

@@ -435,6 +435,30 @@ class OwnCode:
 
 
 @dataclass(frozen=True)
+class GarbageCollection:
+    """Python's garbage collections in the training's thread, in its mean step.
+
+    Attributes:
+        s: What they take of the step, inside its stages. Unit: s.
+        stages: Stage -> what they take of it; they sum to s. Unit: s.
+        steps_share: Share (0 to 1) of the steps with a collection of 1 ms or more. Unit: 1.
+        longest_s: The longest of them. Unit: s.
+        full_share: Share (0 to 1) of s in full collections, which look at every object. Unit: 1.
+        called_share: Share (0 to 1) of s in calls of gc.collect by the program. Unit: 1.
+        called_at: The line that makes most of these calls, as in train.py:31; empty: none does, or
+            it is not known.
+    """
+
+    s: float
+    stages: dict[str, float]
+    steps_share: float
+    longest_s: float
+    full_share: float
+    called_share: float
+    called_at: str = ""
+
+
+@dataclass(frozen=True)
 class StepSummary:
     """The mean step. ``stages`` sums to ``mean_s``.
 
@@ -480,6 +504,8 @@ class StepSummary:
         gpu_work: What the GPU did per step, in the steps that torch.profiler recorded. None:
             torch.profiler recorded no steps of this training, or did not see the work of exactly
             one GPU.
+        garbage: Python's garbage collections, which are a part of other stages. None: nothing of
+            them was recorded in these steps.
     """
 
     mean_s: float
@@ -502,6 +528,7 @@ class StepSummary:
     own_code: OwnCode | None = None
     evaluation_code: OwnCode | None = None
     gpu_work: GpuWork | None = None
+    garbage: GarbageCollection | None = None
 
     @property
     def gpu_s(self) -> float:
