@@ -145,7 +145,8 @@ class Stage(enum.IntEnum):
     LOOK = 55
     #: Garbage collections of Python: one of a millisecond or more, or shorter ones, whose times are
     #: summed (taps/garbage.py). cpu: objects collected. nbytes: 1, the program called gc.collect.
-    #: number: generation. extra: collections. source: the line that called
+    #: number: generation. extra: collections; 0: at the end of the recording, cpu are the objects
+    #: that gc.freeze has set aside. source: the line that called
     GARBAGE = 56
 
     # What ranks do together (taps/collectives).

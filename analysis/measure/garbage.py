@@ -66,7 +66,7 @@ def _of_steps(main: Process, boundaries: Boundaries) -> tuple[Records, IntArray]
     records = main.view(Stage.GARBAGE)
     records = records[records["thread"] == 0]
     step = step_of(records["start"], boundaries)
-    counts = (step >= 0) & ~holds(boundaries.evaluation, records["start"])
+    counts = (step >= 0) & (records["collections"] > 0) & ~holds(boundaries.evaluation, records["start"])
     return records[counts], step[counts]
 
 
@@ -108,7 +108,15 @@ def collection(
         full_share=float(records["wall"][records["generation"] >= _OLDEST].sum()) / whole_ns,
         called_share=float(records["wall"][called].sum()) / whole_ns,
         called_at=_most(records[called], main.names),
+        frozen=_frozen(main),
     )
+
+
+def _frozen(main: Process) -> int | None:
+    """Return how many objects gc.freeze has set aside; None: not known, as of a run that was cut."""
+    ends = main.view(Stage.GARBAGE)
+    ends = ends[ends["collections"] == 0]
+    return int(ends["collected"][-1]) if len(ends) else None
 
 
 def long_collections(main: Process) -> IntArray:

@@ -447,6 +447,8 @@ class GarbageCollection:
         called_share: Share (0 to 1) of s in calls of gc.collect by the program. Unit: 1.
         called_at: The line that makes most of these calls, as in train.py:31; empty: none does, or
             it is not known.
+        frozen: Objects that gc.freeze had set aside at the end, which no collection looks at.
+            Unit: objects. None: the run was cut.
     """
 
     s: float
@@ -456,6 +458,7 @@ class GarbageCollection:
     full_share: float
     called_share: float
     called_at: str = ""
+    frozen: int | None = None
 
 
 @dataclass(frozen=True)

@@ -41,7 +41,10 @@ class GarbageTap:
         with suppress(ValueError):
             gc.callbacks.remove(self._notice)
         with suppress(Exception):
-            self._write_short(self._wall_ns(), 0)
+            now = self._wall_ns()
+            self._write_short(now, 0)
+            # counted object by object, so not before the training's end
+            self._write(now, 0, gc.get_freeze_count(), 0, 0)
 
     def _notice(self, phase: str, info: dict[str, int]) -> None:
         with suppress(Exception):  # it would be printed, and the training must not see it

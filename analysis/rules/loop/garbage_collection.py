@@ -79,10 +79,14 @@ def check(facts: RuleInputs) -> Finding | None:
 
 
 def _fixes(garbage: GarbageCollection) -> list[str]:
-    """Return what to do, the best first: objects made in each step are not there to be frozen."""
+    """Return what to do, the best first.
+
+    Objects that each step makes anew cannot be frozen, and those of the set-up only once.
+    """
     if garbage.called_share >= _MOSTLY:
         return [_REMOVE, _RARELY]
-    return [_FREEZE, _TOGETHER] if garbage.full_share >= _MOSTLY else [_TOGETHER]
+    helps = garbage.full_share >= _MOSTLY and not garbage.frozen
+    return [_FREEZE, _TOGETHER] if helps else [_TOGETHER]
 
 
 def _cost_s(garbage: GarbageCollection | None) -> float:
