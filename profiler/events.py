@@ -149,6 +149,11 @@ class Stage(enum.IntEnum):
     #: that gc.freeze has set aside. source: the line that called
     GARBAGE = 56
 
+    #: No span: a look at which graphs of past steps are alive (taps/graphs.py). number: updates
+    #: made before. nbytes: graphs that should be gone. extra: of them, alive. source: the line that
+    #: calls the model
+    KEPT = 57
+
     # What ranks do together (taps/collectives).
     #: start: enqueued. wall: until it was complete; -1: not yet, or unknown. source: operation.
     #: cpu, runqueue: ids of names, of its group and dtype. nbytes: full message. number: of it

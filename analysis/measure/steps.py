@@ -34,6 +34,7 @@ ASIDE = (
     Stage.OWN_CODE,
     Stage.CALLED,
     Stage.GARBAGE,
+    Stage.KEPT,
 )  # what did not happen in the main thread, though it wrote it down
 _FEWEST = 4  # steps that are worth a mean
 _BATCH_IN_EPOCH = (1 << 32) - 1  # of a batch key (profiler/events.py)

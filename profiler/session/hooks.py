@@ -133,6 +133,7 @@ def _torch(
         fetch,
         flops,
         garbage,
+        graphs,
         own_code,
         recording_schedule,
         training,
@@ -166,6 +167,9 @@ def _torch(
             convergence.attach(hooks.report, patches, report_setup, hooks.when_imported)
         ),
     )
+    kept = graphs.GraphTap()
+    hooks.attach(graphs.NAME, graphs.GIVES, kept.attach)
+    hooks.add_undo(kept.stop)
     collections = garbage.GarbageTap()
     hooks.attach(garbage.NAME, garbage.GIVES, collections.attach)
     hooks.add_undo(collections.undo)

@@ -74,6 +74,7 @@ _MEANINGS = MappingProxyType(
             "extra": "first_optimizer",
         },
         Stage.LOOK: {"number": "pid", "extra": "stands_for"},
+        Stage.KEPT: {"nbytes": "graphs", "number": "updates", "extra": "alive"},
         Stage.GARBAGE: {
             "cpu": "collected",
             "nbytes": "called",
