@@ -49,6 +49,7 @@ from feedline.analysis.rules.loop import (
     float32_products,
     garbage_collection,
     gpu_waits,
+    memory_growth,
     optimizer_time,
     own_code,
     recompilation,
@@ -99,6 +100,7 @@ LOOP: tuple[Rule[RuleInputs], ...] = (
     optimizer_time.RULE,
     own_code.RULE,
     evaluation_time.RULE,
+    memory_growth.RULE,
 )
 
 #: What is said of a recorded run where no rule about its input speaks; explain.py says where which.
