@@ -335,8 +335,8 @@ def _growth(rank: RankMetrics, gauges: list[Gauge]) -> list[MemoryGrowth]:
     if not anchors:
         return []
     source = SourceLines.of_run(anchors[0]["time_ns"] / 1e9, rank.rank.folder.parent)
-    number, origin = gather.throughput(rank).steps, anchors[0]["perf_counter_ns"]
-    return memory.growths(rank.main, rank.steps, number, gauges, origin, source)
+    origin = anchors[0]["perf_counter_ns"]
+    return memory.growths(rank.main, rank.steps, rank.counted, gauges, origin, source)
 
 
 def _sampled_code(rank: Rank, notes: list[str]) -> SampledCode | None:

@@ -66,7 +66,9 @@ def _of_steps(main: Process, boundaries: Boundaries) -> tuple[Records, IntArray]
     records = main.view(Stage.GARBAGE)
     records = records[records["thread"] == 0]
     step = step_of(records["start"], boundaries)
-    counts = (step >= 0) & (records["collections"] > 0) & ~holds(boundaries.evaluation, records["start"])
+    counts = (
+        (step >= 0) & (records["collections"] > 0) & ~holds(boundaries.evaluation, records["start"])
+    )
     return records[counts], step[counts]
 
 

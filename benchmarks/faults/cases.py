@@ -275,6 +275,12 @@ OBJECTS = [
          "--steps 400 --batch 64 --workers 0 --objects 500000 --records 8000", "", "--disabled", short="--steps 150"),
     kept("collected_each_step", "gc.collect is called in each step, among 200,000 objects", "garbage_collection",
          "--steps 150 --batch 64 --workers 0 --objects 200000", "--collect", "", names="gc.collect", short="--steps 60"),
+    kept("graphs_kept", "the loss of each step is kept, with its graph", "memory_growth",
+         "--steps 1500 --step-ms 8 --batch 64 --workers 0", "--keep loss", "--keep number", short="--steps 600"),
+    kept("tensors_kept", "a megabyte is kept of each step", "memory_growth",
+         "--steps 1500 --step-ms 8 --batch 64 --workers 0", "--keep buffer", "--keep number"),
+    kept("workers_keep", "workers keep 4 kB of each sample", "memory_growth",
+         "--steps 3000 --step-ms 8 --batch 64 --workers 2", "--worker-keeps 4", ""),
 ]  # fmt: skip
 
 FAULTS: list[Fault] = [

@@ -244,9 +244,7 @@ class CgroupMemory(GaugeSource):
 
     def prepare(self) -> str | None:
         levels = _levels(self._root, "memory")
-        limits = [
-            (limit, level) for level in levels if (limit := _memory_limit(level)) is not None
-        ]
+        limits = [(limit, level) for level in levels if (limit := _memory_limit(level)) is not None]
         if not limits:
             return Message("no control group limits the memory", message.NO_MEMORY_LIMIT)
         self._limit, self._level = min(limits, key=lambda pair: pair[0])

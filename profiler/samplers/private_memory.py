@@ -8,9 +8,9 @@ from feedline.profiler.samplers.source import GaugeSource, OpenFile, read_file
 
 _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 _KIB = 1024
-#: Times as long as a look at the processes below took, until the next: the kernel goes through
-#: their pages, and mappings cannot change meanwhile.
-_PAUSE = 500
+#: Times the CPU time of a look at the processes below, until the next: the kernel goes through
+#: their pages, and mappings cannot change meanwhile. At first, 1 % of a CPU.
+_PAUSE, _EARLY_PAUSE, _EARLY_NS = 500, 100, 60_000_000_000
 _MOST = 16  # processes that are looked at, of more alike
 
 
@@ -30,7 +30,7 @@ class PrivateMemory(GaugeSource):
         super().__init__()
         self._pid = os.getpid() if pid is None else pid
         self._proc = proc
-        self._due_ns = 0
+        self._due_ns, self._begun_ns = 0, clock.wall_ns()
 
     def prepare(self) -> str | None:
         self._main = OpenFile(f"{self._proc}/{self._pid}/statm")
@@ -52,8 +52,11 @@ class PrivateMemory(GaugeSource):
         now = clock.wall_ns()
         values = {"memory/main": float(self._main_bytes())}
         if now >= self._due_ns:
+            begun = clock.cpu_ns()
             values |= self._of_children()
-            self._due_ns = now + _PAUSE * (clock.wall_ns() - now)
+            early = now - self._begun_ns < _EARLY_NS
+            pause = _EARLY_PAUSE if early else _PAUSE
+            self._due_ns = now + pause * (clock.cpu_ns() - begun)
         return values
 
     def _main_bytes(self) -> int:

@@ -30,7 +30,9 @@ _DETACH = "Keep numbers instead of tensors: loss.item(), or loss.detach() for te
 _LOOK = "Look for lists, dicts and caches that get longer with each step."
 _SNAPSHOT = "To find it, compare two tracemalloc snapshots of a short run: they slow it down."
 _ARRAYS = "Keep what samples need in arrays (NumPy, torch, Arrow) instead of lists and dicts."
-_LOOK_IN_DATASET = "Look in the dataset for lists, dicts and caches that get longer with each sample."
+_LOOK_IN_DATASET = (
+    "Look in the dataset for lists, dicts and caches that get longer with each sample."
+)
 
 #: Trainings last hours, rarely more than some days.
 _SOON_S, _LATEST_S = 24 * 3600.0, 30 * 24 * 3600.0
@@ -118,9 +120,7 @@ def _check(grown: MemoryGrowth) -> str:
             "Read the same from one array, with the same workers. If they grow as fast, this "
             "finding is wrong."
         )
-    return (
-        "Record twice as many steps. If memory is no larger at the end, this finding is wrong."
-    )
+    return "Record twice as many steps. If memory is no larger at the end, this finding is wrong."
 
 
 def change(facts: RuleInputs) -> Refused:

@@ -5,6 +5,7 @@ kept.py --objects 500000 --records 4000 [--disabled]
 """
 
 import gc
+import time
 
 import torch
 from torch import nn
@@ -38,7 +39,9 @@ class Rows(Dataset):
 def arguments():
     parser = options(__doc__)
     parser.add_argument("--objects", type=int, default=0, help="made before training, and kept")
-    parser.add_argument("--records", type=int, default=0, help="made in each step, and kept for three")
+    parser.add_argument(
+        "--records", type=int, default=0, help="made in each step, and kept for three"
+    )
     parser.add_argument("--disabled", action="store_true", help="gc.disable() before training")
     parser.add_argument("--collect", action="store_true", help="gc.collect() in each step")
     parser.add_argument(
@@ -56,6 +59,8 @@ def main():
         gc.disable()
     batches = loader(Rows(given), given)
     model = nn.Sequential(nn.Linear(WIDTH, 512), nn.ReLU(), nn.Linear(512, 10))
+    if given.step_ms:
+        model.register_forward_hook(lambda *_: time.sleep(given.step_ms / 1e3))
     optimizer, timers = torch.optim.SGD(model.parameters(), 0.01), Timers()
     records, losses, buffers, total = [], [], [], 0.0
     for _ in range(given.epochs):
