@@ -143,6 +143,16 @@ class Stage(enum.IntEnum):
     #: (samplers/blocked_threads.py). number: its process. source: what it waited for. extra: ns
     #: that the look stands for
     LOOK = 55
+    #: Garbage collections of Python: one of a millisecond or more, or shorter ones, whose times are
+    #: summed (taps/garbage.py). cpu: objects collected. nbytes: 1, the program called gc.collect.
+    #: number: generation. extra: collections; 0: at the end of the recording, cpu are the objects
+    #: that gc.freeze has set aside. source: the line that called
+    GARBAGE = 56
+
+    #: No span: a look at which graphs of past steps are alive (taps/graphs.py). number: updates
+    #: made before. nbytes: graphs that should be gone. extra: of them, alive. source: the line that
+    #: calls the model
+    KEPT = 57
 
     # What ranks do together (taps/collectives).
     #: start: enqueued. wall: until it was complete; -1: not yet, or unknown. source: operation.

@@ -45,6 +45,7 @@ NO_CUDA: Final = "torch_without_cuda"
 CUDA_NOT_USED: Final = "cuda_not_used"
 NO_NVML: Final = "no_nvml"
 NO_CPU_QUOTA: Final = "no_cpu_quota"
+NO_MEMORY_LIMIT: Final = "no_memory_limit"
 NO_DISK: Final = "no_disk"
 NOT_REPLACED: Final = "seen_by_counters"  # too much goes through it for a tap
 TOO_FEW_UPDATES: Final = "too_few_updates"

@@ -68,8 +68,14 @@ def diagnose(
     if predictions is not None:
         grave, others = predictions.attached(grave), predictions.attached(others)
     others = [_with_place(finding, run) for finding in others]
+    ending = [finding for finding in others if _ends_training(finding)]
+    rest = [finding for finding in others if finding not in ending]
     return _told(
-        [*grave, *(_with_claims(finding, rows) for finding in in_order(others, rows, mean_s))]
+        [
+            *grave,
+            *ending,
+            *(_with_claims(finding, rows) for finding in in_order(rest, rows, mean_s)),
+        ]
     )
 
 
@@ -232,6 +238,12 @@ def _with_place(finding: Finding, run: RuleInputs) -> Finding:
 def _asks(finding: Finding) -> bool:
     """Tell whether it asks for a change."""
     return finding.severity is not Severity.INFO
+
+
+def _ends_training(finding: Finding) -> bool:
+    """Tell whether a longer training ends by what it names, soon."""
+    rule = BY_ID.get(finding.rule_id)
+    return rule is not None and rule.ends_training and finding.severity is Severity.HIGH
 
 
 def _estimated(finding: Finding) -> Finding:

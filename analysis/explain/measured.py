@@ -17,7 +17,7 @@ from feedline.analysis.explain.model import Hook, MeasuredRun, RankSummary
 from feedline.analysis.ledger.facts import RuleInputs
 from feedline.analysis.ledger.recorded import ledger_of
 from feedline.analysis.ledger.view.input_wait import batches_per_step, steady_share
-from feedline.analysis.measure import computing, gather, moved, own_code, user_code
+from feedline.analysis.measure import computing, gather, memory, moved, own_code, user_code
 from feedline.analysis.measure.at_end import AtEnd, at_end
 from feedline.analysis.measure.boundaries import trains_forward
 from feedline.analysis.measure.certainty import certainty, unseen
@@ -29,6 +29,7 @@ from feedline.analysis.measure.model import (
     Cpus,
     Gauge,
     Loader,
+    MemoryGrowth,
     Recompiled,
     RunInfo,
     StepSummary,
@@ -133,6 +134,8 @@ def measure(
     step = _step(shown, gauges, code)
     use = _cpu_use(shown, gathered, gauges) if step is not None else None
     view = _view(shown, step, workers, loaders, use, gauges, code, compared)
+    if view is not None:
+        view = dataclasses.replace(view, growth=_growth(shown, gauges))
     ended = between_ranks.first_failed(gathered)
     end = at_end(gathered[ended], gauges if gathered[ended] is shown else [])
     about = _run_info(run, gathered[ended].rank, end)
@@ -178,6 +181,7 @@ def measure(
         shown=shown.rank.number,
         ledger=view.ledger if view is not None else None,
         user_code=_user_code(view),
+        memory_growth=list(view.growth) if view is not None else [],
         headline=headline(about, pace.steps, trained.updates if trained else 0, who, end, unit),
     )
     return Measurement(measured, shown, view, end)
@@ -326,6 +330,16 @@ def _view(
     return dataclasses.replace(
         facts, ledger=ledger_of(rank, step, facts.costs, parts, facts.exposed, code)
     )
+
+
+def _growth(rank: RankMetrics, gauges: list[Gauge]) -> list[MemoryGrowth]:
+    """Return the memory that grows while the steps of a rank run."""
+    anchors = rank.rank.manifest.anchors
+    if not anchors:
+        return []
+    source = SourceLines.of_run(anchors[0]["time_ns"] / 1e9, rank.rank.folder.parent)
+    origin = anchors[0]["perf_counter_ns"]
+    return memory.growths(rank.main, rank.steps, rank.counted, gauges, origin, source)
 
 
 def _sampled_code(rank: Rank, notes: list[str]) -> SampledCode | None:

@@ -14,6 +14,7 @@ from feedline.analysis.measure.model import (
     Cpus,
     Gauge,
     Loader,
+    MemoryGrowth,
     RunInfo,
     StepSummary,
     Throughput,
@@ -367,6 +368,7 @@ class MeasuredRun:
     # ended well
     headline: str = ""
     user_code: UserCode | None = None  # None: no stacks were sampled
+    memory_growth: list[MemoryGrowth] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
@@ -430,11 +432,13 @@ class Report(MeasuredRun):
             run ended normally.
         user_code: Functions and lines of the program that take time, from sampled stacks of all
             its processes. None: no stacks were sampled.
+        memory_growth: Memory of the main process and of its workers that grows while the steps
+            run.
         verdict: What limits the training and what to change, or that nothing measured does.
         findings: Causes with evidence and fix, most important first; at most three that are not of
             severity info. Those about the training loop (gpu_waits, float32_products,
-            recompilation, checkpoint_time, optimizer_time, own_code, evaluation_time) come in
-            addition.
+            recompilation, checkpoint_time, garbage_collection, optimizer_time, own_code,
+            evaluation_time, memory_growth) come in addition.
         roofline: The limits of the run's throughput. None: no step, too few of them, or batches of
             unknown size.
         together: Throughput predicted with all predicted fixes of the loader at once. None: fewer

@@ -17,6 +17,7 @@ from feedline.analysis.measure.model import (
     Cost,
     Cpus,
     Loader,
+    MemoryGrowth,
     Moved,
     Recompiled,
     StepSummary,
@@ -73,6 +74,7 @@ class RuleInputs:
         repeated_stream: the loader's workers were seen to yield the same batches of a stream.
         failed: the run ended with an error: how, in words; empty: it did not.
         code: the program's functions in sampled stacks (None: none were sampled).
+        growth: memory that grows while the steps run.
     """
 
     throughput: Throughput
@@ -109,6 +111,7 @@ class RuleInputs:
     closures: bool = False
     shown: int | None = None
     code: SampledCode | None = None
+    growth: Sequence[MemoryGrowth] = ()
 
     @cached_property
     def rows(self) -> dict[str, float]:

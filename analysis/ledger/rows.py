@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 
 from feedline.analysis.ledger.table import LedgerRow
 from feedline.analysis.measure.code_places import COMPILE
@@ -10,9 +11,10 @@ from feedline.analysis.measure.model import Cost, StepSummary
 from feedline.analysis.ranks.communication import ExposedKind, RankParts
 
 _USER = "user"
+_GARBAGE, _WAIT = "gc", "wait"
 #: Stages that own_code and the kinds of waiting divide; and one that is torch's alone, though
 #: libraries that it calls look like the program's.
-_NOT_SAMPLED = ("other", "loss", "wait", COMPILE)
+_NOT_SAMPLED = ("other", "loss", _WAIT, COMPILE)
 _PLACE = re.compile(r"(?P<name>.*) \((?P<place>[^()]+)\)")
 
 
@@ -27,7 +29,7 @@ def step_rows(
     The kinds of waiting are rows below ``wait``, communication that nothing hides is below the
     phase in which it is called. What functions of the program take between models, backward passes
     and updates are rows below ``other`` and ``loss``, in proportion: which of the two they ran in
-    was not recorded.
+    was not recorded. Garbage collections are rows below the stages that they ran in.
 
     Args:
         parts: of the step of one of several ranks; None: they were not compared.
@@ -41,6 +43,7 @@ def step_rows(
         *_sampled(step, code),
         *(_communication(step, parts, kinds) if parts is not None else ()),
     ]
+    inside = [*_without_garbage(step, inside), *_garbage(step)]
     rows = []
     for name, stage_s in step.stages.items():
         left = stage_s - sum(row.s for row in inside if row.stage == name)
@@ -114,6 +117,26 @@ def _functions(step: StepSummary) -> Iterator[LedgerRow]:
         name, place = (match["name"], match["place"]) if match else (function.name, "")
         for stage, part in (("other", in_other), ("loss", 1 - in_other)):
             yield LedgerRow(f"{stage}/{_USER}/{name}", function.s * part, place=place)
+
+
+def _garbage(step: StepSummary) -> Iterator[LedgerRow]:
+    """Return garbage collections, as rows below the stages that they run in.
+
+    Those while the step waits for a batch are left out: it would wait as long without them.
+    """
+    for stage, seconds in step.garbage.stages.items() if step.garbage else ():
+        if stage != _WAIT:
+            yield LedgerRow(f"{stage}/{_GARBAGE}", seconds)
+
+
+def _without_garbage(step: StepSummary, rows: list[LedgerRow]) -> Iterator[LedgerRow]:
+    """Take collections off what else is known of their stage, as far as they do not fit beside it."""
+    collected = {row.stage: row.s for row in _garbage(step)}
+    for row in rows:
+        seconds = collected.get(row.stage, 0.0)
+        known = sum(one.s for one in rows if one.stage == row.stage) if seconds else 0.0
+        room = max(step.stages.get(row.stage, 0.0) - seconds, 0.0)
+        yield replace(row, s=row.s * room / known) if known > room else row
 
 
 def _communication(

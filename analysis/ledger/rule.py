@@ -105,6 +105,8 @@ class Rule(Generic[F]):
         of_others: what it claims is the load of other programs: it never goes first beside as
             grave a cause in the training itself that explains enough.
         names_error: its fix begins with the error of a training that failed.
+        ends_training: what it names ends a longer training: where it is grave, it is told first,
+            though it takes no time.
         free: the change that removes all time of what the finding names: a bound of its gain.
             None: ``change`` already removes it, or no such bound is known.
     """
@@ -129,4 +131,5 @@ class Rule(Generic[F]):
     bound_or_input: str = ""
     of_others: bool = False
     names_error: bool = False
+    ends_training: bool = False
     free: Callable[[F], Change | Refused] | None = None

@@ -17,6 +17,7 @@ from feedline.analysis.measure.costs import (
     costs_by_stage,
     operations,
 )
+from feedline.analysis.measure.garbage import collection
 from feedline.analysis.measure.gpu_stages import gpu_stages
 from feedline.analysis.measure.model import (
     Cost,
@@ -210,6 +211,9 @@ def step_summary(rank: RankMetrics) -> StepSummary | None:
         runqueue_s=queued_s / recorded_s * mean.s if queued_s else queued_s,
         main_runqueue_share=main_runqueue_share(rank),
         sampled=None if rank.estimate is None else rank.estimate.sampled(rank.stages),
+        garbage=collection(
+            rank.main, steps.boundaries, rank.first, steps.collecting, rank.stages, mean.stages
+        ),
     )
 
 

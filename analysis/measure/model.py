@@ -4,6 +4,7 @@ They are the run, its steps, its loaders and workers, and its machine. Seconds a
 in ``_s``, bytes end in ``_bytes``, shares go from 0 to 1. None: it could not be measured.
 """
 
+import enum
 from dataclasses import dataclass, field
 
 from feedline.analysis.traces.windows import GpuWork
@@ -435,6 +436,33 @@ class OwnCode:
 
 
 @dataclass(frozen=True)
+class GarbageCollection:
+    """Python's garbage collections in the training's thread, in its mean step.
+
+    Attributes:
+        s: What they take of the step, inside its stages. Unit: s.
+        stages: Stage -> what they take of it; they sum to s. Unit: s.
+        steps_share: Share (0 to 1) of the steps with a collection of 1 ms or more. Unit: 1.
+        longest_s: The longest of them. Unit: s.
+        full_share: Share (0 to 1) of s in full collections, which look at every object. Unit: 1.
+        called_share: Share (0 to 1) of s in calls of gc.collect by the program. Unit: 1.
+        called_at: The line that makes most of these calls, as in train.py:31; empty: none does, or
+            it is not known.
+        frozen: Objects that gc.freeze had set aside at the end, which no collection looks at.
+            Unit: objects. None: the run was cut.
+    """
+
+    s: float
+    stages: dict[str, float]
+    steps_share: float
+    longest_s: float
+    full_share: float
+    called_share: float
+    called_at: str = ""
+    frozen: int | None = None
+
+
+@dataclass(frozen=True)
 class StepSummary:
     """The mean step. ``stages`` sums to ``mean_s``.
 
@@ -480,6 +508,8 @@ class StepSummary:
         gpu_work: What the GPU did per step, in the steps that torch.profiler recorded. None:
             torch.profiler recorded no steps of this training, or did not see the work of exactly
             one GPU.
+        garbage: Python's garbage collections, which are a part of other stages. None: nothing of
+            them was recorded in these steps.
     """
 
     mean_s: float
@@ -502,6 +532,7 @@ class StepSummary:
     own_code: OwnCode | None = None
     evaluation_code: OwnCode | None = None
     gpu_work: GpuWork | None = None
+    garbage: GarbageCollection | None = None
 
     @property
     def gpu_s(self) -> float:
@@ -526,6 +557,56 @@ class StepSummary:
         """
         work = self.gpu_work
         return work is not None and work.ranks == 1 and work.busy_s > self.mean_s * GPU_BEHIND
+
+
+class Holder(str, enum.Enum):
+    """What holds memory that grows."""
+
+    GRAPHS = "graphs"  # of past steps, that the program keeps
+    COPIES = "copies"  # pages that workers shared with the main process, and copy on write
+    OWN = "own"  # something that workers keep themselves
+
+
+@dataclass(frozen=True)
+class MemoryGrowth:
+    """Memory that grows while the steps run, once it has warmed up.
+
+    Attributes:
+        who: main: the main process; workers: all processes below it together.
+        per_step_bytes: Growth per step, by the median slope of its readings. Unit: B.
+        low_bytes: Lower end of its 95 % interval (bootstrap over blocks of readings). Unit: B.
+        high_bytes: Upper end. Unit: B.
+        grown_bytes: Growth in the steps that were looked at. Unit: B.
+        at_end_bytes: Memory at their end. Unit: B.
+        holder: What holds it: graphs (of past steps), copies (of pages that workers shared), own
+            (something that workers keep). None: unknown.
+        graphs: Graphs of past steps that were looked at. Unit: graphs.
+        graphs_alive: Of these, still in memory. Unit: graphs.
+        place: The line that keeps them, as in train.py:31; empty: unknown.
+        still_shared_bytes: Of workers, what they still share and may copy. Unit: B. None: it does
+            not apply.
+        limit: Whose memory is full first: the machine's, or that of the control group (cgroup);
+            empty: unknown.
+        left_bytes: Until then. Unit: B. None: unknown.
+        steps_left: Steps until then, at this rate. Unit: steps. None: unknown.
+        seconds_left: The same in time. Unit: s. None: unknown.
+    """
+
+    who: str
+    per_step_bytes: float
+    low_bytes: float
+    high_bytes: float
+    grown_bytes: float
+    at_end_bytes: float
+    holder: Holder | None = None
+    graphs: int = 0
+    graphs_alive: int = 0
+    place: str = ""
+    still_shared_bytes: float | None = None
+    limit: str = ""
+    left_bytes: float | None = None
+    steps_left: float | None = None
+    seconds_left: float | None = None
 
 
 @dataclass(frozen=True)

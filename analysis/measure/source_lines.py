@@ -35,11 +35,15 @@ class SourceLines:
         Args:
             function: that the line is in: a file without it is another one of the same name.
         """
+        lines = self.whole(file, function)
+        return lines[line - 1].strip() if 0 < line <= len(lines) else ""
+
+    def whole(self, file: str, function: str = "") -> list[str]:
+        """Return all lines of a file; Args and what is not read as above."""
         key = f"{file}:{function}"
         if key not in self._files:
             self._files[key] = self._found(file, function)
-        lines = self._files[key]
-        return lines[line - 1].strip() if 0 < line <= len(lines) else ""
+        return self._files[key]
 
     def _found(self, file: str, function: str) -> list[str]:
         named = function.isidentifier()

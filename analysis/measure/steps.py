@@ -3,7 +3,7 @@
 Each nanosecond of the main thread belongs to one stage, and unclaimed time is "other".
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -11,6 +11,7 @@ import numpy.typing as npt
 from feedline.analysis.intervals import IntArray, Pieces, cut, flatten, holds, overlap
 from feedline.analysis.measure.ahead import left_over
 from feedline.analysis.measure.boundaries import Boundaries, find, gave
+from feedline.analysis.measure.garbage import collecting
 from feedline.analysis.measure.making import STAGE as INPUT
 from feedline.analysis.measure.making import Making, step_of
 from feedline.analysis.measure.stages import STAGE_OF_RECORD
@@ -32,6 +33,8 @@ ASIDE = (
     Stage.LOOKED,
     Stage.OWN_CODE,
     Stage.CALLED,
+    Stage.GARBAGE,
+    Stage.KEPT,
 )  # what did not happen in the main thread, though it wrote it down
 _FEWEST = 4  # steps that are worth a mean
 _BATCH_IN_EPOCH = (1 << 32) - 1  # of a batch key (profiler/events.py)
@@ -63,6 +66,7 @@ class Steps:
             program's own code runs.
         evaluating: ns of all evaluations and rollouts that belong to no stage.
         resident: bool [n], all that models get in the step was in memory before.
+        collecting: stage -> int64 [n], ns of it that are garbage collections.
     """
 
     start: IntArray
@@ -81,6 +85,7 @@ class Steps:
     evaluating: int
     resident: npt.NDArray[np.bool_]
     making: Making | None = None
+    collecting: dict[str, IntArray] = field(default_factory=dict)
 
 
 def partition(main: Process) -> Steps | None:
@@ -117,6 +122,7 @@ def partition(main: Process) -> Steps | None:
         _sum(pieces, spans, main.names, boundaries, asked, left),
         Making.of(main, spans, pieces, boundaries),
     )
+    steps = replace(steps, collecting=collecting(main, pieces, spans, boundaries))
     if not len(main.of(Stage.REST)):  # else it is a part of what recording a step in full costs
         steps = _without_looking(steps, main.view(Stage.OWN_CODE))
     if making is None:

@@ -3,6 +3,7 @@
 import numpy as np
 
 from feedline.analysis.intervals import IntArray, overlap
+from feedline.analysis.measure.garbage import COLLECTING, long_collections
 from feedline.analysis.measure.stages import STAGE_OF_RECORD
 from feedline.analysis.measure.steps import Steps, left_after, partition
 from feedline.analysis.traces.collectives import (
@@ -132,7 +133,7 @@ def _phases(main: Process, times: IntArray, steps: Steps | None) -> IntArray:
 def _stages_of(main: Process) -> dict[str, IntArray]:
     """Return the spans of each stage in the main thread, in order of start, int64 [k, 2], ns.
 
-    They nest: a compilation inside a forward.
+    They nest: a compilation inside a forward, a garbage collection inside anything.
     """
     records = main.records[main.records["thread"] == 0]
     spans_by_stage: dict[str, IntArray] = {}
@@ -141,6 +142,8 @@ def _stages_of(main: Process) -> dict[str, IntArray]:
         if len(spans):
             rows = np.stack([spans["start"], spans["start"] + spans["wall"]], 1)
             spans_by_stage[name] = rows[np.argsort(rows[:, 0], kind="stable")]
+    if len(collected := long_collections(main)):
+        spans_by_stage[COLLECTING] = collected
     return spans_by_stage
 
 

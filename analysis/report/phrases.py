@@ -117,6 +117,7 @@ NO_LOSS = frozenset(
         message.CUDA_NOT_USED,
         message.NO_NVML,
         message.NO_CPU_QUOTA,
+        message.NO_MEMORY_LIMIT,
         message.NO_DISK,
         message.NOT_REPLACED,
         message.TOO_FEW_UPDATES,

@@ -47,7 +47,9 @@ from feedline.analysis.rules.loop import (
     checkpoint_time,
     evaluation_time,
     float32_products,
+    garbage_collection,
     gpu_waits,
+    memory_growth,
     optimizer_time,
     own_code,
     recompilation,
@@ -95,9 +97,11 @@ LOOP: tuple[Rule[RuleInputs], ...] = (
     float32_products.RULE,
     recompilation.RULE,
     checkpoint_time.RULE,
+    garbage_collection.RULE,
     optimizer_time.RULE,
     own_code.RULE,
     evaluation_time.RULE,
+    memory_growth.RULE,
 )
 
 #: What is said of a recorded run where no rule about its input speaks; explain.py says where which.

@@ -8,11 +8,12 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-IMAGES, ROWS, RANKS, IN_STEP, HEALTHY = (
+IMAGES, ROWS, RANKS, IN_STEP, KEPT, HEALTHY = (
     "images.py",
     "rows.py",
     "ranks.py",
     "in_step.py",
+    "kept.py",
     "healthy.py",
 )
 
@@ -113,6 +114,7 @@ def fault(
 KEEPING = {"on": "keeping:256", "twin_on": "keeping:256"}
 
 images, rows, ranks = partial(fault, IMAGES, 1), partial(fault, ROWS, 1), partial(fault, RANKS, 2)
+kept = partial(fault, KEPT, 1)
 
 WORKERS = [
     images("no_workers", "JPEGs are decoded in the main process while an accelerator waits", "too_few_workers",
@@ -252,6 +254,9 @@ BETWEEN_RANKS = [
           "{small} --steps 250 --step-ms 20 --workers 1", "--late compute --late-ms 40", "", "small", names="rank 1 is"),
     ranks("uneven_lengths", "0 to 80 ms per step and rank, depending on the text length", "late_ranks",
           "{small} --steps 80 --step-ms 10 --workers 1 --late-ms 80", "--late lengths", "--late even", "small"),
+    ranks("collected_in_turns", "each rank collects the garbage of a large program in steps of its own", "late_ranks garbage_collection",
+          "{small} --steps 80 --step-ms 20 --workers 1 --heap 400000", "--late garbage", "", "small", names="garbage|gc.collect",
+          why="collections are what costs, and what makes the ranks wait"),
     ranks("slow_link", "4 MB of gradients through 100 Mbit/s", "exposed_communication slow_network",
           "{small} --steps 20 --step-ms 20 --workers 1 --mb 4", "", "", "small", on="link:100", twin_on="link:2000",
           fixed=Side("{small} --steps 20 --step-ms 20 --workers 1 --mb 4 --accumulate 4", ("link:100",)),
@@ -267,7 +272,29 @@ BETWEEN_RANKS = [
           "{small} --steps 30 --samples 480 --epochs 3 --step-ms 30 --workers 1", "--sampler no_set_epoch", "", "small"),
 ]  # fmt: skip
 
-FAULTS: list[Fault] = [*WORKERS, *STARTS, *TRANSPORT, *WAITING, *CPU, *ORDER, *BETWEEN_RANKS]
+OBJECTS = [
+    kept("collections", "records of each step make Python collect garbage among 500,000 objects", "garbage_collection",
+         "--steps 400 --batch 64 --workers 0 --objects 500000 --records 8000", "", "--disabled", short="--steps 150"),
+    kept("collected_each_step", "gc.collect is called in each step, among 200,000 objects", "garbage_collection",
+         "--steps 150 --batch 64 --workers 0 --objects 200000", "--collect", "", names="gc.collect", short="--steps 60"),
+    kept("graphs_kept", "the loss of each step is kept, with its graph", "memory_growth",
+         "--steps 1500 --step-ms 8 --batch 64 --workers 0", "--keep loss", "--keep number", short="--steps 600"),
+    kept("tensors_kept", "a megabyte is kept of each step", "memory_growth",
+         "--steps 1500 --step-ms 8 --batch 64 --workers 0", "--keep buffer", "--keep number"),
+    kept("workers_keep", "workers keep 4 kB of each sample", "memory_growth",
+         "--steps 3000 --step-ms 8 --batch 64 --workers 2", "--worker-keeps 4", ""),
+]  # fmt: skip
+
+FAULTS: list[Fault] = [
+    *WORKERS,
+    *STARTS,
+    *TRANSPORT,
+    *WAITING,
+    *CPU,
+    *ORDER,
+    *OBJECTS,
+    *BETWEEN_RANKS,
+]
 
 
 def healthy(kind: str, what: str, arguments: str, files: str = "") -> Healthy:

@@ -93,6 +93,12 @@ class _OwnCodeObserver(Protocol):
     def updated(self, last: bool) -> None: ...
 
 
+class _GraphTap(Protocol):
+    """Finds out whether graphs of past steps are kept (taps/graphs.py)."""
+
+    def forwarded(self, output: Any) -> None: ...
+
+
 class _LooksAtThreads(Protocol):
     """Finds out what blocked threads wait for (samplers/blocked_threads.py)."""
 
@@ -148,6 +154,7 @@ class _Recorder:
             first, or None.
         looks: receives the threads that make batches, or None.
         own_code: receives the calls between which the program's own code runs, or None.
+        graphs: receives what models in training return, or None.
         samples_stacks: whether loaders' workers are to be sampled (profiler/stacks).
         batch: key of the batch this process works on (events.batch_key).
         loader: number of the loader this process works for.
@@ -174,6 +181,7 @@ class _Recorder:
         self.on_new_training: Callable[[], None] | None = None
         self.looks: _LooksAtThreads | None = None
         self.own_code: _OwnCodeObserver | None = None
+        self.graphs: _GraphTap | None = None
         self.samples_stacks = False
         self.batch = 0
         self.loader = 0
@@ -239,7 +247,7 @@ class _Recorder:
         self.main = self.segment = self.gpu = self.flops = self.convergence = self.optimizers = (
             self.on_new_training
         ) = self.looks = None
-        self.own_code = None
+        self.own_code = self.graphs = None
 
 
 class Inside(threading.local):

@@ -1,4 +1,4 @@
-"""CPU limits of this process's control groups.
+"""CPU and memory limits of this process's control groups.
 
 It reads versions 1 and 2, hybrid systems, containers with and without a cgroup namespace.
 """
@@ -25,7 +25,7 @@ class _Throttling:
 
 @dataclass(frozen=True)
 class _Level:
-    """A group that limits the CPU of this process: its own, or a parent of it."""
+    """A group that limits the CPU or memory of this process: its own, or a parent of it."""
 
     folder: Path
     version: int
@@ -57,11 +57,14 @@ class _Level:
         return _Throttling(stat[b"nr_periods"], stat[b"nr_throttled"], stopped_s)
 
 
-def _levels(root: Path = _ROOT) -> list[_Level]:
-    """Return the control groups of this process with a CPU controller, innermost first.
+def _levels(root: Path = _ROOT, controller: str = "cpu") -> list[_Level]:
+    """Return the control groups of this process with a controller, innermost first.
 
     Each comes once even if mounted several times. Groups that are not visible from here are left
     out.
+
+    Args:
+        controller: cpu or memory.
 
     Raises:
         OSError: /proc/self/cgroup or /proc/self/mountinfo cannot be read.
@@ -71,14 +74,13 @@ def _levels(root: Path = _ROOT) -> list[_Level]:
         line.split(":", 2)
         for line in read_file(str(root / "proc/self/cgroup")).decode().splitlines()
     ]
-    for mount_root, mount_point, version in _mounts(root):
+    for mount_root, mount_point, version in _mounts(root, controller):
         for _, controllers, group in memberships:
-            if (version == 1 and "cpu" in controllers.split(",")) or (
+            if (version == 1 and controller in controllers.split(",")) or (
                 version == 2 and not controllers
             ):
-                levels += _upwards(
-                    root / mount_point.lstrip("/"), _below(mount_root, group), version
-                )
+                mount, below = root / mount_point.lstrip("/"), _below(mount_root, group)
+                levels += _upwards(mount, below, version, controller)
     return list({_identity(level.folder): level for level in levels}.values())
 
 
@@ -103,8 +105,8 @@ def effective_cpus(root: Path = _ROOT) -> float:
     return allowed if quota is None else min(allowed, quota)
 
 
-def _mounts(root: Path) -> list[tuple[str, str, int]]:
-    """Return (root within the hierarchy, mount point, version) of what can limit CPU.
+def _mounts(root: Path, controller: str) -> list[tuple[str, str, int]]:
+    """Return (root within the hierarchy, mount point, version) of what can limit CPU or memory.
 
     The fields are those of proc_pid_mountinfo(5).
     """
@@ -112,7 +114,7 @@ def _mounts(root: Path) -> list[tuple[str, str, int]]:
     for line in read_file(str(root / "proc/self/mountinfo")).decode().splitlines():
         fields, _, more = line.partition(" - ")
         kind, _, options = (more.split(" ", 2) + ["", ""])[:3]
-        if kind == "cgroup2" or (kind == "cgroup" and "cpu" in options.split(",")):
+        if kind == "cgroup2" or (kind == "cgroup" and controller in options.split(",")):
             mounts.append((fields.split()[3], fields.split()[4], 2 if kind == "cgroup2" else 1))
     return mounts
 
@@ -134,10 +136,10 @@ def _identity(folder: Path) -> tuple[int, int]:
     return stat.st_dev, stat.st_ino
 
 
-def _upwards(mount: Path, below: str, version: int) -> list[_Level]:
+def _upwards(mount: Path, below: str, version: int, controller: str) -> list[_Level]:
     folder, levels = mount / below, []
     while True:
-        if os.path.exists(folder / "cpu.stat"):
+        if os.path.exists(folder / f"{controller}.stat"):
             levels.append(_Level(folder, version))
         if folder == mount:
             return levels
@@ -212,3 +214,47 @@ class CgroupThrottling(GaugeSource):
             return {}
         share = rates["throttled"] / rates["periods"] if rates["periods"] else 0.0
         return {"cgroup/throttled": rates["stopped"], "cgroup/throttled_periods": share}
+
+
+_NO_LIMIT = 1 << 60  # version 1 has the largest number of pages there can be
+
+
+def _memory_limit(level: _Level) -> int | None:
+    """Return the bytes that a group may use; None: as many as there are, or that is not visible."""
+    name = "memory.max" if level.version == 2 else "memory.limit_in_bytes"
+    try:
+        text = read_file(str(level.folder / name)).strip()
+    except OSError:
+        return None
+    return None if text == b"max" or int(text) >= _NO_LIMIT else int(text)
+
+
+class CgroupMemory(GaugeSource):
+    """The group of this process with the smallest memory limit.
+
+    cgroup/memory: bytes of all its processes that cannot be dropped: without files in the page
+    cache. cgroup/memory_limit: at which the kernel kills a process of it.
+    """
+
+    name = "cgroup memory"
+
+    def __init__(self, root: Path = _ROOT) -> None:
+        super().__init__()
+        self._root = root
+
+    def prepare(self) -> str | None:
+        levels = _levels(self._root, "memory")
+        limits = [(limit, level) for level in levels if (limit := _memory_limit(level)) is not None]
+        if not limits:
+            return Message("no control group limits the memory", message.NO_MEMORY_LIMIT)
+        self._limit, self._level = min(limits, key=lambda pair: pair[0])
+        self.units = {"cgroup/memory": "B", "cgroup/memory_limit": "B"}
+        self.read()
+        return None
+
+    def read(self) -> dict[str, float]:
+        words = read_file(str(self._level.folder / "memory.stat")).split()
+        stat = {name: int(value) for name, value in zip(words[::2], words[1::2], strict=True)}
+        names = (b"anon", b"shmem") if self._level.version == 2 else (b"total_rss", b"total_shmem")
+        used = sum(stat.get(name, 0) for name in names)
+        return {"cgroup/memory": float(used), "cgroup/memory_limit": float(self._limit)}

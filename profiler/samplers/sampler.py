@@ -9,7 +9,7 @@ from pathlib import Path
 
 from feedline.profiler import clock, masks
 from feedline.profiler.samplers.blocked_threads import BlockedThreads
-from feedline.profiler.samplers.cgroup import CgroupThrottling
+from feedline.profiler.samplers.cgroup import CgroupMemory, CgroupThrottling
 from feedline.profiler.samplers.gauge_file import MAX_BYTES, GaugeLegend, GaugeWriter
 from feedline.profiler.samplers.machine import (
     Disk,
@@ -20,6 +20,7 @@ from feedline.profiler.samplers.machine import (
     Swap,
 )
 from feedline.profiler.samplers.nvml import NvmlGpus
+from feedline.profiler.samplers.private_memory import PrivateMemory
 from feedline.profiler.samplers.processes import ProcessTree
 from feedline.profiler.samplers.source import GaugeSource, reason_of
 from feedline.profiler.stacks.sampler import StackSampling
@@ -243,7 +244,9 @@ def default_sources() -> list[GaugeSource]:
     return [
         MachineCpu(),
         ProcessTree(),
+        PrivateMemory(),
         CgroupThrottling(),
+        CgroupMemory(),
         Pressure(),
         Disk(),
         MachineMemory(),

@@ -132,6 +132,8 @@ def _torch(
         convergence,
         fetch,
         flops,
+        garbage,
+        graphs,
         own_code,
         recording_schedule,
         training,
@@ -165,6 +167,12 @@ def _torch(
             convergence.attach(hooks.report, patches, report_setup, hooks.when_imported)
         ),
     )
+    kept = graphs.GraphTap()
+    hooks.attach(graphs.NAME, graphs.GIVES, kept.attach)
+    hooks.add_undo(kept.stop)
+    collections = garbage.GarbageTap()
+    hooks.attach(garbage.NAME, garbage.GIVES, collections.attach)
+    hooks.add_undo(collections.undo)
     hooks.attach("torch.save", "checkpoints", training.attach_checkpoint)
     hooks.attach("Tensor.to", "copies between devices", training.attach_copies)
     hooks.attach(own_code.NAME, own_code.GIVES, lambda _: hooks.add_undo(own_code.attach()))

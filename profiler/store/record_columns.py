@@ -74,6 +74,13 @@ _MEANINGS = MappingProxyType(
             "extra": "first_optimizer",
         },
         Stage.LOOK: {"number": "pid", "extra": "stands_for"},
+        Stage.KEPT: {"nbytes": "graphs", "number": "updates", "extra": "alive"},
+        Stage.GARBAGE: {
+            "cpu": "collected",
+            "nbytes": "called",
+            "number": "generation",
+            "extra": "collections",
+        },
         Stage.COLLECTIVE: {
             "cpu": "group",
             "runqueue": "dtype",

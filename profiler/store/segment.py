@@ -309,6 +309,12 @@ class Segment:
         except ValueError:  # another thread has just closed the segment
             pass
 
+    @property
+    def in_use(self) -> bool:
+        """Whether this thread is writing to it: a garbage collection may begin meanwhile."""
+        owned: bool = self._lock._is_owned()  # type: ignore[attr-defined]
+        return owned
+
     def name_id(self, name: str) -> int:
         """Return a number for this name in the ``source`` field of records of this file.
 

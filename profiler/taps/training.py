@@ -116,6 +116,8 @@ def _call_outermost(original: Any, module: torch.nn.Module, args: Any, kwargs: A
         own_code.gave(flags, output)
     if recorder.convergence is not None and not is_traced():  # a trace would hold what is asked
         _notify_forward(recorder.convergence, span.stage, flags, module, args, kwargs, output)
+        if recorder.graphs is not None and flags & _TRAINS == _TRAINS:
+            recorder.graphs.forwarded(output)
     if own_code is not None:
         own_code.ends(inference=not flags & Flag.GRAD)
     return output

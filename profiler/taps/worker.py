@@ -119,9 +119,10 @@ def _attach_taps(patches: Patches) -> None:
 
     After a fork they are already attached.
     """
-    from feedline.profiler.taps import fetch, operations
+    from feedline.profiler.taps import fetch, garbage, operations
 
     fetch.attach(patches)
+    garbage.attach_in_worker(patches)
     operations.attach(lambda *_: None)
 
 

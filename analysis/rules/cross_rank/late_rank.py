@@ -12,6 +12,7 @@ from feedline.analysis.ledger.facts import RankFacts, Waiting
 from feedline.analysis.ledger.finding import SHARE, Blame, CostKind, Evidence, Finding, Severity
 from feedline.analysis.ledger.rule import Needs, Rule
 from feedline.analysis.ledger.view.recorded_ranks import FEWEST_STEPS
+from feedline.analysis.measure.garbage import COLLECTING
 from feedline.analysis.ranks.communication import (
     BEFORE_TRACE,
     Communication,
@@ -45,22 +46,29 @@ _FIXES = {
     "evaluation.",
     "other": "Check what only this rank does outside the model and the update: logging, "
     "checkpoints, evaluation.",
+    COLLECTING: "Call gc.disable(), and gc.collect() every few hundred steps, on all ranks at the "
+    "same step.",
     BEFORE_TRACE: "Start all ranks' traces at the same step and record more steps: what made this "
     "rank late came before its trace.",
 }
+_COLLECTED = [
+    "Or call gc.freeze() after set-up: collections then skip all objects made until then."
+]
 _WORK = ["Check its share of the work, such as longer sequences."]
 _MORE = {
     **dict.fromkeys(("forward", "backward", "computing"), _WORK),
+    COLLECTING: _COLLECTED,
     "other": [
         "To see its time, wrap such code in `with feedline.stage('name'):`.",
         "For a trace, wrap it in `with torch.profiler.record_function('name'):`.",
     ],
 }
-_ALIKE = {
+_CHANGING = {
     "wait": [
         "Make batches more alike: group samples of similar size, and with workers, raise "
         "prefetch_factor."
-    ]
+    ],
+    COLLECTING: [_FIXES[COLLECTING], *_COLLECTED],
 }
 _NOW_AND_THEN = [
     "Look for what differs between the ranks in one step: lengths and shapes, logging, "
@@ -157,7 +165,7 @@ def _changing(facts: RankFacts) -> Finding | None:
         None if told is None else told.gain_s,
         told,
         said=[_CHANGES(varies=varies), f"late are {describe_late_ranks(facts.late)}"],
-        fixes=_ALIKE.get(phase, _NOW_AND_THEN),
+        fixes=_CHANGING.get(phase, _NOW_AND_THEN),
         how_to_check="Record more steps. If the same rank is late in nearly all of them, this "
         "finding is wrong.",
         blame=Blame(None, phase),
@@ -264,6 +272,7 @@ def _why(late: LateRank) -> str:
     known = {
         "wait": "slow loader",
         "other": "more time that belongs to no stage",
+        COLLECTING: COLLECTING,
         "launching": "slow kernel launches",
         "synchronising": "waits for its device",
         "other communication": "other collectives",

@@ -4,6 +4,7 @@ once per rank, with torchrun's variables.
 ranks.py --late loader --late-ms 40
 """
 
+import gc
 import io
 import pathlib
 import time
@@ -18,6 +19,7 @@ from torchvision.transforms.functional import pil_to_tensor
 from training import loader, options, train
 
 SIDE = 32
+LATE = ("", "loader", "large", "compute", "lengths", "even", "garbage", "together")
 
 
 class Photos(Dataset):
@@ -67,8 +69,16 @@ class Model(torch.nn.Module):
 
     def forward(self, x):
         self.step += 1
+        if self.given.late in ("garbage", "together"):
+            self.collect()
         time.sleep(self.late_s())  # longer rows, or an evaluation that only this rank makes
         return self.wide(x.flatten(1))
+
+    def collect(self):
+        """Every fourth step: all ranks in the same one, or each in its own."""
+        turn = dist.get_rank() if self.given.late == "garbage" else 0
+        if self.step % 4 == 2 * turn:
+            gc.collect()
 
     def late_s(self):
         rank, late_s = dist.get_rank(), self.given.late_ms / 1e3
@@ -84,13 +94,12 @@ class Model(torch.nn.Module):
 def arguments():
     parser = options(__doc__)
     parser.add_argument("folder", type=pathlib.Path)
-    parser.add_argument(
-        "--late", choices=("", "loader", "large", "compute", "lengths", "even"), default=""
-    )
+    parser.add_argument("--late", choices=LATE, default="")
     parser.add_argument("--late-ms", type=float, default=0.0)
     parser.add_argument("--large", type=pathlib.Path, help="files of rank 1")
     parser.add_argument("--server", default="")
     parser.add_argument("--mb", type=float, default=1.0, help="of gradients")
+    parser.add_argument("--heap", type=int, default=0, help="Python objects that are kept")
     parser.add_argument("--samples", type=int, default=0, help="of the dataset")
     parser.add_argument(
         "--sampler", choices=("distributed", "no_set_epoch", "whole"), default="distributed"
@@ -102,6 +111,7 @@ def main():
     given = arguments()
     dist.init_process_group("gloo")
     torch.manual_seed(0)
+    heap = [[number] for number in range(given.heap)]
     data = Texts(given) if given.late in ("lengths", "even") else Photos(given)
     sampler = None if given.sampler == "whole" else DistributedSampler(data)
     batches = loader(data, given, sampler=sampler, shuffle=True if sampler is None else None)
@@ -116,6 +126,7 @@ def main():
 
     train(model, batches, given, lambda batch: batch.float() / 255, begin, dist.get_world_size())
     dist.barrier()
+    del heap
     del model  # a reducer that outlives its group can hang (docs/communication-recording.md)
     dist.destroy_process_group()
 

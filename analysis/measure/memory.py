@@ -1,0 +1,238 @@
+"""Memory that grows while the steps run: how fast, until when, and what holds it."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+
+import numpy as np
+
+from feedline.analysis.intervals import FloatArray
+from feedline.analysis.measure.kept_graphs import keeping_line
+from feedline.analysis.measure.model import Gauge, Holder, MemoryGrowth
+from feedline.analysis.measure.rested import Counted
+from feedline.analysis.measure.source_lines import SourceLines
+from feedline.analysis.measure.steps import Steps
+from feedline.profiler.events import Stage
+from feedline.profiler.store.segment_reader import Process
+
+_WARM_UP = 0.3  # of the steps: allocators, caches and queues fill
+_FEWEST, _FEWEST_LOOKS = 8, 6  # readings of the main process, and of workers, after that
+_FEWEST_STEPS = 20
+_LEAST_S = 2.0
+#: Less is noise: of bytes, and of what the process had.
+_LEAST_BYTES, _LEAST_SHARE = 16e6, 0.02
+#: Of the growth per step, in each third of these readings: with less, it comes to an end, or comes
+#: in jumps as an allocator's memory does.
+_THIRDS, _STEADY = 3, 0.4
+_POINTS, _DRAWS, _BLOCKS = 48, 200, 8
+#: Of the graphs of past steps that were looked at: with fewer, some wait for a later update.
+_KEPT, _FEWEST_GRAPHS = 0.9, 4
+_COPIED = 0.5  # of the private bytes that workers gain: what they shared before
+
+_Series = tuple[FloatArray, FloatArray]  # steps made by then, bytes
+
+
+def growths(
+    main: Process,
+    steps: Steps | None,
+    counted: Counted,
+    gauges: Sequence[Gauge],
+    origin: int,
+    source: SourceLines,
+) -> list[MemoryGrowth]:
+    """Return what grows, the main process first.
+
+    Args:
+        counted: steps that were only counted.
+        gauges: of the same rank.
+        origin: ns at which their time begins.
+    """
+    if steps is None or len(steps.start) + counted.number < _FEWEST_STEPS:
+        return []
+    clock = _StepClock.of(steps, counted, origin)
+    by_name = {gauge.name: clock.series(gauge) for gauge in gauges}
+    graphs = _graphs(main, source)
+    growing = []
+    if series := by_name.get("memory/main"):
+        growing.append(_growth("main", series, clock, graphs))
+    children, private = (by_name.get(name) for name in ("memory/children", _PRIVATE))
+    if children and private and len(set(children[1].tolist())) == 1:
+        copied = _copied(private, by_name.get("memory/children_anonymous"))
+        growing.append(_growth("workers", private, clock, copied))
+    left = _left(by_name)
+    return [_until(one, left, clock.step_s) for one in growing if one is not None]
+
+
+_PRIVATE = "memory/children_private"
+
+
+@dataclass(frozen=True)
+class _StepClock:
+    """How many steps were made when.
+
+    Attributes:
+        at_s: float64 [n], since the recording began.
+        steps: float64 [n], made by then.
+    """
+
+    at_s: FloatArray
+    steps: FloatArray
+
+    @classmethod
+    def of(cls, steps: Steps, counted: Counted, origin: int) -> "_StepClock":
+        ends = np.concatenate([steps.boundaries.end, counted.start, counted.end])
+        number = np.concatenate(
+            [np.ones(len(steps.start)), np.zeros(len(counted.start)), counted.steps]
+        )
+        order = np.argsort(ends, kind="stable")
+        return cls((ends[order] - origin) / 1e9, np.cumsum(number[order]))
+
+    @property
+    def step_s(self) -> float:
+        """Mean seconds from one step to the next."""
+        made = float(self.steps[-1] - self.steps[0])
+        return float(self.at_s[-1] - self.at_s[0]) / made if made else 0.0
+
+    def series(self, gauge: Gauge) -> _Series:
+        """Return a gauge by the number of steps, without those that warm up."""
+        at, values = np.array(gauge.at_s), np.array(gauge.values)
+        made = np.interp(at, self.at_s, self.steps)
+        last = float(self.steps[-1])
+        chosen = (made >= _WARM_UP * last) & (at <= self.at_s[-1])
+        return made[chosen], values[chosen]
+
+
+@dataclass(frozen=True)
+class _Held:
+    """What is known of what holds memory.
+
+    Attributes:
+        holder: None: unknown.
+        bytes: that it explains at least; None: all.
+    """
+
+    holder: Holder | None
+    bytes: float | None = None
+    graphs: int = 0
+    graphs_alive: int = 0
+    place: str = ""
+    still_shared_bytes: float | None = None
+
+
+def _growth(
+    who: str, series: _Series, clock: _StepClock, held: _Held | None
+) -> MemoryGrowth | None:
+    """Return the growth of a series; None: there is none that is sure and steady.
+
+    What holds it is a proof of its own: what workers copy comes to an end, and is told as well.
+    """
+    if len(series[0]) < (_FEWEST if who == "main" else _FEWEST_LOOKS):
+        return None
+    made, values = _thinned(series)
+    span = float(made[-1] - made[0])
+    if span * clock.step_s < _LEAST_S:
+        return None
+    rate = _slope(made, values)
+    if rate * span < max(_LEAST_BYTES, _LEAST_SHARE * float(values[0])):
+        return None
+    if held is not None and held.bytes is not None and held.bytes < _COPIED * rate * span:
+        held = _Held(Holder.OWN)
+    proof = held is not None and held.holder in (Holder.GRAPHS, Holder.COPIES)
+    if not proof and not _is_steady(made, values, rate):
+        return None
+    low, high = _interval(made, values)
+    if low <= 0:
+        return None
+    grown = MemoryGrowth(who, rate, low, high, rate * span, float(values[-1]))
+    if held is None:
+        return grown
+    return replace(
+        grown,
+        holder=held.holder,
+        graphs=held.graphs,
+        graphs_alive=held.graphs_alive,
+        place=held.place,
+        still_shared_bytes=held.still_shared_bytes,
+    )
+
+
+def _is_steady(made: FloatArray, values: FloatArray, rate: float) -> bool:
+    parts = np.array_split(np.arange(len(made)), _THIRDS)
+    ends = [(float(made[part].mean()), float(values[part].mean())) for part in parts]
+    whole = [(float(made[0]), float(values[0])), *ends, (float(made[-1]), float(values[-1]))]
+    return all(
+        later[1] - before[1] >= _STEADY * rate * (later[0] - before[0])
+        for before, later in pairwise(whole)
+    )
+
+
+def _copied(private: _Series, anonymous: _Series | None) -> _Held | None:
+    """Return what workers shared and have copied; None: not known."""
+    if anonymous is None or len(anonymous[0]) != len(private[0]) or len(private[0]) < 2:
+        return None
+    shared = private[0], anonymous[1] - private[1]
+    lost = -_slope(*_thinned(shared)) * float(private[0][-1] - private[0][0])
+    return _Held(Holder.COPIES, lost, still_shared_bytes=max(float(shared[1][-1]), 0.0))
+
+
+def _graphs(main: Process, source: SourceLines) -> _Held | None:
+    """Return whether the main process keeps graphs of past steps, and where; None: not known."""
+    looks = main.view(Stage.KEPT)
+    if not len(looks):
+        return None
+    last = looks[np.argmax(looks["start"])]
+    graphs, alive = int(last["graphs"]), int(last["alive"])
+    if graphs < _FEWEST_GRAPHS:
+        return None
+    if alive < _KEPT * graphs:
+        return _Held(None, graphs=graphs, graphs_alive=alive)
+    place = keeping_line(main.names.get(int(last["source"]), ""), source)
+    return _Held(Holder.GRAPHS, graphs=graphs, graphs_alive=alive, place=place)
+
+
+def _thinned(series: _Series) -> _Series:
+    groups = np.array_split(np.arange(len(series[0])), min(len(series[0]), _POINTS))
+    at, values = ([float(part[group].mean()) for group in groups] for part in series)
+    return np.array(at), np.array(values)
+
+
+def _slope(made: FloatArray, values: FloatArray) -> float:
+    """Return the median slope of all pairs (Theil and Sen): single jumps do not move it."""
+    first, second = np.triu_indices(len(made), 1)
+    apart = made[second] - made[first]
+    slopes = (values[second] - values[first])[apart != 0] / apart[apart != 0]
+    return float(np.median(slopes)) if len(slopes) else 0.0
+
+
+def _interval(made: FloatArray, values: FloatArray) -> tuple[float, float]:
+    """Return the 95 % interval of the slope: bootstrap over blocks of readings."""
+    dice, size = np.random.default_rng(0), max(2, len(made) // _BLOCKS)
+    starts = np.arange(len(made) - size + 1)
+    drawn = []
+    for _ in range(_DRAWS):
+        begin = dice.choice(starts, -(-len(made) // size))
+        chosen = np.sort((begin[:, None] + np.arange(size)).ravel())
+        drawn.append(_slope(made[chosen], values[chosen]))
+    low, high = np.quantile(drawn, (0.025, 0.975))
+    return float(low), float(high)
+
+
+def _left(by_name: dict[str, _Series]) -> tuple[float, str] | None:
+    """Return the bytes until a limit is reached, and whose: the machine's or a control group's."""
+    limits = []
+    if len(by_name.get("memory/available", ((), ()))[0]):
+        limits.append((float(by_name["memory/available"][1][-1]), "machine"))
+    used, limit = by_name.get("cgroup/memory"), by_name.get("cgroup/memory_limit")
+    if used is not None and limit is not None and len(used[0]) and len(limit[0]):
+        limits.append((float(limit[1][-1] - used[1][-1]), "cgroup"))
+    return min(limits, default=None)
+
+
+def _until(grown: MemoryGrowth, left: tuple[float, str] | None, step_s: float) -> MemoryGrowth:
+    """Add when the limit is reached."""
+    if left is None:
+        return grown
+    steps = max(left[0], 0.0) / grown.per_step_bytes
+    return replace(
+        grown, left_bytes=left[0], limit=left[1], steps_left=steps, seconds_left=steps * step_s
+    )

@@ -1,0 +1,135 @@
+"""Python's garbage collections take part of the step.
+
+A full collection looks at every object of the program, so it takes long where there are many.
+"""
+
+from feedline.analysis.formatting import counted, seconds
+from feedline.analysis.ledger.change import Change, Factor, Refused
+from feedline.analysis.ledger.facts import RuleInputs
+from feedline.analysis.ledger.finding import SHARE, Evidence, Finding, Severity
+from feedline.analysis.ledger.rule import Rule
+from feedline.analysis.measure.model import GarbageCollection
+from feedline.analysis.sentences import PART, PERCENT, TIME, Sentence
+
+RULE_ID = "garbage_collection"
+
+_SAYS = Sentence(
+    "Python's garbage collection takes {part} of the step time{how_often}",
+    part=PERCENT,
+    how_often=PART,
+)
+_CALLED = Sentence(
+    "gc.collect, which the program calls, takes {part} of the step time{how_often}",
+    part=PERCENT,
+    how_often=PART,
+)
+_FULL = Sentence(
+    "{part} of that are full collections, which look at every object of the program", part=PERCENT
+)
+_LONGEST = Sentence("the longest takes {longest}", longest=TIME)
+_FREEZE = "Call gc.freeze() after set-up: collections then skip all objects made until then."
+_TOGETHER = "Call gc.disable(), and gc.collect() every few hundred steps, on all ranks together."
+_REMOVE = "Remove the call: Python collects by itself."
+_RARELY = "If memory grows without it, make it every few hundred steps, on all ranks together."
+
+_MIN_SHARE = 0.05  # of the mean step
+_MIN_STEPS = 2  # with a collection of 1 ms or more: one says nothing of how often they come
+_MOSTLY = 0.5
+_WAIT = "wait"
+
+
+def check(facts: RuleInputs) -> Finding | None:
+    """Say what collections take, how often they come, and who asks for them."""
+    garbage, mean_s = facts.step.garbage, facts.step.mean_s
+    cost_s = _cost_s(garbage)
+    if garbage is None or cost_s < _MIN_SHARE * mean_s:
+        return None
+    if 0 < garbage.steps_share * facts.throughput.steps_in_detail < _MIN_STEPS:
+        return None
+    called = garbage.called_share >= _MOSTLY
+    fix, *others = _fixes(garbage)
+    return Finding(
+        RULE_ID,
+        Severity.of(cost_s / mean_s),
+        message=(_CALLED if called else _SAYS)(part=cost_s / mean_s, how_often=_often(garbage)),
+        more=_more(garbage),
+        evidence=[
+            Evidence("garbage_s", "garbage collection, per step", cost_s, "s"),
+            Evidence("garbage_share", "share of the step", cost_s / mean_s, SHARE),
+            Evidence("longest_s", "the longest collection", garbage.longest_s, "s"),
+            Evidence(
+                "collecting_steps",
+                "share of the steps with a collection of 1 ms or more",
+                garbage.steps_share,
+                SHARE,
+            ),
+            Evidence("full_share", "of it, full collections", garbage.full_share, SHARE),
+            Evidence("called_share", "of it, calls of gc.collect", garbage.called_share, SHARE),
+        ],
+        fix=fix,
+        fix_more=others,
+        place=garbage.called_at if called else "",
+        how_to_check="Train without the call for some hundred steps."
+        " If the steps take as long, this finding is wrong."
+        if called
+        else "Call gc.disable() before training for some hundred steps."
+        " If the steps take as long, this finding is wrong.",
+        cost_s=cost_s,
+    )
+
+
+def _fixes(garbage: GarbageCollection) -> list[str]:
+    """Return what to do, the best first.
+
+    Objects that each step makes anew cannot be frozen, and those of the set-up only once.
+    """
+    if garbage.called_share >= _MOSTLY:
+        return [_REMOVE, _RARELY]
+    helps = garbage.full_share >= _MOSTLY and not garbage.frozen
+    return [_FREEZE, _TOGETHER] if helps else [_TOGETHER]
+
+
+def _cost_s(garbage: GarbageCollection | None) -> float:
+    """Return what collections take of the step, without those while it waits for a batch."""
+    if garbage is None:
+        return 0.0
+    return sum(seconds for stage, seconds in garbage.stages.items() if stage != _WAIT)
+
+
+def _often(garbage: GarbageCollection) -> str:
+    """Return ``: 41.0 ms every 5 steps``; empty: no single collection takes a millisecond."""
+    if not garbage.steps_share:
+        return ""
+    once, every = garbage.s / garbage.steps_share, round(1 / garbage.steps_share)
+    when = "in each step" if every == 1 else f"every {counted(every, 'step')}"
+    return f": {seconds(once)} {when}"
+
+
+def _more(garbage: GarbageCollection) -> list[str]:
+    full = [_FULL(part=garbage.full_share)] if garbage.full_share >= _MOSTLY else []
+    return [*full, *([_LONGEST(longest=garbage.longest_s)] if garbage.longest_s else [])]
+
+
+def change(facts: RuleInputs) -> Change | Refused:
+    """Collect nothing while the steps run."""
+    garbage, stages = facts.step.garbage, facts.step.stages
+    if garbage is None:
+        return Refused("garbage", "No garbage collection was recorded.")
+    return Change(
+        stages={
+            stage: Factor(1 - seconds / stages[stage], 1.0)
+            for stage, seconds in garbage.stages.items()
+            if stage != _WAIT and stages.get(stage)
+        }
+    )
+
+
+RULE: Rule[RuleInputs] = Rule(
+    RULE_ID,
+    check,
+    change,
+    claims=("*/gc",),
+    bound="Bound by garbage collection",
+    lifts=frozenset({"step"}),
+    supposing="if nothing were collected while steps run",
+)

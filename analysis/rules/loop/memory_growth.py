@@ -1,0 +1,139 @@
+"""Memory grows with every step, so that a longer training runs out of it."""
+
+from feedline.analysis.formatting import count
+from feedline.analysis.ledger.change import Refused
+from feedline.analysis.ledger.facts import RuleInputs
+from feedline.analysis.ledger.finding import Evidence, Finding, Severity, measured
+from feedline.analysis.ledger.rule import Rule
+from feedline.analysis.measure.model import Holder, MemoryGrowth
+from feedline.analysis.sentences import COUNT, PART, SIZE, TIME, Sentence
+
+RULE_ID = "memory_growth"
+
+_SAYS = Sentence("{who} by {growth} per step{until}", who=PART, growth=SIZE, until=PART)
+_UNTIL = Sentence("; the limit is reached in about {steps} ({left})", steps=PART, left=TIME)
+_GREW = Sentence("while these steps ran it grew by {grown}, to {end}", grown=SIZE, end=SIZE)
+_GRAPHS = Sentence(
+    "of {graphs} graphs of past steps that were looked at, {alive} are still in memory",
+    graphs=COUNT,
+    alive=COUNT,
+)
+_NO_GRAPHS = "graphs of past steps are not what it keeps"
+_UNKNOWN = "what holds the memory is not known"
+_CACHE = "if the program fills a cache, it stops when that is full"
+_COPIES = (
+    "workers copy pages that they share with the main process when they read its Python objects"
+)
+_AT_MOST = Sentence("at most {shared} are left to be copied", shared=SIZE)
+_OWN = "workers do not copy what they share: they keep something of their own"
+_DETACH = "Keep numbers instead of tensors: loss.item(), or loss.detach() for tensors."
+_LOOK = "Look for lists, dicts and caches that get longer with each step."
+_SNAPSHOT = "To find it, compare two tracemalloc snapshots of a short run: they slow it down."
+_ARRAYS = "Keep what samples need in arrays (NumPy, torch, Arrow) instead of lists and dicts."
+_LOOK_IN_DATASET = (
+    "Look in the dataset for lists, dicts and caches that get longer with each sample."
+)
+
+#: Trainings last hours, rarely more than some days.
+_SOON_S, _LATEST_S = 24 * 3600.0, 30 * 24 * 3600.0
+_LONG_STEPS = 1000  # that it went on for: a cache of that many batches is not usual
+_WHO = {"main": "the main process grows", "workers": "the loader's workers grow"}
+
+
+def check(facts: RuleInputs) -> Finding | None:
+    """Tell of the growth that reaches the limit first."""
+    known = [one for one in facts.growth if one.seconds_left is not None]
+    grown = min(known, key=lambda one: one.seconds_left or 0.0, default=None)
+    if grown is None or (grown.seconds_left or 0.0) > _LATEST_S:
+        return None
+    fix, *others = _fixes(grown)
+    return Finding(
+        RULE_ID,
+        _severity(facts, grown),
+        message=_SAYS(who=_WHO[grown.who], growth=grown.per_step_bytes, until=_until(grown)),
+        more=[_GREW(grown=grown.grown_bytes, end=grown.at_end_bytes), *_holds(grown)],
+        evidence=measured(
+            (
+                ("growth_bytes", "growth per step", grown.per_step_bytes, "B"),
+                ("growth_low", "lower end of its 95 % interval", grown.low_bytes, "B"),
+                ("growth_high", "upper end", grown.high_bytes, "B"),
+                ("grown_bytes", "growth while these steps ran", grown.grown_bytes, "B"),
+                ("left_bytes", "left until the limit", grown.left_bytes, "B"),
+                ("steps_left", "steps until the limit", grown.steps_left, "steps"),
+            )
+        ),
+        fix=fix,
+        fix_more=others,
+        place=grown.place,
+        how_to_check=_check(grown),
+    )
+
+
+def _until(grown: MemoryGrowth) -> str:
+    if grown.holder is Holder.COPIES or grown.steps_left is None or grown.seconds_left is None:
+        return ""  # it ends when everything is copied
+    return _UNTIL(steps=f"{count(_rounded(grown.steps_left))} steps", left=grown.seconds_left)
+
+
+def _rounded(steps: float) -> int:
+    """Return a number with two digits that count."""
+    return int(float(f"{max(steps, 1.0):.1e}"))
+
+
+def _severity(facts: RuleInputs, grown: MemoryGrowth) -> Severity:
+    """Return high for a training that runs out within a day, where it is surely no cache."""
+    if (grown.seconds_left or 0.0) > _SOON_S:
+        return Severity.LOW
+    if grown.holder is Holder.COPIES:
+        fits = (grown.still_shared_bytes or 0.0) < (grown.left_bytes or 0.0)
+        return Severity.LOW if fits else Severity.HIGH
+    sure = grown.holder is not None or facts.epochs > 1 or facts.throughput.steps >= _LONG_STEPS
+    return Severity.HIGH if sure else Severity.LOW
+
+
+def _holds(grown: MemoryGrowth) -> list[str]:
+    if grown.holder is Holder.GRAPHS:
+        return [_GRAPHS(graphs=grown.graphs, alive=grown.graphs_alive)]
+    if grown.holder is Holder.COPIES:
+        return [_COPIES, _AT_MOST(shared=grown.still_shared_bytes or 0.0)]
+    if grown.holder is Holder.OWN:
+        return [_OWN, _CACHE]
+    return [*([_NO_GRAPHS] if grown.graphs else []), _UNKNOWN, _CACHE]
+
+
+def _fixes(grown: MemoryGrowth) -> list[str]:
+    if grown.holder is Holder.GRAPHS:
+        return [_DETACH]
+    if grown.holder is Holder.COPIES:
+        return [_ARRAYS]
+    return [_LOOK_IN_DATASET if grown.who == "workers" else _LOOK, _SNAPSHOT]
+
+
+def _check(grown: MemoryGrowth) -> str:
+    if grown.holder is Holder.GRAPHS:
+        return (
+            "Train without keeping tensors of past steps. If memory grows as fast, this finding is "
+            "wrong."
+        )
+    if grown.holder is Holder.COPIES:
+        return (
+            "Read the same from one array, with the same workers. If they grow as fast, this "
+            "finding is wrong."
+        )
+    return "Record twice as many steps. If memory is no larger at the end, this finding is wrong."
+
+
+def change(facts: RuleInputs) -> Refused:
+    """Refuse to predict: it takes no time until memory is full."""
+    return Refused("memory", "Growing memory takes no time until there is none left.")
+
+
+RULE: Rule[RuleInputs] = Rule(
+    RULE_ID,
+    check,
+    change,
+    bound="Runs out of memory",
+    in_part=False,
+    lifts=frozenset(),
+    ends_training=True,
+)

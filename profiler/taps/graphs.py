@@ -1,0 +1,92 @@
+"""Finds out whether a program keeps the graphs of past steps, as ``total += loss`` does.
+
+In a few steps, a token is put beside the autograd node that made the model's result. It lives as
+long as the node, and the node as long as anything that was computed from the result with its
+gradient: if it is alive many updates later, the program keeps that graph. Nothing is asked of
+tensors, and no hook is called in the backward pass.
+"""
+
+import sys
+import weakref
+from typing import Any
+
+import torch
+
+from feedline.profiler import clock
+from feedline.profiler.events import Stage
+from feedline.profiler.record.recorder import recorder
+from feedline.profiler.taps.patch import Patches
+from feedline.profiler.taps.source_names import NAME_BYTES, call_site
+
+NAME = "graphs"
+GIVES = "whether graphs of past steps are kept"
+
+_KEY = "feedline"
+_FIRST = 4  # updates after which the first token is put
+_APART = 1.1  # times as many updates until the next
+_OLD = 5  # updates after which a graph should be gone, whatever is accumulated
+_MOST = 100
+
+
+class _Token:
+    __slots__ = ("__weakref__",)
+
+
+class GraphTap:
+    """Puts tokens beside graphs and counts those that are still there."""
+
+    def __init__(self) -> None:
+        self._tokens: list[tuple[int, weakref.ref[_Token]]] = []  # updates before, and the token
+        self._next = _FIRST
+
+    def attach(self, _: Patches) -> None:
+        recorder.graphs = self
+
+    def stop(self) -> None:
+        if recorder.graphs is self:
+            recorder.graphs = None
+
+    def forwarded(self, output: Any) -> None:
+        """Note what a model in training has returned. Never raises."""
+        try:
+            updates = recorder.convergence.updates if recorder.convergence is not None else -1
+            if updates < self._next or len(self._tokens) >= _MOST:
+                return
+            node = _node(output)
+            if node is None:
+                return
+            self._next = max(updates + 1, int(updates * _APART))
+            self._count(updates, sys._getframe(2))
+            token = _Token()
+            node.metadata[_KEY] = token
+            self._tokens.append((updates, weakref.ref(token)))
+        except Exception:
+            recorder.graphs = None
+
+    def _count(self, updates: int, frame: Any) -> None:
+        old = [token() is not None for then, token in self._tokens if then + _OLD <= updates]
+        segment = recorder.always_on_segment()
+        if not old or segment is None:
+            return
+        place = str(call_site(frame).get("made_at", ""))
+        source = segment.name_id(place) if 0 < len(place.encode()) <= NAME_BYTES else 0
+        segment.add(
+            Stage.KEPT,
+            clock.wall_ns(),
+            0,
+            nbytes=len(old),
+            number=updates,
+            extra=sum(old),
+            source=source,
+        )
+
+
+def _node(output: Any) -> Any:
+    """Return the autograd node of the first result that has one; None: there is none."""
+    results = output.values() if isinstance(output, dict) else output
+    if isinstance(results, torch.Tensor):
+        return results.grad_fn
+    if not isinstance(results, list | tuple | type({}.values())):
+        return None
+    tensors = (one for one in results if isinstance(one, torch.Tensor))
+    return next((one.grad_fn for one in tensors if one.grad_fn is not None), None)
