@@ -62,6 +62,7 @@ _LOADER_ASIDE = (
     "replacement",
     "sample_code",
     "asks_for_worker",
+    "dataset_library",
     "dataset_changes",
 )
 

@@ -33,6 +33,7 @@ from feedline.analysis.rules.input import (
     objects_in_queue,
     oversize_images,
     page_faults,
+    same_samples,
     slow_for_its_bytes,
     slow_sampler,
     small_files,
@@ -85,6 +86,9 @@ INPUT: tuple[Rule[RuleInputs], ...] = (
     user_code.RULE,
 )
 
+#: Of data that is not what the training was meant to see, however long its input takes.
+DATA: tuple[Rule[RuleInputs], ...] = (same_samples.RULE,)
+
 #: Of the machine that a recorded run shares, whatever the input does.
 MACHINE: tuple[Rule[RuleInputs], ...] = (busy_neighbors.RULE,)
 
@@ -129,7 +133,7 @@ TRACE: tuple[Rule[TraceFacts], ...] = (
     input_not_seen.TRACED_RULE,
 )
 
-RULES: tuple[Rule[Any], ...] = (*INPUT, *MACHINE, *LOOP, *CROSS_RANK, *TRACE)
+RULES: tuple[Rule[Any], ...] = (*INPUT, *DATA, *MACHINE, *LOOP, *CROSS_RANK, *TRACE)
 #: The rule of a finding. Of the one that runs and traces have, that of runs.
 BY_ID: dict[str, Rule[Any]] = {rule.rule_id: rule for rule in (*RULES, *OTHERWISE)}
 

@@ -72,6 +72,7 @@ class _LoaderShape(_LoaderRequired, total=False):
     replacement: bool
     batch_sampler: str
     dataset: str
+    dataset_library: str
     dataset_changes: list[str]
     sample_code: str
     asks_for_worker: bool

@@ -32,6 +32,7 @@ _PLAIN = (
     "drop_last",
     "timeout",
 )
+_STREAM_LIBRARIES = ("webdataset", "datasets", "litdata", "streaming", "torchdata")
 
 
 @below_function_modes
@@ -55,6 +56,8 @@ def settings(loader: Any) -> dict[str, object]:
     dataset = getattr(loader, "dataset", None)
     facts["dataset"] = _name_of(dataset)
     facts["map_style"] = not isinstance(dataset, torch.utils.data.IterableDataset)
+    if (library := type(dataset).__module__.partition(".")[0]) in _STREAM_LIBRARIES:
+        facts["dataset_library"] = library
     facts["whole_batches"] = facts["batch_sampler"] == "none" or _fetches_batches(dataset)
     with suppress(Exception):  # exotic code: what it does stays unknown
         facts.update(_of_code(loader, dataset))
