@@ -63,6 +63,7 @@ _LOADER_ASIDE = (
     "sample_code",
     "asks_for_worker",
     "dataset_library",
+    "resampled",
     "dataset_changes",
 )
 

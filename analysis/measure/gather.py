@@ -495,7 +495,10 @@ def same_samples(rank: RankMetrics) -> SameSamples | None:
         workers = [
             process for process in rank.makers.processes if process.header.get("loader") == loader
         ]
-        asks = settings[loader].get("asks_for_worker") if loader < len(settings) else None
+        about = settings[loader] if loader < len(settings) else {}
+        if about.get("resampled"):  # workers may well read one file at a time
+            continue
+        asks = about.get("asks_for_worker")
         if (same := stream_workers.same_samples(workers, asks)) is not None:
             return same
     return None

@@ -43,6 +43,7 @@ from feedline.analysis.rules.input import (
     too_few_workers,
     too_short,
     user_code,
+    workers_without_data,
 )
 from feedline.analysis.rules.loop import (
     checkpoint_time,
@@ -65,6 +66,7 @@ from feedline.analysis.rules.trace import (
 INPUT: tuple[Rule[RuleInputs], ...] = (
     slow_for_its_bytes.RULE,
     too_few_workers.RULE,
+    workers_without_data.RULE,
     fewer_workers.RULE,
     made_one_by_one.RULE,
     epoch_restart.RULE,

@@ -73,6 +73,8 @@ class _LoaderShape(_LoaderRequired, total=False):
     batch_sampler: str
     dataset: str
     dataset_library: str
+    dataset_shards: Count
+    resampled: bool
     dataset_changes: list[str]
     sample_code: str
     asks_for_worker: bool

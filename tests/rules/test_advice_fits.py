@@ -110,6 +110,15 @@ def without(facts: RuleInputs, resident: bool) -> RuleInputs:
     return replace(facts, loader=None, workers=None, unseen=Unseen(0.5, 0.6, resident))
 
 
+def lacking(**settings: object) -> RuleInputs:
+    """A stream of which two of four workers get nothing."""
+    return waiting(
+        sample={"dataset": (4.0, 0.0, 0.0)},
+        maker={"without_batches": 2},
+        settings=STREAM | settings,
+    )
+
+
 SLOW_READ = Operation("read", "zarr.Array", 200e-3, 30e-3, 1.0)
 
 
@@ -175,6 +184,14 @@ CASES: dict[str, list[tuple[str, RuleInputs, RuleInputs]]] = {
             ),
             waiting(settings=STREAM | {"sample_code": "Texts.__iter__ (a.py:3)"}),
         ),
+    ],
+    "workers_without_data": [
+        (
+            "tar files",
+            lacking(dataset_library="webdataset"),
+            lacking(dataset_library="datasets"),
+        ),
+        ("a part of the data", lacking(), waiting(settings=STREAM)),
     ],
     "fewer_workers": [
         (

@@ -5,7 +5,6 @@ from feedline.analysis.ledger.facts import RuleInputs
 from feedline.analysis.ledger.finding import Evidence, Finding, Severity
 from feedline.analysis.ledger.rule import Rule
 from feedline.analysis.ledger.view import cheaper
-from feedline.analysis.ledger.view.own_functions import name_of
 from feedline.analysis.sentences import COUNT, NAME, NUMBER, Sentence
 
 RULE_ID = "same_samples"
@@ -83,9 +82,9 @@ def check(facts: RuleInputs) -> Finding | None:
 def _fixes(facts: RuleInputs) -> list[str]:
     """Return what splits the stream, in the terms of its library."""
     of_library = _FIXES.get(str(facts.setting("dataset_library")))
-    if of_library is not None and not facts.setting("sample_code"):
+    if of_library is not None:
         return of_library
-    function = name_of(cheaper.own_function(facts))
+    function = cheaper.own_name(facts)
     return [_SPLIT(function=function), _FOR_EXAMPLE, _AND_RANKS]
 
 

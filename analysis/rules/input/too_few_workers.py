@@ -14,7 +14,6 @@ from feedline.analysis.ledger.view.input_wait import (
     num_workers,
     severity,
 )
-from feedline.analysis.ledger.view.own_functions import name_of
 from feedline.analysis.ledger.view.storage import (
     MIN_BLOCKED_SHARE,
     answers_share,
@@ -123,7 +122,7 @@ def change(facts: RuleInputs) -> Change | Refused:
 
 def _split_first(facts: RuleInputs) -> list[str]:
     """Return what to do about a stream before it gets more workers, and why."""
-    function = name_of(cheaper.own_function(facts))
+    function = cheaper.own_name(facts)
     return [_SPLIT(function=function), _NOTHING_ASKS(function=function)]
 
 
