@@ -59,13 +59,16 @@ class Stage(enum.IntEnum):
     TRAFFIC = 9
     START = 10  #: a worker was born: from process start to its first instruction here. extra: pid
     #: No span: what collate made, times the batches that it stands for. nbytes: bytes in tensors
-    #: and arrays. extra: samples. cpu: tensors. runqueue: the batches that it stands for. wall: of
-    #: a worker's first batches of a stream, a mark to compare workers by (taps/batch_contents.py).
-    #: Flags: FLOAT32, SHARED, OBJECTS, CUSTOM
+    #: and arrays. extra: samples. cpu: tensors. runqueue: the batches that it stands for. Flags:
+    #: FLOAT32, SHARED, OBJECTS, CUSTOM
     BATCH = 11
     #: No span: the kernel's work for a batch, times the batches that it stands for. wall: minor
     #: page faults. cpu: CPU ns in the kernel. Flags: FIRST
     KERNEL = 12
+    #: No span: marks of the first samples of a worker's batch of a stream, to compare workers by
+    #: (taps/sample_marks.py): wall, cpu, runqueue, nbytes and extra hold one sample each; 0 or less:
+    #: none
+    MARKS = 13
 
     # The main process.
     # : one __next__ of a loader. nbytes: bytes in tensors and arrays. extra: samples. Flags: END,

@@ -62,6 +62,8 @@ _LOADER_ASIDE = (
     "replacement",
     "sample_code",
     "asks_for_worker",
+    "dataset_library",
+    "resampled",
     "dataset_changes",
 )
 

@@ -318,7 +318,7 @@ def _view(
         staying_s=staying_cpu_s(rank.makers) if glibc else 0.0,
         glibc=glibc,
         order_s=gather.order_s(rank, epochs),
-        repeated_stream=gather.repeats_stream(rank),
+        same_samples=gather.same_samples(rank),
         failed=failed(rank.rank.manifest),
         closures=runs_closures(rank.main),
         comm=compared.communication if compared else None,

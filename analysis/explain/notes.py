@@ -6,18 +6,12 @@ It is what is missing, what is estimated, and what is left out.
 from feedline.analysis.explain.headline import how
 from feedline.analysis.explain.model import FIRST_STEPS
 from feedline.analysis.formatting import counted, seconds, share
-from feedline.analysis.measure.gather import RankMetrics, repeats_stream, throughput
+from feedline.analysis.measure.gather import RankMetrics, throughput
 from feedline.analysis.measure.model import GPU_BEHIND
 from feedline.analysis.measure.steps import left_after, runs_closures
 from feedline.profiler.events import Stage
 from feedline.profiler.message import Message
 from feedline.profiler.session import overrides
-
-REPEATED = (
-    "the workers of the iterable dataset were seen to yield the same batches, so each sample may "
-    "come once per worker: split it between "
-    "them (torch.utils.data.get_worker_info)"
-)
 
 
 def of_rank(rank: RankMetrics) -> list[str]:
@@ -56,8 +50,6 @@ def of_rank(rank: RankMetrics) -> list[str]:
             "kineto.json.gz in the run folder"
         )
     notes += _ahead(rank)
-    if repeats_stream(rank):
-        notes.append(REPEATED)
     if rank.first:
         first = "first step is" if rank.first == 1 else f"first {rank.first} steps are"
         starts = ("workers start", *["caches warm up"]) if rank.workers else ("caches warm up",)

@@ -27,6 +27,7 @@ from feedline.analysis.measure.model import (
     Updated,
     Workers,
 )
+from feedline.analysis.measure.stream_workers import SameSamples
 from feedline.analysis.ranks.communication import Communication, ExposedKind, LateRank, RankParts
 
 
@@ -71,7 +72,7 @@ class RuleInputs:
         recompiled: functions that were compiled more than once, most often compiled first.
         order_s: seconds in which a pass over the loader draws its first indices, on average (None:
             not known).
-        repeated_stream: the loader's workers were seen to yield the same batches of a stream.
+        same_samples: the loader's workers were seen to deliver the same samples of a stream.
         failed: the run ended with an error: how, in words; empty: it did not.
         code: the program's functions in sampled stacks (None: none were sampled).
         growth: memory that grows while the steps run.
@@ -106,7 +107,7 @@ class RuleInputs:
     updated: Updated | None = None
     recompiled: tuple[Recompiled, ...] = ()
     order_s: float | None = None
-    repeated_stream: bool = False
+    same_samples: SameSamples | None = None
     failed: str = ""
     closures: bool = False
     shown: int | None = None
@@ -160,10 +161,12 @@ class RuleInputs:
     def may_be_split(self) -> bool:
         """Whether more than one worker may share the samples.
 
-        They may not of a stream whose workers yield the same, or that does not ask for its worker.
+        They may not of a stream whose workers deliver the same, or that does not ask for its
+        worker.
         """
         return not (
-            self.is_stream and (self.repeated_stream or self.setting("asks_for_worker") is False)
+            self.is_stream
+            and (self.same_samples is not None or self.setting("asks_for_worker") is False)
         )
 
     @property

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from feedline.analysis.intervals import IntArray, overlap
-from feedline.analysis.measure import blocking, computing, waits
+from feedline.analysis.measure import blocking, computing, stream_workers, waits
 from feedline.analysis.measure.boundaries import gave
 from feedline.analysis.measure.costs import (
     BatchProducers,
@@ -31,6 +31,7 @@ from feedline.analysis.measure.pace import first_step, throughput_of
 from feedline.analysis.measure.rested import Counted, Estimate
 from feedline.analysis.measure.stages import STEP_STAGES
 from feedline.analysis.measure.steps import Steps, partition
+from feedline.analysis.measure.stream_workers import SameSamples
 from feedline.analysis.traces.windows import GpuWork, gpu_work
 from feedline.profiler.events import Flag, Stage
 from feedline.profiler.store.record_columns import view
@@ -491,24 +492,20 @@ def order_s(rank: RankMetrics, passes: int) -> float | None:
     return float(drawn["wall"][first[first < len(drawn)]].sum()) / 1e9 / passes
 
 
-def repeats_stream(rank: RankMetrics) -> bool:
-    """Tell whether the workers of a stream were seen to yield the same batches.
-
-    Then all their first ones are alike, which no two batches of one worker are.
-    """
-    marks: dict[tuple[object, int], list[int]] = {}
-    for process in rank.makers.processes:
-        batches = process.view(Stage.BATCH)
-        for number, mark in zip(batches["number"].tolist(), batches["mark"].tolist()):
-            if process.is_worker and mark:
-                marks.setdefault((process.header["worker"], number >> 32), []).append(mark)
-    first = min((epoch for _, epoch in marks), default=0)
-    first_marks = [batch_mark for (_, epoch), batch_mark in marks.items() if epoch == first]
-    return (
-        len(first_marks) > 1
-        and len(set(first_marks[0])) == len(first_marks[0]) > 1
-        and all(batch_mark == first_marks[0] for batch_mark in first_marks)
-    )
+def same_samples(rank: RankMetrics) -> SameSamples | None:
+    """Return whether the workers of a stream deliver the same samples; None: not seen."""
+    settings = rank.rank.manifest.loaders
+    for loader in sorted(rank.makers.loaders):
+        workers = [
+            process for process in rank.makers.processes if process.header.get("loader") == loader
+        ]
+        about = settings[loader] if loader < len(settings) else {}
+        if about.get("resampled"):  # workers may well read one file at a time
+            continue
+        asks = about.get("asks_for_worker")
+        if (same := stream_workers.same_samples(workers, asks)) is not None:
+            return same
+    return None
 
 
 def straggler_share(rank: RankMetrics) -> float | None:

@@ -58,7 +58,8 @@ _NO_SPANS = (
         Stage.VALUE,
         Stage.GRADIENT,
     ),
-    *(Stage.KERNEL, Stage.LOOK, Stage.LOOKED, Stage.MADE, Stage.OWN_CODE, Stage.CALLED),
+    *(Stage.KERNEL, Stage.MARKS, Stage.LOOK, Stage.LOOKED, Stage.MADE),
+    *(Stage.OWN_CODE, Stage.CALLED),
 )
 _NAMED = (
     Stage.READ,

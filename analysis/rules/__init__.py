@@ -33,6 +33,7 @@ from feedline.analysis.rules.input import (
     objects_in_queue,
     oversize_images,
     page_faults,
+    same_samples,
     slow_for_its_bytes,
     slow_sampler,
     small_files,
@@ -42,6 +43,7 @@ from feedline.analysis.rules.input import (
     too_few_workers,
     too_short,
     user_code,
+    workers_without_data,
 )
 from feedline.analysis.rules.loop import (
     checkpoint_time,
@@ -66,6 +68,7 @@ from feedline.analysis.rules.trace import (
 INPUT: tuple[Rule[RuleInputs], ...] = (
     slow_for_its_bytes.RULE,
     too_few_workers.RULE,
+    workers_without_data.RULE,
     fewer_workers.RULE,
     made_one_by_one.RULE,
     epoch_restart.RULE,
@@ -87,6 +90,9 @@ INPUT: tuple[Rule[RuleInputs], ...] = (
     straggler_in_order.RULE,
     user_code.RULE,
 )
+
+#: Of data that is not what the training was meant to see, however long its input takes.
+DATA: tuple[Rule[RuleInputs], ...] = (same_samples.RULE,)
 
 #: Of the machine that a recorded run shares, whatever the input does.
 MACHINE: tuple[Rule[RuleInputs], ...] = (busy_neighbors.RULE,)
@@ -134,7 +140,7 @@ TRACE: tuple[Rule[TraceFacts], ...] = (
     input_not_seen.TRACED_RULE,
 )
 
-RULES: tuple[Rule[Any], ...] = (*INPUT, *MACHINE, *LOOP, *CROSS_RANK, *TRACE)
+RULES: tuple[Rule[Any], ...] = (*INPUT, *DATA, *MACHINE, *LOOP, *CROSS_RANK, *TRACE)
 #: The rule of a finding. Of the one that runs and traces have, that of runs.
 BY_ID: dict[str, Rule[Any]] = {rule.rule_id: rule for rule in (*RULES, *OTHERWISE)}
 

@@ -38,7 +38,7 @@ _MEANINGS = MappingProxyType(
             "extra": "reads",
         },
         Stage.START: {"extra": "pid"},
-        Stage.BATCH: {"wall": "mark", "cpu": "tensors", "runqueue": "batches", "extra": "samples"},
+        Stage.BATCH: {"cpu": "tensors", "runqueue": "batches", "extra": "samples"},
         Stage.KERNEL: {"wall": "minor_faults", "cpu": "system_cpu"},
         Stage.NEXT: {"extra": "samples"},
         Stage.EPOCH: {"number": "epoch", "extra": "workers"},

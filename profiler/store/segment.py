@@ -114,7 +114,7 @@ _FOREVER = (
         Stage.BEGUN,
         Stage.SUMS,
     ),
-    *(Stage.REST, Stage.TAKEN, Stage.WOKEN),
+    *(Stage.REST, Stage.TAKEN, Stage.WOKEN, Stage.MARKS),
 )
 
 

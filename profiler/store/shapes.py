@@ -72,6 +72,9 @@ class _LoaderShape(_LoaderRequired, total=False):
     replacement: bool
     batch_sampler: str
     dataset: str
+    dataset_library: str
+    dataset_shards: Count
+    resampled: bool
     dataset_changes: list[str]
     sample_code: str
     asks_for_worker: bool

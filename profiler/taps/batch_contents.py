@@ -1,7 +1,5 @@
 """Describes a batch: bytes, samples, kind of memory."""
 
-import ctypes
-import hashlib
 from typing import Any, NamedTuple
 
 import torch
@@ -13,8 +11,6 @@ from feedline.profiler.torch_internals import below_function_modes
 # main thread
 _MAX_LEAVES = 64
 _WIDE_FLOATS = torch.float32, torch.float64
-_MARKED_BYTES = 4096  # of each tensor
-_MARK_RANGE = 1 << 20  # a mark is below it, and not 0
 _OBJECT_BYTES = 65536  # arrays below it cost less to pickle than to share
 
 
@@ -36,27 +32,6 @@ def describe(batch: Any) -> BatchContents:
         return _describe(batch)
     except Exception:
         return BatchContents(0, 0, 0)
-
-
-@below_function_modes
-def mark(batch: Any, salt: bytes) -> int:
-    """Return a number that two batches of one run share if they begin with the same values.
-
-    It says nothing else to who has not the salt. 0: unknown, such as for a batch without dense
-    tensors.
-    """
-    digest, marked = hashlib.blake2b(key=salt, digest_size=8), False
-    for leaf in _leaves(batch, []):
-        if (
-            type(leaf) is torch.Tensor
-            and leaf.layout is torch.strided
-            and leaf.is_cpu
-            and leaf.is_contiguous()
-            and leaf.nbytes
-        ):
-            digest.update(ctypes.string_at(leaf.data_ptr(), min(leaf.nbytes, _MARKED_BYTES)))
-            marked = True
-    return 1 + int.from_bytes(digest.digest(), "little") % (_MARK_RANGE - 1) if marked else 0
 
 
 def rows(batch: Any) -> int:

@@ -19,8 +19,9 @@ from feedline.profiler.events import UNMEASURED, Flag, Stage
 from feedline.profiler.record.detail import detail
 from feedline.profiler.record.recorder import Span, inside, recorder
 from feedline.profiler.store.segment import Segment
-from feedline.profiler.taps.batch_contents import BatchContents, describe, mark
+from feedline.profiler.taps.batch_contents import BatchContents, describe
 from feedline.profiler.taps.patch import Patches
+from feedline.profiler.taps.sample_marks import SampleMarks
 
 _FEWEST, _MOST = 4, 256  # one of the first samples in N is recorded in detail
 # samples after which detail is a quarter as frequent; after twice as many, a ninth; ... (rarer)
@@ -28,8 +29,6 @@ _DENSE = 64
 # recorded one after another; then as many at every 4th sample, every 9th, ..., up to every Nth
 _EARLY = 8
 _NOTHING = BatchContents(0, 0, 0)
-# of a stream: first batches of a worker, by which it is seen whether another one yields the same
-_MARKED = 2
 # after DENSE batches, one batch in N is recorded in detail: each of its samples costs 3 us, its
 # file traffic twice 28 us
 _OPENED = 8
@@ -98,7 +97,7 @@ class _WatchedFetch:
         self._known, self._of = _NOTHING, 0  # the last one that was, and of how many samples
         self._samples = 0  # that were collated last
         self._made_at = 0  # when the last one of them was there
-        self._to_mark = _MARKED if self._place == "dataset_iter" and recorder.salt else 0
+        self._marks = SampleMarks(recorder.salt) if self._place == "dataset_iter" else None
 
     def fetch(self, index: Any) -> Any:
         segment = recorder.segment
@@ -149,6 +148,8 @@ class _WatchedFetch:
         segment = recorder.segment
         if segment is None:
             return self._collate(samples)
+        if self._marks is not None:
+            self._marks.note(segment, samples if self._fetcher.auto_collation else [samples])
         with Span(segment, Stage.COLLATE, recorder.loader, recorder.batch, self._custom) as span:
             self._made_at = span.start
             batch = self._collate(samples)
@@ -182,12 +183,10 @@ class _WatchedFetch:
             stands_for = times * (about.samples if samples is None else samples)
             if times:
                 nbytes, tensors = about.nbytes * times, about.tensors * times
-                marked = mark(batch, recorder.salt) if self._to_mark else 0
-                self._to_mark = max(0, self._to_mark - 1)
                 segment.add(
                     Stage.BATCH,
                     span.start,
-                    marked,
+                    0,
                     tensors,
                     times,
                     nbytes,

@@ -32,6 +32,7 @@ _PLAIN = (
     "drop_last",
     "timeout",
 )
+_STREAM_LIBRARIES = ("webdataset", "datasets", "litdata", "streaming", "torchdata")
 
 
 @below_function_modes
@@ -55,6 +56,10 @@ def settings(loader: Any) -> dict[str, object]:
     dataset = getattr(loader, "dataset", None)
     facts["dataset"] = _name_of(dataset)
     facts["map_style"] = not isinstance(dataset, torch.utils.data.IterableDataset)
+    if (library := type(dataset).__module__.partition(".")[0]) in _STREAM_LIBRARIES:
+        facts["dataset_library"] = library
+        with suppress(Exception):  # how many shards it has stays unknown
+            facts.update(_shards(dataset))
     facts["whole_batches"] = facts["batch_sampler"] == "none" or _fetches_batches(dataset)
     with suppress(Exception):  # exotic code: what it does stays unknown
         facts.update(_of_code(loader, dataset))
@@ -68,6 +73,16 @@ def settings(loader: Any) -> dict[str, object]:
         context = getattr(loader, "multiprocessing_context", None) or torch.multiprocessing
         facts["start_method"] = context.get_start_method()
     return facts
+
+
+def _shards(stream: Any) -> dict[str, object]:
+    """Return the shards of a library's stream, and whether they are drawn with replacement."""
+    if type(count := getattr(stream, "num_shards", None)) is int:  # Hugging Face
+        return {"dataset_shards": count}
+    source = (getattr(stream, "pipeline", None) or [None])[0]  # webdataset
+    drawn = {"resampled": True} if type(source).__name__ == "ResampledShards" else {}
+    urls = getattr(source, "urls", None)
+    return {**drawn, "dataset_shards": len(urls)} if isinstance(urls, (list, tuple)) else drawn
 
 
 def _of_code(loader: Any, dataset: Any) -> dict[str, object]:
@@ -344,11 +359,15 @@ def _token(value: Any) -> object:
     ):
         return type(value), hash(value)
     length = len(value) if type(value) in (list, dict, set, str, bytes) else 0
-    return (
-        id(value),
-        length,
-        value._version if type(value) is torch.Tensor and not value.is_inference() else 0,
-    )
+    return id(value), length, _version(value)
+
+
+def _version(value: Any) -> int:
+    """Return a tensor's version; 0: of another value, or of one whose memory workers share."""
+    if type(value) is not torch.Tensor or value.is_inference():
+        return 0
+    dense = value.layout is torch.strided and value.is_cpu
+    return 0 if dense and value.untyped_storage().is_shared() else value._version
 
 
 def changed(before: _Values, after: _Values) -> list[str]:

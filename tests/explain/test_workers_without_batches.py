@@ -13,11 +13,13 @@ from torch.utils.data import DataLoader, IterableDataset, get_worker_info
 import feedline
 from feedline.analysis.explain.build import build
 from feedline.analysis.explain.diagnose import diagnose
+from feedline.analysis.ledger.facts import RuleInputs
 from feedline.analysis.ledger.finding import Severity
 from feedline.analysis.measure.gather import busy_shares, without_batches
 from feedline.analysis.report import phrases, terminal
 from feedline.analysis.rules import INPUT, OTHERWISE
-from feedline.analysis.rules.input import input_bound_unexplained, too_few_workers
+from feedline.analysis.rules.input import too_few_workers, workers_without_data
+from feedline.analysis.rules.input.workers_without_data import RULE_ID
 from feedline.profiler.events import Flag, Stage, batch_key
 from feedline.profiler.store.trainings import open_run
 
@@ -77,17 +79,37 @@ def test_more_workers_are_advised_only_where_those_that_are_there_get_batches():
     assert too_few_workers.check(waiting(**facts, maker={"without_batches": 1})) is None
 
 
-def test_where_nothing_else_explains_the_wait_that_is_what_is_known_of_it():
-    stream = waiting(maker={"without_batches": 2}, settings={"map_style": False})
-    finding = input_bound_unexplained.check(stream)
+def stream(wait: float = 60.0, without: int = 2, **settings: object) -> RuleInputs:
+    """A stream whose batches take 150 ms to make, beside 100 ms of the rest of the step."""
+    return waiting(
+        wait,
+        sample={"dataset": (4.0, 0.0, 0.0)},
+        maker={"without_batches": without},
+        settings={"map_style": False, **settings},
+    )
+
+
+def test_a_stream_of_too_few_parts_is_a_finding_where_that_costs():
+    finding = workers_without_data.check(stream())
 
     assert finding.message == "2 of 4 workers never made a batch"
-    assert finding.more[0].startswith("the largest part of the wait is making batches")
     assert finding.fix.startswith("Give each worker a part of the data")
-    assert [one.evidence[0].id for one in diagnose(stream)] == ["idle_workers"]
-    assert (
-        "never" not in input_bound_unexplained.check(waiting(maker={"without_batches": 2})).message
-    )  # of a dataset with few batches
+    assert finding.fix_more[-1] == "Or set num_workers=2: the others only take memory."
+    told = diagnose(stream())
+    assert told[0].rule_id == RULE_ID and told[0].evidence[0].id == "idle_workers"
+
+
+def test_it_says_how_many_shards_there_are_and_speaks_the_language_of_the_library():
+    finding = workers_without_data.check(stream(dataset_shards=2, dataset_library="datasets"))
+
+    assert finding.message == "2 of 4 workers never made a batch: the stream has 2 shards"
+    assert "to_iterable_dataset(num_shards=...)" in finding.fix
+
+
+def test_it_is_silent_where_all_have_data_where_it_costs_nothing_and_of_a_list():
+    assert workers_without_data.check(stream(without=0)) is None
+    assert workers_without_data.check(stream(0.5)) is None
+    assert workers_without_data.check(stream(map_style=True)) is None
     assert diagnose(made_up_facts(maker={"without_batches": 2}))[0].rule_id == "compute_bound"
 
 

@@ -11,8 +11,8 @@ from rests.conftest import one_thread as one_thread
 from torch.utils.data import DataLoader, Dataset, IterableDataset, Subset, get_worker_info
 
 import feedline
-from feedline.analysis.explain.build import build, training_input
-from feedline.analysis.explain.notes import REPEATED
+from feedline.analysis.explain.build import training_input
+from feedline.analysis.explain.diagnose import diagnose
 from feedline.analysis.ledger.change import Change
 from feedline.analysis.ledger.facts import RuleInputs
 from feedline.analysis.rules.input import slow_sampler
@@ -86,10 +86,11 @@ def test_workers_that_yield_the_same_batches_are_seen(tmp_path, split):
 
     made = training_input(open_run(folder))
     assert made.facts is not None and made.predictions is not None
-    assert (made.facts.repeated_stream, made.facts.may_be_split) == (not split, split)
+    assert (made.facts.same_samples is None, made.facts.may_be_split) == (split, split)
     more = made.predictions.of(Change(settings={"num_workers": 4}), interval=False)
     assert (more == NOT_SPLIT) is not split
-    assert any(REPEATED in note for note in build(open_run(folder)).notes) is not split
+    first = diagnose(made.facts)[0]
+    assert (first.rule_id == "same_samples") is not split
 
 
 @pytest.mark.parametrize(("stream", "asks"), [(Stream(False), True), (Unaware(), False)])
@@ -97,7 +98,7 @@ def test_a_stream_that_never_asks_for_its_worker_is_not_split(tmp_path, stream, 
     facts = facts_of(run(tmp_path / "run", DataLoader(stream, 16)))
 
     assert facts.setting("asks_for_worker") is asks
-    assert facts.may_be_split is asks and not facts.repeated_stream
+    assert facts.may_be_split is asks and facts.same_samples is None
 
 
 def test_what_a_function_of_the_program_or_a_dataset_inside_asks_counts():

@@ -4,7 +4,7 @@ from dataclasses import replace
 from typing import Any
 
 from hypothesis import strategies as st
-from rules.made_up import SAMPLE, made_up_facts
+from rules.made_up import SAME, SAMPLE, made_up_facts
 from user_code.made_stacks import FETCHING, LIBRARIES, LOOP, process, stack, training
 
 from feedline.analysis.ledger.facts import RuleInputs
@@ -99,7 +99,7 @@ fact_fields = st.fixed_dictionaries(
         "ready_share": st.none(),
         "wait_share": st.sampled_from([0.0, 0.05, 0.6, 1.0]),
         "swapped_in": st.sampled_from([None, 0.0, 40e6]),
-        "repeated_stream": st.booleans(),
+        "same_samples": st.sampled_from([None, SAME]),
         "order_s": st.sampled_from([None, 0.0, 4.0]),
         "glibc": st.sampled_from([(), (2, 36)]),
         "failed": st.sampled_from(["", "failed with ValueError (exit code 1)"]),

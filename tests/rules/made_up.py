@@ -18,6 +18,10 @@ from feedline.analysis.measure.model import (
     Traffic,
     Workers,
 )
+from feedline.analysis.measure.stream_workers import SameSamples
+
+#: Four workers that deliver the same samples.
+SAME = SameSamples(4, 4, 120, in_order=True)
 
 MS = 1e-3
 BATCH = 32

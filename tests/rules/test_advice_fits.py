@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from rules.any_facts import any_facts
-from rules.made_up import made_up_facts, per_sample, waiting, without_workers
+from rules.made_up import SAME, made_up_facts, per_sample, waiting, without_workers
 from rules.test_made_one_by_one import rows
 from text.breath import advised
 from user_code.made_stacks import FETCHING, process, stack
@@ -32,7 +32,7 @@ from feedline.analysis.measure.model import (
     Unseen,
     Updated,
 )
-from feedline.analysis.rules import BY_ID, CROSS_RANK, INPUT, LOOP, MACHINE, TRACE
+from feedline.analysis.rules import BY_ID, CROSS_RANK, DATA, INPUT, LOOP, MACHINE, TRACE
 from feedline.analysis.traces.windows import GpuWork
 
 BLOCKED = {"dataset": (0.5, 0.0, 12.0)}
@@ -110,6 +110,15 @@ def without(facts: RuleInputs, resident: bool) -> RuleInputs:
     return replace(facts, loader=None, workers=None, unseen=Unseen(0.5, 0.6, resident))
 
 
+def lacking(**settings: object) -> RuleInputs:
+    """A stream of which two of four workers get nothing."""
+    return waiting(
+        sample={"dataset": (4.0, 0.0, 0.0)},
+        maker={"without_batches": 2},
+        settings=STREAM | settings,
+    )
+
+
 SLOW_READ = Operation("read", "zarr.Array", 200e-3, 30e-3, 1.0)
 
 
@@ -154,15 +163,35 @@ CASES: dict[str, list[tuple[str, RuleInputs, RuleInputs]]] = {
         (
             "num_workers=",
             waiting(260.0, sample={"decode": (40.0, 0.0, 0.0)}, settings=STREAM),
-            waiting(
-                260.0, sample={"decode": (40.0, 0.0, 0.0)}, settings=STREAM, repeated_stream=True
-            ),
+            waiting(260.0, sample={"decode": (40.0, 0.0, 0.0)}, settings=STREAM, same_samples=SAME),
         ),
         (
             "persistent_workers=True",
             without_workers(epochs=3),
             without_workers(epochs=3, settings={"dataset_changes": ["epoch"]}),
         ),
+    ],
+    "same_samples": [
+        (
+            "split_by_worker",
+            waiting(settings=STREAM | {"dataset_library": "webdataset"}, same_samples=SAME),
+            waiting(settings=STREAM | {"dataset_library": "datasets"}, same_samples=SAME),
+        ),
+        (
+            "in Texts.__iter__",
+            waiting(
+                settings=STREAM | {"sample_code": "Texts.__iter__ (a.py:3)"}, same_samples=SAME
+            ),
+            waiting(settings=STREAM | {"sample_code": "Texts.__iter__ (a.py:3)"}),
+        ),
+    ],
+    "workers_without_data": [
+        (
+            "tar files",
+            lacking(dataset_library="webdataset"),
+            lacking(dataset_library="datasets"),
+        ),
+        ("a part of the data", lacking(), waiting(settings=STREAM)),
     ],
     "fewer_workers": [
         (
@@ -284,7 +313,7 @@ CASES: dict[str, list[tuple[str, RuleInputs, RuleInputs]]] = {
                 traffic=NOTHING,
                 maker=looked("network"),
                 settings=STREAM,
-                repeated_stream=True,
+                same_samples=SAME,
             ),
         ),
     ],
@@ -701,7 +730,9 @@ TAKES_FOR_GRANTED: dict[str, Callable[[RuleInputs], bool]] = {
 @given(any_facts())
 def test_no_rule_advises_what_is_not_there(facts):
     alone = [
-        finding for rule in (*INPUT, *MACHINE, *LOOP) if (finding := rule.check(facts)) is not None
+        finding
+        for rule in (*INPUT, *DATA, *MACHINE, *LOOP)
+        if (finding := rule.check(facts)) is not None
     ]
     for finding in [*alone, *diagnose(facts)]:
         for words, there in TAKES_FOR_GRANTED.items():

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 import pytest
-from rules.made_up import made_up_facts, waiting
+from rules.made_up import SAME, made_up_facts, waiting
 from rules.said import verdict
 
 from feedline.analysis.explain.diagnose import diagnose
@@ -75,7 +75,7 @@ def test_workers_that_yield_the_same_samples_come_before_what_makes_them_slow():
         260.0,
         sample={"dataset": (40.0, 0.0, 0.0)},
         settings={"map_style": False},
-        repeated_stream=True,
+        same_samples=SAME,
     )
 
     assert "the same" in said(facts)

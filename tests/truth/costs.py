@@ -284,6 +284,18 @@ def shorter_at_least(bar: Bar, one_each: bool = False) -> float:
     return shorter(bar, at_most(bar), locks, one_each)
 
 
+def without_data(bar: Bar) -> float:
+    """The step that those workers make which have data, beside the one of all."""
+    workers, fed = bar.number or 0, (bar.number or 0) - int(bar.evidence("idle_workers"))
+    return max(
+        0.0,
+        min(
+            bar.making,
+            step_with(bar, fed, bar.transport) - step_with(bar, workers, bar.transport),
+        ),
+    )
+
+
 def without_others(bar: Bar) -> Bar:
     """The step with the other programs' CPUs free, and without what making batches waited for them."""
     told, sooner = deepcopy(bar.told), 1 - bar.of_time("runqueue_s")
@@ -515,6 +527,7 @@ COSTS: dict[str, Formula] = {
     "input_not_seen": nothing,
     "slow_sampler": lambda bar: bar.stage("sampler"),
     "too_few_workers": lambda bar: shorter(bar, at_least(bar)),
+    "workers_without_data": without_data,
     "fewer_workers": lambda bar: bar.mean - bar.once - step_alone(bar),
     "made_one_by_one": lambda bar: bar.making * (1 - bar.of_time("runqueue_s")),
     "own_code": named_functions,

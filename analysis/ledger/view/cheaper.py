@@ -95,6 +95,11 @@ def own_function(facts: RuleInputs) -> str:
     return f"{dataset if dataset not in (None, 'none') else 'the dataset'}.{'__iter__' if facts.is_stream else '__getitem__'}"
 
 
+def own_name(facts: RuleInputs) -> str:
+    """Return the same without its place."""
+    return name_of(own_function(facts))
+
+
 def _who(facts: RuleInputs, stage: str) -> str:
     if stage == _THE_REST:
         return "its own code"
@@ -113,7 +118,7 @@ def _how(facts: RuleInputs, stage: str) -> str:
         return f": {line} takes most"
     if stage == _THE_REST:
         by_line = " line by line" if facts.setting("sample_code") else ""
-        return f"Profile {name_of(own_function(facts))}{by_line}"
+        return f"Profile {own_name(facts)}{by_line}"
     if stage == "decode":
         smaller = " or smaller images" if facts.decodes_images and fewer_pixels(facts) else ""
         return f"Use a faster decoder{smaller}"

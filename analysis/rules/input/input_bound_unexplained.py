@@ -1,6 +1,5 @@
 """The run waits for its input, and no rule says why."""
 
-from feedline.analysis.formatting import counted
 from feedline.analysis.ledger.change import Refused
 from feedline.analysis.ledger.facts import RuleInputs
 from feedline.analysis.ledger.finding import SHARE, Evidence, Finding, Severity, measured
@@ -9,11 +8,10 @@ from feedline.analysis.ledger.view import cpus
 from feedline.analysis.ledger.view.input_wait import (
     input_wait,
     making_share,
-    num_workers,
     steady_share,
 )
 from feedline.analysis.measure.stages import MAKING_STAGES
-from feedline.analysis.sentences import COUNT, NAME, PART, PERCENT, TIME, Sentence
+from feedline.analysis.sentences import NAME, PART, PERCENT, TIME, Sentence
 
 RULE_ID = "input_bound_unexplained"
 #: Parts of what the step waits for (input_wait.py) -> in words.
@@ -28,10 +26,6 @@ _UNKNOWN = Sentence(
     "what makes the input slow is unknown: its largest part is {name} ({took} per step)",
     name=PART,
     took=TIME,
-)
-_WITHOUT = Sentence("{idle} of {workers} never made a batch", idle=COUNT, workers=PART)
-_LARGEST = Sentence(
-    "the largest part of the wait is {name} ({took} per step)", name=PART, took=TIME
 )
 _STAGE = Sentence(
     "the largest stage of a sample is {stage} ({part} of its time)", stage=NAME, part=PERCENT
@@ -52,10 +46,6 @@ _INSIDE = [
     "Look at the stages of a sample in the report.",
     "Wrap parts of your code in feedline.stage(...) to split them further.",
 ]
-IDLE = [
-    "Give each worker a part of the data (get_worker_info): as many parts as workers, or more.",
-    "Split it by samples instead of files, for example.",
-]
 _UNSEEN = [
     "Wrap parts of the code that makes batches in feedline.stage(...).",
     "The report then shows how long each takes.",
@@ -71,7 +61,6 @@ def check(facts: RuleInputs) -> Finding:
     of_sample = making_share(facts, stage)
     inside = [_STAGE(stage=stage, part=of_sample)] if of_sample and part == "making_s" else []
     message = _UNKNOWN(name=name, took=part_s)
-    idle = _without_data(facts)
     queues, crowded = (
         _queues(facts),
         cpus.queueing(facts) and facts.cpus is not None and facts.cpus.others is not None,
@@ -82,19 +71,8 @@ def check(facts: RuleInputs) -> Finding:
         inside = [*waits, *cpus.use(facts)]
     if queues:
         inside = [*queues, _NOT_SAMPLED]
-    if idle:
-        message = _WITHOUT(idle=idle, workers=counted(num_workers(facts) or idle, "worker"))
-        inside = [_LARGEST(name=name, took=part_s), *inside]
     fix, *others = (
-        IDLE
-        if idle
-        else BY_WHOM
-        if queues
-        else _OTHER_CODE
-        if crowded
-        else _INSIDE
-        if of_sample
-        else _UNSEEN
+        BY_WHOM if queues else _OTHER_CODE if crowded else _INSIDE if of_sample else _UNSEEN
     )
     shares = [
         ("blocked_share", "blocked, share of a sample's time", cpus.blocked_share(facts), SHARE),
@@ -127,11 +105,6 @@ def check(facts: RuleInputs) -> Finding:
         "finding is wrong.",
         cost_s=waiting * facts.step.mean_s,
     )
-
-
-def _without_data(facts: RuleInputs) -> int:
-    """Return the workers that never made a batch of a stream, whose parts are too few."""
-    return 0 if facts.setting("map_style", True) else facts.idle_workers
 
 
 def _queues(facts: RuleInputs) -> list[str]:

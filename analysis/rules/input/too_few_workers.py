@@ -14,7 +14,6 @@ from feedline.analysis.ledger.view.input_wait import (
     num_workers,
     severity,
 )
-from feedline.analysis.ledger.view.own_functions import name_of
 from feedline.analysis.ledger.view.storage import (
     MIN_BLOCKED_SHARE,
     answers_share,
@@ -22,7 +21,7 @@ from feedline.analysis.ledger.view.storage import (
     unknown_answers,
 )
 from feedline.analysis.ledger.view.workers_needed import advised, gained_s, repeats, sure_to_help
-from feedline.analysis.sentences import COUNT, NAME, PART, TIME, Sentence
+from feedline.analysis.sentences import NAME, PART, TIME, Sentence
 
 RULE_ID = "too_few_workers"
 
@@ -43,11 +42,6 @@ _KEEPS = Sentence(
     other=TIME,
 )
 _LATE = "the step waits for batches that take longer than the mean"
-_REPEATED = Sentence(
-    "{workers} workers yield the same batches, so each sample comes {times} times",
-    workers=COUNT,
-    times=COUNT,
-)
 _SPLIT = Sentence(
     "Split the stream between workers first (get_worker_info in {function}), then set more of "
     "them.",
@@ -81,7 +75,8 @@ def check(facts: RuleInputs) -> Finding | None:
     It is silent where the CPUs are full.
     """
     workers, gain = num_workers(facts), gained_s(facts)
-    number = None if facts.idle_workers else sure_to_help(facts)
+    without_use = facts.idle_workers or facts.same_samples  # more would deliver nothing new
+    number = None if without_use else sure_to_help(facts)
     if (
         workers is None
         or gain is None
@@ -95,8 +90,6 @@ def check(facts: RuleInputs) -> Finding | None:
         return None
     given = {} if repeats(facts) else arguments(facts, number)
     said = [*_says(facts, workers), *cpus.use(facts)]
-    if facts.repeated_stream and not given:
-        said.insert(0, _REPEATED(workers=workers, times=workers))
     fix, *why = [handover.change(facts, given)] if given else _split_first(facts)
     return Finding(
         RULE_ID,
@@ -129,9 +122,8 @@ def change(facts: RuleInputs) -> Change | Refused:
 
 def _split_first(facts: RuleInputs) -> list[str]:
     """Return what to do about a stream before it gets more workers, and why."""
-    function = name_of(cheaper.own_function(facts))
-    why = [] if facts.repeated_stream else [_NOTHING_ASKS(function=function)]
-    return [_SPLIT(function=function), *why]
+    function = cheaper.own_name(facts)
+    return [_SPLIT(function=function), _NOTHING_ASKS(function=function)]
 
 
 def _says(facts: RuleInputs, workers: int) -> list[str]:
