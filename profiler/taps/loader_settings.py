@@ -80,7 +80,9 @@ def _shards(stream: Any) -> dict[str, object]:
     if type(count := getattr(stream, "num_shards", None)) is int:  # Hugging Face
         return {"dataset_shards": count}
     source = (getattr(stream, "pipeline", None) or [None])[0]  # webdataset
-    drawn = {"resampled": True} if type(source).__name__ == "ResampledShards" else {}
+    drawn: dict[str, object] = (
+        {"resampled": True} if type(source).__name__ == "ResampledShards" else {}
+    )
     urls = getattr(source, "urls", None)
     return {**drawn, "dataset_shards": len(urls)} if isinstance(urls, (list, tuple)) else drawn
 

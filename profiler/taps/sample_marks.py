@@ -137,8 +137,10 @@ def _leaves(value: Any, leaves: list[Any]) -> list[Any]:
     kind = type(value)
     if kind is dict:
         parts = list(value.values())
-    elif kind is list or issubclass(kind, tuple):
-        parts = list(value[:_MOST_LEAVES]) if kind is list else list(tuple.__iter__(value))
+    elif kind is list:
+        parts = value[:_MOST_LEAVES]
+    elif issubclass(kind, tuple):
+        parts = list(tuple.__iter__(value))
     else:
         leaves.append(value)
         return leaves

@@ -35,6 +35,7 @@ TYPES: tuple[type, ...] = (
     ledger.LedgerTable,
     ledger.LedgerRow,
     measured.OwnCode,
+    measured.GarbageCollection,
     measured.OwnFunction,
     user_code.UserCode,
     user_code.UserFunction,

@@ -3,7 +3,7 @@
 from feedline.analysis.formatting import count
 from feedline.analysis.ledger.change import Refused
 from feedline.analysis.ledger.facts import RuleInputs
-from feedline.analysis.ledger.finding import Evidence, Finding, Severity, measured
+from feedline.analysis.ledger.finding import Finding, Severity, measured
 from feedline.analysis.ledger.rule import Rule
 from feedline.analysis.measure.model import Holder, MemoryGrowth
 from feedline.analysis.sentences import COUNT, PART, SIZE, TIME, Sentence
