@@ -286,7 +286,7 @@ def test_fixes_together_above_the_next_limit_say_so_as_single_ones_do():
     told = replace(RUN, findings=found, roofline=made(RUN), together=rate)
 
     assert phrases.together(told)[1].endswith(
-        "100 -> 150 samples/s [140, 160]; above the next limit (all CPUs), which these fixes also "
+        "100 -> 150 samples/s (140 to 160); above the next limit (all CPUs), which these fixes also "
         "raise"
     )
     assert phrases.together(replace(told, together=replace(rate, after=131.0)))[1].endswith(
