@@ -223,7 +223,9 @@ def test_the_demo_is_predicted_the_same_wherever_it_is_shown(reports):
 @pytest.mark.parametrize(
     ("page", "shown"), READING, ids=[f"{page.path.stem}-{found[1]}" for page, found in READING]
 )
-def test_a_page_shows_what_a_command_says_today_of_kept_runs(page, shown, tmp_path, monkeypatch, capsys):
+def test_a_page_shows_what_a_command_says_today_of_kept_runs(
+    page, shown, tmp_path, monkeypatch, capsys
+):
     _, command, parts, text, _ = shown
     for run in outputs.RUN.findall(command):
         shutil.copytree(outputs.RECORDED / Path(run).name, tmp_path / run)
