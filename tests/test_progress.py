@@ -50,6 +50,17 @@ def test_before_the_first_run_it_is_what_was_known_and_a_kept_run_counts_for_not
     assert left.seconds == 45.0
 
 
+def test_runs_that_are_expected_to_differ_count_for_as_much_as_they_take(clock):
+    left = Remaining(3, expected=[150.0, 10.0, 40.0])
+    assert left.seconds == 200.0
+
+    left.begin()
+    clock.append(clock[-1] + 300.0)  # twice as long as expected
+    left.end()
+
+    assert left.seconds == 100.0
+
+
 def test_hardly_any_time_is_not_worth_a_word(clock):
     assert str(Remaining(3, each_s=1.0)) == ""
 

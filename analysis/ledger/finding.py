@@ -139,8 +139,9 @@ class Finding:
     Attributes:
         rule_id: The rule's name, stable between versions, e.g. decode_bound.
         severity: Usually by the cost: info below 5 % of a step, low from 5 %, high from 20 %
-            (docs/rules.md has the exceptions, such as a cause of half the wait or more). Of a
-            mistake in the setup (cost_s null): high: the training is not the one that was intended.
+            (docs/rules/engine.md has the exceptions, such as a cause of half the wait or more). Of
+            a mistake in the setup (cost_s null): high: the training is not the one that was
+            intended.
         message: One sentence of at most 22 words, with at most two figures.
         evidence: What was measured.
         fix: What to change, in one sentence of at most 22 words.
@@ -163,9 +164,9 @@ class Finding:
             predicted.
         cost_kind: What cost_s says of the gain. predicted: a replay saves it, cost_low_s to
             cost_high_s. estimated: the time of the cause; the gain can be more or less
-            (docs/rules.md). at_least: estimated, and probably more, because the CPUs are full and
-            the fix also leaves CPU time to the step. bound: no fix of this cause saves more.
-            unknown: no time is known.
+            (docs/rules/engine.md). at_least: estimated, and probably more, because the CPUs are
+            full and the fix also leaves CPU time to the step. bound: no fix of this cause saves
+            more. unknown: no time is known.
         claims: Rows of the ledger whose time it explains; those of a sample begin with sample/.
         place: Where the program has to be changed, e.g. train.py:31; empty: unknown.
         condition: What must be true for the fix to be harmless, e.g. "only if the dataset does not

@@ -24,7 +24,7 @@ EVERY_LIMIT = frozenset(ROOF_KINDS) - {"gpu"}
 class Effort(enum.Enum):
     """What a fix asks for.
 
-    The value is what it must give, against a setting, to be told first (docs/rules.md).
+    The value is what it must give, against a setting, to be told first (docs/rules/engine.md).
     """
 
     SETTING = 1.0  # of the loader

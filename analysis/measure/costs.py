@@ -262,7 +262,7 @@ class Traffic(NamedTuple):
 
 
 PAGE_BYTES = 4096
-# CPU time of a minor page fault at most, clearing the page included (docs/rules.md, page_faults)
+# CPU time of a minor page fault at most, clearing the page included (docs/rules/page_faults.md)
 MOST_FAULT_S = 3e-6
 
 

@@ -17,7 +17,7 @@ from feedline.profiler.events import Stage
 _MOSTLY = 0.5
 
 #: CPUs. Less is not told from the kernel's own work: a process's CPU time is known to 10 ms, and
-#: read every 250 ms at most (docs/rules.md).
+#: read every 250 ms at most (docs/rules/busy_neighbors.md).
 MIN_OTHERS = 0.1
 
 

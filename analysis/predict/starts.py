@@ -120,7 +120,7 @@ def staying_cpu_s(makers: BatchProducers) -> float:
 
     The workers of the first pass take that more than those of later ones, and would go on to: a
     worker that is forked later inherits the thresholds that the main process's malloc has learned
-    by then, and returns less memory to the system (docs/rules.md, page_faults). 0 where the page
+    by then, and returns less memory to the system (docs/rules/page_faults.md). 0 where the page
     faults do not show that for sure.
     """
     number, seen = _page_faults(makers)

@@ -135,7 +135,8 @@ class RankParts:
         compute_s: Everything else: what is neither transfer nor waiting. Unit: s. None: no step of
             this rank counts.
         hidden_transfer_s: Per step: time in which bytes moved, hidden behind the rank's own
-            backward pass (docs/rules.md, Hidden). Unit: s. None: no step of this rank counts.
+            backward pass (docs/rules/exposed_communication.md, Hidden). Unit: s. None: no step of
+            this rank counts.
         exposed_transfer_s: Per step: time in which bytes moved, not hidden. Unit: s. None: no step
             of this rank counts.
         hidden_wait_s: Per step: waiting for another rank, hidden behind the rank's own backward

@@ -1,6 +1,6 @@
 """The registry of rules: every rule is a file with a ``RULE``.
 
-docs/rules.md says what each looks for and why its thresholds are so.
+docs/rules has a page for each: what it looks for, and why its thresholds are so.
 """
 
 from collections.abc import Iterable

@@ -1,6 +1,7 @@
 """How long a command takes: said before, and again with each of its runs."""
 
 import time
+from collections.abc import Sequence
 
 from feedline.analysis.formatting import duration
 
@@ -18,11 +19,15 @@ class Remaining:
     Args:
         runs: how many.
         each_s: of one, as far as that is known before the first.
+        expected: of each run, if they differ. Unit: s.
     """
 
-    def __init__(self, runs: int, each_s: float | None = None) -> None:
-        self._left, self._each_s = runs, each_s
-        self._took: list[float] = []
+    def __init__(
+        self, runs: int, each_s: float | None = None, expected: Sequence[float] = ()
+    ) -> None:
+        self._left = list(expected) or [each_s or 1.0] * runs
+        self._known = bool(expected) or each_s is not None
+        self._took_s = self._expected_s = 0.0
         self._began = time.monotonic()
 
     def __str__(self) -> str:
@@ -33,9 +38,10 @@ class Remaining:
     @property
     def seconds(self) -> float | None:
         """Return the time left; None: not known."""
-        if self._took:
-            return self._left * sum(self._took) / len(self._took)
-        return self._left * self._each_s if self._each_s is not None else None
+        left_s = sum(self._left)
+        if self._expected_s:
+            return left_s * self._took_s / self._expected_s
+        return left_s if self._known else None
 
     def begin(self) -> None:
         """Note that a run begins."""
@@ -43,6 +49,7 @@ class Remaining:
 
     def end(self, made: bool = True) -> None:
         """Note that a run ended, or was there already."""
-        self._left -= 1
+        expected_s = self._left.pop(0)
         if made:
-            self._took.append(time.monotonic() - self._began)
+            self._took_s += time.monotonic() - self._began
+            self._expected_s += expected_s

@@ -1,7 +1,7 @@
-"""Writes what docs say of fields, columns and tapped libraries (``scripts/docs-fields``).
+"""Writes what docs say of fields, columns, tapped libraries and rules (``scripts/docs-fields``).
 
-These are ``docs/report.schema.json``, and tables of ``docs/report.md``, ``docs/api.md`` and
-``docs/recording.md``.
+These are ``docs/report.schema.json``, and tables of ``docs/report.md``, ``docs/api.md``,
+``docs/recording.md`` and the pages in ``docs/rules``.
 """
 
 import dataclasses
@@ -9,7 +9,10 @@ import json
 import sys
 import typing
 from pathlib import Path
+from typing import Any
 
+from feedline.analysis import rules
+from feedline.analysis.ledger.rule import Effort, Rule
 from feedline.analysis.report.json_report import key_of
 from feedline.analysis.report.run_frames import ALL_FRAMES
 from feedline.profiler.taps.operations import LIBRARIES
@@ -18,6 +21,22 @@ from report_docs.schema import schema
 
 MARK = "<!-- from here on written by scripts/report_docs -->\n"
 FIRST, LAST = "<!-- written by scripts/report_docs -->\n", "<!-- end -->\n"
+
+_EFFORTS = {
+    Effort.SETTING: "a setting of the loader",
+    Effort.ENVIRONMENT: "a variable, or another program",
+    Effort.CODE: "code",
+    Effort.DATA: "the data in another form or place",
+    Effort.HARDWARE: "hardware",
+}
+_GROUPS = {
+    "The input": rules.INPUT,
+    "The machine": rules.MACHINE,
+    "The training loop": rules.LOOP,
+    "Ranks": rules.CROSS_RANK,
+    "Traces": [rule for rule in rules.TRACE if rules.BY_ID[rule.rule_id] is rule],
+    "Where no rule about the input speaks": rules.OTHERWISE,
+}
 
 
 def schema_text() -> str:
@@ -39,6 +58,38 @@ def libraries() -> str:
     """Return the libraries whose calls are timed inside a sample, and what each tap shows."""
     rows = [f"| {library.name} | {library.gives} |" for library in LIBRARIES]
     return "\n".join(["| library | what is recorded |", "|---|---|", *rows]) + "\n"
+
+
+def declared(rule: Rule[Any]) -> str:
+    """Return what a rule declares: what it claims, what its fix asks for, and what it needs."""
+    claims = ", ".join(f"`{pattern}`" for pattern in rule.claims) or "no time"
+    effort = "another recording" if rule.asks_for_more else _EFFORTS[rule.effort]
+    needs = rule.needs.value if rule.needs else "nothing"
+    heads = "| claims | the fix asks for | beside the usual, the run must show |"
+    return f"{heads}\n|---|---|---|\n| {claims} | {effort} | {needs} |\n"
+
+
+def rule_index(folder: Path) -> str:
+    """Return a table of all findings, with the first sentence of each one's page.
+
+    Args:
+        folder: docs/rules.
+    """
+    parts = []
+    for title, members in _GROUPS.items():
+        rows = [
+            f"| [{rule.rule_id}]({rule.rule_id}.md) | {_lead(folder / f'{rule.rule_id}.md')} |"
+            for rule in members
+        ]
+        parts.append("\n".join([f"## {title}", "", "| finding | |", "|---|---|", *rows]) + "\n")
+    return "\n".join(parts)
+
+
+def _lead(page: Path) -> str:
+    """Return the first sentence of a rule's page, below what the rule declares."""
+    text = page.read_text(encoding="utf-8").partition(LAST)[2]
+    paragraph = " ".join(text.strip().split("\n\n")[0].split())
+    return paragraph.split(". ")[0].rstrip(".")
 
 
 def renew_between(current: str, written: str) -> str:
@@ -94,9 +145,14 @@ def main(folder: Path) -> None:
         text = folder / name
         text.write_text(renew_below(text.read_text(encoding="utf-8"), written), encoding="utf-8")
     recording = folder / "recording.md"
-    recording.write_text(
-        renew_between(recording.read_text(encoding="utf-8"), libraries()), encoding="utf-8"
-    )
+    _renew(recording, libraries())
+    for rule in rules.BY_ID.values():
+        _renew(folder / "rules" / f"{rule.rule_id}.md", declared(rule))
+    _renew(folder / "rules" / "index.md", rule_index(folder / "rules"))
+
+
+def _renew(page: Path, written: str) -> None:
+    page.write_text(renew_between(page.read_text(encoding="utf-8"), written), encoding="utf-8")
 
 
 if __name__ == "__main__":

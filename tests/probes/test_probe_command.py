@@ -4,7 +4,7 @@ import sys
 
 import pytest
 
-from feedline.cli import main, probe
+from feedline.cli import main, outputs, probe
 from feedline.cli.commands import COMMANDS
 from feedline.pipelines import probes
 from feedline.pipelines.probes import decoders
@@ -82,6 +82,27 @@ def test_twenty_photos_are_probed_quickly_into_a_table_and_a_file(working_folder
         found.conclusion.startswith(f"{found.cores:g} cores load about ")
         and found.conclusion in said
     )
+
+
+def test_how_long_all_parts_take_is_said_before_and_each_ceiling_is_progress(
+    working_folder, folder, capsys, monkeypatch
+):
+    monkeypatch.setattr(outputs, "_LOG_EVERY_S", 0.0)
+
+    assert main(["probe", "--data", str(folder), "--parts", "decode,copy", "--quick"]) == 0
+
+    said = capsys.readouterr().err.splitlines()
+    assert said[0].startswith("feedline: probing 2 parts takes about 3 s: every way in 3 rounds")
+    assert "feedline: probing: decode/Pillow (0/2)" in said
+    assert "feedline: probing: memory/copy (1/2)" in said
+
+
+def test_a_part_that_lacks_what_it_measures_takes_no_time():
+    def all_of(data: bool, model: bool) -> float:
+        return sum(probes.expected_s(part, data, model, False) for part in probes.PROBES)
+
+    assert all_of(False, False) < all_of(True, False) < all_of(True, True)
+    assert probes._USUAL_S.keys() == probes.PROBES.keys()
 
 
 def test_a_probe_that_breaks_is_a_row_and_the_others_go_on(

@@ -13,12 +13,12 @@ from feedline.analysis.sentences import NUMBER, PART, Sentence
 _NOT_MEASURED = Sentence("how many of {cpus} are free was not measured", cpus=PART)
 _MAKING = Sentence("making samples uses {own} of {cpus}", own=NUMBER, cpus=PART)
 
-#: A sample that waits longer than this for a CPU competes for it (docs/rules.md). With a CPU to
-#: itself the share is below 1 %.
+#: A sample that waits longer than this for a CPU competes for it (docs/rules/cpu_saturated.md).
+#: With a CPU to itself the share is below 1 %.
 MAX_RUNQUEUE_SHARE = 0.15
 
 #: Where the training itself uses more of its CPUs than this, more workers win less than 1 / 0.8 =
-#: 1.25x (docs/rules.md).
+#: 1.25x (docs/rules/cpu_saturated.md).
 _MAX_USED_SHARE = 0.80
 
 #: Of the CPUs: where more are free on average, samples queue for other reasons than that there are
@@ -26,14 +26,15 @@ _MAX_USED_SHARE = 0.80
 _MIN_FREE_SHARE = 0.25
 
 #: Where other programs' use was not sampled, samples wait for the training itself only if it takes
-#: this share of the CPUs (docs/rules.md).
+#: this share of the CPUs (docs/rules/cpu_saturated.md).
 _MIN_OWN_SHARE = 0.50
 
 #: A training that uses more of its quota than this is stopped by it, again and again, and its main
 #: thread too: no wait tells how long.
 _THROTTLED = 0.90
 
-#: CPU of a whole process over that of the threads that are accounted for (docs/rules.md).
+#: CPU of a whole process over that of the threads that are accounted for
+#: (docs/rules/thread_oversubscription.md).
 MIN_PROCESS_RATIO = 1.2
 
 #: Samples that are blocked longer than this leave their CPU to others: a full CPU is then not what

@@ -7,7 +7,7 @@ from feedline.analysis.sentences import RANGE, Sentence
 
 INTERVAL = Sentence("the 95 % interval of that share is {ends}", ends=RANGE)
 
-#: Steps that a verdict needs at least (docs/rules.md: measured on pieces of longer runs).
+#: Steps that a verdict needs at least (docs/rules/too_short.md: measured on pieces of longer runs).
 _FEWEST = 8
 
 

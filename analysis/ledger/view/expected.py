@@ -1,6 +1,6 @@
 """What a stage should take for what it handles: bytes, pixels, calls.
 
-Upper bounds with their sources in docs/rules.md.
+Upper bounds with their sources in docs/rules/slow_for_its_bytes.md.
 """
 
 from collections.abc import Callable
@@ -30,7 +30,7 @@ _PER_READ_S = 100e-6
 PER_IMAGE_S, PER_PIXEL_S = 150e-6, 12e-9
 
 #: The same of a baseline JPEG, which most are, by Pillow: 3.7 to 6.6 ns per pixel, by quality. What
-#: images take once they are converted (docs/rules.md).
+#: images take once they are converted (docs/rules/slow_for_its_bytes.md).
 _JPEG_PER_IMAGE_S, _JPEG_PER_PIXEL_S = 80e-6, 5e-9
 
 #: Decoders that tell how many pixels they made, and bytes of one with four channels. OpenCV tells

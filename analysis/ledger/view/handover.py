@@ -259,5 +259,5 @@ def crowded(facts: RuleInputs) -> bool:
 
 
 #: A batch of tensors pickles to some hundred bytes each; more than this is data, and goes through a
-#: pipe of 64 KiB (docs/rules.md).
+#: pipe of 64 KiB (docs/rules/objects_in_queue.md).
 MAX_PICKLE_BYTES = 2**20

@@ -26,13 +26,14 @@ class Between:
         return (self.low + self.high) / 2
 
 
-#: A batch through a worker's queue and each tensor in it, in the main thread (docs/rules.md): its
-#: CPU time where the caches are warm, and what it took between steps that compute for 15 ms.
+#: A batch through a worker's queue and each tensor in it, in the main thread
+#: (docs/rules/queue_cost.md): its CPU time where the caches are warm, and what it took between
+#: steps that compute for 15 ms.
 _PER_BATCH_S = Between(0.2e-3, 1.0e-3)
 _PER_TENSOR_S = Between(0.1e-3, 0.4e-3)
 
 #: The pages of shared memory are new to the main process: the first touch of each is a fault
-#: (docs/rules.md).
+#: (docs/rules/queue_cost.md).
 _PER_BYTE_S = Between(0.1e-9, 0.3e-9)
 
 #: When a batch is dropped, its shared memory goes back to the system: CPU time of the main thread
@@ -44,8 +45,8 @@ FREEING_S_PER_BYTE = Between(0.1e-9, 0.3e-9)
 SHARING_S_PER_TENSOR = 45e-6
 _FREEING_S_PER_TENSOR = 17e-6
 
-#: Forking a worker of a training and its first batch (docs/rules.md): 40 to 200 ms where the
-#: process is large, so at least that.
+#: Forking a worker of a training and its first batch (docs/rules/queue_cost.md): 40 to 200 ms where
+#: the process is large, so at least that.
 WORKER_START_S = 40e-3
 
 #: A batch of which nothing is known is taken for a pair of inputs and labels.

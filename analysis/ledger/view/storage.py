@@ -18,8 +18,8 @@ STORAGE = ("file", "page fault")
 #: Waiting for somebody else to answer: a server, or a process that makes the samples.
 ANSWERS = ("network", "another process")
 
-#: docs/rules.md. 300 JPEGs from the page cache were blocked for about 0 ms, the same files from the
-#: disk for 75 to 83 ms.
+#: docs/rules/cold_storage.md. 300 JPEGs from the page cache were blocked for about 0 ms, the same
+#: files from the disk for 75 to 83 ms.
 MIN_BLOCKED_SHARE = 0.30
 
 #: What was found in all of 10 looks makes up three quarters of the blocked time or more: 0.05 ** (1
@@ -118,7 +118,7 @@ def spared_s(run: RuleInputs, share: float) -> float:
 
 
 #: What the machine reads back from swap over what samples get from the disk: most of it
-#: (docs/rules.md).
+#: (docs/rules/swapping.md).
 _MIN_SWAP_SHARE = 0.50
 
 

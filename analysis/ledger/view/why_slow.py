@@ -37,7 +37,7 @@ _MOST = 0.5
 _SAME_THREADS = ("forward", "loss", "backward", "optimizer")
 
 #: Formats that are coded bit by bit (arithmetic coding in several passes): 10 and more times what a
-#: JPEG takes (docs/rules.md).
+#: JPEG takes (docs/rules/slow_for_its_bytes.md).
 _SLOW_FORMATS = ("jpeg2000", "jp2", "j2k")
 
 #: How a library uses one thread, as the names of its operations begin; of others, the variable that

@@ -16,7 +16,7 @@ from feedline.analysis.ledger.view.input_wait import (
 from feedline.analysis.ledger.view.slow_stage import at_own_locks
 from feedline.analysis.ledger.view.storage import at_locks_s
 
-#: Workers beyond S / C, because batches do not take equally long (docs/rules.md).
+#: Workers beyond S / C, because batches do not take equally long (docs/rules/too_few_workers.md).
 _MARGIN = 1.15
 
 

@@ -16,7 +16,7 @@ from feedline.analysis.sentences import PERCENT, TIME, Sentence
 RULE_ID = "borderline_input"
 
 #: A share of which the whole interval lies below this is near the gate; of a wider one, which
-#: reaches across the gate too, the verdict gives the interval (docs/rules.md).
+#: reaches across the gate too, the verdict gives the interval (docs/rules/borderline_input.md).
 _NEAR = 2 * MIN_WAIT_SHARE
 
 _SAYS = Sentence(

@@ -21,8 +21,8 @@ from feedline.analysis.sentences import PERCENT, SIZE, Sentence
 
 RULE_ID = "cold_storage"
 
-#: Bytes from the disk over bytes read (docs/rules.md). Files read through memory maps have no bytes
-#: read, only page faults.
+#: Bytes from the disk over bytes read (docs/rules/cold_storage.md). Files read through memory maps
+#: have no bytes read, only page faults.
 _MIN_DISK_SHARE = 0.20
 
 _WAITS = Sentence(

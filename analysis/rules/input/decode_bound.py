@@ -26,7 +26,7 @@ _TIMED = Sentence(
     "decoding takes {part} of the CPU time per sample ({took})", part=PERCENT, took=TIME
 )
 
-#: From half of the CPU on, no other stage can win more (docs/rules.md).
+#: From half of the CPU on, no other stage can win more (docs/rules/decode_bound.md).
 _MIN_CPU_SHARE = 0.50
 
 #: And half of the CPU is a quarter of the sample where that is blocked half of its time: below it

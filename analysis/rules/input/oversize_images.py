@@ -22,8 +22,8 @@ _IF_SCALED = "If images are scaled down, store them near the training size."
 _AT_SCALE = Sentence("Or decode JPEGs at 1/2, 1/4 or 1/8 scale ({draft}).", draft=PART)
 _IF_CROPPED = "If they are cropped at full resolution, decode only the crop."
 
-#: docs/rules.md. ImageNet's mean 469 x 387 picture for a 224 px crop has 3.6, and is stored as
-#: people want it.
+#: docs/rules/oversize_images.md. ImageNet's mean 469 x 387 picture for a 224 px crop has 3.6, and
+#: is stored as people want it.
 _MIN_PIXEL_RATIO = 4.0
 
 

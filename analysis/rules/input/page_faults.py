@@ -38,7 +38,7 @@ _ENOUGH_MEMORY = (
 )
 
 #: Smallest share of a sample's CPU time that is reported, and fewest bytes that a sample maps again
-#: (docs/rules.md).
+#: (docs/rules/page_faults.md).
 MIN_SHARE = 0.15
 
 

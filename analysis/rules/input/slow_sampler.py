@@ -11,7 +11,7 @@ from feedline.analysis.sentences import COUNT, NAME, PART, TIME, Sentence
 RULE_ID = "slow_sampler"
 
 #: Torch's own samplers take 0.1 to 0.4 us per index, the start of a pass over 60,000 or more
-#: samples included (docs/rules.md).
+#: samples included (docs/rules/slow_sampler.md).
 _MIN_BATCH_S, _MIN_INDEX_S = 0.5e-3, 2e-6
 
 #: Of the time in which a pass draws its indices.

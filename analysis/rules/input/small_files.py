@@ -21,19 +21,20 @@ _PACK = "Pack the samples into large files that are read in order: tar, LMDB or 
 _PACKS_IMAGES = "`feedline pack` packs images."
 _IF_FILES = "only if each sample is a file of its own"
 
-#: docs/rules.md. Below it the time of a file is the time of a few calls and round trips, not of its
-#: bytes.
+#: docs/rules/small_files.md. Below it the time of a file is the time of a few calls and round
+#: trips, not of its bytes.
 _MAX_FILE_BYTES = 64 * 1024
 
 #: Less than the buffer of any library (4 KiB in C, 8 KiB in Python): reads as small as this are
 #: whole files, not pieces of larger ones.
 _MIN_BUFFER_BYTES = 4096
 
-#: A sample that needs less than one read is not stored in files of its own (docs/rules.md).
+#: A sample that needs less than one read is not stored in files of its own
+#: (docs/rules/small_files.md).
 _MIN_READS = 1.0
 
 #: CPU time of a small read with its part of opening and closing the file, in Python
-#: (docs/rules.md). More is spent on the bytes: unpacking.
+#: (docs/rules/small_files.md). More is spent on the bytes: unpacking.
 _PER_CALL_S = 30e-6
 
 #: Operations of which each call opens one file. ``zarr.Array`` reads whole chunks: each is a file.

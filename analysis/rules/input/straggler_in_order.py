@@ -11,8 +11,9 @@ from feedline.analysis.sentences import COUNT, PERCENT, TIME, Sentence
 RULE_ID = "straggler_in_order"
 _SETTINGS: dict[str, int | bool] = {"in_order": False}
 
-#: Coefficient of variation of the time to make a batch (docs/rules.md). With 0.05, workers in phase
-#: show head-of-line waits as well, but in_order=False won nothing there (benchmarks/wait_split.py).
+#: Coefficient of variation of the time to make a batch (docs/rules/straggler_in_order.md). With
+#: 0.05, workers in phase show head-of-line waits as well, but in_order=False won nothing there
+#: (benchmarks/wait_split.py).
 _MIN_VARIATION = 0.30
 
 _SAYS = Sentence(

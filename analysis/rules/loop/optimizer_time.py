@@ -35,8 +35,8 @@ _MIN_SHARE = 0.20  # of the mean step
 #: Optimizers that torch updates on the CPU in one fused call (torch.optim's documentation,
 #: "fused").
 _FUSED = frozenset({"SGD", "Adam", "AdamW", "Adagrad"})
-#: What an update takes at most, tensor by tensor, on one CPU (docs/rules.md), and how many times as
-#: long is surely something else.
+#: What an update takes at most, tensor by tensor, on one CPU (docs/rules/optimizer_time.md), and
+#: how many times as long is surely something else.
 _PER_TENSOR_S, _PER_ELEMENT_S, _TIMES, _AT_LEAST_S = 25e-6, 5e-9, 5.0, 1e-3
 
 

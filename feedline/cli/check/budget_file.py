@@ -183,7 +183,7 @@ def _rule(rule_id: str) -> str:
     """Check the id of a rule. Raises ValueError."""
     rules = sorted({*BY_ID, *GRAVE, *STOPS, *OTHER_CHECKS})
     if rule_id not in rules:
-        pages = "docs/rules.md and docs/jobs/ci.md list all"
+        pages = "docs/rules/index.md and docs/jobs/ci.md list all"
         raise ValueError(
             f"findings.none_of: there is no rule {rule_id!r}{suggestion(rule_id, rules)}; {pages}"
         )

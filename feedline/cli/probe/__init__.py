@@ -3,16 +3,18 @@
 import argparse
 import os
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from feedline.analysis.formatting import counted
 from feedline.cli.options import add_output, add_training
 from feedline.cli.outputs import check_files, name_files, progress_bar
-from feedline.cli.remaining import Remaining
+from feedline.cli.remaining import Remaining, about
 from feedline.profiler.printable import say
 
 if TYPE_CHECKING:
+    from feedline.analysis.ranks.many.rank_pool import Tell
     from feedline.pipelines.probes.probe_rounds import Subject
 
 PROBE_PARTS = ("read", "decode", "augment", "transport", "copy", "compute", "sweep", "all_reduce")
@@ -58,15 +60,20 @@ class ProbeCommand:
 
         console = Console(quiet=args.quiet)
         measured = []
+        expected = [
+            probes.expected_s(part, bool(args.data), bool(args.model), args.quick)
+            for part in args.parts
+        ]
         if not args.quiet:
-            say(_beforehand(args))
-        left = Remaining(len(args.parts))
+            say(_beforehand(args, sum(expected)))
+        left = Remaining(len(args.parts), expected=expected)
         with progress_bar(args.quiet, "reading the files") as tell:
             subject, notes = _subject_of(args)
             for number, part in enumerate(args.parts):
-                tell(f"probing: {part}{left}", number, len(args.parts))
+                progress = partial(_progress, tell, left, number, len(args.parts))
+                progress(part)
                 left.begin()
-                measured += probes.run_probe(subject, part)
+                measured += probes.run_probe(subject, part, progress)
                 left.end()
         ceilings = probes.all_ceilings(subject, measured, notes)
         ceilings = replace(ceilings, conclusion=conclusion(ceilings))
@@ -77,15 +84,20 @@ class ProbeCommand:
         return 0
 
 
-def _beforehand(args: argparse.Namespace) -> str:
-    """Say what is measured for how long."""
+def _progress(tell: "Tell", left: Remaining, number: int, of: int, what: str) -> None:
+    """Show what was measured last, and about how much time is left."""
+    tell(f"probing: {what}{left}", number, of)
+
+
+def _beforehand(args: argparse.Namespace, expected_s: float) -> str:
+    """Say what is measured, and for how long."""
     from feedline.pipelines.probes.probe_rounds import ProbePlan
 
     plan = ProbePlan.quick() if args.quick else ProbePlan()
     shorter = "" if args.quick else "; --quick is shorter"
     return (
-        f"probing {counted(len(args.parts), 'part')}, every way in {plan.rounds} rounds of at least "
-        f"{plan.seconds:g} s{shorter}"
+        f"probing {counted(len(args.parts), 'part')} takes about {about(expected_s)}: every way in "
+        f"{plan.rounds} rounds of at least {plan.seconds:g} s{shorter}"
     )
 
 
