@@ -8,12 +8,13 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-IMAGES, ROWS, RANKS, IN_STEP, KEPT, HEALTHY = (
+IMAGES, ROWS, RANKS, IN_STEP, KEPT, LOOP, HEALTHY = (
     "images.py",
     "rows.py",
     "ranks.py",
     "in_step.py",
     "kept.py",
+    "loop.py",
     "healthy.py",
 )
 
@@ -42,7 +43,7 @@ class Fault:
             the fault is counted as.
         files: kinds of files that it reads.
         ranks: processes.
-        names: a pattern that the finding's message has to have, where its id alone does not name
+        names: a pattern that the finding's message or fix has to have, where its id alone does not name
             the cause.
         why: the reason where several ids are right.
         by_twin: what its finding predicts is the twin, with the settings of the loader that it
@@ -115,6 +116,7 @@ KEEPING = {"on": "keeping:256", "twin_on": "keeping:256"}
 
 images, rows, ranks = partial(fault, IMAGES, 1), partial(fault, ROWS, 1), partial(fault, RANKS, 2)
 kept = partial(fault, KEPT, 1)
+loop = partial(fault, LOOP, 1)
 
 WORKERS = [
     images("no_workers", "JPEGs are decoded in the main process while an accelerator waits", "too_few_workers",
@@ -285,6 +287,27 @@ OBJECTS = [
          "--steps 3000 --step-ms 8 --batch 64 --workers 2", "--worker-keeps 4", ""),
 ]  # fmt: skip
 
+IN_THE_LOOP = [
+    loop("recompiled_lengths", "each batch has another length, and the model is compiled", "recompilation",
+         "--batch 64 --steps 300 --workers 0 --compiled", "--lengths 40", "", names="lengths", short="--steps 60"),
+    loop("recompiled_numbers", "a number that changes is given to a compiled model", "recompilation",
+         "--batch 64 --steps 300 --workers 0 --compiled", "--scales numbers", "--scales tensors", names="scale"),
+    loop("saved_often", "60 MB are saved every five steps", "checkpoint_time",
+         "--batch 64 --steps 200 --workers 0 --step-ms 10 --save-mb 60", "--save-every 5", "--save-every 150",
+         names="every 5 steps"),
+    loop("saved_each_step", "2 MB are saved in each step", "checkpoint_time",
+         "--batch 64 --steps 400 --workers 0 --step-ms 4 --save-mb 2", "--save-every 1", ""),
+    loop("tensors_one_by_one", "AdamW updates 2,000 small tensors one by one", "optimizer_time",
+         "--batch 64 --steps 150 --workers 0 --tensors 2000", "", "--fused"),
+    loop("clipped_by_items", "the norm of each gradient is read with .item()", "own_code",
+         "--batch 64 --steps 250 --workers 0 --tensors 1000 --fused", "--clip items", "",
+         names="clip_by_items"),
+    loop("all_predictions", "the accuracy of all predictions so far is computed in each step", "own_code",
+         "--batch 256 --steps 500 --workers 0", "--keep-predictions", "", names="accuracy"),
+    loop("all_losses_written", "all losses so far are written to the disk in each step", "own_code",
+         "--batch 64 --steps 500 --workers 0 --step-ms 2", "--write-every 1", "--write-every 250", names="write"),
+]  # fmt: skip
+
 FAULTS: list[Fault] = [
     *WORKERS,
     *STARTS,
@@ -293,6 +316,7 @@ FAULTS: list[Fault] = [
     *CPU,
     *ORDER,
     *OBJECTS,
+    *IN_THE_LOOP,
     *BETWEEN_RANKS,
 ]
 

@@ -65,7 +65,8 @@ class Judged:
 
     def _right(self, findings: Sequence[Said]) -> bool:
         return any(
-            finding.rule_id in self.expected and re.search(self.names, finding.message)
+            finding.rule_id in self.expected
+            and re.search(self.names, f"{finding.message}. {finding.fix}")
             for finding in findings
         )
 

@@ -1,0 +1,134 @@
+"""A perceptron whose loop does something else than train: it compiles again and again, saves, evaluates,
+writes, or updates many small tensors one by one.
+
+loop.py --save-every 5 --save-mb 60
+"""
+
+import json
+import os
+import tempfile
+import time
+
+import torch
+from torch import nn
+from torch.nn.functional import cross_entropy
+from torch.utils.data import Dataset
+from training import Timers, loader, options
+
+WIDTH = 256
+
+
+class Rows(Dataset):
+    """Rows of numbers, the same ones every seven."""
+
+    def __init__(self, count):
+        self.count = count
+
+    def __len__(self):
+        return self.count
+
+    def __getitem__(self, index):
+        return torch.full((WIDTH,), index % 7 / 7), index % 10
+
+
+class Many(nn.Module):
+    """A perceptron with many small tensors beside it."""
+
+    def __init__(self, tensors):
+        super().__init__()
+        self.layers = nn.Sequential(nn.Linear(WIDTH, 256), nn.ReLU(), nn.Linear(256, 10))
+        self.scales = nn.ParameterList(nn.Parameter(torch.zeros(4)) for _ in range(tensors))
+
+    def forward(self, rows, scale):
+        added = torch.cat(list(self.scales)).sum() if len(self.scales) else 0.0
+        return self.layers(rows) * scale + added
+
+
+def arguments():
+    parser = options(__doc__)
+    parser.add_argument("--compiled", action="store_true")
+    parser.add_argument("--lengths", type=int, default=1, help="of batches, in turns")
+    parser.add_argument("--scales", choices=("", "numbers", "tensors"), default="")
+    parser.add_argument("--save-every", type=int, default=0)
+    parser.add_argument("--save-mb", type=float, default=1.0)
+    parser.add_argument("--tensors", type=int, default=0)
+    parser.add_argument("--fused", action="store_true")
+    parser.add_argument("--clip", choices=("", "items"), default="")
+    parser.add_argument("--evaluate-every", type=int, default=0)
+    parser.add_argument("--keep-predictions", action="store_true", help="measured over all of them")
+    parser.add_argument("--write-every", type=int, default=0, help="all losses so far, to the disk")
+    return parser.parse_args()
+
+
+def clip_by_items(model):
+    for parameter in model.parameters():
+        norm = parameter.grad.norm().item()
+        if norm > 1.0:
+            parameter.grad.mul_(1.0 / norm)
+
+
+def evaluate(model, batches):
+    model.eval()
+    with torch.no_grad():
+        for rows, _ in batches:
+            model(rows, 1.0)
+    model.train()
+
+
+def accuracy(predicted, truth):
+    return (torch.cat(predicted).argmax(1) == torch.cat(truth)).float().mean().item()
+
+
+def write(losses, folder):
+    with open(os.path.join(folder, "losses.json"), "w") as file:
+        json.dump([{"step": step, "loss": loss} for step, loss in enumerate(losses)], file)
+        os.fsync(file.fileno())
+
+
+def main():
+    given = arguments()
+    model = Many(given.tensors)
+    run = torch.compile(model, dynamic=False, backend="aot_eager") if given.compiled else model
+    choices = {"fused": True} if given.fused else {"foreach": False}
+    optimizer = torch.optim.AdamW(model.parameters(), 1e-3, **choices)
+    if given.step_ms:
+        model.register_forward_hook(lambda *_: time.sleep(given.step_ms / 1e3))
+    batches, timers = loader(Rows(given.batch * given.steps), given), Timers()
+    held = loader(Rows(given.batch * 20), given)
+    state = torch.zeros(int(given.save_mb * 250_000))
+    predicted, truth, losses = [], [], []
+    with tempfile.TemporaryDirectory() as folder:
+        for step, (rows, labels) in enumerate(timers.over(batches), 1):
+            short = step % given.lengths
+            rows, labels = rows[short:], labels[short:]
+            scale = (
+                float(step)
+                if given.scales == "numbers"
+                else torch.tensor(float(step))
+                if given.scales
+                else 1.0
+            )
+            scores = run(rows, scale)
+            loss = cross_entropy(scores, labels)
+            optimizer.zero_grad()
+            loss.backward()
+            if given.clip == "items":
+                clip_by_items(model)
+            optimizer.step()
+            losses.append(loss.item())
+            if given.save_every and step % given.save_every == 0:
+                torch.save({"model": model.state_dict(), "state": state}, f"{folder}/last.pt")
+            if given.evaluate_every and step % given.evaluate_every == 0:
+                evaluate(model, held)
+            if given.keep_predictions:
+                predicted.append(scores.detach())
+                truth.append(labels)
+                accuracy(predicted, truth)
+            if given.write_every and step % given.write_every == 0:
+                write(losses, folder)
+    timers.write(given.batch)
+
+
+if __name__ == "__main__":
+    torch.set_num_threads(1)
+    main()
