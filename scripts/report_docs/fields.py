@@ -31,6 +31,8 @@ TYPES: tuple[type, ...] = (
     measured.RunInfo,
     measured.Throughput,
     measured.StepSummary,
+    measured.GarbageCollection,
+    measured.MemoryGrowth,
     ledger.Ledger,
     ledger.LedgerTable,
     ledger.LedgerRow,

@@ -25,6 +25,9 @@ from feedline.analysis.measure.model import (
     Certainty,
     Cpus,
     Flop,
+    GarbageCollection,
+    Holder,
+    MemoryGrowth,
     Operation,
     OwnCode,
     OwnFunction,
@@ -62,6 +65,20 @@ def in_ledger(stage: str, ms: float, steps: float, updated: Updated | None = Non
     return replace(
         facts, ledger=Ledger(LedgerTable("step", facts.step.mean_s, [row]), None), updated=updated
     )
+
+
+def collecting(**garbage: float) -> RuleInputs:
+    """A training that collects garbage for 40 ms of its step."""
+    facts = made_up_facts(stages={"other": 41.0})
+    shares = {"full_share": 0.9, "called_share": 0.0, **garbage}
+    of = GarbageCollection(0.04, {"other": 0.04}, 0.2, 0.2, **shares)
+    return replace(facts, step=replace(facts.step, garbage=of))
+
+
+def growing(holder: Holder | None = None) -> RuleInputs:
+    """A training whose main process grows."""
+    grown = MemoryGrowth("main", 4e6, 4e6, 4e6, 1e9, 2e9, holder=holder, seconds_left=600.0)
+    return replace(made_up_facts(), growth=[grown])
 
 
 def looked(kind: str) -> dict[str, object]:
@@ -593,6 +610,14 @@ CASES: dict[str, list[tuple[str, RuleInputs, RuleInputs]]] = {
             in_ledger("checkpoint", 60.0, 0.5),
             in_ledger("checkpoint", 60.0, 0.005),
         )
+    ],
+    "garbage_collection": [
+        ("gc.freeze", collecting(), collecting(full_share=0.1)),
+        ("Remove the call", collecting(called_share=1.0), collecting()),
+    ],
+    "memory_growth": [
+        ("detach", growing(holder=Holder.GRAPHS), growing()),
+        ("arrays", growing(holder=Holder.COPIES), growing(holder=Holder.OWN)),
     ],
     "optimizer_time": [
         (

@@ -9,8 +9,13 @@ from rules.said import verdict
 from feedline.analysis.explain.diagnose import diagnose
 from feedline.analysis.ledger.facts import RuleInputs
 from feedline.analysis.ledger.table import Ledger, LedgerRow, LedgerTable
-from feedline.analysis.measure.model import Recompiled, Updated
-from feedline.analysis.rules.loop import checkpoint_time, optimizer_time, recompilation
+from feedline.analysis.measure.model import GarbageCollection, Recompiled, Updated
+from feedline.analysis.rules.loop import (
+    checkpoint_time,
+    garbage_collection,
+    optimizer_time,
+    recompilation,
+)
 
 SMALL = Updated("AdamW", 2000, 8000, fused=False)
 
@@ -140,3 +145,64 @@ def test_on_a_gpu_the_host_only_launches_the_update():
         )
         is None
     )
+
+
+def collecting(ms: float, **garbage) -> RuleInputs:
+    """Collections of so many ms in "other" of the mean step, in each fifth step."""
+    found = made_up_facts(stages={"other": ms + 1.0})
+    of = GarbageCollection(
+        **{
+            "s": ms / 1e3,
+            "stages": {"other": ms / 1e3},
+            "steps_share": 0.2,
+            "longest_s": ms / 100,
+            "full_share": 0.95,
+            "called_share": 0.0,
+            "frozen": 0,
+            **garbage,
+        }
+    )
+    return replace(found, step=replace(found.step, garbage=of))
+
+
+def test_collections_say_what_they_take_and_how_often_they_come():
+    facts = collecting(40.0)
+
+    finding = garbage_collection.check(facts)
+
+    assert finding.message == (
+        "Python's garbage collection takes 28 % of the step time: 200 ms every 5 steps"
+    )
+    assert "gc.freeze()" in finding.fix and finding.cost_s == pytest.approx(0.04)
+    assert verdict(diagnose(facts), facts).startswith("Bound by garbage collection: Python's")
+    assert list(diagnose(facts)[0].claims) == ["other/gc"]
+
+
+def test_a_program_that_calls_gc_collect_is_shown_the_line():
+    finding = garbage_collection.check(
+        collecting(40.0, called_share=0.9, called_at="train.py:12", steps_share=1.0)
+    )
+
+    assert finding.message == (
+        "gc.collect, which the program calls, takes 28 % of the step time: 40.0 ms in each step"
+    )
+    assert finding.place == "train.py:12" and finding.fix.startswith("Remove the call")
+
+
+@pytest.mark.parametrize("garbage", [{"frozen": 70_000}, {"full_share": 0.1}])
+def test_objects_of_each_step_cannot_be_frozen(garbage):
+    assert "gc.freeze" not in garbage_collection.check(collecting(40.0, **garbage)).fix
+
+
+@pytest.mark.parametrize(
+    "facts",
+    [
+        collecting(4.0),
+        collecting(40.0, stages={"wait": 0.04}),
+        collecting(40.0, steps_share=1 / 200),
+        made_up_facts(),
+    ],
+    ids=["little", "while it waits", "once", "none"],
+)
+def test_nothing_is_said_of_few_collections(facts):
+    assert garbage_collection.check(facts) is None

@@ -533,6 +533,12 @@ COSTS: dict[str, Formula] = {
     "own_code": named_functions,
     "recompilation": lambda bar: bar.stage("compile"),
     "checkpoint_time": lambda bar: bar.stage("checkpoint"),
+    "garbage_collection": lambda bar: sum(
+        seconds
+        for stage, seconds in bar.told["step"]["garbage"]["stages"].items()
+        if stage != "wait"
+    ),
+    "memory_growth": nothing,
     "optimizer_time": updating,
     "gpu_waits": launching,
     "float32_products": lambda bar: min(

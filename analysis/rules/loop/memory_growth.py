@@ -11,7 +11,7 @@ from feedline.analysis.sentences import COUNT, PART, SIZE, TIME, Sentence
 RULE_ID = "memory_growth"
 
 _SAYS = Sentence("{who} by {growth} per step{until}", who=PART, growth=SIZE, until=PART)
-_UNTIL = Sentence("; the limit is reached in about {steps} ({left})", steps=PART, left=TIME)
+_UNTIL = Sentence(": the limit is reached in about {steps} ({left})", steps=PART, left=TIME)
 _GREW = Sentence("while these steps ran it grew by {grown}, to {end}", grown=SIZE, end=SIZE)
 _GRAPHS = Sentence(
     "of {graphs} graphs of past steps that were looked at, {alive} are still in memory",

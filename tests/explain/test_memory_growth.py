@@ -1,0 +1,164 @@
+"""Memory that grows with the steps, from exact readings; and the line that keeps graphs."""
+
+import numpy as np
+import pytest
+from explain.made_up_records import MadeUp
+
+from feedline.analysis.measure.kept_graphs import keeping_line
+from feedline.analysis.measure.memory import growths
+from feedline.analysis.measure.model import Gauge, Holder
+from feedline.analysis.measure.rested import Counted
+from feedline.analysis.measure.source_lines import SourceLines
+from feedline.analysis.measure.steps import partition
+from feedline.profiler.events import Stage
+
+S = 1_000_000_000
+STEPS = 300  # of 0.1 s
+MB = 1e6
+
+
+def gauge(name, values):
+    at = np.arange(len(values), dtype=float)
+    return Gauge(name, "B", 0.0, 0.0, 0.0, at.tolist(), list(map(float, values)))
+
+
+def grown(*gauges, looks=()):
+    run = MadeUp()
+    for step in range(STEPS):
+        begin = step * S // 10
+        run.forward(begin, begin + S // 40).backward(begin + S // 40, begin + S // 20)
+        run.update(begin + S // 20, begin + S // 10)
+    for number, (graphs, alive) in enumerate(looks):
+        run.span(Stage.KEPT, number, number, nbytes=graphs, extra=alive)
+    main = run.process()
+    available = gauge("memory/available", np.full(31, 20_000 * MB))
+    return growths(main, partition(main), Counted.of(main), [*gauges, available], 0, SourceLines())
+
+
+def main_by(per_second, noise=0.0, until=31):
+    dice = np.random.default_rng(1)
+    made = 500 * MB + per_second * np.minimum(np.arange(31), until)
+    return gauge("memory/main", made + dice.normal(0, noise, 31))
+
+
+def test_growth_per_step_and_the_steps_until_the_limit():
+    (found,) = grown(main_by(40 * MB))
+
+    assert found.who == "main" and found.holder is None and found.limit == "machine"
+    assert found.per_step_bytes == pytest.approx(4 * MB, rel=0.01)
+    assert found.low_bytes <= found.per_step_bytes <= found.high_bytes
+    assert found.steps_left == pytest.approx(5000, rel=0.01)
+    assert found.seconds_left == pytest.approx(500, rel=0.02)
+
+
+def test_noise_widens_the_interval_which_holds_the_truth():
+    (found,) = grown(main_by(40 * MB, noise=20 * MB))
+
+    assert found.low_bytes < 4 * MB < found.high_bytes < 2 * found.low_bytes
+
+
+@pytest.mark.parametrize(
+    "series",
+    [main_by(0.5 * MB), main_by(100 * MB, until=12), main_by(0, noise=30 * MB)],
+    ids=["little", "warming up", "noise"],
+)
+def test_what_is_little_or_comes_to_an_end_is_no_growth(series):
+    assert grown(series) == []
+
+
+def test_one_jump_is_no_growth():
+    assert grown(gauge("memory/main", [500 * MB] * 20 + [900 * MB] * 11)) == []
+
+
+def test_too_few_readings_say_nothing():
+    assert grown(gauge("memory/main", 500 * MB + 40 * MB * np.arange(9))) == []
+
+
+def test_graphs_that_are_all_alive_hold_it():
+    (found,) = grown(main_by(40 * MB), looks=[(2, 2), (20, 20)])
+
+    assert found.holder is Holder.GRAPHS and (found.graphs, found.graphs_alive) == (20, 20)
+
+
+def test_graphs_that_are_gone_do_not_hold_it():
+    (found,) = grown(main_by(40 * MB), looks=[(20, 0)])
+
+    assert found.holder is None and found.graphs == 20
+
+
+def of_workers(private, anonymous, number=2):
+    return grown(
+        gauge("memory/children", [number] * 31),
+        gauge("memory/children_private", private),
+        gauge("memory/children_anonymous", anonymous),
+    )
+
+
+def test_workers_that_gain_what_they_shared_copy_it():
+    private = 100 * MB + 20 * MB * np.arange(31)
+    (found,) = of_workers(private, [2000 * MB] * 31)
+
+    assert found.who == "workers" and found.holder is Holder.COPIES
+    assert found.still_shared_bytes == pytest.approx(1300 * MB)
+
+
+def test_workers_that_gain_more_than_they_shared_keep_it():
+    private = 100 * MB + 20 * MB * np.arange(31)
+    (found,) = of_workers(private, private + 50 * MB)
+
+    assert found.holder is Holder.OWN and found.still_shared_bytes is None
+
+
+def test_nothing_is_said_of_workers_that_come_and_go():
+    private = 100 * MB + 20 * MB * np.arange(31)
+    children = gauge("memory/children", [2, 3] * 15 + [2])
+
+    assert grown(children, gauge("memory/children_private", private)) == []
+
+
+LOOP = """
+def train(model, loader):
+    total, losses, seen = 0.0, [], []
+    for x, y in loader:
+        out = model(x)
+        loss = cross_entropy(out, y)
+        metric = out.softmax(1).mean()
+        loss.backward()
+        seen.append(loss.item())
+        {kept}
+"""
+
+
+@pytest.mark.parametrize(
+    ("kept", "line"),
+    [
+        ("total = total + metric", "train.py:10"),
+        ("total += loss", "train.py:10"),
+        ("losses.append(loss)", "train.py:10"),
+        ("total = total + (metric.detach() if TWIN else metric)", "train.py:10"),
+        ("total += loss.item()", ""),
+        ("losses.append(loss.detach())", ""),
+        ("total += len(x)", ""),
+        ("total += float(loss)", ""),
+        ("total += loss; losses.append(loss)", "train.py:10"),
+    ],
+)
+def test_the_line_that_keeps_the_graph(tmp_path, monkeypatch, kept, line):
+    (tmp_path / "train.py").write_text(LOOP.format(kept=kept))
+    monkeypatch.chdir(tmp_path)
+
+    assert keeping_line("train.py:5", SourceLines(1e12)) == line
+
+
+def test_two_lines_that_may_keep_it_are_not_told(tmp_path, monkeypatch):
+    (tmp_path / "train.py").write_text(
+        LOOP.format(kept="total += loss\n        losses.append(loss)")
+    )
+    monkeypatch.chdir(tmp_path)
+
+    assert keeping_line("train.py:5", SourceLines(1e12)) == ""
+
+
+@pytest.mark.parametrize("place", ["", "train.py", "***/train.py:5", "gone.py:5"])
+def test_without_source_no_line_is_told(place):
+    assert keeping_line(place, SourceLines(1e12)) == ""

@@ -1,0 +1,70 @@
+"""Memory that grows: when it is grave, what is said of what holds it, and what leads the verdict."""
+
+from dataclasses import replace
+
+import pytest
+from rules.made_up import made_up_facts, waiting
+from rules.said import verdict
+
+from feedline.analysis.explain.diagnose import diagnose
+from feedline.analysis.measure.model import Holder, MemoryGrowth
+from feedline.analysis.rules.loop import memory_growth
+
+GROWN = MemoryGrowth(
+    "main", 4e6, 3.9e6, 4.1e6, 1.2e9, 2.3e9, limit="machine", left_bytes=5.6e9, steps_left=1400.0
+)
+KEPT = replace(
+    GROWN, holder=Holder.GRAPHS, graphs=20, graphs_alive=20, place="train.py:20", seconds_left=140.0
+)
+COPIED = replace(
+    GROWN, who="workers", holder=Holder.COPIES, still_shared_bytes=3e9, seconds_left=140.0
+)
+
+
+def given(*grown, facts=None):
+    return replace(facts or made_up_facts(), growth=grown)
+
+
+def test_kept_graphs_lead_the_verdict_also_where_the_step_waits_for_data():
+    facts = given(KEPT, facts=waiting())
+    finding = memory_growth.check(facts)
+
+    assert finding.message == (
+        "the main process grows by 4.00 MB per step: the limit is reached in about 1,400 steps "
+        "(2 min 20 s)"
+    )
+    assert finding.place == "train.py:20" and "detach()" in finding.fix
+    assert finding.severity.value == "high" and finding.cost_s == 0
+    assert verdict(diagnose(facts), facts).startswith("Runs out of memory: The main process grows")
+
+
+@pytest.mark.parametrize(
+    ("seconds_left", "severity"), [(3600.0, "high"), (7 * 86400.0, "low"), (60 * 86400.0, None)]
+)
+def test_how_soon_it_is_full_decides_how_grave_it_is(seconds_left, severity):
+    finding = memory_growth.check(given(replace(KEPT, seconds_left=seconds_left)))
+
+    assert (finding and finding.severity.value) == severity
+
+
+def test_growth_that_may_be_a_cache_of_the_first_pass_is_not_grave():
+    grown = replace(GROWN, seconds_left=140.0)
+
+    assert memory_growth.check(given(grown)).severity.value == "low"
+    assert memory_growth.check(given(grown, facts=made_up_facts(epochs=2))).severity.value == "high"
+    assert "what holds the memory is not known" in memory_growth.check(given(grown)).more
+
+
+def test_what_workers_copy_ends_when_it_is_copied():
+    finding = memory_growth.check(given(COPIED))
+
+    assert finding.message == "the loader's workers grow by 4.00 MB per step"
+    assert "arrays" in finding.fix and finding.severity.value == "low"
+    assert (
+        memory_growth.check(given(replace(COPIED, still_shared_bytes=8e9))).severity.value == "high"
+    )  # more than is left
+
+
+def test_without_growth_or_without_a_known_limit_nothing_is_said():
+    assert memory_growth.check(made_up_facts()) is None
+    assert memory_growth.check(given(replace(GROWN, limit="", left_bytes=None))) is None
