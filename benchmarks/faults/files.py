@@ -110,7 +110,7 @@ def archives(count: int, samples: int = 1600) -> Callable[[Path], None]:
         for archive in range(count):
             with webdataset.TarWriter(str(folder / f"{archive:02d}.tar")) as tar:
                 for number in range(archive, samples, count):
-                    values = [(number * k) % 97 for k in range(256)]
+                    values = [(number * k) % 9973 for k in range(256)]
                     tar.write({"__key__": f"{number:06d}", "json": {"values": values}})
 
     return make
