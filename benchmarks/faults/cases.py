@@ -8,9 +8,10 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-IMAGES, ROWS, RANKS, IN_STEP, KEPT, LOOP, HEALTHY = (
+IMAGES, ROWS, STREAMS_OF, RANKS, IN_STEP, KEPT, LOOP, HEALTHY = (
     "images.py",
     "rows.py",
+    "streams.py",
     "ranks.py",
     "in_step.py",
     "kept.py",
@@ -117,6 +118,7 @@ KEEPING = {"on": "keeping:256", "twin_on": "keeping:256"}
 images, rows, ranks = partial(fault, IMAGES, 1), partial(fault, ROWS, 1), partial(fault, RANKS, 2)
 kept = partial(fault, KEPT, 1)
 loop = partial(fault, LOOP, 1)
+streams = partial(fault, STREAMS_OF, 1)
 
 WORKERS = [
     images("no_workers", "JPEGs are decoded in the main process while an accelerator waits", "too_few_workers",
@@ -246,6 +248,19 @@ ORDER = [
            why="either fix helps: making the large photographs smaller, or batches in any order"),
 ]  # fmt: skip
 
+STREAMS = [
+    streams("stream_not_split", "each of two workers yields the whole stream", "same_samples",
+            "--batch 32 --steps 150", "--split nothing", "--split samples", short="--steps 30"),
+    streams("tars_not_split", "each of two workers reads and shuffles all tar archives (webdataset)", "same_samples",
+            "--source tars --folder {tars} --batch 16 --epochs 3", "--split nothing", "", "tars", short="--epochs 1"),
+    streams("stream_of_one_file", "a stream of one file, for two workers", "workers_without_data",
+            "--split files --batch 32 --steps 500", "--shards 1", "--shards 4", short="--steps 80"),
+    streams("table_of_one_shard", "a table of Hugging Face as a stream of one shard, for two workers", "workers_without_data",
+            "--source table --batch 32 --steps 300", "--shards 1", "--shards 4", short="--steps 80"),
+    streams("one_tar", "one tar archive, for two workers (webdataset)", "workers_without_data",
+            "--source tars --batch 32 --epochs 6", "--folder {tar}", "--folder {tars}", "tar tars"),
+]  # fmt: skip
+
 BETWEEN_RANKS = [
     ranks("late_loader", "rank 1 fetches its files from a server that answers after 8 ms", "late_rank",
           "{small} --steps 250 --step-ms 15 --workers 1", "--late loader --late-ms 8 --server {server}", "",
@@ -317,6 +332,7 @@ FAULTS: list[Fault] = [
     *ORDER,
     *OBJECTS,
     *IN_THE_LOOP,
+    *STREAMS,
     *BETWEEN_RANKS,
 ]
 

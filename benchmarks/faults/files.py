@@ -8,6 +8,7 @@ from pathlib import Path
 
 import cv2
 import numpy as np
+import webdataset
 from PIL import Image
 from skimage import data
 
@@ -102,6 +103,19 @@ def memory_map(folder: Path) -> None:
             file.write(os.urandom(1 << 24))
 
 
+def archives(count: int, samples: int = 1600) -> Callable[[Path], None]:
+    """Samples as files of JSON in so many tar archives."""
+
+    def make(folder: Path) -> None:
+        for archive in range(count):
+            with webdataset.TarWriter(str(folder / f"{archive:02d}.tar")) as tar:
+                for number in range(archive, samples, count):
+                    values = [(number * k) % 9973 for k in range(256)]
+                    tar.write({"__key__": f"{number:06d}", "json": {"values": values}})
+
+    return make
+
+
 KINDS: dict[str, Callable[[Path], None]] = {
     "small": images(96, 80, 48),
     "usual": images(480, 360, 48),
@@ -118,4 +132,6 @@ KINDS: dict[str, Callable[[Path], None]] = {
     "packed": packed,
     "arrays": arrays,
     "map": memory_map,
+    "tars": archives(8),
+    "tar": archives(1),
 }

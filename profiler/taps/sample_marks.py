@@ -24,7 +24,8 @@ _FIRST_BATCHES = 24  # of a worker in a pass; then the 32nd, 48th, 64th, 96th, .
 _LAST_BATCH = 4096
 _PASSES = 2
 _MARKED_BYTES = 4096  # of each tensor, array and text
-_SHORT_BYTES = 256  # labels and names are short; what a worker changes at random is usually long
+#: Labels and names are short, and no fractions; what a worker changes at random is usually either.
+_SHORT_BYTES = 256
 _MOST_LEAVES = 64
 _NUMBERS = (bool, int, float, complex)
 
@@ -88,12 +89,20 @@ def _mark(sample: Any, salt: bytes) -> int:
                 continue
             whole.update(begin)
             parts += 1
-            if len(begin) <= _SHORT_BYTES:
+            if len(begin) <= _SHORT_BYTES and not _is_fraction(leaf):
                 short.update(begin)
                 shorts += 1
     except Exception:  # an exotic sample
         return 0
     return (_bits(whole) << _MARK_BITS if parts else 0) | (_bits(short) if shorts else 0)
+
+
+def _is_fraction(leaf: Any) -> bool:
+    """Tell whether a value consists of floating-point numbers."""
+    if type(leaf) is torch.Tensor:
+        return leaf.is_floating_point()
+    dtype = getattr(leaf, "dtype", None)
+    return type(leaf) is float or dtype is not None and dtype.kind == "f"
 
 
 def _bits(digest: Any) -> int:

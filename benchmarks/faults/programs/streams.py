@@ -1,0 +1,99 @@
+"""A training on a stream: its own, of webdataset, or of Hugging Face.
+
+streams.py --source texts --split nothing --workers 2
+"""
+
+import itertools
+import json
+import pathlib
+
+import datasets
+import torch
+import webdataset
+from torch.utils.data import IterableDataset, get_worker_info
+from training import loader, options, train
+
+WIDTH = 64
+
+
+def line(number):
+    """A sample as it is stored."""
+    return json.dumps(
+        {"number": number, "values": [(number * k) % 9973 for k in range(WIDTH * WIDTH // 16)]}
+    )
+
+
+def parsed(text):
+    values = json.loads(text)["values"]
+    return torch.tensor([float(sum(values[start::WIDTH])) for start in range(WIDTH)])
+
+
+class Texts(IterableDataset):
+    """Lines of JSON, split between workers by samples, by files of lines, or not at all."""
+
+    def __init__(self, given):
+        self.split, self.shards = given.split, given.shards
+        self.lines = [line(number) for number in range(given.batch * given.steps)]
+
+    def __iter__(self):
+        worker = get_worker_info()
+        first, apart = (worker.id, worker.num_workers) if worker else (0, 1)
+        if self.split == "samples":
+            texts = itertools.islice(self.lines, first, None, apart)
+        elif self.split == "files":
+            length = -(-len(self.lines) // self.shards)
+            files = [
+                self.lines[start : start + length] for start in range(0, len(self.lines), length)
+            ]
+            texts = itertools.chain.from_iterable(files[first::apart])
+        else:
+            texts = self.lines
+        return map(parsed, texts)
+
+
+def of_texts(given):
+    return Texts(given)
+
+
+def of_tars(given):
+    """Files of JSON in tar archives, each worker with a shuffle buffer of its own."""
+    urls = sorted(str(path) for path in given.folder.iterdir())
+    split = [webdataset.split_by_worker] if given.split != "nothing" else []
+    return webdataset.DataPipeline(
+        webdataset.SimpleShardList(urls),
+        *split,
+        webdataset.tarfile_to_samples(),
+        webdataset.shuffle(100),
+        webdataset.to_tuple("json"),
+        webdataset.map(lambda sample: parsed(sample[0])),
+    )
+
+
+def of_table(given):
+    """A table of Hugging Face as a stream of so many shards."""
+    texts = [line(number) for number in range(given.batch * given.steps)]
+    table = datasets.Dataset.from_dict({"text": texts})
+    rows = table.to_iterable_dataset(num_shards=given.shards)
+    return rows.map(lambda row: {"x": parsed(row["text"])}, remove_columns=["text"])
+
+
+SOURCES = {"texts": of_texts, "tars": of_tars, "table": of_table}
+
+
+def inputs(batch):
+    return torch.nn.functional.normalize(batch["x"] if isinstance(batch, dict) else batch)
+
+
+def arguments():
+    parser = options(__doc__)
+    parser.add_argument("--source", choices=SOURCES, default="texts")
+    parser.add_argument("--split", choices=("samples", "files", "nothing"), default="samples")
+    parser.add_argument("--shards", type=int, default=4)
+    parser.add_argument("--folder", type=pathlib.Path)
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    torch.set_num_threads(1)
+    given = arguments()
+    train(torch.nn.Linear(WIDTH, 10), loader(SOURCES[given.source](given), given), given, inputs)
