@@ -120,10 +120,6 @@ def said(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str]:
         ),
         (["scale", *THROUGHPUT, "--min-steps", "3000"], "--min-steps needs --noise-scale"),
         (["scale", "--predict", "-1", "-x", "2"], "unknown option -x"),
-        (
-            ["tune", "-qf", "--mem", "8GB", "-otune.html"],
-            "the following arguments are required: RUN",
-        ),
         (["verify", "--fix", "warmup=1ep", "--sedes", "3"], "unknown option --sedes"),
         (
             ["ingest", "a.json", "--rank", "x=1"],

@@ -66,6 +66,16 @@ def test_a_report_without_a_run_is_of_the_newest_and_says_which(project, capfd):
     assert err == "feedline: runs/demo is the newest run"
 
 
+@pytest.mark.parametrize("line", ["whatif --workers 3", "tune", "check"])
+def test_a_question_without_a_run_is_about_the_newest(project, capfd, line):
+    capfd.readouterr()
+    code = main(shlex.split(line))
+    out, err = capfd.readouterr()
+
+    assert code == 0 and out
+    assert err.startswith("feedline: runs/demo is the newest run")
+
+
 def test_without_any_run_the_report_says_how_to_record_one(project, capfd):
     shutil.rmtree("runs")
     (project / "runs" / "notes").mkdir(parents=True)

@@ -4,8 +4,9 @@ import argparse
 import os
 from pathlib import Path
 
-from feedline.profiler.errors import RunNotFound
+from feedline.profiler.errors import RunNotFound, ScriptError
 from feedline.profiler.files import own_folders
+from feedline.profiler.printable import say
 from feedline.profiler.store.layout import MANIFEST, parse_rank_folder
 
 RUNS = Path("runs")
@@ -77,5 +78,27 @@ def _begun_ns(run: Path) -> int:
 
 
 def add_run(parser: argparse.ArgumentParser) -> None:
-    """Add RUN, which must be given."""
-    parser.add_argument("run", type=run_path, metavar="RUN", help=HELP)
+    """Add RUN; without it, ``chosen_run`` takes the newest."""
+    parser.add_argument(
+        "run", type=run_path, nargs="?", metavar="RUN", help=f"{HELP} (default: the newest there)"
+    )
+
+
+def chosen_run(args: argparse.Namespace, command: str) -> Path:
+    """Return RUN, or the newest run, which is then named.
+
+    Raises:
+        RunNotFound: there is none. ScriptError: a run folder was taken for the file of ``--json``.
+    """
+    given: Path | None = args.run or None
+    if given is not None:
+        return given
+    if args.json is not None and names_run(str(args.json)):
+        raise ScriptError(
+            f"{args.json} is a run, and --json needs a file: feedline {command} {args.json} --json "
+            f"FILE, or --json - to print it"
+        )
+    newest = newest_run()
+    if not args.quiet:
+        say(f"{newest} is the newest run")
+    return newest

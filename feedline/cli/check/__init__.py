@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from feedline.cli.options import STDOUT, add_output, refuse_twice
 from feedline.cli.outputs import console_for, name_files, save
-from feedline.cli.runs import add_run
+from feedline.cli.runs import add_run, chosen_run
 from feedline.profiler.deferred import deferred
 from feedline.profiler.errors import NotJudged, OverBudget, ScriptError
 from feedline.profiler.files import output
@@ -67,6 +67,7 @@ class CheckCommand:
         add_output(parser, json="the results")
 
     def run(self, args: argparse.Namespace) -> int:
+        args.run = chosen_run(args, "check")
         if args.budget is None:
             return _print_starter(args)
         appends = args.markdown is not None and str(args.markdown) == os.environ.get(

@@ -32,7 +32,7 @@ from feedline.cli.report.process_reports import (
     report_process,
     write_overview,
 )
-from feedline.cli.runs import HELP, names_run, newest_run, run_path
+from feedline.cli.runs import HELP, chosen_run, run_path
 from feedline.profiler.errors import FeedlineError, OutputError, ScriptError
 from feedline.profiler.files import own_folders
 from feedline.profiler.printable import printable, say
@@ -135,8 +135,7 @@ class ReportCommand:
         )  # seconds to wait for other ranks to end
 
     def run(self, args: argparse.Namespace) -> int:
-        if not args.run:
-            args.run = [_newest(args)]
+        args.run = args.run or [str(chosen_run(args, "report"))]
         if args.by_rank:
             return _compare_ranks(args)
         _refuse_misplaced(args, _BY_RANK_ONLY, "needs --by-rank")
@@ -272,23 +271,6 @@ def _compare_ranks(args: argparse.Namespace) -> int:
 def _run_or_address(text: str) -> str:
     """Parse a run folder, or an address that fsspec can open."""
     return text if "://" in text else str(run_path(text))
-
-
-def _newest(args: argparse.Namespace) -> str:
-    """Return the newest run, and say which it is.
-
-    Raises:
-        RunNotFound: there is none. ScriptError: a run folder was taken for the file of ``--json``.
-    """
-    if args.json is not None and names_run(str(args.json)):
-        raise ScriptError(
-            f"{args.json} is a run, and --json needs a file: feedline report {args.json} --json "
-            f"FILE, or --json - to print it"
-        )
-    newest = str(newest_run())
-    if not args.quiet:
-        say(f"{newest} is the newest run")
-    return newest
 
 
 def _names_of(args: argparse.Namespace) -> tuple[str, ...]:

@@ -17,7 +17,7 @@ from feedline.cli.outputs import (
     save_json,
 )
 from feedline.cli.remaining import about
-from feedline.cli.runs import add_run
+from feedline.cli.runs import add_run, chosen_run
 from feedline.cli.settings import MAX_WORKERS
 from feedline.cli.whatif import NO_PREDICTION
 from feedline.profiler.deferred import deferred
@@ -76,6 +76,7 @@ class TuneCommand:
 
     def run(self, args: argparse.Namespace) -> int:
         _check_outputs(args)
+        args.run = chosen_run(args, "tune")
 
         from feedline.analysis.ledger.change import Refused
         from feedline.analysis.predict.search import Tuning

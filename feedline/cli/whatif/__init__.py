@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from feedline.cli.options import add_output
 from feedline.cli.outputs import check_json, console_for, name_files, save_json
-from feedline.cli.runs import add_run
+from feedline.cli.runs import add_run, chosen_run
 from feedline.cli.settings import (
     LOADER,
     MACHINE,
@@ -65,6 +65,7 @@ class WhatifCommand:
                 "--data is only used to measure a decoder: add --set decode=NAME, or leave it out"
             )
         check_json(args)
+        args.run = chosen_run(args, "whatif")
 
         from feedline.analysis.report import document_text
         from feedline.analysis.report.json_report import plain
