@@ -33,7 +33,13 @@ def said_by_itself(program: "subprocess.Popen[str]") -> list[float]:
 
 @pytest.mark.quiet
 @pytest.mark.parametrize(
-    ("workers", "method"), [(1, "fork"), (2, "fork"), (2, "spawn"), (0, "none")]
+    ("workers", "method"),
+    [
+        (2, "fork"),
+        pytest.param(1, "fork", marks=pytest.mark.long),
+        pytest.param(2, "spawn", marks=pytest.mark.long),
+        pytest.param(0, "none", marks=pytest.mark.long),
+    ],
 )
 def test_shares_are_those_of_the_programs_own_timers(workers, method, start, tmp_path):
     program = start("slow_dataset.py", workers, method, 24, 5)
