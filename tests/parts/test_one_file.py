@@ -91,7 +91,9 @@ def test_text_has_the_overview_and_each_report(several, capsys, monkeypatch):
     overview, *texts = re.split(
         r"^=+\nTraining \S+\n", (folder / "all.txt").read_text(), flags=re.MULTILINE
     )
-    assert overview.startswith(f"run: {len(steps)} training runs") and "report.html" not in overview
+    assert (
+        overview.startswith(f"run · {len(steps)} training runs") and "report.html" not in overview
+    )
     assert [int(re.findall(r"^(\d+) updates", text, re.MULTILINE)[0]) for text in texts] == steps
 
 

@@ -64,7 +64,7 @@ def test_the_overview_has_a_row_for_each_training(crashed):
         "after_s"
     ] + inside == pytest.approx(outside["whole_s"], rel=0.01)
     assert (
-        "run: 3 training runs" in said
+        "run · 3 training runs" in said
         and "Training 3 failed with" in said
         and "(exit code 1)" in said
     )

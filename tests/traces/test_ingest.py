@@ -176,7 +176,7 @@ def test_shares_among_the_evidence_of_a_trace_are_percentages(two, tmp_path, cap
         if one["id"] == "input_share"
     )
     assert stall["unit"] == "share" and 0 < stall["value"] < 1
-    assert f"- input stall: {100 * stall['value']:.1f} %\n" in said
+    assert f"input stall: {100 * stall['value']:.1f} %\n" in said
     assert f'input stall</th><td class="n">{100 * stall["value"]:.1f} %</td>' in page
 
 
