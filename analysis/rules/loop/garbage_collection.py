@@ -56,6 +56,7 @@ def check(facts: RuleInputs) -> Finding | None:
         evidence=[
             Evidence("garbage_s", "garbage collection, per step", cost_s, "s"),
             Evidence("garbage_share", "share of the step", cost_s / mean_s, SHARE),
+            *_once(garbage),
             Evidence("longest_s", "the longest collection", garbage.longest_s, "s"),
             Evidence(
                 "collecting_steps",
@@ -100,9 +101,17 @@ def _often(garbage: GarbageCollection) -> str:
     """Return ``: 41.0 ms every 5 steps``; empty: no single collection takes a millisecond."""
     if not garbage.steps_share:
         return ""
-    once, every = garbage.s / garbage.steps_share, round(1 / garbage.steps_share)
+    every = round(1 / garbage.steps_share)
     when = "in each step" if every == 1 else f"every {counted(every, 'step')}"
-    return f": {seconds(once)} {when}"
+    return f": {seconds(_once(garbage)[0].value)} {when}"
+
+
+def _once(garbage: GarbageCollection) -> list[Evidence]:
+    """Return how long collections take in a step that has one of 1 ms or more."""
+    if not garbage.steps_share:
+        return []
+    what = "garbage collection, per step with one of 1 ms or more"
+    return [Evidence("garbage_once_s", what, _cost_s(garbage) / garbage.steps_share, "s")]
 
 
 def _more(garbage: GarbageCollection) -> list[str]:

@@ -60,6 +60,11 @@ def check(facts: RuleInputs) -> Finding | None:
                 ("grown_bytes", "growth while these steps ran", grown.grown_bytes, "B"),
                 ("left_bytes", "left until the limit", grown.left_bytes, "B"),
                 ("steps_left", "steps until the limit", grown.steps_left, "steps"),
+                ("seconds_left", "time until the limit", grown.seconds_left, "s"),
+                ("at_end_bytes", "memory when the steps ended", grown.at_end_bytes, "B"),
+                ("shared_bytes", "what workers still share", grown.still_shared_bytes, "B"),
+                ("graphs", "graphs of past steps", float(grown.graphs) or None, "graphs"),
+                ("graphs_alive", "of them in memory", _alive(grown), "graphs"),
             )
         ),
         fix=fix,
@@ -67,6 +72,10 @@ def check(facts: RuleInputs) -> Finding | None:
         place=grown.place,
         how_to_check=_check(grown),
     )
+
+
+def _alive(grown: MemoryGrowth) -> float | None:
+    return float(grown.graphs_alive) if grown.graphs else None
 
 
 def _until(grown: MemoryGrowth) -> str:
