@@ -70,6 +70,8 @@ class RuleInputs:
         order_s: seconds in which a pass over the loader draws its first indices, on average (None:
             not known).
         same_samples: the loader's workers were seen to deliver the same samples of a stream.
+        first_made_s: seconds in which a worker makes the first batch of a later pass (None: there was
+            none).
         failed: the run ended with an error: how, in words; empty: it did not.
         code: the program's functions in sampled stacks (None: none were sampled).
     """
@@ -103,6 +105,7 @@ class RuleInputs:
     updated: Updated | None = None
     order_s: float | None = None
     same_samples: SameSamples | None = None
+    first_made_s: float | None = None
     failed: str = ""
     closures: bool = False
     shown: int | None = None

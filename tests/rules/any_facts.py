@@ -99,6 +99,7 @@ fact_fields = st.fixed_dictionaries(
         "ready_share": st.none(),
         "wait_share": st.sampled_from([0.0, 0.05, 0.6, 1.0]),
         "swapped_in": st.sampled_from([None, 0.0, 40e6]),
+        "first_made_s": st.sampled_from([None, 0.2, 6.0]),
         "same_samples": st.sampled_from([None, SAME]),
         "order_s": st.sampled_from([None, 0.0, 4.0]),
         "glibc": st.sampled_from([(), (2, 36)]),

@@ -49,6 +49,7 @@ RESTARTING = {
     "epochs": 10,
     "loader": {"first_batch_s": 1.0},
 }
+BEGINNING = {**RESTARTING, "waits": {"first_batch": 50.0}, "first_made_s": 0.9}
 STREAM = {"map_style": False, "asks_for_worker": True}
 
 
@@ -221,6 +222,18 @@ CASES: dict[str, list[tuple[str, RuleInputs, RuleInputs]]] = {
                 **{**RESTARTING, "loader": {"first_batch_s": 1.0, "objects": 10}},
                 settings={"dataset_changes": [""]},
             ),
+        ),
+    ],
+    "slow_first_batch": [
+        (
+            "initial=",
+            made_up_facts(**BEGINNING, settings=STREAM | {"dataset_library": "webdataset"}),
+            made_up_facts(**BEGINNING, settings=STREAM | {"dataset_library": "datasets"}),
+        ),
+        (
+            "shuffle buffer",
+            made_up_facts(**BEGINNING, settings=STREAM),
+            made_up_facts(**{**BEGINNING, "first_made_s": 0.2}, settings=STREAM),
         ),
     ],
     "slow_sampler": [
