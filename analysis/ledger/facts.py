@@ -167,6 +167,15 @@ class RuleInputs:
         )
 
     @property
+    def shards(self) -> int | None:
+        """Shards of a stream: more workers than that get nothing.
+
+        None: its library does not tell.
+        """
+        shards = self.setting("dataset_shards")
+        return shards if self.is_stream and isinstance(shards, int) and shards > 0 else None
+
+    @property
     def dataset_changes(self) -> list[str]:
         """Attributes of the dataset that the program was seen to change between passes."""
         changes = self.setting("dataset_changes")

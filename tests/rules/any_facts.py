@@ -49,6 +49,7 @@ settings = st.fixed_dictionaries(
         "collate": st.sampled_from(["default", "my_collate"]),
         "map_style": st.booleans(),
         "asks_for_worker": st.booleans(),
+        "dataset_shards": st.sampled_from([1, 2, 64]),
         "dataset_changes": st.sampled_from([[], [""], ["epoch"]]),
         "sample_code": st.just("Rows.__getitem__ (train.py:18)"),
         "sampler": st.sampled_from(["RandomSampler", "WeightedRandomSampler", "ByLength"]),

@@ -167,6 +167,15 @@ CASES: dict[str, list[tuple[str, RuleInputs, RuleInputs]]] = {
             waiting(260.0, sample={"decode": (40.0, 0.0, 0.0)}, settings=STREAM, same_samples=SAME),
         ),
         (
+            "num_workers=",
+            waiting(260.0, sample={"decode": (40.0, 0.0, 0.0)}, settings=STREAM),
+            waiting(
+                260.0,
+                sample={"decode": (40.0, 0.0, 0.0)},
+                settings=STREAM | {"dataset_shards": 4},
+            ),
+        ),
+        (
             "persistent_workers=True",
             without_workers(epochs=3),
             without_workers(epochs=3, settings={"dataset_changes": ["epoch"]}),
@@ -729,7 +738,7 @@ TAKES_FOR_GRANTED: dict[str, Callable[[RuleInputs], bool]] = {
     r"cv2\.": lambda facts: operations(facts, "decode/cv2.") or operations(facts, "augment/cv2."),
     r"chunks": lambda facts: operations(facts, "read/h5py.") or operations(facts, "read/zarr."),
     r"MALLOC_": lambda facts: bool(facts.glibc),
-    r"num_workers=(?!1\b)[1-9]": lambda facts: facts.may_be_split,
+    r"num_workers=(?!1\b)[1-9]": lambda facts: facts.may_be_split and facts.shards != 1,
     r"(?<!not set )persistent_workers=True": lambda facts: not facts.dataset_changes,
     r"replacement=True": lambda facts: not facts.setting("replacement"),
     r"iterable dataset": lambda facts: facts.is_stream,
@@ -753,6 +762,8 @@ def test_no_rule_advises_what_is_not_there(facts):
                 advised(finding),
             )
         assert facts.may_be_split or finding.settings.get("num_workers", 0) <= 1
+        now = int(facts.setting("num_workers", 0) or 0)
+        assert finding.settings.get("num_workers", 0) <= max(now, facts.shards or 1024)
         assert (
             not facts.dataset_changes
             or "persistent_workers" not in finding.settings

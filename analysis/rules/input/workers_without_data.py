@@ -63,7 +63,7 @@ def check(facts: RuleInputs) -> Finding | None:
     weight = severity(facts, cost_s)
     if weight is Severity.INFO:
         return None
-    shards = _shards(facts)
+    shards = facts.shards
     known = _SHARDS(shards=counted(shards, "shard")) if shards else ""
     fix, *others = _fixes(facts, workers)
     return Finding(
@@ -84,12 +84,6 @@ def check(facts: RuleInputs) -> Finding | None:
         cost_s=cost_s,
         place=cheaper.place_of_samples(facts),
     )
-
-
-def _shards(facts: RuleInputs) -> int | None:
-    """Return the shards of the stream; None: its library does not tell."""
-    shards = facts.setting("dataset_shards")
-    return shards if isinstance(shards, int) else None
 
 
 def _fixes(facts: RuleInputs, workers: int) -> list[str]:
