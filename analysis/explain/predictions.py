@@ -260,6 +260,8 @@ def _another_training(facts: RuleInputs, change: Change) -> Refused | None:
     now = num_workers(facts) or 0
     if not facts.may_be_split and change.settings.get("num_workers", 0) > max(now, 1):
         return too_few_workers.NOT_SPLIT
+    if facts.shards is not None and change.settings.get("num_workers", 0) > max(facts.shards, now):
+        return too_few_workers.NO_SHARDS
     stays = change.settings.get("persistent_workers") and not facts.setting("persistent_workers")
     return epoch_restart.CHANGED if stays and facts.dataset_changes else None
 

@@ -73,6 +73,8 @@ class RuleInputs:
         order_s: seconds in which a pass over the loader draws its first indices, on average (None:
             not known).
         same_samples: the loader's workers were seen to deliver the same samples of a stream.
+        first_made_s: seconds in which a worker makes the first batch of a later pass (None: there was
+            none).
         failed: the run ended with an error: how, in words; empty: it did not.
         code: the program's functions in sampled stacks (None: none were sampled).
         growth: memory that grows while the steps run.
@@ -108,6 +110,7 @@ class RuleInputs:
     recompiled: tuple[Recompiled, ...] = ()
     order_s: float | None = None
     same_samples: SameSamples | None = None
+    first_made_s: float | None = None
     failed: str = ""
     closures: bool = False
     shown: int | None = None
@@ -168,6 +171,15 @@ class RuleInputs:
             self.is_stream
             and (self.same_samples is not None or self.setting("asks_for_worker") is False)
         )
+
+    @property
+    def shards(self) -> int | None:
+        """Shards of a stream: more workers than that get nothing.
+
+        None: its library does not tell.
+        """
+        shards = self.setting("dataset_shards")
+        return shards if self.is_stream and isinstance(shards, int) and shards > 0 else None
 
     @property
     def dataset_changes(self) -> list[str]:

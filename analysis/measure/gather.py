@@ -492,6 +492,20 @@ def order_s(rank: RankMetrics, passes: int) -> float | None:
     return float(drawn["wall"][first[first < len(drawn)]].sum()) / 1e9 / passes
 
 
+def first_made_s(rank: RankMetrics) -> float | None:
+    """Return the mean time in which a worker makes the first batch of a later pass, s.
+
+    None: there was none.
+    """
+    made = [process.of(Stage.FETCH) for process in rank.makers.processes if process.is_worker]
+    firsts = [
+        rows["wall"][(rows["number"] & 0xFFFFFFFF == 0) & (rows["number"] >> 32 > 0)]
+        for rows in made
+    ]
+    walls = np.concatenate([np.zeros(0, np.int64), *firsts])
+    return float(walls.mean()) / 1e9 if len(walls) else None
+
+
 def same_samples(rank: RankMetrics) -> SameSamples | None:
     """Return whether the workers of a stream deliver the same samples; None: not seen."""
     settings = rank.rank.manifest.loaders

@@ -252,13 +252,17 @@ STREAMS = [
     streams("stream_not_split", "each of two workers yields the whole stream", "same_samples",
             "--batch 32 --steps 150", "--split nothing", "--split samples", short="--steps 30"),
     streams("tars_not_split", "each of two workers reads and shuffles all tar archives (webdataset)", "same_samples",
-            "--source tars --folder {tars} --batch 16 --epochs 3", "--split nothing", "", "tars", short="--epochs 1"),
+            "--source tars --folder {tars} --batch 16 --epochs 3 --buffer 100", "--split nothing", "", "tars", short="--epochs 1"),
     streams("stream_of_one_file", "a stream of one file, for two workers", "workers_without_data",
             "--split files --batch 32 --steps 500", "--shards 1", "--shards 4", short="--steps 80"),
     streams("table_of_one_shard", "a table of Hugging Face as a stream of one shard, for two workers", "workers_without_data",
             "--source table --batch 32 --steps 300", "--shards 1", "--shards 4", short="--steps 80"),
     streams("one_tar", "one tar archive, for two workers (webdataset)", "workers_without_data",
             "--source tars --batch 32 --epochs 6", "--folder {tar}", "--folder {tars}", "tar tars"),
+    streams("shuffle_buffer", "a shuffle buffer of most of the data is filled before the first sample of each pass", "slow_first_batch",
+            "--batch 32 --steps 40 --epochs 30", "--buffer 560", "--buffer 32", short="--epochs 8"),
+    streams("tars_shuffle_buffer", "the same in webdataset", "slow_first_batch",
+            "--source tars --folder {tars} --batch 32 --epochs 25", "--buffer 700", "--buffer 32", "tars"),
 ]  # fmt: skip
 
 BETWEEN_RANKS = [

@@ -4,6 +4,7 @@ the program changes between passes.
 
 import itertools
 import pathlib
+import time
 
 import pytest
 import torch
@@ -15,7 +16,8 @@ from feedline.analysis.explain.build import training_input
 from feedline.analysis.explain.diagnose import diagnose
 from feedline.analysis.ledger.change import Change
 from feedline.analysis.ledger.facts import RuleInputs
-from feedline.analysis.rules.input import slow_sampler
+from feedline.analysis.ledger.finding import Severity
+from feedline.analysis.rules.input import slow_first_batch, slow_sampler
 from feedline.analysis.rules.input.too_few_workers import NOT_SPLIT
 from feedline.profiler.events import Stage
 from feedline.profiler.store.trainings import open_run
@@ -188,6 +190,27 @@ def test_a_dataset_of_very_many_attributes_is_not_said_to_be_unchanged():
     vars(data).update((f"part{number}", number) for number in range(300))
 
     assert attributes(data) is None
+
+
+class Buffered(IterableDataset):
+    """Fills a buffer before it yields its first number."""
+
+    def __iter__(self):
+        time.sleep(0.4)
+        yield from (torch.full((4,), float(number)) for number in range(64))
+
+
+@pytest.mark.parametrize("stay", [False, True])
+def test_a_first_batch_that_takes_long_is_the_streams_own_whether_workers_stay_or_not(
+    tmp_path, stay
+):
+    loader = DataLoader(Buffered(), 4, num_workers=1, persistent_workers=stay)
+    facts = facts_of(run(tmp_path / "run", loader, epochs=4))
+
+    assert facts.first_made_s is not None and facts.first_made_s > 0.4
+    finding = slow_first_batch.check(facts)
+    assert finding is not None and finding.severity is Severity.HIGH
+    assert diagnose(facts)[0].rule_id == "slow_first_batch"
 
 
 class Many(Dataset):

@@ -52,6 +52,7 @@ RESTARTING = {
     "epochs": 10,
     "loader": {"first_batch_s": 1.0},
 }
+BEGINNING = {**RESTARTING, "waits": {"first_batch": 50.0}, "first_made_s": 0.9}
 STREAM = {"map_style": False, "asks_for_worker": True}
 
 
@@ -183,6 +184,15 @@ CASES: dict[str, list[tuple[str, RuleInputs, RuleInputs]]] = {
             waiting(260.0, sample={"decode": (40.0, 0.0, 0.0)}, settings=STREAM, same_samples=SAME),
         ),
         (
+            "num_workers=",
+            waiting(260.0, sample={"decode": (40.0, 0.0, 0.0)}, settings=STREAM),
+            waiting(
+                260.0,
+                sample={"decode": (40.0, 0.0, 0.0)},
+                settings=STREAM | {"dataset_shards": 4},
+            ),
+        ),
+        (
             "persistent_workers=True",
             without_workers(epochs=3),
             without_workers(epochs=3, settings={"dataset_changes": ["epoch"]}),
@@ -238,6 +248,18 @@ CASES: dict[str, list[tuple[str, RuleInputs, RuleInputs]]] = {
                 **{**RESTARTING, "loader": {"first_batch_s": 1.0, "objects": 10}},
                 settings={"dataset_changes": [""]},
             ),
+        ),
+    ],
+    "slow_first_batch": [
+        (
+            "initial=",
+            made_up_facts(**BEGINNING, settings=STREAM | {"dataset_library": "webdataset"}),
+            made_up_facts(**BEGINNING, settings=STREAM | {"dataset_library": "datasets"}),
+        ),
+        (
+            "shuffle buffer",
+            made_up_facts(**BEGINNING, settings=STREAM),
+            made_up_facts(**{**BEGINNING, "first_made_s": 0.2}, settings=STREAM),
         ),
     ],
     "slow_sampler": [
@@ -743,7 +765,7 @@ TAKES_FOR_GRANTED: dict[str, Callable[[RuleInputs], bool]] = {
     r"cv2\.": lambda facts: operations(facts, "decode/cv2.") or operations(facts, "augment/cv2."),
     r"chunks": lambda facts: operations(facts, "read/h5py.") or operations(facts, "read/zarr."),
     r"MALLOC_": lambda facts: bool(facts.glibc),
-    r"num_workers=(?!1\b)[1-9]": lambda facts: facts.may_be_split,
+    r"num_workers=(?!1\b)[1-9]": lambda facts: facts.may_be_split and facts.shards != 1,
     r"(?<!not set )persistent_workers=True": lambda facts: not facts.dataset_changes,
     r"replacement=True": lambda facts: not facts.setting("replacement"),
     r"iterable dataset": lambda facts: facts.is_stream,
@@ -767,6 +789,8 @@ def test_no_rule_advises_what_is_not_there(facts):
                 advised(finding),
             )
         assert facts.may_be_split or finding.settings.get("num_workers", 0) <= 1
+        now = int(facts.setting("num_workers", 0) or 0)
+        assert finding.settings.get("num_workers", 0) <= max(now, facts.shards or 1024)
         assert (
             not facts.dataset_changes
             or "persistent_workers" not in finding.settings

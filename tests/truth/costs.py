@@ -441,9 +441,8 @@ def of_float32(bar: Bar) -> float:
 def restarts(bar: Bar) -> float:
     """Starts in later epochs, less the making of the first batch."""
     first = bar.loader["first_batch_s"]
-    return bar.starts * (
-        max(0.0, 1 - (bar.workers.get("fetch_mean_s") or 0.0) / first) if first else 1.0
-    )
+    batch = bar.evidence("batch_s", 0.0)
+    return bar.starts * (max(0.0, 1 - batch / first) if first else 1.0)
 
 
 def out_of_order(bar: Bar) -> float:
@@ -548,6 +547,14 @@ COSTS: dict[str, Formula] = {
     "evaluation_time": nothing,
     "made_in_step": lambda bar: bar.stage("input"),
     "epoch_restart": restarts,
+    "slow_first_batch": lambda bar: (
+        (bar.starts - bar.once)
+        * min(
+            1.0,
+            (bar.evidence("first_made_s") - bar.workers["fetch_mean_s"])
+            / bar.loader["first_batch_s"],
+        )
+    ),
     "objects_in_queue": lambda bar: moved_twice(
         bar, bar.sending, bar.loader["pickle_bytes"], 447, "transport"
     ),

@@ -53,13 +53,19 @@ def repeats(run: RuleInputs) -> bool:
     return not run.may_be_split and bool(num_workers(run))
 
 
+def useless(run: RuleInputs) -> bool:
+    """Tell whether another worker would deliver nothing new: it repeats samples, or gets no shard."""
+    workers = num_workers(run) or 0
+    return repeats(run) or run.shards is not None and workers >= run.shards
+
+
 def advised(run: RuleInputs) -> int | None:
     """Return W*, where it is sure that the step would be shorter with it.
 
     It would be by more than the gate, each worker gets batches, and none would repeat samples; else
     None.
     """
-    return None if run.idle_workers or repeats(run) else sure_to_help(run)
+    return None if run.idle_workers or useless(run) else sure_to_help(run)
 
 
 def sure_to_help(run: RuleInputs) -> int | None:
@@ -87,6 +93,7 @@ def needed(run: RuleInputs, most_workers: int | None = None) -> int | None:
     if not run.may_be_split and not num_workers(run):
         return 1
     wanted = math.ceil(_MARGIN * making / max(taking, _MIN_COMPUTE_SHARE * run.step.mean_s, 1e-9))
+    wanted = min(wanted, run.shards or wanted)
     most = (
         _carried(run, wanted) if most_workers is None else min(_carried(run, wanted), most_workers)
     )
@@ -101,7 +108,7 @@ def carried(run: RuleInputs) -> int | None:
     if run.idle_workers:
         return None
     number, workers = needed(run), num_workers(run)
-    if number is None or workers is None or repeats(run):
+    if number is None or workers is None or useless(run):
         return None
     return number if _carried(run, number) > workers else None
 

@@ -10,7 +10,7 @@ from feedline.analysis.ledger.rule import AS_MUCH_CPU, Effort, Needs, Rule
 from feedline.analysis.ledger.view import cpus, handover
 from feedline.analysis.ledger.view.handover import arguments
 from feedline.analysis.ledger.view.input_wait import MIN_WAIT_SHARE, input_wait, num_workers
-from feedline.analysis.ledger.view.workers_needed import gained_s, needed, repeats
+from feedline.analysis.ledger.view.workers_needed import gained_s, needed, useless
 from feedline.analysis.measure.cpu_use import MIN_OTHERS
 from feedline.analysis.measure.stages import MAKING_STAGES
 from feedline.analysis.sentences import CPUS, NUMBER, TIME, Sentence
@@ -135,7 +135,7 @@ def kept_from_workers_s(facts: RuleInputs) -> float:
     Without those CPUs they do not. 0.0 where some workers never get a batch.
     """
     total = facts.costs.get("total")
-    lacking = facts.idle_workers or repeats(facts)
+    lacking = facts.idle_workers or useless(facts)
     if facts.cpus is None or (facts.cpus.others or 0.0) < _OF_A_WORKER or total is None or lacking:
         return 0.0
     computes_s = max(total.cpu_s or 0.0, facts.process_cpu_s or 0.0)

@@ -62,6 +62,8 @@ def check(facts: RuleInputs) -> Finding | None:
     if loader is None or facts.epochs < 2 or num_workers(facts) == 0 or kept:
         return None
     first, batch = loader.first_batch_s, facts.workers.fetch_mean_s if facts.workers else None
+    if facts.is_stream and facts.first_made_s:  # a stream begins again in workers that stay, too
+        batch = max(batch or 0.0, facts.first_made_s)
     cost_s = input_wait(facts).restart_s * (max(0.0, 1 - (batch or 0.0) / first) if first else 1.0)
     weight = severity(facts, cost_s)
     if weight is Severity.INFO:

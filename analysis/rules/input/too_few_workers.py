@@ -20,7 +20,13 @@ from feedline.analysis.ledger.view.storage import (
     from_swap,
     unknown_answers,
 )
-from feedline.analysis.ledger.view.workers_needed import advised, gained_s, repeats, sure_to_help
+from feedline.analysis.ledger.view.workers_needed import (
+    advised,
+    gained_s,
+    repeats,
+    sure_to_help,
+    useless,
+)
 from feedline.analysis.sentences import NAME, PART, TIME, Sentence
 
 RULE_ID = "too_few_workers"
@@ -63,6 +69,17 @@ NOT_SPLIT = Refused(
     "workers only repeat them.",
 )
 
+#: Why nothing is predicted for more workers than a stream has shards.
+NO_SHARDS = Refused(
+    "no_shards",
+    "The stream has no more shards than that: more workers would get none, so nothing is predicted.",
+)
+_MORE_SHARDS = Sentence(
+    "Divide the stream into more shards first: it has {shards}, then set more workers.",
+    shards=PART,
+)
+_A_SHARD_EACH = "A worker without a shard makes no batch."
+
 _HAVE_OTHERS = (
     "Print get_worker_info().id and the first sample in each worker. If the samples "
     "differ, this finding is wrong."
@@ -88,7 +105,7 @@ def check(facts: RuleInputs) -> Finding | None:
     weight = severity(facts, gain.low)
     if weight is Severity.INFO:
         return None
-    given = {} if repeats(facts) else arguments(facts, number)
+    given = {} if useless(facts) else arguments(facts, number)
     said = [*_says(facts, workers), *cpus.use(facts)]
     fix, *why = [handover.change(facts, given)] if given else _split_first(facts)
     return Finding(
@@ -101,10 +118,10 @@ def check(facts: RuleInputs) -> Finding | None:
         fix_more=why,
         place=handover.place(facts) if given else cheaper.place_of_samples(facts),
         condition=handover.only_if(facts, given),
-        how_to_check=f"Run with num_workers={number}. If samples/s do not rise, this finding is "
-        f"wrong."
-        if given
-        else _HAVE_OTHERS,
+        how_to_check=_HAVE_OTHERS
+        if repeats(facts)
+        else f"Run with num_workers={number}{'' if given else ' and as many shards'}. If samples/s "
+        f"do not rise, this finding is wrong.",
         cost_s=gain.high,
         settings=given,
     )
@@ -115,6 +132,8 @@ def change(facts: RuleInputs) -> Change | Refused:
     number = advised(facts)
     if repeats(facts):
         return NOT_SPLIT
+    if useless(facts):
+        return NO_SHARDS
     if number is not None and answers_share(facts) > MIN_BLOCKED_SHARE:
         return unknown_answers(number)
     return Change(settings=arguments(facts, number))
@@ -122,6 +141,8 @@ def change(facts: RuleInputs) -> Change | Refused:
 
 def _split_first(facts: RuleInputs) -> list[str]:
     """Return what to do about a stream before it gets more workers, and why."""
+    if not repeats(facts):
+        return [_MORE_SHARDS(shards=counted(facts.shards or 0, "shard")), _A_SHARD_EACH]
     function = cheaper.own_name(facts)
     return [_SPLIT(function=function), _NOTHING_ASKS(function=function)]
 

@@ -47,11 +47,14 @@ _CHECK = Sentence(
 def check(facts: RuleInputs) -> Finding | None:
     """Compare the step with the one that all of the workers would make.
 
-    It is silent where the CPUs are full, or no batch is made by any.
+    It is silent where the CPUs are full, where no batch is made by any, and of a stream that is not
+    split at all.
     """
     idle, workers, making = facts.idle_workers, num_workers(facts) or 0, making_s(facts)
     fed, receiving = workers - idle, receiving_s(facts).low
-    if not facts.is_stream or not idle or fed < 1 or making is None or cpus.queueing(facts):
+    if not facts.is_stream or not facts.may_be_split or not idle or fed < 1 or making is None:
+        return None
+    if cpus.queueing(facts):
         return None
     now, then = (with_workers_s(facts, number, receiving) for number in (fed, workers))
     if now is None or then is None:
@@ -60,7 +63,7 @@ def check(facts: RuleInputs) -> Finding | None:
     weight = severity(facts, cost_s)
     if weight is Severity.INFO:
         return None
-    shards = _shards(facts)
+    shards = facts.shards
     known = _SHARDS(shards=counted(shards, "shard")) if shards else ""
     fix, *others = _fixes(facts, workers)
     return Finding(
@@ -81,12 +84,6 @@ def check(facts: RuleInputs) -> Finding | None:
         cost_s=cost_s,
         place=cheaper.place_of_samples(facts),
     )
-
-
-def _shards(facts: RuleInputs) -> int | None:
-    """Return the shards of the stream; None: its library does not tell."""
-    shards = facts.setting("dataset_shards")
-    return shards if isinstance(shards, int) else None
 
 
 def _fixes(facts: RuleInputs, workers: int) -> list[str]:

@@ -6,6 +6,7 @@ streams.py --source texts --split nothing --workers 2
 import itertools
 import json
 import pathlib
+import random
 
 import datasets
 import torch
@@ -32,7 +33,7 @@ class Texts(IterableDataset):
     """Lines of JSON, split between workers by samples, by files of lines, or not at all."""
 
     def __init__(self, given):
-        self.split, self.shards = given.split, given.shards
+        self.split, self.shards, self.buffer = given.split, given.shards, given.buffer
         self.lines = [line(number) for number in range(given.batch * given.steps)]
 
     def __iter__(self):
@@ -48,7 +49,21 @@ class Texts(IterableDataset):
             texts = itertools.chain.from_iterable(files[first::apart])
         else:
             texts = self.lines
-        return map(parsed, texts)
+        return shuffled(map(parsed, texts), self.buffer)
+
+
+def shuffled(samples, size):
+    """Samples by chance out of a buffer, which is filled first."""
+    dice, samples = random.Random(0), iter(samples)
+    buffer = list(itertools.islice(samples, size))
+    for sample in samples:
+        if not buffer:
+            yield sample
+            continue
+        place = dice.randrange(len(buffer))
+        yield buffer[place]
+        buffer[place] = sample
+    yield from buffer
 
 
 def of_texts(given):
@@ -63,9 +78,8 @@ def of_tars(given):
         webdataset.SimpleShardList(urls),
         *split,
         webdataset.tarfile_to_samples(),
-        webdataset.shuffle(100),
-        webdataset.to_tuple("json"),
-        webdataset.map(lambda sample: parsed(sample[0])),
+        webdataset.map(lambda sample: parsed(sample["json"])),
+        webdataset.shuffle(given.buffer, initial=given.buffer),
     )
 
 
@@ -89,6 +103,7 @@ def arguments():
     parser.add_argument("--source", choices=SOURCES, default="texts")
     parser.add_argument("--split", choices=("samples", "files", "nothing"), default="samples")
     parser.add_argument("--shards", type=int, default=4)
+    parser.add_argument("--buffer", type=int, default=0, help="samples to shuffle among")
     parser.add_argument("--folder", type=pathlib.Path)
     return parser.parse_args()
 
