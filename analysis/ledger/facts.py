@@ -73,8 +73,8 @@ class RuleInputs:
         order_s: seconds in which a pass over the loader draws its first indices, on average (None:
             not known).
         same_samples: the loader's workers were seen to deliver the same samples of a stream.
-        first_made_s: seconds in which a worker makes the first batch of a later pass (None: there was
-            none).
+        first_made_s: seconds in which a worker makes the first batch of a later pass (None: there
+            was none).
         failed: the run ended with an error: how, in words; empty: it did not.
         code: the program's functions in sampled stacks (None: none were sampled).
         growth: memory that grows while the steps run.
