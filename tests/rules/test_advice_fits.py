@@ -79,7 +79,7 @@ def collecting(**garbage: float) -> RuleInputs:
 def growing(holder: Holder | None = None) -> RuleInputs:
     """A training whose main process grows."""
     grown = MemoryGrowth("main", 4e6, 4e6, 4e6, 1e9, 2e9, holder=holder, seconds_left=600.0)
-    return replace(made_up_facts(), growth=[grown])
+    return replace(made_up_facts(epochs=2), growth=[grown])
 
 
 def looked(kind: str) -> dict[str, object]:

@@ -42,7 +42,7 @@ _WHO = {"main": "the main process grows", "workers": "the loader's workers grow"
 
 def check(facts: RuleInputs) -> Finding | None:
     """Tell of the growth that reaches the limit first."""
-    known = [one for one in facts.growth if one.seconds_left is not None]
+    known = [one for one in facts.growth if one.seconds_left is not None and _is_sure(facts, one)]
     grown = min(known, key=lambda one: one.seconds_left or 0.0, default=None)
     if grown is None or (grown.seconds_left or 0.0) > _LATEST_S:
         return None
@@ -90,14 +90,19 @@ def _rounded(steps: float) -> int:
 
 
 def _severity(facts: RuleInputs, grown: MemoryGrowth) -> Severity:
-    """Return high for a training that runs out within a day, where it is surely no cache."""
+    """Return high for a training that runs out within a day."""
     if (grown.seconds_left or 0.0) > _SOON_S:
         return Severity.LOW
     if grown.holder is Holder.COPIES:
         fits = (grown.still_shared_bytes or 0.0) < (grown.left_bytes or 0.0)
         return Severity.LOW if fits else Severity.HIGH
-    sure = grown.holder is not None or facts.epochs > 1 or facts.throughput.steps >= _LONG_STEPS
-    return Severity.HIGH if sure else Severity.LOW
+    return Severity.HIGH
+
+
+def _is_sure(facts: RuleInputs, grown: MemoryGrowth) -> bool:
+    """Tell whether it is surely neither a cache of the first pass nor an allocator's warming up."""
+    graphs_or_copies = grown.holder in (Holder.GRAPHS, Holder.COPIES)
+    return graphs_or_copies or facts.epochs > 1 or facts.throughput.steps >= _LONG_STEPS
 
 
 def _holds(grown: MemoryGrowth) -> list[str]:

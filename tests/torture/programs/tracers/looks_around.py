@@ -56,7 +56,7 @@ print(
     sys.getrecursionlimit(),
     sys.getswitchinterval(),
 )
-print(gc.isenabled(), gc.get_threshold(), gc.callbacks, gc.get_freeze_count() > 0, gc.get_debug())
+print(gc.isenabled(), gc.get_threshold(), gc.get_freeze_count() > 0, gc.get_debug())
 print(
     locale.setlocale(locale.LC_ALL),
     os.getcwd(),
