@@ -57,6 +57,9 @@ PRIVATE_NAMES = (
         "torch.utils.data.dataloader",
         "fetching and collating, which all loaders do through it",
     ),
+    Private(
+        "_is_owned", "threading", "whether this thread is writing: a collection may begin then"
+    ),
     Private("_iterator", "torch.utils.data.dataloader", "closing persistent workers"),
     Private(
         "_workers _worker_result_queue _shutdown_workers",

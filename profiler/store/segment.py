@@ -315,6 +315,11 @@ class Segment:
         owned: bool = self._lock._is_owned()  # type: ignore[attr-defined]
         return owned
 
+    @property
+    def is_empty(self) -> bool:
+        """Whether no record was written yet: the process has done nothing that is looked at."""
+        return not self._allocated
+
     def name_id(self, name: str) -> int:
         """Return a number for this name in the ``source`` field of records of this file.
 

@@ -98,7 +98,7 @@ class GarbageTap:
         segment = recorder.always_on_segment() or recorder.segment
         if segment is None:
             self._waiting.clear()
-        elif not segment.in_use:
+        elif not segment.in_use and not segment.is_empty:  # a program may only import torch
             waiting, self._waiting = self._waiting, []
             for begun, known, name in waiting[-_MOST_WAITING:]:
                 source = segment.name_id(name) if name else 0

@@ -17,6 +17,7 @@ from feedline.profiler.events import Stage
 from feedline.profiler.record.recorder import recorder
 from feedline.profiler.taps.patch import Patches
 from feedline.profiler.taps.source_names import NAME_BYTES, call_site
+from feedline.profiler.torch_internals import below_function_modes
 
 NAME = "graphs"
 GIVES = "whether graphs of past steps are kept"
@@ -81,6 +82,7 @@ class GraphTap:
         )
 
 
+@below_function_modes
 def _node(output: Any) -> Any:
     """Return the autograd node of the first result that has one; None: there is none."""
     results = output.values() if isinstance(output, dict) else output

@@ -30,6 +30,7 @@ _EFFORTS = {
     Effort.HARDWARE: "hardware",
 }
 _GROUPS = {
+    "What is trained on": rules.DATA,
     "The input": rules.INPUT,
     "The machine": rules.MACHINE,
     "The training loop": rules.LOOP,

@@ -290,5 +290,5 @@ def test_fixes_together_above_the_next_limit_say_so_as_single_ones_do():
         "raise"
     )
     assert phrases.together(replace(told, together=replace(rate, after=131.0)))[1].endswith(
-        "[140, 160]"
+        "(140 to 160)"
     )

@@ -20,6 +20,7 @@ OBJECTS = 300_000  # that a full collection looks at for more than a millisecond
 def segment(tmp_path):
     segment = Segment(tmp_path / "main.seg", {"role": "main"})
     recorder.open_main(segment)
+    segment.add(Stage.FORWARD, 1, 1)  # it trains
     yield segment
     recorder.close()
 
@@ -131,3 +132,14 @@ def test_graphs_of_a_metric_that_is_detached_are_gone(graphs, segment):
     last = read_segment(segment.path).view(Stage.KEPT)[-1]
 
     assert last["graphs"] > 10 and last["alive"] == 0
+
+
+def test_a_program_that_does_nothing_else_has_no_record_of_them(tmp_path):
+    segment, tap = Segment(tmp_path / "main.seg", {"role": "main"}), GarbageTap()
+    recorder.open_main(segment)
+    tap.attach(Patches())
+    gc.collect()
+    tap.undo()
+    recorder.close()
+
+    assert not len(read_segment(segment.path).view(Stage.GARBAGE))

@@ -23,6 +23,7 @@ import feedline
 from feedline.profiler.events import Flag, Stage
 from feedline.profiler.record.recorder import inside
 from feedline.profiler.taps.own_code import resident
+from feedline.profiler.taps.own_code.producers import StorageRef, shorten
 from feedline.profiler.taps.own_code.resident import ResidentInput
 
 NOBODY = "which part of the"
@@ -740,3 +741,17 @@ def test_with_a_loader_no_function_is_taken_for_what_makes_the_batches(recorded)
     report, main = recorded(loop)
 
     assert not len(main.of(Stage.MADE)) and report.loaders[0].role == "training"
+
+
+def test_references_to_storages_that_are_gone_are_forgotten():
+    kept = {}
+    staying = [torch.zeros(1) for _ in range(20)]
+    for step in range(400):
+        tensor = staying[step] if step < len(staying) else torch.zeros(1)
+        reference = StorageRef(tensor.untyped_storage())
+        kept[reference.cdata] = reference, step
+        shorten(kept)
+        del tensor
+
+    assert {StorageRef(tensor.untyped_storage()).cdata for tensor in staying} <= set(kept)
+    assert len(kept) < len(staying) + 20  # they kept the allocator from joining free blocks

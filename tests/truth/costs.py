@@ -441,7 +441,7 @@ def of_float32(bar: Bar) -> float:
 def restarts(bar: Bar) -> float:
     """Starts in later epochs, less the making of the first batch."""
     first = bar.loader["first_batch_s"]
-    batch = bar.evidence("batch_s", 0.0)
+    batch = max(bar.workers.get("fetch_mean_s") or 0.0, bar.evidence("batch_s", 0.0))
     return bar.starts * (max(0.0, 1 - batch / first) if first else 1.0)
 
 
@@ -545,6 +545,7 @@ COSTS: dict[str, Formula] = {
     ),
     "gpu_bound": lambda bar: max(bar.mean - float(bar.told["step"]["gpu_work"]["busy_s"]), 0.0),
     "evaluation_time": nothing,
+    "same_samples": nothing,
     "made_in_step": lambda bar: bar.stage("input"),
     "epoch_restart": restarts,
     "slow_first_batch": lambda bar: (

@@ -45,7 +45,7 @@ _FIXES: dict[str, list[str]] = {
     ],
     "datasets": [
         "Give the data set several shards, such as from_generator(..., gen_kwargs={'files': files}).",
-        "Each worker then reads shards of its own. A generator without shards is one shard.",
+        "Each worker then reads shards of its own.",
         "With several ranks, call datasets.distributed.split_dataset_by_node.",
     ],
 }

@@ -96,7 +96,8 @@ def _evidence(facts: RuleInputs, slow: SlowCode) -> list[Evidence]:
 
 def _change(facts: RuleInputs, left: float) -> Change | Refused:
     slow = slow_code(facts)
-    return Change(stages=slow.scaled(left)) if slow is not None else _NOT_SAMPLED
+    stages = slow.scaled(left) if slow is not None else {}
+    return Change(stages=stages) if stages else _NOT_SAMPLED
 
 
 def change(facts: RuleInputs) -> Change | Refused:

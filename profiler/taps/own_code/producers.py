@@ -8,6 +8,7 @@ import sys
 import weakref
 from collections import UserDict
 from collections.abc import Iterator
+from itertools import islice
 from types import CodeType
 from typing import Any, NamedTuple
 
@@ -26,6 +27,7 @@ from feedline.profiler.taps.source_names import name_of
 _MAX_PARTS = 64  # of a value are looked at
 DEPTH = 2  # of lists in lists
 _KEPT = 512  # storages: those that came first are forgotten
+_LOOKED_AT = 4  # of them, each time that one is added
 _LIBRARY_PATHS = (torch.__path__[0], profiler.__path__[0])
 
 
@@ -165,7 +167,19 @@ def _of_a_library(code: CodeType) -> bool:
     )
 
 
-def shorten(kept: dict[int, Any]) -> None:
+def shorten(kept: dict[Any, Any]) -> None:
+    """Forget storages that are gone, a few at a time, and the first of too many.
+
+    A reference keeps a few bytes of a storage that is gone. Among large blocks that come and go,
+    they keep the allocator from joining what is free, and memory grows by a block per step.
+
+    Args:
+        kept: references, or tuples that begin with one.
+    """
+    for key in list(islice(kept, _LOOKED_AT)):
+        value = kept.pop(key)
+        if not (value[0] if isinstance(value, tuple) else value).expired():
+            kept[key] = value
     while len(kept) > _KEPT:
         del kept[next(iter(kept))]
 
