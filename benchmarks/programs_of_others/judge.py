@@ -129,6 +129,9 @@ def judge(program: Program, said: Said, facts: Facts) -> tuple[str, str]:
         return TRUE if right else FALSE, f"others used {facts.others_cpus:.1f} CPUs meanwhile"
     if rule_id == "own_code":
         return _own_code(said, facts.by_hand)
+    if rule_id == "optimizer_time":
+        told = float((PERCENT.findall(said.verdict) or ["0"])[0]) / 100
+        return _near(facts.by_hand.update_share, told, "the optimizer")
     if rule_id == "borderline_input":
         return _borderline(facts.by_hand.input_share)
     if rule_id in NOT_HELD:

@@ -62,6 +62,11 @@ class ByHand:
         }
 
     @property
+    def update_share(self) -> float:
+        """Share of the step in optimizers."""
+        return self.parts.get("update", 0.0) / self.step_s if self.step_s else 0.0
+
+    @property
     def input_share(self) -> float:
         return (
             sum(self.parts.get(kind, 0.0) for kind in INPUT) / self.step_s if self.step_s else 0.0
