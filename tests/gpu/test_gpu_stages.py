@@ -87,7 +87,7 @@ def test_without_gpu_records_there_is_none_and_a_hook_says_why(tmp_path):
 def test_the_terminal_report_has_a_column_for_the_gpu(tmp_path):
     text = terminal.render(build(record(tmp_path / "run")))
 
-    (line,) = (line for line in text.splitlines() if line.startswith("backward"))
+    (line,) = (line for line in text.splitlines() if line.strip().startswith("backward"))
     assert "GPU span" in text
     assert "40.00" in line and "10.00" in line
     assert max(len(line) for line in text.splitlines()) <= 80
