@@ -141,6 +141,8 @@ class Session:
         sources = default_sources() + (
             [UnfollowedProcesses(self.path, record_argv)] if follows else []
         )
+        # by name; threads that report at the same time lose nothing, as none replaces the whole
+        self._hook_states: dict[str, dict[str, object]] = {}
         self._looks = BlockedThreads()
         self._hooks, self._changing = (
             Hooks(self._tell_hook, self._write_manifest) for _ in range(2)
@@ -230,10 +232,9 @@ class Session:
         return self.manifest.pid == os.getpid()
 
     def _tell_hook(self, name: str, attached: bool, why: str) -> None:
-        self.manifest.hooks = [hook for hook in self.manifest.hooks if hook["name"] != name]
-        self.manifest.hooks.append(
-            {"name": name, "attached": attached, "why": masks.text(why), "reason": id_of(why)}
-        )
+        hook = {"name": name, "attached": attached, "why": masks.text(why), "reason": id_of(why)}
+        self._hook_states.pop(name, None)  # its latest state comes last
+        self._hook_states[name] = hook
         if not self._hooks.arriving:
             self._write_manifest()
 
@@ -256,6 +257,7 @@ class Session:
     def _write_manifest(self) -> None:
         if not self.is_mine:  # a library that is imported in a fork only
             return
+        self.manifest.hooks = list(self._hook_states.values())
         with suppress(OSError, PlaceTaken):  # a full disk: the last manifest that fitted stays
             self.manifest.write(self.folder)
 

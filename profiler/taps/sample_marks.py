@@ -120,7 +120,8 @@ def _begin_of(leaf: Any) -> bytes | None:
         if leaf.layout is not torch.strided or not leaf.is_cpu or not leaf.is_contiguous():
             return None
         length = leaf.nbytes
-        if leaf.untyped_storage().nbytes() < length:  # it was freed or shrunk
+        end = leaf.storage_offset() * leaf.element_size() + length
+        if leaf.untyped_storage().nbytes() < end:  # it was freed or shrunk
             return None
         content = ctypes.string_at(leaf.data_ptr(), min(length, _MARKED_BYTES)) if length else b""
     elif kind is str:

@@ -196,6 +196,23 @@ def test_what_cannot_be_marked_is_left_out_and_the_rest_counts(compare):
     assert compare(lambda worker: ((number, loop) for number in range(10_000))) is None
 
 
+def test_a_tensor_whose_memory_was_freed_or_shrunk_is_left_out(compare):
+    def emptied(number: int) -> torch.Tensor:
+        tensor = torch.full((4096,), float(number))
+        tensor.untyped_storage().resize_(0)
+        return tensor
+
+    def beyond(number: int) -> torch.Tensor:
+        tensor = torch.full((8192,), float(number))
+        tail = tensor[4096:]
+        tensor.untyped_storage().resize_(4096 * 4)  # enough for the tail's size, not where it is
+        return tail
+
+    for left_out in (emptied, beyond):
+        assert compare(lambda worker, of=left_out: (of(n) for n in range(10_000))) is None
+    assert compare(lambda worker: ((n, emptied(n)) for n in range(10_000))) is not None
+
+
 def test_only_the_first_two_passes_are_marked_and_late_batches_rarely(tmp_path, monkeypatch):
     segment = Segment(tmp_path / "a.seg", {"role": "worker", "loader": 0, "worker": 0})
     for epoch in range(4):
