@@ -25,7 +25,7 @@ MAX_LINES, MAX_PROSE = 25, 110
 FILES = [
     ("Report", "report.html"),
     ("More", "feedline report --full"),
-    ("Prove", "feedline verify"),
+    ("Test", "feedline verify"),
 ]
 
 

@@ -25,8 +25,8 @@ _WRONG = dict.fromkeys(GRAVE, _WRONG_SET_UP) | dict.fromkeys(DIVERGED, "Training
 _SURE, _PERHAPS = "Input-bound", "Probably input-bound"
 
 _BOUND = Sentence("{bound}: {message}", bound=NAME, message=NAME)
-_WAITS = Sentence("{bound}: {part} of each step waits for data.", bound=NAME, part=PERCENT)
-_MAKES = Sentence("{bound}: {part} of each step is spent on its input.", bound=NAME, part=PERCENT)
+_WAITS = Sentence("{part} of each step waits for data.", part=PERCENT)
+_MAKES = Sentence("{part} of each step is spent on its input.", part=PERCENT)
 _NO_CAUSE = Sentence(
     "No single cause takes 5 % or more of {whole}: the largest part, {part}, is {name}.",
     whole=NAME,
@@ -101,7 +101,10 @@ def _limit(top: Finding, run: RuleInputs) -> tuple[str, str]:
     if rule.in_part:
         called = _PERHAPS if maybe_below(run) else _partly(called, Severity.of(steady_share(run)))
     waits = run.loader is not None and num_workers(run) != 0
-    return (_WAITS if waits else _MAKES)(bound=called, part=steady_share(run)), message
+    how_long = (_WAITS if waits else _MAKES)(part=steady_share(run))
+    if rule.bound:  # by what is not the input alone
+        return _BOUND(bound=called, message=message), how_long
+    return _BOUND(bound=called, message=how_long), message
 
 
 def verdict_of_traces(findings: Sequence[Finding], facts: TraceFacts) -> Verdict:

@@ -78,12 +78,14 @@ class Bar:
         figures: As text, with units.
         share: Of the whole (0 to 1).
         family: What it is of, for its color: wait, input, move, compute, rest or user.
+        inside: Whether it is a part of the row above it that is not.
     """
 
     name: str
     figures: tuple[str, ...]
     share: float
     family: str = "rest"
+    inside: bool = False
 
 
 @dataclass(frozen=True)

@@ -89,7 +89,11 @@ def _field(row: Field) -> str:
 @_drawn.register
 def _(block: Bars) -> Iterable[str]:
     figures = max((len(row.figures) for row in block.rows), default=0)
-    rows = [(row.name, *row.figures, *[""] * (figures - len(row.figures))) for row in block.rows]
+    rows = [
+        (f"- {row.name}" if row.inside else row.name, *row.figures)
+        + ("",) * (figures - len(row.figures))
+        for row in block.rows
+    ]
     return _table(("", *(block.heads or [""] * figures)), rows, frozenset(range(1, figures + 1)))
 
 

@@ -16,6 +16,7 @@ from rich.text import Text
 from feedline.analysis.report.console import Console
 from feedline.analysis.report.document import (
     Alert,
+    Bar,
     Bars,
     Block,
     Code,
@@ -163,15 +164,19 @@ def _(block: Bars, width: int) -> Iterable[RenderableType]:
     for row in block.rows:
         bar = Text("█" * round(whole * row.share / longest), COLORS[row.family])
         cells = [*row.figures, *[""] * (figures - len(row.figures))]
-        grid.add_row(plain(row.name), *map(plain, cells), bar)
+        grid.add_row(plain(_name(row)), *map(plain, cells), bar)
     yield Padding(grid, (0, 0, 0, _INDENT))
+
+
+def _name(row: Bar) -> str:
+    return f"{' ' * _INDENT}{row.name}" if row.inside else row.name
 
 
 def _room_for_bars(block: Bars, width: int) -> int:
     """Return how long the longest bar is: what names and figures leave, 0 on a narrow terminal."""
     if width < WIDTH:
         return 0
-    wide = _widths([("", *block.heads), *((row.name, *row.figures) for row in block.rows)])
+    wide = _widths([("", *block.heads), *((_name(row), *row.figures) for row in block.rows)])
     return max(0, min(_BAR, width - _INDENT - sum(wide) - _GAP * len(wide)))
 
 

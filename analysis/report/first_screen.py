@@ -9,7 +9,9 @@ from feedline.analysis.explain.model import Report
 from feedline.analysis.explain.verdict import leading
 from feedline.analysis.formatting import Scale, counted, percent, rate, seconds
 from feedline.analysis.ledger.finding import Finding, Gain, GainKind, Severity
+from feedline.analysis.ledger.table import Ledger
 from feedline.analysis.measure.model import StepSummary
+from feedline.analysis.measure.stages import INPUT_STAGES
 from feedline.analysis.report.document import (
     Alert,
     Bar,
@@ -30,9 +32,13 @@ NO_STEP = (
     "training loop."
 )
 _SMALL = 0.01  # of the step: stages below it are shown as one
-_STAGES, _OTHERS = 6, 3  # shown at most
+_DIVIDED = 0.1  # of the step: an input that takes less is one row
+_STAGES, _PARTS, _OTHERS = 5, 3, 3  # shown at most
+_INPUT = "input"
+#: Rows of the ledger below a stage -> what they are called.
+_WITHIN = {"comm/transfer": "rank transfer", "comm/late": "late ranks", "gc": "gc"}
 _AT_MOST = {GainKind.ABOUT: "about ", GainKind.AT_MOST: "at most "}
-_REST = "other stages"
+_REST = "smaller stages"
 
 
 def first_screen(report: Report) -> Document:
@@ -44,7 +50,8 @@ def _blocks(report: Report) -> Iterable[Block]:
     yield Title(tuple(_title(report)))
     yield from conclusion(report)
     if report.step is not None and report.step.stages:
-        yield _stages(report.step, _STAGES - 2 * (report.run.ranks > 1) - bool(report.headline))
+        most = _STAGES - 2 * (report.run.ranks > 1) - bool(report.headline)
+        yield _stages(report.step, most, report.ledger)
     if said := _ranks(report):
         yield Note(said)
     if others := _others(report):
@@ -102,27 +109,58 @@ def short_gain(gained: Gain) -> str:
     return f"{_AT_MOST.get(gained.kind, '')}{rate(gained.after)}"
 
 
-def _stages(step: StepSummary, most: int) -> Bars:
+def _stages(step: StepSummary, most: int, ledger: Ledger | None) -> Bars:
     """Return the stages of the mean step, largest first; those that are hardly there as one.
 
+    What the verdict calls the input is one row, with its stages below it. So is what ranks and
+    garbage collections take of other stages.
+
     Args:
-        most: How many rows.
+        most: How many rows, besides those of parts.
     """
     total = sum(step.stages.values()) or 1.0
     on_gpu = step.gpu_stages or {}
-    ordered = sorted(step.stages.items(), key=lambda stage: -stage[1])
+    inside = {name: s for name, s in step.stages.items() if name in INPUT_STAGES}
+    whole = {name: s for name, s in step.stages.items() if name not in inside}
+    if inside:
+        whole[_INPUT] = sum(inside.values())
+    ordered = sorted(whole.items(), key=lambda stage: -stage[1])
     large = [(name, s) for name, s in ordered if s >= _SMALL * total or name in on_gpu]
     if len(large) > most:
         large = large[: most - 1]
     rest_s = total - sum(s for _, s in large)
     scale = Scale.of_seconds(max((s for _, s in ordered), default=0.0), digits=3)
-    rows = [
-        Bar(name, (*_figures(s, total, scale), *_gpu(on_gpu, name, scale)), s / total, family(name))
-        for name, s in large
-    ]
+
+    def bar(name: str, s: float, of: str, inside: bool = False) -> Bar:
+        figures = (*_figures(s, total, scale), *_gpu(on_gpu, name, scale))
+        return Bar(name, figures, s / total, family(of), inside)
+
+    rows = []
+    for name, s in large:
+        if name == _INPUT:
+            parts = _parts(inside, 2 * _SMALL * total) if s >= _DIVIDED * total else []
+        else:
+            parts = _costly(ledger, name, _DIVIDED * total)
+        rows.append(bar(name, s, max(inside, key=inside.__getitem__) if name == _INPUT else name))
+        rows += [bar(part, part_s, part, inside=True) for part, part_s in parts]
     if rest_s >= _SMALL * total:
         rows.append(Bar(_REST, _figures(rest_s, total, scale), rest_s / total))
     return Bars(tuple(rows), ("", "", "GPU") if on_gpu else ())
+
+
+def _parts(inside: dict[str, float], least_s: float) -> list[tuple[str, float]]:
+    """Return the stages of the input that are worth a row; none where it is a single wait."""
+    parts = sorted(inside.items(), key=lambda stage: -stage[1])[:_PARTS]
+    large = [(name, s) for name, s in parts if s >= least_s]
+    return [] if {name for name, _ in large} <= {"wait", _INPUT} else large
+
+
+def _costly(ledger: Ledger | None, stage: str, least_s: float) -> list[tuple[str, float]]:
+    """Return what ranks and garbage collections take of a stage, if it is much."""
+    if ledger is None or ledger.step is None:
+        return []
+    known = ((name, ledger.step.total_s(f"{stage}/{path}")) for path, name in _WITHIN.items())
+    return [(name, s) for name, s in known if s >= least_s]
 
 
 def _figures(s: float, total: float, scale: Scale) -> tuple[str, str]:
@@ -142,27 +180,35 @@ def _ranks(report: Report) -> str:
     shown = min(report.ranks, key=lambda rank: int(rank) if rank.isdecimal() else 0)
     if report.shown is not None:
         shown = str(report.shown)
+    times = seconds(means[fastest]), seconds(means[slowest])
+    if times[0] == times[1]:
+        return f"Showing rank {shown}. The mean step takes {times[0]} on all ranks."
     return (
-        f"Showing rank {shown}. The mean step takes {seconds(means[fastest])} on rank {fastest}, "
-        f"{seconds(means[slowest])} on rank {slowest}."
+        f"Showing rank {shown}. The mean step takes {times[0]} on rank {fastest}, {times[1]} on "
+        f"rank {slowest}."
     )
 
 
 def _others(report: Report) -> tuple[tuple[str, ...], ...]:
-    """Return other causes that ask for a change: name, how much of the step, what the fix gives."""
+    """Return other causes that ask for a change: name, how much of the step, what the fix gives.
+
+    Each is at another line: what a second finding says of one is in the full report.
+    """
     top = leading(report.findings)
-    asking = [
-        finding
-        for finding in report.findings
-        if finding is not top and finding.severity is not Severity.INFO
-    ]
+    asking: list[Finding] = []
+    places = {top.place} if top is not None and top.place else set()
+    for finding in report.findings:
+        if finding is top or finding.severity is Severity.INFO or finding.place in places:
+            continue
+        places |= {finding.place} - {""}
+        asking.append(finding)
     mean_s = report.step.mean_s if report.step else 0.0
     return tuple(_other(finding, mean_s) for finding in asking[:_OTHERS])
 
 
 def _other(finding: Finding, mean_s: float) -> tuple[str, str, str]:
     gained = finding.gain
-    then = "" if gained is None or gained.after is None else f"-> {short_gain(gained)}"
+    then = "" if gained is None or gained.after is None else f"alone -> {short_gain(gained)}"
     return title(finding), _weight(finding, mean_s), then
 
 

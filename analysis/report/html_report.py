@@ -75,11 +75,21 @@ def render(report: Report) -> str:
         flops=flops,
         ranks=_ranks(report, made),
         loaders=[_loader(loader) for loader in report.loaders],
-        gauges=[(gauge, gauge_figure(gauge), _span(gauge)) for gauge in report.gauges],
+        gauges=[_drawn(gauge) for gauge in report.gauges if not _of_memory(gauge)],
+        memory=[_drawn(gauge) for gauge in report.gauges if _of_memory(gauge)],
         gain=first_screen.gain,
         refused=phrases.refused_that_matter(report.hooks),
         data=embedded({"series": _columns(report.step.series, made) if report.step else None}),
     )
+
+
+def _of_memory(gauge: Gauge) -> bool:
+    """Tell whether a gauge counts bytes that are in memory."""
+    return "memory" in gauge.name and gauge.unit == "B" or gauge.name.startswith("shm/")
+
+
+def _drawn(gauge: Gauge) -> tuple[Gauge, Markup | None, tuple[str, str]]:
+    return gauge, gauge_figure(gauge), _span(gauge)
 
 
 def embedded(data: object) -> Markup:

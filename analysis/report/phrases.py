@@ -33,6 +33,8 @@ from feedline.analysis.measure import cpu_use
 from feedline.analysis.measure.model import (
     Cost,
     Cpus,
+    Holder,
+    MemoryGrowth,
     OwnCode,
     RunInfo,
     StepSummary,
@@ -124,6 +126,21 @@ NO_LOSS = frozenset(
         message.NO_FLOP,  # the roofline says so
     }
 )
+
+
+#: What memory that grows belongs to.
+GROWING = {"main": "main process", "workers": "workers, together"}
+_HELD_BY = {
+    Holder.GRAPHS: "graphs of past steps",
+    Holder.COPIES: "copies of pages that workers shared",
+    Holder.OWN: "what workers keep",
+}
+
+
+def holder(grown: MemoryGrowth) -> str:
+    """Return what holds memory that grows, and where that is kept."""
+    held = _HELD_BY[grown.holder] if grown.holder is not None else "unknown"
+    return f"{held}, {grown.place}" if grown.place else held
 
 
 def refused_that_matter(hooks: list[Hook]) -> list[Hook]:

@@ -71,7 +71,7 @@ def _places(
     elif not any(file.suffix.lower() == ".html" for file in files):
         yield "HTML", f"feedline report {run} --html"
     if _can_be_tried(report):
-        yield "Prove", f"feedline verify {run}"
+        yield "Test", f"feedline verify {run}"
 
 
 def _can_be_tried(report: Report) -> bool:

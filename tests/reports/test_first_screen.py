@@ -10,6 +10,7 @@ from reports.made_up import VARIANTS
 
 import feedline
 from feedline.analysis.explain.model import Report
+from feedline.analysis.measure.stages import INPUT_STAGES
 from feedline.analysis.report import document_text
 from feedline.analysis.report.console import Console
 from feedline.analysis.report.document import Bars, Document, Fields
@@ -18,7 +19,7 @@ from feedline.analysis.sentences import MAX_BRACKETS, MAX_WORDS
 
 MAX_LINES, MAX_PROSE = 25, 110
 NAMED_BY_USERS = ("nasty names",)  # whose names are as long as a name may be
-FILES = [("Report", "run/report.html"), ("More", "feedline report run --full"), ("Prove", "x")]
+FILES = [("Report", "run/report.html"), ("More", "feedline report run --full"), ("Test", "x")]
 ONE_TRAINING = [name for name in STORED if name not in ("processes", "sweep")]
 
 
@@ -59,10 +60,14 @@ def test_it_holds_the_limit_and_the_stages_of_the_step(name: str) -> None:
 
     (bars,) = screen.of(Bars)
     assert isinstance(bars, Bars)
-    assert sum(row.share for row in bars.rows) == pytest.approx(1, abs=0.02)
-    assert [row.share for row in bars.rows if row.name != "other stages"] == sorted(
-        (row.share for row in bars.rows if row.name != "other stages"), reverse=True
-    )
+    assert sum(row.share for row in bars.rows if not row.inside) == pytest.approx(1, abs=0.02)
+    largest_first = [
+        row.share for row in bars.rows if row.name != "smaller stages" and not row.inside
+    ]
+    assert largest_first == sorted(largest_first, reverse=True)
+    inputs = sum(report.step.stages.get(name, 0.0) for name in INPUT_STAGES)
+    shown = [row.share for row in bars.rows if row.name == "input"]
+    assert shown in ([], [pytest.approx(inputs / sum(report.step.stages.values()))])
     advice = [field.label for block in screen.of(Fields) for field in block.rows]
     assert ("Gain" in advice) == (report.verdict.gain is not None)
 

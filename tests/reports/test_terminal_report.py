@@ -24,7 +24,7 @@ COPIED = (
     "Next",
     "More",
     "HTML",
-    "Prove",
+    "Test",
 )  # paths and commands are not cut, so that they can be copied
 
 
@@ -139,11 +139,11 @@ def test_the_html_report_is_offered_where_it_was_not_just_written() -> None:
 
 
 def test_a_trial_is_offered_only_where_it_can_be_made() -> None:
-    offer = "Prove   feedline verify runs/resnet-0412"
+    offer = "Test    feedline verify runs/resnet-0412"
     first = replace(report().findings[0], settings={"num_workers": 4})
 
     assert offer in shown(replace(report(), findings=[first]))
-    assert "Prove" not in shown(report())  # its fix is not an argument of the loader
+    assert "Test" not in shown(report())  # its fix is not an argument of the loader
 
 
 def test_all_of_it_begins_with_the_verdict_and_ends_with_the_files() -> None:
@@ -174,7 +174,7 @@ def test_what_has_nothing_to_say_is_left_out() -> None:
 def test_others_that_ask_for_a_change_are_a_line_each() -> None:
     text = shown(report())
 
-    assert "Also    float32 on host  11 % of the step  -> 190" in text
+    assert "Also    float32 on host  11 % of the step  alone -> 190" in text
     assert "oversize images" not in text  # the verdict is its own
     assert "epoch restart" not in text  # asks for no change
 

@@ -46,7 +46,7 @@ def test_a_quota_is_what_the_fix_raises():
     facts = replace(held, cpus=replace(held.cpus, quota=0.5, affinity=2.0))
 
     finding = check_quota(facts)
-    assert finding.fix == "Raise the CPU quota of the control group (now 0.5)."
+    assert finding.fix == "Raise the CPU quota of the container or control group (now 0.5 CPUs)."
     assert "takes 42 % of a sample's CPU time" in finding.fix_more[0]
     assert check(facts) is None and check_quota(held) is None
 

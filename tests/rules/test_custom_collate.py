@@ -18,7 +18,7 @@ def test_a_batch_outside_shared_memory_is_copied_once_more():
     assert (finding.rule_id, finding.severity) == ("custom_collate", Severity.HIGH)
     assert finding.cost_s == pytest.approx((1 - 24 / 135) * (0.4e-3 + 60e-3 * 4.1 / 4.8))
     assert (
-        "the batches of collate_fn=my_collate (38.5 MB each) are not in shared memory"
+        "my_collate() does not put its batches into shared memory: each is copied once more (38.5 MB)"
         in finding.message
     )
 
@@ -42,7 +42,7 @@ def test_on_full_cpus_a_batch_that_waits_to_be_copied_says_why_they_are_full():
 def test_the_function_is_named_as_it_is_written():
     facts = waiting(60.0, loader=ORDINARY, sample=SENDING, settings={"collate": "stacked"})
 
-    assert "collate_fn=stacked " in verdict([check(facts)], facts)
+    assert "stacked() does not" in verdict([check(facts)], facts)
 
 
 @pytest.mark.parametrize(

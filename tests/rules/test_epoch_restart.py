@@ -22,7 +22,7 @@ def test_workers_started_anew_each_epoch_are_a_finding():
         50e-3 * (1 - 0.1536 / 1.0)
     )  # a batch takes 154 ms, which no setting spares
     assert (
-        "workers are restarted (spawn) in each of 10 passes over the loader, and the first batch "
+        "workers are restarted (spawn) in each of 10 epochs, and the first batch "
         "then takes 1.00 s" in finding.message
     )
     assert "forkserver" in advised(finding)
@@ -46,7 +46,7 @@ def test_workers_of_a_loader_that_each_epoch_makes_anew_are_not_kept_by_a_settin
     )
 
     assert (
-        "each of the 10 passes makes a new DataLoader and starts its workers again"
+        "each of the 10 epochs makes a new DataLoader and starts its workers again"
         in finding.message
     )
     once = (

@@ -34,7 +34,7 @@ def test_a_function_that_takes_most_of_making_a_sample_is_named_with_its_line():
 
     assert (finding.rule_id, finding.severity) == ("user_code", Severity.HIGH)
     assert finding.place == "data.py:88"
-    assert finding.message.startswith("tokenize() takes 80 % of making a sample")
+    assert finding.message.startswith("tokenize() takes 80 % of the time to make a sample")
     assert finding.cost_s == pytest.approx(60e-3 * 0.8)
 
 

@@ -196,12 +196,6 @@ def in_words(facts: RuleInputs, given: dict[str, int | bool]) -> str:
     return f"Set {as_code(given)}{f' ({now})' if now else ''}"
 
 
-def first(facts: RuleInputs, given: dict[str, int | bool]) -> str:
-    """Return the same as the first of several steps: ``First set num_workers=3 (now 1).``."""
-    said = in_words(facts, given)
-    return f"First {said[:1].lower()}{said[1:]}."
-
-
 def then(facts: RuleInputs, given: dict[str, int | bool]) -> list[str]:
     """Return the same as a further step, with its place, and on which condition."""
     said, where = in_words(facts, given), place(facts)

@@ -1,5 +1,7 @@
 """What part of a sample's time storage takes, what else blocks it, and what sparing it gives."""
 
+import math
+
 from feedline.analysis.ledger.change import Refused
 from feedline.analysis.ledger.facts import RuleInputs
 from feedline.analysis.ledger.view.cpus import (
@@ -17,6 +19,10 @@ STORAGE = ("file", "page fault")
 
 #: Waiting for somebody else to answer: a server, or a process that makes the samples.
 ANSWERS = ("network", "another process")
+
+#: Waiting for a lock or another thread.
+LOCK = "lock"
+_CONTENDING = 2  # workers: one takes turns with nobody
 
 #: docs/rules/cold_storage.md. 300 JPEGs from the page cache were blocked for about 0 ms, the same
 #: files from the disk for 75 to 83 ms.
@@ -79,12 +85,17 @@ def unknown_answers(workers: int) -> Refused:
 
 
 def at_locks_s(run: RuleInputs) -> float:
-    """Return the seconds per step at locks, with as many workers as there are now.
+    """Return the seconds per step that more workers cannot share, as they queue for one lock.
 
-    More of them may queue for the same ones.
+    That is how long it is held. Of the time of a sample, workers that take turns at a lock of
+    share h wait for about (W - 1) h^2 / 2 while it is mostly free: one that asks finds it held with
+    probability (W - 1) h, for half of h more. It is held for at most 1 / W of a sample's time.
     """
-    at_locks = (blocked_share(run) or 0.0) * (blocked_by(run) or {}).get("lock", 0.0)
-    return at_locks * (making_s(run) or 0.0) / max(num_workers(run) or 0, 1)
+    waited = (blocked_share(run) or 0.0) * (blocked_by(run) or {}).get(LOCK, 0.0)
+    making, workers = making_s(run) or 0.0, num_workers(run) or 0
+    if workers < _CONTENDING:
+        return waited * making
+    return making * min(1 / workers, math.sqrt(2 * waited / (workers - 1)))
 
 
 def decoder_threads(run: RuleInputs) -> bool:
@@ -95,7 +106,7 @@ def decoder_threads(run: RuleInputs) -> bool:
     whole, decode = total(run), run.costs.get("decode")
     if whole is None or decode is None or (process_ratio(run) or 0.0) <= MIN_PROCESS_RATIO:
         return False
-    at_locks = (blocked_by(run) or {}).get("lock", 0.0)
+    at_locks = (blocked_by(run) or {}).get(LOCK, 0.0)
     return at_locks > _MOSTLY and (decode.blocked_s or 0.0) > _MOSTLY * (whole.blocked_s or 0.0) > 0
 
 
@@ -137,6 +148,3 @@ def from_swap(run: RuleInputs) -> bool:
     ):
         return False
     return run.swapped_in >= _MIN_SWAP_SHARE * disk * rate
-
-
-LOCK = "lock"

@@ -23,6 +23,7 @@ _MARGIN = 1.15
 #: C is taken as at least this share of the step: where the input is more than 95 % of it, S / C
 #: divides by noise.
 _MIN_COMPUTE_SHARE = 0.05
+_PER_CPU = 4  # workers at most: each takes memory, and so does what it prefetches
 
 
 def gained_s(run: RuleInputs, most_workers: int | None = None) -> Between | None:
@@ -119,6 +120,7 @@ def _carried(run: RuleInputs, wanted: int) -> int:
     It is one each, more where a sample is partly blocked.
     """
     total, room = cpus.total(run), cpus.left_by_others(run)
+    wanted = min(wanted, math.ceil(_PER_CPU * room))
     if total is None or total.cpu_s is None:
         return math.ceil(room)
     alone_s = total.wall_s - (total.runqueue_s or 0.0)

@@ -96,7 +96,7 @@ _FIXES = {
 }
 _ANY = ["Use larger batches per rank, a smaller dtype for messages, or a faster link."]
 _MOVED = Sentence(
-    "{moved} that {beyond} does not hide {take} {took} ({part} of {whole})",
+    "{moved} not overlapped with {beyond} {take} {took} ({part} of {whole})",
     moved=PART,
     beyond=NAME,
     take=PART,
@@ -258,7 +258,7 @@ def _of_gradients(kinds: Sequence[ExposedKind]) -> float:
 def _moved(exposed: Exposed, whole: str) -> str:
     of_gradients = _of_gradients(exposed.kinds) >= _ALL_OF_IT
     return _MOVED(
-        moved="transfer of gradients" if of_gradients else "collectives",
+        moved="gradient transfer" if of_gradients else "collectives",
         beyond=exposed.beyond,
         take="takes" if of_gradients else "take",
         took=exposed.s,

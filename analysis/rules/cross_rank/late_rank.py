@@ -31,8 +31,8 @@ _INNOCENT_SHARE = 0.2
 
 _DEVICE = "Check this rank's device: clocks, temperature, other programs."
 _FIXES = {
-    "wait": "Give this rank's loader what the others have: samples of the same size, as many "
-    "workers, its own CPUs and disk.",
+    "wait": "Find what slows this rank's loader: larger samples, a slower disk, fewer CPUs or "
+    "workers.",
     "copy": "Check this rank's link to its device (PCIe generation and width) and whether it "
     "copies from pinned memory.",
     "forward": _DEVICE,

@@ -38,7 +38,7 @@ _NAMED = 3  # operations in the evidence: the rest is rarely worth a change
 
 _SAYS = Sentence("augmentation takes {part} of the CPU time per sample", part=PERCENT)
 _MOSTLY = Sentence(
-    "augmentation takes {part} of the CPU time per sample, {operation} alone {each}",
+    "augmentation takes {part} of the CPU time per sample, mostly in {operation} ({each})",
     part=PERCENT,
     operation=NAME,
     each=TIME,

@@ -34,8 +34,7 @@ _NETWORK, _PROCESS = ANSWERS
 FIX = {
     _SLEEP: ["Remove the sleep from the dataset (time.sleep, rate limiting, a polling loop)."],
     LOCK: [
-        "Open a file handle, connection or client in each process, and hold shared locks for "
-        "less time.",
+        "Hold the lock for less time, or give each worker its own file handle or connection.",
         "If the dataset has a thread of its own, let it work on several samples at once.",
     ],
     _NETWORK: [
@@ -49,9 +48,9 @@ FIX = {
     _UNKNOWN: ["Find the blocking call."],
 }
 
-_SAYS = Sentence("{part} of the time per sample is spent {doing}", part=PERCENT, doing=PART)
+_SAYS = Sentence("each sample spends {part} of its time {doing}", part=PERCENT, doing=PART)
 _TIMED = Sentence(
-    "{part} of the time per sample ({took}) is spent {doing}", part=PERCENT, took=TIME, doing=PART
+    "each sample spends {took}, {part} of its time, {doing}", part=PERCENT, took=TIME, doing=PART
 )
 _SHOWS = Sentence("`py-spy dump --pid PID` on {maker} shows the line.", maker=NAME)
 _WORKERS = Sentence("More workers would overlap the remaining waits: {change}", change=PART)
@@ -62,12 +61,11 @@ def check(facts: RuleInputs) -> Finding | None:
     blocked, others = cpus.blocked_share(facts), _elsewhere(facts)
     if blocked is None or not others:
         return None
-    elsewhere = sum(others.values())
-    cost_s = spared_s(facts, elsewhere)
-    weight = severity(facts, cost_s)
-    if elsewhere <= MIN_BLOCKED_SHARE or weight is Severity.INFO:
-        return None
     kind = max(others, key=lambda name: others[name])
+    cost_s = spared_s(facts, others[kind])
+    weight = severity(facts, cost_s)
+    if sum(others.values()) <= MIN_BLOCKED_SHARE or weight is Severity.INFO:
+        return None
     given = arguments(facts, _overlapping(facts, kind))
     (fix, *more), line = FIX[kind], making_line(facts)
     return Finding(

@@ -2,7 +2,7 @@
 
 from feedline.analysis.ledger.change import Change, Refused
 from feedline.analysis.ledger.facts import RuleInputs
-from feedline.analysis.ledger.finding import SHARE, Evidence, Finding, Severity, measured
+from feedline.analysis.ledger.finding import SHARE, CostKind, Evidence, Finding, Severity, measured
 from feedline.analysis.ledger.rule import AS_MUCH_CPU, Effort, Rule, Time
 from feedline.analysis.ledger.view import handover
 from feedline.analysis.ledger.view.cpus import saturated
@@ -16,8 +16,8 @@ from feedline.analysis.ledger.view.storage import (
     spared_s,
     storage_share,
 )
-from feedline.analysis.ledger.view.workers_needed import carried
-from feedline.analysis.sentences import PERCENT, SIZE, Sentence
+from feedline.analysis.ledger.view.workers_needed import carried, gained_s
+from feedline.analysis.sentences import PART, PERCENT, SIZE, Sentence
 
 RULE_ID = "cold_storage"
 
@@ -36,6 +36,7 @@ _BLOCKED = Sentence(
     read=SIZE,
 )
 _MAPPED = "it delivers them through page faults of memory maps"
+_SET = Sentence("{change}: waiting for the disk takes no CPU.", change=PART)
 _MOVE = "Move the data to a faster or local disk, or keep it in memory."
 _IF_NO_FASTER = (
     "If the disk does not deliver more bytes/s then, move the data to a faster or local disk, or "
@@ -60,7 +61,9 @@ def check(facts: RuleInputs) -> Finding | None:
     weight = severity(facts, cost_s)
     if weight is Severity.INFO:
         return None
-    more = _more_workers(facts)
+    more, gain = _more_workers(facts), gained_s(facts)
+    if more and gain is not None and gain.high > 0:
+        cost_s = min(cost_s, gain.high)
     says = _WAITS if blocked_by(facts) is not None else _BLOCKED
     mapped = (
         traffic.read_chars is not None
@@ -73,13 +76,14 @@ def check(facts: RuleInputs) -> Finding | None:
         message=says(part=blocked, read=traffic.disk_bytes),
         more=[_MAPPED] if mapped else [],
         evidence=_evidence(facts, blocked, traffic.disk_bytes),
-        fix=handover.first(facts, more) if more else _MOVE,
+        fix=_SET(change=handover.in_words(facts, more)) if more else _MOVE,
         fix_more=[*([_IF_NO_FASTER] if more else []), _STORE],
         place=handover.place(facts) if more else "",
         condition=handover.only_if(facts, more),
         how_to_check="Read the same samples again, from the page cache. If reading them still "
         "takes as long, this finding is wrong.",
         cost_s=cost_s,
+        cost_kind=CostKind.BOUND if more else CostKind.ESTIMATED,
         settings=more,
     )
 

@@ -2,7 +2,7 @@
 
 from feedline.analysis.ledger.change import Refused
 from feedline.analysis.ledger.facts import RuleInputs
-from feedline.analysis.ledger.finding import SHARE, Evidence, Finding, Severity, measured
+from feedline.analysis.ledger.finding import SHARE, CostKind, Evidence, Finding, Severity, measured
 from feedline.analysis.ledger.rule import CHEAPER, Effort, Rule, Statement, Time
 from feedline.analysis.ledger.view import cpus
 from feedline.analysis.ledger.view.cheaper import less_cpu, place_of_largest
@@ -24,7 +24,8 @@ _SATURATED = Sentence(
     "the CPUs are saturated: {part} of the time per sample is spent waiting for one", part=PERCENT
 )
 _USED_UP = Sentence(
-    "the CPU quota is used up: {part} of the time per sample is spent waiting for a CPU",
+    "the CPU quota is {cpus} CPUs, and samples wait {part} of their time for one",
+    cpus=CPUS,
     part=PERCENT,
 )
 _IN_USE = Sentence(
@@ -32,7 +33,9 @@ _IN_USE = Sentence(
     used=NUMBER,
     cpus=PART,
 )
-_QUOTA = Sentence("Raise the CPU quota of the control group (now {cpus}).", cpus=CPUS)
+_QUOTA = Sentence(
+    "Raise the CPU quota of the container or control group (now {cpus} CPUs).", cpus=CPUS
+)
 _LOOK = "Check with `top` on the host whether other programs use the CPUs."
 _IF_NONE = "If none does, get more CPUs, or make samples cheaper."
 _MORE_CPUS = "Or get more CPUs."
@@ -81,6 +84,7 @@ def _check(facts: RuleInputs, rule_id: str) -> Finding | None:
         place=place_of_largest(facts) if fix in less_cpu(facts) else "",
         how_to_check=_how_to_check(facts),
         cost_s=max(cost_s, quota_s),
+        cost_kind=CostKind.BOUND if quota_s > cost_s else CostKind.ESTIMATED,
     )
 
 
@@ -154,7 +158,8 @@ def _says(facts: RuleInputs) -> tuple[str, list[str]]:
     queued, used = facts.runqueue_share, cpus.own_cpus(facts)
     if queued is not None and queued > cpus.MAX_RUNQUEUE_SHARE:
         says = _QUEUED if _some_free(facts) else _SATURATED
-        says = _USED_UP if cpus.throttled(facts) else says
+        if cpus.throttled(facts):
+            return _USED_UP(part=queued, cpus=facts.effective_cpus), cpus.use(facts)
         return says(part=queued), cpus.use(facts)
     return _IN_USE(used=used, cpus=cpus.may_use(facts)), []
 

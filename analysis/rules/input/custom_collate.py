@@ -20,8 +20,7 @@ from feedline.analysis.sentences import NAME, SIZE, Sentence
 RULE_ID = "custom_collate"
 
 _SAYS = Sentence(
-    "the batches of collate_fn={name} ({batch} each) are not in shared memory, so each is copied "
-    "an extra time",
+    "{name}() does not put its batches into shared memory: each is copied once more ({batch})",
     name=NAME,
     batch=SIZE,
 )
@@ -90,11 +89,17 @@ def check(facts: RuleInputs) -> Finding | None:
         ],
         fix=_FIX,
         fix_more=[_STACKS],
-        place=place(facts),
+        place=_line(facts, name) or place(facts),
         how_to_check="Run with default_collate on the same samples. If the loader is no faster, "
         "this finding is wrong.",
         cost_s=cost_s,
     )
+
+
+def _line(facts: RuleInputs, name: str) -> str:
+    """Return the line of the collate function at which most time is spent; empty: unknown."""
+    rows = facts.ledger.sample.rows if facts.ledger and facts.ledger.sample else []
+    return next((row.place for row in rows if row.where.startswith(f"collate/user/{name}/")), "")
 
 
 def change(facts: RuleInputs) -> Change:

@@ -11,20 +11,18 @@ from feedline.analysis.sentences import CODE, COUNT, NAME, PART, TIME, Sentence
 
 RULE_ID = "epoch_restart"
 _SETTINGS: dict[str, int | bool] = {"persistent_workers": True}
-_RESTARTED = Sentence(
-    "workers are restarted{by} in each of {passes} passes over the loader", by=PART, passes=COUNT
-)
+_RESTARTED = Sentence("workers are restarted{by} in each of {passes} epochs", by=PART, passes=COUNT)
 _MADE_AGAIN = Sentence(
-    "each of the {passes} passes makes a new DataLoader and starts its workers again{by}",
+    "each of the {passes} epochs makes a new DataLoader and starts its workers again{by}",
     passes=COUNT,
     by=PART,
 )
 _FIRST = Sentence(", and the first batch then takes {first}", first=TIME)
 _PRELOAD = "start the workers with forkserver and set_forkserver_preload(['torch'])"
 _IMPORTS_ONCE = "The forkserver imports torch only once."
-_ONE_DATASET = "Make one dataset for all passes, so that its workers can stay."
-_ANOTHER_DATASET = "the program makes another dataset for each pass, so workers cannot stay"
-_CHANGED = Sentence("the program changes {names} of {kind} between passes", names=NAME, kind=NAME)
+_ONE_DATASET = "Make one dataset for all epochs, so that its workers can stay."
+_ANOTHER_DATASET = "the program makes another dataset for each epoch, so workers cannot stay"
+_CHANGED = Sentence("the program changes {names} of {kind} between epochs", names=NAME, kind=NAME)
 _SHARE = Sentence(
     "Put {names} into shared memory first, with torch.tensor(...).share_memory_(), and assign into it.",
     names=NAME,
@@ -41,7 +39,7 @@ _DEARER = Sentence(
 )
 _VARIABLES = Sentence("Start the program with {variables}.", variables=PART)
 _CHANGES_ARE_SEEN = (
-    "Print the attribute in a worker in the second pass. If it has the old value "
+    "Print the attribute in a worker in the second epoch. If it has the old value "
     "already, this finding is wrong."
 )
 CHANGED = Refused(

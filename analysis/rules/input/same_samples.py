@@ -10,7 +10,7 @@ from feedline.analysis.sentences import COUNT, NAME, NUMBER, Sentence
 RULE_ID = "same_samples"
 
 _SAME = Sentence(
-    "{workers} workers deliver the same samples, so each sample comes {times} times",
+    "{workers} workers deliver the same samples: the model sees each {times} times per epoch",
     workers=COUNT,
     times=COUNT,
 )
@@ -26,9 +26,9 @@ _BY_LABELS = "their labels and names are the same, and the rest is random"
 _FEWER = Sentence(
     "of {rate} samples per second, {different} are different", rate=NUMBER, different=NUMBER
 )
-_EPOCH = Sentence("a pass over the data takes {times} times as many steps", times=COUNT)
+_EPOCH = Sentence("an epoch takes {times} times as many steps", times=COUNT)
 _SPLIT = Sentence(
-    "Split the stream between workers in {function}, by get_worker_info().", function=NAME
+    "Split the stream between workers in {function}, with get_worker_info().", function=NAME
 )
 _FOR_EXAMPLE = "For example: islice(samples, worker.id, None, worker.num_workers), or every num_workers-th file."
 _AND_RANKS = "With several ranks, split it between these first."

@@ -12,7 +12,7 @@ RULE_ID = "slow_first_batch"
 _TIMES = 5.0  # as long as another batch: less is a matter of cold caches
 
 _TAKES = Sentence(
-    "the first batch of each pass takes {first} to make, and the others take {batch}",
+    "the first batch of each epoch takes {first} to make, and the others take {batch}",
     first=TIME,
     batch=TIME,
 )

@@ -15,7 +15,9 @@ _HALVED = 0.5
 #: Of making a sample: a function that surely takes less is not worth its own finding.
 _MIN_SHARE = 0.05
 _NAMED = 3  # lines
-_SAYS = Sentence("{function}() takes {part} of making a sample", function=NAME, part=PERCENT)
+_SAYS = Sentence(
+    "{function}() takes {part} of the time to make a sample", function=NAME, part=PERCENT
+)
 _MOSTLY = Sentence("most of that is spent in {library}", library=NAME)
 _CALLED = Sentence("it is called from {caller}", caller=NAME)
 _FASTER = Sentence("Make {function}() faster: compute once and keep the result.", function=NAME)

@@ -11,7 +11,10 @@ from feedline.analysis.sentences import COUNT, PART, SIZE, TIME, Sentence
 RULE_ID = "memory_growth"
 
 _SAYS = Sentence("{who} by {growth} per step{until}", who=PART, growth=SIZE, until=PART)
-_UNTIL = Sentence(": the limit is reached in about {steps} ({left})", steps=PART, left=TIME)
+_GRAPHS_KEPT = Sentence(
+    "each step's graph is kept, {growth} per step{until}", growth=SIZE, until=PART
+)
+_UNTIL = Sentence(": memory is full in about {steps} ({left})", steps=PART, left=TIME)
 _GREW = Sentence("while these steps ran it grew by {grown}, to {end}", grown=SIZE, end=SIZE)
 _GRAPHS = Sentence(
     "of {graphs} graphs of past steps that were looked at, {alive} are still in memory",
@@ -26,7 +29,7 @@ _COPIES = (
 )
 _AT_MOST = Sentence("at most {shared} are left to be copied", shared=SIZE)
 _OWN = "workers do not copy what they share: they keep something of their own"
-_DETACH = "Keep numbers instead of tensors: loss.item(), or loss.detach() for tensors."
+_DETACH = "Keep loss.item() instead of the loss, and x.detach() of other tensors."
 _LOOK = "Look for lists, dicts and caches that get longer with each step."
 _SNAPSHOT = "To find it, compare two tracemalloc snapshots of a short run: they slow it down."
 _ARRAYS = "Keep what samples need in arrays (NumPy, torch, Arrow) instead of lists and dicts."
@@ -50,7 +53,7 @@ def check(facts: RuleInputs) -> Finding | None:
     return Finding(
         RULE_ID,
         _severity(facts, grown),
-        message=_SAYS(who=_WHO[grown.who], growth=grown.per_step_bytes, until=_until(grown)),
+        message=_says(grown),
         more=[_GREW(grown=grown.grown_bytes, end=grown.at_end_bytes), *_holds(grown)],
         evidence=measured(
             (
@@ -72,6 +75,13 @@ def check(facts: RuleInputs) -> Finding | None:
         place=grown.place,
         how_to_check=_check(grown),
     )
+
+
+def _says(grown: MemoryGrowth) -> str:
+    growth, until = grown.per_step_bytes, _until(grown)
+    if grown.holder is Holder.GRAPHS:
+        return _GRAPHS_KEPT(growth=growth, until=until)
+    return _SAYS(who=_WHO[grown.who], growth=growth, until=until)
 
 
 def _alive(grown: MemoryGrowth) -> float | None:

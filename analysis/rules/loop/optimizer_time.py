@@ -26,7 +26,7 @@ _UPDATES = Sentence("it updates {tensors} with {elements} elements", tensors=PAR
 _NEEDS = Sentence("that needs at most {needs}, so other code runs inside it", needs=TIME)
 _LOOK = "Look at the closure given to step(), and at hooks on the optimizer."
 _FUSED_CALL = Sentence(
-    "Create it with torch.optim.{optimizer}(..., fused=True), measured 1.5 to 5 times as fast on a "
+    "Create it with torch.optim.{optimizer}(..., fused=True), usually 1.5 to 5 times as fast on a "
     "CPU.",
     optimizer=NAME,
 )

@@ -20,6 +20,13 @@ _SAYS = Sentence(
     steps=PART,
     part=PERCENT,
 )
+_BECAUSE = Sentence(
+    "{function}() is compiled again when {what} changes, which takes {part} of the step time",
+    function=NAME,
+    what=NAME,
+    part=PERCENT,
+)
+_STEPS = Sentence("in {again} of {steps} something was compiled", again=COUNT, steps=PART)
 _CHANGES = Sentence(
     "{function}() was compiled {times}: {what} changes{values}",
     function=NAME,
@@ -67,14 +74,21 @@ def check(facts: RuleInputs) -> Finding | None:
         return None
     over = row.trend is not None and row.trend < _OVER
     first = next((each for each in facts.recompiled if each.kind in _WHAT), None)
+    part, of = row.s / step.mean_s, counted(steps, "step")
+    message = (
+        _BECAUSE(function=first.function, what=_changing(first), part=part)
+        if first is not None
+        else _SAYS(again=again, steps=of, part=part)
+    )
+    because = [_STEPS(again=again, steps=of), *_why(first)] if first is not None else []
     return Finding(
         RULE_ID,
-        Severity.of(row.s / step.mean_s),
-        message=_SAYS(again=again, steps=counted(steps, "step"), part=row.s / step.mean_s),
-        more=[*(_why(first) if first is not None else []), *([_OVER_NOW] if over else [])],
+        Severity.of(part),
+        message=message,
+        more=[*because, *([_OVER_NOW] if over else [])],
         evidence=[
             Evidence("compile_s", "compiling, per step", row.s, "s"),
-            Evidence("compile_share", "share of the step", row.s / step.mean_s, SHARE),
+            Evidence("compile_share", "share of the step", part, SHARE),
             Evidence(
                 "compile_steps",
                 "steps after the first in which something was compiled",
@@ -92,13 +106,17 @@ def check(facts: RuleInputs) -> Finding | None:
     )
 
 
+def _changing(function: Recompiled) -> str:
+    return _WHAT[function.kind].format(name=function.name or "an argument")
+
+
 def _why(function: Recompiled) -> list[str]:
     values = ", ".join(f"{value:g}" for value in function.values[:_SHOWN])
     more = ", ..." if len(function.values) > _SHOWN else ""
     says = _CHANGES(
         function=function.function,
         times=counted(function.times, "time"),
-        what=_WHAT[function.kind].format(name=function.name or "an argument"),
+        what=_changing(function),
         values=f" ({values}{more})" if values else "",
     )
     return [says, *([_GAVE_UP(function=function.function)] if function.gave_up else [])]
