@@ -39,7 +39,7 @@ _MODELS = Sentence(
     "Bound by the model: forward, backward and optimizer take {part} of the time.", part=PERCENT
 )
 _FEW = Sentence("Too little was seen for a verdict: {count} samples.", count=COUNT)
-_SAYS = Sentence("{function} takes {part} of making a sample", function=NAME, part=PERCENT)
+_SAYS = Sentence("{function} takes {part} of the time to make a sample", function=NAME, part=PERCENT)
 _TAKES = Sentence("{function} takes {part} of the time", function=NAME, part=PERCENT)
 _FASTER = Sentence("Make {function} faster: compute once and keep the result.", function=NAME)
 _MORE = Sentence("Or more workers: they make batches {part} of their time.", part=PERCENT)
@@ -95,6 +95,7 @@ class AttachedProcess:
         doing: What it did last.
         place: File and line of the program where it was; empty: none is known.
         refused: Why its stacks are unknown; empty: they are not.
+        seconds: How long it was there, of the time that was watched. Unit: s.
     """
 
     name: str
@@ -110,6 +111,7 @@ class AttachedProcess:
     doing: str
     place: str
     refused: str = ""
+    seconds: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -431,6 +433,7 @@ def _processes(still: Standstill) -> list[AttachedProcess]:
                 seen.says,
                 seen.place,
                 process.refused,
+                process.seconds,
             )
         )
     return rows

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable
 
 from feedline.analysis.explain.attached import AttachedReport, SampledShare
-from feedline.analysis.formatting import percent, seconds
+from feedline.analysis.formatting import counted, percent, seconds
 from feedline.analysis.measure.code_places import IDLE
 from feedline.analysis.report.document import (
     Bar,
@@ -37,12 +37,11 @@ def document(report: AttachedReport, line_at: LineAt) -> Document:
 
 
 def _blocks(report: AttachedReport, line_at: LineAt) -> Iterable[Block]:
-    workers = sum(process.name.startswith("worker") for process in report.processes)
     yield Title(
         (
             report.name,
             f"process {report.pid}",
-            *((f"{workers} workers" if workers != 1 else "1 worker",) if workers else ()),
+            *_workers(report),
             f"seen for {seconds(report.seconds)}",
         )
     )
@@ -63,6 +62,17 @@ def _blocks(report: AttachedReport, line_at: LineAt) -> Iterable[Block]:
         )
         yield Table(rows, label="Also")
     yield Note(" ".join(report.refused))
+
+
+def _workers(report: AttachedReport) -> tuple[str, ...]:
+    """Return how many workers there were at once: each epoch may start new ones."""
+    seen = [process for process in report.processes if process.name.startswith("worker")]
+    if not seen:
+        return ()
+    at_once = max(1, round(sum(process.seconds for process in seen) / max(report.seconds, 1e-9)))
+    if at_once >= len(seen):
+        return (counted(len(seen), "worker"),)
+    return (f"{counted(at_once, 'worker')}, started again ({len(seen)} seen)",)
 
 
 def _advice(report: AttachedReport, line_at: LineAt) -> Iterable[Field]:

@@ -51,7 +51,8 @@ def test_the_caller_is_named_where_no_call_takes_most_of_it():
     facts = with_stacks(
         waiting(60.0, sample=SLOW),
         stack([*FETCHING, GETITEM, ("data.py", 50, "load")], 40),
-        stack([*FETCHING, ("data.py", 21, "__getitem__"), ("data.py", 60, "crop")], 60),
+        stack([*FETCHING, ("data.py", 21, "__getitem__"), ("data.py", 60, "crop")], 45),
+        stack([*FETCHING, ("data.py", 22, "__getitem__"), ("data.py", 70, "label")], 15),
     )
 
     assert check(facts).place == "data.py:21"

@@ -16,6 +16,8 @@ from feedline.analysis.measure.user_code import library_of
 
 #: Of its caller's time: a function that takes this much of it is named instead.
 _MOST = 0.7
+#: The same of one that a library calls, such as __getitem__: everything is inside it.
+_MOST_OF_ENTRY = 0.5
 #: Of a function's time: a line that takes this much of it is named with it.
 _MOST_OF_LINES = 0.5
 FEWEST = 10  # samples in a function: fewer say little of it
@@ -137,7 +139,8 @@ def deepest(root: CodeNode, source: SourceLines) -> tuple[CodeNode | None, str]:
     candidates = list(root.calls.values())
     while candidates:
         child = max(candidates, key=lambda other: _counted_s(other, source))
-        if node is not None and _counted_s(child, source) < _MOST * _counted_s(node, source):
+        most = _MOST if caller else _MOST_OF_ENTRY
+        if node is not None and _counted_s(child, source) < most * _counted_s(node, source):
             break
         if node is not None:
             line = max(child.called_at, key=lambda at: child.called_at[at])
