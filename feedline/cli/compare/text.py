@@ -47,10 +47,10 @@ transform = transforms.Compose([
 ])"""
 _PROGRAM = """{transform}
 
-from feedline.pipelines.loaders.take import Taken
+from feedline.pipelines.loaders.take import ComparedLoader
 
 if __name__ == "__main__":
-    loader = Taken({name!r}, {data!r}, transform, batch_size={batch_size}, workers={workers})
+    loader = ComparedLoader({name!r}, {data!r}, transform, batch_size={batch_size}, workers={workers})
     for images, labels in loader:  # one epoch: replace the loop over your DataLoader with this one
         ...
 """
