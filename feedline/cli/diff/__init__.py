@@ -19,9 +19,10 @@ class DiffCommand:
     """Compare two runs: what changed, by how much, and whether it is more than noise.
 
     Compares steps, stages of the step, CPU time per sample, waits, collectives, the load of CPU,
-    memory, disk and GPU, findings, settings, versions and hardware. A change counts if it exceeds
-    both --min-change and the noise of the runs. What load from other programs or slower CPUs explain
-    is listed separately. Run folders that `feedline ingest` made from traces can be compared, too.
+    memory, disk and GPU, the causes that the reports name, settings, versions and hardware. A change
+    counts if it exceeds both --min-change and the noise of the runs. Differences due to slower CPUs,
+    or to load from other programs, are listed separately. Run folders that `feedline ingest` made
+    from traces can be compared, too.
 
     Two runs of the same program differ, too. To measure by how much, give several runs per side,
     separated by `--`, ideally recorded alternately (A, B, A, B, ...). With one run per side, feedline
