@@ -40,6 +40,24 @@ def test_no_line_is_too_long(command, monkeypatch):
 
 
 @pytest.mark.parametrize("command", pages())
+def test_its_help_can_be_had(command, capsys):
+    with pytest.raises(SystemExit) as ended:
+        parsed([*command.split(), "--help"])
+
+    assert ended.value.code == 0
+    assert capsys.readouterr().out.startswith(f"usage: feedline {command}".rstrip())
+
+
+@pytest.mark.parametrize("command", pages())
+def test_an_unknown_option_is_named(command, capsys):
+    with pytest.raises(SystemExit) as ended:
+        parsed([*command.split(), "--no-such"])
+
+    assert ended.value.code == 2
+    assert "unknown option --no-such" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("command", pages())
 def test_every_option_has_a_help_text(command):
     for action in pages()[command]._actions:
         if action.help == argparse.SUPPRESS:
@@ -97,7 +115,7 @@ def test_an_option_of_several_commands_takes_the_same_in_all_of_them():
         "--output": OUTPUTS,
         "--batch-size": {"IMAGES", "SAMPLES"},
         "--ranks": {"N", "N,N"},
-        "--fix": {"ID", "NAME=VALUE,..."},
+        "--fix": {"FIX", "ID", "NAME=VALUE,..."},
     }
 
 

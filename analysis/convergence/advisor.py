@@ -434,7 +434,7 @@ def _rate_fix(case: _Case) -> tuple[str, str]:
         return rule, words
     return ",".join(
         filter(None, (rule, warmup.setting))
-    ), f"{words or 'the same learning rate'}, with a warm-up over {warmup.words}"
+    ), f"{words or 'keep the learning rate'}, with a warm-up over {warmup.words}"
 
 
 def _rule(case: _Case) -> tuple[str, str]:
@@ -457,8 +457,8 @@ def _rule(case: _Case) -> tuple[str, str]:
     else:
         factor, fix, name = times, f"lr_rule=linear:{times:.3g}", "linear rule"
     words = (
-        f"{number(factor)} times the small batch's learning rate for {number(times)} times "
-        f"the batch ({name})"
+        f"multiply the small batch's learning rate by {_rounded(factor)} for {_rounded(times)} "
+        f"times the batch ({name})"
     )
     if scaled is None:
         return fix, f"{words}; skip the rule if the learning rate is scaled already"
@@ -470,6 +470,11 @@ def _rule(case: _Case) -> tuple[str, str]:
             f"{words}; it is {number(scaled)} times already",
         )
     return fix, words
+
+
+def _rounded(factor: float) -> str:
+    """Return a factor with two digits, as it is no more certain: 1.4, 5, 16."""
+    return number(factor, 2).removesuffix(".0")
 
 
 def _scaled(case: _Case) -> float | None:

@@ -16,7 +16,7 @@ _FAR_ABOVE, _FAR_BELOW = 2.0, 1 / 3
 def _says(
     noise: NoiseOverTraining, batch: float, where: str, spent: float | None, factor: float | None
 ) -> str:
-    """Return one sentence, without a full stop.
+    """Return what to say of a batch, without the last full stop.
 
     ``where``, ``spent`` and ``factor``: as where, samples_factor and updates_factor of BatchPrice.
     """
@@ -35,13 +35,11 @@ def _says(
             f"the batch of {count(batch)} is {where} the critical batch size, which is "
             f"{bound}: {noise.why}"
         )
-    at = {"near": "in the range of"}.get(where, where)
     return (
-        f"the batch of {count(batch)} is {at} the critical batch size, {number(noise.value)} "
-        f"({number(noise.low)} to {number(noise.high)} "
-        f"over the training): for the same loss, it takes {number(spent)} times the samples that "
-        f"a very small "
-        f"batch takes, and {number(factor)} times the updates of a very large one"
+        f"the batch of {count(batch)} is {where} the critical batch size, about "
+        f"{number(noise.value)} ({number(noise.low)} to {number(noise.high)} over the training). "
+        f"For the same loss, it needs about {number(spent, 2)} times the samples of a very small "
+        f"batch, and about {number(factor, 2)} times the updates of a very large one"
     )
 
 

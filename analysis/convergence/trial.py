@@ -93,7 +93,7 @@ def usual_metric(runs: Sequence[TrainingRecord]) -> str:
         if name in shared:
             return name
     raise ValueError(
-        "the branches have no metric in common: neither a loss nor feedline.metric() was recorded"
+        "the runs have no metric in common: neither a loss nor feedline.metric() was recorded"
     )
 
 
@@ -196,32 +196,33 @@ def _judged(
     if base.high < 0:
         return (
             "reject",
-            f"worse than the baseline by {-base.mean:.4g} [{-base.high:.4g}, {-base.low:.4g}]",
+            f"worse than the unchanged training by {-base.mean:.4g} ({-base.high:.4g} to "
+            f"{-base.low:.4g})",
         )
     if beside is not None and beside.high < 0:
         return (
             "reject",
-            f"its control ({control}) is better by {-beside.mean:.4g} [{-beside.high:.4g}, "
-            f"{-beside.low:.4g}]",
+            f"its control ({control}) is better by {-beside.mean:.4g} ({-beside.high:.4g} to "
+            f"{-beside.low:.4g})",
         )
     if base.low <= margin:
         return (
             "inconclusive",
-            f"gain over the baseline {base.mean:.4g} [{base.low:.4g}, {base.high:.4g}] with "
-            f"{base.seeds} seeds: "
-            f"not certainly above {margin:.4g}",
+            f"gain over the unchanged training {base.mean:.4g} ({base.low:.4g} to "
+            f"{base.high:.4g}) with {base.seeds} seeds: not certainly above {margin:.4g}",
         )
-    gain = f"better than the baseline by {base.mean:.4g} [{base.low:.4g}, {base.high:.4g}]"
+    gain = (
+        f"better than the unchanged training by {base.mean:.4g} ({base.low:.4g} to {base.high:.4g})"
+    )
     if beside is not None and beside.low <= 0:
         return (
             "inconclusive",
             f"{gain}, but not better than its control ({control}): {beside.mean:.4g} "
-            f"[{beside.low:.4g}, {beside.high:.4g}]; "
-            "use the simpler one",
+            f"({beside.low:.4g} to {beside.high:.4g}); use the simpler one",
         )
     return "accept", gain + (
-        f", and better than its control ({control}) by {beside.mean:.4g} [{beside.low:.4g}, "
-        f"{beside.high:.4g}]"
+        f", and better than its control ({control}) by {beside.mean:.4g} ({beside.low:.4g} to "
+        f"{beside.high:.4g})"
         if beside
         else ""
     )

@@ -19,7 +19,7 @@ from feedline.profiler.store.trainings import parse_part_path, pick_training, sp
 def place(path: Path, training: int | None) -> tuple[Path, int | None]:
     """Return the run folder, and which of its trainings is meant.
 
-    It is given as ``--training 2`` or ``RUN/parts/2``.
+    It is given as ``--part 2`` or ``RUN/parts/2``.
 
     Raises:
         RunDamaged: the folder cannot be listed.

@@ -167,7 +167,7 @@ def document_of(overview: Overview, alone: bool = True) -> Document:
         notes.append(f"{left} more training runs are in report.html and report.json.")
     if alone:
         first, last = overview.rows[0].report, overview.rows[-1].report
-        here = "; show one here with --training N" if overview.outside is not None else ""
+        here = "; show one here with --part N" if overview.outside is not None else ""
         notes.append(f"Reports: {first} to {last}{here}")
     return Document(
         (

@@ -52,7 +52,7 @@ JOBS: dict[str, dict[str, type[Command]]] = {
         "compare": CompareCommand,
         "pack": PackCommand,
     },
-    "Prove a change": {"verify": VerifyCommand},
+    "Test a change": {"verify": VerifyCommand},
     "Converge with large batches": {
         f"converge {name}": kind for name, kind in converge.CONVERGE_COMMANDS.items()
     },
@@ -74,8 +74,9 @@ _PURPOSE = "Find out what limits a PyTorch training, and what to change."
 _MORE = """\
 `feedline COMMAND --help` explains a command and its options.
 
-Exit codes: 0 done; 1 no result; 2 wrong usage; 64 to 78 errors, see sysexits.h; 130 interrupted by Ctrl-C. `feedline run` exits with the
-training's own code. All codes: docs/exit-codes.md"""
+Exit codes: 0 done; 1 no answer possible; 2 wrong usage; 75 cannot be judged (check, verify, scale); 77 over the budget (check) or
+rejected (verify); other codes from 64 to 78 are errors; 130 Ctrl-C. `feedline run` exits with the training's own code. All codes:
+docs/exit-codes.md"""
 
 
 def perform(words: list[str]) -> int:
@@ -160,7 +161,7 @@ def _training_in(parser: Parser, words: list[str]) -> int:
 def _refuse_training(parser: Parser, words: list[str]) -> None:
     """Exit with code 2 and the lines to type if a training is given where a run is read."""
     own = parser.commands[words[0]]
-    own = own.commands[words[1]] if own.commands and words[1:2] else own
+    own = own.commands.get(words[1], own) if words[1:2] else own
     rest = words[len(own.prog.split()) - 1 :]
     at = training_at(own, rest)
     if at is None or any(rest[word].startswith("-") for word in own.positionals(rest[:at])):

@@ -18,16 +18,16 @@ if TYPE_CHECKING:
 class EnvCommand:
     """Check what feedline can record on this machine with this PyTorch.
 
-    Attaches every hook to a tiny training, checks what it records, and reads every counter once,
-    which takes 5 to 30 s. The last line says whether anything that is missing matters.
+    Records a tiny training, and checks everything that feedline can measure in it and on this
+    machine, which takes 5 to 30 s. The last line says whether something important is missing.
 
     Examples:
         feedline env
-        feedline env --json
+        feedline env --json env.json
     """
 
     def prepare_parser(self, parser: argparse.ArgumentParser) -> None:
-        add_output(parser, json="the result", json_to_stdout=True)
+        add_output(parser, json="the result")
 
     def run(self, args: argparse.Namespace) -> int:
         check_json(args)

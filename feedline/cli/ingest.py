@@ -24,7 +24,7 @@ from feedline.profiler.ranks import MOST_RANKS
 
 
 class IngestCommand:
-    """Read traces of torch.profiler, Nsight Systems, rocprof or JAX.
+    """Read traces of torch.profiler, Nsight Systems, rocprof, JAX or TensorFlow.
 
     Makes one run folder from the traces (one trace per rank) and reports on it: input stalls,
     exposed communication, and which rank the others wait for. A trace that cannot be read is named
@@ -50,7 +50,7 @@ class IngestCommand:
             action="append",
             default=[],
             metavar="FILE=N",
-            help="rank of a trace that does not contain it; may be repeated",
+            help="rank of FILE, if the trace does not say it; may be repeated",
         )
         reading.add_argument(
             "--max-events",

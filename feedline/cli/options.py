@@ -34,7 +34,6 @@ def add_output(
     json: str = "",
     force: str = _OVERWRITE,
     quiet: str = _SILENT,
-    json_to_stdout: bool = False,
     prints: bool = True,
     **of_output: Any,
 ) -> None:
@@ -47,7 +46,6 @@ def add_output(
         json: what ``--json FILE`` writes; "": there is no such option.
         force: the help of ``-f``.
         quiet: the help of ``-q``.
-        json_to_stdout: whether FILE may be missing; the value then is STDOUT.
         prints: whether FILE may be "-", which is STDOUT.
         **of_output: more of ``-o``, such as ``required``.
     """
@@ -57,16 +55,11 @@ def add_output(
             "-o", "--output", type=_file_name, metavar=metavar, help=output, **of_output
         )
     if json:
-        kind: dict[str, Any] = (
-            {"type": Path, "nargs": "?", "const": STDOUT}
-            if json_to_stdout
-            else {"type": Path if prints else _file_name}
-        )
-        default = (
-            "; without FILE, print it as JSON" if json_to_stdout else " (-: print it)" * prints
-        )
         group.add_argument(
-            "--json", metavar="FILE", help=f"also write {json} to FILE as JSON{default}", **kind
+            "--json",
+            type=Path if prints else _file_name,
+            metavar="FILE",
+            help=f"also write {json} to FILE as JSON{' (-: print only that)' * prints}",
         )
     group.add_argument("-f", "--force", action="store_true", help=force)
     group.add_argument("-q", "--quiet", action="store_true", help=quiet)

@@ -23,11 +23,10 @@ _MAX_FILES_LEFT_OUT = 10  # files left out that are printed; all are in the stor
 class PackCommand:
     """Pack an image folder into one store that is faster to read.
 
-    Files keep their bytes; files that are not images or cannot be read are named and left out. The
-    label of an image is its class folder: a folder whose labels are in a table or in a file per
-    image is refused, unless --unlabeled allows a store without them. A pack that was interrupted
-    continues where it stopped when the same command is given again; until it is complete, the store
-    cannot be opened.
+    Images are stored as they are, not encoded again. Files that are not images or cannot be read are
+    named and left out. The label of an image is its class folder; labels in a table or in a file per
+    image are refused, unless --unlabeled leaves them out. After an interruption, the same command
+    continues where it stopped; until the store is complete, it cannot be opened.
 
     Examples:
         feedline pack photos -o photos.lmdb --kind lmdb
@@ -51,7 +50,7 @@ class PackCommand:
         packing.add_argument(
             "--unlabeled",
             action="store_true",
-            help="pack images whose labels are not their class folders, without those",
+            help="leave out labels that are in a table or in a file per image",
         )
         packing.add_argument(
             "--strict", action="store_true", help="stop at the first file that cannot be packed"

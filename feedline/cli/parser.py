@@ -195,8 +195,6 @@ class Parser(argparse.ArgumentParser):
         if not near:
             return 0
         takes = near[0].nargs != 0 and word == name and at + 1 < len(words)
-        if takes and near[0].nargs == "?":
-            takes = not words[at + 1].startswith("-") or words[at + 1] == "-"
         return 2 if takes else 1
 
     def _suggested(self, unknown: str) -> str:

@@ -88,9 +88,9 @@ def _report_options(args: argparse.Namespace, folder: Path) -> tuple[str, ...]:
 class RunCommand:
     """Record an unmodified training and report what limits it.
 
-    The training itself is unchanged. Options before SCRIPT belong to feedline, everything after
-    SCRIPT is passed to the script, and the exit code is the training's own. When it ends, the
-    report is printed and written into the run folder.
+    Without --fix and --set, the training is unchanged. Options before SCRIPT belong to feedline,
+    everything after SCRIPT is passed to the script, and the exit code is the training's own. When it
+    ends, the report is printed and written into the run folder.
 
     Examples:
         feedline run train.py --epochs 3
@@ -106,13 +106,13 @@ class RunCommand:
             "script", metavar="SCRIPT", help="training script; after `--`, any command"
         )
         parser.add_argument(
-            "args", metavar="ARGS", nargs=argparse.REMAINDER, help="arguments of the script"
+            "args", metavar="...", nargs=argparse.REMAINDER, help="arguments of the script"
         ).required = False
         recording = parser.add_argument_group("recording")
         recording.add_argument(
             "--sample-interval",
             type=at_least(1),
-            metavar="SAMPLES",
+            metavar="N",
             help="time the stages (read, decode, augment, ...) of every Nth sample; 1: all "
             "(default: chosen so that the average sample is "
             "slowed down by about 5 us)",
@@ -122,7 +122,7 @@ class RunCommand:
             type=_window,
             metavar="SKIP:ACTIVE",
             help="record ACTIVE steps with torch.profiler, after SKIP steps and one warm-up step; "
-            "or `off` (default: 20:5 on a GPU)",
+            "or `off` (default: 20:5 on a GPU, else off)",
         )
         recording.add_argument(
             "--record-argv",
@@ -136,8 +136,8 @@ class RunCommand:
             "--no-stacks",
             dest="stacks",
             action="store_false",
-            help="do not sample which lines of code run (default: samples may take 0.5 %% of the "
-            "training's CPU time, and 2 %% in its first 20 s)",
+            help="do not sample which lines of code run, which takes at most 2 %% of the training's "
+            "CPU time in the first 20 s and 0.5 %% after that",
         )
         recording.add_argument(
             "--strict",
@@ -155,15 +155,15 @@ class RunCommand:
             changing,
             OVERRIDES,
             "arguments of the training's DataLoader, such as "
-            "num_workers=4,persistent_workers=true; also worker_threads=1, the "
-            "number of threads per library in each worker",
+            "num_workers=4,persistent_workers=true; also worker_threads=1, the threads of torch and "
+            "of OpenCV in each worker",
         )
         changing.add_argument(
             "--set-at",
             default="",
             metavar="FILE:LINE",
-            help="line that creates the DataLoader to change (default: all loaders that shuffle "
-            "or stream)",
+            help="line that creates the DataLoader to change (default: the training loaders, which "
+            "are those that shuffle or have an IterableDataset)",
         )
         recording.add_argument("--stop-after", default="", type=_stop_after, help=argparse.SUPPRESS)
         add_output(

@@ -10,7 +10,7 @@ from feedline.profiler.printable import say
 from feedline.profiler.store.layout import MANIFEST, parse_rank_folder
 
 RUNS = Path("runs")
-HELP = "run folder, or its name below runs/"
+HELP = "run folder, or its name in runs/"
 _INNER = "training-1"  # of a run whose own process did not train
 
 
@@ -80,7 +80,11 @@ def _begun_ns(run: Path) -> int:
 def add_run(parser: argparse.ArgumentParser) -> None:
     """Add RUN; without it, ``chosen_run`` takes the newest."""
     parser.add_argument(
-        "run", type=run_path, nargs="?", metavar="RUN", help=f"{HELP} (default: the newest there)"
+        "run",
+        type=run_path,
+        nargs="?",
+        metavar="RUN",
+        help=f"{HELP} (default: the newest in runs/)",
     )
 
 

@@ -222,7 +222,7 @@ def _why_cheapest(chosen: LoaderRow, equally_fast: Sequence[LoaderRow]) -> str:
         return ""
     own_cpu_s = median_interval(chosen.cpu_each)
     cheapest = all(lies_above(median_interval(row.cpu_each), own_cpu_s) for row in others)
-    names = ", ".join(row.name for row in others)
-    return f"; these rounds show no difference in speed to {names}" + (
-        f", which need{'s' * (len(others) == 1)} more CPU time" if cheapest else ""
-    )
+    *most, last = [row.name for row in others]
+    names = f"{', '.join(most)} and {last}" if most else last
+    are, need = ("are", "need") if most else ("is", "needs")
+    return f"; {names} {are} about as fast" + f", but {need} more CPU time" * cheapest

@@ -259,7 +259,7 @@ def rank_loaders(rows: Sequence[LoaderRow]) -> list[tuple[int, LoaderRow]]:
     """Return (place, row) pairs, the highest samples/s first.
 
     A row shares the place of those before it unless one of these was clearly faster
-    (``faster_loaders``).
+    (``faster_loaders``). An upper bound takes no place from the others.
 
     Args:
         rows: measured ones, with as many rounds each.
@@ -274,7 +274,7 @@ def rank_loaders(rows: Sequence[LoaderRow]) -> list[tuple[int, LoaderRow]]:
     ranked, place = [], 1
     for group in groups:
         ranked += [(place, row) for row in group]
-        place += len(group)
+        place += sum(not row.is_upper_bound for row in group)
     return ranked
 
 
@@ -354,7 +354,7 @@ def to_plain(comparison: Comparison) -> dict[str, Any]:
     operations      a list, each operation of the transform in each library (backend) against torchvision on PIL images, random parameters
                     fixed: operation, backend, mean and max in gray levels (null: it cannot), says; or empty, and operations_why
     loaders         a list:
-        place       1: the fastest; loaders whose order is luck share one; null: not measured
+        place       1: the fastest; loaders whose order is luck share one; null: not measured, or an upper bound
         name, about, why (not measured; else empty), missing (operations it leaves out)
         low, high   of samples_per_s: 95 % interval of the median (of fewer than 6 rounds: the slowest and the fastest)
         samples_per_s, cpu_s, main_s, gpu_s, cores, first_batch_s: medians over the rounds, the seconds per sample but for first_batch_s
@@ -366,7 +366,11 @@ def to_plain(comparison: Comparison) -> dict[str, Any]:
     """
     data = {name: value for name, value in asdict(comparison).items() if name != "rows"}
     data["operations"] = [_finite(operation) for operation in data["operations"]]
-    place_of = {row.name: place for place, row in rank_loaders(comparison.measured)}
+    place_of = {
+        row.name: place
+        for place, row in rank_loaders(comparison.measured)
+        if not row.is_upper_bound
+    }
     return {
         "schema_version": _COMPARISON_SCHEMA,
         **data,

@@ -12,7 +12,7 @@ from feedline.pipelines.photos import scan
 from feedline.pipelines.translate import recipe
 
 
-class Taken:
+class ComparedLoader:
     """A loader of `feedline compare` for a training.
 
     Each iteration is one epoch of (images, labels), newly shuffled and augmented. images: float32

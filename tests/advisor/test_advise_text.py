@@ -47,7 +47,7 @@ def shown(runs, target=None):
 def test_nothing_is_wider_than_80_columns(runs):
     text = shown(runs, ("train loss", 1.5))
 
-    copied = ("Fix", "Verify")  # commands, which are never wrapped
+    copied = ("Fix", "Test")  # commands, which are never wrapped
     lines = [line for line in text.splitlines() if not line.strip().startswith(copied)]
     assert max(map(len, lines)) <= 80
 
@@ -129,7 +129,7 @@ def test_no_heading_stands_above_nothing():
     ):
         lines = shown(runs).splitlines()
         headings = [
-            "Set-up",
+            "Setup",
             "Diagnosis",
             "Batch size",
             "To try, cheapest first",

@@ -1,7 +1,9 @@
 """``feedline verify --fix`` on a real training: branches, the ledger, and what is refused."""
 
 import json
+import shutil
 from dataclasses import replace
+from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
@@ -128,3 +130,20 @@ def test_what_cannot_be_run_is_refused_before_anything_is(training, capfd, argum
 
     assert message in capfd.readouterr().err
     assert not (training / "runs").exists()
+
+
+def test_a_run_alone_gets_the_command_that_tests_the_fix_of_its_report(
+    tmp_path, monkeypatch, capfd
+):
+    recorded = Path(__file__).parents[2] / "docs" / "recorded"
+    for name in ("demo", "healthy"):
+        shutil.copytree(recorded / name, tmp_path / "runs" / name)
+    monkeypatch.chdir(tmp_path)
+
+    assert main(["verify", "runs/demo"]) == 2
+    assert (
+        "to test the fix of this report: feedline verify runs/demo --fix too_few_workers -- "
+        "examples/train_imagefolder.py data/photos --size 32 --workers 1"
+    ) in capfd.readouterr().err
+    assert main(["verify", "runs/healthy"]) == 2
+    assert "runs/healthy has no fix that can be tested from outside" in capfd.readouterr().err

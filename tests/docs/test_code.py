@@ -15,6 +15,7 @@ from reports.made_up import report as made_up_report
 
 import feedline
 from feedline.analysis import report as reports
+from feedline.analysis.measure.model import Gauge
 from feedline.cli import main
 
 BLOCKS = [
@@ -93,20 +94,23 @@ def test_the_profiler_writes_a_trace_that_ingest_reads(tmp_path, monkeypatch):
 def test_the_gate_for_ci_fails_what_it_should(healthy, tmp_path):
     gate, report, file = tmp_path / "gate.py", made_up_report(), tmp_path / "report.json"
     gate.write_text(block_of("ci.md", '"""gate.py'))
-    if healthy:
-        step = replace(
-            report.step,
-            input_share=0.04,
-            input_share_low=0.02,
-            cpu_s=0.02 * report.throughput.batch_size,
-        )
-        report = replace(report, findings=[], step=step)
-    reports.write(report, file)
+    loaders = [
+        replace(loader, settings={"num_workers": 2, "persistent_workers": healthy})
+        for loader in report.loaders
+    ]
+    used = [1e9, 2e9 if healthy else 5e9]
+    memory = Gauge("memory/processes", "B", 2e9, min(used), max(used), [0.0, 1.0], used)
+    reports.write(replace(report, loaders=loaders, gauges=[memory]), file)
     done = subprocess.run([sys.executable, str(gate), str(file)], capture_output=True, text=True)
 
-    assert (done.returncode, done.stderr.splitlines()[:1]) == (
-        (0, []) if healthy else (1, [report.verdict.limit])
-    )
+    said = done.stderr.splitlines()
+    if healthy:
+        assert (done.returncode, said) == (0, [])
+    else:
+        assert done.returncode == 1 and said[0] == "the training needs 5.0 GB of memory"
+        assert said[1:] == [
+            f"{loader.name} restarts its workers in each epoch" for loader in loaders
+        ]
 
 
 def test_the_throughputs_on_the_page_about_scaling_give_a_prediction(capsys):

@@ -16,7 +16,7 @@ def test_what_libraries_print_of_themselves_is_no_part_of_the_answer(monkeypatch
 
     monkeypatch.setattr(selftest, "run_selftests", noisy)
 
-    assert main(["env", "--json"]) == 0
+    assert main(["env", "--json", "-"]) == 0
 
     said = capfd.readouterr()
     assert json.loads(said.out) == [{"name": "torch", "works": True, "says": "2.8.0"}]

@@ -28,7 +28,7 @@ def environment(made_once):
     def ask(folder):
         with (folder / "answer.json").open("w") as file:
             subprocess.run(
-                [sys.executable, "-m", "feedline", "env", "--json"],
+                [sys.executable, "-m", "feedline", "env", "--json", "-"],
                 stdout=file,
                 check=True,
                 timeout=300,

@@ -12,16 +12,21 @@ import torch
 from loaders.conftest import COUNT, picture
 
 from feedline.cli import main
+from feedline.cli.compare import LOADER_NAMES
 from feedline.pipelines.compare import loader_timing, side_by_side
 from feedline.pipelines.compare.loader_timing import _tree_cpu_s
 from feedline.pipelines.compare.side_by_side import ComparisonPlan, ComparisonRun, compare_loaders
-from feedline.pipelines.loaders import pillow_loaders, simplejpeg_loaders
+from feedline.pipelines.loaders import LOADERS, pillow_loaders, simplejpeg_loaders
 from feedline.pipelines.loaders.protocol import LoadedBatch, LoaderKind
 from feedline.profiler.ceilings import Ceilings
 from feedline.profiler.errors import OutputError
 
 QUICK = ComparisonPlan(rounds=2, part_s=0.05)
 ONLY = "pillow-v1,simplejpeg-v2,dali-cpu,dali-gpu,synthetic"
+
+
+def test_the_help_names_all_loaders():
+    assert LOADER_NAMES == tuple(kind.name for kind in LOADERS)
 
 
 @pytest.fixture(scope="module")
@@ -138,8 +143,8 @@ def test_a_loader_to_take_comes_with_the_lines_to_paste(compared):
     assert (
         (found["takes"] != "")
         == found["choice"].startswith("Use ")
-        == ("Taken(" in compared[1])
-        == ("Taken(" in page)
+        == ("ComparedLoader(" in compared[1])
+        == ("ComparedLoader(" in page)
     )
     printed = [
         line[4:]

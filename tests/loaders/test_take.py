@@ -8,7 +8,7 @@ import pytest
 from loaders.conftest import COUNT, RUNNING
 
 from feedline.cli.compare.text import program_lines
-from feedline.pipelines.loaders.take import Taken
+from feedline.pipelines.loaders.take import ComparedLoader
 
 MINE = """from torchvision import transforms as T
 
@@ -26,7 +26,7 @@ class Kept:
 
 @pytest.mark.parametrize("kind", [kind.name for kind in RUNNING if kind.name != "synthetic"])
 def test_an_epoch_has_every_image_once_with_its_label(kind, folder, transform):
-    loader = Taken(kind, str(folder), transform, batch_size=5, workers=1)
+    loader = ComparedLoader(kind, str(folder), transform, batch_size=5, workers=1)
     try:
         epochs = [[(images, labels) for images, labels in loader] for _ in range(2)]
     finally:
@@ -82,7 +82,7 @@ def test_lines_name_what_was_compared():
     said = "\n".join(program_lines("dali-cpu", Path("photos"), None, 32, 4))
 
     assert (
-        "Taken('dali-cpu', 'photos', transform, batch_size=32, workers=4)" in said
+        "ComparedLoader('dali-cpu', 'photos', transform, batch_size=32, workers=4)" in said
         and "RandomResizedCrop(224)" in said
     )
 
@@ -91,4 +91,4 @@ def test_a_loader_that_does_not_exist_is_answered_with_the_list(folder, transfor
     with pytest.raises(
         ValueError, match=r"unknown loader 'dali'; the loaders are synthetic, .*dali-cpu"
     ):
-        Taken("dali", str(folder), transform)
+        ComparedLoader("dali", str(folder), transform)

@@ -85,7 +85,7 @@ def test_each_training_has_a_report_of_its_own(crashed):
 def test_one_training_can_be_named(crashed, warm_python):
     folder, _ = crashed
 
-    assert "run (training 2 of 3)" in report(warm_python, folder, "run", "--training", "2")
+    assert "run (training 2 of 3)" in report(warm_python, folder, "run", "--part", "2")
     report(warm_python, folder, "run/parts/2", "-o", "second.txt")
     assert "60 steps" in (folder / "second.txt").read_text()
     assert read(folder / "run" / "parts" / "2").updates == 60

@@ -134,7 +134,7 @@ def test_the_terminal_says_loss_price_and_the_first_mistakes() -> None:
     assert curves.startswith(
         "9,800 updates (100 epochs): train loss 2.30 to 0.0217 (without 3 values: NaN or infinite)"
     )
-    assert "it takes 2.07 times the samples that a very small batch takes" in price
+    assert "it needs about 2.1 times the samples of a very small batch" in price
     assert len(wrongs) == 3
     assert "missing_set_epoch: sampler.set_epoch(epoch) before each epoch's loop" in wrongs
 

@@ -100,7 +100,7 @@ def test_the_page_has_the_figure_and_loads_nothing(tuned):
 
 
 def test_limits_of_the_command_line_hold(demo, capsys):
-    assert main(["tune", str(demo), "--max-workers", "1", "--json"]) == 0
+    assert main(["tune", str(demo), "--max-workers", "1", "--json", "-"]) == 0
     one = json.loads(capsys.readouterr().out)
     assert (
         max(candidate["settings"]["num_workers"] for candidate in [*one["by_workers"], *one["few"]])
@@ -108,7 +108,7 @@ def test_limits_of_the_command_line_hold(demo, capsys):
     )
 
     assert (
-        main(["tune", str(demo), "--memory", "1GB", "--cores", "8", "--max-workers", "4", "--json"])
+        main(["tune", str(demo), "--memory", "1GB", "--cores", "8", "--max-workers", "4", "--json", "-"])
         == 0
     )
     small = json.loads(capsys.readouterr().out)
@@ -159,7 +159,7 @@ def test_a_run_that_cannot_be_replayed_is_refused_in_text_and_json(ddp, tmp_path
         "No prediction: a step lasts as long as that of the slowest rank"
     )
     assert not (tmp_path / "tune.html").exists()
-    assert main(["tune", str(ddp), "--json"]) == 1
+    assert main(["tune", str(ddp), "--json", "-"]) == 1
     found = json.loads(capsys.readouterr().out)
     assert found["refused"]["reason"] == "several_ranks" and "best" not in found
 

@@ -31,7 +31,7 @@ KEYS = [
 
 def predicted(capsys, *words: object) -> tuple[int, dict]:
     """Exit code, and the JSON on standard output, which holds nothing else."""
-    code = main(["whatif", *map(str, words), "--json"])
+    code = main(["whatif", *map(str, words), "--json", "-"])
     return code, json.loads(capsys.readouterr().out)
 
 

@@ -21,13 +21,12 @@ _NICE = 19  # what is done after the training was watched gives way to it
 class AttachCommand:
     """Look at a training that already runs, from outside, without changing it.
 
-    Samples what the main process and its loader workers do, and prints what the training waits for,
-    and the function and line that take most of making a sample. Of a training that hangs, it says
-    which process waits for which, and where. PID may be that of a launcher: all ranks on this host
-    are watched.
+    Prints what the training waits for, and the function and line where its workers spend most time.
+    If the training hangs, it says which process waits for which, and where. PID may be that of a
+    launcher: all ranks on this host are watched.
 
-    Nothing is written into the training, and it is not stopped. Samples/s and the gain of a fix
-    cannot be known from outside: `feedline run` records them.
+    Nothing is written into the training, and it is not stopped. For samples/s, and what a fix would
+    give, record the training with `feedline run`.
 
     Examples:
         feedline attach 4711
@@ -50,7 +49,6 @@ class AttachCommand:
             "write what was seen, and stacks for speedscope and flame graphs",
             metavar="FOLDER",
             json="what was seen",
-            json_to_stdout=True,
         )
 
     def run(self, args: argparse.Namespace) -> int:

@@ -23,16 +23,14 @@ if TYPE_CHECKING:
 class CheckCommand:
     """Check a run against a budget: a gate for CI.
 
-    The budget is a TOML file with limits for throughput, steps, stages, the cost of a sample and
-    findings. A limit may also be relative: how much slower than a base run the training may be.
-    docs/jobs/ci.md lists its keys.
+    The budget is a TOML file with limits for throughput, steps, stages, CPU time per sample and
+    findings. A limit may also be relative to a base run. docs/jobs/ci.md lists the keys.
 
-    A limit counts as exceeded only if the excess is larger than the run's noise. The exit code is
-    77 if a limit is exceeded, and 75 if none is exceeded but at least one could not be judged: the
-    run is too short, was killed, or did not record what the limit is about. In GitHub Actions,
-    problems are also printed as annotations.
+    Noise alone never exceeds a limit. The exit code is 77 if a limit is exceeded. It is 75 if none
+    is, but one could not be judged: the run is too short or too noisy, was killed, or did not record
+    what the limit is about. In GitHub Actions, problems are also printed as annotations.
 
-    Without --budget, a budget that the run holds is printed, to be saved and edited.
+    Without --budget, prints a budget that this run passes, to be saved and edited.
 
     Examples:
         feedline check runs/ci --budget budget.toml

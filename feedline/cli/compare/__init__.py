@@ -22,6 +22,21 @@ if TYPE_CHECKING:
 
 _COMPARISON_FILES = ("compare.json", "benchmark.json", "compare.html", "ceilings.json")
 _IMAGE_SIZE = 224  # pixels, of the default transform
+#: The names of all loaders, without importing their libraries.
+LOADER_NAMES = (
+    "synthetic",
+    "dali-gpu",
+    "dali-proxy",
+    "gpu-augment",
+    "dali-cpu",
+    "simplejpeg-v2",
+    "simplejpeg-albu",
+    "opencv-albu",
+    "pillow-v2",
+    "spdl",
+    "pillow-v1-uint8",
+    "pillow-v1",
+)
 
 
 class CompareCommand:
@@ -54,7 +69,7 @@ class CompareCommand:
             "--loaders",
             type=name_list,
             metavar="NAME,NAME",
-            help="compare only these loaders (an unknown name prints the list)",
+            help=f"compare only these, out of {', '.join(LOADER_NAMES)}",
         )
         measuring.add_argument(
             "--max-images",

@@ -47,10 +47,10 @@ transform = transforms.Compose([
 ])"""
 _PROGRAM = """{transform}
 
-from feedline.pipelines.loaders.take import Taken
+from feedline.pipelines.loaders.take import ComparedLoader
 
 if __name__ == "__main__":
-    loader = Taken({name!r}, {data!r}, transform, batch_size={batch_size}, workers={workers})
+    loader = ComparedLoader({name!r}, {data!r}, transform, batch_size={batch_size}, workers={workers})
     for images, labels in loader:  # one epoch: replace the loop over your DataLoader with this one
         ...
 """
@@ -105,11 +105,11 @@ def _figures(title: str, rows: Iterable[tuple[str, ...]], heads: tuple[str, ...]
 def _rate_table(comparison: Comparison) -> Table:
     """Return samples/s and their cost; the fastest first, with its place."""
     fed = ["model gets"] if comparison.compute is not None else []
-    heads = ("loader", "", "samples/s", "(95 %)", "CPU ms", "cores", "1st batch", *fed)
+    heads = ("loader", "place", "samples/s", "(95 %)", "CPU ms", "cores", "1st batch", *fed)
     rows = [
         (
             row.name,
-            str(place),
+            BLANK if row.is_upper_bound else str(place),
             number(row.samples_per_s),
             "(upper bound)" if row.is_upper_bound else _between(*median_interval(row.rates)),
             f"{1000 * row.cpu_s:.2f}",
@@ -149,7 +149,7 @@ def _step_table(rows: Sequence[LoaderRow]) -> Table:
         if row.stages or row.stages_why
     ]
     heads = ("loader", *(f"{stage} {scale.unit}" for stage in _SAMPLE_STEPS))
-    return _figures("CPU per sample of each step, called alone", cells, heads)
+    return _figures("CPU time per sample by stage, each timed alone", cells, heads)
 
 
 def _equality_table(rows: Sequence[LoaderRow]) -> Table:
@@ -161,8 +161,9 @@ def _equality_table(rows: Sequence[LoaderRow]) -> Table:
         off = (pixels.mean, pixels.largest_mean, pixels.max) if pixels else (None,) * 3
         shown = (BLANK if difference is None else f"{difference:.2f}" for difference in off)
         cells.append((row.name, once, *shown))
-    title = "Labels, and gray-level difference (of 255) from pillow-v1"
-    return _figures(title, cells, ("loader", "each once", "mean", "worst image", "largest"))
+    title = "Same data? Difference from pillow-v1 in gray levels (0 to 255)"
+    heads = ("loader", "each sample once", "mean", "worst image", "worst pixel")
+    return _figures(title, cells, heads)
 
 
 def _operation_table(differences: Sequence[LibraryDifference]) -> Table:
@@ -213,7 +214,7 @@ def _remarks(rows: Sequence[LoaderRow]) -> Iterable[str]:
         if row.pixels_why:
             yield f"{row.name}: images not compared: {row.pixels_why}"
         if row.stages_why:
-            yield f"{row.name}: steps not timed: {row.stages_why}"
+            yield f"{row.name}: stages not timed: {row.stages_why}"
     for operation in dict.fromkeys(operation for row in rows for operation in row.missing):
         yield (
             f"not supported by "

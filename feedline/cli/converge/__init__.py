@@ -20,12 +20,12 @@ if TYPE_CHECKING:
 
 
 class _AdviseCommand:
-    """Say what a large batch costs a training, and which fix to try first.
+    """Find out why a larger batch lowered the accuracy, and what to try first.
 
-    Compares runs with the one at the smallest batch, and says whether a loss of accuracy comes from
-    too few updates, stale statistics, worse generalization or instability. Runs that have the same
-    batch are treated as seeds. With --target, the time to a target value is reported for each
-    number of ranks; predicting it for other numbers needs runs with two different numbers of ranks.
+    Compares the runs with the one that has the smallest batch, and says whether accuracy was lost
+    to too few updates, stale statistics, worse generalization or instability. Runs with the same
+    batch count as seeds. --target adds the time to a target value for each number of ranks; for
+    numbers that were not run, give runs with two different ones.
 
     Examples:
         feedline converge advise runs/batch-32 runs/batch-256
@@ -38,7 +38,7 @@ class _AdviseCommand:
             type=run_path,
             nargs="+",
             metavar="RUN",
-            help="run folders; the smallest batch is the reference",
+            help="run folders; the one with the smallest batch is the reference",
         )
         reaching = parser.add_argument_group("time to a target")
         reaching.add_argument(
@@ -87,7 +87,7 @@ CONVERGE_COMMANDS: dict[str, type[Command]] = {"advise": _AdviseCommand}
 
 
 class ConvergeCommand:
-    """Train with large batches: what a batch costs, and which fix to try first."""
+    """Train with large batches."""
 
     def prepare_parser(self, parser: argparse.ArgumentParser) -> None:
         assert isinstance(parser, Parser)

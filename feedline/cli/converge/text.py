@@ -1,6 +1,6 @@
 """The advice as a document: what to do first, then the evidence under each sentence."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Container, Iterator, Sequence
 from dataclasses import dataclass
 
 from feedline.analysis.convergence import curves
@@ -48,7 +48,7 @@ def _blocks(
 ) -> Iterator[Block]:
     yield from _conclusion(advised)
     yield _runs(runs)
-    yield Section("Set-up")
+    yield Section("Setup")
     for name, finding in advised.findings:
         yield from _finding(len(runs) > 1, name, finding)
     if not advised.findings:
@@ -62,8 +62,9 @@ def _blocks(
     yield from map(Note, _price(advised))
     if advised.advice:
         yield Section("To try, cheapest first")
+    diagnosed = {verdict.message for verdict in advised.verdicts}
     for n, one in enumerate(advised.advice, 1):
-        yield from _advice(n, one)
+        yield from _advice(n, one, diagnosed)
     if times is not None:
         yield Section(f"Time to {times.name} = {number(times.value)}, from {times.run}")
         yield from _target(times)
@@ -75,7 +76,7 @@ def _conclusion(advised: Advised) -> Iterator[Block]:
     """Yield what to do first, what it would give, and the line that tries it if there is one."""
     if advised.stopped:
         yield Headline(
-            "Fix the set-up first; until then all other numbers reflect the misconfiguration, "
+            "Fix the setup first; until then all other numbers reflect the misconfiguration, "
             "and nothing else is advised."
         )
         return
@@ -86,12 +87,12 @@ def _conclusion(advised: Advised) -> Iterator[Block]:
     gain = f"Expected gain: {first.gain}." if first.gain else ""
     yield Headline(f"Try first: {first.what}.", gain)
     if first.verify:
-        yield Fields((Field("Verify", first.verify, copied=True),), indented=True)
+        yield Fields((Field("Test", first.verify, copied=True),), indented=True)
 
 
 def _without_advice(advised: Advised) -> str:
     if any(finding.severity is not Severity.INFO for _, finding in advised.findings):
-        return "Fix what is wrong with the set-up first."
+        return "Fix what is wrong with the setup first."
     if all(verdict.kind == LossKind.HEALTHY for verdict in advised.verdicts):
         return "No change needed: the batch size is not too large."
     return "No advice possible from what was recorded."
@@ -145,14 +146,19 @@ def _price(advised: Advised) -> Iterator[str]:
         yield f"{DOUBT}."
 
 
-def _advice(n: int, advice: Advice) -> Iterator[Block]:
+def _advice(n: int, advice: Advice, diagnosed: Container[str]) -> Iterator[Block]:
+    """Yield one piece of advice.
+
+    What was said above is left out: the command that tries the first, and the diagnosis.
+    """
     rows = (
         *_fix(advice.fix),
         Field("Gain", advice.gain),
         Field("Control", advice.control),
-        Field("Verify", advice.verify, copied=True),
+        Field("Test", advice.verify if n > 1 else "", copied=True),
     )
-    yield Headline(f"{n}. {sentence(advice.what)}", full_stop(advice.why))
+    why = "" if advice.why in diagnosed else full_stop(advice.why)
+    yield Headline(f"{n}. {sentence(advice.what)}", why)
     yield Fields(tuple(row for row in rows if row.text), indented=True)
 
 

@@ -18,14 +18,15 @@ if TYPE_CHECKING:
 class DiffCommand:
     """Compare two runs: what changed, by how much, and whether it is more than noise.
 
-    Compares steps, stages of the step, the cost of a sample, waits, collectives, gauges, findings,
-    settings, versions and hardware. A change counts if it exceeds both --min-change and the noise
-    of the runs. Differences due to other programs or slower CPUs are listed separately. Run folders
-    that `feedline ingest` made from traces can be compared, too.
+    Compares steps, stages of the step, CPU time per sample, waits, collectives, the load of CPU,
+    memory, disk and GPU, the causes that the reports name, settings, versions and hardware. A change
+    counts if it exceeds both --min-change and the noise of the runs. Differences due to slower CPUs,
+    or to load from other programs, are listed separately. Run folders that `feedline ingest` made
+    from traces can be compared, too.
 
-    Repeated runs of a program differ more than the spread of their steps suggests. With one run per
-    side, that can only be estimated; to measure it, give several runs per side, separated by `--`,
-    ideally recorded alternately (A, B, A, B, ...).
+    Two runs of the same program differ, too. To measure by how much, give several runs per side,
+    separated by `--`, ideally recorded alternately (A, B, A, B, ...). With one run per side, feedline
+    estimates it.
 
     Examples:
         feedline diff runs/before runs/after

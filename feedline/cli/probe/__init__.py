@@ -24,9 +24,9 @@ class ProbeCommand:
     """Measure how fast each part of this machine is by itself.
 
     Measures reading, decoding, augmenting, transport between processes, copies to the device,
-    compute and all-reduce, on a sample of your own files, with your transforms and your model. Each
-    limit comes with its spread and CPU time; what cannot be measured here is listed with the
-    reason. `feedline report --ceilings FILE` draws the limits into the roofline of a run.
+    compute at one and at many batch sizes (sweep) and all-reduce, with your own files, transforms
+    and model. Each speed comes with its spread and CPU time; what cannot be measured here is listed
+    with the reason. `feedline report RUN --ceilings FILE` shows what a run reached of these speeds.
 
     Examples:
         feedline probe --data photos --model train:model -o ceilings.json
@@ -48,7 +48,7 @@ class ProbeCommand:
             action="store_true",
             help="fewer files and rounds: a first look, with a larger spread",
         )
-        add_output(parser, "write the limits to FILE as JSON")
+        add_output(parser, "write the speeds to FILE as JSON")
 
     def run(self, args: argparse.Namespace) -> int:
         check_files(args)

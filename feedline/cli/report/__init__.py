@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from feedline.profiler.store.run_folder import Run
 
 _BY_RANK_ONLY = ("dask", "processes")
-_REPORT_ONLY = ("full", "format", "html", "training", "ceilings", "link_bandwidth", "nccl_log")
+_REPORT_ONLY = ("full", "format", "html", "part", "ceilings", "link_bandwidth", "nccl_log")
 _FORMATS = ("text", "markdown", "json", "html")
 _STEPS = ("compacting records", "reading records", "writing the report", "writing the trace")
 
@@ -53,17 +53,19 @@ _STEPS = ("compacting records", "reading records", "writing the report", "writin
 class ReportCommand:
     """Show the report of a run, or write it as HTML, JSON, text or a Perfetto trace.
 
-    Works for finished, killed and live runs; without RUN, it is the newest below runs/. Without -o,
-    --html and --format, report.html, report.json and trace.json.gz are written into the run folder.
-    A file that ends in .speedscope.json or .collapsed gets the sampled stacks of all processes.
+    Works for finished, killed and live runs. Prints the report, and writes report.html, report.json
+    and trace.json.gz into the run folder. With any of -o, --html and --format, it does only that. A
+    file that ends in .speedscope.json or .collapsed gets the sampled stacks of all processes.
 
-    If RUN holds several trainings, an overview is shown. Each training has its own report: those of
-    separate processes in RUN/training-N (training-0: the script itself), consecutive ones of one
-    process in RUN/parts/N. A file written with -o contains the overview and all reports.
+    If a run has several trainings, an overview is shown, and each has its own report:
+      RUN/training-N  trainings of separate processes (training-0: the script itself)
+      RUN/parts/N     trainings of one process, one after another; --part N shows one of them
+
+    A file written with -o contains the overview and all reports.
 
     With --by-rank, the ranks of a large run are read in parallel and compared: which rank the
-    others wait for, and how long. Several folders (one per node) and addresses that fsspec can open
-    (s3://...) are accepted; missing, restarted or killed ranks are named.
+    others wait for, and how long. RUN may also be an address that fsspec can open (s3://...).
+    Missing, restarted or killed ranks are named.
 
     Examples:
         feedline report
@@ -77,7 +79,7 @@ class ReportCommand:
             nargs="*",
             type=_run_or_address,
             metavar="RUN",
-            help=f"{HELP} (default: the newest there); several only with --by-rank",
+            help=f"{HELP} (default: the newest in runs/); with --by-rank, one per node",
         )
         shown = parser.add_argument_group("what to show")
         shown.add_argument(
@@ -92,19 +94,18 @@ class ReportCommand:
             "--html", action="store_true", help="only write RUN/report.html, and print its path"
         )
         shown.add_argument(
-            "--training",
+            "--part",
             type=int,
             metavar="N",
-            help="show only the Nth of the training runs that ran in one process",
+            help="show only the training in RUN/parts/N",
         )
         shown.add_argument(
             "--ceilings",
             type=Path,
             metavar="FILE",
             action="append",
-            help="measured limits of this machine for the roofline, from `feedline probe` or "
-            "`feedline compare`; may be repeated (default: "
-            "ceilings.json in the run folder)",
+            help="speeds of this machine, from `feedline probe` or `feedline compare`, for the "
+            "section Roofline; may be repeated (default: ceilings.json in the run folder)",
         )
         shown.add_argument(
             "--link-bandwidth",
@@ -117,12 +118,11 @@ class ReportCommand:
             "--nccl-log",
             type=Path,
             metavar="FILE",
-            help="output of the training with NCCL_DEBUG=INFO: adds what NCCL chose",
+            help="output of the training with NCCL_DEBUG=INFO: adds which transport and algorithms NCCL "
+            "chose",
         )
         ranks = parser.add_argument_group("comparing ranks")
-        ranks.add_argument(
-            "--by-rank", action="store_true", help="compare the ranks of one run instead"
-        )
+        ranks.add_argument("--by-rank", action="store_true", help="compare the ranks of one run")
         add_rank_pool(ranks)
         add_output(
             parser, "write only this file; the extension selects the format", json="the report"
@@ -152,7 +152,7 @@ class ReportCommand:
         from feedline.analysis.report.progress import building
 
         console = console_for(args)
-        path, number = place(Path(args.run[0]), args.training)
+        path, number = place(Path(args.run[0]), args.part)
         with (
             own_folders.held(path),
             building(Console(stderr=True, quiet=args.quiet), _STEPS) as done,

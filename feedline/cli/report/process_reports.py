@@ -203,7 +203,7 @@ def _report_several(
     if len(trainings) > _MAX_PAGES:
         notes.append(
             f"Only the first {_MAX_PAGES} training runs have a page. To see the next: feedline "
-            f"report {folder} --training {_MAX_PAGES + 1}"
+            f"report {folder} --part {_MAX_PAGES + 1}"
         )
 
     def rows(base: Path) -> "list[Row]":

@@ -31,9 +31,8 @@ class ScaleCommand:
     """Measure throughput by number of ranks, and predict it for more ranks.
 
     Everything after `--` is a training. It runs under torchrun and `feedline run`, once for each
-    number of ranks, so give it arguments that keep it short. OMP_NUM_THREADS defaults to 1, also
-    for a single rank (torchrun sets it only for two or more). Instead of a training, give existing
-    runs or measured throughputs.
+    number of ranks, so give it arguments that keep it short. OMP_NUM_THREADS is 1 unless you set it.
+    Instead of a training, you can give existing runs or measured throughputs.
 
     Examples:
         feedline scale --ranks 1,2,4 --predict 8 -- train.py --epochs 1
@@ -54,9 +53,8 @@ class ScaleCommand:
             "--ranks",
             type=rank_counts,
             metavar="N,N",
-            help="numbers of ranks to run (default: 1, 2, 4, ... up to one per GPU or CPU, but at "
-            "least 1 and 2: on a machine with one "
-            "GPU, set --ranks yourself)",
+            help="numbers of ranks to run (default: 1, 2, 4, ... up to the number of GPUs, or of "
+            "CPUs without a GPU; at least 1 and 2, although NCCL refuses 2 ranks on one GPU)",
         )
         measuring.add_argument(
             "--throughput",
@@ -82,15 +80,15 @@ class ScaleCommand:
             "--noise-scale",
             type=_noise_scale,
             metavar="SAMPLES",
-            help="gradient noise scale of the training: also compare the time to the same accuracy",
+            help="gradient noise scale, the critical batch size of `feedline converge advise`: also "
+            "compare the time to the same accuracy",
         )
         predicting.add_argument(
             "--min-steps",
             type=_steps,
             metavar="STEPS",
-            help="optimizer steps to the target accuracy with an infinitely large batch (Smin): "
-            "times to accuracy are then in seconds, "
-            "without it relative to the fewest ranks",
+            help="give the time to accuracy in seconds instead of ratios, from the optimizer steps "
+            "that the target takes with a very large batch (Smin)",
         )
         add_output(
             parser,

@@ -36,9 +36,9 @@ class TuneCommand:
     """Find the best DataLoader settings for a recorded training.
 
     Searches num_workers, prefetch_factor and persistent_workers in a replay of the recorded batches
-    and steps, within the available CPUs and memory. Nothing is run. Of settings within 2 % of the
-    best throughput, the one with the fewest workers is chosen. in_order=False, which changes the
-    order of batches, is never chosen; its predicted throughput is reported.
+    and steps, within the available CPUs and memory. The training is not run. Among settings within
+    2 % of the best throughput, the one with the fewest workers is chosen. in_order=False changes the
+    order of batches, so its predicted throughput is only reported, and the choice is yours.
 
     Examples:
         feedline tune runs/demo
@@ -69,9 +69,8 @@ class TuneCommand:
         )
         add_output(
             parser,
-            "write a page with the figure to FILE, which ends in .html",
+            "write the result with a plot to FILE, which ends in .html",
             json="the result",
-            json_to_stdout=True,
         )
 
     def run(self, args: argparse.Namespace) -> int:

@@ -19,31 +19,36 @@ _EXAMPLE: dict[str, Value] = {"num_workers": 4}
 class VerifyCommand:
     """Run a training with and without a change, and say whether the change helps.
 
-    The change is applied without editing files. It is accepted if, at 95 % confidence, the
-    improvement exceeds --margin and that of its control, if it has one. Exit codes: 0 accepted, 77
-    rejected, 75 inconclusive. Each trial is appended to ledger.jsonl; the report of RUN mentions it,
-    and `feedline verify` alone lists all.
+    No file is edited. A change is accepted if the training is better by --margin, with 95 %
+    confidence. Exit codes: 0 accepted, 77 rejected, 75 inconclusive.
 
-    Changes of the DataLoader (--set, or --fix with a finding of RUN) are tried in pairs of short
-    runs. The measured throughput is shown beside the one predicted from RUN; without RUN, the
-    training is recorded first. The lines to change in your program are printed as a diff. Each run
-    ends after about 20 s of steps, and replaces that of an earlier trial. It can write only to
-    {out}, to temporary folders and to caches (and to what --writable names), so that it overwrites
-    no file of yours; W&B and MLflow are offline in these runs. --fix page_faults is tried in the
-    same way, with the environment variables that the finding names.
+    `feedline verify RUN` alone prints the command that tests the fix of RUN's report. `feedline
+    verify` alone lists all trials; they are kept in ledger.jsonl.
 
-    Fixes for large batches (--fix NAME=VALUE, as in `feedline run --fix`) are tried in full
-    training runs, several seeds per arm: unchanged, with the fix, and with its control (a change of
-    equal cost that the fix has to beat). All must process the same number of samples, and they
-    write where they always do. {arm}, {seed} and {checkpoint} in the arguments are replaced by each
-    run's values; {arm} and {seed} together give each run an output folder of its own.
+    DATALOADER SETTINGS: --set NAME=VALUE, or --fix with the id of a finding of RUN
 
-    The values of {out}, {arm}, {seed} and {checkpoint} are also in the environment variables
-    FEEDLINE_OUT, FEEDLINE_ARM, FEEDLINE_SEED and FEEDLINE_CHECKPOINT.
+    Runs of about 20 s in pairs, with and without the change. Prints the measured throughput beside
+    the one predicted from RUN, and the lines to change as a diff. Without RUN, the training is
+    recorded first. The runs of an earlier trial are overwritten, its result is kept.
+
+    These runs cannot overwrite your files: they can write only to {out}, temporary folders and
+    caches, and to what --writable names. W&B and MLflow are offline.
+
+    LARGE-BATCH FIXES: --fix NAME=VALUE, as in `feedline run`
+
+    Full training runs with several seeds: unchanged, with the fix, and with the fix's control, which
+    costs the same and which the fix must beat as well. All have to process the same number of
+    samples.
+
+    These runs can overwrite your files: give each a folder, such as out/{arm}-{seed}.
+
+    In the training's arguments, {out}, {arm} (baseline, fix or control), {seed} and {checkpoint} are
+    replaced. Their values are also in FEEDLINE_OUT, FEEDLINE_ARM, FEEDLINE_SEED and
+    FEEDLINE_CHECKPOINT.
 
     Examples:
+        feedline verify runs/one --fix too_few_workers -- train.py --output-dir {out}
         feedline verify runs/one --set num_workers=4 -- train.py --output-dir {out}
-        feedline verify runs/one --fix too_few_workers -- train.py
         feedline verify --fix warmup=5ep --seeds 3 -- train.py --seed {seed} --output-dir out/{arm}-{seed}
     """
 
@@ -53,20 +58,28 @@ class VerifyCommand:
             type=run_path,
             nargs="?",
             metavar="RUN",
-            help="run folder of the unchanged training; a training goes after `--`",
+            help="run folder of the unchanged training; the training itself goes after `--`",
         )
         changing = parser.add_argument_group("change")
         changing.add_argument(
             "--fix",
-            metavar="NAME=VALUE,...",
-            help="fix for large batches; or the id of a finding, such as too_few_workers",
+            metavar="FIX",
+            help="id of a finding of RUN, such as too_few_workers (see `feedline report RUN --full`); "
+            "or large-batch fixes, such as warmup=5ep,lr_rule=sqrt",
         )
         add_settings(
             changing,
             OVERRIDES,
             "arguments of the training's DataLoader, as in `feedline run --set`",
         )
-        speed = parser.add_argument_group("changes of the DataLoader")
+        changing.add_argument(
+            "--ranks",
+            type=at_least(1),
+            default=1,
+            metavar="N",
+            help="number of ranks of each run (default: 1)",
+        )
+        speed = parser.add_argument_group("DataLoader settings")
         speed.add_argument(
             "--pairs",
             type=at_least(2),
@@ -78,7 +91,7 @@ class VerifyCommand:
             "--steps",
             type=at_least(2),
             metavar="N",
-            help="steps of each run (default: enough for an interval of 3 %%, within 20 s)",
+            help="steps of each run (default: enough to know its throughput to 3 %%, in at most 20 s)",
         )
         speed.add_argument(
             "--writable",
@@ -88,7 +101,7 @@ class VerifyCommand:
             metavar="DIR",
             help="folder whose files the runs may change; may be repeated; / for all",
         )
-        _add_arms(parser)
+        _add_seeds(parser)
         _add_deciding(parser)
 
     def run(self, args: argparse.Namespace) -> int:
@@ -99,7 +112,7 @@ class VerifyCommand:
         if not any(given) and (entries := lines(args.output)):
             return _show_earlier(entries, args)
         if args.fix is None and not args.settings:
-            raise ScriptError(f"nothing to verify: say what to change, as in {_example(args)}")
+            raise ScriptError(_without_change(args))
         if args.fix is not None and args.settings:
             raise ScriptError("--fix cannot be combined with --set: verify one change at a time")
         if not args.program:
@@ -122,12 +135,32 @@ class VerifyCommand:
         return verify_by_pairs(args, args.program)
 
 
+def _without_change(args: argparse.Namespace) -> str:
+    """Say what to type: the command that tests the fix of RUN's report, if it has such a fix."""
+    if args.run_folder is None or args.program:
+        return f"nothing to verify: say what to change, as in {_example(args)}"
+    from feedline.analysis.explain.pipeline import report_of
+    from feedline.profiler.store.trainings import open_run, require_one_training
+
+    report = report_of(require_one_training(open_run(args.run_folder)))
+    top = next((it for it in report.findings if it.rule_id == report.verdict.finding), None)
+    if top is None or not (top.settings or top.environment):
+        return (
+            f"the report of {args.run_folder} has no fix that can be tested from outside: say what "
+            f"to change, as in {_example(args)}"
+        )
+    args.fix, args.ranks, command = top.rule_id, len(report.ranks), report.run.command
+    args.program = command if Path(command[0]).suffix == ".py" else ["SCRIPT", "..."]
+    return f"to test the fix of this report: {_example(args)}"
+
+
 def _example(args: argparse.Namespace) -> str:
     """Return the command line with what is missing in it."""
     change = ["--fix", args.fix] if args.fix else ["--set", as_typed(args.settings or _EXAMPLE)]
     run = [str(args.run_folder)] if args.run_folder else []
+    ranks = ["--ranks", str(args.ranks)] if args.ranks > 1 else []
     program = args.program or ["train.py"]
-    return shlex.join(["feedline", "verify", *run, *change, "--", *program])
+    return shlex.join(["feedline", "verify", *run, *change, *ranks, "--", *program])
 
 
 def _show_earlier(entries: list[dict[str, Any]], args: argparse.Namespace) -> int:
@@ -149,37 +182,30 @@ def _is_finding(fix: str) -> bool:
     return fix in BY_ID
 
 
-def _add_arms(parser: argparse.ArgumentParser) -> None:
-    """Add the options for arms by seed."""
-    arms = parser.add_argument_group("arms")
-    arms.add_argument(
+def _add_seeds(parser: argparse.ArgumentParser) -> None:
+    """Add the options for trials by seed."""
+    seeds = parser.add_argument_group("large-batch fixes")
+    seeds.add_argument(
         "--control",
         metavar="NAME=VALUE,...",
-        help="control of equal cost, or `none` (default: the control defined by the fix)",
+        help="control, or `none` (default: the one that the fix defines, if any)",
     )
-    arms.add_argument(
-        "--checkpoint", type=Path, metavar="FILE", help="checkpoint that every branch starts from"
+    seeds.add_argument(
+        "--checkpoint", type=Path, metavar="FILE", help="checkpoint that each run starts from"
     )
-    arms.add_argument(
+    seeds.add_argument(
         "--seeds",
         type=at_least(1),
         default=_SEEDS,
         metavar="N",
-        help=f"number of seeds per arm (default: {_SEEDS})",
+        help=f"number of seeds (default: {_SEEDS})",
     )
-    arms.add_argument(
-        "--ranks",
-        type=at_least(1),
-        default=1,
-        metavar="N",
-        help="number of ranks of each training (default: 1)",
-    )
-    arms.add_argument(
+    seeds.add_argument(
         "--metric",
         metavar="NAME",
-        help="metric to compare; lower is better for losses, errors, perplexities, and wer, rmse "
-        "and the like (default: the alphabetically "
-        "first name passed to feedline.metric(), else a loss)",
+        help="metric to compare (default: the first in the alphabet that was passed to "
+        "feedline.metric(), else the evaluation loss, else the training loss). The output says "
+        "whether lower or higher counts as better, which follows from the name",
     )
 
 
@@ -190,8 +216,8 @@ def _add_deciding(parser: argparse.ArgumentParser) -> None:
         "--margin",
         type=finite,
         metavar="DIFFERENCE",
-        help="improvement required: of the throughput in %% (default: 2), of a metric in its unit "
-        "(default: 0)",
+        help="improvement required: of the throughput in %% (default: 2), or of the metric in its "
+        "unit (default: 0)",
     )
     add_output(
         parser,

@@ -82,7 +82,7 @@ def _runs(trial: SpeedTrial) -> Table:
         known = [one for one in rates if one is not None]
         cells = ", ".join("failed" if one is None else rate(one) for one in rates)
         rows.append((shown, rate(statistics.fmean(known)) if known else BLANK, cells))
-    return Table(tuple(rows), ("arm", "mean", f"{trial.unit} by run"), right=frozenset({1}))
+    return Table(tuple(rows), ("training", "mean", f"{trial.unit} by run"), right=frozenset({1}))
 
 
 def document_of_seeds(trial: FixTrial) -> Document:
@@ -93,12 +93,13 @@ def document_of_seeds(trial: FixTrial) -> Document:
     for arm in ("baseline", "control", "fix"):
         branches = [branch for branch in trial.branches if branch.arm == arm]
         if branches:
-            name = {"control": f"control {trial.control}", "fix": trial.fix}.get(arm, "unchanged")
+            name = {"control": "with the control", "fix": "with the fix"}.get(arm, "unchanged")
             rows.append((name, *_cells(branches)))
-    heads = ("arm", "mean", "sd", "by seed", "samples", "updates", "s/update")
+    heads = ("training", "mean", "sd", "by seed", "samples", "updates", "s/update")
     return Document(
         (
-            Headline(f"{trial.verdict.upper()}: {trial.why}"),
+            Headline(f"{trial.verdict.upper()}: {trial.why}."),
+            Fields(tuple(_tried(trial)), indented=True),
             Table(
                 tuple(rows),
                 heads,
@@ -107,6 +108,12 @@ def document_of_seeds(trial: FixTrial) -> Document:
             ),
         )
     )
+
+
+def _tried(trial: FixTrial) -> Iterator[Field]:
+    yield Field("Fix", trial.fix, copied=True)
+    if trial.control:
+        yield Field("Control", trial.control, copied=True)
 
 
 def _cells(branches: list[Branch]) -> list[str]:

@@ -29,16 +29,16 @@ class WhatifCommand:
 
     Replays the recorded batches and steps as the DataLoader would hand them over with these
     settings, and prints samples/s before and after the change, with a 95 % interval and what would
-    limit the training then. Nothing is run. If the recording cannot answer, feedline says why, and
-    names the command that measures it if there is one.
+    limit the training then. The training is not run. If the recording cannot answer, feedline says
+    why, and which command can.
 
     Settings: num_workers, prefetch_factor, in_order and persistent_workers of the DataLoader;
-    cores=N, the CPUs that the training may use; decode=NAME, another decoder for JPEGs and other
-    images, measured on at most 50 files of --data.
+    cores=N, the CPUs that the training may use; decode=NAME, another image decoder (pil, simplejpeg,
+    cv2, torchvision, dali or nvimagecodec), which is timed on up to 50 files of --data.
 
     Examples:
         feedline whatif runs/demo --workers 4
-        feedline whatif runs/demo --set num_workers=8,prefetch_factor=4 --set cores=8 --json
+        feedline whatif runs/demo --set num_workers=8,prefetch_factor=4 --set cores=8
         feedline whatif runs/demo --set decode=simplejpeg --data photos
     """
 
@@ -50,12 +50,15 @@ class WhatifCommand:
         )
         add_shortcuts(changed)
         changed.add_argument(
-            "--fix", metavar="ID", help="the fix of a finding of the run, such as too_few_workers"
+            "--fix", metavar="ID", help="fix of this finding of the run, such as too_few_workers"
         )
         changed.add_argument(
-            "--data", type=Path, metavar="DIR", help="image folder with one subfolder per class"
+            "--data",
+            type=Path,
+            metavar="DIR",
+            help="image folder with one subfolder per class, for decode=NAME",
         )
-        add_output(parser, json="the prediction", json_to_stdout=True)
+        add_output(parser, json="the prediction")
 
     def run(self, args: argparse.Namespace) -> int:
         if not args.settings and args.fix is None:
