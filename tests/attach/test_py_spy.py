@@ -20,5 +20,5 @@ def test_another_python_is_read_by_py_spy(start, monkeypatch):
 
     assert report.reader == "py-spy"
     assert report.limit.startswith("Input-bound")
-    assert report.findings[-1].message.startswith("tokenize() takes")
+    assert any(finding.message.startswith("tokenize() takes") for finding in report.findings)
     assert [process.name for process in report.processes] == ["the main process", "worker 0"]
