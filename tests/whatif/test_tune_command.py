@@ -108,7 +108,20 @@ def test_limits_of_the_command_line_hold(demo, capsys):
     )
 
     assert (
-        main(["tune", str(demo), "--memory", "1GB", "--cores", "8", "--max-workers", "4", "--json", "-"])
+        main(
+            [
+                "tune",
+                str(demo),
+                "--memory",
+                "1GB",
+                "--cores",
+                "8",
+                "--max-workers",
+                "4",
+                "--json",
+                "-",
+            ]
+        )
         == 0
     )
     small = json.loads(capsys.readouterr().out)
