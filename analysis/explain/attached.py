@@ -39,7 +39,9 @@ _MODELS = Sentence(
     "Bound by the model: forward, backward and optimizer take {part} of the time.", part=PERCENT
 )
 _FEW = Sentence("Too little was seen for a verdict: {count} samples.", count=COUNT)
-_SAYS = Sentence("{function} takes {part} of the time to make a sample", function=NAME, part=PERCENT)
+_SAYS = Sentence(
+    "{function} takes {part} of the time to make a sample", function=NAME, part=PERCENT
+)
 _TAKES = Sentence("{function} takes {part} of the time", function=NAME, part=PERCENT)
 _FASTER = Sentence("Make {function} faster: compute once and keep the result.", function=NAME)
 _MORE = Sentence("Or more workers: they make batches {part} of their time.", part=PERCENT)

@@ -78,7 +78,7 @@ def of_finding(top: Finding | None, limit: str, cause: str = "", caveat: str = "
         limit=limit or _full_stop(top.message),
         cause=cause,
         caveat=caveat,
-        fix=_fix(top),
+        fix=shortest_fix(top),
         place=top.place,
         condition=top.condition,
         gain=top.gain,
@@ -129,7 +129,7 @@ def verdict_of_traces(findings: Sequence[Finding], facts: TraceFacts) -> Verdict
     return of_finding(top, _BOUND(bound=bound, message=message), cause)
 
 
-def _fix(top: Finding) -> str:
+def shortest_fix(top: Finding) -> str:
     """Return the change in as few words as it takes: arguments alone, where they are all of it."""
     rule = BY_ID.get(top.rule_id)
     if rule is not None and rule.by_settings and rule.effort is Effort.SETTING and top.settings:

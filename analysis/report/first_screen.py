@@ -5,8 +5,9 @@ At most 25 lines of 80 columns. Everything else is in the full report and in HTM
 
 from collections.abc import Iterable, Sequence
 
+from feedline.analysis.convergence.checks import ASIDE
 from feedline.analysis.explain.model import Report
-from feedline.analysis.explain.verdict import leading
+from feedline.analysis.explain.verdict import leading, shortest_fix
 from feedline.analysis.formatting import Scale, counted, percent, rate, seconds
 from feedline.analysis.ledger.finding import Finding, Gain, GainKind, Severity
 from feedline.analysis.ledger.table import Ledger
@@ -26,6 +27,7 @@ from feedline.analysis.report.document import (
     Title,
 )
 from feedline.analysis.report.palette import family
+from feedline.analysis.rules import BY_ID
 
 NO_STEP = (
     "No training step was recorded: no optimizer update, no backward pass and no batch in a "
@@ -35,6 +37,7 @@ _SMALL = 0.01  # of the step: stages below it are shown as one
 _DIVIDED = 0.1  # of the step: an input that takes less is one row
 _STAGES, _PARTS, _OTHERS = 5, 3, 3  # shown at most
 _INPUT = "input"
+_SHORT_FIX = 36  # letters: a longer one leaves no room for place and gain
 #: Rows of the ledger below a stage -> what they are called.
 _WITHIN = {"comm/transfer": "rank transfer", "comm/late": "late ranks", "gc": "gc"}
 _AT_MOST = {GainKind.ABOUT: "about ", GainKind.AT_MOST: "at most "}
@@ -197,7 +200,9 @@ def _others(report: Report) -> tuple[tuple[str, ...], ...]:
     top = leading(report.findings)
     asking: list[Finding] = []
     places = {top.place} if top is not None and top.place else set()
-    for finding in report.findings:
+    checks = report.convergence.checks if report.convergence else []
+    told = {finding.rule_id for finding in report.findings} | {*ASIDE}
+    for finding in [*report.findings, *(one for one in checks if one.rule_id not in told)]:
         if finding is top or finding.severity is Severity.INFO or finding.place in places:
             continue
         places |= {finding.place} - {""}
@@ -209,12 +214,17 @@ def _others(report: Report) -> tuple[tuple[str, ...], ...]:
 def _other(finding: Finding, mean_s: float) -> tuple[str, str, str]:
     gained = finding.gain
     then = "" if gained is None or gained.after is None else f"alone -> {short_gain(gained)}"
-    return title(finding), _weight(finding, mean_s), then
+    fix = shortest_fix(finding).removesuffix(".")
+    if not then and finding.cost_s <= 0:  # it is about what is learned, and takes no time
+        return fix, finding.place, then
+    what = fix if 0 < len(fix) <= _SHORT_FIX else title(finding)
+    return what, _weight(finding, mean_s), then
 
 
 def title(finding: Finding) -> str:
-    """Return what a finding is called: its id in words."""
-    return finding.rule_id.replace("_", " ")
+    """Return what a finding is called."""
+    rule = BY_ID.get(finding.rule_id)
+    return (rule and rule.called) or finding.rule_id.replace("_", " ")
 
 
 def _weight(finding: Finding, mean_s: float) -> str:

@@ -52,5 +52,5 @@ def test_the_first_finding_is_the_same_on_both_sides_of_the_gate(share, tmp_path
 
     causes = [finding.rule_id for finding in report.findings]
     assert causes in (["borderline_input"], ["busy_neighbors", "borderline_input"]), report.verdict
-    assert "is on the borderline" in report.findings[-1].message
+    assert "too close to 5 %" in report.findings[-1].message
     one_number.check_run(tmp_path / "run")

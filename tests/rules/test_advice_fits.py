@@ -232,8 +232,8 @@ CASES: dict[str, list[tuple[str, RuleInputs, RuleInputs]]] = {
         )
     ],
     "made_one_by_one": [
-        ("__getitem__ take a list", rows(3.0), rows(3.0, settings={"whole_batches": True})),
-        ("__getitem__ take a list", rows(3.0), rows(3.0, settings={"map_style": False})),
+        ("takes a list of indices", rows(3.0), rows(3.0, settings={"whole_batches": True})),
+        ("takes a list of indices", rows(3.0), rows(3.0, settings={"map_style": False})),
     ],
     "epoch_restart": [
         (

@@ -30,13 +30,13 @@ def test_kept_graphs_lead_the_verdict_also_where_the_step_waits_for_data():
     finding = memory_growth.check(facts)
 
     assert finding.message == (
-        "each step's graph is kept, 4.00 MB per step: memory is full in about 1,400 steps "
+        "each step's graph is kept, 4.00 MB per step, and memory is full in about 1,400 steps "
         "(2 min 20 s)"
     )
     assert finding.place == "train.py:20" and "detach()" in finding.fix
     assert finding.severity.value == "high" and finding.cost_s == 0
     assert verdict(diagnose(facts), facts).startswith(
-        "Runs out of memory: Each step's graph is kept"
+        "Will run out of memory: Each step's graph is kept"
     )
 
 

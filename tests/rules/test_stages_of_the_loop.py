@@ -52,8 +52,13 @@ def test_compiling_that_has_ended_is_said_to_have_ended():
 @pytest.mark.parametrize(
     ("kind", "values", "why", "fix"),
     [
-        ("size", (3, 4, 5, 6, 7), "a size of x changes (3, 4, 5, 6, ...)", "Pad to a few lengths"),
-        ("number", (1.0,), "x changes (1)", "Pass x as a tensor"),
+        (
+            "size",
+            (3, 4, 5, 6, 7),
+            "the size of x changes (3, 4, 5, 6, ...)",
+            "Pad to a few lengths",
+        ),
+        ("number", (1.0,), "the number x changes (1)", "Pass x as a tensor"),
         ("dtype", (), "the dtype of x changes", "Run with TORCH_LOGS=recompiles"),
     ],
 )

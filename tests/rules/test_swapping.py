@@ -24,7 +24,7 @@ def swapping(bytes_per_s: float | None) -> RuleInputs:
 def test_memory_that_comes_back_from_swap_is_not_taken_for_cold_files():
     found = {finding.rule_id: finding for finding in diagnose(swapping(90e6))}
 
-    assert "while 90.0 MB/s come back from swap" in found["swapping"].message
+    assert "swapping (90.0 MB/s)" in found["swapping"].message
     assert "Use less memory" in found["swapping"].fix
     assert "cold_storage" not in found
 
@@ -37,7 +37,7 @@ def test_swap_in_compressed_memory_takes_a_cpu_and_blocks_nobody():
     )
     first = diagnose(facts)[0]
 
-    assert first.rule_id == "swapping" and "for 75 % of their time" in first.message
+    assert first.rule_id == "swapping" and "75 % of their time" in first.message
     assert "slow_for_its_bytes" not in {finding.rule_id for finding in diagnose(facts)}
     assert diagnose(replace(facts, swapped_in=None))[0].rule_id == "slow_for_its_bytes"
 

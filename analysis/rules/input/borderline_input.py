@@ -11,7 +11,7 @@ from feedline.analysis.ledger.rule import EVERY_LIMIT, Rule, Statement
 from feedline.analysis.ledger.view.batch_function import says
 from feedline.analysis.ledger.view.enough_steps import INTERVAL, input_known
 from feedline.analysis.ledger.view.input_wait import MIN_WAIT_SHARE, steady_share
-from feedline.analysis.sentences import PERCENT, TIME, Sentence
+from feedline.analysis.sentences import PERCENT, Sentence
 
 RULE_ID = "borderline_input"
 
@@ -20,10 +20,10 @@ RULE_ID = "borderline_input"
 _NEAR = 2 * MIN_WAIT_SHARE
 
 _SAYS = Sentence(
-    "the input is on the borderline: it takes {part} of the {step} step", part=PERCENT, step=TIME
+    "the input takes {part} of each step, too close to 5 % to call it a bottleneck", part=PERCENT
 )
 _GATE = f"shares of {share(MIN_WAIT_SHARE)} or more count as a bottleneck"
-_LOOK = Sentence("Look at the rest of the step first: the input takes {part} of it.", part=PERCENT)
+_LOOK = "Look at the rest of the step first."
 
 
 def check(facts: RuleInputs) -> Finding | None:
@@ -38,7 +38,7 @@ def check(facts: RuleInputs) -> Finding | None:
     return Finding(
         RULE_ID,
         Severity.INFO,
-        message=_SAYS(part=waiting, step=mean_s),
+        message=_SAYS(part=waiting),
         more=[
             *([] if facts.loader else [says(facts)]),
             INTERVAL(ends=(sure.low, sure.high)),
@@ -60,7 +60,7 @@ def check(facts: RuleInputs) -> Finding | None:
                 "gate", "share at which the input counts as a bottleneck", MIN_WAIT_SHARE, SHARE
             ),
         ],
-        fix=_LOOK(part=waiting),
+        fix=_LOOK,
         how_to_check="Train on the same batch in every step. If the step gets much faster, this "
         "finding is wrong.",
         cost_s=waiting * mean_s,

@@ -24,7 +24,7 @@ _SATURATED = Sentence(
     "the CPUs are saturated: {part} of the time per sample is spent waiting for one", part=PERCENT
 )
 _USED_UP = Sentence(
-    "the CPU quota is {cpus} CPUs, and samples wait {part} of their time for one",
+    "the CPU quota is {cpus} CPUs, and samples spend {part} of their time waiting for a CPU",
     cpus=CPUS,
     part=PERCENT,
 )
@@ -222,6 +222,7 @@ RULE: Rule[RuleInputs] = Rule(
     in_part=False,
     states=Statement.CPUS_FULL,
     without_gain_of_workers=_NO_MORE_WORKERS,
+    called="samples take much CPU time",
 )
 
 QUOTA_RULE: Rule[RuleInputs] = Rule(

@@ -131,4 +131,11 @@ def change(facts: RuleInputs) -> Refused:
     )
 
 
-RULE: Rule[RuleInputs] = Rule(RULE_ID, check, change, lifts=EVERY_LIMIT, of_input=True)
+RULE: Rule[RuleInputs] = Rule(
+    RULE_ID,
+    check,
+    change,
+    lifts=EVERY_LIMIT,
+    of_input=True,
+    called="input, cause unknown",
+)

@@ -17,8 +17,8 @@ from feedline.analysis.sentences import TIME, Sentence
 
 RULE_ID = "made_one_by_one"
 _IN_ONE_CALL = (
-    "Make each batch in one call: let the dataset's __getitem__ take a list of indices "
-    "and return the whole batch."
+    "Make each batch in one call: batch_size=None, sampler=BatchSampler(...), and a dataset "
+    "that takes a list of indices."
 )
 _TORCHS = ("RandomSampler", "SequentialSampler")  # what a DataLoader makes of shuffle
 _YIELD_BATCHES = "Make each batch in one call: let the dataset yield whole batches."
@@ -141,4 +141,5 @@ RULE: Rule[RuleInputs] = Rule(
     claims=("sample/dataset/*cpu", "sample/dataset/*run_queue", "sample/dataset/user"),
     time=Time.NEEDLESS,  # calls for each sample
     of_input=True,
+    called="batches made sample by sample",
 )

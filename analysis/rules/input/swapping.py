@@ -18,8 +18,7 @@ from feedline.analysis.sentences import PART, PERCENT, SIZE, Sentence
 RULE_ID = "swapping"
 
 _SAYS = Sentence(
-    "page faults and storage hold samples up for {held} of their time, while {read}/s come back "
-    "from swap",
+    "the machine is swapping ({read}/s), and samples wait for memory {held} of their time",
     held=PERCENT,
     read=SIZE,
 )

@@ -2,9 +2,9 @@
 
 from feedline.analysis.ledger.change import Change, Refused
 from feedline.analysis.ledger.facts import RuleInputs
-from feedline.analysis.ledger.finding import SHARE, Evidence, Finding, Severity
+from feedline.analysis.ledger.finding import SHARE, CostKind, Evidence, Finding, Severity
 from feedline.analysis.ledger.rule import CHEAPER, Effort, Rule
-from feedline.analysis.ledger.view.cpus import making_wait_s
+from feedline.analysis.ledger.view.cpus import making_wait_s, saturated
 from feedline.analysis.ledger.view.input_wait import severity
 from feedline.analysis.ledger.view.slow_code import SlowCode, lines_of, reported, slow_code
 from feedline.analysis.measure.code_places import COLLATE
@@ -46,6 +46,8 @@ def check(facts: RuleInputs) -> Finding | None:
         how_to_check=f"Have {slow.node.function} return the same result every time. If samples/s "
         "do not rise, this finding is wrong.",
         cost_s=cost_s,
+        # on full CPUs the rest gets faster as well
+        cost_kind=CostKind.ESTIMATED if saturated(facts) else CostKind.BOUND,
         claims=slow.rows,
         place=slow.where,
     )
@@ -122,4 +124,5 @@ RULE: Rule[RuleInputs] = Rule(
     supposing="if this function took half of its time",
     of_input=True,
     free=free,
+    called="slow function",
 )

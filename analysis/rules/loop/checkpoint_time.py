@@ -68,4 +68,5 @@ RULE: Rule[RuleInputs] = Rule(
     bound="Bound by checkpoints",
     lifts=frozenset({"step"}),
     supposing="if saving took no time",
+    called="checkpoints",
 )

@@ -14,7 +14,7 @@ _SAYS = Sentence("{who} by {growth} per step{until}", who=PART, growth=SIZE, unt
 _GRAPHS_KEPT = Sentence(
     "each step's graph is kept, {growth} per step{until}", growth=SIZE, until=PART
 )
-_UNTIL = Sentence(": memory is full in about {steps} ({left})", steps=PART, left=TIME)
+_UNTIL = Sentence(", and memory is full in about {steps} ({left})", steps=PART, left=TIME)
 _GREW = Sentence("while these steps ran it grew by {grown}, to {end}", grown=SIZE, end=SIZE)
 _GRAPHS = Sentence(
     "of {graphs} graphs of past steps that were looked at, {alive} are still in memory",
@@ -156,7 +156,7 @@ RULE: Rule[RuleInputs] = Rule(
     RULE_ID,
     check,
     change,
-    bound="Runs out of memory",
+    bound="Will run out of memory",
     in_part=False,
     lifts=frozenset(),
     ends_training=True,

@@ -101,4 +101,5 @@ RULE: Rule[RuleInputs] = Rule(
     bound="Bound by the optimizer",
     lifts=frozenset({"step"}),
     supposing="if it took no time",
+    called="slow optimizer",
 )

@@ -238,4 +238,5 @@ RULE: Rule[RuleInputs] = Rule(
     lifts=frozenset({"step"}),
     supposing="if this code took no time",
     free=free,
+    called="slow code in the loop",
 )

@@ -46,12 +46,12 @@ _NO_NUMBERS = Sentence(
 )
 #: What had changed, in words.
 _WHAT = {
-    "size": "a size of {name}",
+    "size": "the size of {name}",
     "rank": "the number of dimensions of {name}",
     "stride": "the memory layout of {name}",
     "dtype": "the dtype of {name}",
     "gradients": "whether gradients are computed",
-    "number": "{name}",
+    "number": "the number {name}",
 }
 _SHOWN = 4  # values
 
