@@ -18,7 +18,7 @@ from feedline.analysis.ledger.view.enough_steps import enough_steps
 from feedline.analysis.ledger.view.input_wait import MIN_WAIT_SHARE, num_workers, steady_share
 from feedline.analysis.ledger.view.recorded_ranks import recorded
 from feedline.analysis.ledger.view.slow_code import making_line
-from feedline.analysis.rules import BY_ID, CROSS_RANK, DATA, INPUT, LOOP, MACHINE, TRACE
+from feedline.analysis.rules import BY_ID, CROSS_RANK, DATA, ENDED, INPUT, LOOP, MACHINE, TRACE
 from feedline.analysis.rules.input import (
     borderline_input,
     compute_bound,
@@ -56,7 +56,11 @@ def diagnose(
     own = [_with_idle_workers(finding, run) for finding in _causes_of_input(run)]
     between = [_with_loader_fix(finding, in_order(own, rows, mean_s)) for finding in between]
     wrong = _wrong(checks)
-    grave = [*found(DATA, run), *(finding for finding in wrong if finding.rule_id in GRAVE)]
+    grave = [
+        *found(ENDED, run),
+        *found(DATA, run),
+        *(finding for finding in wrong if finding.rule_id in GRAVE),
+    ]
     own += [
         _with_idle_workers(finding, run)
         for finding in _statement(run, own, [*of_loop, *between], around)

@@ -24,6 +24,7 @@ from feedline.analysis.measure.certainty import certainty, unseen
 from feedline.analysis.measure.code_tree import SampledCode
 from feedline.analysis.measure.cpu_use import cpu_use, mean_of
 from feedline.analysis.measure.gather import RankMetrics
+from feedline.analysis.measure.killed import KilledWorker, killed_worker, nearly_full
 from feedline.analysis.measure.mean_step import half_width, interval_of_rate, means_of, relative
 from feedline.analysis.measure.model import (
     Cpus,
@@ -100,12 +101,14 @@ class Measurement:
         shown: the rank that it shows.
         view: of that rank, for rules and predictions; None: it made no step.
         end: how the rank ended that ended first.
+        killed: the worker whose end that was; None: none.
     """
 
     run: MeasuredRun
     shown: RankMetrics
     view: RuleInputs | None
     end: AtEnd
+    killed: KilledWorker | None = None
 
     @property
     def ended_badly(self) -> bool:
@@ -134,9 +137,10 @@ def measure(
     step = _step(shown, gauges, code)
     use = _cpu_use(shown, gathered, gauges) if step is not None else None
     view = _view(shown, step, workers, loaders, use, gauges, code, compared)
-    if view is not None:
-        view = dataclasses.replace(view, growth=_growth(shown, gauges))
     ended = between_ranks.first_failed(gathered)
+    killed = killed_worker(gathered[ended])
+    if view is not None:
+        view = dataclasses.replace(view, growth=_growth(shown, gauges), killed=killed)
     end = at_end(gathered[ended], gauges if gathered[ended] is shown else [])
     about = _run_info(run, gathered[ended].rank, end)
     trained = convergence(run, notes)
@@ -182,9 +186,17 @@ def measure(
         ledger=view.ledger if view is not None else None,
         user_code=_user_code(view),
         memory_growth=list(view.growth) if view is not None else [],
-        headline=headline(about, pace.steps, trained.updates if trained else 0, who, end, unit),
+        headline=headline(
+            about,
+            pace.steps,
+            trained.updates if trained else 0,
+            who,
+            end,
+            unit,
+            nearly_full(gathered[ended]),
+        ),
     )
-    return Measurement(measured, shown, view, end)
+    return Measurement(measured, shown, view, end, killed)
 
 
 def _step(shown: RankMetrics, gauges: list[Gauge], code: SampledCode | None) -> StepSummary | None:

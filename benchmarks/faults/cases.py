@@ -28,10 +28,12 @@ class Side:
         arguments: of its program. ``{name}`` is a folder of files (files.py) or what a condition
             gives.
         conditions: that surround it (conditions.py).
+        exit_code: with which it ends.
     """
 
     arguments: str
     conditions: tuple[str, ...] = ()
+    exit_code: int = 0
 
 
 @dataclass(frozen=True)
@@ -94,6 +96,7 @@ def fault(
     files: str = "",
     on: str = "",
     twin_on: str = "",
+    exit_code: int = 0,
     **more: Any,
 ) -> Fault:
     """A line of the lists below.
@@ -101,10 +104,11 @@ def fault(
     Args:
         both, own, twins: arguments of both sides, of the fault and of its twin.
         on, twin_on: their conditions.
+        exit_code: of the fault.
     """
     sides = [
-        Side(f"{both} {arguments}", tuple(conditions.split()))
-        for arguments, conditions in ((own, on), (twins, twin_on))
+        Side(f"{both} {arguments}", tuple(conditions.split()), code)
+        for arguments, conditions, code in ((own, on, exit_code), (twins, twin_on, 0))
     ]
     return Fault(
         name, what, tuple(expected.split()), program, *sides, tuple(files.split()), ranks, **more
@@ -304,6 +308,9 @@ OBJECTS = [
          "--steps 1500 --step-ms 8 --batch 64 --workers 0", "--keep buffer", "--keep number"),
     kept("workers_keep", "workers keep 4 kB of each sample", "memory_growth",
          "--steps 3000 --step-ms 8 --batch 64 --workers 2", "--worker-keeps 4", ""),
+    kept("worker_killed", "workers keep 256 kB of each sample, until the memory of their control group is full", "killed_worker",
+         "--steps 300 --step-ms 20 --batch 64 --workers 2", "--worker-keeps 256", "", on="memory:1200", twin_on="memory:1200",
+         names="memory was full.*grew by", exit_code=1),
 ]  # fmt: skip
 
 IN_THE_LOOP = [

@@ -22,8 +22,10 @@ from feedline.profiler.record import privacy
 from feedline.profiler.record.detail import ProfilerWindow
 from feedline.profiler.record.recorder import recorder
 from feedline.profiler.samplers.blocked_threads import BlockedThreads
+from feedline.profiler.samplers.cgroup import MemoryEvents
 from feedline.profiler.samplers.processes import UnfollowedProcesses
 from feedline.profiler.samplers.sampler import Sampler, default_sources
+from feedline.profiler.samplers.worker_memory import WorkerMemory
 from feedline.profiler.session.ending import WELL, Ending
 from feedline.profiler.session.hooks import Hooks, attach_in_main
 from feedline.profiler.session.stop_after import StopAfter
@@ -138,9 +140,11 @@ class Session:
             changes,
             stop_after,
         )
-        sources = default_sources() + (
+        self._worker_memory = WorkerMemory()
+        sources = [*default_sources(), self._worker_memory] + (
             [UnfollowedProcesses(self.path, record_argv)] if follows else []
         )
+        self._memory_events = MemoryEvents.now()
         # by name; threads that report at the same time lose nothing, as none replaces the whole
         self._hook_states: dict[str, dict[str, object]] = {}
         self._looks = BlockedThreads()
@@ -160,7 +164,7 @@ class Session:
 
     def _begin(self, segment: Segment) -> None:
         recorder.open_main(segment, self._every)
-        recorder.looks = self._looks
+        recorder.looks, recorder.worker_memory = self._looks, self._worker_memory
         recorder.samples_stacks = self._stacks.wanted
         for change in self._changes:
             change.attach(self._changing)
@@ -201,6 +205,9 @@ class Session:
             ending.by,
             ending.at,
         )
+        if ending.killed:
+            counted = MemoryEvents.now().since(self._memory_events)
+            self.manifest.killed = {"pid": ending.killed, **counted}
         self.manifest.ended = True
         self.manifest.anchors.append(clock.anchor())
         with suppress(OSError):

@@ -176,6 +176,14 @@ class _TrainingShape(TypedDict, total=False):
     fixes_failed: dict[str, str]
 
 
+class _KilledShape(TypedDict, total=False):
+    pid: _Pid
+    kills: Count
+    machine_kills: Count
+    limit_hits: Count
+    limit_bytes: Annotated[int, Meta(ge=0, le=(1 << 63) - 1)]
+
+
 class ManifestShape(TypedDict, total=False):
     """manifest.json of a known schema version."""
 
@@ -197,6 +205,7 @@ class ManifestShape(TypedDict, total=False):
     ended: bool
     ended_by: str
     ended_at: str
+    killed: _KilledShape
     notes: list[str]
 
 

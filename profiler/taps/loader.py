@@ -179,9 +179,9 @@ class LoaderTaps:
                     finally:
                         recorder.starting = 0
                         patches.undo()
-            _watch_makers(
-                [(worker.pid, worker.pid) for worker in getattr(iterator, "_workers", ())]
-            )
+            pids = [worker.pid for worker in getattr(iterator, "_workers", ())]
+            _watch_makers([(pid, pid) for pid in pids])
+            _watch_memory(state.loader, pids)
             with suppress(AttributeError):  # workers that are threads have another kind of queue
                 _watch_queue(iterator._worker_result_queue, state)
 
@@ -436,6 +436,13 @@ def _watch_makers(makers: list[tuple[int, int]]) -> None:
             recorder.looks.watch(makers)
     except Exception as error:  # where the kernel does not tell, what they wait for stays unknown
         clock.counters.absent["/proc/PID/task/THREAD/syscall"] = masks.error(error)
+
+
+def _watch_memory(loader: int, pids: list[int]) -> None:
+    """Have the memory of a loader's workers read, which come by their numbers."""
+    with suppress(OSError):  # one has ended already
+        if recorder.worker_memory is not None:
+            recorder.worker_memory.watch(loader, dict(enumerate(pids)))
 
 
 def _watch_queue(queue: Any, state: _IteratorState) -> None:

@@ -538,6 +538,7 @@ COSTS: dict[str, Formula] = {
         if stage != "wait"
     ),
     "memory_growth": nothing,
+    "killed_worker": nothing,
     "optimizer_time": updating,
     "gpu_waits": launching,
     "float32_products": lambda bar: min(
