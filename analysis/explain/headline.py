@@ -41,7 +41,9 @@ def headline(
             reached.
     """
     return " ".join(
-        part for part in (_ended(run, steps, who, end, unit, memory), _stopped(run, steps, updates)) if part
+        part
+        for part in (_ended(run, steps, who, end, unit, memory), _stopped(run, steps, updates))
+        if part
     )
 
 

@@ -3,7 +3,7 @@
 import dataclasses
 import datetime
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -39,6 +39,7 @@ from feedline.analysis.measure.model import (
     Updated,
     Workers,
 )
+from feedline.analysis.measure.periodic import periodic_stall
 from feedline.analysis.measure.rank_gauges import read_rank_gauges
 from feedline.analysis.measure.source_lines import SourceLines
 from feedline.analysis.measure.stages import INPUT_STAGES
@@ -56,7 +57,7 @@ from feedline.profiler.session.ending import INTERRUPTED
 from feedline.profiler.store.manifest import Manifest
 from feedline.profiler.store.run_folder import Rank, Run
 from feedline.profiler.store.segment_reader import Process
-from feedline.profiler.store.stacks import read_stacks
+from feedline.profiler.store.stacks import ProcessStacks, read_stacks
 
 #: Variables that change what glibc's malloc returns to the system.
 _SETTINGS_OF_MALLOC = frozenset(
@@ -133,8 +134,9 @@ def measure(
     shown = gathered[between_ranks.choose_shown_rank(gathered, compared)]
     gauges = read_rank_gauges(shown.rank, notes)
     workers, loaders = gather.workers(shown), gather.loaders(shown)
-    code = _sampled_code(shown.rank, notes)
-    step = _step(shown, gauges, code)
+    stacks = _stacks(shown.rank, notes)
+    code = _sampled_code(shown.rank, stacks)
+    step = _step(shown, gauges, code, stacks)
     use = _cpu_use(shown, gathered, gauges) if step is not None else None
     view = _view(shown, step, workers, loaders, use, gauges, code, compared)
     ended = between_ranks.first_failed(gathered)
@@ -199,7 +201,12 @@ def measure(
     return Measurement(measured, shown, view, end, killed)
 
 
-def _step(shown: RankMetrics, gauges: list[Gauge], code: SampledCode | None) -> StepSummary | None:
+def _step(
+    shown: RankMetrics,
+    gauges: list[Gauge],
+    code: SampledCode | None,
+    stacks: Sequence[ProcessStacks],
+) -> StepSummary | None:
     """Return the mean step, with the CPU time of the whole training and its own code."""
     step = gather.step_summary(shown)
     if step is None:
@@ -210,6 +217,7 @@ def _step(shown: RankMetrics, gauges: list[Gauge], code: SampledCode | None) -> 
         own_code=own_code.of_steps(shown, step)
         or (user_code.loop_code(code, step.stages) if code is not None else None),
         evaluation_code=own_code.of_evaluation(shown),
+        periodic=periodic_stall(shown, step.mean_s, step.stages, stacks),
     )
 
 
@@ -355,19 +363,23 @@ def _growth(rank: RankMetrics, gauges: list[Gauge]) -> list[MemoryGrowth]:
     return memory.growths(rank.main, rank.steps, rank.counted, gauges, origin, source)
 
 
-def _sampled_code(rank: Rank, notes: list[str]) -> SampledCode | None:
-    """Return the program's functions in the rank's stacks; None without any.
+def _stacks(rank: Rank, notes: list[str]) -> tuple[ProcessStacks, ...]:
+    """Return the rank's stacks; none where nothing was sampled.
 
     What is wrong with them is noted: the rest of the report does not need them.
     """
-    anchors = rank.manifest.anchors
-    begun_s = anchors[0]["time_ns"] / 1e9 if anchors else None
-    source = SourceLines.of_run(begun_s, rank.folder.parent)
     try:
-        return SampledCode.of(read_stacks(rank), source)
+        return read_stacks(rank)
     except FeedlineError as error:
         notes.append(str(error))
-        return None
+        return ()
+
+
+def _sampled_code(rank: Rank, stacks: Sequence[ProcessStacks]) -> SampledCode | None:
+    """Return the program's functions in the rank's stacks; None without any."""
+    anchors = rank.manifest.anchors
+    begun_s = anchors[0]["time_ns"] / 1e9 if anchors else None
+    return SampledCode.of(stacks, SourceLines.of_run(begun_s, rank.folder.parent))
 
 
 def _user_code(view: RuleInputs | None) -> user_code.UserCode | None:

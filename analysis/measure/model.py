@@ -463,6 +463,38 @@ class GarbageCollection:
 
 
 @dataclass(frozen=True)
+class PeriodicStall:
+    """Every nth step takes longer than those around it.
+
+    The input, checkpoints, compilation, garbage collections and evaluation are no part of it.
+
+    Attributes:
+        period: Steps from one of them to the next. Unit: steps.
+        number: Such steps that were recorded. Unit: steps.
+        longer_s: What one takes longer, the median. Unit: s.
+        s: The same per mean step. Unit: s.
+        stages: Stage -> part of s that lies in it. Unit: s.
+        function: Function of the program that takes most of it; empty: too few samples show it, or
+            stacks were not sampled.
+        place: Its file and line, as in train.py:31; empty: as for function.
+        place_share: Share (0 to 1) of what they take longer that this function takes. Unit: 1.
+        library: The library's function that the line mostly calls; empty: none, or one in C.
+        looks: Samples in such steps. Unit: samples.
+    """
+
+    period: int
+    number: int
+    longer_s: float
+    s: float
+    stages: dict[str, float]
+    function: str = ""
+    place: str = ""
+    place_share: float = 0.0
+    library: str = ""
+    looks: int = 0
+
+
+@dataclass(frozen=True)
 class StepSummary:
     """The mean step. ``stages`` sums to ``mean_s``.
 
@@ -510,6 +542,8 @@ class StepSummary:
             one GPU.
         garbage: Python's garbage collections, which are a part of other stages. None: nothing of
             them was recorded in these steps.
+        periodic: Every nth step takes longer, which is a part of other stages. None: no such period
+            was found.
     """
 
     mean_s: float
@@ -533,6 +567,7 @@ class StepSummary:
     evaluation_code: OwnCode | None = None
     gpu_work: GpuWork | None = None
     garbage: GarbageCollection | None = None
+    periodic: PeriodicStall | None = None
 
     @property
     def gpu_s(self) -> float:

@@ -56,6 +56,7 @@ from feedline.analysis.rules.loop import (
     memory_growth,
     optimizer_time,
     own_code,
+    periodic_stall,
     recompilation,
 )
 from feedline.analysis.rules.trace import (
@@ -112,6 +113,7 @@ LOOP: tuple[Rule[RuleInputs], ...] = (
     garbage_collection.RULE,
     optimizer_time.RULE,
     own_code.RULE,
+    periodic_stall.RULE,
     evaluation_time.RULE,
     memory_growth.RULE,
 )

@@ -139,12 +139,24 @@ def _loop_code(facts: RuleInputs) -> CodeNode | None:
     trees = [code.places[key] for key in _LOOP if key in code.places]
     root = CodeNode(("", ""))
     for tree in trees:
-        for node in tree.root.without(_makers(facts)).calls.values():
+        for node in tree.root.without(_told_apart(facts)).calls.values():
             root.seconds += node.seconds
             before = root.calls.get(node.key)
             root.calls[node.key] = node if before is None else before.joined(node)
     number = sum(tree.weight.number for tree in trees)
     return root if number >= FEWEST and root.seconds > 0 else None
+
+
+def _told_apart(facts: RuleInputs) -> frozenset[str]:
+    """Names of functions that other findings tell of: those that make batches, or run in every nth step.
+
+    The loop's own function is not among them.
+    """
+    stall = facts.step.periodic
+    loop = facts.code.loop if facts.code is not None else None
+    if stall is None or not stall.function or loop is not None and stall.function == loop[1]:
+        return _makers(facts)
+    return _makers(facts) | {stall.function}
 
 
 def _makers(facts: RuleInputs) -> frozenset[str]:
