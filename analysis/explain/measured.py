@@ -29,6 +29,7 @@ from feedline.analysis.measure.mean_step import half_width, interval_of_rate, me
 from feedline.analysis.measure.model import (
     Cpus,
     Gauge,
+    GraphBreak,
     Loader,
     MemoryGrowth,
     Recompiled,
@@ -188,6 +189,7 @@ def measure(
         ledger=view.ledger if view is not None else None,
         user_code=_user_code(view),
         memory_growth=list(view.growth) if view is not None else [],
+        graph_breaks=_graph_breaks(shown.rank.manifest.training),
         headline=headline(
             about,
             pace.steps,
@@ -433,6 +435,14 @@ def _recompiled(training: Mapping[str, Any]) -> tuple[Recompiled, ...]:
         for each in training.get("compiled", ())
         for cause in (*each["causes"], {})[:1]
     )
+
+
+def _graph_breaks(training: Mapping[str, Any]) -> list[GraphBreak]:
+    """Return the lines at which graphs of torch.compile ended, most often first."""
+    return [
+        GraphBreak(each["function"], each["place"], each["reason"], each["times"])
+        for each in training.get("graph_breaks", ())
+    ]
 
 
 def _glibc(manifest: Manifest) -> tuple[int, ...]:

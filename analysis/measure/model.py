@@ -509,6 +509,10 @@ class StepSummary:
             profiler_step, feedline, range, optimizer, collectives or none.
         evaluation_s: Time in loops that only infer (evaluation, rollouts) over the whole run,
             outside all steps. Unit: s.
+        evaluations: How many such loops there were; several without a step between them count as
+            one.
+        evaluation_period: Steps from one to the next, the median. Unit: steps. None: there were
+            fewer than two.
         series: Step by step over the run.
         gpu_stages: Stage -> mean time per step from the GPU's start of the stage's work to its end,
             gaps included. Stages may overlap. Unit: s. None: no GPU was timed: the hook CUDA events
@@ -568,6 +572,8 @@ class StepSummary:
     gpu_work: GpuWork | None = None
     garbage: GarbageCollection | None = None
     periodic: PeriodicStall | None = None
+    evaluations: int = 0
+    evaluation_period: float | None = None
 
     @property
     def gpu_s(self) -> float:
@@ -742,6 +748,23 @@ class Recompiled:
     kind: str
     name: str
     values: tuple[float, ...]
+
+
+@dataclass(frozen=True)
+class GraphBreak:
+    """A line at which torch.compile ended a graph, to go on in Python.
+
+    Attributes:
+        function: The function that was compiled there.
+        place: The line, as in model.py:14; empty: all of it is a library's.
+        reason: Why, in torch's words; other: they are not known to be torch's own.
+        times: In how many compilations, those again too. Unit: compilations.
+    """
+
+    function: str
+    place: str
+    reason: str
+    times: int
 
 
 @dataclass(frozen=True)

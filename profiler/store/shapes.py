@@ -159,6 +159,13 @@ class _CompiledShape(TypedDict):
     causes: list[_ChangedShape]
 
 
+class _BreakShape(TypedDict):
+    function: str
+    place: str
+    reason: str
+    times: Count
+
+
 class _TrainingShape(TypedDict, total=False):
     optimizers: list[_OptimizerShape]
     schedulers: list[_SchedulerShape]
@@ -167,6 +174,7 @@ class _TrainingShape(TypedDict, total=False):
     samplers: list[_SamplerShape]
     scaler: _ScalerShape
     compiled: list[_CompiledShape]
+    graph_breaks: list[_BreakShape]
     updates: Count
     samples: Count
     samples_known: bool

@@ -109,7 +109,7 @@ def test_evaluation_that_takes_more_than_the_steps_leads_the_verdict():
     assert finding.severity.value == "low"
     assert finding.message.endswith("take 75 % of the time, 30.0 s in total")
     assert finding.more[1:] == [
-        "all steps together take 10.0 s",
+        "they take 30.0 s in total, all steps together 10.0 s",
         "play (train.py:50) takes 20.0 s in total, outside the model",
     ]
     assert verdict(diagnose(found), found).startswith(
@@ -193,3 +193,15 @@ def test_on_a_gpu_nothing_of_it_is_taken_for_waiting_for_a_cpu():
 
     assert told.cost_s == pytest.approx(0.024)
     assert "waiting for a CPU" not in said(told)
+
+
+def test_evaluation_says_how_long_one_takes_and_how_often_it_comes():
+    found = given(evaluation_s=30.0)
+    step = replace(found.step, evaluations=20, evaluation_period=5.0)
+
+    finding = evaluation_time.check(replace(found, step=step))
+
+    assert finding.message == (
+        "evaluation, rollouts or generation take 75 % of the time: 1.50 s every 5 steps"
+    )
+    assert evaluation_time.check(found).message.endswith("75 % of the time, 30.0 s in total")
