@@ -334,7 +334,7 @@ IN_THE_LOOP = [
          "--batch 64 --steps 500 --workers 0 --step-ms 2", "--write-every 1", "--write-every 250", names="write"),
     loop("log_flushed", "a log is flushed for 0.3 s every 60 steps", "periodic_stall",
          "--batch 64 --steps 900 --workers 0 --step-ms 10", "--stall-every 60", "",
-         names="every 60 steps.*flush_log", short="--steps 600 --stall-every 40"),
+         names=r"every \d+ steps.*flush_log", short="--steps 330 --stall-every 40"),
     loop("tracked_every_50", "histograms of all parameters go to TensorBoard every 50 steps", "periodic_stall",
          "--batch 64 --steps 700 --workers 0 --step-ms 4 --tensors 300", "--track-every 50", "", names="every 50 steps.*track"),
     loop("tracked_each_step", "a histogram of each parameter goes to TensorBoard in each step", "own_code",

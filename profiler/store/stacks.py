@@ -186,8 +186,10 @@ class _Log:
             elif kind == "g":
                 begin, end = map(int, words)
             elif kind == "m":
-                since = [int(us) for us in words[0].split(",") if us]
-                log.seen[-1].moments = tuple(begin + 1000 * us for us in since)
+                moments = tuple(begin + 1000 * int(us) for us in words[0].split(",") if us)
+                if any(not 0 <= moment < _MOST_NS for moment in moments):
+                    raise ValueError("it has moments that no recording writes")
+                log.seen[-1].moments = moments
             else:
                 log._named(kind, words)
         return log

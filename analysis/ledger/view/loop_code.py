@@ -54,6 +54,17 @@ def known_in_loop(facts: RuleInputs, named: Sequence[OwnFunction]) -> LoopCall |
     return None
 
 
+def known_in_function(facts: RuleInputs, function: str) -> KnownCall | None:
+    """Return the known slow call that takes most of a function of the loop; None: there is none."""
+    code = facts.code
+    if code is None or not function:
+        return None
+    trees = [code.places[key] for key in _LOOP if key in code.places]
+    nodes = [node for tree in trees for node in tree.root.under() if node.function == function]
+    found = (known_call(node, _calls(facts), code.source) for node in nodes)
+    return next((one.call for one in found if one is not None), None)
+
+
 def line_in(facts: RuleInputs, name: str) -> str:
     """Return file and line that take most of a function that was timed; empty: no sample shows it.
 

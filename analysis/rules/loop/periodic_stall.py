@@ -5,6 +5,7 @@ from feedline.analysis.ledger.change import Change, Factor
 from feedline.analysis.ledger.facts import RuleInputs
 from feedline.analysis.ledger.finding import SHARE, Evidence, Finding, Severity, measured
 from feedline.analysis.ledger.rule import Rule
+from feedline.analysis.ledger.view.loop_code import known_in_function
 from feedline.analysis.measure.model import PeriodicStall
 from feedline.analysis.measure.stages import STAGES
 from feedline.analysis.sentences import NAME, PART, PERCENT, TIME, Sentence
@@ -31,6 +32,7 @@ _FIND = Sentence("Look for what the program does only every {steps}, such as log
 #: Stages in which all that runs is the model, and the library that runs it.
 _COMPUTING = tuple(spec.name for spec in STAGES if spec.family == "compute" and spec.name != "loss")
 _MODEL = ("", "torch")
+_RARELY, _RARE = "every 50 steps", 50  # a fix that asks for it, where it is done as rarely
 
 
 def check(facts: RuleInputs) -> Finding | None:
@@ -40,7 +42,6 @@ def check(facts: RuleInputs) -> Finding | None:
         return None
     of_model = _is_of_model(stall)
     steps = counted(stall.period, "step")
-    fix = _FIND(steps=steps) if not stall.place else _LESS_OFTEN(function=_named(stall))
     return Finding(
         RULE_ID,
         Severity.INFO if of_model else Severity.of(stall.s / mean_s),
@@ -59,12 +60,22 @@ def check(facts: RuleInputs) -> Finding | None:
                 ]
             ),
         ],
-        fix="" if of_model else fix,
+        fix="" if of_model else _fix(facts, stall),
         place=stall.place,
         how_to_check=f"Leave it out for some hundred steps. If a step in {stall.period:,} still "
         "takes longer, this finding is wrong.",
         cost_s=0.0 if of_model else stall.s,
     )
+
+
+def _fix(facts: RuleInputs, stall: PeriodicStall) -> str:
+    """Return what to do instead, where the call is known; it may be rare enough already."""
+    if not stall.place:
+        return _FIND(steps=counted(stall.period, "step"))
+    call = known_in_function(facts, stall.function)
+    if call is None or _RARELY in call.fix and stall.period >= _RARE:
+        return _LESS_OFTEN(function=_named(stall))
+    return f"{call.fix}."
 
 
 def _known(stall: PeriodicStall) -> float | None:
