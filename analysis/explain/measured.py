@@ -23,6 +23,7 @@ from feedline.analysis.measure.boundaries import trains_forward
 from feedline.analysis.measure.certainty import certainty, unseen
 from feedline.analysis.measure.code_tree import SampledCode
 from feedline.analysis.measure.cpu_use import cpu_use, mean_of
+from feedline.analysis.measure.evaluated import evaluating_line
 from feedline.analysis.measure.gather import RankMetrics
 from feedline.analysis.measure.killed import KilledWorker, killed_worker, nearly_full
 from feedline.analysis.measure.mean_step import half_width, interval_of_rate, means_of, relative
@@ -220,6 +221,9 @@ def _step(
         or (user_code.loop_code(code, step.stages) if code is not None else None),
         evaluation_code=own_code.of_evaluation(shown),
         periodic=periodic_stall(shown, step.mean_s, step.stages, stacks),
+        evaluation_place=evaluating_line(shown.steps.boundaries.evaluation, code, stacks)
+        if shown.steps is not None
+        else "",
     )
 
 

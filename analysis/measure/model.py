@@ -513,6 +513,8 @@ class StepSummary:
             one.
         evaluation_period: Steps from one to the next, the median. Unit: steps. None: there were
             fewer than two.
+        evaluation_place: Line of the training loop at which most of that time is spent, as in
+            train.py:31; empty: too few samples show it, or stacks were not sampled.
         series: Step by step over the run.
         gpu_stages: Stage -> mean time per step from the GPU's start of the stage's work to its end,
             gaps included. Stages may overlap. Unit: s. None: no GPU was timed: the hook CUDA events
@@ -574,6 +576,7 @@ class StepSummary:
     periodic: PeriodicStall | None = None
     evaluations: int = 0
     evaluation_period: float | None = None
+    evaluation_place: str = ""
 
     @property
     def gpu_s(self) -> float:

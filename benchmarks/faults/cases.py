@@ -336,7 +336,7 @@ IN_THE_LOOP = [
          "--batch 64 --steps 900 --workers 0 --step-ms 10", "--stall-every 60", "",
          names=r"every \d+ steps.*flush_log", short="--steps 330 --stall-every 40"),
     loop("tracked_every_50", "histograms of all parameters go to TensorBoard every 50 steps", "periodic_stall",
-         "--batch 64 --steps 700 --workers 0 --step-ms 4 --tensors 300", "--track-every 50", "", names="every 50 steps.*track"),
+         "--batch 64 --steps 700 --workers 0 --step-ms 4 --tensors 300 --fused", "--track-every 50", "", names="every 50 steps.*track"),
     loop("tracked_each_step", "a histogram of each parameter goes to TensorBoard in each step", "own_code",
          "--batch 64 --steps 300 --workers 0 --step-ms 4", "--track-every 1", "--track-every 150", names="track"),
     loop("drawn_each_step", "a figure of all losses is saved in each step", "own_code",
@@ -344,7 +344,7 @@ IN_THE_LOOP = [
     loop("printed_each_step", "all parameters are printed in each step", "own_code",
          "--batch 64 --steps 500 --workers 0 --step-ms 2", "--print-every 1", "--print-every 250", names="print"),
     loop("evaluated_often", "20 batches are evaluated every five steps", "evaluation_time",
-         "--batch 64 --steps 300 --workers 0 --step-ms 4", "--evaluate-every 5", "--evaluate-every 200", names="every 5 steps"),
+         "--batch 512 --steps 300 --workers 0 --held 40", "--evaluate-every 5", "--evaluate-every 200", names="every 5 steps"),
 ]  # fmt: skip
 
 FAULTS: list[Fault] = [

@@ -197,11 +197,13 @@ def test_on_a_gpu_nothing_of_it_is_taken_for_waiting_for_a_cpu():
 
 def test_evaluation_says_how_long_one_takes_and_how_often_it_comes():
     found = given(evaluation_s=30.0)
-    step = replace(found.step, evaluations=20, evaluation_period=5.0)
+    of = {"evaluations": 20, "evaluation_period": 5.0, "evaluation_place": "train.py:31"}
+    step = replace(found.step, **of)
 
     finding = evaluation_time.check(replace(found, step=step))
 
     assert finding.message == (
         "evaluation, rollouts or generation take 75 % of the time: 1.50 s every 5 steps"
     )
+    assert finding.place == "train.py:31"
     assert evaluation_time.check(found).message.endswith("75 % of the time, 30.0 s in total")

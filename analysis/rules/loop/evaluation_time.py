@@ -5,9 +5,7 @@ from feedline.analysis.ledger.change import Refused
 from feedline.analysis.ledger.facts import RuleInputs
 from feedline.analysis.ledger.finding import SHARE, Evidence, Finding, Severity, measured
 from feedline.analysis.ledger.rule import Rule
-from feedline.analysis.ledger.view.loop_code import line_of_stage
 from feedline.analysis.ledger.view.own_functions import NAMED, NAMED_SHARE, parts
-from feedline.analysis.measure.code_places import EVALUATION
 from feedline.analysis.measure.model import StepSummary
 from feedline.analysis.sentences import PART, PERCENT, TIME, Sentence
 
@@ -87,7 +85,7 @@ def check(facts: RuleInputs) -> Finding | None:
         ],
         fix=_LESS_OFTEN,
         fix_more=_OTHERS,
-        place=line_of_stage(facts, EVALUATION),
+        place=step.evaluation_place,
         how_to_check="Time this code with time.perf_counter() over a run. If it takes much less "
         "than this time, this finding is wrong.",
     )
