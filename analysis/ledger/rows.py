@@ -133,11 +133,18 @@ def _garbage(step: StepSummary) -> Iterator[LedgerRow]:
 
 def _periodic(step: StepSummary) -> Iterator[LedgerRow]:
     """Return what every nth step takes longer, as far as its stages have room for it."""
-    collected = {row.stage: row.s for row in _garbage(step)}
-    for stage, seconds in step.periodic.stages.items() if step.periodic else ():
+    stall, collected = step.periodic, {row.stage: row.s for row in _garbage(step)}
+    if stall is None:
+        return
+    for stage, seconds in stall.stages.items():
         room = step.stages.get(stage, 0.0) - collected.get(stage, 0.0)
-        if room > 0:
-            yield LedgerRow(f"{stage}/{_PERIODIC}", min(seconds, room), place=step.periodic.place)
+        yield LedgerRow(
+            f"{stage}/{_PERIODIC}",
+            max(min(seconds, room), 0.0),
+            steps=1 / stall.period,
+            period=float(stall.period),
+            place=stall.place,
+        )
 
 
 def _without(

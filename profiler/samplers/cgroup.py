@@ -292,16 +292,18 @@ class MemoryEvents:
 
     @classmethod
     def now(cls, root: Path = _ROOT) -> "MemoryEvents":
-        """Return what it has counted so far. It never raises an OSError."""
+        """Return what it has counted so far. It never raises an exception."""
+        machine = _counts(root / "proc/vmstat").get(b"oom_kill")
         try:
             levels = _levels(root, "memory")
-        except OSError:
-            levels = []
-        limits = [(limit, level) for level in levels if (limit := _memory_limit(level)) is not None]
-        limit, narrowest = min(limits, key=lambda pair: pair[0], default=(None, None))
-        machine = _counts(root / "proc/vmstat").get(b"oom_kill")
+            limits = [(limit, of) for of in levels if (limit := _memory_limit(of)) is not None]
+        except (OSError, ValueError, IndexError):
+            return cls(machine_kills=machine)
         own = _counts(levels[0].events).get(b"oom_kill") if levels else None
-        return cls(own, machine, limit, narrowest.hits() if narrowest is not None else None)
+        if not limits:
+            return cls(own, machine)
+        limit, narrowest = min(limits, key=lambda pair: pair[0])
+        return cls(own, machine, limit, narrowest.hits())
 
     def since(self, before: "MemoryEvents") -> dict[str, int]:
         """Return what came to it, by name, and the limit; what is not known is left out."""
