@@ -217,8 +217,10 @@ def _step(
     return dataclasses.replace(
         step,
         cpu_s=cpu_s(shown, gauges, step.mean_s),
-        own_code=own_code.of_steps(shown, step)
-        or (user_code.loop_code(code, step.stages) if code is not None else None),
+        own_code=user_code.looked_or_sampled(
+            own_code.of_steps(shown, step),
+            user_code.loop_code(code, step.stages) if code is not None else None,
+        ),
         evaluation_code=own_code.of_evaluation(shown),
         periodic=periodic_stall(shown, step.mean_s, step.stages, stacks),
         evaluation_place=evaluating_line(shown.steps.boundaries.evaluation, code, stacks)
