@@ -24,7 +24,7 @@ from feedline.analysis.measure.code_node import Weight, share_of
 from feedline.analysis.measure.code_places import standing
 from feedline.analysis.measure.code_tree import SampledCode, functions_of
 from feedline.analysis.measure.model import OwnCode, OwnFunction
-from feedline.analysis.measure.user_code import loop_code, looked_or_sampled, user_code
+from feedline.analysis.measure.user_code import looked_or_sampled, loop_code, user_code
 from feedline.profiler.store.stacks import StackFrame
 
 
