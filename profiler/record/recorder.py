@@ -5,7 +5,7 @@ There is one ``recorder`` per process, as there is one training.
 
 import os
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Sequence
 from types import TracebackType
 from typing import Any, Protocol
 
@@ -108,7 +108,7 @@ class _LooksAtThreads(Protocol):
 class _WorkerMemory(Protocol):
     """Reads what workers have in memory (samplers/worker_memory.py)."""
 
-    def watch(self, loader: int, pids: Mapping[int, int]) -> None: ...
+    def watch(self, loader: int, workers: Sequence[Any]) -> None: ...
 
 
 class _SamplingPause(Protocol):

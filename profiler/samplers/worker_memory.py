@@ -1,8 +1,12 @@
 """Memory of each of the loaders' workers, so that it is known how large one was that was killed."""
 
 import os
+import signal
 import threading
-from collections.abc import Mapping
+import weakref
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import Any
 
 from feedline.profiler.samplers.source import GaugeSource, OpenFile
 
@@ -25,22 +29,29 @@ class WorkerMemory(GaugeSource):
         self._proc = proc
         self._lock = threading.Lock()
         self._files: dict[str, OpenFile] = {}
+        self._workers: dict[str, weakref.ref[Any]] = {}
         self._turn = 0
 
     def prepare(self) -> str | None:
         return None
 
-    def watch(self, loader: int, pids: Mapping[int, int]) -> None:
-        """Read the memory of these workers as well, by their numbers, while they live.
+    def watch(self, loader: int, workers: Sequence[Any]) -> None:
+        """Read the memory of these workers as well, while they live.
 
         It can be called from any thread.
 
+        Args:
+            workers: processes of multiprocessing, by their numbers.
+
         Raises:
             OSError: one has ended.
+            AttributeError, TypeError: they are no processes.
         """
+        names = [f"memory/loader{loader}-worker{number}" for number in range(len(workers))]
+        self._workers |= dict(zip(names, map(weakref.ref, workers)))
         new = {
-            f"memory/loader{loader}-worker{worker}": OpenFile(f"{self._proc}/{pid}/statm")
-            for worker, pid in pids.items()
+            name: OpenFile(f"{self._proc}/{worker.pid}/statm")
+            for name, worker in zip(names, workers)
         }
         with self._lock:
             for name, file in new.items():
@@ -66,6 +77,15 @@ class WorkerMemory(GaugeSource):
             else:
                 self._forget(name, file)
         return values
+
+    def killed(self) -> int:
+        """Return the pid of a worker that a SIGKILL has ended, of those that came last; 0: none was."""
+        for known in list(self._workers.values()):
+            worker = known()
+            with suppress(Exception):  # of another process, after a fork
+                if worker is not None and worker.exitcode == -signal.SIGKILL:
+                    return int(worker.pid)
+        return 0
 
     def _forget(self, name: str, file: OpenFile) -> None:
         """Forget a worker that has ended, unless another one has its place."""

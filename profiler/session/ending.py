@@ -6,7 +6,7 @@ It has its exit code, the type of its exception, and the line that raised it, bu
 import os
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from feedline.profiler import masks
 
@@ -16,6 +16,7 @@ _MOST_CAUSES = 8  # of one exception, to look for a killed worker or a full disk
 _KILLED = re.compile(
     r"DataLoader worker \(pid (?P<pid>\d+)\) is killed by signal: (?P<signal>[A-Z][A-Za-z ]{2,40})\."
 )
+_OF_WORKER = "because a DataLoader worker was killed ({})"
 _SIGKILL = "Killed"  # strsignal(SIGKILL)
 #: torch.save whose file did not take all of its bytes (caffe2/serialize/inline_container.cc).
 _UNWRITTEN = re.compile(
@@ -57,6 +58,10 @@ class Ending:
         ):  # an exception of the program's may have any kind of text, or a type without a name
             return cls(exit_code_of(error))
 
+    def because_of_worker(self, pid: int) -> "Ending":
+        """Return the same, which came of a worker that a SIGKILL ended."""
+        return replace(self, by=f"{self.by}, {_OF_WORKER.format(_SIGKILL)}", killed=pid)
+
 
 WELL = Ending(0)
 
@@ -91,7 +96,7 @@ def _by(error: BaseException | None) -> str:
         else f"{kind.__module__}.{kind.__qualname__}"
     )
     if killed := _killing(error):
-        return f"{name}, because a DataLoader worker was killed ({killed['signal']})"
+        return f"{name}, {_OF_WORKER.format(killed['signal'])}"
     if any(_UNWRITTEN.search(text_of(cause)) for cause in _chain(error)):
         return f"{name}, because a file could not be written (is the disk full?)"
     system = next(

@@ -199,6 +199,7 @@ class Session:
                     self._tell_hook(name, False, why)
         finally:  # a notebook's cell may be interrupted here, too
             recorder.close()
+        ending = self._with_killed(ending)
         self.manifest.versions = _versions()
         self.manifest.exit_code, self.manifest.ended_by, self.manifest.ended_at = (
             ending.exit_code,
@@ -216,6 +217,13 @@ class Session:
         for hold in self._holds:
             hold.release()
         self._stopped = True
+
+    def _with_killed(self, ending: Ending) -> Ending:
+        """Return an ending with the worker that was killed, where torch did not name it."""
+        if not ending.by or ending.killed:
+            return ending
+        killed = self._worker_memory.killed()
+        return ending.because_of_worker(killed) if killed else ending
 
     def join(self, place: ranks.RankPlace, group: str) -> None:
         """Note that the process becomes a rank of a group.

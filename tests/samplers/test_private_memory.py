@@ -1,5 +1,6 @@
 """Memory of a process and of those below it, of real ones, and the limits of control groups."""
 
+import multiprocessing
 import os
 import signal
 from collections.abc import Callable
@@ -178,13 +179,13 @@ def test_a_worker_that_grows_is_read_until_it_ends(child):
     """)
     source = WorkerMemory()
     assert source.probe() is None and source.read() == {}
-    source.watch(0, {3: worker.pid})
-    before = source.read()["memory/loader0-worker3"]
+    source.watch(0, [worker])
+    before = source.read()["memory/loader0-worker0"]
 
     worker.stdin.write("x\n")
     worker.stdin.flush()
     assert worker.stdout.readline() == "grown\n"
-    after = source.read()["memory/loader0-worker3"]
+    after = source.read()["memory/loader0-worker0"]
 
     assert 60 * MB < after - before < 80 * MB
     worker.kill()
@@ -197,7 +198,7 @@ def test_a_gauge_that_comes_later_is_in_the_file(tmp_path: Path):
     sampler = Sampler(tmp_path / "gauges.bin", [source])
     sampler.prepare()
     sampler.tick()
-    source.watch(1, {0: os.getpid()})
+    source.watch(1, [multiprocessing.current_process()])
     sampler.tick()
     sampler._close()
 
@@ -205,3 +206,17 @@ def test_a_gauge_that_comes_later_is_in_the_file(tmp_path: Path):
 
     assert gauges.names == [("memory/loader1-worker0", "B")]
     assert len(gauges.value) == 1 and gauges.value[0] > MB
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
+def test_only_a_worker_that_a_sigkill_ended_was_killed(number):
+    worker = multiprocessing.get_context("fork").Process(target=signal.pause)
+    worker.start()
+    source = WorkerMemory()
+    source.watch(0, [worker])
+    assert source.killed() == 0
+
+    os.kill(worker.pid, number)
+    worker.join()
+
+    assert source.killed() == (worker.pid if number == signal.SIGKILL else 0)
