@@ -73,11 +73,13 @@ def diagnose(
         grave, others = predictions.attached(grave), predictions.attached(others)
     others = [_with_place(finding, run) for finding in others]
     ending = [finding for finding in others if _ends_training(finding)]
-    rest = [finding for finding in others if finding not in ending]
+    outside = [finding for finding in others if _lies_outside(finding)]
+    rest = [finding for finding in others if finding not in (*ending, *outside)]
     return _told(
         [
             *grave,
             *ending,
+            *outside,
             *(_with_claims(finding, rows) for finding in in_order(rest, rows, mean_s)),
         ]
     )
@@ -248,6 +250,12 @@ def _ends_training(finding: Finding) -> bool:
     """Tell whether a longer training ends by what it names, soon."""
     rule = BY_ID.get(finding.rule_id)
     return rule is not None and rule.ends_training and finding.severity is Severity.HIGH
+
+
+def _lies_outside(finding: Finding) -> bool:
+    """Tell whether what it names takes most of the run, outside the steps."""
+    rule = BY_ID.get(finding.rule_id)
+    return rule is not None and rule.outside_steps and _asks(finding)
 
 
 def _estimated(finding: Finding) -> Finding:

@@ -1,5 +1,6 @@
 """Hypothesis strategies for facts: any mixture of faults, with any figures missing."""
 
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -123,6 +124,14 @@ fact_fields = st.fixed_dictionaries(
 )
 
 
+def within(stall: PeriodicStall | None, stages: Mapping[str, float]) -> PeriodicStall | None:
+    """A stall of which no stage has more than it takes; None: none of it is left."""
+    if stall is None:
+        return None
+    parts = {name: min(s, stages[name]) for name, s in stall.stages.items() if name in stages}
+    return replace(stall, s=sum(parts.values()), stages=parts) if sum(parts.values()) else None
+
+
 STALLS = [
     PeriodicStall(60, 9, 0.8, 0.013, {"other": 0.01, "forward": 0.003}),
     PeriodicStall(3, 90, 0.03, 0.01, {"backward": 0.01}, "main", "train.py:75", 0.9, "torch.x", 9),
@@ -154,7 +163,7 @@ def any_facts(draw: st.DrawFn) -> RuleInputs:
     }
     facts = replace(facts, workers=replace(facts.workers, per_sample=costs))
     stall = draw(st.sampled_from([None, *STALLS]))
-    facts = replace(facts, step=replace(facts.step, periodic=stall))
+    facts = replace(facts, step=replace(facts.step, periodic=within(stall, facts.step.stages)))
     return replace(
         facts,
         **dict.fromkeys(

@@ -661,7 +661,7 @@ CASES: dict[str, list[tuple[str, RuleInputs, RuleInputs]]] = {
     ],
     "killed_worker": [
         ("Use fewer workers", killed(for_memory=True), killed(for_memory=False)),
-        ("gets? longer", killed(for_memory=True, per_second_bytes=2e8), killed(for_memory=True)),
+        ("get longer", killed(for_memory=True, per_second_bytes=2e8), killed(for_memory=True)),
         ("sent the signal", killed(for_memory=False), killed(for_memory=True)),
     ],
     "optimizer_time": [

@@ -1,7 +1,7 @@
 from dataclasses import replace
 
 import pytest
-from rules.made_up import made_up_facts
+from rules.made_up import made_up_facts, waiting
 from rules.said import verdict
 from text.breath import advised, said
 
@@ -106,7 +106,7 @@ def test_evaluation_that_takes_more_than_the_steps_leads_the_verdict():
 
     finding = evaluation_time.check(found)
 
-    assert finding.severity.value == "low"
+    assert finding.severity.value == "high"
     assert finding.message.endswith("take 75 % of the time, 30.0 s in total")
     assert finding.more[1:] == [
         "they take 30.0 s in total, all steps together 10.0 s",
@@ -207,3 +207,13 @@ def test_evaluation_says_how_long_one_takes_and_how_often_it_comes():
     )
     assert finding.place == "train.py:31"
     assert evaluation_time.check(found).message.endswith("75 % of the time, 30.0 s in total")
+
+
+def test_evaluation_of_most_of_the_run_goes_before_what_takes_the_steps_long():
+    slow = waiting(260.0)
+    mostly = replace(slow, step=replace(slow.step, evaluation_s=4 * 200 * slow.step.mean_s))
+    partly = replace(slow, step=replace(slow.step, evaluation_s=0.5 * 200 * slow.step.mean_s))
+
+    assert diagnose(mostly)[0].rule_id == "evaluation_time"
+    assert verdict(diagnose(mostly), mostly).startswith("Mostly inference: Evaluation, rollouts")
+    assert diagnose(partly)[0].rule_id != "evaluation_time"

@@ -26,7 +26,7 @@ _OTHERS = [
 
 #: Of the time of steps and evaluation together.
 _MIN_SHARE = 0.25
-#: From here on more goes to it than to the steps.
+#: From here on more goes to it than to the steps, and no cause inside a step is worth as much.
 _MOST_OF_IT = 0.5
 
 
@@ -46,7 +46,7 @@ def check(facts: RuleInputs) -> Finding | None:
     )
     return Finding(
         RULE_ID,
-        Severity.LOW if part >= _MOST_OF_IT else Severity.INFO,
+        Severity.HIGH if part >= _MOST_OF_IT else Severity.INFO,
         message=_SAYS(part=part, how_often=_often(step)),
         more=[
             _ARE,
@@ -111,5 +111,11 @@ def change(facts: RuleInputs) -> Refused:
 
 
 RULE: Rule[RuleInputs] = Rule(
-    RULE_ID, check, change, bound="Mostly inference", lifts=frozenset(), in_part=False
+    RULE_ID,
+    check,
+    change,
+    bound="Mostly inference",
+    lifts=frozenset(),
+    in_part=False,
+    outside_steps=True,
 )

@@ -110,13 +110,12 @@ def change(facts: RuleInputs) -> Change:
     """Take it out of the stages that it lies in."""
     stall, stages = facts.step.periodic, facts.step.stages
     parts = stall.stages if stall is not None else {}
-    return Change(
-        stages={
-            stage: Factor(1 - seconds / stages[stage], 1 - seconds / stages[stage])
-            for stage, seconds in parts.items()
-            if stages.get(stage)
-        }
-    )
+    left = {
+        stage: max(1 - seconds / stages[stage], 0.0)
+        for stage, seconds in parts.items()
+        if stages.get(stage)
+    }
+    return Change(stages={stage: Factor(part, part) for stage, part in left.items()})
 
 
 RULE: Rule[RuleInputs] = Rule(
