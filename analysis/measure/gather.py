@@ -207,7 +207,9 @@ def step_summary(rank: RankMetrics) -> StepSummary | None:
         boundary=steps.boundaries.by,
         evaluation_s=float((evaluation[:, 1] - evaluation[:, 0]).sum()) / 1e9,
         evaluations=len(evaluated),
-        evaluation_period=float(np.median(np.diff(evaluated))) if len(evaluated) > 1 else None,
+        evaluation_period=float(np.median(np.diff(evaluated)))
+        if len(evaluated) > 1 and rank.main.stride == 1
+        else None,
         series=series(steps.start, steps.wall, rank.stages),
         gpu_stages=gpu_stages(rank.main, steps, rank.first),
         gpu_work=rank.gpu_work,

@@ -512,7 +512,7 @@ class StepSummary:
         evaluations: How many such loops there were; several without a step between them count as
             one.
         evaluation_period: Steps from one to the next, the median. Unit: steps. None: there were
-            fewer than two.
+            fewer than two, or the run was so long that not all of its steps were kept.
         evaluation_place: Line of the training loop at which most of that time is spent, as in
             train.py:31; empty: too few samples show it, or stacks were not sampled.
         series: Step by step over the run.

@@ -64,7 +64,7 @@ def periodic_stall(
         mean_s, stages_s: of the mean step.
         stacks: of the rank's processes.
     """
-    if rank.steps is None:
+    if rank.steps is None or rank.main.stride > 1:  # of which step each is, is not known any more
         return None
     chosen = _usual(rank)
     numbers = _numbers(rank)

@@ -86,7 +86,7 @@ def growing(holder: Holder | None = None) -> RuleInputs:
 
 def stalling(**line: object) -> RuleInputs:
     """A training of which every 60th step takes 1.2 s longer."""
-    facts = made_up_facts(stages={"other": 40.0})
+    facts = made_up_facts(stages={"other": 40.0, "copy": 0.0})
     stall = PeriodicStall(60, 9, 1.2, 0.02, {"other": 0.02}, **line)
     return replace(facts, step=replace(facts.step, periodic=stall))
 

@@ -6,7 +6,7 @@ from rules.made_up import made_up_facts
 from rules.said import verdict
 
 from feedline.analysis.explain.diagnose import diagnose
-from feedline.analysis.measure.model import OwnCode, OwnFunction, PeriodicStall
+from feedline.analysis.measure.model import GpuWork, OwnCode, OwnFunction, PeriodicStall
 from feedline.analysis.rules.loop import own_code, periodic_stall
 
 STALL = PeriodicStall(
@@ -15,7 +15,7 @@ STALL = PeriodicStall(
 
 
 def given(stall=STALL, **stages):
-    found = made_up_facts(stages={"other": 20.0, **stages})
+    found = made_up_facts(stages={"other": 20.0, "copy": 0.0, **stages})
     return replace(found, step=replace(found.step, periodic=stall))
 
 
@@ -61,3 +61,20 @@ def test_the_programs_own_code_is_told_without_it():
 
 def test_nothing_is_said_without_a_period():
     assert periodic_stall.check(made_up_facts()) is None
+
+
+def busy(share):
+    """A GPU that works this share of each step."""
+    facts = given(copy=1.0)
+    work = GpuWork(share * facts.step.mean_s, 100.0, 1e-5, 4)
+    return replace(facts, step=replace(facts.step, gpu_work=work))
+
+
+def test_a_step_that_may_wait_for_the_gpu_is_not_blamed():
+    """Reading the loss every 60 steps waits for all that was queued since the last time."""
+    for facts in (given(copy=1.0), busy(0.95)):
+        finding = periodic_stall.check(facts)
+        assert finding.severity.value == "info" and finding.cost_s == 0
+        assert finding.more[-1].startswith("on a GPU, such a step may wait")
+
+    assert periodic_stall.check(busy(0.5)).severity.value == "low"

@@ -23,6 +23,7 @@ _CALLS = Sentence("it calls {library}", library=NAME)
 _STAGE = Sentence("most of it lies in the stage {stage}", stage=NAME)
 _UNKNOWN = "which line of the program takes it is not known"
 _OF_MODEL = "that is work of the model itself, which only these steps may need"
+_GPU = "on a GPU, such a step may wait for work that those before it have queued"
 _LESS_OFTEN = Sentence(
     "Do what {function} does there less often, or in a thread or process of its own.",
     function=NAME,
@@ -40,13 +41,14 @@ def check(facts: RuleInputs) -> Finding | None:
     stall, mean_s = facts.step.periodic, facts.step.mean_s
     if stall is None:
         return None
-    of_model = _is_of_model(stall)
+    of_model, on_gpu = _is_of_model(stall), _may_be_the_gpu(facts, stall)
+    told = not of_model and not on_gpu
     steps = counted(stall.period, "step")
     return Finding(
         RULE_ID,
-        Severity.INFO if of_model else Severity.of(stall.s / mean_s),
+        Severity.of(stall.s / mean_s) if told else Severity.INFO,
         message=_SAYS(steps=steps, longer=stall.longer_s, part=stall.s / mean_s),
-        more=_more(stall, of_model),
+        more=[*_more(stall, of_model), *([_GPU] if on_gpu else [])],
         evidence=[
             Evidence("stall_s", "what they take longer, per step", stall.s, "s"),
             Evidence("stall_share", "share of the step", stall.s / mean_s, SHARE),
@@ -60,11 +62,11 @@ def check(facts: RuleInputs) -> Finding | None:
                 ]
             ),
         ],
-        fix="" if of_model else _fix(facts, stall),
+        fix=_fix(facts, stall) if told else "",
         place=stall.place,
         how_to_check=f"Leave it out for some hundred steps. If a step in {stall.period:,} still "
         "takes longer, this finding is wrong.",
-        cost_s=0.0 if of_model else stall.s,
+        cost_s=stall.s if told else 0.0,
     )
 
 
@@ -95,6 +97,14 @@ def _is_of_model(stall: PeriodicStall) -> bool:
     """Tell whether the model, its backward pass or its update takes longer, and nothing in it."""
     library = stall.library.partition(".")[0]
     return _main_stage(stall) in _COMPUTING and library in _MODEL
+
+
+def _may_be_the_gpu(facts: RuleInputs, stall: PeriodicStall) -> bool:
+    """Tell whether the GPU may work all the while, so that other steps only queue its work."""
+    if not facts.on_gpu:
+        return False
+    work = facts.step.gpu_work
+    return work is None or facts.step.mean_s - work.busy_s < stall.s
 
 
 def _more(stall: PeriodicStall, of_model: bool) -> list[str]:
