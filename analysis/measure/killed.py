@@ -1,4 +1,4 @@
-"""A loader's worker that was killed: how large it was, how fast it grew, and whether memory was full."""
+"""A loader's worker that was killed: its size, its growth, and whether memory was full."""
 
 import os
 from dataclasses import dataclass, replace

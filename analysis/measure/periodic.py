@@ -1,4 +1,4 @@
-"""Steps that take longer again and again, each time after as many others, and the line that they run."""
+"""Every nth step takes longer: with which period, and at which line of the program."""
 
 import math
 from collections.abc import Iterator, Sequence
@@ -247,7 +247,7 @@ def _with_line(
 
 @dataclass(frozen=True)
 class _Weights:
-    """Seconds of one step that a sample stands for: of a usual step, and of one that takes longer."""
+    """Seconds of one step that a sample stands for: of a usual step, and of a longer one."""
 
     usual: float
     longer: float

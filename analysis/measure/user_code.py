@@ -208,14 +208,15 @@ _MOST, _MANY = 0.5, 30  # of the loop's own code, and samples: from here on samp
 def looked_or_sampled(looked: OwnCode | None, sampled: OwnCode | None) -> OwnCode | None:
     """Return what the loop's own code does: as it was timed, or else as stacks show it.
 
-    A function that calls very many others cannot be timed; where stacks show one that takes most,
-    and it is not among those that were timed, they are believed.
+    A function that calls very many others cannot be timed, and one that runs in few steps is
+    rarely; where stacks show one that takes most, and surely more than was timed, they are believed.
     """
     if looked is None or sampled is None or not sampled.functions:
         return looked or sampled
     first = sampled.functions[0]
     surely = sampled.looks >= _MANY and first.s >= _MOST * sampled.s
-    return sampled if surely and not any(_same(one, first) for one in looked.functions) else looked
+    agrees = any(_same(one, first) and one.high_s >= first.low_s for one in looked.functions)
+    return sampled if surely and not agrees else looked
 
 
 def _same(looked: OwnFunction, sampled: OwnFunction) -> bool:

@@ -79,7 +79,7 @@ class WorkerMemory(GaugeSource):
         return values
 
     def killed(self) -> int:
-        """Return the pid of a worker that a SIGKILL has ended, of those that came last; 0: none was."""
+        """Return the pid of a worker of the last ones that a SIGKILL has ended; 0: none was."""
         for known in list(self._workers.values()):
             worker = known()
             with suppress(Exception):  # of another process, after a fork

@@ -504,7 +504,9 @@ def named_functions(bar: Bar) -> float:
     stall = bar.told["step"].get("periodic") or {"function": "", "stages": {}}
     apart = sum(stall["stages"].get(stage, 0.0) for stage in ("other", "loss"))
     took = [
-        float(one["s"]) - (apart if one["name"].partition(" (")[0] == stall["function"] else 0.0)
+        float(one["s"])
+        if one["name"].partition(" (")[0] != stall["function"]
+        else float(one["s"] - apart) * (apart < one["s"] / 2)
         for one in bar.told["step"]["own_code"]["functions"]
     ]
     named = [s for s in sorted(took, reverse=True)[:3] if s >= 0.03 * bar.mean]

@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import pytest
 from rules.made_up import made_up_facts
 from user_code.made_stacks import (
@@ -261,6 +263,15 @@ def test_samples_are_believed_where_what_takes_most_could_not_be_timed(timed, sa
     looked, seen = own(timed, 0.4, 9), own(sampled, 0.9, 200)
 
     assert looked_or_sampled(looked, seen) is (seen if believed else looked)
+
+
+def test_samples_are_believed_where_they_show_surely_more_than_was_timed():
+    seen = own("draw (train.py:107)", 0.9, 200)
+    seen = replace(seen, functions=[replace(seen.functions[0], low_s=0.08)])
+    looked = own("draw (train.py:105)", 0.1, 9)
+    short = replace(looked, functions=[replace(looked.functions[0], high_s=0.02)])
+
+    assert looked_or_sampled(short, seen) is seen and looked_or_sampled(looked, seen) is looked
 
 
 def test_few_samples_or_no_function_that_takes_most_are_not_believed():

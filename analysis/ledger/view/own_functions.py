@@ -110,17 +110,25 @@ class NamedFunctions:
     freeing_s: float
 
 
+_MOST_OF_IT = 0.5  # of a function's time, in the steps that take longer: all of it is theirs
+
+
 def _in_each_step(step: StepSummary) -> OwnCode | None:
     """Return the program's own code, without what only every nth step runs; None: not looked at."""
     own, stall = step.own_code, step.periodic
     if own is None or stall is None:
         return own
     apart_s = sum(stall.stages.get(stage, 0.0) for stage in ("other", "loss"))
-    left = [
-        _less(one, apart_s) if name_of(one.name) == stall.function else one for one in own.functions
-    ]
-    ordered = sorted(left, key=lambda one: -one.s)
-    return replace(own, s=max(own.s - apart_s, 0.0), functions=ordered)
+    functions = []
+    for one in own.functions:
+        if name_of(one.name) != stall.function:
+            functions.append(one)
+        elif apart_s < _MOST_OF_IT * one.s:
+            functions.append(_less(one, apart_s))
+        else:  # the rest of it lies in the same steps: collections, or what others take longer
+            apart_s = max(apart_s, one.s)
+    functions.sort(key=lambda one: -one.s)
+    return replace(own, s=max(own.s - apart_s, 0.0), functions=functions)
 
 
 def _less(one: OwnFunction, seconds: float) -> OwnFunction:
