@@ -64,3 +64,35 @@ def test_one_that_another_process_kills_was_not_killed_for_memory(warm_python, t
     assert finding["cause"] == "killed_worker"
     assert "which the kernel did not send for memory" in finding["says"]
     assert report["verdict"]["finding"] == "killed_worker"
+
+
+FAILS_FIRST = """
+    import os, signal, time, torch
+    from torch.utils.data import DataLoader, TensorDataset
+
+    batches = iter(DataLoader(TensorDataset(torch.zeros(400, 8)), batch_size=4, num_workers=2))
+    model = torch.nn.Linear(8, 1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+    for _ in range(20):
+        model(next(batches)[0]).square().mean().backward()
+        optimizer.step()
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGCHLD})  # it comes later
+    os.kill(batches._workers[1].pid, signal.SIGKILL)
+    batches._workers[1].join()
+    raise ConnectionResetError
+"""
+
+
+def test_it_is_also_named_where_the_main_process_fails_before_it_hears_of_it(warm_python, tmp_path):
+    (tmp_path / "train.py").write_text(textwrap.dedent(FAILS_FIRST))
+    out = tmp_path / "report.json"
+    places = ("-o", tmp_path / "run", "--json", out)
+
+    ended = warm_python.run("-m", "feedline", "run", "-q", *places, "train.py", folder=tmp_path)
+
+    assert ended.returncode == 1
+    report = json.loads(out.read_text())
+    assert report["run"]["ended_by"] == (
+        "ConnectionResetError, because a DataLoader worker was killed (Killed)"
+    )
+    assert report["findings"][0]["says"].startswith("worker 1 was killed by signal 9")
