@@ -26,6 +26,7 @@ from feedline.analysis.measure.model import Gauge, Throughput
 from feedline.analysis.ranks.comparison import NO_HINTS, NetworkHints
 from feedline.analysis.rules import BY_ID
 from feedline.analysis.rules.input import no_batch
+from feedline.analysis.rules.loop import killed_worker
 from feedline.profiler.ceilings import Ceilings
 from feedline.profiler.store.run_folder import Run
 
@@ -43,7 +44,9 @@ def build(run: Run, ceilings: Ceilings | None = None, beside: NetworkHints = NO_
     """
     read = measure(run, ceilings, beside)
     if read.view is None:
-        none = no_batch.found(read.end, read.run.loaders, read.run.run)
+        none = killed_worker.found(read.killed) or no_batch.found(
+            read.end, read.run.loaders, read.run.run
+        )
         unknown = "No training step was recorded, so what limits the training is unknown."
         return Report.of(
             read.run, of_finding(none, "" if none else unknown), [none] if none else []

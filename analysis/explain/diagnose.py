@@ -18,7 +18,7 @@ from feedline.analysis.ledger.view.enough_steps import enough_steps
 from feedline.analysis.ledger.view.input_wait import MIN_WAIT_SHARE, num_workers, steady_share
 from feedline.analysis.ledger.view.recorded_ranks import recorded
 from feedline.analysis.ledger.view.slow_code import making_line
-from feedline.analysis.rules import BY_ID, CROSS_RANK, DATA, INPUT, LOOP, MACHINE, TRACE
+from feedline.analysis.rules import BY_ID, CROSS_RANK, DATA, ENDED, INPUT, LOOP, MACHINE, TRACE
 from feedline.analysis.rules.input import (
     borderline_input,
     compute_bound,
@@ -56,7 +56,11 @@ def diagnose(
     own = [_with_idle_workers(finding, run) for finding in _causes_of_input(run)]
     between = [_with_loader_fix(finding, in_order(own, rows, mean_s)) for finding in between]
     wrong = _wrong(checks)
-    grave = [*found(DATA, run), *(finding for finding in wrong if finding.rule_id in GRAVE)]
+    grave = [
+        *found(ENDED, run),
+        *found(DATA, run),
+        *(finding for finding in wrong if finding.rule_id in GRAVE),
+    ]
     own += [
         _with_idle_workers(finding, run)
         for finding in _statement(run, own, [*of_loop, *between], around)
@@ -69,11 +73,13 @@ def diagnose(
         grave, others = predictions.attached(grave), predictions.attached(others)
     others = [_with_place(finding, run) for finding in others]
     ending = [finding for finding in others if _ends_training(finding)]
-    rest = [finding for finding in others if finding not in ending]
+    outside = [finding for finding in others if _lies_outside(finding)]
+    rest = [finding for finding in others if finding not in (*ending, *outside)]
     return _told(
         [
             *grave,
             *ending,
+            *outside,
             *(_with_claims(finding, rows) for finding in in_order(rest, rows, mean_s)),
         ]
     )
@@ -244,6 +250,12 @@ def _ends_training(finding: Finding) -> bool:
     """Tell whether a longer training ends by what it names, soon."""
     rule = BY_ID.get(finding.rule_id)
     return rule is not None and rule.ends_training and finding.severity is Severity.HIGH
+
+
+def _lies_outside(finding: Finding) -> bool:
+    """Tell whether what it names takes most of the run, outside the steps."""
+    rule = BY_ID.get(finding.rule_id)
+    return rule is not None and rule.outside_steps and _asks(finding)
 
 
 def _estimated(finding: Finding) -> Finding:

@@ -6,11 +6,17 @@ It is how a run ended that did not end well, and why recording ended before it.
 from feedline.analysis.formatting import count, counted, seconds
 from feedline.analysis.measure.at_end import AtEnd, waits
 from feedline.analysis.measure.model import RunInfo
-from feedline.analysis.sentences import Sentence
+from feedline.analysis.sentences import SIZE, Sentence
 from feedline.profiler.session.ending import INTERRUPTED
 
 _FULL = "No space left on device"
 _UNKNOWN_END = AtEnd()
+_KILLED = "SIGKILL"
+_FULL_MEMORY = Sentence(
+    "Probably memory was full: at last, its control group used {used} of {limit}.",
+    used=SIZE,
+    limit=SIZE,
+)
 _USUAL_CAUSES = Sentence("Usual causes: out of memory, kill -9, a segmentation fault.")
 
 
@@ -21,6 +27,7 @@ def headline(
     who: str = "The training",
     end: AtEnd = _UNKNOWN_END,
     unit: str = "step",
+    memory: tuple[float, float] | None = None,
 ) -> str:
     """Return one or two sentences; empty for a run that ended well and was recorded to its end.
 
@@ -30,9 +37,13 @@ def headline(
         who: ended so.
         end: what it was doing then.
         unit: what a step is called: without a training, it is a batch.
+        memory: bytes that its control group had in use at last, and the limit, where it was nearly
+            reached.
     """
     return " ".join(
-        part for part in (_ended(run, steps, who, end, unit), _stopped(run, steps, updates)) if part
+        part
+        for part in (_ended(run, steps, who, end, unit, memory), _stopped(run, steps, updates))
+        if part
     )
 
 
@@ -60,16 +71,29 @@ def how(state: str, exit_code: int | None, ended_by: str = "", ended_at: str = "
     return ""
 
 
-def _ended(run: RunInfo, steps: int, who: str, end: AtEnd, unit: str) -> str:
+def _ended(
+    run: RunInfo,
+    steps: int,
+    who: str,
+    end: AtEnd,
+    unit: str,
+    memory: tuple[float, float] | None,
+) -> str:
     if run.state == "live":
         return f"The training is still running{_doing(run, end)}."
     if not (ended := how(run.state, run.exit_code, run.ended_by, run.ended_at)):
         return ""
-    causes = f" {_USUAL_CAUSES()}" if run.state == "cut" and not run.ended_by else ""
+    causes = f" {_causes(run.ended_by, memory)}".rstrip() if run.state == "cut" else ""
     if not steps:  # the verdict tells of a wait for the first batch
         doing = _doing(run, end) if end.wait is None else ""
         return f"{who} {ended} before its first step{doing}.{causes}"
     return f"{who} {ended} after {counted(steps, unit)}{_doing(run, end)}.{causes}"
+
+
+def _causes(ended_by: str, memory: tuple[float, float] | None) -> str:
+    if memory is not None and ended_by in ("", _KILLED):
+        return _FULL_MEMORY(used=memory[0], limit=memory[1])
+    return "" if ended_by else _USUAL_CAUSES()
 
 
 def _doing(run: RunInfo, end: AtEnd) -> str:

@@ -3,7 +3,7 @@
 import dataclasses
 import datetime
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -23,11 +23,14 @@ from feedline.analysis.measure.boundaries import trains_forward
 from feedline.analysis.measure.certainty import certainty, unseen
 from feedline.analysis.measure.code_tree import SampledCode
 from feedline.analysis.measure.cpu_use import cpu_use, mean_of
+from feedline.analysis.measure.evaluated import evaluating_line
 from feedline.analysis.measure.gather import RankMetrics
+from feedline.analysis.measure.killed import KilledWorker, killed_worker, nearly_full
 from feedline.analysis.measure.mean_step import half_width, interval_of_rate, means_of, relative
 from feedline.analysis.measure.model import (
     Cpus,
     Gauge,
+    GraphBreak,
     Loader,
     MemoryGrowth,
     Recompiled,
@@ -38,6 +41,7 @@ from feedline.analysis.measure.model import (
     Updated,
     Workers,
 )
+from feedline.analysis.measure.periodic import periodic_stall
 from feedline.analysis.measure.rank_gauges import read_rank_gauges
 from feedline.analysis.measure.source_lines import SourceLines
 from feedline.analysis.measure.stages import INPUT_STAGES
@@ -55,7 +59,7 @@ from feedline.profiler.session.ending import INTERRUPTED
 from feedline.profiler.store.manifest import Manifest
 from feedline.profiler.store.run_folder import Rank, Run
 from feedline.profiler.store.segment_reader import Process
-from feedline.profiler.store.stacks import read_stacks
+from feedline.profiler.store.stacks import ProcessStacks, read_stacks
 
 #: Variables that change what glibc's malloc returns to the system.
 _SETTINGS_OF_MALLOC = frozenset(
@@ -100,12 +104,14 @@ class Measurement:
         shown: the rank that it shows.
         view: of that rank, for rules and predictions; None: it made no step.
         end: how the rank ended that ended first.
+        killed: the worker whose end that was; None: none.
     """
 
     run: MeasuredRun
     shown: RankMetrics
     view: RuleInputs | None
     end: AtEnd
+    killed: KilledWorker | None = None
 
     @property
     def ended_badly(self) -> bool:
@@ -130,13 +136,15 @@ def measure(
     shown = gathered[between_ranks.choose_shown_rank(gathered, compared)]
     gauges = read_rank_gauges(shown.rank, notes)
     workers, loaders = gather.workers(shown), gather.loaders(shown)
-    code = _sampled_code(shown.rank, notes)
-    step = _step(shown, gauges, code)
+    stacks = _stacks(shown.rank, notes)
+    code = _sampled_code(shown.rank, stacks)
+    step = _step(shown, gauges, code, stacks)
     use = _cpu_use(shown, gathered, gauges) if step is not None else None
     view = _view(shown, step, workers, loaders, use, gauges, code, compared)
-    if view is not None:
-        view = dataclasses.replace(view, growth=_growth(shown, gauges))
     ended = between_ranks.first_failed(gathered)
+    killed = killed_worker(gathered[ended])
+    if view is not None:
+        view = dataclasses.replace(view, growth=_growth(shown, gauges), killed=killed)
     end = at_end(gathered[ended], gauges if gathered[ended] is shown else [])
     about = _run_info(run, gathered[ended].rank, end)
     trained = convergence(run, notes)
@@ -182,12 +190,26 @@ def measure(
         ledger=view.ledger if view is not None else None,
         user_code=_user_code(view),
         memory_growth=list(view.growth) if view is not None else [],
-        headline=headline(about, pace.steps, trained.updates if trained else 0, who, end, unit),
+        graph_breaks=_graph_breaks(shown.rank.manifest.training),
+        headline=headline(
+            about,
+            pace.steps,
+            trained.updates if trained else 0,
+            who,
+            end,
+            unit,
+            nearly_full(gathered[ended]),
+        ),
     )
-    return Measurement(measured, shown, view, end)
+    return Measurement(measured, shown, view, end, killed)
 
 
-def _step(shown: RankMetrics, gauges: list[Gauge], code: SampledCode | None) -> StepSummary | None:
+def _step(
+    shown: RankMetrics,
+    gauges: list[Gauge],
+    code: SampledCode | None,
+    stacks: Sequence[ProcessStacks],
+) -> StepSummary | None:
     """Return the mean step, with the CPU time of the whole training and its own code."""
     step = gather.step_summary(shown)
     if step is None:
@@ -195,9 +217,15 @@ def _step(shown: RankMetrics, gauges: list[Gauge], code: SampledCode | None) -> 
     return dataclasses.replace(
         step,
         cpu_s=cpu_s(shown, gauges, step.mean_s),
-        own_code=own_code.of_steps(shown, step)
-        or (user_code.loop_code(code, step.stages) if code is not None else None),
+        own_code=user_code.looked_or_sampled(
+            own_code.of_steps(shown, step),
+            user_code.loop_code(code, step.stages) if code is not None else None,
+        ),
         evaluation_code=own_code.of_evaluation(shown),
+        periodic=periodic_stall(shown, step.mean_s, step.stages, stacks),
+        evaluation_place=evaluating_line(shown.steps.boundaries.evaluation, code, stacks)
+        if shown.steps is not None
+        else "",
     )
 
 
@@ -343,19 +371,23 @@ def _growth(rank: RankMetrics, gauges: list[Gauge]) -> list[MemoryGrowth]:
     return memory.growths(rank.main, rank.steps, rank.counted, gauges, origin, source)
 
 
-def _sampled_code(rank: Rank, notes: list[str]) -> SampledCode | None:
-    """Return the program's functions in the rank's stacks; None without any.
+def _stacks(rank: Rank, notes: list[str]) -> tuple[ProcessStacks, ...]:
+    """Return the rank's stacks; none where nothing was sampled.
 
     What is wrong with them is noted: the rest of the report does not need them.
     """
-    anchors = rank.manifest.anchors
-    begun_s = anchors[0]["time_ns"] / 1e9 if anchors else None
-    source = SourceLines.of_run(begun_s, rank.folder.parent)
     try:
-        return SampledCode.of(read_stacks(rank), source)
+        return read_stacks(rank)
     except FeedlineError as error:
         notes.append(str(error))
-        return None
+        return ()
+
+
+def _sampled_code(rank: Rank, stacks: Sequence[ProcessStacks]) -> SampledCode | None:
+    """Return the program's functions in the rank's stacks; None without any."""
+    anchors = rank.manifest.anchors
+    begun_s = anchors[0]["time_ns"] / 1e9 if anchors else None
+    return SampledCode.of(stacks, SourceLines.of_run(begun_s, rank.folder.parent))
 
 
 def _user_code(view: RuleInputs | None) -> user_code.UserCode | None:
@@ -409,6 +441,14 @@ def _recompiled(training: Mapping[str, Any]) -> tuple[Recompiled, ...]:
         for each in training.get("compiled", ())
         for cause in (*each["causes"], {})[:1]
     )
+
+
+def _graph_breaks(training: Mapping[str, Any]) -> list[GraphBreak]:
+    """Return the lines at which graphs of torch.compile ended, most often first."""
+    return [
+        GraphBreak(each["function"], each["place"], each["reason"], each["times"])
+        for each in training.get("graph_breaks", ())
+    ]
 
 
 def _glibc(manifest: Manifest) -> tuple[int, ...]:

@@ -13,6 +13,7 @@ from feedline.analysis.ledger.table import Ledger
 from feedline.analysis.measure.model import (
     Cpus,
     Gauge,
+    GraphBreak,
     Loader,
     MemoryGrowth,
     RunInfo,
@@ -369,6 +370,7 @@ class MeasuredRun:
     headline: str = ""
     user_code: UserCode | None = None  # None: no stacks were sampled
     memory_growth: list[MemoryGrowth] = field(default_factory=list)
+    graph_breaks: list[GraphBreak] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
@@ -434,11 +436,13 @@ class Report(MeasuredRun):
             its processes. None: no stacks were sampled.
         memory_growth: Memory of the main process and of its workers that grows while the steps
             run.
+        graph_breaks: Lines at which torch.compile ended a graph and went on in Python, most often
+            first. What they cost is not known.
         verdict: What limits the training and what to change, or that nothing measured does.
         findings: Causes with evidence and fix, most important first; at most three that are not of
             severity info. Those about the training loop (gpu_waits, float32_products,
             recompilation, checkpoint_time, garbage_collection, optimizer_time, own_code,
-            evaluation_time, memory_growth) come in addition.
+            periodic_stall, evaluation_time, memory_growth) come in addition.
         roofline: The limits of the run's throughput. None: no step, too few of them, or batches of
             unknown size.
         together: Throughput predicted with all predicted fixes of the loader at once. None: fewer

@@ -11,6 +11,7 @@ from feedline.analysis.ledger.finding import Evidence
 from feedline.analysis.ledger.rows import sample_rows, step_rows
 from feedline.analysis.ledger.table import Ledger
 from feedline.analysis.measure.code_tree import SampledCode
+from feedline.analysis.measure.killed import KilledWorker
 from feedline.analysis.measure.making import Making
 from feedline.analysis.measure.model import (
     Certainty,
@@ -78,6 +79,7 @@ class RuleInputs:
         failed: the run ended with an error: how, in words; empty: it did not.
         code: the program's functions in sampled stacks (None: none were sampled).
         growth: memory that grows while the steps run.
+        killed: the worker whose end was that of the training; None: there was none.
     """
 
     throughput: Throughput
@@ -116,6 +118,7 @@ class RuleInputs:
     shown: int | None = None
     code: SampledCode | None = None
     growth: Sequence[MemoryGrowth] = ()
+    killed: KilledWorker | None = None
 
     @cached_property
     def rows(self) -> dict[str, float]:

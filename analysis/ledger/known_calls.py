@@ -289,7 +289,7 @@ PER_STEP: Calls = (
     ),
     KnownCall(
         "tensorboard",
-        "Scalars are written for TensorBoard in every step.",
+        "Values are written for TensorBoard in every step.",
         "Write them every 50 steps or so",
         "https://github.com/deepspeedai/DeepSpeed/pull/5135",
         (Sign("torch", r"utils/tensorboard/.*"), Sign("tensorboardX"), Sign("tensorboard")),

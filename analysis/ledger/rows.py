@@ -11,7 +11,7 @@ from feedline.analysis.measure.model import Cost, StepSummary
 from feedline.analysis.ranks.communication import ExposedKind, RankParts
 
 _USER = "user"
-_GARBAGE, _WAIT = "gc", "wait"
+_GARBAGE, _PERIODIC, _WAIT = "gc", "periodic", "wait"
 #: Stages that own_code and the kinds of waiting divide; and one that is torch's alone, though
 #: libraries that it calls look like the program's.
 _NOT_SAMPLED = ("other", "loss", _WAIT, COMPILE)
@@ -29,7 +29,8 @@ def step_rows(
     The kinds of waiting are rows below ``wait``, communication that nothing hides is below the
     phase in which it is called. What functions of the program take between models, backward passes
     and updates are rows below ``other`` and ``loss``, in proportion: which of the two they ran in
-    was not recorded. Garbage collections are rows below the stages that they ran in.
+    was not recorded. Garbage collections, and what every nth step takes longer, are rows below the
+    stages that they lie in.
 
     Args:
         parts: of the step of one of several ranks; None: they were not compared.
@@ -43,7 +44,8 @@ def step_rows(
         *_sampled(step, code),
         *(_communication(step, parts, kinds) if parts is not None else ()),
     ]
-    inside = [*_without_garbage(step, inside), *_garbage(step)]
+    others = [*_garbage(step), *_periodic(step)]
+    inside = [*_without(step, inside, others), *others]
     rows = []
     for name, stage_s in step.stages.items():
         left = stage_s - sum(row.s for row in inside if row.stage == name)
@@ -129,11 +131,31 @@ def _garbage(step: StepSummary) -> Iterator[LedgerRow]:
             yield LedgerRow(f"{stage}/{_GARBAGE}", seconds)
 
 
-def _without_garbage(step: StepSummary, rows: list[LedgerRow]) -> Iterator[LedgerRow]:
-    """Take collections off what else is known of their stage, as far as they do not fit beside it."""
-    collected = {row.stage: row.s for row in _garbage(step)}
+def _periodic(step: StepSummary) -> Iterator[LedgerRow]:
+    """Return what every nth step takes longer, as far as its stages have room for it."""
+    stall, collected = step.periodic, {row.stage: row.s for row in _garbage(step)}
+    if stall is None:
+        return
+    for stage, seconds in stall.stages.items():
+        room = step.stages.get(stage, 0.0) - collected.get(stage, 0.0)
+        yield LedgerRow(
+            f"{stage}/{_PERIODIC}",
+            max(min(seconds, room), 0.0),
+            steps=1 / stall.period,
+            period=float(stall.period),
+            place=stall.place,
+        )
+
+
+def _without(
+    step: StepSummary, rows: list[LedgerRow], others: Sequence[LedgerRow]
+) -> Iterator[LedgerRow]:
+    """Take other rows off what is known of their stage, as far as it does not fit beside them."""
+    taken = dict.fromkeys((row.stage for row in others), 0.0)
+    for row in others:
+        taken[row.stage] += row.s
     for row in rows:
-        seconds = collected.get(row.stage, 0.0)
+        seconds = taken.get(row.stage, 0.0)
         known = sum(one.s for one in rows if one.stage == row.stage) if seconds else 0.0
         room = max(step.stages.get(row.stage, 0.0) - seconds, 0.0)
         yield replace(row, s=row.s * room / known) if known > room else row

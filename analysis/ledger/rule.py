@@ -108,6 +108,8 @@ class Rule(Generic[F]):
         names_error: its fix begins with the error of a training that failed.
         ends_training: what it names ends a longer training: where it is grave, it is told first,
             though it takes no time.
+        outside_steps: what it names lies outside the steps, and it asks for a change only where
+            that is most of the run: it is told before any cause inside a step.
         free: the change that removes all time of what the finding names: a bound of its gain.
             None: ``change`` already removes it, or no such bound is known.
     """
@@ -134,4 +136,5 @@ class Rule(Generic[F]):
     of_others: bool = False
     names_error: bool = False
     ends_training: bool = False
+    outside_steps: bool = False
     free: Callable[[F], Change | Refused] | None = None

@@ -196,6 +196,7 @@ def step_summary(rank: RankMetrics) -> StepSummary | None:
         else _estimated(rank, rank.estimate, kinds)
     )
     evaluation = steps.boundaries.evaluation
+    evaluated = np.unique(_made_by(rank, steps, evaluation[:, 0]))
     queued_s = computing.runqueue_s(rank.main, steps, rank.first, Stage.FORWARD, Stage.BACKWARD)
     return StepSummary(
         mean_s=mean.s,
@@ -205,6 +206,10 @@ def step_summary(rank: RankMetrics) -> StepSummary | None:
         waits=mean.waits,
         boundary=steps.boundaries.by,
         evaluation_s=float((evaluation[:, 1] - evaluation[:, 0]).sum()) / 1e9,
+        evaluations=len(evaluated),
+        evaluation_period=float(np.median(np.diff(evaluated)))
+        if len(evaluated) > 1 and rank.main.stride == 1
+        else None,
         series=series(steps.start, steps.wall, rank.stages),
         gpu_stages=gpu_stages(rank.main, steps, rank.first),
         gpu_work=rank.gpu_work,
@@ -216,6 +221,14 @@ def step_summary(rank: RankMetrics) -> StepSummary | None:
             rank.main, steps.boundaries, rank.first, steps.collecting, rank.stages, mean.stages
         ),
     )
+
+
+def _made_by(rank: RankMetrics, steps: Steps, times: IntArray) -> IntArray:
+    """Return how many steps were made by each of these times, int64 [n], those only counted too."""
+    counted = rank.counted
+    before = np.concatenate([[0], np.cumsum(counted.steps)])
+    recorded = np.searchsorted(np.sort(steps.boundaries.end), times, "right")
+    return np.asarray(recorded + before[np.searchsorted(counted.end, times, "right")])
 
 
 class _Mean(NamedTuple):

@@ -132,7 +132,7 @@ def _growth(
     span = float(made[-1] - made[0])
     if span * clock.step_s < _LEAST_S:
         return None
-    rate = _slope(made, values)
+    rate = slope(made, values)
     if rate * span < max(_LEAST_BYTES, _LEAST_SHARE * float(values[0])):
         return None
     if held is not None and held.bytes is not None and held.bytes < _COPIED * rate * span:
@@ -171,7 +171,7 @@ def _copied(private: _Series, anonymous: _Series | None) -> _Held | None:
     if anonymous is None or len(anonymous[0]) != len(private[0]) or len(private[0]) < 2:
         return None
     shared = private[0], anonymous[1] - private[1]
-    lost = -_slope(*_thinned(shared)) * float(private[0][-1] - private[0][0])
+    lost = -slope(*_thinned(shared)) * float(private[0][-1] - private[0][0])
     return _Held(Holder.COPIES, lost, still_shared_bytes=max(float(shared[1][-1]), 0.0))
 
 
@@ -196,7 +196,7 @@ def _thinned(series: _Series) -> _Series:
     return np.array(at), np.array(values)
 
 
-def _slope(made: FloatArray, values: FloatArray) -> float:
+def slope(made: FloatArray, values: FloatArray) -> float:
     """Return the median slope of all pairs (Theil and Sen): single jumps do not move it."""
     first, second = np.triu_indices(len(made), 1)
     apart = made[second] - made[first]
@@ -212,7 +212,7 @@ def _interval(made: FloatArray, values: FloatArray) -> tuple[float, float]:
     for _ in range(_DRAWS):
         begin = dice.choice(starts, -(-len(made) // size))
         chosen = np.sort((begin[:, None] + np.arange(size)).ravel())
-        drawn.append(_slope(made[chosen], values[chosen]))
+        drawn.append(slope(made[chosen], values[chosen]))
     low, high = np.quantile(drawn, (0.025, 0.975))
     return float(low), float(high)
 

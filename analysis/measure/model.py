@@ -463,6 +463,38 @@ class GarbageCollection:
 
 
 @dataclass(frozen=True)
+class PeriodicStall:
+    """Every nth step takes longer than those around it.
+
+    The input, checkpoints, compilation, garbage collections and evaluation are no part of it.
+
+    Attributes:
+        period: Steps from one of them to the next. Unit: steps.
+        number: Such steps that were recorded. Unit: steps.
+        longer_s: What one takes longer, the median. Unit: s.
+        s: The same per mean step. Unit: s.
+        stages: Stage -> part of s that lies in it. Unit: s.
+        function: Function of the program that takes most of it; empty: too few samples show it, or
+            stacks were not sampled.
+        place: Its file and line, as in train.py:31; empty: as for function.
+        place_share: Share (0 to 1) of what they take longer that this function takes. Unit: 1.
+        library: The library's function that the line mostly calls; empty: none, or one in C.
+        looks: Samples in such steps. Unit: samples.
+    """
+
+    period: int
+    number: int
+    longer_s: float
+    s: float
+    stages: dict[str, float]
+    function: str = ""
+    place: str = ""
+    place_share: float = 0.0
+    library: str = ""
+    looks: int = 0
+
+
+@dataclass(frozen=True)
 class StepSummary:
     """The mean step. ``stages`` sums to ``mean_s``.
 
@@ -477,6 +509,12 @@ class StepSummary:
             profiler_step, feedline, range, optimizer, collectives or none.
         evaluation_s: Time in loops that only infer (evaluation, rollouts) over the whole run,
             outside all steps. Unit: s.
+        evaluations: How many such loops there were; several without a step between them count as
+            one.
+        evaluation_period: Steps from one to the next, the median. Unit: steps. None: there were
+            fewer than two, or the run was so long that not all of its steps were kept.
+        evaluation_place: Line of the training loop at which most of that time is spent, as in
+            train.py:31; empty: too few samples show it, or stacks were not sampled.
         series: Step by step over the run.
         gpu_stages: Stage -> mean time per step from the GPU's start of the stage's work to its end,
             gaps included. Stages may overlap. Unit: s. None: no GPU was timed: the hook CUDA events
@@ -510,6 +548,8 @@ class StepSummary:
             one GPU.
         garbage: Python's garbage collections, which are a part of other stages. None: nothing of
             them was recorded in these steps.
+        periodic: Every nth step takes longer, which is a part of other stages. None: no such period
+            was found.
     """
 
     mean_s: float
@@ -533,6 +573,10 @@ class StepSummary:
     evaluation_code: OwnCode | None = None
     gpu_work: GpuWork | None = None
     garbage: GarbageCollection | None = None
+    periodic: PeriodicStall | None = None
+    evaluations: int = 0
+    evaluation_period: float | None = None
+    evaluation_place: str = ""
 
     @property
     def gpu_s(self) -> float:
@@ -707,6 +751,23 @@ class Recompiled:
     kind: str
     name: str
     values: tuple[float, ...]
+
+
+@dataclass(frozen=True)
+class GraphBreak:
+    """A line at which torch.compile ended a graph, to go on in Python.
+
+    Attributes:
+        function: The function that was compiled there.
+        place: The line, as in model.py:14; empty: all of it is a library's.
+        reason: Why, in torch's words; other: they are not known to be torch's own.
+        times: In how many compilations, those again too. Unit: compilations.
+    """
+
+    function: str
+    place: str
+    reason: str
+    times: int
 
 
 @dataclass(frozen=True)

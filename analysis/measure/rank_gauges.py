@@ -1,6 +1,7 @@
 """The gauges of one rank's machine, thinned for a figure."""
 
 import os
+import re
 from collections.abc import Iterable
 
 import numpy as np
@@ -11,6 +12,8 @@ from feedline.profiler.errors import FeedlineError
 from feedline.profiler.samplers.gauge_file import Gauges, read_gauges
 from feedline.profiler.store.layout import GAUGES
 from feedline.profiler.store.run_folder import Rank
+
+_OF_WORKER = re.compile(r"memory/loader\d+-worker\d+")
 
 
 def read_rank_gauges(rank: Rank, notes: list[str]) -> list[Gauge]:
@@ -34,6 +37,8 @@ def read_rank_gauges(rank: Rank, notes: list[str]) -> list[Gauge]:
 
 def _gauges(sampled: Gauges, origin: int) -> Iterable[Gauge]:
     for index, (name, unit) in enumerate(sampled.names):
+        if _OF_WORKER.fullmatch(name):  # killed.py reads it
+            continue
         chosen = sampled.gauge == index
         values, times = sampled.value[chosen], (sampled.time[chosen] - origin) / 1e9
         if not len(values):

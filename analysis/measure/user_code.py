@@ -1,5 +1,6 @@
 """What lines of the program take, as reports tell it: made from the trees of sampled stacks."""
 
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
@@ -198,6 +199,37 @@ def loop_code(code: SampledCode, stages: Mapping[str, float]) -> OwnCode | None:
         share, low, high = share_of(parts[name][0], whole)
         functions.append(OwnFunction(name, share * of_s, low * of_s, high * of_s, parts[name][1]))
     return OwnCode(of_s, round(whole.number), functions)
+
+
+_LINES = re.compile(r"lines? (?P<first>\d+)(?: to (?P<last>\d+))?\b.*\((?P<file>[^():]+)")
+_MOST, _MANY = 0.5, 30  # of the loop's own code, and samples: from here on samples are believed
+
+
+def looked_or_sampled(looked: OwnCode | None, sampled: OwnCode | None) -> OwnCode | None:
+    """Return what the loop's own code does: as it was timed, or else as stacks show it.
+
+    A function that calls very many others cannot be timed, and one that runs in few steps is
+    rarely; where stacks show one that takes most, and surely more than was timed, they are believed.
+    """
+    if looked is None or sampled is None or not sampled.functions:
+        return looked or sampled
+    first = sampled.functions[0]
+    surely = sampled.looks >= _MANY and first.s >= _MOST * sampled.s
+    agrees = any(_same(one, first) and one.high_s >= first.low_s for one in looked.functions)
+    return sampled if surely and not agrees else looked
+
+
+def _same(looked: OwnFunction, sampled: OwnFunction) -> bool:
+    """Tell whether a function or lines that were timed are, or have in them, what stacks show."""
+    name = looked.name.partition(" (")[0]
+    of = _LINES.match(looked.name)
+    if of is None:
+        return name.rpartition(".")[2] == sampled.name.partition(" (")[0].rpartition(".")[2]
+    line = _LINES.match(sampled.name)
+    if line is None:
+        return False
+    last = int(of["last"] or of["first"])
+    return of["file"] == line["file"] and int(of["first"]) <= int(line["first"]) <= last
 
 
 def _only_called(node: CodeNode) -> CodeNode:

@@ -20,7 +20,7 @@ from feedline.analysis.formatting import (
     value,
 )
 from feedline.analysis.ledger.finding import Finding
-from feedline.analysis.measure.model import Loader, OwnCode, StepSummary, Workers
+from feedline.analysis.measure.model import GraphBreak, Loader, OwnCode, StepSummary, Workers
 from feedline.analysis.measure.user_code import UserCode
 from feedline.analysis.ranks.communication import RankParts
 from feedline.analysis.report import of_convergence, of_traces, phrases
@@ -91,12 +91,24 @@ def _parts(report: Report) -> Iterator[tuple[str, Iterable[Block]]]:
         yield "CPUs", (Note(phrases.cpus(report.cpus)),)
     if report.roofline:
         yield "Roofline", (Note(phrases.roofline(report.roofline)),)
+    yield "Graph breaks of torch.compile", _graph_breaks(report.graph_breaks)
     yield "Communication", _communication(report)
     yield "Convergence", _convergence(report)
     yield "Findings", _findings(report)
     refused = phrases.refused_that_matter(report.hooks)
     yield "Hooks that could not be attached", _items(f"{hook.name}: {hook.why}" for hook in refused)
     yield "Notes", _items(report.notes)
+
+
+def _graph_breaks(breaks: Sequence[GraphBreak]) -> Iterator[Block]:
+    """Yield the lines at which graphs ended, and why; what that costs is not known."""
+    if breaks:
+        rows = (
+            (one.place or "a library", one.function, count(one.times), one.reason) for one in breaks
+        )
+        yield Table(
+            tuple(rows), ("line", "function", "compilations", "reason"), right=frozenset((2,))
+        )
 
 
 def _items(rows: Iterable[str]) -> Iterator[Items]:

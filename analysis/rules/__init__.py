@@ -52,9 +52,11 @@ from feedline.analysis.rules.loop import (
     float32_products,
     garbage_collection,
     gpu_waits,
+    killed_worker,
     memory_growth,
     optimizer_time,
     own_code,
+    periodic_stall,
     recompilation,
 )
 from feedline.analysis.rules.trace import (
@@ -96,6 +98,9 @@ INPUT: tuple[Rule[RuleInputs], ...] = (
 #: Of data that is not what the training was meant to see, however long its input takes.
 DATA: tuple[Rule[RuleInputs], ...] = (same_samples.RULE,)
 
+#: Of what ended a training, however few its steps were.
+ENDED: tuple[Rule[RuleInputs], ...] = (killed_worker.RULE,)
+
 #: Of the machine that a recorded run shares, whatever the input does.
 MACHINE: tuple[Rule[RuleInputs], ...] = (busy_neighbors.RULE,)
 
@@ -108,6 +113,7 @@ LOOP: tuple[Rule[RuleInputs], ...] = (
     garbage_collection.RULE,
     optimizer_time.RULE,
     own_code.RULE,
+    periodic_stall.RULE,
     evaluation_time.RULE,
     memory_growth.RULE,
 )
@@ -142,7 +148,7 @@ TRACE: tuple[Rule[TraceFacts], ...] = (
     input_not_seen.TRACED_RULE,
 )
 
-RULES: tuple[Rule[Any], ...] = (*INPUT, *DATA, *MACHINE, *LOOP, *CROSS_RANK, *TRACE)
+RULES: tuple[Rule[Any], ...] = (*INPUT, *DATA, *ENDED, *MACHINE, *LOOP, *CROSS_RANK, *TRACE)
 #: The rule of a finding. Of the one that runs and traces have, that of runs.
 BY_ID: dict[str, Rule[Any]] = {rule.rule_id: rule for rule in (*RULES, *OTHERWISE)}
 

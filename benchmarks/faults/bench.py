@@ -220,7 +220,7 @@ def run(
             "HF_HUB_OFFLINE": "1",
             "NO_ALBUMENTATIONS_UPDATE": "1",
         }
-        start(case.ranks, command, where, environment, folder)
+        start(case.ranks, command, where, environment, folder, side.exit_code)
     return Timed(**json.loads(times.read_text())) if times.exists() else None
 
 
@@ -231,12 +231,17 @@ def pinned() -> list[str]:
 
 
 def start(
-    ranks: int, command: list[str], where: Place, environment: dict[str, str], folder: Path
+    ranks: int,
+    command: list[str],
+    where: Place,
+    environment: dict[str, str],
+    folder: Path,
+    exit_code: int = 0,
 ) -> None:
     """One process, or one for each rank, to their end.
 
     Raises:
-        Failed: one of them did not end well.
+        Failed: one of them did not end with this code.
     """
     if where.lab is not None:
         try:
@@ -253,10 +258,10 @@ def start(
                     command, cwd=folder, env=own, stdout=out, stderr=out, start_new_session=True
                 )
             )
-    wait(started, logs)
+    wait(started, logs, exit_code)
 
 
-def wait(started: list["subprocess.Popen[bytes]"], logs: list[Path]) -> None:
+def wait(started: list["subprocess.Popen[bytes]"], logs: list[Path], exit_code: int) -> None:
     try:
         codes = [process.wait(LIMIT_S) for process in started]
     except subprocess.TimeoutExpired as error:
@@ -266,7 +271,7 @@ def wait(started: list["subprocess.Popen[bytes]"], logs: list[Path]) -> None:
             if process.poll() is None:
                 process.kill()
                 process.wait()
-    if any(codes):
+    if any(code != exit_code for code in codes):
         raise Failed("\n".join(log.read_text(errors="replace")[-2000:] for log in logs))
 
 

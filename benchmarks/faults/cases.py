@@ -28,10 +28,12 @@ class Side:
         arguments: of its program. ``{name}`` is a folder of files (files.py) or what a condition
             gives.
         conditions: that surround it (conditions.py).
+        exit_code: with which it ends.
     """
 
     arguments: str
     conditions: tuple[str, ...] = ()
+    exit_code: int = 0
 
 
 @dataclass(frozen=True)
@@ -94,6 +96,7 @@ def fault(
     files: str = "",
     on: str = "",
     twin_on: str = "",
+    exit_code: int = 0,
     **more: Any,
 ) -> Fault:
     """A line of the lists below.
@@ -101,10 +104,11 @@ def fault(
     Args:
         both, own, twins: arguments of both sides, of the fault and of its twin.
         on, twin_on: their conditions.
+        exit_code: of the fault.
     """
     sides = [
-        Side(f"{both} {arguments}", tuple(conditions.split()))
-        for arguments, conditions in ((own, on), (twins, twin_on))
+        Side(f"{both} {arguments}", tuple(conditions.split()), code)
+        for arguments, conditions, code in ((own, on, exit_code), (twins, twin_on, 0))
     ]
     return Fault(
         name, what, tuple(expected.split()), program, *sides, tuple(files.split()), ranks, **more
@@ -304,6 +308,9 @@ OBJECTS = [
          "--steps 1500 --step-ms 8 --batch 64 --workers 0", "--keep buffer", "--keep number"),
     kept("workers_keep", "workers keep 4 kB of each sample", "memory_growth",
          "--steps 3000 --step-ms 8 --batch 64 --workers 2", "--worker-keeps 4", ""),
+    kept("worker_killed", "workers keep 256 kB of each sample, until the memory of their control group is full", "killed_worker",
+         "--steps 300 --step-ms 20 --batch 64 --workers 2", "--worker-keeps 256", "", on="memory:1200", twin_on="memory:1200",
+         names="memory was full.*grew by", exit_code=1),
 ]  # fmt: skip
 
 IN_THE_LOOP = [
@@ -325,6 +332,19 @@ IN_THE_LOOP = [
          "--batch 256 --steps 500 --workers 0", "--keep-predictions", "", names="accuracy"),
     loop("all_losses_written", "all losses so far are written to the disk in each step", "own_code",
          "--batch 64 --steps 500 --workers 0 --step-ms 2", "--write-every 1", "--write-every 250", names="write"),
+    loop("log_flushed", "a log is flushed for 0.3 s every 40 steps", "periodic_stall",
+         "--batch 64 --steps 900 --workers 0 --step-ms 10", "--stall-every 40", "", names="every 40 steps.*flush_log",
+         short="--steps 330"),
+    loop("tracked_every_50", "histograms of all parameters go to TensorBoard every 50 steps", "periodic_stall",
+         "--batch 64 --steps 700 --workers 0 --step-ms 4 --tensors 300 --fused", "--track-every 50", "", names="every 50 steps.*track"),
+    loop("tracked_each_step", "a histogram of each parameter goes to TensorBoard in each step", "own_code",
+         "--batch 64 --steps 300 --workers 0 --step-ms 4", "--track-every 1", "--track-every 150", names="track"),
+    loop("drawn_each_step", "a figure of all losses is saved in each step", "own_code",
+         "--batch 64 --steps 150 --workers 0 --step-ms 10", "--draw-every 1", "", names="draw"),
+    loop("printed_each_step", "all parameters are printed in each step", "own_code",
+         "--batch 64 --steps 500 --workers 0 --step-ms 2", "--print-every 1", "--print-every 250", names="print"),
+    loop("evaluated_often", "20 batches are evaluated every five steps", "evaluation_time",
+         "--batch 512 --steps 300 --workers 0 --held 40", "--evaluate-every 5", "--evaluate-every 200", names="every 5 steps"),
 ]  # fmt: skip
 
 FAULTS: list[Fault] = [

@@ -231,6 +231,16 @@ def link(place: Place, mbit: str) -> Iterator[None]:
 
 
 @contextmanager
+def memory(place: Place, mb: str) -> Iterator[None]:
+    """A control group that may keep this much in memory, and swap nothing of it."""
+    limit = str(int(mb) << 20)
+    version_1 = {"memory.limit_in_bytes": limit, "memory.swappiness": "0"}
+    with group("memory", version_1, {"memory.max": limit, "memory.swap.max": "0"}) as inside:
+        place.prefix += inside
+        yield
+
+
+@contextmanager
 def swap(place: Place, mb: str) -> Iterator[None]:
     """A swap file, and a control group that may keep this much in memory."""
     if shutil.disk_usage(place.cache).free < 4 << 30:
@@ -259,6 +269,7 @@ CONDITIONS: dict[str, Condition] = {
     "server": server,
     "link": link,
     "swap": swap,
+    "memory": memory,
     "keeping": keeping,
 }
 

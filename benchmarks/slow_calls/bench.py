@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 HERE = Path(__file__).resolve().parent
-CODE = ("user_code", "own_code")
+CODE = ("user_code", "own_code", "periodic_stall")
 #: What a busy machine adds to a report: it says nothing of the program.
 MACHINE = ("busy_neighbors", "too_short")
 NO_PROGRAMS = ("bench", "training")

@@ -378,8 +378,26 @@ def _run_recorded(program: Program, session: "Session") -> BaseException | None:
         program.run()
     except BaseException as error:
         ended = error
+        _hear_of_no_workers()
     session.stop(Ending.of(ended))
     return ended
+
+
+def _hear_of_no_workers() -> None:
+    """Keep torch from raising an error for a loader's worker where the program has failed already.
+
+    It raises one, once, wherever the main thread then is, when it hears that a worker was killed:
+    that may be after the main process has failed to receive a batch of it.
+    """
+    for _ in range(2):
+        with suppress(Exception):
+            handler = signal.getsignal(signal.SIGCHLD)
+            if getattr(handler, "__module__", "") == _TORCHS_HANDLER:
+                signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+            return
+
+
+_TORCHS_HANDLER = "torch.utils.data._utils.signal_handling"
 
 
 def _is_launcher(args: argparse.Namespace) -> bool:

@@ -5,7 +5,7 @@ There is one ``recorder`` per process, as there is one training.
 
 import os
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from types import TracebackType
 from typing import Any, Protocol
 
@@ -105,6 +105,12 @@ class _LooksAtThreads(Protocol):
     def watch(self, makers: list[tuple[int, int]]) -> None: ...
 
 
+class _WorkerMemory(Protocol):
+    """Reads what workers have in memory (samplers/worker_memory.py)."""
+
+    def watch(self, loader: int, workers: Sequence[Any]) -> None: ...
+
+
 class _SamplingPause(Protocol):
     """A series of steps that are only counted (taps/recording_schedule.py).
 
@@ -153,6 +159,7 @@ class _Recorder:
         on_new_training: called before the first update of a training that is not the process's
             first, or None.
         looks: receives the threads that make batches, or None.
+        worker_memory: receives loaders' workers, or None.
         own_code: receives the calls between which the program's own code runs, or None.
         graphs: receives what models in training return, or None.
         samples_stacks: whether loaders' workers are to be sampled (profiler/stacks).
@@ -180,6 +187,7 @@ class _Recorder:
         self.optimizers: _OptimizerTracker | None = None
         self.on_new_training: Callable[[], None] | None = None
         self.looks: _LooksAtThreads | None = None
+        self.worker_memory: _WorkerMemory | None = None
         self.own_code: _OwnCodeObserver | None = None
         self.graphs: _GraphTap | None = None
         self.samples_stacks = False
@@ -230,6 +238,7 @@ class _Recorder:
         """Stop recording in this process; the file is already complete."""
         self.finish_pause()
         segment, self.main, self.segment, self.looks = self.segment, None, None, None
+        self.worker_memory = None
         if segment is not None:
             segment.close()
 
@@ -247,7 +256,7 @@ class _Recorder:
         self.main = self.segment = self.gpu = self.flops = self.convergence = self.optimizers = (
             self.on_new_training
         ) = self.looks = None
-        self.own_code = self.graphs = None
+        self.own_code = self.graphs = self.worker_memory = None
 
 
 class Inside(threading.local):

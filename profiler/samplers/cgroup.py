@@ -56,6 +56,20 @@ class _Level:
         )
         return _Throttling(stat[b"nr_periods"], stat[b"nr_throttled"], stopped_s)
 
+    @property
+    def events(self) -> Path:
+        """Where the processes are counted that were killed because memory was full."""
+        return self.folder / ("memory.events" if self.version == 2 else "memory.oom_control")
+
+    def hits(self) -> int | None:
+        """Return how often memory had to be freed because of its limit; None: not known."""
+        if self.version == 2:
+            return _counts(self.events).get(b"max")
+        try:
+            return int(read_file(str(self.folder / "memory.failcnt")))
+        except (OSError, ValueError):
+            return None
+
 
 def _levels(root: Path = _ROOT, controller: str = "cpu") -> list[_Level]:
     """Return the control groups of this process with a controller, innermost first.
@@ -258,3 +272,58 @@ class CgroupMemory(GaugeSource):
         names = (b"anon", b"shmem") if self._level.version == 2 else (b"total_rss", b"total_shmem")
         used = sum(stat.get(name, 0) for name in names)
         return {"cgroup/memory": float(used), "cgroup/memory_limit": float(self._limit)}
+
+
+@dataclass(frozen=True)
+class MemoryEvents:
+    """What the kernel has counted where memory was full; None: it does not tell.
+
+    Attributes:
+        kills: processes of this process's group that it killed for that.
+        machine_kills: those of the whole machine.
+        limit_bytes: the smallest limit of this process's groups.
+        limit_hits: how often memory had to be freed because of that limit.
+    """
+
+    kills: int | None = None
+    machine_kills: int | None = None
+    limit_bytes: int | None = None
+    limit_hits: int | None = None
+
+    @classmethod
+    def now(cls, root: Path = _ROOT) -> "MemoryEvents":
+        """Return what it has counted so far. It never raises an exception."""
+        machine = _counts(root / "proc/vmstat").get(b"oom_kill")
+        try:
+            levels = _levels(root, "memory")
+            limits = [(limit, of) for of in levels if (limit := _memory_limit(of)) is not None]
+        except (OSError, ValueError, IndexError):
+            return cls(machine_kills=machine)
+        own = _counts(levels[0].events).get(b"oom_kill") if levels else None
+        if not limits:
+            return cls(own, machine)
+        limit, narrowest = min(limits, key=lambda pair: pair[0])
+        return cls(own, machine, limit, narrowest.hits())
+
+    def since(self, before: "MemoryEvents") -> dict[str, int]:
+        """Return what came to it, by name, and the limit; what is not known is left out."""
+        counted = {
+            "kills": (before.kills, self.kills),
+            "machine_kills": (before.machine_kills, self.machine_kills),
+            "limit_hits": (before.limit_hits, self.limit_hits),
+        }
+        known = {
+            name: now - then
+            for name, (then, now) in counted.items()
+            if then is not None and now is not None and now >= then
+        }
+        return known if self.limit_bytes is None else {**known, "limit_bytes": self.limit_bytes}
+
+
+def _counts(path: Path) -> dict[bytes, int]:
+    """Return the numbers of a file with a name and a number in each line; {}: there is none."""
+    try:
+        words = read_file(str(path)).split()
+        return {name: int(value) for name, value in zip(words[::2], words[1::2], strict=True)}
+    except (OSError, ValueError):
+        return {}

@@ -171,12 +171,25 @@ class Sampler(threading.Thread):
         for source in self._sources.copy():
             try:
                 rows += [
-                    (self._numbers[name], float(value)) for name, value in source.read().items()
+                    (self._number(name, source), float(value))
+                    for name, value in source.read().items()
                 ]
             except Exception as error:
                 self._drop(source, error)
         if rows and self._writer:
             self._writer.append(now, rows)
+
+    def _number(self, name: str, source: GaugeSource) -> int:
+        """Return the number of a gauge; one that has come since the start gets the next.
+
+        Raises:
+            OSError: the legend cannot be written.
+        """
+        if name not in self._numbers:
+            self._numbers[name] = len(self._legend.gauges)
+            self._legend.gauges.append((name, source.units[name]))
+            self._legend.write(self.path)
+        return self._numbers[name]
 
     def _sample(self) -> None:
         """Tick until ``stop``. Ticks that could not be on time are left out, not made up for."""

@@ -6,14 +6,18 @@ It has its exit code, the type of its exception, and the line that raised it, bu
 import os
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from feedline.profiler import masks
 
 INTERRUPTED = 130  # exit code after Ctrl-C
 _MOST_CAUSES = 8  # of one exception, to look for a killed worker or a full disk
 #: torch's own words (torch/utils/data/_utils/signal_handling.py, DataLoader.cpp).
-_KILLED = re.compile(r"DataLoader worker \(pid \d+\) is killed by signal: ([A-Z][A-Za-z ]{2,40})\.")
+_KILLED = re.compile(
+    r"DataLoader worker \(pid (?P<pid>\d+)\) is killed by signal: (?P<signal>[A-Z][A-Za-z ]{2,40})\."
+)
+_OF_WORKER = "because a DataLoader worker was killed ({})"
+_SIGKILL = "Killed"  # strsignal(SIGKILL)
 #: torch.save whose file did not take all of its bytes (caffe2/serialize/inline_container.cc).
 _UNWRITTEN = re.compile(
     r"PytorchStreamWriter failed writing file|inline_container\.cc:\d+\] \. unexpected pos \d+ vs "
@@ -35,21 +39,28 @@ class Ending:
             not fail with one.
         at: line of the program that raised it or was interrupted, as in ``train.py:31``; empty
             where that is not known.
+        killed: pid of the worker that a SIGKILL ended; 0: none was.
     """
 
     exit_code: int | None
     by: str = ""
     at: str = ""
+    killed: int = 0
 
     @classmethod
     def of(cls, error: BaseException | None) -> "Ending":
         """Return the end of a program that this exception left; None: it came to its end."""
         try:
-            return cls(exit_code_of(error), _by(error), "" if error is None else _at(error))
+            at = "" if error is None else _at(error)
+            return cls(exit_code_of(error), _by(error), at, _killed(error))
         except (
             Exception
         ):  # an exception of the program's may have any kind of text, or a type without a name
             return cls(exit_code_of(error))
+
+    def because_of_worker(self, pid: int) -> "Ending":
+        """Return the same, which came of a worker that a SIGKILL ended."""
+        return replace(self, by=f"{self.by}, {_OF_WORKER.format(_SIGKILL)}", killed=pid)
 
 
 WELL = Ending(0)
@@ -84,17 +95,26 @@ def _by(error: BaseException | None) -> str:
         if kind.__module__ in ("builtins", "__main__")
         else f"{kind.__module__}.{kind.__qualname__}"
     )
-    killed = next(
-        (match for cause in _chain(error) if (match := _KILLED.search(text_of(cause)))), None
-    )
-    if killed:
-        return f"{name}, because a DataLoader worker was killed ({killed[1]})"
+    if killed := _killing(error):
+        return f"{name}, {_OF_WORKER.format(killed['signal'])}"
     if any(_UNWRITTEN.search(text_of(cause)) for cause in _chain(error)):
         return f"{name}, because a file could not be written (is the disk full?)"
     system = next(
         (cause for cause in _chain(error) if type(cause) is OSError and cause.errno), None
     )
     return f"{name} ({os.strerror(system.errno)})" if system is not None and system.errno else name
+
+
+def _killing(error: BaseException | None) -> re.Match[str] | None:
+    """Return torch's words on a worker that a signal ended; None: none did."""
+    return next(
+        (match for cause in _chain(error) if (match := _KILLED.search(text_of(cause)))), None
+    )
+
+
+def _killed(error: BaseException | None) -> int:
+    killed = _killing(error)
+    return int(killed["pid"]) if killed and killed["signal"] == _SIGKILL else 0
 
 
 def _at(error: BaseException) -> str:

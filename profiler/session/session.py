@@ -22,8 +22,10 @@ from feedline.profiler.record import privacy
 from feedline.profiler.record.detail import ProfilerWindow
 from feedline.profiler.record.recorder import recorder
 from feedline.profiler.samplers.blocked_threads import BlockedThreads
+from feedline.profiler.samplers.cgroup import MemoryEvents
 from feedline.profiler.samplers.processes import UnfollowedProcesses
 from feedline.profiler.samplers.sampler import Sampler, default_sources
+from feedline.profiler.samplers.worker_memory import WorkerMemory
 from feedline.profiler.session.ending import WELL, Ending
 from feedline.profiler.session.hooks import Hooks, attach_in_main
 from feedline.profiler.session.stop_after import StopAfter
@@ -138,9 +140,11 @@ class Session:
             changes,
             stop_after,
         )
-        sources = default_sources() + (
+        self._worker_memory = WorkerMemory()
+        sources = [*default_sources(), self._worker_memory] + (
             [UnfollowedProcesses(self.path, record_argv)] if follows else []
         )
+        self._memory_events = MemoryEvents.now()
         # by name; threads that report at the same time lose nothing, as none replaces the whole
         self._hook_states: dict[str, dict[str, object]] = {}
         self._looks = BlockedThreads()
@@ -160,7 +164,7 @@ class Session:
 
     def _begin(self, segment: Segment) -> None:
         recorder.open_main(segment, self._every)
-        recorder.looks = self._looks
+        recorder.looks, recorder.worker_memory = self._looks, self._worker_memory
         recorder.samples_stacks = self._stacks.wanted
         for change in self._changes:
             change.attach(self._changing)
@@ -195,12 +199,16 @@ class Session:
                     self._tell_hook(name, False, why)
         finally:  # a notebook's cell may be interrupted here, too
             recorder.close()
+        ending = self._with_killed(ending)
         self.manifest.versions = _versions()
         self.manifest.exit_code, self.manifest.ended_by, self.manifest.ended_at = (
             ending.exit_code,
             ending.by,
             ending.at,
         )
+        if ending.killed:
+            counted = MemoryEvents.now().since(self._memory_events)
+            self.manifest.killed = {"pid": ending.killed, **counted}
         self.manifest.ended = True
         self.manifest.anchors.append(clock.anchor())
         with suppress(OSError):
@@ -209,6 +217,13 @@ class Session:
         for hold in self._holds:
             hold.release()
         self._stopped = True
+
+    def _with_killed(self, ending: Ending) -> Ending:
+        """Return an ending with the worker that was killed, where torch did not name it."""
+        if not ending.by or ending.killed:
+            return ending
+        killed = self._worker_memory.killed()
+        return ending.because_of_worker(killed) if killed else ending
 
     def join(self, place: ranks.RankPlace, group: str) -> None:
         """Note that the process becomes a rank of a group.

@@ -240,7 +240,8 @@ class _Helper:
             return  # it has just ended
         self._stacks += 1
         if stack:
-            self._log.add(process.number, _kind(process, native, stack), stack, ns)
+            moment = _now() if native == self._pid else 0  # of the training's own thread
+            self._log.add(process.number, _kind(process, native, stack), stack, ns, moment)
 
     def _unreadable(self, name: str, process: _Process, error: Exception, now: int) -> None:
         """Forget a process that has ended, became another program, or must not be read.

@@ -11,6 +11,7 @@ from feedline.profiler.files import owned
 from feedline.profiler.stacks.thread_stacks import Place
 from feedline.profiler.store.stack_format import LOG, MAGIC, MOST_WRITTEN, SCHEMA
 
+_US = 1000
 _TAP = " (feedline; "  # begins what a tap adds to the name of a file (taps/patch.py)
 
 
@@ -37,6 +38,7 @@ class StackLog:
         self._frames: dict[Place, int] = {}
         self._stacks: dict[tuple[int, str, tuple[Place, ...]], int] = {}
         self._counts: dict[int, list[int]] = {}
+        self._moments: dict[int, list[int]] = {}
         self._line(f"{MAGIC} {SCHEMA} {os.getpid()}")
         self.flush()
 
@@ -50,8 +52,14 @@ class StackLog:
         """Note why not all of a process is there."""
         self._line("r", process, _plain(why))
 
-    def add(self, process: int, thread: str, stack: tuple[Place, ...], ns: int) -> None:
-        """Count a stack, innermost frame first, that stands for some nanoseconds."""
+    def add(
+        self, process: int, thread: str, stack: tuple[Place, ...], ns: int, moment: int = 0
+    ) -> None:
+        """Count a stack, innermost frame first, that stands for some nanoseconds.
+
+        Args:
+            moment: when it was seen, ns, where that is kept; 0: it is not.
+        """
         key = process, thread, stack
         number = self._stacks.get(key)
         if number is None:
@@ -61,6 +69,8 @@ class StackLog:
         count = self._counts.setdefault(number, [0, 0])
         count[0] += 1
         count[1] += ns
+        if moment:
+            self._moments.setdefault(number, []).append(moment)
 
     def group(self, begin: int, end: int) -> None:
         """Write what was counted, as seen between two moments.
@@ -73,7 +83,11 @@ class StackLog:
             self._line("g", begin, end)
             for number, (samples, ns) in self._counts.items():
                 self._line("c", number, samples, ns)
+                if moments := self._moments.get(number):
+                    since = [(moment - begin) // _US for moment in moments if moment >= begin]
+                    self._line("m", ",".join(map(str, since)))
             self._counts.clear()
+            self._moments.clear()
         self.flush()
         if self._written > MOST_WRITTEN:
             for process in range(self._processes):

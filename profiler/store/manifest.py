@@ -56,6 +56,9 @@ class Manifest:
     ended_at: str = (
         ""  #: line of the program that raised the exception or was interrupted, as in "train.py:31"
     )
+    # : of a worker that a SIGKILL ended: its pid, and what came to the kernel's counts meanwhile
+    # (samplers/cgroup.py, MemoryEvents)
+    killed: dict[str, int] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
 
     def write(self, rank: Path) -> None:

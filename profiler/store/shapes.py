@@ -159,6 +159,13 @@ class _CompiledShape(TypedDict):
     causes: list[_ChangedShape]
 
 
+class _BreakShape(TypedDict):
+    function: str
+    place: str
+    reason: str
+    times: Count
+
+
 class _TrainingShape(TypedDict, total=False):
     optimizers: list[_OptimizerShape]
     schedulers: list[_SchedulerShape]
@@ -167,6 +174,7 @@ class _TrainingShape(TypedDict, total=False):
     samplers: list[_SamplerShape]
     scaler: _ScalerShape
     compiled: list[_CompiledShape]
+    graph_breaks: list[_BreakShape]
     updates: Count
     samples: Count
     samples_known: bool
@@ -174,6 +182,14 @@ class _TrainingShape(TypedDict, total=False):
     noise_scale_reason: str
     fixes: str
     fixes_failed: dict[str, str]
+
+
+class _KilledShape(TypedDict, total=False):
+    pid: _Pid
+    kills: Count
+    machine_kills: Count
+    limit_hits: Count
+    limit_bytes: Annotated[int, Meta(ge=0, le=(1 << 63) - 1)]
 
 
 class ManifestShape(TypedDict, total=False):
@@ -197,6 +213,7 @@ class ManifestShape(TypedDict, total=False):
     ended: bool
     ended_by: str
     ended_at: str
+    killed: _KilledShape
     notes: list[str]
 
 

@@ -10,6 +10,7 @@ tabs, and numbered things by the order in which they appear:
     s PROCESS THREAD FRAMES    a stack: its frames, outermost first, separated by commas
     g BEGIN END                what follows was seen between these moments, ns of CLOCK_MONOTONIC
     c STACK SAMPLES NS         how often a stack was seen, and the wall time that this stands for
+    m US,US,...                of the training's main thread: when it was, us since BEGIN
     r PROCESS WHY              why not all of a process is there
     e                          the recording has ended
 """
@@ -59,6 +60,7 @@ class SampledStack:
         frames: outermost first, those of libraries included.
         samples: how often it was seen.
         seconds: wall time that these samples stand for.
+        moments: when they were taken, int ns of CLOCK_MONOTONIC; empty: that was not kept.
     """
 
     phase: str
@@ -66,6 +68,7 @@ class SampledStack:
     frames: tuple[StackFrame, ...]
     samples: int
     seconds: float
+    moments: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -131,6 +134,16 @@ class _Seen:
     stack: int
     samples: int
     ns: int
+    moments: tuple[int, ...] = ()
+
+
+@dataclass
+class _Count:
+    """What a process's stack was seen in all."""
+
+    samples: int = 0
+    ns: int = 0
+    moments: list[int] = field(default_factory=list)
 
 
 @dataclass
@@ -172,6 +185,11 @@ class _Log:
                 log.seen.append(_Seen(begin, end, stack, samples, ns))
             elif kind == "g":
                 begin, end = map(int, words)
+            elif kind == "m":
+                moments = tuple(begin + 1000 * int(us) for us in words[0].split(",") if us)
+                if any(not 0 <= moment < _MOST_NS for moment in moments):
+                    raise ValueError("it has moments that no recording writes")
+                log.seen[-1].moments = moments
             else:
                 log._named(kind, words)
         return log
@@ -196,8 +214,8 @@ class _Log:
 def _stacks_of(rank: Rank, log: _Log) -> Iterator[ProcessStacks]:
     loops = {_name_of(process): _loop(process) for process in rank.processes}
     first, last = _times(rank)
-    counts: dict[str, dict[tuple[str, str, tuple[int, ...]], list[int]]] = {
-        name: defaultdict(lambda: [0, 0]) for name, _ in log.processes
+    counts: dict[str, dict[tuple[str, str, tuple[int, ...]], _Count]] = {
+        name: defaultdict(_Count) for name, _ in log.processes
     }
     for seen in log.seen:
         process, thread, frames = log.stacks[seen.stack]
@@ -206,14 +224,22 @@ def _stacks_of(rank: Rank, log: _Log) -> Iterator[ProcessStacks]:
         if not first <= middle <= last:
             continue
         count = counts[name][_phase(middle, loops.get(name)), thread, frames]
-        count[0] += seen.samples
-        count[1] += seen.ns
+        count.samples += seen.samples
+        count.ns += seen.ns
+        count.moments += seen.moments
     pids = dict(log.processes)
     refused = {log.processes[number][0]: why for number, why in log.refused.items()}
     for name in sorted(counts, key=lambda name: (name != MAIN, name)):
         stacks = tuple(
-            SampledStack(phase, thread, tuple(log.frames[n] for n in frames), n, ns * 1e-9)
-            for (phase, thread, frames), (n, ns) in counts[name].items()
+            SampledStack(
+                phase,
+                thread,
+                tuple(log.frames[n] for n in frames),
+                count.samples,
+                count.ns * 1e-9,
+                tuple(count.moments),
+            )
+            for (phase, thread, frames), count in counts[name].items()
         )
         seconds = sum(stack.seconds for stack in stacks if stack.thread == "main")
         samples = sum(stack.samples for stack in stacks)

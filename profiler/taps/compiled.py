@@ -6,15 +6,21 @@ compiled  [{"function": "forward", "place": "model.py:12", "times": 9, "gave_up"
           recompilations was reached, and the function runs without compilation; causes: what had changed, most frequent first;
           kind: size, rank, stride, dtype, gradients (grad mode, requires_grad), number (values: what it was), module (one that was not
           seen before) or other; name: of the variable, empty where it is not one
+graph_breaks  [{"function": "forward", "place": "model.py:14", "reason": "Data-dependent branching", "times": 2}]
+          lines at which torch.compile ended a graph and went on in Python, most often first; times: in all compilations, those again too;
+          reason: in torch's words, where they are among those that it lists itself; else other
 
 torch itself keeps the latest compilations (``torch._dynamo.utils.get_compilation_metrics``, 64 of them), so nothing is attached. Only
 sizes and numbers are taken over from its reasons, no values of texts.
 """
 
+import json
 import re
 import sys
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
+from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 from feedline.profiler import masks
@@ -38,9 +44,13 @@ _KINDS = {
 
 
 def compiled() -> dict[str, object]:
-    """Return the key ``compiled`` of the training; nothing where no function was compiled again."""
-    described = _compilations()
-    return {"compiled": described} if described else {}
+    """Return what of these keys the training has; nothing where nothing is to be told."""
+    described: dict[str, object] = {}
+    for name, describe in (("compiled", _compilations), ("graph_breaks", _graph_breaks)):
+        with suppress(Exception):  # what another version of torch keeps may be of another kind
+            if told := describe():
+                described[name] = told
+    return described
 
 
 def _compilations() -> list[dict[str, Any]]:
@@ -101,3 +111,53 @@ def _name(written: str) -> str:
     match = _NAME.match(written)
     name = (match["local"] or match["plain"]) if match is not None else ""
     return name if name and masks.is_name(name) else ""
+
+
+_MOST_BREAKS = 16
+_OTHER = "other"
+#: What torch writes of a branch that depends on a tensor, where that is no error of its own.
+_JUMP = "generic_jump"
+_BRANCHING = "Data-dependent branching"
+
+
+def _graph_breaks() -> list[dict[str, object]]:
+    """Return the lines at which graphs ended, most often first.
+
+    It is empty where torch has not compiled anything, or does not keep them.
+    """
+    dynamo = sys.modules.get("torch._dynamo.utils")
+    reasons = getattr(dynamo, "graph_break_reasons", ())
+    listed = _listed() if reasons else frozenset()
+    times = Counter(_at(one) + (_reason(str(one.reason), listed),) for one in reasons)
+    return [
+        {"function": function, "place": place, "reason": reason, "times": number}
+        for (function, place, reason), number in times.most_common(_MOST_BREAKS)
+    ]
+
+
+def _at(reason: Any) -> tuple[str, str]:
+    """Return function and line of the program; the innermost that is no library's."""
+    for frame in reversed(list(reason.user_stack or ())):
+        if not masks.library(frame.filename):
+            function = frame.name if masks.is_name(frame.name) else masks.MASK
+            return function, f"{masks.source(frame.filename)}:{frame.lineno}"
+    return "", ""
+
+
+def _reason(text: str, listed: Collection[str]) -> str:
+    first = text.partition("\n")[0].strip()
+    if first.startswith(_JUMP):
+        return _BRANCHING
+    return first if first in listed else _OTHER
+
+
+def _listed() -> frozenset[str]:
+    """Return the reasons that torch lists; they hold nothing of the program."""
+    import torch._dynamo
+
+    file = Path(torch._dynamo.__file__).with_name("graph_break_registry.json")
+    try:
+        entries = json.loads(file.read_text()).values()
+        return frozenset(each["Gb_type"].strip() for several in entries for each in several)
+    except (OSError, ValueError, LookupError, TypeError, AttributeError):
+        return frozenset()

@@ -179,9 +179,9 @@ class LoaderTaps:
                     finally:
                         recorder.starting = 0
                         patches.undo()
-            _watch_makers(
-                [(worker.pid, worker.pid) for worker in getattr(iterator, "_workers", ())]
-            )
+            makers = list(getattr(iterator, "_workers", ()))
+            _watch_makers([(worker.pid, worker.pid) for worker in makers])
+            _watch_memory(state.loader, makers)
             with suppress(AttributeError):  # workers that are threads have another kind of queue
                 _watch_queue(iterator._worker_result_queue, state)
 
@@ -436,6 +436,13 @@ def _watch_makers(makers: list[tuple[int, int]]) -> None:
             recorder.looks.watch(makers)
     except Exception as error:  # where the kernel does not tell, what they wait for stays unknown
         clock.counters.absent["/proc/PID/task/THREAD/syscall"] = masks.error(error)
+
+
+def _watch_memory(loader: int, workers: list[Any]) -> None:
+    """Have the memory of a loader's workers read, which come by their numbers."""
+    with suppress(Exception):  # one has ended already, or they are threads
+        if recorder.worker_memory is not None:
+            recorder.worker_memory.watch(loader, workers)
 
 
 def _watch_queue(queue: Any, state: _IteratorState) -> None:

@@ -31,6 +31,7 @@ _EFFORTS = {
 }
 _GROUPS = {
     "What is trained on": rules.DATA,
+    "What ended a training": rules.ENDED,
     "The input": rules.INPUT,
     "The machine": rules.MACHINE,
     "The training loop": rules.LOOP,

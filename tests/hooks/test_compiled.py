@@ -57,3 +57,36 @@ def test_functions_that_were_compiled_again_are_described_without_texts(tmp_path
     assert "once" not in functions
     assert functions["by_secret"]["causes"] == [{"kind": "other", "name": "", "values": []}]
     assert "hunter" not in done.stdout
+
+
+BREAKS = """
+import json, torch
+from feedline.profiler.taps.compiled import compiled
+
+def breaks(x):
+    y = x * 2
+    if y.sum() > 0:
+        y = y + 1
+    word = "hunter2"
+    print(word, file=open("/dev/null", "w"))
+    return y * y.mean().item()
+
+function = torch.compile(breaks, backend="eager")
+function(torch.ones(4))
+print(json.dumps(compiled()))
+"""
+
+
+def test_lines_at_which_graphs_end_are_told_with_torchs_reason(tmp_path):
+    (tmp_path / "train.py").write_text(BREAKS)
+    done = subprocess.run(
+        [sys.executable, "train.py"], cwd=tmp_path, capture_output=True, text=True, check=True
+    )
+
+    told = json.loads(done.stdout)["graph_breaks"]
+
+    reasons = {each["place"]: each["reason"] for each in told}
+    assert reasons["train.py:7"] == "Data-dependent branching"
+    assert "item()" in reasons["train.py:11"]
+    assert {each["function"].removeprefix("torch_dynamo_resume_in_") for each in told} >= {"breaks"}
+    assert "hunter" not in done.stdout and all(each["times"] >= 1 for each in told)

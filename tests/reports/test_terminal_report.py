@@ -9,7 +9,7 @@ from reports.made_up import VARIANTS, nasty, refused, report, unmeasured, withou
 
 from feedline.analysis.explain.headline import headline
 from feedline.analysis.ledger.finding import Gain, GainKind
-from feedline.analysis.measure.model import Operation
+from feedline.analysis.measure.model import GraphBreak, Operation
 from feedline.analysis.report import to_terminal
 from feedline.analysis.report.console import Console
 from feedline.analysis.report.progress import building
@@ -264,3 +264,28 @@ def test_progress_is_silent_where_nobody_looks() -> None:
         done()
 
     assert file.getvalue() == ""
+
+
+@pytest.mark.parametrize(
+    ("ended_by", "memory", "said"),
+    [
+        ("", (1.95e9, 2e9), "Probably memory was full: at last, its control group used 1.95 GB of"),
+        ("SIGKILL", (1.95e9, 2e9), "Probably memory was full"),
+        ("", None, "Usual causes: out of memory, kill -9, a segmentation fault."),
+        ("SIGTERM", (1.95e9, 2e9), ""),
+    ],
+)
+def test_a_run_that_was_cut_says_whether_its_memory_was_nearly_full(ended_by, memory, said) -> None:
+    run = replace(report().run, state="cut", exit_code=None, ended_by=ended_by)
+
+    line = headline(run, 40, memory=memory)
+
+    assert said in line and ("full" in line) == ("full" in said)
+
+
+def test_lines_at_which_compiled_graphs_end_are_in_all_of_a_report() -> None:
+    breaks = [GraphBreak("forward", "model.py:14", "Data-dependent branching", 2)]
+    made = replace(report(), graph_breaks=breaks)
+
+    assert "model.py:14" in shown(made, full=True)
+    assert "model.py:14" not in shown(made) and "Graph breaks" not in shown(report(), full=True)

@@ -1,5 +1,6 @@
 """Hypothesis strategies for facts: any mixture of faults, with any figures missing."""
 
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -9,7 +10,15 @@ from user_code.made_stacks import FETCHING, LIBRARIES, LOOP, process, stack, tra
 
 from feedline.analysis.ledger.facts import RuleInputs
 from feedline.analysis.measure.code_tree import SampledCode
-from feedline.analysis.measure.model import WAIT_KINDS, Certainty, Cost, Moved, Traffic
+from feedline.analysis.measure.killed import KilledWorker
+from feedline.analysis.measure.model import (
+    WAIT_KINDS,
+    Certainty,
+    Cost,
+    Moved,
+    PeriodicStall,
+    Traffic,
+)
 
 ms = st.sampled_from([0.0, 0.3, 2.0, 9.0, 40.0, 300.0])
 some_bytes = st.sampled_from([None, 0.0, 900.0, 70e3, 2e6, 40e6])
@@ -106,12 +115,28 @@ fact_fields = st.fixed_dictionaries(
         "glibc": st.sampled_from([(), (2, 36)]),
         "failed": st.sampled_from(["", "failed with ValueError (exit code 1)"]),
         "code": codes,
+        "killed": st.sampled_from([None, KilledWorker(None, 0), KilledWorker(1, 0, 3.0, 2e9)]),
         "certainty": st.sampled_from([None, Certainty(5, 0.1, 0.6), Certainty(200, 0.3, 0.4)]),
         "moved": st.dictionaries(
             st.sampled_from(["transport", "pin", "copy"]), st.sampled_from(MOVED)
         ),
     },
 )
+
+
+def within(stall: PeriodicStall | None, stages: Mapping[str, float]) -> PeriodicStall | None:
+    """A stall of which no stage has more than it takes; None: none of it is left."""
+    if stall is None:
+        return None
+    parts = {name: min(s, stages[name]) for name, s in stall.stages.items() if name in stages}
+    return replace(stall, s=sum(parts.values()), stages=parts) if sum(parts.values()) else None
+
+
+STALLS = [
+    PeriodicStall(60, 9, 0.8, 0.013, {"other": 0.01, "forward": 0.003}),
+    PeriodicStall(3, 90, 0.03, 0.01, {"backward": 0.01}, "main", "train.py:75", 0.9, "torch.x", 9),
+    PeriodicStall(9, 30, 0.09, 0.01, {"other": 0.01}, "draw", "train.py:75", 0.9, "", 9),
+]
 
 
 @st.composite
@@ -137,6 +162,8 @@ def any_facts(draw: st.DrawFn) -> RuleInputs:
         if name not in left_out
     }
     facts = replace(facts, workers=replace(facts.workers, per_sample=costs))
+    stall = draw(st.sampled_from([None, *STALLS]))
+    facts = replace(facts, step=replace(facts.step, periodic=within(stall, facts.step.stages)))
     return replace(
         facts,
         **dict.fromkeys(

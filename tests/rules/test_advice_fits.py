@@ -20,6 +20,7 @@ from feedline.analysis.ledger.facts import RuleInputs
 from feedline.analysis.ledger.finding import Finding
 from feedline.analysis.ledger.table import Ledger, LedgerRow, LedgerTable
 from feedline.analysis.measure.code_tree import SampledCode
+from feedline.analysis.measure.killed import KilledWorker
 from feedline.analysis.measure.making import Making
 from feedline.analysis.measure.model import (
     Certainty,
@@ -31,6 +32,7 @@ from feedline.analysis.measure.model import (
     Operation,
     OwnCode,
     OwnFunction,
+    PeriodicStall,
     Traffic,
     Unseen,
     Updated,
@@ -80,6 +82,18 @@ def growing(holder: Holder | None = None) -> RuleInputs:
     """A training whose main process grows."""
     grown = MemoryGrowth("main", 4e6, 4e6, 4e6, 1e9, 2e9, holder=holder, seconds_left=600.0)
     return replace(made_up_facts(epochs=2), growth=[grown])
+
+
+def stalling(**line: object) -> RuleInputs:
+    """A training of which every 60th step takes 1.2 s longer."""
+    facts = made_up_facts(stages={"other": 40.0, "copy": 0.0})
+    stall = PeriodicStall(60, 9, 1.2, 0.02, {"other": 0.02}, **line)
+    return replace(facts, step=replace(facts.step, periodic=stall))
+
+
+def killed(**known: object) -> RuleInputs:
+    """A training that ended with a worker that was killed."""
+    return replace(made_up_facts(), killed=KilledWorker(1, 0, size_bytes=2e9, **known))
 
 
 def looked(kind: str) -> dict[str, object]:
@@ -640,6 +654,15 @@ CASES: dict[str, list[tuple[str, RuleInputs, RuleInputs]]] = {
     "memory_growth": [
         ("detach", growing(holder=Holder.GRAPHS), growing()),
         ("arrays", growing(holder=Holder.COPIES), growing(holder=Holder.OWN)),
+    ],
+    "periodic_stall": [
+        ("what flush", stalling(function="flush", place="a.py:3"), stalling()),
+        ("only every 60 steps", stalling(), stalling(function="flush", place="a.py:3")),
+    ],
+    "killed_worker": [
+        ("Use fewer workers", killed(for_memory=True), killed(for_memory=False)),
+        ("get longer", killed(for_memory=True, per_second_bytes=2e8), killed(for_memory=True)),
+        ("sent the signal", killed(for_memory=False), killed(for_memory=True)),
     ],
     "optimizer_time": [
         (

@@ -1,7 +1,7 @@
 from dataclasses import replace
 
 import pytest
-from rules.made_up import made_up_facts
+from rules.made_up import made_up_facts, waiting
 from rules.said import verdict
 from text.breath import advised, said
 
@@ -106,10 +106,10 @@ def test_evaluation_that_takes_more_than_the_steps_leads_the_verdict():
 
     finding = evaluation_time.check(found)
 
-    assert finding.severity.value == "low"
+    assert finding.severity.value == "high"
     assert finding.message.endswith("take 75 % of the time, 30.0 s in total")
     assert finding.more[1:] == [
-        "all steps together take 10.0 s",
+        "they take 30.0 s in total, all steps together 10.0 s",
         "play (train.py:50) takes 20.0 s in total, outside the model",
     ]
     assert verdict(diagnose(found), found).startswith(
@@ -193,3 +193,27 @@ def test_on_a_gpu_nothing_of_it_is_taken_for_waiting_for_a_cpu():
 
     assert told.cost_s == pytest.approx(0.024)
     assert "waiting for a CPU" not in said(told)
+
+
+def test_evaluation_says_how_long_one_takes_and_how_often_it_comes():
+    found = given(evaluation_s=30.0)
+    of = {"evaluations": 20, "evaluation_period": 5.0, "evaluation_place": "train.py:31"}
+    step = replace(found.step, **of)
+
+    finding = evaluation_time.check(replace(found, step=step))
+
+    assert finding.message == (
+        "evaluation, rollouts or generation take 75 % of the time: 1.50 s every 5 steps"
+    )
+    assert finding.place == "train.py:31"
+    assert evaluation_time.check(found).message.endswith("75 % of the time, 30.0 s in total")
+
+
+def test_evaluation_of_most_of_the_run_goes_before_what_takes_the_steps_long():
+    slow = waiting(260.0)
+    mostly = replace(slow, step=replace(slow.step, evaluation_s=4 * 200 * slow.step.mean_s))
+    partly = replace(slow, step=replace(slow.step, evaluation_s=0.5 * 200 * slow.step.mean_s))
+
+    assert diagnose(mostly)[0].rule_id == "evaluation_time"
+    assert verdict(diagnose(mostly), mostly).startswith("Mostly inference: Evaluation, rollouts")
+    assert diagnose(partly)[0].rule_id != "evaluation_time"

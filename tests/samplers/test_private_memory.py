@@ -1,5 +1,6 @@
 """Memory of a process and of those below it, of real ones, and the limits of control groups."""
 
+import multiprocessing
 import os
 import signal
 from collections.abc import Callable
@@ -9,8 +10,11 @@ import pytest
 
 from feedline.profiler import message
 from feedline.profiler.message import id_of
-from feedline.profiler.samplers.cgroup import CgroupMemory
+from feedline.profiler.samplers.cgroup import CgroupMemory, MemoryEvents
+from feedline.profiler.samplers.gauge_file import read_gauges
 from feedline.profiler.samplers.private_memory import PrivateMemory
+from feedline.profiler.samplers.sampler import Sampler
+from feedline.profiler.samplers.worker_memory import WorkerMemory
 
 MB = 1 << 20
 Write = Callable[[str, str], Path]
@@ -121,3 +125,98 @@ def test_version_1_has_its_own_names(made_up: Write, tmp_path: Path):
 
     assert source.probe() is None
     assert source.read() == {"cgroup/memory": 75.0, "cgroup/memory_limit": 4096.0}
+
+
+def counted(write: Write, kills: int, machine: int, hits: int) -> MemoryEvents:
+    """What a machine with version 2 has counted."""
+    write("sys/fs/cgroup/job/rank0/memory.events", f"low 0\noom 9\noom_kill {kills}\n")
+    write("sys/fs/cgroup/job/memory.events", f"max {hits}\noom_kill 70\n")
+    root = write("proc/vmstat", f"nr_free_pages 5\noom_kill {machine}\n")
+    return MemoryEvents.now(root)
+
+
+def test_kills_are_those_of_the_own_group_and_hits_those_of_the_smallest_limit(v2: Write):
+    before = counted(v2, 2, 40, 5)
+
+    assert counted(v2, 3, 44, 9).since(before) == {
+        "kills": 1,
+        "machine_kills": 4,
+        "limit_hits": 4,
+        "limit_bytes": 8000,
+    }
+
+
+def test_what_the_kernel_does_not_count_is_left_out(made_up: Write, tmp_path: Path):
+    made_up("proc/self/cgroup", "0::/\n")
+
+    assert MemoryEvents.now(tmp_path).since(MemoryEvents()) == {}
+
+
+def test_version_1_counts_in_files_of_its_own(made_up: Write, tmp_path: Path):
+    made_up("proc/self/cgroup", "4:memory:/job\n")
+    made_up(
+        "proc/self/mountinfo",
+        "35 31 0:32 / /sys/fs/cgroup/memory rw - cgroup cgroup rw,memory\n",
+    )
+    made_up("sys/fs/cgroup/memory/job/memory.stat", "rss 7\n")
+    made_up("sys/fs/cgroup/memory/job/memory.limit_in_bytes", "4096\n")
+    made_up("sys/fs/cgroup/memory/job/memory.failcnt", "12\n")
+    made_up(
+        "sys/fs/cgroup/memory/job/memory.oom_control",
+        "oom_kill_disable 0\nunder_oom 0\noom_kill 3\n",
+    )
+
+    assert MemoryEvents.now(tmp_path) == MemoryEvents(3, None, 4096, 12)
+
+
+def test_a_worker_that_grows_is_read_until_it_ends(child):
+    worker = child("""
+        import sys
+        print("ready", flush=True)
+        held = [bytearray(b"x" * (64 << 20)) for _ in sys.stdin.readline().split()]
+        print("grown", flush=True)
+        sys.stdin.readline()
+    """)
+    source = WorkerMemory()
+    assert source.probe() is None and source.read() == {}
+    source.watch(0, [worker])
+    before = source.read()["memory/loader0-worker0"]
+
+    worker.stdin.write("x\n")
+    worker.stdin.flush()
+    assert worker.stdout.readline() == "grown\n"
+    after = source.read()["memory/loader0-worker0"]
+
+    assert 60 * MB < after - before < 80 * MB
+    worker.kill()
+    worker.wait()
+    assert source.read() == {}
+
+
+def test_a_gauge_that_comes_later_is_in_the_file(tmp_path: Path):
+    source = WorkerMemory()
+    sampler = Sampler(tmp_path / "gauges.bin", [source])
+    sampler.prepare()
+    sampler.tick()
+    source.watch(1, [multiprocessing.current_process()])
+    sampler.tick()
+    sampler._close()
+
+    gauges = read_gauges(tmp_path / "gauges.bin")
+
+    assert gauges.names == [("memory/loader1-worker0", "B")]
+    assert len(gauges.value) == 1 and gauges.value[0] > MB
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
+def test_only_a_worker_that_a_sigkill_ended_was_killed(number):
+    worker = multiprocessing.get_context("fork").Process(target=signal.pause)
+    worker.start()
+    source = WorkerMemory()
+    source.watch(0, [worker])
+    assert source.killed() == 0
+
+    os.kill(worker.pid, number)
+    worker.join()
+
+    assert source.killed() == (worker.pid if number == signal.SIGKILL else 0)

@@ -44,6 +44,19 @@ def test_counts_are_summed_and_frames_are_outermost_first(folder):
     )
 
 
+def test_moments_of_samples_are_read_back_to_the_microsecond(folder):
+    log = StackLog(folder)
+    process = log.process("main", 12)
+    for begin, moment in ((1_000_000, 1_002_000), (2_000_000, 2_000_000)):
+        log.add(process, "main", STACK, 5, moment)
+        log.add(process, "main", STACK[:1], 5)
+        log.group(begin, begin + 10)
+
+    (main,) = read_stacks(rank(folder))
+    moments = {len(stack.frames): stack.moments for stack in main.stacks}
+    assert moments == {2: (1_002_000, 2_000_000), 1: ()}
+
+
 def test_a_line_that_a_killed_helper_left_half_written_is_ignored(folder):
     log = StackLog(folder)
     log.add(log.process("main", 12), "main", STACK, 1)

@@ -501,11 +501,15 @@ def named_functions(bar: Bar) -> float:
     """The first three functions outside the model that take 3 % of the step or more, without
     freeing batches and waiting for a CPU.
     """
-    named = [
+    stall = bar.told["step"].get("periodic") or {"function": "", "stages": {}}
+    apart = sum(stall["stages"].get(stage, 0.0) for stage in ("other", "loss"))
+    took = [
         float(one["s"])
-        for one in bar.told["step"]["own_code"]["functions"][:3]
-        if one["s"] >= 0.03 * bar.mean
+        if one["name"].partition(" (")[0] != stall["function"]
+        else float(one["s"] - apart) * (apart < one["s"] / 2)
+        for one in bar.told["step"]["own_code"]["functions"]
     ]
+    named = [s for s in sorted(took, reverse=True)[:3] if s >= 0.03 * bar.mean]
     return (sum(named) - bar.evidence("freeing_s", 0.0)) * (1 - bar.evidence("queued_share", 0.0))
 
 
@@ -538,6 +542,8 @@ COSTS: dict[str, Formula] = {
         if stage != "wait"
     ),
     "memory_growth": nothing,
+    "killed_worker": nothing,
+    "periodic_stall": lambda bar: sum(bar.told["step"]["periodic"]["stages"].values()),
     "optimizer_time": updating,
     "gpu_waits": launching,
     "float32_products": lambda bar: min(

@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import pytest
 from rules.made_up import made_up_facts
 from user_code.made_stacks import (
@@ -23,7 +25,8 @@ from feedline.analysis.measure.code_frames import called, origin, program_frames
 from feedline.analysis.measure.code_node import Weight, share_of
 from feedline.analysis.measure.code_places import standing
 from feedline.analysis.measure.code_tree import SampledCode, functions_of
-from feedline.analysis.measure.user_code import loop_code, user_code
+from feedline.analysis.measure.model import OwnCode, OwnFunction
+from feedline.analysis.measure.user_code import looked_or_sampled, loop_code, user_code
 from feedline.profiler.store.stacks import StackFrame
 
 
@@ -239,3 +242,41 @@ def test_the_step_closes_with_functions_inside_of_its_stages():
     assert next(row.s for row in rows if row.where == "forward/user/forward") == pytest.approx(
         0.015
     )
+
+
+def own(name, share, looks):
+    """The loop's own code, of which one function takes this share."""
+    return OwnCode(0.1, looks, [OwnFunction(name, share * 0.1, 0.0, 0.1, "")])
+
+
+@pytest.mark.parametrize(
+    ("timed", "sampled", "believed"),
+    [
+        ("lines 153 to 155 (train.py)", "draw (train.py:107)", True),
+        ("draw (train.py:105)", "draw (train.py:107)", False),
+        ("Log.draw (train.py:105)", "draw (train.py:107)", False),
+        ("lines 153 to 155 (train.py)", "line 154 of main (train.py:154)", False),
+        ("lines 153 to 155 (train.py)", "line 174 of main (train.py:174)", True),
+    ],
+)
+def test_samples_are_believed_where_what_takes_most_could_not_be_timed(timed, sampled, believed):
+    looked, seen = own(timed, 0.4, 9), own(sampled, 0.9, 200)
+
+    assert looked_or_sampled(looked, seen) is (seen if believed else looked)
+
+
+def test_samples_are_believed_where_they_show_surely_more_than_was_timed():
+    seen = own("draw (train.py:107)", 0.9, 200)
+    seen = replace(seen, functions=[replace(seen.functions[0], low_s=0.08)])
+    looked = own("draw (train.py:105)", 0.1, 9)
+    short = replace(looked, functions=[replace(looked.functions[0], high_s=0.02)])
+
+    assert looked_or_sampled(short, seen) is seen and looked_or_sampled(looked, seen) is looked
+
+
+def test_few_samples_or_no_function_that_takes_most_are_not_believed():
+    looked = own("lines 3 to 5 (train.py)", 0.4, 9)
+
+    assert looked_or_sampled(looked, own("draw (train.py:9)", 0.9, 20)) is looked
+    assert looked_or_sampled(looked, own("draw (train.py:9)", 0.3, 200)) is looked
+    assert looked_or_sampled(None, looked) is looked and looked_or_sampled(looked, None) is looked

@@ -71,6 +71,7 @@ def test_the_twin_without_the_slow_line_is_not_accused(warm_python, tmp_path):
 def test_a_figure_in_the_loop_is_named_with_its_fix(warm_python, tmp_path):
     report = report_of(warm_python, "figure", tmp_path)
 
-    (found,) = (one for one in report["findings"] if one["cause"] == "own_code")
+    (found,) = (one for one in report["findings"] if one["cause"] == "periodic_stall")
+    assert found["says"].startswith("every 5 steps, one takes ")
     assert found["place"] == slow_line("figure")
     assert found["fix"] == "Keep the values, and draw the figure after training."

@@ -54,6 +54,17 @@ def known_in_loop(facts: RuleInputs, named: Sequence[OwnFunction]) -> LoopCall |
     return None
 
 
+def known_in_function(facts: RuleInputs, function: str) -> KnownCall | None:
+    """Return the known slow call that takes most of a function of the loop; None: there is none."""
+    code = facts.code
+    if code is None or not function:
+        return None
+    trees = [code.places[key] for key in _LOOP if key in code.places]
+    nodes = [node for tree in trees for node in tree.root.under() if node.function == function]
+    found = (known_call(node, _calls(facts), code.source) for node in nodes)
+    return next((one.call for one in found if one is not None), None)
+
+
 def line_in(facts: RuleInputs, name: str) -> str:
     """Return file and line that take most of a function that was timed; empty: no sample shows it.
 
@@ -139,12 +150,24 @@ def _loop_code(facts: RuleInputs) -> CodeNode | None:
     trees = [code.places[key] for key in _LOOP if key in code.places]
     root = CodeNode(("", ""))
     for tree in trees:
-        for node in tree.root.without(_makers(facts)).calls.values():
+        for node in tree.root.without(_told_apart(facts)).calls.values():
             root.seconds += node.seconds
             before = root.calls.get(node.key)
             root.calls[node.key] = node if before is None else before.joined(node)
     number = sum(tree.weight.number for tree in trees)
     return root if number >= FEWEST and root.seconds > 0 else None
+
+
+def _told_apart(facts: RuleInputs) -> frozenset[str]:
+    """Names of functions that other findings tell of: those that make batches, or run in every nth step.
+
+    The loop's own function is not among them.
+    """
+    stall = facts.step.periodic
+    loop = facts.code.loop if facts.code is not None else None
+    if stall is None or not stall.function or loop is not None and stall.function == loop[1]:
+        return _makers(facts)
+    return _makers(facts) | {stall.function}
 
 
 def _makers(facts: RuleInputs) -> frozenset[str]:

@@ -2,11 +2,11 @@
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from feedline.analysis.ledger.facts import RuleInputs
 from feedline.analysis.ledger.view.handover_cost import FREEING_S_PER_BYTE, shared_bytes
-from feedline.analysis.measure.model import OwnCode, OwnFunction
+from feedline.analysis.measure.model import OwnCode, OwnFunction, StepSummary
 from feedline.analysis.sentences import NAME, PART, TIME, Sentence
 
 #: Functions and lines below this share of the step are not named.
@@ -110,12 +110,38 @@ class NamedFunctions:
     freeing_s: float
 
 
+_MOST_OF_IT = 0.5  # of a function's time, in the steps that take longer: all of it is theirs
+
+
+def _in_each_step(step: StepSummary) -> OwnCode | None:
+    """Return the program's own code, without what only every nth step runs; None: not looked at."""
+    own, stall = step.own_code, step.periodic
+    if own is None or stall is None:
+        return own
+    apart_s = sum(stall.stages.get(stage, 0.0) for stage in ("other", "loss"))
+    functions = []
+    for one in own.functions:
+        if name_of(one.name) != stall.function:
+            functions.append(one)
+        elif apart_s < _MOST_OF_IT * one.s:
+            functions.append(_less(one, apart_s))
+        else:  # the rest of it lies in the same steps: collections, or what others take longer
+            apart_s = max(apart_s, one.s)
+    functions.sort(key=lambda one: -one.s)
+    return replace(own, s=max(own.s - apart_s, 0.0), functions=functions)
+
+
+def _less(one: OwnFunction, seconds: float) -> OwnFunction:
+    low, took, high = (max(s - seconds, 0.0) for s in (one.low_s, one.s, one.high_s))
+    return replace(one, s=took, low_s=low, high_s=high)
+
+
 def named_functions(facts: RuleInputs) -> NamedFunctions | None:
     """Return the functions and lines that take much of the step.
 
     None: they take little, or were not looked at.
     """
-    step, own = facts.step, facts.step.own_code
+    step, own = facts.step, _in_each_step(facts.step)
     queued = (
         0.0 if step.gpu_stages is not None else facts.main_queued_share or 0.0
     )  # this code probably waits as often as the model does

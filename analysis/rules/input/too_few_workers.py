@@ -89,7 +89,7 @@ _HAVE_OTHERS = (
 def check(facts: RuleInputs) -> Finding | None:
     """Compare the step as it is with the one that more workers would make.
 
-    It is silent where the CPUs are full.
+    It is silent where the CPUs are full, or a worker was killed because memory was.
     """
     workers, gain = num_workers(facts), gained_s(facts)
     without_use = facts.idle_workers or facts.same_samples  # more would deliver nothing new
@@ -100,6 +100,7 @@ def check(facts: RuleInputs) -> Finding | None:
         or number is None
         or cpus.queueing(facts)
         or from_swap(facts)
+        or facts.killed is not None
     ):
         return None
     weight = severity(facts, gain.low)

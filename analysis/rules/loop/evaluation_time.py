@@ -1,21 +1,23 @@
 """Evaluation, rollouts or generation, which lie outside the steps, take much of the run."""
 
+from feedline.analysis.formatting import counted, seconds
 from feedline.analysis.ledger.change import Refused
 from feedline.analysis.ledger.facts import RuleInputs
-from feedline.analysis.ledger.finding import SHARE, Evidence, Finding, Severity
+from feedline.analysis.ledger.finding import SHARE, Evidence, Finding, Severity, measured
 from feedline.analysis.ledger.rule import Rule
 from feedline.analysis.ledger.view.own_functions import NAMED, NAMED_SHARE, parts
-from feedline.analysis.sentences import PERCENT, TIME, Sentence
+from feedline.analysis.measure.model import StepSummary
+from feedline.analysis.sentences import PART, PERCENT, TIME, Sentence
 
 RULE_ID = "evaluation_time"
 
 _SAYS = Sentence(
-    "evaluation, rollouts or generation take {part} of the time, {took} in total",
+    "evaluation, rollouts or generation take {part} of the time{how_often}",
     part=PERCENT,
-    took=TIME,
+    how_often=PART,
 )
 _ARE = "these are forward passes without gradients, outside the steps"
-_STEPS = Sentence("all steps together take {steps}", steps=TIME)
+_STEPS = Sentence("they take {took} in total, all steps together {steps}", took=TIME, steps=TIME)
 _LESS_OFTEN = "Run evaluation less often, on fewer batches, or in larger ones."
 _OTHERS = [
     "Rollouts: step several environments at once, in processes of their own.",
@@ -24,7 +26,7 @@ _OTHERS = [
 
 #: Of the time of steps and evaluation together.
 _MIN_SHARE = 0.25
-#: From here on more goes to it than to the steps.
+#: From here on more goes to it than to the steps, and no cause inside a step is worth as much.
 _MOST_OF_IT = 0.5
 
 
@@ -44,9 +46,13 @@ def check(facts: RuleInputs) -> Finding | None:
     )
     return Finding(
         RULE_ID,
-        Severity.LOW if part >= _MOST_OF_IT else Severity.INFO,
-        message=_SAYS(part=part, took=step.evaluation_s),
-        more=[_ARE, _STEPS(steps=steps_s), *parts(named, " in total, outside the model")],
+        Severity.HIGH if part >= _MOST_OF_IT else Severity.INFO,
+        message=_SAYS(part=part, how_often=_often(step)),
+        more=[
+            _ARE,
+            _STEPS(took=step.evaluation_s, steps=steps_s),
+            *parts(named, " in total, outside the model"),
+        ],
         evidence=[
             Evidence(
                 "evaluation_s",
@@ -61,6 +67,17 @@ def check(facts: RuleInputs) -> Finding | None:
                 part,
                 SHARE,
             ),
+            *measured(
+                [
+                    ("evaluation_once_s", "one of them", _once_s(step), "s"),
+                    (
+                        "evaluation_period",
+                        "steps from one to the next",
+                        step.evaluation_period,
+                        "steps",
+                    ),
+                ]
+            ),
             *(
                 Evidence("function_s", f"{one.name}, in total", one.s, "s", one.name)
                 for one in named
@@ -68,9 +85,24 @@ def check(facts: RuleInputs) -> Finding | None:
         ],
         fix=_LESS_OFTEN,
         fix_more=_OTHERS,
+        place=step.evaluation_place,
         how_to_check="Time this code with time.perf_counter() over a run. If it takes much less "
         "than this time, this finding is wrong.",
     )
+
+
+def _once_s(step: StepSummary) -> float | None:
+    return step.evaluation_s / step.evaluations if step.evaluations else None
+
+
+def _often(step: StepSummary) -> str:
+    """Return ``: 92.1 ms every 5 steps``; without a period what they take in total."""
+    once_s = _once_s(step)
+    if once_s is None or not step.evaluation_period:
+        return f", {seconds(step.evaluation_s)} in total"
+    every = round(step.evaluation_period)
+    when = "in each step" if every == 1 else f"every {counted(every, 'step')}"
+    return f": {seconds(once_s)} {when}"
 
 
 def change(facts: RuleInputs) -> Refused:
@@ -79,5 +111,11 @@ def change(facts: RuleInputs) -> Refused:
 
 
 RULE: Rule[RuleInputs] = Rule(
-    RULE_ID, check, change, bound="Mostly inference", lifts=frozenset(), in_part=False
+    RULE_ID,
+    check,
+    change,
+    bound="Mostly inference",
+    lifts=frozenset(),
+    in_part=False,
+    outside_steps=True,
 )

@@ -1,5 +1,5 @@
 """A perceptron whose loop does something else than train: it compiles again and again, saves, evaluates,
-writes, or updates many small tensors one by one.
+writes, draws, or updates many small tensors one by one.
 
 loop.py --save-every 5 --save-mb 60
 """
@@ -56,6 +56,12 @@ def arguments():
     parser.add_argument("--clip", choices=("", "items"), default="")
     parser.add_argument("--evaluate-every", type=int, default=0)
     parser.add_argument("--keep-predictions", action="store_true", help="measured over all of them")
+    parser.add_argument("--stall-every", type=int, default=0, help="a log is flushed")
+    parser.add_argument("--stall-ms", type=float, default=300.0, help="what that takes")
+    parser.add_argument("--draw-every", type=int, default=0, help="a figure, with matplotlib")
+    parser.add_argument("--track-every", type=int, default=0, help="with TensorBoard")
+    parser.add_argument("--print-every", type=int, default=0, help="all parameters")
+    parser.add_argument("--held", type=int, default=20, help="batches of an evaluation")
     parser.add_argument("--write-every", type=int, default=0, help="all losses so far, to the disk")
     return parser.parse_args()
 
@@ -85,6 +91,41 @@ def write(losses, folder):
         os.fsync(file.fileno())
 
 
+def flush_log(losses, folder, ms):
+    with open(os.path.join(folder, "log.txt"), "a") as file:
+        file.writelines(f"{loss}\n" for loss in losses[-100:])
+    time.sleep(ms / 1e3)  # a server that is far away
+
+
+def draw(losses, folder):
+    import matplotlib
+
+    matplotlib.use("agg")
+    from matplotlib import pyplot
+
+    pyplot.plot(losses)
+    pyplot.savefig(os.path.join(folder, "losses.png"))
+    pyplot.close()
+
+
+def track(writer, model, loss, step):
+    writer.add_scalar("loss", loss, step)
+    for name, parameter in model.named_parameters():
+        writer.add_histogram(name, parameter, step)
+    writer.flush()
+
+
+def print_all(model, step):
+    for name, parameter in model.named_parameters():
+        print(step, name, parameter.detach().flatten()[:300].tolist())
+
+
+def summary_writer(folder):
+    from torch.utils.tensorboard import SummaryWriter
+
+    return SummaryWriter(folder)
+
+
 def main():
     given = arguments()
     model = Many(given.tensors)
@@ -94,10 +135,11 @@ def main():
     if given.step_ms:
         model.register_forward_hook(lambda *_: time.sleep(given.step_ms / 1e3))
     batches, timers = loader(Rows(given.batch * given.steps), given), Timers()
-    held = loader(Rows(given.batch * 20), given)
+    held = loader(Rows(given.batch * given.held), given)
     state = torch.zeros(int(given.save_mb * 250_000))
     predicted, truth, losses = [], [], []
     with tempfile.TemporaryDirectory() as folder:
+        writer = summary_writer(folder) if given.track_every else None
         for step, (rows, labels) in enumerate(timers.over(batches), 1):
             short = step % given.lengths
             rows, labels = rows[short:], labels[short:]
@@ -126,6 +168,16 @@ def main():
                 accuracy(predicted, truth)
             if given.write_every and step % given.write_every == 0:
                 write(losses, folder)
+            if given.stall_every and step % given.stall_every == 0:
+                flush_log(losses, folder, given.stall_ms)
+            if given.draw_every and step % given.draw_every == 0:
+                draw(losses, folder)
+            if given.track_every and step % given.track_every == 0:
+                track(writer, model, losses[-1], step)
+            if given.print_every and step % given.print_every == 0:
+                print_all(model, step)
+        if writer is not None:
+            writer.close()
     timers.write(given.batch)
 
 

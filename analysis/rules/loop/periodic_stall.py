@@ -1,0 +1,139 @@
+"""Every nth step takes longer, for something that the program does only then."""
+
+from feedline.analysis.formatting import counted
+from feedline.analysis.ledger.change import Change, Factor
+from feedline.analysis.ledger.facts import RuleInputs
+from feedline.analysis.ledger.finding import SHARE, Evidence, Finding, Severity, measured
+from feedline.analysis.ledger.rule import Rule
+from feedline.analysis.ledger.view.loop_code import known_in_function
+from feedline.analysis.measure.model import PeriodicStall
+from feedline.analysis.measure.stages import STAGES
+from feedline.analysis.sentences import NAME, PART, PERCENT, TIME, Sentence
+
+RULE_ID = "periodic_stall"
+
+_SAYS = Sentence(
+    "every {steps}, one takes {longer} longer, which is {part} of the step time",
+    steps=PART,
+    longer=TIME,
+    part=PERCENT,
+)
+_IN = Sentence("{part} of that is in {function}", part=PERCENT, function=NAME)
+_CALLS = Sentence("it calls {library}", library=NAME)
+_STAGE = Sentence("most of it lies in the stage {stage}", stage=NAME)
+_UNKNOWN = "which line of the program takes it is not known"
+_OF_MODEL = "that is work of the model itself, which only these steps may need"
+_GPU = "on a GPU, such a step may wait for work that those before it have queued"
+_LESS_OFTEN = Sentence(
+    "Do what {function} does there less often, or in a thread or process of its own.",
+    function=NAME,
+)
+_FIND = Sentence("Look for what the program does only every {steps}, such as logging.", steps=PART)
+
+#: Stages in which all that runs is the model, and the library that runs it.
+_COMPUTING = tuple(spec.name for spec in STAGES if spec.family == "compute" and spec.name != "loss")
+_MODEL = ("", "torch")
+_RARELY, _RARE = "every 50 steps", 50  # a fix that asks for it, where it is done as rarely
+
+
+def check(facts: RuleInputs) -> Finding | None:
+    """Say how often, how much longer, and at which line."""
+    stall, mean_s = facts.step.periodic, facts.step.mean_s
+    if stall is None:
+        return None
+    of_model, on_gpu = _is_of_model(stall), _may_be_the_gpu(facts, stall)
+    told = not of_model and not on_gpu
+    steps = counted(stall.period, "step")
+    return Finding(
+        RULE_ID,
+        Severity.of(stall.s / mean_s) if told else Severity.INFO,
+        message=_SAYS(steps=steps, longer=stall.longer_s, part=stall.s / mean_s),
+        more=[*_more(stall, of_model), *([_GPU] if on_gpu else [])],
+        evidence=[
+            Evidence("stall_s", "what they take longer, per step", stall.s, "s"),
+            Evidence("stall_share", "share of the step", stall.s / mean_s, SHARE),
+            Evidence("stall_once_s", "what one takes longer, the median", stall.longer_s, "s"),
+            Evidence("period", "steps from one to the next", float(stall.period), "steps"),
+            Evidence("stalls", "such steps that were recorded", float(stall.number), "steps"),
+            *measured(
+                [
+                    ("line_share", "of it, in the named function", _known(stall), SHARE),
+                    ("looks", "samples of stacks in such steps", float(stall.looks) or None, "1"),
+                ]
+            ),
+        ],
+        fix=_fix(facts, stall) if told else "",
+        place=stall.place,
+        how_to_check=f"Leave it out for some hundred steps. If a step in {stall.period:,} still "
+        "takes longer, this finding is wrong.",
+        cost_s=stall.s if told else 0.0,
+    )
+
+
+def _fix(facts: RuleInputs, stall: PeriodicStall) -> str:
+    """Return what to do instead, where the call is known; it may be rare enough already."""
+    if not stall.place:
+        return _FIND(steps=counted(stall.period, "step"))
+    call = known_in_function(facts, stall.function)
+    if call is None or _RARELY in call.fix and stall.period >= _RARE:
+        return _LESS_OFTEN(function=_named(stall))
+    return f"{call.fix}."
+
+
+def _known(stall: PeriodicStall) -> float | None:
+    return stall.place_share if stall.place else None
+
+
+def _named(stall: PeriodicStall) -> str:
+    """Return ``draw()``; lines outside of functions have their number alone."""
+    return stall.function if " " in stall.function else f"{stall.function}()"
+
+
+def _main_stage(stall: PeriodicStall) -> str:
+    return max(stall.stages, key=lambda stage: stall.stages[stage])
+
+
+def _is_of_model(stall: PeriodicStall) -> bool:
+    """Tell whether the model, its backward pass or its update takes longer, and nothing in it."""
+    library = stall.library.partition(".")[0]
+    return _main_stage(stall) in _COMPUTING and library in _MODEL
+
+
+def _may_be_the_gpu(facts: RuleInputs, stall: PeriodicStall) -> bool:
+    """Tell whether the GPU may work all the while, so that other steps only queue its work."""
+    if not facts.on_gpu:
+        return False
+    work = facts.step.gpu_work
+    return work is None or facts.step.mean_s - work.busy_s < stall.s
+
+
+def _more(stall: PeriodicStall, of_model: bool) -> list[str]:
+    where = _STAGE(stage=_main_stage(stall))
+    if not stall.place:
+        return [where, _OF_MODEL] if of_model else [where, _UNKNOWN]
+    line = _IN(part=stall.place_share, function=_named(stall))
+    calls = [_CALLS(library=stall.library)] if stall.library else []
+    return [line, *calls, where, *([_OF_MODEL] if of_model else [])]
+
+
+def change(facts: RuleInputs) -> Change:
+    """Take it out of the stages that it lies in."""
+    stall, stages = facts.step.periodic, facts.step.stages
+    parts = stall.stages if stall is not None else {}
+    left = {
+        stage: max(1 - seconds / stages[stage], 0.0)
+        for stage, seconds in parts.items()
+        if stages.get(stage)
+    }
+    return Change(stages={stage: Factor(part, part) for stage, part in left.items()})
+
+
+RULE: Rule[RuleInputs] = Rule(
+    RULE_ID,
+    check,
+    change,
+    claims=("*/periodic",),
+    bound="Bound by periodic work",
+    lifts=frozenset({"step"}),
+    supposing="if these steps took as long as the others",
+)

@@ -1,0 +1,98 @@
+"""Loader workers that are killed: by the kernel, because the memory of a real control group is full, and
+by somebody else.
+"""
+
+import json
+import re
+import textwrap
+
+import pytest
+from faults import bench
+from faults.cases import FAULTS
+from faults.conditions import Unavailable
+
+KILLED = next(fault for fault in FAULTS if fault.name == "worker_killed")
+PROGRAM = """
+    import os, signal, torch
+    from torch.utils.data import DataLoader, Dataset
+
+    class Rows(Dataset):
+        def __len__(self):
+            return 400
+
+        def __getitem__(self, index):
+            if index == {at}:
+                os.kill(os.getpid(), signal.SIGKILL)
+            return torch.full((8,), index / 400)
+
+    model = torch.nn.Linear(8, 1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+    for x in DataLoader(Rows(), batch_size=4, num_workers=2):
+        model(x).square().mean().backward()
+        optimizer.step()
+"""
+
+
+def test_a_worker_that_the_kernel_kills_for_memory_is_named_with_its_size(tmp_path):
+    try:
+        found = bench.record(KILLED, KILLED.fault, tmp_path, tmp_path / "run")
+    except Unavailable as error:
+        pytest.skip(str(error))
+
+    finding = found.findings[0]
+    assert finding.rule_id == "killed_worker" and re.search(KILLED.names, finding.message)
+    said = json.loads((tmp_path / "run" / "report.json").read_text())["findings"][0]
+    values = {one["id"]: one["value"] for one in said["evidence"]}
+    assert values["limit_bytes"] == 1200 << 20 and values["limit_reached"] == 1
+    # two workers in 1,200 MiB; what one had gained at its last reading it had gained in its time
+    assert 200e6 < values["worker_bytes"] < 1300e6
+    assert 0.5 < values["growth_per_s"] * values["growing_s"] / values["grown_bytes"] < 2
+    assert "too_few_workers" not in {other.rule_id for other in found.findings}
+
+
+@pytest.mark.parametrize("at", [200, 0], ids=["later", "before the first step"])
+def test_one_that_another_process_kills_was_not_killed_for_memory(warm_python, tmp_path, at):
+    (tmp_path / "train.py").write_text(textwrap.dedent(PROGRAM.format(at=at)))
+    out = tmp_path / "report.json"
+    places = ("-o", tmp_path / "run", "--json", out)
+
+    ended = warm_python.run("-m", "feedline", "run", "-q", *places, "train.py", folder=tmp_path)
+
+    assert ended.returncode == 1
+    report = json.loads(out.read_text())
+    finding = report["findings"][0]
+    assert finding["cause"] == "killed_worker"
+    assert "which the kernel did not send for memory" in finding["says"]
+    assert report["verdict"]["finding"] == "killed_worker"
+
+
+FAILS_FIRST = """
+    import os, signal, time, torch
+    from torch.utils.data import DataLoader, TensorDataset
+
+    batches = iter(DataLoader(TensorDataset(torch.zeros(400, 8)), batch_size=4, num_workers=2))
+    model = torch.nn.Linear(8, 1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+    for _ in range(20):
+        model(next(batches)[0]).square().mean().backward()
+        optimizer.step()
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGCHLD})  # it comes later
+    os.kill(batches._workers[1].pid, signal.SIGKILL)
+    batches._workers[1].join()
+    raise ConnectionResetError
+"""
+
+
+def test_it_is_also_named_where_the_main_process_fails_before_it_hears_of_it(warm_python, tmp_path):
+    (tmp_path / "train.py").write_text(textwrap.dedent(FAILS_FIRST))
+    out = tmp_path / "report.json"
+    places = ("-o", tmp_path / "run", "--json", out)
+
+    ended = warm_python.run("-m", "feedline", "run", "-q", *places, "train.py", folder=tmp_path)
+
+    assert ended.returncode == 1
+    report = json.loads(out.read_text())
+    assert report["run"]["ended_by"] == (
+        "ConnectionResetError, because a DataLoader worker was killed (Killed)"
+    )
+    assert report["findings"][0]["says"].startswith("worker 1 was killed by signal 9")

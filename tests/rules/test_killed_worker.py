@@ -1,0 +1,79 @@
+"""A worker that was killed: what is said of it, and that it goes before all else."""
+
+from dataclasses import replace
+
+import pytest
+from rules.made_up import made_up_facts, waiting
+from rules.said import verdict
+
+from feedline.analysis.explain.diagnose import diagnose
+from feedline.analysis.measure.killed import KilledWorker
+from feedline.analysis.rules.loop import killed_worker
+
+GREW = KilledWorker(1, 0, 40.2, 1.9e9, 1.5e9, 7.2, 210e6, 3.7e9, 2, True, 4e9, True)
+
+
+def given(killed, facts=None):
+    return replace(facts or made_up_facts(), killed=killed)
+
+
+def test_one_that_grew_until_memory_was_full_leads_the_verdict():
+    facts = given(GREW, waiting(260.0, sample={"decode": (40.0, 0.0, 0.0)}))
+    findings = diagnose(facts)
+
+    assert findings[0].message == (
+        "worker 1 was killed because memory was full: it had 1.90 GB and grew by 210 MB per second"
+    )
+    assert findings[0].more == [
+        "the limit of its control group, 4.00 GB, was reached",
+        "in 7.20 s it had grown by 1.50 GB",
+        "its loader's 2 workers had 3.70 GB together, pages that they share counted for each",
+        "it was seen last 40.2 s after the recording began",
+    ]
+    assert verdict(findings, facts).startswith("Ended early: Worker 1 was killed because memory")
+    assert "too_few_workers" not in {finding.rule_id for finding in findings}
+    assert diagnose(replace(facts, killed=None))[0].rule_id == "too_few_workers"
+
+
+@pytest.mark.parametrize(
+    ("changes", "message", "why"),
+    [
+        (
+            {"for_memory": False, "limit_reached": False},
+            "worker 1 was killed by signal 9, which the kernel did not send for memory",
+            "the limit of its control group, 4.00 GB, was not reached",
+        ),
+        (
+            {"for_memory": None, "limit_bytes": None, "limit_reached": None},
+            "worker 1 was killed by signal 9, perhaps because memory was full",
+            "in 7.20 s it had grown by 1.50 GB",
+        ),
+        (
+            {"limit_reached": False},
+            "worker 1 was killed because memory was full",
+            "no limit of a control group was reached: the machine's memory was full",
+        ),
+    ],
+    ids=["another sender", "not known", "the machine"],
+)
+def test_who_sent_the_signal_is_said_as_far_as_it_is_known(changes, message, why):
+    finding = killed_worker.check(given(replace(GREW, **changes)))
+
+    assert finding.message.startswith(message) and why in finding.more
+
+
+def test_one_that_did_not_grow_is_told_with_its_size():
+    finding = killed_worker.check(given(replace(GREW, per_second_bytes=None)))
+
+    assert finding.message == "worker 1 was killed because memory was full: it had 1.90 GB"
+    assert finding.fix.startswith("Use fewer workers")
+
+
+def test_a_worker_without_records_is_told_without_a_size():
+    finding = killed_worker.check(given(KilledWorker(None, 0, for_memory=True)))
+
+    assert finding.message == "a worker was killed because memory was full"
+
+
+def test_nothing_is_said_where_none_was_killed():
+    assert killed_worker.check(made_up_facts()) is None
