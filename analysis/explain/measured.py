@@ -13,6 +13,7 @@ from feedline.analysis.convergence.read_training import summarise
 from feedline.analysis.convergence.training_series import ConvergenceSummary
 from feedline.analysis.explain import notes as notes_of
 from feedline.analysis.explain.headline import headline, how
+from feedline.analysis.explain.hung import Hang, hung
 from feedline.analysis.explain.model import Hook, MeasuredRun, RankSummary
 from feedline.analysis.ledger.facts import RuleInputs
 from feedline.analysis.ledger.recorded import ledger_of
@@ -100,12 +101,14 @@ class Measurement:
         shown: the rank that it shows.
         view: of that rank, for rules and predictions; None: it made no step.
         end: how the rank ended that ended first.
+        hang: why no step passed when the run was interrupted; None: it was not, or steps passed.
     """
 
     run: MeasuredRun
     shown: RankMetrics
     view: RuleInputs | None
     end: AtEnd
+    hang: Hang | None = None
 
     @property
     def ended_badly(self) -> bool:
@@ -184,7 +187,7 @@ def measure(
         memory_growth=list(view.growth) if view is not None else [],
         headline=headline(about, pace.steps, trained.updates if trained else 0, who, end, unit),
     )
-    return Measurement(measured, shown, view, end)
+    return Measurement(measured, shown, view, end, hung(gathered))
 
 
 def _step(shown: RankMetrics, gauges: list[Gauge], code: SampledCode | None) -> StepSummary | None:
@@ -338,7 +341,7 @@ def _growth(rank: RankMetrics, gauges: list[Gauge]) -> list[MemoryGrowth]:
     anchors = rank.rank.manifest.anchors
     if not anchors:
         return []
-    source = SourceLines.of_run(anchors[0]["time_ns"] / 1e9, rank.rank.folder.parent)
+    source = SourceLines.of_rank(rank.rank)
     origin = anchors[0]["perf_counter_ns"]
     return memory.growths(rank.main, rank.steps, rank.counted, gauges, origin, source)
 
@@ -348,11 +351,8 @@ def _sampled_code(rank: Rank, notes: list[str]) -> SampledCode | None:
 
     What is wrong with them is noted: the rest of the report does not need them.
     """
-    anchors = rank.manifest.anchors
-    begun_s = anchors[0]["time_ns"] / 1e9 if anchors else None
-    source = SourceLines.of_run(begun_s, rank.folder.parent)
     try:
-        return SampledCode.of(read_stacks(rank), source)
+        return SampledCode.of(read_stacks(rank), SourceLines.of_rank(rank))
     except FeedlineError as error:
         notes.append(str(error))
         return None

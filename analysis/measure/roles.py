@@ -3,6 +3,7 @@
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import count
 from pathlib import Path
 
 from feedline.analysis.measure.code_frames import origin
@@ -32,12 +33,14 @@ class WatchedRank:
         main: the process that trains.
         workers: that make its batches, in the order in which they began.
         others: that it has started for something else.
+        numbers: of the workers, as their loader counts them; empty: as they began.
     """
 
     number: int | None
     main: WatchedProcess
     workers: list[WatchedProcess] = field(default_factory=list)
     others: list[WatchedProcess] = field(default_factory=list)
+    numbers: Sequence[int] = ()
 
     @property
     def processes(self) -> list[tuple[str, WatchedProcess]]:
@@ -46,7 +49,10 @@ class WatchedRank:
         of = f" of rank {self.number}" if several else ""
         return [
             (f"rank {self.number}" if several else "the main process", self.main),
-            *((f"worker {at}{of}", worker) for at, worker in enumerate(self.workers)),
+            *(
+                (f"worker {number}{of}", worker)
+                for number, worker in zip(self.numbers or count(), self.workers)
+            ),
             *((f"process {other.pid}", other) for other in self.others),
         ]
 

@@ -7,6 +7,7 @@ tabs, and numbered things by the order in which they appear:
     feedline-stacks 1 PID      schema version, and the helper
     p NAME PID                 a process
     f LINE FUNCTION FILE       a frame
+    m NS BYTES FILE            when a file of the program was changed last, and its size
     s PROCESS THREAD FRAMES    a stack: its frames, outermost first, separated by commas
     g BEGIN END                what follows was seen between these moments, ns of CLOCK_MONOTONIC
     c STACK SAMPLES NS         how often a stack was seen, and the wall time that this stands for
@@ -14,10 +15,13 @@ tabs, and numbered things by the order in which they appear:
     e                          the recording has ended
 """
 
+import os
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
@@ -32,6 +36,18 @@ MOST_LOG = 64 << 20
 _MOST_FRAMES = 512  # in a stack
 _MOST_NS = 1 << 60
 START, LOOP, END = "start", "loop", "end"
+
+
+class FileState(NamedTuple):
+    """A file as it was when it was first seen to run.
+
+    Attributes:
+        changed_ns: when it was changed last, ns since 1970.
+        size: bytes.
+    """
+
+    changed_ns: int
+    size: int
 
 
 @dataclass(frozen=True)
@@ -100,18 +116,71 @@ def read_stacks(rank: Rank) -> tuple[ProcessStacks, ...]:
         RunDamaged: the file was changed or damaged.
         SchemaTooNew: a newer feedline wrote it.
     """
-    try:
-        text = whole(rank.folder / LOG, MOST_LOG).decode("utf-8", "replace")
-    except FileNotFoundError:
+    log = _log_of(rank)
+    if log is None:
         return _refused(rank)
+    first, last = _times(rank)
+    return tuple(_stacks_of(rank, log, [one for one in log.seen if first <= one.middle <= last]))
+
+
+def read_file_states(rank: Rank) -> dict[str, FileState]:
+    """Return files of the program, as frames name them, and how they were when they ran.
+
+    Raises:
+        RunDamaged, SchemaTooNew: as of ``read_stacks``.
+    """
+    log = _log_of(rank)
+    return log.files if log is not None else {}
+
+
+@dataclass(frozen=True)
+class StackTimes:
+    """The stacks of a rank's processes, with when they were seen.
+
+    Attributes:
+        until: the last moment, ns of CLOCK_MONOTONIC.
+    """
+
+    until: int
+    _rank: Rank
+    _log: "_Log"
+
+    @classmethod
+    def of(cls, rank: Rank) -> "StackTimes | None":
+        """Read them; None: none were recorded. Raises RunDamaged, SchemaTooNew."""
+        log = _log_of(rank)
+        return cls(max((one.end for one in log.seen), default=0), rank, log) if log else None
+
+    def between(self, begin: int, end: int) -> tuple[ProcessStacks, ...]:
+        """Return the stacks of processes that were seen in stretches that began between two moments.
+
+        A stretch in which the first moment lies is left out: it also has what came before.
+        """
+        stretches = [one for one in self._log.seen if begin <= one.begin < end]
+        every = _stacks_of(self._rank, self._log, stretches)
+        return tuple(process for process in every if process.samples)
+
+
+def _log_of(rank: Rank) -> "_Log | None":
+    """Return the log of a rank; None: it has none. Raises RunDamaged, SchemaTooNew."""
+    path = rank.folder / LOG
     try:
-        log = _Log.of(text, rank.folder / LOG)
+        about = os.stat(path)
+    except FileNotFoundError:
+        return None
+    return _parsed(path, about.st_mtime_ns, about.st_size)
+
+
+@lru_cache(maxsize=2)
+def _parsed(path: Path, changed_ns: int, size: int) -> "_Log":
+    """Read a log as it was at that time; a report asks for it several times."""
+    text = whole(path, MOST_LOG).decode("utf-8", "replace")
+    try:
+        return _Log.of(text, path)
     except (ValueError, IndexError) as error:
         raise RunDamaged(
-            f"{rank.folder / LOG} cannot be read ({error}): delete it to see the run without "
-            f"its lines of code"
+            f"{path} cannot be read ({error}): delete it to see the run without its lines of code"
         ) from error
-    return tuple(_stacks_of(rank, log))
 
 
 def _refused(rank: Rank) -> tuple[ProcessStacks, ...]:
@@ -132,6 +201,10 @@ class _Seen:
     samples: int
     ns: int
 
+    @property
+    def middle(self) -> int:
+        return (self.begin + self.end) // 2
+
 
 @dataclass
 class _Log:
@@ -141,6 +214,7 @@ class _Log:
     frames: list[StackFrame] = field(default_factory=list)
     stacks: list[tuple[int, str, tuple[int, ...]]] = field(default_factory=list)
     seen: list[_Seen] = field(default_factory=list)
+    files: dict[str, FileState] = field(default_factory=dict)
     refused: dict[int, str] = field(default_factory=dict)
     ended: bool = False
 
@@ -189,23 +263,21 @@ class _Log:
             self.processes.append((words[0], int(words[1])))
         elif kind == "r":
             self.refused[int(words[0])] = words[1]
+        elif kind == "m":
+            self.files[words[2]] = FileState(int(words[0]), int(words[1]))
         elif kind == "e":
             self.ended = True
 
 
-def _stacks_of(rank: Rank, log: _Log) -> Iterator[ProcessStacks]:
+def _stacks_of(rank: Rank, log: _Log, stretches: Sequence[_Seen]) -> Iterator[ProcessStacks]:
     loops = {_name_of(process): _loop(process) for process in rank.processes}
-    first, last = _times(rank)
     counts: dict[str, dict[tuple[str, str, tuple[int, ...]], list[int]]] = {
         name: defaultdict(lambda: [0, 0]) for name, _ in log.processes
     }
-    for seen in log.seen:
+    for seen in stretches:
         process, thread, frames = log.stacks[seen.stack]
         name = log.processes[process][0]
-        middle = (seen.begin + seen.end) // 2
-        if not first <= middle <= last:
-            continue
-        count = counts[name][_phase(middle, loops.get(name)), thread, frames]
+        count = counts[name][_phase(seen.middle, loops.get(name)), thread, frames]
         count[0] += seen.samples
         count[1] += seen.ns
     pids = dict(log.processes)
