@@ -133,6 +133,19 @@ def read_file_states(rank: Rank) -> dict[str, FileState]:
     return log.files if log is not None else {}
 
 
+class Stretch(NamedTuple):
+    """What was seen of a thread in a stretch of time; in which order is not known.
+
+    Attributes:
+        begin, end: ns of CLOCK_MONOTONIC.
+        stacks: frames, outermost first; how often they were seen; ns that this stands for.
+    """
+
+    begin: int
+    end: int
+    stacks: list[tuple[tuple[StackFrame, ...], int, int]]
+
+
 @dataclass(frozen=True)
 class StackTimes:
     """The stacks of a rank's processes, with when they were seen.
@@ -159,6 +172,21 @@ class StackTimes:
         stretches = [one for one in self._log.seen if begin <= one.begin < end]
         every = _stacks_of(self._rank, self._log, stretches)
         return tuple(process for process in every if process.samples)
+
+    def stretches(self) -> dict[str, list[Stretch]]:
+        """Return process -> what was seen of its main thread, stretch by stretch."""
+        log, (first, last) = self._log, _times(self._rank)
+        found: dict[str, list[Stretch]] = {}
+        for seen in log.seen:
+            process, thread, frames = log.stacks[seen.stack]
+            if thread != "main" or not first <= seen.middle <= last:
+                continue
+            own = found.setdefault(log.processes[process][0], [])
+            if not own or own[-1].begin != seen.begin:
+                own.append(Stretch(seen.begin, seen.end, []))
+            stack = tuple(log.frames[number] for number in frames)
+            own[-1].stacks.append((stack, seen.samples, seen.ns))
+        return found
 
 
 def _log_of(rank: Rank) -> "_Log | None":
@@ -270,7 +298,7 @@ class _Log:
 
 
 def _stacks_of(rank: Rank, log: _Log, stretches: Sequence[_Seen]) -> Iterator[ProcessStacks]:
-    loops = {_name_of(process): _loop(process) for process in rank.processes}
+    loops = {name_of(process): _loop(process) for process in rank.processes}
     counts: dict[str, dict[tuple[str, str, tuple[int, ...]], list[int]]] = {
         name: defaultdict(lambda: [0, 0]) for name, _ in log.processes
     }
@@ -298,7 +326,8 @@ def _times(rank: Rank) -> tuple[int, int]:
     return (0, _MOST_NS) if rank.slice is None else (rank.slice.begin, rank.slice.end)
 
 
-def _name_of(process: Process) -> str:
+def name_of(process: Process) -> str:
+    """Return what the log calls a process."""
     header = process.header
     return f"loader{header['loader']}-worker{header['worker']}" if process.is_worker else MAIN
 
