@@ -9,12 +9,13 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from feedline.analysis.diff import context
+from feedline.analysis.diff import code_shares, context
 from feedline.analysis.diff.conclusion import cause_of, conclude_diff
 from feedline.analysis.diff.run_diff import MachineChange, Outcome, Quantity, RunDiff
 from feedline.analysis.diff.side import (
     CPU_TIMED_STAGES,
     MEASURED,
+    OF_CODE,
     OF_STEP,
     Influence,
     Measure,
@@ -24,6 +25,7 @@ from feedline.analysis.diff.side import (
     per_sample,
     same_processes,
     usable_cpus,
+    without_code,
 )
 from feedline.analysis.measure.cpu_use import MIN_OTHERS
 from feedline.analysis.measure.noise import FloatArray, holm, p_of, reach
@@ -54,6 +56,7 @@ _REPORT_ORDER = (
     "cpu",
     "sample",
     "blocked",
+    *OF_CODE,
     "work",
     "wait",
     "collective",
@@ -68,6 +71,7 @@ _TEST_FAMILIES = (
     ("stage",),
     ("cpu",),
     ("sample", "blocked"),
+    OF_CODE,
     ("wait",),
     ("work",),
     ("gauge",),
@@ -311,6 +315,8 @@ def diff(
         min_change: share by which a quantity has to change to count.
     """
     by_sample = per_sample(before, after)
+    if any(run.report.user_code is None for run in (*before, *after)):
+        before, after = [without_code(run) for run in before], [without_code(run) for run in after]
     if by_sample:
         before, after = (
             [of_equal_work(run) for run in before],
@@ -356,6 +362,8 @@ def _effects_of(sides: _Sides) -> dict[str, _Effect]:
             if id.startswith("step/") and id != _CPU_OF_STEP and whole
             else None
         )
+        if id.startswith(f"{code_shares.OF_SAMPLE}/"):
+            return sides.mean(id)[0] * (_machine_of_making(sides) - 1)
         return stages_s[_WAIT] if id == _WAIT else of_step
 
     return {id: sides.effect(id, machine_s(id)) for id in ids}
@@ -365,7 +373,8 @@ def _comparable(sides: _Sides, id: str) -> bool:
     group = id.partition("/")[0]
     if group == "stage" and len({run.report.traces is None for run in sides.runs}) > 1:
         return False  # stages of a trace are others
-    whole = {"stage": _STEP, "blocked": _TOTAL}.get(group, id)
+    wholes = {"stage": _STEP, "blocked": _TOTAL, code_shares.OF_STEP: _STEP}
+    whole = {**wholes, code_shares.OF_SAMPLE: _TOTAL}.get(group, id)
     return all(whole in run.measures for run in sides.runs)
 
 
@@ -402,6 +411,14 @@ def _machine_of_wait(sides: _Sides, stages_s: Mapping[str, float]) -> float:
     return max(longer_s - rest_s, -waited)
 
 
+def _machine_of_making(sides: _Sides) -> float:
+    """Return B over A that the machine explains of the time that makers of batches take."""
+    cpus = math.exp(sides.shift(Influence.CPU, _TOTAL))
+    making = [_making_s(run) for run in sides.runs]
+    known = [math.log1p(queue / cpu) for cpu, queue in filter(None, making)]
+    return cpus * math.exp(sides.from_load(known)) if len(known) == len(making) else cpus
+
+
 def _making_s(run: MeasuredRun) -> tuple[float, float] | None:
     """Return the CPU seconds per step that making batches takes, by all workers at once.
 
@@ -430,7 +447,7 @@ def _judged(sides: _Sides, effects: Mapping[str, _Effect], min_change: float) ->
     corrected = _corrected(effects)
     judged = []
     ids = dict.fromkeys(id for run in sides.runs for id in run.measures)
-    for id in sorted(ids, key=lambda id: _REPORT_ORDER.index(id.partition("/")[0])):
+    for id in ids:
         quantity = _untested(sides, id)
         if (effect := effects.get(id)) is not None:
             low, high = effect.interval
@@ -448,7 +465,15 @@ def _judged(sides: _Sides, effects: Mapping[str, _Effect], min_change: float) ->
             quantity = replace(quantity, p=corrected.get(id))
             quantity = replace(quantity, outcome=_outcome(sides, effects, quantity, min_change))
         judged.append(quantity)
+    judged.sort(key=_place)
     return _without_parts_of_nothing(judged)
+
+
+def _place(quantity: Quantity) -> tuple[int, float]:
+    """Return the order of a report: by group; functions that moved most first."""
+    moved_s = abs((quantity.after or 0.0) - (quantity.before or 0.0))
+    group = _REPORT_ORDER.index(quantity.group)
+    return group, -moved_s if quantity.group in OF_CODE else 0.0
 
 
 def _corrected(effects: Mapping[str, _Effect]) -> dict[str, float]:
@@ -527,11 +552,13 @@ def _material(sides: _Sides, effect: _Effect) -> bool:
         "collective": _STEP,
         "sample": _TOTAL,
         "blocked": _TOTAL,
+        code_shares.OF_SAMPLE: _TOTAL,
+        code_shares.OF_STEP: _STEP,
     }.get(effect.measure.group)
     if whole is None or any(whole not in run.measures for run in sides.runs):
         return True
     if (
-        effect.measure.group == "sample"
+        effect.measure.group in ("sample", code_shares.OF_SAMPLE)
         and abs(effect.change) * _samples_at_once(sides) < _MATERIAL * sides.mean(_STEP)[0]
     ):
         return False
