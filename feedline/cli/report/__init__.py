@@ -26,6 +26,7 @@ from feedline.cli.outputs import (
     save_json,
 )
 from feedline.cli.parser import Parser
+from feedline.cli.report.attached import is_attached, report_attached
 from feedline.cli.report.process_reports import (
     REPORT_FILES,
     is_of_records,
@@ -64,6 +65,8 @@ class ReportCommand:
     If RUN holds several trainings, an overview is shown. Each training has its own report: those of
     separate processes in RUN/training-N (training-0: the script itself), consecutive ones of one
     process in RUN/parts/N. A file written with -o contains the overview and all reports.
+
+    Of a folder that `feedline attach -o` wrote, it shows what was seen.
 
     With --by-rank, the ranks of a large run are read in parallel and compared: which rank the
     others wait for, and how long. Several folders (one per node) and addresses that fsspec can open
@@ -154,6 +157,8 @@ class ReportCommand:
                 "several run folders can only be compared by rank: add --by-rank, or give one run "
                 "folder"
             )
+        if is_attached(args.run[0]):
+            return report_attached(args)
         args.names = _names_of(args)
         _refuse_source(args)
         check_files(args)
