@@ -21,6 +21,7 @@ def headline(
     who: str = "The training",
     end: AtEnd = _UNKNOWN_END,
     unit: str = "step",
+    hangs: bool = False,
 ) -> str:
     """Return one or two sentences; empty for a run that ended well and was recorded to its end.
 
@@ -30,10 +31,10 @@ def headline(
         who: ended so.
         end: what it was doing then.
         unit: what a step is called: without a training, it is a batch.
+        hangs: the verdict tells what it did then, and that no cause is to be looked for.
     """
-    return " ".join(
-        part for part in (_ended(run, steps, who, end, unit), _stopped(run, steps, updates)) if part
-    )
+    ended = _ended(run, steps, who, _UNKNOWN_END if hangs else end, unit, not hangs)
+    return " ".join(part for part in (ended, _stopped(run, steps, updates)) if part)
 
 
 def how(state: str, exit_code: int | None, ended_by: str = "", ended_at: str = "") -> str:
@@ -60,12 +61,13 @@ def how(state: str, exit_code: int | None, ended_by: str = "", ended_at: str = "
     return ""
 
 
-def _ended(run: RunInfo, steps: int, who: str, end: AtEnd, unit: str) -> str:
+def _ended(run: RunInfo, steps: int, who: str, end: AtEnd, unit: str, why: bool) -> str:
     if run.state == "live":
         return f"The training is still running{_doing(run, end)}."
     if not (ended := how(run.state, run.exit_code, run.ended_by, run.ended_at)):
         return ""
-    causes = f" {_USUAL_CAUSES()}" if run.state == "cut" and not run.ended_by else ""
+    unexplained = why and run.state == "cut" and not run.ended_by
+    causes = f" {_USUAL_CAUSES()}" if unexplained else ""
     if not steps:  # the verdict tells of a wait for the first batch
         doing = _doing(run, end) if end.wait is None else ""
         return f"{who} {ended} before its first step{doing}.{causes}"

@@ -41,6 +41,11 @@ _LONGER = 3  # times the longest step: no step passes
 _SETTLED = 0.8  # of the samples of a process at one line; others are from when it was interrupted
 _FEWEST_LOOKS, _SAME = 5, 0.9  # at a thread, and the part of them that found the same
 _BLOCKED = 0.7  # of a time that looks stand for; they come at random distances
+_REFUSED = "What held the run up takes no part of a step, so its fix makes no step shorter."
+_CHECK = (
+    "Start it again, and run `feedline attach PID` while it hangs. If another line is named, this "
+    "finding is wrong."
+)
 _WORKER = re.compile(r"loader(\d+)-worker(\d+)")  # what a worker is called in a run folder
 _BEGUN = Sentence(
     "{who} has begun {count} collectives, {other} only {fewer}",
@@ -84,8 +89,10 @@ def hung(ranks: Mapping[int, RankMetrics]) -> Hang | None:
     still = standstill(seen)
     if not still.stuck:
         return None
-    finding = still.finding()
-    return Hang(still.limit, still.cause, replace(finding, more=[*finding.more, *_counts(ranks)]))
+    found = still.finding()
+    more = [*found.more, *_counts(ranks)]
+    finding = replace(found, more=more, refused=_REFUSED, how_to_check=_CHECK)
+    return Hang(still.limit, still.cause, finding)
 
 
 def _counts(ranks: Mapping[int, RankMetrics]) -> list[str]:

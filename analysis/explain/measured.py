@@ -160,6 +160,7 @@ def measure(
     ]
     who = "The training" if len(gathered) == 1 else f"Rank {ended}"
     unit = "batch" if step is not None and step.boundary == "loader" else "step"
+    hang, updates = hung(gathered), trained.updates if trained else 0
     measured = MeasuredRun(
         run=about,
         throughput=pace,
@@ -185,9 +186,9 @@ def measure(
         ledger=view.ledger if view is not None else None,
         user_code=_user_code(view),
         memory_growth=list(view.growth) if view is not None else [],
-        headline=headline(about, pace.steps, trained.updates if trained else 0, who, end, unit),
+        headline=headline(about, pace.steps, updates, who, end, unit, hang is not None),
     )
-    return Measurement(measured, shown, view, end, hung(gathered))
+    return Measurement(measured, shown, view, end, hang)
 
 
 def _step(shown: RankMetrics, gauges: list[Gauge], code: SampledCode | None) -> StepSummary | None:

@@ -101,8 +101,11 @@ def test_a_rank_that_waited_for_another_is_named_with_its_line(kind, start, tmp_
 def test_a_training_that_was_terminated_while_it_hung_says_the_same(start, tmp_path):
     program = recorded(start, tmp_path, "hangs.py", "lock")
     time.sleep(HANGS_S)
+    workers = descendants(program.pid)
     send(program.pid, signal.SIGTERM)
-    program.communicate(timeout=60)
+    program.wait(timeout=60)
+    for pid in workers:  # who waits for a lock does not see that its parent has ended
+        send(pid, signal.SIGKILL)
 
     assert "which waits for a lock at" in report_of(tmp_path)["verdict"]["cause"]
 
