@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import count
 from pathlib import Path
+from typing import TypeVar
 
 from feedline.analysis.measure.code_frames import origin
 from feedline.analysis.measure.code_tree import MAIN, WORKER
@@ -21,6 +22,7 @@ _LAUNCHES = re.compile(
 _SERVER = re.compile(r"multiprocessing/(forkserver|resource_tracker)\.py")
 _START = ("multiprocessing/process.py", "_bootstrap")
 _PIN = "_pin_memory_loop"
+_Frame = TypeVar("_Frame", Place, StackFrame)
 _WORKER_NAME = "pt_data_worker"  # torch/utils/data/_utils/worker.py
 
 
@@ -94,7 +96,7 @@ def ranks_of(watched: Watched) -> list[WatchedRank]:
     return ranks
 
 
-def inside_process(frames: Sequence[Place]) -> Sequence[Place]:
+def inside_process(frames: Sequence[_Frame]) -> Sequence[_Frame]:
     """Return the frames of the process itself, without those of the parent that it is a fork of."""
     for at in range(len(frames) - 1, -1, -1):
         whose = origin(frames[at].file)

@@ -13,13 +13,15 @@ import numpy as np
 
 from feedline.analysis.intervals import IntArray
 from feedline.analysis.measure.code_frames import called, program_frames, within_the_program
+from feedline.analysis.measure.code_places import IDLE, MAKING, OTHER, standing
+from feedline.analysis.measure.roles import inside_process
 from feedline.analysis.traces.perfetto import PerfettoRank, span_line
 from feedline.profiler.store.stacks import StackFrame, Stretch
 
 #: From a rank's CLOCK_MONOTONIC, ns, to the times that are written, ns.
 Clock = Callable[[IntArray], IntArray]
 
-_Key = tuple[str, str]  # file and function; of a library's function, the file is empty
+_Key = tuple[str, str]  # file and function; of a place or a library's function, the file is empty
 
 
 @dataclass
@@ -114,8 +116,17 @@ def _in_order(
 
 
 def _chain(frames: Sequence[StackFrame]) -> _Chain:
-    """Return the program's functions of a stack, and the library's that the last of them calls."""
-    own = program_frames(within_the_program(frames))
-    chain = [(frame.key, frame.line) for frame in own]
+    """Return the program's functions of a stack, and below them what the last of them is in.
+
+    That is a place of the pipeline, such as wait or backward, or else a library's function. Of a
+    worker, which is a fork of the main process, it is what is inside of the making of a batch.
+    """
+    frames = inside_process(within_the_program(frames))
+    stood = standing(frames)
+    inside = stood.place in (*MAKING, IDLE)
+    own = program_frames(frames[stood.inside :] if inside else frames)
+    is_last = not program_frames(frames[stood.inside :])
     library = called(own[-1].below) if own else ""
-    return (*chain, *([(("", library), 0)] if library else []))
+    last = stood.place if stood.place != OTHER and is_last else library
+    chain = [(frame.key, frame.line) for frame in own]
+    return (*chain, *([(("", last), 0)] if last else []))

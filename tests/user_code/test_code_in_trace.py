@@ -3,17 +3,19 @@
 import json
 
 import pytest
-from user_code.made_stacks import BACKWARD, FETCHING, LOOP, PYTHON
+from user_code.made_stacks import BACKWARD, FETCHING, IDLE, LOOP, PYTHON, TORCH
 from user_code.with_stacks import RUN, WORKER, run_with
 
 from feedline.analysis.report import trace
 from feedline.profiler.store.run_folder import Run
 
+FORKED = [*LOOP, (TORCH + "utils/data/dataloader.py", 400, "__iter__"), *FETCHING]
 SEEN = [
     ("main", [*LOOP, *BACKWARD], 10),
-    (WORKER, [*FETCHING, ("data.py", 2, "load")], 6),
+    (WORKER, [*FORKED, ("data.py", 2, "load")], 6),
     (WORKER, [*FETCHING, ("data.py", 3, "load"), (PYTHON + "json/__init__.py", 9, "loads")], 2),
     (WORKER, [*FETCHING, ("data.py", 7, "other")], 2),
+    (WORKER, IDLE, 10),
 ]
 
 
@@ -37,7 +39,7 @@ def tracks(tmp_path_factory):
 def test_a_function_of_the_loop_is_one_slice_from_its_first_sample_to_its_last(tracks):
     outer, inner, library = tracks["training, sampled code"]
 
-    assert [outer["name"], inner["name"], library["name"]] == ["line 90", "main", "torch.backward"]
+    assert [outer["name"], inner["name"], library["name"]] == ["line 90", "main", "backward"]
     assert outer["ts"] == inner["ts"] and outer["dur"] == inner["dur"]
     assert inner["args"] == {"line": "train.py:70", "samples": 40}
     assert {event["cat"] for event in tracks["training, sampled code"]} == {"sampled"}
@@ -49,7 +51,9 @@ def test_functions_of_a_worker_are_as_wide_as_their_shares(tracks):
     for event in tracks[name]:
         widths[event["name"]] = widths.get(event["name"], 0.0) + event["dur"]
 
+    assert set(widths) == {"load", "other", "json.loads", "idle"}, "none of the main process's"
     whole = widths["load"] + widths["other"]
+    assert widths["idle"] == pytest.approx(whole, rel=1e-3)
     assert widths["load"] / whole == pytest.approx(0.8, abs=1e-3)
     assert widths["json.loads"] / whole == pytest.approx(0.2, abs=1e-3)
     samples = [event["args"]["samples"] for event in tracks[name] if event["name"] == "load"]
