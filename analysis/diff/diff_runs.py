@@ -362,8 +362,6 @@ def _effects_of(sides: _Sides) -> dict[str, _Effect]:
             if id.startswith("step/") and id != _CPU_OF_STEP and whole
             else None
         )
-        if id.startswith(f"{code_shares.OF_SAMPLE}/"):
-            return sides.mean(id)[0] * (_machine_of_making(sides) - 1)
         return stages_s[_WAIT] if id == _WAIT else of_step
 
     return {id: sides.effect(id, machine_s(id)) for id in ids}
@@ -409,14 +407,6 @@ def _machine_of_wait(sides: _Sides, stages_s: Mapping[str, float]) -> float:
         seconds for id, seconds in stages_s.items() if id.partition("/")[2] not in INPUT_STAGES
     )
     return max(longer_s - rest_s, -waited)
-
-
-def _machine_of_making(sides: _Sides) -> float:
-    """Return B over A that the machine explains of the time that makers of batches take."""
-    cpus = math.exp(sides.shift(Influence.CPU, _TOTAL))
-    making = [_making_s(run) for run in sides.runs]
-    known = [math.log1p(queue / cpu) for cpu, queue in filter(None, making)]
-    return cpus * math.exp(sides.from_load(known)) if len(known) == len(making) else cpus
 
 
 def _making_s(run: MeasuredRun) -> tuple[float, float] | None:

@@ -248,8 +248,8 @@ def _batches(rank: RankMetrics, clock: str) -> FloatArray:
     ):
         batches = batches[late]  # the first ones import, allocate and fill caches
     batches = batches[np.argsort(batches["start"], kind="stable")]
-    if clock == "wall":
-        spent = np.maximum(batches["wall"], 0)
+    if clock == "working":  # or blocked: without waiting for a CPU
+        spent = np.maximum(batches["wall"] - np.maximum(batches["runqueue"], 0), 0)
     elif clock == "blocked":
         spent = np.maximum(
             batches["wall"] - np.maximum(batches["cpu"], 0) - np.maximum(batches["runqueue"], 0), 0
@@ -306,17 +306,23 @@ def _share_error(details: SampledDetails, name: str, clock: str, samples: int) -
 
 
 def _of_code(rank: RankMetrics, report: Report) -> Iterator[Measure]:
-    """Return what functions of the program take: its error holds that of what they are parts of."""
+    """Return what functions of the program take: its error holds that of what they are parts of.
+
+    Of making a sample, that is a share of its time without waiting for a CPU, which other programs
+    lengthen most.
+    """
     if report.user_code is None or report.step is None:
         return
-    workers, batch = report.workers, report.throughput.batch_size
-    wholes = {code_shares.OF_STEP: (report.step.mean_s, relative(means_of(rank)))}
-    if workers is not None and "total" in workers.per_sample and batch:
-        whole_s = workers.per_sample["total"].wall_s
-        wholes[code_shares.OF_SAMPLE] = whole_s, relative(_batches(rank, "wall"))
+    workers = report.workers
+    wholes = {code_shares.OF_STEP: (report.step.mean_s, relative(means_of(rank)), Influence.THREAD)}
+    total = workers.per_sample.get("total") if workers is not None else None
+    if total is not None and total.cpu_s:
+        whole_s = total.cpu_s + (total.blocked_s or 0.0)
+        known = relative(_batches(rank, "working"))
+        wholes[code_shares.OF_SAMPLE] = whole_s, known, Influence.CPU
     for one in code_shares.function_shares(report.user_code):
         if one.group in wholes:
-            whole_s, (error, drift) = wholes[one.group]
+            whole_s, (error, drift), kind = wholes[one.group]
             yield Measure(
                 f"{one.group}/{one.name}",
                 one.group,
@@ -326,7 +332,7 @@ def _of_code(rank: RankMetrics, report: Report) -> Iterator[Measure]:
                 one.share * whole_s,
                 math.hypot(one.error, error),
                 drift,
-                Influence.THREAD,
+                kind,
             )
 
 
@@ -589,7 +595,9 @@ class Speed:
         alike = [
             id
             for id, measure in runs[0].measures.items()
-            if measure.kind == Influence.CPU and id not in ("sample/total", "step/cpu")
+            if measure.kind == Influence.CPU
+            and id not in ("sample/total", "step/cpu")
+            and measure.group not in OF_CODE
         ]
         ids = (
             [id for id in alike if all(_known(run.measures.get(id)) for run in runs)]
