@@ -120,7 +120,7 @@ def test_an_option_of_several_commands_takes_the_same_in_all_of_them():
 
 
 def test_an_abbreviation_may_not_mean_what_the_help_does_not_show(capsys):
-    for short in ("--f", "--fin", "--w"):
+    for short in ("--f", "--fin", "--wa"):
         with pytest.raises(SystemExit):
             parsed(["report", "run", short])
         assert not re.search("--finish|--wait", capsys.readouterr().err)

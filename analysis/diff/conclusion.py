@@ -3,6 +3,7 @@
 import math
 from collections.abc import Iterator, Sequence
 
+from feedline.analysis.diff import code_shares
 from feedline.analysis.diff.context import different_work, how_diverged, shared_differences
 from feedline.analysis.diff.run_diff import (
     Differing,
@@ -390,6 +391,7 @@ def _related(diff: RunDiff, cause: Quantity) -> list[str]:
             f"the disk was read at {_amounts(disk)}: only one of the runs may have found its "
             f"files in the page cache"
         )
+    related += _functions(diff, cause)
     libraries = _LIBRARIES_OF_STAGES.get(cause.name, ())
     related += [
         describe_difference(item)
@@ -399,6 +401,18 @@ def _related(diff: RunDiff, cause: Quantity) -> list[str]:
     if cause.id == "stage/wait" or cause.group in ("sample", "blocked"):
         related += [describe_difference(item) for item in _loader(diff)]
     return related[:_MAX_DIFFERENCES]
+
+
+def _functions(diff: RunDiff, cause: Quantity) -> list[str]:
+    """Return the function of the program that moved most, in the direction of a cause."""
+    of_sample = cause.id == "stage/wait" or cause.group in ("sample", "blocked")
+    of_loop = code_shares.OF_STEP if cause.id == "stage/other" else ""
+    group = code_shares.OF_SAMPLE if of_sample else of_loop
+    moved = [one for one in diff.changed if one.group == group and one.grew == cause.grew]
+    if not moved:
+        return []
+    does = f"takes {moved[0].measured:.2f}x as long" if moved[0].measured else "is new"
+    return [f"{moved[0].name} {does if moved[0].after else 'is gone'}"]
 
 
 def _loader(diff: RunDiff) -> list[Differing]:

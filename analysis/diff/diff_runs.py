@@ -9,12 +9,13 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from feedline.analysis.diff import context
+from feedline.analysis.diff import code_shares, context
 from feedline.analysis.diff.conclusion import cause_of, conclude_diff
 from feedline.analysis.diff.run_diff import MachineChange, Outcome, Quantity, RunDiff
 from feedline.analysis.diff.side import (
     CPU_TIMED_STAGES,
     MEASURED,
+    OF_CODE,
     OF_STEP,
     Influence,
     Measure,
@@ -24,6 +25,7 @@ from feedline.analysis.diff.side import (
     per_sample,
     same_processes,
     usable_cpus,
+    without_code,
 )
 from feedline.analysis.measure.cpu_use import MIN_OTHERS
 from feedline.analysis.measure.noise import FloatArray, holm, p_of, reach
@@ -54,6 +56,7 @@ _REPORT_ORDER = (
     "cpu",
     "sample",
     "blocked",
+    *OF_CODE,
     "work",
     "wait",
     "collective",
@@ -68,6 +71,7 @@ _TEST_FAMILIES = (
     ("stage",),
     ("cpu",),
     ("sample", "blocked"),
+    OF_CODE,
     ("wait",),
     ("work",),
     ("gauge",),
@@ -311,6 +315,8 @@ def diff(
         min_change: share by which a quantity has to change to count.
     """
     by_sample = per_sample(before, after)
+    if any(run.report.user_code is None for run in (*before, *after)):
+        before, after = [without_code(run) for run in before], [without_code(run) for run in after]
     if by_sample:
         before, after = (
             [of_equal_work(run) for run in before],
@@ -365,7 +371,8 @@ def _comparable(sides: _Sides, id: str) -> bool:
     group = id.partition("/")[0]
     if group == "stage" and len({run.report.traces is None for run in sides.runs}) > 1:
         return False  # stages of a trace are others
-    whole = {"stage": _STEP, "blocked": _TOTAL}.get(group, id)
+    wholes = {"stage": _STEP, "blocked": _TOTAL, code_shares.OF_STEP: _STEP}
+    whole = {**wholes, code_shares.OF_SAMPLE: _TOTAL}.get(group, id)
     return all(whole in run.measures for run in sides.runs)
 
 
@@ -430,7 +437,7 @@ def _judged(sides: _Sides, effects: Mapping[str, _Effect], min_change: float) ->
     corrected = _corrected(effects)
     judged = []
     ids = dict.fromkeys(id for run in sides.runs for id in run.measures)
-    for id in sorted(ids, key=lambda id: _REPORT_ORDER.index(id.partition("/")[0])):
+    for id in ids:
         quantity = _untested(sides, id)
         if (effect := effects.get(id)) is not None:
             low, high = effect.interval
@@ -448,7 +455,15 @@ def _judged(sides: _Sides, effects: Mapping[str, _Effect], min_change: float) ->
             quantity = replace(quantity, p=corrected.get(id))
             quantity = replace(quantity, outcome=_outcome(sides, effects, quantity, min_change))
         judged.append(quantity)
+    judged.sort(key=_place)
     return _without_parts_of_nothing(judged)
+
+
+def _place(quantity: Quantity) -> tuple[int, float]:
+    """Return the order of a report: by group; functions that moved most first."""
+    moved_s = abs((quantity.after or 0.0) - (quantity.before or 0.0))
+    group = _REPORT_ORDER.index(quantity.group)
+    return group, -moved_s if quantity.group in OF_CODE else 0.0
 
 
 def _corrected(effects: Mapping[str, _Effect]) -> dict[str, float]:
@@ -527,11 +542,13 @@ def _material(sides: _Sides, effect: _Effect) -> bool:
         "collective": _STEP,
         "sample": _TOTAL,
         "blocked": _TOTAL,
+        code_shares.OF_SAMPLE: _TOTAL,
+        code_shares.OF_STEP: _STEP,
     }.get(effect.measure.group)
     if whole is None or any(whole not in run.measures for run in sides.runs):
         return True
     if (
-        effect.measure.group == "sample"
+        effect.measure.group in ("sample", code_shares.OF_SAMPLE)
         and abs(effect.change) * _samples_at_once(sides) < _MATERIAL * sides.mean(_STEP)[0]
     ):
         return False

@@ -28,9 +28,11 @@ class Quantity:
 
     Attributes:
         id: stable name: ``step/mean``, ``stage/forward``, ``cpu/forward``, ``sample/decode``,
-            ``sample/total``, ``wait/starved``, ``collective/exposed_wait``, ``gauge/cpu/used``.
+            ``sample/total``, ``code_sample/load() in data.py``, ``wait/starved``,
+            ``collective/exposed_wait``, ``gauge/cpu/used``.
         group: ``step``, ``stage``, ``cpu`` (of the main thread in a stage), ``sample``,
-            ``blocked``, ``work``, ``wait``, ``collective`` or ``gauge``.
+            ``blocked``, ``code_sample`` and ``code_step`` (functions of the program, without those
+            that they call), ``work``, ``wait``, ``collective`` or ``gauge``.
         unit: of ``before`` and ``after``: seconds per step (or per sample, where batch sizes
             differ), else the gauge's.
         clock: ``wall``; ``cpu`` for CPU seconds, which waiting for a CPU does not lengthen;

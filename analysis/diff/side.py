@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
+from feedline.analysis.diff import code_shares
 from feedline.analysis.diff.run_diff import RunName
 from feedline.analysis.explain import pipeline
 from feedline.analysis.explain.measured import gather_ranks
@@ -48,7 +49,9 @@ _CPU_BOUND = (
 _MIN_TAIL_VALUES = 10  # values beyond a quantile, below which a bootstrap says nothing of it
 _RARE = 0.01  # of a sample's wall time: less blocked time is not looked at
 #: Groups of quantities that are per step.
-OF_STEP = ("step", "stage", "cpu", "wait", "collective")
+OF_STEP = ("step", "stage", "cpu", "wait", "collective", code_shares.OF_STEP)
+#: Groups of quantities that sampled stacks tell.
+OF_CODE = (code_shares.OF_SAMPLE, code_shares.OF_STEP)
 _PIXELS, _SAME_PIXELS = "work/output_pixels", 1.01
 
 
@@ -245,7 +248,9 @@ def _batches(rank: RankMetrics, clock: str) -> FloatArray:
     ):
         batches = batches[late]  # the first ones import, allocate and fill caches
     batches = batches[np.argsort(batches["start"], kind="stable")]
-    if clock == "blocked":
+    if clock == "working":  # or blocked: without waiting for a CPU
+        spent = np.maximum(batches["wall"] - np.maximum(batches["runqueue"], 0), 0)
+    elif clock == "blocked":
         spent = np.maximum(
             batches["wall"] - np.maximum(batches["cpu"], 0) - np.maximum(batches["runqueue"], 0), 0
         )
@@ -298,6 +303,37 @@ def _share_error(details: SampledDetails, name: str, clock: str, samples: int) -
     part = parts[name] if name in parts else whole - sum(parts.values())
     ratio, error = details.share(part, samples, whole)
     return error / ratio if error is not None and ratio > 0 else math.nan
+
+
+def _of_code(rank: RankMetrics, report: Report) -> Iterator[Measure]:
+    """Return what functions of the program take: its error holds that of what they are parts of.
+
+    Of making a sample, that is a share of its time without waiting for a CPU, which other programs
+    lengthen most.
+    """
+    if report.user_code is None or report.step is None:
+        return
+    workers = report.workers
+    wholes = {code_shares.OF_STEP: (report.step.mean_s, relative(means_of(rank)), Influence.THREAD)}
+    total = workers.per_sample.get("total") if workers is not None else None
+    if total is not None and total.cpu_s:
+        whole_s = total.cpu_s + (total.blocked_s or 0.0)
+        known = relative(_batches(rank, "working"))
+        wholes[code_shares.OF_SAMPLE] = whole_s, known, Influence.CPU
+    for one in code_shares.function_shares(report.user_code):
+        if one.group in wholes:
+            whole_s, (error, drift), kind = wholes[one.group]
+            yield Measure(
+                f"{one.group}/{one.name}",
+                one.group,
+                one.name,
+                "s",
+                "wall",
+                one.share * whole_s,
+                math.hypot(one.error, error),
+                drift,
+                kind,
+            )
 
 
 def _of_gauges(report: Report) -> Iterator[Measure]:
@@ -432,6 +468,7 @@ def _measures_of(rank: RankMetrics, report: Report) -> Iterator[Measure]:
     """Yield all of a recorded run."""
     yield from _of_steps(rank, report)
     yield from _of_samples(rank, report)
+    yield from _of_code(rank, report)
     yield from _of_collectives(report, str(rank.rank.number))
     yield from _of_gauges(report)
 
@@ -448,6 +485,12 @@ def _same_work(runs: Sequence[MeasuredRun]) -> bool:
     return len(described) == 1 and (
         not pixels or (len(pixels) == len(runs) and max(pixels) < _SAME_PIXELS * min(pixels))
     )
+
+
+def without_code(run: MeasuredRun) -> MeasuredRun:
+    """Return the run without what sampled stacks tell, which another one does not have."""
+    kept = {id: one for id, one in run.measures.items() if one.group not in OF_CODE}
+    return replace(run, measures=kept)
 
 
 def same_processes(runs: Sequence[MeasuredRun]) -> bool:
@@ -552,7 +595,9 @@ class Speed:
         alike = [
             id
             for id, measure in runs[0].measures.items()
-            if measure.kind == Influence.CPU and id not in ("sample/total", "step/cpu")
+            if measure.kind == Influence.CPU
+            and id not in ("sample/total", "step/cpu")
+            and measure.group not in OF_CODE
         ]
         ids = (
             [id for id in alike if all(_known(run.measures.get(id)) for run in runs)]

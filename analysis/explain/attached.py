@@ -20,6 +20,8 @@ from feedline.analysis.sentences import COUNT, NAME, PERCENT, Sentence
 from feedline.profiler.attach.watched import Watched
 from feedline.profiler.store.stacks import ProcessStacks, SampledStack
 
+ATTACHED_SCHEMA = 1
+
 _INPUT = (WAIT, "epoch_start", "sampler", *MAKING)
 _MODEL = ("forward", "loss", "backward", "gradients", "optimizer", "copy")
 _LOOP = (OWN, LOGGING)
@@ -136,6 +138,7 @@ class AttachedReport:
         user_code: The program's functions and lines.
         processes: As the kernel sees them.
         refused: What such evidence cannot say.
+        schema_version: Of this format.
     """
 
     pid: int
@@ -153,6 +156,7 @@ class AttachedReport:
     user_code: UserCode | None
     processes: list[AttachedProcess]
     refused: list[str]
+    schema_version: int = ATTACHED_SCHEMA
 
 
 @dataclass(frozen=True)

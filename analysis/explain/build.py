@@ -13,14 +13,14 @@ from collections.abc import Sequence
 from feedline.analysis.explain.diagnose import diagnose
 from feedline.analysis.explain.gain import with_gains
 from feedline.analysis.explain.measured import Measurement, measure
-from feedline.analysis.explain.model import Report
+from feedline.analysis.explain.model import Report, Roofline, Verdict
 from feedline.analysis.explain.next_limit import within
 from feedline.analysis.explain.predictions import Predictions, of_recording, untold
 from feedline.analysis.explain.roofline import roofline
 from feedline.analysis.explain.tried import Trial, rejected
 from feedline.analysis.explain.verdict import of_finding, verdict
 from feedline.analysis.ledger.facts import RuleInputs
-from feedline.analysis.ledger.finding import Finding
+from feedline.analysis.ledger.finding import Finding, PredictedRate
 from feedline.analysis.measure.gather import RankMetrics
 from feedline.analysis.measure.model import Gauge, Throughput
 from feedline.analysis.ranks.comparison import NO_HINTS, NetworkHints
@@ -48,9 +48,8 @@ def build(run: Run, ceilings: Ceilings | None = None, beside: NetworkHints = NO_
             read.end, read.run.loaders, read.run.run
         )
         unknown = "No training step was recorded, so what limits the training is unknown."
-        return Report.of(
-            read.run, of_finding(none, "" if none else unknown), [none] if none else []
-        )
+        said = of_finding(none, "" if none else unknown)
+        return _report(read, said, [none] if none else [])
     predictions = _predictions_of(read, read.view, ceilings, rejected_of(run))
     checks = read.run.convergence.checks if read.run.convergence else []
     findings = within(
@@ -59,13 +58,22 @@ def build(run: Run, ceilings: Ceilings | None = None, beside: NetworkHints = NO_
     if read.ended_badly:
         findings = [_without_more(finding, read.view) for finding in findings]
     findings = with_gains(findings, read.run.throughput, read.run.step)
-    return Report.of(
-        read.run,
-        verdict(findings, read.view),
-        findings,
-        predictions.limits,
-        predictions.together(findings),
-    )
+    together = predictions.together(findings)
+    return _report(read, verdict(findings, read.view), findings, predictions.limits, together)
+
+
+def _report(
+    read: Measurement,
+    said: Verdict,
+    findings: list[Finding],
+    limits: Roofline | None = None,
+    together: PredictedRate | None = None,
+) -> Report:
+    """Return the report; of a run that hung, why that was comes before all else."""
+    if read.hang is not None:
+        said = of_finding(read.hang.finding, read.hang.limit, read.hang.cause, said.caveat)
+        findings = [read.hang.finding, *findings]
+    return Report.of(read.run, said, findings, limits, together)
 
 
 def rejected_of(run: Run) -> list[Trial]:

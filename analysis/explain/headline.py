@@ -28,6 +28,7 @@ def headline(
     end: AtEnd = _UNKNOWN_END,
     unit: str = "step",
     memory: tuple[float, float] | None = None,
+    hangs: bool = False,
 ) -> str:
     """Return one or two sentences; empty for a run that ended well and was recorded to its end.
 
@@ -39,12 +40,12 @@ def headline(
         unit: what a step is called: without a training, it is a batch.
         memory: bytes that its control group had in use at last, and the limit, where it was nearly
             reached.
+        hangs: the verdict tells what it did then, and that no cause is to be looked for.
     """
-    return " ".join(
-        part
-        for part in (_ended(run, steps, who, end, unit, memory), _stopped(run, steps, updates))
-        if part
+    ended = _ended(
+        run, steps, who, _UNKNOWN_END if hangs else end, unit, None if hangs else memory, not hangs
     )
+    return " ".join(part for part in (ended, _stopped(run, steps, updates)) if part)
 
 
 def how(state: str, exit_code: int | None, ended_by: str = "", ended_at: str = "") -> str:
@@ -78,12 +79,14 @@ def _ended(
     end: AtEnd,
     unit: str,
     memory: tuple[float, float] | None,
+    why: bool,
 ) -> str:
     if run.state == "live":
         return f"The training is still running{_doing(run, end)}."
     if not (ended := how(run.state, run.exit_code, run.ended_by, run.ended_at)):
         return ""
-    causes = f" {_causes(run.ended_by, memory)}".rstrip() if run.state == "cut" else ""
+    unexplained = why and run.state == "cut"
+    causes = f" {_causes(run.ended_by, memory)}".rstrip() if unexplained else ""
     if not steps:  # the verdict tells of a wait for the first batch
         doing = _doing(run, end) if end.wait is None else ""
         return f"{who} {ended} before its first step{doing}.{causes}"

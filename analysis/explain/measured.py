@@ -13,6 +13,7 @@ from feedline.analysis.convergence.read_training import summarise
 from feedline.analysis.convergence.training_series import ConvergenceSummary
 from feedline.analysis.explain import notes as notes_of
 from feedline.analysis.explain.headline import headline, how
+from feedline.analysis.explain.hung import Hang, hung
 from feedline.analysis.explain.model import Hook, MeasuredRun, RankSummary
 from feedline.analysis.ledger.facts import RuleInputs
 from feedline.analysis.ledger.recorded import ledger_of
@@ -105,6 +106,7 @@ class Measurement:
         view: of that rank, for rules and predictions; None: it made no step.
         end: how the rank ended that ended first.
         killed: the worker whose end that was; None: none.
+        hang: why no step passed when the run was interrupted; None: it was not, or steps passed.
     """
 
     run: MeasuredRun
@@ -112,6 +114,7 @@ class Measurement:
     view: RuleInputs | None
     end: AtEnd
     killed: KilledWorker | None = None
+    hang: Hang | None = None
 
     @property
     def ended_badly(self) -> bool:
@@ -165,6 +168,7 @@ def measure(
     ]
     who = "The training" if len(gathered) == 1 else f"Rank {ended}"
     unit = "batch" if step is not None and step.boundary == "loader" else "step"
+    hang, updates = hung(gathered), trained.updates if trained else 0
     measured = MeasuredRun(
         run=about,
         throughput=pace,
@@ -194,14 +198,15 @@ def measure(
         headline=headline(
             about,
             pace.steps,
-            trained.updates if trained else 0,
+            updates,
             who,
             end,
             unit,
             nearly_full(gathered[ended]),
+            hang is not None,
         ),
     )
-    return Measurement(measured, shown, view, end, killed)
+    return Measurement(measured, shown, view, end, killed, hang)
 
 
 def _step(
@@ -366,7 +371,7 @@ def _growth(rank: RankMetrics, gauges: list[Gauge]) -> list[MemoryGrowth]:
     anchors = rank.rank.manifest.anchors
     if not anchors:
         return []
-    source = SourceLines.of_run(anchors[0]["time_ns"] / 1e9, rank.rank.folder.parent)
+    source = SourceLines.of_rank(rank.rank)
     origin = anchors[0]["perf_counter_ns"]
     return memory.growths(rank.main, rank.steps, rank.counted, gauges, origin, source)
 
@@ -385,9 +390,7 @@ def _stacks(rank: Rank, notes: list[str]) -> tuple[ProcessStacks, ...]:
 
 def _sampled_code(rank: Rank, stacks: Sequence[ProcessStacks]) -> SampledCode | None:
     """Return the program's functions in the rank's stacks; None without any."""
-    anchors = rank.manifest.anchors
-    begun_s = anchors[0]["time_ns"] / 1e9 if anchors else None
-    return SampledCode.of(stacks, SourceLines.of_run(begun_s, rank.folder.parent))
+    return SampledCode.of(stacks, SourceLines.of_rank(rank))
 
 
 def _user_code(view: RuleInputs | None) -> user_code.UserCode | None:

@@ -16,6 +16,7 @@ from feedline.profiler.samplers.blocked_threads import (
     ON_NETWORK,
     ON_PROCESS,
     ON_SLEEP,
+    ON_UNKNOWN,
 )
 from feedline.profiler.stacks.thread_stacks import Place
 from feedline.profiler.store.stacks import StackFrame
@@ -30,7 +31,7 @@ RUNS, STOPS, ENDED, NO_WORK, FOR_BATCH = "runs", "stopped", "ended", "idle", "ba
 COLLECTIVE, FULL, EMPTY, JOIN, LOCK = "collective", "full", "empty", "join", "lock"
 SLEEPS, OTHER_WAIT = "sleeps", "wait"
 
-_NAMES = {ON_NETWORK: "the network", ON_PROCESS: "another process"}
+_NAMES = {ON_NETWORK: "the network", ON_PROCESS: "another process", ON_UNKNOWN: ""}
 _COLLECTIVES = r"distributed/(distributed_c10d|_functional_collectives|nn/functional)\.py"
 #: Places of the main process in which ranks exchange what they have computed.
 _EXCHANGE = ("forward", "backward", "gradients", "optimizer")
@@ -229,7 +230,7 @@ def _is_still(process: WatchedProcess) -> bool:
         return True
     if thread is None or sum(stack.samples for stack in thread.stacks) < _FEWEST:
         return False
-    lines = {_line(stack.frames, process.folder) for stack in thread.stacks}
+    lines = {program_line(stack.frames, process.folder) for stack in thread.stacks}
     return (
         len(lines) == 1
         and thread.switches <= 1 + process.seconds / _POLL_S
@@ -237,8 +238,8 @@ def _is_still(process: WatchedProcess) -> bool:
     )
 
 
-def _line(frames: Sequence[Place], folder: str) -> tuple[str, int]:
-    """Return the program's file and line that a stack is at."""
+def program_line(frames: Sequence[Place], folder: str) -> tuple[str, int]:
+    """Return the program's file and line that a stack is at; empty and 0: it has none."""
     chain = program_frames(frames_of(inside_process(frames), folder))
     return (chain[-1].file, chain[-1].line) if chain else ("", 0)
 

@@ -14,6 +14,7 @@ from feedline.profiler.samplers.blocked_threads import (
     ON_NETWORK,
     ON_PROCESS,
     ON_SLEEP,
+    ON_STOP,
     ON_UNKNOWN,
 )
 from feedline.profiler.store.record_columns import Records
@@ -25,6 +26,7 @@ DOING = {
     ON_LOCK: "waiting for a lock or another thread",
     ON_NETWORK: "waiting for the network",
     ON_PROCESS: "waiting for another process",
+    ON_STOP: "stopped",
     ON_UNKNOWN: "blocked on something other than storage",
 }
 
@@ -44,8 +46,13 @@ class Blocked:
 
 
 def of(main: Process, makers: list[Process], loaders: frozenset[int]) -> Blocked:
-    """Count the looks that found a maker of these loaders' batches blocked; each stands for a time."""
+    """Count the looks that found a maker of these loaders' batches blocked; each stands for a time.
+
+    Those that found it stopped are left out: no change of the program would spare that.
+    """
     looks = main.view(Stage.LOOK)
+    stops = [source for source, name in main.names.items() if name == ON_STOP]
+    looks = looks[~np.isin(looks["source"], stops)]
     inside = np.zeros(len(looks), bool)
     for process in makers:
         fetches = process.of(Stage.FETCH)

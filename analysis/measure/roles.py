@@ -3,7 +3,9 @@
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import count
 from pathlib import Path
+from typing import TypeVar
 
 from feedline.analysis.measure.code_frames import origin
 from feedline.analysis.measure.code_tree import MAIN, WORKER
@@ -20,6 +22,7 @@ _LAUNCHES = re.compile(
 _SERVER = re.compile(r"multiprocessing/(forkserver|resource_tracker)\.py")
 _START = ("multiprocessing/process.py", "_bootstrap")
 _PIN = "_pin_memory_loop"
+_Frame = TypeVar("_Frame", Place, StackFrame)
 _WORKER_NAME = "pt_data_worker"  # torch/utils/data/_utils/worker.py
 
 
@@ -32,12 +35,14 @@ class WatchedRank:
         main: the process that trains.
         workers: that make its batches, in the order in which they began.
         others: that it has started for something else.
+        numbers: of the workers, as their loader counts them; empty: as they began.
     """
 
     number: int | None
     main: WatchedProcess
     workers: list[WatchedProcess] = field(default_factory=list)
     others: list[WatchedProcess] = field(default_factory=list)
+    numbers: Sequence[int] = ()
 
     @property
     def processes(self) -> list[tuple[str, WatchedProcess]]:
@@ -46,7 +51,10 @@ class WatchedRank:
         of = f" of rank {self.number}" if several else ""
         return [
             (f"rank {self.number}" if several else "the main process", self.main),
-            *((f"worker {at}{of}", worker) for at, worker in enumerate(self.workers)),
+            *(
+                (f"worker {number}{of}", worker)
+                for number, worker in zip(self.numbers or count(), self.workers)
+            ),
             *((f"process {other.pid}", other) for other in self.others),
         ]
 
@@ -88,7 +96,7 @@ def ranks_of(watched: Watched) -> list[WatchedRank]:
     return ranks
 
 
-def inside_process(frames: Sequence[Place]) -> Sequence[Place]:
+def inside_process(frames: Sequence[_Frame]) -> Sequence[_Frame]:
     """Return the frames of the process itself, without those of the parent that it is a fork of."""
     for at in range(len(frames) - 1, -1, -1):
         whose = origin(frames[at].file)

@@ -1,9 +1,14 @@
 """Lines of the program's source, read when a report is made and never kept."""
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+
+from feedline.profiler.errors import FeedlineError
+from feedline.profiler.store.run_folder import Rank
+from feedline.profiler.store.stacks import FileState, read_file_states
 
 _LARGEST_BYTES = 4_000_000
 _PARENTS = 3  # of a run folder: it is usually below the folder that the program was started in
@@ -16,16 +21,23 @@ class SourceLines:
     Attributes:
         begun_s: when it began, seconds since 1970; None: nothing is read.
         folders: in which files are looked for, beside the working directory.
+        states: of files when they ran, as far as they were recorded: others are told by their time.
     """
 
     begun_s: float | None = None
     folders: Sequence[Path] = ()
+    states: Mapping[str, FileState] = field(default_factory=dict)
     _files: dict[str, list[str]] = field(default_factory=dict)
 
     @classmethod
-    def of_run(cls, begun_s: float | None, run: Path) -> "SourceLines":
-        """Return one for a run that began then, in this folder."""
-        return cls(begun_s, list(run.absolute().parents)[:_PARENTS])
+    def of_rank(cls, rank: Rank) -> "SourceLines":
+        """Return one for what a rank ran."""
+        anchors, folder = rank.manifest.anchors, rank.folder.parent
+        states: Mapping[str, FileState] = {}
+        with suppress(FeedlineError):
+            states = read_file_states(rank)
+        begun_s = anchors[0]["time_ns"] / 1e9 if anchors else None
+        return cls(begun_s, list(folder.absolute().parents)[:_PARENTS], states)
 
     def __call__(self, file: str, line: int, function: str = "") -> str:
         """Return a line, without the blanks around it; empty.
@@ -48,17 +60,19 @@ class SourceLines:
     def _found(self, file: str, function: str) -> list[str]:
         named = function.isidentifier()
         for folder in (Path(), *self.folders):
-            lines = self._read(folder / file)
+            lines = self._read(folder / file, self.states.get(file))
             if lines and (not named or any(f"def {function}" in line for line in lines)):
                 return lines
         return []
 
-    def _read(self, file: Path) -> list[str]:
+    def _read(self, file: Path, state: FileState | None) -> list[str]:
         if self.begun_s is None or file.suffix != ".py":
             return []
         try:
             about = os.stat(file)
             if about.st_mtime > self.begun_s or about.st_size > _LARGEST_BYTES:
+                return []
+            if state not in (None, FileState(about.st_mtime_ns, about.st_size)):
                 return []
             return file.read_text(encoding="utf-8", errors="replace").splitlines()
         except (OSError, ValueError):

@@ -13,25 +13,32 @@ from feedline.profiler.errors import OutputError
 from feedline.profiler.files import output
 
 if TYPE_CHECKING:  # rich is loaded when something is printed
+    from feedline.analysis.measure.source_lines import SourceLines
     from feedline.analysis.report.console import Console
 
 #: File ending -> module of this package whose ``render(report) -> str`` makes the file's text.
 _ENDINGS = {".html": "html_report", ".json": "json_report", ".txt": "terminal"}
 
 
-def write(report: Report, path: Path) -> None:
+def write(report: Report, path: Path, source: "SourceLines | None" = None) -> None:
     """Write a report into a file that the user named.
 
     An older one is replaced, and kept if writing fails.
 
+    Args:
+        source: as of ``text``.
+
     Raises:
         OutputError: an ending that no format has, or a place that cannot be written to.
     """
-    output.save(path, text(report, path))
+    output.save(path, text(report, path, source))
 
 
-def text(report: Report, path: Path) -> str:
+def text(report: Report, path: Path, source: "SourceLines | None" = None) -> str:
     """Return a report as the text of a file, whose ending chooses the format.
+
+    Args:
+        source: reads lines of the program that HTML is to quote; None: it quotes none.
 
     Raises:
         OutputError: an ending that no format has.
@@ -46,7 +53,8 @@ def text(report: Report, path: Path) -> str:
             f"{path}: unknown report format {path.suffix or 'without an extension'}: use one of "
             f"{known}"
         )
-    made: str = importlib.import_module(f"{__name__}.{module}").render(report)
+    quoted = () if source is None else (source,)
+    made: str = importlib.import_module(f"{__name__}.{module}").render(report, *quoted)
     return made
 
 

@@ -11,7 +11,8 @@ from feedline.analysis.explain.model import Report, Roofline, Traces
 from feedline.analysis.formatting import Scale
 from feedline.analysis.measure.code_places import MAKING
 from feedline.analysis.measure.model import Gauge, Loader, StepSeries, StepSummary, Workers
-from feedline.analysis.measure.user_code import UserCode, UserFunction
+from feedline.analysis.measure.source_lines import SourceLines
+from feedline.analysis.measure.user_code import CodeLine, UserCode, UserFunction
 from feedline.analysis.report import first_screen, of_convergence, of_traces, page, phrases
 from feedline.analysis.report.figures.batch_size import batch_efficiency, noise_scale
 from feedline.analysis.report.figures.code_icicle import code_icicle
@@ -40,16 +41,22 @@ from feedline.analysis.report.figures.throughput import batch_sweep
 from feedline.analysis.report.json_report import plain
 from feedline.analysis.report.palette import Palette
 from feedline.analysis.traces import kernel_names
+from feedline.profiler import masks
 from feedline.profiler.printable import printable_in
 
 _RANKS_SHOWN = 16  # as bars of the communication figure
 _FIGURES_SHOWN = 3  # of curves, beside those of the batch
 _ROWS_SHOWN = 20  # of kernels and of operators
+_MOST_QUOTED = 120  # characters of a line
 _SETTINGS_SHOWN = ("num_workers", "batch_size")  # as columns; the others are in the details
 
 
-def render(report: Report) -> str:
-    """Return the whole page."""
+def render(report: Report, source: SourceLines | None = None) -> str:
+    """Return the whole page.
+
+    Args:
+        source: reads lines of the program, which are quoted; None: none are.
+    """
     report = printable_in(report)  # before figures are drawn: they make room for their labels
     environment = page.environment()
     environment.filters["prose"] = prose
@@ -67,7 +74,8 @@ def render(report: Report) -> str:
         **page.assets(),
         step=_step(report, report.step, made) if report.step else None,
         workers=_workers(report.workers, made) if report.workers else None,
-        code=_code(report.user_code, made) if report.user_code else None,
+        code=_code(report.user_code, made, source) if report.user_code else None,
+        quotes=source is not None,
         roofline=_roofline(report.roofline) if report.roofline else None,
         comm=_comm(report) if report.comm else None,
         convergence=_convergence(report, report.convergence) if report.convergence else None,
@@ -168,13 +176,30 @@ def _workers(workers: Workers, made: Palette) -> dict[str, object]:
     }
 
 
-def _code(code: UserCode, made: Palette) -> list[tuple[str, Markup | None, list[UserFunction]]]:
-    """Title, figure and rows of making samples, and of what the main process does."""
+def _code(
+    code: UserCode, made: Palette, source: SourceLines | None
+) -> list[tuple[str, Markup | None, list[tuple[UserFunction, list[tuple[CodeLine, str]]]]]]:
+    """Title, figure and rows of making samples, and of what the main process does.
+
+    A row is a function, with its lines that can be quoted.
+    """
     making = [one for one in code.functions if one.place in MAKING]
     others = [one for one in code.functions if one.place not in MAKING]
     parts = (("Making a sample", making), ("The main process", others))
+
+    def quote(one: UserFunction, line: CodeLine) -> str:
+        text = source(one.file, line.line, one.function) if source is not None else ""
+        return masks.token(text[:_MOST_QUOTED])
+
     return [
-        (title, code_icicle(functions, made), sorted(functions, key=_largest)[:_ROWS_SHOWN])
+        (
+            title,
+            code_icicle(functions, made, quote),
+            [
+                (one, [(line, text) for line in one.lines if (text := quote(one, line))])
+                for one in sorted(functions, key=_largest)[:_ROWS_SHOWN]
+            ],
+        )
         for title, functions in parts
         if functions
     ]

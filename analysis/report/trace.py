@@ -1,14 +1,14 @@
 """A run as a Chrome trace for Perfetto.
 
-pid = rank, tracks for threads of the training, torch.profiler's operators and streams, workers. All
-are on one clock, in microseconds. It is written line by line: a run of a million events takes no
+pid = rank, tracks for threads of the training, torch.profiler's operators and streams, workers, and
+below each process its sampled code. All are on one clock, in microseconds. It is written line by line: a run of a million events takes no
 more memory than its records.
 """
 
 import gzip
 import json
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import nullcontext
 from functools import partial
 from itertools import islice
@@ -21,6 +21,7 @@ import numpy as np
 from feedline.analysis.intervals import IntArray
 from feedline.analysis.measure.boundaries import find
 from feedline.analysis.ranks.read_collectives import clock_of
+from feedline.analysis.report.trace_code import Clock, code_lines
 from feedline.analysis.traces.collectives import RankClock
 from feedline.analysis.traces.perfetto import (
     NOWHERE,
@@ -35,6 +36,7 @@ from feedline.profiler.events import UNMEASURED, Flag, Stage
 from feedline.profiler.files import output
 from feedline.profiler.store.run_folder import Rank, Run
 from feedline.profiler.store.segment_reader import Process
+from feedline.profiler.store.stacks import StackTimes, Stretch, name_of
 
 packing: ModuleType = gzip
 _LEVEL = 5
@@ -85,10 +87,6 @@ _OF_BATCHES = (
 #: thread is below 256.
 GPU, _COLLECTIVES = 256, 257
 _OTHER_HOST_NS = 50_000_000  # clocks of one host are not read so far apart
-
-_Clock = Callable[
-    [IntArray], IntArray
-]  # from a rank's CLOCK_MONOTONIC, ns, to the times that are written, ns
 
 
 def is_trace(path: Path) -> bool:
@@ -146,9 +144,11 @@ def lines_of(run: Run, windows: Windows, notes: list[str]) -> Iterator[str]:
     for (number, rank), clock in zip(ranks, clocks):
         made = PerfettoRank(number)
         yield from made.named()
+        code = _sampled(rank, notes)
         for process in rank.processes:
             if not process.is_worker:
                 yield from _process(process, made, clock)
+                yield from code_lines(code.get(name_of(process), ()), _label(process), made, clock)
         if number in windows.by_rank:
             try:
                 yield from window_lines(windows.by_rank[number], made, rank.manifest.pid, clock)
@@ -157,6 +157,7 @@ def lines_of(run: Run, windows: Windows, notes: list[str]) -> Iterator[str]:
         for process in rank.processes:
             if process.is_worker:
                 yield from _process(process, made, clock)
+                yield from code_lines(code.get(name_of(process), ()), _label(process), made, clock)
         if made.lost:
             notes.append(
                 f"rank {number}: {made.lost:,} events are not in the trace: more overlap than "
@@ -164,13 +165,23 @@ def lines_of(run: Run, windows: Windows, notes: list[str]) -> Iterator[str]:
             )
 
 
-def _clocks(ranks: list[Rank]) -> list[_Clock]:
+def _sampled(rank: Rank, notes: list[str]) -> dict[str, list[Stretch]]:
+    """Return process -> its sampled stacks; what is wrong with them is noted."""
+    try:
+        times = StackTimes.of(rank)
+    except FeedlineError as error:
+        notes.append(f"rank {rank.number}: {error}")
+        return {}
+    return times.stretches() if times is not None else {}
+
+
+def _clocks(ranks: list[Rank]) -> list[Clock]:
     """Return the clock of each rank, from the moment on at which the first one began.
 
     Perfetto drops what lies before 0.
     """
     host = _measured(ranks[0])[1] if len(ranks) > 1 else ""
-    onto: list[_Clock] = (
+    onto: list[Clock] = (
         [_onto(ranks[0], rank, host) for rank in ranks]
         if len(ranks) > 1
         else [partial(_less, origin=0)]
@@ -183,7 +194,7 @@ def _clocks(ranks: list[Rank]) -> list[_Clock]:
     return [partial(_less, origin=min(began, default=0), clock=clock) for clock in onto]
 
 
-def _onto(base: Rank, rank: Rank, host: str) -> _Clock:
+def _onto(base: Rank, rank: Rank, host: str) -> Clock:
     """Return a rank's clock on that of another, on ``host``, as it was measured.
 
     Where it was not, it goes by their times of day if they must be of two hosts, and as it is if
@@ -215,29 +226,34 @@ def _anchor(rank: Rank) -> dict[str, int]:
     )
 
 
-def _less(times: IntArray, origin: int, clock: _Clock | None = None) -> IntArray:
+def _less(times: IntArray, origin: int, clock: Clock | None = None) -> IntArray:
     return (times if clock is None else clock(times)) - origin
 
 
-def _process(process: Process, made: PerfettoRank, clock: _Clock) -> Iterator[str]:
+def _label(process: Process) -> str:
+    """Return what the tracks of a process are called."""
     if process.is_worker:
-        label = f"loader {process.header['loader']} worker {process.header['worker']}"
-    else:
-        label = "training"
+        return f"loader {process.header['loader']} worker {process.header['worker']}"
+    return "training"
+
+
+def _process(process: Process, made: PerfettoRank, clock: Clock) -> Iterator[str]:
+    name = _label(process)
+    if not process.is_worker:
         yield from _steps(process, made, clock)
         yield from _values(process, made, clock)
     spans = process.records[~np.isin(process.records["stage"], _NO_SPANS)]
     place = spans["thread"].astype(np.int64)
     place[spans["stage"] == Stage.GPU] = GPU
     place[spans["stage"] == Stage.COLLECTIVE] = _COLLECTIVES
-    names = {0: label, GPU: f"{label}, GPU", _COLLECTIVES: f"{label}, collectives"}
+    names = {0: name, GPU: f"{name}, GPU", _COLLECTIVES: f"{name}, collectives"}
     for one in np.unique(place).tolist():
         yield from _track(
-            process, spans[place == one], names.get(one, f"{label}, thread {one}"), made, clock
+            process, spans[place == one], names.get(one, f"{name}, thread {one}"), made, clock
         )
 
 
-def _steps(main: Process, made: PerfettoRank, clock: _Clock) -> Iterator[str]:
+def _steps(main: Process, made: PerfettoRank, clock: Clock) -> Iterator[str]:
     records = main.records[
         (main.records["thread"] == 0) & ~np.isin(main.records["stage"], (Stage.GPU, Stage.PROFILED))
     ]
@@ -254,7 +270,7 @@ def _steps(main: Process, made: PerfettoRank, clock: _Clock) -> Iterator[str]:
         yield span_line(f'"name": "step {number}"', made.pid, tid, begin, until - begin)
 
 
-def _values(main: Process, made: PerfettoRank, clock: _Clock) -> Iterator[str]:
+def _values(main: Process, made: PerfettoRank, clock: Clock) -> Iterator[str]:
     """Return the loss and other numbers of the training, each as a curve.
 
     Values that are not finite are left out, as JSON has none.
@@ -275,7 +291,7 @@ def _track(
     own: "np.ndarray[tuple[int], np.dtype[np.void]]",
     name: str,
     made: PerfettoRank,
-    clock: _Clock,
+    clock: Clock,
 ) -> Iterator[str]:
     wall = np.maximum(own["wall"], 0)
     order = np.lexsort((-wall, own["start"]))

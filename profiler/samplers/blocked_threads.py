@@ -76,7 +76,7 @@ class BlockedThreads:
             begin : begin + min(_MAX_THREADS, len(threads))
         ]:
             try:
-                kind = blocked_by(pid, file.read())
+                kind = _stopped_or(blocked_by(pid, file.read()), pid)
             except (OSError, ValueError, IndexError):  # it has ended
                 with self._lock:
                     self._threads.pop(thread, None)
@@ -94,6 +94,14 @@ class BlockedThreads:
                 )
 
 
+def _stopped_or(kind: str | None, pid: int) -> str | None:
+    """Return what a thread waits for, or that its process is stopped, which explains no call."""
+    if kind not in (_PAGE_FAULT, ON_UNKNOWN):
+        return kind
+    state = next(iter(proc.stat(pid)), b"")
+    return ON_STOP if state in _STOPPED else kind
+
+
 def _lives(file: OpenFile) -> bool:
     try:
         return bool(file.read())
@@ -103,6 +111,8 @@ def _lives(file: OpenFile) -> bool:
 
 ON_SLEEP, ON_LOCK, ON_NETWORK, ON_PROCESS = "sleep", "lock", "network", "another process"
 _FILE, _PAGE_FAULT, ON_UNKNOWN = "file", "page fault", "unknown"
+ON_STOP = "stop"  # it was stopped, by SIGSTOP or a debugger
+_STOPPED = (b"T", b"t")
 
 #: Numbers of the distinguished calls: arch/x86/entry/syscalls/syscall_64.tbl,
 #: include/uapi/asm-generic/unistd.h (arm64).

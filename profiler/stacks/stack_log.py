@@ -4,6 +4,7 @@ It counts how often each stack was seen, and writes the counts of a stretch of t
 """
 
 import os
+from contextlib import suppress
 from pathlib import Path
 
 from feedline.profiler import masks
@@ -115,8 +116,17 @@ class StackLog:
             file = self._files.get(place.file)
             if file is None:
                 file = self._files[place.file] = _plain(shown(place.file))
+                self._state(place.file, file)
             self._line("f", place.line, _plain(place.function), file)
         return number
+
+    def _state(self, file: str, named: str) -> None:
+        """Write how a file of the program is now, so that a changed one is told from it later."""
+        if masks.MASK in named or not file.endswith(".py") or masks.library(file):
+            return
+        with suppress(OSError):
+            about = os.stat(file)
+            self._line("w", about.st_mtime_ns, about.st_size, named)
 
     def _line(self, *words: object) -> None:
         self._lines.append("\t".join(map(str, words)) + "\n")

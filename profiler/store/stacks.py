@@ -7,6 +7,7 @@ tabs, and numbered things by the order in which they appear:
     feedline-stacks 1 PID      schema version, and the helper
     p NAME PID                 a process
     f LINE FUNCTION FILE       a frame
+    m NS BYTES FILE            when a file of the program was changed last, and its size
     s PROCESS THREAD FRAMES    a stack: its frames, outermost first, separated by commas
     g BEGIN END                what follows was seen between these moments, ns of CLOCK_MONOTONIC
     c STACK SAMPLES NS         how often a stack was seen, and the wall time that this stands for
@@ -15,10 +16,13 @@ tabs, and numbered things by the order in which they appear:
     e                          the recording has ended
 """
 
+import os
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
@@ -33,6 +37,18 @@ MOST_LOG = 64 << 20
 _MOST_FRAMES = 512  # in a stack
 _MOST_NS = 1 << 60
 START, LOOP, END = "start", "loop", "end"
+
+
+class FileState(NamedTuple):
+    """A file as it was when it was first seen to run.
+
+    Attributes:
+        changed_ns: when it was changed last, ns since 1970.
+        size: bytes.
+    """
+
+    changed_ns: int
+    size: int
 
 
 @dataclass(frozen=True)
@@ -70,6 +86,10 @@ class SampledStack:
     seconds: float
     moments: tuple[int, ...] = ()
 
+    @property
+    def middle(self) -> int:
+        return (self.begin + self.end) // 2
+
 
 @dataclass(frozen=True)
 class ProcessStacks:
@@ -103,18 +123,99 @@ def read_stacks(rank: Rank) -> tuple[ProcessStacks, ...]:
         RunDamaged: the file was changed or damaged.
         SchemaTooNew: a newer feedline wrote it.
     """
-    try:
-        text = whole(rank.folder / LOG, MOST_LOG).decode("utf-8", "replace")
-    except FileNotFoundError:
+    log = _log_of(rank)
+    if log is None:
         return _refused(rank)
+    first, last = _times(rank)
+    return tuple(_stacks_of(rank, log, [one for one in log.seen if first <= one.middle <= last]))
+
+
+def read_file_states(rank: Rank) -> dict[str, FileState]:
+    """Return files of the program, as frames name them, and how they were when they ran.
+
+    Raises:
+        RunDamaged, SchemaTooNew: as of ``read_stacks``.
+    """
+    log = _log_of(rank)
+    return log.files if log is not None else {}
+
+
+class Stretch(NamedTuple):
+    """What was seen of a thread in a stretch of time; in which order is not known.
+
+    Attributes:
+        begin, end: ns of CLOCK_MONOTONIC.
+        stacks: frames, outermost first; how often they were seen; ns that this stands for.
+    """
+
+    begin: int
+    end: int
+    stacks: list[tuple[tuple[StackFrame, ...], int, int]]
+
+
+@dataclass(frozen=True)
+class StackTimes:
+    """The stacks of a rank's processes, with when they were seen.
+
+    Attributes:
+        until: the last moment, ns of CLOCK_MONOTONIC.
+    """
+
+    until: int
+    _rank: Rank
+    _log: "_Log"
+
+    @classmethod
+    def of(cls, rank: Rank) -> "StackTimes | None":
+        """Read them; None: none were recorded. Raises RunDamaged, SchemaTooNew."""
+        log = _log_of(rank)
+        return cls(max((one.end for one in log.seen), default=0), rank, log) if log else None
+
+    def between(self, begin: int, end: int) -> tuple[ProcessStacks, ...]:
+        """Return the stacks of processes that were seen in stretches that began between two moments.
+
+        A stretch in which the first moment lies is left out: it also has what came before.
+        """
+        stretches = [one for one in self._log.seen if begin <= one.begin < end]
+        every = _stacks_of(self._rank, self._log, stretches)
+        return tuple(process for process in every if process.samples)
+
+    def stretches(self) -> dict[str, list[Stretch]]:
+        """Return process -> what was seen of its main thread, stretch by stretch."""
+        log, (first, last) = self._log, _times(self._rank)
+        found: dict[str, list[Stretch]] = {}
+        for seen in log.seen:
+            process, thread, frames = log.stacks[seen.stack]
+            if thread != "main" or not first <= seen.middle <= last:
+                continue
+            own = found.setdefault(log.processes[process][0], [])
+            if not own or own[-1].begin != seen.begin:
+                own.append(Stretch(seen.begin, seen.end, []))
+            stack = tuple(log.frames[number] for number in frames)
+            own[-1].stacks.append((stack, seen.samples, seen.ns))
+        return found
+
+
+def _log_of(rank: Rank) -> "_Log | None":
+    """Return the log of a rank; None: it has none. Raises RunDamaged, SchemaTooNew."""
+    path = rank.folder / LOG
     try:
-        log = _Log.of(text, rank.folder / LOG)
+        about = os.stat(path)
+    except FileNotFoundError:
+        return None
+    return _parsed(path, about.st_mtime_ns, about.st_size)
+
+
+@lru_cache(maxsize=2)
+def _parsed(path: Path, changed_ns: int, size: int) -> "_Log":
+    """Read a log as it was at that time; a report asks for it several times."""
+    text = whole(path, MOST_LOG).decode("utf-8", "replace")
+    try:
+        return _Log.of(text, path)
     except (ValueError, IndexError) as error:
         raise RunDamaged(
-            f"{rank.folder / LOG} cannot be read ({error}): delete it to see the run without "
-            f"its lines of code"
+            f"{path} cannot be read ({error}): delete it to see the run without its lines of code"
         ) from error
-    return tuple(_stacks_of(rank, log))
 
 
 def _refused(rank: Rank) -> tuple[ProcessStacks, ...]:
@@ -154,6 +255,7 @@ class _Log:
     frames: list[StackFrame] = field(default_factory=list)
     stacks: list[tuple[int, str, tuple[int, ...]]] = field(default_factory=list)
     seen: list[_Seen] = field(default_factory=list)
+    files: dict[str, FileState] = field(default_factory=dict)
     refused: dict[int, str] = field(default_factory=dict)
     ended: bool = False
 
@@ -207,23 +309,21 @@ class _Log:
             self.processes.append((words[0], int(words[1])))
         elif kind == "r":
             self.refused[int(words[0])] = words[1]
+        elif kind == "w":
+            self.files[words[2]] = FileState(int(words[0]), int(words[1]))
         elif kind == "e":
             self.ended = True
 
 
-def _stacks_of(rank: Rank, log: _Log) -> Iterator[ProcessStacks]:
-    loops = {_name_of(process): _loop(process) for process in rank.processes}
-    first, last = _times(rank)
+def _stacks_of(rank: Rank, log: _Log, stretches: Sequence[_Seen]) -> Iterator[ProcessStacks]:
+    loops = {name_of(process): _loop(process) for process in rank.processes}
     counts: dict[str, dict[tuple[str, str, tuple[int, ...]], _Count]] = {
         name: defaultdict(_Count) for name, _ in log.processes
     }
-    for seen in log.seen:
+    for seen in stretches:
         process, thread, frames = log.stacks[seen.stack]
         name = log.processes[process][0]
-        middle = (seen.begin + seen.end) // 2
-        if not first <= middle <= last:
-            continue
-        count = counts[name][_phase(middle, loops.get(name)), thread, frames]
+        count = counts[name][_phase(seen.middle, loops.get(name)), thread, frames]
         count.samples += seen.samples
         count.ns += seen.ns
         count.moments += seen.moments
@@ -252,7 +352,8 @@ def _times(rank: Rank) -> tuple[int, int]:
     return (0, _MOST_NS) if rank.slice is None else (rank.slice.begin, rank.slice.end)
 
 
-def _name_of(process: Process) -> str:
+def name_of(process: Process) -> str:
+    """Return what the log calls a process."""
     header = process.header
     return f"loader{header['loader']}-worker{header['worker']}" if process.is_worker else MAIN
 

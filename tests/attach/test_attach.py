@@ -106,6 +106,14 @@ def test_no_source_and_no_argument_is_in_what_is_written(start, tmp_path):
     assert {"attached.json", "stacks.collapsed", "stacks.speedscope.json"} <= set(names)
     assert not any("total +=" in text for text in texts)
     assert not any(str(PROGRAMS) in text for text in texts)
+    shown = subprocess.run(
+        [sys.executable, "-m", "feedline", "report", str(tmp_path / "seen")],
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout
+    assert shown.startswith(f"slow_dataset.py · process {program.pid} · 1 worker · seen for 3")
+    assert "tokenize" in shown
 
 
 def test_when_a_process_began_does_not_depend_on_when_that_is_asked():

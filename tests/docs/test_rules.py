@@ -32,7 +32,7 @@ def test_a_page_declares_what_its_rule_declares(rule_id):
     )
 
 
-@pytest.mark.parametrize("rule_id", [*BY_ID, "no_batch"])
+@pytest.mark.parametrize("rule_id", [*BY_ID, "no_batch", "standstill"])
 def test_a_page_says_in_few_words_what_is_seen_what_to_change_and_how_to_check_it(rule_id):
     above = page(rule_id).read_text().partition("\n## Details\n")[0]
 

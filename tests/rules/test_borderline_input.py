@@ -6,7 +6,6 @@ from rules.said import verdict
 from text.breath import said
 
 from feedline.analysis.explain.diagnose import diagnose
-from feedline.analysis.formatting import percent
 from feedline.analysis.ledger.finding import Severity
 from feedline.analysis.ledger.view.handover import receiving_s
 from feedline.analysis.ledger.view.input_wait import steady_share

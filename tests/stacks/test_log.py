@@ -1,5 +1,7 @@
 """stacks.log: what is written is read back, and damaged files are refused."""
 
+import json
+
 import pytest
 
 from feedline.profiler.errors import RunDamaged, SchemaTooNew
@@ -10,7 +12,13 @@ from feedline.profiler.stacks.thread_stacks import Place
 from feedline.profiler.store.manifest import Manifest
 from feedline.profiler.store.run_folder import Rank
 from feedline.profiler.store.stack_format import LOG
-from feedline.profiler.store.stacks import StackFrame, read_stacks
+from feedline.profiler.store.stacks import (
+    FileState,
+    StackFrame,
+    StackTimes,
+    read_file_states,
+    read_stacks,
+)
 
 STACK = (Place("/data/of/bob/train.py", "inner", 7), Place("/data/of/bob/train.py", "outer", 3))
 
@@ -77,6 +85,40 @@ def test_a_full_file_ends_the_sampling_and_says_so(folder, monkeypatch):
 
     (main,) = read_stacks(rank(folder))
     assert "full" in main.refused
+
+
+def test_the_state_of_a_file_of_the_program_is_kept_once_and_of_no_other(
+    folder, tmp_path, monkeypatch
+):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "train.py").write_text("step()\n")
+    about = (tmp_path / "train.py").stat()
+    elsewhere = Place(json.__file__, "loads", 5)
+    log = StackLog(folder)
+    process = log.process("main", 12)
+    log.add(process, "main", (elsewhere, Place("train.py", "main", 1)), 1)
+    log.add(process, "main", (Place("train.py", "main", 2), *STACK), 1)
+    log.group(0, 1)
+
+    assert read_file_states(rank(folder)) == {
+        "train.py": FileState(about.st_mtime_ns, about.st_size)
+    }
+    assert (folder / LOG).read_text().count("\nm\t") == 1
+
+
+def test_stretches_that_begin_before_a_moment_are_left_out(folder):
+    log = StackLog(folder)
+    process = log.process("main", 12)
+    for begin, stack in ((0, STACK), (10, STACK[1:]), (20, STACK[1:])):
+        log.add(process, "main", stack, 1)
+        log.group(begin, begin + 10)
+
+    times = StackTimes.of(rank(folder))
+
+    assert times is not None and times.until == 30
+    (main,) = times.between(5, 30)
+    assert [(len(stack.frames), stack.samples) for stack in main.stacks] == [(1, 2)]
+    assert times.between(30, 40) == ()
 
 
 def test_a_run_without_stacks_has_none(folder):

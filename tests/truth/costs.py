@@ -527,6 +527,7 @@ COSTS: dict[str, Formula] = {
     "too_short": nothing,
     "nothing_trained": nothing,
     "no_batch": nothing,
+    "standstill": nothing,
     "input_not_seen": nothing,
     "slow_sampler": lambda bar: bar.stage("sampler"),
     "too_few_workers": lambda bar: shorter(bar, at_least(bar)),

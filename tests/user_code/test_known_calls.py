@@ -7,6 +7,9 @@ from feedline.analysis.ledger.known_call import known_call, of_text
 from feedline.analysis.ledger.known_calls import PER_SAMPLE, PER_STEP
 from feedline.analysis.measure.code_tree import SampledCode
 from feedline.analysis.measure.source_lines import SourceLines
+from feedline.profiler.store.manifest import Manifest
+from feedline.profiler.store.run_folder import Rank
+from feedline.profiler.store.stacks import FileState
 
 GETITEM = ("data.py", 20, "__getitem__")
 
@@ -72,10 +75,25 @@ def test_a_line_is_read_only_from_a_file_that_has_not_changed(tmp_path):
     assert SourceLines()(str(file), 1) == ""
 
 
+def test_a_file_whose_state_was_recorded_must_have_it_still(tmp_path):
+    file = tmp_path / "data.py"
+    file.write_text("one\n")
+    about = file.stat()
+    state = FileState(about.st_mtime_ns, about.st_size)
+
+    def line(seen: FileState) -> str:
+        return SourceLines(about.st_mtime + 1, (), {str(file): seen})(str(file), 1)
+
+    assert line(state) == "one"
+    assert line(state._replace(size=5)) == line(state._replace(changed_ns=5)) == ""
+
+
 def test_a_file_of_the_same_name_without_the_function_is_another_one(tmp_path):
-    (tmp_path / "runs" / "a").mkdir(parents=True)
+    (tmp_path / "runs" / "a" / "rank0").mkdir(parents=True)
     (tmp_path / "data.py").write_text("def load():\n    read()\n")
-    lines = SourceLines.of_run((tmp_path / "data.py").stat().st_mtime + 1, tmp_path / "runs" / "a")
+    later_ns = (tmp_path / "data.py").stat().st_mtime_ns + 1_000_000_000
+    manifest = Manifest(anchors=[{"time_ns": later_ns}])
+    lines = SourceLines.of_rank(Rank(tmp_path / "runs" / "a" / "rank0", 0, 0, manifest, []))
 
     assert lines("data.py", 2, "load") == "read()"
     assert lines("data.py", 2, "save") == ""

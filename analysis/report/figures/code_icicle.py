@@ -1,12 +1,12 @@
 """Functions of the program as an icicle: as wide as the time that they take, each below its caller."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from markupsafe import Markup
 
 from feedline.analysis.formatting import share
 from feedline.analysis.measure.code_places import MAKING
-from feedline.analysis.measure.user_code import UserFunction
+from feedline.analysis.measure.user_code import CodeLine, UserFunction
 from feedline.analysis.report.figures.svg import figure, percent, room_class, tag, text_px
 from feedline.analysis.report.palette import Palette
 
@@ -14,14 +14,19 @@ _ROW = 26  # px
 _PADDING = 8  # px
 _MOST_DEEP = 12  # functions above one another
 
+Quote = Callable[[UserFunction, CodeLine], str]
 
-def code_icicle(functions: Sequence[UserFunction], palette: Palette) -> Markup | None:
+
+def code_icicle(
+    functions: Sequence[UserFunction], palette: Palette, quote: Quote = lambda one, line: ""
+) -> Markup | None:
     """Draw functions from left to right, the longest first, and below each those that it calls.
 
     None without functions.
 
     Args:
         functions: as a report has them: each followed by those that it calls.
+        quote: returns the text of a line, to be shown with it; empty: it is not.
     """
     parts: list[Markup] = []
     starts = [0.0]  # where the next function of each depth begins
@@ -30,7 +35,7 @@ def code_icicle(functions: Sequence[UserFunction], palette: Palette) -> Markup |
         if one.depth >= _MOST_DEEP or one.depth >= len(starts):
             continue
         start = starts[one.depth]
-        parts += _function(one, start, palette.css_class(one.place))
+        parts += _function(one, start, palette.css_class(one.place), quote)
         deepest = max(deepest, one.depth)
         starts[one.depth :] = [start + one.share, start]
     if not parts:
@@ -38,7 +43,7 @@ def code_icicle(functions: Sequence[UserFunction], palette: Palette) -> Markup |
     return figure(parts, _ROW * (deepest + 1), "Functions of the program, by the time they take")
 
 
-def _function(one: UserFunction, start: float, color: str) -> list[Markup]:
+def _function(one: UserFunction, start: float, color: str, quote: Quote) -> list[Markup]:
     y, name = one.depth * _ROW, f"{one.function}()"
     rect = tag(
         "rect",
@@ -47,7 +52,7 @@ def _function(one: UserFunction, start: float, color: str) -> list[Markup]:
         y=y,
         width=percent(one.share),
         height=_ROW - 1,
-        data_tip=_tip(one),
+        data_tip=_tip(one, quote),
     )
     room = room_class(text_px(name) + _PADDING, one.share)
     if room is None:
@@ -56,10 +61,11 @@ def _function(one: UserFunction, start: float, color: str) -> list[Markup]:
     return [rect, tag("text", name, x=middle, y=y + 17, class_=f"in name {color} {room}")]
 
 
-def _tip(one: UserFunction) -> str:
+def _tip(one: UserFunction, quote: Quote) -> str:
     """``tokenize() data.py:88: 91.0 % of making a sample; line 90: 54.0 %``."""
     lines = "".join(
         f"; line {line.line}: {share(line.share)}{f' in {line.library}' if line.library else ''}"
+        f"{f', {text}' if (text := quote(one, line)) else ''}"
         for line in one.lines[:3]
     )
     return f"{one.function}() {one.file}:{one.line}: {share(one.share)} of {base(one)}{lines}"

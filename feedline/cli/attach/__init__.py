@@ -13,7 +13,7 @@ from feedline.profiler.files import results
 if TYPE_CHECKING:
     from feedline.analysis.explain.attached import Attached
 
-NAMES = ("attached.json", "stacks.collapsed", "stacks.speedscope.json")
+NAMES = ("attached.json", "stacks.collapsed", "stacks.speedscope.json")  # report reads the first
 _SECONDS = 30.0
 _NICE = 19  # what is done after the training was watched gives way to it
 
@@ -26,11 +26,12 @@ class AttachCommand:
     launcher: all ranks on this host are watched.
 
     Nothing is written into the training, and it is not stopped. For samples/s, and what a fix would
-    give, record the training with `feedline run`.
+    give, record the training with `feedline run`. What -o wrote, `feedline report FOLDER` shows
+    again.
 
     Examples:
         feedline attach 4711
-        feedline attach 4711 --seconds 10 --json seen.json
+        feedline attach 4711 --seconds 10 -o seen
     """
 
     def prepare_parser(self, parser: argparse.ArgumentParser) -> None:

@@ -4,10 +4,11 @@ from collections.abc import Iterator, Sequence
 from itertools import groupby
 from pathlib import Path
 
+from feedline.analysis.diff import code_shares
 from feedline.analysis.diff.conclusion import describe_difference, machine_reasons
 from feedline.analysis.diff.context import STAYED, UNJUDGED
 from feedline.analysis.diff.run_diff import FindingChange, Outcome, Quantity, RunDiff, RunName
-from feedline.analysis.diff.side import OF_STEP
+from feedline.analysis.diff.side import OF_CODE, OF_STEP
 from feedline.analysis.formatting import BLANK, counted, value
 from feedline.analysis.report import page, phrases
 from feedline.analysis.report.document import (
@@ -25,6 +26,8 @@ _GROUP_TITLES = {
     "cpu": "Main thread CPU",
     "sample": "CPU",
     "blocked": "Blocked",
+    code_shares.OF_SAMPLE: "Functions",
+    code_shares.OF_STEP: "Functions of the loop",
     "wait": "Waits",
     "collective": "Collectives",
     "work": "Work",
@@ -47,6 +50,8 @@ _SHOWN_GROUPS = (
     "work",
     "collective",
 )  # in the terminal; the others where they changed
+_PER_SAMPLE = ("sample", "blocked", "work", code_shares.OF_SAMPLE)
+_MAX_FUNCTIONS = 3  # in the terminal: those that changed most
 _MAX_SETTINGS = 8  # settings in the terminal
 _MIN_STAGE_SHARE = (
     0.01  # of the step or of a sample: smaller stages that did not change are not listed
@@ -83,7 +88,22 @@ def _listed_quantities(diff: RunDiff) -> list[Quantity]:
     step, sample = diff.of("step/mean"), diff.of("sample/total")
     totals = {"stage": step, "cpu": step, "collective": step, "sample": sample, "blocked": sample}
 
+    functions = [
+        quantity
+        for quantity in diff.quantities
+        if quantity.group in OF_CODE and quantity.outcome == Outcome.CHANGED
+    ]
+
+    def moved(function: Quantity) -> float:
+        whole = step if function.group == code_shares.OF_STEP else sample
+        of_s = whole.before if whole is not None else None
+        return abs((function.after or 0.0) - (function.before or 0.0)) / (of_s or 1.0)
+
+    most = sorted(functions, key=moved, reverse=True)[:_MAX_FUNCTIONS]
+
     def shows(quantity: Quantity) -> bool:
+        if quantity.group in OF_CODE:
+            return quantity in most
         total = totals.get(quantity.group)
         amount = max(quantity.before or 0.0, quantity.after or 0.0)
         large = total is None or amount >= _MIN_STAGE_SHARE * max(
@@ -110,9 +130,7 @@ def _table(diff: RunDiff, quantities: Sequence[Quantity]) -> Table:
 
 def _title(group: str, diff: RunDiff) -> str:
     """Return the title of a group of rows, as in ``Stages per step``."""
-    unit = (
-        diff.per if group in OF_STEP else "sample" if group in ("sample", "blocked", "work") else ""
-    )
+    unit = diff.per if group in OF_STEP else "sample" if group in _PER_SAMPLE else ""
     return f"{_GROUP_TITLES[group]} per {unit}" if unit else _GROUP_TITLES[group]
 
 

@@ -26,6 +26,7 @@ from feedline.cli.outputs import (
     save_json,
 )
 from feedline.cli.parser import Parser
+from feedline.cli.report.attached import is_attached, report_attached
 from feedline.cli.report.process_reports import (
     REPORT_FILES,
     is_of_records,
@@ -40,12 +41,16 @@ from feedline.profiler.store.process_log import notes as unreported_processes
 
 if TYPE_CHECKING:
     from feedline.analysis.explain.model import Report
+    from feedline.analysis.measure.source_lines import SourceLines
     from feedline.analysis.report.console import Console
     from feedline.analysis.report.overview import Overview
     from feedline.profiler.store.run_folder import Run
 
 _BY_RANK_ONLY = ("dask", "processes")
-_REPORT_ONLY = ("full", "format", "html", "part", "ceilings", "link_bandwidth", "nccl_log")
+_REPORT_ONLY = (
+    *("full", "format", "html", "with_source", "part", "ceilings", "link_bandwidth"),
+    "nccl_log",
+)
 _FORMATS = ("text", "markdown", "json", "html")
 _STEPS = ("compacting records", "reading records", "writing the report", "writing the trace")
 
@@ -62,6 +67,8 @@ class ReportCommand:
       RUN/parts/N     trainings of one process, one after another; --part N shows one of them
 
     A file written with -o contains the overview and all reports.
+
+    Of a folder that `feedline attach -o` wrote, it shows what was seen.
 
     With --by-rank, the ranks of a large run are read in parallel and compared: which rank the
     others wait for, and how long. RUN may also be an address that fsspec can open (s3://...).
@@ -92,6 +99,12 @@ class ReportCommand:
         )
         shown.add_argument(
             "--html", action="store_true", help="only write RUN/report.html, and print its path"
+        )
+        shown.add_argument(
+            "--with-source",
+            action="store_true",
+            help="quote the program's lines that take most, in -o FILE.html or --format html; "
+            "lines of files that were changed since are left out",
         )
         shown.add_argument(
             "--part",
@@ -144,7 +157,10 @@ class ReportCommand:
                 "several run folders can only be compared by rank: add --by-rank, or give one run "
                 "folder"
             )
+        if is_attached(args.run[0]):
+            return report_attached(args)
         args.names = _names_of(args)
+        _refuse_source(args)
         check_files(args)
 
         from feedline.analysis.explain.pipeline import place
@@ -172,11 +188,13 @@ class _Built:
         summary: Of all trainings.
         reports: Of each of them.
         written: The files to name.
+        source: As of ProcessReports.
     """
 
     summary: "Overview"
     reports: "list[Report]"
     written: list[Path]
+    source: "SourceLines | None" = None
 
 
 def _built(
@@ -207,7 +225,7 @@ def _built(
         # the last of all: with it the command is done, and Ctrl-C before leaves no file in its way
         save(args.json, _json(summary, reports))
         written.append(args.json)
-    return _Built(summary, reports, written)
+    return _Built(summary, reports, written, processes[0].source)
 
 
 def _json(summary: "Overview", built: "list[Report]") -> str:
@@ -231,7 +249,7 @@ def _shown(
     if args.format is not None:
         from feedline.cli.report.formats import show
 
-        show(built.reports, built.summary, args.format, args.full, console, path)
+        show(built.reports, built.summary, args.format, args.full, console, path, built.source)
         return 0
     if args.html:
         return _print_page(built.written)
@@ -294,6 +312,21 @@ def _names_of(args: argparse.Namespace) -> tuple[str, ...]:
     if args.format is not None:
         return ()
     return REPORT_FILES[:1] if args.html else REPORT_FILES
+
+
+def _refuse_source(args: argparse.Namespace) -> None:
+    """Check that lines of the program go only into a page outside of the run folder.
+
+    Raises:
+        ScriptError: they would go elsewhere.
+    """
+    if not args.with_source or args.format == "html":
+        return
+    page = args.output
+    if page is None or page == STDOUT or page.suffix.lower() != ".html":
+        raise ScriptError("--with-source needs -o FILE.html or --format html")
+    if Path(args.run[0]).resolve() in page.resolve().parents:
+        raise ScriptError("--with-source: a run folder keeps no source: choose a file outside it")
 
 
 def _print_page(written: list[Path]) -> int:

@@ -5,6 +5,7 @@ from pathlib import Path
 
 from feedline.analysis import report as reports
 from feedline.analysis.explain.model import Report
+from feedline.analysis.measure.source_lines import SourceLines
 from feedline.analysis.report import document_markdown, document_text, overview
 from feedline.analysis.report.console import Console
 from feedline.analysis.report.document import Document, Title
@@ -21,6 +22,7 @@ def show(
     full: bool,
     console: Console,
     run: Path,
+    source: SourceLines | None = None,
 ) -> None:
     """Print reports in one format, which may be piped: to a file, a pull request, a browser.
 
@@ -31,6 +33,7 @@ def show(
         full: all of the text.
         console: to print on.
         run: the run folder.
+        source: reads lines of the program that HTML is to quote; None: it quotes none.
     """
     several = len(summary.rows) > 1
     if form == TEXT:
@@ -46,7 +49,7 @@ def show(
     elif several:
         text = overview.ENDINGS[_BOTH[form]](summary, built)
     else:
-        text = reports.text(built[0], Path(f"report{_BOTH[form]}"))
+        text = reports.text(built[0], Path(f"report{_BOTH[form]}"), source)
     if not console.quiet:
         console.file.write(text)
 

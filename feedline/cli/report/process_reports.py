@@ -14,6 +14,7 @@ from feedline.profiler.printable import say
 
 if TYPE_CHECKING:
     from feedline.analysis.explain.model import Report
+    from feedline.analysis.measure.source_lines import SourceLines
     from feedline.analysis.ranks.comparison import NetworkHints
     from feedline.analysis.report.overview import Outside, Overview, Row
     from feedline.analysis.traces.windows import Windows
@@ -35,6 +36,7 @@ class ProcessReports:
         written: the files to name.
         outside: the time in none of them, where they are several.
         notes: on the overview.
+        source: reads lines of the program, if they are to be quoted.
     """
 
     rows: "list[Row]"
@@ -42,6 +44,7 @@ class ProcessReports:
     written: list[Path]
     outside: "Outside | None" = None
     notes: list[str] = field(default_factory=list)
+    source: "SourceLines | None" = None
 
 
 def report_process(
@@ -94,11 +97,13 @@ def report_process(
             notes=[*before, *report.notes, *(windows.notes if windows is not None else []), *more],
         )
 
+    if args.with_source and (several or len(parts) > 1):
+        raise ScriptError("--with-source quotes the program of one training: add --training N")
     if len(parts) > 1:
         reported = _report_several(path, folder, run, parts, build, name, args)
     else:
         reported = _report_one(
-            path, folder if number is None else parts[0].path, build(parts[0]), name, args
+            path, folder if number is None else parts[0].path, parts[0], build, name, args
         )
     done()
     done()
@@ -140,20 +145,29 @@ def _network_hints(link_bandwidth: float | None, nccl_log: Path | None) -> "Netw
 
 
 def _report_one(
-    root: Path, folder: Path, report: "Report", name: str, args: argparse.Namespace
+    root: Path,
+    folder: Path,
+    training: "Run",
+    build: "Callable[[Run], Report]",
+    name: str,
+    args: argparse.Namespace,
 ) -> ProcessReports:
     """Write the report of a process's only training into a folder, or to the requested file.
 
     Args:
         root: the run folder.
         folder: where the report goes.
-        report: of the training.
+        training: of the process.
+        build: builds its report.
         name: the process, if the run has several: a requested file is then that of all.
         args: the command line.
     """
     from feedline.analysis.report.overview import row
 
-    written = [] if name and args.output is not None else _write_report(folder, report, args)
+    report = build(training)
+    source = _source_of(training, report) if args.with_source else None
+    whole = name and args.output is not None
+    written = [] if whole else _write_report(folder, report, args, source)
     return ProcessReports(
         [
             row(
@@ -164,7 +178,16 @@ def _report_one(
         ],
         [report],
         written,
+        source=source,
     )
+
+
+def _source_of(training: "Run", report: "Report") -> "SourceLines":
+    """Return what reads lines of the program, as the rank ran it that the report shows."""
+    from feedline.analysis.measure.source_lines import SourceLines
+
+    shown = min(training.ranks) if report.shown is None else report.shown
+    return SourceLines.of_rank(training.ranks[shown])
 
 
 def _report_several(
@@ -224,13 +247,15 @@ def _report_several(
     return ProcessReports(rows(_linked_from(args, root)), reports, written, outside, notes)
 
 
-def _write_report(folder: Path, report: "Report", args: argparse.Namespace) -> list[Path]:
-    """Write the requested files; a read-only run folder gets none."""
+def _write_report(
+    folder: Path, report: "Report", args: argparse.Namespace, source: "SourceLines | None"
+) -> list[Path]:
+    """Write the requested files; a read-only run folder gets none, and none that quotes source."""
     from feedline.analysis import report as reports
 
     written: list[Path] = []
     if args.output is not None and not is_of_records(args.output):
-        reports.write(report, args.output)
+        reports.write(report, args.output, source)
         written.append(args.output)
     if args.output is None:
         written += _try_write_into_run(

@@ -1,0 +1,68 @@
+"""What the program's own functions take, as two runs are compared by it."""
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from feedline.analysis.measure.code_places import (
+    BACKWARD,
+    EVALUATION,
+    MAKING,
+    OPTIMIZER,
+    SAMPLER,
+    START,
+    WAIT,
+)
+from feedline.analysis.measure.code_tree import MAIN
+from feedline.analysis.measure.user_code import UserCode
+
+#: Groups of quantities: functions that make samples, and others of the step.
+OF_SAMPLE, OF_STEP = "code_sample", "code_step"
+#: What is seen there is the training loop itself, whose parts are the stages.
+_OF_LOOP = (WAIT, START, SAMPLER, BACKWARD, OPTIMIZER)
+
+
+@dataclass(frozen=True)
+class FunctionShare:
+    """A function of the program, without those of the program that it calls.
+
+    Attributes:
+        group: OF_SAMPLE or OF_STEP.
+        name: with its file: ``tokenize() in data.py``.
+        share: (0 to 1) of making a sample, or of the step.
+        error: of ``share``, relative.
+    """
+
+    group: str
+    name: str
+    share: float
+    error: float
+
+
+def function_shares(code: UserCode) -> Iterator[FunctionShare]:
+    """Return the program's functions, those of several places once."""
+    loop = {
+        (one.file, one.function)
+        for one in code.functions
+        if one.kind == MAIN and one.place in _OF_LOOP
+    }
+    shares: dict[tuple[str, str], float] = {}
+    for one in code.functions:
+        if one.kind == MAIN and one.place not in MAKING:
+            if one.place == EVALUATION or (one.file, one.function) in loop:
+                continue
+        elif one.place not in MAKING:
+            continue
+        key = OF_SAMPLE if one.place in MAKING else OF_STEP, _named(one.function, one.file)
+        shares[key] = shares.get(key, 0.0) + one.own_share
+    for (group, name), share in shares.items():
+        number = code.making_samples if group == OF_SAMPLE else code.step_samples
+        if share > 0 and number:
+            yield FunctionShare(
+                group, name, share, math.sqrt((1 - min(share, 1.0)) / share / number)
+            )
+
+
+def _named(function: str, file: str) -> str:
+    """Return what a function is called; a line of a module has no brackets."""
+    return f"{function}() in {file}" if function.isidentifier() else f"{function} in {file}"

@@ -1,0 +1,287 @@
+"""A recorded run that was interrupted while no step passed: who waited for whom, and where.
+
+It says what ``feedline attach`` says of a training that hangs, from what was recorded anyway:
+sampled stacks, looks at blocked threads, CPU time, and how many collectives each rank began.
+"""
+
+import re
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from feedline.analysis.explain.standstill import program_line, standstill
+from feedline.analysis.ledger.finding import Finding
+from feedline.analysis.measure.at_end import LONG_S
+from feedline.analysis.measure.code_places import WAIT, standing
+from feedline.analysis.measure.code_tree import MAIN
+from feedline.analysis.measure.gather import RankMetrics
+from feedline.analysis.measure.roles import WatchedRank
+from feedline.analysis.measure.steps import ASIDE
+from feedline.analysis.sentences import COUNT, NAME, Sentence
+from feedline.profiler.attach.watched import (
+    STOPPED,
+    SeenStack,
+    Usage,
+    WatchedProcess,
+    WatchedThread,
+)
+from feedline.profiler.errors import FeedlineError
+from feedline.profiler.events import Flag, Stage
+from feedline.profiler.samplers.blocked_threads import ON_STOP, ON_UNKNOWN
+from feedline.profiler.samplers.gauge_file import Gauges, read_gauges
+from feedline.profiler.session.ending import INTERRUPTED
+from feedline.profiler.stacks.thread_stacks import Place
+from feedline.profiler.store.layout import GAUGES
+from feedline.profiler.store.stacks import ProcessStacks, SampledStack, StackTimes
+
+_LONGER = 3  # times the longest step: no step passes
+_SETTLED = 0.8  # of the samples of a process at one line; others are from when it was interrupted
+_FEWEST_LOOKS, _SAME = 5, 0.9  # at a thread, and the part of them that found the same
+_BLOCKED = 0.7  # of a time that looks stand for; they come at random distances
+_REFUSED = "What held the run up takes no part of a step, so its fix makes no step shorter."
+_CHECK = (
+    "Start it again, and run `feedline attach PID` while it hangs. If another line is named, this "
+    "finding is wrong."
+)
+_WORKER = re.compile(r"loader(\d+)-worker(\d+)")  # what a worker is called in a run folder
+_BEGUN = Sentence(
+    "{who} has begun {count} collectives, {other} only {fewer}",
+    who=NAME,
+    count=COUNT,
+    other=NAME,
+    fewer=COUNT,
+)
+
+
+@dataclass(frozen=True)
+class Hang:
+    """Why no step passed any more.
+
+    Attributes:
+        limit, cause: in a sentence each.
+        finding: the same with what to do.
+    """
+
+    limit: str
+    cause: str
+    finding: Finding
+
+
+def hung(ranks: Mapping[int, RankMetrics]) -> Hang | None:
+    """Return why no step passed when a run was interrupted or killed.
+
+    None: it ended otherwise, its last step is not long ago, or what it did is not known.
+    """
+    ends = [rank.rank.manifest for rank in ranks.values()]
+    if not any(end.exit_code == INTERRUPTED or end.state == "cut" for end in ends):
+        return None
+    seen = []
+    for number, rank in sorted(ranks.items()):
+        with suppress(FeedlineError):
+            last = _Last.of(rank)
+            if last is not None:
+                seen.append(last.watched(number if len(ranks) > 1 else None))
+    if len(seen) < len(ranks):
+        return None
+    still = standstill(seen)
+    if not still.stuck:
+        return None
+    found = still.finding()
+    more = [*found.more, *_counts(ranks)]
+    finding = replace(found, more=more, refused=_REFUSED, how_to_check=_CHECK)
+    return Hang(still.limit, still.cause, finding)
+
+
+def _counts(ranks: Mapping[int, RankMetrics]) -> list[str]:
+    """Return how many collectives the ranks began that are farthest apart."""
+    begun = {number: rank.main.total(Stage.COLLECTIVE)["records"] for number, rank in ranks.items()}
+    most, least = max(begun, key=begun.__getitem__), min(begun, key=begun.__getitem__)
+    if begun[most] == begun[least] or not begun[least]:
+        return []
+    return [
+        _BEGUN(who=f"Rank {most}", count=begun[most], other=f"rank {least}", fewer=begun[least])
+    ]
+
+
+@dataclass(frozen=True)
+class _Last:
+    """What a rank did since its last step, ns of CLOCK_MONOTONIC.
+
+    Attributes:
+        begin: when the last thing ended that it had finished.
+        since: from when on its main process stayed at one line.
+        end: of the run.
+        times: its sampled stacks.
+    """
+
+    rank: RankMetrics
+    begin: int
+    since: int
+    end: int
+    times: StackTimes
+
+    @classmethod
+    def of(cls, rank: RankMetrics) -> "_Last | None":
+        """Return it; None: its last step is not long ago, or its main process did not stay.
+
+        Raises:
+            RunDamaged, SchemaTooNew: its stacks cannot be read.
+        """
+        if rank.rank.slice is not None or "stopped" in rank.main.header:
+            return None
+        times = StackTimes.of(rank.rank)
+        if times is None:
+            return None
+        begin, end = _finished(rank), _end(rank, times)
+        since = begin
+        while end - since >= LONG_S * 1e9 and end - begin >= _LONGER * _usual(rank):
+            main = next((own for own in times.between(since, end) if own.kind == MAIN), None)
+            if main is not None and len(_lines(_settled(_of_main(main)))) == 1:
+                return cls(rank, begin, since, end, times)
+            since += (end - since) // 2
+        return None
+
+    def watched(self, number: int | None) -> WatchedRank:
+        """Return its processes as they are when they are watched from outside."""
+        every = self.times.between(self.since, self.end)
+        main = next(process for process in every if process.kind == MAIN)
+        asked = self.rank.main.of(Stage.NEXT, Stage.EPOCH)["source"].tolist()
+        workers = {
+            int(named[2]): self._process(process)
+            for process in every
+            if (named := _WORKER.fullmatch(process.process)) and int(named[1]) in asked[-1:]
+        }
+        numbers = sorted(workers)
+        return WatchedRank(
+            number, self._process(main), [workers[one] for one in numbers], numbers=numbers
+        )
+
+    def _process(self, process: ProcessStacks) -> WatchedProcess:
+        stacks, waits = _settled(_of_main(process)), _waits(self._looks(process.pid))
+        threads = [
+            WatchedThread(0, False, (), _places(stack))
+            for stack in process.stacks
+            if stack.thread != "main"
+        ]
+        main = WatchedThread(
+            process.pid,
+            True,
+            tuple(SeenStack(_places(stack), stack.samples, stack.seconds) for stack in stacks),
+            _places(max(stacks, key=lambda stack: stack.samples)) if stacks else (),
+            waits_on=waits or ON_UNKNOWN,
+        )
+        return WatchedProcess(
+            pid=process.pid,
+            parent=self.rank.rank.manifest.pid,
+            rank=None,
+            name="",
+            command=(),
+            folder="",
+            begun_s=0.0,
+            state=STOPPED if waits == ON_STOP else "S",
+            ended=False,
+            seconds=(self.end - self.begin) * 1e-9,
+            usage=Usage(cpu_s=self._cpu_s(process, stacks)),
+            threads=(main, *threads),
+        )
+
+    def _looks(self, pid: int) -> list[tuple[str, int]]:
+        """Return what a process was seen to wait for, and for how long each look stands, ns."""
+        looks = self.rank.main.view(Stage.LOOK)
+        looks = looks[
+            (looks["pid"] == pid) & (looks["start"] >= self.since) & (looks["start"] < self.end)
+        ]
+        names = self.rank.main.names
+        return [
+            (names.get(source, ON_UNKNOWN), ns)
+            for source, ns in zip(looks["source"].tolist(), looks["stands_for"].tolist())
+        ]
+
+    def _cpu_s(self, process: ProcessStacks, stacks: Sequence[SampledStack]) -> float:
+        """Return the CPU time that a process used at most, s."""
+        seconds, looks = (self.end - self.since) * 1e-9, self._looks(process.pid)
+        if len(looks) >= _FEWEST_LOOKS:
+            blocked_s = sum(ns for _, ns in looks) * 1e-9
+            return 0.0 if blocked_s >= _BLOCKED * seconds else seconds - blocked_s
+        if stacks and standing(stacks[0].frames).place == WAIT:
+            return 0.0
+        return seconds * _cpus(self.rank, self.since, self.end)
+
+
+def _finished(rank: RankMetrics) -> int:
+    """Return when the main process had last finished something, ns; or when it was first seen."""
+    records = rank.main.records
+    aside = [stage for stage in ASIDE if stage not in (Stage.PROFILED, Stage.REST)]
+    records = records[(records["thread"] == 0) & ~np.isin(records["stage"], aside)]
+    records = records[records["flags"] & (Flag.FAILED | Flag.END) != Flag.FAILED]
+    anchors = rank.rank.manifest.anchors
+    begun = int(anchors[0]["perf_counter_ns"]) if anchors else 0
+    return int((records["start"] + records["wall"]).max(initial=begun))
+
+
+def _end(rank: RankMetrics, times: StackTimes) -> int:
+    """Return when the recording ended, ns; of a killed process, when it was last seen."""
+    manifest = rank.rank.manifest
+    ended = manifest.ended and manifest.anchors
+    return int(manifest.anchors[-1]["perf_counter_ns"]) if ended else times.until
+
+
+def _usual(rank: RankMetrics) -> int:
+    """Return the longest time in which usually nothing is finished, ns.
+
+    A killed run may have been in a rest: steps that are counted and recorded together.
+    """
+    steps = rank.steps.wall if rank.steps is not None else np.zeros(0, np.int64)
+    rests = [] if rank.rank.manifest.ended else rank.main.of(Stage.REST)["wall"].tolist()
+    return int(max([*steps[1:].tolist(), *rests], default=0))
+
+
+def _of_main(process: ProcessStacks) -> list[SampledStack]:
+    return [stack for stack in process.stacks if stack.thread == "main"]
+
+
+def _settled(stacks: Sequence[SampledStack]) -> list[SampledStack]:
+    """Return the stacks at the line at which a process nearly always was; else all of them."""
+    lines = _lines(stacks)
+    line, samples = max(lines.items(), key=lambda row: row[1], default=(("", 0), 0))
+    if samples < _SETTLED * sum(lines.values()):
+        return list(stacks)
+    return [stack for stack in stacks if program_line(_places(stack), "") == line]
+
+
+def _lines(stacks: Sequence[SampledStack]) -> dict[tuple[str, int], int]:
+    """Return line of the program -> samples."""
+    lines: dict[tuple[str, int], int] = {}
+    for stack in stacks:
+        line = program_line(_places(stack), "")
+        lines[line] = lines.get(line, 0) + stack.samples
+    return lines
+
+
+def _places(stack: SampledStack) -> tuple[Place, ...]:
+    return tuple(Place(frame.file, frame.function, frame.line) for frame in stack.frames)
+
+
+def _waits(looks: Sequence[tuple[str, int]]) -> str:
+    """Return what nearly all looks found; empty: they are few, or differ."""
+    kinds = Counter(kind for kind, _ in looks)
+    kind, number = kinds.most_common(1)[0] if kinds else ("", 0)
+    return kind if number >= max(_FEWEST_LOOKS, _SAME * len(looks)) else ""
+
+
+def _cpus(rank: RankMetrics, begin: int, end: int) -> float:
+    """Return how many CPUs a rank's processes used together; as many as can be: not known."""
+    try:
+        gauges = read_gauges(rank.rank.folder / GAUGES).between(begin, end)
+    except (FeedlineError, OSError, ValueError):
+        return 1.0
+    return _mean(gauges, "cpu/processes")
+
+
+def _mean(gauges: Gauges, name: str) -> float:
+    numbers = [number for number, (own, _) in enumerate(gauges.names) if own == name]
+    values = gauges.value[np.isin(gauges.gauge, numbers)][1:]  # the first is since before
+    return float(values.mean()) if len(values) else 1.0

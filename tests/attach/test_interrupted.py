@@ -1,0 +1,118 @@
+"""A recorded training that hangs and is interrupted says what ``feedline attach`` says of it."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+from attach.attaching import PROGRAMS, WITHOUT_US
+from attach.test_standstill import line_of
+
+from feedline.profiler.samplers.processes import descendants
+
+HANGS_S = 6.0
+RANKS = ("-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2")
+
+
+def recorded(start, folder: Path, *words: object) -> "subprocess.Popen[str]":
+    """``feedline run`` of a program that has begun to hang."""
+    return start("-m", "feedline", "run", "-q", "-o", folder / "run", *words)
+
+
+def interrupt(program: "subprocess.Popen[str]", number: int = signal.SIGINT) -> None:
+    """Ctrl-C, as a terminal sends it: to all. Who does not listen is killed."""
+    for pid in [program.pid, *descendants(program.pid)]:
+        send(pid, number)
+        send(pid, signal.SIGCONT)
+    time.sleep(3)
+    for pid in descendants(program.pid):
+        if b"hangs.py" in Path(f"/proc/{pid}/cmdline").read_bytes():
+            send(pid, signal.SIGKILL)
+    program.communicate(timeout=60)
+
+
+def send(pid: int, number: int) -> None:
+    with suppress(ProcessLookupError):
+        os.kill(pid, number)
+
+
+def report_of(folder: Path) -> dict:
+    """What ``feedline report`` says of the run folder, with what it prints."""
+    words = ("report", "--json", folder / "again.json", folder / "run")
+    done = subprocess.run(
+        [sys.executable, "-m", "feedline", *map(str, words)],
+        capture_output=True,
+        text=True,
+        env=WITHOUT_US,
+        cwd=PROGRAMS,
+    )
+    assert done.returncode == 0, done.stderr
+    return {**json.loads((folder / "again.json").read_text()), "printed": done.stdout}
+
+
+@pytest.mark.parametrize(
+    ("kind", "says", "place"),
+    [
+        ("lock", "waits for worker 0, which waits for a lock", "with LOCK"),
+        ("stopped", "waits for worker 0, which is stopped", "os.kill("),
+        ("full queue", "waits for worker 0, which waits for room in a full queue", "QUEUE.put(2)"),
+        ("dead", "waits for a queue that stays empty", "QUEUE.get()"),
+    ],
+)
+def test_a_training_that_hung_names_who_waited_for_whom_and_where(
+    kind, says, place, start, tmp_path
+):
+    program = recorded(start, tmp_path, "hangs.py", kind)
+    time.sleep(HANGS_S)
+    interrupt(program)
+
+    report = report_of(tmp_path)
+
+    verdict = report["verdict"]
+    assert verdict["finding"] == report["findings"][0]["cause"] == "standstill"
+    assert verdict["limit"].startswith("No step for ")
+    assert verdict["cause"] == f"The main process {says} at {line_of(place)}."
+    assert verdict["place"] == line_of(place)
+    assert ("The lock was taken before the fork" in str(report["findings"])) == (kind == "lock")
+    assert line_of(place) in report["printed"]
+    assert "LOCK:" not in str(report), "no line of the source is kept"
+
+
+@pytest.mark.parametrize("kind", ["ahead", pytest.param("exception", marks=pytest.mark.long)])
+def test_a_rank_that_waited_for_another_is_named_with_its_line(kind, start, tmp_path):
+    program = recorded(start, tmp_path, "--", sys.executable, *RANKS, "hangs.py", kind)
+    time.sleep(HANGS_S)
+    interrupt(program)
+
+    report = report_of(tmp_path)
+
+    assert report["verdict"]["cause"] == (
+        f"Rank 1 waits in backward() at {line_of('loss.backward()')}, while rank 0 waits at "
+        f"{line_of('time.sleep(1000)')}."
+    )
+    assert "Rank 1 has begun " in str(report["findings"][0]["more"])
+
+
+def test_a_training_that_was_terminated_while_it_hung_says_the_same(start, tmp_path):
+    program = recorded(start, tmp_path, "hangs.py", "lock")
+    time.sleep(HANGS_S)
+    workers = descendants(program.pid)
+    send(program.pid, signal.SIGTERM)
+    program.wait(timeout=60)
+    for pid in workers:  # who waits for a lock does not see that its parent has ended
+        send(pid, signal.SIGKILL)
+
+    assert "which waits for a lock at" in report_of(tmp_path)["verdict"]["cause"]
+
+
+def test_a_training_that_was_interrupted_between_slow_batches_did_not_hang(start, tmp_path):
+    program = recorded(start, tmp_path, "slow_dataset.py", 1, "fork", 60, 5)
+    time.sleep(HANGS_S)
+    interrupt(program)
+
+    assert "standstill" not in str(report_of(tmp_path)["findings"])

@@ -1,0 +1,118 @@
+"""Two runs compared by function: from their sampled stacks, beyond the intervals of these."""
+
+import json
+
+import pytest
+from diff.made_up import changed as changed_by
+from diff.made_up import quiet
+from user_code.made_stacks import BACKWARD, FETCHING, LOOP, STEP
+from user_code.with_stacks import RUN, WORKER, run_with
+
+from feedline.analysis.diff.diff_runs import diff
+from feedline.analysis.diff.run_diff import Outcome
+from feedline.analysis.diff.side import MeasuredRun
+from feedline.cli import main
+
+LOAD, PARSE = ("data.py", 20, "load"), ("data.py", 40, "parse")
+
+
+def seen(parse: int, others: int = 12, log: int = 0, caller: int = 8):
+    """Stacks of a stretch: of a worker in parse(), which load() calls, and in other functions."""
+    return [
+        (WORKER, [*FETCHING, LOAD, PARSE], parse),
+        (WORKER, [*FETCHING, LOAD], caller),
+        *((WORKER, [*FETCHING, ("data.py", 60 + at, f"f{at}")], others // 4) for at in range(4)),
+        ("main", [*LOOP, *BACKWARD], 20),
+        ("main", [*LOOP, *STEP], 10),
+        ("main", [*LOOP, ("train.py", 9, "log")], log),
+    ]
+
+
+@pytest.fixture
+def compared(tmp_path):
+    """The comparison of two runs that differ by what was seen of them."""
+
+    def compare(before, after, stretches: int = 40):
+        sides = [
+            [MeasuredRun.of(run_with(side, tmp_path / name, stretches))]
+            for name, side in (("a", before), ("b", after))
+        ]
+        return diff(*sides)
+
+    return compare
+
+
+def changed(told) -> dict[str, float]:
+    """Functions that changed, with B / A."""
+    return {
+        one.name: one.measured
+        for one in told.changed
+        if one.group.startswith("code") and one.measured
+    }
+
+
+def test_the_function_whose_own_time_changed_is_named_and_not_its_caller(compared):
+    told = compared(seen(4), seen(200))
+
+    assert list(changed(told))[0] == "parse() in data.py"
+    parse, load = (
+        told.of("code_sample/parse() in data.py"),
+        told.of("code_sample/load() in data.py"),
+    )
+    assert parse.low < parse.measured < parse.high
+    assert parse.measured == pytest.approx((200 / 220) / (4 / 24), rel=0.02)
+    assert parse.grew and not load.grew, "less of a sample is spent in the caller's own lines"
+
+
+def test_the_conclusion_names_the_function_with_the_stage_that_changed(tmp_path):
+    before = quiet(MeasuredRun.of(run_with(seen(4), tmp_path / "a", 40)))
+    after = quiet(MeasuredRun.of(run_with(seen(200), tmp_path / "b", 40)))
+    slower = changed_by(after, lambda one: 6.0 if one.id == "sample/dataset" else 1.0)
+
+    told = diff([before], [slower])
+
+    assert told.cause == "sample/dataset"
+    assert "; parse() in data.py takes 5.45x as long" in told.conclusion
+
+
+def test_what_two_runs_have_alike_has_not_changed(compared):
+    assert changed(compared(seen(20), seen(20))) == {}
+
+
+def test_a_change_within_the_intervals_is_none(compared):
+    assert changed(compared(seen(4, 4, caller=0), seen(5, 4, caller=0), stretches=2)) == {}
+
+
+def test_a_function_that_is_new_is_told_with_the_place_it_has_in_the_step(compared):
+    told = compared(seen(20), seen(20, log=60))
+
+    new = told.of("code_step/log() in train.py")
+    assert new.outcome == Outcome.CHANGED and not new.before and new.after > 0
+    assert told.of("code_step/main() in train.py") is None, "the loop itself is told as stages"
+
+
+def test_a_run_without_stacks_is_not_compared_by_function(tmp_path):
+    before = MeasuredRun.of(RUN)
+    after = MeasuredRun.of(run_with(seen(20), tmp_path / "b"))
+
+    told = diff([before], [after])
+
+    assert not [one for one in told.quantities if one.group.startswith("code")]
+
+
+def test_text_has_at_most_three_functions_and_page_and_json_have_all(tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    run_with(seen(200, 4), tmp_path / "a", 40)
+    run_with(seen(4, 80), tmp_path / "b", 40)
+
+    assert main(["diff", "a", "b", "--json", "diff.json", "-o", "diff.html"]) == 0
+
+    said = capsys.readouterr().out
+    rows = [line for line in said.splitlines() if " in data.py" in line]
+    assert len(rows) == 3 and "parse() in data.py" in rows[0]
+    assert "Functions per sample" in said
+    told = json.loads((tmp_path / "diff.json").read_text())
+    ids = [one["id"] for one in told["quantities"] if one["group"] == "code_sample"]
+    assert len(ids) == 6
+    page = (tmp_path / "diff.html").read_text()
+    assert all(id.partition("/")[2] in page for id in ids)
