@@ -352,6 +352,7 @@ def _view(
         glibc=glibc,
         order_s=gather.order_s(rank, epochs),
         same_samples=gather.same_samples(rank),
+        worker_parts=gather.worker_parts(rank),
         first_made_s=gather.first_made_s(rank),
         failed=failed(rank.rank.manifest),
         closures=runs_closures(rank.main),

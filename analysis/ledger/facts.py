@@ -28,7 +28,7 @@ from feedline.analysis.measure.model import (
     Updated,
     Workers,
 )
-from feedline.analysis.measure.stream_workers import SameSamples
+from feedline.analysis.measure.stream_workers import Parts, SameSamples
 from feedline.analysis.ranks.communication import Communication, ExposedKind, LateRank, RankParts
 
 
@@ -74,6 +74,7 @@ class RuleInputs:
         order_s: seconds in which a pass over the loader draws its first indices, on average (None:
             not known).
         same_samples: the loader's workers were seen to deliver the same samples of a stream.
+        worker_parts: samples of each of the loader's workers (None: no pass was ended by all of them).
         first_made_s: seconds in which a worker makes the first batch of a later pass (None: there
             was none).
         failed: the run ended with an error: how, in words; empty: it did not.
@@ -112,6 +113,7 @@ class RuleInputs:
     recompiled: tuple[Recompiled, ...] = ()
     order_s: float | None = None
     same_samples: SameSamples | None = None
+    worker_parts: Parts | None = None
     first_made_s: float | None = None
     failed: str = ""
     closures: bool = False

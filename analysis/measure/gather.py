@@ -31,7 +31,7 @@ from feedline.analysis.measure.pace import first_step, throughput_of
 from feedline.analysis.measure.rested import Counted, Estimate
 from feedline.analysis.measure.stages import STEP_STAGES
 from feedline.analysis.measure.steps import Steps, partition
-from feedline.analysis.measure.stream_workers import SameSamples
+from feedline.analysis.measure.stream_workers import Parts, SameSamples
 from feedline.analysis.traces.windows import GpuWork, gpu_work
 from feedline.profiler.events import Flag, Stage
 from feedline.profiler.store.record_columns import view
@@ -533,6 +533,12 @@ def same_samples(rank: RankMetrics) -> SameSamples | None:
         if (same := stream_workers.same_samples(workers, asks)) is not None:
             return same
     return None
+
+
+def worker_parts(rank: RankMetrics) -> Parts | None:
+    """Return the samples of the workers of the one loader that feeds the steps; None: unknown."""
+    loaders = rank.makers.loaders
+    return stream_workers.worker_parts(rank.makers.processes) if len(loaders) == 1 else None
 
 
 def straggler_share(rank: RankMetrics) -> float | None:

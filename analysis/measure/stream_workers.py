@@ -1,4 +1,4 @@
-"""Whether the workers of a stream deliver the same samples.
+"""Whether the workers of a stream deliver the same samples, and how many each has.
 
 Workers are compared by marks of the first samples that each made (profiler/taps/sample_marks.py).
 Data may repeat for good reasons: few different values, the same ones drawn again, a file listed
@@ -13,7 +13,7 @@ from itertools import combinations
 
 import numpy as np
 
-from feedline.profiler.events import Stage
+from feedline.profiler.events import Flag, Stage
 from feedline.profiler.store.segment_reader import Process
 
 _FIELDS = ("wall", "cpu", "runqueue", "nbytes", "extra")  # of a record of MARKS
@@ -51,6 +51,40 @@ class SameSamples:
     compared: int
     in_order: bool
     by_labels: bool = False
+
+
+@dataclass(frozen=True)
+class Parts:
+    """Samples that the workers of a stream made, in passes that all of them ended.
+
+    Attributes:
+        most, least: of the worker with most samples, and of the one with fewest.
+        as_workers: with even parts, so many workers would take as long for a pass.
+    """
+
+    most: int
+    least: int
+    as_workers: float
+
+
+def worker_parts(processes: Iterable[Process]) -> Parts | None:
+    """Count the samples of each worker of a loader; None: no pass was ended by all."""
+    workers: dict[object, dict[int, int]] = {}  # worker -> pass that it ended -> samples
+    for process in processes:
+        if not process.is_worker:
+            continue
+        if process.stride > 1:  # some batches were not kept
+            return None
+        rows = process.of(Stage.FETCH)
+        ended = workers.setdefault(process.header["worker"], {})
+        of_pass, at_end = rows["number"] >> 32, rows["flags"] & Flag.END != 0
+        for number in np.unique(of_pass[at_end]).tolist():
+            made = (of_pass == number) & (rows["flags"] & (Flag.END | Flag.FAILED) == 0)
+            ended[number] = int(rows["extra"][made].sum())
+    passes = set.intersection(*map(set, workers.values())) if workers else set()
+    counts = [sum(ended[number] for number in passes) for ended in workers.values()]
+    most = max(counts, default=0)
+    return Parts(most, min(counts), sum(counts) / most) if most else None
 
 
 def same_samples(processes: Iterable[Process], asks_for_worker: object) -> SameSamples | None:

@@ -6,8 +6,10 @@ taps/operations/__init__.py.
 """
 
 import gc
+import importlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 from feedline.profiler import masks, message
@@ -99,6 +101,16 @@ _MoreOfLoader = Callable[
 _NewSetup = Callable[[dict[str, object]], None]  # Manifest.training
 
 
+#: A module of a library with loaders of its own -> the tap that is attached when it is imported.
+_LIBRARY_LOADERS = {
+    "nvidia.dali.plugin.pytorch": "dali_iterators",
+    "torchdata.nodes.loader": "nodes_iterators",
+    "torchrl.data.replay_buffers.replay_buffers": "replay_buffers",
+    "ray.data.iterator": "ray_iterators",
+    "grain._src.python.dataset.dataset": "grain_iterators",
+}
+
+
 def attach_in_main(
     hooks: Hooks,
     folder: Path,
@@ -116,7 +128,6 @@ def attach_in_main(
     )
     hooks.when_imported("torch", lambda: _gpu(hooks, folder, window))
     hooks.when_imported("torch._dynamo", lambda: _dynamo(hooks))
-    hooks.when_imported("nvidia.dali.plugin.pytorch", lambda: _dali(hooks, register_loader))
     hooks.add_undo(operations.attach(hooks.report))
 
 
@@ -196,6 +207,8 @@ def _torch(
             lambda patches: loaders.attach(TORCHDATA, patches),
         ),
     )
+    for module, tap in _LIBRARY_LOADERS.items():
+        hooks.when_imported(module, partial(_library_loaders, hooks, tap, register_loader))
 
 
 def _gpu(hooks: Hooks, folder: Path, window: ProfilerWindow | None) -> None:
@@ -223,11 +236,10 @@ def _dynamo(hooks: Hooks) -> None:
     hooks.add_undo(tap.undo)
 
 
-def _dali(hooks: Hooks, register_loader: _NewLoader) -> None:
-    from feedline.profiler.taps import dali_iterators
-
+def _library_loaders(hooks: Hooks, tap: str, register_loader: _NewLoader) -> None:
+    library = importlib.import_module(f"feedline.profiler.taps.{tap}")
     hooks.attach(
-        "DALI",
-        "DALI's iterators as loaders: waits and batches",
-        lambda patches: dali_iterators.attach(patches, register_loader),
+        library.NAME,
+        f"the loaders of {library.NAME}: waits and batches",
+        lambda patches: library.attach(patches, register_loader),
     )

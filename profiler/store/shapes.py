@@ -73,6 +73,7 @@ class _LoaderShape(_LoaderRequired, total=False):
     batch_sampler: str
     dataset: str
     dataset_library: str
+    wrapped_library: str
     dataset_shards: Count
     resampled: bool
     dataset_changes: list[str]

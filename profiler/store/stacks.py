@@ -237,6 +237,10 @@ class _Seen:
     ns: int
     moments: tuple[int, ...] = ()
 
+    @property
+    def middle(self) -> int:
+        return (self.begin + self.end) // 2
+
 
 @dataclass
 class _Count:

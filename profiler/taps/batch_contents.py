@@ -121,6 +121,8 @@ def _leaves(value: Any, leaves: list[Any]) -> list[Any]:
         getattr(value, "data", None), dict
     ):  # transformers.BatchEncoding, a UserDict
         _leaves(value.data, leaves)
+    elif type(value).__name__ == "TensorDict" and hasattr(value, "items"):
+        _leaves(dict(value.items()), leaves)
     else:
         leaves.append(value)
     return leaves

@@ -103,7 +103,7 @@ class LoaderTaps:
         patches.set(multi, "__init__", self._watched_init(multi.__init__, library))
         patches.set(multi, "_reset", self._watched_reset(multi._reset))
         patches.set(multi, "_try_get_data", _watched_try_get_data(multi._try_get_data))
-        patches.set(base, "__next__", _watched_next(base.__next__))
+        patches.set(base, "__next__", watched_next(base.__next__))
         if library is TORCH:  # torchdata's calls it
             patches.set(base, "_next_index", _watched_next_index(base._next_index))
 
@@ -143,7 +143,7 @@ class LoaderTaps:
                 return original(iterator, loader, *args, **kwargs)
             known, flags = self._next_epoch(loader)
             own_collate = known.about[1].get("collate") != "default"
-            iterator._feedline = state = _IteratorState(
+            iterator._feedline = state = IteratorState(
                 known.number, known.epoch, own_collate=own_collate, of=known
             )
             known.iterator = weakref.ref(iterator)
@@ -249,7 +249,7 @@ class _LoaderHandle:
 
 
 @dataclass
-class _IteratorState:
+class IteratorState:
     """State of one iterator."""
 
     loader: int
@@ -281,7 +281,7 @@ class _IteratorState:
         return drawn or (rows(batch) if known is None else known.samples)
 
 
-def _watched_next(original: Callable[[Any], Any]) -> Callable[[Any], Any]:
+def watched_next(original: Callable[[Any], Any]) -> Callable[[Any], Any]:
     """Time ``__next__`` and describe its result."""
 
     @functools.wraps(original)
@@ -317,7 +317,7 @@ def _watched_next(original: Callable[[Any], Any]) -> Callable[[Any], Any]:
     return __next__
 
 
-def _rested_next(original: Callable[[Any], Any], iterator: Any, state: _IteratorState) -> Any:
+def _rested_next(original: Callable[[Any], Any], iterator: Any, state: IteratorState) -> Any:
     """Hand over the next batch during a pause.
 
     Batches and samples are counted, and the end of an epoch is recorded, or that no batch came.
@@ -357,7 +357,7 @@ def _rested_next(original: Callable[[Any], Any], iterator: Any, state: _Iterator
     return batch
 
 
-def _number_of(iterator: Any, state: _IteratorState) -> int:
+def _number_of(iterator: Any, state: IteratorState) -> int:
     """Return the number in the epoch of the batch that was handed over."""
     if hasattr(iterator, "_rcvd_idx"):
         return (
@@ -366,7 +366,7 @@ def _number_of(iterator: Any, state: _IteratorState) -> int:
     return state.yielded
 
 
-def _note(span: Span, iterator: Any, state: _IteratorState, batch: Any) -> None:
+def _note(span: Span, iterator: Any, state: IteratorState, batch: Any) -> None:
     """Record the number of a batch and its content."""
     try:
         number = _number_of(iterator, state)
@@ -379,7 +379,8 @@ def _note(span: Span, iterator: Any, state: _IteratorState, batch: Any) -> None:
         span.nbytes, span.extra = about.nbytes, state.samples(number, batch, about)
         if recorder.convergence is not None:
             recorder.convergence.handed_over(span.extra)
-        span.flags |= about.flags | (Flag.PINNED if iterator._pin_memory else 0)
+        pinned = getattr(iterator, "_pin_memory", False)
+        span.flags |= about.flags | (Flag.PINNED if pinned else 0)
     except Exception:
         pass  # an exotic batch or loader: its size stays unknown
 
@@ -445,7 +446,7 @@ def _watch_memory(loader: int, workers: list[Any]) -> None:
             recorder.worker_memory.watch(loader, workers)
 
 
-def _watch_queue(queue: Any, state: _IteratorState) -> None:
+def _watch_queue(queue: Any, state: IteratorState) -> None:
     """Time receiving and unpickling, in the thread that reads the queue.
 
     Patches the instance; other queues are not touched.

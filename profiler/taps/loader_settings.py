@@ -56,10 +56,12 @@ def settings(loader: Any) -> dict[str, object]:
     dataset = getattr(loader, "dataset", None)
     facts["dataset"] = _name_of(dataset)
     facts["map_style"] = not isinstance(dataset, torch.utils.data.IterableDataset)
-    if (library := type(dataset).__module__.partition(".")[0]) in _STREAM_LIBRARIES:
+    if library := _stream_library(dataset):
         facts["dataset_library"] = library
         with suppress(Exception):  # how many shards it has stays unknown
             facts.update(_shards(dataset))
+    elif wrapped := next(filter(None, map(_stream_library, _held(dataset))), ""):
+        facts["wrapped_library"] = wrapped
     facts["whole_batches"] = facts["batch_sampler"] == "none" or _fetches_batches(dataset)
     with suppress(Exception):  # exotic code: what it does stays unknown
         facts.update(_of_code(loader, dataset))
@@ -73,6 +75,12 @@ def settings(loader: Any) -> dict[str, object]:
         context = getattr(loader, "multiprocessing_context", None) or torch.multiprocessing
         facts["start_method"] = context.get_start_method()
     return facts
+
+
+def _stream_library(dataset: Any) -> str:
+    """Return the library of streams that a data set is of; empty: none of those that are known."""
+    library = type(dataset).__module__.partition(".")[0]
+    return library if library in _STREAM_LIBRARIES else ""
 
 
 def _shards(stream: Any) -> dict[str, object]:

@@ -12,8 +12,8 @@ Events that are always recorded end the pause with the step in which they occur:
 an evaluation (a loader that does not feed the steps, ``Module.eval`` unless every few steps call
 it), a checkpoint, a compilation. There are no pauses if a loop of forwards without gradients occurs
 unannounced (rollouts of reinforcement learning, which a pause would count as parts of its steps),
-if the ranks of a training communicate, with DALI, in a window of torch.profiler, while operations
-are counted, or if a tool listens to NVTX ranges.
+if the ranks of a training communicate, in a window of torch.profiler, while operations are counted,
+or if a tool listens to NVTX ranges.
 """
 
 import os

@@ -2,7 +2,9 @@
 get some.
 """
 
+import itertools
 import time
+from dataclasses import replace
 
 import pytest
 import torch
@@ -11,11 +13,12 @@ from rules.made_up import made_up_facts, waiting
 from torch.utils.data import DataLoader, IterableDataset, get_worker_info
 
 import feedline
-from feedline.analysis.explain.build import build
+from feedline.analysis.explain.build import build, training_input
 from feedline.analysis.explain.diagnose import diagnose
 from feedline.analysis.ledger.facts import RuleInputs
 from feedline.analysis.ledger.finding import Severity
 from feedline.analysis.measure.gather import busy_shares, without_batches
+from feedline.analysis.measure.stream_workers import Parts
 from feedline.analysis.report import phrases, terminal
 from feedline.analysis.rules import INPUT, OTHERWISE
 from feedline.analysis.rules.input import too_few_workers, workers_without_data
@@ -128,3 +131,37 @@ def test_one_whose_part_ends_early_has_nothing_to_do_until_the_others_are_done()
 
     assert busy_shares(workers, 0) == (pytest.approx(120 / 180), pytest.approx(60 / 180))
     assert without_batches(workers) == 1
+
+
+def test_uneven_parts_are_a_finding_where_the_largest_one_holds_the_others_up():
+    uneven = replace(stream(without=0), worker_parts=Parts(most=700, least=20, as_workers=1.4))
+
+    finding = workers_without_data.check(uneven)
+
+    assert finding.message.endswith("700 samples the largest, 20 the smallest")
+    assert finding.more == ["a pass takes as long as with 1.40 workers that have even parts"]
+    assert finding.fix.startswith("Give each worker as many samples")
+    nearly = replace(uneven, worker_parts=Parts(most=250, least=200, as_workers=3.5))
+    assert workers_without_data.check(nearly) is None
+
+
+class Uneven(IterableDataset):
+    """A part of 160 samples, and one of 16."""
+
+    def __iter__(self):
+        yield from (torch.ones(10) for _ in range((160, 16)[get_worker_info().id]))
+
+
+def test_samples_of_workers_are_counted_in_passes_that_all_of_them_ended(tmp_path):
+    net = torch.nn.Linear(10, 3)
+    optimizer = torch.optim.SGD(net.parameters())
+    counted = []
+    for batches in (3, 100):
+        folder = tmp_path / f"{batches}"
+        with feedline.record(folder, strict=True):
+            for batch in itertools.islice(DataLoader(Uneven(), 8, num_workers=2), batches):
+                net(batch).mean().backward()
+                optimizer.step()
+        counted.append(training_input(open_run(folder)).facts.worker_parts)
+
+    assert counted == [None, Parts(most=160, least=16, as_workers=1.1)]

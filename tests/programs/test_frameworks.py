@@ -80,3 +80,27 @@ def test_a_dali_pipeline_on_the_cpu(record, photographs, iterator, kind):
     done.check_split(steps=10, samples=36, hooks=["DALI"])
     assert done.roles() == [(kind, "training", 10)]
     assert done.report["workers"] is None  # what DALI's threads do cannot be seen from outside
+
+
+@pytest.mark.parametrize(
+    ("library", "module", "hook", "kind"),
+    [
+        ("nodes", "torchdata.nodes", "torchdata.nodes", "Loader"),
+        ("grain", "grain", "Grain", "IterDataset"),
+        pytest.param("torchrl", "torchrl", "torchrl", "ReplayBuffer", marks=pytest.mark.long),
+        pytest.param("ray", "ray", "Ray Data", "iter_torch_batches", marks=pytest.mark.long),
+    ],
+)
+def test_batches_of_other_loaders_are_counted(record, library, module, hook, kind):
+    needs(module, library)
+
+    done = record("other_loaders.py", library, like_plain=True, varies="INFO")
+
+    done.check_split(steps=10, samples=80, hooks=[hook])
+    (loader,) = done.report["loaders"]
+    assert (loader["kind"], loader["role"], loader["batches"], loader["samples"]) == (
+        kind,
+        "training",
+        10,
+        80,
+    )

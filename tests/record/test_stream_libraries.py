@@ -68,12 +68,14 @@ class Whole(torch.utils.data.IterableDataset):
             yield {"name": f"image {row['number']}", "x": sample(row["number"]) + torch.randn(4)}
 
 
-def train(folder: pathlib.Path, stream: Any, workers: int = 2) -> tuple[RuleInputs, list[int]]:
+def train(
+    folder: pathlib.Path, stream: Any, workers: int = 2, kind: Any = DataLoader
+) -> tuple[RuleInputs, list[int]]:
     """Train for a pass; return the facts and the samples of each worker."""
     net = torch.nn.Linear(4, 1)
     optimizer = torch.optim.SGD(net.parameters(), 1e-9)
     with feedline.record(folder / "run", strict=True):
-        for batch in DataLoader(stream, BATCH, num_workers=workers):
+        for batch in kind(stream, batch_size=BATCH, num_workers=workers):
             net(batch["x"] if isinstance(batch, dict) else batch).mean().backward()
             optimizer.step()
             optimizer.zero_grad()
@@ -118,7 +120,7 @@ def test_a_table_that_each_worker_reads_whole_is_seen_behind_random_crops(tmp_pa
     assert facts.same_samples is not None
     assert facts.same_samples.by_labels and facts.same_samples.in_order
     first = diagnose(facts)[0]
-    assert first.rule_id == "same_samples" and "Whole.__iter__" in first.fix
+    assert first.rule_id == "same_samples" and "to_iterable_dataset" in first.fix
 
 
 @pytest.mark.parametrize("library", ["webdataset", "datasets"])
@@ -163,3 +165,40 @@ def test_an_epoch_that_workers_see_in_shared_memory_is_no_change(tmp_path):
 
     facts = training_input(open_run(tmp_path / "run")).facts
     assert facts is not None and facts.dataset_changes == []
+
+
+def write_chunks(folder: pathlib.Path) -> None:
+    """Write the files of LitData, four chunks."""
+    from litdata.streaming.writer import BinaryWriter
+
+    out = BinaryWriter(str(folder), chunk_size=SAMPLES // 4)
+    for number in range(SAMPLES):
+        out[number] = {"number": number}
+    out.done()
+    out.merge(1)
+
+
+class ByIndex(torch.utils.data.IterableDataset):
+    """The same, read by index in each worker: it does not split itself then."""
+
+    def __init__(self, chunks: Any) -> None:
+        self.chunks = chunks
+
+    def __iter__(self):
+        return (sample(self.chunks[index]["number"]) for index in range(SAMPLES))
+
+
+def test_a_stream_of_litdata_splits_itself_unless_it_is_read_by_index(tmp_path):
+    litdata = pytest.importorskip("litdata")
+    write_chunks(folder := tmp_path / "chunks")
+    whole = litdata.StreamingDataset(str(folder), transform=lambda row: sample(row["number"]))
+    _, of_workers = train(tmp_path / "whole", whole, kind=litdata.StreamingDataLoader)
+    assert of_workers == [SAMPLES // 2, SAMPLES // 2]
+
+    by_index = ByIndex(litdata.StreamingDataset(str(folder)))
+    facts, of_workers = train(tmp_path / "by_index", by_index)
+
+    assert of_workers == [SAMPLES, SAMPLES]
+    assert facts.setting("wrapped_library") == "litdata"
+    first = diagnose(facts)[0]
+    assert first.rule_id == "same_samples" and "litdata.StreamingDataset" in first.fix

@@ -19,6 +19,7 @@ from feedline.analysis.measure.model import (
     PeriodicStall,
     Traffic,
 )
+from feedline.analysis.measure.stream_workers import Parts
 
 ms = st.sampled_from([0.0, 0.3, 2.0, 9.0, 40.0, 300.0])
 some_bytes = st.sampled_from([None, 0.0, 900.0, 70e3, 2e6, 40e6])
@@ -111,6 +112,7 @@ fact_fields = st.fixed_dictionaries(
         "swapped_in": st.sampled_from([None, 0.0, 40e6]),
         "first_made_s": st.sampled_from([None, 0.2, 6.0]),
         "same_samples": st.sampled_from([None, SAME]),
+        "worker_parts": st.sampled_from([None, Parts(most=700, least=20, as_workers=1.4)]),
         "order_s": st.sampled_from([None, 0.0, 4.0]),
         "glibc": st.sampled_from([(), (2, 36)]),
         "failed": st.sampled_from(["", "failed with ValueError (exit code 1)"]),

@@ -37,6 +37,7 @@ from feedline.analysis.measure.model import (
     Unseen,
     Updated,
 )
+from feedline.analysis.measure.stream_workers import Parts
 from feedline.analysis.rules import BY_ID, CROSS_RANK, DATA, INPUT, LOOP, MACHINE, TRACE
 from feedline.analysis.traces.windows import GpuWork
 
@@ -151,6 +152,15 @@ def lacking(**settings: object) -> RuleInputs:
     )
 
 
+def uneven(**settings: object) -> RuleInputs:
+    """A stream of whose samples one of four workers has most."""
+    return waiting(
+        sample={"dataset": (4.0, 0.0, 0.0)},
+        settings=STREAM | settings,
+        worker_parts=Parts(most=700, least=20, as_workers=1.4),
+    )
+
+
 SLOW_READ = Operation("read", "zarr.Array", 200e-3, 30e-3, 1.0)
 
 
@@ -219,6 +229,11 @@ CASES: dict[str, list[tuple[str, RuleInputs, RuleInputs]]] = {
             waiting(settings=STREAM | {"dataset_library": "datasets"}, same_samples=SAME),
         ),
         (
+            "StreamingDataLoader itself",
+            waiting(settings=STREAM | {"wrapped_library": "litdata"}, same_samples=SAME),
+            waiting(settings=STREAM | {"wrapped_library": "datasets"}, same_samples=SAME),
+        ),
+        (
             "in Texts.__iter__",
             waiting(
                 settings=STREAM | {"sample_code": "Texts.__iter__ (a.py:3)"}, same_samples=SAME
@@ -233,6 +248,12 @@ CASES: dict[str, list[tuple[str, RuleInputs, RuleInputs]]] = {
             lacking(dataset_library="datasets"),
         ),
         ("a part of the data", lacking(), waiting(settings=STREAM)),
+        ("as many samples", uneven(), waiting(settings=STREAM)),
+        (
+            "tar files of even size",
+            uneven(dataset_library="webdataset"),
+            uneven(dataset_library="datasets"),
+        ),
     ],
     "fewer_workers": [
         (
@@ -728,6 +749,11 @@ CASES: dict[str, list[tuple[str, RuleInputs, RuleInputs]]] = {
     ],
     "input_bound_unexplained": [
         ("stages of a sample", waiting(), waiting(workers=None)),
+        (
+            "mp_prefetch",
+            waiting(workers=None, settings={"library": "Grain"}),
+            waiting(workers=None, settings={"library": "Ray Data"}),
+        ),
     ],
 }
 

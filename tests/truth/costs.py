@@ -216,7 +216,7 @@ def effective(bar: Bar) -> float:
     return float(machine.get("effective_cpus") or machine.get("cpus") or 1)
 
 
-def step_with(bar: Bar, workers: int, taking: float) -> float:
+def step_with(bar: Bar, workers: float, taking: float) -> float:
     """max((S + t) / W, C + t, CPU time / CPUs), and the beginnings of passes after the first, whose
     batch nobody makes ahead.
     """
@@ -285,8 +285,12 @@ def shorter_at_least(bar: Bar, one_each: bool = False) -> float:
 
 
 def without_data(bar: Bar) -> float:
-    """The step that those workers make which have data, beside the one of all."""
-    workers, fed = bar.number or 0, (bar.number or 0) - int(bar.evidence("idle_workers"))
+    """The step that those workers make which have data, beside the one of all.
+
+    Of uneven parts, it is the step of as many workers as would do with even ones.
+    """
+    workers = bar.number or 0
+    fed = bar.evidence("even_workers", workers - bar.evidence("idle_workers", 0))
     return max(
         0.0,
         min(

@@ -79,8 +79,11 @@ def alone_s(facts: RuleInputs) -> float | None:
     )
 
 
-def with_workers_s(facts: RuleInputs, workers: int, receiving: float) -> float | None:
-    """Return step(W), for a time to receive the batches of a step."""
+def with_workers_s(facts: RuleInputs, workers: float, receiving: float) -> float | None:
+    """Return step(W), for a time to receive the batches of a step.
+
+    Workers with uneven parts of a stream count as fewer, which may be no whole number.
+    """
     making = making_s(facts)
     if making is None or workers < 1:
         return None

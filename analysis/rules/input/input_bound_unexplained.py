@@ -27,6 +27,36 @@ _UNKNOWN = Sentence(
     name=PART,
     took=TIME,
 )
+_IN_LIBRARY = Sentence(
+    "the step waits {took} for {library}, which hands over batches too late",
+    took=TIME,
+    library=NAME,
+)
+_NOT_VISIBLE = "what it does before is not visible"
+#: A library with loaders of its own -> what makes them faster.
+_FIXES: dict[str, list[str]] = {
+    "DALI": [
+        "Raise num_threads of the pipeline, or prefetch_queue_depth.",
+        "Move operators to the GPU (device='mixed' for decoding) where it has time.",
+    ],
+    "torchdata.nodes": [
+        "Raise num_workers of ParallelMapper (method='process' where samples need the CPU).",
+        "Put a Prefetcher at the end: it makes batches while the step runs.",
+    ],
+    "torchrl": [
+        "Let threads make batches while the step runs: ReplayBuffer(..., prefetch=3).",
+        "If it has some, raise prefetch, or make its transforms cheaper.",
+    ],
+    "Ray Data": [
+        "Raise prefetch_batches of iter_torch_batches(), and concurrency of map_batches().",
+        "ds.stats() says which operator is slow.",
+    ],
+    "Grain": [
+        "Raise num_workers of mp_prefetch(grain.MultiprocessingOptions(num_workers=...)).",
+        "Of a grain.DataLoader, it is worker_count.",
+        "If reading is slow, raise num_threads of grain.ReadOptions.",
+    ],
+}
 _STAGE = Sentence(
     "the largest stage of a sample is {stage} ({part} of its time)", stage=NAME, part=PERCENT
 )
@@ -74,6 +104,10 @@ def check(facts: RuleInputs) -> Finding:
     fix, *others = (
         BY_WHOM if queues else _OTHER_CODE if crowded else _INSIDE if of_sample else _UNSEEN
     )
+    library = str(facts.setting("library"))
+    if library in _FIXES:
+        message, inside = _IN_LIBRARY(took=part_s, library=library), [_NOT_VISIBLE, *inside]
+        fix, *others = _FIXES[library]
     shares = [
         ("blocked_share", "blocked, share of a sample's time", cpus.blocked_share(facts), SHARE),
         (

@@ -49,6 +49,24 @@ _FIXES: dict[str, list[str]] = {
         "With several ranks, call datasets.distributed.split_dataset_by_node.",
     ],
 }
+#: A library whose stream is in a data set of the program -> what splits it.
+_WRAPPED_FIXES: dict[str, list[str]] = {
+    "litdata": [
+        "Iterate the litdata.StreamingDataset, or give it to StreamingDataLoader itself.",
+        "It splits itself between workers and ranks then.",
+        "By index, each worker reads all of it.",
+    ],
+    "streaming": [
+        "Iterate the streaming.StreamingDataset, or give it to the DataLoader itself.",
+        "It splits itself between workers and ranks then.",
+        "By index, each worker reads all of it.",
+    ],
+    "datasets": [
+        "Iterate dataset.to_iterable_dataset(num_shards=...) instead: its shards go to workers.",
+        "Or give the data set itself to the DataLoader, which reads it by index.",
+        "With several ranks, call datasets.distributed.split_dataset_by_node.",
+    ],
+}
 
 
 def check(facts: RuleInputs) -> Finding | None:
@@ -82,6 +100,8 @@ def check(facts: RuleInputs) -> Finding | None:
 def _fixes(facts: RuleInputs) -> list[str]:
     """Return what splits the stream, in the terms of its library."""
     of_library = _FIXES.get(str(facts.setting("dataset_library")))
+    if of_library is None:
+        of_library = _WRAPPED_FIXES.get(str(facts.setting("wrapped_library")))
     if of_library is not None:
         return of_library
     function = cheaper.own_name(facts)

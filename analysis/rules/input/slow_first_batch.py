@@ -29,6 +29,8 @@ _SMALLER = Sentence(
 _FIXES = {
     "webdataset": "Let the shuffle buffer yield before it is full: wds.shuffle(size, initial=...).",
     "datasets": "Make the shuffle buffer smaller: shuffle(buffer_size=...).",
+    "litdata": "Raise max_pre_download, and keep chunks between passes: StreamingDataset(max_cache_size=...).",
+    "streaming": "Raise predownload, and keep shards between passes: StreamingDataset(cache_limit=...).",
 }
 _LONGER = "Or make passes longer, so that fewer of them begin."
 

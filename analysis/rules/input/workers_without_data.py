@@ -1,4 +1,4 @@
-"""Some workers of a stream never make a batch: it has fewer parts than there are workers."""
+"""Some workers of a stream have no data, or soon none: its parts are too few, or uneven."""
 
 from feedline.analysis.formatting import counted
 from feedline.analysis.ledger.change import Refused
@@ -8,7 +8,8 @@ from feedline.analysis.ledger.rule import AS_MUCH_CPU, Rule, Time
 from feedline.analysis.ledger.view import cheaper, cpus
 from feedline.analysis.ledger.view.handover import making_s, receiving_s, with_workers_s
 from feedline.analysis.ledger.view.input_wait import compute_s, input_wait, num_workers, severity
-from feedline.analysis.sentences import COUNT, NAME, PART, TIME, Sentence
+from feedline.analysis.measure.stream_workers import Parts
+from feedline.analysis.sentences import COUNT, NAME, NUMBER, PART, TIME, Sentence
 
 RULE_ID = "workers_without_data"
 
@@ -16,6 +17,27 @@ _WITHOUT = Sentence(
     "{idle} of {workers} never made a batch{shards}", idle=COUNT, workers=PART, shards=PART
 )
 _SHARDS = Sentence(": the stream has {shards}", shards=PART)
+_UNEVEN = Sentence(
+    "the workers have uneven parts of the stream: {most} samples the largest, {least} the smallest",
+    most=COUNT,
+    least=COUNT,
+)
+_AS_LONG = Sentence("a pass takes as long as with {fed} workers that have even parts", fed=NUMBER)
+_EVEN = Sentence(
+    "Give each worker as many samples, in {function}: shards of even size, and as many for each.",
+    function=NAME,
+)
+_EVEN_FIXES = {
+    "webdataset": Sentence(
+        "Write tar files of even size, and {workers}, or a multiple of it.", workers=COUNT
+    ),
+    "datasets": Sentence(
+        "Give the data set shards of even size: {workers}, or a multiple of it.", workers=COUNT
+    ),
+}
+_COUNT_THEM = "Print get_worker_info().id and the number of samples in each worker. If they are even, this finding is wrong."
+#: Of the workers: parts of a stream are uneven if even ones would keep this share of them busy.
+_MOST_EVEN = 0.8
 _ALONE = Sentence(
     "the others make a step's batches in {making}, and all together would in {all}",
     making=TIME,
@@ -45,17 +67,17 @@ _CHECK = Sentence(
 
 
 def check(facts: RuleInputs) -> Finding | None:
-    """Compare the step with the one that all of the workers would make.
+    """Compare the step with the one that all of the workers would make, with even parts.
 
     It is silent where the CPUs are full, where no batch is made by any, and of a stream that is not
     split at all.
     """
-    idle, workers, making = facts.idle_workers, num_workers(facts) or 0, making_s(facts)
-    fed, receiving = workers - idle, receiving_s(facts).low
-    if not facts.is_stream or not facts.may_be_split or not idle or fed < 1 or making is None:
+    workers, fed, making = num_workers(facts) or 0, _fed(facts), making_s(facts)
+    if not facts.is_stream or not facts.may_be_split or fed is None or making is None:
         return None
     if cpus.queueing(facts):
         return None
+    receiving = receiving_s(facts).low
     now, then = (with_workers_s(facts, number, receiving) for number in (fed, workers))
     if now is None or then is None:
         return None
@@ -63,26 +85,75 @@ def check(facts: RuleInputs) -> Finding | None:
     weight = severity(facts, cost_s)
     if weight is Severity.INFO:
         return None
-    shards = facts.shards
-    known = _SHARDS(shards=counted(shards, "shard")) if shards else ""
-    fix, *others = _fixes(facts, workers)
+    shards, uneven = facts.shards, None if facts.idle_workers else facts.worker_parts
+    message, more, fixes, how_to_check = (
+        _says(facts, workers, making, shards) if uneven is None else _says_uneven(facts, uneven)
+    )
+    fix, *others = fixes
+    counts = (uneven.most, uneven.least, fed) if uneven else (None, None, None)
     return Finding(
         RULE_ID,
         weight,
-        message=_WITHOUT(idle=idle, workers=counted(workers, "worker"), shards=known),
-        more=[_ALONE(making=making / fed, all=making / workers), _NO_MORE],
+        message=message,
+        more=more,
         evidence=measured(
             [
                 ("shards", "shards of the stream", shards, "shards"),
+                ("largest_part", "samples of the worker with most", counts[0], "samples"),
+                ("smallest_part", "samples of the worker with fewest", counts[1], "samples"),
+                ("even_workers", "workers with even parts that would do", counts[2], "workers"),
                 ("making_s", "making the batches of one step, by the others", making / fed, "s"),
                 ("compute_s", "rest of the step", compute_s(facts), "s"),
             ]
         ),
         fix=fix,
-        fix_more=[*others, _FEWER(fed=fed)],
-        how_to_check=_CHECK(fed=fed),
+        fix_more=others,
+        how_to_check=how_to_check,
         cost_s=cost_s,
         place=cheaper.place_of_samples(facts),
+    )
+
+
+def _fed(facts: RuleInputs) -> float | None:
+    """Return the workers that have data; of uneven parts, as many as would do with even ones.
+
+    None: all have data, or none has.
+    """
+    workers, parts = num_workers(facts) or 0, facts.worker_parts
+    if facts.idle_workers:
+        fed = workers - facts.idle_workers
+        return fed if fed >= 1 else None
+    if parts is None or parts.as_workers > _MOST_EVEN * workers:
+        return None
+    return parts.as_workers
+
+
+_Said = tuple[str, list[str], list[str], str]  # message, more, fixes, how to check
+
+
+def _says(facts: RuleInputs, workers: int, making: float, shards: int | None) -> _Said:
+    """Return what is said of workers without a batch."""
+    idle, fed = facts.idle_workers, workers - facts.idle_workers
+    known = _SHARDS(shards=counted(shards, "shard")) if shards else ""
+    return (
+        _WITHOUT(idle=idle, workers=counted(workers, "worker"), shards=known),
+        [_ALONE(making=making / fed, all=making / workers), _NO_MORE],
+        [*_fixes(facts, workers), _FEWER(fed=fed)],
+        _CHECK(fed=fed),
+    )
+
+
+def _says_uneven(facts: RuleInputs, parts: Parts) -> _Said:
+    """Return what is said of workers that end long before others."""
+    of_library = _EVEN_FIXES.get(str(facts.setting("dataset_library")))
+    workers = num_workers(facts) or 0
+    return (
+        _UNEVEN(most=parts.most, least=parts.least),
+        [_AS_LONG(fed=parts.as_workers)],
+        [of_library(workers=workers)]
+        if of_library is not None
+        else [_EVEN(function=cheaper.own_name(facts)), _BY_SAMPLES],
+        _COUNT_THEM,
     )
 
 
