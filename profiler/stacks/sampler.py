@@ -13,6 +13,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from feedline.profiler import masks, proc
+from feedline.profiler.files import owned
 from feedline.profiler.message import TURNED_OFF, Message, ReportHook
 from feedline.profiler.stacks import targets
 from feedline.profiler.stacks.layout import UnknownLayout, find_layout
@@ -97,15 +98,21 @@ class StackSampling:
             layout = find_layout()
             if not reads_truly(layout):
                 raise UnknownLayout(f"this Python ({sys.version.split()[0]}) is not known")
+            # before the helper: to start it waits until every worker has ended that the training
+            # forks meanwhile, as these inherit the pipe on which a started process is awaited
+            process = SampledProcess(self._folder, MAIN, (sampler,))
+            process.tick()
+            self._process = process
             _start_helper(self._folder, json.dumps(layout.as_json()), self._rate)
         except (UnknownLayout, Torn, LookupError) as error:
             self._report(NAME, False, str(error) or "stacks that were read are wrong")
         except Exception as error:
+            self._process = None
+            with suppress(Exception):
+                owned.discard(self._folder, targets.TARGETS)
             self._report(NAME, False, masks.error(error))
         else:
-            process = SampledProcess(self._folder, MAIN, (sampler,))
-            process.tick()  # the sampler's next one is a second away
-            self._process = process
+            process.tick()  # lets the helper read; the sampler's next one is a second away
             self._report(NAME, True, GIVES)
             if not self.wanted:  # the recording has ended meanwhile
                 self.stop()
