@@ -509,12 +509,6 @@ class StepSummary:
             profiler_step, feedline, range, optimizer, collectives or none.
         evaluation_s: Time in loops that only infer (evaluation, rollouts) over the whole run,
             outside all steps. Unit: s.
-        evaluations: How many such loops there were; several without a step between them count as
-            one.
-        evaluation_period: Steps from one to the next, the median. Unit: steps. None: there were
-            fewer than two, or the run was so long that not all of its steps were kept.
-        evaluation_place: Line of the training loop at which most of that time is spent, as in
-            train.py:31; empty: too few samples show it, or stacks were not sampled.
         series: Step by step over the run.
         gpu_stages: Stage -> mean time per step from the GPU's start of the stage's work to its end,
             gaps included. Stages may overlap. Unit: s. None: no GPU was timed: the hook CUDA events
@@ -550,6 +544,12 @@ class StepSummary:
             them was recorded in these steps.
         periodic: Every nth step takes longer, which is a part of other stages. None: no such period
             was found.
+        evaluations: How many such loops there were; several without a step between them count as
+            one.
+        evaluation_period: Steps from one to the next, the median. Unit: steps. None: there were
+            fewer than two, or the run was so long that not all of its steps were kept.
+        evaluation_place: Line of the training loop at which most of that time is spent, as in
+            train.py:31; empty: too few samples show it, or stacks were not sampled.
     """
 
     mean_s: float

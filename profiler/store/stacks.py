@@ -86,10 +86,6 @@ class SampledStack:
     seconds: float
     moments: tuple[int, ...] = ()
 
-    @property
-    def middle(self) -> int:
-        return (self.begin + self.end) // 2
-
 
 @dataclass(frozen=True)
 class ProcessStacks:

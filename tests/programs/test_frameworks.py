@@ -12,7 +12,7 @@ def needs(module: str, package: str, extra: str = "programs") -> None:
     if (parent and importlib.util.find_spec(parent) is None) or importlib.util.find_spec(
         module
     ) is None:
-        pytest.skip(f"{package} is not installed (pip install feedline[{extra}])")
+        pytest.skip(f"{package} is not installed (pip install {package}, or feedline[{extra}])")
 
 
 def made_at(loader: dict[str, Any]) -> tuple[str, str | None]:

@@ -189,7 +189,7 @@ class ByIndex(torch.utils.data.IterableDataset):
 
 
 def test_a_stream_of_litdata_splits_itself_unless_it_is_read_by_index(tmp_path):
-    litdata = pytest.importorskip("litdata")
+    litdata = pytest.importorskip("litdata", reason="litdata is not installed: no requirement")
     write_chunks(folder := tmp_path / "chunks")
     whole = litdata.StreamingDataset(str(folder), transform=lambda row: sample(row["number"]))
     _, of_workers = train(tmp_path / "whole", whole, kind=litdata.StreamingDataLoader)

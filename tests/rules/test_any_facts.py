@@ -68,4 +68,4 @@ def test_no_finding_contradicts_another(facts):
     assert not {"too_few_workers", "cpu_saturated"} <= causes
     assert not {"custom_collate", "objects_in_queue"} <= causes
     if causes & {"compute_bound", "borderline_input", "input_not_seen"}:
-        assert len(causes - {"busy_neighbors", "same_samples"}) == 1
+        assert len(causes - {"busy_neighbors", "same_samples", "killed_worker"}) == 1

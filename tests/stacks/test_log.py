@@ -103,7 +103,7 @@ def test_the_state_of_a_file_of_the_program_is_kept_once_and_of_no_other(
     assert read_file_states(rank(folder)) == {
         "train.py": FileState(about.st_mtime_ns, about.st_size)
     }
-    assert (folder / LOG).read_text().count("\nm\t") == 1
+    assert (folder / LOG).read_text().count("\nw\t") == 1
 
 
 def test_stretches_that_begin_before_a_moment_are_left_out(folder):

@@ -66,7 +66,7 @@ def check(facts: RuleInputs) -> Finding | None:
     weight = severity(facts, cost_s)
     if weight is Severity.INFO:
         return None
-    name = facts.setting("collate") or "collate"
+    name = str(facts.setting("collate") or "collate")
     return Finding(
         RULE_ID,
         weight,
