@@ -151,7 +151,7 @@ def test_markdown_of_a_run_has_its_fix_its_gain_and_no_html(project, capfd):
     assert not re.search(r"<[a-z/!]", out)
     assert re.search(r"^- \*\*Fix\*\* num_workers=2", out, re.MULTILINE)
     assert re.search(r"^- \*\*Gain\*\* 81\.0 -> 117 samples/s", out, re.MULTILINE)
-    assert re.search(r"^\| wait \| 232 ms \| 59 % \|$", out, re.MULTILINE)
+    assert re.search(r"^\| input \| 234 ms \| 59 % \|$", out, re.MULTILINE)
 
 
 def test_html_is_written_into_the_run_and_only_its_path_is_printed(project, capfd):

@@ -4,7 +4,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from feedline.analysis.ledger.finding import Finding, Severity
+from feedline.analysis.ledger.finding import Evidence, Finding, Severity
 from feedline.analysis.measure.code_frames import CodeFrame, origin, program_frames
 from feedline.analysis.measure.code_places import IDLE, WAIT, standing
 from feedline.analysis.measure.roles import WatchedRank, frames_of, inside_process, shown
@@ -109,6 +109,7 @@ class Standstill:
         processes: what each does.
         limit, cause: in a sentence each.
         culprit: the process that all others wait for; None: unknown.
+        since_s: how long no step has passed. Unit: s.
     """
 
     stuck: bool
@@ -116,6 +117,7 @@ class Standstill:
     limit: str = ""
     cause: str = ""
     culprit: Doing | None = None
+    since_s: float = 0.0
 
     def finding(self) -> Finding:
         """Return it as a finding."""
@@ -128,6 +130,7 @@ class Standstill:
             fix=fix.format(pid=culprit.process.pid) if culprit else "",
             place=culprit.place if culprit else "",
             more=_more(culprit) if culprit else [],
+            evidence=[Evidence("no_step_s", "no step passed for", self.since_s, "s")],
         )
 
 
@@ -152,7 +155,7 @@ def standstill(ranks: Sequence[WatchedRank]) -> Standstill:
         return Standstill(False, every)
     since = min(main.process.seconds for main in waiting)
     cause, culprit = _cause(groups)
-    return Standstill(True, every, _NO_STEP(seconds=since), cause, culprit)
+    return Standstill(True, every, _NO_STEP(seconds=since), cause, culprit, since)
 
 
 def _group(rank: WatchedRank, several: bool) -> list[Doing]:

@@ -75,12 +75,12 @@ def worker_parts(processes: Iterable[Process]) -> Parts | None:
             continue
         if process.stride > 1:  # some batches were not kept
             return None
-        rows = process.of(Stage.FETCH)
+        rows = process.view(Stage.FETCH)
         ended = workers.setdefault(process.header["worker"], {})
         of_pass, at_end = rows["number"] >> 32, rows["flags"] & Flag.END != 0
         for number in np.unique(of_pass[at_end]).tolist():
             made = (of_pass == number) & (rows["flags"] & (Flag.END | Flag.FAILED) == 0)
-            ended[number] = int(rows["extra"][made].sum())
+            ended[number] = int(rows["samples"][made].sum())
     passes = set.intersection(*map(set, workers.values())) if workers else set()
     counts = [sum(ended[number] for number in passes) for ended in workers.values()]
     most = max(counts, default=0)

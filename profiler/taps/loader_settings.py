@@ -37,8 +37,18 @@ _STREAM_LIBRARIES = ("webdataset", "datasets", "litdata", "streaming", "torchdat
 
 @below_function_modes
 def settings(loader: Any) -> dict[str, object]:
-    """Return the settings of a DataLoader; those that this torch does not have are left out."""
+    """Return the settings of a DataLoader; those that this torch does not have are left out.
+
+    Classes of the program may answer anything, or raise: what is known by then is returned.
+    """
     facts: dict[str, object] = {}
+    with suppress(Exception):
+        _find_settings(loader, facts)
+    return facts
+
+
+def _find_settings(loader: Any, facts: dict[str, object]) -> None:
+    """Add the settings one after another. Raises what the program's classes raise."""
     for name in _PLAIN:
         value = getattr(loader, name, None)
         if isinstance(value, (bool, int, float)):
@@ -74,12 +84,12 @@ def settings(loader: Any) -> dict[str, object]:
     if facts.get("num_workers"):
         context = getattr(loader, "multiprocessing_context", None) or torch.multiprocessing
         facts["start_method"] = context.get_start_method()
-    return facts
 
 
 def _stream_library(dataset: Any) -> str:
     """Return the library of streams that a data set is of; empty: none of those that are known."""
-    library = type(dataset).__module__.partition(".")[0]
+    module = type(dataset).__module__  # a class may have made a property of it
+    library = module.partition(".")[0] if isinstance(module, str) else ""
     return library if library in _STREAM_LIBRARIES else ""
 
 

@@ -83,7 +83,7 @@ def test_it_can_be_written_as_text_markdown_and_json(name, folder):
 
 @pytest.mark.parametrize(
     ("options", "code"),
-    [(["--html"], 2), (["-o", "x.html"], 73), (["--format", "html"], 2), (["--training", "1"], 2)],
+    [(["--html"], 2), (["-o", "x.html"], 73), (["--format", "html"], 2), (["--part", "1"], 2)],
 )
 def test_what_needs_a_recording_is_refused_with_what_there_is(options, code, folder, capsys):
     assert main(["report", str(folder), *options]) == code

@@ -21,7 +21,7 @@ def test_gathered_parameters_are_not_called_gradients(tmp_path, monkeypatch, war
         assert sum(one.transfer_s for one in kinds) == pytest.approx(comm.exposed_transfer_s)
         assert ("all_gather", "forward") in [(one.name, one.phase) for one in kinds]
     (found,) = [one for one in report.findings if one.rule_id == "exposed_communication"]
-    assert found.message.startswith("collectives that backward does not hide take ") and any(
+    assert found.message.startswith("collectives not overlapped with backward take ") and any(
         "all_gather in forward " in more for more in found.more
     )
     assert "gradients" not in found.message

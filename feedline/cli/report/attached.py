@@ -12,7 +12,7 @@ from feedline.profiler.errors import OutputError, ScriptError
 if TYPE_CHECKING:
     from feedline.analysis.report.document import Document
 
-_RECORDED_ONLY = ("html", "with_source", "training", "ceilings", "link_bandwidth", "nccl_log")
+_RECORDED_ONLY = ("html", "with_source", "part", "ceilings", "link_bandwidth", "nccl_log")
 _KNOWN = "what was seen from outside is shown as text, Markdown or JSON"
 
 
