@@ -59,9 +59,20 @@ def report_of(folder: Path) -> dict:
     ("kind", "says", "place"),
     [
         ("lock", "waits for worker 0, which waits for a lock", "with LOCK"),
-        ("stopped", "waits for worker 0, which is stopped", "os.kill("),
-        ("full queue", "waits for worker 0, which waits for room in a full queue", "QUEUE.put(2)"),
-        ("dead", "waits for a queue that stays empty", "QUEUE.get()"),
+        pytest.param(
+            *("stopped", "waits for worker 0, which is stopped", "os.kill("), marks=pytest.mark.long
+        ),
+        pytest.param(
+            *(
+                "full queue",
+                "waits for worker 0, which waits for room in a full queue",
+                "QUEUE.put(2)",
+            ),
+            marks=pytest.mark.long,
+        ),
+        pytest.param(
+            *("dead", "waits for a queue that stays empty", "QUEUE.get()"), marks=pytest.mark.long
+        ),
     ],
 )
 def test_a_training_that_hung_names_who_waited_for_whom_and_where(
@@ -98,6 +109,7 @@ def test_a_rank_that_waited_for_another_is_named_with_its_line(kind, start, tmp_
     assert "Rank 1 has begun " in str(report["findings"][0]["more"])
 
 
+@pytest.mark.long
 def test_a_training_that_was_terminated_while_it_hung_says_the_same(start, tmp_path):
     program = recorded(start, tmp_path, "hangs.py", "lock")
     time.sleep(HANGS_S)
