@@ -209,12 +209,13 @@ def looked_or_sampled(looked: OwnCode | None, sampled: OwnCode | None) -> OwnCod
     """Return what the loop's own code does: as it was timed, or else as stacks show it.
 
     A function that calls very many others cannot be timed, and one that runs in few steps is
-    rarely; where stacks show one that takes most, and surely more than was timed, they are believed.
+    rarely; where stacks show one that takes twice as long as any that was timed, they are believed.
     """
     if looked is None or sampled is None or not sampled.functions:
         return looked or sampled
     first = sampled.functions[0]
-    surely = sampled.looks >= _MANY and first.s >= _MOST * sampled.s
+    timed_s = max((one.s for one in looked.functions), default=0.0)
+    surely = sampled.looks >= _MANY and first.s >= _MOST * sampled.s and timed_s < _MOST * first.s
     agrees = any(_same(one, first) and one.high_s >= first.low_s for one in looked.functions)
     return sampled if surely and not agrees else looked
 

@@ -247,7 +247,7 @@ def test_rollouts_between_steps_have_their_own(recorded):
     whole = report.step.evaluation_code
     assert sum(functions(whole).values()) == pytest.approx(clock.spent["game"], rel=0.5)
     told = next(one for one in report.findings if one.rule_id == "evaluation_time")
-    assert told.severity.value == "low" and "in total, outside the model" in said(told)
+    assert "in total, outside the model" in said(told)
 
 
 def test_what_few_looks_saw_may_be_as_frequent_as_chance_allows():

@@ -261,8 +261,9 @@ def enough_workers(bar: Bar, one_each: bool = False) -> int:
         if one_each or not each
         else (bar.cost("total") - bar.cost("total", "runqueue_s")) / each
     )
+    carried = min(wanted, math.ceil(4 * room))  # no more than four per CPU are advised
     return max(
-        (bar.number or 0) + 1, min(wanted, math.ceil(min(wanted, room * busy) if each else room))
+        (bar.number or 0) + 1, min(wanted, math.ceil(min(carried, room * busy) if each else room))
     )
 
 
@@ -276,11 +277,10 @@ def shorter(bar: Bar, taking: float, least: float = 0.0, one_each: bool = False)
 
 
 def shorter_at_least(bar: Bar, one_each: bool = False) -> float:
-    locks = (
-        bar.blocked_by("", "lock") * bar.work / max(bar.number or 0, 1)
-        if bar.workers["blocked_looks"] >= 10
-        else 0.0
-    )
+    waited = bar.blocked_by("", "lock") if bar.workers["blocked_looks"] >= 10 else 0.0
+    number = bar.number or 0
+    held = waited if number < 2 else min(1 / number, math.sqrt(2 * waited / (number - 1)))
+    locks = held * bar.work
     return shorter(bar, at_most(bar), locks, one_each)
 
 
