@@ -91,8 +91,8 @@ def test_every_stage_is_reported_within_three_percent(warm_python, tmp_path, met
     later = warm(counted) if workers else counted
     for stage in SAMPLE:
         own = sum(row[stage] for row in later) / sum(len(row["batch"]) for row in later)
-        assert sample[stage]["wall_s"] == pytest.approx(own, rel=0.02, abs=2e-4), stage
-    assert sample["collate"]["wall_s"] == pytest.approx(collate_s(counted), rel=0.02, abs=2e-4)
+        assert sample[stage]["wall_s"] == pytest.approx(own, rel=0.02, abs=4e-4), stage
+    assert sample["collate"]["wall_s"] == pytest.approx(collate_s(counted), rel=0.02, abs=4e-4)
     for stage in (*SAMPLE, "collate"):  # it sleeps
         assert sample[stage]["blocked_s"] > 0.7 * sample[stage]["wall_s"], stage
 
