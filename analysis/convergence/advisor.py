@@ -473,7 +473,7 @@ def _rule(case: _Case) -> tuple[str, str]:
 
 
 def _rounded(factor: float) -> str:
-    """Return a factor with two digits, as it is no more certain: 1.4, 5, 16."""
+    """Return a factor rounded to two digits: 1.4, 5, 16."""
     return number(factor, 2).removesuffix(".0")
 
 

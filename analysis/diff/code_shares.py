@@ -64,5 +64,5 @@ def function_shares(code: UserCode) -> Iterator[FunctionShare]:
 
 
 def _named(function: str, file: str) -> str:
-    """Return what a function is called; a line of a module has no brackets."""
+    """Return the name of a function with brackets, or of a line of a module without."""
     return f"{function}() in {file}" if function.isidentifier() else f"{function} in {file}"

@@ -466,7 +466,7 @@ class GarbageCollection:
 class PeriodicStall:
     """Every nth step takes longer than those around it.
 
-    The input, checkpoints, compilation, garbage collections and evaluation are no part of it.
+    It leaves out the input, checkpoints, compilation, garbage collections and evaluation.
 
     Attributes:
         period: Steps from one of them to the next. Unit: steps.

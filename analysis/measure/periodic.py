@@ -55,7 +55,7 @@ class _Period:
 def periodic_stall(
     rank: RankMetrics, mean_s: float, stages_s: dict[str, float], stacks: Sequence[ProcessStacks]
 ) -> PeriodicStall | None:
-    """Return what every nth step takes longer; None: there is no such period.
+    """Return how much longer every nth step takes; None: no such period is seen.
 
     What the step waits for its input, compiling, checkpoints and garbage collections are left out,
     and so are steps in which a pass over the data begins, that save, compile or evaluate.
@@ -253,7 +253,7 @@ class _Weights:
     longer: float
 
     def more(self, longer: float, usual: float) -> float:
-        """Return what so many samples of longer steps are more than so many of usual ones, s."""
+        """Return by how many seconds longer steps exceed usual ones, from samples of both."""
         return longer * self.longer - usual * self.usual
 
 

@@ -59,7 +59,7 @@ class Parts:
 
     Attributes:
         most, least: of the worker with most samples, and of the one with fewest.
-        as_workers: with even parts, so many workers would take as long for a pass.
+        as_workers: how many workers with even parts would take as long for an epoch.
     """
 
     most: int

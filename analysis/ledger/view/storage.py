@@ -22,7 +22,7 @@ ANSWERS = ("network", "another process")
 
 #: Waiting for a lock or another thread.
 LOCK = "lock"
-_CONTENDING = 2  # workers: one takes turns with nobody
+_CONTENDING = 2  # workers: a single one never waits for another
 
 #: docs/rules/cold_storage.md. 300 JPEGs from the page cache were blocked for about 0 ms, the same
 #: files from the disk for 75 to 83 ms.
