@@ -27,7 +27,7 @@ from feedline.profiler.samplers.blocked_threads import ON_UNKNOWN, blocked_by
 from feedline.profiler.samplers.processes import descendants
 from feedline.profiler.stacks.layout import UnknownLayout
 from feedline.profiler.stacks.process_memory import ProcessMemory
-from feedline.profiler.stacks.short_slice import ask_for_short_slices
+from feedline.profiler.stacks.wake_soon import run_soon_after_waking
 
 _LOOK_S = 1.0  # between two looks for new processes
 _MOST_PROCESSES = 300
@@ -69,7 +69,7 @@ def watch(pid: int, seconds: float) -> Watched:
         MissingDependency: py-spy is needed, and is not installed.
     """
     pythons = _pythons(pid)
-    ask_for_short_slices(os.nice(0))
+    run_soon_after_waking(os.nice(0))
     reader, name = _reader(pythons, seconds)
     watching = _Watching(pid, reader)
     watching.look()

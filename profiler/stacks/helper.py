@@ -24,10 +24,10 @@ from feedline.profiler.stacks.file_watch import FolderWatch
 from feedline.profiler.stacks.layout import Layout
 from feedline.profiler.stacks.process_memory import ProcessMemory
 from feedline.profiler.stacks.ration import Ration
-from feedline.profiler.stacks.short_slice import ask_for_short_slices
 from feedline.profiler.stacks.stack_log import LogFull, StackLog
 from feedline.profiler.stacks.targets import END, TARGETS
 from feedline.profiler.stacks.thread_stacks import Place, StackReader, Torn
+from feedline.profiler.stacks.wake_soon import run_soon_after_waking
 
 _LOOK_NS = 200_000_000  # at most between two looks for new processes and threads
 _RATION_NS = 2_000_000_000
@@ -275,10 +275,12 @@ def main(arguments: list[str]) -> None:
     found = Layout.of_json(json.loads(layout))
     if os.fork():
         os._exit(0)
-    os.setsid()
+    # away from the terminal's signals; in a session of its own, autogroup (sched(7)) would let it wait
+    # for programs that compute, and it would see those that sleep too often
+    os.setpgid(0, 0)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
-    ask_for_short_slices(os.nice(0))
+    run_soon_after_waking(os.nice(0))
     with suppress(OSError, LogFull, OutputError):
         _Helper(Path(folder), int(pid), int(started), found, float(rate)).run()
     with suppress(OSError):

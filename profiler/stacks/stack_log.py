@@ -122,7 +122,7 @@ class StackLog:
 
     def _state(self, file: str, named: str) -> None:
         """Write how a file of the program is now, so that a changed one is told from it later."""
-        if masks.MASK in named or not file.endswith(".py") or masks.library(file):
+        if not file.endswith(".py") or masks.library(file):
             return
         with suppress(OSError):
             about = os.stat(file)

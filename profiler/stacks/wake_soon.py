@@ -8,6 +8,7 @@ import ctypes
 import platform
 
 _SLICE_NS = 100_000  # the shortest that there is; since Linux 6.12, ignored before
+_PR_SET_TIMERSLACK = 29
 _SCHED_SETATTR = {"x86_64": 314, "aarch64": 274}
 
 
@@ -26,14 +27,16 @@ class _SchedulerAttributes(ctypes.Structure):
     ]
 
 
-def ask_for_short_slices(nice: int) -> None:
+def run_soon_after_waking(nice: int) -> None:
     """Ask for it; nothing happens where the kernel does not know it.
 
     Args:
         nice: of this process, which stays.
     """
+    libc = ctypes.CDLL(None)
+    libc.prctl(_PR_SET_TIMERSLACK, 1, 0, 0, 0)  # 1 ns: the kernel may be late by 50 us else
     number = _SCHED_SETATTR.get(platform.machine())
     if number is not None:
         size = ctypes.sizeof(_SchedulerAttributes)
         attributes = _SchedulerAttributes(size, 0, 0, nice, 0, _SLICE_NS, 0, 0)
-        ctypes.CDLL(None).syscall(number, 0, ctypes.byref(attributes), 0)
+        libc.syscall(number, 0, ctypes.byref(attributes), 0)
