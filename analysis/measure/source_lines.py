@@ -1,12 +1,14 @@
 """Lines of the program's source, read when a report is made and never kept."""
 
 import os
+import sys
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from feedline.profiler.errors import FeedlineError
+from feedline.profiler.masks import MASK
 from feedline.profiler.store.run_folder import Rank
 from feedline.profiler.store.stacks import FileState, read_file_states
 
@@ -22,6 +24,7 @@ class SourceLines:
         begun_s: when it began, seconds since 1970; None: nothing is read.
         folders: in which files are looked for, beside the working directory.
         states: of files when they ran, as far as they were recorded: others are told by their time.
+            Only with it, a file whose folder is masked is looked for by its name.
     """
 
     begun_s: float | None = None
@@ -37,12 +40,13 @@ class SourceLines:
         with suppress(FeedlineError):
             states = read_file_states(rank)
         begun_s = anchors[0]["time_ns"] / 1e9 if anchors else None
-        return cls(begun_s, list(folder.absolute().parents)[:_PARENTS], states)
+        folders = [*list(folder.absolute().parents)[:_PARENTS], *_of_program()]
+        return cls(begun_s, folders, states)
 
     def __call__(self, file: str, line: int, function: str = "") -> str:
         """Return a line, without the blanks around it; empty.
 
-        The file is not there, is masked, or may have changed.
+        The file is not there, or may have changed.
 
         Args:
             function: that the line is in: a file without it is another one of the same name.
@@ -59,8 +63,10 @@ class SourceLines:
 
     def _found(self, file: str, function: str) -> list[str]:
         named = function.isidentifier()
+        state = self.states.get(file)
+        name = file if state is None else file.rpartition(f"{MASK}/")[2]
         for folder in (Path(), *self.folders):
-            lines = self._read(folder / file, self.states.get(file))
+            lines = self._read(folder / name, state)
             if lines and (not named or any(f"def {function}" in line for line in lines)):
                 return lines
         return []
@@ -77,3 +83,8 @@ class SourceLines:
             return file.read_text(encoding="utf-8", errors="replace").splitlines()
         except (OSError, ValueError):
             return []
+
+
+def _of_program() -> list[Path]:
+    """Return the folders of scripts on this process's command line, as it runs or ran one of them."""
+    return [Path(word).parent for word in sys.argv if word.endswith(".py")]

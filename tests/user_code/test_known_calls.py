@@ -1,4 +1,5 @@
 import re
+from dataclasses import replace
 
 import pytest
 from user_code.made_stacks import FETCHING, LIBRARIES, PYTHON, TORCH, process, stack
@@ -86,6 +87,25 @@ def test_a_file_whose_state_was_recorded_must_have_it_still(tmp_path):
 
     assert line(state) == "one"
     assert line(state._replace(size=5)) == line(state._replace(changed_ns=5)) == ""
+
+
+def test_a_file_whose_folder_is_masked_is_found_by_its_name_and_its_recorded_state(
+    tmp_path, monkeypatch
+):
+    """The program is elsewhere: its folder is known from the command line alone."""
+    file = tmp_path / "train.py"
+    file.write_text("one\n")
+    about = file.stat()
+    monkeypatch.setattr("sys.argv", ["feedline", "run", str(file), "--epochs", "3"])
+    rank = tmp_path / "elsewhere" / "runs" / "a" / "b" / "rank0"
+    manifest = Manifest(anchors=[{"time_ns": about.st_mtime_ns + 1_000_000_000}])
+    lines = SourceLines.of_rank(Rank(rank, 0, 0, manifest, []))
+    state = FileState(about.st_mtime_ns, about.st_size)
+
+    assert lines("***/train.py", 1) == ""
+    for seen, line in ((state, "one"), (state._replace(size=5), "")):
+        known = replace(lines, states={"***/train.py": seen}, _files={})
+        assert known("***/train.py", 1) == line
 
 
 def test_a_file_of_the_same_name_without_the_function_is_another_one(tmp_path):
