@@ -37,6 +37,7 @@ _SMALL = 0.01  # of the step: stages below it are shown as one
 _DIVIDED = 0.1  # of the step: an input that takes less is one row
 _STAGES, _PARTS, _OTHERS = 5, 3, 3  # shown at most
 _INPUT = "input"
+_CLOSE = 10  # lines between places in one function, mostly
 _SHORT_FIX = 36  # letters: a longer one leaves no room for place and gain
 #: Rows of the ledger below a stage -> what they are called.
 _WITHIN = {"comm/transfer": "rank transfer", "comm/late": "late ranks", "gc": "gc"}
@@ -199,16 +200,34 @@ def _others(report: Report) -> tuple[tuple[str, ...], ...]:
     """
     top = leading(report.findings)
     asking: list[Finding] = []
-    places = {top.place} if top is not None and top.place else set()
+    shown = [top] if top is not None else []
     checks = report.convergence.checks if report.convergence else []
     told = {finding.rule_id for finding in report.findings} | {*ASIDE}
-    for finding in [*report.findings, *(one for one in checks if one.rule_id not in told)]:
-        if finding is top or finding.severity is Severity.INFO or finding.place in places:
+    for finding in [*report.findings, *(check for check in checks if check.rule_id not in told)]:
+        if finding is top or finding.severity is Severity.INFO:
             continue
-        places |= {finding.place} - {""}
+        if any(_is_of_the_same_code(finding, other) for other in shown):
+            continue
+        shown.append(finding)
         asking.append(finding)
     mean_s = report.step.mean_s if report.step else 0.0
     return tuple(_other(finding, mean_s) for finding in asking[:_OTHERS])
+
+
+def _is_of_the_same_code(finding: Finding, shown: Finding) -> bool:
+    """Return whether both name a line, or lines close together that take the same time."""
+    if not finding.place or not shown.place:
+        return False
+    (file, line), (other, other_line) = _file_and_line(finding.place), _file_and_line(shown.place)
+    if file != other or line == other_line:
+        return file == other
+    return abs(line - other_line) <= _CLOSE and bool({*finding.claims} & {*shown.claims})
+
+
+def _file_and_line(place: str) -> tuple[str, int]:
+    """Return ``train.py`` and 31 of ``train.py:31``; 0 where there is no line."""
+    file, _, line = place.rpartition(":")
+    return (file, int(line)) if line.isdecimal() else (place, 0)
 
 
 def _other(finding: Finding, mean_s: float) -> tuple[str, str, str]:

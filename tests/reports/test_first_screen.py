@@ -2,6 +2,7 @@
 
 import io
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -13,7 +14,7 @@ from feedline.analysis.explain.model import Report
 from feedline.analysis.measure.stages import INPUT_STAGES
 from feedline.analysis.report import document_text
 from feedline.analysis.report.console import Console
-from feedline.analysis.report.document import Bars, Document, Fields
+from feedline.analysis.report.document import Bars, Document, Fields, Table
 from feedline.analysis.report.first_screen import first_screen, places
 from feedline.analysis.sentences import MAX_BRACKETS, MAX_WORDS
 
@@ -70,6 +71,29 @@ def test_it_holds_the_limit_and_the_stages_of_the_step(name: str) -> None:
     assert shown in ([], [pytest.approx(inputs / sum(report.step.stages.values()))])
     advice = [field.label for block in screen.of(Fields) for field in block.rows]
     assert ("Gain" in advice) == (report.verdict.gain is not None)
+
+
+@pytest.mark.parametrize(
+    ("place", "claims", "shown"),
+    [
+        ("rows.py:70", ["sample/dataset/cpu"], False),
+        ("rows.py:71", [], False),
+        ("rows.py:70", ["wait/starved"], True),
+        ("rows.py:90", ["sample/dataset/cpu"], True),
+        ("train.py:70", ["sample/dataset/cpu"], True),
+    ],
+)
+def test_what_a_second_finding_says_of_the_same_code_is_left_out(
+    place: str, claims: list[str], shown: bool
+) -> None:
+    report = VARIANTS["full"]()
+    top, second = report.findings[:2]
+    report.findings[:2] = [
+        replace(top, place="rows.py:71", claims=["sample/dataset/cpu", "sample/dataset/blocked"]),
+        replace(second, place=place, claims=claims),
+    ]
+
+    assert (place in drawn(Document(first_screen(report).of(Table)))) == shown
 
 
 @pytest.mark.parametrize("width", [40, 60, 79])
