@@ -11,7 +11,7 @@ from feedline.analysis.ledger.rule import Effort, Statement
 from feedline.analysis.ledger.trace_facts import TraceFacts, mean_step_s
 from feedline.analysis.ledger.view.enough_steps import maybe_below, only_infers
 from feedline.analysis.ledger.view.handover import as_code
-from feedline.analysis.ledger.view.input_wait import num_workers, steady_share
+from feedline.analysis.ledger.view.input_wait import steady_share
 from feedline.analysis.rules import BY_ID, first_stating
 from feedline.analysis.sentences import NAME, PERCENT, Sentence
 from feedline.analysis.traces.trace_budget import STEP_PARTS
@@ -25,8 +25,7 @@ _WRONG = dict.fromkeys(GRAVE, _WRONG_SET_UP) | dict.fromkeys(DIVERGED, "Training
 _SURE, _PERHAPS = "Input-bound", "Probably input-bound"
 
 _BOUND = Sentence("{bound}: {message}", bound=NAME, message=NAME)
-_WAITS = Sentence("{part} of each step waits for data.", part=PERCENT)
-_MAKES = Sentence("{part} of each step is spent on its input.", part=PERCENT)
+_INPUT = Sentence("Input takes {part} of each step.", part=PERCENT)
 _NO_CAUSE = Sentence(
     "No single cause takes 5 % or more of {whole}: the largest part, {part}, is {name}.",
     whole=NAME,
@@ -100,8 +99,7 @@ def _limit(top: Finding, run: RuleInputs) -> tuple[str, str]:
         return _BOUND(bound=_partly(called, weight), message=message), ""
     if rule.in_part:
         called = _PERHAPS if maybe_below(run) else _partly(called, Severity.of(steady_share(run)))
-    waits = run.loader is not None and num_workers(run) != 0
-    how_long = (_WAITS if waits else _MAKES)(part=steady_share(run))
+    how_long = _INPUT(part=steady_share(run))
     if rule.bound:  # by what is not the input alone
         return _BOUND(bound=called, message=message), how_long
     return _BOUND(bound=called, message=how_long), message

@@ -53,6 +53,8 @@ class KnownCall:
         signs: frames, any of which shows it.
         text: pattern of a line that makes it without a frame; empty: none does.
         on_gpu: it is slow only where a GPU computes.
+        left: share (0 to 1) of its time that about remains with the fix, by benchmarks/slow_calls;
+            a half where that was not measured.
     """
 
     name: str
@@ -62,6 +64,7 @@ class KnownCall:
     signs: tuple[Sign, ...] = ()
     text: str = ""
     on_gpu: bool = False
+    left: float = 0.5
 
 
 Calls = tuple[KnownCall, ...]

@@ -26,7 +26,7 @@ PER_SAMPLE: Calls = (
     KnownCall(
         "csv_read",
         "A whole CSV file is read in Python for each sample.",
-        "Read the file once, in __init__, and keep its rows as arrays",
+        "Read the CSV file once, in __init__, and keep its rows as arrays",
         "https://github.com/NRCan/geo-deep-learning/issues/418",
         (_python(r"csv\.py"),),
         r"\bcsv\.(Dict)?[Rr]eader\(|np\.(loadtxt|genfromtxt)\(",
@@ -104,7 +104,7 @@ PER_SAMPLE: Calls = (
     KnownCall(
         "database_opened",
         "A database connection is opened for each sample.",
-        "Connect once per worker, at its first sample",
+        "Connect to the database once per worker, at its first sample",
         "https://github.com/flairNLP/flair/issues/1669",
         text=r"\bsqlite3\.connect\(|\bpsycopg2?\.connect\(|\bduckdb\.connect\(",
     ),
@@ -141,7 +141,7 @@ PER_SAMPLE: Calls = (
     KnownCall(
         "json_parsed",
         "A JSON text is parsed for each sample.",
-        "Parse it once, in __init__, and keep arrays",
+        "Parse the JSON once, in __init__, and keep arrays",
         "https://github.com/open-mmlab/mmdetection/issues/2683",
         (_python(r"json/.*"),),
         r"\b(u|or|simple)json\.loads?\(",
@@ -149,7 +149,7 @@ PER_SAMPLE: Calls = (
     KnownCall(
         "yaml_parsed",
         "A YAML text is parsed in Python for each sample.",
-        "Parse it once, in __init__, and keep what samples need",
+        "Parse the YAML once, in __init__, and keep what samples need",
         "https://github.com/open-mmlab/mmdetection/issues/2683",
         (Sign("yaml"),),
     ),
@@ -164,7 +164,7 @@ PER_SAMPLE: Calls = (
     KnownCall(
         "file_unpickled",
         "A whole pickled file is loaded for each sample.",
-        "Load it once, in __init__, or store each sample on its own",
+        "Unpickle the file once, in __init__, or store each sample on its own",
         "https://github.com/torchgeo/torchgeo/issues/1754",
         (Sign("joblib"), _python(r"pickle\.py"), Sign("dill"), Sign("cloudpickle")),
         r"\bpickle\.loads?\(",
@@ -172,7 +172,7 @@ PER_SAMPLE: Calls = (
     KnownCall(
         "tensors_loaded",
         "torch.load reads a whole file of tensors for each sample.",
-        "Load it once per worker, with torch.load(..., mmap=True)",
+        "Load the file of tensors once per worker, with torch.load(..., mmap=True)",
         "https://github.com/pytorch/pytorch/issues/108955",
         (Sign("torch", r"serialization\.py"),),
     ),
@@ -221,7 +221,7 @@ PER_SAMPLE: Calls = (
     KnownCall(
         "spectrogram",
         "A spectrogram is computed on the CPU for each sample.",
-        "Compute it once before training, or for whole batches in the model",
+        "Compute spectrograms once before training, or for whole batches in the model",
         "https://github.com/awni/speech/issues/7",
         (
             Sign("librosa"),
@@ -250,7 +250,7 @@ PER_SAMPLE: Calls = (
     KnownCall(
         "process_started",
         "A process is started for each sample.",
-        "Do it once before training, or call a library instead",
+        "Run the program once before training, or call a library instead",
         "https://github.com/rom1504/any2dataset/pull/7",
         (_python(r"subprocess\.py"), _python(r"multiprocessing/popen.*")),
         r"\bos\.(system|popen)\(",
@@ -290,7 +290,7 @@ PER_STEP: Calls = (
     KnownCall(
         "tensorboard",
         "Values are written for TensorBoard in every step.",
-        "Write them every 50 steps or so",
+        "Write to TensorBoard every 50 steps or so",
         "https://github.com/deepspeedai/DeepSpeed/pull/5135",
         (Sign("torch", r"utils/tensorboard/.*"), Sign("tensorboardX"), Sign("tensorboard")),
     ),
@@ -304,7 +304,7 @@ PER_STEP: Calls = (
     KnownCall(
         "progress_bar",
         "The progress bar is redrawn in every step.",
-        "Update its text every 50 steps or so, or set mininterval",
+        "Update the progress bar every 50 steps or so, or set mininterval",
         "https://github.com/openvdb/fvdb-reality-capture/pull/144",
         (Sign("tqdm"), Sign("rich")),
     ),
@@ -317,16 +317,25 @@ PER_STEP: Calls = (
         r"^print\(",
     ),
     KnownCall(
+        "file_written",
+        "A file is written in every step.",
+        "Write the file every 50 steps or so, or when training ends",
+        "https://github.com/cysmith/neural-style-tf/issues/46",
+        (_python(r"(json/.*|csv\.py)", "dump|writerows?"), Sign("pandas", r"io/.*")),
+        r"\b(json|pickle|yaml)\.dump\(|\bnp\.save\w*\(|\.to_(csv|json|parquet)\(|\.writerows?\("
+        r"|\bos\.fsync\(",
+    ),
+    KnownCall(
         "garbage_collected",
         "gc.collect looks at every object of the program in every step.",
-        "Remove the call: Python collects by itself",
+        "Remove gc.collect(): Python collects by itself",
         "https://github.com/huggingface/peft/pull/2894",
         text=r"\bgc\.collect\(",
     ),
     KnownCall(
         "cache_emptied",
         "torch.cuda.empty_cache gives memory back that the next step asks for again.",
-        "Remove the call, or make it every few hundred steps",
+        "Remove empty_cache(), or call it every few hundred steps",
         "https://github.com/huggingface/transformers/issues/31372",
         (Sign("torch", r"(cuda|xpu|mps)/.*", "empty_cache"),),
         r"\bempty_cache\(",
@@ -334,7 +343,7 @@ PER_STEP: Calls = (
     KnownCall(
         "synchronized",
         "torch.cuda.synchronize makes the host wait for the GPU in every step.",
-        "Remove the call, or make it only when the time is logged",
+        "Remove synchronize(), or call it only when the time is logged",
         "https://github.com/pytorch/torchtitan/pull/134",
         (Sign("torch", r"(cuda|xpu|mps)/.*", "synchronize"),),
         r"\bsynchronize\(",
@@ -349,14 +358,14 @@ PER_STEP: Calls = (
     KnownCall(
         "metric_of_sklearn",
         "scikit-learn computes metrics on the CPU in every step.",
-        "Compute them once per epoch, or with tensor operations",
+        "Compute metrics once per epoch, or with tensor operations",
         "https://github.com/ViTAE-Transformer/RSP/pull/20",
         (Sign("sklearn"),),
     ),
     KnownCall(
         "reduced",
         "Values are reduced over all ranks in every step, one after another.",
-        "Reduce them together, every 50 steps or so",
+        "Reduce all values together, every 50 steps or so",
         "https://github.com/meta-pytorch/torchtune/pull/522",
         (Sign("torch", r"distributed/distributed_c10d\.py"),),
         r"\ball_reduce\(|\ball_gather\w*\(",
@@ -364,14 +373,14 @@ PER_STEP: Calls = (
     KnownCall(
         "state_copied",
         "The model or its state is copied in the training loop.",
-        "Copy it only when it is saved, or keep a running average in place",
+        "Copy the state only when it is saved, or keep a running average in place",
         "https://github.com/huggingface/datasets/pull/8387",
         (_python(r"copy\.py"),),
     ),
     KnownCall(
         "norms",
         "Norms of parameters or gradients are computed one by one in every step.",
-        "Compute them every 50 steps or so, or with torch._foreach_norm",
+        "Clip with torch.nn.utils.clip_grad_norm_, and log norms every 50 steps or so",
         "https://github.com/facebookresearch/metaseq/issues/327",
         (Sign("torch", r"(functional|_tensor|linalg/.*)\.py", "norm"),),
         r"\.norm\(|linalg\.\w*norm\(",

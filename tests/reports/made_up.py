@@ -355,7 +355,7 @@ def loader(index: int, role: str = "training") -> Loader:
 
 
 VERDICT = Verdict(
-    limit="Input-bound: 53 % of each step waits for data.",
+    limit="Input-bound: Input takes 53 % of each step.",
     cause="Images are decoded to 9 times as many pixels as the model sees.",
     fix="Store the images near the training size, or decode only the crop.",
     place="train.py:41",

@@ -16,7 +16,7 @@ def test_the_page_begins_with_the_verdict_what_to_change_and_what_it_gives() -> 
     page = first_screen(report())
 
     parts = (
-        "<h1>Input-bound: 53\u00a0% of each step waits for data.</h1>",
+        "<h1>Input-bound: Input takes 53\u00a0% of each step.</h1>",
         '<p class="then">Images are decoded to 9 times',
         "<b>Fix</b> Store the images",
         "train.py:41",

@@ -72,7 +72,7 @@ def test_it_says_the_limit_the_cause_the_line_to_change_and_the_gain(full: bool)
 
     assert (
         """
-Input-bound: 53 % of each step waits for data.
+Input-bound: Input takes 53 % of each step.
   Images are decoded to 9 times as many pixels as the model sees.
   Fix     Store the images near the training size, or decode only the crop.
           train.py:41

@@ -184,12 +184,12 @@ def test_no_finding_stands_above_one_that_is_graver():
         ),
         (
             without_workers(),
-            "Input-bound: 61 % of each step is spent on its input. The main process makes every "
+            "Input-bound: Input takes 61 % of each step. The main process makes every "
             "batch itself, which takes 154 ms of each 254 ms step. num_workers=2",
         ),
         (
             waiting(60.0),
-            "Input-bound: 38 % of each step waits for data. What makes the input slow is unknown: "
+            "Input-bound: Input takes 38 % of each step. What makes the input slow is unknown: "
             "its largest part is making batches (60.0 ms per step). Look at the stages of a "
             "sample in the report.",
         ),

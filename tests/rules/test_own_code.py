@@ -64,6 +64,26 @@ def test_the_functions_that_take_most_are_named_and_the_verdict_says_so():
     assert "Time project (train.py:20) with time.perf_counter()" in finding.how_to_check
 
 
+def test_code_that_waits_is_not_advised_to_use_tensor_operations():
+    """It takes 25 ms of each step in which all processes together compute for 5 ms."""
+    loop = given(function("send (train.py:20)", 24.0))
+    step = replace(loop.step, cpu_s=0.005)
+
+    waits = own_code.check(replace(loop, step=step))
+    computes = own_code.check(replace(loop, step=replace(step, cpu_s=0.02)))
+    unknown = own_code.check(replace(loop, step=replace(step, cpu_s=None)))
+    on_gpu = own_code.check(replace(loop, step=replace(step, gpu_stages={"forward": 0.04})))
+
+    said_of_it = (
+        "it waits for at least 20.0 ms of that: all processes together compute 5.00 ms per step"
+    )
+    assert said_of_it in waits.more
+    assert "in a thread beside the training" in " ".join([waits.fix, *waits.fix_more])
+    for other in (computes, unknown, on_gpu):
+        assert "tensor operations" in " ".join([other.fix, *other.fix_more])
+        assert not any("it waits" in sentence for sentence in other.more)
+
+
 def test_nothing_is_said_of_a_loop_that_takes_little():
     assert own_code.check(given(function("project (train.py:20)", 5.4), whole_ms=19.0)) is None
 

@@ -17,7 +17,7 @@ def test_many_small_reads_are_a_finding():
 
     assert (finding.rule_id, finding.severity) == ("small_files", Severity.HIGH)
     assert finding.cost_s == pytest.approx(60e-3 * 5.5 / 10)
-    assert "spent reading 6 small pieces of 4.00 kB" in finding.message
+    assert "reads 6 small pieces of 4.00 kB" in finding.message
 
 
 OPENED = Operation("read", "PIL.open", 4e-3, 1e-4, 1.0)
@@ -42,7 +42,7 @@ def test_files_are_counted_where_they_are_opened():
 
     finding = check(several)
 
-    assert "reading 24 files of 4.88 kB" in finding.message
+    assert "reads 24 files of 4.88 kB" in finding.message
     assert {one.id: one.value for one in finding.evidence}["file_bytes"] == pytest.approx(
         117e3 / 24
     )
@@ -58,13 +58,13 @@ def test_images_that_are_opened_from_memory_are_no_files():
 def test_one_file_is_told_as_one():
     facts = opening(replace(OPENED, name="numpy.fromfile"), traffic=Traffic(20e3, 5.0, 0.0, 0.0))
 
-    assert "reading 1 file of 20.0 kB" in check(facts).message
+    assert "reads 1 file of 20.0 kB" in check(facts).message
 
 
 def test_reads_without_a_hook_are_pieces_of_one_file_unless_they_are_smaller_than_any_buffer():
     assert check(opening(traffic=Traffic(200e3, 25.0, 0.0, 0.0))) is None  # of 8 kB
     assert (
-        "spent reading 100 small pieces of 2.00 kB"
+        "reads 100 small pieces of 2.00 kB"
         in check(opening(traffic=Traffic(200e3, 100.0, 0.0, 0.0))).message
     )
 

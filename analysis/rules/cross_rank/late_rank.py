@@ -29,15 +29,17 @@ SPREAD = "late_ranks"
 #: Of the time in collectives: a network that moves bytes for longer may be part of what they take.
 _INNOCENT_SHARE = 0.2
 
-_DEVICE = "Check this rank's device: clocks, temperature, other programs."
+_SLOWER = (
+    "Look for what slows this rank: other programs, low clocks, more work such as longer sequences."
+)
 _FIXES = {
     "wait": "Find what slows this rank's loader: larger samples, a slower disk, fewer CPUs or "
     "workers.",
     "copy": "Check this rank's link to its device (PCIe generation and width) and whether it "
     "copies from pinned memory.",
-    "forward": _DEVICE,
-    "backward": _DEVICE,
-    "computing": _DEVICE,
+    "forward": _SLOWER,
+    "backward": _SLOWER,
+    "computing": _SLOWER,
     "launching": "Check this rank's host: busy CPUs, garbage collection, Python code that only "
     "this rank runs.",
     "synchronising": "Check what only this rank reads back from its device: .item(), logging, "
@@ -54,9 +56,7 @@ _FIXES = {
 _COLLECTED = [
     "Or call gc.freeze() after set-up: collections then skip all objects made until then."
 ]
-_WORK = ["Check its share of the work, such as longer sequences."]
 _MORE = {
-    **dict.fromkeys(("forward", "backward", "computing"), _WORK),
     COLLECTING: _COLLECTED,
     "other": [
         "To see its time, wrap such code in `with feedline.stage('name'):`.",

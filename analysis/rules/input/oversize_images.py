@@ -18,7 +18,7 @@ _SAYS = Sentence(
     "images are decoded to {ratio} times as many pixels as the model sees", ratio=NUMBER
 )
 _STORE = "Store the images near the training size."
-_IF_SCALED = "Store images that are scaled down at about the training size."
+_IF_SCALED = "Store images at about the training size, if they are scaled down."
 _AT_SCALE = Sentence("Or decode JPEGs at 1/2, 1/4 or 1/8 scale ({draft}).", draft=PART)
 _IF_CROPPED = "If they are cropped at full resolution, decode only the crop."
 

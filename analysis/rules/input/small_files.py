@@ -12,7 +12,7 @@ from feedline.analysis.sentences import PART, PERCENT, SIZE, Sentence
 RULE_ID = "small_files"
 
 _SAYS = Sentence(
-    "{part} of the time per sample is spent reading {pieces} of {size}",
+    "each sample reads {pieces} of {size}, which takes {part} of its time",
     part=PERCENT,
     pieces=PART,
     size=SIZE,

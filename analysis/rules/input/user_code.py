@@ -98,20 +98,29 @@ def _evidence(facts: RuleInputs, slow: SlowCode) -> list[Evidence]:
     ]
 
 
-def _change(facts: RuleInputs, left: float) -> Change | Refused:
-    slow = slow_code(facts)
-    stages = slow.scaled(left) if slow is not None else {}
-    return Change(stages=stages) if stages else _NOT_SAMPLED
-
-
 def change(facts: RuleInputs) -> Change | Refused:
-    """Return the function takes half of its time."""
-    return _change(facts, _HALVED)
+    """Halve the function's time; of a known call, leave what its fix leaves."""
+    slow = slow_code(facts)
+    return _NOT_SAMPLED if slow is None else _scaled(slow, _left(slow))
+
+
+def _left(slow: SlowCode) -> float:
+    """Return the share (0 to 1) of the function's time that is there after the fix."""
+    if slow.known is None:
+        return _HALVED
+    spared_s = slow.known.seconds * (1 - slow.known.call.left)
+    return max(0.0, 1 - spared_s / slow.node.seconds)
 
 
 def free(facts: RuleInputs) -> Change | Refused:
-    """Return it takes none."""
-    return _change(facts, 0.0)
+    """Let it take no time."""
+    slow = slow_code(facts)
+    return _NOT_SAMPLED if slow is None else _scaled(slow, 0.0)
+
+
+def _scaled(slow: SlowCode, left: float) -> Change | Refused:
+    stages = slow.scaled(left)
+    return Change(stages=stages) if stages else _NOT_SAMPLED
 
 
 RULE: Rule[RuleInputs] = Rule(

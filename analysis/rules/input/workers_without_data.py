@@ -53,7 +53,7 @@ _BY_SAMPLES = "Split it by samples instead of files, for example."
 #: A library of streams -> what gives each worker a part.
 _FIXES = {
     "webdataset": Sentence(
-        "Write the data as {workers} tar files or more: each worker reads whole ones.",
+        "Write the data as {workers} tar files or more: a worker reads whole files.",
         workers=COUNT,
     ),
     "datasets": Sentence(

@@ -68,6 +68,12 @@ _LESS_OFTEN = Sentence(
 _PROFILE = Sentence(
     "Profile {function} line by line, for example with line_profiler.", function=NAME
 )
+_WAITS = Sentence(
+    "it waits for at least {waits} of that: all processes together compute {cpu} per step",
+    waits=TIME,
+    cpu=TIME,
+)
+_ASIDE = "Do what this code waits for less often, or in a thread beside the training."
 _REPLACE = "Replace Python loops with tensor operations, and skip work that not every step needs."
 
 #: Places in libraries: masked, or shortened to fit into a record
@@ -77,6 +83,7 @@ _OF_LIBRARY = r"\((?:(?:site|dist)-packages/|python3\.\d+/|\w+…/)"
 #: backward.
 _TOLD_QUEUED = 0.1
 _HALVED = 0.5
+_MOSTLY = 0.5  # of this code: from here on it is told as waiting
 
 
 def check(facts: RuleInputs) -> Finding | None:
@@ -94,13 +101,15 @@ def check(facts: RuleInputs) -> Finding | None:
     )
     known, sampled = known_in_loop(facts, named), loop_function(facts)
     line = sampled[0] if sampled else line_in(facts, named[0].name)
-    fix, *others = [f"{known.call.fix}."] if known else _fixes(named, bool(line))
+    waits_s = _waits_s(facts, found)
+    fix, *others = [f"{known.call.fix}."] if known else _fixes(named, bool(line), bool(waits_s))
     own_function = _own_function(named)
     by_host_s = known.share * own.s if known and not known.call.on_gpu else 0.0
     more = [
         *([known.call.says] if known else []),
         _OUTSIDE,
         _SHARE(part=own.s / step.mean_s, step=step.mean_s),
+        *([_WAITS(waits=waits_s, cpu=step.cpu_s)] if waits_s else []),
         *([_GPU_TOO] if on_gpu else []),
         *parts(named, " per step"),
         *([_QUEUED(part=queued)] if queued >= _TOLD_QUEUED else []),
@@ -183,13 +192,27 @@ def _own_function(named: Sequence[OwnFunction]) -> OwnFunction | None:
     return next((one for one in named if not _of_library(one.name)), None)
 
 
-def _fixes(named: Sequence[OwnFunction], sampled: bool) -> list[str]:
+def _waits_s(facts: RuleInputs, found: NamedFunctions) -> float:
+    """Return how long this code surely waits, per step; 0.0: it may compute most of the time.
+
+    All processes of the training together compute less than it takes. With a GPU, it may be this
+    that it waits for.
+    """
+    cpu_s, own = facts.step.cpu_s, found.own
+    if cpu_s is None or facts.on_gpu:
+        return 0.0
+    waits_s = own.s * (1 - found.queued) - cpu_s
+    return waits_s if waits_s >= _MOSTLY * own.s else 0.0
+
+
+def _fixes(named: Sequence[OwnFunction], sampled: bool, waits: bool) -> list[str]:
     """Return what to do about the first of them that the program can change.
 
     A library's own functions are not to be profiled or rewritten.
 
     Args:
         sampled: which line takes most is known from sampled stacks.
+        waits: it mostly does not compute.
     """
     own = _own_function(named)
     if own is None:
@@ -198,7 +221,8 @@ def _fixes(named: Sequence[OwnFunction], sampled: bool) -> list[str]:
     if _of_library(own.mainly):
         callee = name_of(own.mainly)
         return [_LOOK(function=function, callee=callee), _LESS_OFTEN(callee=callee)]
-    return [_REPLACE] if sampled else [_PROFILE(function=function), _REPLACE]
+    what = _ASIDE if waits else _REPLACE
+    return [what] if sampled else [_PROFILE(function=function), what]
 
 
 def _of_library(name: str) -> bool:
@@ -207,12 +231,13 @@ def _of_library(name: str) -> bool:
 
 
 def change(facts: RuleInputs) -> Change | Refused:
-    """Halve the time of the line that takes most.
+    """Halve the time of the line that takes most; of a known call, leave what its fix leaves.
 
     Without sampled stacks, or with a GPU for which it may only wait, nothing is predicted: how
     much of it can be spared, only the program's author knows.
     """
-    return _scaled(facts, _HALVED)
+    known = loop_call(facts)
+    return _scaled(facts, known[0].call.left if known else _HALVED)
 
 
 def free(facts: RuleInputs) -> Change | Refused:
