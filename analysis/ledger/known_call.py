@@ -53,8 +53,8 @@ class KnownCall:
         signs: frames, any of which shows it.
         text: pattern of a line that makes it without a frame; empty: none does.
         on_gpu: it is slow only where a GPU computes.
-        left: share (0 to 1) of its time that about remains with the fix, by benchmarks/slow_calls;
-            a half where that was not measured.
+        left: share (0 to 1) of its time that about remains with the fix: what benchmarks/slow_calls
+            measured, or how often the fix says; a half where neither is known.
     """
 
     name: str

@@ -14,6 +14,8 @@ def _python(file: str, function: str = ".*") -> Sign:
 
 _OPEN = "__init__|__new__|open|make_fid|__enter__|__exit__|close"
 
+_RARELY = 1 / 50  # of a call that is made every 50 steps, as its fix says, in each step
+
 PER_SAMPLE: Calls = (
     KnownCall(
         "table_read",
@@ -22,6 +24,7 @@ PER_SAMPLE: Calls = (
         "https://github.com/mandubian/pytorch_math_dataset/issues/2",
         (Sign("pandas", r"io/.*"), Sign("polars"), Sign("pyarrow", r"(parquet|csv|dataset).*")),
         r"\bpa?q\.read_\w+\(|read_(csv|parquet|feather|table)\(",
+        left=0.1,
     ),
     KnownCall(
         "csv_read",
@@ -42,6 +45,7 @@ PER_SAMPLE: Calls = (
             Sign("pandas", r"core/(tools/(datetimes|times)|arrays/datetimes)\.py"),
         ),
         r"\bstrptime\(|fromisoformat\(",
+        left=0.2,
     ),
     KnownCall(
         "pandas_row",
@@ -56,6 +60,7 @@ PER_SAMPLE: Calls = (
         "Store arrays as .npy, and open them once with mmap_mode='r'",
         "https://github.com/numpy/numpy/issues/26498",
         (Sign("numpy", r"lib/_?npyio\w*\.py", "__getitem__|__init__|zipfile_factory"),),
+        left=0.1,
     ),
     KnownCall(
         "text_array_read",
@@ -70,6 +75,7 @@ PER_SAMPLE: Calls = (
         "Open the archive once per worker, and keep it open",
         "https://github.com/pytorch/vision/pull/950",
         (_python(r"zipfile(/__init__)?\.py", "_RealGetContents|__init__|_EndRecData"),),
+        left=0.05,
     ),
     KnownCall(
         "tar_opened",
@@ -85,6 +91,7 @@ PER_SAMPLE: Calls = (
         "https://github.com/ctlearn-project/ctlearn/issues/2",
         (Sign("h5py", r"_hl/files\.py", _OPEN),),
         r"h5py\.File\(",
+        left=0.4,
     ),
     KnownCall(
         "chunk_unpacked",
@@ -100,6 +107,7 @@ PER_SAMPLE: Calls = (
         "https://github.com/facebookresearch/fairchem/pull/154",
         (Sign("lmdb", r"_envid\.py"),),
         r"\blmdb\.(open|Environment)\(",
+        left=0.2,
     ),
     KnownCall(
         "database_opened",
@@ -114,6 +122,7 @@ PER_SAMPLE: Calls = (
         "Create an index for the WHERE clause, or select by primary key",
         "https://github.com/metno/pyaerocom/issues/1610",
         text=r"\.execute\(|\.fetch(one|all|many)\(",
+        left=0.1,
     ),
     KnownCall(
         "netcdf_read",
@@ -130,6 +139,7 @@ PER_SAMPLE: Calls = (
         "https://github.com/kaiko-ai/eva/pull/705",
         (Sign("nibabel"), _python(r"(gzip|_compression|bz2|lzma)\.py")),
         r"\b(gzip|zlib|bz2|lzma)\.(open|decompress)\(",
+        left=0.1,
     ),
     KnownCall(
         "xml_parsed",
@@ -137,6 +147,7 @@ PER_SAMPLE: Calls = (
         "Parse the annotations once, before training, and keep arrays",
         "https://github.com/open-mmlab/mmdetection/issues/2683",
         (_python(r"xml/.*"), Sign("lxml"), Sign("bs4")),
+        left=0.2,
     ),
     KnownCall(
         "json_parsed",
@@ -145,6 +156,7 @@ PER_SAMPLE: Calls = (
         "https://github.com/open-mmlab/mmdetection/issues/2683",
         (_python(r"json/.*"),),
         r"\b(u|or|simple)json\.loads?\(",
+        left=0.1,
     ),
     KnownCall(
         "yaml_parsed",
@@ -160,6 +172,7 @@ PER_SAMPLE: Calls = (
         "https://github.com/pytorch/text/issues/130",
         (_python(r"linecache\.py"), _python(r"fileinput\.py")),
         r"\.readlines\(|\.read\(\)\.split|\.read_text\(",
+        left=0.1,
     ),
     KnownCall(
         "file_unpickled",
@@ -168,6 +181,7 @@ PER_SAMPLE: Calls = (
         "https://github.com/torchgeo/torchgeo/issues/1754",
         (Sign("joblib"), _python(r"pickle\.py"), Sign("dill"), Sign("cloudpickle")),
         r"\bpickle\.loads?\(",
+        left=0.05,
     ),
     KnownCall(
         "tensors_loaded",
@@ -246,6 +260,7 @@ PER_SAMPLE: Calls = (
             _python(r"pathlib(/.*)?(\.py)?", "r?glob|iterdir|_select_from|_iterate_directories"),
         ),
         r"\bos\.(listdir|scandir|walk)\(|\bglob\(",
+        left=0.05,
     ),
     KnownCall(
         "process_started",
@@ -254,6 +269,7 @@ PER_SAMPLE: Calls = (
         "https://github.com/rom1504/any2dataset/pull/7",
         (_python(r"subprocess\.py"), _python(r"multiprocessing/popen.*")),
         r"\bos\.(system|popen)\(",
+        left=0.1,
     ),
     KnownCall(
         "fetched",
@@ -276,6 +292,7 @@ PER_SAMPLE: Calls = (
         "Keep arrays or tensors instead of lists: np.array once, then torch.from_numpy",
         "https://github.com/pytorch/pytorch/issues/13918",
         text=r"\btorch\.(as_)?tensor\(|\btorch\.\w*Tensor\(|\bnp\.(as)?array\(",
+        left=0.3,
     ),
 )
 
@@ -286,6 +303,7 @@ PER_STEP: Calls = (
         "Log every 50 steps or so",
         "https://github.com/wandb/wandb/issues/8666",
         (Sign("wandb"), Sign("mlflow"), Sign("comet_ml"), Sign("neptune"), Sign("clearml")),
+        left=_RARELY,
     ),
     KnownCall(
         "tensorboard",
@@ -293,6 +311,7 @@ PER_STEP: Calls = (
         "Write to TensorBoard every 50 steps or so",
         "https://github.com/deepspeedai/DeepSpeed/pull/5135",
         (Sign("torch", r"utils/tensorboard/.*"), Sign("tensorboardX"), Sign("tensorboard")),
+        left=_RARELY,
     ),
     KnownCall(
         "figure",
@@ -300,6 +319,7 @@ PER_STEP: Calls = (
         "Keep the values, and draw the figure after training",
         "https://github.com/chainer/chainer/pull/2288",
         (Sign("matplotlib"), Sign("seaborn"), Sign("plotly")),
+        left=0.05,
     ),
     KnownCall(
         "progress_bar",
@@ -307,6 +327,7 @@ PER_STEP: Calls = (
         "Update the progress bar every 50 steps or so, or set mininterval",
         "https://github.com/openvdb/fvdb-reality-capture/pull/144",
         (Sign("tqdm"), Sign("rich")),
+        left=_RARELY,
     ),
     KnownCall(
         "logging",
@@ -315,6 +336,7 @@ PER_STEP: Calls = (
         "https://github.com/EugenHotaj/pytorch-generative/issues/10",
         (_python(r"logging/.*"), Sign("loguru")),
         r"^print\(",
+        left=0.15,
     ),
     KnownCall(
         "file_written",
@@ -324,6 +346,7 @@ PER_STEP: Calls = (
         (_python(r"(json/.*|csv\.py)", "dump|writerows?"), Sign("pandas", r"io/.*")),
         r"\b(json|pickle|yaml)\.dump\(|\bnp\.save\w*\(|\.to_(csv|json|parquet)\(|\.writerows?\("
         r"|\bos\.fsync\(",
+        left=_RARELY,
     ),
     KnownCall(
         "garbage_collected",
@@ -331,6 +354,7 @@ PER_STEP: Calls = (
         "Remove gc.collect(): Python collects by itself",
         "https://github.com/huggingface/peft/pull/2894",
         text=r"\bgc\.collect\(",
+        left=0.01,
     ),
     KnownCall(
         "cache_emptied",
@@ -354,6 +378,7 @@ PER_STEP: Calls = (
         "Call update() in the step, and compute() once per epoch",
         "https://github.com/Lightning-AI/torchmetrics/issues/485",
         (Sign("torchmetrics"), Sign("evaluate")),
+        left=0.2,
     ),
     KnownCall(
         "metric_of_sklearn",
@@ -369,6 +394,7 @@ PER_STEP: Calls = (
         "https://github.com/meta-pytorch/torchtune/pull/522",
         (Sign("torch", r"distributed/distributed_c10d\.py"),),
         r"\ball_reduce\(|\ball_gather\w*\(",
+        left=_RARELY,
     ),
     KnownCall(
         "state_copied",
@@ -376,6 +402,7 @@ PER_STEP: Calls = (
         "Copy the state only when it is saved, or keep a running average in place",
         "https://github.com/huggingface/datasets/pull/8387",
         (_python(r"copy\.py"),),
+        left=0.4,
     ),
     KnownCall(
         "norms",
@@ -392,5 +419,6 @@ PER_STEP: Calls = (
         "https://github.com/meta-pytorch/torchtune/pull/522",
         text=r"\.item\(\)|\.cpu\(\)|\.tolist\(\)|\.numpy\(\)",
         on_gpu=True,
+        left=_RARELY,
     ),
 )
