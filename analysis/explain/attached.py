@@ -33,7 +33,7 @@ _MOST_IDLE = 0.5  # of workers' time: above it, what they do is not what binds
 _CLOCK_S = 0.1  # by which the start of a process is known
 _FEWEST = 20  # samples of the main process that are worth a verdict
 
-_WAITS = Sentence("{bound}: {part} of the time waits for data.", bound=NAME, part=PERCENT)
+_WAITS = Sentence("{bound}: Input takes {part} of the time.", bound=NAME, part=PERCENT)
 _MAKES = Sentence("{bound}: {part} of the time makes its own batches.", bound=NAME, part=PERCENT)
 _LOOPS = Sentence("Bound by the training loop: {part} of the time is its own code.", part=PERCENT)
 _PLACE = Sentence("Bound by {place}: it takes {part} of the time.", place=NAME, part=PERCENT)

@@ -30,7 +30,7 @@ SEEN = AttachedReport(
     seconds=30.0,
     reader="feedline",
     cost_s=0.1,
-    limit="Input-bound: 92 % of the time waits for data.",
+    limit="Input-bound: Input takes 92 % of the time.",
     cause="load() takes 90 % of making a sample.",
     fix="Make load() faster: compute once and keep the result.",
     place="data.py:8",
@@ -68,7 +68,7 @@ def test_it_is_printed_as_attach_printed_it(folder, capsys):
 
     said = " ".join(capsys.readouterr().out.split())
     assert said.startswith("train.py · process 7 · 1 worker · seen for 30")
-    assert "Input-bound: 92 % of the time waits for data." in said
+    assert "Input-bound: Input takes 92 % of the time." in said
     assert "Or more workers" in said and "data.py:8" in said and "90 % to 94 %" in said
 
 

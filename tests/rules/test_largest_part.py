@@ -64,7 +64,7 @@ def test_a_wait_for_data_of_87_percent_is_told_beside_cpu_contention_that_costs_
         **mine,
     )
 
-    assert "waits for data" in said(facts)
+    assert "Input takes" in said(facts)
 
 
 def test_workers_that_yield_the_same_samples_come_before_what_makes_them_slow():

@@ -69,4 +69,4 @@ def test_a_call_that_timed_functions_were_seen_to_make_is_known_without_stacks()
     finding = check(replace(facts, step=step, code=None))
 
     assert finding.place == "train.py:11"
-    assert finding.fix.startswith("Copy it only when it is saved")
+    assert finding.fix.startswith("Copy the state only when it is saved")

@@ -45,7 +45,7 @@ def test_the_function_is_named_with_what_it_takes():
     assert finding.rule_id == "made_in_step" and finding.cost_s == pytest.approx(0.020)
     assert finding.message == "get_batch makes each batch in the main thread: 20.0 ms per step"
     assert finding.place == "train.py:116"
-    assert verdict([finding], found).startswith("Partly input-bound: 17 % of each step ")
+    assert verdict([finding], found).startswith("Partly input-bound: Input takes 17 % of each step")
     assert "ThreadPoolExecutor" in advised(finding) and "num_workers=1" in advised(finding)
 
 
