@@ -48,7 +48,7 @@ def test_the_line_of_a_function_in_a_worker_is_named_everywhere(warm_python, tmp
     )
     rows = report["ledger"]["sample"]["rows"]
     ours = sum(row["s"] for row in rows if row["where"].startswith("dataset/user/smooth"))
-    assert ours > 0.8 * report["ledger"]["sample"]["whole_s"]
+    assert ours > 0.7 * report["ledger"]["sample"]["whole_s"]
     assert sum(row["s"] for row in rows) == pytest.approx(
         report["ledger"]["sample"]["whole_s"], rel=1e-3
     )
