@@ -15,7 +15,7 @@ _TOLD = 0.01
 _MOST_LINES = 5
 _MOST_OWN = 8  # functions of the loop
 _NEARLY_ALL = 0.95
-_FEWEST = 8  # samples of the loop's own code that are worth a mean
+_FEWEST = 8  # samples of making batches, or of the loop's own code, that are worth shares
 
 
 @dataclass(frozen=True)
@@ -84,7 +84,7 @@ class UserCode:
         step_samples: Samples of the main process: what other shares are of.
         refused: Why processes were not sampled.
         functions: Functions, each followed by those that it calls. What takes less than 1 % is left
-            out.
+            out, as are shares of fewer than 8 samples.
     """
 
     making_samples: int
@@ -107,6 +107,8 @@ def user_code(code: SampledCode, mean_s: float, making_s: float | None) -> UserC
             continue
         maker = (kind, place) in code.maker_places
         basis = making if maker else whole if place == EVALUATION else steps
+        if basis.number < _FEWEST:
+            continue
         per_step = making_s if maker else None if place == EVALUATION or kind != MAIN else mean_s
         functions += _functions(tree, basis, per_step)
     return UserCode(round(making.number), round(whole.number), list(code.refused), functions)

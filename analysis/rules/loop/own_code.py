@@ -106,11 +106,11 @@ def check(facts: RuleInputs) -> Finding | None:
     own_function = _own_function(named)
     by_host_s = known.share * own.s if known and not known.call.on_gpu else 0.0
     more = [
-        *([known.call.says] if known else []),
         _OUTSIDE,
         _SHARE(part=own.s / step.mean_s, step=step.mean_s),
         *([_WAITS(waits=waits_s, cpu=step.cpu_s)] if waits_s else []),
         *([_GPU_TOO] if on_gpu else []),
+        *([known.call.says] if known else []),
         *parts(named, " per step"),
         *([_QUEUED(part=queued)] if queued >= _TOLD_QUEUED else []),
     ]
