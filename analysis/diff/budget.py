@@ -389,70 +389,45 @@ def _than_base(
     ]
     if grown:
         most = max(grown, key=lambda item: (item.after or 0.0) - (item.before or 0.0))
-        ratio = None if most.ratio is None else most.ratio - 1
-        growth = ", ".join(map(_growth, grown))
-        return CheckedLimit(
-            id,
-            LimitOutcome.EXCEEDED,
-            f"{growth}, at most {1 + limit:g}x: {diff.conclusion}",
-            ratio,
-            limit,
-            about,
-        )
-    if shared := [
-        quantity for quantity in quantities if quantity.outcome == Outcome.EITHER and quantity.grew
-    ]:
+        more = None if most.ratio is None else most.ratio - 1
+        message = f"{_growths(grown)}, at most {1 + limit:g}x: {diff.conclusion}"
+        return CheckedLimit(id, LimitOutcome.EXCEEDED, message, more, limit, about)
+    outcome, message = _without_growth(diff, quantities, limit, about)
+    return CheckedLimit(id, outcome, message, None, limit, about)
+
+
+def _without_growth(
+    diff: RunDiff, quantities: list[Quantity], limit: float, about: str
+) -> tuple[str, str]:
+    """Return the outcome and the message of a limit if no quantity grew for certain."""
+    if shared := _grew(quantities, Outcome.EITHER):
         why = "how much of that other programs or slower CPUs explain is unknown"
-        return CheckedLimit(
-            id, Outcome.UNKNOWN, f"{', '.join(map(_growth, shared))}: {why}", None, limit, about
-        )
-    of = "sample" if about == "input" else "step"
-    whole = diff.of("sample/total" if about == "input" else "step/mean")
+        return Outcome.UNKNOWN, f"{_growths(shared)}: {why}"
+    whole_id, of = ("sample/total", "sample") if about == "input" else ("step/mean", "step")
+    whole = diff.of(whole_id)
     if whole is None or whole.outcome == Outcome.ONE_SIDE:
-        return CheckedLimit(
-            id, Outcome.UNKNOWN, "not measured in the run or in its base", None, limit, about
-        )
+        return Outcome.UNKNOWN, "not measured in the run or in its base"
     if whole.p is None or not whole.before or not whole.after:
-        return CheckedLimit(
-            id,
-            Outcome.UNKNOWN,
-            f"too little was recorded to know how much {of}s vary: record more steps",
-            None,
-            limit,
-            about,
-        )
+        why = f"too little was recorded to know how much {of}s vary: record more steps"
+        return Outcome.UNKNOWN, why
     seen = max(_resolution(quantity, whole) for quantity in quantities)
     unseen_of = f"less than {share(seen)} of the {of} would not have been seen"
     if seen > _RESOLUTION:
         way = "record more steps, or on a less busy machine"
-        return CheckedLimit(
-            id,
-            Outcome.UNKNOWN,
-            f"too noisy to judge: changes of {unseen_of}; {way}",
-            None,
-            limit,
-            about,
-        )
-    if explained := [
-        quantity for quantity in quantities if quantity.outcome == Outcome.MACHINE and quantity.grew
-    ]:
-        growth = ", ".join(map(_growth, explained))
-        return CheckedLimit(
-            id,
-            LimitOutcome.PASSED,
-            f"{growth}, which other programs or slower CPUs explain",
-            None,
-            limit,
-            about,
-        )
-    return CheckedLimit(
-        id,
-        LimitOutcome.PASSED,
-        f"no increase beyond noise and {share(limit)}; increases of {unseen_of}",
-        None,
-        limit,
-        about,
-    )
+        return Outcome.UNKNOWN, f"too noisy to judge: changes of {unseen_of}; {way}"
+    if explained := _grew(quantities, Outcome.MACHINE):
+        why = "which other programs or slower CPUs explain"
+        return LimitOutcome.PASSED, f"{_growths(explained)}, {why}"
+    why = f"no increase beyond noise and {share(limit)}; increases of {unseen_of}"
+    return LimitOutcome.PASSED, why
+
+
+def _grew(quantities: list[Quantity], outcome: str) -> list[Quantity]:
+    return [quantity for quantity in quantities if quantity.outcome == outcome and quantity.grew]
+
+
+def _growths(quantities: list[Quantity]) -> str:
+    return ", ".join(map(_growth, quantities))
 
 
 def _growth(quantity: Quantity) -> str:
