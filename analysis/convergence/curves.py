@@ -470,65 +470,49 @@ def _kinds(
 ) -> list[_Kind]:
     """Return every kind that the differences show, the main one first."""
     if train is None and held is None:
-        return [
-            (
-                LossKind.UNKNOWN,
-                False,
-                "neither a training nor an evaluation loss was recorded in both runs",
-                [],
-            )
-        ]
+        why = "neither a training nor an evaluation loss was recorded in both runs"
+        return [(LossKind.UNKNOWN, False, why, [])]
     kinds: list[_Kind] = []
     if lag is not None and held is not None and lag >= _CLOSED_SHARE:
-        why = (
-            f"recalibrating the statistics closes {share(min(lag, 1.0))} of the gap in "
-            f"{held.name}: {held.text()}"
-        )
-        kinds.append(
-            (
-                LossKind.LAG,
-                False,
-                why,
-                [
-                    *held.evidence(),
-                    Evidence(
-                        "recalibration_share",
-                        "share of the gap that recalibration closes",
-                        lag,
-                        SHARE,
-                    ),
-                ],
-            )
-        )
+        kinds.append(_closed_by_recalibration(held, lag))
     if train is not None and train.counts:
-        kinds.append(
-            (
-                LossKind.DEFICIT,
-                False,
-                f"{train.text()} after the same number of samples",
-                train.evidence(),
-            )
-        )
+        why = f"{train.text()} after the same number of samples"
+        kinds.append((LossKind.DEFICIT, False, why, train.evidence()))
     elif held is not None and held.counts and not kinds:
         proof = [*(train.evidence() if train else []), *held.evidence()]
         levels = f"{train.text()}, but {held.text()}" if train else held.text()
         if lag is None and _may_lag(other):
-            why = (
-                f"{levels}; {count(other.runs[0].updates)} updates are few for running "
-                f"statistics to settle"
-            )
+            updates = count(other.runs[0].updates)
+            why = f"{levels}; {updates} updates are few for running statistics to settle"
             kinds.append((LossKind.LAG, True, why, proof))
         kinds.append((LossKind.GAP, bool(kinds) or train is None, levels, proof))
-    if not kinds:
-        both = [window for window in (train, held) if window is not None]
-        kind = LossKind.UNKNOWN if any(level.unclear for level in both) else LossKind.HEALTHY
-        why = "; ".join(level.text() for level in both) + (
-            "; too noisy to tell: record more seeds or evaluations"
-            if kind == LossKind.UNKNOWN
-            else ""
+    return kinds or [_no_difference([level for level in (train, held) if level is not None])]
+
+
+def _closed_by_recalibration(held: _CurveDifference, lag: float) -> _Kind:
+    """Return the lag of running statistics, of which recalibration closes this share."""
+    why = (
+        f"recalibrating the statistics closes {share(min(lag, 1.0))} of the gap in "
+        f"{held.name}: {held.text()}"
+    )
+    closed = Evidence(
+        "recalibration_share", "share of the gap that recalibration closes", lag, SHARE
+    )
+    return LossKind.LAG, False, why, [*held.evidence(), closed]
+
+
+def _no_difference(levels: list[_CurveDifference]) -> _Kind:
+    """Return that nothing differs for certain; unknown where the noise may hide it."""
+    why = "; ".join(level.text() for level in levels)
+    evidence = [fact for level in levels for fact in level.evidence()]
+    if any(level.unclear for level in levels):
+        return (
+            LossKind.UNKNOWN,
+            False,
+            f"{why}; too noisy to tell: record more seeds or evaluations",
+            evidence,
         )
-        kinds.append((kind, False, why, [fact for level in both for fact in level.evidence()]))
-    return kinds
+    return LossKind.HEALTHY, False, why, evidence
 
 
 def _may_lag(group: _Group) -> bool:

@@ -83,25 +83,14 @@ class SampledDetails:
         They are those without first use, or only these.
         """
         records = process.of(Stage.SAMPLE, *PARTS)
-        own, home = _self_times(records), np.full(len(records), -1, np.int64)
-        above = parents(records["start"], records["wall"])
-        for index in np.argsort(
-            records["start"], kind="stable"
-        ):  # parents come before their children
-            home[index] = (
-                index
-                if records["stage"][index] == Stage.SAMPLE
-                else home[above[index]]
-                if above[index] >= 0
-                else -1
-            )
+        own = _self_times(records)
         wanted = (records["flags"] & Flag.FIRST != 0) == first_use
         sample_at = np.flatnonzero(
             (records["stage"] == Stage.SAMPLE) & np.isin(records["source"], list(loaders)) & wanted
         )
         position = np.full(len(records) + 1, -1, np.int64)
         position[sample_at] = np.arange(len(sample_at))
-        row, count = position[home], len(sample_at)
+        row, count = position[_sample_of(records)], len(sample_at)
         parts: dict[tuple[str, str], dict[str, FloatArray]] = {}
         calls: dict[tuple[str, str], FloatArray] = {}
         nbytes: dict[str, FloatArray] = {}
@@ -210,6 +199,19 @@ class SampledDetails:
         return ratio, float(
             error * np.sqrt(alike / (alike - 1)) * student(int(alike) - 1) / NORMAL_975
         ) if left else 0.0
+
+
+def _sample_of(records: Records) -> IntArray:
+    """Return for each record the index of the sample that it lies in; -1: in none."""
+    sample = np.full(len(records), -1, np.int64)
+    above = parents(records["start"], records["wall"])
+    # parents come before their children
+    for index in np.argsort(records["start"], kind="stable"):
+        if records["stage"][index] == Stage.SAMPLE:
+            sample[index] = index
+        elif above[index] >= 0:
+            sample[index] = sample[above[index]]
+    return sample
 
 
 def _self_times(records: Records) -> dict[str, FloatArray]:

@@ -265,35 +265,17 @@ def _sum(
     asked: Records,
     left: npt.NDArray[np.bool_],
 ) -> Steps:
-    count = len(boundaries.start)
-    length = pieces.end - pieces.start
+    count, evaluation = len(boundaries.start), boundaries.evaluation
     step = np.searchsorted(boundaries.start, pieces.start, "right") - 1
     inside = (step >= 0) & (pieces.start < np.append(boundaries.end, 0)[step])
-    evaluation = boundaries.evaluation
     inside &= ~holds(evaluation, pieces.start)
     wall = (
         boundaries.end
         - boundaries.start
         - overlap(boundaries.start, boundaries.end, evaluation[:, 0], evaluation[:, 1])
     )
-    stages: dict[str, IntArray] = {}
-    owner = np.maximum(pieces.owner, 0)
-    stage = np.where(pieces.owner < 0, int(Stage.LOSS), spans["stage"][owner])
-    for key in np.unique(stage[inside]).tolist():
-        for source in (
-            np.unique(spans["source"][owner[inside & (stage == key)]]).tolist()
-            if key == Stage.USER
-            else [None]
-        ):
-            name = names.get(source, "stage") if source is not None else STAGE_OF_RECORD[Stage(key)]
-            chosen = (
-                inside
-                & (stage == key)
-                & (True if source is None else spans["source"][owner] == source)
-            )
-            stages[name] = stages.get(name, 0) + np.bincount(
-                step[chosen], length[chosen], count
-            ).astype(np.int64)
+    stage = _stage_of(pieces, spans)
+    stages = _sum_stages(pieces, spans, names, step, inside, count)
     handing = _handing(pieces, spans, step, inside, count)
     if handing.any():
         stages["transport"] = stages["transport"] - handing
@@ -316,18 +298,57 @@ def _sum(
         asked=asked,
         handing=handing,
         unclaimed=stages["other"] + _may_be_input(pieces, spans, names, step, inside, count),
-        computing_loss=np.bincount(
-            step[inside & (pieces.owner < 0)], length[inside & (pieces.owner < 0)], count
-        ).astype(np.int64),
-        evaluating=int(
-            (
-                evaluation[:, 1]
-                - evaluation[:, 0]
-                - overlap(evaluation[:, 0], evaluation[:, 1], pieces.start, pieces.end)
-            ).sum()
-        ),
+        computing_loss=_sum_steps(pieces, step, inside & (pieces.owner < 0), count),
+        evaluating=_outside(evaluation[:, 0], evaluation[:, 1], pieces),
         resident=_resident(spans, boundaries),
     )
+
+
+def _stage_of(pieces: Pieces, spans: Records) -> IntArray:
+    """Return the stage of each piece; that of none is the loss."""
+    owned = spans["stage"][np.maximum(pieces.owner, 0)]
+    return np.where(pieces.owner < 0, int(Stage.LOSS), owned)
+
+
+def _sum_stages(
+    pieces: Pieces,
+    spans: Records,
+    names: dict[int, str],
+    step: IntArray,
+    inside: npt.NDArray[np.bool_],
+    count: int,
+) -> dict[str, IntArray]:
+    """Return name of a stage -> int64 [count], ns of each step.
+
+    Stages of the program's own have names of their own.
+    """
+    stage, source = _stage_of(pieces, spans), spans["source"][np.maximum(pieces.owner, 0)]
+    sums: dict[str, IntArray] = {}
+    for key in np.unique(stage[inside]).tolist():
+        of_stage = inside & (stage == key)
+        if key != Stage.USER:
+            parts = [(STAGE_OF_RECORD[Stage(key)], of_stage)]
+        else:
+            parts = [
+                (names.get(number, "stage"), of_stage & (source == number))
+                for number in np.unique(source[of_stage]).tolist()
+            ]
+        for name, chosen in parts:
+            sums[name] = sums.get(name, 0) + _sum_steps(pieces, step, chosen, count)
+    return sums
+
+
+def _sum_steps(
+    pieces: Pieces, step: IntArray, chosen: npt.NDArray[np.bool_], count: int
+) -> IntArray:
+    """Return what the chosen pieces take of each step, int64 [count], ns."""
+    length = pieces.end[chosen] - pieces.start[chosen]
+    return np.bincount(step[chosen], length, count).astype(np.int64)
+
+
+def _outside(start: IntArray, end: IntArray, pieces: Pieces) -> int:
+    """Return how much of these intervals lies in no piece, ns."""
+    return int((end - start - overlap(start, end, pieces.start, pieces.end)).sum())
 
 
 def _may_be_input(

@@ -134,23 +134,18 @@ class Session:
             segment = Segment(main_segment(self.folder), {"role": "main", "pid": os.getpid()})
         except OSError as error:
             raise _unwritable(path, error) from error
-        self._every, self._window, self._changes, self._stop_after = (
-            every,
-            window,
-            changes,
-            stop_after,
-        )
+        self._every, self._window = every, window
+        self._changes, self._stop_after = changes, stop_after
         self._worker_memory = WorkerMemory()
-        sources = [*default_sources(), self._worker_memory] + (
-            [UnfollowedProcesses(self.path, record_argv)] if follows else []
-        )
+        sources = [*default_sources(), self._worker_memory]
+        if follows:
+            sources.append(UnfollowedProcesses(self.path, record_argv))
         self._memory_events = MemoryEvents.now()
         # by name; threads that report at the same time lose nothing, as none replaces the whole
         self._hook_states: dict[str, dict[str, object]] = {}
         self._looks = BlockedThreads()
-        self._hooks, self._changing = (
-            Hooks(self._tell_hook, self._write_manifest) for _ in range(2)
-        )
+        self._hooks = Hooks(self._tell_hook, self._write_manifest)
+        self._changing = Hooks(self._tell_hook, self._write_manifest)
         self._stacks = StackSampling(self.folder, self._tell_hook, stacks)
         self._sampler = Sampler(
             self.folder / GAUGES, sources, early=40, looks=self._looks, stacks=self._stacks
