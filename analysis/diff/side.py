@@ -18,8 +18,8 @@ from feedline.analysis.explain.model import Report
 from feedline.analysis.measure.costs import SampledDetails
 from feedline.analysis.measure.gather import RankMetrics
 from feedline.analysis.measure.mean_step import counted_in, half_width, means_of, relative, walls_of
-from feedline.analysis.measure.model import StepSummary
 from feedline.analysis.measure.noise import FEWEST, FloatArray, error_of
+from feedline.analysis.measure.step_model import StepSummary
 from feedline.analysis.measure.waits import classify, sent_times
 from feedline.profiler.events import Stage
 from feedline.profiler.store.run_folder import Run, rank_folders

@@ -11,7 +11,8 @@ from feedline.analysis.ledger.finding import (
     Severity,
     predicted_gain,
 )
-from feedline.analysis.measure.model import StepSummary, Throughput
+from feedline.analysis.measure.model import Throughput
+from feedline.analysis.measure.step_model import StepSummary
 
 _KINDS = {
     CostKind.PREDICTED: GainKind.PREDICTED,

@@ -36,7 +36,6 @@ from feedline.analysis.measure.model import (
     MemoryGrowth,
     Recompiled,
     RunInfo,
-    StepSummary,
     Throughput,
     Traffic,
     Updated,
@@ -46,6 +45,7 @@ from feedline.analysis.measure.periodic import periodic_stall
 from feedline.analysis.measure.rank_gauges import read_rank_gauges
 from feedline.analysis.measure.source_lines import SourceLines
 from feedline.analysis.measure.stages import INPUT_STAGES
+from feedline.analysis.measure.step_model import StepSummary
 from feedline.analysis.measure.steps import runs_closures
 from feedline.analysis.predict.rank_cpu import rank_cpus
 from feedline.analysis.predict.starts import staying_cpu_s

@@ -17,10 +17,10 @@ from feedline.analysis.measure.model import (
     Loader,
     MemoryGrowth,
     RunInfo,
-    StepSummary,
     Throughput,
     Workers,
 )
+from feedline.analysis.measure.step_model import StepSummary
 from feedline.analysis.measure.user_code import UserCode
 from feedline.analysis.ranks.communication import Communication, RankParts
 

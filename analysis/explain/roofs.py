@@ -12,8 +12,9 @@ from feedline.analysis.explain import limits
 from feedline.analysis.explain.model import MeasuredRun, ThroughputBound
 from feedline.analysis.explain.peak import spoken
 from feedline.analysis.formatting import count, counted, number, seconds, size
-from feedline.analysis.measure.model import StepSummary, Workers
+from feedline.analysis.measure.model import Workers
 from feedline.analysis.measure.stages import MAKING_STAGES, SAMPLE_STAGES, UNATTRIBUTED
+from feedline.analysis.measure.step_model import StepSummary
 from feedline.profiler.ceilings import Ceiling, Ceilings
 
 _THIS_RUN = "this run"

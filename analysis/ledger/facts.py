@@ -21,13 +21,13 @@ from feedline.analysis.measure.model import (
     MemoryGrowth,
     Moved,
     Recompiled,
-    StepSummary,
     Throughput,
     Traffic,
     Unseen,
     Updated,
     Workers,
 )
+from feedline.analysis.measure.step_model import StepSummary
 from feedline.analysis.measure.stream_workers import Parts, SameSamples
 from feedline.analysis.ranks.communication import Communication, ExposedKind, LateRank, RankParts
 

@@ -7,7 +7,8 @@ from dataclasses import replace
 from feedline.analysis.ledger.table import LedgerRow
 from feedline.analysis.measure.code_places import COMPILE
 from feedline.analysis.measure.code_tree import MAIN, SampledCode, functions_of
-from feedline.analysis.measure.model import Cost, StepSummary
+from feedline.analysis.measure.model import Cost
+from feedline.analysis.measure.step_model import StepSummary
 from feedline.analysis.ranks.communication import ExposedKind, RankParts
 
 _USER = "user"

@@ -3,7 +3,8 @@
 import numpy as np
 
 from feedline.analysis.intervals import IntArray, overlap
-from feedline.analysis.measure.model import Flop, Gauge
+from feedline.analysis.measure.model import Gauge
+from feedline.analysis.measure.step_model import Flop
 from feedline.analysis.measure.steps import Steps
 from feedline.profiler.events import Arithmetic, Stage
 from feedline.profiler.store.segment_reader import Process

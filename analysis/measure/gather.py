@@ -19,17 +19,11 @@ from feedline.analysis.measure.costs import (
 )
 from feedline.analysis.measure.garbage import collection
 from feedline.analysis.measure.gpu_stages import gpu_stages
-from feedline.analysis.measure.model import (
-    Cost,
-    Loader,
-    StepSeries,
-    StepSummary,
-    Throughput,
-    Workers,
-)
+from feedline.analysis.measure.model import Cost, Loader, Throughput, Workers
 from feedline.analysis.measure.pace import first_step, throughput_of
 from feedline.analysis.measure.rested import Counted, Estimate
 from feedline.analysis.measure.stages import STEP_STAGES
+from feedline.analysis.measure.step_model import StepSeries, StepSummary
 from feedline.analysis.measure.steps import Steps, partition
 from feedline.analysis.measure.stream_workers import Parts, SameSamples
 from feedline.analysis.traces.windows import GpuWork, gpu_work

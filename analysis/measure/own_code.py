@@ -17,8 +17,8 @@ from feedline.analysis.measure.boundaries import Boundaries
 from feedline.analysis.measure.certainty import interval
 from feedline.analysis.measure.gather import RankMetrics
 from feedline.analysis.measure.making import step_of
-from feedline.analysis.measure.model import OwnCode, OwnFunction, StepSummary
 from feedline.analysis.measure.rested import FloatArray
+from feedline.analysis.measure.step_model import OwnCode, OwnFunction, StepSummary
 from feedline.profiler.events import Flag, Stage
 from feedline.profiler.store.record_columns import Records
 from feedline.profiler.store.segment_reader import Process

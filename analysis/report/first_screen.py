@@ -11,8 +11,8 @@ from feedline.analysis.explain.verdict import leading, shortest_fix
 from feedline.analysis.formatting import Scale, counted, percent, rate, seconds
 from feedline.analysis.ledger.finding import Finding, Gain, GainKind, Severity
 from feedline.analysis.ledger.table import Ledger
-from feedline.analysis.measure.model import StepSummary
 from feedline.analysis.measure.stages import INPUT_STAGES
+from feedline.analysis.measure.step_model import StepSummary
 from feedline.analysis.report.document import (
     Alert,
     Bar,

@@ -35,13 +35,12 @@ from feedline.analysis.measure.model import (
     Cpus,
     Holder,
     MemoryGrowth,
-    OwnCode,
     RunInfo,
-    StepSummary,
     Throughput,
     Workers,
 )
 from feedline.analysis.measure.stages import INPUT_STAGES
+from feedline.analysis.measure.step_model import OwnCode, StepSummary
 from feedline.analysis.ranks.communication import Prediction, RankParts
 from feedline.analysis.report import first_screen
 from feedline.analysis.rules import BY_ID

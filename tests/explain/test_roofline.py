@@ -7,17 +7,8 @@ import pytest
 from feedline.analysis.explain.model import Hook, RankSummary, Report, Roofline
 from feedline.analysis.explain.peak import NO_CEILINGS
 from feedline.analysis.explain.roofline import roofline
-from feedline.analysis.measure.model import (
-    Cost,
-    Cpus,
-    Flop,
-    Loader,
-    RunInfo,
-    StepSeries,
-    StepSummary,
-    Throughput,
-    Workers,
-)
+from feedline.analysis.measure.model import Cost, Cpus, Loader, RunInfo, Throughput, Workers
+from feedline.analysis.measure.step_model import Flop, StepSeries, StepSummary
 from feedline.analysis.ranks.communication import RankParts
 from feedline.analysis.traces.windows import GpuWork
 from feedline.profiler.ceilings import Ceiling, Ceilings

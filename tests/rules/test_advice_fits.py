@@ -25,17 +25,19 @@ from feedline.analysis.measure.making import Making
 from feedline.analysis.measure.model import (
     Certainty,
     Cpus,
-    Flop,
-    GarbageCollection,
     Holder,
     MemoryGrowth,
     Operation,
-    OwnCode,
-    OwnFunction,
-    PeriodicStall,
     Traffic,
     Unseen,
     Updated,
+)
+from feedline.analysis.measure.step_model import (
+    Flop,
+    GarbageCollection,
+    OwnCode,
+    OwnFunction,
+    PeriodicStall,
 )
 from feedline.analysis.measure.stream_workers import Parts
 from feedline.analysis.rules import BY_ID, CROSS_RANK, DATA, INPUT, LOOP, MACHINE, TRACE

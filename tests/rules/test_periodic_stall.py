@@ -6,7 +6,8 @@ from rules.made_up import made_up_facts
 from rules.said import verdict
 
 from feedline.analysis.explain.diagnose import diagnose
-from feedline.analysis.measure.model import GpuWork, OwnCode, OwnFunction, PeriodicStall
+from feedline.analysis.measure.model import GpuWork
+from feedline.analysis.measure.step_model import OwnCode, OwnFunction, PeriodicStall
 from feedline.analysis.rules.loop import own_code, periodic_stall
 
 STALL = PeriodicStall(

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 from feedline.analysis.ledger.facts import RuleInputs
 from feedline.analysis.ledger.view.handover_cost import FREEING_S_PER_BYTE, shared_bytes
-from feedline.analysis.measure.model import OwnCode, OwnFunction, StepSummary
+from feedline.analysis.measure.step_model import OwnCode, OwnFunction, StepSummary
 from feedline.analysis.sentences import NAME, PART, TIME, Sentence
 
 #: Functions and lines below this share of the step are not named.

@@ -6,7 +6,7 @@ from feedline.analysis.ledger.facts import RuleInputs
 from feedline.analysis.ledger.finding import SHARE, Evidence, Finding, Severity, measured
 from feedline.analysis.ledger.rule import Rule
 from feedline.analysis.ledger.view.own_functions import NAMED, NAMED_SHARE, parts
-from feedline.analysis.measure.model import StepSummary
+from feedline.analysis.measure.step_model import StepSummary
 from feedline.analysis.sentences import PART, PERCENT, TIME, Sentence
 
 RULE_ID = "evaluation_time"

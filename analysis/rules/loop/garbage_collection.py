@@ -8,7 +8,7 @@ from feedline.analysis.ledger.change import Change, Factor, Refused
 from feedline.analysis.ledger.facts import RuleInputs
 from feedline.analysis.ledger.finding import SHARE, Evidence, Finding, Severity
 from feedline.analysis.ledger.rule import Rule
-from feedline.analysis.measure.model import GarbageCollection
+from feedline.analysis.measure.step_model import GarbageCollection
 from feedline.analysis.sentences import PART, PERCENT, TIME, Sentence
 
 RULE_ID = "garbage_collection"

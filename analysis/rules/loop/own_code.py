@@ -26,7 +26,7 @@ from feedline.analysis.ledger.view.own_functions import (
     place_of,
 )
 from feedline.analysis.ledger.view.slow_code import reported
-from feedline.analysis.measure.model import OwnFunction
+from feedline.analysis.measure.step_model import OwnFunction
 from feedline.analysis.sentences import NAME, PART, PERCENT, SIZE, TIME, Sentence
 
 RULE_ID = "own_code"

@@ -6,8 +6,8 @@ from feedline.analysis.ledger.facts import RuleInputs
 from feedline.analysis.ledger.finding import SHARE, Evidence, Finding, Severity, measured
 from feedline.analysis.ledger.rule import Rule
 from feedline.analysis.ledger.view.loop_code import known_in_function
-from feedline.analysis.measure.model import PeriodicStall
 from feedline.analysis.measure.stages import STAGES
+from feedline.analysis.measure.step_model import PeriodicStall
 from feedline.analysis.sentences import NAME, PART, PERCENT, TIME, Sentence
 
 RULE_ID = "periodic_stall"
