@@ -12,7 +12,7 @@ from feedline.analysis.measure.gather import RankMetrics, process_cpu_s, step_su
 from feedline.analysis.measure.rank_gauges import read_rank_gauges
 from feedline.analysis.measure.stages import INPUT_STAGES
 from feedline.analysis.predict.main_process import ASLEEP, TIMED, asking_cpu_s, of_steps
-from feedline.analysis.ranks.replay import RankCpu
+from feedline.analysis.ranks.shared_cpus import RankCpu
 from feedline.profiler.events import Stage
 
 _AS_RECORDED = (

@@ -13,6 +13,7 @@ from feedline.analysis.measure.gather import RankMetrics, step_summary
 from feedline.analysis.measure.gather import throughput as gather_throughput
 from feedline.analysis.measure.model import Throughput
 from feedline.analysis.ranks import bandwidth, blame, nccl_debug, replay
+from feedline.analysis.ranks.bucket_link import fit_link
 from feedline.analysis.ranks.buckets import NoTimeline, backward_passes, cut_timeline
 from feedline.analysis.ranks.communication import (
     Communication,
@@ -24,7 +25,8 @@ from feedline.analysis.ranks.communication import (
 from feedline.analysis.ranks.cross_rank import CrossRank, combine
 from feedline.analysis.ranks.partition import KNOWN_BY_COMPARISON, RANK_PARTS, Partition
 from feedline.analysis.ranks.read_collectives import collectives_of, unrecorded_communication
-from feedline.analysis.ranks.replay import Question, RankCpu, fit_link, refuse, thin_steps
+from feedline.analysis.ranks.replay import Question, refuse, thin_steps
+from feedline.analysis.ranks.shared_cpus import RankCpu
 from feedline.analysis.traces.collectives import Collectives
 from feedline.profiler.ceilings import Ceilings
 from feedline.profiler.errors import FeedlineError
