@@ -8,9 +8,8 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from feedline.analysis.convergence import batch_cost, checks, curves, noise_windows
-from feedline.analysis.convergence.checks import entries_of
 from feedline.analysis.convergence.curves import LossKind, Verdict, group_runs
-from feedline.analysis.convergence.training_record import TrainingRecord
+from feedline.analysis.convergence.training_record import TrainingRecord, entries_of
 from feedline.analysis.convergence.training_series import BatchPrice, NoiseOverTraining
 from feedline.analysis.formatting import count, number, share
 from feedline.analysis.intervals import FloatArray
