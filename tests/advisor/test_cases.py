@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 from advisor.made_up import curve, loss, run, with_curve, with_norms
 
-from feedline.analysis.convergence.advisor import _WRITTEN, advise, is_written
+from feedline.analysis.convergence.advice import _WRITTEN, is_written
+from feedline.analysis.convergence.advisor import advise
 from feedline.analysis.convergence.curves import find_spike
 from feedline.convergence.fixes import FIXES
 

@@ -4,7 +4,8 @@ from collections.abc import Container, Iterator, Sequence
 from dataclasses import dataclass
 
 from feedline.analysis.convergence import curves
-from feedline.analysis.convergence.advisor import Advice, Advised, is_written
+from feedline.analysis.convergence.advice import Advice, is_written
+from feedline.analysis.convergence.advisor import Advised
 from feedline.analysis.convergence.batch_cost import DOUBT
 from feedline.analysis.convergence.curves import TRAIN, VERDICT_WORDS, LossKind, Verdict
 from feedline.analysis.convergence.training_record import TrainingRecord
