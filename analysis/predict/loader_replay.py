@@ -25,10 +25,10 @@ _LOOKS = (
     4  # whether a worker still makes a batch, while another of its threads waits for Python's lock
 )
 LAG = 2  # steps of a few hundred launches each, of which CUDA queues about a thousand
-Part = tuple[
+_Part = tuple[
     float, float
 ]  # of an actor's work: seconds, and threads that compute for so long on CPUs of their own (0: it waits)
-_Actor = Generator[Part | None, None, None]  # None: until it is woken
+_Actor = Generator[_Part | None, None, None]  # None: until it is woken
 
 
 @dataclass(frozen=True)
@@ -148,7 +148,7 @@ class _Clock:
     _waiting: list[tuple[float, int, int]] = field(default_factory=list)
     _tie: "count[int]" = field(default_factory=count)
 
-    def begin(self, actor: int, part: Part) -> None:
+    def begin(self, actor: int, part: _Part) -> None:
         """Let an actor compute, or wait."""
         seconds, threads = part
         if threads:
@@ -234,7 +234,7 @@ class _Replay:
             self.idle.remove(actor)
             self.clock.begin(actor, (0.0, 0.0))
 
-    def _does(self, task: Task) -> Generator[Part, None, None]:
+    def _does(self, task: Task) -> Generator[_Part, None, None]:
         cuts = (
             [0.0, *sorted(self.dice.random() for _ in range(task.pieces - 1)), 1.0]
             if task.off_cpu_s and task.cpu_s
@@ -341,7 +341,7 @@ class _Replay:
             yield from self._lock(self.by[batch])
         self.locked += self.clock.now - begin
 
-    def _first_of(self, queue: deque[tuple[float, int]]) -> Generator[Part | None, None, int]:
+    def _first_of(self, queue: deque[tuple[float, int]]) -> Generator[_Part | None, None, int]:
         """Wait for a batch."""
         while not queue:
             yield None

@@ -168,7 +168,7 @@ def state(run: RunInfo) -> str:
     )
 
 
-def input_share(step: StepSummary) -> float:
+def _input_share(step: StepSummary) -> float:
     """Return the share of the step that its input takes, waiting included."""
     return (
         sum(step.stages.get(name, 0.0) for name in INPUT_STAGES) / step.mean_s
@@ -510,7 +510,7 @@ def sample_rows(made: Workers) -> list[tuple[str, str, Cost, float | None]]:
 
 def workers(made: Workers) -> list[str]:
     """Return the figures of the workers as a whole."""
-    facts = busy(made) if made.processes else ["no workers: samples are made in the main process"]
+    facts = _busy(made) if made.processes else ["no workers: samples are made in the main process"]
     if made.idle_share is not None:
         facts.append(f"idle {share(made.idle_share)}")
     if made.fetch_mean_s is not None:
@@ -525,7 +525,7 @@ def workers(made: Workers) -> list[str]:
     return facts
 
 
-def busy(made: Workers) -> list[str]:
+def _busy(made: Workers) -> list[str]:
     """Return how many workers there are, and how busy those are that make batches.
 
     Those that never made one come first.

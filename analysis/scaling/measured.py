@@ -66,7 +66,7 @@ def _error_s(wall: IntArray) -> float:
     return 2 * float(means.std(ddof=1)) / len(means) ** 0.5 if len(means) > 1 else float(means[0])
 
 
-def pace_of(rank: Rank) -> _Pace | None:
+def _pace_of(rank: Rank) -> _Pace | None:
     """Measure a rank's pace; None: it made no step.
 
     Raises:
@@ -96,7 +96,7 @@ def point_of(runs: Sequence[Run]) -> Point:
         notes += run.notes
         for number, rank in run.ranks.items():
             try:
-                pace = pace_of(rank)
+                pace = _pace_of(rank)
             except FeedlineError as error:
                 notes.append(f"rank {number}: {error}")
                 continue
@@ -291,7 +291,7 @@ def basis_of(launches: Sequence[Sequence[Run]]) -> ScalingBasis:
             why=f"no collectives were recorded in {lowest.folder}: wrap the model in DDP on a "
             f"single rank too",
         )
-    pace = pace_of(lowest)
+    pace = _pace_of(lowest)
     anatomy = step_profile(alone, pace.step_s) if pace else None
     if anatomy is None:
         return ScalingBasis((), "unknown", why=f"no backward was recorded in {lowest.folder}")

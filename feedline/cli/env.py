@@ -49,14 +49,14 @@ class EnvCommand:
                 soft_wrap=True,
             )
         console.print()
-        console.print(summary(results), soft_wrap=True)
+        console.print(_summary(results), soft_wrap=True)
         if args.json is not None:
             save_json(args.json, entries)
             name_files(console, [args.json])
         return 0
 
 
-def summary(results: "Sequence[SelfTest]") -> str:
+def _summary(results: "Sequence[SelfTest]") -> str:
     """Return one line: whether trainings can be recorded here, what is missing, and if it matters."""
     from feedline.profiler.session.selftest import Kind
 

@@ -33,7 +33,7 @@ from feedline.profiler.store.run_folder import Rank
 from feedline.profiler.store.segment_reader import Process
 from feedline.profiler.store.stack_format import LOG, MAGIC, MAIN, SCHEMA
 
-MOST_LOG = 64 << 20
+_MOST_LOG = 64 << 20
 _MOST_FRAMES = 512  # in a stack
 _MOST_NS = 1 << 60
 START, LOOP, END = "start", "loop", "end"
@@ -205,7 +205,7 @@ def _log_of(rank: Rank) -> "_Log | None":
 @lru_cache(maxsize=2)
 def _parsed(path: Path, changed_ns: int, size: int) -> "_Log":
     """Read a log as it was at that time; a report asks for it several times."""
-    text = whole(path, MOST_LOG).decode("utf-8", "replace")
+    text = whole(path, _MOST_LOG).decode("utf-8", "replace")
     try:
         return _Log.of(text, path)
     except (ValueError, IndexError) as error:

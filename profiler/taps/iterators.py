@@ -17,7 +17,7 @@ from feedline.profiler.store.segment import window_of
 from feedline.profiler.taps.loader import IteratorState, watched_next
 
 NewLoader = Callable[[str, dict[str, object]], int]  # kind, settings -> number of the loader
-About = tuple[str, dict[str, object]]
+_About = tuple[str, dict[str, object]]
 
 
 @dataclass
@@ -25,7 +25,7 @@ class _Known:
     """A loader that was iterated."""
 
     owner: Callable[[], Any]  # a weak reference
-    about: About
+    about: _About
     number: int
     epoch: int = -1
 

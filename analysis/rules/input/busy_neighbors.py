@@ -15,7 +15,7 @@ from feedline.analysis.measure.cpu_use import MIN_OTHERS
 from feedline.analysis.measure.stages import MAKING_STAGES
 from feedline.analysis.sentences import CPUS, NUMBER, TIME, Sentence
 
-RULE_ID = "busy_neighbors"
+_RULE_ID = "busy_neighbors"
 NO_ROOM = "they hold CPUs that more loader workers would use"
 
 #: CPUs that other programs hold at least where they keep workers from theirs: half of what one of
@@ -90,7 +90,7 @@ def check(facts: RuleInputs) -> Finding | None:
         ),
     ]
     return Finding(
-        RULE_ID,
+        _RULE_ID,
         weight,
         message=_SAYS(others=use.others, cpus=use.affinity or use.allowed),
         more=effects,
@@ -196,7 +196,7 @@ def _how_to_check(advice: dict[str, int | bool]) -> str:
 
 
 RULE: Rule[RuleInputs] = Rule(
-    RULE_ID,
+    _RULE_ID,
     check,
     change,
     claims=("sample/*/run_queue",),

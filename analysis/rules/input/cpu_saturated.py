@@ -9,8 +9,8 @@ from feedline.analysis.ledger.view.cheaper import less_cpu, place_of_largest
 from feedline.analysis.ledger.view.input_wait import input_wait, num_workers, severity
 from feedline.analysis.sentences import CPUS, NUMBER, PART, PERCENT, Sentence
 
-RULE_ID = "cpu_saturated"
-QUOTA_ID = "quota_used_up"
+_RULE_ID = "cpu_saturated"
+_QUOTA_ID = "quota_used_up"
 _WEIGHTS = list(Severity)
 _TWO = 2  # CPUs, of which one can be taken away
 #: Of the CPU time of the training: where making samples takes less, other code fills the CPUs.
@@ -46,12 +46,12 @@ def check(facts: RuleInputs) -> Finding | None:
 
     view/cpus.py has the thresholds.
     """
-    return None if cpus.throttled(facts) else _check(facts, RULE_ID)
+    return None if cpus.throttled(facts) else _check(facts, _RULE_ID)
 
 
 def check_quota(facts: RuleInputs) -> Finding | None:
     """Look for the same where the quota of the control group stops the training."""
-    return _check(facts, QUOTA_ID) if cpus.throttled(facts) else None
+    return _check(facts, _QUOTA_ID) if cpus.throttled(facts) else None
 
 
 def _check(facts: RuleInputs, rule_id: str) -> Finding | None:
@@ -211,7 +211,7 @@ _CLAIMS = ("sample/*/cpu", "sample/*/run_queue", "sample/transport")
 _NO_MORE_WORKERS = "More workers would only wait for the same CPUs."
 
 RULE: Rule[RuleInputs] = Rule(
-    RULE_ID,
+    _RULE_ID,
     check,
     change,
     claims=_CLAIMS,
@@ -226,7 +226,7 @@ RULE: Rule[RuleInputs] = Rule(
 )
 
 QUOTA_RULE: Rule[RuleInputs] = Rule(
-    QUOTA_ID,
+    _QUOTA_ID,
     check_quota,
     change,
     effort=Effort.ENVIRONMENT,

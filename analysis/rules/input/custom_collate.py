@@ -17,7 +17,7 @@ from feedline.analysis.ledger.view.input_wait import (
 )
 from feedline.analysis.sentences import NAME, SIZE, Sentence
 
-RULE_ID = "custom_collate"
+_RULE_ID = "custom_collate"
 
 _SAYS = Sentence(
     "{name}() does not put its batches into shared memory: each is copied once more ({batch})",
@@ -68,7 +68,7 @@ def check(facts: RuleInputs) -> Finding | None:
         return None
     name = str(facts.setting("collate") or "collate")
     return Finding(
-        RULE_ID,
+        _RULE_ID,
         weight,
         message=_SAYS(name=name, batch=loader.batch_bytes),
         evidence=[
@@ -116,7 +116,7 @@ def change(facts: RuleInputs) -> Change:
 
 
 RULE: Rule[RuleInputs] = Rule(
-    RULE_ID,
+    _RULE_ID,
     check,
     change,
     claims=("sample/transport", "sample/collate", "transport", "wait/in_transit", "wait/handover"),

@@ -28,7 +28,7 @@ from feedline.analysis.ledger.view.input_wait import (
 from feedline.analysis.ledger.view.workers_needed import needed
 from feedline.analysis.sentences import TIME, Sentence
 
-RULE_ID = "fewer_workers"
+_RULE_ID = "fewer_workers"
 
 _SAYS = Sentence(
     "workers cost more than they save: getting a step's input takes {getting}, making it only "
@@ -56,7 +56,7 @@ def check(facts: RuleInputs) -> Finding | None:
     loading = input_wait(facts).total_s - input_wait(facts).start_s
     settings = _settings(facts)
     return Finding(
-        RULE_ID,
+        _RULE_ID,
         weight,
         message=_SAYS(getting=loading, making=making),
         evidence=_evidence(facts, making),
@@ -142,7 +142,7 @@ def _evidence(facts: RuleInputs, making: float) -> list[Evidence]:
 
 
 RULE: Rule[RuleInputs] = Rule(
-    RULE_ID,
+    _RULE_ID,
     check,
     change,
     claims=("wait", "transport", "epoch_start"),

@@ -13,7 +13,7 @@ from feedline.analysis.ledger.view.input_wait import (
 from feedline.analysis.measure.stages import MAKING_STAGES
 from feedline.analysis.sentences import NAME, PART, PERCENT, TIME, Sentence
 
-RULE_ID = "input_bound_unexplained"
+_RULE_ID = "input_bound_unexplained"
 #: Parts of what the step waits for (input_wait.py) -> in words.
 _PARTS = {
     "making_s": "making batches",
@@ -124,7 +124,7 @@ def check(facts: RuleInputs) -> Finding:
         ),
     ]
     return Finding(
-        RULE_ID,
+        _RULE_ID,
         Severity.of(waiting),
         message=message,
         more=inside,
@@ -166,7 +166,7 @@ def change(facts: RuleInputs) -> Refused:
 
 
 RULE: Rule[RuleInputs] = Rule(
-    RULE_ID,
+    _RULE_ID,
     check,
     change,
     lifts=EVERY_LIMIT,

@@ -12,7 +12,7 @@ from feedline.analysis.ledger.view.input_wait import MIN_WAIT_SHARE
 from feedline.analysis.ledger.view.loop_code import batch_maker
 from feedline.analysis.sentences import PART, TIME, Sentence
 
-RULE_ID = "made_in_step"
+_RULE_ID = "made_in_step"
 
 _ALL = 0.995  # of a share that says nothing as an upper bound
 
@@ -46,7 +46,7 @@ def check(facts: RuleInputs) -> Finding | None:
     if known is not None:
         fix, others = f"{known.call.fix}.", [fix, *others]
     return Finding(
-        RULE_ID,
+        _RULE_ID,
         weight,
         message=_SAYS(functions=names(facts), does=_does(facts), took=took),
         evidence=_evidence(facts, took),
@@ -129,7 +129,7 @@ def change(facts: RuleInputs) -> Refused:
 
 
 RULE: Rule[RuleInputs] = Rule(
-    RULE_ID,
+    _RULE_ID,
     check,
     change,
     claims=("input",),

@@ -8,7 +8,7 @@ from feedline.analysis.ledger.rule import CHEAPER, Rule
 from feedline.analysis.ledger.view.input_wait import batches_per_step, input_wait, severity
 from feedline.analysis.sentences import COUNT, NAME, PART, TIME, Sentence
 
-RULE_ID = "slow_sampler"
+_RULE_ID = "slow_sampler"
 
 #: Torch's own samplers take 0.1 to 0.4 us per index, the start of a pass over 60,000 or more
 #: samples included (docs/rules/slow_sampler.md).
@@ -73,7 +73,7 @@ def check(facts: RuleInputs) -> Finding | None:
     once = at_once(facts, took_s)
     (message, more), (fix, *others) = _says(facts, took_s / batches, once), _fixes(facts, once)
     return Finding(
-        RULE_ID,
+        _RULE_ID,
         weight,
         message=message,
         more=more,
@@ -194,5 +194,5 @@ def change(facts: RuleInputs) -> Refused:
 
 
 RULE: Rule[RuleInputs] = Rule(
-    RULE_ID, check, change, claims=("sampler",), lifts=CHEAPER | {"step"}, of_input=True
+    _RULE_ID, check, change, claims=("sampler",), lifts=CHEAPER | {"step"}, of_input=True
 )

@@ -9,7 +9,7 @@ from feedline.analysis.ledger.view.input_wait import making_share, severity
 from feedline.analysis.ledger.view.storage import MIN_BLOCKED_SHARE, spared_s, storage_share
 from feedline.analysis.sentences import PART, PERCENT, SIZE, Sentence
 
-RULE_ID = "small_files"
+_RULE_ID = "small_files"
 
 _SAYS = Sentence(
     "{part} of the time per sample is spent reading {pieces} of {size}",
@@ -64,7 +64,7 @@ def check(facts: RuleInputs) -> Finding | None:
         Evidence("file_bytes", "bytes read per file", mean, "B"),
     ]
     return Finding(
-        RULE_ID,
+        _RULE_ID,
         weight,
         message=_SAYS(part=reading, pieces=pieces, size=mean if files else of_a_read),
         evidence=[
@@ -145,7 +145,7 @@ def _of_calls(facts: RuleInputs) -> float:
 
 
 RULE: Rule[RuleInputs] = Rule(
-    RULE_ID,
+    _RULE_ID,
     check,
     change,
     claims=("sample/read",),

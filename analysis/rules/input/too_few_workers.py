@@ -29,7 +29,7 @@ from feedline.analysis.ledger.view.workers_needed import (
 )
 from feedline.analysis.sentences import NAME, PART, TIME, Sentence
 
-RULE_ID = "too_few_workers"
+_RULE_ID = "too_few_workers"
 
 _ALONE = Sentence(
     "the main process makes every batch itself, which takes {making} of each {step} step",
@@ -110,7 +110,7 @@ def check(facts: RuleInputs) -> Finding | None:
     said = [*_says(facts, workers), *cpus.use(facts)]
     fix, *why = [handover.change(facts, given)] if given else _split_first(facts)
     return Finding(
-        RULE_ID,
+        _RULE_ID,
         weight,
         message=said[0],
         more=said[1:],
@@ -213,7 +213,7 @@ def _evidence(facts: RuleInputs) -> list[Evidence]:
 
 
 RULE: Rule[RuleInputs] = Rule(
-    RULE_ID,
+    _RULE_ID,
     check,
     change,
     claims=("wait/starved", "wait/head_of_line", "read", "decode", "augment", "dataset", "collate"),

@@ -29,7 +29,7 @@ from feedline.analysis.ledger.view.slow_code import reported
 from feedline.analysis.measure.step_model import OwnFunction
 from feedline.analysis.sentences import NAME, PART, PERCENT, SIZE, TIME, Sentence
 
-RULE_ID = "own_code"
+_RULE_ID = "own_code"
 
 _SAYS = Sentence(
     "code outside the model takes {took} per step, {part} of it in {function}",
@@ -107,7 +107,7 @@ def check(facts: RuleInputs) -> Finding | None:
     ]
     flags = facts.loader.flags if facts.loader else ()
     return Finding(
-        RULE_ID,
+        _RULE_ID,
         # what waits for the GPU takes no less time without it, and a call that does not, does
         Severity.of((by_host_s if on_gpu else took) / step.mean_s),
         message=_SAYS(took=own.s, part=named[0].s, function=name_of(named[0].name)),
@@ -230,7 +230,7 @@ def _scaled(facts: RuleInputs, left: float) -> Change | Refused:
 
 
 RULE: Rule[RuleInputs] = Rule(
-    RULE_ID,
+    _RULE_ID,
     check,
     change,
     claims=("other", "loss"),
