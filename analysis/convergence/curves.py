@@ -161,7 +161,7 @@ class _LossSpike:
     high: float
 
 
-def find_spike(curve: Curve) -> _LossSpike | None:
+def _find_spike(curve: Curve) -> _LossSpike | None:
     """Find the largest climb of the smoothed loss.
 
     It must be half of what the loss comes down in all, and far more than its scatter.
@@ -628,7 +628,7 @@ def _unstable(group: _Group) -> tuple[str, list[Evidence]] | None:
                 Evidence("updates_before_climb", "updates before it began", at, "updates"),
                 Evidence("not_finite", "values not finite", len(bad), "values"),
             ]
-        out = find_spike(curve)
+        out = _find_spike(curve)
         if out is not None:
             message = (
                 f"the loss of {run.name} climbed from {number(out.low)} to "

@@ -78,7 +78,7 @@ def of_frames(calls: Calls, below: Chain) -> KnownCall | None:
 
 
 @lru_cache(maxsize=65536)
-def of_text(calls: Calls, text: str) -> KnownCall | None:
+def _of_text(calls: Calls, text: str) -> KnownCall | None:
     """Return the call that a line makes, by its text; None: there is none."""
     if not text:
         return None
@@ -130,5 +130,5 @@ def _calls_in(
                 if chain and (call := of_frames(calls, chain)) is not None:
                     yield call, below.file, line, seconds
         for line, seconds in below.in_c.items():
-            if (call := of_text(calls, source(below.file, line, below.function))) is not None:
+            if (call := _of_text(calls, source(below.file, line, below.function))) is not None:
                 yield call, below.file, line, seconds

@@ -20,7 +20,7 @@ _DRAWS = 400  # of the bootstrap of a quantile
 _NORMAL = NormalDist()
 
 
-def block_length(values: FloatArray) -> int:
+def _block_length(values: FloatArray) -> int:
     """Return how many neighbours belong together.
 
     It is the automatic choice of Politis and White (Econometric Reviews 23(1), 2004) for the
@@ -76,7 +76,7 @@ def error_of_mean(values: FloatArray) -> float:
     n = len(values)
     if n < FEWEST:
         return math.nan
-    length = block_length(values)
+    length = _block_length(values)
     sums = np.concatenate([[0.0], np.cumsum(np.concatenate([values, values[: length - 1]]))])
     blocks = (sums[length:] - sums[:-length]) / length
     own = float(((blocks - values.mean()) ** 2).mean()) * length / n
@@ -93,7 +93,7 @@ def error_of(statistic: Callable[[FloatArray], FloatArray], values: FloatArray) 
     n = len(values)
     if n < FEWEST:
         return math.nan
-    length = block_length(values)
+    length = _block_length(values)
     starts = np.random.default_rng(0).integers(n, size=(_DRAWS, math.ceil(n / length)))
     drawn = ((starts[:, :, None] + np.arange(length)) % n).reshape(_DRAWS, -1)[:, :n]
     return float(statistic(values[drawn]).std(ddof=1))

@@ -110,7 +110,7 @@ NEXT_WITHOUT_STEPS = "feedline env  # what can be recorded on this machine, and 
 
 #: Hooks refused for one of these are not a loss: what they would have seen was not there, or is
 #: seen in another way.
-NO_LOSS = frozenset(
+_NO_LOSS = frozenset(
     {
         message.NO_GPU,
         message.TURNED_OFF,
@@ -144,7 +144,7 @@ def holder(grown: MemoryGrowth) -> str:
 
 def refused_that_matter(hooks: list[Hook]) -> list[Hook]:
     """Return hooks whose absence leaves something of this run unseen."""
-    return [hook for hook in hooks if not hook.attached and hook.reason not in NO_LOSS]
+    return [hook for hook in hooks if not hook.attached and hook.reason not in _NO_LOSS]
 
 
 def full_stop(text: str) -> str:

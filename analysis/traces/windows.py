@@ -44,7 +44,7 @@ from feedline.profiler.store.segment_reader import Process
 _BURST_NS = 1_000_000  # marks farther apart belong to different bursts
 #: The run's own readings of both clocks were measured 2 us off the marks; but one taken while
 #: another process had the CPU is off by a scheduler's slice, which this is some of.
-READINGS_NS = 10_000_000
+_READINGS_NS = 10_000_000
 _ROWS = 1 << 14  # events turned into Python's numbers at a time
 _FREE_BYTES, _PACKED = (
     64 << 20,
@@ -127,7 +127,9 @@ def shared_clock(trace: Trace, anchors: Sequence[dict[str, int]]) -> _SharedCloc
     at = np.array([anchor["time_ns"] for anchor in anchors], np.int64)
     offset = np.array([anchor["perf_counter_ns"] for anchor in anchors], np.int64) - at
     order = np.argsort(at, kind="stable")
-    return _SharedClock(RankClock(at[order], offset[order], float(np.ptp(offset)) + READINGS_NS), 0)
+    return _SharedClock(
+        RankClock(at[order], offset[order], float(np.ptp(offset)) + _READINGS_NS), 0
+    )
 
 
 def _by_marks(reading: IntArray, start: IntArray, end: IntArray) -> RankClock:

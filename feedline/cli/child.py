@@ -19,7 +19,7 @@ from feedline.profiler.samplers.processes import descendants
 _LAST_LINES = 12  # of a training that failed
 #: For torchrun to end its ranks; it gives them as long, and would leave those that ignore SIGTERM
 #: if it is killed first.
-END_PATIENCE_S = 30.0
+_END_PATIENCE_S = 30.0
 _TIDYING_S = 5.0  # for those that unlink shared memory once all others have ended
 _MARK = (
     "FEEDLINE_TRIAL"  # in the environment of a trial and of all that it starts, daemons included
@@ -79,7 +79,7 @@ def _end(process: "subprocess.Popen[bytes]") -> None:
     try:
         if process.poll() is None:
             process.send_signal(signal.SIGTERM)
-            process.wait(END_PATIENCE_S)
+            process.wait(_END_PATIENCE_S)
     except subprocess.TimeoutExpired:
         pass
     finally:

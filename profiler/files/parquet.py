@@ -171,7 +171,7 @@ def _check(about: pq.FileMetaData, file: Any) -> None:
                 raise ValueError(
                     f"column {chunk.path_in_schema} has an encoding that feedline does not write"
                 )
-            headers = page_headers(
+            headers = _page_headers(
                 file, chunk.data_page_offset, chunk.data_page_offset + chunk.total_compressed_size
             )
             if sum(page.values for page in headers) != group.num_rows:
@@ -205,7 +205,7 @@ class _PageHeader:
     unpacked: int
 
 
-def page_headers(file: BinaryIO, begin: int, end: int) -> list[_PageHeader]:
+def _page_headers(file: BinaryIO, begin: int, end: int) -> list[_PageHeader]:
     """Return the pages of a column chunk.
 
     Args:

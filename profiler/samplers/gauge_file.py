@@ -85,7 +85,7 @@ def _legend_path(gauges: Path) -> Path:
     return gauges.with_suffix(".json")
 
 
-def read_legend(gauges: Path) -> GaugeLegend:
+def _read_legend(gauges: Path) -> GaugeLegend:
     """Read the legend of a gauge file.
 
     Raises:
@@ -121,7 +121,7 @@ def read_gauges(path: Path) -> Gauges:
         RunDamaged: not a gauge file, or it was changed or damaged.
         SchemaTooNew: a newer feedline wrote it.
     """
-    legend = read_legend(path)
+    legend = _read_legend(path)
     data = whole(path, MOST_GAUGES)
     beginning = data[: len(_MAGIC)].rstrip(
         b"\0"

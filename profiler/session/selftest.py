@@ -96,7 +96,7 @@ def run_selftests(done: Callable[[], None] = lambda: None) -> list[SelfTest]:
             results += attempt()
             done()
         results.append(SelfTest("torch", True, torch.__version__))
-    results += library_selftests()
+    results += _library_selftests()
     done()
     return [*results, *_sampled()]
 
@@ -264,7 +264,7 @@ def _sampled() -> list[SelfTest]:
     ]
 
 
-def library_selftests() -> list[SelfTest]:
+def _library_selftests() -> list[SelfTest]:
     """Import each installed library, attach its hook, exercise it, and detach again.
 
     Not for a process that trains.
@@ -276,7 +276,7 @@ def library_selftests() -> list[SelfTest]:
     )  # importing it would ask PyPI for a newer version
     try:
         return [
-            try_library(library, reported)._replace(kind=Kind.LIBRARY)
+            _try_library(library, reported)._replace(kind=Kind.LIBRARY)
             for library in LIBRARIES
             if library not in UNTAPPED and _installed(library)
         ]
@@ -288,7 +288,7 @@ def _installed(library: Library) -> bool:
     return importlib.util.find_spec(library.module.partition(".")[0]) is not None
 
 
-def try_library(library: Library, reported: dict[str, tuple[bool, str]]) -> SelfTest:
+def _try_library(library: Library, reported: dict[str, tuple[bool, str]]) -> SelfTest:
     """Import and exercise one library; ``reported`` is what its hook reports."""
     try:
         importlib.import_module(library.module)

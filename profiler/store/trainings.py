@@ -254,7 +254,7 @@ def split_run(run: Run) -> list[Run]:
                 readable[number] = rank
         except FeedlineError as error:
             notes.append(f"rank {number}: {error}")
-    wanted = first_optimizers(readable[min(readable)]) if readable else []
+    wanted = _first_optimizers(readable[min(readable)]) if readable else []
     if len(wanted) < 2:
         return [run]
     slices = {number: _slices(rank, wanted) for number, rank in readable.items()}
@@ -318,7 +318,7 @@ def parse_part_path(path: Path) -> tuple[Path, int] | None:
     )
 
 
-def first_optimizers(rank: Rank) -> list[int]:
+def _first_optimizers(rank: Rank) -> list[int]:
     """Return the numbers of the optimizers with which the trainings begin."""
     begun = rank.main.view(Stage.BEGUN)
     begins = np.zeros(int(begun["optimizer"].max()) + 1, bool)

@@ -395,7 +395,7 @@ class FlopTap:
         if is_traced():
             return None
         try:
-            problem = why_not_counted(module)
+            problem = _why_not_counted(module)
         except Exception as error:
             problem = masks.error(error)
         if problem is None:
@@ -466,7 +466,7 @@ class FlopTap:
         self._report(NAME, problem is None, problem or GIVES)
 
 
-def why_not_counted(module: torch.nn.Module | None) -> str | None:
+def _why_not_counted(module: torch.nn.Module | None) -> str | None:
     """Say why the operations of this forward or backward cannot be counted; None if they can."""
     dynamo = sys.modules.get("torch._dynamo")  # importing it takes a second
     if dynamo is not None and dynamo.utils.counters.get("frames"):

@@ -160,5 +160,5 @@ def test_a_folder_that_does_not_exist_ends_before_the_command(folder):
     ]
     done = subprocess.run(guard, capture_output=True, text=True)
 
-    assert (done.returncode, done.stdout) == (write_guard.UNAVAILABLE, "")
+    assert (done.returncode, done.stdout) == (write_guard._UNAVAILABLE, "")
     assert Path(write_guard.__file__).read_text().count("import feedline") == 0

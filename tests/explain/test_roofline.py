@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from feedline.analysis.explain.model import Hook, RankSummary, Report, Roofline
-from feedline.analysis.explain.peak import NO_CEILINGS
+from feedline.analysis.explain.peak import _NO_CEILINGS
 from feedline.analysis.explain.roofline import roofline
 from feedline.analysis.measure.model import Cost, Cpus, Loader, RunInfo, Throughput, Workers
 from feedline.analysis.measure.step_model import Flop, StepSeries, StepSummary
@@ -338,7 +338,7 @@ def test_what_is_missing_says_why() -> None:
     found = made(refused)
 
     assert (found.flop_per_sample, found.flop_source) == (None, "torch.compile compiled something")
-    assert (found.peak_flops, found.peak_source) == (None, NO_CEILINGS)
+    assert (found.peak_flops, found.peak_source) == (None, _NO_CEILINGS)
     assert "device" not in [one.name for one in found.roofs]
 
 

@@ -82,7 +82,7 @@ def shown(report: Report) -> dict[str, object]:
         "predictions that tell something": [phrases.tells(one) for one in comm.what_if]
         if comm
         else [],
-        "noise scale": of_convergence.NEEDS in full,
+        "noise scale": of_convergence._NEEDS in full,
     }
 
 
@@ -164,7 +164,7 @@ def test_a_run_has_the_same_report_whatever_its_words(run):
     usual, blank = same(lambda: of_runs.build(open_run(run)))
 
     assert [hook.name for hook in phrases.refused_that_matter(usual.hooks)] == [
-        *sorted(REASONS - phrases.NO_LOSS),
+        *sorted(REASONS - phrases._NO_LOSS),
         "cv2",
     ]
     assert usual.comm.what_if[1].id == "no_late_rank" and any(

@@ -24,7 +24,7 @@ from feedline.profiler.taps.operations.span import collect
 REPLACED = [
     *(
         f"PIL.Image:{name}"
-        for name in ("open", "Image.convert", *(f"Image.{name}" for name in pil_.METHODS))
+        for name in ("open", "Image.convert", *(f"Image.{name}" for name in pil_._METHODS))
     ),
     "PIL.ImageFile:ImageFile.load",
     "PIL.WebPImagePlugin:WebPImageFile.load",

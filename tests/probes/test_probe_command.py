@@ -143,11 +143,11 @@ def test_a_folder_that_is_not_there_and_code_that_is_not_there_have_their_exit_c
 
 
 def test_of_several_numbers_of_readers_the_table_shows_the_fastest():
-    from feedline.cli.probe.text import fastest_only
+    from feedline.cli.probe.text import _fastest_only
 
     rows = [
         Ceiling(f"read/files read cold x{n}", "read", value, settings={"readers": n})
         for n, value in ((1, 5.0), (4, 9.0), (16, 7.0))
     ]
 
-    assert [one.name for one in fastest_only(rows)] == ["read/files read cold x4"]
+    assert [one.name for one in _fastest_only(rows)] == ["read/files read cold x4"]

@@ -34,7 +34,7 @@ from feedline.analysis.ledger.view.input_wait import (
 )
 
 #: torch refuses them without workers; whether a default or the program set them is not recorded.
-WITHOUT_WORKERS = (
+_WITHOUT_WORKERS = (
     "remove prefetch_factor, persistent_workers, timeout and multiprocessing_context if set"
 )
 
@@ -189,8 +189,8 @@ def _to_remove(given: dict[str, int | bool]) -> str:
     if given.get("num_workers") != 0:
         return ""
     if "persistent_workers" in given:
-        return WITHOUT_WORKERS.replace(" persistent_workers,", "")
-    return WITHOUT_WORKERS
+        return _WITHOUT_WORKERS.replace(" persistent_workers,", "")
+    return _WITHOUT_WORKERS
 
 
 def in_words(facts: RuleInputs, given: dict[str, int | bool]) -> str:

@@ -16,7 +16,7 @@ from feedline.analysis.measure.stages import MAKING_STAGES
 from feedline.analysis.sentences import CPUS, NUMBER, TIME, Sentence
 
 _RULE_ID = "busy_neighbors"
-NO_ROOM = "they hold CPUs that more loader workers would use"
+_NO_ROOM = "they hold CPUs that more loader workers would use"
 
 #: CPUs that other programs hold at least where they keep workers from theirs: half of what one of
 #: them would use.
@@ -61,7 +61,7 @@ def check(facts: RuleInputs) -> Finding | None:
     if kept_s > queues_s:  # what can be saved is the time of the other effect
         waits = _THREADS_WAIT
     held_s = queues_s if queues and kept_s <= queues_s else None
-    effects = [effect for effect, has in ((waits, queues), (NO_ROOM, kept)) if has]
+    effects = [effect for effect, has in ((waits, queues), (_NO_ROOM, kept)) if has]
     advice = _advice(facts, kept_s)
     found = [
         ("cpus_of_others", "CPUs used by other programs", use.others, "CPUs"),

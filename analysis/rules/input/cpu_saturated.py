@@ -49,7 +49,7 @@ def check(facts: RuleInputs) -> Finding | None:
     return None if cpus.throttled(facts) else _check(facts, _RULE_ID)
 
 
-def check_quota(facts: RuleInputs) -> Finding | None:
+def _check_quota(facts: RuleInputs) -> Finding | None:
     """Look for the same where the quota of the control group stops the training."""
     return _check(facts, _QUOTA_ID) if cpus.throttled(facts) else None
 
@@ -227,7 +227,7 @@ RULE: Rule[RuleInputs] = Rule(
 
 QUOTA_RULE: Rule[RuleInputs] = Rule(
     _QUOTA_ID,
-    check_quota,
+    _check_quota,
     change,
     effort=Effort.ENVIRONMENT,
     claims=(*_CLAIMS, "sample/*/user"),

@@ -63,7 +63,7 @@ _STAGE = Sentence(
 _SAMPLE_QUEUES = Sentence("{part} of the time per sample is spent waiting for a CPU", part=PERCENT)
 _MAIN_QUEUES = Sentence("the main thread waits for a CPU during {part} of the step", part=PERCENT)
 _NOT_SAMPLED = "CPU use by other programs was not sampled"
-BY_WHOM = [
+_BY_WHOM = [
     "Check with `top` on the host whether other programs use the CPUs.",
     "Record a longer run: feedline then samples how many CPUs they use.",
 ]
@@ -102,7 +102,7 @@ def check(facts: RuleInputs) -> Finding:
     if queues:
         inside = [*queues, _NOT_SAMPLED]
     fix, *others = (
-        BY_WHOM if queues else _OTHER_CODE if crowded else _INSIDE if of_sample else _UNSEEN
+        _BY_WHOM if queues else _OTHER_CODE if crowded else _INSIDE if of_sample else _UNSEEN
     )
     library = str(facts.setting("library"))
     if library in _FIXES:

@@ -34,7 +34,7 @@ _FEWER_PASSES = [
     "Or let a sampler of your own keep the order as a tensor and yield slices of it, without a "
     "list of all indices.",
 ]
-ONLY_THOSE = [
+_ONLY_THOSE = [
     "Passes end before the sampler does: let a sampler of your own draw only the indices that "
     "they take."
 ]
@@ -144,7 +144,7 @@ def _fixes(facts: RuleInputs, once: bool) -> list[str]:
     name = _name(facts)
     if not once:
         return [_SLICES(sampler=name)]
-    first, *rest = ONLY_THOSE if _ends_early(facts) else _FEWER_PASSES
+    first, *rest = _ONLY_THOSE if _ends_early(facts) else _FEWER_PASSES
     if not _may_replace(facts, once):
         return [first, *rest]
     faster = "draws 32 indices at a time" if name == _RANDOM else "takes far less time"

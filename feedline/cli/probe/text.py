@@ -59,7 +59,7 @@ def _table(measured: list[Ceiling]) -> Table:
     rows: list[tuple[str, ...]] = []
     parts = set()
     for (part, per, unit), ceilings in groupby(
-        fastest_only(measured), lambda ceiling: (ceiling.part, ceiling.per, ceiling.unit)
+        _fastest_only(measured), lambda ceiling: (ceiling.part, ceiling.per, ceiling.unit)
     ):
         per_unit = {"B/s": "CPU / GB", "FLOP/s": "CPU / GFLOP"}.get(unit, "CPU / sample")
         parts.add(len(rows))
@@ -71,7 +71,7 @@ def _table(measured: list[Ceiling]) -> Table:
     return Table(tuple(rows), heads, right=frozenset({1, 2, 3}), marked=frozenset(parts))
 
 
-def fastest_only(ceilings: list[Ceiling]) -> list[Ceiling]:
+def _fastest_only(ceilings: list[Ceiling]) -> list[Ceiling]:
     """Drop ceilings that differ from another only in the number of readers, and are slower."""
     fastest: dict[str, Ceiling] = {}
     for ceiling in ceilings:

@@ -176,7 +176,7 @@ def _record(plan: _SeedPlan, unfinished: Unfinished) -> FixTrial:
             left.end(made)
             if (arm, seed) == ("baseline", 0) and isinstance(failed := runs[arm, seed], str):
                 raise ScriptError(*f"the unchanged training failed: {failed}".split("\n", 1))
-            check_seeds_differ(runs)
+            _check_seeds_differ(runs)
     recorded = {key: run for key, run in runs.items() if isinstance(run, TrainingRecord)}
     try:
         metric = plan.metric or usual_metric(list(recorded.values()))
@@ -236,7 +236,7 @@ def _not_applied(run: TrainingRecord) -> str:
     )
 
 
-def check_seeds_differ(runs: dict[tuple[str, int], TrainingRecord | str]) -> None:
+def _check_seeds_differ(runs: dict[tuple[str, int], TrainingRecord | str]) -> None:
     """Check that the first two seeds of the baseline have different losses. Raises FixError."""
     first = [
         run for seed in (0, 1) if isinstance(run := runs.get(("baseline", seed)), TrainingRecord)

@@ -22,7 +22,7 @@ _PARENT_DEATH_SIGNAL, _NO_NEW_PRIVS = 1, 38  # of prctl
 _WRITE, _ON_FILES = 1 << 1 | sum(1 << bit for bit in range(4, 13)), 1 << 1
 _REFER, _TRUNCATE = 1 << 13, 1 << 14  # of versions 2 and 3
 _SIGNALS = 1 << 1  # of version 6: only to processes that are restricted as well
-UNAVAILABLE = 71  # EX_OSERR
+_UNAVAILABLE = 71  # EX_OSERR
 EVERYTHING = "/"
 
 
@@ -104,7 +104,7 @@ def main(words: list[str]) -> None:
             _restrict(words[:at])
     except OSError as error:
         print(f"feedline: cannot protect files from the training: {error}", file=sys.stderr)
-        sys.exit(UNAVAILABLE)
+        sys.exit(_UNAVAILABLE)
     os.execv(words[at + 1], words[at + 1 :])
 
 

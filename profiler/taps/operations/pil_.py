@@ -27,13 +27,13 @@ from feedline.profiler.taps.operations.span import (
     transparent,
 )
 
-METHODS = ("resize", "reduce", "crop", "transpose", "rotate", "transform", "thumbnail", "filter")
+_METHODS = ("resize", "reduce", "crop", "transpose", "rotate", "transform", "thumbnail", "filter")
 
 
 def _install_image(tap: Tap, image: ModuleType) -> None:
     for name in tap.free(image, ["open"]):
         tap.function(image, name, spanned(image.open, Stage.READ, _header, "PIL.open"))
-    for name in METHODS:
+    for name in _METHODS:
         tap.method(image.Image, name, Stage.AUGMENT, augmented_size, f"PIL.{name}")
     tap.patches.set(image.Image, "convert", _spanned_convert(image.Image.convert))
 
@@ -83,7 +83,7 @@ def _selftest_image() -> str | None:
 IMAGE = Library(
     "PIL.Image",
     "PIL.Image",
-    f"opening of images; convert, {', '.join(METHODS)}",
+    f"opening of images; convert, {', '.join(_METHODS)}",
     _install_image,
     _selftest_image,
 )
