@@ -3,7 +3,7 @@
 import shlex
 from dataclasses import dataclass, field
 
-from feedline.analysis.convergence.curves import Verdict
+from feedline.analysis.convergence.curves import LossVerdict
 from feedline.analysis.convergence.training_record import TrainingRecord, entries_of
 from feedline.analysis.convergence.training_series import BatchPrice, NoiseOverTraining
 from feedline.analysis.ledger.finding import Evidence
@@ -58,7 +58,7 @@ class AdviceCase:
     reference: TrainingRecord | None
     noise: NoiseOverTraining
     price: BatchPrice | None
-    verdict: Verdict | None = None
+    verdict: LossVerdict | None = None
 
     @property
     def base(self) -> float | None:

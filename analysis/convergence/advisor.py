@@ -17,7 +17,7 @@ from feedline.analysis.convergence.advice import (
     verdict_of,
 )
 from feedline.analysis.convergence.batch_advice import for_price, growing_batch, more_epochs
-from feedline.analysis.convergence.curves import LossKind, Verdict, group_runs
+from feedline.analysis.convergence.curves import LossKind, LossVerdict, group_runs
 from feedline.analysis.convergence.rate_advice import lower_rate, rate_fix, scaled_rate, warmup_for
 from feedline.analysis.convergence.training_record import TrainingRecord, entries_of
 from feedline.analysis.convergence.training_series import BatchPrice, NoiseOverTraining
@@ -45,7 +45,7 @@ class Advised:
     runs: list[str]
     findings: list[tuple[str, Finding]]
     stopped: bool
-    verdicts: list[Verdict]
+    verdicts: list[LossVerdict]
     noise: NoiseOverTraining
     noise_of: str
     price: BatchPrice | None
@@ -94,7 +94,7 @@ def _best_noise(
     return max(scales, key=lambda item: sum(window.value is not None for window in item[0].windows))
 
 
-def _all(case: AdviceCase, verdicts: Sequence[Verdict]) -> list[Advice]:
+def _all(case: AdviceCase, verdicts: Sequence[LossVerdict]) -> list[Advice]:
     """List each advice once, in the order of the verdicts and then of what the batch costs.
 
     Args:

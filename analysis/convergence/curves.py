@@ -233,7 +233,7 @@ VERDICT_WORDS = {
 
 
 @dataclass(frozen=True)
-class Verdict:
+class LossVerdict:
     """What kind of loss a run has.
 
     Attributes:
@@ -346,7 +346,7 @@ def group_runs(runs: Sequence[TrainingRecord]) -> list[_Group]:
     return [_Group(members[key]) for key in sorted(members)]
 
 
-def classify(runs: Sequence[TrainingRecord]) -> list[Verdict]:
+def classify(runs: Sequence[TrainingRecord]) -> list[LossVerdict]:
     """Return the verdicts of each group of runs, the main one of each first.
 
     The reference is the smallest batch.
@@ -360,7 +360,7 @@ def classify(runs: Sequence[TrainingRecord]) -> list[Verdict]:
     shaky = _unstable(reference)
     if not shaky:
         return [verdict for other in others for verdict in _against(reference, other)]
-    first = Verdict(
+    first = LossVerdict(
         reference.name,
         "",
         LossKind.INSTABILITY,
@@ -371,11 +371,11 @@ def classify(runs: Sequence[TrainingRecord]) -> list[Verdict]:
     return [first, *(_without_reference(reference, other) for other in others)]
 
 
-def _without_reference(reference: _Group, other: _Group) -> Verdict:
+def _without_reference(reference: _Group, other: _Group) -> LossVerdict:
     """Return what can be said of a run whose reference is unstable."""
     ratio = other.batch / reference.batch if other.batch and reference.batch else None
     if broken := _unstable(other):
-        return Verdict(
+        return LossVerdict(
             other.name,
             reference.name,
             LossKind.INSTABILITY,
@@ -387,7 +387,7 @@ def _without_reference(reference: _Group, other: _Group) -> Verdict:
             ratio,
         )
     message = f"{reference.name} is unstable, so there is nothing to compare with"
-    return Verdict(
+    return LossVerdict(
         other.name,
         reference.name,
         LossKind.UNKNOWN,
@@ -400,24 +400,24 @@ def _without_reference(reference: _Group, other: _Group) -> Verdict:
     )
 
 
-def _without_comparison(group: _Group) -> Verdict:
+def _without_comparison(group: _Group) -> LossVerdict:
     needs = [
         "a run of the same training with a smaller batch for the same number of samples, to tell "
         "a deficit from a generalization gap"
     ]
     broken = _unstable(group)
     if broken:
-        return Verdict(group.name, "", LossKind.INSTABILITY, False, broken[0], broken[1], needs)
+        return LossVerdict(group.name, "", LossKind.INSTABILITY, False, broken[0], broken[1], needs)
     message = "the loss is stable; telling whether the batch size costs accuracy takes a second run"
-    return Verdict(group.name, "", LossKind.UNKNOWN, False, message, [], needs)
+    return LossVerdict(group.name, "", LossKind.UNKNOWN, False, message, [], needs)
 
 
-def _against(reference: _Group, other: _Group) -> list[Verdict]:
+def _against(reference: _Group, other: _Group) -> list[LossVerdict]:
     ratio = other.batch / reference.batch if other.batch and reference.batch else None
     broken = _unstable(other)
     if broken:
         return [
-            Verdict(
+            LossVerdict(
                 other.name,
                 reference.name,
                 LossKind.INSTABILITY,
@@ -432,7 +432,7 @@ def _against(reference: _Group, other: _Group) -> list[Verdict]:
     samples, needs = _common(reference, other)
     if not samples:
         return [
-            Verdict(
+            LossVerdict(
                 other.name,
                 reference.name,
                 LossKind.UNKNOWN,
@@ -450,7 +450,7 @@ def _against(reference: _Group, other: _Group) -> list[Verdict]:
     verdicts = []
     for kind, suspected, message, evidence in _kinds(other, train, held, lag):
         verdicts.append(
-            Verdict(
+            LossVerdict(
                 other.name,
                 reference.name,
                 kind,

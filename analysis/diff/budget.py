@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from feedline.analysis.diff import context
 from feedline.analysis.diff.conclusion import MIN_MACHINE_SHARE, MIN_RATIO
 from feedline.analysis.diff.run_diff import Outcome, Quantity, RunDiff
-from feedline.analysis.diff.side import MeasuredRun, interval_of
+from feedline.analysis.diff.side import ComparedRun, interval_of
 from feedline.analysis.formatting import NOT_MEASURED, share, value
 from feedline.analysis.ledger.finding import SHARE, Finding, Severity, advice
 from feedline.analysis.measure.mean_step import half_width, interval_of_rate
@@ -108,7 +108,7 @@ _ZERO_SECONDS = Figure(0.0, None, None, "s")
 
 
 def check_budget(
-    budget: Budget, run: MeasuredRun, base: Sequence[MeasuredRun], diffs: Mapping[str, RunDiff]
+    budget: Budget, run: ComparedRun, base: Sequence[ComparedRun], diffs: Mapping[str, RunDiff]
 ) -> list[CheckedLimit]:
     """Check every limit of the budget.
 
@@ -139,13 +139,13 @@ def _unknown(checked: CheckedLimit, why: str) -> CheckedLimit:
     return CheckedLimit(checked.id, Outcome.UNKNOWN, why, None, checked.limit, checked.about)
 
 
-def why_lost(run: MeasuredRun) -> str:
+def why_lost(run: ComparedRun) -> str:
     """Say why the times of a training say nothing of one that works; "": they do."""
     lost = context.how_diverged(run)
     return f"the training diverged: {lost}" if lost else ""
 
 
-def why_unjudged(budget: Budget, run: MeasuredRun) -> str:
+def why_unjudged(budget: Budget, run: ComparedRun) -> str:
     """Say why nothing can be said of a run; "": it can be judged."""
     report, steps = run.report, run.report.throughput.steps
     if report.run.state in ("cut", "live"):
@@ -161,7 +161,7 @@ def why_unjudged(budget: Budget, run: MeasuredRun) -> str:
     return ""
 
 
-def _limits(budget: Budget, run: MeasuredRun) -> Iterator[CheckedLimit]:
+def _limits(budget: Budget, run: ComparedRun) -> Iterator[CheckedLimit]:
     figures = dict(figures_of(run))
     for section, limits, sign in (
         ("at_least", budget.at_least, -1),
@@ -229,7 +229,7 @@ def _limited(
     )
 
 
-def _takes_no_time(name: str, run: MeasuredRun) -> bool:
+def _takes_no_time(name: str, run: ComparedRun) -> bool:
     """Tell whether a figure is of a stage that would have been seen, but did not occur."""
     group, _, stage = name.partition(".")
     report = run.report
@@ -246,7 +246,7 @@ def _takes_no_time(name: str, run: MeasuredRun) -> bool:
     return report.step.input_share is not None and (beside_step or stage not in MAKING_STAGES)
 
 
-def figures_of(run: MeasuredRun) -> Iterator[tuple[str, Figure]]:
+def figures_of(run: ComparedRun) -> Iterator[tuple[str, Figure]]:
     """Return the name -> figure."""
     report, step = run.report, run.report.step
     for name, id in (
@@ -285,12 +285,12 @@ def figures_of(run: MeasuredRun) -> Iterator[tuple[str, Figure]]:
             yield f"sample_cpu_s.{measure.name}", _figure(run, id, "input")
 
 
-def _figure(run: MeasuredRun, id: str, about: str = "") -> Figure:
+def _figure(run: ComparedRun, id: str, about: str = "") -> Figure:
     measure = run.measures[id]
     return Figure(measure.value, *interval_of(measure), measure.unit, about)
 
 
-def _findings(budget: Budget, run: MeasuredRun) -> Iterator[CheckedLimit]:
+def _findings(budget: Budget, run: ComparedRun) -> Iterator[CheckedLimit]:
     report = run.report
     checks = report.convergence.checks if report.convergence else []
     reported = {finding.rule_id for finding in report.findings}
@@ -336,7 +336,7 @@ def _finding(id: str, there: list[Finding], unknown: str) -> CheckedLimit:
 
 
 def _against_base(
-    budget: Budget, run: MeasuredRun, base: Sequence[MeasuredRun], diffs: Mapping[str, RunDiff]
+    budget: Budget, run: ComparedRun, base: Sequence[ComparedRun], diffs: Mapping[str, RunDiff]
 ) -> Iterator[CheckedLimit]:
     for name, limit in budget.than_base.items():
         id, about, diff = f"than_base.{name}", "input" if name == "sample_cpu" else "", diffs[name]
@@ -351,7 +351,7 @@ def _against_base(
             yield _than_base(id, diff, chosen, limit, about)
 
 
-def _incomparable(budget: Budget, run: MeasuredRun, base: Sequence[MeasuredRun], name: str) -> str:
+def _incomparable(budget: Budget, run: ComparedRun, base: Sequence[ComparedRun], name: str) -> str:
     """Say why a run cannot be compared with its base; "": it can.
 
     CPU time of a sample is known of other models and machines, too.

@@ -13,7 +13,7 @@ from feedline.analysis.diff.run_diff import (
     RunDiff,
     RunName,
 )
-from feedline.analysis.diff.side import MeasuredRun
+from feedline.analysis.diff.side import ComparedRun
 from feedline.analysis.formatting import number, rate, sentence, value
 from feedline.analysis.measure.cpu_use import MIN_OTHERS
 from feedline.analysis.measure.noise import FEWEST_COMPARED
@@ -63,7 +63,7 @@ _CLOCK_WORDS = {"cpu": " CPU", "blocked": " blocked"}
 
 
 def cause_of(
-    quantities: Sequence[Quantity], base: MeasuredRun, other: MeasuredRun, by_sample: bool
+    quantities: Sequence[Quantity], base: ComparedRun, other: ComparedRun, by_sample: bool
 ) -> str:
     """Return the id of the stage that explains the change best; "": none did.
 
@@ -116,14 +116,14 @@ def cause_of(
     )  # a wait follows from what the loader does
 
 
-def _per_cpu_s(run: MeasuredRun) -> float:
+def _per_cpu_s(run: ComparedRun) -> float:
     """Return seconds that a CPU second of making samples takes, with the waiting for a CPU."""
     total = run.report.workers.per_sample.get("total") if run.report.workers is not None else None
     return 1 + (total.runqueue_s or 0.0) / total.cpu_s if total is not None and total.cpu_s else 1.0
 
 
 def conclude_diff(
-    diff: RunDiff, before: Sequence[MeasuredRun], after: Sequence[MeasuredRun]
+    diff: RunDiff, before: Sequence[ComparedRun], after: Sequence[ComparedRun]
 ) -> str:
     """Say in a few sentences what a comparison comes to."""
     sentences = [_pace(diff, [*before, *after])]
@@ -158,7 +158,7 @@ def conclude_diff(
     return " ".join(sentences)
 
 
-def _pace(diff: RunDiff, runs: Sequence[MeasuredRun]) -> str:
+def _pace(diff: RunDiff, runs: Sequence[ComparedRun]) -> str:
     """Say how much faster or slower.
 
     Args:
@@ -252,7 +252,7 @@ def _resolution(quantity: Quantity) -> float:
     )
 
 
-def _rate(step: Quantity, per: str, runs: Sequence[MeasuredRun]) -> str:
+def _rate(step: Quantity, per: str, runs: Sequence[ComparedRun]) -> str:
     """Return ``53.1 -> 48.4 samples/s``, of all ranks; per rank if their numbers differ."""
     assert step.before and step.after
     batches = [run.batch for run in runs]
@@ -265,7 +265,7 @@ def _rate(step: Quantity, per: str, runs: Sequence[MeasuredRun]) -> str:
     return f"{rate(samples / step.before)} -> {rate(samples / step.after)} {unit}{ranks}"
 
 
-def _ranks_together(runs: Sequence[MeasuredRun]) -> float | None:
+def _ranks_together(runs: Sequence[ComparedRun]) -> float | None:
     """Return the throughput of all ranks over that of the rank whose steps are compared.
 
     None: it is not known of each run, or their numbers of ranks differ.

@@ -22,7 +22,7 @@ from feedline.analysis.diff.side import (
     MEASURED,
     OF_CODE,
     OF_STEP,
-    MeasuredRun,
+    ComparedRun,
     of_equal_work,
     per_sample,
     same_processes,
@@ -71,7 +71,7 @@ _TEST_FAMILIES = (
 
 
 def diff(
-    before: Sequence[MeasuredRun], after: Sequence[MeasuredRun], min_change: float = _MIN_CHANGE
+    before: Sequence[ComparedRun], after: Sequence[ComparedRun], min_change: float = _MIN_CHANGE
 ) -> RunDiff:
     """Compare runs.
 
@@ -372,12 +372,12 @@ def _machine_of(sides: Sides) -> MachineChange:
         known = [value for value in values if value is not None]
         return sum(known) / len(known) if known and len(known) == len(values) else None
 
-    def others(side: Sequence[MeasuredRun]) -> float | None:
+    def others(side: Sequence[ComparedRun]) -> float | None:
         return mean(
             [run.report.cpus.others if run.report.cpus is not None else None for run in side]
         )
 
-    def allowed(side: Sequence[MeasuredRun]) -> float | None:
+    def allowed(side: Sequence[ComparedRun]) -> float | None:
         return mean(
             [run.report.cpus.allowed if run.report.cpus is not None else None for run in side]
         )

@@ -12,9 +12,9 @@ import numpy as np
 from feedline.analysis.diff import code_shares
 from feedline.analysis.diff.side import (
     MEASURED,
+    ComparedRun,
     Influence,
     Measure,
-    MeasuredRun,
     Speed,
     usable_cpus,
 )
@@ -84,13 +84,13 @@ class Sides:
             took less. NaN: not sampled.
     """
 
-    before: Sequence[MeasuredRun]
-    after: Sequence[MeasuredRun]
+    before: Sequence[ComparedRun]
+    after: Sequence[ComparedRun]
     speed: Speed
     more: float
 
     @classmethod
-    def of(cls, before: Sequence[MeasuredRun], after: Sequence[MeasuredRun]) -> "Sides":
+    def of(cls, before: Sequence[ComparedRun], after: Sequence[ComparedRun]) -> "Sides":
         rooms = [[usable_cpus(run) for run in side] for side in (before, after)]
         known = [[cpus for cpus in side if cpus is not None] for side in rooms]
         more = float(np.mean(known[1]) - np.mean(known[0])) if known == rooms else math.nan
@@ -110,7 +110,7 @@ class Sides:
         return not self.more < MIN_OTHERS
 
     @property
-    def runs(self) -> list[MeasuredRun]:
+    def runs(self) -> list[ComparedRun]:
         return [*self.before, *self.after]
 
     @property
@@ -321,7 +321,7 @@ def _machine_of_wait(sides: Sides, stages_s: Mapping[str, float]) -> float:
     return max(longer_s - rest_s, -waited)
 
 
-def _making_s(run: MeasuredRun) -> tuple[float, float] | None:
+def _making_s(run: ComparedRun) -> tuple[float, float] | None:
     """Return the CPU seconds per step that making batches takes, by all workers at once.
 
     They include waiting for a CPU. None: the run has no workers.

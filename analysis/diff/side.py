@@ -386,7 +386,7 @@ def interval_of(measure: Measure) -> tuple[float | None, float | None]:
 
 
 @dataclass(frozen=True)
-class MeasuredRun:
+class ComparedRun:
     """What one run measured.
 
     Attributes:
@@ -406,7 +406,7 @@ class MeasuredRun:
     world: int = 1
 
     @classmethod
-    def of(cls, path: Path) -> "MeasuredRun":
+    def of(cls, path: Path) -> "ComparedRun":
         """Read a run folder, or one that ``feedline ingest`` made of traces.
 
         Raises:
@@ -473,7 +473,7 @@ def _measures_of(rank: RankMetrics, report: Report) -> Iterator[Measure]:
     yield from _of_gauges(report)
 
 
-def _same_work(runs: Sequence[MeasuredRun]) -> bool:
+def _same_work(runs: Sequence[ComparedRun]) -> bool:
     """Tell whether a step of all runs is the same work for the CPUs.
 
     It has the same model, batch, number of ranks and size of images.
@@ -487,13 +487,13 @@ def _same_work(runs: Sequence[MeasuredRun]) -> bool:
     )
 
 
-def without_code(run: MeasuredRun) -> MeasuredRun:
+def without_code(run: ComparedRun) -> ComparedRun:
     """Return the run without what sampled stacks tell, which another one does not have."""
     kept = {id: one for id, one in run.measures.items() if one.group not in OF_CODE}
     return replace(run, measures=kept)
 
 
-def same_processes(runs: Sequence[MeasuredRun]) -> bool:
+def same_processes(runs: Sequence[ComparedRun]) -> bool:
     """Tell whether all runs start the same number of processes and threads.
 
     Else how long they wait for a CPU may be of their own making.
@@ -519,7 +519,7 @@ def same_processes(runs: Sequence[MeasuredRun]) -> bool:
     return len(described) == 1
 
 
-def usable_cpus(run: MeasuredRun) -> float | None:
+def usable_cpus(run: ComparedRun) -> float | None:
     """Return the CPUs that a run could have used; None: not sampled.
 
     They are those that it is allowed, less what other programs took of them.
@@ -530,13 +530,13 @@ def usable_cpus(run: MeasuredRun) -> float | None:
     return min(cpus.allowed, cpus.affinity - cpus.others)
 
 
-def _taken_by_others(run: MeasuredRun) -> float:
+def _taken_by_others(run: ComparedRun) -> float:
     """Return the share of the CPUs that other programs used; 0 where it was not sampled."""
     cpus = run.report.cpus
     return (cpus.others or 0.0) / cpus.affinity if cpus is not None and cpus.affinity else 0.0
 
 
-def per_sample(runs: Sequence[MeasuredRun], after: Sequence[MeasuredRun]) -> bool:
+def per_sample(runs: Sequence[ComparedRun], after: Sequence[ComparedRun]) -> bool:
     """Tell whether the sides have batches of different sizes.
 
     Their steps are different work then.
@@ -546,7 +546,7 @@ def per_sample(runs: Sequence[MeasuredRun], after: Sequence[MeasuredRun]) -> boo
     return len(known) == len(sizes) and max(known) > 1.01 * min(known)
 
 
-def of_equal_work(run: MeasuredRun) -> MeasuredRun:
+def of_equal_work(run: ComparedRun) -> ComparedRun:
     """Divide times of steps by the samples of a step."""
     assert run.batch
     divided = {
@@ -590,7 +590,7 @@ class Speed:
     MOST = 1.5  # times: a larger common change is not the machine's, but that of what is trained
 
     @classmethod
-    def of(cls, before: Sequence[MeasuredRun], after: Sequence[MeasuredRun]) -> "Speed":
+    def of(cls, before: Sequence[ComparedRun], after: Sequence[ComparedRun]) -> "Speed":
         runs = [*before, *after]
         alike = [
             id

@@ -69,7 +69,7 @@ class SampledShare:
 
 
 @dataclass(frozen=True)
-class Sampled:
+class SampledProcesses:
     """What processes do, by samples of their main threads.
 
     Attributes:
@@ -152,7 +152,7 @@ class AttachedReport:
     place: str
     stuck: bool
     findings: list[Finding]
-    sampled: Sampled
+    sampled: SampledProcesses
     user_code: UserCode | None
     processes: list[AttachedProcess]
     refused: list[str]
@@ -220,7 +220,11 @@ def _report(watched: Watched, ranks: Sequence[WatchedRank], source: SourceLines)
     processes = [one for rank in ranks for one in rank.stacks() if one.kind in (MAIN, WORKER)]
     code = SampledCode.of(processes, source)
     still = standstill(ranks)
-    sampled = Sampled() if code is None else Sampled(_rows(code, MAIN), _rows(code, WORKER))
+    sampled = (
+        SampledProcesses()
+        if code is None
+        else SampledProcesses(_rows(code, MAIN), _rows(code, WORKER))
+    )
     findings = _findings(code, sampled, still, ranks)
     limit, cause = _verdict(sampled, still, findings, code)
     top = findings[0] if findings else None
@@ -277,7 +281,10 @@ def _script(ranks: Sequence[WatchedRank]) -> str:
 
 
 def _findings(
-    code: SampledCode | None, sampled: Sampled, still: Standstill, ranks: Sequence[WatchedRank]
+    code: SampledCode | None,
+    sampled: SampledProcesses,
+    still: Standstill,
+    ranks: Sequence[WatchedRank],
 ) -> list[Finding]:
     findings = [still.finding()] if still.stuck else []
     folder = ranks[0].main.folder if ranks else ""
@@ -323,7 +330,12 @@ def _reported(slow: SlowCode, code: SampledCode) -> list[Evidence]:
 
 
 def _slow(
-    code: SampledCode, slow: SlowCode, sampled: Sampled, waits: float, folder: str, crowded: bool
+    code: SampledCode,
+    slow: SlowCode,
+    sampled: SampledProcesses,
+    waits: float,
+    folder: str,
+    crowded: bool,
 ) -> Finding:
     function, busy = _called(slow.node.function), 1 - _part_of(sampled.workers, (IDLE,))
     more = [_MORE(part=busy)] if sampled.workers and busy >= _BUSY and not crowded else []
@@ -352,7 +364,7 @@ def _called(function: str) -> str:
     return f"{function}()" if function.isidentifier() else sentence(function)
 
 
-def _own(code: SampledCode, sampled: Sampled, folder: str) -> list[Finding]:
+def _own(code: SampledCode, sampled: SampledProcesses, folder: str) -> list[Finding]:
     """Return the function that takes most of the loop's own code."""
     trees = [code.places[MAIN, place] for place in _LOOP if (MAIN, place) in code.places]
     tree = max(trees, key=lambda other: other.weight.seconds)
@@ -383,7 +395,10 @@ def _own(code: SampledCode, sampled: Sampled, folder: str) -> list[Finding]:
 
 
 def _verdict(
-    sampled: Sampled, still: Standstill, findings: Sequence[Finding], code: SampledCode | None
+    sampled: SampledProcesses,
+    still: Standstill,
+    findings: Sequence[Finding],
+    code: SampledCode | None,
 ) -> tuple[str, str]:
     cause = f"{findings[0].message}." if findings else ""
     if still.stuck:

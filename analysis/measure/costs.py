@@ -253,7 +253,7 @@ def _last_picture(records: Records, row: IntArray, count: int) -> FloatArray:
     return last
 
 
-class Traffic(NamedTuple):
+class SampleCounters(NamedTuple):
     """What one sample takes of its thread's and its process's counters, on average."""
 
     major_faults: float
@@ -314,13 +314,17 @@ class BatchProducers:
             total.update(summed(self._first(process, Stage.SAMPLE), Stage.SAMPLE))
         return total
 
-    def traffic(self) -> "Traffic | None":
+    def traffic(self) -> "SampleCounters | None":
         """Return the file traffic of a sample.
 
         The batches of first use are left out where there are others. None: /proc does not tell.
         """
         means = self._mean_of(Stage.TRAFFIC)
-        return None if means is None else Traffic(*(means[name] for name in Traffic._fields))
+        return (
+            None
+            if means is None
+            else SampleCounters(*(means[name] for name in SampleCounters._fields))
+        )
 
     def kernel(self) -> "Kernel | None":
         """Return the kernel's work for a sample, as ``traffic``."""

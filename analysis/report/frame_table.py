@@ -52,7 +52,7 @@ class Column:
 
 
 @dataclass(frozen=True)
-class Table:
+class FrameTable:
     """A frame before it has rows.
 
     Attributes:

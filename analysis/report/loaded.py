@@ -10,7 +10,7 @@ from feedline.analysis.explain import pipeline
 from feedline.analysis.explain.measured import gather_ranks
 from feedline.analysis.explain.model import Report
 from feedline.analysis.measure.gather import RankMetrics
-from feedline.analysis.report.frame_table import Table
+from feedline.analysis.report.frame_table import FrameTable
 from feedline.analysis.report.report_frames import FINDINGS, USER_CODE, findings, user_code
 from feedline.analysis.report.run_frames import (
     COLLECTIVES,
@@ -39,7 +39,7 @@ ALL_FRAMES = (STEPS, SAMPLES, COLLECTIVES, GAUGES, USER_CODE, FINDINGS)
 _NAMED = 4  # trainings that an error names
 
 
-def frame(table: Table) -> "Callable[[Callable[[LoadedRun], pd.DataFrame]], property]":
+def frame(table: FrameTable) -> "Callable[[Callable[[LoadedRun], pd.DataFrame]], property]":
     """Make a property that is computed once and documented by its table.
 
     ``help`` shows no ``cached_property`` before Python 3.12.

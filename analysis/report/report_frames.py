@@ -8,7 +8,7 @@ import numpy as np
 from feedline.analysis.explain.model import Report
 from feedline.analysis.ledger.finding import Finding
 from feedline.analysis.measure.user_code import UserFunction
-from feedline.analysis.report.frame_table import Column, Table
+from feedline.analysis.report.frame_table import Column, FrameTable
 
 if TYPE_CHECKING:  # pandas takes a second of CPU: it is imported when a frame is asked for
     import pandas as pd
@@ -21,7 +21,7 @@ _NO_RANK = "it does not name one rank"
 _A_LINE = "the row is of one line"
 _NO_STEP = "it is no part of the step, or the time of making batches is not known"
 
-USER_CODE = Table(
+USER_CODE = FrameTable(
     "user_code",
     "One row for each line of a function of the program that takes time, from sampled stacks of "
     "the rank that the report shows, and one with line 0 for the whole function. Empty if no "
@@ -41,7 +41,7 @@ USER_CODE = Table(
     ),
 )
 
-FINDINGS = Table(
+FINDINGS = FrameTable(
     "findings",
     "One row per finding of the report, most important first. `run.report.findings` has their "
     "evidence, too.",

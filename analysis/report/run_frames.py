@@ -21,7 +21,7 @@ from feedline.analysis.ranks.aligned_clocks import RankArrivals
 from feedline.analysis.ranks.cross_rank import combine
 from feedline.analysis.ranks.partition import Partition
 from feedline.analysis.ranks.read_collectives import collectives_of
-from feedline.analysis.report.frame_table import Column, Rows, Table
+from feedline.analysis.report.frame_table import Column, FrameTable, Rows
 from feedline.analysis.traces.collectives import PHASES, Collectives, operation
 from feedline.profiler.errors import FeedlineError
 from feedline.profiler.events import Flag, Stage
@@ -98,7 +98,7 @@ class _MomentColumns:
         return {"rank": np.full(len(at), self.rank), "time": time, "start_s": since / 1e9}
 
 
-SAMPLES = Table(
+SAMPLES = FrameTable(
     "samples",
     "One row per sample that was measured in detail, of every loader: all of the first ones, "
     "later one in N. Its index in the dataset, or "
@@ -244,7 +244,7 @@ def _clocks(rows: Records) -> dict[str, FloatArray]:
     }
 
 
-GAUGES = Table(
+GAUGES = FrameTable(
     "gauges",
     "One row per sample of a gauge of the machine, about one per second, in order of rank and "
     "time. "
@@ -291,7 +291,7 @@ def _gauges_of_rank(rank: Rank) -> Rows | None:
     }
 
 
-STEPS = Table(
+STEPS = FrameTable(
     "steps",
     "One row per step that was recorded, in order. The columns `<stage>_s` sum to `wall_s`; "
     "`run.stages` lists them.",
@@ -401,7 +401,7 @@ def _steps_of_rank(rank: RankMetrics, steps_found: Steps, columns: Mapping[str, 
     }
 
 
-COLLECTIVES = Table(
+COLLECTIVES = FrameTable(
     "collectives",
     "One row per collective (or send, or receive) and rank, in order of rank and start. Rows of "
     "one collective share their number in "

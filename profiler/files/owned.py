@@ -17,7 +17,7 @@ from feedline.profiler.files.own_folders import (
     LIST_NAME,
     MAX_NAMED,
     Busy,
-    FolderListing,
+    FolderList,
     add_to_list,
     begin_list,
     kind_with_article,
@@ -287,7 +287,7 @@ class _Older(PlaceTaken):
     """An older folder of feedline's has this name."""
 
 
-def _settled_list(folder: Path) -> FolderListing | None:
+def _settled_list(folder: Path) -> FolderList | None:
     """Read the list as ``read_list``, once another process that begins the folder has made it."""
     deadline = time.monotonic() + _BUSY_S
     while (

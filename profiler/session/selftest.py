@@ -22,7 +22,7 @@ from feedline.profiler.taps.operations import LIBRARIES, attach
 from feedline.profiler.taps.operations.library import UNTAPPED, Library
 
 
-class Kind(enum.Enum):
+class HookKind(enum.Enum):
     """What a hook or counter is for; the value says what its absence means."""
 
     TRAINING = "a training is recorded only in part"
@@ -37,7 +37,7 @@ class SelfTest(NamedTuple):
     name: str
     works: bool
     message: str
-    kind: Kind = Kind.TRAINING
+    kind: HookKind = HookKind.TRAINING
 
 
 #: What is tried, in order.
@@ -109,13 +109,13 @@ def _counters() -> list[SelfTest]:
             "run queue",
             queue,
             "time without a CPU, per thread" if queue else str(absent),
-            Kind.COUNTER,
+            HookKind.COUNTER,
         ),
         SelfTest(
             "file traffic",
             traffic,
             "bytes read, bytes from the disk, major faults" if traffic else str(absent),
-            Kind.COUNTER,
+            HookKind.COUNTER,
         ),
     ]
 
@@ -258,7 +258,7 @@ def _sampled() -> list[SelfTest]:
             source.name,
             (why := source.probe()) is None,
             why or "sampled once per second",
-            Kind.GAUGE,
+            HookKind.GAUGE,
         )
         for source in default_sources()
     ]
@@ -276,7 +276,7 @@ def _library_selftests() -> list[SelfTest]:
     )  # importing it would ask PyPI for a newer version
     try:
         return [
-            _try_library(library, reported)._replace(kind=Kind.LIBRARY)
+            _try_library(library, reported)._replace(kind=HookKind.LIBRARY)
             for library in LIBRARIES
             if library not in UNTAPPED and _installed(library)
         ]

@@ -18,7 +18,7 @@ from torchvision.transforms import v2
 from feedline.profiler.record.detail import detail
 from feedline.profiler.taps import operations
 from feedline.profiler.taps.operations import cv2_, pil_, torchvision_
-from feedline.profiler.taps.operations.library import Attached, Library
+from feedline.profiler.taps.operations.library import AttachedTaps, Library
 from feedline.profiler.taps.operations.span import collect
 
 REPLACED = [
@@ -205,7 +205,7 @@ def test_a_library_of_another_shape_is_refused_and_left_as_it_was():
     sys.modules["strange"] = strange
     said = []
     try:
-        Attached([library]).attach(lambda *what: said.append(what))
+        AttachedTaps([library]).attach(lambda *what: said.append(what))
     finally:
         del sys.modules["strange"]
 

@@ -81,7 +81,7 @@ def tid_of(global_tid: int) -> int:
 
 
 @dataclass(frozen=True)
-class Field:
+class RowField:
     """One number of a row.
 
     Attributes:
@@ -131,7 +131,7 @@ class Database:
             column.lower() in self.tables[table] for column in columns
         )
 
-    def read(self, table: str, fields: dict[str, Field], where: str = "") -> dict[str, IntArray]:
+    def read(self, table: str, fields: dict[str, RowField], where: str = "") -> dict[str, IntArray]:
         """Read numbers of a table; empty where there is no such table.
 
         Args:
@@ -155,7 +155,7 @@ class Database:
         whole = np.concatenate(parts) if parts else np.zeros((0, len(sources)), np.int64)
         return {name: np.ascontiguousarray(whole[:, number]) for number, name in enumerate(fields)}
 
-    def _source(self, table: str, field: Field) -> str:
+    def _source(self, table: str, field: RowField) -> str:
         known = self.tables[table]
         columns = [known[name.lower()] for name in field.names if name.lower() in known]
         if not columns:
@@ -333,7 +333,7 @@ EVENT_ROW_DTYPE = np.dtype(
     ]
 )
 
-START, END = Field(("start",)), Field(("end",), -1)
+START, END = RowField(("start",)), RowField(("end",), -1)
 
 
 class Names:

@@ -17,8 +17,8 @@ from feedline.analysis.traces.nsight.database import (
     THREADS,
     TIMES,
     Database,
-    Field,
     Names,
+    RowField,
     Rows,
     process_of,
 )
@@ -75,7 +75,7 @@ class _Payload:
 
 
 @dataclass(eq=False)
-class NvtxRanges:
+class TracedRanges:
     """All ranges of a file.
 
     Attributes:
@@ -141,7 +141,7 @@ class _RangeReader:
         return self.shapes[sizes]
 
 
-def read_ranges(database: Database, names: Names, last: int) -> NvtxRanges:
+def read_ranges(database: Database, names: Names, last: int) -> TracedRanges:
     """Read every range and mark.
 
     Args:
@@ -150,7 +150,7 @@ def read_ranges(database: Database, names: Names, last: int) -> NvtxRanges:
         last: ns: where ranges end that were open when the recording stopped.
     """
     reader = _RangeReader(names)
-    result = NvtxRanges(np.zeros(0, EVENT_ROW_DTYPE))
+    result = TracedRanges(np.zeros(0, EVENT_ROW_DTYPE))
     strings = _strings(database)
     _name_domains(database, reader, strings, result)
     wanted = ",".join(map(str, (*_MARKS, *_RANGES)))
@@ -203,12 +203,14 @@ def _rows(marks: list[tuple[int, ...]]) -> Rows:
 
 def _strings(database: Database) -> dict[int, str]:
     """Return texts that ranges refer to."""
-    columns = database.read(TABLE, {name: Field((name,), -1) for name in ("textId", "jsonTextId")})
+    columns = database.read(
+        TABLE, {name: RowField((name,), -1) for name in ("textId", "jsonTextId")}
+    )
     return database.strings(np.unique(np.concatenate(list(columns.values()))).tolist())
 
 
 def _name_domains(
-    database: Database, reader: _RangeReader, strings: dict[int, str], result: NvtxRanges
+    database: Database, reader: _RangeReader, strings: dict[int, str], result: TracedRanges
 ) -> None:
     where = f"WHERE eventType IN ({_DOMAIN}, {', '.join(map(str, _THREAD_NAME))})"
     for kind, _, _, tid, domain, text, text_id, *_ in (

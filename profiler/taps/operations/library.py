@@ -271,7 +271,7 @@ class Tap:
         self._functions.clear()
 
 
-class Attached:
+class AttachedTaps:
     """The taps of some libraries, attached while at least one user needs them."""
 
     def __init__(self, libraries: Sequence[Library]) -> None:
