@@ -15,7 +15,7 @@ from feedline.analysis.diff.run_diff import (
 )
 from feedline.analysis.diff.side import ComparedRun
 from feedline.analysis.formatting import number, rate, sentence, value
-from feedline.analysis.measure.cpu_use import MIN_OTHERS
+from feedline.analysis.measure.model import MIN_OTHERS
 from feedline.analysis.measure.noise import FEWEST_COMPARED
 
 #: Groups that a cause can be in: what happens inside a step or a sample.

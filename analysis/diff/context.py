@@ -9,8 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from feedline.analysis.convergence.checks import DIVERGED
 from feedline.analysis.diff.run_diff import Differing, FindingChange
 from feedline.analysis.diff.side import MEASURED, ComparedRun
-from feedline.analysis.explain.diagnose import MAX_FINDINGS
-from feedline.analysis.explain.model import Report
+from feedline.analysis.explain.model import MAX_FINDINGS, Report
 from feedline.analysis.formatting import counted, rate
 from feedline.analysis.ledger.finding import Finding, Severity
 from feedline.analysis.ledger.rule import Needs, Statement

@@ -18,7 +18,7 @@ from feedline.analysis.diff.side import (
     Speed,
     usable_cpus,
 )
-from feedline.analysis.measure.cpu_use import MIN_OTHERS
+from feedline.analysis.measure.model import MIN_OTHERS
 from feedline.analysis.measure.noise import FloatArray, p_of, reach
 from feedline.analysis.measure.stages import INPUT_STAGES
 

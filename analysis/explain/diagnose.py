@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from feedline.analysis.convergence.checks import GRAVE, without_same_fix
+from feedline.analysis.explain.model import MAX_FINDINGS
 from feedline.analysis.explain.order import Rows, claimed, in_order, without_contradictions
 from feedline.analysis.explain.predictions import Predictions, refused_of_traces, untold
 from feedline.analysis.ledger.facts import RuleInputs
@@ -29,7 +30,6 @@ from feedline.analysis.rules.input import (
 )
 
 _MIN_EXPLAINED = 1 / 3
-MAX_FINDINGS = 3  # that ask for a change: more is a list, not advice
 _LOOP_IDS = frozenset(
     rule.rule_id for rule in LOOP
 )  # told beside those: they say nothing of the input

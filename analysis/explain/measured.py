@@ -26,12 +26,13 @@ from feedline.analysis.measure.code_tree import SampledCode
 from feedline.analysis.measure.cpu_use import cpu_use, mean_of
 from feedline.analysis.measure.evaluated import evaluating_line
 from feedline.analysis.measure.gather import RankMetrics
-from feedline.analysis.measure.killed import KilledWorker, killed_worker, nearly_full
+from feedline.analysis.measure.killed import killed_worker, nearly_full
 from feedline.analysis.measure.mean_step import half_width, interval_of_rate, means_of, relative
 from feedline.analysis.measure.model import (
     Cpus,
     Gauge,
     GraphBreak,
+    KilledWorker,
     Loader,
     MemoryGrowth,
     Recompiled,

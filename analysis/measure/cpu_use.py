@@ -7,7 +7,7 @@ import numpy as np
 from feedline.analysis.formatting import number
 from feedline.analysis.intervals import overlap
 from feedline.analysis.measure.gather import RankMetrics
-from feedline.analysis.measure.model import Cpus, Gauge
+from feedline.analysis.measure.model import MIN_OTHERS, Cpus, Gauge
 from feedline.analysis.measure.steps import Steps
 from feedline.profiler.events import Stage
 
@@ -15,10 +15,6 @@ from feedline.profiler.events import Stage
 #: that time: a training of two seconds after ten seconds of imports has one that is about the
 #: imports.
 _MOSTLY = 0.5
-
-#: CPUs. Less is not told from the kernel's own work: a process's CPU time is known to 10 ms, and
-#: read every 250 ms at most (docs/rules/busy_neighbors.md).
-MIN_OTHERS = 0.1
 
 
 def cpu_use(

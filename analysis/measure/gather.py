@@ -26,11 +26,12 @@ from feedline.analysis.measure.stages import STEP_STAGES
 from feedline.analysis.measure.step_model import StepSeries, StepSummary
 from feedline.analysis.measure.steps import Steps, partition
 from feedline.analysis.measure.stream_workers import Parts, SameSamples
-from feedline.analysis.traces.windows import GpuWork, gpu_work
+from feedline.analysis.traces.gpu_work import GpuWork
+from feedline.analysis.traces.windows import gpu_work
 from feedline.profiler.events import Flag, Stage
 from feedline.profiler.store.record_columns import view
 from feedline.profiler.store.run_folder import Rank
-from feedline.profiler.store.segment import SAMPLE_HISTOGRAM, bin_edge_ns
+from feedline.profiler.store.segment_format import SAMPLE_HISTOGRAM, bin_edge_ns
 from feedline.profiler.store.segment_reader import Process
 
 _IN_GETITEM = ("read", "decode", "augment", "user", "dataset")

@@ -8,6 +8,9 @@ measured.
 import enum
 from dataclasses import dataclass, field
 
+#: CPUs that other programs use: less is not told from the kernel's own work: a process's CPU time is known to 10 ms, and
+#: read every 250 ms at most (docs/rules/busy_neighbors.md).
+MIN_OTHERS = 0.1
 _WIDE = 0.1  # of a measured rate: a narrower interval is not told
 
 
@@ -497,3 +500,35 @@ class Unseen:
     share: float
     high: float
     resident: bool
+
+
+@dataclass(frozen=True)
+class KilledWorker:
+    """A worker that a SIGKILL ended, and with it the training.
+
+    Attributes:
+        worker: its number; None: it left no records.
+        loader: number of its loader.
+        at_s: when it was seen last, s since the recording began.
+        size_bytes: what it had then, without files and shared memory. None: it was not read.
+        grown_bytes, grown_s: by how much it had grown since its first reading, and in what time.
+        per_second_bytes: that growth, the median of all pairs of readings. None: it did not grow.
+        together_bytes: what all workers of its loader had. None: as size_bytes.
+        workers: of its loader that were read.
+        for_memory: whether the kernel killed it because memory was full. None: it does not tell.
+        limit_bytes: the smallest limit of the training's control groups; None: there is none.
+        limit_reached: whether memory had to be freed because of it. None: not known.
+    """
+
+    worker: int | None
+    loader: int
+    at_s: float | None = None
+    size_bytes: float | None = None
+    grown_bytes: float = 0.0
+    grown_s: float = 0.0
+    per_second_bytes: float | None = None
+    together_bytes: float | None = None
+    workers: int = 0
+    for_memory: bool | None = None
+    limit_bytes: float | None = None
+    limit_reached: bool | None = None

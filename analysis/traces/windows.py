@@ -15,6 +15,7 @@ import numpy.typing as npt
 
 from feedline.analysis.intervals import IntArray, union
 from feedline.analysis.traces.collectives import RankClock
+from feedline.analysis.traces.gpu_work import GpuWork
 from feedline.analysis.traces.kinds_of_work import FLOAT32_PRODUCT, is_named, of_kinds
 from feedline.analysis.traces.kineto.kineto_reader import read_kineto
 from feedline.analysis.traces.perfetto import (
@@ -443,31 +444,6 @@ def _collective(collective: CollectiveArgs) -> dict[str, Any]:
         "dtype": collective.dtype,
     }
     return {name: value for name, value in members.items() if value is not None}
-
-
-@dataclass(frozen=True)
-class GpuWork:
-    """What the GPU did in the steps that torch.profiler recorded.
-
-    Attributes:
-        busy_s: Time per step during which a kernel, a copy or a fill ran. Unit: s.
-        kernels: Kernels per step. Unit: kernels.
-        kernel_s: Mean duration of a kernel. Unit: s.
-        steps: Steps that were recorded by torch.profiler. Unit: steps.
-        ranks: Ranks of the training; with several, the GPU is also busy waiting for the others.
-            Unit: ranks.
-        float32_products_s: Time per step during which a matrix product of float32 ran that uses no
-            tensor cores. Unit: s.
-        device: Name of the GPU; empty if torch.profiler did not record it.
-    """
-
-    busy_s: float
-    kernels: float
-    kernel_s: float
-    steps: int
-    ranks: int = 1
-    float32_products_s: float = 0.0
-    device: str = ""
 
 
 def gpu_work(rank: Rank, main: Process) -> GpuWork | None:

@@ -21,7 +21,8 @@ from typing import Any
 from feedline.profiler import clock
 from feedline.profiler.events import Flag, Stage
 from feedline.profiler.record.recorder import recorder
-from feedline.profiler.store.segment import FIELDS, Mark, Segment
+from feedline.profiler.store.segment import Mark, Segment
+from feedline.profiler.store.segment_format import FIELDS
 
 _MAX_OPTIMIZERS = 1000  # optimizers; those after them belong to the last training
 # times that a new optimizer turned out to belong to one and the same training: this program makes

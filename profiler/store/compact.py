@@ -17,7 +17,7 @@ from feedline.profiler.files.bounded import MOST_JSON, json_of
 from feedline.profiler.files.checking import checked
 from feedline.profiler.files.parquet import columns, table_of
 from feedline.profiler.store.layout import EVENTS, SEGMENTS, TOTALS
-from feedline.profiler.store.segment import BINS, FIELDS, STAGES
+from feedline.profiler.store.segment_format import BINS, FIELDS, STAGES
 from feedline.profiler.store.segment_reader import (
     Process,
     check_header,

@@ -29,7 +29,14 @@ from feedline.profiler.store import process_log
 from feedline.profiler.store.manifest import PROGRAM, Manifest
 from feedline.profiler.store.record_columns import Records
 from feedline.profiler.store.run_folder import PartNumber, Rank, Run, Slice, rank_folders
-from feedline.profiler.store.segment import BINS, FIELDS, SAMPLE_HISTOGRAM, STAGES, bin_of, sums_of
+from feedline.profiler.store.segment_format import (
+    BINS,
+    FIELDS,
+    SAMPLE_HISTOGRAM,
+    STAGES,
+    bin_of,
+    sums_of,
+)
 from feedline.profiler.store.segment_reader import Process
 
 

@@ -22,7 +22,7 @@ from feedline.analysis.measure import step_model as step
 from feedline.analysis.measure import user_code
 from feedline.analysis.ranks import communication as ranks
 from feedline.analysis.report.json_report import key_of
-from feedline.analysis.traces import windows
+from feedline.analysis.traces import gpu_work
 
 _LINE = re.compile(r"(\w+): (.+?)\.(?: Unit: (.+?)\.)?(?: None: (.+)\.)?")
 
@@ -44,7 +44,7 @@ TYPES: tuple[type, ...] = (
     user_code.UserCode,
     user_code.UserFunction,
     user_code.CodeLine,
-    windows.GpuWork,
+    gpu_work.GpuWork,
     step.Sampled,
     step.Flop,
     step.StepSeries,

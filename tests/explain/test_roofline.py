@@ -10,7 +10,7 @@ from feedline.analysis.explain.roofline import roofline
 from feedline.analysis.measure.model import Cost, Cpus, Loader, RunInfo, Throughput, Workers
 from feedline.analysis.measure.step_model import Flop, StepSeries, StepSummary
 from feedline.analysis.ranks.communication import RankParts
-from feedline.analysis.traces.windows import GpuWork
+from feedline.analysis.traces.gpu_work import GpuWork
 from feedline.profiler.ceilings import Ceiling, Ceilings
 
 MS = 1e-3

@@ -30,6 +30,7 @@ from feedline.analysis.ledger.view.input_wait import (
     batches_per_step,
     compute_s,
     input_wait,
+    making_s,
     num_workers,
 )
 
@@ -59,14 +60,6 @@ def receiving_s(facts: RuleInputs) -> Between:
         return from_workers_s(facts).times(batches_per_step(facts))
     measured = input_wait(facts).transport_s
     return Between(measured, measured)
-
-
-def making_s(facts: RuleInputs) -> float | None:
-    """Return S, what making the batches of a step one after another takes, s; None: not measured."""
-    if num_workers(facts) == 0:
-        return input_wait(facts).making_s
-    batch_s = facts.workers.fetch_mean_s if facts.workers else None
-    return batch_s * batches_per_step(facts) if batch_s else None
 
 
 def alone_s(facts: RuleInputs) -> float | None:

@@ -11,7 +11,7 @@ from feedline.analysis.ledger.view import cpus, handover
 from feedline.analysis.ledger.view.handover import arguments
 from feedline.analysis.ledger.view.input_wait import MIN_WAIT_SHARE, input_wait, num_workers
 from feedline.analysis.ledger.view.workers_needed import gained_s, needed, useless
-from feedline.analysis.measure.cpu_use import MIN_OTHERS
+from feedline.analysis.measure.model import MIN_OTHERS
 from feedline.analysis.measure.stages import MAKING_STAGES
 from feedline.analysis.sentences import CPUS, NUMBER, TIME, Sentence
 

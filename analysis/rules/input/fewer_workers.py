@@ -14,7 +14,6 @@ from feedline.analysis.ledger.view.handover import (
     alone_s,
     at_best_s,
     crowded,
-    making_s,
     receiving_s,
     with_workers_s,
 )
@@ -22,6 +21,7 @@ from feedline.analysis.ledger.view.input_wait import (
     MIN_WAIT_SHARE,
     RECEIVING,
     input_wait,
+    making_s,
     num_workers,
     severity,
 )

@@ -6,11 +6,12 @@ from feedline.analysis.ledger.facts import RuleInputs
 from feedline.analysis.ledger.finding import SHARE, Evidence, Finding, Severity, measured
 from feedline.analysis.ledger.rule import AS_MUCH_CPU, Effort, Rule
 from feedline.analysis.ledger.view import cheaper, cpus, handover
-from feedline.analysis.ledger.view.handover import arguments, making_s, receiving_s
+from feedline.analysis.ledger.view.handover import arguments, receiving_s
 from feedline.analysis.ledger.view.input_wait import (
     compute_s,
     input_wait,
     least_s,
+    making_s,
     num_workers,
     severity,
 )

@@ -5,7 +5,7 @@ from feedline.analysis.ledger.change import Refused
 from feedline.analysis.ledger.facts import RuleInputs
 from feedline.analysis.ledger.finding import Finding, Severity, measured
 from feedline.analysis.ledger.rule import Rule
-from feedline.analysis.measure.killed import KilledWorker
+from feedline.analysis.measure.model import KilledWorker
 from feedline.analysis.sentences import PART, SIZE, TIME, Sentence
 
 _RULE_ID = "killed_worker"
