@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from feedline.analysis.intervals import IntArray, holds
 from feedline.profiler.events import Flag, Stage
-from feedline.profiler.record.optimizer_tracker import OptimizerAlternation
+from feedline.profiler.record.optimizer_alternation import OptimizerAlternation
 from feedline.profiler.store.record_columns import Records, view
 from feedline.profiler.store.segment_reader import Process
 

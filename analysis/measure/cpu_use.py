@@ -4,10 +4,9 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from feedline.analysis.formatting import number
 from feedline.analysis.intervals import overlap
 from feedline.analysis.measure.gather import RankMetrics
-from feedline.analysis.measure.model import MIN_OTHERS, Cpus, Gauge
+from feedline.analysis.measure.model import Cpus, Gauge
 from feedline.analysis.measure.steps import Steps
 from feedline.profiler.events import Stage
 
@@ -114,27 +113,3 @@ def machine_of(rank: RankMetrics) -> tuple[object, str]:
 
 def _number(value: object) -> float | None:
     return float(value) if isinstance(value, (int, float)) and value > 0 else None
-
-
-def says(use: Cpus) -> str:
-    """Who used the CPUs, in words; ``own`` is known."""
-    return "; ".join(sentences(use))
-
-
-def sentences(use: Cpus) -> list[str]:
-    """Return the same as sentences: of the training and other programs, and of what is free."""
-    of = f"this training uses {number(use.own)} of {may_use(use.allowed, use.quota)}"
-    if use.others is None or use.free is None:
-        return [of]
-    busy = f", other programs use {number(use.others)}" if use.others >= MIN_OTHERS else ""
-    free = f"{number(use.free)} CPUs are free" if use.free >= MIN_OTHERS else "no CPU is free"
-    return [f"{of}{busy}", free]
-
-
-def may_use(allowed: float, quota: float | None) -> str:
-    """Return ``2 CPUs``, and what limits them."""
-    limited = quota is not None and quota <= allowed
-    return (
-        f"{allowed:g} "
-        f"CPU{'s' * (allowed != 1)}{' (the quota of its control group)' if limited else ''}"
-    )

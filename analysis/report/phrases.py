@@ -29,7 +29,7 @@ from feedline.analysis.ledger.finding import (
 from feedline.analysis.ledger.finding import cost as cost_of
 from feedline.analysis.ledger.late_ranks import changing, clocks, late
 from feedline.analysis.ledger.table import Ledger
-from feedline.analysis.measure import cpu_use
+from feedline.analysis.ledger.view.cpus import says
 from feedline.analysis.measure.model import (
     Cost,
     Cpus,
@@ -462,7 +462,7 @@ def own_code(own: OwnCode) -> str:
 
 def cpus(use: Cpus) -> str:
     """Return who used the CPUs while the steps ran."""
-    return full_stop(f"{cpu_use.says(use)} (mean over the steps)")
+    return full_stop(f"{says(use)} (mean over the steps)")
 
 
 def roofline(made: Roofline) -> str:

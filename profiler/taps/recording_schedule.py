@@ -28,7 +28,7 @@ import torch
 
 from feedline.profiler import clock
 from feedline.profiler.events import UNMEASURED, Stage
-from feedline.profiler.record.optimizer_tracker import OptimizerAlternation
+from feedline.profiler.record.optimizer_alternation import OptimizerAlternation
 from feedline.profiler.record.recorder import recorder
 from feedline.profiler.store.segment import Segment
 from feedline.profiler.taps.patch import Patches, bare_code

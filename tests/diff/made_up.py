@@ -6,6 +6,7 @@ from functools import cache
 
 from golden.record import RUNS
 
+from feedline.analysis.diff.measures import compared_run
 from feedline.analysis.diff.side import ComparedRun, Measure
 from feedline.analysis.ledger.finding import Finding, Severity
 from feedline.analysis.measure.model import Cpus
@@ -14,7 +15,7 @@ from feedline.analysis.measure.model import Cpus
 @cache
 def stored(name: str) -> ComparedRun:
     """A run of tests/golden."""
-    return ComparedRun.of(RUNS / name)
+    return compared_run(RUNS / name)
 
 
 def changed(run: ComparedRun, change: Callable[[Measure], float], **of_run: float) -> ComparedRun:
