@@ -18,7 +18,6 @@ from feedline.analysis.measure.costs import (
     operations,
 )
 from feedline.analysis.measure.garbage import collection
-from feedline.analysis.measure.gpu_stages import gpu_stages
 from feedline.analysis.measure.model import Cost, Loader, Throughput, Workers
 from feedline.analysis.measure.pace import first_step, throughput_of
 from feedline.analysis.measure.rested import Counted, Estimate
@@ -206,7 +205,7 @@ def step_summary(rank: RankMetrics) -> StepSummary | None:
         if len(evaluated) > 1 and rank.main.stride == 1
         else None,
         series=series(steps.start, steps.wall, rank.stages),
-        gpu_stages=gpu_stages(rank.main, steps, rank.first),
+        gpu_stages=computing.gpu_stages(rank.main, steps, rank.first),
         gpu_work=rank.gpu_work,
         flop=computing.flop(rank.main, steps),
         runqueue_s=queued_s / recorded_s * mean.s if queued_s else queued_s,

@@ -107,7 +107,7 @@ class _LooksAtThreads(Protocol):
 
 
 class _WorkerMemory(Protocol):
-    """Reads what workers have in memory (samplers/worker_memory.py)."""
+    """Reads what workers have in memory (samplers/process_memory.py)."""
 
     def watch(self, loader: int, workers: Sequence[Any]) -> None: ...
 
