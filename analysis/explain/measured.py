@@ -16,7 +16,7 @@ from feedline.analysis.explain.headline import headline, how
 from feedline.analysis.explain.hung import Hang, hung
 from feedline.analysis.explain.model import Hook, MeasuredRun, RankSummary
 from feedline.analysis.ledger.facts import RuleInputs
-from feedline.analysis.ledger.recorded import ledger_of
+from feedline.analysis.ledger.recorded_ledger import ledger_of
 from feedline.analysis.ledger.view.input_wait import batches_per_step, steady_share
 from feedline.analysis.measure import computing, gather, memory, moved, own_code, user_code
 from feedline.analysis.measure.at_end import AtEnd, at_end

@@ -4,7 +4,7 @@ import dataclasses
 import math
 from collections.abc import Iterable, Sequence
 
-from feedline.analysis.explain.limits import holds, is_rough
+from feedline.analysis.explain.limit_words import holds, is_rough
 from feedline.analysis.explain.model import Report, Roofline, ThroughputBound
 from feedline.analysis.ledger.change import Change, Refused
 from feedline.analysis.ledger.finding import CostKind, Finding, PredictedRate, Severity

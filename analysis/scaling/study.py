@@ -16,7 +16,7 @@ from feedline.analysis.scaling.efficiency import (
     scaling_kind,
     usable_points,
 )
-from feedline.analysis.scaling.predict import (
+from feedline.analysis.scaling.more_ranks import (
     ScalingBasis,
     ThroughputPrediction,
     fit_laws,

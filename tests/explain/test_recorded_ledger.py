@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 import feedline
 from feedline.analysis.explain.measured import gather_ranks
-from feedline.analysis.ledger.recorded import ledger_of, run_table
+from feedline.analysis.ledger.recorded_ledger import ledger_of, run_table
 from feedline.analysis.measure.gather import RankMetrics, step_summary
 from feedline.analysis.measure.step_model import OwnCode, OwnFunction
 from feedline.profiler.events import Stage

@@ -38,7 +38,7 @@ from feedline.analysis.report import of_convergence, phrases, terminal
 from feedline.analysis.report.figures.roofline_chart import role
 from feedline.analysis.report.html_report import render
 from feedline.analysis.report.json_report import plain
-from feedline.analysis.scaling.measured import point_of
+from feedline.analysis.scaling.launch_points import point_of
 from feedline.analysis.scaling.study import study
 from feedline.analysis.traces.trace_budget import StepBudget
 from feedline.cli import main

@@ -29,7 +29,7 @@ from feedline.analysis.report.figures.svg import (
     tag,
 )
 from feedline.analysis.scaling.efficiency import ScalingRow
-from feedline.analysis.scaling.predict import ThroughputPrediction
+from feedline.analysis.scaling.more_ranks import ThroughputPrediction
 from feedline.analysis.scaling.study import Study
 from feedline.analysis.scaling.study import counted as counted_ranks
 

@@ -19,7 +19,7 @@ from feedline.analysis.measure.steps import left_after, partition
 from feedline.analysis.ranks.read_collectives import readable_collectives
 from feedline.analysis.ranks.step_profile import ring_between, step_profile
 from feedline.analysis.scaling.efficiency import DISTURBED, Point, Unit
-from feedline.analysis.scaling.predict import ScalingBasis
+from feedline.analysis.scaling.more_ranks import ScalingBasis
 from feedline.analysis.scaling.study import counted
 from feedline.profiler import masks
 from feedline.profiler.errors import FeedlineError, RunDamaged
