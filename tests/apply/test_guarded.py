@@ -10,16 +10,15 @@ import time
 from pathlib import Path
 
 import pytest
+from needs import LANDLOCK
 
 from feedline.analysis.explain.speed_trial import Tried
 from feedline.cli import child
 from feedline.cli.verify import guard as guarded
-from feedline.cli.verify import pairs, write_guard
+from feedline.cli.verify import pairs
 from feedline.cli.verify.pairs import PairPlan
 
-pytestmark = pytest.mark.skipif(
-    write_guard.version() < 3, reason="Landlock is off, or older than Linux 6.2"
-)
+pytestmark = LANDLOCK
 
 HOSTILE = """\
 import os

@@ -7,12 +7,11 @@ import time
 from pathlib import Path
 
 import pytest
+from needs import LANDLOCK
 
 from feedline.cli.verify import write_guard
 
-pytestmark = pytest.mark.skipif(
-    write_guard.version() < 3, reason="Landlock is off, or older than Linux 6.2"
-)
+pytestmark = LANDLOCK
 
 TRIES = {
     "overwrite": "open('old.txt', 'w').write('new')",

@@ -7,6 +7,7 @@ import subprocess
 import sys
 
 import pytest
+from needs import GLIBC
 
 from feedline.analysis.explain.build import training_input
 from feedline.analysis.ledger.change import Change, Factor
@@ -97,7 +98,7 @@ def recorded(folder, how: str, program: str = PROGRAM) -> RecordedInput:
     return read
 
 
-@pytest.mark.skipif("CS_GNU_LIBC_VERSION" not in os.confstr_names, reason="malloc is not glibc's")
+@GLIBC
 def test_batches_of_workers_that_stay_take_what_those_of_the_first_pass_took(tmp_path):
     new, stay = recorded(tmp_path, "new"), recorded(tmp_path, "stay")
 
