@@ -13,9 +13,10 @@ from feedline.profiler.noise_scale import student
 
 _SAME_SAMPLES = 0.02  # arms may differ by so much: a last batch that one drops and another does not
 _LOWER_WORDS = ("loss", "error", "perplexity")
+# or parts of names
 _LOWER_NAMES = frozenset(
     "bpb bpc bpd brier cer ece eer fid kld mae mape mse nll nmse ppl rmse rmsle ter wer".split()
-)  # or parts of names
+)
 
 
 @dataclass(frozen=True)

@@ -111,9 +111,8 @@ def cause_of(
         and quantity.grew == most.grew
         and moved_s(quantity) >= _EXPLAINS * moved_s(most)
     ]
-    return (
-        max(inside, key=moved_s).id if most.id == "stage/wait" and inside else most.id
-    )  # a wait follows from what the loader does
+    # a wait follows from what the loader does
+    return max(inside, key=moved_s).id if most.id == "stage/wait" and inside else most.id
 
 
 def _per_cpu_s(run: ComparedRun) -> float:

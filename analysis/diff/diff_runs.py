@@ -238,9 +238,8 @@ def _samples_at_once(sides: Sides) -> float:
     known = []
     for run in sides.runs:
         workers, step, batch = run.report.workers, run.report.step, run.batch
-        of_step = (
-            run.measures[STEP].value if STEP in run.measures else 0.0
-        )  # of a sample, where times are per sample
+        # of a sample, where times are per sample
+        of_step = run.measures[STEP].value if STEP in run.measures else 0.0
         per = of_step / step.mean_s if step is not None and step.mean_s else 1.0
         known.append(
             batch * per / max(workers.processes, 1) if workers is not None and batch else math.inf
@@ -359,9 +358,8 @@ def _is_part(part: Quantity, whole: Quantity) -> bool:
     inside = (
         whole.id == WAIT and part.group != "cpu" or whole.id == TOTAL and part.group == "sample"
     )
-    of_main = (
-        part.id == CPU_OF_STEP and whole.name not in CPU_TIMED_STAGES
-    )  # in forward and backward its CPU time was measured apart
+    # in forward and backward its CPU time was measured apart
+    of_main = part.id == CPU_OF_STEP and whole.name not in CPU_TIMED_STAGES
     return whole.group == "step" or part.name == whole.name or inside or of_main
 
 

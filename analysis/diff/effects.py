@@ -338,7 +338,6 @@ def _making_s(run: ComparedRun) -> tuple[float, float] | None:
     ):
         return None
     step = run.report.step
-    per = (
-        1.0 if step is None or not step.mean_s else run.measures[STEP].value / step.mean_s
-    )  # 1 over the batch where times are per sample
+    # 1 over the batch where times are per sample
+    per = 1.0 if step is None or not step.mean_s else run.measures[STEP].value / step.mean_s
     return tuple(part * batch / workers.processes * per for part in (total.cpu_s, total.runqueue_s))  # type: ignore[return-value]

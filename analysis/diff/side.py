@@ -211,10 +211,8 @@ class Speed:
     weight: dict[str, float]
     loaded: float = 0.0
 
-    PARTS = (
-        "cpu/",
-        "sample/",
-    )  # groups of stages that one change may move together: those of the model, and those of a sample
+    # groups of stages that one change may move together: those of the model, and those of a sample
+    PARTS = ("cpu/", "sample/")
     FEWEST = 3  # stages that tell a machine's speed from a stage's own change
     # of a stage's CPU time between two runs on one machine, at best (docs/measured/diff.md)
     FLOOR = 0.015

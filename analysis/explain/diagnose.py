@@ -30,9 +30,8 @@ from feedline.analysis.rules.input import (
 )
 
 _MIN_EXPLAINED = 1 / 3
-_LOOP_IDS = frozenset(
-    rule.rule_id for rule in LOOP
-)  # told beside those: they say nothing of the input
+# told beside those: they say nothing of the input
+_LOOP_IDS = frozenset(rule.rule_id for rule in LOOP)
 
 
 def diagnose(

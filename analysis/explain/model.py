@@ -358,9 +358,8 @@ class MeasuredRun:
     step: StepSummary | None  # None: the run never made a step
     workers: Workers | None  # None: no loader was seen
     loaders: list[Loader]
-    ranks: dict[
-        str, RankSummary
-    ]  # by rank number; all other figures are those of the rank ``shown``
+    # by rank number; all other figures are those of the rank ``shown``
+    ranks: dict[str, RankSummary]
     gauges: list[Gauge]
     hooks: list[Hook]
     notes: list[str] = field(default_factory=list)

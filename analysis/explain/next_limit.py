@@ -183,9 +183,8 @@ def _relieves(finding: Finding, cost_s: float, limits: Roofline | None) -> bool:
         or finding.cost_s < cost_s
     ):
         return False
-    in_turns = limits is not None and any(
-        roof.id == "turns" for roof in limits.roofs
-    )  # then no workers compete for the CPUs
+    # then no workers compete for the CPUs
+    in_turns = limits is not None and any(roof.id == "turns" for roof in limits.roofs)
     return finding.severity is not Severity.INFO and not in_turns
 
 

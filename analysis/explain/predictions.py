@@ -172,9 +172,8 @@ class Predictions:
         kept = held(made, self.limits, lifts)
         if interval or kept is made:
             return kept
-        exact = self._replayed(
-            change, True
-        )  # whether the limits leave anything of it depends on its interval
+        # whether the limits leave anything of it depends on its interval
+        exact = self._replayed(change, True)
         return (
             exact
             if isinstance(exact, Refused)
@@ -195,9 +194,8 @@ class Predictions:
             (finding.predicted.after for finding in findings if finding.predicted is not None),
             default=0.0,
         )
-        return (
-            None if isinstance(made, Refused) or made.after < best else made
-        )  # less than one of them: they contradict each other
+        # less than one of them: they contradict each other
+        return None if isinstance(made, Refused) or made.after < best else made
 
 
 def of_recording(

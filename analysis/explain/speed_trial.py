@@ -14,11 +14,8 @@ from feedline.profiler.noise_scale import student
 
 UNCHANGED, CHANGED = "unchanged", "changed"
 ACCEPT, REJECT, INCONCLUSIVE = "accept", "reject", "inconclusive"
-CODES = {
-    ACCEPT: 0,
-    REJECT: OverBudget.exit_code,
-    INCONCLUSIVE: NotJudged.exit_code,
-}  # exit codes (docs/exit-codes.md)
+# exit codes (docs/exit-codes.md)
+CODES = {ACCEPT: 0, REJECT: OverBudget.exit_code, INCONCLUSIVE: NotJudged.exit_code}
 # times: how much faster or slower the unchanged training runs at least, where its conditions have
 # changed
 _CHANGED_BY = 1.25

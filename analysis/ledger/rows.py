@@ -85,9 +85,8 @@ def sample_rows(
             LedgerRow(_path(stage, kind), seconds * max(left, 0.0))
             for kind, seconds in known.items()
         ]
-    whole = sum(
-        costs[name].wall_s for name in ("total", "transport") if name in costs
-    )  # it is sent after it is made
+    # it is sent after it is made
+    whole = sum(costs[name].wall_s for name in ("total", "transport") if name in costs)
     return whole or sum(row.s for row in rows), rows
 
 

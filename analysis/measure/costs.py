@@ -483,9 +483,8 @@ def _spread(
     """
     walls = np.array([ns["wall"] for ns in seen.values()])
     columns = np.array(_divided(total))
-    alike = (
-        walls[:, None] * columns / max(columns.sum(), _TINY)
-    )  # every stage divided as the total is
+    # every stage divided as the total is
+    alike = walls[:, None] * columns / max(columns.sum(), _TINY)
     table = (number * np.array([_divided(ns) for ns in seen.values()]) + alike) / (number + 1)
     for _ in range(_ROUNDS):
         table *= (walls / np.maximum(table.sum(1), _TINY))[:, None]

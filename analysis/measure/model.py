@@ -380,9 +380,8 @@ class Traffic:
     read_calls: float | None
     disk_bytes: float | None  # bytes that came from the disk
     major_faults: float | None
-    minor_faults: float | None = (
-        None  # pages mapped without reading: new memory, or a file's pages in the cache
-    )
+    # pages mapped without reading: new memory, or a file's pages in the cache
+    minor_faults: float | None = None
     system_s: float | None = None  # CPU time in the kernel
 
 

@@ -13,9 +13,8 @@ FloatArray = npt.NDArray[np.float64]
 
 FEWEST = 8  # values, below which nothing is said of a mean (the report's own limit for steps)
 _STRETCHES = 8  # of a run, for its drift
-FEWEST_COMPARED = (
-    2 * _STRETCHES
-)  # values, below which nothing is said of how another run would differ
+# values, below which nothing is said of how another run would differ
+FEWEST_COMPARED = 2 * _STRETCHES
 _DRAWS = 400  # of the bootstrap of a quantile
 _NORMAL = NormalDist()
 

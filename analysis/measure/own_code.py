@@ -27,9 +27,8 @@ _FEWEST = 3  # steps whose code was looked at that are worth a mean
 _FEWEST_EVALUATIONS = 2
 _Z = 1.96  # of a 95 % interval
 _MOST = 8  # functions that are kept
-_MAINLY = (
-    0.5  # of a function's time that a function called in it takes, at least, to be told with it
-)
+# of a function's time that a function called in it takes, at least, to be told with it
+_MAINLY = 0.5
 
 
 def of_steps(rank: RankMetrics, step: StepSummary) -> OwnCode | None:

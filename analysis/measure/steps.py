@@ -19,6 +19,7 @@ from feedline.profiler.events import Flag, Stage
 from feedline.profiler.store.record_columns import Records, view
 from feedline.profiler.store.segment_reader import Process
 
+# what did not happen in the main thread, though it wrote it down
 ASIDE = (
     Stage.GPU,
     Stage.PROFILED,
@@ -35,7 +36,7 @@ ASIDE = (
     Stage.CALLED,
     Stage.GARBAGE,
     Stage.KEPT,
-)  # what did not happen in the main thread, though it wrote it down
+)
 _FEWEST = 4  # steps that are worth a mean
 _BATCH_IN_EPOCH = (1 << 32) - 1  # of a batch key (profiler/events.py)
 

@@ -21,13 +21,12 @@ from heapq import heappop, heappush
 from itertools import count, cycle, islice
 
 _MAIN, _PINS, _FIRST_SENDER = -1, -2, -3
-_LOOKS = (
-    4  # whether a worker still makes a batch, while another of its threads waits for Python's lock
-)
+# whether a worker still makes a batch, while another of its threads waits for Python's lock
+_LOOKS = 4
 LAG = 2  # steps of a few hundred launches each, of which CUDA queues about a thousand
-_Part = tuple[
-    float, float
-]  # of an actor's work: seconds, and threads that compute for so long on CPUs of their own (0: it waits)
+# of an actor's work: seconds, and threads that compute for so long on CPUs of their own (0: it
+# waits)
+_Part = tuple[float, float]
 _Actor = Generator[_Part | None, None, None]  # None: until it is woken
 
 
@@ -191,9 +190,8 @@ class _Replay:
         self.sent: deque[tuple[float, int]] = deque()  # by workers: when each batch can be received
         pins = work.pinning != NOTHING and setting.num_workers > 0
         self.receiver = _PINS if pins else _MAIN  # from workers
-        self.ready: deque[tuple[float, int]] = (
-            deque() if pins else self.sent
-        )  # for the main process
+        # for the main process
+        self.ready: deque[tuple[float, int]] = deque() if pins else self.sent
         self.early: set[int] = set()  # received, and not yet their turn
         self.drawn = 0
         self.idle: set[int] = set()

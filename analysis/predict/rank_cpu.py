@@ -15,11 +15,8 @@ from feedline.analysis.predict.main_process import ASLEEP, TIMED, asking_cpu_s, 
 from feedline.analysis.ranks.shared_cpus import RankCpu
 from feedline.profiler.events import Stage
 
-_AS_RECORDED = (
-    *INPUT_STAGES,
-    "forward",
-    "backward",
-)  # stages whose CPU time is measured, or which are not the step's own
+# stages whose CPU time is measured, or which are not the step's own
+_AS_RECORDED = (*INPUT_STAGES, "forward", "backward")
 
 
 def rank_cpus(gathered: Mapping[int, RankMetrics]) -> dict[int, RankCpu]:

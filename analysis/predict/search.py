@@ -19,12 +19,13 @@ _FEW = 5  # settings that are told
 _LIMITS = 3  # predictions that find out what limits the best ones, at most
 _PER_CPU = 2  # workers that are tried, at most: those that are often blocked share a CPU
 _FEWEST = 4  # of them
+# torch's defaults
 _USUAL: Settings = {
     "num_workers": 0,
     "prefetch_factor": _USUAL_DEPTH,
     "in_order": True,
     "persistent_workers": False,
-}  # torch's defaults
+}
 _SEARCHED = tuple(_USUAL)
 
 

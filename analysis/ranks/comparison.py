@@ -196,9 +196,8 @@ def _across(
         ]
     always = lates[0].rank if lates and lates[0].persistent else None
     late = asked.no_straggler() if always is None else asked.no_straggler(column[always], always)
-    if (
-        always is not None and late.step_s is not None
-    ):  # the CPUs that ranks share may give less than the replay alone says
+    # the CPUs that ranks share may give less than the replay alone says
+    if always is not None and late.step_s is not None:
         lates[0] = replace(lates[0], cost_s=late.gain_s)
     return lates, _questions(
         asked,

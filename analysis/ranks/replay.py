@@ -290,11 +290,12 @@ class BucketReplay:
         if self._only_small():
             return refuse(asked, _ONLY_SMALL)
         each_s = _HALVING_S_PER_BYTE if self.made.slots == SLOTS["gloo"] else 0.0
+        # as if sent
         instead = (
             each_s * self.link.bytes_per_s / bus_factor("all_reduce", self.made.group_ranks)
             if each_s
             else 0.0
-        )  # as if sent
+        )
         smaller = replace(
             self.made,
             nbytes=np.where(
@@ -333,9 +334,8 @@ class BucketReplay:
             synchronous=synchronous,
             gradients=~np.zeros_like(synchronous),
         )
-        of_step = np.average(self.link.slowness, 1, self.made.nbytes)[
-            :, None
-        ]  # which bytes were slow is unknown for new buckets
+        # which bytes were slow is unknown for new buckets
+        of_step = np.average(self.link.slowness, 1, self.made.nbytes)[:, None]
         return self._asked(
             asked,
             ready,
@@ -469,9 +469,8 @@ def _split_ready(ready: np.ndarray, nbytes: np.ndarray, edges: np.ndarray) -> np
     for step in range(steps):
         for rank in range(ranks):
             times = np.maximum.accumulate(ready[step, :, rank])
-            split[step, :, rank] = np.interp(
-                edges[1:], ends, times
-            )  # before the first bucket: no earlier than it
+            # before the first bucket: no earlier than it
+            split[step, :, rank] = np.interp(edges[1:], ends, times)
     return split
 
 

@@ -371,9 +371,8 @@ def waits_title(report: Report) -> str:
 
     Without workers, the main process does not wait: it makes the batches itself.
     """
-    alone = (
-        report.workers is not None and not report.workers.processes
-    )  # None: it was not seen which process makes the batches
+    # None: it was not seen which process makes the batches
+    alone = report.workers is not None and not report.workers.processes
     return f"{'What the DataLoader itself did' if alone else 'Why the main process waited for a batch'} (parts of the stage wait)"
 
 
@@ -517,9 +516,8 @@ def workers(made: Workers) -> list[str]:
         varies = "" if made.fetch_cv is None else f" (standard deviation {share(made.fetch_cv)})"
         facts.append(f"{seconds(made.fetch_mean_s)} per batch{varies}")
     total, read = (made.per_sample.get(stage) for stage in ("total", "read"))
-    if (
-        total is not None and total.bytes is not None and not (read and read.bytes)
-    ):  # else the table says it
+    # else the table says it
+    if total is not None and total.bytes is not None and not (read and read.bytes):
         facts.append(f"{size(total.bytes)} per sample read with read()")
     facts.append(f"{made.samples_in_detail:,} of {made.samples:,} samples timed in detail")
     return facts

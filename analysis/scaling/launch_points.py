@@ -211,9 +211,8 @@ def _point(size: int, training: int, paces: list[_Pace], notes: list[str]) -> Po
         notes.append(f"only {fewest} steps")
     if fewest < most:
         notes.append(f"ranks recorded different numbers of steps: {fewest} to {most}")
-    unit, batch = (
-        (Unit.SAMPLES, batch) if batch else (Unit.STEPS, 1.0)
-    )  # no DataLoader: tensors, or a loader of the user's own
+    # no DataLoader: tensors, or a loader of the user's own
+    unit, batch = (Unit.SAMPLES, batch) if batch else (Unit.STEPS, 1.0)
     rate = (
         sum((pace.batch if unit == Unit.SAMPLES else 1.0) / pace.step_s for pace in paces)
         * training

@@ -24,9 +24,8 @@ from feedline.analysis.scaling.more_ranks import (
     predict,
 )
 
-_SAME = (
-    0.03  # throughputs that differ by less are alike, where no error of the measurement is known
-)
+# throughputs that differ by less are alike, where no error of the measurement is known
+_SAME = 0.03
 _MIN_MARGINAL = 0.5  # marginal efficiency below which most of an added rank is lost
 #: Shape of the growth of a sample's time -> what it says of the cause.
 _CAUSE_OF_SHAPE = {

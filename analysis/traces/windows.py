@@ -47,10 +47,9 @@ _BURST_NS = 1_000_000  # marks farther apart belong to different bursts
 #: another process had the CPU is off by a scheduler's slice, which this is some of.
 _READINGS_NS = 10_000_000
 _ROWS = 1 << 14  # events turned into Python's numbers at a time
-_FREE_BYTES, _PACKED = (
-    64 << 20,
-    64,
-)  # a window may unpack to the first, and the second times its size: JSON of events shrinks by 10 to 25
+# a window may unpack to the first, and the second times its size: JSON of events shrinks by 10 to
+# 25
+_FREE_BYTES, _PACKED = (64 << 20, 64)
 _SMALLEST_EVENT = 40  # bytes of JSON
 _NEAR_NS = 3600 * 10**9  # of a run: the time of day may have been set on the way
 
@@ -141,9 +140,8 @@ def _by_marks(reading: IntArray, start: IntArray, end: IntArray) -> RankClock:
         )
     close = np.diff(reading) <= _BURST_NS
     close |= not close.any()
-    edges = np.flatnonzero(
-        np.append(True, np.diff(np.cumsum(~close)[close]) > 0)
-    )  # first pairs of bursts
+    # first pairs of bursts
+    edges = np.flatnonzero(np.append(True, np.diff(np.cumsum(~close)[close]) > 0))
     least, most, at = least[close], most[close], start[:-1][close]
     offset = _middle(np.maximum.reduceat(least, edges), np.minimum.reduceat(most, edges))
     clock = RankClock(at[edges], offset, 0.0)

@@ -67,6 +67,7 @@ _LOCAL_SGD = Fix(
     lines=_local_sgd_lines,
 )
 
+# cheapest first
 FIXES: list[Fix] = [
     lr_rule.FIX,
     warmup.FIX,
@@ -83,4 +84,4 @@ FIXES: list[Fix] = [
     muon.FIX,
     soap.FIX,
     adamw.FIX,
-]  # cheapest first
+]

@@ -28,9 +28,8 @@ from feedline.profiler.files.own_folders import (
 from feedline.profiler.message import few
 
 PRIVATE, SHARED = 0o700, 0o777
-_BUSY_S = (
-    5.0  # how long another rank may take to replace the folder that this one is to replace too
-)
+# how long another rank may take to replace the folder that this one is to replace too
+_BUSY_S = 5.0
 
 
 def claim(path: Path, kind: str, launch: str = "", mode: int = PRIVATE) -> None:

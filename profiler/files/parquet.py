@@ -29,9 +29,8 @@ from feedline.profiler.files.bounded import MOST_COLUMNS, one_line, opened
 #: two or three, a bomb next to nothing.
 _FREE_ROWS = 1 << 19
 _MOST_TEXT = 100_000_000  # bytes: what pyarrow reads at most
-_MOST_THRIFT_ITEMS = (
-    1 << 16
-)  # of a list in the footer: a trace of 100 million events has 200 row groups of 9 columns
+# of a list in the footer: a trace of 100 million events has 200 row groups of 9 columns
+_MOST_THRIFT_ITEMS = 1 << 16
 
 
 class _Columns:

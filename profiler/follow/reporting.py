@@ -40,9 +40,8 @@ def report(recording: RecordingSettings) -> None:
         f"main; sys.exit(main({json.dumps(command)}))"
     )
     flags = [*subprocess._args_from_interpreter_flags(), "-Wignore"]  # type: ignore[attr-defined]
-    to = (
-        _STDOUT if os.isatty(_STDOUT) else _STDERR
-    )  # what `run train.py > log` or `| tool` gets is the training's, byte for byte
+    # what `run train.py > log` or `| tool` gets is the training's, byte for byte
+    to = _STDOUT if os.isatty(_STDOUT) else _STDERR
     try:
         subprocess.run(
             [sys.executable, *flags, "-c", program],

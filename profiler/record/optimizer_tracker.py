@@ -73,17 +73,16 @@ class OptimizerTracker:
         self._living: dict[
             int, tuple[Callable[[], Any], frozenset[int]]
         ] = {}  # optimizers by number, ids of their parameters
-        self._owners = (
-            ObjectNumbers()
-        )  # modules with parameters of their own -> the optimizer that came with them
+        # modules with parameters of their own -> the optimizer that came with them
+        self._owners = ObjectNumbers()
+        # met last, its parameters, with whom
         self._model: tuple[Callable[[], Any], frozenset[int], int] = (
             (lambda: None),
             frozenset(),
             0,
-        )  # met last, its parameters, with whom
-        self._joined = (
-            0  # times that a new optimizer turned out to belong to the training of this one:
         )
+        # times that a new optimizer turned out to belong to the training of this one:
+        self._joined = 0
         self._target = -1
         self._mark: Mark | None = None  # where a loader's pass began, since the last update
         self._batch = -1  # recorder.batch at the mark
@@ -102,9 +101,8 @@ class OptimizerTracker:
         It never raises.
         """
         batch = recorder.batch
-        if self._mark is None or not (
-            self._made or batch == self._batch
-        ):  # loaders that are gone through together begin one by one
+        # loaders that are gone through together begin one by one
+        if self._mark is None or not (self._made or batch == self._batch):
             try:
                 self._mark, self._batch = segment.mark(clock.wall_ns()), batch
                 self._samples = (
@@ -191,9 +189,8 @@ class OptimizerTracker:
         if model is None:
             return []
         known, parameters, other = self._model
-        if known() is model and not own.isdisjoint(
-            parameters
-        ):  # one optimizer for each parameter: the same model as many times
+        # one optimizer for each parameter: the same model as many times
+        if known() is model and not own.isdisjoint(parameters):
             return [other]
         parameters = frozenset(map(id, model.parameters()))
         if own.isdisjoint(parameters):

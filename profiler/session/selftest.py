@@ -271,9 +271,8 @@ def _library_selftests() -> list[SelfTest]:
     """
     reported: dict[str, tuple[bool, str]] = {}
     undo = attach(lambda name, attached, why: reported.update({name: (attached, why)}))
-    os.environ.setdefault(
-        "NO_ALBUMENTATIONS_UPDATE", "1"
-    )  # importing it would ask PyPI for a newer version
+    # importing it would ask PyPI for a newer version
+    os.environ.setdefault("NO_ALBUMENTATIONS_UPDATE", "1")
     try:
         return [
             _try_library(library, reported)._replace(kind=HookKind.LIBRARY)

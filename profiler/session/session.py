@@ -39,9 +39,8 @@ _RESERVE_BYTES = 64 * 1024  # a manifest has a few KB
 _MOST_NAMES = 1000  # RUN, RUN-2, RUN-3, ...
 
 _Taken = TypeVar("_Taken")
-Room = tuple[
-    Path, Callable[[], None]
-]  # a run folder, and how to claim it; raises PlaceTaken, OSError
+# a run folder, and how to claim it; raises PlaceTaken, OSError
+Room = tuple[Path, Callable[[], None]]
 
 
 class _Changes(Protocol):
@@ -409,9 +408,8 @@ _VERSIONED = {
     "transformers": "transformers",
     "timm": "timm",
 }
-_VERSION = re.compile(
-    r"\d[\w.+!-]{0,63}", re.ASCII
-)  # a module of the program's own may have such a name, and say anything
+# a module of the program's own may have such a name, and say anything
+_VERSION = re.compile(r"\d[\w.+!-]{0,63}", re.ASCII)
 
 
 def _versions() -> dict[str, str]:
@@ -425,9 +423,8 @@ def _versions() -> dict[str, str]:
     return by_name
 
 
-_OTHER_ALLOCATORS = re.compile(
-    rb"/lib(jemalloc|tcmalloc|mimalloc|hoard)[^/\n]*\.so"
-)  # that programs are started with, in LD_PRELOAD
+# that programs are started with, in LD_PRELOAD
+_OTHER_ALLOCATORS = re.compile(rb"/lib(jemalloc|tcmalloc|mimalloc|hoard)[^/\n]*\.so")
 
 
 def allocator() -> str:

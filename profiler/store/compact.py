@@ -30,9 +30,8 @@ from feedline.profiler.store.shapes import ProcessesShape
 
 _AGAIN = "it was truncated or changed; record the run again"
 _Sums = npt.NDArray[np.int64]
-_PROCESSES = (
-    b"feedline.processes"  # key in the Parquet file's metadata: header and names of each process
-)
+# key in the Parquet file's metadata: header and names of each process
+_PROCESSES = b"feedline.processes"
 
 
 def compact(folder: Path) -> None:

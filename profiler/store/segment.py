@@ -137,11 +137,8 @@ class Segment:
         self._threads = {threading.get_ident(): 0}
         self._mapping: Mapping | None = None  # of the records that are written now
         self._generation = 0  # of the file, times GENERATION: thinning moves records
-        self._summed = (
-            -1,
-            0,
-            np.zeros((STAGES, FIELDS), np.int64),
-        )  # generation, and how many of its records, for sums_before
+        # generation, and how many of its records, for sums_before
+        self._summed = (-1, 0, np.zeros((STAGES, FIELDS), np.int64))
         self._moved: list[
             npt.NDArray[np.int32]
         ] = []  # by generation: a record's next slot; -1: forgotten; empty: long ago
@@ -468,9 +465,8 @@ class Segment:
         """
         room = self._allocated * RECORD.size
         before = Mapping(self._file.number(), RECORDS_AT + room)
-        records = np.frombuffer(
-            before.view, RECORD_DTYPE, self._allocated, RECORDS_AT
-        )  # by slices: memory that is copied to may stay
+        # by slices: memory that is copied to may stay
+        records = np.frombuffer(before.view, RECORD_DTYPE, self._allocated, RECORDS_AT)
         windows, forever = np.array(records["window"]), np.isin(records["stage"], _FOREVER)
         keep = np.ones(len(records), bool)
         while keep.sum() > self._capacity * 3 // 4:

@@ -336,9 +336,8 @@ def _first_optimizers(rank: Rank) -> list[int]:
     beginnings = [_beginning(rank.main, number) for number in chosen]
     by_loader = {int(row["optimizer"]) for row in begun if row["flags"] & Flag.FIRST}
     again = begun["first_optimizer"][begun["flags"] & Flag.END != 0]
-    takes_turns = (
-        len(again) > 0 and np.bincount(again).max() >= _MAX_JOINED
-    )  # optimizers are made within one training: meta-learning
+    # optimizers are made within one training: meta-learning
+    takes_turns = len(again) > 0 and np.bincount(again).max() >= _MAX_JOINED
     kept = chosen[:1]  # none where the records are damaged
     for before, this, after in zip([None, *beginnings[:-1]], beginnings, [*beginnings[1:], None]):
         if before is not None and (

@@ -93,9 +93,8 @@ def _describe(batch: Any) -> BatchContents:
     flags = 0
     if floats * 2 > total:
         flags |= Flag.FLOAT32
-    if (
-        largest is not None and largest.is_cpu and largest.untyped_storage().is_shared()
-    ):  # Tensor.is_shared takes 1.5 us
+    # Tensor.is_shared takes 1.5 us
+    if largest is not None and largest.is_cpu and largest.untyped_storage().is_shared():
         flags |= Flag.SHARED
     if array_bytes > _OBJECT_BYTES:
         flags |= Flag.OBJECTS

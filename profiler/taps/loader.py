@@ -64,9 +64,8 @@ TORCHDATA = _LoaderLibrary(
 )
 
 _NewLoader = Callable[[str, dict[str, object]], int]  # kind, settings -> number of the loader
-_MoreOfLoader = Callable[
-    [int, dict[str, object]], None
-]  # number of the loader, settings that have become known
+# number of the loader, settings that have become known
+_MoreOfLoader = Callable[[int, dict[str, object]], None]
 
 
 class LoaderTaps:
@@ -217,9 +216,8 @@ class _LoaderHandle:
     iterator: Callable[[], Any] = lambda: None  # to the one made last
     epoch: int = -1
     dataset: _Values | None = None  # as the program has left it; None: unknown
-    changes: list[str] | None = (
-        None  # attributes that it changed between passes; None: no two passes were compared
-    )
+    # attributes that it changed between passes; None: no two passes were compared
+    changes: list[str] | None = None
 
     def begins(self, loader: Any) -> list[str] | None:
         """Return what the program has changed in the dataset since the last pass, if that is news.
@@ -257,9 +255,8 @@ class IteratorState:
     yielded: int = 0
     arrived: int = -1  # the batch that came out of the queue last
     asked: bool = False  # inside __next__
-    drawn: dict[int, int] = field(
-        default_factory=dict
-    )  # samples of the batches that were ordered and are not there yet
+    # samples of the batches that were ordered and are not there yet
+    drawn: dict[int, int] = field(default_factory=dict)
     own_collate: bool = False
     of: _LoaderHandle | None = None
 
@@ -396,9 +393,8 @@ def _watched_next_index(original: Callable[[Any], Any]) -> Callable[[Any], Any]:
         else:
             with Span(segment, Stage.SAMPLER, recorder.loader):
                 index = original(iterator)
-        if (
-            state is not None and type(index) is list and index and index[0] is not None
-        ):  # None: an iterable dataset has no indices
+        # None: an iterable dataset has no indices
+        if state is not None and type(index) is list and index and index[0] is not None:
             state.drawn[getattr(iterator, "_send_idx", state.yielded)] = len(index)
         return index
 
@@ -452,9 +448,8 @@ def _watch_queue(queue: Any, state: IteratorState) -> None:
     Patches the instance; other queues are not touched.
     """
     receive, get = queue._recv_bytes, type(queue).get
-    itself = weakref.ref(
-        queue
-    )  # a cycle would keep its pipes open until the next garbage collection
+    # a cycle would keep its pipes open until the next garbage collection
+    itself = weakref.ref(queue)
     received: list[
         tuple[int, int, int, int]
     ] = []  # when a pickle's first byte was there (by all three clocks), and its length

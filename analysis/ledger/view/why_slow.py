@@ -236,9 +236,8 @@ def _page_faults(facts: RuleInputs, work: Work) -> Why | None:
         or not total.cpu_s
     ):
         return None
-    if (
-        faults * PAGE_BYTES < _FAR_OFF * (work.cost.bytes or 0.0) or system_s < _MOST * total.cpu_s
-    ):  # a page at least
+    # a page at least
+    if faults * PAGE_BYTES < _FAR_OFF * (work.cost.bytes or 0.0) or system_s < _MOST * total.cpu_s:
         return None
     if (facts.traffic.major_faults or 0.0) > faults:  # it brings pages from the disk
         return None

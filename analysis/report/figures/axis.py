@@ -109,9 +109,8 @@ def clear_from(label: Box, taken: Sequence[tuple[int, Box]], height: float) -> i
         height: px, of the figure.
     """
     free = None
-    for since, width in reversed(
-        list(zip(WIDTHS, (*WIDTHS[1:], _WIDEST_PX), strict=True))
-    ):  # between two widths all boxes move evenly
+    # between two widths all boxes move evenly
+    for since, width in reversed(list(zip(WIDTHS, (*WIDTHS[1:], _WIDEST_PX), strict=True))):
         apart = all(
             label.apart(other, step)
             for step in (since, width)

@@ -56,9 +56,8 @@ def _check_quota(facts: RuleInputs) -> Finding | None:
 
 def _check(facts: RuleInputs, rule_id: str) -> Finding | None:
     waits = input_wait(facts)
-    waits_s = (
-        waits.making_s + waits.handover_s + waits.transport_s
-    )  # handing over a batch takes a turn of the worker as well
+    # handing over a batch takes a turn of the worker as well
+    waits_s = waits.making_s + waits.handover_s + waits.transport_s
     cost_s = min(waits_s, facts.step.mean_s * _making_share(facts))
     quota_s = cpus.beyond_quota_s(facts)
     weight = max(

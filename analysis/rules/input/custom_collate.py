@@ -50,9 +50,8 @@ def check(facts: RuleInputs) -> Finding | None:
     loader = facts.loader
     if loader is None or not num_workers(facts) or {"shared", "objects"} & set(loader.flags):
         return None
-    if (
-        facts.setting("collate") == "default"
-    ):  # default_collate shares what it stacks, and nothing collates batches that come whole
+    # default_collate shares what it stacks, and nothing collates batches that come whole
+    if facts.setting("collate") == "default":
         return None
     if not loader.batch_bytes or (loader.pickle_bytes or 0) > MAX_PICKLE_BYTES:
         return None

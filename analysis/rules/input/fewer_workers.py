@@ -76,9 +76,8 @@ def change(facts: RuleInputs) -> Change:
 
 
 def _settings(facts: RuleInputs) -> dict[str, int | bool]:
-    kept = (
-        {"persistent_workers": False} if facts.setting("persistent_workers") else {}
-    )  # torch refuses both together
+    # torch refuses both together
+    kept = {"persistent_workers": False} if facts.setting("persistent_workers") else {}
     return {"num_workers": 0, **kept}
 
 

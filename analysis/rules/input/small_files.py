@@ -50,9 +50,8 @@ def check(facts: RuleInputs) -> Finding | None:
     traffic, mean = facts.traffic, _file_bytes(facts)
     if mean is None or mean >= _MAX_FILE_BYTES or not traffic.read_chars or not traffic.read_calls:
         return None
-    reading = (
-        making_share(facts, "read") * _of_calls(facts) or storage_share(facts) or 0.0
-    )  # where no hook saw the reads
+    # where no hook saw the reads
+    reading = making_share(facts, "read") * _of_calls(facts) or storage_share(facts) or 0.0
     cost_s = spared_s(facts, reading)
     weight = severity(facts, cost_s)
     if reading < MIN_BLOCKED_SHARE or weight is Severity.INFO:

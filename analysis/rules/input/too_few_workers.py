@@ -183,9 +183,8 @@ def _evidence(facts: RuleInputs) -> list[Evidence]:
     times.append(("compute_s", "rest of the step", compute_s(facts), "s"))
     times.append(("gpu_s", "work of the GPU, per step", facts.step.gpu_s or None, "s"))
     ends = (("lower", receiving.low), ("upper", receiving.high)) if alone else ()
-    late = (
-        facts.step.waits.get("handover", 0.0) > input_wait(facts).making_s / 2
-    )  # made, and kept by a worker that never idles
+    # made, and kept by a worker that never idles
+    late = facts.step.waits.get("handover", 0.0) > input_wait(facts).making_s / 2
     shares = [
         (
             "idle_share",

@@ -49,11 +49,8 @@ _NVTX_COLUMNS = (
 #: makes every text another one.
 _SEQUENCE, _NUMBER, _SIZES, _INPUTS = "seq = ", "op_id = ", "sizes = ", ", input_op_ids = "
 _APPENDED = (_SEQUENCE, _NUMBER, _SIZES)
-_SCOPED = (
-    "FSDP::",
-    "ProfilerStep",
-    "DistributedDataParallel",
-)  # record_function of PyTorch's own Python code
+# record_function of PyTorch's own Python code
+_SCOPED = ("FSDP::", "ProfilerStep", "DistributedDataParallel")
 _MESSAGE_BYTES, _COMMUNICATOR, _NUMBER_OF_RANKS, _RANK = (
     "Message size [bytes]",
     "NCCL communicator ID",

@@ -19,10 +19,8 @@ _USUAL_CEILINGS = {
     "augment": ("augment/all own transform",),
     "transport": ("collate/float32 shared", "transport/float32 shared"),
 }
-_ALTERNATIVES = {
-    "decode": "decode/",
-    "augment": "augment/all ",
-}  # part -> how the names of all ways to do it begin
+# part -> how the names of all ways to do it begin
+_ALTERNATIVES = {"decode": "decode/", "augment": "augment/all "}
 _COLD_READING = {"pattern": "files", "cache": "cold"}  # settings of ceilings of reading
 _NEAR_BEST = 0.95  # of the best throughput, as pipelines/probes/sweep.py
 _MIN_SPEEDUP = 1.1  # times faster, from which on another way is named

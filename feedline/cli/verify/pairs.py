@@ -65,9 +65,8 @@ _DENIED_MESSAGES = (
 _DENIED_PATH = re.compile(r"Permission denied: '([^'\n]+)'")
 _PATCH = "fix.patch"
 _RECORD_S = 30  # of the recording that is made where none is given
-_HALF_WIDTH = (
-    0.03  # half the width of a run's 95 % interval, as far as its steps vary by themselves
-)
+# half the width of a run's 95 % interval, as far as its steps vary by themselves
+_HALF_WIDTH = 0.03
 _MAX_TRIAL_S = 20.0  # of a run's steps, at most; two passes over the loader may take twice as long
 _MAX_START_S = 60.0  # of a run, before its first step and after its last
 _WARMUP_STEPS = 10  # steps in which workers start and queues fill

@@ -73,9 +73,8 @@ def _restrict(folders: list[str]) -> None:
     """
     known = version()
     rights = _WRITE | (_REFER if known >= 2 else 0) | (_TRUNCATE if known >= 3 else 0)
-    requested = _Ruleset(
-        rights, 0, _SIGNALS if known >= 6 else 0
-    )  # an older kernel takes a longer structure whose end is zero
+    # an older kernel takes a longer structure whose end is zero
+    requested = _Ruleset(rights, 0, _SIGNALS if known >= 6 else 0)
     ruleset = _system_call(
         _CREATE_RULESET,
         ctypes.byref(requested),
@@ -97,9 +96,8 @@ def _restrict(folders: list[str]) -> None:
 def main(words: list[str]) -> None:
     at = words.index("--")
     try:
-        _process_control(
-            _PARENT_DEATH_SIGNAL, signal.SIGTERM
-        )  # a trial does not outlive a killed feedline
+        # a trial does not outlive a killed feedline
+        _process_control(_PARENT_DEATH_SIGNAL, signal.SIGTERM)
         if EVERYTHING not in words[:at]:
             _restrict(words[:at])
     except OSError as error:

@@ -137,11 +137,8 @@ class TimedFile:
             )
 
 
-_WIDE_MODES = {
-    "I": 4,
-    "F": 4,
-    "I;16": 2,
-}  # bytes per pixel of the modes whose bands are wider than a byte
+# bytes per pixel of the modes whose bands are wider than a byte
+_WIDE_MODES = {"I": 4, "F": 4, "I;16": 2}
 
 
 class _Loading(threading.local):
@@ -208,9 +205,8 @@ class _Watch:
 
     def __init__(self, image: Any, write: Write) -> None:
         self.failed = True  # until it has returned
-        self.loads = bool(
-            image.tile
-        )  # or else it may be one more call for an image that is there already
+        # or else it may be one more call for an image that is there already
+        self.loads = bool(image.tile)
         self._image, self._write, self._core = image, write, _core_of(image)
         self._file = image.fp
         self._timed = None if image.fp is None else TimedFile(image.fp)

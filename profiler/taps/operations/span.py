@@ -17,9 +17,8 @@ from feedline.profiler.record.detail import Write, detail, looking
 from feedline.profiler.record.recorder import recorder
 from feedline.profiler.taps.patch import SKIPPED_FILE_SUFFIX, skip_in_warnings
 
-Size = Callable[
-    [Any], tuple[int, int]
-]  # a result -> (nbytes, extra), as the stage says in events.py
+# a result -> (nbytes, extra), as the stage says in events.py
+Size = Callable[[Any], tuple[int, int]]
 _Timed = Callable[[Write, str, Callable[..., Any], tuple[Any, ...], dict[str, Any]], Any]
 
 # No globals are used: torchvision_io.py gives a wrapper those of its original.
@@ -164,9 +163,8 @@ def _pixels_of(image: Any) -> int:
     shape = image.shape
     if len(shape) < 2:
         return 0
-    height, width = (
-        shape[-2:] if callable(size) else shape[:2]
-    )  # a tensor's size is a method, an array's a number
+    # a tensor's size is a method, an array's a number
+    height, width = shape[-2:] if callable(size) else shape[:2]
     return int(height) * int(width)
 
 
