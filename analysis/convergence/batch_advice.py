@@ -26,10 +26,8 @@ def for_price(case: AdviceCase) -> Iterator[Advice]:
         return
     bound = case.noise.high if case.noise.high is not None else case.noise.value
     if case.price.where in ("far above", "above") and bound:
-        kept, end = (
-            _ratio_of_samples(case, bound),
-            "" if case.noise.high is None else "the upper end of the range of ",
-        )
+        kept = _ratio_of_samples(case, bound)
+        end = "" if case.noise.high is None else "the upper end of the range of "
         if kept is None or 1 - kept >= _WORTH_SAVING:
             yield advice_for(
                 case,

@@ -125,10 +125,8 @@ def _rule(case: AdviceCase) -> tuple[str, str]:
     if is_adaptive(case.run):
         factor, fix, name = math.sqrt(times), f"lr_rule=sqrt:{times:.3g}", "sqrt rule"
     elif case.noise.value:
-        factor, name = (
-            min(times, (1 + case.noise.value / base) / (1 + case.noise.value / (times * base))),
-            "noise-scale rule",
-        )
+        factor = min(times, (1 + case.noise.value / base) / (1 + case.noise.value / (times * base)))
+        name = "noise-scale rule"
         fix = f"lr_rule=noise:batch_factor={times:.3g}:critical_batch={case.noise.value:.3g}:base_batch={base:.5g}"
     else:
         factor, fix, name = times, f"lr_rule=linear:{times:.3g}", "linear rule"

@@ -119,11 +119,9 @@ def check_budget(
         diffs: ``step``, ``stage`` or ``sample_cpu`` -> the comparison of the base with the run
             whose smallest change is that limit.
     """
-    limits, findings, than_base = (
-        _limits(budget, run),
-        _findings(budget, run),
-        _against_base(budget, run, base, diffs),
-    )
+    limits = _limits(budget, run)
+    findings = _findings(budget, run)
+    than_base = _against_base(budget, run, base, diffs)
     if why := why_unjudged(budget, run):
         return [_unknown(finding, why) for finding in (*limits, *findings, *than_base)]
     if lost := why_lost(run):
@@ -197,18 +195,14 @@ def _limited(
         )
     if not math.isfinite(figure.value):
         return CheckedLimit(id, Outcome.UNKNOWN, NOT_MEASURED, None, limit, figure.about)
-    shown, bound = (
-        figure.text(figure.value),
-        f"{'at most' if sign > 0 else 'at least'} {figure.text(limit)}",
-    )
+    shown = figure.text(figure.value)
+    bound = f"{'at most' if sign > 0 else 'at least'} {figure.text(limit)}"
     if sign * figure.value <= sign * limit:
         return CheckedLimit(
             id, LimitOutcome.PASSED, f"{shown}, {bound}", figure.value, limit, figure.about
         )
-    near, beyond = (
-        figure.low if sign > 0 else figure.high,
-        abs(figure.value - limit) / limit if limit else math.inf,
-    )
+    near = figure.low if sign > 0 else figure.high
+    beyond = abs(figure.value - limit) / limit if limit else math.inf
     interval = (
         ""
         if figure.low is None or figure.high is None

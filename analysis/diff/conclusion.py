@@ -291,10 +291,8 @@ def _because(diff: RunDiff) -> str:
         text for slower, text in _differences(diff.machine) if slower == step.grew
     )
     reason = reason or f"its processes waited {'longer' if step.grew else 'less'} for a CPU"
-    speed, same = (
-        diff.machine.speed or 1.0,
-        [describe_difference(item) for item in shared_differences(diff.settings)],
-    )
+    speed = diff.machine.speed or 1.0
+    same = [describe_difference(item) for item in shared_differences(diff.settings)]
     return (
         f"{reason}; {', '.join(same)} could also explain it"
         if same and (speed > 1) == step.grew and not _negligible(speed)
@@ -354,10 +352,8 @@ def _changed(quantity: Quantity, per: str) -> str:
 
 def _amounts(quantity: Quantity) -> str:
     """Return ``6.2 -> 6.8 ms CPU``."""
-    before, after = (
-        value(quantity.before or 0.0, quantity.unit),
-        value(quantity.after or 0.0, quantity.unit),
-    )
+    before = value(quantity.before or 0.0, quantity.unit)
+    after = value(quantity.after or 0.0, quantity.unit)
     same = before.rpartition(" ")[2] == after.rpartition(" ")[2]
     return (
         f"{before.rpartition(' ')[0] if same else before} -> "

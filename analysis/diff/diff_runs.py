@@ -84,10 +84,8 @@ def diff(
     if any(run.report.user_code is None for run in (*before, *after)):
         before, after = [without_code(run) for run in before], [without_code(run) for run in after]
     if by_sample:
-        before, after = (
-            [of_equal_work(run) for run in before],
-            [of_equal_work(run) for run in after],
-        )
+        before = [of_equal_work(run) for run in before]
+        after = [of_equal_work(run) for run in after]
     sides = Sides.of(before, after)
     quantities = _with_own_changes(sides, _judged(sides, effects_of(sides), min_change))
     result = RunDiff(

@@ -86,10 +86,8 @@ def diagnose(
 
 def diagnose_traces(trace: TraceFacts) -> list[Finding]:
     """Return the same of traces."""
-    findings, rows = (
-        refused_of_traces([*found(TRACE, trace), *found(CROSS_RANK, trace.ranks)], trace),
-        trace.rows,
-    )
+    findings = refused_of_traces([*found(TRACE, trace), *found(CROSS_RANK, trace.ranks)], trace)
+    rows = trace.rows
     ranked = [_with_claims(_estimated(finding), rows) for finding in in_order(findings, rows, 1.0)]
     if not trace.shown.basis.steps:  # what a cause costs per step is unknown
         ranked = [replace(finding, cost_s=0.0, cost_kind=CostKind.UNKNOWN) for finding in ranked]

@@ -112,12 +112,10 @@ def trial(line: Mapping[str, Any]) -> Trial:
     at, verdict = str(line["at"]), str(line["verdict"])
     if line.get("kind") != SPEED:
         return Trial(at, "", str(line["fix"]), "", "", None, None, verdict)
-    predicted, gain, residual, inside = (
-        line["predicted"],
-        line["gain"],
-        line["residual"],
-        line["inside"],
-    )
+    predicted = line["predicted"]
+    gain = line["gain"]
+    residual = line["residual"]
+    inside = line["inside"]
     return Trial(
         at,
         str(line.get("run", "")),

@@ -89,10 +89,8 @@ def unseen(rank: RankMetrics) -> Unseen | None:
     steps, estimate = rank.steps, rank.estimate
     if steps is None or not len(steps.wall):
         return None
-    may_be, wall = (
-        steps.unclaimed[rank.first :].astype(float),
-        steps.wall[rank.first :].astype(float),
-    )
+    may_be = steps.unclaimed[rank.first :].astype(float)
+    wall = steps.wall[rank.first :].astype(float)
     share = float(may_be.sum()) / float(wall.sum()) if wall.sum() > 0 else 1.0
     high, counted = interval(may_be, wall)[1], 0.0
     # steps that were only counted may have taken longer, for reasons that nothing tells

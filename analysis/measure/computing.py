@@ -62,10 +62,8 @@ def queued_share(main: Process, steps: Steps, first: int, *stages: Stage) -> flo
     records = (
         records[records["start"] >= steps.start[first]] if first < len(steps.start) else records[:0]
     )
-    queued, wanted = (
-        float(records["runqueue"].sum()),
-        float((records["runqueue"] + records["cpu"]).sum()),
-    )
+    queued = float(records["runqueue"].sum())
+    wanted = float((records["runqueue"] + records["cpu"]).sum())
     return queued / wanted if wanted else None
 
 
@@ -96,10 +94,8 @@ def cpu_s(steps: Steps, first: int, gauge: Gauge, origin_ns: int, mean_s: float)
     """
     if first >= len(steps.wall) or len(gauge.at_s) < _FEWEST_READINGS:
         return None
-    at, evaluation = (
-        (np.array(gauge.at_s) * 1e9).astype(np.int64) + origin_ns,
-        steps.boundaries.evaluation,
-    )
+    at = (np.array(gauge.at_s) * 1e9).astype(np.int64) + origin_ns
+    evaluation = steps.boundaries.evaluation
     since = np.append(at[0], at[:-1])  # a rate is that of the time since the reading before
     inside = (since >= steps.start[first]) & (at <= steps.boundaries.end[-1])
     inside &= overlap(since, at, evaluation[:, 0], evaluation[:, 1]) == 0

@@ -187,10 +187,8 @@ class SampledDetails:
         total = float(weight @ whole)
         if total <= 0:
             return 0.0, None
-        ratio, left = (
-            float(weight @ part) / total,
-            max(0.0, 1 - float(self.samples.sum()) / samples),
-        )
+        ratio = float(weight @ part) / total
+        left = max(0.0, 1 - float(self.samples.sum()) / samples)
         alike = float(weight.sum()) ** 2 / float(weight @ weight)
         if left > 0 and alike < 2:
             return ratio, None
@@ -394,11 +392,9 @@ class Steady:
 
     @classmethod
     def of(cls, makers: BatchProducers, samples: int) -> "Steady":
-        fetch, collate, first = (
-            makers.sums(Stage.FETCH),
-            makers.sums(Stage.COLLATE),
-            makers.first_use(),
-        )
+        fetch = makers.sums(Stage.FETCH)
+        collate = makers.sums(Stage.COLLATE)
+        first = makers.first_use()
         if first["samples"] >= samples:  # every sample was one of first use
             first.clear()
         left = {
@@ -509,10 +505,10 @@ def operations(details: SampledDetails, costs: Mapping[str, Cost]) -> list[Opera
     """Return the operations inside a sample, dearest first, as parts of what their stage costs."""
     costs_of_operations = []
     for (stage, name), clocks in details.parts.items():
-        cost, whole = (
-            costs[stage],
-            {clock: float(details.weight @ details.sum(stage, clock)) for clock in ("wall", "cpu")},
-        )
+        cost = costs[stage]
+        whole = {
+            clock: float(details.weight @ details.sum(stage, clock)) for clock in ("wall", "cpu")
+        }
         share = {
             clock: float(details.weight @ clocks[clock]) / whole[clock] if whole[clock] else 0.0
             for clock in whole

@@ -88,10 +88,8 @@ def _while_steps_ran(gauge: Gauge, steps: Steps, first: int, origin_ns: int) -> 
     """
     if first >= len(steps.wall) or not len(gauge.at_s):
         return None
-    at, evaluation = (
-        (np.array(gauge.at_s) * 1e9).astype(np.int64) + origin_ns,
-        steps.boundaries.evaluation,
-    )
+    at = (np.array(gauge.at_s) * 1e9).astype(np.int64) + origin_ns
+    evaluation = steps.boundaries.evaluation
     since = np.append(origin_ns, at[:-1])
     begin, end = int(steps.start[first]), int(steps.boundaries.end[-1])
     inside = (

@@ -382,10 +382,8 @@ def _busy_shares(processes: list[Process], since: int) -> tuple[float | None, fl
             batches = fetches[fetches["number"] >> 32 == epoch]
             if len(batches) < _FEW_BATCHES:
                 continue
-            begin, end = (
-                int(batches["start"].min()),
-                int((batches["start"] + batches["wall"]).max()),
-            )
+            begin = int(batches["start"].min())
+            end = int((batches["start"] + batches["wall"]).max())
             if (batches["flags"] & Flag.END != 0).any():
                 last = max(end, ends[batches["source"][0].item(), epoch])
                 idle += last - end
@@ -428,10 +426,8 @@ def histogram(processes: list[Process]) -> list[tuple[float, int]]:
 
 def loaders(rank: RankMetrics) -> list[Loader]:
     """Return every loader that was iterated."""
-    training, unused = (
-        rank.makers.loaders,
-        rank.steps.boundaries.unused if rank.steps else frozenset[int](),
-    )
+    training = rank.makers.loaders
+    unused = rank.steps.boundaries.unused if rank.steps else frozenset[int]()
     epochs = rank.main.of(Stage.EPOCH)
     summaries = []
     for number, about in enumerate(rank.rank.manifest.loaders):
@@ -536,10 +532,8 @@ def worker_parts(rank: RankMetrics) -> Parts | None:
 
 def straggler_share(rank: RankMetrics) -> float | None:
     """Return the share of time that workers idle while another's batch is awaited in order."""
-    steps, of_workers = (
-        rank.steps,
-        [process for process in rank.makers.processes if process.is_worker],
-    )
+    steps = rank.steps
+    of_workers = [process for process in rank.makers.processes if process.is_worker]
     if (
         steps is None
         or not of_workers

@@ -88,10 +88,8 @@ def _of(
     }
     outer, depth = defaultdict[str, FloatArray](lambda: np.zeros(len(took))), Counter[str]()
     for record in main.view(Stage.CALLED):
-        index, name = (
-            at.get((int(record["start"]), int(record["flags"]))),
-            main.names.get(int(record["source"])),
-        )
+        index = at.get((int(record["start"]), int(record["flags"])))
+        name = main.names.get(int(record["source"]))
         if index is not None and name is not None:  # a damaged record has neither
             outer[name][index] += float(record["outer"])
             depth[name] += int(record["wall"])
@@ -128,10 +126,8 @@ def _interval(part: FloatArray, whole: FloatArray) -> tuple[float, float]:
     if seen >= 1 or seen <= 0:
         return low, high
     number, share = float(whole.sum() ** 2 / (whole**2).sum()), float(part.sum() / whole.sum())
-    middle, half = (
-        seen + _Z**2 / (2 * number),
-        _Z * math.sqrt(seen * (1 - seen) / number + _Z**2 / (4 * number**2)),
-    )
+    middle = seen + _Z**2 / (2 * number)
+    half = _Z * math.sqrt(seen * (1 - seen) / number + _Z**2 / (4 * number**2))
     least, most = ((middle + sign * half) / (1 + _Z**2 / number) for sign in (-1, 1))
     return min(low, share * least / seen), max(high, min(share * most / seen, 1.0))
 

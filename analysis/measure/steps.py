@@ -119,10 +119,8 @@ def partition(main: Process) -> Steps | None:
         if main.stride == 1
         else np.zeros(len(asked), np.bool_)
     )
-    steps, making = (
-        _sum(pieces, spans, main.names, boundaries, asked, left),
-        Making.of(main, spans, pieces, boundaries),
-    )
+    steps = _sum(pieces, spans, main.names, boundaries, asked, left)
+    making = Making.of(main, spans, pieces, boundaries)
     steps = replace(steps, collecting=collecting(main, pieces, spans, boundaries))
     if not len(main.of(Stage.REST)):  # else it is a part of what recording a step in full costs
         steps = _without_looking(steps, main.view(Stage.OWN_CODE))
@@ -412,10 +410,8 @@ def _fed(asked: Records, spans: Records, boundaries: Boundaries) -> tuple[IntArr
     # was taken
     elsewhere = boundaries.elsewhere
     at = np.clip(np.searchsorted(boundaries.start, elsewhere["start"], "right") - 1, 0, count - 1)
-    fed, sizes = (
-        np.concatenate([taken[known], at]),
-        np.concatenate([asked["samples"][known], elsewhere["samples"]]),
-    )
+    fed = np.concatenate([taken[known], at])
+    sizes = np.concatenate([asked["samples"][known], elsewhere["samples"]])
     trains = (spans["stage"] == Stage.BACKWARD) | (
         (spans["stage"] == Stage.FORWARD) & (spans["flags"] & Flag.GRAD != 0)
     )

@@ -45,10 +45,8 @@ def rank_cpu(rank: RankMetrics, machine: tuple[object, str], ranks: int) -> Rank
     used = mean_of(rank, rank, read_rank_gauges(rank.rank, []), "cpu/processes")
     if step is None or rank.steps is None or used is None or cpus is None:
         return None
-    workers, samples = (
-        any(process.is_worker for process in rank.makers.processes),
-        float(rank.steps.samples[rank.first :].mean()),
-    )
+    workers = any(process.is_worker for process in rank.makers.processes)
+    samples = float(rank.steps.samples[rank.first :].mean())
     costs = rank.sample_costs
     making_s = max(process_cpu_s(rank) or 0.0, accounted_cpu_s(costs)) * samples if workers else 0.0
     whole = costs.get("total")

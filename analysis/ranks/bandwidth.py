@@ -141,11 +141,9 @@ def _measured_ceiling(
     """Return the bus bandwidth (bytes/s) of the probe that is most like these collectives."""
     best: tuple[float, float, Ceiling] | None = None
     for probed in ceilings.ceilings if ceilings else []:
-        rate, ranks, nbytes = (
-            probed.value,
-            probed.settings.get("ranks"),
-            probed.settings.get("bytes"),
-        )
+        rate = probed.value
+        ranks = probed.settings.get("ranks")
+        nbytes = probed.settings.get("bytes")
         if (
             probed.part != "all_reduce"
             or not rate

@@ -258,10 +258,8 @@ def _foreign(joined: CollectiveTable, ranks: Sequence[Collectives]) -> dict[int,
     odd = (signature[shared] >= 0) & (signature[shared] != usual[:, None])
     complaints = {}
     for column, rank in enumerate(ranks):
-        shared_by, differ = (
-            int((signature[shared][:, column] >= 0).sum()),
-            int(odd[:, column].sum()),
-        )
+        shared_by = int((signature[shared][:, column] >= 0).sum())
+        differ = int(odd[:, column].sum())
         if shared_by and differ > _FOREIGN_SHARE * shared_by:
             complaints[rank.rank] = (
                 f"rank {rank.rank} is left out of the comparison: {differ} of its {shared_by} "

@@ -466,10 +466,10 @@ def gpu_work(rank: Rank, main: Process) -> GpuWork | None:
         )
     )
     launched = find_threads(trace).launcher >= 0
-    work, products = (
-        trace.events[launched],
-        trace.events[launched & of_kinds(trace, Kind.KERNEL) & is_named(trace, FLOAT32_PRODUCT)],
-    )
+    work = trace.events[launched]
+    products = trace.events[
+        launched & of_kinds(trace, Kind.KERNEL) & is_named(trace, FLOAT32_PRODUCT)
+    ]
     kernels = work["wall"][work["kind"] == Kind.KERNEL]
     devices = {trace.tracks[track].device for track in np.unique(work["track"])}
     if not steps or not len(kernels) or len(devices) > 1:

@@ -53,8 +53,6 @@ class OptimizerAlternation:
         row). The last round may be cut short. A single change in a whole training is that of one
         phase to the next, unless one of the two made a single update.
         """
-        changes, fewer = (
-            self._changes[before, optimizer],
-            min(self._made[before], self._made[optimizer]),
-        )
+        changes = self._changes[before, optimizer]
+        fewer = min(self._made[before], self._made[optimizer])
         return fewer == 1 if changes == 1 else 2 * (changes + 1) >= fewer

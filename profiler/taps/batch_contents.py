@@ -61,16 +61,14 @@ def may_hold_more(batch: Any) -> bool:
 
 
 def _describe(batch: Any) -> BatchContents:
-    largest, largest_bytes, total, floats, array_bytes, samples, of_arrays, tensors = (
-        None,
-        -1,
-        0,
-        0,
-        0,
-        0,
-        0,
-        0,
-    )
+    largest = None
+    largest_bytes = -1
+    total = 0
+    floats = 0
+    array_bytes = 0
+    samples = 0
+    of_arrays = 0
+    tensors = 0
     for leaf in _leaves(batch, []):
         if isinstance(leaf, torch.Tensor):
             tensors += 1

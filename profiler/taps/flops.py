@@ -121,11 +121,9 @@ class _FlopKernels:
                 )
 
     def _kernel(self, packet: Any, overload: Any, below: Any) -> Callable[..., Any]:
-        redispatch, without, only = (
-            overload.redispatch,
-            torch._C._ExcludeDispatchKeyGuard,
-            self._only,
-        )
+        redispatch = overload.redispatch
+        without = torch._C._ExcludeDispatchKeyGuard
+        only = self._only
 
         def kernel(keyset: Any, *args: Any, **kwargs: Any) -> Any:
             with without(only):  # what the operator is made of is not counted again

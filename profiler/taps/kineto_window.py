@@ -189,10 +189,8 @@ class KinetoWindow:
         if torch.cuda.is_initialized():
             activities.append(torch.profiler.ProfilerActivity.CUDA)
             _detach_cupti()
-        plan, first = (
-            torch.profiler.schedule(wait=0, warmup=1, active=self._plan.active, repeat=1),
-            self._steps,
-        )
+        plan = torch.profiler.schedule(wait=0, warmup=1, active=self._plan.active, repeat=1)
+        first = self._steps
         with self._own():
             self._profiler = torch.profiler.profile(
                 activities=activities,

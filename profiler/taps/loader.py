@@ -227,10 +227,8 @@ class _LoaderHandle:
         """
         before, now = self.dataset, attributes(loader.dataset)
         self.dataset = now if getattr(loader, "num_workers", 0) else None
-        known, news = (
-            self.changes,
-            changed(before, now) if before is not None and now is not None else None,
-        )
+        known = self.changes
+        news = changed(before, now) if before is not None and now is not None else None
         if news is None or known is not None and (known or not news):
             return None
         self.changes = news
@@ -327,10 +325,8 @@ def _rested_next(original: Callable[[Any], Any], iterator: Any, state: IteratorS
         at_its_end = isinstance(error, StopIteration)
         if at_its_end:
             state.ended(iterator)
-        key, segment = (
-            batch_key(state.epoch, state.yielded),
-            recorder.resume() if at_its_end else recorder.finish_pause(),
-        )
+        key = batch_key(state.epoch, state.yielded)
+        segment = recorder.resume() if at_its_end else recorder.finish_pause()
         if segment is not None:
             flags = Flag.END if at_its_end else Flag.FAILED
             segment.window = window_of(state.epoch, state.yielded)

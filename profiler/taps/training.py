@@ -313,10 +313,8 @@ def attach_checkpoint(patches: Patches) -> None:
     patches.enter(torch.save, watched)
 
 
-GRADIENTS_NAME, GRADIENTS_GIVE = (
-    "gradients",
-    "zero_grad, unscale_, clip_grad_norm_ and clip_grad_value_",
-)
+GRADIENTS_NAME = "gradients"
+GRADIENTS_GIVE = "zero_grad, unscale_, clip_grad_norm_ and clip_grad_value_"
 _METHODS = (
     (torch.optim.Optimizer, "zero_grad"),
     (torch.nn.Module, "zero_grad"),

@@ -225,11 +225,9 @@ def missing_set_epoch(recorded: TrainingRecord) -> Finding | None:
 def schedule_in_steps(recorded: TrainingRecord) -> Finding | None:
     """Find a schedule that was told another number of steps than the training made."""
     for scheduler in entries_of(recorded, "schedulers"):
-        horizon, steps, kind = (
-            scheduler.get("horizon"),
-            scheduler.get("steps"),
-            str(scheduler.get("kind")),
-        )
+        horizon = scheduler.get("horizon")
+        steps = scheduler.get("steps")
+        kind = str(scheduler.get("kind"))
         if not recorded.ended or not horizon or not steps or steps < _MIN_SCHEDULER_STEPS:
             continue
         over = horizon < _TOO_SHORT * steps and kind not in _SCHEDULERS_THAT_STAY

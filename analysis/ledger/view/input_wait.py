@@ -64,10 +64,8 @@ def input_wait(run: RuleInputs) -> InputWait:
             waits.get(kind, 0.0) for kind in ("first_batch", "handover", "in_transit")
         )
         making = making if making > _ROUNDING_S else 0.0
-    transport, handover = (
-        stages.get("transport", 0.0) + waits.get("in_transit", 0.0),
-        waits.get("handover", 0.0),
-    )
+    transport = stages.get("transport", 0.0) + waits.get("in_transit", 0.0)
+    handover = waits.get("handover", 0.0)
     hidden_s = min(handover, max(0.0, _lacking_s(run) - making))
     return InputWait(
         once, again, making + hidden_s, handover - hidden_s, transport, stages.get("sampler", 0.0)

@@ -283,10 +283,8 @@ def _format(facts: RuleInputs, work: Work) -> Why | None:
 
 
 def _objects(facts: RuleInputs, work: Work) -> Why | None:
-    length, tensors = (
-        facts.loader.pickle_bytes if facts.loader else None,
-        facts.batch_tensors or 0.0,
-    )
+    length = facts.loader.pickle_bytes if facts.loader else None
+    tensors = facts.batch_tensors or 0.0
     if (
         work.stage != "transport"
         or length is None

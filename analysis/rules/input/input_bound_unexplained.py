@@ -91,10 +91,8 @@ def check(facts: RuleInputs) -> Finding:
     of_sample = making_share(facts, stage)
     inside = [_STAGE(stage=stage, part=of_sample)] if of_sample and part == "making_s" else []
     message = _UNKNOWN(name=name, took=part_s)
-    queues, crowded = (
-        _queues(facts),
-        cpus.queueing(facts) and facts.cpus is not None and facts.cpus.others is not None,
-    )
+    queues = _queues(facts)
+    crowded = cpus.queueing(facts) and facts.cpus is not None and facts.cpus.others is not None
     if crowded:
         queued = facts.runqueue_share or 0.0
         waits = [_SAMPLE_QUEUES(part=queued)] if queued > cpus.MAX_RUNQUEUE_SHARE else []

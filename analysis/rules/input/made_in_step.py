@@ -65,10 +65,8 @@ def _evidence(facts: RuleInputs, took: float) -> list[Evidence]:
         Evidence("other_s", "other per step", facts.step.stages.get("other", 0.0), "s"),
     ]
     if facts.certainty is not None and facts.certainty.steps > 1:
-        ends, what = (
-            (("lower", facts.certainty.low), ("upper", facts.certainty.high)),
-            "share of the step, {} end of its 95 % interval",
-        )
+        ends = (("lower", facts.certainty.low), ("upper", facts.certainty.high))
+        what = "share of the step, {} end of its 95 % interval"
         found += [
             Evidence("input_share_end", what.format(end), value, SHARE, end) for end, value in ends
         ]

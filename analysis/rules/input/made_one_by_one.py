@@ -39,11 +39,9 @@ def check(facts: RuleInputs) -> Finding | None:
 
     It is silent where workers help for sure.
     """
-    making, receiving, size = (
-        input_wait(facts).making_s,
-        receiving_s(facts),
-        facts.throughput.batch_size,
-    )
+    making = input_wait(facts).making_s
+    receiving = receiving_s(facts)
+    size = facts.throughput.batch_size
     workers_save = making - receiving.high - unsure_s(facts) >= MIN_WAIT_SHARE * facts.step.mean_s
     if (
         num_workers(facts) != 0

@@ -85,13 +85,11 @@ def check(facts: RuleInputs) -> Finding | None:
     if found is None:
         return None
     step, own, on_gpu = facts.step, found.own, facts.step.gpu_stages is not None
-    named, took, queued, freed_bytes, freeing_s = (
-        found.functions,
-        found.took_s,
-        found.queued,
-        found.freed_bytes,
-        found.freeing_s,
-    )
+    named = found.functions
+    took = found.took_s
+    queued = found.queued
+    freed_bytes = found.freed_bytes
+    freeing_s = found.freeing_s
     known, sampled = known_in_loop(facts, named), loop_function(facts)
     line = sampled[0] if sampled else line_in(facts, named[0].name)
     fix, *others = [f"{known.call.fix}."] if known else _fixes(named, bool(line))

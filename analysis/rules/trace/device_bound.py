@@ -121,10 +121,8 @@ def _less_work(facts: TraceFacts) -> str:
 
 def _unknown(facts: TraceFacts, part: float) -> Finding:
     found = facts.perhaps_communication
-    total, names = (
-        sum(row.busy_share for row in found),
-        " and ".join(dict.fromkeys(short_name(row.name) for row in found[:2])),
-    )
+    total = sum(row.busy_share for row in found)
+    names = " and ".join(dict.fromkeys(short_name(row.name) for row in found[:2]))
     return Finding(
         _RULE_ID,
         Severity.INFO,

@@ -28,10 +28,8 @@ def check(facts: TraceFacts) -> Finding | None:
     weight = Severity.of(part)
     if found.loader_ns is None or weight is Severity.INFO:
         return None
-    idle, each_s = (
-        found.idle_explained_pct,
-        found.loader_ns / 1e9 / found.calls if found.calls else None,
-    )
+    idle = found.idle_explained_pct
+    each_s = found.loader_ns / 1e9 / found.calls if found.calls else None
     return Finding(
         _RULE_ID,
         weight,

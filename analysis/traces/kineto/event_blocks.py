@@ -254,10 +254,8 @@ class BlockDecoder:
             if not self._exact:
                 events = _FLOAT_DECODER.decode(text)
                 spans = [event for event in events if type(event) is _Span]
-                start, wall = (
-                    _from_numbers(list(map(_ts, spans))),
-                    _from_numbers(list(map(_dur, spans))),
-                )
+                start = _from_numbers(list(map(_ts, spans)))
+                wall = _from_numbers(list(map(_dur, spans)))
                 if start is not None and wall is not None:
                     return _block(events, spans, start, wall)
             self._exact = True

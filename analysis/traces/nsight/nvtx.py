@@ -51,12 +51,10 @@ _SEQUENCE, _NUMBER, _SIZES, _INPUTS = "seq = ", "op_id = ", "sizes = ", ", input
 _APPENDED = (_SEQUENCE, _NUMBER, _SIZES)
 # record_function of PyTorch's own Python code
 _SCOPED = ("FSDP::", "ProfilerStep", "DistributedDataParallel")
-_MESSAGE_BYTES, _COMMUNICATOR, _NUMBER_OF_RANKS, _RANK = (
-    "Message size [bytes]",
-    "NCCL communicator ID",
-    "No. of ranks",
-    "Rank",
-)
+_MESSAGE_BYTES = "Message size [bytes]"
+_COMMUNICATOR = "NCCL communicator ID"
+_NUMBER_OF_RANKS = "No. of ranks"
+_RANK = "Rank"
 _BEGUN = ("ncclCommInitRank", "ncclCommInitRankConfig", "ncclCommInitRankScalable")
 _KERNEL_NAMES = ("nccl", "rccl")
 _ONE_BYTE = "Byte"  # the payload counts bytes, whatever they mean

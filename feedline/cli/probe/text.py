@@ -226,10 +226,8 @@ def _instead(known: dict[str, Ceiling], part: str, cost: float) -> Iterator[str]
 def batch_size(sweep: Ceiling) -> str:
     """Say from which batch size on throughput is near its best, and whether larger ones are better."""
     settings = sweep.settings
-    batches, rates = (
-        list(map(int, _numbers(settings["batches"]))),
-        list(map(float, _numbers(settings["samples_per_s"]))),
-    )
+    batches = list(map(int, _numbers(settings["batches"])))
+    rates = list(map(float, _numbers(settings["samples_per_s"])))
     best, largest = batches[rates.index(max(rates))], batches[-1]
     ended = _WHY_ENDED.get(str(settings["stopped"]))
     tried = f"{largest:,}, the largest that was tried{f' ({ended})' if ended else ''}"

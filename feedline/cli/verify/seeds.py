@@ -215,10 +215,8 @@ def _branch(
 
 def _train(plan: _SeedPlan, run: Path, log: Path, arm: str, seed: int) -> int:
     """Record one training; return and raise as ``child.run``."""
-    words, fix = (
-        {"{arm}": arm, "{seed}": str(seed), "{checkpoint}": str(plan.checkpoint or "")},
-        plan.arms[arm],
-    )
+    words = {"{arm}": arm, "{seed}": str(seed), "{checkpoint}": str(plan.checkpoint or "")}
+    fix = plan.arms[arm]
     program = [child.fill_placeholders(word, words) for word in plan.program]
     command = child.recording_command(run, ["--fix", fix] if fix else [], program, plan.ranks)
     variables = {f"FEEDLINE_{name.strip('{}').upper()}": value for name, value in words.items()}

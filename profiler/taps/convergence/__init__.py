@@ -26,10 +26,8 @@ from feedline.profiler.taps.convergence.training_setup import TrainingSetup
 from feedline.profiler.taps.patch import Patches
 from feedline.profiler.torch_internals import below_user_modes, in_backward
 
-NAME, GIVES = (
-    "convergence",
-    "losses, learning rate, and gradient norms where there are several ranks or micro-batches",
-)
+NAME = "convergence"
+GIVES = "losses, learning rate, and gradient norms where there are several ranks or micro-batches"
 _OWN_CURVES = ("train loss", "eval loss", "lr")  # names of curves that are not the program's
 # backwards without an update; whoever updates by hand never makes one that is seen
 _MOST_LOSSES = 256

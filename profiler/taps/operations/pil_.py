@@ -51,10 +51,8 @@ def _spanned_convert(original: Callable[..., Any]) -> Callable[..., Any]:
 
     It is augmentation for others.
     """
-    decode, augment = (
-        stopwatch(Stage.DECODE, lambda _: (0, 0)),
-        stopwatch(Stage.AUGMENT, augmented_size),
-    )
+    decode = stopwatch(Stage.DECODE, lambda _: (0, 0))
+    augment = stopwatch(Stage.AUGMENT, augmented_size)
 
     def look(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         write = detail.write

@@ -100,19 +100,15 @@ def transparent(
     positional, keywords = "*args,", "**kwargs"
     if isinstance(original, FunctionType):
         code = original.__code__
-        plain, named = (
-            code.co_varnames[: code.co_argcount],
-            code.co_varnames[code.co_argcount :][: code.co_kwonlyargcount],
-        )
+        plain = code.co_varnames[: code.co_argcount]
+        named = code.co_varnames[code.co_argcount :][: code.co_kwonlyargcount]
         if not (
             code.co_flags & (inspect.CO_VARARGS | inspect.CO_VARKEYWORDS) or code.co_posonlyargcount
         ):
             parameters = ", ".join([*plain, *(["*", *named] if named else [])])
             arguments = ", ".join([*plain, *(f"{name}={name}" for name in named)])
-            positional, keywords = (
-                "".join(f"{name}, " for name in plain),
-                ", ".join(f"{name!r}: {name}" for name in named),
-            )
+            positional = "".join(f"{name}, " for name in plain)
+            keywords = ", ".join(f"{name!r}: {name}" for name in named)
     made: dict[str, Any] = {}
     source = _WRAPPER.format(
         parameters=parameters, arguments=arguments, positional=positional, keywords=keywords
