@@ -18,7 +18,7 @@ from feedline.analysis.measure.source_lines import SourceLines
 from feedline.analysis.measure.user_code import UserCode, user_code
 from feedline.analysis.sentences import COUNT, NAME, PERCENT, Sentence
 from feedline.profiler.attach.watched import Watched
-from feedline.profiler.store.stacks import ProcessStacks, SampledStack
+from feedline.profiler.store.sampled_stacks import ProcessStacks, SampledStack
 
 ATTACHED_SCHEMA = 1
 

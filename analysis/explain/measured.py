@@ -60,8 +60,9 @@ from feedline.profiler.message import reworded
 from feedline.profiler.session.ending import INTERRUPTED
 from feedline.profiler.store.manifest import Manifest
 from feedline.profiler.store.run_folder import Rank, Run
+from feedline.profiler.store.sampled_stacks import ProcessStacks
 from feedline.profiler.store.segment_reader import Process
-from feedline.profiler.store.stacks import ProcessStacks, read_stacks
+from feedline.profiler.store.stacks import read_stacks
 
 #: Variables that change what glibc's malloc returns to the system.
 _SETTINGS_OF_MALLOC = frozenset(

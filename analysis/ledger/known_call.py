@@ -12,7 +12,7 @@ from functools import lru_cache
 from feedline.analysis.measure.code_frames import origin
 from feedline.analysis.measure.code_node import Chain, CodeNode
 from feedline.analysis.measure.source_lines import SourceLines
-from feedline.profiler.store.stacks import StackFrame
+from feedline.profiler.store.sampled_stacks import StackFrame
 
 _MOST = 0.5  # of a function's time that a call takes, at least, to be told of it
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from feedline.profiler.masks import FEEDLINE, PYTHON, library
-from feedline.profiler.store.stacks import StackFrame
+from feedline.profiler.store.sampled_stacks import StackFrame
 
 _PROGRAM = ""
 #: Begins what is told of feedline's wrappers of libraries' operations, wherever their code is.

@@ -26,7 +26,7 @@ from feedline.analysis.measure.code_places import (
 )
 from feedline.analysis.measure.source_lines import SourceLines
 from feedline.profiler.masks import FEEDLINE
-from feedline.profiler.store.stacks import ProcessStacks, SampledStack, StackFrame
+from feedline.profiler.store.sampled_stacks import ProcessStacks, SampledStack, StackFrame
 
 MAIN, WORKER = "main", "worker"
 _LOOP = "loop"  # phase of a sample

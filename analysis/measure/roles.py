@@ -13,7 +13,8 @@ from feedline.profiler import masks
 from feedline.profiler.attach.watched import SeenStack, Watched, WatchedProcess, WatchedThread
 from feedline.profiler.masks import PYTHON
 from feedline.profiler.stacks.thread_stacks import Place
-from feedline.profiler.store.stacks import LOOP, ProcessStacks, SampledStack, StackFrame
+from feedline.profiler.store.sampled_stacks import ProcessStacks, SampledStack, StackFrame
+from feedline.profiler.store.stacks import LOOP
 
 _OTHER, _LAUNCHER = "other", "launcher"
 _LAUNCHES = re.compile(

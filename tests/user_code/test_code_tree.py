@@ -27,7 +27,7 @@ from feedline.analysis.measure.code_places import standing
 from feedline.analysis.measure.code_tree import SampledCode, functions_of
 from feedline.analysis.measure.step_model import OwnCode, OwnFunction
 from feedline.analysis.measure.user_code import looked_or_sampled, loop_code, user_code
-from feedline.profiler.store.stacks import StackFrame
+from feedline.profiler.store.sampled_stacks import StackFrame
 
 
 def frames(*given):

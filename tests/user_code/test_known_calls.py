@@ -9,7 +9,7 @@ from feedline.analysis.measure.code_tree import SampledCode
 from feedline.analysis.measure.source_lines import SourceLines
 from feedline.profiler.store.manifest import Manifest
 from feedline.profiler.store.run_folder import Rank
-from feedline.profiler.store.stacks import FileState
+from feedline.profiler.store.sampled_stacks import FileState
 
 GETITEM = ("data.py", 20, "__getitem__")
 
