@@ -165,8 +165,9 @@ def whole_data(recorded: TrainingRecord) -> Finding | None:
     """Find that each of several ranks draws the whole dataset in an epoch."""
     for sampler in entries_of(recorded, "samplers"):
         drawn, of = sampler.get("samples"), sampler.get("of")
-        whole = recorded.ranks >= 2 and drawn and of and drawn >= of
-        if not whole or not sampler.get("shuffles"):  # an evaluation may read all of it
+        if recorded.ranks < 2 or not drawn or not of or drawn < of:
+            continue
+        if not sampler.get("shuffles"):  # an evaluation may read all of it
             continue
         if "Distributed" in str(sampler.get("kind")):
             continue
