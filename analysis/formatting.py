@@ -8,9 +8,8 @@ NOT_MEASURED = "not measured"
 BLANK = "–"  # in table cells; every table that can hold one says what it means
 
 _TINY, _HUGE = 1e-6, 1e15
-_ROUNDED = (
-    1 + 1e-9
-)  # a sum of floats that should be 10 ms may be a little less, which must not decide on its digits
+# a sum of floats that should be 10 ms may be a little less, which must not decide on its digits
+_ROUNDED = 1 + 1e-9
 _SECONDS = ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs"), (1e-9, "ns"))
 _HERTZ = ((1e9, "GHz"), (1e6, "MHz"), (1e3, "kHz"), (1.0, "Hz"))
 _BYTES = ((1e12, "TB"), (1e9, "GB"), (1e6, "MB"), (1e3, "kB"), (1.0, "B"))

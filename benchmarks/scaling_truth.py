@@ -17,8 +17,8 @@ from pathlib import Path
 from netlab import Lab, lab
 from twins import table, write_json
 
-from feedline.analysis.scaling import measured
-from feedline.analysis.scaling.measured import basis_of
+from feedline.analysis.scaling import launch_points
+from feedline.analysis.scaling.launch_points import basis_of
 from feedline.analysis.scaling.study import study
 from feedline.profiler.store.trainings import open_run
 
@@ -89,10 +89,10 @@ def hold(net: Lab, folder: Path, model: str, mbit: int) -> list[Held]:
     net.set_rate(mbit)
     runs = {ranks: record(net, folder, model, mbit, ranks) for ranks in (*KNOWN, *ASKED)}
     launches = [[open_run(runs[ranks])] for ranks in KNOWN]
-    found = study(measured.points_of(launches), ASKED, basis_of(launches))
+    found = study(launch_points.points_of(launches), ASKED, basis_of(launches))
     held = []
     for one in found.predictions:
-        true = measured.point_of([open_run(runs[one.ranks])]).samples_per_s
+        true = launch_points.point_of([open_run(runs[one.ranks])]).samples_per_s
         laws = {
             law.name: law.samples_per_s[one.ranks]
             for law in found.laws
@@ -100,7 +100,7 @@ def hold(net: Lab, folder: Path, model: str, mbit: int) -> list[Held]:
         }
         why = one.why or "; ".join(found.left_out)
         notes = [
-            note for ranks in runs for note in measured.point_of([open_run(runs[ranks])]).notes
+            note for ranks in runs for note in launch_points.point_of([open_run(runs[ranks])]).notes
         ]
         held.append(
             Held(

@@ -28,10 +28,8 @@ MARK = "feedline:clock:"
 
 wall_ns = time.perf_counter_ns
 cpu_ns = time.thread_time_ns
-_monotonic_ns, _calendar_ns = (
-    time.perf_counter_ns,
-    time.time_ns,
-)  # programs that freeze time replace them in the module
+# programs that freeze time replace them in the module
+_monotonic_ns, _calendar_ns = (time.perf_counter_ns, time.time_ns)
 
 
 class FileTraffic(NamedTuple):
@@ -90,10 +88,8 @@ class _ThreadCounters:
         """
         try:
             own = self._own
-            chars, calls = (
-                own.chars,
-                own.calls,
-            )  # the reading under way is counted when it has ended
+            # the reading under way is counted when it has ended
+            chars, calls = (own.chars, own.calls)
             fields = self._read(self._local.io, 256).split()
             usage = resource.getrusage(resource.RUSAGE_THREAD)
             system_ns = int(usage.ru_stime * 1e9)
@@ -150,10 +146,8 @@ Moment = tuple[int, int, int]
 class _Known(threading.local):
     """The clocks of this thread when its run-queue delay was last read."""
 
-    said = (
-        -(1 << 62),
-        UNMEASURED,
-    )  # wall less CPU, ns, so small that the first moment reads; the delay
+    # wall less CPU, ns, so small that the first moment reads; the delay
+    said = (-(1 << 62), UNMEASURED)
 
 
 _known = _Known()
@@ -164,9 +158,8 @@ def now() -> Moment:
     cpu = cpu_ns()
     wall = wall_ns()
     lost, delay = _known.said
-    if (
-        not -_SLACK_NS < wall - cpu - lost < _SLACK_NS
-    ):  # negative: the CPU clock of a forked child restarts
+    # negative: the CPU clock of a forked child restarts
+    if not -_SLACK_NS < wall - cpu - lost < _SLACK_NS:
         delay = _read(wall - cpu)
     return wall, cpu, delay
 

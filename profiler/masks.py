@@ -44,9 +44,8 @@ _BEARER = re.compile(
     r"""\b(bearer\s+(?=\S{6})|authorization["']?\s*[:=]\s*["']?(?:[a-z]+\s+)?)[^\s"',]+""",
     re.IGNORECASE,
 )
-_URL = re.compile(
-    r"(?<![a-z0-9+.-])([a-z][a-z0-9+.-]{0,20}://)[^\s'\"<>]+", re.IGNORECASE
-)  # its host and folders may be private too
+# its host and folders may be private too
+_URL = re.compile(r"(?<![a-z0-9+.-])([a-z][a-z0-9+.-]{0,20}://)[^\s'\"<>]+", re.IGNORECASE)
 _PAIR = re.compile(
     r"""((?:pass(?:word|wd|phrase)?|pwd|secret|token|key|credentials?|auth|login|user(?:name)?)s?["']?\s{0,8}(?:=|:|%3D)\s{0,8}["']?)"""
     r"""[^\s"',;&}]+""",

@@ -128,29 +128,23 @@ def _split(
     small_sq: npt.ArrayLike, big_sq: npt.ArrayLike, b: npt.ArrayLike, B: npt.ArrayLike
 ) -> tuple[_FloatArray, _FloatArray, int, str]:
     """Return S and |G|^2 of each update that can be used, how many cannot, and why none can."""
-    small, big = (
-        np.atleast_1d(np.asarray(small_sq, float)),
-        np.atleast_1d(np.asarray(big_sq, float)),
-    )
+    small = np.atleast_1d(np.asarray(small_sq, float))
+    big = np.atleast_1d(np.asarray(big_sq, float))
     if small.ndim != 1 or small.shape != big.shape:
         raise ValueError(
             f"small_sq and big_sq must be columns of the same length, not of shapes {small.shape} "
             f"and {big.shape}"
         )
-    part, whole = (
-        np.broadcast_to(np.asarray(b, float), small.shape),
-        np.broadcast_to(np.asarray(B, float), small.shape),
-    )
+    part = np.broadcast_to(np.asarray(b, float), small.shape)
+    whole = np.broadcast_to(np.asarray(B, float), small.shape)
     sized = np.isfinite(part) & np.isfinite(whole) & (part > 0)
     finite = np.isfinite(small) & np.isfinite(big)
     smaller = sized & (part < whole)
     kept = finite & smaller
     small, big, part, whole = small[kept], big[kept], part[kept], whole[kept]
     with np.errstate(over="ignore", invalid="ignore"):
-        S, G2 = (
-            (small - big) / (1 / part - 1 / whole),
-            (whole * big - part * small) / (whole - part),
-        )
+        S = (small - big) / (1 / part - 1 / whole)
+        G2 = (whole * big - part * small) / (whole - part)
     fits = np.isfinite(S) & np.isfinite(G2)
     if not len(finite):
         why = "no update was recorded"

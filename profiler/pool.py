@@ -67,7 +67,6 @@ def pool(
 
 def stop(executor: ProcessPoolExecutor) -> None:
     """End its processes, whatever they are doing."""
-    for process in list(
-        (executor._processes or {}).values()
-    ):  # Python 3.14 has terminate_workers()
+    # Python 3.14 has terminate_workers()
+    for process in list((executor._processes or {}).values()):
         process.terminate()

@@ -22,9 +22,8 @@ _ZERO_WIDTH_JOINER = "\u200d"
 #: Characters without a shape that Unicode lists as letters, marks or unassigned: grapheme joiner,
 #: fillers, vowels that are not drawn.
 _SHAPELESS = frozenset("\u034f\u115f\u1160\u17b4\u17b5\u2065\u3164\uffa0")
-_HIDDEN = frozenset(
-    ("Cc", "Cf", "Cs", "Zl", "Zp")
-)  # controls, formats (bidi, zero width, tags), surrogates, line and paragraph separators
+# controls, formats (bidi, zero width, tags), surrogates, line and paragraph separators
+_HIDDEN = frozenset(("Cc", "Cf", "Cs", "Zl", "Zp"))
 _PICTOGRAPHS = ((0x2600, 0x27BF), (0x2B00, 0x2BFF), (0x1F000, 0x1FAFF))
 _SELECTORS = ((0x180B, 0x180D), (0x180F, 0x180F), (0xFE00, 0xFE0F), (0xE0100, 0xE01EF))
 
@@ -45,11 +44,8 @@ def printable(text: object, lines: bool = False) -> str:
     if (text.isascii() and text.isprintable()) or (lines and text == "\n"):
         return text
     shown: list[str] = []
-    marks, pictograph, bare = (
-        0,
-        False,
-        False,
-    )  # marks since the last letter; what stood before; whether a letter that has no mark yet did
+    # marks since the last letter; what stood before; whether a letter that has no mark yet did
+    marks, pictograph, bare = (0, False, False)
     for at, c in enumerate(text):
         kind = unicodedata.category(c)
         mark = kind in ("Mn", "Me")

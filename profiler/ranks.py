@@ -24,9 +24,8 @@ _LAUNCHER_MARKS = {
     "slurm": ("SLURM_JOB_ID", "SLURM_STEP_ID", "SLURM_PROCID"),
     "mpi": ("OMPI_COMM_WORLD_RANK", "PMI_RANK"),
 }
-MOST_RANKS = (
-    1_000_000  # more than any training has: what is read from elsewhere is checked against it
-)
+# more than any training has: what is read from elsewhere is checked against it
+MOST_RANKS = 1_000_000
 _TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
 
 
@@ -37,13 +36,11 @@ class RankPlace:
     rank: int = 0
     local_rank: int = 0  # on this host; the rank itself where the launcher does not tell
     world_size: int = 1
-    group_rank: int | None = (
-        0  # number of this host, or torchrun agent; None where the launcher does not tell
-    )
+    # number of this host, or torchrun agent; None where the launcher does not tell
+    group_rank: int | None = 0
     restart: int = 0  # how often the launcher has started this launch again
-    launcher: str = (
-        "none"  # torchrun, slurm, mpi, env (RANK and WORLD_SIZE, set by anything else) or none
-    )
+    # torchrun, slurm, mpi, env (RANK and WORLD_SIZE, set by anything else) or none
+    launcher: str = "none"
 
 
 def place(environ: Mapping[str, str] = os.environ) -> RankPlace:
@@ -78,9 +75,8 @@ def launch_id(environ: Mapping[str, str] = os.environ) -> str:
         ]
     else:
         root = _root(launcher, environ)
-        named = (
-            environ.get("TORCHELASTIC_RUN_ID", "") if launcher == "torchrun" else ""
-        )  # by the user: anything
+        # by the user: anything
+        named = environ.get("TORCHELASTIC_RUN_ID", "") if launcher == "torchrun" else ""
         run = hashlib.sha256(os.fsencode(named)).hexdigest()[:8] if named else ""
         parts = [run, str(root), str(_start_ticks(root))]
     return re.sub(r"[^\w.-]", "_", "-".join([launcher, *(part for part in parts if part)]))

@@ -161,7 +161,7 @@ class _LossSpike:
     high: float
 
 
-def find_spike(curve: Curve) -> _LossSpike | None:
+def _find_spike(curve: Curve) -> _LossSpike | None:
     """Find the largest climb of the smoothed loss.
 
     It must be half of what the loss comes down in all, and far more than its scatter.
@@ -233,7 +233,7 @@ VERDICT_WORDS = {
 
 
 @dataclass(frozen=True)
-class Verdict:
+class LossVerdict:
     """What kind of loss a run has.
 
     Attributes:
@@ -346,7 +346,7 @@ def group_runs(runs: Sequence[TrainingRecord]) -> list[_Group]:
     return [_Group(members[key]) for key in sorted(members)]
 
 
-def classify(runs: Sequence[TrainingRecord]) -> list[Verdict]:
+def classify(runs: Sequence[TrainingRecord]) -> list[LossVerdict]:
     """Return the verdicts of each group of runs, the main one of each first.
 
     The reference is the smallest batch.
@@ -360,7 +360,7 @@ def classify(runs: Sequence[TrainingRecord]) -> list[Verdict]:
     shaky = _unstable(reference)
     if not shaky:
         return [verdict for other in others for verdict in _against(reference, other)]
-    first = Verdict(
+    first = LossVerdict(
         reference.name,
         "",
         LossKind.INSTABILITY,
@@ -371,11 +371,11 @@ def classify(runs: Sequence[TrainingRecord]) -> list[Verdict]:
     return [first, *(_without_reference(reference, other) for other in others)]
 
 
-def _without_reference(reference: _Group, other: _Group) -> Verdict:
+def _without_reference(reference: _Group, other: _Group) -> LossVerdict:
     """Return what can be said of a run whose reference is unstable."""
     ratio = other.batch / reference.batch if other.batch and reference.batch else None
     if broken := _unstable(other):
-        return Verdict(
+        return LossVerdict(
             other.name,
             reference.name,
             LossKind.INSTABILITY,
@@ -387,7 +387,7 @@ def _without_reference(reference: _Group, other: _Group) -> Verdict:
             ratio,
         )
     message = f"{reference.name} is unstable, so there is nothing to compare with"
-    return Verdict(
+    return LossVerdict(
         other.name,
         reference.name,
         LossKind.UNKNOWN,
@@ -400,24 +400,24 @@ def _without_reference(reference: _Group, other: _Group) -> Verdict:
     )
 
 
-def _without_comparison(group: _Group) -> Verdict:
+def _without_comparison(group: _Group) -> LossVerdict:
     needs = [
         "a run of the same training with a smaller batch for the same number of samples, to tell "
         "a deficit from a generalization gap"
     ]
     broken = _unstable(group)
     if broken:
-        return Verdict(group.name, "", LossKind.INSTABILITY, False, broken[0], broken[1], needs)
+        return LossVerdict(group.name, "", LossKind.INSTABILITY, False, broken[0], broken[1], needs)
     message = "the loss is stable; telling whether the batch size costs accuracy takes a second run"
-    return Verdict(group.name, "", LossKind.UNKNOWN, False, message, [], needs)
+    return LossVerdict(group.name, "", LossKind.UNKNOWN, False, message, [], needs)
 
 
-def _against(reference: _Group, other: _Group) -> list[Verdict]:
+def _against(reference: _Group, other: _Group) -> list[LossVerdict]:
     ratio = other.batch / reference.batch if other.batch and reference.batch else None
     broken = _unstable(other)
     if broken:
         return [
-            Verdict(
+            LossVerdict(
                 other.name,
                 reference.name,
                 LossKind.INSTABILITY,
@@ -432,7 +432,7 @@ def _against(reference: _Group, other: _Group) -> list[Verdict]:
     samples, needs = _common(reference, other)
     if not samples:
         return [
-            Verdict(
+            LossVerdict(
                 other.name,
                 reference.name,
                 LossKind.UNKNOWN,
@@ -450,7 +450,7 @@ def _against(reference: _Group, other: _Group) -> list[Verdict]:
     verdicts = []
     for kind, suspected, message, evidence in _kinds(other, train, held, lag):
         verdicts.append(
-            Verdict(
+            LossVerdict(
                 other.name,
                 reference.name,
                 kind,
@@ -470,65 +470,49 @@ def _kinds(
 ) -> list[_Kind]:
     """Return every kind that the differences show, the main one first."""
     if train is None and held is None:
-        return [
-            (
-                LossKind.UNKNOWN,
-                False,
-                "neither a training nor an evaluation loss was recorded in both runs",
-                [],
-            )
-        ]
+        why = "neither a training nor an evaluation loss was recorded in both runs"
+        return [(LossKind.UNKNOWN, False, why, [])]
     kinds: list[_Kind] = []
     if lag is not None and held is not None and lag >= _CLOSED_SHARE:
-        why = (
-            f"recalibrating the statistics closes {share(min(lag, 1.0))} of the gap in "
-            f"{held.name}: {held.text()}"
-        )
-        kinds.append(
-            (
-                LossKind.LAG,
-                False,
-                why,
-                [
-                    *held.evidence(),
-                    Evidence(
-                        "recalibration_share",
-                        "share of the gap that recalibration closes",
-                        lag,
-                        SHARE,
-                    ),
-                ],
-            )
-        )
+        kinds.append(_closed_by_recalibration(held, lag))
     if train is not None and train.counts:
-        kinds.append(
-            (
-                LossKind.DEFICIT,
-                False,
-                f"{train.text()} after the same number of samples",
-                train.evidence(),
-            )
-        )
+        why = f"{train.text()} after the same number of samples"
+        kinds.append((LossKind.DEFICIT, False, why, train.evidence()))
     elif held is not None and held.counts and not kinds:
         proof = [*(train.evidence() if train else []), *held.evidence()]
         levels = f"{train.text()}, but {held.text()}" if train else held.text()
         if lag is None and _may_lag(other):
-            why = (
-                f"{levels}; {count(other.runs[0].updates)} updates are few for running "
-                f"statistics to settle"
-            )
+            updates = count(other.runs[0].updates)
+            why = f"{levels}; {updates} updates are few for running statistics to settle"
             kinds.append((LossKind.LAG, True, why, proof))
         kinds.append((LossKind.GAP, bool(kinds) or train is None, levels, proof))
-    if not kinds:
-        both = [window for window in (train, held) if window is not None]
-        kind = LossKind.UNKNOWN if any(level.unclear for level in both) else LossKind.HEALTHY
-        why = "; ".join(level.text() for level in both) + (
-            "; too noisy to tell: record more seeds or evaluations"
-            if kind == LossKind.UNKNOWN
-            else ""
+    return kinds or [_no_difference([level for level in (train, held) if level is not None])]
+
+
+def _closed_by_recalibration(held: _CurveDifference, lag: float) -> _Kind:
+    """Return the lag of running statistics, of which recalibration closes this share."""
+    why = (
+        f"recalibrating the statistics closes {share(min(lag, 1.0))} of the gap in "
+        f"{held.name}: {held.text()}"
+    )
+    closed = Evidence(
+        "recalibration_share", "share of the gap that recalibration closes", lag, SHARE
+    )
+    return LossKind.LAG, False, why, [*held.evidence(), closed]
+
+
+def _no_difference(levels: list[_CurveDifference]) -> _Kind:
+    """Return that nothing differs for certain; unknown where the noise may hide it."""
+    why = "; ".join(level.text() for level in levels)
+    evidence = [fact for level in levels for fact in level.evidence()]
+    if any(level.unclear for level in levels):
+        return (
+            LossKind.UNKNOWN,
+            False,
+            f"{why}; too noisy to tell: record more seeds or evaluations",
+            evidence,
         )
-        kinds.append((kind, False, why, [fact for level in both for fact in level.evidence()]))
-    return kinds
+    return LossKind.HEALTHY, False, why, evidence
 
 
 def _may_lag(group: _Group) -> bool:
@@ -644,7 +628,7 @@ def _unstable(group: _Group) -> tuple[str, list[Evidence]] | None:
                 Evidence("updates_before_climb", "updates before it began", at, "updates"),
                 Evidence("not_finite", "values not finite", len(bad), "values"),
             ]
-        out = find_spike(curve)
+        out = _find_spike(curve)
         if out is not None:
             message = (
                 f"the loss of {run.name} climbed from {number(out.low)} to "

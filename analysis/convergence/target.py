@@ -80,9 +80,8 @@ def steps_to_target(
         return Reached(None, None, None, None, None, "the curve has no finite value")
     width = max(1, round(smoothing * len(values)))
     smoothed = running_mean(values, width)
-    scatter = (
-        float(np.median(np.abs(np.diff(values)))) / 0.954 if width > 1 else 0.0
-    )  # median |x - y| of two normal draws: 0.954 sigma
+    # median |x - y| of two normal draws: 0.954 sigma
+    scatter = float(np.median(np.abs(np.diff(values)))) / 0.954 if width > 1 else 0.0
     error = _STEP_TIME_ERRORS * scatter / width**0.5
     first = [_first(smoothed + shift, goal) for shift in (error, 0.0, -error)]
     updates, samples, at_s = (

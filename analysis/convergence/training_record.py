@@ -1,6 +1,7 @@
 """What a run holds about its convergence, as columns."""
 
 from dataclasses import dataclass, field
+from typing import Any
 
 from feedline.analysis.intervals import FloatArray, IntArray
 
@@ -91,3 +92,11 @@ class TrainingRecord:
     fixes: str = ""
     samples_known: bool = True
     notes: list[str] = field(default_factory=list)
+
+
+def entries_of(recorded: TrainingRecord, key: str) -> list[dict[str, Any]]:
+    """Return a list of the setup, without entries that are not dictionaries."""
+    entries = recorded.setup.get(key)
+    if not isinstance(entries, list):
+        return []
+    return [entry for entry in entries if isinstance(entry, dict)]

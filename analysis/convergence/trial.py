@@ -13,9 +13,10 @@ from feedline.profiler.noise_scale import student
 
 _SAME_SAMPLES = 0.02  # arms may differ by so much: a last batch that one drops and another does not
 _LOWER_WORDS = ("loss", "error", "perplexity")
+# or parts of names
 _LOWER_NAMES = frozenset(
     "bpb bpc bpd brier cer ece eer fid kld mae mape mse nll nmse ppl rmse rmsle ter wer".split()
-)  # or parts of names
+)
 
 
 @dataclass(frozen=True)
@@ -51,6 +52,14 @@ class _ArmDifference:
     low: float
     high: float
     seeds: int
+
+    def gain(self) -> str:
+        """Return the mean with its interval."""
+        return f"{self.mean:.4g} ({self.low:.4g} to {self.high:.4g})"
+
+    def loss(self) -> str:
+        """Return the same of how much worse it is."""
+        return f"{-self.mean:.4g} ({-self.high:.4g} to {-self.low:.4g})"
 
 
 @dataclass(frozen=True)
@@ -194,35 +203,22 @@ def _judged(
             "a single seed does not show the spread between seeds: use --seeds 3 or more",
         )
     if base.high < 0:
-        return (
-            "reject",
-            f"worse than the unchanged training by {-base.mean:.4g} ({-base.high:.4g} to "
-            f"{-base.low:.4g})",
-        )
+        return "reject", f"worse than the unchanged training by {base.loss()}"
     if beside is not None and beside.high < 0:
-        return (
-            "reject",
-            f"its control ({control}) is better by {-beside.mean:.4g} ({-beside.high:.4g} to "
-            f"{-beside.low:.4g})",
-        )
+        return "reject", f"its control ({control}) is better by {beside.loss()}"
     if base.low <= margin:
         return (
             "inconclusive",
-            f"gain over the unchanged training {base.mean:.4g} ({base.low:.4g} to "
-            f"{base.high:.4g}) with {base.seeds} seeds: not certainly above {margin:.4g}",
+            f"gain over the unchanged training {base.gain()} with {base.seeds} seeds: not "
+            f"certainly above {margin:.4g}",
         )
-    gain = (
-        f"better than the unchanged training by {base.mean:.4g} ({base.low:.4g} to {base.high:.4g})"
-    )
-    if beside is not None and beside.low <= 0:
+    better = f"better than the unchanged training by {base.gain()}"
+    if beside is None:
+        return "accept", better
+    if beside.low <= 0:
         return (
             "inconclusive",
-            f"{gain}, but not better than its control ({control}): {beside.mean:.4g} "
-            f"({beside.low:.4g} to {beside.high:.4g}); use the simpler one",
+            f"{better}, but not better than its control ({control}): {beside.gain()}; use the "
+            f"simpler one",
         )
-    return "accept", gain + (
-        f", and better than its control ({control}) by {beside.mean:.4g} ({beside.low:.4g} to "
-        f"{beside.high:.4g})"
-        if beside
-        else ""
-    )
+    return "accept", f"{better}, and better than its control ({control}) by {beside.gain()}"

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from feedline.analysis.diff import context
 from feedline.analysis.diff.conclusion import MIN_MACHINE_SHARE, MIN_RATIO
 from feedline.analysis.diff.run_diff import Outcome, Quantity, RunDiff
-from feedline.analysis.diff.side import MeasuredRun, interval_of
+from feedline.analysis.diff.side import ComparedRun, interval_of
 from feedline.analysis.formatting import NOT_MEASURED, share, value
 from feedline.analysis.ledger.finding import SHARE, Finding, Severity, advice
 from feedline.analysis.measure.mean_step import half_width, interval_of_rate
@@ -108,7 +108,7 @@ _ZERO_SECONDS = Figure(0.0, None, None, "s")
 
 
 def check_budget(
-    budget: Budget, run: MeasuredRun, base: Sequence[MeasuredRun], diffs: Mapping[str, RunDiff]
+    budget: Budget, run: ComparedRun, base: Sequence[ComparedRun], diffs: Mapping[str, RunDiff]
 ) -> list[CheckedLimit]:
     """Check every limit of the budget.
 
@@ -119,11 +119,9 @@ def check_budget(
         diffs: ``step``, ``stage`` or ``sample_cpu`` -> the comparison of the base with the run
             whose smallest change is that limit.
     """
-    limits, findings, than_base = (
-        _limits(budget, run),
-        _findings(budget, run),
-        _against_base(budget, run, base, diffs),
-    )
+    limits = _limits(budget, run)
+    findings = _findings(budget, run)
+    than_base = _against_base(budget, run, base, diffs)
     if why := why_unjudged(budget, run):
         return [_unknown(finding, why) for finding in (*limits, *findings, *than_base)]
     if lost := why_lost(run):
@@ -139,13 +137,13 @@ def _unknown(checked: CheckedLimit, why: str) -> CheckedLimit:
     return CheckedLimit(checked.id, Outcome.UNKNOWN, why, None, checked.limit, checked.about)
 
 
-def why_lost(run: MeasuredRun) -> str:
+def why_lost(run: ComparedRun) -> str:
     """Say why the times of a training say nothing of one that works; "": they do."""
     lost = context.how_diverged(run)
     return f"the training diverged: {lost}" if lost else ""
 
 
-def why_unjudged(budget: Budget, run: MeasuredRun) -> str:
+def why_unjudged(budget: Budget, run: ComparedRun) -> str:
     """Say why nothing can be said of a run; "": it can be judged."""
     report, steps = run.report, run.report.throughput.steps
     if report.run.state in ("cut", "live"):
@@ -161,7 +159,7 @@ def why_unjudged(budget: Budget, run: MeasuredRun) -> str:
     return ""
 
 
-def _limits(budget: Budget, run: MeasuredRun) -> Iterator[CheckedLimit]:
+def _limits(budget: Budget, run: ComparedRun) -> Iterator[CheckedLimit]:
     figures = dict(figures_of(run))
     for section, limits, sign in (
         ("at_least", budget.at_least, -1),
@@ -197,18 +195,14 @@ def _limited(
         )
     if not math.isfinite(figure.value):
         return CheckedLimit(id, Outcome.UNKNOWN, NOT_MEASURED, None, limit, figure.about)
-    shown, bound = (
-        figure.text(figure.value),
-        f"{'at most' if sign > 0 else 'at least'} {figure.text(limit)}",
-    )
+    shown = figure.text(figure.value)
+    bound = f"{'at most' if sign > 0 else 'at least'} {figure.text(limit)}"
     if sign * figure.value <= sign * limit:
         return CheckedLimit(
             id, LimitOutcome.PASSED, f"{shown}, {bound}", figure.value, limit, figure.about
         )
-    near, beyond = (
-        figure.low if sign > 0 else figure.high,
-        abs(figure.value - limit) / limit if limit else math.inf,
-    )
+    near = figure.low if sign > 0 else figure.high
+    beyond = abs(figure.value - limit) / limit if limit else math.inf
     interval = (
         ""
         if figure.low is None or figure.high is None
@@ -229,7 +223,7 @@ def _limited(
     )
 
 
-def _takes_no_time(name: str, run: MeasuredRun) -> bool:
+def _takes_no_time(name: str, run: ComparedRun) -> bool:
     """Tell whether a figure is of a stage that would have been seen, but did not occur."""
     group, _, stage = name.partition(".")
     report = run.report
@@ -246,7 +240,7 @@ def _takes_no_time(name: str, run: MeasuredRun) -> bool:
     return report.step.input_share is not None and (beside_step or stage not in MAKING_STAGES)
 
 
-def figures_of(run: MeasuredRun) -> Iterator[tuple[str, Figure]]:
+def figures_of(run: ComparedRun) -> Iterator[tuple[str, Figure]]:
     """Return the name -> figure."""
     report, step = run.report, run.report.step
     for name, id in (
@@ -285,12 +279,12 @@ def figures_of(run: MeasuredRun) -> Iterator[tuple[str, Figure]]:
             yield f"sample_cpu_s.{measure.name}", _figure(run, id, "input")
 
 
-def _figure(run: MeasuredRun, id: str, about: str = "") -> Figure:
+def _figure(run: ComparedRun, id: str, about: str = "") -> Figure:
     measure = run.measures[id]
     return Figure(measure.value, *interval_of(measure), measure.unit, about)
 
 
-def _findings(budget: Budget, run: MeasuredRun) -> Iterator[CheckedLimit]:
+def _findings(budget: Budget, run: ComparedRun) -> Iterator[CheckedLimit]:
     report = run.report
     checks = report.convergence.checks if report.convergence else []
     reported = {finding.rule_id for finding in report.findings}
@@ -336,7 +330,7 @@ def _finding(id: str, there: list[Finding], unknown: str) -> CheckedLimit:
 
 
 def _against_base(
-    budget: Budget, run: MeasuredRun, base: Sequence[MeasuredRun], diffs: Mapping[str, RunDiff]
+    budget: Budget, run: ComparedRun, base: Sequence[ComparedRun], diffs: Mapping[str, RunDiff]
 ) -> Iterator[CheckedLimit]:
     for name, limit in budget.than_base.items():
         id, about, diff = f"than_base.{name}", "input" if name == "sample_cpu" else "", diffs[name]
@@ -351,7 +345,7 @@ def _against_base(
             yield _than_base(id, diff, chosen, limit, about)
 
 
-def _incomparable(budget: Budget, run: MeasuredRun, base: Sequence[MeasuredRun], name: str) -> str:
+def _incomparable(budget: Budget, run: ComparedRun, base: Sequence[ComparedRun], name: str) -> str:
     """Say why a run cannot be compared with its base; "": it can.
 
     CPU time of a sample is known of other models and machines, too.
@@ -389,70 +383,45 @@ def _than_base(
     ]
     if grown:
         most = max(grown, key=lambda item: (item.after or 0.0) - (item.before or 0.0))
-        ratio = None if most.ratio is None else most.ratio - 1
-        growth = ", ".join(map(_growth, grown))
-        return CheckedLimit(
-            id,
-            LimitOutcome.EXCEEDED,
-            f"{growth}, at most {1 + limit:g}x: {diff.conclusion}",
-            ratio,
-            limit,
-            about,
-        )
-    if shared := [
-        quantity for quantity in quantities if quantity.outcome == Outcome.EITHER and quantity.grew
-    ]:
+        more = None if most.ratio is None else most.ratio - 1
+        message = f"{_growths(grown)}, at most {1 + limit:g}x: {diff.conclusion}"
+        return CheckedLimit(id, LimitOutcome.EXCEEDED, message, more, limit, about)
+    outcome, message = _without_growth(diff, quantities, limit, about)
+    return CheckedLimit(id, outcome, message, None, limit, about)
+
+
+def _without_growth(
+    diff: RunDiff, quantities: list[Quantity], limit: float, about: str
+) -> tuple[str, str]:
+    """Return the outcome and the message of a limit if no quantity grew for certain."""
+    if shared := _grew(quantities, Outcome.EITHER):
         why = "how much of that other programs or slower CPUs explain is unknown"
-        return CheckedLimit(
-            id, Outcome.UNKNOWN, f"{', '.join(map(_growth, shared))}: {why}", None, limit, about
-        )
-    of = "sample" if about == "input" else "step"
-    whole = diff.of("sample/total" if about == "input" else "step/mean")
+        return Outcome.UNKNOWN, f"{_growths(shared)}: {why}"
+    whole_id, of = ("sample/total", "sample") if about == "input" else ("step/mean", "step")
+    whole = diff.of(whole_id)
     if whole is None or whole.outcome == Outcome.ONE_SIDE:
-        return CheckedLimit(
-            id, Outcome.UNKNOWN, "not measured in the run or in its base", None, limit, about
-        )
+        return Outcome.UNKNOWN, "not measured in the run or in its base"
     if whole.p is None or not whole.before or not whole.after:
-        return CheckedLimit(
-            id,
-            Outcome.UNKNOWN,
-            f"too little was recorded to know how much {of}s vary: record more steps",
-            None,
-            limit,
-            about,
-        )
+        why = f"too little was recorded to know how much {of}s vary: record more steps"
+        return Outcome.UNKNOWN, why
     seen = max(_resolution(quantity, whole) for quantity in quantities)
     unseen_of = f"less than {share(seen)} of the {of} would not have been seen"
     if seen > _RESOLUTION:
         way = "record more steps, or on a less busy machine"
-        return CheckedLimit(
-            id,
-            Outcome.UNKNOWN,
-            f"too noisy to judge: changes of {unseen_of}; {way}",
-            None,
-            limit,
-            about,
-        )
-    if explained := [
-        quantity for quantity in quantities if quantity.outcome == Outcome.MACHINE and quantity.grew
-    ]:
-        growth = ", ".join(map(_growth, explained))
-        return CheckedLimit(
-            id,
-            LimitOutcome.PASSED,
-            f"{growth}, which other programs or slower CPUs explain",
-            None,
-            limit,
-            about,
-        )
-    return CheckedLimit(
-        id,
-        LimitOutcome.PASSED,
-        f"no increase beyond noise and {share(limit)}; increases of {unseen_of}",
-        None,
-        limit,
-        about,
-    )
+        return Outcome.UNKNOWN, f"too noisy to judge: changes of {unseen_of}; {way}"
+    if explained := _grew(quantities, Outcome.MACHINE):
+        why = "which other programs or slower CPUs explain"
+        return LimitOutcome.PASSED, f"{_growths(explained)}, {why}"
+    why = f"no increase beyond noise and {share(limit)}; increases of {unseen_of}"
+    return LimitOutcome.PASSED, why
+
+
+def _grew(quantities: list[Quantity], outcome: str) -> list[Quantity]:
+    return [quantity for quantity in quantities if quantity.outcome == outcome and quantity.grew]
+
+
+def _growths(quantities: list[Quantity]) -> str:
+    return ", ".join(map(_growth, quantities))
 
 
 def _growth(quantity: Quantity) -> str:

@@ -13,9 +13,9 @@ from feedline.analysis.diff.run_diff import (
     RunDiff,
     RunName,
 )
-from feedline.analysis.diff.side import MeasuredRun
+from feedline.analysis.diff.side import ComparedRun
 from feedline.analysis.formatting import number, rate, sentence, value
-from feedline.analysis.measure.cpu_use import MIN_OTHERS
+from feedline.analysis.measure.model import MIN_OTHERS
 from feedline.analysis.measure.noise import FEWEST_COMPARED
 
 #: Groups that a cause can be in: what happens inside a step or a sample.
@@ -63,7 +63,7 @@ _CLOCK_WORDS = {"cpu": " CPU", "blocked": " blocked"}
 
 
 def cause_of(
-    quantities: Sequence[Quantity], base: MeasuredRun, other: MeasuredRun, by_sample: bool
+    quantities: Sequence[Quantity], base: ComparedRun, other: ComparedRun, by_sample: bool
 ) -> str:
     """Return the id of the stage that explains the change best; "": none did.
 
@@ -111,19 +111,18 @@ def cause_of(
         and quantity.grew == most.grew
         and moved_s(quantity) >= _EXPLAINS * moved_s(most)
     ]
-    return (
-        max(inside, key=moved_s).id if most.id == "stage/wait" and inside else most.id
-    )  # a wait follows from what the loader does
+    # a wait follows from what the loader does
+    return max(inside, key=moved_s).id if most.id == "stage/wait" and inside else most.id
 
 
-def _per_cpu_s(run: MeasuredRun) -> float:
+def _per_cpu_s(run: ComparedRun) -> float:
     """Return seconds that a CPU second of making samples takes, with the waiting for a CPU."""
     total = run.report.workers.per_sample.get("total") if run.report.workers is not None else None
     return 1 + (total.runqueue_s or 0.0) / total.cpu_s if total is not None and total.cpu_s else 1.0
 
 
 def conclude_diff(
-    diff: RunDiff, before: Sequence[MeasuredRun], after: Sequence[MeasuredRun]
+    diff: RunDiff, before: Sequence[ComparedRun], after: Sequence[ComparedRun]
 ) -> str:
     """Say in a few sentences what a comparison comes to."""
     sentences = [_pace(diff, [*before, *after])]
@@ -158,7 +157,7 @@ def conclude_diff(
     return " ".join(sentences)
 
 
-def _pace(diff: RunDiff, runs: Sequence[MeasuredRun]) -> str:
+def _pace(diff: RunDiff, runs: Sequence[ComparedRun]) -> str:
     """Say how much faster or slower.
 
     Args:
@@ -252,7 +251,7 @@ def _resolution(quantity: Quantity) -> float:
     )
 
 
-def _rate(step: Quantity, per: str, runs: Sequence[MeasuredRun]) -> str:
+def _rate(step: Quantity, per: str, runs: Sequence[ComparedRun]) -> str:
     """Return ``53.1 -> 48.4 samples/s``, of all ranks; per rank if their numbers differ."""
     assert step.before and step.after
     batches = [run.batch for run in runs]
@@ -265,7 +264,7 @@ def _rate(step: Quantity, per: str, runs: Sequence[MeasuredRun]) -> str:
     return f"{rate(samples / step.before)} -> {rate(samples / step.after)} {unit}{ranks}"
 
 
-def _ranks_together(runs: Sequence[MeasuredRun]) -> float | None:
+def _ranks_together(runs: Sequence[ComparedRun]) -> float | None:
     """Return the throughput of all ranks over that of the rank whose steps are compared.
 
     None: it is not known of each run, or their numbers of ranks differ.
@@ -292,10 +291,8 @@ def _because(diff: RunDiff) -> str:
         text for slower, text in _differences(diff.machine) if slower == step.grew
     )
     reason = reason or f"its processes waited {'longer' if step.grew else 'less'} for a CPU"
-    speed, same = (
-        diff.machine.speed or 1.0,
-        [describe_difference(item) for item in shared_differences(diff.settings)],
-    )
+    speed = diff.machine.speed or 1.0
+    same = [describe_difference(item) for item in shared_differences(diff.settings)]
     return (
         f"{reason}; {', '.join(same)} could also explain it"
         if same and (speed > 1) == step.grew and not _negligible(speed)
@@ -355,10 +352,8 @@ def _changed(quantity: Quantity, per: str) -> str:
 
 def _amounts(quantity: Quantity) -> str:
     """Return ``6.2 -> 6.8 ms CPU``."""
-    before, after = (
-        value(quantity.before or 0.0, quantity.unit),
-        value(quantity.after or 0.0, quantity.unit),
-    )
+    before = value(quantity.before or 0.0, quantity.unit)
+    after = value(quantity.after or 0.0, quantity.unit)
     same = before.rpartition(" ")[2] == after.rpartition(" ")[2]
     return (
         f"{before.rpartition(' ')[0] if same else before} -> "

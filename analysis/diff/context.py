@@ -8,9 +8,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from feedline.analysis.convergence.checks import DIVERGED
 from feedline.analysis.diff.run_diff import Differing, FindingChange
-from feedline.analysis.diff.side import MEASURED, MeasuredRun
-from feedline.analysis.explain.diagnose import MAX_FINDINGS
-from feedline.analysis.explain.model import Report
+from feedline.analysis.diff.side import MEASURED, ComparedRun
+from feedline.analysis.explain.model import MAX_FINDINGS, Report
 from feedline.analysis.formatting import counted, rate
 from feedline.analysis.ledger.finding import Finding, Severity
 from feedline.analysis.ledger.rule import Needs, Statement
@@ -68,7 +67,7 @@ _LOADER_ASIDE = (
 )
 
 
-def why_rule_unjudged(run: MeasuredRun, rule_id: str) -> str:
+def why_rule_unjudged(run: ComparedRun, rule_id: str) -> str:
     """Say why the report could lack this finding although it is true; "": it would have it.
 
     Checks of the setup are never left out.
@@ -99,7 +98,7 @@ def why_rule_unjudged(run: MeasuredRun, rule_id: str) -> str:
     )
 
 
-def why_severity_unjudged(run: MeasuredRun, severity: str) -> str:
+def why_severity_unjudged(run: ComparedRun, severity: str) -> str:
     """Say why the report could lack a finding of this severity or a higher one.
 
     A borderline input takes too little of the step to hide a high one.
@@ -109,7 +108,7 @@ def why_severity_unjudged(run: MeasuredRun, severity: str) -> str:
     return unseen or _late_unseen(run)
 
 
-def _why_unjudged(run: MeasuredRun, rule_id: str) -> str:
+def _why_unjudged(run: ComparedRun, rule_id: str) -> str:
     """Say why the rule had too little to look at."""
     report, needs = run.report, BY_ID[rule_id].needs
     if needs is Needs.CLOCKS:
@@ -133,7 +132,7 @@ def _message(report: Report, *statements: Statement) -> str:
     return finding.message if finding is not None else ""
 
 
-def _is_alone(run: MeasuredRun) -> bool:
+def _is_alone(run: ComparedRun) -> bool:
     """Tell whether the run has only one rank.
 
     Traces may not contain the number of ranks, so theirs must also show that no communication ran.
@@ -145,12 +144,12 @@ def _is_alone(run: MeasuredRun) -> bool:
     return silent and max(run.world, report.run.ranks) == 1
 
 
-def _ranks_unseen(run: MeasuredRun) -> str:
+def _ranks_unseen(run: ComparedRun) -> str:
     unseen = not _is_alone(run) and run.report.comm is None
     return "how long ranks wait for each other was not recorded" if unseen else ""
 
 
-def _late_unseen(run: MeasuredRun) -> str:
+def _late_unseen(run: ComparedRun) -> str:
     comm, there = run.report.comm, len(run.report.ranks)
     if comm is None:
         return _ranks_unseen(run)
@@ -179,7 +178,7 @@ def _input_unseen(report: Report) -> str:
 
 
 def changed_findings(
-    before: Sequence[MeasuredRun], after: Sequence[MeasuredRun]
+    before: Sequence[ComparedRun], after: Sequence[ComparedRun]
 ) -> list[FindingChange]:
     """List findings that came, went and stayed.
 
@@ -203,7 +202,7 @@ def changed_findings(
     return sorted(changes, key=lambda item: (_CAME, _WENT, UNJUDGED, STAYED).index(item.change))
 
 
-def _findings(side: Sequence[MeasuredRun]) -> dict[str, Finding]:
+def _findings(side: Sequence[ComparedRun]) -> dict[str, Finding]:
     by_rule: dict[str, list[Finding]] = {}
     for run in side:
         for rule_id, finding in {
@@ -214,7 +213,7 @@ def _findings(side: Sequence[MeasuredRun]) -> dict[str, Finding]:
 
 
 def differing_settings(
-    before: Sequence[MeasuredRun], after: Sequence[MeasuredRun]
+    before: Sequence[ComparedRun], after: Sequence[ComparedRun]
 ) -> list[Differing]:
     """List settings, versions and hardware that differ.
 
@@ -228,7 +227,7 @@ def differing_settings(
     ]
 
 
-def _described(side: Sequence[MeasuredRun]) -> dict[tuple[str, str], str]:
+def _described(side: Sequence[ComparedRun]) -> dict[tuple[str, str], str]:
     """Return the value of each (kind, name); all values where runs of a side differ."""
     rows: dict[tuple[str, str], list[str]] = {}
     for run in side:
@@ -237,7 +236,7 @@ def _described(side: Sequence[MeasuredRun]) -> dict[tuple[str, str], str]:
     return {key: " or ".join(dict.fromkeys(values)) for key, values in rows.items()}
 
 
-def _of_run(run: MeasuredRun) -> Iterator[tuple[tuple[str, str], str]]:
+def _of_run(run: ComparedRun) -> Iterator[tuple[tuple[str, str], str]]:
     report = run.report
     for loader in report.loaders:
         if loader.role == "training":
@@ -275,7 +274,7 @@ def _text(value: object) -> str:
     return "none" if value is None else f"{value:g}" if isinstance(value, float) else str(value)
 
 
-def different_work(before: Sequence[MeasuredRun], after: Sequence[MeasuredRun]) -> list[str]:
+def different_work(before: Sequence[ComparedRun], after: Sequence[ComparedRun]) -> list[str]:
     """Say in clauses why a step of B is not the same work as one of A.
 
     Batches of other sizes are left aside: they are compared by sample.
@@ -295,7 +294,7 @@ def shared_differences(differing: Sequence[Differing]) -> list[Differing]:
     return [item for item in differing if (item.kind, item.name) in _SHARED]
 
 
-def how_diverged(run: MeasuredRun) -> str:
+def how_diverged(run: ComparedRun) -> str:
     """Say how the loss of a run was lost; "": it was not.
 
     Steps of such a training may be skipped, and say little of one that works.
@@ -305,7 +304,7 @@ def how_diverged(run: MeasuredRun) -> str:
     return next((finding.message for finding in checks if finding.rule_id in DIVERGED), "")
 
 
-def different_machine(before: Sequence[MeasuredRun], after: Sequence[MeasuredRun]) -> list[str]:
+def different_machine(before: Sequence[ComparedRun], after: Sequence[ComparedRun]) -> list[str]:
     """List differing properties of the machine that decide how long a step takes.
 
     Those that a side does not know are not compared.
@@ -320,18 +319,18 @@ def different_machine(before: Sequence[MeasuredRun], after: Sequence[MeasuredRun
     ]
 
 
-def _each(runs: Sequence[MeasuredRun], of: Callable[[MeasuredRun], str]) -> list[str]:
+def _each(runs: Sequence[ComparedRun], of: Callable[[ComparedRun], str]) -> list[str]:
     return list(dict.fromkeys(value for run in runs if (value := of(run))))
 
 
-def _model(run: MeasuredRun) -> str:
+def _model(run: ComparedRun) -> str:
     """Return the class of the model; "" where only what it is wrapped in is known."""
     name = run.report.run.model
     return "" if name in _WRAPPERS else name.removeprefix("FSDP")
 
 
 #: What makes steps different work -> how a run says it.
-_WORK: dict[str, Callable[[MeasuredRun], str]] = {
+_WORK: dict[str, Callable[[ComparedRun], str]] = {
     "recorded by": lambda run: "another tool" if run.report.traces else "feedline",
     "model": _model,
     "ranks": lambda run: str(run.report.run.ranks),
@@ -342,7 +341,7 @@ _WORK: dict[str, Callable[[MeasuredRun], str]] = {
 }
 
 
-def comparison_notes(before: Sequence[MeasuredRun], after: Sequence[MeasuredRun]) -> list[str]:
+def comparison_notes(before: Sequence[ComparedRun], after: Sequence[ComparedRun]) -> list[str]:
     """List what limits the comparison."""
     listed = [
         f"{side}: {note}"
@@ -365,7 +364,7 @@ def comparison_notes(before: Sequence[MeasuredRun], after: Sequence[MeasuredRun]
     return listed
 
 
-def _of_one(run: MeasuredRun) -> Iterator[str]:
+def _of_one(run: ComparedRun) -> Iterator[str]:
     """Return what limits what a run says."""
     name, steps, state = run.report.run.name, run.report.throughput.steps, run.report.run.state
     if state in ("cut", "live"):
@@ -388,7 +387,7 @@ def _of_one(run: MeasuredRun) -> Iterator[str]:
         yield run.report.headline
 
 
-def _of_all_ranks(before: Sequence[MeasuredRun], after: Sequence[MeasuredRun]) -> str:
+def _of_all_ranks(before: Sequence[ComparedRun], after: Sequence[ComparedRun]) -> str:
     """Return the throughput of the whole training, where steps are those of a rank."""
     rates = [[run.report.throughput.of_all_ranks for run in side] for side in (before, after)]
     known = [

@@ -18,7 +18,7 @@ from feedline.analysis.measure.source_lines import SourceLines
 from feedline.analysis.measure.user_code import UserCode, user_code
 from feedline.analysis.sentences import COUNT, NAME, PERCENT, Sentence
 from feedline.profiler.attach.watched import Watched
-from feedline.profiler.store.stacks import ProcessStacks, SampledStack
+from feedline.profiler.store.sampled_stacks import ProcessStacks, SampledStack
 
 ATTACHED_SCHEMA = 1
 
@@ -50,7 +50,7 @@ _MORE = Sentence("Or more workers: they make batches {part} of their time.", par
 _IDLES = Sentence("Workers wait for work {part} of their time.", part=PERCENT)
 _QUEUES = Sentence("Its processes wait for a CPU {part} of the time", part=PERCENT)
 _FEWER = "Stop other programs on this machine, or give the training more CPUs."
-UNKNOWN_RATE = Sentence("Samples/s are unknown from outside.")
+_UNKNOWN_RATE = Sentence("Samples/s are unknown from outside.")
 
 
 @dataclass(frozen=True)
@@ -69,7 +69,7 @@ class SampledShare:
 
 
 @dataclass(frozen=True)
-class Sampled:
+class SampledProcesses:
     """What processes do, by samples of their main threads.
 
     Attributes:
@@ -152,7 +152,7 @@ class AttachedReport:
     place: str
     stuck: bool
     findings: list[Finding]
-    sampled: Sampled
+    sampled: SampledProcesses
     user_code: UserCode | None
     processes: list[AttachedProcess]
     refused: list[str]
@@ -220,7 +220,11 @@ def _report(watched: Watched, ranks: Sequence[WatchedRank], source: SourceLines)
     processes = [one for rank in ranks for one in rank.stacks() if one.kind in (MAIN, WORKER)]
     code = SampledCode.of(processes, source)
     still = standstill(ranks)
-    sampled = Sampled() if code is None else Sampled(_rows(code, MAIN), _rows(code, WORKER))
+    sampled = (
+        SampledProcesses()
+        if code is None
+        else SampledProcesses(_rows(code, MAIN), _rows(code, WORKER))
+    )
     findings = _findings(code, sampled, still, ranks)
     limit, cause = _verdict(sampled, still, findings, code)
     top = findings[0] if findings else None
@@ -239,7 +243,7 @@ def _report(watched: Watched, ranks: Sequence[WatchedRank], source: SourceLines)
         sampled,
         _user_code(code, ranks),
         _processes(still),
-        [UNKNOWN_RATE()],
+        [_UNKNOWN_RATE()],
     )
 
 
@@ -253,7 +257,7 @@ def _rows(code: SampledCode, kind: str) -> dict[str, SampledShare]:
     return dict(sorted(shares.items(), key=lambda row: -row[1].share))
 
 
-def part_of(rows: dict[str, SampledShare], names: Sequence[str]) -> float:
+def _part_of(rows: dict[str, SampledShare], names: Sequence[str]) -> float:
     """Return the share (0 to 1) of several rows together."""
     return sum(rows[name].share for name in names if name in rows)
 
@@ -277,18 +281,21 @@ def _script(ranks: Sequence[WatchedRank]) -> str:
 
 
 def _findings(
-    code: SampledCode | None, sampled: Sampled, still: Standstill, ranks: Sequence[WatchedRank]
+    code: SampledCode | None,
+    sampled: SampledProcesses,
+    still: Standstill,
+    ranks: Sequence[WatchedRank],
 ) -> list[Finding]:
     findings = [still.finding()] if still.stuck else []
     folder = ranks[0].main.folder if ranks else ""
-    waits = part_of(sampled.main, _INPUT)
+    waits = _part_of(sampled.main, _INPUT)
     if code is not None and not still.stuck:
         findings += _crowded(ranks)
         slow = slowest(code)
         if slow is not None and waits >= _SOME:
             crowded = bool(findings)
             findings.append(_slow(code, slow, sampled, waits, folder, crowded))
-        if part_of(sampled.main, _LOOP) >= _MOST:
+        if _part_of(sampled.main, _LOOP) >= _MOST:
             findings += _own(code, sampled, folder)
     return sorted(findings, key=_share_of_finding, reverse=True)
 
@@ -323,9 +330,14 @@ def _reported(slow: SlowCode, code: SampledCode) -> list[Evidence]:
 
 
 def _slow(
-    code: SampledCode, slow: SlowCode, sampled: Sampled, waits: float, folder: str, crowded: bool
+    code: SampledCode,
+    slow: SlowCode,
+    sampled: SampledProcesses,
+    waits: float,
+    folder: str,
+    crowded: bool,
 ) -> Finding:
-    function, busy = _called(slow.node.function), 1 - part_of(sampled.workers, (IDLE,))
+    function, busy = _called(slow.node.function), 1 - _part_of(sampled.workers, (IDLE,))
     more = [_MORE(part=busy)] if sampled.workers and busy >= _BUSY and not crowded else []
     what = f"{function}, share of making a sample"
     return Finding(
@@ -352,7 +364,7 @@ def _called(function: str) -> str:
     return f"{function}()" if function.isidentifier() else sentence(function)
 
 
-def _own(code: SampledCode, sampled: Sampled, folder: str) -> list[Finding]:
+def _own(code: SampledCode, sampled: SampledProcesses, folder: str) -> list[Finding]:
     """Return the function that takes most of the loop's own code."""
     trees = [code.places[MAIN, place] for place in _LOOP if (MAIN, place) in code.places]
     tree = max(trees, key=lambda other: other.weight.seconds)
@@ -383,7 +395,10 @@ def _own(code: SampledCode, sampled: Sampled, folder: str) -> list[Finding]:
 
 
 def _verdict(
-    sampled: Sampled, still: Standstill, findings: Sequence[Finding], code: SampledCode | None
+    sampled: SampledProcesses,
+    still: Standstill,
+    findings: Sequence[Finding],
+    code: SampledCode | None,
 ) -> tuple[str, str]:
     cause = f"{findings[0].message}." if findings else ""
     if still.stuck:
@@ -391,10 +406,10 @@ def _verdict(
     number = _number(code)
     if number < _FEWEST:
         return _FEW(count=number), ""
-    waits, makes = part_of(sampled.main, _INPUT), part_of(sampled.main, MAKING)
+    waits, makes = _part_of(sampled.main, _INPUT), _part_of(sampled.main, MAKING)
     if waits >= _MOST:
         says = _MAKES if makes > waits / 2 else _WAITS
-        idle = part_of(sampled.workers, (IDLE,))
+        idle = _part_of(sampled.workers, (IDLE,))
         if idle > _MOST_IDLE and (not findings or findings[0].rule_id == "user_code"):
             cause = _IDLES(part=idle)
         return says(bound="Input-bound", part=waits), cause
@@ -404,13 +419,13 @@ def _verdict(
         if name not in (*_INPUT, *_MODEL, *_LOOP)
     }
     largest = max(rows, key=lambda name: rows[name], default="")
-    own = part_of(sampled.main, _LOOP)
-    if own >= max(_MOST, rows.get(largest, 0.0)) and own > part_of(sampled.main, _MODEL) / 2:
+    own = _part_of(sampled.main, _LOOP)
+    if own >= max(_MOST, rows.get(largest, 0.0)) and own > _part_of(sampled.main, _MODEL) / 2:
         return _LOOPS(part=own), cause
     if rows.get(largest, 0.0) >= _MOST:
         return _PLACE(place=largest, part=rows[largest]), ""
     partly = f"Partly input-bound: {_WAITS(bound='x', part=waits)[3:]}" if waits >= _SOME else ""
-    return _MODELS(part=part_of(sampled.main, _MODEL)), partly
+    return _MODELS(part=_part_of(sampled.main, _MODEL)), partly
 
 
 def _number(code: SampledCode | None) -> int:

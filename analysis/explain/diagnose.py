@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from feedline.analysis.convergence.checks import GRAVE, without_same_fix
+from feedline.analysis.explain.model import MAX_FINDINGS
 from feedline.analysis.explain.order import Rows, claimed, in_order, without_contradictions
 from feedline.analysis.explain.predictions import Predictions, refused_of_traces, untold
 from feedline.analysis.ledger.facts import RuleInputs
@@ -29,10 +30,8 @@ from feedline.analysis.rules.input import (
 )
 
 _MIN_EXPLAINED = 1 / 3
-MAX_FINDINGS = 3  # that ask for a change: more is a list, not advice
-_LOOP_IDS = frozenset(
-    rule.rule_id for rule in LOOP
-)  # told beside those: they say nothing of the input
+# told beside those: they say nothing of the input
+_LOOP_IDS = frozenset(rule.rule_id for rule in LOOP)
 
 
 def diagnose(
@@ -87,10 +86,8 @@ def diagnose(
 
 def diagnose_traces(trace: TraceFacts) -> list[Finding]:
     """Return the same of traces."""
-    findings, rows = (
-        refused_of_traces([*found(TRACE, trace), *found(CROSS_RANK, trace.ranks)], trace),
-        trace.rows,
-    )
+    findings = refused_of_traces([*found(TRACE, trace), *found(CROSS_RANK, trace.ranks)], trace)
+    rows = trace.rows
     ranked = [_with_claims(_estimated(finding), rows) for finding in in_order(findings, rows, 1.0)]
     if not trace.shown.basis.steps:  # what a cause costs per step is unknown
         ranked = [replace(finding, cost_s=0.0, cost_kind=CostKind.UNKNOWN) for finding in ranked]

@@ -11,7 +11,8 @@ from feedline.analysis.ledger.finding import (
     Severity,
     predicted_gain,
 )
-from feedline.analysis.measure.model import StepSummary, Throughput
+from feedline.analysis.measure.model import Throughput
+from feedline.analysis.measure.step_model import StepSummary
 
 _KINDS = {
     CostKind.PREDICTED: GainKind.PREDICTED,
@@ -46,12 +47,12 @@ def _gain(finding: Finding, throughput: Throughput, step: StepSummary | None) ->
     if step is None or not rate or kind is None or finding.cost_s >= step.mean_s:
         return Gain(GainKind.UNKNOWN, unit)
     after, low, high = (
-        None if cost_s is None or cost_s >= step.mean_s else without(step.mean_s, cost_s, rate)
+        None if cost_s is None or cost_s >= step.mean_s else _without(step.mean_s, cost_s, rate)
         for cost_s in (finding.cost_s, finding.cost_low_s, finding.cost_high_s)
     )
     return Gain(kind, unit, rate, after, low, high)
 
 
-def without(mean_s: float, cost_s: float, rate: float) -> float:
+def _without(mean_s: float, cost_s: float, rate: float) -> float:
     """Return the rate without what costs this much of the step."""
     return rate * mean_s / (mean_s - cost_s)

@@ -16,7 +16,7 @@ from feedline.analysis.explain.headline import headline, how
 from feedline.analysis.explain.hung import Hang, hung
 from feedline.analysis.explain.model import Hook, MeasuredRun, RankSummary
 from feedline.analysis.ledger.facts import RuleInputs
-from feedline.analysis.ledger.recorded import ledger_of
+from feedline.analysis.ledger.recorded_ledger import ledger_of
 from feedline.analysis.ledger.view.input_wait import batches_per_step, steady_share
 from feedline.analysis.measure import computing, gather, memory, moved, own_code, user_code
 from feedline.analysis.measure.at_end import AtEnd, at_end
@@ -26,17 +26,17 @@ from feedline.analysis.measure.code_tree import SampledCode
 from feedline.analysis.measure.cpu_use import cpu_use, mean_of
 from feedline.analysis.measure.evaluated import evaluating_line
 from feedline.analysis.measure.gather import RankMetrics
-from feedline.analysis.measure.killed import KilledWorker, killed_worker, nearly_full
+from feedline.analysis.measure.killed import killed_worker, nearly_full
 from feedline.analysis.measure.mean_step import half_width, interval_of_rate, means_of, relative
 from feedline.analysis.measure.model import (
     Cpus,
     Gauge,
     GraphBreak,
+    KilledWorker,
     Loader,
     MemoryGrowth,
     Recompiled,
     RunInfo,
-    StepSummary,
     Throughput,
     Traffic,
     Updated,
@@ -46,6 +46,7 @@ from feedline.analysis.measure.periodic import periodic_stall
 from feedline.analysis.measure.rank_gauges import read_rank_gauges
 from feedline.analysis.measure.source_lines import SourceLines
 from feedline.analysis.measure.stages import INPUT_STAGES
+from feedline.analysis.measure.step_model import StepSummary
 from feedline.analysis.measure.steps import runs_closures
 from feedline.analysis.predict.rank_cpu import rank_cpus
 from feedline.analysis.predict.starts import staying_cpu_s
@@ -59,8 +60,9 @@ from feedline.profiler.message import reworded
 from feedline.profiler.session.ending import INTERRUPTED
 from feedline.profiler.store.manifest import Manifest
 from feedline.profiler.store.run_folder import Rank, Run
+from feedline.profiler.store.sampled_stacks import ProcessStacks
 from feedline.profiler.store.segment_reader import Process
-from feedline.profiler.store.stacks import ProcessStacks, read_stacks
+from feedline.profiler.store.stacks import read_stacks
 
 #: Variables that change what glibc's malloc returns to the system.
 _SETTINGS_OF_MALLOC = frozenset(
@@ -132,62 +134,30 @@ def measure(
 ) -> Measurement:
     """Measure a run. Args and errors as for ``build``."""
     notes = list(run.notes)
-    gathered = gather_ranks(run, notes)
-    compared = between_ranks.compare_recorded(
-        gathered, gathered[min(gathered)], ceilings, beside, notes, rank_cpus(gathered)
-    )
-    shown = gathered[between_ranks.choose_shown_rank(gathered, compared)]
-    gauges = read_rank_gauges(shown.rank, notes)
-    workers, loaders = gather.workers(shown), gather.loaders(shown)
-    stacks = _stacks(shown.rank, notes)
-    code = _sampled_code(shown.rank, stacks)
-    step = _step(shown, gauges, code, stacks)
-    use = _cpu_use(shown, gathered, gauges) if step is not None else None
-    view = _view(shown, step, workers, loaders, use, gauges, code, compared)
-    ended = between_ranks.first_failed(gathered)
-    killed = killed_worker(gathered[ended])
-    if view is not None:
-        view = dataclasses.replace(view, growth=_growth(shown, gauges), killed=killed)
-    end = at_end(gathered[ended], gauges if gathered[ended] is shown else [])
-    about = _run_info(run, gathered[ended].rank, end)
+    source = _source(run, ceilings, beside, notes)
+    shown, ended, end = source.shown, source.ended, source.end
     trained = convergence(run, notes)
-    pace, trained = _throughput(gathered, shown, trained, step)
-    if run.part is not None:
-        loaders = [
-            loader for number, loader in enumerate(loaders) if number in _used_loaders(shown)
-        ]
-    notes = [
-        *notes,
-        *notes_of.of_rank(shown),
-        *(
-            note
-            for rank in gathered.values()
-            if rank is not shown
-            for note in notes_of.ending(rank)
-        ),
-    ]
-    who = "The training" if len(gathered) == 1 else f"Rank {ended}"
-    unit = "batch" if step is not None and step.boundary == "loader" else "step"
-    hang, updates = hung(gathered), trained.updates if trained else 0
+    killed, hang = killed_worker(ended), hung(source.ranks)
+    step = _step(source)
+    use = _cpu_use(source) if step is not None else None
+    workers, loaders = gather.workers(shown), gather.loaders(shown)
+    view = _view(source, step, workers, loaders, use, killed)
+    about = _run_info(run, ended.rank, end)
+    pace, trained = _throughput(source, trained, step)
     measured = MeasuredRun(
         run=about,
         throughput=pace,
         step=_with_input(view) if view is not None else step,
         workers=workers,
-        loaders=loaders,
-        ranks={str(number): _rank_summary(rank, compared) for number, rank in gathered.items()},
-        gauges=gauges,
-        hooks=[
-            Hook(
-                str(hook["name"]),
-                bool(hook["attached"]),
-                str(hook["why"]),
-                str(hook.get("reason", "")),
-            )
-            for hook in shown.rank.manifest.hooks
-        ],
-        notes=[reworded(note, masks.text(run.named(note))) for note in notes],
-        comm=compared.communication if compared else None,
+        loaders=loaders if run.part is None else _used(loaders, shown),
+        ranks={
+            str(number): _rank_summary(rank, source.compared)
+            for number, rank in source.ranks.items()
+        },
+        gauges=source.gauges,
+        hooks=_hooks(shown.rank.manifest),
+        notes=_worded(run, [*notes, *_notes_of_ranks(source)]),
+        comm=source.compared.communication if source.compared else None,
         convergence=trained,
         cpus=use,
         shown=shown.rank.number,
@@ -198,63 +168,136 @@ def measure(
         headline=headline(
             about,
             pace.steps,
-            updates,
-            who,
+            trained.updates if trained else 0,
+            "The training" if len(source.ranks) == 1 else f"Rank {ended.rank.number}",
             end,
-            unit,
-            nearly_full(gathered[ended]),
+            "batch" if step is not None and step.boundary == "loader" else "step",
+            nearly_full(ended),
             hang is not None,
         ),
     )
     return Measurement(measured, shown, view, end, killed, hang)
 
 
-def _step(
-    shown: RankMetrics,
-    gauges: list[Gauge],
-    code: SampledCode | None,
-    stacks: Sequence[ProcessStacks],
-) -> StepSummary | None:
+@dataclasses.dataclass(frozen=True)
+class _Source:
+    """What a run is measured from.
+
+    Attributes:
+        ranks: by number, as far as they can be read.
+        compared: with each other; None: there is nothing to compare.
+        shown: the rank that a report shows.
+        gauges: of that rank.
+        stacks: of that rank.
+        code: the program's functions in these stacks; None without any.
+        ended: the rank that ended first.
+        end: how it did.
+    """
+
+    ranks: Mapping[int, RankMetrics]
+    compared: Compared | None
+    shown: RankMetrics
+    gauges: list[Gauge]
+    stacks: tuple[ProcessStacks, ...]
+    code: SampledCode | None
+    ended: RankMetrics
+    end: AtEnd
+
+
+def _source(run: Run, ceilings: Ceilings | None, beside: NetworkHints, notes: list[str]) -> _Source:
+    """Read the ranks of a run, and note what cannot be read."""
+    ranks = gather_ranks(run, notes)
+    compared = between_ranks.compare_recorded(
+        ranks, ranks[min(ranks)], ceilings, beside, notes, rank_cpus(ranks)
+    )
+    shown = ranks[between_ranks.choose_shown_rank(ranks, compared)]
+    gauges = read_rank_gauges(shown.rank, notes)
+    stacks = _stacks(shown.rank, notes)
+    ended = ranks[between_ranks.first_failed(ranks)]
+    return _Source(
+        ranks=ranks,
+        compared=compared,
+        shown=shown,
+        gauges=gauges,
+        stacks=stacks,
+        code=_sampled_code(shown.rank, stacks),
+        ended=ended,
+        end=at_end(ended, gauges if ended is shown else []),
+    )
+
+
+def _used(loaders: list[Loader], rank: RankMetrics) -> list[Loader]:
+    """Return the loaders that were gone through."""
+    numbers = set(rank.main.of(Stage.EPOCH, Stage.NEXT)["source"].tolist())
+    return [loader for number, loader in enumerate(loaders) if number in numbers]
+
+
+def _hooks(manifest: Manifest) -> list[Hook]:
+    """Return the taps that were attached, and those that could not be."""
+    return [
+        Hook(
+            str(hook["name"]),
+            bool(hook["attached"]),
+            str(hook["why"]),
+            str(hook.get("reason", "")),
+        )
+        for hook in manifest.hooks
+    ]
+
+
+def _notes_of_ranks(source: _Source) -> list[str]:
+    """Return what is to be said of the shown rank, and how the others ended."""
+    others = [rank for rank in source.ranks.values() if rank is not source.shown]
+    return [
+        *notes_of.of_rank(source.shown),
+        *(note for rank in others for note in notes_of.ending(rank)),
+    ]
+
+
+def _worded(run: Run, notes: list[str]) -> list[str]:
+    """Return notes as a report shows them."""
+    return [reworded(note, masks.text(run.named(note))) for note in notes]
+
+
+def _step(source: _Source) -> StepSummary | None:
     """Return the mean step, with the CPU time of the whole training and its own code."""
+    shown, code = source.shown, source.code
     step = gather.step_summary(shown)
     if step is None:
         return None
     return dataclasses.replace(
         step,
-        cpu_s=cpu_s(shown, gauges, step.mean_s),
+        cpu_s=cpu_s(shown, source.gauges, step.mean_s),
         own_code=user_code.looked_or_sampled(
             own_code.of_steps(shown, step),
             user_code.loop_code(code, step.stages) if code is not None else None,
         ),
         evaluation_code=own_code.of_evaluation(shown),
-        periodic=periodic_stall(shown, step.mean_s, step.stages, stacks),
-        evaluation_place=evaluating_line(shown.steps.boundaries.evaluation, code, stacks)
+        periodic=periodic_stall(shown, step.mean_s, step.stages, source.stacks),
+        evaluation_place=evaluating_line(shown.steps.boundaries.evaluation, code, source.stacks)
         if shown.steps is not None
         else "",
     )
 
 
-def _cpu_use(
-    shown: RankMetrics, gathered: Mapping[int, RankMetrics], gauges: list[Gauge]
-) -> Cpus | None:
+def _cpu_use(source: _Source) -> Cpus | None:
     """Return who used the CPUs while the steps of the shown rank ran."""
     beside = [
-        (rank, read_rank_gauges(rank.rank, [])) for rank in gathered.values() if rank is not shown
+        (rank, read_rank_gauges(rank.rank, []))
+        for rank in source.ranks.values()
+        if rank is not source.shown
     ]
-    return cpu_use(shown, gauges, beside)
+    return cpu_use(source.shown, source.gauges, beside)
 
 
 def _throughput(
-    gathered: Mapping[int, RankMetrics],
-    shown: RankMetrics,
-    trained: ConvergenceSummary | None,
-    step: StepSummary | None,
+    source: _Source, trained: ConvergenceSummary | None, step: StepSummary | None
 ) -> tuple[Throughput, ConvergenceSummary | None]:
     """Return the rate with its interval, and the convergence with the same number of samples."""
-    pace = between_ranks.throughput(gathered, shown)
-    if (
-        len(gathered) == 1 and shown.rank.manifest.ended and not len(shown.main.of(Stage.PROFILED))
-    ):  # whose steps do not count
+    shown = source.shown
+    pace = between_ranks.throughput(source.ranks, shown)
+    profiled = len(shown.main.of(Stage.PROFILED)) > 0  # such steps do not count
+    if len(source.ranks) == 1 and shown.rank.manifest.ended and not profiled:
         pace, trained = _trained_on(pace, trained)
     if pace.of_all_ranks and step is not None:
         low, high = interval_of_rate(pace.of_all_ranks, half_width(*relative(means_of(shown))))
@@ -276,11 +319,6 @@ def _trained_on(
     return dataclasses.replace(pace, samples=samples), dataclasses.replace(
         trained, samples=float(samples)
     )
-
-
-def _used_loaders(rank: RankMetrics) -> set[int]:
-    """Return the numbers of the loaders that were gone through."""
-    return set(rank.main.of(Stage.EPOCH, Stage.NEXT)["source"].tolist())
 
 
 def convergence(run: Run, notes: list[str]) -> ConvergenceSummary | None:
@@ -305,25 +343,20 @@ def cpu_s(rank: RankMetrics, gauges: list[Gauge], mean_s: float) -> float | None
 
 
 def _view(
-    rank: RankMetrics,
+    source: _Source,
     step: StepSummary | None,
     workers: Workers | None,
     loaders: list[Loader],
     use: Cpus | None,
-    gauges: list[Gauge],
-    code: SampledCode | None = None,
-    compared: Compared | None = None,
+    killed: KilledWorker | None,
 ) -> RuleInputs | None:
     """Return what the rules read; None without a step."""
+    rank, compared, code = source.shown, source.compared, source.code
     if step is None or rank.steps is None:
         return None
     training = next((loader for loader in loaders if loader.role == "training"), None)
-    cpus = (
-        rank.rank.manifest.machine.get("effective_cpus")
-        or rank.rank.manifest.machine.get("cpus")
-        or 1
-    )
-    epochs, glibc = training.epochs if training else 0, _glibc(rank.rank.manifest)
+    epochs, manifest = training.epochs if training else 0, rank.rank.manifest
+    glibc = _glibc(manifest)
     facts = RuleInputs(
         throughput=gather.throughput(rank),
         step=step,
@@ -332,11 +365,11 @@ def _view(
         traffic=_traffic(rank),
         wait_share=_wait_seconds(step) / step.mean_s if step.mean_s else 0.0,
         ready_share=gather.waits.ready_share(rank.steps.asked, rank.ready),
-        effective_cpus=float(cpus),  # type: ignore[arg-type]
+        effective_cpus=_effective_cpus(manifest),
         main_runqueue_share=step.main_runqueue_share,
         main_queued_share=gather.main_queued_share(rank),
-        updated=_updated(rank.rank.manifest.training),
-        recompiled=_recompiled(rank.rank.manifest.training),
+        updated=_updated(manifest.training),
+        recompiled=_recompiled(manifest.training),
         process_cpu_s=workers.process_cpu_s if workers else None,
         straggler_share=gather.straggler_share(rank),
         epochs=epochs,
@@ -344,7 +377,7 @@ def _view(
         cpus=use,
         batch_tensors=workers.batch_tensors if workers else None,
         moved=moved.of(rank.main, rank.steps, rank.first),
-        swapped_in=mean_of(rank, rank, gauges, "memory/swapped_in"),
+        swapped_in=mean_of(rank, rank, source.gauges, "memory/swapped_in"),
         loader_elsewhere=rank.loader_elsewhere,
         making=rank.steps.making,
         unseen=unseen(rank),
@@ -354,17 +387,25 @@ def _view(
         same_samples=gather.same_samples(rank),
         worker_parts=gather.worker_parts(rank),
         first_made_s=gather.first_made_s(rank),
-        failed=failed(rank.rank.manifest),
+        failed=failed(manifest),
         closures=runs_closures(rank.main),
         comm=compared.communication if compared else None,
         comm_parts=compared.parts if compared else {},
         shown=rank.rank.number,
         code=code,
+        growth=_growth(rank, source.gauges),
+        killed=killed,
     )
     parts = facts.comm_parts.get(rank.rank.number)
     return dataclasses.replace(
         facts, ledger=ledger_of(rank, step, facts.costs, parts, facts.exposed, code)
     )
+
+
+def _effective_cpus(manifest: Manifest) -> float:
+    """Return how many CPUs the training may use, as far as that was recorded."""
+    machine = manifest.machine
+    return float(machine.get("effective_cpus") or machine.get("cpus") or 1)  # type: ignore[arg-type]
 
 
 def _growth(rank: RankMetrics, gauges: list[Gauge]) -> list[MemoryGrowth]:

@@ -8,7 +8,11 @@ why.
 from dataclasses import dataclass, field, fields
 
 from feedline.analysis.convergence.training_series import ConvergenceSummary
-from feedline.analysis.ledger.finding import Finding, Gain, PredictedRate
+from feedline.analysis.ledger.finding import (
+    Finding,
+    Gain,
+    PredictedRate,
+)
 from feedline.analysis.ledger.table import Ledger
 from feedline.analysis.measure.model import (
     Cpus,
@@ -17,13 +21,14 @@ from feedline.analysis.measure.model import (
     Loader,
     MemoryGrowth,
     RunInfo,
-    StepSummary,
     Throughput,
     Workers,
 )
+from feedline.analysis.measure.step_model import StepSummary
 from feedline.analysis.measure.user_code import UserCode
 from feedline.analysis.ranks.communication import Communication, RankParts
 
+MAX_FINDINGS = 3  # that ask for a change: more is a list, not advice
 REPORT_SCHEMA_VERSION = 3
 
 FIRST_STEPS = "first_steps"  # the note on steps that are not in the means
@@ -353,9 +358,8 @@ class MeasuredRun:
     step: StepSummary | None  # None: the run never made a step
     workers: Workers | None  # None: no loader was seen
     loaders: list[Loader]
-    ranks: dict[
-        str, RankSummary
-    ]  # by rank number; all other figures are those of the rank ``shown``
+    # by rank number; all other figures are those of the rank ``shown``
+    ranks: dict[str, RankSummary]
     gauges: list[Gauge]
     hooks: list[Hook]
     notes: list[str] = field(default_factory=list)

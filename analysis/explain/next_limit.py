@@ -4,7 +4,7 @@ import dataclasses
 import math
 from collections.abc import Iterable, Sequence
 
-from feedline.analysis.explain.limits import holds, is_rough
+from feedline.analysis.explain.limit_words import holds, is_rough
 from feedline.analysis.explain.model import Report, Roofline, ThroughputBound
 from feedline.analysis.ledger.change import Change, Refused
 from feedline.analysis.ledger.finding import CostKind, Finding, PredictedRate, Severity
@@ -15,7 +15,7 @@ _GRAVEST = list(Severity)[::-1]
 # id of the limit that holds even where it is the nearest: a batch that comes earlier does not make
 # the GPU's work shorter
 _GPU = "gpu"
-ABOVE = Refused(
+_ABOVE = Refused(
     "above_limit",
     "The replay of this change is faster than a limit of this run allows, so it predicts nothing.",
 )
@@ -29,7 +29,7 @@ def within(findings: Sequence[Finding], limits: Roofline | None, mean_s: float) 
         limits: of the same run; None: they are unknown.
         mean_s: of the step.
     """
-    full = cpus_are_full(finding.rule_id for finding in findings)
+    full = _cpus_are_full(finding.rule_id for finding in findings)
     kept = [_at_most(finding, mean_s, limits, full) if limits else finding for finding in findings]
     if full:
         more = [
@@ -42,7 +42,7 @@ def within(findings: Sequence[Finding], limits: Roofline | None, mean_s: float) 
     return sorted(kept, key=lambda finding: _GRAVEST.index(finding.severity))
 
 
-def cpus_are_full(causes: Iterable[str]) -> bool:
+def _cpus_are_full(causes: Iterable[str]) -> bool:
     """Tell whether one of these findings says that the CPUs are full."""
     return any(BY_ID[cause].states is Statement.CPUS_FULL for cause in causes if cause in BY_ID)
 
@@ -98,7 +98,7 @@ def held(rate: PredictedRate, limits: Roofline, lifts: frozenset[str]) -> Predic
         limit, limits.samples_per_s, limits.nearest_id if limit.id != limits.nearest_id else None
     )
     if rate.low > most_per_s * (1 + _CLOCKS if rough else 1.0):
-        return ABOVE
+        return _ABOVE
     if rough or rate.high <= most_per_s * (1 + _CLOCKS) and rate.after <= most_per_s:
         return rate
     return dataclasses.replace(
@@ -117,7 +117,7 @@ def beyond(finding: Finding, report: Report) -> str:
             f"fix removes"
         )
     raises = following.kind in lifted(
-        finding.rule_id, cpus_are_full(other.rule_id for other in report.findings)
+        finding.rule_id, _cpus_are_full(other.rule_id for other in report.findings)
     )
     return (
         f"; above the next limit ({following.name}), which "
@@ -130,7 +130,7 @@ def beyond_together(findings: Sequence[Finding], report: Report) -> str:
     following = _exceeded(report.together, report.roofline)
     if following is None:
         return ""
-    full = cpus_are_full(other.rule_id for other in report.findings)
+    full = _cpus_are_full(other.rule_id for other in report.findings)
     raise_it = any(following.kind in lifted(finding.rule_id, full) for finding in findings)
     return (
         f"; above the next limit ({following.name}), which "
@@ -183,9 +183,8 @@ def _relieves(finding: Finding, cost_s: float, limits: Roofline | None) -> bool:
         or finding.cost_s < cost_s
     ):
         return False
-    in_turns = limits is not None and any(
-        roof.id == "turns" for roof in limits.roofs
-    )  # then no workers compete for the CPUs
+    # then no workers compete for the CPUs
+    in_turns = limits is not None and any(roof.id == "turns" for roof in limits.roofs)
     return finding.severity is not Severity.INFO and not in_turns
 
 

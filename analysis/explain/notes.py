@@ -7,7 +7,7 @@ from feedline.analysis.explain.headline import how
 from feedline.analysis.explain.model import FIRST_STEPS
 from feedline.analysis.formatting import counted, seconds, share
 from feedline.analysis.measure.gather import RankMetrics, throughput
-from feedline.analysis.measure.model import GPU_BEHIND
+from feedline.analysis.measure.step_model import GPU_BEHIND
 from feedline.analysis.measure.steps import left_after, runs_closures
 from feedline.profiler.events import Stage
 from feedline.profiler.message import Message

@@ -190,9 +190,8 @@ def _goes_before(first: Finding, second: Finding, claims: Mapping[str, Rows]) ->
         return False
     if first.cost_s < _MIN_PART * second.cost_s:
         return False
-    if (
-        first.blame is not None and first.blame.phase == "wait"
-    ):  # what holds back the loader of the rank that others wait for
+    # what holds back the loader of the rank that others wait for
+    if first.blame is not None and first.blame.phase == "wait":
         return whole_rule.of_input
     if rule.effort.value > whole_rule.effort.value and rule.time is Time.WORK:
         return False

@@ -5,7 +5,9 @@ It is a roof, and what MFU is a share of.
 
 from feedline.profiler.ceilings import Ceiling, Ceilings
 
-NO_CEILINGS = "measure it with `feedline probe -o FILE`, then `feedline report RUN --ceilings FILE`"
+_NO_CEILINGS = (
+    "measure it with `feedline probe -o FILE`, then `feedline report RUN --ceilings FILE`"
+)
 
 
 def peak(ceilings: Ceilings | None, computed_in: str) -> tuple[float | None, str]:
@@ -18,7 +20,7 @@ def peak(ceilings: Ceilings | None, computed_in: str) -> tuple[float | None, str
         FLOP/s and where they are from; None and why they are not known.
     """
     if ceilings is None:
-        return None, NO_CEILINGS
+        return None, _NO_CEILINGS
     products = [
         product
         for product in ceilings.ceilings

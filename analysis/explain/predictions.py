@@ -37,15 +37,15 @@ _NO_RATE = Refused(
     "no_rate",
     "No loader reported the size of its batches, so no rate in samples/s can be predicted.",
 )
-SET_UP = Refused(
+_SET_UP = Refused(
     "set_up",
     "This finding is about correctness or convergence, not speed, so no speedup is predicted.",
 )
-TOO_LITTLE = Refused(
+_TOO_LITTLE = Refused(
     "too_little", "This finding costs less than 5 % of the step, too little to predict a gain."
 )
 _NO_INTERVAL = Refused("no_interval", "The uncertainty of the replay is unknown.")
-NOT_REPLAYED = Refused(
+_NOT_REPLAYED = Refused(
     "not_replayed",
     "The replay of this run does not show the delay, so it cannot predict a run without it.",
 )
@@ -115,10 +115,10 @@ class Predictions:
     def _of(self, finding: Finding) -> PredictedRate | Refused:
         change = change_of(finding.rule_id, self.facts)
         if finding.severity is Severity.INFO and not isinstance(change, Refused):
-            return TOO_LITTLE
+            return _TOO_LITTLE
         made = self.of(change)
         return (
-            NOT_REPLAYED
+            _NOT_REPLAYED
             if isinstance(made, PredictedRate)
             and made.low == made.high
             and math.isclose(made.low, made.before)
@@ -172,9 +172,8 @@ class Predictions:
         kept = held(made, self.limits, lifts)
         if interval or kept is made:
             return kept
-        exact = self._replayed(
-            change, True
-        )  # whether the limits leave anything of it depends on its interval
+        # whether the limits leave anything of it depends on its interval
+        exact = self._replayed(change, True)
         return (
             exact
             if isinstance(exact, Refused)
@@ -190,14 +189,13 @@ class Predictions:
             change_of(finding.rule_id, self.facts) for finding in findings_together(findings)
         ]
         loaders = [change for change in changes if isinstance(change, Change)]
-        made = self.of(joined(loaders)) if len(loaders) > 1 else SET_UP
+        made = self.of(joined(loaders)) if len(loaders) > 1 else _SET_UP
         best = max(
             (finding.predicted.after for finding in findings if finding.predicted is not None),
             default=0.0,
         )
-        return (
-            None if isinstance(made, Refused) or made.after < best else made
-        )  # less than one of them: they contradict each other
+        # less than one of them: they contradict each other
+        return None if isinstance(made, Refused) or made.after < best else made
 
 
 def of_recording(
@@ -293,7 +291,7 @@ def change_of(rule_id: str, facts: RuleInputs) -> Change | Prediction | Refused:
     Mistakes in the setup have no rule here, and no speedup is predicted for them.
     """
     if rule_id not in BY_ID:
-        return SET_UP
+        return _SET_UP
     made = BY_ID[rule_id].change(recorded(facts) if rule_id in BETWEEN_RANKS else facts)
     if not isinstance(made, Change) or made == Change(settings=made.settings):
         return made

@@ -7,7 +7,7 @@ with samples for bytes).
 import math
 
 from feedline.analysis.explain import roofs
-from feedline.analysis.explain.limits import RATE, behind, sentence
+from feedline.analysis.explain.limit_words import RATE, behind, sentence
 from feedline.analysis.explain.model import MeasuredRun, Roofline, Sweep, ThroughputBound
 from feedline.analysis.explain.peak import peak
 from feedline.profiler.ceilings import Ceilings

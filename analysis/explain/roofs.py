@@ -8,12 +8,13 @@ its waiting (as in Kuchnik et al., Plumber, MLSys 2022).
 import math
 from collections.abc import Iterator
 
-from feedline.analysis.explain import limits
+from feedline.analysis.explain import limit_words
 from feedline.analysis.explain.model import MeasuredRun, ThroughputBound
 from feedline.analysis.explain.peak import spoken
 from feedline.analysis.formatting import count, counted, number, seconds, size
-from feedline.analysis.measure.model import StepSummary, Workers
+from feedline.analysis.measure.model import Workers
 from feedline.analysis.measure.stages import MAKING_STAGES, SAMPLE_STAGES, UNATTRIBUTED
+from feedline.analysis.measure.step_model import StepSummary
 from feedline.profiler.ceilings import Ceiling, Ceilings
 
 _THIS_RUN = "this run"
@@ -92,7 +93,7 @@ def _of_step(run: MeasuredRun, step: StepSummary, batch: float) -> Iterator[Thro
             "step",
             "step",
             batch / alone,
-            f"{seconds(alone)} {per_step}{most}{limits.without(parts, step.mean_s)}",
+            f"{seconds(alone)} {per_step}{most}{limit_words.without(parts, step.mean_s)}",
         )
     if step.gpu_work is not None and step.gpu_s:
         message = (
@@ -104,7 +105,7 @@ def _of_step(run: MeasuredRun, step: StepSummary, batch: float) -> Iterator[Thro
         both, apart = step.mean_s - for_ranks, {"waiting for other ranks": for_ranks}
         message = (
             f"no workers: each step makes its batch, then computes on it, {seconds(both)} "
-            f"{per_step}{limits.without(apart, step.mean_s)}"
+            f"{per_step}{limit_words.without(apart, step.mean_s)}"
         )
         yield _roof("turns", "serialized", "turns", batch / both, message)
     for name in _MOVING:
@@ -130,7 +131,7 @@ def _of_workers(workers: Workers | None, turns: bool) -> Iterator[ThroughputBoun
         processes = max(workers.processes, 1)
         each = (
             f"{seconds(busy)} per "
-            f"sample{limits.without({'waiting for a CPU': total.runqueue_s or 0.0}, total.wall_s)}"
+            f"sample{limit_words.without({'waiting for a CPU': total.runqueue_s or 0.0}, total.wall_s)}"
         )
         message = each if turns else f"{processes} worker{'s' * (processes > 1)}, {each}"
         yield _roof(
@@ -146,11 +147,11 @@ def _of_cpus(run: MeasuredRun, batch: float) -> Iterator[ThroughputBound]:
     step, workers, cores = run.step, run.workers, cpus(run)
     if not cores:
         return
-    have = limits.cpus(cores, run)
+    have = limit_words.cpus(cores, run)
     if step is not None and step.cpu_s:
         each = step.cpu_s / batch
         yield _roof(
-            limits.ALL_CPUS,
+            limit_words.ALL_CPUS,
             "all CPUs",
             "cores",
             cores / each,

@@ -14,11 +14,8 @@ from feedline.profiler.noise_scale import student
 
 UNCHANGED, CHANGED = "unchanged", "changed"
 ACCEPT, REJECT, INCONCLUSIVE = "accept", "reject", "inconclusive"
-CODES = {
-    ACCEPT: 0,
-    REJECT: OverBudget.exit_code,
-    INCONCLUSIVE: NotJudged.exit_code,
-}  # exit codes (docs/exit-codes.md)
+# exit codes (docs/exit-codes.md)
+CODES = {ACCEPT: 0, REJECT: OverBudget.exit_code, INCONCLUSIVE: NotJudged.exit_code}
 # times: how much faster or slower the unchanged training runs at least, where its conditions have
 # changed
 _CHANGED_BY = 1.25
@@ -63,7 +60,7 @@ class Recorded:
 
 
 @dataclass(frozen=True)
-class Gain:
+class MeasuredGain:
     """Throughput with the change over that without it, less 1.
 
     It is the geometric mean over pairs, with the 95 % interval by Student's t.
@@ -106,7 +103,7 @@ class SpeedTrial:
     refused: str
     recorded: Recorded | None
     measured: PredictedRate | None
-    gain: Gain | None
+    gain: MeasuredGain | None
     residual: float | None
     inside: bool | None
     verdict: str
@@ -176,7 +173,7 @@ def decide(tried: Tried, runs: Sequence[TrialRun]) -> SpeedTrial:
     )
 
 
-def _gain_of(runs: Sequence[TrialRun]) -> Gain | None:
+def _gain_of(runs: Sequence[TrialRun]) -> MeasuredGain | None:
     """Return the gain over whole pairs; None: there are fewer than two."""
     rates = {(run.arm, run.pair): run.rate for run in runs if run.rate}
     logs = [
@@ -188,10 +185,10 @@ def _gain_of(runs: Sequence[TrialRun]) -> Gain | None:
         return None
     half = student(len(logs) - 1) * stdev(logs) / math.sqrt(len(logs))
     mean, low, high = (math.expm1(fmean(logs) + part) for part in (0.0, -half, half))
-    return Gain(mean, low, high, len(logs))
+    return MeasuredGain(mean, low, high, len(logs))
 
 
-def _judged(runs: Sequence[TrialRun], gain: Gain | None, margin: float) -> tuple[str, str]:
+def _judged(runs: Sequence[TrialRun], gain: MeasuredGain | None, margin: float) -> tuple[str, str]:
     """Return the verdict and its reason."""
     failed = {
         arm: [run for run in runs if run.arm == arm and run.failed] for arm in (UNCHANGED, CHANGED)

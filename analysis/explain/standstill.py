@@ -19,7 +19,7 @@ from feedline.profiler.samplers.blocked_threads import (
     ON_UNKNOWN,
 )
 from feedline.profiler.stacks.thread_stacks import Place
-from feedline.profiler.store.stacks import StackFrame
+from feedline.profiler.store.sampled_stacks import StackFrame
 
 _POLL_S = 2.5  # torch looks for a batch each five seconds, and for dead workers
 _MOST_CPU = 0.05  # CPUs that a process may use which only waits

@@ -17,7 +17,7 @@ from feedline.profiler.files import own_folders
 
 LEDGER = "ledger.jsonl"
 SPEED = "speed"
-VERIFY = "verify"  # folder beside the runs, where trials are by default
+_VERIFY = "verify"  # folder beside the runs, where trials are by default
 
 
 @dataclass(frozen=True)
@@ -112,12 +112,10 @@ def trial(line: Mapping[str, Any]) -> Trial:
     at, verdict = str(line["at"]), str(line["verdict"])
     if line.get("kind") != SPEED:
         return Trial(at, "", str(line["fix"]), "", "", None, None, verdict)
-    predicted, gain, residual, inside = (
-        line["predicted"],
-        line["gain"],
-        line["residual"],
-        line["inside"],
-    )
+    predicted = line["predicted"]
+    gain = line["gain"]
+    residual = line["residual"]
+    inside = line["inside"]
     return Trial(
         at,
         str(line.get("run", "")),
@@ -158,7 +156,7 @@ def of_run(run: Path) -> list[Trial]:
     Trials in ``verify`` beside it did so, or those that recorded it themselves.
     """
     own = identity(run)
-    folders = (run.parent / VERIFY, run.parent)
+    folders = (run.parent / _VERIFY, run.parent)
     return (
         [trial for folder in folders for trial in read(lines(folder)) if trial.run == own]
         if own

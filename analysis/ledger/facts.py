@@ -11,23 +11,23 @@ from feedline.analysis.ledger.finding import Evidence
 from feedline.analysis.ledger.rows import sample_rows, step_rows
 from feedline.analysis.ledger.table import Ledger
 from feedline.analysis.measure.code_tree import SampledCode
-from feedline.analysis.measure.killed import KilledWorker
 from feedline.analysis.measure.making import Making
 from feedline.analysis.measure.model import (
     Certainty,
     Cost,
     Cpus,
+    KilledWorker,
     Loader,
     MemoryGrowth,
     Moved,
     Recompiled,
-    StepSummary,
     Throughput,
     Traffic,
     Unseen,
     Updated,
     Workers,
 )
+from feedline.analysis.measure.step_model import StepSummary
 from feedline.analysis.measure.stream_workers import Parts, SameSamples
 from feedline.analysis.ranks.communication import Communication, ExposedKind, LateRank, RankParts
 

@@ -193,9 +193,8 @@ class Finding:
     environment: dict[str, str] = field(default_factory=dict)
     predicted: PredictedRate | None = None
     refused: str = ""
-    cost_kind: CostKind = (
-        CostKind.UNKNOWN
-    )  # a rule sets it if it knows a bound; other costs are estimates (diagnose.py)
+    # a rule sets it if it knows a bound; other costs are estimates (diagnose.py)
+    cost_kind: CostKind = CostKind.UNKNOWN
     claims: list[str] = field(default_factory=list)
     place: str = ""
     condition: str = ""

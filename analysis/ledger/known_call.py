@@ -12,7 +12,7 @@ from functools import lru_cache
 from feedline.analysis.measure.code_frames import origin
 from feedline.analysis.measure.code_node import Chain, CodeNode
 from feedline.analysis.measure.source_lines import SourceLines
-from feedline.profiler.store.stacks import StackFrame
+from feedline.profiler.store.sampled_stacks import StackFrame
 
 _MOST = 0.5  # of a function's time that a call takes, at least, to be told of it
 
@@ -81,7 +81,7 @@ def of_frames(calls: Calls, below: Chain) -> KnownCall | None:
 
 
 @lru_cache(maxsize=65536)
-def of_text(calls: Calls, text: str) -> KnownCall | None:
+def _of_text(calls: Calls, text: str) -> KnownCall | None:
     """Return the call that a line makes, by its text; None: there is none."""
     if not text:
         return None
@@ -133,5 +133,5 @@ def _calls_in(
                 if chain and (call := of_frames(calls, chain)) is not None:
                     yield call, below.file, line, seconds
         for line, seconds in below.in_c.items():
-            if (call := of_text(calls, source(below.file, line, below.function))) is not None:
+            if (call := _of_text(calls, source(below.file, line, below.function))) is not None:
                 yield call, below.file, line, seconds

@@ -7,7 +7,8 @@ from dataclasses import replace
 from feedline.analysis.ledger.table import LedgerRow
 from feedline.analysis.measure.code_places import COMPILE
 from feedline.analysis.measure.code_tree import MAIN, SampledCode, functions_of
-from feedline.analysis.measure.model import Cost, StepSummary
+from feedline.analysis.measure.model import Cost
+from feedline.analysis.measure.step_model import StepSummary
 from feedline.analysis.ranks.communication import ExposedKind, RankParts
 
 _USER = "user"
@@ -84,9 +85,8 @@ def sample_rows(
             LedgerRow(_path(stage, kind), seconds * max(left, 0.0))
             for kind, seconds in known.items()
         ]
-    whole = sum(
-        costs[name].wall_s for name in ("total", "transport") if name in costs
-    )  # it is sent after it is made
+    # it is sent after it is made
+    whole = sum(costs[name].wall_s for name in ("total", "transport") if name in costs)
     return whole or sum(row.s for row in rows), rows
 
 

@@ -150,11 +150,9 @@ def _waiting(facts: TraceFacts) -> Waiting | None:
     others = [rank for rank in facts.budgets if rank != late]
     waiter, part = min(others), "waiting_for_rank"
     most = max(others, key=lambda rank: facts.share(part, rank))
-    waited, last, met = (
-        facts.share(part, waiter),
-        int((between.last == late).sum()),
-        len(between.last),
-    )
+    waited = facts.share(part, waiter)
+    last = int((between.last == late).sum())
+    met = len(between.last)
     return Waiting(
         waiter,
         facts.cost_s(part, waiter),

@@ -20,9 +20,8 @@ from feedline.profiler.samplers.blocked_threads import ON_UNKNOWN
 from feedline.profiler.store.record_columns import Records
 from feedline.profiler.store.segment_reader import Process
 
-LONG_S = (
-    3.0  # a wait from here on is told; a person who sees nothing come waits longer before Ctrl-C
-)
+# a wait from here on is told; a person who sees nothing come waits longer before Ctrl-C
+LONG_S = 3.0
 _OF_STEPS = 3  # and only if it is that many times the longest step
 _FEWEST = 5  # looks at a blocked worker that tell what it waits for
 _MOST = 0.9  # of them, that found the same

@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from feedline.analysis.intervals import IntArray, holds
 from feedline.profiler.events import Flag, Stage
-from feedline.profiler.record.optimizer_tracker import OptimizerAlternation
+from feedline.profiler.record.optimizer_alternation import OptimizerAlternation
 from feedline.profiler.store.record_columns import Records, view
 from feedline.profiler.store.segment_reader import Process
 
@@ -119,11 +119,9 @@ def _edges(updates: Records, asks: IntArray, by: str) -> list[int]:
     """Return the end of each step, ns."""
     if by == "loader":
         return [*updates["start"][1:].tolist(), int(updates["start"][-1] + updates["wall"][-1])]
-    ends, starts, who = (
-        updates["start"] + updates["wall"],
-        updates["start"],
-        updates["number"].tolist(),
-    )
+    ends = updates["start"] + updates["wall"]
+    starts = updates["start"]
+    who = updates["number"].tolist()
     asked = np.searchsorted(asks, ends)  # first ask after each update
     next_start = np.append(starts[1:], np.iinfo(np.int64).max)
     ask = np.append(asks, np.iinfo(np.int64).max)[asked]

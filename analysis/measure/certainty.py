@@ -89,15 +89,12 @@ def unseen(rank: RankMetrics) -> Unseen | None:
     steps, estimate = rank.steps, rank.estimate
     if steps is None or not len(steps.wall):
         return None
-    may_be, wall = (
-        steps.unclaimed[rank.first :].astype(float),
-        steps.wall[rank.first :].astype(float),
-    )
+    may_be = steps.unclaimed[rank.first :].astype(float)
+    wall = steps.wall[rank.first :].astype(float)
     share = float(may_be.sum()) / float(wall.sum()) if wall.sum() > 0 else 1.0
     high, counted = interval(may_be, wall)[1], 0.0
-    if (
-        estimate is not None
-    ):  # steps that were only counted may have taken longer, for reasons that nothing tells
+    # steps that were only counted may have taken longer, for reasons that nothing tells
+    if estimate is not None:
         counted = max(1 - float(estimate.walls().mean()) / estimate.mean_ns, 0.0)
     return Unseen(
         min(share + counted, 1.0),
@@ -129,9 +126,8 @@ def _interval(
     alike = rank.estimate.alike & looked
     known = replace(rank.estimate, alike=alike) if alike.sum() >= _FEWEST else rank.estimate
     low, high = np.quantile(_waiting(known.drawn(parts)), (0.025, 0.975))
-    share = (
-        _waiting(rank.estimate.means(parts)) / rank.estimate.mean_ns
-    )  # of all steps, of which those that were looked at are a choice
+    # of all steps, of which those that were looked at are a choice
+    share = _waiting(rank.estimate.means(parts)) / rank.estimate.mean_ns
     return min(float(low), share), min(
         max(float(high), share) + rank.estimate.unattributed_share, 1.0
     )

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from feedline.profiler.masks import FEEDLINE, PYTHON, library
-from feedline.profiler.store.stacks import StackFrame
+from feedline.profiler.store.sampled_stacks import StackFrame
 
-PROGRAM = ""
+_PROGRAM = ""
 #: Begins what is told of feedline's wrappers of libraries' operations, wherever their code is.
 OPERATIONS = "taps/operations/"
 
@@ -87,7 +87,7 @@ def _of_package(name: str, tail: str) -> Origin:
     return Origin(name, tail.removeprefix("profiler/") if name == FEEDLINE else tail)
 
 
-def is_framework(frame: StackFrame) -> bool:
+def _is_framework(frame: StackFrame) -> bool:
     """Return whether a frame without a name of the program around it says nothing of the program."""
     return origin(frame.file).owner in _FRAMEWORKS
 
@@ -124,9 +124,9 @@ def program_frames(frames: Sequence[StackFrame]) -> list[CodeFrame]:
     Without any, the first frame of a library that is no framework, such as an installed trainer,
     counts as the program's.
     """
-    own = [place for place, frame in enumerate(frames) if origin(frame.file).owner == PROGRAM]
+    own = [place for place, frame in enumerate(frames) if origin(frame.file).owner == _PROGRAM]
     if not own:
-        own = [place for place, frame in enumerate(frames) if not is_framework(frame)][:1]
+        own = [place for place, frame in enumerate(frames) if not _is_framework(frame)][:1]
     chain: list[CodeFrame] = []
     for place, after in zip(own, [*own[1:], len(frames)]):
         frame = frames[place]

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
 from feedline.analysis.measure.code_frames import CodeFrame
-from feedline.profiler.store.stacks import SampledStack, StackFrame
+from feedline.profiler.store.sampled_stacks import SampledStack, StackFrame
 
 _Z = 1.96  # of a 95 % interval
 

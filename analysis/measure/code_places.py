@@ -7,7 +7,7 @@ from functools import lru_cache
 
 from feedline.analysis.measure.code_frames import origin
 from feedline.profiler.masks import FEEDLINE, PYTHON
-from feedline.profiler.store.stacks import StackFrame
+from feedline.profiler.store.sampled_stacks import StackFrame
 
 #: Of making a batch, in a worker or in the main process.
 DATASET, COLLATE = "dataset", "collate"

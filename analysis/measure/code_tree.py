@@ -26,7 +26,7 @@ from feedline.analysis.measure.code_places import (
 )
 from feedline.analysis.measure.source_lines import SourceLines
 from feedline.profiler.masks import FEEDLINE
-from feedline.profiler.store.stacks import ProcessStacks, SampledStack, StackFrame
+from feedline.profiler.store.sampled_stacks import ProcessStacks, SampledStack, StackFrame
 
 MAIN, WORKER = "main", "worker"
 _LOOP = "loop"  # phase of a sample
@@ -88,7 +88,7 @@ class SampledCode:
         refused = sorted({one.refused for one in processes if one.refused})
         code = cls(refused=refused, source=source or SourceLines())
         seen = [
-            _Seen.of(process.kind, stack)
+            _SeenStack.of(process.kind, stack)
             for process in processes
             for stack in process.stacks
             if stack.phase == _LOOP and stack.thread == "main" and stack.samples > 0
@@ -102,7 +102,7 @@ class SampledCode:
             code._add(one, infers)
         return code
 
-    def _add(self, seen: "_Seen", infers: frozenset[Key]) -> None:
+    def _add(self, seen: "_SeenStack", infers: frozenset[Key]) -> None:
         stack, place = seen.stack, seen.place
         frames = seen.frames[seen.inside :]
         inside = program_frames(frames)
@@ -120,7 +120,7 @@ class SampledCode:
             tree.inside.add(chain, stack.seconds, tapped)
 
     def _in_main(
-        self, seen: "_Seen", inside: list[CodeFrame], infers: frozenset[Key]
+        self, seen: "_SeenStack", inside: list[CodeFrame], infers: frozenset[Key]
     ) -> tuple[str, list[CodeFrame]]:
         """Return the place, and the functions below what tells it.
 
@@ -169,7 +169,7 @@ def is_tapped(frames: Sequence[StackFrame]) -> bool:
 
 
 @dataclass(frozen=True)
-class _Seen:
+class _SeenStack:
     """A stack, and what its frames say.
 
     Attributes:
@@ -187,14 +187,14 @@ class _Seen:
     program: list[CodeFrame]
 
     @classmethod
-    def of(cls, kind: str, stack: SampledStack) -> "_Seen":
+    def of(cls, kind: str, stack: SampledStack) -> "_SeenStack":
         frames = within_the_program(stack.frames)
         stood = standing(frames)
         program = program_frames(frames) if kind == MAIN else []
         return cls(kind, stack, frames, stood.place, stood.inside, program)
 
 
-def _loop_of(seen: Sequence[_Seen]) -> Key | None:
+def _loop_of(seen: Sequence[_SeenStack]) -> Key | None:
     """Return the program's innermost function with most backward passes and updates in it.
 
     Where none were seen, it has most forward passes, or waits for batches.
@@ -206,7 +206,7 @@ def _loop_of(seen: Sequence[_Seen]) -> Key | None:
     return None
 
 
-def _innermost(seen: Sequence[_Seen]) -> Key | None:
+def _innermost(seen: Sequence[_SeenStack]) -> Key | None:
     """Return the innermost function outside of their places that most of these stacks share."""
     taken: dict[Key, float] = {}
     depth: dict[Key, int] = {}
@@ -219,7 +219,7 @@ def _innermost(seen: Sequence[_Seen]) -> Key | None:
     return max(often, key=lambda key: depth[key], default=None)
 
 
-def _evaluations(seen: Sequence[_Seen], loop: Key | None) -> frozenset[Key]:
+def _evaluations(seen: Sequence[_SeenStack], loop: Key | None) -> frozenset[Key]:
     """Return functions outside the training loop that iterate over a loader without training.
 
     None where too few backward passes were seen to tell.

@@ -1,9 +1,10 @@
-"""What the steps themselves take of the machine: operations, CPU seconds, and time without a CPU."""
+"""What the steps themselves take of the machine: operations, CPU and GPU seconds, waiting for CPUs."""
 
 import numpy as np
 
 from feedline.analysis.intervals import IntArray, overlap
-from feedline.analysis.measure.model import Flop, Gauge
+from feedline.analysis.measure.model import Gauge
+from feedline.analysis.measure.step_model import Flop
 from feedline.analysis.measure.steps import Steps
 from feedline.profiler.events import Arithmetic, Stage
 from feedline.profiler.store.segment_reader import Process
@@ -61,10 +62,8 @@ def queued_share(main: Process, steps: Steps, first: int, *stages: Stage) -> flo
     records = (
         records[records["start"] >= steps.start[first]] if first < len(steps.start) else records[:0]
     )
-    queued, wanted = (
-        float(records["runqueue"].sum()),
-        float((records["runqueue"] + records["cpu"]).sum()),
-    )
+    queued = float(records["runqueue"].sum())
+    wanted = float((records["runqueue"] + records["cpu"]).sum())
     return queued / wanted if wanted else None
 
 
@@ -95,12 +94,41 @@ def cpu_s(steps: Steps, first: int, gauge: Gauge, origin_ns: int, mean_s: float)
     """
     if first >= len(steps.wall) or len(gauge.at_s) < _FEWEST_READINGS:
         return None
-    at, evaluation = (
-        (np.array(gauge.at_s) * 1e9).astype(np.int64) + origin_ns,
-        steps.boundaries.evaluation,
-    )
+    at = (np.array(gauge.at_s) * 1e9).astype(np.int64) + origin_ns
+    evaluation = steps.boundaries.evaluation
     since = np.append(at[0], at[:-1])  # a rate is that of the time since the reading before
     inside = (since >= steps.start[first]) & (at <= steps.boundaries.end[-1])
     inside &= overlap(since, at, evaluation[:, 0], evaluation[:, 1]) == 0
     rates = np.array(gauge.values)[inside]
     return float(rates.mean()) * mean_s if len(rates) >= _FEWEST_READINGS else None
+
+
+def gpu_stages(main: Process, steps: Steps, first: int) -> dict[str, float] | None:
+    """Return the mean seconds per step of the GPU by stage; None when no GPU was timed.
+
+    A stage's mean is over the steps all of whose records of that stage were timed: not those whose
+    events were read after a window ended.
+
+    Args:
+        first: index of the first step that counts.
+    """
+    timed = main.view(Stage.GPU)
+    begin, end = steps.start[first:], steps.boundaries.end[first:]
+    means: dict[str, float] = {}
+    for number in sorted(set(timed["of_stage"].tolist())):
+        hosts = main.of(Stage(number))
+        marks = timed[timed["of_stage"] == number]
+        step = _step_of(marks["host_start"], begin, end)
+        counts = np.bincount(step[step >= 0], minlength=len(begin))
+        wanted = _step_of(hosts["start"], begin, end)
+        whole = (counts > 0) & (counts == np.bincount(wanted[wanted >= 0], minlength=len(begin)))
+        if whole.any():
+            spent = np.bincount(step[step >= 0], marks["wall"][step >= 0], len(begin))
+            means[Stage(number).name.lower()] = float(spent[whole].mean()) / 1e9
+    return means or None
+
+
+def _step_of(times: IntArray, begin: IntArray, end: IntArray) -> IntArray:
+    """Return the index of the step that each time lies in, or -1."""
+    step = np.searchsorted(begin, times, "right") - 1
+    return np.where((step >= 0) & (times < np.append(end, 0)[step]), step, -1)

@@ -83,25 +83,14 @@ class SampledDetails:
         They are those without first use, or only these.
         """
         records = process.of(Stage.SAMPLE, *PARTS)
-        own, home = _self_times(records), np.full(len(records), -1, np.int64)
-        above = parents(records["start"], records["wall"])
-        for index in np.argsort(
-            records["start"], kind="stable"
-        ):  # parents come before their children
-            home[index] = (
-                index
-                if records["stage"][index] == Stage.SAMPLE
-                else home[above[index]]
-                if above[index] >= 0
-                else -1
-            )
+        own = _self_times(records)
         wanted = (records["flags"] & Flag.FIRST != 0) == first_use
         sample_at = np.flatnonzero(
             (records["stage"] == Stage.SAMPLE) & np.isin(records["source"], list(loaders)) & wanted
         )
         position = np.full(len(records) + 1, -1, np.int64)
         position[sample_at] = np.arange(len(sample_at))
-        row, count = position[home], len(sample_at)
+        row, count = position[_sample_of(records)], len(sample_at)
         parts: dict[tuple[str, str], dict[str, FloatArray]] = {}
         calls: dict[tuple[str, str], FloatArray] = {}
         nbytes: dict[str, FloatArray] = {}
@@ -198,10 +187,8 @@ class SampledDetails:
         total = float(weight @ whole)
         if total <= 0:
             return 0.0, None
-        ratio, left = (
-            float(weight @ part) / total,
-            max(0.0, 1 - float(self.samples.sum()) / samples),
-        )
+        ratio = float(weight @ part) / total
+        left = max(0.0, 1 - float(self.samples.sum()) / samples)
         alike = float(weight.sum()) ** 2 / float(weight @ weight)
         if left > 0 and alike < 2:
             return ratio, None
@@ -210,6 +197,19 @@ class SampledDetails:
         return ratio, float(
             error * np.sqrt(alike / (alike - 1)) * student(int(alike) - 1) / NORMAL_975
         ) if left else 0.0
+
+
+def _sample_of(records: Records) -> IntArray:
+    """Return for each record the index of the sample that it lies in; -1: in none."""
+    sample = np.full(len(records), -1, np.int64)
+    above = parents(records["start"], records["wall"])
+    # parents come before their children
+    for index in np.argsort(records["start"], kind="stable"):
+        if records["stage"][index] == Stage.SAMPLE:
+            sample[index] = index
+        elif above[index] >= 0:
+            sample[index] = sample[above[index]]
+    return sample
 
 
 def _self_times(records: Records) -> dict[str, FloatArray]:
@@ -251,7 +251,7 @@ def _last_picture(records: Records, row: IntArray, count: int) -> FloatArray:
     return last
 
 
-class Traffic(NamedTuple):
+class SampleCounters(NamedTuple):
     """What one sample takes of its thread's and its process's counters, on average."""
 
     major_faults: float
@@ -312,13 +312,17 @@ class BatchProducers:
             total.update(summed(self._first(process, Stage.SAMPLE), Stage.SAMPLE))
         return total
 
-    def traffic(self) -> "Traffic | None":
+    def traffic(self) -> "SampleCounters | None":
         """Return the file traffic of a sample.
 
         The batches of first use are left out where there are others. None: /proc does not tell.
         """
         means = self._mean_of(Stage.TRAFFIC)
-        return None if means is None else Traffic(*(means[name] for name in Traffic._fields))
+        return (
+            None
+            if means is None
+            else SampleCounters(*(means[name] for name in SampleCounters._fields))
+        )
 
     def kernel(self) -> "Kernel | None":
         """Return the kernel's work for a sample, as ``traffic``."""
@@ -388,11 +392,9 @@ class Steady:
 
     @classmethod
     def of(cls, makers: BatchProducers, samples: int) -> "Steady":
-        fetch, collate, first = (
-            makers.sums(Stage.FETCH),
-            makers.sums(Stage.COLLATE),
-            makers.first_use(),
-        )
+        fetch = makers.sums(Stage.FETCH)
+        collate = makers.sums(Stage.COLLATE)
+        first = makers.first_use()
         if first["samples"] >= samples:  # every sample was one of first use
             first.clear()
         left = {
@@ -477,9 +479,8 @@ def _spread(
     """
     walls = np.array([ns["wall"] for ns in seen.values()])
     columns = np.array(_divided(total))
-    alike = (
-        walls[:, None] * columns / max(columns.sum(), _TINY)
-    )  # every stage divided as the total is
+    # every stage divided as the total is
+    alike = walls[:, None] * columns / max(columns.sum(), _TINY)
     table = (number * np.array([_divided(ns) for ns in seen.values()]) + alike) / (number + 1)
     for _ in range(_ROUNDS):
         table *= (walls / np.maximum(table.sum(1), _TINY))[:, None]
@@ -504,10 +505,10 @@ def operations(details: SampledDetails, costs: Mapping[str, Cost]) -> list[Opera
     """Return the operations inside a sample, dearest first, as parts of what their stage costs."""
     costs_of_operations = []
     for (stage, name), clocks in details.parts.items():
-        cost, whole = (
-            costs[stage],
-            {clock: float(details.weight @ details.sum(stage, clock)) for clock in ("wall", "cpu")},
-        )
+        cost = costs[stage]
+        whole = {
+            clock: float(details.weight @ details.sum(stage, clock)) for clock in ("wall", "cpu")
+        }
         share = {
             clock: float(details.weight @ clocks[clock]) / whole[clock] if whole[clock] else 0.0
             for clock in whole

@@ -4,7 +4,6 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from feedline.analysis.formatting import number
 from feedline.analysis.intervals import overlap
 from feedline.analysis.measure.gather import RankMetrics
 from feedline.analysis.measure.model import Cpus, Gauge
@@ -15,10 +14,6 @@ from feedline.profiler.events import Stage
 #: that time: a training of two seconds after ten seconds of imports has one that is about the
 #: imports.
 _MOSTLY = 0.5
-
-#: CPUs. Less is not told from the kernel's own work: a process's CPU time is known to 10 ms, and
-#: read every 250 ms at most (docs/rules/busy_neighbors.md).
-MIN_OTHERS = 0.1
 
 
 def cpu_use(
@@ -93,10 +88,8 @@ def _while_steps_ran(gauge: Gauge, steps: Steps, first: int, origin_ns: int) -> 
     """
     if first >= len(steps.wall) or not len(gauge.at_s):
         return None
-    at, evaluation = (
-        (np.array(gauge.at_s) * 1e9).astype(np.int64) + origin_ns,
-        steps.boundaries.evaluation,
-    )
+    at = (np.array(gauge.at_s) * 1e9).astype(np.int64) + origin_ns
+    evaluation = steps.boundaries.evaluation
     since = np.append(origin_ns, at[:-1])
     begin, end = int(steps.start[first]), int(steps.boundaries.end[-1])
     inside = (
@@ -118,27 +111,3 @@ def machine_of(rank: RankMetrics) -> tuple[object, str]:
 
 def _number(value: object) -> float | None:
     return float(value) if isinstance(value, (int, float)) and value > 0 else None
-
-
-def says(use: Cpus) -> str:
-    """Who used the CPUs, in words; ``own`` is known."""
-    return "; ".join(sentences(use))
-
-
-def sentences(use: Cpus) -> list[str]:
-    """Return the same as sentences: of the training and other programs, and of what is free."""
-    of = f"this training uses {number(use.own)} of {may_use(use.allowed, use.quota)}"
-    if use.others is None or use.free is None:
-        return [of]
-    busy = f", other programs use {number(use.others)}" if use.others >= MIN_OTHERS else ""
-    free = f"{number(use.free)} CPUs are free" if use.free >= MIN_OTHERS else "no CPU is free"
-    return [f"{of}{busy}", free]
-
-
-def may_use(allowed: float, quota: float | None) -> str:
-    """Return ``2 CPUs``, and what limits them."""
-    limited = quota is not None and quota <= allowed
-    return (
-        f"{allowed:g} "
-        f"CPU{'s' * (allowed != 1)}{' (the quota of its control group)' if limited else ''}"
-    )

@@ -8,7 +8,7 @@ import numpy as np
 from feedline.analysis.intervals import IntArray, holds
 from feedline.analysis.measure.code_frames import program_frames, within_the_program
 from feedline.analysis.measure.code_tree import MAIN, SampledCode
-from feedline.profiler.store.stacks import ProcessStacks
+from feedline.profiler.store.sampled_stacks import ProcessStacks
 
 _FEWEST = 5  # samples in evaluations
 _MOST = 0.5  # of them: evaluations at several lines have none that is told

@@ -10,8 +10,8 @@ import numpy as np
 from feedline.analysis.intervals import FloatArray, IntArray, Pieces, holds
 from feedline.analysis.measure.boundaries import Boundaries
 from feedline.analysis.measure.making import step_of
-from feedline.analysis.measure.model import GarbageCollection
 from feedline.analysis.measure.stages import STAGE_OF_RECORD
+from feedline.analysis.measure.step_model import GarbageCollection
 from feedline.profiler.events import Stage
 from feedline.profiler.store.record_columns import Records
 from feedline.profiler.store.segment_reader import Process

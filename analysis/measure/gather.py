@@ -18,25 +18,19 @@ from feedline.analysis.measure.costs import (
     operations,
 )
 from feedline.analysis.measure.garbage import collection
-from feedline.analysis.measure.gpu_stages import gpu_stages
-from feedline.analysis.measure.model import (
-    Cost,
-    Loader,
-    StepSeries,
-    StepSummary,
-    Throughput,
-    Workers,
-)
+from feedline.analysis.measure.model import Cost, Loader, Throughput, Workers
 from feedline.analysis.measure.pace import first_step, throughput_of
 from feedline.analysis.measure.rested import Counted, Estimate
 from feedline.analysis.measure.stages import STEP_STAGES
+from feedline.analysis.measure.step_model import StepSeries, StepSummary
 from feedline.analysis.measure.steps import Steps, partition
 from feedline.analysis.measure.stream_workers import Parts, SameSamples
-from feedline.analysis.traces.windows import GpuWork, gpu_work
+from feedline.analysis.traces.gpu_work import GpuWork
+from feedline.analysis.traces.windows import gpu_work
 from feedline.profiler.events import Flag, Stage
 from feedline.profiler.store.record_columns import view
 from feedline.profiler.store.run_folder import Rank
-from feedline.profiler.store.segment import SAMPLE_HISTOGRAM, bin_edge_ns
+from feedline.profiler.store.segment_format import SAMPLE_HISTOGRAM, bin_edge_ns
 from feedline.profiler.store.segment_reader import Process
 
 _IN_GETITEM = ("read", "decode", "augment", "user", "dataset")
@@ -211,7 +205,7 @@ def step_summary(rank: RankMetrics) -> StepSummary | None:
         if len(evaluated) > 1 and rank.main.stride == 1
         else None,
         series=series(steps.start, steps.wall, rank.stages),
-        gpu_stages=gpu_stages(rank.main, steps, rank.first),
+        gpu_stages=computing.gpu_stages(rank.main, steps, rank.first),
         gpu_work=rank.gpu_work,
         flop=computing.flop(rank.main, steps),
         runqueue_s=queued_s / recorded_s * mean.s if queued_s else queued_s,
@@ -388,10 +382,8 @@ def _busy_shares(processes: list[Process], since: int) -> tuple[float | None, fl
             batches = fetches[fetches["number"] >> 32 == epoch]
             if len(batches) < _FEW_BATCHES:
                 continue
-            begin, end = (
-                int(batches["start"].min()),
-                int((batches["start"] + batches["wall"]).max()),
-            )
+            begin = int(batches["start"].min())
+            end = int((batches["start"] + batches["wall"]).max())
             if (batches["flags"] & Flag.END != 0).any():
                 last = max(end, ends[batches["source"][0].item(), epoch])
                 idle += last - end
@@ -434,10 +426,8 @@ def histogram(processes: list[Process]) -> list[tuple[float, int]]:
 
 def loaders(rank: RankMetrics) -> list[Loader]:
     """Return every loader that was iterated."""
-    training, unused = (
-        rank.makers.loaders,
-        rank.steps.boundaries.unused if rank.steps else frozenset[int](),
-    )
+    training = rank.makers.loaders
+    unused = rank.steps.boundaries.unused if rank.steps else frozenset[int]()
     epochs = rank.main.of(Stage.EPOCH)
     summaries = []
     for number, about in enumerate(rank.rank.manifest.loaders):
@@ -449,9 +439,8 @@ def loaders(rank: RankMetrics) -> list[Loader]:
         pickles = [process.view(Stage.PICKLE)["nbytes"] for process in own]
         flags = int(np.bitwise_or.reduce(asked["flags"])) if len(asked) else 0
         shared_flags = [process.of(Stage.BATCH)["flags"] & Flag.SHARED for process in own]
-        if not all(
-            shared.all() for shared in shared_flags
-        ):  # once it left the queue, every tensor is shared
+        # once it left the queue, every tensor is shared
+        if not all(shared.all() for shared in shared_flags):
             flags &= ~Flag.SHARED
         names = [name for name, flag in _BATCH_FLAGS.items() if flags & flag]
         summaries.append(
@@ -543,10 +532,8 @@ def worker_parts(rank: RankMetrics) -> Parts | None:
 
 def straggler_share(rank: RankMetrics) -> float | None:
     """Return the share of time that workers idle while another's batch is awaited in order."""
-    steps, of_workers = (
-        rank.steps,
-        [process for process in rank.makers.processes if process.is_worker],
-    )
+    steps = rank.steps
+    of_workers = [process for process in rank.makers.processes if process.is_worker]
     if (
         steps is None
         or not of_workers

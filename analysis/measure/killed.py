@@ -1,7 +1,7 @@
 """A loader's worker that was killed: its size, its growth, and whether memory was full."""
 
 import os
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
@@ -9,6 +9,7 @@ from feedline.analysis.intervals import FloatArray
 from feedline.analysis.measure.blocking import pids
 from feedline.analysis.measure.gather import RankMetrics
 from feedline.analysis.measure.memory import slope
+from feedline.analysis.measure.model import KilledWorker
 from feedline.profiler.errors import FeedlineError
 from feedline.profiler.events import Stage
 from feedline.profiler.samplers.gauge_file import Gauges, read_gauges
@@ -19,38 +20,6 @@ from feedline.profiler.store.segment_reader import Process
 _LEAST_BYTES, _LEAST_SHARE = 16e6, 0.05
 _FEWEST = 3  # readings that show growth
 _NEARLY = 0.9  # of a limit: the next piece of memory may reach it
-
-
-@dataclass(frozen=True)
-class KilledWorker:
-    """A worker that a SIGKILL ended, and with it the training.
-
-    Attributes:
-        worker: its number; None: it left no records.
-        loader: number of its loader.
-        at_s: when it was seen last, s since the recording began.
-        size_bytes: what it had then, without files and shared memory. None: it was not read.
-        grown_bytes, grown_s: by how much it had grown since its first reading, and in what time.
-        per_second_bytes: that growth, the median of all pairs of readings. None: it did not grow.
-        together_bytes: what all workers of its loader had. None: as size_bytes.
-        workers: of its loader that were read.
-        for_memory: whether the kernel killed it because memory was full. None: it does not tell.
-        limit_bytes: the smallest limit of the training's control groups; None: there is none.
-        limit_reached: whether memory had to be freed because of it. None: not known.
-    """
-
-    worker: int | None
-    loader: int
-    at_s: float | None = None
-    size_bytes: float | None = None
-    grown_bytes: float = 0.0
-    grown_s: float = 0.0
-    per_second_bytes: float | None = None
-    together_bytes: float | None = None
-    workers: int = 0
-    for_memory: bool | None = None
-    limit_bytes: float | None = None
-    limit_reached: bool | None = None
 
 
 def killed_worker(rank: RankMetrics) -> KilledWorker | None:

@@ -61,11 +61,9 @@ class Making:
         records, step = records[inside], step[inside]
         if steps.training_loaders or not len(records) or looked.sum() < _FEWEST:
             return None
-        begin, end, own = (
-            records["start"],
-            records["start"] + records["stretch"],
-            records["wall"] - records["copying"],
-        )
+        begin = records["start"]
+        end = records["start"] + records["stretch"]
+        own = records["wall"] - records["copying"]
         of_loss = pieces.owner < 0
         lost = np.minimum(own, overlap(begin, end, pieces.start[of_loss], pieces.end[of_loss]))
         other = np.clip(

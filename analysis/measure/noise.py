@@ -13,14 +13,13 @@ FloatArray = npt.NDArray[np.float64]
 
 FEWEST = 8  # values, below which nothing is said of a mean (the report's own limit for steps)
 _STRETCHES = 8  # of a run, for its drift
-FEWEST_COMPARED = (
-    2 * _STRETCHES
-)  # values, below which nothing is said of how another run would differ
+# values, below which nothing is said of how another run would differ
+FEWEST_COMPARED = 2 * _STRETCHES
 _DRAWS = 400  # of the bootstrap of a quantile
 _NORMAL = NormalDist()
 
 
-def block_length(values: FloatArray) -> int:
+def _block_length(values: FloatArray) -> int:
     """Return how many neighbours belong together.
 
     It is the automatic choice of Politis and White (Econometric Reviews 23(1), 2004) for the
@@ -76,7 +75,7 @@ def error_of_mean(values: FloatArray) -> float:
     n = len(values)
     if n < FEWEST:
         return math.nan
-    length = block_length(values)
+    length = _block_length(values)
     sums = np.concatenate([[0.0], np.cumsum(np.concatenate([values, values[: length - 1]]))])
     blocks = (sums[length:] - sums[:-length]) / length
     own = float(((blocks - values.mean()) ** 2).mean()) * length / n
@@ -93,7 +92,7 @@ def error_of(statistic: Callable[[FloatArray], FloatArray], values: FloatArray) 
     n = len(values)
     if n < FEWEST:
         return math.nan
-    length = block_length(values)
+    length = _block_length(values)
     starts = np.random.default_rng(0).integers(n, size=(_DRAWS, math.ceil(n / length)))
     drawn = ((starts[:, :, None] + np.arange(length)) % n).reshape(_DRAWS, -1)[:, :n]
     return float(statistic(values[drawn]).std(ddof=1))

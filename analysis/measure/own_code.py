@@ -17,8 +17,8 @@ from feedline.analysis.measure.boundaries import Boundaries
 from feedline.analysis.measure.certainty import interval
 from feedline.analysis.measure.gather import RankMetrics
 from feedline.analysis.measure.making import step_of
-from feedline.analysis.measure.model import OwnCode, OwnFunction, StepSummary
 from feedline.analysis.measure.rested import FloatArray
+from feedline.analysis.measure.step_model import OwnCode, OwnFunction, StepSummary
 from feedline.profiler.events import Flag, Stage
 from feedline.profiler.store.record_columns import Records
 from feedline.profiler.store.segment_reader import Process
@@ -27,9 +27,8 @@ _FEWEST = 3  # steps whose code was looked at that are worth a mean
 _FEWEST_EVALUATIONS = 2
 _Z = 1.96  # of a 95 % interval
 _MOST = 8  # functions that are kept
-_MAINLY = (
-    0.5  # of a function's time that a function called in it takes, at least, to be told with it
-)
+# of a function's time that a function called in it takes, at least, to be told with it
+_MAINLY = 0.5
 
 
 def of_steps(rank: RankMetrics, step: StepSummary) -> OwnCode | None:
@@ -89,10 +88,8 @@ def _of(
     }
     outer, depth = defaultdict[str, FloatArray](lambda: np.zeros(len(took))), Counter[str]()
     for record in main.view(Stage.CALLED):
-        index, name = (
-            at.get((int(record["start"]), int(record["flags"]))),
-            main.names.get(int(record["source"])),
-        )
+        index = at.get((int(record["start"]), int(record["flags"])))
+        name = main.names.get(int(record["source"]))
         if index is not None and name is not None:  # a damaged record has neither
             outer[name][index] += float(record["outer"])
             depth[name] += int(record["wall"])
@@ -129,10 +126,8 @@ def _interval(part: FloatArray, whole: FloatArray) -> tuple[float, float]:
     if seen >= 1 or seen <= 0:
         return low, high
     number, share = float(whole.sum() ** 2 / (whole**2).sum()), float(part.sum() / whole.sum())
-    middle, half = (
-        seen + _Z**2 / (2 * number),
-        _Z * math.sqrt(seen * (1 - seen) / number + _Z**2 / (4 * number**2)),
-    )
+    middle = seen + _Z**2 / (2 * number)
+    half = _Z * math.sqrt(seen * (1 - seen) / number + _Z**2 / (4 * number**2))
     least, most = ((middle + sign * half) / (1 + _Z**2 / number) for sign in (-1, 1))
     return min(low, share * least / seen), max(high, min(share * most / seen, 1.0))
 

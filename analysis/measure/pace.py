@@ -20,9 +20,8 @@ _COUNTED = 2
 def first_step(main: Process, steps: Steps) -> int:
     """Return the index of the first step that counts in the means."""
     counted = main.of(Stage.FLOP)["start"]
-    after = (
-        int(np.searchsorted(steps.start, counted.min(), "right")) if len(counted) else 0
-    )  # once more where an optimizer came late
+    # once more where an optimizer came late
+    after = int(np.searchsorted(steps.start, counted.min(), "right")) if len(counted) else 0
     warm_up = int(len(steps.wall) >= _WARM_UP)
     return max(after, warm_up) if _COUNTED * after <= len(steps.wall) else warm_up
 

@@ -14,11 +14,11 @@ from feedline.analysis.measure.code_places import CHECKPOINT, COMPILE
 from feedline.analysis.measure.code_tree import MAIN, is_tapped
 from feedline.analysis.measure.gather import RankMetrics
 from feedline.analysis.measure.making import step_of
-from feedline.analysis.measure.model import PeriodicStall
 from feedline.analysis.measure.stages import INPUT_STAGES
+from feedline.analysis.measure.step_model import PeriodicStall
 from feedline.analysis.measure.user_code import library_of
 from feedline.profiler.events import Flag, Stage
-from feedline.profiler.store.stacks import ProcessStacks
+from feedline.profiler.store.sampled_stacks import ProcessStacks
 
 _MIN_REPEATS = 6
 _MIN_SHARE = 0.03  # of the steps' time

@@ -18,8 +18,8 @@ import numpy as np
 import numpy.typing as npt
 
 from feedline.analysis.intervals import IntArray, parents
-from feedline.analysis.measure.model import Sampled
 from feedline.analysis.measure.stages import STAGE_OF_RECORD, UNATTRIBUTED
+from feedline.analysis.measure.step_model import Sampled
 from feedline.analysis.measure.steps import Steps, of_loss
 from feedline.profiler.events import Flag, Stage
 from feedline.profiler.store.segment_reader import Process

@@ -13,9 +13,10 @@ from feedline.profiler import masks
 from feedline.profiler.attach.watched import SeenStack, Watched, WatchedProcess, WatchedThread
 from feedline.profiler.masks import PYTHON
 from feedline.profiler.stacks.thread_stacks import Place
-from feedline.profiler.store.stacks import LOOP, ProcessStacks, SampledStack, StackFrame
+from feedline.profiler.store.sampled_stacks import ProcessStacks, SampledStack, StackFrame
+from feedline.profiler.store.stacks import LOOP
 
-OTHER, LAUNCHER = "other", "launcher"
+_OTHER, _LAUNCHER = "other", "launcher"
 _LAUNCHES = re.compile(
     r"distributed/(run|launch|launcher/.*|elastic/.*)\.py|multiprocessing/spawn\.py"
 )
@@ -64,7 +65,7 @@ class WatchedRank:
         return [
             _stacks(
                 process,
-                MAIN if process is self.main else WORKER if process.pid in workers else OTHER,
+                MAIN if process is self.main else WORKER if process.pid in workers else _OTHER,
             )
             for _, process in self.processes
         ]
@@ -79,11 +80,11 @@ def ranks_of(watched: Watched) -> list[WatchedRank]:
         above = _above(process, by_pid)
         owner = next((mains[pid] for pid in above if pid in mains), None)
         if owner is None:
-            if roles[process.pid] == OTHER and process.main_thread is not None:
+            if roles[process.pid] == _OTHER and process.main_thread is not None:
                 mains[process.pid] = WatchedRank(process.rank, process)
         elif roles[process.pid] == WORKER or process.name == _WORKER_NAME:
             owner.workers.append(process)
-        elif roles[process.pid] == OTHER:
+        elif roles[process.pid] == _OTHER:
             owner.others.append(process)
     for rank in mains.values():
         rank.workers.sort(key=lambda process: (process.begun_s, process.pid))
@@ -130,17 +131,17 @@ def _whole(file: str, folder: str) -> str:
 def _role(process: WatchedProcess) -> str:
     thread = process.main_thread
     if thread is None:
-        return OTHER
+        return _OTHER
     frames = [frame for stack in thread.stacks for frame in inside_process(stack.frames)]
     if any(_fits(frame, "torch", r"utils/data/_utils/worker\.py") for frame in frames):
         return WORKER
     if any(_fits(frame, PYTHON, _SERVER.pattern) for frame in frames):
-        return LAUNCHER
+        return _LAUNCHER
     launches = [
         any(_fits(frame, "torch", _LAUNCHES.pattern) for frame in inside_process(stack.frames))
         for stack in thread.stacks
     ]
-    return LAUNCHER if launches and sum(launches) * 2 > len(launches) else OTHER
+    return _LAUNCHER if launches and sum(launches) * 2 > len(launches) else _OTHER
 
 
 def _fits(frame: Place, owner: str, file: str) -> bool:
@@ -177,7 +178,7 @@ def _stacks(process: WatchedProcess, kind: str) -> ProcessStacks:
 def _name(thread: WatchedThread) -> str:
     if thread.is_main:
         return MAIN
-    return "pin_memory" if any(map(_pins, thread.stacks)) else OTHER
+    return "pin_memory" if any(map(_pins, thread.stacks)) else _OTHER
 
 
 def _pins(stack: SeenStack) -> bool:

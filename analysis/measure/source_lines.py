@@ -10,7 +10,8 @@ from pathlib import Path
 from feedline.profiler.errors import FeedlineError
 from feedline.profiler.masks import MASK
 from feedline.profiler.store.run_folder import Rank
-from feedline.profiler.store.stacks import FileState, read_file_states
+from feedline.profiler.store.sampled_stacks import FileState
+from feedline.profiler.store.stacks import read_file_states
 
 _LARGEST_BYTES = 4_000_000
 _PARENTS = 3  # of a run folder: it is usually below the folder that the program was started in

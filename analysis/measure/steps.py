@@ -19,6 +19,7 @@ from feedline.profiler.events import Flag, Stage
 from feedline.profiler.store.record_columns import Records, view
 from feedline.profiler.store.segment_reader import Process
 
+# what did not happen in the main thread, though it wrote it down
 ASIDE = (
     Stage.GPU,
     Stage.PROFILED,
@@ -35,7 +36,7 @@ ASIDE = (
     Stage.CALLED,
     Stage.GARBAGE,
     Stage.KEPT,
-)  # what did not happen in the main thread, though it wrote it down
+)
 _FEWEST = 4  # steps that are worth a mean
 _BATCH_IN_EPOCH = (1 << 32) - 1  # of a batch key (profiler/events.py)
 
@@ -118,10 +119,8 @@ def partition(main: Process) -> Steps | None:
         if main.stride == 1
         else np.zeros(len(asked), np.bool_)
     )
-    steps, making = (
-        _sum(pieces, spans, main.names, boundaries, asked, left),
-        Making.of(main, spans, pieces, boundaries),
-    )
+    steps = _sum(pieces, spans, main.names, boundaries, asked, left)
+    making = Making.of(main, spans, pieces, boundaries)
     steps = replace(steps, collecting=collecting(main, pieces, spans, boundaries))
     if not len(main.of(Stage.REST)):  # else it is a part of what recording a step in full costs
         steps = _without_looking(steps, main.view(Stage.OWN_CODE))
@@ -265,35 +264,17 @@ def _sum(
     asked: Records,
     left: npt.NDArray[np.bool_],
 ) -> Steps:
-    count = len(boundaries.start)
-    length = pieces.end - pieces.start
+    count, evaluation = len(boundaries.start), boundaries.evaluation
     step = np.searchsorted(boundaries.start, pieces.start, "right") - 1
     inside = (step >= 0) & (pieces.start < np.append(boundaries.end, 0)[step])
-    evaluation = boundaries.evaluation
     inside &= ~holds(evaluation, pieces.start)
     wall = (
         boundaries.end
         - boundaries.start
         - overlap(boundaries.start, boundaries.end, evaluation[:, 0], evaluation[:, 1])
     )
-    stages: dict[str, IntArray] = {}
-    owner = np.maximum(pieces.owner, 0)
-    stage = np.where(pieces.owner < 0, int(Stage.LOSS), spans["stage"][owner])
-    for key in np.unique(stage[inside]).tolist():
-        for source in (
-            np.unique(spans["source"][owner[inside & (stage == key)]]).tolist()
-            if key == Stage.USER
-            else [None]
-        ):
-            name = names.get(source, "stage") if source is not None else STAGE_OF_RECORD[Stage(key)]
-            chosen = (
-                inside
-                & (stage == key)
-                & (True if source is None else spans["source"][owner] == source)
-            )
-            stages[name] = stages.get(name, 0) + np.bincount(
-                step[chosen], length[chosen], count
-            ).astype(np.int64)
+    stage = _stage_of(pieces, spans)
+    stages = _sum_stages(pieces, spans, names, step, inside, count)
     handing = _handing(pieces, spans, step, inside, count)
     if handing.any():
         stages["transport"] = stages["transport"] - handing
@@ -316,18 +297,57 @@ def _sum(
         asked=asked,
         handing=handing,
         unclaimed=stages["other"] + _may_be_input(pieces, spans, names, step, inside, count),
-        computing_loss=np.bincount(
-            step[inside & (pieces.owner < 0)], length[inside & (pieces.owner < 0)], count
-        ).astype(np.int64),
-        evaluating=int(
-            (
-                evaluation[:, 1]
-                - evaluation[:, 0]
-                - overlap(evaluation[:, 0], evaluation[:, 1], pieces.start, pieces.end)
-            ).sum()
-        ),
+        computing_loss=_sum_steps(pieces, step, inside & (pieces.owner < 0), count),
+        evaluating=_outside(evaluation[:, 0], evaluation[:, 1], pieces),
         resident=_resident(spans, boundaries),
     )
+
+
+def _stage_of(pieces: Pieces, spans: Records) -> IntArray:
+    """Return the stage of each piece; that of none is the loss."""
+    owned = spans["stage"][np.maximum(pieces.owner, 0)]
+    return np.where(pieces.owner < 0, int(Stage.LOSS), owned)
+
+
+def _sum_stages(
+    pieces: Pieces,
+    spans: Records,
+    names: dict[int, str],
+    step: IntArray,
+    inside: npt.NDArray[np.bool_],
+    count: int,
+) -> dict[str, IntArray]:
+    """Return name of a stage -> int64 [count], ns of each step.
+
+    Stages of the program's own have names of their own.
+    """
+    stage, source = _stage_of(pieces, spans), spans["source"][np.maximum(pieces.owner, 0)]
+    sums: dict[str, IntArray] = {}
+    for key in np.unique(stage[inside]).tolist():
+        of_stage = inside & (stage == key)
+        if key != Stage.USER:
+            parts = [(STAGE_OF_RECORD[Stage(key)], of_stage)]
+        else:
+            parts = [
+                (names.get(number, "stage"), of_stage & (source == number))
+                for number in np.unique(source[of_stage]).tolist()
+            ]
+        for name, chosen in parts:
+            sums[name] = sums.get(name, 0) + _sum_steps(pieces, step, chosen, count)
+    return sums
+
+
+def _sum_steps(
+    pieces: Pieces, step: IntArray, chosen: npt.NDArray[np.bool_], count: int
+) -> IntArray:
+    """Return what the chosen pieces take of each step, int64 [count], ns."""
+    length = pieces.end[chosen] - pieces.start[chosen]
+    return np.bincount(step[chosen], length, count).astype(np.int64)
+
+
+def _outside(start: IntArray, end: IntArray, pieces: Pieces) -> int:
+    """Return how much of these intervals lies in no piece, ns."""
+    return int((end - start - overlap(start, end, pieces.start, pieces.end)).sum())
 
 
 def _may_be_input(
@@ -390,10 +410,8 @@ def _fed(asked: Records, spans: Records, boundaries: Boundaries) -> tuple[IntArr
     # was taken
     elsewhere = boundaries.elsewhere
     at = np.clip(np.searchsorted(boundaries.start, elsewhere["start"], "right") - 1, 0, count - 1)
-    fed, sizes = (
-        np.concatenate([taken[known], at]),
-        np.concatenate([asked["samples"][known], elsewhere["samples"]]),
-    )
+    fed = np.concatenate([taken[known], at])
+    sizes = np.concatenate([asked["samples"][known], elsewhere["samples"]])
     trains = (spans["stage"] == Stage.BACKWARD) | (
         (spans["stage"] == Stage.FORWARD) & (spans["flags"] & Flag.GRAD != 0)
     )

@@ -8,7 +8,7 @@ from feedline.analysis.measure.code_frames import called
 from feedline.analysis.measure.code_node import CodeNode, Weight, share_of
 from feedline.analysis.measure.code_places import EVALUATION, IDLE, LOGGING, OTHER
 from feedline.analysis.measure.code_tree import MAIN, PlaceTree, SampledCode
-from feedline.analysis.measure.model import OwnCode, OwnFunction
+from feedline.analysis.measure.step_model import OwnCode, OwnFunction
 
 #: Of its process's time: functions that take less are not told, nor are lines.
 _TOLD = 0.01

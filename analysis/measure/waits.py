@@ -7,7 +7,7 @@ share.
 import numpy as np
 
 from feedline.analysis.intervals import IntArray
-from feedline.analysis.measure.model import WAIT_KINDS
+from feedline.analysis.measure.step_model import WAIT_KINDS
 from feedline.analysis.measure.steps import Steps
 from feedline.profiler.events import Flag, Stage
 from feedline.profiler.store.record_columns import Records

@@ -33,7 +33,7 @@ def variants(recorded: RecordedInput, change: Change) -> Sequence[RecordedInput]
     two bounds. And two where helper threads stop: whether they spun or did a part of the work is
     unknown. In the first their work is gone, in the second the worker's own thread does it.
     """
-    changed = with_change(recorded, change)
+    changed = _with_change(recorded, change)
     if changed.receiving_bounds and changed.setting.num_workers:
         return [replace(changed, receiving=bound) for bound in changed.receiving_bounds]
     if change.helper_threads or recorded.helpers == 1.0:
@@ -54,7 +54,7 @@ def variants(recorded: RecordedInput, change: Change) -> Sequence[RecordedInput]
     ]
 
 
-def with_change(recorded: RecordedInput, change: Change) -> RecordedInput:
+def _with_change(recorded: RecordedInput, change: Change) -> RecordedInput:
     """Return the first of the ``variants``."""
     given, own = change.settings, {name: (share, share) for name, share in recorded.own.items()}
     helpers = recorded.helpers if change.helper_threads else 1.0

@@ -28,15 +28,13 @@ _MORE_WORKERS = 2  # times as many
 # why the replay refuses a prediction that would read faster than the disk was seen to
 _OF_DISK = "disk_bandwidth"
 
-CPUS, WORKERS, BOTH, ALONE, PASSES, STEP, DISK = (
-    "cpus",
-    "workers",
-    "cpus_and_workers",
-    "no_workers",
-    "epoch_starts",
-    "step",
-    "disk",
-)
+CPUS = "cpus"
+WORKERS = "workers"
+BOTH = "cpus_and_workers"
+ALONE = "no_workers"
+PASSES = "epoch_starts"
+STEP = "step"
+DISK = "disk"
 
 
 @dataclass(frozen=True)

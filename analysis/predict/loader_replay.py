@@ -21,14 +21,13 @@ from heapq import heappop, heappush
 from itertools import count, cycle, islice
 
 _MAIN, _PINS, _FIRST_SENDER = -1, -2, -3
-_LOOKS = (
-    4  # whether a worker still makes a batch, while another of its threads waits for Python's lock
-)
+# whether a worker still makes a batch, while another of its threads waits for Python's lock
+_LOOKS = 4
 LAG = 2  # steps of a few hundred launches each, of which CUDA queues about a thousand
-Part = tuple[
-    float, float
-]  # of an actor's work: seconds, and threads that compute for so long on CPUs of their own (0: it waits)
-_Actor = Generator[Part | None, None, None]  # None: until it is woken
+# of an actor's work: seconds, and threads that compute for so long on CPUs of their own (0: it
+# waits)
+_Part = tuple[float, float]
+_Actor = Generator[_Part | None, None, None]  # None: until it is woken
 
 
 @dataclass(frozen=True)
@@ -148,7 +147,7 @@ class _Clock:
     _waiting: list[tuple[float, int, int]] = field(default_factory=list)
     _tie: "count[int]" = field(default_factory=count)
 
-    def begin(self, actor: int, part: Part) -> None:
+    def begin(self, actor: int, part: _Part) -> None:
         """Let an actor compute, or wait."""
         seconds, threads = part
         if threads:
@@ -191,9 +190,8 @@ class _Replay:
         self.sent: deque[tuple[float, int]] = deque()  # by workers: when each batch can be received
         pins = work.pinning != NOTHING and setting.num_workers > 0
         self.receiver = _PINS if pins else _MAIN  # from workers
-        self.ready: deque[tuple[float, int]] = (
-            deque() if pins else self.sent
-        )  # for the main process
+        # for the main process
+        self.ready: deque[tuple[float, int]] = deque() if pins else self.sent
         self.early: set[int] = set()  # received, and not yet their turn
         self.drawn = 0
         self.idle: set[int] = set()
@@ -234,7 +232,7 @@ class _Replay:
             self.idle.remove(actor)
             self.clock.begin(actor, (0.0, 0.0))
 
-    def _does(self, task: Task) -> Generator[Part, None, None]:
+    def _does(self, task: Task) -> Generator[_Part, None, None]:
         cuts = (
             [0.0, *sorted(self.dice.random() for _ in range(task.pieces - 1)), 1.0]
             if task.off_cpu_s and task.cpu_s
@@ -341,7 +339,7 @@ class _Replay:
             yield from self._lock(self.by[batch])
         self.locked += self.clock.now - begin
 
-    def _first_of(self, queue: deque[tuple[float, int]]) -> Generator[Part | None, None, int]:
+    def _first_of(self, queue: deque[tuple[float, int]]) -> Generator[_Part | None, None, int]:
         """Wait for a batch."""
         while not queue:
             yield None

@@ -13,10 +13,8 @@ from feedline.analysis.measure.stages import MAKING_STAGES
 from feedline.analysis.predict.loader_replay import Task
 from feedline.profiler.events import Flag, Stage
 
-TIMED = (
-    Stage.FORWARD,
-    Stage.BACKWARD,
-)  # whose CPU time is measured, and which lie outside of each other
+# whose CPU time is measured, and which lie outside of each other
+TIMED = (Stage.FORWARD, Stage.BACKWARD)
 # of all CPU time: with less, threads beside the main one are not told from the work around batches
 # and from feedline's
 _MIN_HELPERS = 0.2
@@ -83,50 +81,34 @@ def main_process(
     stages = {name: values[counts] for name, values in rank.stages.items() if name not in not_own}
     whole = np.sum(list(stages.values()), axis=0)
     cpu, queued = (of_steps(rank, counts, column) for column in ("cpu", "runqueue"))
-    measured = np.minimum(
-        sum(
-            (stages[name] for name in ("forward", "backward") if name in stages),
-            np.zeros(len(whole)),
-        ),
-        whole,
-    )
-    waiting = queued.sum() / max(
-        cpu.sum() + queued.sum(), 1
-    )  # share of the time in which it wants a CPU
+    timed = [stages[name] for name in ("forward", "backward") if name in stages]
+    measured = np.minimum(sum(timed, np.zeros(len(whole))), whole)
+    # share of the time in which it wants a CPU
+    waiting = queued.sum() / max(cpu.sum() + queued.sum(), 1)
     rest = _computed(whole - measured, waiting)
     own = np.maximum(measured - np.minimum(queued, measured) + rest, _NOTHING_ELSE * 1e9)
-    batches = (
-        max(float(steps.batches[counts].mean()), _NOTHING_ELSE)
-        if steps.batches[counts].any()
-        else 1.0
-    )
-    beside_s = (
-        _making_cpu_s(run) + asking_cpu_s(rank, workers) + (restarting_s + pinning_s) * batches
-    )
-    helped = not restarting_s  # what the ends of workers take is not told from helper threads
-    computes, threads = _computing(
+    mean_own = float(own.mean())
+    batches = 1.0
+    if steps.batches[counts].any():
+        batches = max(float(steps.batches[counts].mean()), _NOTHING_ELSE)
+    computes_s, threads = _computing(
         run.step.cpu_s,
-        beside_s,
-        helped,
+        _making_cpu_s(run) + asking_cpu_s(rank, workers) + (restarting_s + pinning_s) * batches,
+        not restarting_s,  # what the ends of workers take is not told from helper threads
         float(np.minimum(cpu, own).mean()) / 1e9,
         float(rest.mean()) / 1e9,
     )
     means = {name: value for name, value in run.step.stages.items() if name not in not_own}
-    unqueued = float(own.sum()) / max(float(whole.sum()), 1.0)
-    target = sum(means.values()) * unqueued  # where steps were only counted, of all
-    usual = (
-        min(target, float(own.mean()) / 1e9)
-        if restarting_s and rank.estimate is not None
-        else target
-    )
+    mean_s = sum(means.values())
+    # where steps were only counted, of all
+    target = mean_s * (float(own.sum()) / max(float(whole.sum()), 1.0))
+    usual = min(target, mean_own / 1e9) if restarting_s and rank.estimate is not None else target
     return Main(
-        own_s=own / float(own.mean()) * max(usual, _NOTHING_ELSE),
-        cpu_share=min(1.0, computes * 1e9 / float(own.mean())),
+        own_s=own / mean_own * max(usual, _NOTHING_ELSE),
+        cpu_share=min(1.0, computes_s * 1e9 / mean_own),
         threads=threads,
         batches=batches,
-        shares={
-            name: value / max(sum(means.values()), _NOTHING_ELSE) for name, value in means.items()
-        },
+        shares={name: value / max(mean_s, _NOTHING_ELSE) for name, value in means.items()},
         receiving=_receiving(rank, counts) if workers else Task(0.0, 0.0),
         starting_s=(target - usual) / batches,
     )

@@ -3,7 +3,7 @@
 That is each batch's and each step's work, free of what it waited for.
 """
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -21,44 +21,32 @@ from feedline.analysis.measure.costs import accounted_cpu_s
 from feedline.analysis.measure.gather import RankMetrics
 from feedline.analysis.measure.stages import MAKING_STAGES
 from feedline.analysis.predict.loader_replay import NOTHING, Setting, Task
-from feedline.analysis.predict.main_process import main_process
+from feedline.analysis.predict.main_process import Main, main_process
 from feedline.analysis.predict.recorded import RecordedInput, Shares
-from feedline.analysis.predict.starts import settling_cpu_s, starts, warm_up, warming
+from feedline.analysis.predict.starts import Starts, settling_cpu_s, starts, warm_up, warming
 from feedline.profiler.events import Stage
 from feedline.profiler.store.record_columns import Records
 
 FEWEST = 16  # batches, and steps: fewer say little of how they differ
 _MANY = 160  # batches that are replayed to learn how long one takes to be made
-_WEIGHTS = (
-    1.0,
-    0.75,
-    0.5,
-    0.35,
-    0.25,
-    0.15,
-    0.1,
-    0.05,
-    0.0,
-)  # of other programs' threads beside the training's
+# of other programs' threads beside the training's
+_WEIGHTS = (1.0, 0.75, 0.5, 0.35, 0.25, 0.15, 0.1, 0.05, 0.0)
 _CLOSE = 1.02  # how much longer than recorded a batch may take to be made
-_SWITCH_INTERVAL_S = (
-    5e-3  # sys.getswitchinterval(): after so long, a thread has to leave Python's lock to another
-)
+# sys.getswitchinterval(): after so long, a thread has to leave Python's lock to another
+_SWITCH_INTERVAL_S = 5e-3
 # that a worker's thread takes to hand over a tensor's file: accepting, two challenges, sending it
 _LOCKS_PER_TENSOR = 7
 # of what is waited for workers while batches are received: less is not told from other waiting
 _LOCKED = 0.5
 _LOCK_ERROR_S = 0.1e-3
-_MOST_PIECES = (
-    6  # in which a batch computes and waits in turns: more change the replay by less than 1 %
-)
+# in which a batch computes and waits in turns: more change the replay by less than 1 %
+_MOST_PIECES = 6
 _STATEFUL = "StatefulDataLoader"  # of torchdata: it dispatches like torch's
 _FEW_BYTES = 1e6  # per second: any disk has room for more
 _SENDING_S = 0.3e-3  # through the queue's pipe, besides pickling
 _PICKLING_S = 0.1e-3  # CPU time per batch whose tensors are in shared memory
-_SHARING_S_PER_BYTE = (
-    0.8e-9  # CPU time of a worker that collates into new shared memory (benchmarks/whatif_truth.py)
-)
+# CPU time of a worker that collates into new shared memory (benchmarks/whatif_truth.py)
+_SHARING_S_PER_BYTE = 0.8e-9
 
 
 def recorded_input(
@@ -75,58 +63,42 @@ def recorded_input(
     unfit = _unfit(rank, run)
     if unfit is not None:
         return unfit
-    setting, persistent = (
-        _setting(run),
-        bool(run.setting("persistent_workers")) and not run.loader_made_again,
-    )
-    fetches, steps = _made(rank, persistent), len(rank.steps.wall) - rank.first if rank.steps else 0
-    if min(len(fetches), steps) < FEWEST:
-        return Refused(
-            "too_few_batches",
-            f"{len(fetches)} batches and {steps} steps were recorded; a prediction needs at least "
-            f"{FEWEST} of each: record a longer run",
-        )
+    setting = _setting(run)
+    persistent = bool(run.setting("persistent_workers")) and not run.loader_made_again
+    fetches = _made(rank, persistent)
+    too_few = _too_few(rank, len(fetches))
+    if too_few is not None:
+        return too_few
     begins = starts(rank, setting.num_workers, persistent)
-    restarting_s = (
-        begins.worker_cpu_s * setting.num_workers / begins.per_pass
-        if begins.counted and not persistent
-        else 0.0
-    )
-    pins = (
-        setting.num_workers > 0 and "pin" in run.moved
-    )  # in a thread, which then receives the batches, too
-    pinning, unpacking = (
-        _moving(run, stage) if pins else NOTHING for stage in ("pin", "transport")
-    )
+    pinning, unpacking = _in_pinning_thread(run, setting.num_workers)
     main = main_process(
-        rank, run, setting.num_workers, restarting_s, pinning.cpu_s + unpacking.cpu_s
+        rank,
+        run,
+        setting.num_workers,
+        0.0 if persistent else _restarting_s(begins, setting.num_workers),
+        pinning.cpu_s + unpacking.cpu_s,
     )
-    helpers, best, into_shared_s = _helpers(run), from_workers_s(run), _into_shared_s(run)
-    rate, samples = (
-        run.throughput.samples_per_s or 0.0,
-        (run.throughput.batch_size or 1.0) / main.batches,
-    )
-    sharing_s = _sharing_s(fetches, into_shared_s) if setting.num_workers else 0.0
-    handing_s = (
-        sharing_s + _pickling_s(rank) if setting.num_workers else into_shared_s + _PICKLING_S
-    )
+    if setting.num_workers:
+        handover = _measured_handover(rank, run, main, fetches)
+    else:
+        handover = _estimated_handover(run)
+    helpers, rate = _helpers(run), run.throughput.samples_per_s or 0.0
+    samples = (run.throughput.batch_size or 1.0) / main.batches
     recorded = RecordedInput(
         setting=setting,
         persistent=persistent,
         others_set=run.loader.settings if run.loader else {},
-        batches=_batches(fetches, helpers, samples, sharing_s),
+        batches=_batches(fetches, helpers, samples, handover.shared_s),
         steps=main.tasks(),
-        receiving=main.receiving if setting.num_workers else Task(best.middle, 0.0),
-        receiving_bounds=() if setting.num_workers else (Task(best.low, 0.0), Task(best.high, 0.0)),
+        receiving=handover.receiving,
+        receiving_bounds=handover.receiving_bounds,
         pinning=pinning,
         unpacking=unpacking,
         gpu_s=run.step.gpu_s / main.batches,
-        handing_over=Task(handing_s, 0.0),
-        sharing_s=max(
-            0.0, _SHARING_S_PER_BYTE * min(_loader_bytes(run)) - _collating_s(run) * samples
-        ),
+        handing_over=Task(handover.worker_s, 0.0),
+        sharing_s=_more_to_share_s(run, samples),
         freeing_s=FREEING_S_PER_BYTE.middle * min(_loader_bytes(run)),
-        freed_s=freed_s(run) if setting.num_workers else 0.0,
+        freed_s=handover.freed_s,
         sending=_SENDING_S,
         starts=replace(begins, main_s=main.starting_s * begins.per_pass),
         making=_making(run),
@@ -138,10 +110,7 @@ def recorded_input(
         samples_per_batch=samples,
         samples_per_s=rate,
         locked=0.0 if at_own_locks else _locked(run),
-        staying=0.0
-        if persistent
-        else run.staying_s * float((fetches["number"] >> 32 > 0).mean())
-        - settling_cpu_s(rank.makers),
+        staying=0.0 if persistent else _staying_s(rank, run, fetches),
     )
     return _delayed(_locking(recorded, tensors(run)), fetches)
 
@@ -190,6 +159,18 @@ def _unfit(rank: RankMetrics, run: RuleInputs) -> Refused | None:
     return None
 
 
+def _too_few(rank: RankMetrics, batches: int) -> Refused | None:
+    """Say that too little was recorded to replay it."""
+    steps = len(rank.steps.wall) - rank.first if rank.steps else 0
+    if min(batches, steps) >= FEWEST:
+        return None
+    return Refused(
+        "too_few_batches",
+        f"{batches} batches and {steps} steps were recorded; a prediction needs at least "
+        f"{FEWEST} of each: record a longer run",
+    )
+
+
 def _ranks(rank: RankMetrics) -> int:
     size = rank.rank.manifest.place.get("world_size")
     return size if isinstance(size, int) else 1
@@ -236,6 +217,69 @@ def _made(rank: RankMetrics, persistent: bool) -> Records:
     return np.asarray(fetches[after] if after.sum() >= FEWEST else fetches)
 
 
+@dataclass(frozen=True)
+class _Handover:
+    """What a batch costs on its way from a worker to the main process.
+
+    Attributes:
+        worker_s: CPU seconds of the worker: the batch into shared memory, and pickling it.
+        shared_s: of that, spent while the recorded batches were made.
+        receiving: by the main process.
+        receiving_bounds: lower and upper end of that, where it is an estimate.
+        freed_s: CPU seconds of the main process to give back its memory, as recorded.
+    """
+
+    worker_s: float
+    shared_s: float
+    receiving: Task
+    receiving_bounds: tuple[Task, ...]
+    freed_s: float
+
+
+def _measured_handover(
+    rank: RankMetrics, run: RuleInputs, main: Main, fetches: Records
+) -> _Handover:
+    """Return what workers and the main process took to hand over a batch."""
+    shared_s = _sharing_s(fetches, _into_shared_s(run))
+    return _Handover(
+        worker_s=shared_s + _pickling_s(rank),
+        shared_s=shared_s,
+        receiving=main.receiving,
+        receiving_bounds=(),
+        freed_s=freed_s(run),
+    )
+
+
+def _estimated_handover(run: RuleInputs) -> _Handover:
+    """Return what a worker would take, at least, of a loader that has none."""
+    receiving_s = from_workers_s(run)
+    return _Handover(
+        worker_s=_into_shared_s(run) + _PICKLING_S,
+        shared_s=0.0,
+        receiving=Task(receiving_s.middle, 0.0),
+        receiving_bounds=(Task(receiving_s.low, 0.0), Task(receiving_s.high, 0.0)),
+        freed_s=0.0,
+    )
+
+
+def _in_pinning_thread(run: RuleInputs, workers: int) -> tuple[Task, Task]:
+    """Return what a batch costs in the thread that pins: pinning it, and receiving it there."""
+    if not workers or "pin" not in run.moved:
+        return NOTHING, NOTHING
+    return _moving(run, "pin"), _moving(run, "transport")
+
+
+def _restarting_s(begins: Starts, workers: int) -> float:
+    """Return the CPU seconds per batch for starting the workers again in each pass."""
+    return begins.worker_cpu_s * workers / begins.per_pass if begins.counted else 0.0
+
+
+def _staying_s(rank: RankMetrics, run: RuleInputs, fetches: Records) -> float:
+    """Return the CPU seconds that a batch would take more in workers that stayed."""
+    in_later_passes = float((fetches["number"] >> 32 > 0).mean())
+    return run.staying_s * in_later_passes - settling_cpu_s(rank.makers)
+
+
 def _batches(fetches: Records, helpers: float, samples: float, sharing_s: float) -> list[Task]:
     """Return what each batch took besides handing it over.
 
@@ -267,6 +311,14 @@ def _sharing_s(fetches: Records, at_most_s: float) -> float:
     that to the thread that pickles, whose time is measured.
     """
     return min(at_most_s, float(np.minimum(fetches["cpu"], fetches["wall"]).mean()) / 2e9)
+
+
+def _more_to_share_s(run: RuleInputs, samples: float) -> float:
+    """Return the CPU seconds that a batch takes more if it is made in shared memory.
+
+    Collating into it replaces the collating that was recorded.
+    """
+    return max(0.0, _SHARING_S_PER_BYTE * min(_loader_bytes(run)) - _collating_s(run) * samples)
 
 
 def _locking(recorded: RecordedInput, tensors: float) -> RecordedInput:
@@ -363,10 +415,8 @@ def _helpers(run: RuleInputs) -> float:
 
 
 def _making(run: RuleInputs) -> dict[str, Shares]:
-    whole, stages = (
-        run.costs.get("total"),
-        {name: run.costs[name] for name in MAKING_STAGES if name in run.costs},
-    )
+    whole = run.costs.get("total")
+    stages = {name: run.costs[name] for name in MAKING_STAGES if name in run.costs}
     if whole is None:
         return {}
     cpu = max(whole.cpu_s or 0.0, sum(cost.cpu_s or 0.0 for cost in stages.values())) or 1.0
@@ -385,9 +435,8 @@ def _others(run: RuleInputs) -> float:
     use = run.cpus
     if use is None or not use.others:
         return 0.0
-    hidden = max(
-        0.0, (use.affinity or use.allowed) - use.allowed
-    )  # CPUs that a quota keeps from the training: others may have them first
+    # CPUs that a quota keeps from the training: others may have them first
+    hidden = max(0.0, (use.affinity or use.allowed) - use.allowed)
     return max(0.0, use.others - hidden) * (1 + run.waiting_cpus() / use.own if use.own else 1.0)
 
 

@@ -12,14 +12,11 @@ from feedline.analysis.measure.gather import RankMetrics, process_cpu_s, step_su
 from feedline.analysis.measure.rank_gauges import read_rank_gauges
 from feedline.analysis.measure.stages import INPUT_STAGES
 from feedline.analysis.predict.main_process import ASLEEP, TIMED, asking_cpu_s, of_steps
-from feedline.analysis.ranks.replay import RankCpu
+from feedline.analysis.ranks.shared_cpus import RankCpu
 from feedline.profiler.events import Stage
 
-_AS_RECORDED = (
-    *INPUT_STAGES,
-    "forward",
-    "backward",
-)  # stages whose CPU time is measured, or which are not the step's own
+# stages whose CPU time is measured, or which are not the step's own
+_AS_RECORDED = (*INPUT_STAGES, "forward", "backward")
 
 
 def rank_cpus(gathered: Mapping[int, RankMetrics]) -> dict[int, RankCpu]:
@@ -48,10 +45,8 @@ def rank_cpu(rank: RankMetrics, machine: tuple[object, str], ranks: int) -> Rank
     used = mean_of(rank, rank, read_rank_gauges(rank.rank, []), "cpu/processes")
     if step is None or rank.steps is None or used is None or cpus is None:
         return None
-    workers, samples = (
-        any(process.is_worker for process in rank.makers.processes),
-        float(rank.steps.samples[rank.first :].mean()),
-    )
+    workers = any(process.is_worker for process in rank.makers.processes)
+    samples = float(rank.steps.samples[rank.first :].mean())
     costs = rank.sample_costs
     making_s = max(process_cpu_s(rank) or 0.0, accounted_cpu_s(costs)) * samples if workers else 0.0
     whole = costs.get("total")

@@ -9,9 +9,8 @@ from statistics import fmean
 from feedline.analysis.predict.loader_replay import NOTHING, Pass, Replayed, Setting, Task, replay
 from feedline.analysis.predict.starts import Starts
 
-_BLOCK = (
-    8  # neighboring batches or steps that are drawn together: what slows one often slows the next
-)
+# neighboring batches or steps that are drawn together: what slows one often slows the next
+_BLOCK = 8
 
 
 @dataclass(frozen=True)
@@ -127,9 +126,8 @@ class RecordedInput:
         rate = ((begins.counted + 1) * begins.per_pass - 1) / (
             begins.counted * (whole + (between if workers else 0.0)) + whole - first
         )
-        return (
-            min(rate, 1 / self.gpu_s) if self.gpu_s else rate
-        )  # each pass began with a GPU that had nothing to do
+        # each pass began with a GPU that had nothing to do
+        return min(rate, 1 / self.gpu_s) if self.gpu_s else rate
 
     def work_s(self) -> float:
         """Return the seconds of all that is done for a batch, one thing after the other."""

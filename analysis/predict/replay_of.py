@@ -26,11 +26,11 @@ _TOLERANCE = 0.15  # by which the replay of the run as it was may miss its rate
 _MOST_LOCKED = 0.1
 #: Standard deviation of replayed over measured, as a logarithm, where the same work is done by
 #: other workers (docs/measured/whatif.md).
-MODEL_ERROR = 0.05
+_MODEL_ERROR = 0.05
 #: What is added to it, per logarithm of the gain, where work falls away: below and above what is
 #: replayed. What remains was a small part of what was measured, and is mostly less than it seemed:
 #: it had waited for what falls away (docs/measured/faults.md).
-REMOVAL_ERROR = 0.1, 0.3
+_REMOVAL_ERROR = 0.1, 0.3
 #: Upper limit of that logarithm for starts of workers that fall away: the batches between them were
 #: measured without any start, so the length of a start adds no uncertainty. Passes so short that
 #: all their batches are first ones of a worker are an exception.
@@ -133,7 +133,9 @@ def _errors(removed: float, by_chance: float = 0.0) -> tuple[float, float]:
 
     They are standard deviations of logarithms.
     """
-    below, above = (math.hypot(by_chance, MODEL_ERROR, error * removed) for error in REMOVAL_ERROR)
+    below, above = (
+        math.hypot(by_chance, _MODEL_ERROR, error * removed) for error in _REMOVAL_ERROR
+    )
     return below, above
 
 

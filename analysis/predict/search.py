@@ -19,12 +19,13 @@ _FEW = 5  # settings that are told
 _LIMITS = 3  # predictions that find out what limits the best ones, at most
 _PER_CPU = 2  # workers that are tried, at most: those that are often blocked share a CPU
 _FEWEST = 4  # of them
+# torch's defaults
 _USUAL: Settings = {
     "num_workers": 0,
     "prefetch_factor": _USUAL_DEPTH,
     "in_order": True,
     "persistent_workers": False,
-}  # torch's defaults
+}
 _SEARCHED = tuple(_USUAL)
 
 
@@ -207,6 +208,31 @@ class Searcher:
         ]
         if not curve:
             return self._refusal()
+        tried = [*curve, *self._deeper(curve, depth)]
+        no_more = any(workers > now.workers for workers in self.rejected)
+        best = self._best(tried, now, no_more)
+        limit = None
+        if not no_more:
+            change = self._change(best.settings)
+            limit = next_limit(self._predicted, change, best.predicted, best.workers)
+        unordered = self._unordered(best)
+        few = [self._with_interval(candidate) for candidate in _ranked(tried, best)]
+        return Search(
+            now,
+            best,
+            few,
+            by_workers=curve,
+            unordered=unordered,
+            limit=limit,
+            left_out=self.too_large,
+            unpredicted=self.unpredicted,
+            tried=len({asked for asked, _ in self.known}),
+            rejected=self._rejections(),
+            no_more=no_more,
+        )
+
+    def _deeper(self, curve: list[Candidate], depth: int) -> list[Candidate]:
+        """Return candidates that work ahead by another depth, near the best number of workers."""
         most = _smallest(curve).workers
         around = [
             candidate.workers
@@ -219,53 +245,33 @@ class Searcher:
             for other in _DEPTHS
             if other != depth
         ]
-        tried = [*curve, *(candidate for candidate in deeper if candidate is not None)]
-        no_more = any(
-            workers > now.workers for workers in self.rejected
-        )  # then others are not recommended either
-        best = self._with_interval(
-            _smallest(
-                [
-                    candidate
-                    for candidate in tried
-                    if not no_more or candidate.workers <= now.workers
-                ]
-                or [now]
-            )
-        )
+        return [candidate for candidate in deeper if candidate is not None]
+
+    def _best(self, tried: list[Candidate], now: Candidate, no_more: bool) -> Candidate:
+        """Return the candidate to recommend: the settings as they are, unless it is surely better.
+
+        Args:
+            no_more: more workers than now were rejected, so no number above is recommended.
+        """
+        allowed = [
+            candidate for candidate in tried if not no_more or candidate.workers <= now.workers
+        ]
+        best = self._with_interval(_smallest(allowed or [now]))
         surely = (
             best.predicted.low > now.predicted.after
             and best.predicted.after * NEAR >= now.predicted.after
         )
-        if best.workers >= now.workers and not surely and self._fits(now.settings):
-            best = now
-        change = self._change(best.settings)
-        limit = (
-            None if no_more else next_limit(self._predicted, change, best.predicted, best.workers)
-        )
-        unordered, few = self._unordered(best), list(map(self._with_interval, _ranked(tried, best)))
+        keeps_now = best.workers >= now.workers and not surely and self._fits(now.settings)
+        return now if keeps_now else best
+
+    def _rejections(self) -> list[str]:
+        """Return why settings were rejected."""
         refused = [
             candidate
             for candidate in self.known.values()
             if isinstance(candidate, Refused) and candidate.reason == REJECTED
         ]
-        rejected, asked = (
-            sorted({candidate.message for candidate in refused}),
-            len({asked for asked, _ in self.known}),
-        )
-        return Search(
-            now,
-            best,
-            few,
-            curve,
-            unordered,
-            limit,
-            self.too_large,
-            self.unpredicted,
-            asked,
-            rejected,
-            no_more,
-        )
+        return sorted({candidate.message for candidate in refused})
 
     def more_workers_gain(self) -> bool | None:
         """Tell whether some larger number of workers is surely faster.

@@ -159,9 +159,8 @@ def settling_cpu_s(makers: BatchProducers) -> float:
         and faults[1] >= _FEWER * faults[2]
         and fewer >= _FEWER * fewer_still > 0
     )
-    if not settles or cpu[2] < cpu[0] * math.sqrt(
-        faults[2] / faults[0]
-    ):  # the work falls as the page faults do, rather than not at all
+    # the work falls as the page faults do, rather than not at all
+    if not settles or cpu[2] < cpu[0] * math.sqrt(faults[2] / faults[0]):
         return 0.0
     return float(min(faults[2], fewer_still**2 / (fewer - fewer_still)) * fault_ns / 1e9)
 

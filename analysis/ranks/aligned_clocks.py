@@ -20,9 +20,8 @@ _MOST_WINDOWS = 64
 MIN_COMMON_ENDS = 5  # ends in common below which nothing is aligned
 # stamps of start and end come from two threads, of which one may have been held up in between
 STAMP_SLACK_NS = 1_000_000
-_DRIFTS = np.linspace(
-    -5e-4, 5e-4, 101
-)  # how fast two clocks can part: what NTP slews at most (adjtimex(2): 500 ppm)
+# how fast two clocks can part: what NTP slews at most (adjtimex(2): 500 ppm)
+_DRIFTS = np.linspace(-5e-4, 5e-4, 101)
 OUTLIERS = 0.01  # share of collectives that may contradict an alignment
 
 
@@ -171,9 +170,8 @@ def _misfit(matched: CollectiveTable, base: int, column: int) -> str:
     if not chosen.any():
         return ""
     start, end = matched.start[chosen], matched.end[chosen]
-    low = (
-        start[:, base] - end[:, column] - STAMP_SLACK_NS
-    )  # own + offset: the other's end is not before my start, and the other way round
+    # own + offset: the other's end is not before my start, and the other way round
+    low = start[:, base] - end[:, column] - STAMP_SLACK_NS
     high = end[:, base] - start[:, column] + STAMP_SLACK_NS
     middle = int(np.median(low))
     time = (start[:, column] - start[0, column]).astype(float)
@@ -259,9 +257,8 @@ def slot_free_since(end: IntArray, backend: str) -> IntArray:
     """
     before = np.concatenate([[MISSING], np.maximum.accumulate(end)[:-1]]) if len(end) else end
     shifted = np.concatenate([[MISSING], end[:-1]]) if len(end) else end
-    for _ in range(
-        SLOTS.get(backend, 1) - 1
-    ):  # the next largest of all earlier ends: what the largest so far pushes out
+    # the next largest of all earlier ends: what the largest so far pushes out
+    for _ in range(SLOTS.get(backend, 1) - 1):
         pushed = np.minimum(shifted, np.concatenate([[MISSING], before[:-1]]))
         shifted, before = pushed, np.maximum.accumulate(pushed)
     return before

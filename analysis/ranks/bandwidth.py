@@ -16,9 +16,8 @@ from feedline.analysis.traces.collectives import bus_factor, operation
 from feedline.profiler.ceilings import Ceiling, Ceilings
 
 _GB_PER_S = 1e9
-_GOOD = (
-    0.80  # of the ceiling: nccl-tests on a quiet network vary by this much with the message's size
-)
+# of the ceiling: nccl-tests on a quiet network vary by this much with the message's size
+_GOOD = 0.80
 _POOR = 0.50
 _ALIKE_SIZES = 4.0  # the messages of a probe and a run are alike up to this ratio of their sizes
 
@@ -142,11 +141,9 @@ def _measured_ceiling(
     """Return the bus bandwidth (bytes/s) of the probe that is most like these collectives."""
     best: tuple[float, float, Ceiling] | None = None
     for probed in ceilings.ceilings if ceilings else []:
-        rate, ranks, nbytes = (
-            probed.value,
-            probed.settings.get("ranks"),
-            probed.settings.get("bytes"),
-        )
+        rate = probed.value
+        ranks = probed.settings.get("ranks")
+        nbytes = probed.settings.get("bytes")
         if (
             probed.part != "all_reduce"
             or not rate

@@ -69,10 +69,8 @@ def _numbering(
         if len(row)
         else np.zeros(0, bool)
     )
-    theirs, mine = (
-        reference.step_at(matched.start[row[there], 0]),
-        collectives.step_at(collectives.table["start"][there]),
-    )
+    theirs = reference.step_at(matched.start[row[there], 0])
+    mine = collectives.step_at(collectives.table["start"][there])
     known = (theirs >= 0) & (mine >= 0)
     for step in np.unique(mine[known]).tolist():
         numbers[step] = int(np.median(theirs[known & (mine == step)]))
@@ -305,10 +303,8 @@ def part_of_sample(costs: dict[int, dict[str, float]], rank: int) -> str | None:
         costs: rank -> stage of a sample -> mean wall seconds.
         rank: its number.
     """
-    own, others = (
-        costs.get(rank),
-        [cost for number, cost in costs.items() if number != rank and cost],
-    )
+    own = costs.get(rank)
+    others = [cost for number, cost in costs.items() if number != rank and cost]
     if not own or not others:
         return None
     excess: list[tuple[str, float]] = [

@@ -164,9 +164,8 @@ def _usual(matched: CollectiveTable, rows: IntArray, step: IntArray) -> tuple[In
     shapes = [(matched.name[part].tobytes(), matched.nbytes[part].tobytes()) for part in parts]
     most = max(set(shapes), key=shapes.count)
     chosen = [index for index, shape in enumerate(shapes) if shape == most]
-    if len(chosen) < max(
-        _MIN_LIKE_STEPS, _MIN_USUAL_SHARE * (len(shapes) - 3)
-    ):  # buckets are rebuilt after the first step
+    # buckets are rebuilt after the first step
+    if len(chosen) < max(_MIN_LIKE_STEPS, _MIN_USUAL_SHARE * (len(shapes) - 3)):
         return np.zeros((0, 0), np.int64), np.zeros(0, np.int64)
     return np.stack([parts[index] for index in chosen]), step[begin][chosen]
 

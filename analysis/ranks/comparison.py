@@ -13,6 +13,7 @@ from feedline.analysis.measure.gather import RankMetrics, step_summary
 from feedline.analysis.measure.gather import throughput as gather_throughput
 from feedline.analysis.measure.model import Throughput
 from feedline.analysis.ranks import bandwidth, blame, nccl_debug, replay
+from feedline.analysis.ranks.bucket_link import fit_link
 from feedline.analysis.ranks.buckets import NoTimeline, backward_passes, cut_timeline
 from feedline.analysis.ranks.communication import (
     Communication,
@@ -24,7 +25,8 @@ from feedline.analysis.ranks.communication import (
 from feedline.analysis.ranks.cross_rank import CrossRank, combine
 from feedline.analysis.ranks.partition import KNOWN_BY_COMPARISON, RANK_PARTS, Partition
 from feedline.analysis.ranks.read_collectives import collectives_of, unrecorded_communication
-from feedline.analysis.ranks.replay import Question, RankCpu, fit_link, refuse, thin_steps
+from feedline.analysis.ranks.replay import Question, refuse, thin_steps
+from feedline.analysis.ranks.shared_cpus import RankCpu
 from feedline.analysis.traces.collectives import Collectives
 from feedline.profiler.ceilings import Ceilings
 from feedline.profiler.errors import FeedlineError
@@ -194,9 +196,8 @@ def _across(
         ]
     always = lates[0].rank if lates and lates[0].persistent else None
     late = asked.no_straggler() if always is None else asked.no_straggler(column[always], always)
-    if (
-        always is not None and late.step_s is not None
-    ):  # the CPUs that ranks share may give less than the replay alone says
+    # the CPUs that ranks share may give less than the replay alone says
+    if always is not None and late.step_s is not None:
         lates[0] = replace(lates[0], cost_s=late.gain_s)
     return lates, _questions(
         asked,

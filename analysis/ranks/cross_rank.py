@@ -109,9 +109,8 @@ def _awaited(
     met: Meetings,
     arrivals: Mapping[int, RankArrivals],
 ) -> BoolArray:
-    message = np.array([name == MESSAGE for name in matched.names] or [False])[
-        matched.name
-    ]  # who receives waits by design
+    # who receives waits by design
+    message = np.array([name == MESSAGE for name in matched.names] or [False])[matched.name]
     awaited = matched.together.copy()
     for column, rank in enumerate(ranks):
         there = matched.rows[column] >= 0

@@ -172,9 +172,10 @@ def _filled(
     shape = (len(distinct), len(ranks))
     start, end = np.full(shape, MISSING), np.full(shape, MISSING)
     name, nbytes = np.zeros(len(distinct), np.int64), np.zeros(len(distinct), np.int64)
+    # the lowest rank has the last word
     for column, (row, (meaning, table)) in reversed(
         list(enumerate(zip(rows, tables, strict=True)))
-    ):  # the lowest rank has the last word
+    ):
         there = row >= 0
         at = row[there]
         start[at, column] = table["start"][there]
@@ -257,10 +258,8 @@ def _foreign(joined: CollectiveTable, ranks: Sequence[Collectives]) -> dict[int,
     odd = (signature[shared] >= 0) & (signature[shared] != usual[:, None])
     complaints = {}
     for column, rank in enumerate(ranks):
-        shared_by, differ = (
-            int((signature[shared][:, column] >= 0).sum()),
-            int(odd[:, column].sum()),
-        )
+        shared_by = int((signature[shared][:, column] >= 0).sum())
+        differ = int(odd[:, column].sum())
         if shared_by and differ > _FOREIGN_SHARE * shared_by:
             complaints[rank.rank] = (
                 f"rank {rank.rank} is left out of the comparison: {differ} of its {shared_by} "
@@ -273,9 +272,8 @@ def _foreign(joined: CollectiveTable, ranks: Sequence[Collectives]) -> dict[int,
 def _most_common(signature: IntArray) -> IntArray:
     """Return the value of each row that most ranks have; of two ranks, the first one's."""
     best, most = np.full(len(signature), -1), np.zeros(len(signature), np.int64)
-    for column in range(
-        min(signature.shape[1], 16)
-    ):  # among sixteen ranks is one of the majority, or there is none
+    # among sixteen ranks is one of the majority, or there is none
+    for column in range(min(signature.shape[1], 16)):
         value = signature[:, column]
         times = np.where(value >= 0, (signature == value[:, None]).sum(1), 0)
         best, most = np.where(times > most, value, best), np.maximum(times, most)
@@ -308,9 +306,8 @@ def _unended(joined: CollectiveTable, ranks: Sequence[Collectives]) -> list[str]
     stride = np.array([by_rank[rank].stride for rank in joined.ranks])
     for column, rank in enumerate(joined.ranks):
         own = joined.start[:, column] != MISSING
-        others = (joined.start[:, stride >= stride[column]] != MISSING).any(
-            1
-        )  # that forgot no less: what they kept, this rank kept too
+        # that forgot no less: what they kept, this rank kept too
+        others = (joined.start[:, stride >= stride[column]] != MISSING).any(1)
         count = int((joined.member[:, column] & others & ~own).sum())
         if count and own.any():
             notes.append(_left(joined, column, by_rank) or (
@@ -324,9 +321,8 @@ def _unended(joined: CollectiveTable, ranks: Sequence[Collectives]) -> list[str]
                 f"{describe_kept(int(stride.min()))}: in windows that "
                 "this rank did not keep, waiting for it counts as transfer"
             )
-    ends = np.bincount(
-        joined.name, (joined.end != MISSING).any(1), len(joined.names)
-    )  # of some, no rank can ever tell the end
+    # of some, no rank can ever tell the end
+    ends = np.bincount(joined.name, (joined.end != MISSING).any(1), len(joined.names))
     hanging = (
         (joined.start != MISSING).any(1) & (joined.end == MISSING).all(1) & (ends[joined.name] > 0)
     )

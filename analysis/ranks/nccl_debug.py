@@ -8,15 +8,8 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-_ALGORITHMS = (
-    "Tree",
-    "Ring",
-    "CollnetDirect",
-    "CollnetChain",
-    "NVLS",
-    "NVLSTree",
-    "PAT",
-)  # by number, NCCL's src/include/nccl_tuner.h
+# by number, NCCL's src/include/nccl_tuner.h
+_ALGORITHMS = ("Tree", "Ring", "CollnetDirect", "CollnetChain", "NVLS", "NVLSTree", "PAT")
 _PROTOCOLS = ("LL", "LL128", "Simple")
 
 _VERSION_LINE = re.compile(r"NCCL version ([\w.+-]+)")

@@ -28,11 +28,8 @@ RANK_PARTS = (
     "exposed_wait",
     "queue",
 )
-KNOWN_BY_COMPARISON = (
-    "hidden_wait",
-    "exposed_wait",
-    "queue",
-)  # known only by comparison with another rank
+_WAITS = ("hidden_wait", "exposed_wait")
+KNOWN_BY_COMPARISON = (*_WAITS, "queue")  # known only by comparison with another rank
 BLOCKED = "blocked"  # a stage that a recorder may have: the main thread stands in Work.wait
 # share of the end of a backward in which collectives are in flight, from which on it is taken for
 # waiting and not for computing
@@ -86,15 +83,8 @@ def partition(collectives: Collectives, others: RankArrivals) -> Partition:
         values[ended] for values in (start, end, others.last, others.free, others.late)
     )
     backward = computing_spans(collectives)
-    times = [
-        collectives.steps.ravel(),
-        collectives.evaluation.ravel(),
-        start,
-        last,
-        free,
-        end,
-        backward.ravel(),
-    ]
+    steps, evaluation = collectives.steps.ravel(), collectives.evaluation.ravel()
+    times = [steps, evaluation, start, last, free, end, backward.ravel()]
     edges = _distinct(times) if len(collectives.steps) else np.zeros(0, np.int64)
     length = np.diff(edges)
     moving = _count(edges, free, end)
@@ -105,33 +95,16 @@ def partition(collectives: Collectives, others: RankArrivals) -> Partition:
     inside = step >= 0
     parts = {name: np.bincount(step[pick], length[pick], count).astype(np.int64)
              for number, name in enumerate(RANK_PARTS) for pick in [inside & (kind == number)]}  # fmt: skip
-    waiting = inside & (
-        (kind == RANK_PARTS.index("hidden_wait")) | (kind == RANK_PARTS.index("exposed_wait"))
-    )
+    waiting = inside & np.isin(kind, [RANK_PARTS.index(name) for name in _WAITS])
     owner = _oldest(edges, start, end, waiting)
     columns = max(len(others.ranks), 1)
     known = waiting & (owner >= 0)
-    blamed = (
-        np.bincount(step[known] * columns + late[owner[known]], length[known], count * columns)
-        .astype(np.int64)
-        .reshape(count, columns)
-    )
-    shared = (
-        np.concatenate(
-            [[0.0], np.cumsum(np.where(moving > 0, length / np.maximum(moving, 1), 0.0))]
-        )
-        if len(edges)
-        else np.zeros(1)
-    )
+    cell = step[known] * columns + late[owner[known]]
+    blamed = np.bincount(cell, length[known], count * columns).astype(np.int64)
+    each = np.where(moving > 0, length / np.maximum(moving, 1), 0.0)
     took = np.full(len(table), np.nan)
-    took[ended] = (
-        shared[np.searchsorted(edges, end)] - shared[np.searchsorted(edges, free)]
-        if len(edges)
-        else 0.0
-    )
-    bare = np.where(
-        inside & (kind == RANK_PARTS.index("exposed_transfer")), length / np.maximum(moving, 1), 0.0
-    )
+    took[ended] = _moved(edges, each, free, end)
+    bare = np.where(inside & (kind == RANK_PARTS.index("exposed_transfer")), each, 0.0)
     exposed = {
         what: np.bincount(
             step[inside], (bare * _count(edges, free[mine], end[mine]))[inside], count
@@ -139,8 +112,30 @@ def partition(collectives: Collectives, others: RankArrivals) -> Partition:
         for what, mine in _kinds(collectives, ended)
     }
     return Partition(
-        collectives.rank, parts, blamed, exposed, took, int((~ended).sum()), others.met
+        rank=collectives.rank,
+        parts=parts,
+        blamed=blamed.reshape(count, columns),
+        exposed=exposed,
+        moving=took,
+        unended=int((~ended).sum()),
+        met=others.met,
     )
+
+
+def _moved(
+    edges: IntArray, each: npt.NDArray[np.float64], free: IntArray, end: IntArray
+) -> npt.NDArray[np.float64]:
+    """Return how long bytes moved for each collective, float64 [k], ns.
+
+    Args:
+        edges: int64 [n + 1], ns: of the pieces.
+        each: float64 [n], ns: a piece's length, shared evenly among those that move in it.
+        free, end: int64 [k], ns, among the edges: since when a collective may move, and its end.
+    """
+    if not len(edges):
+        return np.zeros(len(end))
+    before = np.concatenate([[0.0], np.cumsum(each)])
+    return before[np.searchsorted(edges, end)] - before[np.searchsorted(edges, free)]
 
 
 def _kinds(

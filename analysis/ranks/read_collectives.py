@@ -31,9 +31,8 @@ _ENQUEUED_IN = {  # stage -> what the rank was doing when it asked for a collect
     Stage.NEXT: "loader",
     Stage.EPOCH: "loader",
 }
-_DISTURBED = (
-    4.0  # a measurement with a round trip of more than this many medians was delayed on the way
-)
+# a measurement with a round trip of more than this many medians was delayed on the way
+_DISTURBED = 4.0
 _FASTEST_DRIFT = 5e-4  # what two clocks part at most: NTP slews no faster (adjtimex(2): 500 ppm)
 
 
@@ -166,9 +165,8 @@ def clock_of(main: Process, last: int) -> tuple[RankClock, str]:
     bound = float(np.max(notes["round_trip"])) / 2
     if len(at) > 1 and 0 < last - at[-1] <= at[-1] - at[0]:  # no farther than was looked at
         slope = float(offset[-1] - offset[0]) / float(at[-1] - at[0])
-        if (
-            abs(offset[-1] - offset[0]) > 2 * bound and abs(slope) <= _FASTEST_DRIFT
-        ):  # not what two unlucky measurements make
+        # not what two unlucky measurements make
+        if abs(offset[-1] - offset[0]) > 2 * bound and abs(slope) <= _FASTEST_DRIFT:
             at, offset = (
                 np.append(at, last),
                 np.append(offset, offset[-1] + round(slope * (last - at[-1]))),

@@ -8,33 +8,28 @@ out cancels. Its interval comes from how far a replay with an even link is from 
 from how much the steps vary, and from the error that predicted gains had.
 """
 
-from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
-import numpy.typing as npt
 
 from feedline.analysis.formatting import number, size
 from feedline.analysis.intervals import FloatArray, IntArray, overlap
+from feedline.analysis.ranks.bucket_link import Link, simulate_steps
 from feedline.analysis.ranks.buckets import Timeline, without_sync
 from feedline.analysis.ranks.communication import Prediction, QuestionId
-from feedline.analysis.ranks.cross_rank import CrossRank
 from feedline.analysis.ranks.partition import computing_spans, without_holes
+from feedline.analysis.ranks.shared_cpus import NO_LEAST, LeastStep, RankCpu, batches_s, needed_s
 from feedline.analysis.traces.collectives import SLOTS, Collectives, bus_factor
 
-_STEP_ROUNDS = 50  # until the length of a step is found, which they halve in the worst case
 # of what this adds to a step (docs/measured/faults.md: four recordings were 0.7 to 1.2 times as
 # much longer)
 _CPU_ERROR = 0.5
-_Job = tuple[float, float, float]  # ready at, alpha, what the link alone takes: seconds
 #: How far the replayed mean step may be from the measured one before nothing is predicted from it.
 _MOST_OFF = 0.10
 #: Standard deviation of the measured gain over the predicted one, both as logarithms, less 1
 #: (docs/measured/faults.md).
 _MODEL_ERROR = 0.12
-_APART = (
-    4.0  # largest over smallest message from which on latency and bandwidth can be distinguished
-)
 #: How much faster workers may make batches than they did: from one run to the next
 #: (docs/measured/diff.md).
 _BATCHES_VARY = 0.1
@@ -95,154 +90,9 @@ def _text(asked: Question) -> str:
     }[asked.id]
 
 
-@dataclass(frozen=True)
-class RankCpu:
-    """What one rank's mean step takes of its machine.
-
-    Attributes:
-        machine: ranks of one share its CPUs.
-        cpus: of the machine that they may use.
-        cpu_s: CPU seconds of all of its processes.
-        making_s: of them, of its workers.
-        batch_s: seconds in which a worker with a CPU of its own makes a batch.
-        busy_s: of the step, in which its main thread computes or waits for a CPU.
-        workers: that make its batches; 0: its main process does.
-    """
-
-    machine: Hashable
-    cpus: float
-    cpu_s: float
-    making_s: float
-    batch_s: float
-    busy_s: float
-    workers: int = 0
-
-
-@dataclass(frozen=True)
-class _Least:
-    """What a step takes at least, in seconds.
-
-    A replay of buckets moves them as fast as they were seen to move, while the late rank slept or
-    waited and left its CPUs to the others. Once none is late, all compute at the same time: what
-    the ranks of a machine compute per step fits into the time in which their main threads do not
-    wait for a device, a disk or a timer, apart from what workers do meanwhile.
-
-    Attributes:
-        computing_s: for the CPU time of all ranks.
-        batches_s: until the workers of each rank have made its batch.
-    """
-
-    computing_s: float
-    batches_s: float
-
-
-_NO_LEAST = _Least(0.0, 0.0)
-
-
-def _needed_s(ranks: Sequence[RankCpu], asleep_s: float) -> float:
-    """Return the seconds that a step takes at least in which all ranks compute at the same time.
-
-    Args:
-        ranks: of all machines.
-        asleep_s: of the step, in which no main thread computes.
-    """
-    machines = {rank.machine for rank in ranks}
-    return max(
-        (
-            _of_machine([rank for rank in ranks if rank.machine == machine], asleep_s)
-            for machine in machines
-        ),
-        default=0.0,
-    )
-
-
-def _batches_s(ranks: Sequence[RankCpu]) -> float:
-    """Return the seconds in which the workers of each rank make the batch of a step.
-
-    They worked ahead while another rank was late.
-    """
-    return max((rank.batch_s / rank.workers for rank in ranks if rank.workers), default=0.0)
-
-
-def _of_machine(ranks: Sequence[RankCpu], asleep_s: float) -> float:
-    cpus, step_s = min(rank.cpus for rank in ranks), asleep_s + sum(rank.cpu_s for rank in ranks)
-    for _ in range(_STEP_ROUNDS):
-        awake_s = step_s - asleep_s
-        step_s = (
-            asleep_s
-            + sum(rank.cpu_s - rank.making_s * _elsewhere(rank, awake_s, step_s) for rank in ranks)
-            / cpus
-        )
-    return step_s
-
-
-def _elsewhere(rank: RankCpu, awake_s: float, step_s: float) -> float:
-    """Return the share (0 to 1) of the workers' CPU time that falls into the rest of the step.
-
-    It is halfway between what has to, of a batch that takes longer than the others are awake, and
-    all that fits.
-    """
-    making_s = min(rank.batch_s, step_s)
-    if making_s <= 0:
-        return 0.0
-    least, most = max(0.0, 1 - awake_s / making_s), min(1.0, (step_s - awake_s) / making_s)
-    return (least + most) / 2
-
-
-@dataclass(frozen=True)
-class Link:
-    """What carries the buckets.
-
-    Attributes:
-        bytes_per_s: bus bandwidth: bytes per second that a rank's link carries, of all buckets
-            together.
-        alpha_s: what a collective costs whatever its size; 0 where ``known`` is False.
-        known: sizes differed enough to distinguish the two.
-        slowness: float64 [steps, buckets]: how many times as long as this says the bytes of each
-            moved; empty: not measured.
-    """
-
-    bytes_per_s: float
-    alpha_s: float
-    known: bool
-    slowness: FloatArray = field(default_factory=lambda: np.zeros(0))
-
-
 def refuse(asked: Question, why: str) -> Prediction:
     """Refuse a prediction, and say why."""
     return Prediction(asked.id, asked.value, _text(asked), None, None, None, 0.0, why)
-
-
-def fit_link(buckets: Timeline, together: CrossRank) -> Link:
-    """Fit a link to bytes and the time in which they moved.
-
-    It is not fitted to the steps, so that a replay can be compared with the measured steps.
-    """
-    moved = (
-        together.moving()[buckets.rows].max(2) / 1e9
-    )  # [steps, buckets], of the rank whose bytes moved longest; nan: unknown
-    sizes = np.broadcast_to(buckets.bus_bytes, moved.shape)
-    known_bytes = moved > 0  # nan is not
-    if not known_bytes.any():
-        return Link(float("inf"), 0.0, False)
-    alpha, known = _latency(moved[known_bytes], sizes[known_bytes])
-    bytes_per_s = float(sizes[known_bytes].sum() / max((moved[known_bytes] - alpha).sum(), 1e-9))
-    return Link(
-        bytes_per_s, alpha, known, np.where(known_bytes, moved / (alpha + sizes / bytes_per_s), 1.0)
-    )
-
-
-def _latency(moved: np.ndarray, sizes: np.ndarray) -> tuple[float, bool]:
-    """Return (seconds, whether sizes differ enough).
-
-    The seconds are the line through the medians of the smallest and the largest size.
-    """
-    small, large = sizes.min(), sizes.max()
-    if large < _APART * max(small, 1):
-        return 0.0, False
-    low, high = float(np.median(moved[sizes == small])), float(np.median(moved[sizes == large]))
-    slope = max(high - low, 0.0) / (large - small)
-    return max(low - slope * small, 0.0), True
 
 
 def thin_steps(buckets: Timeline) -> Timeline:
@@ -257,70 +107,6 @@ def thin_steps(buckets: Timeline) -> Timeline:
         numbers=buckets.numbers[chosen],
         rows=buckets.rows[chosen],
     )
-
-
-def simulate_steps(ready: IntArray, buckets: Timeline, link: Link) -> FloatArray:
-    """Return the length of each step, seconds.
-
-    Args:
-        ready: as in Timeline: int64 [steps, buckets, ranks], ns.
-        buckets: the timeline.
-        link: that the buckets share.
-    """
-    begin = ready.max(2) / 1e9
-    slowness = link.slowness if len(link.slowness) else np.ones_like(begin)
-    alone = np.stack([link.alpha_s * slowness, buckets.bus_bytes / link.bytes_per_s * slowness], 2)
-    return np.array(
-        [
-            _step(row, took, buckets.synchronous, buckets.slots)
-            for row, took in zip(begin.tolist(), alone.tolist(), strict=True)
-        ]
-    )
-
-
-def _step(
-    ready: list[float], alone: list[list[float]], synchronous: npt.NDArray[np.bool_], slots: int
-) -> float:
-    """Replay one step: buckets between two synchronous collectives share the link."""
-    now, done = 0.0, 0.0
-    waiting: list[_Job] = []
-    for at, (alpha, demand), together in zip(ready, alone, synchronous, strict=True):
-        waiting.append((now + max(at, 0.0), alpha, demand))
-        if together:
-            done = max(done, _share(waiting, slots))
-            now, waiting = done, []
-    return max(done, _share(waiting, slots)) if waiting else done
-
-
-def _share(jobs: list[_Job], slots: int) -> float:
-    """Return when the last of these jobs ends, seconds.
-
-    They begin in order, ``slots`` at a time, and share the link evenly; alpha is not shared.
-
-    Args:
-        jobs: in the order of their enqueueing.
-        slots: jobs under way at once.
-    """
-    now, queue = 0.0, list(jobs)
-    running: list[list[float]] = []  # [seconds of alpha left, seconds of link left]
-    while queue or running:
-        while queue and len(running) < slots and queue[0][0] <= now:
-            running.append(list(queue.pop(0)[1:]))
-        if not running:
-            now = queue[0][0]
-            continue
-        sharing = sum(left[0] <= 0 for left in running)
-        until = min(left[0] if left[0] > 0 else left[1] * sharing for left in running)
-        if queue and len(running) < slots:
-            until = min(until, queue[0][0] - now)
-        for left in running:
-            if left[0] > 0:
-                left[0] = 0.0 if left[0] - until < 1e-12 else left[0] - until
-            else:
-                left[1] -= until / sharing
-        running = [left for left in running if left[0] > 0 or left[1] > 1e-12]
-        now += until
-    return now
 
 
 def _without_rank(ready: IntArray, column: int) -> IntArray:
@@ -351,7 +137,7 @@ def _apart_s(ready: IntArray, column: int) -> float:
     return float(np.abs(np.diff(others, axis=0)).mean()) / 2e9 if len(others) > 1 else 0.0
 
 
-def _held(prediction: Prediction, least: _Least, apart_s: float) -> Prediction:
+def _held(prediction: Prediction, least: LeastStep, apart_s: float) -> Prediction:
     """Keep a prediction between what CPUs and workers allow and the measured step.
 
     Args:
@@ -504,11 +290,12 @@ class BucketReplay:
         if self._only_small():
             return refuse(asked, _ONLY_SMALL)
         each_s = _HALVING_S_PER_BYTE if self.made.slots == SLOTS["gloo"] else 0.0
+        # as if sent
         instead = (
             each_s * self.link.bytes_per_s / bus_factor("all_reduce", self.made.group_ranks)
             if each_s
             else 0.0
-        )  # as if sent
+        )
         smaller = replace(
             self.made,
             nbytes=np.where(
@@ -547,9 +334,8 @@ class BucketReplay:
             synchronous=synchronous,
             gradients=~np.zeros_like(synchronous),
         )
-        of_step = np.average(self.link.slowness, 1, self.made.nbytes)[
-            :, None
-        ]  # which bytes were slow is unknown for new buckets
+        # which bytes were slow is unknown for new buckets
+        of_step = np.average(self.link.slowness, 1, self.made.nbytes)[:, None]
         return self._asked(
             asked,
             ready,
@@ -611,23 +397,23 @@ class BucketReplay:
         """
         return not self.link.known and int(self.made.nbytes.max(initial=0)) < _LARGE
 
-    def _least(self, late: int | None = None) -> _Least:
+    def _least(self, late: int | None = None) -> LeastStep:
         """Return what a step takes at least.
 
         In place of the late rank in that column, with one like the others.
         """
         ranks = [both for column, both in sorted(self.sharing.items()) if column != late]
         if not ranks:
-            return _NO_LEAST
+            return NO_LEAST
         like = sorted((rank for rank, _ in ranks), key=lambda rank: rank.cpu_s)[
             (len(ranks) - 1) // 2
         ]
         instead = [] if late is None else [replace(like, machine=self.sharing[late][0].machine)]
-        computing_s = _needed_s(
+        computing_s = needed_s(
             [*(rank for rank, _ in ranks), *instead],
             float(np.median([asleep for _, asleep in ranks])),
         )
-        return _Least(computing_s, _batches_s([rank for rank, _ in ranks]))
+        return LeastStep(computing_s, batches_s([rank for rank, _ in ranks]))
 
     def _asked(
         self,
@@ -635,7 +421,7 @@ class BucketReplay:
         ready: np.ndarray,
         buckets: Timeline,
         link: Link,
-        least: _Least = _NO_LEAST,
+        least: LeastStep = NO_LEAST,
         apart: float = 0.0,
     ) -> Prediction:
         changed = simulate_steps(ready, buckets, link)
@@ -683,9 +469,8 @@ def _split_ready(ready: np.ndarray, nbytes: np.ndarray, edges: np.ndarray) -> np
     for step in range(steps):
         for rank in range(ranks):
             times = np.maximum.accumulate(ready[step, :, rank])
-            split[step, :, rank] = np.interp(
-                edges[1:], ends, times
-            )  # before the first bucket: no earlier than it
+            # before the first bucket: no earlier than it
+            split[step, :, rank] = np.interp(edges[1:], ends, times)
     return split
 
 

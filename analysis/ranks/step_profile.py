@@ -166,9 +166,8 @@ def ring_between(ranks: Sequence[Collectives]) -> Ring | None:
     if len(ranks) < 2:
         return None
     joined = match(ranks)
-    several = np.array([len(group.ranks) > 1 for group in joined.groups], bool)[
-        joined.group
-    ]  # a rank alone moves nothing
+    # a rank alone moves nothing
+    several = np.array([len(group.ranks) > 1 for group in joined.groups], bool)[joined.group]
     complete = several & joined.complete & joined.together & (joined.end != MISSING).any(1)
     lasted = np.where(
         (joined.start != MISSING) & (joined.end != MISSING),

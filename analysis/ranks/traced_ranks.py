@@ -157,9 +157,10 @@ def _one(number: int, trace: RankTrace, world: int, by_step: bool) -> _One:
         _operation(collective, told, name)
         for collective, told, name in zip(args, collective_names, names)
     ]
+    # numbers differ between ranks
     streams = {
         stream: place for place, stream in enumerate(dict.fromkeys(table["stream"].tolist()))
-    }  # numbers differ between ranks
+    }
     groups = [
         _group(value, trace, world, f"{what} on stream {streams[stream]}")
         for value, what, stream in zip(args, operations, table["stream"].tolist())

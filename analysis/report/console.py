@@ -46,9 +46,8 @@ class Console(rich.console.Console):
             highlight=False,
         )
 
-        if self._poor and isinstance(
-            self.file, io.TextIOWrapper
-        ):  # after the layout: nothing is cropped for what it is written as
+        # after the layout: nothing is cropped for what it is written as
+        if self._poor and isinstance(self.file, io.TextIOWrapper):
             self.file.reconfigure(errors="backslashreplace")
 
     @property

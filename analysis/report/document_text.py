@@ -33,7 +33,7 @@ from feedline.analysis.report.document import (
 from feedline.profiler.printable import printable
 
 WIDTH = 80
-COLORS = {
+_COLORS = {
     "wait": "red",
     "input": "yellow",
     "move": "green",
@@ -67,10 +67,10 @@ def _print(line: RenderableType, console: Console, width: int) -> None:
     if isinstance(line, Text) and line.no_wrap:
         console.print(line, soft_wrap=True)
     else:
-        printed(line, console, width)
+        _printed(line, console, width)
 
 
-def printed(body: RenderableType, console: Console, width: int) -> None:
+def _printed(body: RenderableType, console: Console, width: int) -> None:
     """Print something of rich's without blanks at the ends of lines."""
     options = console.options.update(width=width, highlight=False)
     lines = [_stripped(line) for line in console.render_lines(body, options, pad=False)]
@@ -162,7 +162,7 @@ def _(block: Bars, width: int) -> Iterable[RenderableType]:
     longest = max((row.share for row in block.rows), default=0.0) or 1.0
     whole = _room_for_bars(block, width)
     for row in block.rows:
-        bar = Text("█" * round(whole * row.share / longest), COLORS[row.family])
+        bar = Text("█" * round(whole * row.share / longest), _COLORS[row.family])
         cells = [*row.figures, *[""] * (figures - len(row.figures))]
         grid.add_row(plain(_name(row)), *map(plain, cells), bar)
     yield Padding(grid, (0, 0, 0, _INDENT))

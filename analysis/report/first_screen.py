@@ -11,8 +11,8 @@ from feedline.analysis.explain.verdict import leading, shortest_fix
 from feedline.analysis.formatting import Scale, counted, percent, rate, seconds
 from feedline.analysis.ledger.finding import Finding, Gain, GainKind, Severity
 from feedline.analysis.ledger.table import Ledger
-from feedline.analysis.measure.model import StepSummary
 from feedline.analysis.measure.stages import INPUT_STAGES
+from feedline.analysis.measure.step_model import StepSummary
 from feedline.analysis.report.document import (
     Alert,
     Bar,
@@ -101,14 +101,14 @@ def gain(gained: Gain) -> str:
     """Return a gain: ``81.0 -> 117 samples/s (106 to 123)``."""
     if gained.after is None or gained.before is None:
         return "unknown"
-    rates = f"{rate(gained.before)} -> {short_gain(gained)} {gained.unit}"
+    rates = f"{rate(gained.before)} -> {_short_gain(gained)} {gained.unit}"
     if gained.low is None or gained.high is None:
         return rates
     none = ", perhaps none" if gained.low <= gained.before else ""
     return f"{rates} ({rate(gained.low)} to {rate(gained.high)}{none})"
 
 
-def short_gain(gained: Gain) -> str:
+def _short_gain(gained: Gain) -> str:
     """Return the rate with a fix: ``117``, ``about 95``, ``at most 95``."""
     return f"{_AT_MOST.get(gained.kind, '')}{rate(gained.after)}"
 
@@ -232,7 +232,7 @@ def _file_and_line(place: str) -> tuple[str, int]:
 
 def _other(finding: Finding, mean_s: float) -> tuple[str, str, str]:
     gained = finding.gain
-    then = "" if gained is None or gained.after is None else f"alone -> {short_gain(gained)}"
+    then = "" if gained is None or gained.after is None else f"alone -> {_short_gain(gained)}"
     fix = shortest_fix(finding).removesuffix(".")
     if not then and finding.cost_s <= 0:  # it is about what is learned, and takes no time
         return fix, finding.place, then

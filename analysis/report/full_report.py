@@ -20,7 +20,8 @@ from feedline.analysis.formatting import (
     value,
 )
 from feedline.analysis.ledger.finding import Finding
-from feedline.analysis.measure.model import GraphBreak, Loader, OwnCode, StepSummary, Workers
+from feedline.analysis.measure.model import GraphBreak, Loader, Workers
+from feedline.analysis.measure.step_model import OwnCode, StepSummary
 from feedline.analysis.measure.user_code import UserCode
 from feedline.analysis.ranks.communication import RankParts
 from feedline.analysis.report import of_convergence, of_traces, phrases

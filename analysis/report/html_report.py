@@ -10,8 +10,9 @@ from feedline.analysis.convergence.training_series import ConvergenceSummary
 from feedline.analysis.explain.model import Report, Roofline, Traces
 from feedline.analysis.formatting import Scale
 from feedline.analysis.measure.code_places import MAKING
-from feedline.analysis.measure.model import Gauge, Loader, StepSeries, StepSummary, Workers
+from feedline.analysis.measure.model import Gauge, Loader, Workers
 from feedline.analysis.measure.source_lines import SourceLines
+from feedline.analysis.measure.step_model import StepSeries, StepSummary
 from feedline.analysis.measure.user_code import CodeLine, UserCode, UserFunction
 from feedline.analysis.report import first_screen, of_convergence, of_traces, page, phrases
 from feedline.analysis.report.figures.batch_size import batch_efficiency, noise_scale

@@ -10,20 +10,17 @@ from feedline.analysis.explain import pipeline
 from feedline.analysis.explain.measured import gather_ranks
 from feedline.analysis.explain.model import Report
 from feedline.analysis.measure.gather import RankMetrics
+from feedline.analysis.report.frame_table import FrameTable
+from feedline.analysis.report.report_frames import FINDINGS, USER_CODE, findings, user_code
 from feedline.analysis.report.run_frames import (
     COLLECTIVES,
-    FINDINGS,
     GAUGES,
     SAMPLES,
     STEPS,
-    USER_CODE,
-    Table,
     collectives,
-    findings,
     gauges,
     samples,
     steps,
-    user_code,
 )
 from feedline.analysis.traces.windows import read_windows
 from feedline.profiler.ceilings import Ceilings
@@ -37,10 +34,12 @@ from feedline.profiler.store.trainings import Training, open_run, trainings, wor
 if TYPE_CHECKING:
     import pandas as pd
 
+#: In the order of docs/api.md.
+ALL_FRAMES = (STEPS, SAMPLES, COLLECTIVES, GAUGES, USER_CODE, FINDINGS)
 _NAMED = 4  # trainings that an error names
 
 
-def frame(table: Table) -> "Callable[[Callable[[LoadedRun], pd.DataFrame]], property]":
+def frame(table: FrameTable) -> "Callable[[Callable[[LoadedRun], pd.DataFrame]], property]":
     """Make a property that is computed once and documented by its table.
 
     ``help`` shows no ``cached_property`` before Python 3.12.

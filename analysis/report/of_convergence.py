@@ -13,7 +13,7 @@ _LEAST_EPOCHS = 0.01  # below this the dataset is endless, and epochs mean nothi
 # well
 _TURNS = 2
 #: Instead of the whole reason, where there is one line for it.
-NEEDS = "Noise scale: not measured; it needs several ranks or gradient accumulation."
+_NEEDS = "Noise scale: not measured; it needs several ranks or gradient accumulation."
 
 
 def progress(curve: CurvePoints) -> str:
@@ -112,7 +112,7 @@ def _no_scale(made: ConvergenceSummary) -> str:
     if not made.noise.why:
         return ""
     return (
-        NEEDS
+        _NEEDS
         if made.noise.reason == ONE_GRADIENT
         else f"Noise scale: not measured; {made.noise.why}."
     )

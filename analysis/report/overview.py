@@ -281,10 +281,8 @@ def _time_outside(outside: Outside, rows: Sequence[Row]) -> list[str]:
         if len(between) > 1
         else ""
     )
-    total, evaluation_s = (
-        outside.before_s + sum(between) + outside.after_s,
-        sum(one.evaluation_s for one in rows),
-    )
+    total = outside.before_s + sum(between) + outside.after_s
+    evaluation_s = sum(one.evaluation_s for one in rows)
     said = [
         f"Outside the training runs: {seconds(total)} of {seconds(outside.whole_s)}. Of that, "
         f"{seconds(outside.before_s)} is before the "

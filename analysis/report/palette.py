@@ -68,7 +68,7 @@ def family(stage: str) -> str:
     return _FAMILIES.get(_LIKE.get(stage, stage), "user")
 
 
-def luminance(color: str) -> float:
+def _luminance(color: str) -> float:
     """Return the relative luminance (0 to 1) of ``#rrggbb``.
 
     WCAG 2.2 defines it (https://www.w3.org/TR/WCAG22/#dfn-relative-luminance).
@@ -83,7 +83,7 @@ def luminance(color: str) -> float:
 
 def ink(color: str) -> str:
     """Return black or white, whichever has more contrast on this color."""
-    return "#000" if luminance(color) > 0.179 else "#fff"
+    return "#000" if _luminance(color) > 0.179 else "#fff"
 
 
 def _variables(color: str) -> str:

@@ -29,19 +29,18 @@ from feedline.analysis.ledger.finding import (
 from feedline.analysis.ledger.finding import cost as cost_of
 from feedline.analysis.ledger.late_ranks import changing, clocks, late
 from feedline.analysis.ledger.table import Ledger
-from feedline.analysis.measure import cpu_use
+from feedline.analysis.ledger.view.cpus import says
 from feedline.analysis.measure.model import (
     Cost,
     Cpus,
     Holder,
     MemoryGrowth,
-    OwnCode,
     RunInfo,
-    StepSummary,
     Throughput,
     Workers,
 )
 from feedline.analysis.measure.stages import INPUT_STAGES
+from feedline.analysis.measure.step_model import OwnCode, StepSummary
 from feedline.analysis.ranks.communication import Prediction, RankParts
 from feedline.analysis.report import first_screen
 from feedline.analysis.rules import BY_ID
@@ -111,7 +110,7 @@ NEXT_WITHOUT_STEPS = "feedline env  # what can be recorded on this machine, and 
 
 #: Hooks refused for one of these are not a loss: what they would have seen was not there, or is
 #: seen in another way.
-NO_LOSS = frozenset(
+_NO_LOSS = frozenset(
     {
         message.NO_GPU,
         message.TURNED_OFF,
@@ -145,7 +144,7 @@ def holder(grown: MemoryGrowth) -> str:
 
 def refused_that_matter(hooks: list[Hook]) -> list[Hook]:
     """Return hooks whose absence leaves something of this run unseen."""
-    return [hook for hook in hooks if not hook.attached and hook.reason not in NO_LOSS]
+    return [hook for hook in hooks if not hook.attached and hook.reason not in _NO_LOSS]
 
 
 def full_stop(text: str) -> str:
@@ -169,7 +168,7 @@ def state(run: RunInfo) -> str:
     )
 
 
-def input_share(step: StepSummary) -> float:
+def _input_share(step: StepSummary) -> float:
     """Return the share of the step that its input takes, waiting included."""
     return (
         sum(step.stages.get(name, 0.0) for name in INPUT_STAGES) / step.mean_s
@@ -372,9 +371,8 @@ def waits_title(report: Report) -> str:
 
     Without workers, the main process does not wait: it makes the batches itself.
     """
-    alone = (
-        report.workers is not None and not report.workers.processes
-    )  # None: it was not seen which process makes the batches
+    # None: it was not seen which process makes the batches
+    alone = report.workers is not None and not report.workers.processes
     return f"{'What the DataLoader itself did' if alone else 'Why the main process waited for a batch'} (parts of the stage wait)"
 
 
@@ -463,7 +461,7 @@ def own_code(own: OwnCode) -> str:
 
 def cpus(use: Cpus) -> str:
     """Return who used the CPUs while the steps ran."""
-    return full_stop(f"{cpu_use.says(use)} (mean over the steps)")
+    return full_stop(f"{says(use)} (mean over the steps)")
 
 
 def roofline(made: Roofline) -> str:
@@ -511,22 +509,21 @@ def sample_rows(made: Workers) -> list[tuple[str, str, Cost, float | None]]:
 
 def workers(made: Workers) -> list[str]:
     """Return the figures of the workers as a whole."""
-    facts = busy(made) if made.processes else ["no workers: samples are made in the main process"]
+    facts = _busy(made) if made.processes else ["no workers: samples are made in the main process"]
     if made.idle_share is not None:
         facts.append(f"idle {share(made.idle_share)}")
     if made.fetch_mean_s is not None:
         varies = "" if made.fetch_cv is None else f" (standard deviation {share(made.fetch_cv)})"
         facts.append(f"{seconds(made.fetch_mean_s)} per batch{varies}")
     total, read = (made.per_sample.get(stage) for stage in ("total", "read"))
-    if (
-        total is not None and total.bytes is not None and not (read and read.bytes)
-    ):  # else the table says it
+    # else the table says it
+    if total is not None and total.bytes is not None and not (read and read.bytes):
         facts.append(f"{size(total.bytes)} per sample read with read()")
     facts.append(f"{made.samples_in_detail:,} of {made.samples:,} samples timed in detail")
     return facts
 
 
-def busy(made: Workers) -> list[str]:
+def _busy(made: Workers) -> list[str]:
     """Return how many workers there are, and how busy those are that make batches.
 
     Those that never made one come first.

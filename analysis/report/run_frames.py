@@ -1,30 +1,27 @@
-"""The frames of a run: steps, samples, collectives, gauges and findings.
+"""The frames of what a run recorded: steps, samples, collectives and gauges.
 
-Each has the names, units and meanings of its columns.
+Each covers all ranks. Those of its report are in report_frames.py.
 """
 
 import os
-import textwrap
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from feedline.analysis.explain.model import Report
 from feedline.analysis.intervals import BoolArray, IntArray
-from feedline.analysis.ledger.finding import Finding
 from feedline.analysis.measure.boundaries import Records
 from feedline.analysis.measure.costs import PARTS, SampledDetails
 from feedline.analysis.measure.gather import RankMetrics, throughput
 from feedline.analysis.measure.rested import FloatArray
 from feedline.analysis.measure.stages import STEP_STAGES
 from feedline.analysis.measure.steps import Steps
-from feedline.analysis.measure.user_code import UserFunction
 from feedline.analysis.ranks.aligned_clocks import RankArrivals
 from feedline.analysis.ranks.cross_rank import combine
 from feedline.analysis.ranks.partition import Partition
 from feedline.analysis.ranks.read_collectives import collectives_of
+from feedline.analysis.report.frame_table import Column, FrameTable, Rows
 from feedline.analysis.traces.collectives import PHASES, Collectives, operation
 from feedline.profiler.errors import FeedlineError
 from feedline.profiler.events import Flag, Stage
@@ -36,156 +33,27 @@ from feedline.profiler.store.segment_reader import Process
 if TYPE_CHECKING:  # pandas takes a second of CPU: it is imported when a frame is asked for
     import pandas as pd
 
-
-#: Kind of a column -> its dtype. An integer that may be missing is "Int64"; "str" is what this
-#: pandas has for text.
-_DTYPE_OF_KIND = {
-    "integer": "int64",
-    "number": "float64",
-    "bool": "bool",
-    "time": "datetime64[ns, UTC]",
-    "text": "str",
-}
 _NAT = int(np.iinfo(np.int64).min)  # pandas' NaT
-_DOC_WIDTH = 100  # of a docstring
-_Rows = Mapping[str, Any]  # column -> array [n], of one rank or process
 _NO_SCHEDSTAT = "the kernel does not report it (no schedstat)"
-_NO_COST = "it names no cost in time"
-_NOT_AN_INTERVAL = "cost_s is not a prediction"
-_NOT_PREDICTED = "refused says why it is not predicted"
-_NOT_BOUNDED = "that is not predicted"
-_NO_RANK = "it does not name one rank"
 _UNENDED = "its end was not seen"
-_A_LINE = "the row is of one line"
-_NO_STEP = "it is no part of the step, or the time of making batches is not known"
 _NOT_COMPARABLE = (
     "not comparable with other ranks: their records are missing, or clocks cannot be compared"
 )
 
-
-@dataclass(frozen=True)
-class _Column:
-    """One column.
-
-    Attributes:
-        kind: of _DTYPE_OF_KIND.
-        unit: "" for text, counts and the like.
-        missing: when a value is missing (NaN, NaT or NA); empty: never.
-    """
-
-    name: str
-    kind: str
-    unit: str
-    meaning: str
-    missing: str = ""
-
-    @property
-    def dtype(self) -> str:
-        """Of the frame's column."""
-        return "Int64" if self.kind == "integer" and self.missing else _DTYPE_OF_KIND[self.kind]
-
-    def text(self) -> str:
-        """Say unit, meaning and when it is missing, in one line."""
-        unit = f" [{self.unit}]" if self.unit else ""
-        missing = f". Missing: {self.missing}" if self.missing else ""
-        return f"{self.name}{unit}: {self.meaning}{missing}".removesuffix(".") + "."
-
-
-@dataclass(frozen=True)
-class Table:
-    """A frame before it has rows.
-
-    Attributes:
-        name: of the property of a loaded run.
-        rows: what a row is, in sentences.
-        columns: in order. A name in angle brackets stands for any number of columns.
-    """
-
-    name: str
-    rows: str
-    columns: tuple[_Column, ...]
-
-    @property
-    def fixed(self) -> tuple[_Column, ...]:
-        """The columns that every run has."""
-        return tuple(column for column in self.columns if not column.name.startswith("<"))
-
-    def frame(self, parts: Sequence[_Rows], more: Sequence[str] = ()) -> "pd.DataFrame":
-        """Make the frame of all parts, one below the other.
-
-        Args:
-            parts: column -> array or list [n]. A negative integer stands for a missing one in a
-                column that may miss values.
-            more: columns of numbers after the fixed ones; 0 in a part that lacks one.
-        """
-        import pandas as pd
-
-        rows = [len(part[self.columns[0].name]) for part in parts]
-        columns = {
-            column.name: _series(column, [part[column.name] for part in parts])
-            for column in self.fixed
-        }
-        for name in more:
-            columns[name] = pd.Series(
-                _joined([part.get(name, np.zeros(n)) for part, n in zip(parts, rows, strict=True)]),
-                dtype="float64",
-            )
-        return pd.DataFrame(columns)
-
-    def docstring(self) -> str:
-        """Write the docstring for the property of a loaded run."""
-        lines = [
-            textwrap.fill(
-                column.text(), _DOC_WIDTH, subsequent_indent="    ", break_on_hyphens=False
-            )
-            for column in self.columns
-        ]
-        return "\n".join(
-            [textwrap.fill(self.rows, _DOC_WIDTH, break_on_hyphens=False), "", *lines, ""]
-        )
-
-    def markdown(self) -> str:
-        """Write a section of docs/api.md."""
-        rows = ["| column | type | unit | meaning | missing when |", "|---|---|---|---|---|"]
-        rows += [
-            f"| `{column.name}` | {column.kind} | {column.unit} | {column.meaning} | "
-            f"{column.missing} |"
-            for column in self.columns
-        ]
-        return f"## {self.name}\n\n{self.rows}\n\n" + "\n".join(rows) + "\n"
-
-
-def _series(column: _Column, values: Sequence[Any]) -> "pd.Series":
-    import pandas as pd
-
-    if column.kind == "text":
-        return pd.Series([text for part in values for text in part], dtype="str")
-    joined = _joined(values)
-    if column.kind == "time":
-        return pd.Series(pd.to_datetime(joined.astype(np.int64).view("datetime64[ns]"), utc=True))
-    if column.dtype == "Int64":
-        return pd.Series(joined.astype(np.int64), dtype="Int64").mask(joined < 0)
-    return pd.Series(joined, dtype=column.dtype)
-
-
-def _joined(values: Sequence[Any]) -> np.ndarray:
-    return np.concatenate(values) if values else np.zeros(0)
-
-
-_RANK = _Column(
+_RANK = Column(
     "rank",
     "integer",
     "",
     'Number of the rank. Write `frame["rank"]`: `frame.rank` is a method of pandas',
 )
-_TIME = _Column(
+_TIME = Column(
     "time",
     "time",
     "",
     "Date and time (UTC) of its beginning; for gauges, of the reading",
     "the run's manifest has no date",
 )
-_START = _Column(
+_START = Column(
     "start_s",
     "number",
     "s",
@@ -230,26 +98,26 @@ class _MomentColumns:
         return {"rank": np.full(len(at), self.rank), "time": time, "start_s": since / 1e9}
 
 
-SAMPLES = Table(
+SAMPLES = FrameTable(
     "samples",
     "One row per sample that was measured in detail, of every loader: all of the first ones, "
     "later one in N. Its index in the dataset, or "
     "its file, is not recorded. `read_s` to `dataset_s` sum to `wall_s`.",
     (
         _RANK,
-        _Column("process", "text", "", "What made it: main, or loader0-worker1"),
-        _Column(
+        Column("process", "text", "", "What made it: main, or loader0-worker1"),
+        Column(
             "worker",
             "integer",
             "",
             "Number of the loader's worker",
             "the main process made it (num_workers=0)",
         ),
-        _Column(
+        Column(
             "loader", "integer", "", "Number of the loader, as in the names of `run.report.loaders`"
         ),
-        _Column("epoch", "integer", "", "Pass over the loader, from 0"),
-        _Column(
+        Column("epoch", "integer", "", "Pass over the loader, from 0"),
+        Column(
             "batch",
             "integer",
             "",
@@ -257,51 +125,51 @@ SAMPLES = Table(
         ),
         _TIME,
         _START,
-        _Column(
+        Column(
             "samples",
             "integer",
             "",
             "Samples in it: 1; a batch for `__getitems__`; 0 where the dataset raised or was at "
             "its end",
         ),
-        _Column(
+        Column(
             "in_mean",
             "bool",
             "",
             "true: it counts in the report's costs, because it was made for a training loader and "
             "no import or cold start is in it",
         ),
-        _Column(
+        Column(
             "stands_for",
             "number",
             "samples",
             "How many samples (or batches, for `__getitems__`) it stands for: the weight of its "
             "row",
         ),
-        _Column("wall_s", "number", "s", "How long it took"),
-        _Column(
+        Column("wall_s", "number", "s", "How long it took"),
+        Column(
             "cpu_s",
             "number",
             "s",
             "CPU time of the thread that made it",
             "not measured on this system",
         ),
-        _Column("runqueue_s", "number", "s", "Runnable without a CPU", _NO_SCHEDSTAT),
-        _Column(
+        Column("runqueue_s", "number", "s", "Runnable without a CPU", _NO_SCHEDSTAT),
+        Column(
             "blocked_s",
             "number",
             "s",
             "The rest: asleep, waiting for a disk, a lock or a network",
             _NO_SCHEDSTAT,
         ),
-        _Column("read_s", "number", "s", "Reading files"),
-        _Column("decode_s", "number", "s", "Decoding"),
-        _Column("augment_s", "number", "s", "Transforms"),
-        _Column("user_s", "number", "s", "Inside `feedline.stage(...)`"),
-        _Column("dataset_s", "number", "s", "The rest of `__getitem__`"),
-        _Column("read_bytes", "number", "B", "Read by the operations in read_s"),
-        _Column("decoded_pixels", "number", "pixels", "Decoded; 0: no decoder was seen"),
-        _Column(
+        Column("read_s", "number", "s", "Reading files"),
+        Column("decode_s", "number", "s", "Decoding"),
+        Column("augment_s", "number", "s", "Transforms"),
+        Column("user_s", "number", "s", "Inside `feedline.stage(...)`"),
+        Column("dataset_s", "number", "s", "The rest of `__getitem__`"),
+        Column("read_bytes", "number", "B", "Read by the operations in read_s"),
+        Column("decoded_pixels", "number", "pixels", "Decoded; 0: no decoder was seen"),
+        Column(
             "output_pixels", "number", "pixels", "Of the last picture before the tensor; 0: unknown"
         ),
     ),
@@ -321,7 +189,7 @@ def samples(ranks: Mapping[int, RankMetrics]) -> "pd.DataFrame":
     return frame.sort_values(["rank", "process", "start_s"], kind="stable", ignore_index=True)
 
 
-def _samples_of_process(rank: RankMetrics, process: Process, first_use: bool) -> _Rows:
+def _samples_of_process(rank: RankMetrics, process: Process, first_use: bool) -> Rows:
     rows = process.of(Stage.SAMPLE)
     details = SampledDetails.of(process, frozenset(np.unique(rows["source"]).tolist()), first_use)
     rows = rows[(rows["flags"] & Flag.FIRST != 0) == first_use]
@@ -355,7 +223,7 @@ def _only_first_use(rank: RankMetrics) -> bool:
     )
 
 
-def _made_by(process: Process, count: int) -> _Rows:
+def _made_by(process: Process, count: int) -> Rows:
     if not process.is_worker:
         return {"process": ["main"] * count, "worker": np.full(count, -1)}
     loader, worker = int(str(process.header["loader"])), int(str(process.header["worker"]))
@@ -376,7 +244,7 @@ def _clocks(rows: Records) -> dict[str, FloatArray]:
     }
 
 
-GAUGES = Table(
+GAUGES = FrameTable(
     "gauges",
     "One row per sample of a gauge of the machine, about one per second, in order of rank and "
     "time. "
@@ -386,9 +254,9 @@ GAUGES = Table(
         _RANK,
         _TIME,
         _START,
-        _Column("gauge", "text", "", "What was sampled: cpu/used, memory/used, gpu0/sm, ..."),
-        _Column("unit", "text", "", "Of the value"),
-        _Column(
+        Column("gauge", "text", "", "What was sampled: cpu/used, memory/used, gpu0/sm, ..."),
+        Column("unit", "text", "", "Of the value"),
+        Column(
             "value", "number", "as `unit`", "The value. A rate is the mean since the sample before"
         ),
     ),
@@ -404,7 +272,7 @@ def gauges(ranks: Mapping[int, RankMetrics]) -> "pd.DataFrame":
     return GAUGES.frame(parts)
 
 
-def _gauges_of_rank(rank: Rank) -> _Rows | None:
+def _gauges_of_rank(rank: Rank) -> Rows | None:
     path = rank.folder / FILE
     if not os.path.lexists(path):
         return None
@@ -423,148 +291,13 @@ def _gauges_of_rank(rank: Rank) -> _Rows | None:
     }
 
 
-USER_CODE = Table(
-    "user_code",
-    "One row for each line of a function of the program that takes time, from sampled stacks of "
-    "the rank that the report shows, and one with line 0 for the whole function. Empty if no "
-    "stacks were sampled.",
-    (
-        _Column("kind", "text", "", "process: worker or main"),
-        _Column("place", "text", "", "part of the pipeline: dataset, collate, forward, ..."),
-        _Column("function", "text", "", "its name"),
-        _Column("file", "text", "", "its file"),
-        _Column("line", "integer", "", "the line; 0: the whole function"),
-        _Column("share", "number", "1", "of making a sample; in other places, of the step"),
-        _Column("low", "number", "1", "lower end of its 95 % interval", _A_LINE),
-        _Column("high", "number", "1", "upper end", _A_LINE),
-        _Column("seconds_per_step", "number", "s", "what it takes of one process", _NO_STEP),
-        _Column("caller", "text", "", "function and line that call it; empty: a library does"),
-        _Column("library", "text", "", "function of a library that it mostly calls there"),
-    ),
-)
-
-FINDINGS = Table(
-    "findings",
-    "One row per finding of the report, most important first. `run.report.findings` has their "
-    "evidence, too.",
-    (
-        _Column(
-            "cause",
-            "text",
-            "",
-            "Stable identifier of the rule that found it: decode_bound, too_few_workers, ...",
-        ),
-        _Column("severity", "text", "", "high, low or info"),
-        _Column("says", "text", "", "One sentence with the figures"),
-        _Column("cost_s", "number", "s", "What it costs per step", _NO_COST),
-        _Column(
-            "cost_kind",
-            "text",
-            "",
-            "What cost_s says of the gain: predicted, estimated, at_least, bound or unknown",
-        ),
-        _Column(
-            "cost_low_s",
-            "number",
-            "s",
-            "Lower end of the interval of a prediction (95 %)",
-            _NOT_AN_INTERVAL,
-        ),
-        _Column("cost_high_s", "number", "s", "Its upper end", _NOT_AN_INTERVAL),
-        _Column("step_share", "number", "", "cost_s as a share of the mean step, 0 to 1", _NO_COST),
-        _Column("fix", "text", "", "What to change"),
-        _Column(
-            "how_to_check",
-            "text",
-            "",
-            "An experiment, and the outcome that would prove this finding wrong",
-        ),
-        _Column(
-            "predicted",
-            "number",
-            "samples/s",
-            "Throughput with its fix, as predicted",
-            _NOT_PREDICTED,
-        ),
-        _Column(
-            "predicted_low", "number", "samples/s", "Lower end of its 95 % interval", _NOT_PREDICTED
-        ),
-        _Column("predicted_high", "number", "samples/s", "Its upper end", _NOT_PREDICTED),
-        _Column("place", "text", "", "file and line to change; empty: unknown, or several"),
-        _Column(
-            "at_most_per_s",
-            "number",
-            "samples/s",
-            "upper end of the throughput predicted if what it names took no time",
-            _NOT_BOUNDED,
-        ),
-        _Column("refused", "text", "", "Why its fix is not predicted; empty where it is"),
-        _Column("rank", "integer", "", "The rank that the others wait for", _NO_RANK),
-    ),
-)
-
-
-def findings(report: Report) -> "pd.DataFrame":
-    """Make the frame of findings."""
-    mean = report.step.mean_s if report.step is not None else 0.0
-    costs = [finding.cost_s if finding.cost_s > 0 else None for finding in report.findings]
-    return FINDINGS.frame(
-        [
-            {
-                "cause": [finding.rule_id for finding in report.findings],
-                "says": [finding.message for finding in report.findings],
-                "fix": [finding.fix for finding in report.findings],
-                "severity": [finding.severity.value for finding in report.findings],
-                "cost_s": _numbers(costs),
-                "cost_kind": [finding.cost_kind.value for finding in report.findings],
-                "cost_low_s": _numbers([finding.cost_low_s for finding in report.findings]),
-                "cost_high_s": _numbers([finding.cost_high_s for finding in report.findings]),
-                "step_share": _numbers(
-                    [None if cost is None or not mean else cost / mean for cost in costs]
-                ),
-                "predicted": _numbers(
-                    [
-                        finding.predicted.after if finding.predicted else None
-                        for finding in report.findings
-                    ]
-                ),
-                "predicted_low": _numbers(
-                    [
-                        finding.predicted.low if finding.predicted else None
-                        for finding in report.findings
-                    ]
-                ),
-                "predicted_high": _numbers(
-                    [
-                        finding.predicted.high if finding.predicted else None
-                        for finding in report.findings
-                    ]
-                ),
-                "place": [finding.place for finding in report.findings],
-                "at_most_per_s": _numbers([one.at_most_per_s for one in report.findings]),
-                "refused": [finding.refused for finding in report.findings],
-                "how_to_check": [finding.how_to_check for finding in report.findings],
-                "rank": np.array([_rank(finding) for finding in report.findings], np.int64),
-            }
-        ]
-    )
-
-
-def _rank(finding: Finding) -> int:
-    return -1 if finding.blame is None or finding.blame.rank is None else finding.blame.rank
-
-
-def _numbers(values: list[float | None]) -> np.ndarray:
-    return np.array([np.nan if value is None else value for value in values], np.float64)
-
-
-STEPS = Table(
+STEPS = FrameTable(
     "steps",
     "One row per step that was recorded, in order. The columns `<stage>_s` sum to `wall_s`; "
     "`run.stages` lists them.",
     (
         _RANK,
-        _Column(
+        Column(
             "step",
             "integer",
             "",
@@ -572,21 +305,21 @@ STEPS = Table(
         ),
         _TIME,
         _START,
-        _Column("wall_s", "number", "s", "How long it took, without evaluation in it"),
-        _Column("batches", "integer", "", "Batches that the loader handed over in it"),
-        _Column(
+        Column("wall_s", "number", "s", "How long it took, without evaluation in it"),
+        Column("batches", "integer", "", "Batches that the loader handed over in it"),
+        Column(
             "samples",
             "integer",
             "",
             "Samples in them; 0 if their number is unknown, or if no batch was handed over",
         ),
-        _Column(
+        Column(
             "in_mean",
             "bool",
             "",
             "true: it counts in the report's means; the first steps, which warm up, do not",
         ),
-        _Column(
+        Column(
             "stands_for",
             "number",
             "steps",
@@ -599,7 +332,7 @@ STEPS = Table(
             "others includes what recording them cost (`run.report.step.sampled.recording_s`), "
             "which the report's means leave out",
         ),
-        _Column(
+        Column(
             "<stage>_s",
             "number",
             "s",
@@ -655,7 +388,7 @@ def _stands_for(rank: RankMetrics, steps_found: Steps) -> FloatArray:
     return each
 
 
-def _steps_of_rank(rank: RankMetrics, steps_found: Steps, columns: Mapping[str, str]) -> _Rows:
+def _steps_of_rank(rank: RankMetrics, steps_found: Steps, columns: Mapping[str, str]) -> Rows:
     return {
         **_MomentColumns.of(rank.rank).columns(steps_found.start),
         "step": _step_numbers(rank, steps_found),
@@ -668,21 +401,21 @@ def _steps_of_rank(rank: RankMetrics, steps_found: Steps, columns: Mapping[str, 
     }
 
 
-COLLECTIVES = Table(
+COLLECTIVES = FrameTable(
     "collectives",
     "One row per collective (or send, or receive) and rank, in order of rank and start. Rows of "
     "one collective share their number in "
     "`collective`. Empty where none was recorded.",
     (
         _RANK,
-        _Column(
+        Column(
             "collective",
             "integer",
             "",
             "Number of the collective, the same on all ranks",
             "it could not be matched with other ranks'",
         ),
-        _Column(
+        Column(
             "step",
             "integer",
             "",
@@ -691,36 +424,36 @@ COLLECTIVES = Table(
         ),
         _TIME,
         _START,
-        _Column("operation", "text", "", "all_reduce, reduce_scatter, all_gather, broadcast, ..."),
-        _Column(
+        Column("operation", "text", "", "all_reduce, reduce_scatter, all_gather, broadcast, ..."),
+        Column(
             "bytes",
             "integer",
             "B",
             "The full message; of all_gather and reduce_scatter the larger side",
         ),
-        _Column("dtype", "text", "", "Of its elements; unknown where it was not recorded"),
-        _Column("group", "text", "", "Name of its process group"),
-        _Column("group_size", "integer", "ranks", "Ranks in that group; 0: unknown"),
-        _Column("backend", "text", "", "gloo, nccl, ..."),
-        _Column("phase", "text", "", f"What the rank was doing when it began: {', '.join(PHASES)}"),
-        _Column(
+        Column("dtype", "text", "", "Of its elements; unknown where it was not recorded"),
+        Column("group", "text", "", "Name of its process group"),
+        Column("group_size", "integer", "ranks", "Ranks in that group; 0: unknown"),
+        Column("backend", "text", "", "gloo, nccl, ..."),
+        Column("phase", "text", "", f"What the rank was doing when it began: {', '.join(PHASES)}"),
+        Column(
             "wall_s", "number", "s", "From the call until it was complete on this rank", _UNENDED
         ),
-        _Column(
+        Column(
             "wait_s",
             "number",
             "s",
             "Of that: until the last rank of the group had begun it, too",
             f"{_UNENDED}; or {_NOT_COMPARABLE}",
         ),
-        _Column(
+        Column(
             "queue_s",
             "number",
             "s",
             "Of that: all ranks had begun it, and it was queued behind others",
             f"{_UNENDED}; or {_NOT_COMPARABLE}",
         ),
-        _Column(
+        Column(
             "transfer_s",
             "number",
             "s",
@@ -737,11 +470,11 @@ def collectives(ranks: Mapping[int, RankMetrics]) -> "pd.DataFrame":
     return COLLECTIVES.frame(_parts(ranks, of_ranks) if of_ranks else [])
 
 
-def _parts(ranks: Mapping[int, RankMetrics], of_ranks: Sequence[Collectives]) -> list[_Rows]:
+def _parts(ranks: Mapping[int, RankMetrics], of_ranks: Sequence[Collectives]) -> list[Rows]:
     together = combine(of_ranks)
     matched = together.matched
     rows = dict(zip(matched.ranks, matched.rows, strict=True))
-    parts: list[_Rows] = []
+    parts: list[Rows] = []
     for own in of_ranks:
         number = rows.get(own.rank, np.full(len(own.table), -1))
         whole = np.append(matched.complete, False)[number]  # number -1: the last
@@ -750,7 +483,7 @@ def _parts(ranks: Mapping[int, RankMetrics], of_ranks: Sequence[Collectives]) ->
     return parts
 
 
-def _of(rank: RankMetrics, own: Collectives) -> _Rows:
+def _of(rank: RankMetrics, own: Collectives) -> Rows:
     table, groups = own.table, [own.groups[number] for number in own.table["group"].tolist()]
     return {
         **_MomentColumns.of(rank.rank).columns(table["start"].astype(np.int64)),
@@ -772,7 +505,7 @@ def _steps(rank: RankMetrics, index: IntArray) -> IntArray:
     return np.where(index >= 0, _step_numbers(rank, rank.steps)[index], -1)
 
 
-def _spent(own: Collectives, cut: Partition, others: RankArrivals, whole: BoolArray) -> _Rows:
+def _spent(own: Collectives, cut: Partition, others: RankArrivals, whole: BoolArray) -> Rows:
     start, end = own.table["start"].astype(np.int64), own.table["end"].astype(np.int64)
     ended = end >= start
     known = ended & whole & cut.met
@@ -782,44 +515,3 @@ def _spent(own: Collectives, cut: Partition, others: RankArrivals, whole: BoolAr
         "queue_s": np.where(known, (others.free - others.last) / 1e9, np.nan),
         "transfer_s": cut.moving / 1e9,
     }
-
-
-#: In the order of docs/api.md.
-ALL_FRAMES = (STEPS, SAMPLES, COLLECTIVES, GAUGES, USER_CODE, FINDINGS)
-
-
-def user_code(report: Report) -> "pd.DataFrame":
-    """Make the frame of the program's functions and lines."""
-    rows = [
-        row
-        for one in (report.user_code.functions if report.user_code else [])
-        for row in _lines_of(one)
-    ]
-    names = [column.name for column in USER_CODE.columns]
-    columns: dict[str, Any] = {name: [row[name] for row in rows] for name in names}
-    for column in USER_CODE.columns:
-        if column.kind == "number":
-            columns[column.name] = _numbers(columns[column.name])
-        elif column.kind == "integer":
-            columns[column.name] = np.array(columns[column.name], np.int64)
-    return USER_CODE.frame([columns])
-
-
-def _lines_of(one: UserFunction) -> Iterator[dict[str, Any]]:
-    """Rows of a function: all of it, then its lines."""
-    whole = {name: getattr(one, name) for name in ("kind", "place", "function", "file", "caller")}
-    ends = {"low": one.low, "high": one.high}
-    per_step = one.seconds_per_step
-    library = {"library": one.library}
-    yield {**whole, "line": 0, "share": one.share, **ends, "seconds_per_step": per_step, **library}
-    for line in one.lines:
-        part = None if per_step is None or not one.share else per_step * line.share / one.share
-        yield {
-            **whole,
-            "line": line.line,
-            "share": line.share,
-            "low": None,
-            "high": None,
-            "seconds_per_step": part,
-            "library": line.library,
-        }

@@ -7,15 +7,16 @@ from pathlib import Path
 from feedline.profiler.errors import OutputError
 from feedline.profiler.files import output
 from feedline.profiler.store.run_folder import Run
-from feedline.profiler.store.stacks import ProcessStacks, SampledStack, StackFrame, read_stacks
+from feedline.profiler.store.sampled_stacks import ProcessStacks, SampledStack, StackFrame
+from feedline.profiler.store.stacks import read_stacks
 
-SPEEDSCOPE, COLLAPSED = ".speedscope.json", ".collapsed"
+_SPEEDSCOPE, _COLLAPSED = ".speedscope.json", ".collapsed"
 _SCHEMA = "https://www.speedscope.app/file-format-schema.json"
 
 
 def is_stacks(path: Path) -> bool:
     """Return whether a file's name asks for sampled stacks."""
-    return path.name.endswith((SPEEDSCOPE, COLLAPSED))
+    return path.name.endswith((_SPEEDSCOPE, _COLLAPSED))
 
 
 def write(run: Run, path: Path) -> None:
@@ -35,7 +36,7 @@ def write(run: Run, path: Path) -> None:
             f"{path}: no stacks were sampled in {run.name}{why}: record the training again"
         )
     text = (
-        collapsed(processes) if path.name.endswith(COLLAPSED) else speedscope(processes, run.name)
+        collapsed(processes) if path.name.endswith(_COLLAPSED) else speedscope(processes, run.name)
     )
     output.save(path, text)
 

@@ -331,10 +331,8 @@ class _Says:
     def _name(self, stage: int, which: int) -> str:
         if stage == Stage.GPU:
             return Stage(which).name.lower()
-        name, operation = (
-            Stage(stage).name.lower(),
-            self._process.names.get(which) if stage in _NAMED else None,
-        )
+        name = Stage(stage).name.lower()
+        operation = self._process.names.get(which) if stage in _NAMED else None
         return (
             name
             if operation is None

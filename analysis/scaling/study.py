@@ -16,7 +16,7 @@ from feedline.analysis.scaling.efficiency import (
     scaling_kind,
     usable_points,
 )
-from feedline.analysis.scaling.predict import (
+from feedline.analysis.scaling.more_ranks import (
     ScalingBasis,
     ThroughputPrediction,
     fit_laws,
@@ -24,9 +24,8 @@ from feedline.analysis.scaling.predict import (
     predict,
 )
 
-_SAME = (
-    0.03  # throughputs that differ by less are alike, where no error of the measurement is known
-)
+# throughputs that differ by less are alike, where no error of the measurement is known
+_SAME = 0.03
 _MIN_MARGINAL = 0.5  # marginal efficiency below which most of an added rank is lost
 #: Shape of the growth of a sample's time -> what it says of the cause.
 _CAUSE_OF_SHAPE = {
@@ -378,35 +377,10 @@ def study(
     usable = usable_points(compared)
     known = replace(basis or ScalingBasis((), kind), points=usable, kind=kind)
     predictions = [predict(known, ranks) for ranks in targets]
-    fitted, left_out = fit_laws(known)
-    reached = [
-        prediction.ranks for prediction in predictions if prediction.samples_per_s is not None
-    ]
-    laws = [
-        _Law(
-            law.name,
-            law.parameters,
-            {n: n / law.rank_s(n) for n in reached},
-            held_out(known, law.name),
-        )
-        for law in fitted
-    ]
+    laws, left_out = _laws(known, predictions)
     times = list(_times(ordered, predictions, kind, noise)) if noise else []
-    notes = [f"{counted(point.ranks)}: {note}" for point in ordered for note in point.notes]
+    notes = _notes(ordered, times_missing=noise is not None and not times)
     unit = ordered[0].unit
-    if unit == Unit.STEPS:
-        notes.insert(
-            0,
-            "samples were not recorded: steps/s are compared, and overstate the throughput if the "
-            "batch per rank shrinks with more ranks",
-        )
-    if noise and not times:
-        why = (
-            "samples were not recorded"
-            if unit == Unit.STEPS
-            else "give the batch per rank with --batch-size"
-        )
-        notes.append(f"time to accuracy is unknown: {why}")
     contradictions = _disagreement(compared[-1], {law.name: law.samples_per_s for law in laws})
     return Study(
         kind,
@@ -423,6 +397,54 @@ def study(
         late,
         unit,
     )
+
+
+def _laws(
+    known: ScalingBasis, predictions: Sequence[ThroughputPrediction]
+) -> tuple[list[_Law], list[str]]:
+    """Return the laws that fit, with what they say of the predicted numbers of ranks.
+
+    With them those that were left out.
+    """
+    fitted, left_out = fit_laws(known)
+    reached = [
+        prediction.ranks for prediction in predictions if prediction.samples_per_s is not None
+    ]
+    laws = [
+        _Law(
+            law.name,
+            law.parameters,
+            {n: n / law.rank_s(n) for n in reached},
+            held_out(known, law.name),
+        )
+        for law in fitted
+    ]
+    return laws, left_out
+
+
+def _notes(points: Sequence[Point], times_missing: bool) -> list[str]:
+    """Return the points' notes, and what the study could not do.
+
+    Args:
+        points: at least one.
+        times_missing: no time to accuracy could be told.
+    """
+    notes = [f"{counted(point.ranks)}: {note}" for point in points for note in point.notes]
+    steps_only = points[0].unit == Unit.STEPS
+    if steps_only:
+        notes.insert(
+            0,
+            "samples were not recorded: steps/s are compared, and overstate the throughput if the "
+            "batch per rank shrinks with more ranks",
+        )
+    if times_missing:
+        why = (
+            "samples were not recorded"
+            if steps_only
+            else "give the batch per rank with --batch-size"
+        )
+        notes.append(f"time to accuracy is unknown: {why}")
+    return notes
 
 
 def _refused(points: Sequence[Point], targets: Sequence[int], why: str) -> Study:

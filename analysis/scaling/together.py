@@ -18,7 +18,7 @@ from feedline.analysis.ranks.partition import exchanges_gradients
 from feedline.analysis.ranks.read_collectives import steps_and_collectives
 from feedline.analysis.rules.cross_rank.late_rank import RULE_ID, answer, predicted
 from feedline.analysis.scaling.efficiency import Point
-from feedline.analysis.scaling.measured import world_size
+from feedline.analysis.scaling.launch_points import world_size
 from feedline.analysis.scaling.study import counted
 from feedline.profiler.errors import FeedlineError
 from feedline.profiler.store.run_folder import Rank, Run, name_ranks

@@ -17,13 +17,11 @@ from feedline.analysis.traces.threads import Threads
 from feedline.analysis.traces.trace_columns import Kind, Trace
 from feedline.analysis.traces.trace_steps import TraceWindow
 
-_CUT_ROUNDS = (
-    8  # of cutting what outlasts its caller; clocks that are read one after another need one or two
-)
+# of cutting what outlasts its caller; clocks that are read one after another need one or two
+_CUT_ROUNDS = 8
 _PIECE_EVENTS = 65_536  # events that are looked at together, at least
-_MAX_LAID_NS = (
-    1 << 60
-)  # of the times of threads that are laid one after the other: twice as much fits into 64 bits
+# of the times of threads that are laid one after the other: twice as much fits into 64 bits
+_MAX_LAID_NS = 1 << 60
 _LISTED = (Kind.OPERATOR, Kind.ANNOTATION, Kind.PYTHON)
 #: Ranges of torch.distributed around what a backend is told to do.
 _BACKEND = re.compile(r"^(nccl|gloo|ucc|mpi|xccl|hccl):")
@@ -78,9 +76,8 @@ def _nest(start: IntArray, wall: IntArray) -> _Nest:
         start: int64 [n], ns, ascending.
         wall: int64 [n], ns, descending where starts are equal.
     """
-    begin = (
-        2 * start
-    )  # an event of no length lasts half a nanosecond, so that it lies in whatever goes on
+    # an event of no length lasts half a nanosecond, so that it lies in whatever goes on
+    begin = 2 * start
     end = begin + np.maximum(2 * wall, 1)
     for _ in range(_CUT_ROUNDS):
         levels = list(_levels(begin, end))
@@ -307,10 +304,8 @@ def _place(
     """Note for each runtime call what it was made for."""
     mine = piece.mine
     launches = np.flatnonzero(mine["kind"] == Kind.RUNTIME)
-    for kind in (
-        Kind.ANNOTATION,
-        Kind.OPERATOR,
-    ):  # what the operator says comes before what the range around it says
+    # what the operator says comes before what the range around it says
+    for kind in (Kind.ANNOTATION, Kind.OPERATOR):
         around = nearest[kind]
         if around is None:
             continue
@@ -347,9 +342,8 @@ def _add_costs(sums: _CallSums, piece: _Piece, costs: Costs) -> None:
     has = flop >= 0
     if not has.any():
         return
-    counted = np.flatnonzero(
-        has & piece.counts & (piece.tree.total(has.astype(np.int64)) == 1)
-    )  # what it calls itself would be counted again
+    # what it calls itself would be counted again
+    counted = np.flatnonzero(has & piece.counts & (piece.tree.total(has.astype(np.int64)) == 1))
     took = piece.tree.total(piece.launched) if costs.has_device else piece.tree.wall
     names = piece.mine["name"][counted]
     for total, values in (

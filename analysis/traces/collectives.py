@@ -138,10 +138,8 @@ class RankClock:
         """Put own times on rank 0's clock; unchanged where no offset was measured."""
         if not len(self.at):
             return own
-        origin, first = (
-            self.at[0],
-            self.offset[0],
-        )  # float64 does not hold a whole number of ns since boot, or since 1970
+        # float64 does not hold a whole number of ns since boot, or since 1970
+        origin, first = (self.at[0], self.offset[0])
         return (
             own
             + first

@@ -155,9 +155,10 @@ def write(trace: Trace, folder: Path) -> None:
         masks.token(trace.source),
         [masks.text(note) for note in trace.notes],
     )
+    # with_stack gives files
     about["names"] = [
         masks.text(name) if "/" in name else masks.token(name) for name in trace.names
-    ]  # with_stack gives files
+    ]
     names = EVENT_DTYPE.names or ()
     kinds = [pa.field(name, pa.from_numpy_dtype(EVENT_DTYPE[name])) for name in names]
     schema = pa.schema(

@@ -29,13 +29,11 @@ _ELEMENT = re.compile(
     r"|(u?int|float|bfloat|double)\d*(_t)?|__half|__nv_\w+|hip_bfloat16|c10::\w+|cutlass::(half|bfloat16|tfloat32|float_e\w+)_t|true|false"
     r"|(\([\w: ]+\))?-?\d\w*)[*&]?$"
 )
-_EXCHANGE, _SUM, _SCATTERED, _GATHERED, _MEETING = (
-    "all_to_all",
-    "all_reduce",
-    "reduce_scatter",
-    "all_gather",
-    "barrier",
-)
+_EXCHANGE = "all_to_all"
+_SUM = "all_reduce"
+_SCATTERED = "reduce_scatter"
+_GATHERED = "all_gather"
+_MEETING = "barrier"
 #: Inductor names a fused kernel after the operators around it, collectives too; it is not a
 #: collective.
 _TRITON_KERNEL = re.compile(r"^triton_(poi|red|per|tem|for|mm|unk)_")

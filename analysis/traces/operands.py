@@ -175,10 +175,11 @@ def _attention(first: int, products: tuple[int, int], heads_second: bool) -> _Fo
     """
 
     def formula(_: str, inputs: tuple[_Size, ...], __: _Convolutions) -> _Made | None:
+        # now (batch, heads, length, width), whichever it was
         query, key, value = (
             (b, h, s, d) if heads_second else (b, s, h, d)
             for b, h, s, d in (inputs[first + at] for at in range(3))
-        )  # now (batch, heads, length, width), whichever it was
+        )
         batch, heads, length, width = query
         if key[2] != value[2] or key[3] != width:
             return None

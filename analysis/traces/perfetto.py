@@ -30,9 +30,8 @@ def assign_lanes(start: IntArray, wall: IntArray) -> npt.NDArray[np.int64]:
         int64 [n]: 0 for all where all nest; NOWHERE for what would need more than MAX_LANES lanes.
     """
     lane_of = np.full(len(start), NOWHERE, np.int64)
-    open_until: list[list[int]] = [
-        []
-    ]  # ends of what is going on, of each lane, the outermost first
+    # ends of what is going on, of each lane, the outermost first
+    open_until: list[list[int]] = [[]]
     for index, (begin, length) in enumerate(zip(start.tolist(), wall.tolist())):
         end = begin + length
         for lane in range(_MAX_LANES):

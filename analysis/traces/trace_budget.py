@@ -33,7 +33,7 @@ from feedline.analysis.traces.trace_steps import TraceSteps, TraceWindow
 from feedline.profiler.message import Message, id_of
 
 _NO_DEVICE_WORK = "the trace contains no device activity"
-NO_COMMUNICATION = "no communication ran"
+_NO_COMMUNICATION = "no communication ran"
 #: Of Gpu, for reports.
 FIGURES = (
     "span_s",
@@ -154,7 +154,7 @@ class GpuFigures:
         """Why a figure is None."""
         if not self.span_ns:
             return dict.fromkeys(FIGURES, _NO_DEVICE_WORK)
-        return {} if self.communication_ns else {"overlap_pct_of_comm": NO_COMMUNICATION}
+        return {} if self.communication_ns else {"overlap_pct_of_comm": _NO_COMMUNICATION}
 
     def _pct(self, ns: int) -> float | None:
         return 100 * ns / self.span_ns if self.span_ns else None

@@ -191,9 +191,8 @@ class Growing:
     def more(self, count: int) -> Rows:
         """Return new rows, to be filled before the next call."""
         before = len(self.rows)
-        self.rows.resize(
-            before + count, refcheck=False
-        )  # realloc, which moves pages and not bytes on Linux
+        # realloc, which moves pages and not bytes on Linux
+        self.rows.resize(before + count, refcheck=False)
         return self.rows[before:]
 
 

@@ -15,6 +15,7 @@ import numpy.typing as npt
 
 from feedline.analysis.intervals import IntArray, union
 from feedline.analysis.traces.collectives import RankClock
+from feedline.analysis.traces.gpu_work import GpuWork
 from feedline.analysis.traces.kinds_of_work import FLOAT32_PRODUCT, is_named, of_kinds
 from feedline.analysis.traces.kineto.kineto_reader import read_kineto
 from feedline.analysis.traces.perfetto import (
@@ -44,12 +45,11 @@ from feedline.profiler.store.segment_reader import Process
 _BURST_NS = 1_000_000  # marks farther apart belong to different bursts
 #: The run's own readings of both clocks were measured 2 us off the marks; but one taken while
 #: another process had the CPU is off by a scheduler's slice, which this is some of.
-READINGS_NS = 10_000_000
+_READINGS_NS = 10_000_000
 _ROWS = 1 << 14  # events turned into Python's numbers at a time
-_FREE_BYTES, _PACKED = (
-    64 << 20,
-    64,
-)  # a window may unpack to the first, and the second times its size: JSON of events shrinks by 10 to 25
+# a window may unpack to the first, and the second times its size: JSON of events shrinks by 10 to
+# 25
+_FREE_BYTES, _PACKED = (64 << 20, 64)
 _SMALLEST_EVENT = 40  # bytes of JSON
 _NEAR_NS = 3600 * 10**9  # of a run: the time of day may have been set on the way
 
@@ -127,7 +127,9 @@ def shared_clock(trace: Trace, anchors: Sequence[dict[str, int]]) -> _SharedCloc
     at = np.array([anchor["time_ns"] for anchor in anchors], np.int64)
     offset = np.array([anchor["perf_counter_ns"] for anchor in anchors], np.int64) - at
     order = np.argsort(at, kind="stable")
-    return _SharedClock(RankClock(at[order], offset[order], float(np.ptp(offset)) + READINGS_NS), 0)
+    return _SharedClock(
+        RankClock(at[order], offset[order], float(np.ptp(offset)) + _READINGS_NS), 0
+    )
 
 
 def _by_marks(reading: IntArray, start: IntArray, end: IntArray) -> RankClock:
@@ -138,9 +140,8 @@ def _by_marks(reading: IntArray, start: IntArray, end: IntArray) -> RankClock:
         )
     close = np.diff(reading) <= _BURST_NS
     close |= not close.any()
-    edges = np.flatnonzero(
-        np.append(True, np.diff(np.cumsum(~close)[close]) > 0)
-    )  # first pairs of bursts
+    # first pairs of bursts
+    edges = np.flatnonzero(np.append(True, np.diff(np.cumsum(~close)[close]) > 0))
     least, most, at = least[close], most[close], start[:-1][close]
     offset = _middle(np.maximum.reduceat(least, edges), np.minimum.reduceat(most, edges))
     clock = RankClock(at[edges], offset, 0.0)
@@ -443,31 +444,6 @@ def _collective(collective: CollectiveArgs) -> dict[str, Any]:
     return {name: value for name, value in members.items() if value is not None}
 
 
-@dataclass(frozen=True)
-class GpuWork:
-    """What the GPU did in the steps that torch.profiler recorded.
-
-    Attributes:
-        busy_s: Time per step during which a kernel, a copy or a fill ran. Unit: s.
-        kernels: Kernels per step. Unit: kernels.
-        kernel_s: Mean duration of a kernel. Unit: s.
-        steps: Steps that were recorded by torch.profiler. Unit: steps.
-        ranks: Ranks of the training; with several, the GPU is also busy waiting for the others.
-            Unit: ranks.
-        float32_products_s: Time per step during which a matrix product of float32 ran that uses no
-            tensor cores. Unit: s.
-        device: Name of the GPU; empty if torch.profiler did not record it.
-    """
-
-    busy_s: float
-    kernels: float
-    kernel_s: float
-    steps: int
-    ranks: int = 1
-    float32_products_s: float = 0.0
-    device: str = ""
-
-
 def gpu_work(rank: Rank, main: Process) -> GpuWork | None:
     """Sum up the window of a rank.
 
@@ -490,10 +466,10 @@ def gpu_work(rank: Rank, main: Process) -> GpuWork | None:
         )
     )
     launched = find_threads(trace).launcher >= 0
-    work, products = (
-        trace.events[launched],
-        trace.events[launched & of_kinds(trace, Kind.KERNEL) & is_named(trace, FLOAT32_PRODUCT)],
-    )
+    work = trace.events[launched]
+    products = trace.events[
+        launched & of_kinds(trace, Kind.KERNEL) & is_named(trace, FLOAT32_PRODUCT)
+    ]
     kernels = work["wall"][work["kind"] == Kind.KERNEL]
     devices = {trace.tracks[track].device for track in np.unique(work["track"])}
     if not steps or not len(kernels) or len(devices) > 1:

@@ -39,10 +39,8 @@ class _LocalSgdSetting:
 
 def _parse_local_sgd(text: str) -> _LocalSgdSetting:
     value = FixValue.of(text, _LOCAL_SGD_VALUE, ("after",))
-    period, after = (
-        FixValue.number(value.words[0] if len(value.words) == 1 else "", _LOCAL_SGD_VALUE),
-        value.options.get("after", 0.0),
-    )
+    period = FixValue.number(value.words[0] if len(value.words) == 1 else "", _LOCAL_SGD_VALUE)
+    after = value.options.get("after", 0.0)
     if period < 1 or after < 0 or not (period.is_integer() and after.is_integer()):
         raise ValueError(f"{text!r} is not a setting of local SGD: expected {_LOCAL_SGD_VALUE}")
     return _LocalSgdSetting(int(period), int(after))
@@ -67,6 +65,7 @@ _LOCAL_SGD = Fix(
     lines=_local_sgd_lines,
 )
 
+# cheapest first
 FIXES: list[Fix] = [
     lr_rule.FIX,
     warmup.FIX,
@@ -83,4 +82,4 @@ FIXES: list[Fix] = [
     muon.FIX,
     soap.FIX,
     adamw.FIX,
-]  # cheapest first
+]

@@ -156,10 +156,8 @@ class _Together(torch.autograd.Function):
             return *(next(gradients) if want else None for want in wanted), None, None, None
         parts, grads = x.unflatten(0, (ctx.ghosts, -1)), grad.unflatten(0, (ctx.ghosts, -1))
         into = parts - mean
-        of_bias, of_weight = (
-            _over_ghosts(grads, ctx.dtype),
-            _over_ghosts(grads * into, ctx.dtype).mul_(scale),
-        )
+        of_bias = _over_ghosts(grads, ctx.dtype)
+        of_weight = _over_ghosts(grads * into, ctx.dtype).mul_(scale)
         if wanted[0]:
             values = x.numel() // scale.numel()
             into *= of_weight * scale / -values

@@ -350,11 +350,9 @@ class Lars(LayerwiseOptimizer):
         )
 
     def _update(self, batch: TensorBatch, group: dict[str, Any]) -> None:
-        velocity, lr, decay = (
-            batch.state["momentum_buffer"],
-            batch.rate(group["lr"]),
-            group["weight_decay"],
-        )
+        velocity = batch.state["momentum_buffer"]
+        lr = batch.rate(group["lr"])
+        decay = group["weight_decay"]
         grads, rate = batch.grads, lr * group["excluded_lr_scale"]
         if batch.adapted:
             weights, gradients = batch.norms(batch.params, grads)

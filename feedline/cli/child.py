@@ -19,11 +19,10 @@ from feedline.profiler.samplers.processes import descendants
 _LAST_LINES = 12  # of a training that failed
 #: For torchrun to end its ranks; it gives them as long, and would leave those that ignore SIGTERM
 #: if it is killed first.
-END_PATIENCE_S = 30.0
+_END_PATIENCE_S = 30.0
 _TIDYING_S = 5.0  # for those that unlink shared memory once all others have ended
-_MARK = (
-    "FEEDLINE_TRIAL"  # in the environment of a trial and of all that it starts, daemons included
-)
+# in the environment of a trial and of all that it starts, daemons included
+_MARK = "FEEDLINE_TRIAL"
 
 
 def run(
@@ -51,9 +50,8 @@ def run(
     process, mark = None, secrets.token_hex(8)
     with ended_in_order(), os.fdopen(results.log(log.parent, log.name), "wb") as output:
         try:
-            with (
-                deferred()
-            ):  # a start that Ctrl-C cut in two would leave a training that is not known
+            # a start that Ctrl-C cut in two would leave a training that is not known
+            with deferred():
                 process = subprocess.Popen(
                     command,
                     stdin=subprocess.DEVNULL,
@@ -79,7 +77,7 @@ def _end(process: "subprocess.Popen[bytes]") -> None:
     try:
         if process.poll() is None:
             process.send_signal(signal.SIGTERM)
-            process.wait(END_PATIENCE_S)
+            process.wait(_END_PATIENCE_S)
     except subprocess.TimeoutExpired:
         pass
     finally:
@@ -103,10 +101,8 @@ def _kill_marked(process: "subprocess.Popen[bytes]", mark: str) -> None:
         while time.monotonic() < began + 2 * _TIDYING_S:  # unless one hangs in the kernel
             remaining = set(_marked(mark))
             if process.poll() is None:
-                remaining |= {
-                    process.pid,
-                    *descendants(process.pid),
-                }  # setproctitle writes over an environment
+                # setproctitle writes over an environment
+                remaining |= {process.pid, *descendants(process.pid)}
             if not remaining:
                 return
             for pid in remaining:

@@ -49,27 +49,27 @@ class EnvCommand:
                 soft_wrap=True,
             )
         console.print()
-        console.print(summary(results), soft_wrap=True)
+        console.print(_summary(results), soft_wrap=True)
         if args.json is not None:
             save_json(args.json, entries)
             name_files(console, [args.json])
         return 0
 
 
-def summary(results: "Sequence[SelfTest]") -> str:
+def _summary(results: "Sequence[SelfTest]") -> str:
     """Return one line: whether trainings can be recorded here, what is missing, and if it matters."""
-    from feedline.profiler.session.selftest import Kind
+    from feedline.profiler.session.selftest import HookKind
 
     missing = {
         kind: [result.name for result in results if result.kind is kind and not result.works]
-        for kind in Kind
+        for kind in HookKind
     }
     said = "; ".join(
         f"{few(names, len(names))} ({kind.value})" for kind, names in missing.items() if names
     )
     if not said:
         return "All well: everything that feedline can record works here."
-    ready = "Not ready" if missing[Kind.TRAINING] else "Ready"
+    ready = "Not ready" if missing[HookKind.TRAINING] else "Ready"
     working = sum(result.works for result in results)
     return f"{ready}: {working} of {len(results)} work. Missing: {said}."
 

@@ -47,9 +47,9 @@ class _Interrupts:
         with suppress(ValueError):
             if signal.getsignal(signal.SIGINT) is self:
                 signal.signal(signal.SIGINT, signal.SIG_IGN)
-        exec(
-            ""
-        )  # Ctrl-C inside an exec of text, as of a dataclass, makes ``python -m`` end by the signal unless a later exec succeeds
+        # Ctrl-C inside an exec of text, as of a dataclass, makes ``python -m`` end by the signal
+        # unless a later exec succeeds
+        exec("")
 
 
 interrupts = _Interrupts()

@@ -95,7 +95,7 @@ def name_files(console: "Console", files: Iterable[Path]) -> None:
         console.print(f"  {os.path.relpath(file)}", soft_wrap=True)
 
 
-class _Log:
+class _ProgressLog:
     """Progress in a log: a line at most every ten seconds."""
 
     def __init__(self, quiet: bool) -> None:
@@ -120,7 +120,7 @@ def progress_bar(quiet: bool, first: str = "starting") -> "Iterator[Tell]":
 
     console = Console(stderr=True, quiet=quiet)
     if not console.is_terminal:
-        yield _Log(quiet)
+        yield _ProgressLog(quiet)
         return
     columns = (Words("{task.description}"), BarColumn(bar_width=20), Count())
     with Progress(*columns, console=console, transient=True, disable=quiet) as progress:

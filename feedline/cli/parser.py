@@ -87,12 +87,10 @@ class Parser(argparse.ArgumentParser):
         return arguments, unknown
 
     def error(self, message: str) -> NoReturn:
-        unknown = (
-            self._unknown_option()
-        )  # argparse complains of its value first, which it takes for an argument of its own
-        of_training = "goes after `--`" in message and not self._words[0].startswith(
-            "-"
-        )  # its option, then
+        # argparse complains of its value first, which it takes for an argument of its own
+        unknown = self._unknown_option()
+        # its option, then
+        of_training = "goes after `--`" in message and not self._words[0].startswith("-")
         if unknown and not of_training:
             message = f"unknown option {unknown}{self._suggested(unknown)}"
             if self.prog.endswith(" run"):
@@ -246,9 +244,10 @@ def overview(jobs: Mapping[str, Mapping[str, type[Command]]]) -> str:
         for name, kind in commands.items():
             about = HelpText.of(kind)
             lines.append(f"  {name:{_NAME_WIDTH}}{about.summary}".rstrip())
+            # python -OO: no docstrings
             lines += [
                 f"  {'':{_NAME_WIDTH}}$ {example.partition('  ')[0]}"
                 for example in about.examples[:1]
-            ]  # python -OO: no docstrings
+            ]
         parts.append("\n".join(lines))
     return "\n\n".join(parts)

@@ -135,9 +135,8 @@ def show(error: BaseException | None) -> None:
             sys.excepthook(type(error), error, error.__traceback__)
         except Exception:
             sys.__excepthook__(type(error), error, error.__traceback__)
-    with suppress(
-        Exception
-    ):  # closed, or replaced by something that has no flush; Python says so itself at its end
+    # closed, or replaced by something that has no flush; Python says so itself at its end
+    with suppress(Exception):
         sys.stdout.flush()
 
 

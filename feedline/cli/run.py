@@ -8,6 +8,7 @@ import subprocess
 import sys
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING
@@ -28,15 +29,15 @@ if TYPE_CHECKING:
     from feedline.profiler.record.detail import ProfilerWindow
     from feedline.profiler.samplers.processes import UnfollowedProcesses
     from feedline.profiler.session.hooks import Hooks
+    from feedline.profiler.session.overrides import Overrides
     from feedline.profiler.session.session import Session
 
-# : stands for ``--`` while argparse looks at a command line: no argument can hold a null byte
+#: stands for ``--`` while argparse looks at a command line: no argument can hold a null byte
 DASHES = "\0--"
 _POLL_S = 1.0  # between looks at the processes below
 _FORWARDED = (signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
-_SIGNAL_EXIT = (
-    128  # exit code of a command that a signal ended, less the signal's number, as a shell gives it
-)
+# exit code of a command that a signal ended, less the signal's number, as a shell gives it
+_SIGNAL_EXIT = 128
 
 
 @dataclass(frozen=True)
@@ -108,64 +109,8 @@ class RunCommand:
         parser.add_argument(
             "args", metavar="...", nargs=argparse.REMAINDER, help="arguments of the script"
         ).required = False
-        recording = parser.add_argument_group("recording")
-        recording.add_argument(
-            "--sample-interval",
-            type=at_least(1),
-            metavar="N",
-            help="time the stages (read, decode, augment, ...) of every Nth sample; 1: all "
-            "(default: chosen so that the average sample is "
-            "slowed down by about 5 us)",
-        )
-        recording.add_argument(
-            "--torch-profiler",
-            type=_window,
-            metavar="SKIP:ACTIVE",
-            help="record ACTIVE steps with torch.profiler, after SKIP steps and one warm-up step; "
-            "or `off` (default: 20:5 on a GPU, else off)",
-        )
-        recording.add_argument(
-            "--record-argv",
-            choices=("masked", "all", "none"),
-            default="masked",
-            help="how to store the script's arguments: masked (default) hides values that might "
-            "be private; all stores every argument, "
-            "secrets included; none stores no argument",
-        )
-        recording.add_argument(
-            "--no-stacks",
-            dest="stacks",
-            action="store_false",
-            help="do not sample which lines of code run, which takes at most 2 %% of the training's "
-            "CPU time in the first 20 s and 0.5 %% after that",
-        )
-        recording.add_argument(
-            "--strict",
-            action="store_true",
-            help="do not start the training if it cannot be recorded as requested",
-        )
-        changing = parser.add_argument_group("changing the training")
-        changing.add_argument(
-            "--fix",
-            metavar="NAME=VALUE,...",
-            help="apply large-batch fixes, such as warmup=5ep,lr_rule=sqrt; `feedline converge "
-            "advise` suggests some",
-        )
-        add_settings(
-            changing,
-            OVERRIDES,
-            "arguments of the training's DataLoader, such as "
-            "num_workers=4,persistent_workers=true; also worker_threads=1, the threads of torch and "
-            "of OpenCV in each worker",
-        )
-        changing.add_argument(
-            "--set-at",
-            default="",
-            metavar="FILE:LINE",
-            help="line that creates the DataLoader to change (default: the training loaders, which "
-            "are those that shuffle or have an IterableDataset)",
-        )
-        recording.add_argument("--stop-after", default="", type=_stop_after, help=argparse.SUPPRESS)
+        _add_recording(parser.add_argument_group("recording"))
+        _add_changes(parser.add_argument_group("changing the training"))
         add_output(
             parser,
             "run folder to create (default: runs/SCRIPT-TIME)",
@@ -218,34 +163,91 @@ class RunCommand:
                 stop_after=StopAfter.parse(args.stop_after) if args.stop_after else None,
                 stacks=args.stacks,
             )
-        except Exception as error:  # whatever is wrong with recording, the training runs; but not without a change that was asked for
+        except Exception as error:
+            # whatever is wrong with recording, the training runs; but not without a change that was
+            # asked for
             if args.strict or changes:
                 raise
             say_in_training(f"not recording: {error}")
             return _run_unrecorded(program)
-        speaks = first and not args.quiet
-        if session.refused is not None and first:
-            say_in_training(_folder_message(session.refused, path, session.path))
-        elif speaks:
-            say_in_training(f"recording into {os.path.relpath(path)}")
-        if speaks and fixes is not None:
-            say_in_training(fixes.lines(), lines=True)
-        if speaks and overrides is not None:
-            say_in_training(f"changing the training's DataLoader: {overrides.text}")
+        if first:
+            _say_start(session, path, fixes, overrides, args.quiet)
         recording = _recording_request(args, session.path, session.manifest.launch, start, first)
         python_start.stop()
         follow(recording, session, overrides)
         ended = _run_recorded(program, session)
         show(ended)
-        failed = {name: why for change in changes for name, why in change.failed.items()}
-        if failed and session.is_mine:
-            say_in_training(
-                "these changes were not applied, or only in part: "
-                + "; ".join(f"{name}: {why}" for name, why in failed.items())
+        if session.is_mine:
+            _say_not_applied(
+                {name: why for change in changes for name, why in change.failed.items()}
             )
-        if first and session.is_mine:
-            report(recording)
+            if first:
+                report(recording)
         return exit_like(ended)
+
+
+def _add_recording(group: argparse._ArgumentGroup) -> None:
+    """Add the options for what is recorded."""
+    group.add_argument(
+        "--sample-interval",
+        type=at_least(1),
+        metavar="N",
+        help="time the stages (read, decode, augment, ...) of every Nth sample; 1: all "
+        "(default: chosen so that the average sample is "
+        "slowed down by about 5 us)",
+    )
+    group.add_argument(
+        "--torch-profiler",
+        type=_window,
+        metavar="SKIP:ACTIVE",
+        help="record ACTIVE steps with torch.profiler, after SKIP steps and one warm-up step; "
+        "or `off` (default: 20:5 on a GPU, else off)",
+    )
+    group.add_argument(
+        "--record-argv",
+        choices=("masked", "all", "none"),
+        default="masked",
+        help="how to store the script's arguments: masked (default) hides values that might "
+        "be private; all stores every argument, "
+        "secrets included; none stores no argument",
+    )
+    group.add_argument(
+        "--no-stacks",
+        dest="stacks",
+        action="store_false",
+        help="do not sample which lines of code run, which takes at most 2 %% of the training's "
+        "CPU time in the first 20 s and 0.5 %% after that",
+    )
+    group.add_argument(
+        "--strict",
+        action="store_true",
+        help="do not start the training if it cannot be recorded as requested",
+    )
+    group.add_argument("--stop-after", default="", type=_stop_after, help=argparse.SUPPRESS)
+
+
+def _add_changes(group: argparse._ArgumentGroup) -> None:
+    """Add the options that change the training."""
+    group.add_argument(
+        "--fix",
+        metavar="NAME=VALUE,...",
+        help="apply large-batch fixes, such as warmup=5ep,lr_rule=sqrt; `feedline converge "
+        "advise` suggests some",
+    )
+    add_settings(
+        group,
+        OVERRIDES,
+        "arguments of the training's DataLoader, such as "
+        "num_workers=4,persistent_workers=true; also worker_threads=1, the threads of torch and "
+        "of OpenCV in each worker",
+    )
+    group.add_argument(
+        "--set-at",
+        default="",
+        metavar="FILE:LINE",
+        help="line that creates the DataLoader to change (default: the training loaders, which "
+        "are those that shuffle or have an IterableDataset)",
+    )
 
 
 def _script_of(words: list[str]) -> list[str]:
@@ -294,9 +296,7 @@ class _Fixes:
 
             outside = self._outside = FixInjector(hooks.report)
             hooks.attach(
-                "fixes",
-                "the training is changed",
-                lambda patches: hooks.add_undo(outside.attach(self._requests, patches)),
+                "fixes", "the training is changed", partial(outside.attach, self._requests)
             )
 
         hooks.when_imported("torch", attach_fixes)
@@ -316,6 +316,31 @@ class _Fixes:
             if self._outside is None
             else self._outside.failed
         )
+
+
+def _say_start(
+    session: "Session",
+    requested: Path,
+    fixes: _Fixes | None,
+    overrides: "Overrides | None",
+    quiet: bool,
+) -> None:
+    """Say where it is recorded, and what is changed."""
+    if session.refused is not None:
+        say_in_training(_folder_message(session.refused, requested, session.path))
+    elif not quiet:
+        say_in_training(f"recording into {os.path.relpath(requested)}")
+    if fixes is not None and not quiet:
+        say_in_training(fixes.lines(), lines=True)
+    if overrides is not None and not quiet:
+        say_in_training(f"changing the training's DataLoader: {overrides.text}")
+
+
+def _say_not_applied(failed: dict[str, str]) -> None:
+    """Say which changes were not applied, and why."""
+    if failed:
+        reasons = "; ".join(f"{name}: {why}" for name, why in failed.items())
+        say_in_training(f"these changes were not applied, or only in part: {reasons}")
 
 
 def _window(text: str) -> "ProfilerWindow":

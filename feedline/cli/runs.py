@@ -9,7 +9,7 @@ from feedline.profiler.files import own_folders
 from feedline.profiler.printable import say
 from feedline.profiler.store.layout import MANIFEST, parse_rank_folder
 
-RUNS = Path("runs")
+_RUNS = Path("runs")
 HELP = "run folder, or its name in runs/"
 _INNER = "training-1"  # of a run whose own process did not train
 
@@ -19,8 +19,8 @@ def run_path(text: str) -> Path:
     path = Path(text)
     if path.is_absolute() or not path.parts or _holds_run(Path(path.parts[0])):
         return path
-    below = RUNS / path
-    if _holds_run(RUNS / path.parts[0]) and not _holds_run(path):
+    below = _RUNS / path
+    if _holds_run(_RUNS / path.parts[0]) and not _holds_run(path):
         return below
     return below if below.is_dir() and not os.path.lexists(path) else path
 
@@ -30,19 +30,19 @@ def names_run(text: str) -> bool:
     return bool(text) and _holds_run(run_path(text))
 
 
-def newest_run() -> Path:
+def _newest_run() -> Path:
     """Return the run below runs/ that began last.
 
     Raises:
         RunNotFound: there is none.
     """
     try:
-        runs = [path for path in RUNS.iterdir() if _holds_run(path)]
+        runs = [path for path in _RUNS.iterdir() if _holds_run(path)]
     except OSError:
         runs = []
     if not runs:
         raise RunNotFound(
-            f"no run below {RUNS}/ in this folder: record one with feedline run train.py, or name "
+            f"no run below {_RUNS}/ in this folder: record one with feedline run train.py, or name "
             f"a run folder"
         )
     return max(runs, key=_begun_ns)
@@ -102,7 +102,7 @@ def chosen_run(args: argparse.Namespace, command: str) -> Path:
             f"{args.json} is a run, and --json needs a file: feedline {command} {args.json} --json "
             f"FILE, or --json - to print it"
         )
-    newest = newest_run()
+    newest = _newest_run()
     if not args.quiet:
         say(f"{newest} is the newest run")
     return newest

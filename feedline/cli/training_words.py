@@ -28,7 +28,7 @@ def is_launcher(word: str) -> bool:
     return _LAUNCHERS.fullmatch(Path(word).name) is not None and not Path(word).is_dir()
 
 
-def starts_training(word: str) -> bool:
+def _starts_training(word: str) -> bool:
     """Return whether a command line of a training may begin with this word."""
     return is_launcher(word) or Path(word).suffix == ".py" and not Path(word).is_dir()
 
@@ -44,7 +44,7 @@ def training_at(parser: Options, words: Sequence[str]) -> int | None:
         (
             at
             for at in parser.positionals(words)
-            if starts_training(words[at]) or words[at] == "-m" and at + 1 < len(words)
+            if _starts_training(words[at]) or words[at] == "-m" and at + 1 < len(words)
         ),
         None,
     )

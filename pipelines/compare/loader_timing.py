@@ -19,7 +19,7 @@ from torch.utils.data import DataLoader, Dataset
 from feedline.pipelines.compare.comparison import Compute, Epoch, EpochPart, StageCosts
 from feedline.pipelines.loaders import pillow_loaders
 from feedline.pipelines.loaders.image_samples import ImageSamples
-from feedline.pipelines.loaders.protocol import ComparedLoader, LoaderKind, LoadTask
+from feedline.pipelines.loaders.protocol import LoaderKind, LoadTask, ReadyLoader
 from feedline.pipelines.loaders.spdl_loader import SpdlLoader, collate_samples
 from feedline.pipelines.loaders.workers import WorkerLoader, to_device
 from feedline.pipelines.photos import Photos
@@ -74,7 +74,7 @@ def _process_cpu_s(pid: int) -> float:
 
 
 @contextmanager
-def open_loader(kind: LoaderKind, task: LoadTask) -> Iterator[ComparedLoader]:
+def open_loader(kind: LoaderKind, task: LoadTask) -> Iterator[ReadyLoader]:
     """Make a loader that is closed at the end of the block."""
     loader = kind.make(task)
     try:
@@ -83,7 +83,7 @@ def open_loader(kind: LoaderKind, task: LoadTask) -> Iterator[ComparedLoader]:
         loader.close()
 
 
-def run_epoch(kind: LoaderKind, task: LoadTask) -> tuple[Epoch, ComparedLoader]:
+def run_epoch(kind: LoaderKind, task: LoadTask) -> tuple[Epoch, ReadyLoader]:
     """Run an epoch, and check that every sample arrives exactly once.
 
     Returns:
@@ -309,7 +309,7 @@ def _timed(step: Callable[..., Any], *arguments: Any) -> tuple[Any, float]:
     return made_of_it, time.process_time() - before
 
 
-def _transport_s(loader: ComparedLoader, image: torch.Tensor, task: LoadTask) -> float:
+def _transport_s(loader: ReadyLoader, image: torch.Tensor, task: LoadTask) -> float:
     """Collate, send, receive and finish batches of a ready sample, as the loader does."""
     size = task.settings.batch_size
     batches = max(2, _SENT_SAMPLES // size)

@@ -23,6 +23,7 @@ from feedline.pipelines.compare.loader_timing import (
 )
 from feedline.pipelines.loaders import LOADERS, pillow_loaders
 from feedline.pipelines.loaders.protocol import LoaderKind, LoadTask
+from feedline.pipelines.photos import Photos
 from feedline.pipelines.probes.probe_rounds import error_reason
 from feedline.pipelines.translate.difference import LibraryDifference, compare_libraries
 from feedline.pipelines.translate.image_operations import Erase
@@ -205,24 +206,15 @@ def compare_loaders(run: ComparisonRun, compute: Callable[[], Compute] | None = 
                 else None
             )
     chosen = choice.choose(rows, step, cores)
-    left_out: dict[str, list[str]] = {}
-    for problem in task.photos.problems:
-        if problem.left_out:
-            left_out.setdefault(problem.kind, []).append(
-                os.path.relpath(problem.path, task.photos.root)
-            )
-    settings = {
-        "batch_size": task.settings.batch_size,
-        "workers": task.settings.workers,
-        "device": task.settings.device,
-    }
     return Comparison(
         rows=rows,
         photos=len(task.photos),
         sample_bytes=task.photos.mean_bytes,
-        left_out=left_out,
+        left_out=_left_out(task.photos),
         settings={
-            **settings,
+            "batch_size": task.settings.batch_size,
+            "workers": task.settings.workers,
+            "device": task.settings.device,
             "seed": task.settings.seed,
             "rounds": run.plan.rounds,
             "part_s": run.plan.part_s,
@@ -235,6 +227,15 @@ def compare_loaders(run: ComparisonRun, compute: Callable[[], Compute] | None = 
         operations=operations,
         operations_why=operations_why,
     )
+
+
+def _left_out(photos: Photos) -> dict[str, list[str]]:
+    """Return the files that no loader gets, by what is wrong with them."""
+    files: dict[str, list[str]] = {}
+    for problem in photos.problems:
+        if problem.left_out:
+            files.setdefault(problem.kind, []).append(os.path.relpath(problem.path, photos.root))
+    return files
 
 
 _RunningLoaders = Sequence[tuple[LoaderKind, LoaderRow]]

@@ -9,22 +9,7 @@ from feedline.pipelines.loaders import (
     synthetic_loader,
 )
 from feedline.pipelines.loaders.protocol import LoaderKind
-
-#: As they were where all of them were measured (docs/measured/compare.md).
-_FASTEST_FIRST = (
-    "synthetic",
-    "dali-gpu",
-    "dali-proxy",
-    "gpu-augment",
-    "dali-cpu",
-    "simplejpeg-v2",
-    "simplejpeg-albu",
-    "opencv-albu",
-    "pillow-v2",
-    "spdl",
-    "pillow-v1-uint8",
-    "pillow-v1",
-)
+from feedline.pipelines.names import LOADER_NAMES
 
 LOADERS: list[LoaderKind] = sorted(
     (
@@ -35,5 +20,5 @@ LOADERS: list[LoaderKind] = sorted(
         *pillow_loaders.LOADERS,
         *spdl_loader.LOADERS,
     ),
-    key=lambda kind: _FASTEST_FIRST.index(kind.name),
+    key=lambda kind: LOADER_NAMES.index(kind.name),
 )

@@ -95,7 +95,7 @@ class LoadTask:
     transform: Callable[[Any], torch.Tensor] | None = None
 
 
-class ComparedLoader(Protocol):
+class ReadyLoader(Protocol):
     """A loader that is ready to run, created by a ``LoaderKind``."""
 
     missing: tuple[str, ...]  #: operations of the recipe that it cannot do and leaves out
@@ -124,4 +124,4 @@ class LoaderKind:
     name: str
     about: str
     refuses: Callable[[str], str | None]
-    make: Callable[[LoadTask], ComparedLoader]
+    make: Callable[[LoadTask], ReadyLoader]

@@ -5,20 +5,11 @@ from collections.abc import Callable, Iterator
 from importlib import import_module
 from typing import Any
 
+from feedline.pipelines.names import PROBES
 from feedline.pipelines.probes.probe_rounds import Subject, as_ceiling, error_reason
 from feedline.profiler.ceilings import Ceiling, Ceilings
 from feedline.profiler.samplers.cgroup import effective_cpus
 
-PROBES = {  # name -> module with a ``probe(subject)``
-    "read": "read_speed",
-    "decode": "decoders",
-    "augment": "augment",
-    "transport": "transport",
-    "copy": "device_copy",
-    "compute": "compute",
-    "sweep": "sweep",
-    "all_reduce": "all_reduce",
-}
 #: Part -> seconds, of the usual plan and of the quick one: measured on two CPUs, with 100 photographs
 #: and a small model.
 _USUAL_S = {

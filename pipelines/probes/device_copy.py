@@ -74,10 +74,8 @@ def probe(subject: Subject) -> Iterator[Ceiling]:
 
 def memory_copy(size: int) -> Workload:
     """Copy one tensor to another in main memory."""
-    source, target = (
-        torch.arange(size // 8, dtype=torch.int64),
-        torch.zeros(size // 8, dtype=torch.int64),
-    )
+    source = torch.arange(size // 8, dtype=torch.int64)
+    target = torch.zeros(size // 8, dtype=torch.int64)
 
     def run() -> int:
         target.copy_(source)

@@ -166,10 +166,8 @@ class _WorkerHandle:
         batch = None
         for _ in range(count):
             batch = self._answer()
-        wall_s, cpu_s = (
-            (clock.wall_ns() - wall) * 1e-9,
-            (probe_rounds.process_cpu_ns() - cpu) * 1e-9,
-        )
+        wall_s = (clock.wall_ns() - wall) * 1e-9
+        cpu_s = (probe_rounds.process_cpu_ns() - cpu) * 1e-9
         self.requests.put("taken")
         return TimedPass(count * len(self.expected), wall_s, cpu_s + self._answer() - before), batch
 

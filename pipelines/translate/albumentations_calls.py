@@ -95,10 +95,8 @@ def _expanded(matrix: _Matrix, size: Size) -> tuple[_Matrix, Size]:
         [[0, width, width, 0], [0, 0, height, height], [1, 1, 1, 1]], dtype=np.float64
     )
     x, y, _ = np.round(np.linalg.inv(matrix) @ corners, 9)
-    columns, rows = (
-        math.ceil(x.max()) - math.floor(x.min()),
-        math.ceil(y.max()) - math.floor(y.min()),
-    )
+    columns = math.ceil(x.max()) - math.floor(x.min())
+    rows = math.ceil(y.max()) - math.floor(y.min())
     return matrix @ _moved((width - columns) / 2, (height - rows) / 2), (rows, columns)
 
 

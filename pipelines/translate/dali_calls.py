@@ -192,10 +192,8 @@ def _pad(images: DaliImages, operation: of.Pad) -> DaliImages:
 
 
 def _pad_to_size(images: DaliImages, operation: of.PadToSize) -> DaliImages:
-    down, across = (
-        _most(operation.size[0] - images.height, 0),
-        _most(operation.size[1] - images.width, 0),
-    )
+    down = _most(operation.size[0] - images.height, 0)
+    across = _most(operation.size[1] - images.width, 0)
     return _cut(
         images,
         -1 * down,
@@ -508,8 +506,6 @@ def erase(
         # RandomErasing's ratio is height to width
         wide = 1 / operation.ratio[1], 1 / operation.ratio[0]
         start, extent = _random_window(height, width, operation.scale, wide)
-        start, extent = (
-            fn.cast(start, dtype=types.FLOAT),
-            fn.cast(extent * _coin(operation.p), dtype=types.FLOAT),
-        )
+        start = fn.cast(start, dtype=types.FLOAT)
+        extent = fn.cast(extent * _coin(operation.p), dtype=types.FLOAT)
     return fn.erase(tensor, anchor=start, shape=extent, axis_names="HW", fill_value=fill)

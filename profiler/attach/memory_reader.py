@@ -19,7 +19,7 @@ _LONGEST_S, _FEW_THREADS = 0.1, 8  # between two readings, with so many threads;
 _OTHERS = 4  # threads beside the main thread are read each time of this many
 _MOST_THREADS = 16  # of a process
 NAME = "feedline"
-Frames = tuple[Place, ...]
+_Frames = tuple[Place, ...]
 
 
 @dataclass
@@ -28,10 +28,10 @@ class _Thread:
 
     state: int
     last_s: float
-    counts: dict[Frames, list[float]] = field(default_factory=dict)
-    last: Frames = ()
+    counts: dict[_Frames, list[float]] = field(default_factory=dict)
+    last: _Frames = ()
 
-    def add(self, frames: Frames, now: float) -> None:
+    def add(self, frames: _Frames, now: float) -> None:
         count = self.counts.setdefault(frames, [0, 0.0])
         count[0] += 1
         count[1] += now - self.last_s

@@ -35,7 +35,7 @@ _PYTHONS = ("python", "pt_")  # names of processes that have ended; torch's work
 _YAMA = Path("/proc/sys/kernel/yama/ptrace_scope")
 
 
-class StackReader(Protocol):
+class _StackReader(Protocol):
     """Reads stacks: feedline itself, or py-spy."""
 
     def meet(self, pid: int) -> None:
@@ -100,7 +100,7 @@ def _pythons(pid: int) -> list[int]:
     try:
         pythons = [one for one in tree if kernel.uses_python(one) and not proc.tidies_up(one)]
     except PermissionError as error:
-        raise not_permitted(pid) from error
+        raise _not_permitted(pid) from error
     if not pythons:
         raise ProcessNotFound(
             f"process {pid} ({kernel.name(pid)}) does not run Python: name the training's process"
@@ -108,7 +108,7 @@ def _pythons(pid: int) -> list[int]:
     return pythons
 
 
-def _reader(pythons: list[int], seconds: float) -> tuple[StackReader, str]:
+def _reader(pythons: list[int], seconds: float) -> tuple[_StackReader, str]:
     """Return what reads these processes, and its name. Raises as ``watch``."""
     _check_readable(pythons[0])
     try:
@@ -136,10 +136,10 @@ def _check_readable(pid: int) -> None:
     except (OSError, ValueError) as error:
         if not kernel.state(pid):
             raise ProcessNotFound(f"process {pid} has ended: name one that runs") from error
-        raise not_permitted(pid) from error
+        raise _not_permitted(pid) from error
 
 
-def not_permitted(pid: int) -> NotPermitted:
+def _not_permitted(pid: int) -> NotPermitted:
     """Return the error for a process that must not be read, with the way out."""
     owner = _owner(pid)
     if owner not in (None, os.geteuid()):
@@ -186,7 +186,7 @@ class _Watching:
         reader: of their stacks.
     """
 
-    def __init__(self, pid: int, reader: StackReader) -> None:
+    def __init__(self, pid: int, reader: _StackReader) -> None:
         self._pid, self._reader = pid, reader
         self._met: dict[int, tuple[WatchedProcess, Usage, float, dict[int, int]]] = {}
         self._states: dict[int, str] = {}

@@ -16,15 +16,10 @@ _MB = 1 << 20
 #: (store/segment.py), gauges 2 MB (samplers/gauge_file.py).
 MOST_JSON, MOST_SEGMENT, MOST_GAUGES = 16 * _MB, 32 * _MB, 16 * _MB
 MOST_WINDOW = 256 * _MB  # packed: five steps have some 1 MB
-MOST_COLUMNS = (
-    1 << 40
-)  # a trace of another tool; what is in it is bounded by its pages (files/parquet.py)
-_OF_RANK, OF_SEGMENT, OF_RUN, OF_USER = (
-    2,
-    3,
-    1,
-    0,
-)  # names of a path below the run folder: rank0/manifest.json; not in one, but named
+# a trace of another tool; what is in it is bounded by its pages (files/parquet.py)
+MOST_COLUMNS = 1 << 40
+# names of a path below the run folder: rank0/manifest.json; not in one, but named
+_OF_RANK, OF_SEGMENT, OF_RUN, OF_USER = (2, 3, 1, 0)
 _FOLDER_FLAGS = os.O_PATH | os.O_CLOEXEC | os.O_DIRECTORY
 _READ_FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 _FILE_KINDS = {
@@ -49,19 +44,16 @@ def opened(path: Path, most: int, below: int = _OF_RANK) -> BinaryIO:
         RunDamaged: it is not a regular file, is reached through a link, or is larger than that.
     """
     if below == OF_USER:
-        path, below = (
-            Path(os.path.realpath(path)),
-            OF_RUN,
-        )  # of links in a circle, resolve() raises RuntimeError before Python 3.13
+        # of links in a circle, resolve() raises RuntimeError before Python 3.13
+        path, below = (Path(os.path.realpath(path)), OF_RUN)
     place = os.open(Path(*path.parts[:-below]), _FOLDER_FLAGS)
     try:
         for count in range(below - 1, 0, -1):
             inner = os.open(path.parts[-1 - count], _FOLDER_FLAGS | os.O_NOFOLLOW, dir_fd=place)
             os.close(place)
             place = inner
-        _refuse(
-            path, os.stat(path.name, dir_fd=place, follow_symlinks=False), most
-        )  # before it is opened: a device may act on that
+        # before it is opened: a device may act on that
+        _refuse(path, os.stat(path.name, dir_fd=place, follow_symlinks=False), most)
         file = os.open(path.name, _READ_FLAGS, dir_fd=place)
     except NotADirectoryError as error:
         refuse_link(path, below)

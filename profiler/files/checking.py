@@ -10,9 +10,8 @@ from msgspec import Meta, ValidationError, convert
 from feedline.profiler.ranks import MOST_RANKS
 
 MOST_NS = 1 << 60  # of CLOCK_MONOTONIC: 36 years without a reboot
-MOST_TIME_NS = (
-    1 << 62
-)  # since 1970: the year 2116; sums and differences of two times still fit into 64 bits
+# since 1970: the year 2116; sums and differences of two times still fit into 64 bits
+MOST_TIME_NS = 1 << 62
 Count = Annotated[int, Meta(ge=0, lt=1 << 53)]
 RankNumber = Annotated[int, Meta(ge=0, lt=MOST_RANKS)]
 WorldSize = Annotated[int, Meta(ge=1, le=MOST_RANKS)]

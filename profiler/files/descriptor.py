@@ -136,6 +136,5 @@ class Mapping:
             pass
 
 
-_UNUSED_REFERENCES = (
-    2  # references to an unused object: the attribute and the argument of getrefcount
-)
+# references to an unused object: the attribute and the argument of getrefcount
+_UNUSED_REFERENCES = 2

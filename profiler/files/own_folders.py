@@ -30,7 +30,7 @@ MAX_NAMED = 5  # files of others that an error names
 
 
 @dataclass(frozen=True)
-class FolderListing:
+class FolderList:
     """Content of a list.
 
     Attributes:
@@ -44,7 +44,7 @@ class FolderListing:
     names: frozenset[str] = frozenset()
 
 
-def read_list(folder: Path) -> FolderListing | None:
+def read_list(folder: Path) -> FolderList | None:
     """Return the list of a folder; None if it has none.
 
     Raises:
@@ -63,7 +63,7 @@ def read_list(folder: Path) -> FolderListing | None:
         head, *names = file.read().decode(errors="replace").split("\n")
     try:
         first = json.loads(head)
-        return FolderListing(
+        return FolderList(
             str(first["feedline"]),
             str(first.get("launch", "")),
             frozenset(name for name in names if name),

@@ -17,7 +17,7 @@ from feedline.profiler.files.own_folders import (
     LIST_NAME,
     MAX_NAMED,
     Busy,
-    FolderListing,
+    FolderList,
     add_to_list,
     begin_list,
     kind_with_article,
@@ -28,9 +28,8 @@ from feedline.profiler.files.own_folders import (
 from feedline.profiler.message import few
 
 PRIVATE, SHARED = 0o700, 0o777
-_BUSY_S = (
-    5.0  # how long another rank may take to replace the folder that this one is to replace too
-)
+# how long another rank may take to replace the folder that this one is to replace too
+_BUSY_S = 5.0
 
 
 def claim(path: Path, kind: str, launch: str = "", mode: int = PRIVATE) -> None:
@@ -287,7 +286,7 @@ class _Older(PlaceTaken):
     """An older folder of feedline's has this name."""
 
 
-def _settled_list(folder: Path) -> FolderListing | None:
+def _settled_list(folder: Path) -> FolderList | None:
     """Read the list as ``read_list``, once another process that begins the folder has made it."""
     deadline = time.monotonic() + _BUSY_S
     while (

@@ -29,9 +29,8 @@ from feedline.profiler.files.bounded import MOST_COLUMNS, one_line, opened
 #: two or three, a bomb next to nothing.
 _FREE_ROWS = 1 << 19
 _MOST_TEXT = 100_000_000  # bytes: what pyarrow reads at most
-_MOST_THRIFT_ITEMS = (
-    1 << 16
-)  # of a list in the footer: a trace of 100 million events has 200 row groups of 9 columns
+# of a list in the footer: a trace of 100 million events has 200 row groups of 9 columns
+_MOST_THRIFT_ITEMS = 1 << 16
 
 
 class _Columns:
@@ -171,7 +170,7 @@ def _check(about: pq.FileMetaData, file: Any) -> None:
                 raise ValueError(
                     f"column {chunk.path_in_schema} has an encoding that feedline does not write"
                 )
-            headers = page_headers(
+            headers = _page_headers(
                 file, chunk.data_page_offset, chunk.data_page_offset + chunk.total_compressed_size
             )
             if sum(page.values for page in headers) != group.num_rows:
@@ -205,7 +204,7 @@ class _PageHeader:
     unpacked: int
 
 
-def page_headers(file: BinaryIO, begin: int, end: int) -> list[_PageHeader]:
+def _page_headers(file: BinaryIO, begin: int, end: int) -> list[_PageHeader]:
     """Return the pages of a column chunk.
 
     Args:

@@ -15,9 +15,8 @@ from typing import BinaryIO
 # prefix of incomplete files; the extension stays, because libraries choose the format by it
 PART = ".feedline-part-"
 PRIVATE_MODE = 0o600
-_LONGEST_NAME = (
-    40  # characters of a name, so that it fits into 255 bytes with what is put before it
-)
+# characters of a name, so that it fits into 255 bytes with what is put before it
+_LONGEST_NAME = 40
 _numbers = itertools.count()
 
 

@@ -42,11 +42,8 @@ if TYPE_CHECKING:
     from feedline.profiler.session.session import Room, Session
 
 
-_LAUNCHERS = (
-    "torchrun",
-    "slurm",
-    "mpi",
-)  # which know their ranks better than a process group does, restarts among it
+# which know their ranks better than a process group does, restarts among it
+_LAUNCHERS = ("torchrun", "slurm", "mpi")
 
 
 @dataclass(frozen=True)
@@ -154,13 +151,8 @@ _Leave = Callable[[int | None], None]
 _End = Callable[[int, str], None]
 
 
-_ENDS = (
-    signal.SIGTERM,
-    signal.SIGKILL,
-    signal.SIGINT,
-    signal.SIGHUP,
-    signal.SIGQUIT,
-)  # a process, where it does not handle them
+# a process, where it does not handle them
+_ENDS = (signal.SIGTERM, signal.SIGKILL, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT)
 
 
 _EXECS = ("execv", "execve")  # the others call these two

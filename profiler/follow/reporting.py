@@ -17,7 +17,7 @@ from feedline.profiler.follow.recording_settings import ON_PATH, RecordingSettin
 from feedline.profiler.printable import say_in_training
 from feedline.profiler.store.layout import SEGMENTS, main_segment, rank_folder
 from feedline.profiler.store.process_log import PROCESSES_FILE
-from feedline.profiler.store.segment import RECORDS_AT
+from feedline.profiler.store.segment_format import RECORDS_AT
 
 _STDOUT, _STDERR = 1, 2  # file descriptors
 
@@ -40,9 +40,8 @@ def report(recording: RecordingSettings) -> None:
         f"main; sys.exit(main({json.dumps(command)}))"
     )
     flags = [*subprocess._args_from_interpreter_flags(), "-Wignore"]  # type: ignore[attr-defined]
-    to = (
-        _STDOUT if os.isatty(_STDOUT) else _STDERR
-    )  # what `run train.py > log` or `| tool` gets is the training's, byte for byte
+    # what `run train.py > log` or `| tool` gets is the training's, byte for byte
+    to = _STDOUT if os.isatty(_STDOUT) else _STDERR
     try:
         subprocess.run(
             [sys.executable, *flags, "-c", program],

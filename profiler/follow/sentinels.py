@@ -38,11 +38,9 @@ def _before_method(owner: Any, name: str, begin: _Begin) -> Any:
 
 
 def _before_call(begin: _Begin) -> Any:
-    original, is_compiling, with_gradients = (
-        torch.nn.Module.__call__,
-        torch.compiler.is_compiling,
-        torch.is_grad_enabled,
-    )
+    original = torch.nn.Module.__call__
+    is_compiling = torch.compiler.is_compiling
+    with_gradients = torch.is_grad_enabled
 
     def __call__(self: torch.nn.Module, *args: Any, **kwargs: Any) -> Any:
         if is_compiling() or not with_gradients() or not self.training:

@@ -35,9 +35,8 @@ def begin() -> None:
         return
     if not any(isinstance(finder, _Waiting) for finder in sys.meta_path):
         sys.meta_path.insert(0, _Waiting())
-    if f'"top": {os.getpid()},' in os.environ.get(
-        RUN_VARIABLE, ""
-    ):  # the recorded program replaced itself by this one
+    # the recorded program replaced itself by this one
+    if f'"top": {os.getpid()},' in os.environ.get(RUN_VARIABLE, ""):
         from feedline.profiler.follow import reporting
 
         reporting.at_the_end()

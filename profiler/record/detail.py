@@ -68,6 +68,5 @@ class ProfilerWindow(NamedTuple):
 
 
 _OFF = ProfilerWindow(0, 0)
-WINDOW_ON_A_GPU = ProfilerWindow(
-    20, 5
-)  # when nothing else is asked: past the first allocations and autotuning, some 1 MB of trace
+# when nothing else is asked: past the first allocations and autotuning, some 1 MB of trace
+WINDOW_ON_A_GPU = ProfilerWindow(20, 5)

@@ -14,14 +14,14 @@ that has weak references.
 
 import functools
 import weakref
-from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from feedline.profiler import clock
 from feedline.profiler.events import Flag, Stage
 from feedline.profiler.record.recorder import recorder
-from feedline.profiler.store.segment import FIELDS, Mark, Segment
+from feedline.profiler.store.segment import Mark, Segment
+from feedline.profiler.store.segment_format import FIELDS
 
 _MAX_OPTIMIZERS = 1000  # optimizers; those after them belong to the last training
 # times that a new optimizer turned out to belong to one and the same training: this program makes
@@ -73,17 +73,16 @@ class OptimizerTracker:
         self._living: dict[
             int, tuple[Callable[[], Any], frozenset[int]]
         ] = {}  # optimizers by number, ids of their parameters
-        self._owners = (
-            ObjectNumbers()
-        )  # modules with parameters of their own -> the optimizer that came with them
+        # modules with parameters of their own -> the optimizer that came with them
+        self._owners = ObjectNumbers()
+        # met last, its parameters, with whom
         self._model: tuple[Callable[[], Any], frozenset[int], int] = (
             (lambda: None),
             frozenset(),
             0,
-        )  # met last, its parameters, with whom
-        self._joined = (
-            0  # times that a new optimizer turned out to belong to the training of this one:
         )
+        # times that a new optimizer turned out to belong to the training of this one:
+        self._joined = 0
         self._target = -1
         self._mark: Mark | None = None  # where a loader's pass began, since the last update
         self._batch = -1  # recorder.batch at the mark
@@ -102,9 +101,8 @@ class OptimizerTracker:
         It never raises.
         """
         batch = recorder.batch
-        if self._mark is None or not (
-            self._made or batch == self._batch
-        ):  # loaders that are gone through together begin one by one
+        # loaders that are gone through together begin one by one
+        if self._mark is None or not (self._made or batch == self._batch):
             try:
                 self._mark, self._batch = segment.mark(clock.wall_ns()), batch
                 self._samples = (
@@ -191,9 +189,8 @@ class OptimizerTracker:
         if model is None:
             return []
         known, parameters, other = self._model
-        if known() is model and not own.isdisjoint(
-            parameters
-        ):  # one optimizer for each parameter: the same model as many times
+        # one optimizer for each parameter: the same model as many times
+        if known() is model and not own.isdisjoint(parameters):
             return [other]
         parameters = frozenset(map(id, model.parameters()))
         if own.isdisjoint(parameters):
@@ -241,56 +238,3 @@ def _write_sums(segment: Segment, mark: Mark) -> None:
             segment.add_for_good(
                 Stage.SUMS, mark.at, 0, cpu=cpu, runqueue=runqueue, source=int(stage) + _OF_CPU
             )
-
-
-class OptimizerAlternation:
-    """Updates, and changes from one optimizer to another, added in order of time."""
-
-    def __init__(self) -> None:
-        self._made: Counter[int] = Counter()
-        self._changes: Counter[tuple[int, int]] = Counter()
-
-    def saw(self, optimizer: int, before: int | None) -> None:
-        """Add an update.
-
-        Args:
-            optimizer: that made it.
-            before: the optimizer of the update before, if the program asked no loader for a batch
-                in between; else None.
-        """
-        self._made[optimizer] += 1
-        if before is not None and before != optimizer:
-            self._changes[before, optimizer] += 1
-
-    def same_step(self, made: Sequence[int], optimizer: int) -> bool:
-        """Return whether an update belongs to the step that these optimizers have made so far.
-
-        A step makes an update again only behind another one, and if it is not of the optimizer with
-        which the step began: SAC's steps are {critic} and {critic, actor, temperature, actor,
-        temperature}.
-
-        Args:
-            made: the optimizers of the step's updates, in order. The program has asked no loader
-                for a batch since the last one.
-            optimizer: of the update.
-        """
-        first, before = made[0], made[-1]
-        if optimizer in (first, before) or (
-            optimizer in made and self._made[optimizer] > self._made[first]
-        ):
-            return False
-        return self.together(before, optimizer)
-
-    def together(self, before: int, optimizer: int) -> bool:
-        """Return whether updates of these two, one directly after the other, belong to one step.
-
-        They are where the program changes from one to the other again and again: after every second
-        update at the latest of the one that makes fewer (TD3 and SAC update their actors twice in a
-        row). The last round may be cut short. A single change in a whole training is that of one
-        phase to the next, unless one of the two made a single update.
-        """
-        changes, fewer = (
-            self._changes[before, optimizer],
-            min(self._made[before], self._made[optimizer]),
-        )
-        return fewer == 1 if changes == 1 else 2 * (changes + 1) >= fewer

@@ -131,9 +131,8 @@ def _program(word: str) -> str:
 
 
 def _mask_option(dashes: str, name: str, equals: str, value: str) -> str:
-    if (
-        dashes == "-" and len(name) > 2 and not all(word in WORDS for word in words_of(name))
-    ):  # -pVALUE, -Dname=VALUE
+    # -pVALUE, -Dname=VALUE
+    if dashes == "-" and len(name) > 2 and not all(word in WORDS for word in words_of(name)):
         return f"-{name[0]}{_mask_value(name[1:] + equals + value)}"
     return (
         dashes + _mask_pair(name, value) if equals else dashes + (name if is_name(name) else MASK)

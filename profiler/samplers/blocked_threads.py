@@ -225,9 +225,8 @@ def _descriptor(pid: int, number: int) -> str:
     path = f"/proc/{pid}/fd/{number}"
     try:
         target = os.readlink(path)
-        if target.startswith(
-            "socket:"
-        ):  # a socket tells its protocol as an attribute (net/socket.c, sockfs_xattr_get)
+        # a socket tells its protocol as an attribute (net/socket.c, sockfs_xattr_get)
+        if target.startswith("socket:"):
             return (
                 ON_PROCESS
                 if os.getxattr(path, "system.sockprotoname").startswith(b"UNIX")

@@ -30,10 +30,8 @@ _GAUGE_ROW = struct.Struct("<qdHxB")  # ns of CLOCK_MONOTONIC, value, gauge, pad
 ROW_DTYPE = np.dtype(
     [("time", "<i8"), ("value", "<f8"), ("gauge", "<u2"), ("pad", "u1"), ("written", "u1")]
 )
-_MOST_NS, _MOST_VALUE = (
-    1 << 60,
-    1e24,
-)  # beyond them, and where a value is not a number, the file was changed or damaged
+# beyond them, and where a value is not a number, the file was changed or damaged
+_MOST_NS, _MOST_VALUE = (1 << 60, 1e24)
 assert GAUGES_HEADER.size == _GAUGE_ROW.size == ROW_DTYPE.itemsize == 20
 
 
@@ -64,12 +62,10 @@ class GaugeLegend:
 
     schema_version: int = _GAUGES_SCHEMA
     gauges: list[tuple[str, str]] = field(default_factory=list)  #: name and unit
-    absent: dict[str, str] = field(
-        default_factory=dict
-    )  #: source or gauge -> why it was not, or no longer, sampled
-    machine: dict[str, object] = field(
-        default_factory=dict
-    )  #: facts that sources give once (GPUs, links between them, memory)
+    # source or gauge -> why it was not, or no longer, sampled
+    absent: dict[str, str] = field(default_factory=dict)
+    # facts that sources give once (GPUs, links between them, memory)
+    machine: dict[str, object] = field(default_factory=dict)
 
     def write(self, gauges: Path) -> None:
         """Write it beside a gauge file, by an atomic rename.
@@ -85,7 +81,7 @@ def _legend_path(gauges: Path) -> Path:
     return gauges.with_suffix(".json")
 
 
-def read_legend(gauges: Path) -> GaugeLegend:
+def _read_legend(gauges: Path) -> GaugeLegend:
     """Read the legend of a gauge file.
 
     Raises:
@@ -121,11 +117,10 @@ def read_gauges(path: Path) -> Gauges:
         RunDamaged: not a gauge file, or it was changed or damaged.
         SchemaTooNew: a newer feedline wrote it.
     """
-    legend = read_legend(path)
+    legend = _read_legend(path)
     data = whole(path, MOST_GAUGES)
-    beginning = data[: len(_MAGIC)].rstrip(
-        b"\0"
-    )  # a file that was cut, or killed before its first byte, has a part of it or nothing
+    # a file that was cut, or killed before its first byte, has a part of it or nothing
+    beginning = data[: len(_MAGIC)].rstrip(b"\0")
     if not _MAGIC.startswith(beginning):
         raise RunDamaged(f"{path} is not a gauge file: delete it to see the run without gauges")
     body = data[GAUGES_HEADER.size :]
@@ -236,9 +231,8 @@ class GaugeWriter:
         """
         rows = np.frombuffer(bytes(self._map.view[GAUGES_HEADER.size : self._used]), ROW_DTYPE)
         times, tick = np.unique(rows["time"], return_inverse=True)
-        kept = (
-            rows[tick % 2 == len(times) % 2].tobytes()
-        )  # not the last one: the tick under way is then twice a period after the one before
+        # not the last one: the tick under way is then twice a period after the one before
+        kept = rows[tick % 2 == len(times) % 2].tobytes()
         with single.replacement(self.path) as fd:
             mapped = self._allocate(fd, GAUGES_HEADER.size + len(kept) + more)
             GAUGES_HEADER.pack_into(mapped.view, 0, _MAGIC, _GAUGES_SCHEMA)

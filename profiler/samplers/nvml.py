@@ -105,9 +105,8 @@ class NvmlGpus(GaugeSource):
         try:
             self._nvml = nvml or _import_nvml()
         except OSError:
-            self._why = Message(
-                "nvmlInit: NVML Shared Library Not Found", message.NO_NVML
-            )  # as pynvml says it
+            # as pynvml says it
+            self._why = Message("nvmlInit: NVML Shared Library Not Found", message.NO_NVML)
         except Exception as error:
             self._why = (
                 f"the package nvidia-ml-py cannot be imported ({masks.error(error)}): pip "
@@ -196,9 +195,8 @@ def _import_nvml() -> Any:
     if "pynvml" not in sys.modules:
         ctypes.CDLL(_NVML_LIBRARY)  # without it, the package's import of 15 ms would be for nothing
     with warnings.catch_warnings():
-        warnings.simplefilter(
-            "ignore"
-        )  # another package of that name warns at import that it is deprecated
+        # another package of that name warns at import that it is deprecated
+        warnings.simplefilter("ignore")
         import pynvml
     return pynvml
 

@@ -166,15 +166,8 @@ def _children_by_parent(proc: str) -> Callable[[str, int], list[int]]:
 
 _VARIABLE = b"FEEDLINE_RUN="
 _TORCH_LIBRARY = b"/libtorch_cpu.so"
-_LOOK_AGES = (
-    1,
-    3,
-    10,
-    30,
-    100,
-    300,
-    1000,
-)  # readings after which a process is looked at: reading its mappings takes milliseconds
+# readings after which a process is looked at: reading its mappings takes milliseconds
+_LOOK_AGES = (1, 3, 10, 30, 100, 300, 1000)
 
 
 class UnfollowedProcesses(GaugeSource):

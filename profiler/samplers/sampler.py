@@ -20,16 +20,15 @@ from feedline.profiler.samplers.machine import (
     Swap,
 )
 from feedline.profiler.samplers.nvml import NvmlGpus
-from feedline.profiler.samplers.private_memory import PrivateMemory
+from feedline.profiler.samplers.process_memory import PrivateMemory
 from feedline.profiler.samplers.processes import ProcessTree
 from feedline.profiler.samplers.source import GaugeSource, reason_of
 from feedline.profiler.stacks.sampler import StackSampling
 
 _JOIN_S = 0.5
 _SHORTEST_NS = 100_000_000  # CPU time is known to 10 ms
-_EARLY = (
-    4  # times as often in the beginning: a training of two seconds would have one reading, or none
-)
+# times as often in the beginning: a training of two seconds would have one reading, or none
+_EARLY = 4
 _FEW_DESCRIPTORS = 128  # the sources hold about 10, and a loader's worker needs about 8
 _OWN_FAULTS = {signal.SIGSEGV, signal.SIGBUS, signal.SIGFPE, signal.SIGILL, signal.SIGABRT}
 _SELF = "sampler"  # the name under which the thread reports that it stopped
@@ -202,9 +201,8 @@ class Sampler(threading.Thread):
             ticks += 1
             period = self._period_ns(ticks)
             due += period * max(1, -(-(clock.wall_ns() - due) // period))
-        if (
-            ticks == 0 or clock.wall_ns() - last > _SHORTEST_NS
-        ):  # a run shorter than a period, or the rest of one
+        # a run shorter than a period, or the rest of one
+        if ticks == 0 or clock.wall_ns() - last > _SHORTEST_NS:
             self.tick()
 
     def _period_ns(self, ticks: int) -> int:

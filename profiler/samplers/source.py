@@ -134,6 +134,5 @@ def reason_of(error: Exception) -> str:
     """Return an exception as text for a list of absent sources, with its path if it has one."""
     if isinstance(error, OSError) and error.strerror:
         return f"{error.filename}: {error.strerror}" if error.filename else error.strerror
-    return masks.text(
-        f"{type(error).__name__}: {error}"
-    )  # of the machine's: a source runs none of the program's code
+    # of the machine's: a source runs none of the program's code
+    return masks.text(f"{type(error).__name__}: {error}")

@@ -53,9 +53,8 @@ class record(ContextDecorator):
 
     def __enter__(self) -> "record":
         try:
-            command = (
-                sys.argv if notebook.shell() is None else ["notebook"]
-            )  # a kernel's own arguments say nothing
+            # a kernel's own arguments say nothing
+            command = sys.argv if notebook.shell() is None else ["notebook"]
             session = Session(self._path, command, self._overwrite, self._strict, begins=self._keep)
             if session.refused is not None:
                 report(f"{session.refused.what}, recording into {session.path}")

@@ -57,15 +57,25 @@ class Hooks:
 
         self.add_undo(arrivals.when_imported(library, arrived))
 
-    def attach(self, name: str, gives: str, attach: Callable[[Patches], None]) -> None:
-        """Attach one tap; if it fails, its patches are undone."""
+    def attach(
+        self, name: str, gives: str, attach: Callable[[Patches], Callable[[], None] | None]
+    ) -> None:
+        """Attach one tap; if it fails, its patches are undone.
+
+        Args:
+            name: of its hook.
+            gives: what it shows.
+            attach: may return what ends the tap, after its patches have been undone.
+        """
         patches = Patches()
         try:
-            attach(patches)
+            undo = attach(patches)
         except Exception as error:
             patches.undo()
             self.report(name, False, masks.error(error))
             return
+        if undo is not None:
+            self.add_undo(undo)
         self.add_undo(patches.undo)
         self.report(name, True, gives)
 
@@ -95,9 +105,8 @@ def _no_collection() -> Iterator[None]:
 
 
 _NewLoader = Callable[[str, dict[str, object]], int]  # kind, settings -> the loader's number
-_MoreOfLoader = Callable[
-    [int, dict[str, object]], None
-]  # the loader's number, settings that have become known
+# the loader's number, settings that have become known
+_MoreOfLoader = Callable[[int, dict[str, object]], None]
 _NewSetup = Callable[[dict[str, object]], None]  # Manifest.training
 
 
@@ -138,65 +147,14 @@ def _torch(
     add_to_loader: _MoreOfLoader,
     report_setup: _NewSetup,
 ) -> None:
-    from feedline.profiler.taps import (
-        collectives,
-        convergence,
-        fetch,
-        flops,
-        garbage,
-        graphs,
-        own_code,
-        recording_schedule,
-        training,
-    )
+    from feedline.profiler.session.torch_taps import torch_taps
+    from feedline.profiler.taps import recording_schedule
     from feedline.profiler.taps.collectives import other_libraries
-    from feedline.profiler.taps.loader import TORCH, TORCHDATA, LoaderTaps, attach_pin
+    from feedline.profiler.taps.loader import TORCHDATA, LoaderTaps
 
     loaders = LoaderTaps(folder, register_loader, add_to_loader)
-    hooks.attach(
-        "DataLoader",
-        "epochs, waits, batches, workers",
-        lambda patches: loaders.attach(TORCH, patches),
-    )
-    hooks.attach("fetcher", "samples, collate, file traffic, in any worker", fetch.attach)
-    hooks.attach("pin_memory", "copies to pinned memory", attach_pin)
-    hooks.attach("nn.Module", "forward and loss of the outermost module", training.attach_forward)
-    hooks.attach("autograd", "backward", training.attach_backward)
-    hooks.attach(
-        "optimizer",
-        "updates, which delimit the steps",
-        lambda patches: hooks.add_undo(training.attach_optimizer(patches)),
-    )
-    hooks.attach(training.GRADIENTS_NAME, training.GRADIENTS_GIVE, training.attach_gradients)
-    hooks.attach(
-        flops.NAME, flops.GIVES, lambda _: hooks.add_undo(flops.FlopTap(hooks.report).stop)
-    )
-    hooks.attach(
-        convergence.NAME,
-        convergence.GIVES,
-        lambda patches: hooks.add_undo(
-            convergence.attach(hooks.report, patches, report_setup, hooks.when_imported)
-        ),
-    )
-    kept = graphs.GraphTap()
-    hooks.attach(graphs.NAME, graphs.GIVES, kept.attach)
-    hooks.add_undo(kept.stop)
-    collections = garbage.GarbageTap()
-    hooks.attach(garbage.NAME, garbage.GIVES, collections.attach)
-    hooks.add_undo(collections.undo)
-    hooks.attach("torch.save", "checkpoints", training.attach_checkpoint)
-    hooks.attach("Tensor.to", "copies between devices", training.attach_copies)
-    hooks.attach(own_code.NAME, own_code.GIVES, lambda _: hooks.add_undo(own_code.attach()))
-    hooks.attach(
-        collectives.COLLECTIVES_HOOK,
-        collectives.GIVES,
-        lambda patches: hooks.add_undo(collectives.attach(hooks.report, patches)),
-    )
-    hooks.attach(
-        "rests",
-        "if steps are short: some windows are recorded in full, the others only counted",
-        recording_schedule.attach,
-    )
+    for tap in torch_taps(loaders, hooks.report, report_setup, hooks.when_imported):
+        hooks.attach(tap.name, tap.gives, tap.attach)
     hooks.add_undo(recording_schedule.schedule.stop)  # the first one to be undone
     other_libraries.name_when_imported(hooks.when_imported, hooks.report)
     hooks.when_imported(
@@ -204,11 +162,11 @@ def _torch(
         lambda: hooks.attach(
             "StatefulDataLoader",
             "the same for torchdata's loader",
-            lambda patches: loaders.attach(TORCHDATA, patches),
+            partial(loaders.attach, TORCHDATA),
         ),
     )
-    for module, tap in _LIBRARY_LOADERS.items():
-        hooks.when_imported(module, partial(_library_loaders, hooks, tap, register_loader))
+    for module, name in _LIBRARY_LOADERS.items():
+        hooks.when_imported(module, partial(_library_loaders, hooks, name, register_loader))
 
 
 def _gpu(hooks: Hooks, folder: Path, window: ProfilerWindow | None) -> None:

@@ -12,11 +12,8 @@ from typing import Any
 _WIDTH = 80
 _HEIGHT = 640  # pixels of the frame: verdict, step and the first finding
 _PAGE = "report.html"
-_COLORED = (
-    "FORCE_COLOR",
-    "TTY_COMPATIBLE",
-    "TTY_INTERACTIVE",
-)  # ipykernel sets the first, and rich would obey it
+# ipykernel sets the first, and rich would obey it
+_COLORED = ("FORCE_COLOR", "TTY_COMPATIBLE", "TTY_INTERACTIVE")
 
 
 class Shown:
@@ -66,9 +63,8 @@ def _built(run: Path) -> str:
     Returns:
         The short report.
     """
-    path = [
-        place for place in sys.path if place
-    ]  # not the notebook's folder, whose modules may have any name
+    # not the notebook's folder, whose modules may have any name
+    path = [place for place in sys.path if place]
     command = ["report", os.path.abspath(run), "--finish"]
     program = (
         f"import sys; sys.path[:] = {json.dumps(path)}; from feedline.cli import main; "

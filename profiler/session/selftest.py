@@ -22,7 +22,7 @@ from feedline.profiler.taps.operations import LIBRARIES, attach
 from feedline.profiler.taps.operations.library import UNTAPPED, Library
 
 
-class Kind(enum.Enum):
+class HookKind(enum.Enum):
     """What a hook or counter is for; the value says what its absence means."""
 
     TRAINING = "a training is recorded only in part"
@@ -37,7 +37,7 @@ class SelfTest(NamedTuple):
     name: str
     works: bool
     message: str
-    kind: Kind = Kind.TRAINING
+    kind: HookKind = HookKind.TRAINING
 
 
 #: What is tried, in order.
@@ -96,7 +96,7 @@ def run_selftests(done: Callable[[], None] = lambda: None) -> list[SelfTest]:
             results += attempt()
             done()
         results.append(SelfTest("torch", True, torch.__version__))
-    results += library_selftests()
+    results += _library_selftests()
     done()
     return [*results, *_sampled()]
 
@@ -109,13 +109,13 @@ def _counters() -> list[SelfTest]:
             "run queue",
             queue,
             "time without a CPU, per thread" if queue else str(absent),
-            Kind.COUNTER,
+            HookKind.COUNTER,
         ),
         SelfTest(
             "file traffic",
             traffic,
             "bytes read, bytes from the disk, major faults" if traffic else str(absent),
-            Kind.COUNTER,
+            HookKind.COUNTER,
         ),
     ]
 
@@ -258,25 +258,24 @@ def _sampled() -> list[SelfTest]:
             source.name,
             (why := source.probe()) is None,
             why or "sampled once per second",
-            Kind.GAUGE,
+            HookKind.GAUGE,
         )
         for source in default_sources()
     ]
 
 
-def library_selftests() -> list[SelfTest]:
+def _library_selftests() -> list[SelfTest]:
     """Import each installed library, attach its hook, exercise it, and detach again.
 
     Not for a process that trains.
     """
     reported: dict[str, tuple[bool, str]] = {}
     undo = attach(lambda name, attached, why: reported.update({name: (attached, why)}))
-    os.environ.setdefault(
-        "NO_ALBUMENTATIONS_UPDATE", "1"
-    )  # importing it would ask PyPI for a newer version
+    # importing it would ask PyPI for a newer version
+    os.environ.setdefault("NO_ALBUMENTATIONS_UPDATE", "1")
     try:
         return [
-            try_library(library, reported)._replace(kind=Kind.LIBRARY)
+            _try_library(library, reported)._replace(kind=HookKind.LIBRARY)
             for library in LIBRARIES
             if library not in UNTAPPED and _installed(library)
         ]
@@ -288,7 +287,7 @@ def _installed(library: Library) -> bool:
     return importlib.util.find_spec(library.module.partition(".")[0]) is not None
 
 
-def try_library(library: Library, reported: dict[str, tuple[bool, str]]) -> SelfTest:
+def _try_library(library: Library, reported: dict[str, tuple[bool, str]]) -> SelfTest:
     """Import and exercise one library; ``reported`` is what its hook reports."""
     try:
         importlib.import_module(library.module)

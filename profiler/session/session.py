@@ -23,9 +23,9 @@ from feedline.profiler.record.detail import ProfilerWindow
 from feedline.profiler.record.recorder import recorder
 from feedline.profiler.samplers.blocked_threads import BlockedThreads
 from feedline.profiler.samplers.cgroup import MemoryEvents
+from feedline.profiler.samplers.process_memory import WorkerMemory
 from feedline.profiler.samplers.processes import UnfollowedProcesses
 from feedline.profiler.samplers.sampler import Sampler, default_sources
-from feedline.profiler.samplers.worker_memory import WorkerMemory
 from feedline.profiler.session.ending import WELL, Ending
 from feedline.profiler.session.hooks import Hooks, attach_in_main
 from feedline.profiler.session.stop_after import StopAfter
@@ -39,9 +39,8 @@ _RESERVE_BYTES = 64 * 1024  # a manifest has a few KB
 _MOST_NAMES = 1000  # RUN, RUN-2, RUN-3, ...
 
 _Taken = TypeVar("_Taken")
-Room = tuple[
-    Path, Callable[[], None]
-]  # a run folder, and how to claim it; raises PlaceTaken, OSError
+# a run folder, and how to claim it; raises PlaceTaken, OSError
+Room = tuple[Path, Callable[[], None]]
 
 
 class _Changes(Protocol):
@@ -134,23 +133,18 @@ class Session:
             segment = Segment(main_segment(self.folder), {"role": "main", "pid": os.getpid()})
         except OSError as error:
             raise _unwritable(path, error) from error
-        self._every, self._window, self._changes, self._stop_after = (
-            every,
-            window,
-            changes,
-            stop_after,
-        )
+        self._every, self._window = every, window
+        self._changes, self._stop_after = changes, stop_after
         self._worker_memory = WorkerMemory()
-        sources = [*default_sources(), self._worker_memory] + (
-            [UnfollowedProcesses(self.path, record_argv)] if follows else []
-        )
+        sources = [*default_sources(), self._worker_memory]
+        if follows:
+            sources.append(UnfollowedProcesses(self.path, record_argv))
         self._memory_events = MemoryEvents.now()
         # by name; threads that report at the same time lose nothing, as none replaces the whole
         self._hook_states: dict[str, dict[str, object]] = {}
         self._looks = BlockedThreads()
-        self._hooks, self._changing = (
-            Hooks(self._tell_hook, self._write_manifest) for _ in range(2)
-        )
+        self._hooks = Hooks(self._tell_hook, self._write_manifest)
+        self._changing = Hooks(self._tell_hook, self._write_manifest)
         self._stacks = StackSampling(self.folder, self._tell_hook, stacks)
         self._sampler = Sampler(
             self.folder / GAUGES, sources, early=40, looks=self._looks, stacks=self._stacks
@@ -414,9 +408,8 @@ _VERSIONED = {
     "transformers": "transformers",
     "timm": "timm",
 }
-_VERSION = re.compile(
-    r"\d[\w.+!-]{0,63}", re.ASCII
-)  # a module of the program's own may have such a name, and say anything
+# a module of the program's own may have such a name, and say anything
+_VERSION = re.compile(r"\d[\w.+!-]{0,63}", re.ASCII)
 
 
 def _versions() -> dict[str, str]:
@@ -430,9 +423,8 @@ def _versions() -> dict[str, str]:
     return by_name
 
 
-_OTHER_ALLOCATORS = re.compile(
-    rb"/lib(jemalloc|tcmalloc|mimalloc|hoard)[^/\n]*\.so"
-)  # that programs are started with, in LD_PRELOAD
+# that programs are started with, in LD_PRELOAD
+_OTHER_ALLOCATORS = re.compile(rb"/lib(jemalloc|tcmalloc|mimalloc|hoard)[^/\n]*\.so")
 
 
 def allocator() -> str:

@@ -99,9 +99,8 @@ def _end(stop: Callable[[], None], run: Path, place: RankPlace) -> None:
         sys.stdout.flush()
         sys.stderr.flush()
     with suppress(ValueError):  # not the main thread
-        signal.signal(
-            signal.SIGCHLD, signal.SIG_DFL
-        )  # torch's handler raises when a loader's worker is killed
+        # torch's handler raises when a loader's worker is killed
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     for pid in filterfalse(proc.tidies_up, descendants(os.getpid())):
         with suppress(ProcessLookupError, PermissionError):
             os.kill(pid, signal.SIGKILL)

@@ -43,7 +43,7 @@ _OTHERS = 4  # the main thread's samples, to one of the other threads
 
 
 @dataclass
-class _Process:
+class _SampledProcess:
     """A process that is sampled.
 
     Attributes:
@@ -87,7 +87,7 @@ class _Helper:
         self._read = 0  # bytes of that file
         self._changes = FolderWatch(folder)
         self._ended = False
-        self._processes: dict[str, _Process] = {}
+        self._processes: dict[str, _SampledProcess] = {}
         self._ration, self._random = Ration(rate), random.Random()
         self._interval_ns = int(1e9 / rate) if rate else 10_000_000
         self._began = self._group = self._looked = self._rationed = self._forgot = _now()
@@ -191,7 +191,7 @@ class _Helper:
         name, pid, started = str(said["name"]), int(said["pid"]), int(said["started"])
         stacks = StackReader(ProcessMemory(pid), self._layout, int(said["code_type"]))
         self._write(now)  # what came before it ends here
-        self._processes[name] = _Process(
+        self._processes[name] = _SampledProcess(
             self._log.process(name, pid),
             pid,
             started,
@@ -207,7 +207,7 @@ class _Helper:
             if process.due_ns <= now:
                 self._sample_process(name, process)
 
-    def _sample_process(self, name: str, process: _Process) -> None:
+    def _sample_process(self, name: str, process: _SampledProcess) -> None:
         """Sample the main thread, and now and then the others at the same moment."""
         now = _now()
         draw = int((0.5 + self._random.random()) * self._interval_ns)
@@ -226,7 +226,7 @@ class _Helper:
         except (LookupError, OSError) as error:
             self._unreadable(name, process, error, now)
 
-    def _sample_thread(self, process: _Process, native: int, state: int, ns: int) -> None:
+    def _sample_thread(self, process: _SampledProcess, native: int, state: int, ns: int) -> None:
         """Count the stack of a thread; of one that runs no Python code, nothing.
 
         Raises:
@@ -243,7 +243,7 @@ class _Helper:
             moment = _now() if native == self._pid else 0  # of the training's own thread
             self._log.add(process.number, _kind(process, native, stack), stack, ns, moment)
 
-    def _unreadable(self, name: str, process: _Process, error: Exception, now: int) -> None:
+    def _unreadable(self, name: str, process: _SampledProcess, error: Exception, now: int) -> None:
         """Forget a process that has ended, became another program, or must not be read.
 
         A stack that changed while it was read is no sign of that, unless it happens each time.
@@ -260,7 +260,7 @@ class _Helper:
         self._processes.pop(name)
 
 
-def _kind(process: _Process, native: int, stack: Sequence[Place]) -> str:
+def _kind(process: _SampledProcess, native: int, stack: Sequence[Place]) -> str:
     if native == process.pid:
         return "main"
     return "pin_memory" if any(place.function == _PIN for place in stack) else "other"

@@ -21,8 +21,8 @@ from feedline.profiler.stacks.targets import SampledProcess
 from feedline.profiler.stacks.thread_stacks import Torn, reads_truly
 from feedline.profiler.store.stack_format import LOG, MAIN, helper_of
 
-NAME = "stacks"
-GIVES = "the lines of the program that take time, in every process"
+_NAME = "stacks"
+_GIVES = "the lines of the program that take time, in every process"
 #: An environment variable; 0: no stacks are sampled. Another number: so many per second and thread,
 #: whatever they cost.
 _VARIABLE = "FEEDLINE_STACKS"
@@ -57,7 +57,7 @@ class StackSampling:
         self._rate = _wanted_rate()
         self.wanted = wanted and self._rate != 0
         if not self.wanted:
-            report(NAME, False, Message("turned off", TURNED_OFF))
+            report(_NAME, False, Message("turned off", TURNED_OFF))
 
     def tick(self) -> None:
         """Start, or tell the helper of new threads. Never raises an Exception."""
@@ -105,15 +105,15 @@ class StackSampling:
             self._process = process
             _start_helper(self._folder, json.dumps(layout.as_json()), self._rate)
         except (UnknownLayout, Torn, LookupError) as error:
-            self._report(NAME, False, str(error) or "stacks that were read are wrong")
+            self._report(_NAME, False, str(error) or "stacks that were read are wrong")
         except Exception as error:
             self._process = None
             with suppress(Exception):
                 owned.discard(self._folder, targets.TARGETS)
-            self._report(NAME, False, masks.error(error))
+            self._report(_NAME, False, masks.error(error))
         else:
             process.tick()  # lets the helper read; the sampler's next one is a second away
-            self._report(NAME, True, GIVES)
+            self._report(_NAME, True, _GIVES)
             if not self.wanted:  # the recording has ended meanwhile
                 self.stop()
 

@@ -115,7 +115,7 @@ class StackLog:
             number = self._frames[place] = len(self._frames)
             file = self._files.get(place.file)
             if file is None:
-                file = self._files[place.file] = _plain(shown(place.file))
+                file = self._files[place.file] = _plain(_shown(place.file))
                 self._state(place.file, file)
             self._line("f", place.line, _plain(place.function), file)
         return number
@@ -136,7 +136,7 @@ def _plain(text: str) -> str:
     return " ".join(text.split())
 
 
-def shown(file: str) -> str:
+def _shown(file: str) -> str:
     """Return a file of code as the run folder has it: masked; feedline's own as if installed."""
     plain, tap, rest = file.partition(_TAP)
     ours = masks.place_in_feedline(plain)

@@ -22,7 +22,7 @@ END = "end"
 
 
 @dataclass(frozen=True)
-class TargetLine:
+class _TargetLine:
     """A process to be sampled.
 
     Attributes:
@@ -64,7 +64,7 @@ class SampledProcess:
             return
         self._told = True
         with suppress(Exception):
-            line = TargetLine(
+            line = _TargetLine(
                 self._name,
                 os.getpid(),
                 self._started,

@@ -17,7 +17,7 @@ from feedline.profiler.files.bounded import MOST_JSON, json_of
 from feedline.profiler.files.checking import checked
 from feedline.profiler.files.parquet import columns, table_of
 from feedline.profiler.store.layout import EVENTS, SEGMENTS, TOTALS
-from feedline.profiler.store.segment import BINS, FIELDS, STAGES
+from feedline.profiler.store.segment_format import BINS, FIELDS, STAGES
 from feedline.profiler.store.segment_reader import (
     Process,
     check_header,
@@ -30,9 +30,8 @@ from feedline.profiler.store.shapes import ProcessesShape
 
 _AGAIN = "it was truncated or changed; record the run again"
 _Sums = npt.NDArray[np.int64]
-_PROCESSES = (
-    b"feedline.processes"  # key in the Parquet file's metadata: header and names of each process
-)
+# key in the Parquet file's metadata: header and names of each process
+_PROCESSES = b"feedline.processes"
 
 
 def compact(folder: Path) -> None:

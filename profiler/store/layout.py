@@ -9,12 +9,10 @@ SEGMENTS = "segments"
 EVENTS = "events.parquet"
 TOTALS = "totals.parquet"
 GAUGES = "gauges.bin"
-TRACE = (
-    "trace.parquet"  # in place of records: what another tool recorded of the rank (analysis/traces)
-)
-KINETO = (
-    "kineto.json.gz"  # beside records: a few steps under torch.profiler (taps/kineto_window.py)
-)
+# in place of records: what another tool recorded of the rank (analysis/traces)
+TRACE = "trace.parquet"
+# beside records: a few steps under torch.profiler (taps/kineto_window.py)
+KINETO = "kineto.json.gz"
 RESERVE = "reserve"  # room for the last manifest on a disk that became full; removed at the end
 
 

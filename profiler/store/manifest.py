@@ -26,36 +26,29 @@ class Manifest:
     # its ranks
     group: str = ""
     command: list[str] = field(default_factory=list)  #: masked argv
-    place: dict[str, object] = field(
-        default_factory=dict
-    )  #: rank, local_rank, world_size, launcher, ...
+    # rank, local_rank, world_size, launcher, ...
+    place: dict[str, object] = field(default_factory=dict)
     environment: dict[str, str] = field(default_factory=dict)
     versions: dict[str, str] = field(default_factory=dict)
     machine: dict[str, object] = field(default_factory=dict)
-    hooks: list[dict[str, object]] = field(
-        default_factory=list
-    )  #: name, attached, why, reason (an identifier: message.py)
-    loaders: list[dict[str, object]] = field(
-        default_factory=list
-    )  #: kind and settings, in the order they were first used
-    training: dict[str, object] = field(
-        default_factory=dict
-    )  #: optimizers, schedulers, ... (taps/convergence/training_setup.py)
+    # name, attached, why, reason (an identifier: message.py)
+    hooks: list[dict[str, object]] = field(default_factory=list)
+    # kind and settings, in the order they were first used
+    loaders: list[dict[str, object]] = field(default_factory=list)
+    # optimizers, schedulers, ... (taps/convergence/training_setup.py)
+    training: dict[str, object] = field(default_factory=dict)
     pid: int = 0
     pid_started: int = 0  #: clock ticks since boot (/proc/PID/stat, field 22): tells a reused pid
-    parent: list[int] = field(
-        default_factory=list
-    )  #: pid and pid_started of the process that started it
-    anchors: list[dict[str, int]] = field(
-        default_factory=list
-    )  #: clock.anchor() at the start and the end
+    # pid and pid_started of the process that started it
+    parent: list[int] = field(default_factory=list)
+    # clock.anchor() at the start and the end
+    anchors: list[dict[str, int]] = field(default_factory=list)
     exit_code: int | None = None  #: None: still running, or killed
     ended: bool = False
     # : what ended it if it did not exit: the type of an exception, the name of a signal, or PROGRAM
     ended_by: str = ""
-    ended_at: str = (
-        ""  #: line of the program that raised the exception or was interrupted, as in "train.py:31"
-    )
+    # line of the program that raised the exception or was interrupted, as in "train.py:31"
+    ended_at: str = ""
     # : of a worker that a SIGKILL ended: its pid, and what came to the kernel's counts meanwhile
     # (samplers/cgroup.py, MemoryEvents)
     killed: dict[str, int] = field(default_factory=dict)

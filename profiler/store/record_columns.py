@@ -14,13 +14,8 @@ import numpy.typing as npt
 from feedline.profiler.events import RECORD_DTYPE, Stage
 
 Records = npt.NDArray[np.void]
-_SUMMED = (
-    "wall",
-    "cpu",
-    "runqueue",
-    "nbytes",
-    "extra",
-)  # columns that totals are kept of, behind the number of records
+# columns that totals are kept of, behind the number of records
+_SUMMED = ("wall", "cpu", "runqueue", "nbytes", "extra")
 
 #: Stage -> column -> its meaning. Times are in ns. What is not named here is what the column says,
 #: and ``number`` a batch key.

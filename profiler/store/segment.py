@@ -1,15 +1,12 @@
-"""The records of one process in a memory-mapped file of bounded size.
+"""Writes the records of one process into a memory-mapped file of bounded size (segment_format.py).
 
-Nothing needs flushing: what was written is in the file, whatever kills the process (DataLoader workers never reach atexit).
+Nothing needs flushing: what was written is in the file, whatever kills the process (DataLoader
+workers never reach atexit).
 
-    0      4096   header: magic, then JSON (role, pid, ...)
-    4096   4096   forgotten: int64 [64 stages, 8]: records, wall, cpu, runqueue, nbytes, extra, -, -; row 0: the stride mask
-    8192   4096   histograms: int64 [2, 256]: wall of samples (bin_of); the second is not in use
-    12288  64 n   records
-
-A segment keeps every record until it is full. Then it discards ("forgets") every second window of WINDOW batches and continues; when it is
-full again, every second of the rest. Which windows it keeps depends only on a hash of (epoch, batch), so the main process and its workers
-keep the same ones. Discarded records are counted, so sums and histograms still include everything.
+A segment keeps every record until it is full. Then it discards ("forgets") every second window of
+WINDOW batches and continues; when it is full again, every second of the rest. Which windows it
+keeps depends only on a hash of (epoch, batch), so the main process and its workers keep the same
+ones. Discarded records are counted, so sums and histograms still include everything.
 """
 
 import errno
@@ -35,39 +32,17 @@ from feedline.profiler.errors import PlaceTaken
 from feedline.profiler.events import RECORD, RECORD_DTYPE, UNMEASURED, Stage
 from feedline.profiler.files import owned, single
 from feedline.profiler.files.descriptor import Descriptor, Mapping
-
-BINS = 256
-SAMPLE_HISTOGRAM = 0  # of a segment's two; the second is not in use
-
-
-def bin_of(wall_ns: int) -> int:
-    """Return the histogram bin of a duration: four per octave, so an edge is at most 25 % away."""
-    octave = wall_ns.bit_length()
-    return (octave << 2 | wall_ns >> octave - 3 & 3) if octave > 2 else wall_ns
-
-
-def bin_edge_ns(index: int) -> int:
-    """Lower edge of a bin: the smallest duration with ``bin_of(...) == index``."""
-    octave = index >> 2
-    return (4 | index & 3) << octave - 3 if octave > 2 else index
-
-
-STAGES, FIELDS = 64, 8
-
-
-def sums_of(records: npt.NDArray[np.void]) -> npt.NDArray[np.int64]:
-    """Sum records by stage, int64 [64, 8] as in a segment's header.
-
-    Unmeasured times count as 0.
-    """
-    sums = np.zeros((STAGES, FIELDS), np.int64)
-    for stage in np.unique(records["stage"]).tolist():
-        own = records[records["stage"] == stage]
-        sums[stage, 0] = len(own)
-        for column, name in enumerate(("wall", "cpu", "runqueue", "nbytes", "extra"), 1):
-            values = own[name]
-            sums[stage, column] = (values if column > 3 else np.maximum(values, 0)).sum()
-    return sums
+from feedline.profiler.store.segment_format import (
+    FIELDS,
+    HISTOGRAMS_AT,
+    MAGIC,
+    PAGE,
+    RECORDS_AT,
+    STAGES,
+    TOTALS_AT,
+    bin_of,
+    sums_of,
+)
 
 
 def _own_file(path: Path) -> tuple[Path, int]:
@@ -90,9 +65,6 @@ def _own_file(path: Path) -> tuple[Path, int]:
     raise AssertionError("unreachable")
 
 
-MAGIC = b"FEEDSEG2"
-PAGE = 4096
-TOTALS_AT, HISTOGRAMS_AT, RECORDS_AT = PAGE, 2 * PAGE, 3 * PAGE
 _SUMS, _SUMS_BYTES = struct.Struct("<6q"), FIELDS * 8  # one row of what is forgotten
 _WALL_AT, _EXTRA_AT, _NUMBER = 8, 48, struct.Struct("<q")  # in a record
 WINDOW = 64  # batches that are kept or forgotten together: long enough to see queues fill and drain
@@ -165,11 +137,8 @@ class Segment:
         self._threads = {threading.get_ident(): 0}
         self._mapping: Mapping | None = None  # of the records that are written now
         self._generation = 0  # of the file, times GENERATION: thinning moves records
-        self._summed = (
-            -1,
-            0,
-            np.zeros((STAGES, FIELDS), np.int64),
-        )  # generation, and how many of its records, for sums_before
+        # generation, and how many of its records, for sums_before
+        self._summed = (-1, 0, np.zeros((STAGES, FIELDS), np.int64))
         self._moved: list[
             npt.NDArray[np.int32]
         ] = []  # by generation: a record's next slot; -1: forgotten; empty: long ago
@@ -496,9 +465,8 @@ class Segment:
         """
         room = self._allocated * RECORD.size
         before = Mapping(self._file.number(), RECORDS_AT + room)
-        records = np.frombuffer(
-            before.view, RECORD_DTYPE, self._allocated, RECORDS_AT
-        )  # by slices: memory that is copied to may stay
+        # by slices: memory that is copied to may stay
+        records = np.frombuffer(before.view, RECORD_DTYPE, self._allocated, RECORDS_AT)
         windows, forever = np.array(records["window"]), np.isin(records["stage"], _FOREVER)
         keep = np.ones(len(records), bool)
         while keep.sum() > self._capacity * 3 // 4:

@@ -29,7 +29,14 @@ from feedline.profiler.store import process_log
 from feedline.profiler.store.manifest import PROGRAM, Manifest
 from feedline.profiler.store.record_columns import Records
 from feedline.profiler.store.run_folder import PartNumber, Rank, Run, Slice, rank_folders
-from feedline.profiler.store.segment import BINS, FIELDS, SAMPLE_HISTOGRAM, STAGES, bin_of, sums_of
+from feedline.profiler.store.segment_format import (
+    BINS,
+    FIELDS,
+    SAMPLE_HISTOGRAM,
+    STAGES,
+    bin_of,
+    sums_of,
+)
 from feedline.profiler.store.segment_reader import Process
 
 
@@ -254,7 +261,7 @@ def split_run(run: Run) -> list[Run]:
                 readable[number] = rank
         except FeedlineError as error:
             notes.append(f"rank {number}: {error}")
-    wanted = first_optimizers(readable[min(readable)]) if readable else []
+    wanted = _first_optimizers(readable[min(readable)]) if readable else []
     if len(wanted) < 2:
         return [run]
     slices = {number: _slices(rank, wanted) for number, rank in readable.items()}
@@ -318,7 +325,7 @@ def parse_part_path(path: Path) -> tuple[Path, int] | None:
     )
 
 
-def first_optimizers(rank: Rank) -> list[int]:
+def _first_optimizers(rank: Rank) -> list[int]:
     """Return the numbers of the optimizers with which the trainings begin."""
     begun = rank.main.view(Stage.BEGUN)
     begins = np.zeros(int(begun["optimizer"].max()) + 1, bool)
@@ -329,9 +336,8 @@ def first_optimizers(rank: Rank) -> list[int]:
     beginnings = [_beginning(rank.main, number) for number in chosen]
     by_loader = {int(row["optimizer"]) for row in begun if row["flags"] & Flag.FIRST}
     again = begun["first_optimizer"][begun["flags"] & Flag.END != 0]
-    takes_turns = (
-        len(again) > 0 and np.bincount(again).max() >= _MAX_JOINED
-    )  # optimizers are made within one training: meta-learning
+    # optimizers are made within one training: meta-learning
+    takes_turns = len(again) > 0 and np.bincount(again).max() >= _MAX_JOINED
     kept = chosen[:1]  # none where the records are damaged
     for before, this, after in zip([None, *beginnings[:-1]], beginnings, [*beginnings[1:], None]):
         if before is not None and (

@@ -79,9 +79,8 @@ class _WatchedFetch:
         self._fetcher, self._fetch, self._collate = fetcher, fetcher.fetch, fetcher.collate_fn
         self._selector = _selectors.of(recorder.loader)
         self._place = "dataset_iter" if hasattr(fetcher, "dataset_iter") else "dataset"
-        self._by_index = (
-            fetcher.auto_collation and self._place == "dataset"
-        )  # it is given the indices of a batch
+        # it is given the indices of a batch
+        self._by_index = fetcher.auto_collation and self._place == "dataset"
         at_once = self._by_index and getattr(fetcher.dataset, "__getitems__", None)
         self._stand_in = (
             _WatchedIterator

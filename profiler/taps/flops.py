@@ -53,12 +53,10 @@ _UNCOUNTED = Message(
     "element-wise ones only)",
     message.NO_FLOP,
 )
-_WARM_UP_CALLS = (
-    2  # updates before the step that is counted: what is compiled has been compiled by then
-)
-_KEY = (
-    "TESTING_ONLY_GenericMode"  # above autograd and autocast; torch itself registers nothing there
-)
+# updates before the step that is counted: what is compiled has been compiled by then
+_WARM_UP_CALLS = 2
+# above autograd and autocast; torch itself registers nothing there
+_KEY = "TESTING_ONLY_GenericMode"
 _MUCH = 0.1  # of the operations, to be told as what they are computed in
 _Formula = Callable[..., Any]
 
@@ -123,19 +121,16 @@ class _FlopKernels:
                 )
 
     def _kernel(self, packet: Any, overload: Any, below: Any) -> Callable[..., Any]:
-        redispatch, without, only = (
-            overload.redispatch,
-            torch._C._ExcludeDispatchKeyGuard,
-            self._only,
-        )
+        redispatch = overload.redispatch
+        without = torch._C._ExcludeDispatchKeyGuard
+        only = self._only
 
         def kernel(keyset: Any, *args: Any, **kwargs: Any) -> Any:
             with without(only):  # what the operator is made of is not counted again
                 out = redispatch(keyset & below, *args, **kwargs)
             noted = self.noted
-            if (
-                noted is not None and not is_traced()
-            ):  # a trace would hold the question for the shape
+            # a trace would hold the question for the shape
+            if noted is not None and not is_traced():
                 try:
                     with NoFunctionModes():
                         stand_ins = {name: _shape(arg) for name, arg in kwargs.items()}
@@ -223,9 +218,8 @@ def _flop(known: dict[Any, _Formula], call: _Noted) -> int:
     if call.packet is None:
         raise call.args[0]
     formula = known[call.packet]
-    of_shapes = getattr(
-        formula, "__wrapped__", None
-    )  # what torch's wrapper does to all arguments takes 60 us
+    # what torch's wrapper does to all arguments takes 60 us
+    of_shapes = getattr(formula, "__wrapped__", None)
     if of_shapes is not None:
         return int(of_shapes(*call.args, **call.kwargs, out_shape=call.out))
     stand_ins = {name: _proxy(arg) for name, arg in call.kwargs.items()}
@@ -362,9 +356,8 @@ class FlopTap:
         self._unfollow()
         if self._counter is not None:
             self._counter.close()
-        self._steps_of: Callable[[], object] = lambda: (
-            None
-        )  # weak: the optimizer whose updates are steps
+        # weak: the optimizer whose updates are steps
+        self._steps_of: Callable[[], object] = lambda: None
         self._updates = self._begun = 0
         self._counter = None
         self._flop = {Stage.FORWARD: 0, Stage.BACKWARD: 0}
@@ -395,7 +388,7 @@ class FlopTap:
         if is_traced():
             return None
         try:
-            problem = why_not_counted(module)
+            problem = _why_not_counted(module)
         except Exception as error:
             problem = masks.error(error)
         if problem is None:
@@ -466,7 +459,7 @@ class FlopTap:
         self._report(NAME, problem is None, problem or GIVES)
 
 
-def why_not_counted(module: torch.nn.Module | None) -> str | None:
+def _why_not_counted(module: torch.nn.Module | None) -> str | None:
     """Say why the operations of this forward or backward cannot be counted; None if they can."""
     dynamo = sys.modules.get("torch._dynamo")  # importing it takes a second
     if dynamo is not None and dynamo.utils.counters.get("frames"):

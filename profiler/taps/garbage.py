@@ -7,6 +7,7 @@ them. Whether collections are enabled is never changed.
 
 import gc
 import sys
+from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
@@ -33,8 +34,10 @@ class GarbageTap:
         self._short: list[int] = [0, 0, 0]  # collections, ns and objects of those not yet written
         self._waiting: list[tuple[int, dict[str, int], str]] = []
 
-    def attach(self, _: Patches) -> None:
+    def attach(self, _: Patches) -> Callable[[], None]:
+        """Attach; returns a function that ends it."""
         gc.callbacks.append(self._notice)
+        return self.undo
 
     def undo(self) -> None:
         """Stop, and write what has been added up."""

@@ -8,6 +8,7 @@ tensors, and no hook is called in the backward pass.
 
 import sys
 import weakref
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -40,8 +41,10 @@ class GraphTap:
         self._tokens: list[tuple[int, weakref.ref[_Token]]] = []  # updates before, and the token
         self._next = _FIRST
 
-    def attach(self, _: Patches) -> None:
+    def attach(self, _: Patches) -> Callable[[], None]:
+        """Attach; returns a function that ends it."""
         recorder.graphs = self
+        return self.stop
 
     def stop(self) -> None:
         if recorder.graphs is self:

@@ -17,15 +17,15 @@ from feedline.profiler.store.segment import window_of
 from feedline.profiler.taps.loader import IteratorState, watched_next
 
 NewLoader = Callable[[str, dict[str, object]], int]  # kind, settings -> number of the loader
-About = tuple[str, dict[str, object]]
+_About = tuple[str, dict[str, object]]
 
 
 @dataclass
-class _Known:
+class _KnownLoader:
     """A loader that was iterated."""
 
     owner: Callable[[], Any]  # a weak reference
-    about: About
+    about: _About
     number: int
     epoch: int = -1
 
@@ -44,7 +44,7 @@ class LibraryLoaders:
         self._library = library
         self._one_thread = one_thread
         self._register = register
-        self._known: list[_Known] = []
+        self._known: list[_KnownLoader] = []
         self._thread = 0  # of the first pass
 
     def begin(self, owner: Any, kind: str, start: Callable[[], Any]) -> Any:
@@ -80,7 +80,7 @@ class LibraryLoaders:
         """Tell whether a pass over ``owner`` has begun before."""
         return any(known.owner() is owner for known in self._known)
 
-    def _of(self, owner: Any, kind: str) -> _Known:
+    def _of(self, owner: Any, kind: str) -> _KnownLoader:
         """Return what is known of a loader; of a new one that replaces another alike, of that."""
         about = kind, {"library": self._library, **_batch_size(owner)}
         for known in self._known:
@@ -88,7 +88,7 @@ class LibraryLoaders:
             if other is owner or other is None and known.about == about:
                 known.owner = weakref.ref(owner)
                 return known
-        self._known.append(_Known(weakref.ref(owner), about, self._register(*about)))
+        self._known.append(_KnownLoader(weakref.ref(owner), about, self._register(*about)))
         return self._known[-1]
 
 

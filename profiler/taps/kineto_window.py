@@ -105,9 +105,8 @@ class KinetoWindow:
         self._plan = asked or WINDOW_ON_A_GPU
         self._report = report
         self._profiler: torch.profiler.profile | None = None
-        self._counted: Callable[[], object] = lambda: (
-            None
-        )  # weak: the optimizer whose updates are steps
+        # weak: the optimizer whose updates are steps
+        self._counted: Callable[[], object] = lambda: None
         self._steps = 0
         self._begun = 0
         self._exported = False
@@ -130,9 +129,8 @@ class KinetoWindow:
 
     def stop(self) -> None:
         """Keep what an open window has recorded: the training ends."""
-        if (
-            self._profiler is None or threading.get_ident() == self._thread
-        ):  # else its own thread ends it, with its next update
+        # else its own thread ends it, with its next update
+        if self._profiler is None or threading.get_ident() == self._thread:
             self._unfollow()
             updates.between_calls(self._stop)
         self._stopping = True
@@ -191,10 +189,8 @@ class KinetoWindow:
         if torch.cuda.is_initialized():
             activities.append(torch.profiler.ProfilerActivity.CUDA)
             _detach_cupti()
-        plan, first = (
-            torch.profiler.schedule(wait=0, warmup=1, active=self._plan.active, repeat=1),
-            self._steps,
-        )
+        plan = torch.profiler.schedule(wait=0, warmup=1, active=self._plan.active, repeat=1)
+        first = self._steps
         with self._own():
             self._profiler = torch.profiler.profile(
                 activities=activities,
@@ -203,9 +199,8 @@ class KinetoWindow:
                 # else torch warns that a second cycle forgets the first; there is only one
                 acc_events=True,
             )
-            self._profiler.step_num = (
-                first  # so that ProfilerStep#N is step N of the training, from 0
-            )
+            # so that ProfilerStep#N is step N of the training, from 0
+            self._profiler.step_num = first
             self._profiler.start()
 
     def _step(self) -> None:

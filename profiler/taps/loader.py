@@ -64,9 +64,8 @@ TORCHDATA = _LoaderLibrary(
 )
 
 _NewLoader = Callable[[str, dict[str, object]], int]  # kind, settings -> number of the loader
-_MoreOfLoader = Callable[
-    [int, dict[str, object]], None
-]  # number of the loader, settings that have become known
+# number of the loader, settings that have become known
+_MoreOfLoader = Callable[[int, dict[str, object]], None]
 
 
 class LoaderTaps:
@@ -217,9 +216,8 @@ class _LoaderHandle:
     iterator: Callable[[], Any] = lambda: None  # to the one made last
     epoch: int = -1
     dataset: _Values | None = None  # as the program has left it; None: unknown
-    changes: list[str] | None = (
-        None  # attributes that it changed between passes; None: no two passes were compared
-    )
+    # attributes that it changed between passes; None: no two passes were compared
+    changes: list[str] | None = None
 
     def begins(self, loader: Any) -> list[str] | None:
         """Return what the program has changed in the dataset since the last pass, if that is news.
@@ -229,10 +227,8 @@ class _LoaderHandle:
         """
         before, now = self.dataset, attributes(loader.dataset)
         self.dataset = now if getattr(loader, "num_workers", 0) else None
-        known, news = (
-            self.changes,
-            changed(before, now) if before is not None and now is not None else None,
-        )
+        known = self.changes
+        news = changed(before, now) if before is not None and now is not None else None
         if news is None or known is not None and (known or not news):
             return None
         self.changes = news
@@ -257,9 +253,8 @@ class IteratorState:
     yielded: int = 0
     arrived: int = -1  # the batch that came out of the queue last
     asked: bool = False  # inside __next__
-    drawn: dict[int, int] = field(
-        default_factory=dict
-    )  # samples of the batches that were ordered and are not there yet
+    # samples of the batches that were ordered and are not there yet
+    drawn: dict[int, int] = field(default_factory=dict)
     own_collate: bool = False
     of: _LoaderHandle | None = None
 
@@ -330,10 +325,8 @@ def _rested_next(original: Callable[[Any], Any], iterator: Any, state: IteratorS
         at_its_end = isinstance(error, StopIteration)
         if at_its_end:
             state.ended(iterator)
-        key, segment = (
-            batch_key(state.epoch, state.yielded),
-            recorder.resume() if at_its_end else recorder.finish_pause(),
-        )
+        key = batch_key(state.epoch, state.yielded)
+        segment = recorder.resume() if at_its_end else recorder.finish_pause()
         if segment is not None:
             flags = Flag.END if at_its_end else Flag.FAILED
             segment.window = window_of(state.epoch, state.yielded)
@@ -396,9 +389,8 @@ def _watched_next_index(original: Callable[[Any], Any]) -> Callable[[Any], Any]:
         else:
             with Span(segment, Stage.SAMPLER, recorder.loader):
                 index = original(iterator)
-        if (
-            state is not None and type(index) is list and index and index[0] is not None
-        ):  # None: an iterable dataset has no indices
+        # None: an iterable dataset has no indices
+        if state is not None and type(index) is list and index and index[0] is not None:
             state.drawn[getattr(iterator, "_send_idx", state.yielded)] = len(index)
         return index
 
@@ -452,9 +444,8 @@ def _watch_queue(queue: Any, state: IteratorState) -> None:
     Patches the instance; other queues are not touched.
     """
     receive, get = queue._recv_bytes, type(queue).get
-    itself = weakref.ref(
-        queue
-    )  # a cycle would keep its pipes open until the next garbage collection
+    # a cycle would keep its pipes open until the next garbage collection
+    itself = weakref.ref(queue)
     received: list[
         tuple[int, int, int, int]
     ] = []  # when a pickle's first byte was there (by all three clocks), and its length

@@ -309,8 +309,7 @@ class WorkerThreads:
         with suppress(Exception):
             torch.set_num_threads(self.threads)
             if "cv2" in sys.modules:
-                sys.modules["cv2"].setNumThreads(
-                    self.threads if self.threads > 1 else 0
-                )  # 0: none beside the caller
+                # 0: none beside the caller
+                sys.modules["cv2"].setNumThreads(self.threads if self.threads > 1 else 0)
         if self.then is not None:
             self.then(worker)

@@ -189,9 +189,8 @@ _WORKER_INFO = "get_worker_info"
 #: they show stays unknown.
 _MOST_LOOKED_AT, _MOST_ATTRIBUTES, _MOST_LISTED = 2_000, 200, 20
 _MOST_NAMED = 3  # attributes
-_MOST_HASHED = (
-    4096  # characters or bytes: of a longer value, another object counts as another value
-)
+# characters or bytes: of a longer value, another object counts as another value
+_MOST_HASHED = 4096
 _DEPTH = 2  # objects inside a dataset: a dataset that it wraps, its transforms
 _PLAIN_VALUES = (bool, int, float, complex, str, bytes, type(None))
 _NOT_OPENED = (*_PLAIN_VALUES, list, tuple, dict, set, type, FunctionType, ModuleType, torch.Tensor)

@@ -62,9 +62,8 @@ class Patches:
         twin = _twin_of(function)
         before = function.__code__
         function.__code__ = _code_that_calls(skip_in_warnings(make(twin)), before)
-        function.__dict__.update(
-            __wrapped__=twin, _torchdynamo_inline=twin
-        )  # torch.compile traces the original
+        # torch.compile traces the original
+        function.__dict__.update(__wrapped__=twin, _torchdynamo_inline=twin)
         self._entered.append((function, twin, function.__code__))
 
     def undo(self) -> None:
@@ -148,15 +147,13 @@ def _mimic_signature(owner: Any, name: str, new: Any) -> Any:
         return new
     own = dict(vars(function))
     functools.update_wrapper(function, original)
-    if isinstance(new, classmethod) and isinstance(
-        original, BuiltinFunctionType
-    ):  # bound: its signature lacks the class
+    # bound: its signature lacks the class
+    if isinstance(new, classmethod) and isinstance(original, BuiltinFunctionType):
         function.__wrapped__ = inspect.getattr_static(owner, name)  # type: ignore[attr-defined]
     function.__dict__.update({key: value for key, value in own.items() if key != "__wrapped__"})
     place = _found_at(original) if isinstance(original, FunctionType) else None
-    if (
-        place is None or place != (owner, name) and getattr(*place, None) is not new
-    ):  # else it is there already
+    # else it is there already
+    if place is None or place != (owner, name) and getattr(*place, None) is not new:
         function.__module__, function.__qualname__ = _place_of(owner, name)
     skip_in_warnings(function)
     return new

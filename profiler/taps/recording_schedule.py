@@ -28,7 +28,7 @@ import torch
 
 from feedline.profiler import clock
 from feedline.profiler.events import UNMEASURED, Stage
-from feedline.profiler.record.optimizer_tracker import OptimizerAlternation
+from feedline.profiler.record.optimizer_alternation import OptimizerAlternation
 from feedline.profiler.record.recorder import recorder
 from feedline.profiler.store.segment import Segment
 from feedline.profiler.taps.patch import Patches, bare_code
@@ -37,10 +37,8 @@ from feedline.profiler.taps.updates import between, updates
 _VARIABLE = "FEEDLINE_RESTS"  # an environment variable; 0: every step is recorded in full
 _BUDGET = 0.008  # of the steps' own time; a pause itself costs the remainder of 1 %
 _LONG_NS = 8_000_000  # steps from here on are always recorded in full
-_FIRST_WINDOW, _WINDOW = (
-    64,
-    16,
-)  # steps of the first window, which holds the warm-up, and of the others
+# steps of the first window, which holds the warm-up, and of the others
+_FIRST_WINDOW, _WINDOW = (64, 16)
 _MIN_PAUSED_STEPS = 64  # steps of a pause
 _COST_NS = 150_000  # CPU of recording a step in full, until the run tells
 _LEAST_NS = 20_000  # CPU of a step: no training makes one in less
@@ -427,9 +425,10 @@ class RecordingSchedule:
                 pause.wall / pause.steps,
                 max((self._last[1] - before[1]) / pause.steps, _LEAST_NS),
             )
+            # 0.8 ms were seen, with a GPU
             measured = min(
                 max(self._full_step[1] - self._paused_step[1], _COST_NS / 3), _COST_NS * 8
-            )  # 0.8 ms were seen, with a GPU
+            )
             self._cost += (measured - self._cost) / (4 if self._measured else 1)
             self._measured = True
         if recorder.convergence is not None and pause.updates:

@@ -44,9 +44,8 @@ def attach_forward(patches: Patches) -> None:
     is_compiling = torch.compiler.is_compiling
 
     def __call__(self: torch.nn.Module, *args: Any, **kwargs: Any) -> Any:
-        if (
-            is_compiling() or recorder.main is None
-        ):  # is_compiling first: what dynamo reads before it becomes a guard
+        # is_compiling first: what dynamo reads before it becomes a guard
+        if is_compiling() or recorder.main is None:
             return original(self, *args, **kwargs)
         if inside.depth:
             return (
@@ -81,9 +80,8 @@ def _call_outermost(original: Any, module: torch.nn.Module, args: Any, kwargs: A
             own_code.begins(inference=not flags & Flag.GRAD)
         else:
             flags |= own_code.feeds(flags, args, kwargs)
-    if (
-        not recorder.asked and next(module.parameters(), None) is None
-    ):  # without a loader, it may be what makes the batch
+    # without a loader, it may be what makes the batch
+    if not recorder.asked and next(module.parameters(), None) is None:
         flags |= Flag.BARE
     counting = None if flops is None else flops.begin(module)
     inside.depth += 1
@@ -269,9 +267,8 @@ class _OptimizerTap:
         number = self._optimizers.number(optimizer, segment)
         if recorder.convergence is not None:
             recorder.convergence.update(optimizer)
-        self._open = [span for span in self._open if span.segment is segment][
-            -8:
-        ]  # what a step that raised left behind
+        # what a step that raised left behind
+        self._open = [span for span in self._open if span.segment is segment][-8:]
         span = Span(segment, Stage.OPTIMIZER, segment.name_id(type(optimizer).__name__), number)
         self._open.append(span.__enter__())
 
@@ -283,9 +280,8 @@ class _OptimizerTap:
         span = self._open.pop()
         span.__exit__(None, None, None)
         self._steps += 1
-        if (
-            recorder.batch == 0 and self._steps % WINDOW == 0
-        ):  # no loader tells the windows: count updates
+        # no loader tells the windows: count updates
+        if recorder.batch == 0 and self._steps % WINDOW == 0:
             span.segment.window = window_of(0, self._steps)
         schedule.updated(optimizer, span.segment)
         own_code = recorder.own_code
@@ -317,10 +313,8 @@ def attach_checkpoint(patches: Patches) -> None:
     patches.enter(torch.save, watched)
 
 
-GRADIENTS_NAME, GRADIENTS_GIVE = (
-    "gradients",
-    "zero_grad, unscale_, clip_grad_norm_ and clip_grad_value_",
-)
+GRADIENTS_NAME = "gradients"
+GRADIENTS_GIVE = "zero_grad, unscale_, clip_grad_norm_ and clip_grad_value_"
 _METHODS = (
     (torch.optim.Optimizer, "zero_grad"),
     (torch.nn.Module, "zero_grad"),
@@ -357,9 +351,8 @@ def _watched_gradients(original: Any) -> Any:
     return call
 
 
-_moving = (
-    Inside()
-)  # torch gives a subclass's __torch_function__ what stands at torch.Tensor.to: it calls us again
+# torch gives a subclass's __torch_function__ what stands at torch.Tensor.to: it calls us again
+_moving = Inside()
 
 
 def attach_copies(patches: Patches) -> None:

@@ -142,9 +142,8 @@ def _watched_get(
         idle_since = idle_since or clock.wall_ns()
         if sampled is not None:
             sampled.tick()
-        task = original(
-            *args, **kwargs
-        )  # raises queue.Empty every few seconds: the waiting continues
+        # raises queue.Empty every few seconds: the waiting continues
+        task = original(*args, **kwargs)
         if isinstance(task, _ResumeIteration):
             epoch += 1
         elif isinstance(task, tuple):

@@ -18,10 +18,11 @@ from feedline.analysis.explain import model as report
 from feedline.analysis.ledger import finding
 from feedline.analysis.ledger import table as ledger
 from feedline.analysis.measure import model as measured
+from feedline.analysis.measure import step_model as step
 from feedline.analysis.measure import user_code
 from feedline.analysis.ranks import communication as ranks
 from feedline.analysis.report.json_report import key_of
-from feedline.analysis.traces import windows
+from feedline.analysis.traces import gpu_work
 
 _LINE = re.compile(r"(\w+): (.+?)\.(?: Unit: (.+?)\.)?(?: None: (.+)\.)?")
 
@@ -30,23 +31,23 @@ TYPES: tuple[type, ...] = (
     report.Report,
     measured.RunInfo,
     measured.Throughput,
-    measured.StepSummary,
+    step.StepSummary,
     ledger.Ledger,
     ledger.LedgerTable,
     ledger.LedgerRow,
-    measured.OwnCode,
-    measured.OwnFunction,
-    measured.GarbageCollection,
-    measured.PeriodicStall,
+    step.OwnCode,
+    step.OwnFunction,
+    step.GarbageCollection,
+    step.PeriodicStall,
     measured.MemoryGrowth,
     measured.GraphBreak,
     user_code.UserCode,
     user_code.UserFunction,
     user_code.CodeLine,
-    windows.GpuWork,
-    measured.Sampled,
-    measured.Flop,
-    measured.StepSeries,
+    gpu_work.GpuWork,
+    step.Sampled,
+    step.Flop,
+    step.StepSeries,
     measured.Workers,
     measured.Cost,
     measured.Operation,

@@ -14,7 +14,7 @@ from typing import Any
 from feedline.analysis import rules
 from feedline.analysis.ledger.rule import Effort, Rule
 from feedline.analysis.report.json_report import key_of
-from feedline.analysis.report.run_frames import ALL_FRAMES
+from feedline.analysis.report.loaded import ALL_FRAMES
 from feedline.profiler.taps.operations import LIBRARIES
 from report_docs.fields import TYPES, fields_of
 from report_docs.schema import schema

@@ -30,8 +30,8 @@ def shown(runs, target=None):
     file = io.StringIO()
     found = advise(runs)
     to = (
-        advise_command.times_to_target(
-            *advise_command.choose_run(runs, target), found, target, STEPS
+        advise_command._times_to_target(
+            *advise_command._choose_run(runs, target), found, target, STEPS
         )
         if target
         else None
@@ -88,7 +88,7 @@ def test_a_target_that_is_never_reached_is_told():
 
 def test_a_curve_that_is_not_there_names_those_that_are():
     with pytest.raises(ScriptError, match="eval loss, lr, train loss"):
-        advise_command.choose_run([SMALL], ("accuracy", 0.9))
+        advise_command._choose_run([SMALL], ("accuracy", 0.9))
 
 
 def test_markup_in_a_name_stays_text():
@@ -100,17 +100,17 @@ def test_markup_in_a_name_stays_text():
 )
 def test_a_target_without_a_name_or_a_number_is_refused(text):
     with pytest.raises(ArgumentTypeError, match="such as 'train loss=0.3'"):
-        advise_command.parse_target(text)
+        advise_command._parse_target(text)
 
 
 def test_the_name_of_a_target_may_hold_a_sign_of_equality():
-    assert advise_command.parse_target("k=3 loss=0.5") == ("k=3 loss", 0.5)
+    assert advise_command._parse_target("k=3 loss=0.5") == ("k=3 loss", 0.5)
 
 
 def test_json_holds_everything_and_no_nan(tmp_path):
     found = advise([with_curve(DEFICIT, "train loss", [np.nan] * 192), SMALL])
 
-    advise_command.write_advice(tmp_path / "a.json", found, None)
+    advise_command._write_advice(tmp_path / "a.json", found, None)
 
     again = json.loads((tmp_path / "a.json").read_text(), parse_constant=pytest.fail)
     assert (

@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 from advisor.made_up import curve, loss, run, with_curve, with_norms
 
-from feedline.analysis.convergence.advisor import _WRITTEN, advise, is_written
-from feedline.analysis.convergence.curves import find_spike
+from feedline.analysis.convergence.advice import _WRITTEN, is_written
+from feedline.analysis.convergence.advisor import advise
+from feedline.analysis.convergence.curves import _find_spike
 from feedline.convergence.fixes import FIXES
 
 SMALL = run("small", batch=32, train=0.10, held=0.30, ranks=1, norms=False)
@@ -70,8 +71,8 @@ def test_an_early_bump_that_was_made_good_is_no_instability():
         [np.linspace(2.3, 1.6, 60), np.linspace(1.6, 2.0, 20), np.linspace(2.0, 1.5, 400)]
     )
 
-    assert find_spike(curve(values, 32)) is None
-    assert find_spike(curve(late, 32)) is not None  # half of what it came down in all
+    assert _find_spike(curve(values, 32)) is None
+    assert _find_spike(curve(late, 32)) is not None  # half of what it came down in all
 
 
 def test_a_loss_that_is_lost_is_an_instability_too():

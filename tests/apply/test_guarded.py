@@ -10,16 +10,15 @@ import time
 from pathlib import Path
 
 import pytest
+from needs import LANDLOCK
 
 from feedline.analysis.explain.speed_trial import Tried
 from feedline.cli import child
 from feedline.cli.verify import guard as guarded
-from feedline.cli.verify import pairs, write_guard
+from feedline.cli.verify import pairs
 from feedline.cli.verify.pairs import PairPlan
 
-pytestmark = pytest.mark.skipif(
-    write_guard.version() < 3, reason="Landlock is off, or older than Linux 6.2"
-)
+pytestmark = LANDLOCK
 
 HOSTILE = """\
 import os
@@ -185,7 +184,7 @@ def test_an_interrupted_trial_is_killed_at_once_and_no_handler_of_it_runs(tmp_pa
         command.send_signal(number)
         command.wait(60)
 
-        assert time.monotonic() - sent < child.END_PATIENCE_S / 2
+        assert time.monotonic() - sent < child._END_PATIENCE_S / 2
         assert log.read_text() == "here\n"
         assert sleepers(seconds) == []
     finally:
@@ -241,11 +240,11 @@ def test_a_failed_run_is_told_in_one_line_with_the_exception():
     )
 
     assert (
-        pairs.in_one_line(said)
+        pairs._in_one_line(said)
         == "exit code 1; end of verify/unchanged-2.log: RuntimeError: out of data"
     )
     assert (
-        pairs.in_one_line("exit code 1; end of verify/unchanged-2.log:")
+        pairs._in_one_line("exit code 1; end of verify/unchanged-2.log:")
         == "exit code 1; end of verify/unchanged-2.log:"
     )
-    assert pairs.in_one_line("") == ""
+    assert pairs._in_one_line("") == ""

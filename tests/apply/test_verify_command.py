@@ -12,7 +12,7 @@ import pytest
 from feedline.analysis.convergence.training_record import TrainingRecord
 from feedline.analysis.explain.speed_trial import CODES
 from feedline.cli import main
-from feedline.cli.verify.seeds import check_seeds_differ
+from feedline.cli.verify.seeds import _check_seeds_differ
 from feedline.profiler.errors import FixError
 
 PROGRAM = """
@@ -88,15 +88,15 @@ def test_seeds_that_change_nothing_are_refused():
     run = TrainingRecord("run", {"train loss": one}, None, "", {}, 1, 8.0, 16.0, None, 2, 0.1, True)
 
     with pytest.raises(FixError, match="two seeds gave identical losses: pass {seed}"):
-        check_seeds_differ({("baseline", 0): run, ("baseline", 1): run})
-    check_seeds_differ(
+        _check_seeds_differ({("baseline", 0): run, ("baseline", 1): run})
+    _check_seeds_differ(
         {
             ("baseline", 0): run,
             ("baseline", 1): replace(run, curves={"train loss": other}),
             ("fix", 0): run,
         }
     )
-    check_seeds_differ({("baseline", 0): run, ("baseline", 1): "exit code 1"})
+    _check_seeds_differ({("baseline", 0): run, ("baseline", 1): "exit code 1"})
 
 
 @pytest.mark.parametrize(

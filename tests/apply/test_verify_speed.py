@@ -9,6 +9,7 @@ import subprocess
 import sys
 
 import pytest
+from needs import LANDLOCK
 
 import feedline
 from feedline.analysis.explain.speed_trial import CODES
@@ -18,9 +19,7 @@ from feedline.cli.verify import write_guard
 from feedline.profiler.errors import PlaceTaken
 from feedline.profiler.files import results
 
-pytestmark = pytest.mark.skipif(
-    write_guard.version() < 3, reason="Landlock is off, or older than Linux 6.2"
-)
+pytestmark = LANDLOCK
 
 PROGRAM = """\
 import os

@@ -7,12 +7,11 @@ import time
 from pathlib import Path
 
 import pytest
+from needs import LANDLOCK
 
 from feedline.cli.verify import write_guard
 
-pytestmark = pytest.mark.skipif(
-    write_guard.version() < 3, reason="Landlock is off, or older than Linux 6.2"
-)
+pytestmark = LANDLOCK
 
 TRIES = {
     "overwrite": "open('old.txt', 'w').write('new')",
@@ -160,5 +159,5 @@ def test_a_folder_that_does_not_exist_ends_before_the_command(folder):
     ]
     done = subprocess.run(guard, capture_output=True, text=True)
 
-    assert (done.returncode, done.stdout) == (write_guard.UNAVAILABLE, "")
+    assert (done.returncode, done.stdout) == (write_guard._UNAVAILABLE, "")
     assert Path(write_guard.__file__).read_text().count("import feedline") == 0

@@ -7,7 +7,7 @@ import pytest
 from feedline.analysis.explain.attached import (
     AttachedProcess,
     AttachedReport,
-    Sampled,
+    SampledProcesses,
     SampledShare,
 )
 from feedline.analysis.ledger.finding import SHARE, Evidence, Finding, Severity
@@ -45,7 +45,9 @@ SEEN = AttachedReport(
             place="data.py:8",
         )
     ],
-    sampled=Sampled({"wait": SampledShare(0.92, 0.9, 0.94)}, {"idle": SampledShare(0.1, 0, 0.2)}),
+    sampled=SampledProcesses(
+        {"wait": SampledShare(0.92, 0.9, 0.94)}, {"idle": SampledShare(0.1, 0, 0.2)}
+    ),
     user_code=UserCode(300, 400, [], [FUNCTION]),
     processes=PROCESSES,
     refused=["Samples/s are unknown from outside."],

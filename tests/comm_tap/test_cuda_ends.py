@@ -174,7 +174,8 @@ def test_what_the_gpu_has_not_passed_in_the_end_has_no_end(gpu, segment):
 
 @pytest.mark.gpu
 @pytest.mark.skipif(
-    not torch.cuda.is_available() or not dist.is_nccl_available(), reason="needs a GPU and NCCL"
+    not torch.cuda.is_available() or not dist.is_nccl_available(),
+    reason="no CUDA device, or no NCCL",
 )
 def test_nccl_with_one_rank_is_timed(tmp_path):
     session = Session(tmp_path / "run", ["nccl"])

@@ -15,7 +15,7 @@ from feedline.analysis.ranks.many.passes import _LEFT_OUT_STEPS
 from feedline.analysis.ranks.many.rank_pool import here
 from feedline.analysis.ranks.many.reduce import reduce_ranks
 from feedline.analysis.report import terminal
-from feedline.analysis.scaling.measured import point_of
+from feedline.analysis.scaling.launch_points import point_of
 from feedline.analysis.scaling.together import late_of
 from feedline.profiler.store.trainings import open_run
 

@@ -7,7 +7,7 @@ from communication.made_up import Training, always, train
 from communication.test_replay import truth
 
 from feedline.analysis.ranks.comparison import compare_collectives
-from feedline.analysis.ranks.replay import RankCpu, _needed_s
+from feedline.analysis.ranks.shared_cpus import RankCpu, needed_s
 
 MS = 1e-3
 #: As a rank of the training below that has 2 CPUs for two: its main thread computes 12 of 25 ms,
@@ -17,15 +17,15 @@ RANK = RankCpu("a", 2.0, cpu_s=18 * MS, making_s=6 * MS, batch_s=6 * MS, busy_s=
 
 def test_two_ranks_fit_on_as_many_cpus_as_they_have_threads():
     # half of the workers' time may fall into the 13 ms in which the main threads sleep
-    assert _needed_s([replace(RANK, cpus=4.0)] * 2, asleep_s=13 * MS) == pytest.approx(
+    assert needed_s([replace(RANK, cpus=4.0)] * 2, asleep_s=13 * MS) == pytest.approx(
         (13 + 30 / 4) * MS
     )
-    assert _needed_s([RANK] * 2, asleep_s=13 * MS) == pytest.approx((13 + 30 / 2) * MS)
-    assert _needed_s([RANK] * 2, asleep_s=0.0) == pytest.approx(36 / 2 * MS)
+    assert needed_s([RANK] * 2, asleep_s=13 * MS) == pytest.approx((13 + 30 / 2) * MS)
+    assert needed_s([RANK] * 2, asleep_s=0.0) == pytest.approx(36 / 2 * MS)
 
 
 def test_ranks_of_other_machines_take_no_cpus():
-    assert _needed_s([RANK, replace(RANK, machine="b")], asleep_s=13 * MS) == pytest.approx(
+    assert needed_s([RANK, replace(RANK, machine="b")], asleep_s=13 * MS) == pytest.approx(
         (13 + 15 / 2) * MS
     )
 
@@ -33,7 +33,7 @@ def test_ranks_of_other_machines_take_no_cpus():
 def test_workers_that_make_a_batch_all_the_time_do_so_while_the_others_sleep_too():
     busy = replace(RANK, making_s=20 * MS, batch_s=200 * MS, cpu_s=32 * MS)
 
-    needed = _needed_s([busy] * 2, asleep_s=80 * MS)
+    needed = needed_s([busy] * 2, asleep_s=80 * MS)
 
     assert needed < (80 + 2 * 32 / 2) * MS
     assert needed == pytest.approx(

@@ -6,18 +6,19 @@ from functools import cache
 
 from golden.record import RUNS
 
-from feedline.analysis.diff.side import Measure, MeasuredRun
+from feedline.analysis.diff.measures import compared_run
+from feedline.analysis.diff.side import ComparedRun, Measure
 from feedline.analysis.ledger.finding import Finding, Severity
 from feedline.analysis.measure.model import Cpus
 
 
 @cache
-def stored(name: str) -> MeasuredRun:
+def stored(name: str) -> ComparedRun:
     """A run of tests/golden."""
-    return MeasuredRun.of(RUNS / name)
+    return compared_run(RUNS / name)
 
 
-def changed(run: MeasuredRun, change: Callable[[Measure], float], **of_run: float) -> MeasuredRun:
+def changed(run: ComparedRun, change: Callable[[Measure], float], **of_run: float) -> ComparedRun:
     """The same run with each value multiplied.
 
     Args:
@@ -28,20 +29,20 @@ def changed(run: MeasuredRun, change: Callable[[Measure], float], **of_run: floa
     return replace(run, measures=measures, **of_run)  # type: ignore[arg-type]
 
 
-def quiet(run: MeasuredRun, error: float = 0.01) -> MeasuredRun:
+def quiet(run: ComparedRun, error: float = 0.01) -> ComparedRun:
     """The same run, recorded on a machine that does little else: all values are known well."""
     measures = {id: replace(one, error=error, drift=0.0) for id, one in run.measures.items()}
     return beside(replace(run, measures=measures), 0.0)
 
 
-def beside(run: MeasuredRun, others: float) -> MeasuredRun:
+def beside(run: ComparedRun, others: float) -> ComparedRun:
     """The same run beside other programs that use so many CPUs."""
     return replace(
         run, report=replace(run.report, cpus=Cpus(2.0, None, 2.0, 1.0, others, 1.0 - others))
     )
 
 
-def making(run: MeasuredRun, cpu_s: float, queued_s: float) -> MeasuredRun:
+def making(run: ComparedRun, cpu_s: float, queued_s: float) -> ComparedRun:
     """The same run with other times of making a sample:
 
     CPU seconds, and those that its worker waited for a CPU.
@@ -61,7 +62,7 @@ def making(run: MeasuredRun, cpu_s: float, queued_s: float) -> MeasuredRun:
     return replace(run, report=report, measures=measures)
 
 
-def taking(run: MeasuredRun, step_s: float, wait_s: float) -> MeasuredRun:
+def taking(run: ComparedRun, step_s: float, wait_s: float) -> ComparedRun:
     """The same run with another time of the step, and of its wait for data."""
     times = {"step/mean": step_s, "stage/wait": wait_s}
     report = replace(run.report, step=replace(run.report.step, mean_s=step_s))  # type: ignore[type-var]
@@ -74,7 +75,7 @@ def taking(run: MeasuredRun, step_s: float, wait_s: float) -> MeasuredRun:
     )
 
 
-def with_check(run: MeasuredRun, rule_id: str, message: str) -> MeasuredRun:
+def with_check(run: ComparedRun, rule_id: str, message: str) -> ComparedRun:
     """The same run with a mistake found in its training."""
     convergence = run.report.convergence
     assert convergence is not None

@@ -9,8 +9,8 @@ from user_code.made_stacks import BACKWARD, FETCHING, LOOP, STEP
 from user_code.with_stacks import RUN, WORKER, run_with
 
 from feedline.analysis.diff.diff_runs import diff
+from feedline.analysis.diff.measures import compared_run
 from feedline.analysis.diff.run_diff import Outcome
-from feedline.analysis.diff.side import MeasuredRun
 from feedline.cli import main
 
 LOAD, PARSE = ("data.py", 20, "load"), ("data.py", 40, "parse")
@@ -34,7 +34,7 @@ def compared(tmp_path):
 
     def compare(before, after, stretches: int = 40):
         sides = [
-            [MeasuredRun.of(run_with(side, tmp_path / name, stretches))]
+            [compared_run(run_with(side, tmp_path / name, stretches))]
             for name, side in (("a", before), ("b", after))
         ]
         return diff(*sides)
@@ -65,8 +65,8 @@ def test_the_function_whose_own_time_changed_is_named_and_not_its_caller(compare
 
 
 def test_the_conclusion_names_the_function_with_the_stage_that_changed(tmp_path):
-    before = quiet(MeasuredRun.of(run_with(seen(4), tmp_path / "a", 40)))
-    after = quiet(MeasuredRun.of(run_with(seen(200), tmp_path / "b", 40)))
+    before = quiet(compared_run(run_with(seen(4), tmp_path / "a", 40)))
+    after = quiet(compared_run(run_with(seen(200), tmp_path / "b", 40)))
     slower = changed_by(after, lambda one: 6.0 if one.id == "sample/dataset" else 1.0)
 
     told = diff([before], [slower])
@@ -92,8 +92,8 @@ def test_a_function_that_is_new_is_told_with_the_place_it_has_in_the_step(compar
 
 
 def test_a_run_without_stacks_is_not_compared_by_function(tmp_path):
-    before = MeasuredRun.of(RUN)
-    after = MeasuredRun.of(run_with(seen(20), tmp_path / "b"))
+    before = compared_run(RUN)
+    after = compared_run(run_with(seen(20), tmp_path / "b"))
 
     told = diff([before], [after])
 

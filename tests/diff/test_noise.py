@@ -12,7 +12,7 @@ from feedline.analysis.measure import noise
 from feedline.analysis.measure.noise import (
     FEWEST,
     FEWEST_COMPARED,
-    block_length,
+    _block_length,
     drift,
     error_of,
     error_of_mean,
@@ -64,7 +64,7 @@ def test_the_error_of_independent_values_is_the_textbooks():
     values = np.random.default_rng(0).normal(1, 0.1, 400)
 
     assert error_of_mean(values) == pytest.approx(0.1 / 20, rel=0.15)
-    assert block_length(values) <= 3
+    assert _block_length(values) <= 3
 
 
 def test_values_that_are_like_their_neighbors_tell_less():
@@ -150,7 +150,7 @@ def test_any_values_have_an_error_or_none(values):
     error = error_of_mean(np.array(values))
 
     assert math.isnan(error) if len(values) < FEWEST else error >= 0
-    assert 1 <= block_length(np.array(values)) <= max(1, len(values))
+    assert 1 <= _block_length(np.array(values)) <= max(1, len(values))
     assert (
         math.isnan(drift(np.array(values)))
         if len(values) < FEWEST_COMPARED

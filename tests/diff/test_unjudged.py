@@ -20,7 +20,7 @@ from feedline.analysis.diff.run_diff import Quantity, RunDiff
 from feedline.analysis.diff.side import Influence
 from feedline.analysis.explain.model import RankGpu, Traces
 from feedline.analysis.ledger.finding import Finding, Severity
-from feedline.analysis.traces.trace_budget import FIGURES, NO_COMMUNICATION
+from feedline.analysis.traces.trace_budget import _NO_COMMUNICATION, FIGURES
 from feedline.cli import main
 
 OVER, NOT_JUDGED = 77, 75
@@ -395,7 +395,9 @@ def test_only_what_is_told_for_information_is_never_left_out(loader, rule_id, ou
 
 
 #: The device of a trace that computed without communication, and one that did nothing.
-COMPUTED = RankGpu(1.0, 10.0, 80.0, 10.0, None, 0.0, 0.0, {"overlap_pct_of_comm": NO_COMMUNICATION})
+COMPUTED = RankGpu(
+    1.0, 10.0, 80.0, 10.0, None, 0.0, 0.0, {"overlap_pct_of_comm": _NO_COMMUNICATION}
+)
 SILENT = RankGpu(*[None] * 7, dict.fromkeys(FIGURES, "the trace contains no device activity"))
 
 

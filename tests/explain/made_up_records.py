@@ -3,7 +3,7 @@
 import numpy as np
 
 from feedline.profiler.events import RECORD_DTYPE, Flag, Stage, batch_key
-from feedline.profiler.store.segment import BINS, FIELDS, STAGES
+from feedline.profiler.store.segment_format import BINS, FIELDS, STAGES
 from feedline.profiler.store.segment_reader import Process
 
 

@@ -9,7 +9,7 @@ from explain.test_recorded_ledger import recorded
 from feedline.analysis.ledger.rows import step_rows
 from feedline.analysis.measure.garbage import long_collections
 from feedline.analysis.measure.gather import step_summary
-from feedline.analysis.measure.model import OwnCode, OwnFunction
+from feedline.analysis.measure.step_model import OwnCode, OwnFunction
 from feedline.analysis.measure.steps import partition
 from feedline.profiler.events import Stage
 

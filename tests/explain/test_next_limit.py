@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from rules.made_up import made_up_facts
 
 from feedline.analysis.explain.gain import with_gains
-from feedline.analysis.explain.next_limit import ABOVE, lifted_by, within
+from feedline.analysis.explain.next_limit import _ABOVE, lifted_by, within
 from feedline.analysis.explain.predictions import Predictions
 from feedline.analysis.ledger.change import Change, Factor
 from feedline.analysis.ledger.finding import CostKind, Finding, PredictedRate, Severity
@@ -140,7 +140,7 @@ def test_a_prediction_and_its_interval_keep_to_the_limit_that_stays_or_are_refus
         100.0, 120.0, 100.0, pytest.approx(133.8, abs=0.1)
     )  # the limit, and what it is off by
     assert predicted(140.0, 125.0).after == pytest.approx(130, rel=0.01)
-    assert predicted(160.0, 140.0) == ABOVE
+    assert predicted(160.0, 140.0) == _ABOVE
 
 
 def test_without_its_interval_the_same_rate_is_predicted():

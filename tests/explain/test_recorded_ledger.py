@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 import feedline
 from feedline.analysis.explain.measured import gather_ranks
-from feedline.analysis.ledger.recorded import ledger_of, run_table
+from feedline.analysis.ledger.recorded_ledger import ledger_of, run_table
 from feedline.analysis.measure.gather import RankMetrics, step_summary
-from feedline.analysis.measure.model import OwnCode, OwnFunction
+from feedline.analysis.measure.step_model import OwnCode, OwnFunction
 from feedline.profiler.events import Stage
 from feedline.profiler.store.manifest import Manifest
 from feedline.profiler.store.run_folder import Rank, Slice

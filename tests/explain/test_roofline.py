@@ -5,21 +5,12 @@ from dataclasses import replace
 import pytest
 
 from feedline.analysis.explain.model import Hook, RankSummary, Report, Roofline
-from feedline.analysis.explain.peak import NO_CEILINGS
+from feedline.analysis.explain.peak import _NO_CEILINGS
 from feedline.analysis.explain.roofline import roofline
-from feedline.analysis.measure.model import (
-    Cost,
-    Cpus,
-    Flop,
-    Loader,
-    RunInfo,
-    StepSeries,
-    StepSummary,
-    Throughput,
-    Workers,
-)
+from feedline.analysis.measure.model import Cost, Cpus, Loader, RunInfo, Throughput, Workers
+from feedline.analysis.measure.step_model import Flop, StepSeries, StepSummary
 from feedline.analysis.ranks.communication import RankParts
-from feedline.analysis.traces.windows import GpuWork
+from feedline.analysis.traces.gpu_work import GpuWork
 from feedline.profiler.ceilings import Ceiling, Ceilings
 
 MS = 1e-3
@@ -347,7 +338,7 @@ def test_what_is_missing_says_why() -> None:
     found = made(refused)
 
     assert (found.flop_per_sample, found.flop_source) == (None, "torch.compile compiled something")
-    assert (found.peak_flops, found.peak_source) == (None, NO_CEILINGS)
+    assert (found.peak_flops, found.peak_source) == (None, _NO_CEILINGS)
     assert "device" not in [one.name for one in found.roofs]
 
 

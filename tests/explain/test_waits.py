@@ -11,7 +11,7 @@ from torch.utils.data import DataLoader, Dataset
 
 import feedline
 from feedline.analysis.explain.build import build
-from feedline.analysis.measure.model import WAIT_KINDS
+from feedline.analysis.measure.step_model import WAIT_KINDS
 from feedline.analysis.measure.steps import partition
 from feedline.analysis.measure.waits import classify, ready_share, ready_times, sent_times
 from feedline.analysis.report import phrases

@@ -8,8 +8,8 @@ from frames.conftest import BATCH, BATCHES, EPOCHS, SHORT_STEPS
 
 import feedline
 from feedline.analysis.measure.stages import SAMPLE_STAGES
-from feedline.analysis.report.loaded import LoadedRun
-from feedline.analysis.report.run_frames import ALL_FRAMES, _column_of
+from feedline.analysis.report.loaded import ALL_FRAMES, LoadedRun
+from feedline.analysis.report.run_frames import _column_of
 
 PARTS = [f"{stage}_s" for stage in SAMPLE_STAGES if stage not in ("collate", "transport")]
 

@@ -7,9 +7,10 @@ import re
 import pytest
 from golden.pinned import Pinned
 from golden.visible import visible_text
+from needs import real_traces
 from text.breath import long_sentences, of_report
 from traces.one_basis import one_basis, reported
-from traces.trainings_made import MADE, REAL, SHARED
+from traces.trainings_made import MADE, REAL
 
 
 def named(what: str) -> str:
@@ -42,9 +43,4 @@ def test_the_report_of_a_made_up_trace_is_what_it_was(kind, compare, tmp_path):
 
 @pytest.mark.parametrize("pattern", REAL)
 def test_the_report_of_a_real_trace_is_what_it_was(pattern, compare):
-    paths = sorted(map(str, SHARED.glob(pattern)))
-    if not paths:
-        pytest.skip(
-            f"{pattern} is not beside the checkout: real traces are not part of the repository"
-        )
-    compare(named(pattern), paths)
+    compare(named(pattern), list(map(str, real_traces(pattern))))

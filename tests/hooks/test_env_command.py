@@ -39,8 +39,8 @@ def test_with_a_file_the_answer_is_in_both(monkeypatch, capfd, tmp_path):
 
 TRAINING, LIBRARY, GAUGE = (
     selftest.SelfTest("torch.save", False, "missing: CHECKPOINT"),
-    selftest.SelfTest("zarr", False, "cannot be imported", selftest.Kind.LIBRARY),
-    selftest.SelfTest("gpu", False, "no NVML", selftest.Kind.GAUGE),
+    selftest.SelfTest("zarr", False, "cannot be imported", selftest.HookKind.LIBRARY),
+    selftest.SelfTest("gpu", False, "no NVML", selftest.HookKind.GAUGE),
 )
 
 

@@ -15,7 +15,7 @@ from feedline.analysis.traces import folder
 from feedline.cli import main
 from feedline.profiler.errors import FeedlineError, RunDamaged
 from feedline.profiler.events import Stage
-from feedline.profiler.files.parquet import page_headers
+from feedline.profiler.files.parquet import _page_headers
 from feedline.profiler.store.compact import read_compact
 
 MOST_MB = 1024
@@ -95,7 +95,7 @@ def test_the_pages_of_a_file_are_those_that_were_written(finished):
         for index in range(about.num_columns):
             chunk = about.row_group(0).column(index)
             begin = chunk.data_page_offset
-            found = page_headers(opened, begin, begin + chunk.total_compressed_size)
+            found = _page_headers(opened, begin, begin + chunk.total_compressed_size)
             assert sum(one.values for one in found) == about.num_rows
             assert sum(one.header + one.unpacked for one in found) == chunk.total_uncompressed_size
 
@@ -115,7 +115,7 @@ def test_the_pages_of_a_file_are_those_that_were_written(finished):
 )
 def test_a_page_that_feedline_does_not_write_is_refused(bytes_, message):
     with pytest.raises(ValueError, match=message):
-        page_headers(io.BytesIO(bytes_), 0, len(bytes_))
+        _page_headers(io.BytesIO(bytes_), 0, len(bytes_))
 
 
 def test_a_footer_that_says_fewer_rows_than_its_pages_is_refused(finished):

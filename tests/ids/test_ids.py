@@ -38,7 +38,7 @@ from feedline.analysis.report import of_convergence, phrases, terminal
 from feedline.analysis.report.figures.roofline_chart import role
 from feedline.analysis.report.html_report import render
 from feedline.analysis.report.json_report import plain
-from feedline.analysis.scaling.measured import point_of
+from feedline.analysis.scaling.launch_points import point_of
 from feedline.analysis.scaling.study import study
 from feedline.analysis.traces.trace_budget import StepBudget
 from feedline.cli import main
@@ -82,7 +82,7 @@ def shown(report: Report) -> dict[str, object]:
         "predictions that tell something": [phrases.tells(one) for one in comm.what_if]
         if comm
         else [],
-        "noise scale": of_convergence.NEEDS in full,
+        "noise scale": of_convergence._NEEDS in full,
     }
 
 
@@ -164,7 +164,7 @@ def test_a_run_has_the_same_report_whatever_its_words(run):
     usual, blank = same(lambda: of_runs.build(open_run(run)))
 
     assert [hook.name for hook in phrases.refused_that_matter(usual.hooks)] == [
-        *sorted(REASONS - phrases.NO_LOSS),
+        *sorted(REASONS - phrases._NO_LOSS),
         "cv2",
     ]
     assert usual.comm.what_if[1].id == "no_late_rank" and any(

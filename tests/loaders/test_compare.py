@@ -12,12 +12,12 @@ import torch
 from loaders.conftest import COUNT, picture
 
 from feedline.cli import main
-from feedline.cli.compare import LOADER_NAMES
 from feedline.pipelines.compare import loader_timing, side_by_side
 from feedline.pipelines.compare.loader_timing import _tree_cpu_s
 from feedline.pipelines.compare.side_by_side import ComparisonPlan, ComparisonRun, compare_loaders
 from feedline.pipelines.loaders import LOADERS, pillow_loaders, simplejpeg_loaders
 from feedline.pipelines.loaders.protocol import LoadedBatch, LoaderKind
+from feedline.pipelines.names import LOADER_NAMES
 from feedline.profiler.ceilings import Ceilings
 from feedline.profiler.errors import OutputError
 
@@ -25,7 +25,7 @@ QUICK = ComparisonPlan(rounds=2, part_s=0.05)
 ONLY = "pillow-v1,simplejpeg-v2,dali-cpu,dali-gpu,synthetic"
 
 
-def test_the_help_names_all_loaders():
+def test_all_loaders_are_among_the_names_that_the_help_lists():
     assert LOADER_NAMES == tuple(kind.name for kind in LOADERS)
 
 

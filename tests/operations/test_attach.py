@@ -18,13 +18,13 @@ from torchvision.transforms import v2
 from feedline.profiler.record.detail import detail
 from feedline.profiler.taps import operations
 from feedline.profiler.taps.operations import cv2_, pil_, torchvision_
-from feedline.profiler.taps.operations.library import Attached, Library
+from feedline.profiler.taps.operations.library import AttachedTaps, Library
 from feedline.profiler.taps.operations.span import collect
 
 REPLACED = [
     *(
         f"PIL.Image:{name}"
-        for name in ("open", "Image.convert", *(f"Image.{name}" for name in pil_.METHODS))
+        for name in ("open", "Image.convert", *(f"Image.{name}" for name in pil_._METHODS))
     ),
     "PIL.ImageFile:ImageFile.load",
     "PIL.WebPImagePlugin:WebPImageFile.load",
@@ -205,7 +205,7 @@ def test_a_library_of_another_shape_is_refused_and_left_as_it_was():
     sys.modules["strange"] = strange
     said = []
     try:
-        Attached([library]).attach(lambda *what: said.append(what))
+        AttachedTaps([library]).attach(lambda *what: said.append(what))
     finally:
         del sys.modules["strange"]
 

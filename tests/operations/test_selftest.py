@@ -14,7 +14,7 @@ TAPPED = [library for library in LIBRARIES if library not in UNTAPPED]
 def test_the_hook_of_an_installed_library_works(taps, library):
     if not selftest._installed(library):
         pytest.skip(f"{library.name} is not installed")
-    result = selftest.try_library(library, taps)
+    result = selftest._try_library(library, taps)
 
     if "image operators do not load" in result.message:
         pytest.skip(f"{result.message}; scripts/python-matrix runs it with a full torchvision")
@@ -25,7 +25,7 @@ def test_the_hook_of_an_installed_library_works(taps, library):
 def test_a_selftest_fails_when_its_hook_is_not_attached(library):
     if not selftest._installed(library):
         pytest.skip(f"{library.name} is not installed")
-    selftest.try_library(library, {})  # imports it
+    selftest._try_library(library, {})  # imports it
 
     assert library.selftest()
 
@@ -33,7 +33,7 @@ def test_a_selftest_fails_when_its_hook_is_not_attached(library):
 def test_all_selftests_run_by_themselves_and_leave_nothing_behind():
     before = numpy.load
 
-    results = {result.name: result for result in selftest.library_selftests()}
+    results = {result.name: result for result in selftest._library_selftests()}
 
     assert set(results) == {library.name for library in TAPPED if selftest._installed(library)}
     assert [
@@ -49,7 +49,7 @@ def test_a_library_that_cannot_be_imported_is_said_to_be_so(tmp_path, monkeypatc
     monkeypatch.syspath_prepend(tmp_path)
     library = Library("broken", "broken_library", "", lambda tap, module: None, lambda: None)
 
-    assert selftest.try_library(library, {})[:3] == (
+    assert selftest._try_library(library, {})[:3] == (
         "broken",
         False,
         "cannot be imported: RuntimeError: no such operator",

@@ -87,9 +87,9 @@ def test_a_tar_that_is_left_early_is_closed(taps, archive):
         finally:
             closed.append(True)
 
-    from feedline.profiler.taps.operations.webdataset_ import spanned_iterator
+    from feedline.profiler.taps.operations.webdataset_ import _spanned_iterator
 
-    iterator = spanned_iterator(files)()
+    iterator = _spanned_iterator(files)()
     next(iterator)
     iterator.close()
 

@@ -18,7 +18,7 @@ from feedline.profiler import message
 from feedline.profiler.events import Stage
 from feedline.profiler.session import session
 from feedline.profiler.store.segment import Segment
-from feedline.profiler.store.trainings import first_optimizers
+from feedline.profiler.store.trainings import _first_optimizers
 
 sys.path.insert(0, str(Path(__file__).with_name("programs")))
 from trainings import FEATURES, data, evaluate, fit, folds, job, net, update  # noqa: E402
@@ -358,4 +358,4 @@ def test_records_that_say_of_each_training_that_it_belongs_to_an_earlier_one_are
         .span(Stage.BEGUN, 20, 30, number=2, extra=0)
     )
 
-    assert first_optimizers(SimpleNamespace(main=main.process())) == []
+    assert _first_optimizers(SimpleNamespace(main=main.process())) == []

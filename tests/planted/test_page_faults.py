@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from faults import bench, files
+from needs import GLIBC
 
 from feedline.analysis.explain.build import build, training_input
 from feedline.analysis.ledger.facts import RuleInputs
@@ -32,10 +33,7 @@ def recorded(folder: Path, photos: Path, **environment: str) -> RuleInputs:
 
 
 @pytest.mark.quiet
-@pytest.mark.skipif(
-    sys.platform != "linux" or "CS_GNU_LIBC_VERSION" not in os.confstr_names,
-    reason="malloc is not glibc's",
-)
+@GLIBC
 def test_the_variables_that_it_names_end_the_page_faults(tmp_path, made_once, monkeypatch):
     photos = files.of("huge", made_once("huge_files", lambda folder: files.of("huge", folder)))
     before = recorded(tmp_path / "before", photos)

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from feedline.analysis.ledger.change import Change, Factor, PredictedRate, Refused
-from feedline.analysis.predict.changed import with_change
+from feedline.analysis.predict.changed import _with_change
 from feedline.analysis.predict.loader_replay import NOTHING, Setting, Task
 from feedline.analysis.predict.recorded import RecordedInput, Shares
-from feedline.analysis.predict.replay_of import MODEL_ERROR, REMOVAL_ERROR, _median, predict
+from feedline.analysis.predict.replay_of import _MODEL_ERROR, _REMOVAL_ERROR, _median, predict
 from feedline.analysis.predict.starts import Starts
 
 MS = 1e-3
@@ -93,7 +93,7 @@ def gain(recorded: RecordedInput, change: Change) -> float:
 def removing(gain: float) -> float:
     """The prediction where this gain is replayed, and all of it is work that falls away."""
     return gain * math.exp(
-        _median(*(math.hypot(MODEL_ERROR, error * math.log(gain)) for error in REMOVAL_ERROR))
+        _median(*(math.hypot(_MODEL_ERROR, error * math.log(gain)) for error in _REMOVAL_ERROR))
     )
 
 
@@ -193,10 +193,10 @@ def test_shared_memory_has_to_be_given_back_by_the_main_process():
 def test_without_workers_no_shared_memory_is_made_or_given_back():
     recorded = training(cpu=1, own=10, handing_over=Task(9 * MS, 0), freed_s=5 * MS)
 
-    assert with_change(recorded, settings(num_workers=0)).batches_per_s(40) == pytest.approx(
+    assert _with_change(recorded, settings(num_workers=0)).batches_per_s(40) == pytest.approx(
         1000 / 6, rel=0.05
     )
-    assert with_change(recorded, settings(num_workers=2)).batches_per_s(40) == pytest.approx(
+    assert _with_change(recorded, settings(num_workers=2)).batches_per_s(40) == pytest.approx(
         1000 / 10, rel=0.05
     )
 

@@ -7,10 +7,11 @@ import subprocess
 import sys
 
 import pytest
+from needs import GLIBC
 
 from feedline.analysis.explain.build import training_input
 from feedline.analysis.ledger.change import Change, Factor
-from feedline.analysis.predict.changed import with_change
+from feedline.analysis.predict.changed import _with_change
 from feedline.analysis.predict.of_run import recorded_input
 from feedline.analysis.predict.recorded import RecordedInput
 from feedline.profiler.store.trainings import open_run
@@ -97,18 +98,18 @@ def recorded(folder, how: str, program: str = PROGRAM) -> RecordedInput:
     return read
 
 
-@pytest.mark.skipif("CS_GNU_LIBC_VERSION" not in os.confstr_names, reason="malloc is not glibc's")
+@GLIBC
 def test_batches_of_workers_that_stay_take_what_those_of_the_first_pass_took(tmp_path):
     new, stay = recorded(tmp_path, "new"), recorded(tmp_path, "stay")
 
     assert stay.staying == 0
     assert new.staying > 2e-3
-    predicted, unchanged = with_change(new, STAY), with_change(new, Change())
+    predicted, unchanged = _with_change(new, STAY), _with_change(new, Change())
     assert predicted.batches[-1].cpu_s == pytest.approx(
         unchanged.batches[-1].cpu_s + new.staying * new.batches[-1].threads
     )
     assert unchanged.batches[-1].cpu_s < predicted.batches[-1].cpu_s < 2 * stay.batches[-1].cpu_s
-    halved = with_change(new, Change(STAY.settings, {"dataset": Factor(cpu=0.5)}))
+    halved = _with_change(new, Change(STAY.settings, {"dataset": Factor(cpu=0.5)}))
     assert halved.batches[-1].cpu_s < 0.8 * predicted.batches[-1].cpu_s
 
 
@@ -116,7 +117,7 @@ def test_workers_that_stay_copy_the_pages_of_a_shared_list_only_once(tmp_path):
     new = recorded(tmp_path, "new", LABELS)
 
     assert -0.5 * new.batches[-1].cpu_s < new.staying < -0.1e-3
-    assert with_change(new, STAY).batches[-1].cpu_s < new.batches[-1].cpu_s
+    assert _with_change(new, STAY).batches[-1].cpu_s < new.batches[-1].cpu_s
 
 
 def test_page_faults_of_batches_that_are_sorted_by_size_go_on(tmp_path):

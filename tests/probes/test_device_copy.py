@@ -17,7 +17,7 @@ def test_memory_is_copied(subject, named):
     assert found["memory/copy"].value and found["memory/copy"].unit == "B/s"
 
 
-@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a CUDA device")
 def test_pinning_and_copying_say_that_there_is_no_gpu(subject, named):
     found = named(device_copy.probe(subject()))
 
@@ -25,7 +25,7 @@ def test_pinning_and_copying_say_that_there_is_no_gpu(subject, named):
 
 
 @pytest.mark.gpu
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
 def test_pinned_and_pageable_copies_of_every_size_are_measured(subject, named):
     found = named(device_copy.probe(subject()))
 

@@ -4,9 +4,9 @@ import sys
 
 import pytest
 
-from feedline.cli import main, outputs, probe
-from feedline.cli.commands import COMMANDS
+from feedline.cli import main, outputs
 from feedline.pipelines import probes
+from feedline.pipelines.names import PROBES
 from feedline.pipelines.probes import decoders
 from feedline.profiler.ceilings import Ceiling, Ceilings
 
@@ -99,10 +99,10 @@ def test_how_long_all_parts_take_is_said_before_and_each_ceiling_is_progress(
 
 def test_a_part_that_lacks_what_it_measures_takes_no_time():
     def all_of(data: bool, model: bool) -> float:
-        return sum(probes.expected_s(part, data, model, False) for part in probes.PROBES)
+        return sum(probes.expected_s(part, data, model, False) for part in PROBES)
 
     assert all_of(False, False) < all_of(True, False) < all_of(True, True)
-    assert probes._USUAL_S.keys() == probes.PROBES.keys()
+    assert probes._USUAL_S.keys() == PROBES.keys()
 
 
 def test_a_probe_that_breaks_is_a_row_and_the_others_go_on(
@@ -142,17 +142,12 @@ def test_a_folder_that_is_not_there_and_code_that_is_not_there_have_their_exit_c
     assert main(["probe", "--model", "nowhere:model", "--parts", "copy"]) == 1
 
 
-def test_the_command_and_the_probes_know_the_same_parts():
-    assert COMMANDS["probe"] is probe.ProbeCommand
-    assert probe.PROBE_PARTS == tuple(probes.PROBES)
-
-
 def test_of_several_numbers_of_readers_the_table_shows_the_fastest():
-    from feedline.cli.probe.text import fastest_only
+    from feedline.cli.probe.text import _fastest_only
 
     rows = [
         Ceiling(f"read/files read cold x{n}", "read", value, settings={"readers": n})
         for n, value in ((1, 5.0), (4, 9.0), (16, 7.0))
     ]
 
-    assert [one.name for one in fastest_only(rows)] == ["read/files read cold x4"]
+    assert [one.name for one in _fastest_only(rows)] == ["read/files read cold x4"]

@@ -5,6 +5,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from needs import GLIBC
 
 from feedline.profiler.session.session import allocator
 
@@ -22,7 +23,7 @@ def said(*libraries: Path) -> str:
     ).stdout.strip()
 
 
-@pytest.mark.skipif("CS_GNU_LIBC_VERSION" not in os.confstr_names, reason="malloc is not glibc's")
+@GLIBC
 def test_it_is_the_c_librarys():
     assert said() == allocator() == os.confstr("CS_GNU_LIBC_VERSION")
 

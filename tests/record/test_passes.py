@@ -240,7 +240,7 @@ def test_a_sampler_that_makes_the_order_of_a_pass_is_told_from_one_that_is_slow(
     )
     assert finding.fix.startswith("Set replacement=True")
     assert finding.condition == "only if samples may repeat within a pass"
-    assert finding.fix_more == slow_sampler.ONLY_THOSE
+    assert finding.fix_more == slow_sampler._ONLY_THOSE
 
 
 class Parts:

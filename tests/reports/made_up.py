@@ -31,16 +31,14 @@ from feedline.analysis.ledger.finding import (
 )
 from feedline.analysis.measure.model import (
     Cost,
-    Flop,
     Gauge,
     Loader,
     Operation,
     RunInfo,
-    StepSeries,
-    StepSummary,
     Throughput,
     Workers,
 )
+from feedline.analysis.measure.step_model import Flop, StepSeries, StepSummary
 from feedline.analysis.ranks.communication import (
     CollectiveKind,
     Communication,

@@ -273,4 +273,4 @@ def luminance(color: str) -> float:
     from feedline.analysis.report import palette
 
     red, green, blue = (int(part) for part in color[color.index("(") + 1 : -1].split(",")[:3])
-    return palette.luminance(f"#{red:02x}{green:02x}{blue:02x}")
+    return palette._luminance(f"#{red:02x}{green:02x}{blue:02x}")

@@ -104,6 +104,6 @@ def test_reasons_that_count_as_no_loss_are_those_that_the_recorder_gives() -> No
 
     assert [
         reason
-        for reason in phrases.NO_LOSS
+        for reason in phrases._NO_LOSS
         if not re.search(rf"message\.{names[reason]},?\s*\)", sources)
     ] == []

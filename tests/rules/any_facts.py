@@ -10,15 +10,8 @@ from user_code.made_stacks import FETCHING, LIBRARIES, LOOP, process, stack, tra
 
 from feedline.analysis.ledger.facts import RuleInputs
 from feedline.analysis.measure.code_tree import SampledCode
-from feedline.analysis.measure.killed import KilledWorker
-from feedline.analysis.measure.model import (
-    WAIT_KINDS,
-    Certainty,
-    Cost,
-    Moved,
-    PeriodicStall,
-    Traffic,
-)
+from feedline.analysis.measure.model import Certainty, Cost, KilledWorker, Moved, Traffic
+from feedline.analysis.measure.step_model import WAIT_KINDS, PeriodicStall
 from feedline.analysis.measure.stream_workers import Parts
 
 ms = st.sampled_from([0.0, 0.3, 2.0, 9.0, 40.0, 300.0])

@@ -12,12 +12,11 @@ from feedline.analysis.measure.model import (
     Cpus,
     Loader,
     Operation,
-    StepSeries,
-    StepSummary,
     Throughput,
     Traffic,
     Workers,
 )
+from feedline.analysis.measure.step_model import StepSeries, StepSummary
 from feedline.analysis.measure.stream_workers import SameSamples
 
 #: Four workers that deliver the same samples.

@@ -20,26 +20,28 @@ from feedline.analysis.ledger.facts import RuleInputs
 from feedline.analysis.ledger.finding import Finding
 from feedline.analysis.ledger.table import Ledger, LedgerRow, LedgerTable
 from feedline.analysis.measure.code_tree import SampledCode
-from feedline.analysis.measure.killed import KilledWorker
 from feedline.analysis.measure.making import Making
 from feedline.analysis.measure.model import (
     Certainty,
     Cpus,
-    Flop,
-    GarbageCollection,
     Holder,
+    KilledWorker,
     MemoryGrowth,
     Operation,
-    OwnCode,
-    OwnFunction,
-    PeriodicStall,
     Traffic,
     Unseen,
     Updated,
 )
+from feedline.analysis.measure.step_model import (
+    Flop,
+    GarbageCollection,
+    OwnCode,
+    OwnFunction,
+    PeriodicStall,
+)
 from feedline.analysis.measure.stream_workers import Parts
 from feedline.analysis.rules import BY_ID, CROSS_RANK, DATA, INPUT, LOOP, MACHINE, TRACE
-from feedline.analysis.traces.windows import GpuWork
+from feedline.analysis.traces.gpu_work import GpuWork
 
 BLOCKED = {"dataset": (0.5, 0.0, 12.0)}
 NOTHING = Traffic(0.0, 0.0, 0.0, 0.0)

@@ -7,7 +7,7 @@ from feedline.analysis.explain.diagnose import diagnose
 from feedline.analysis.formatting import seconds
 from feedline.analysis.ledger.finding import Severity
 from feedline.analysis.ledger.view.workers_needed import needed
-from feedline.analysis.rules.input.busy_neighbors import NO_ROOM, alone, check
+from feedline.analysis.rules.input.busy_neighbors import _NO_ROOM, alone, check
 
 CROWDED = {"used_cpus": 0.7, "others": 1.6, "effective_cpus": 2.0}
 
@@ -66,7 +66,7 @@ def test_cpus_that_workers_would_need_are_what_a_neighbor_takes_from_a_training_
     beside = diagnose(without_workers(**facts, others=1.0))[0]
 
     assert diagnose(without_workers(**facts))[0].rule_id == "too_few_workers"
-    assert beside.rule_id == "busy_neighbors" and NO_ROOM in beside.more
+    assert beside.rule_id == "busy_neighbors" and _NO_ROOM in beside.more
     assert beside.fix_more == ["Then set num_workers=2 (now 0)."]
 
 
@@ -102,7 +102,7 @@ def test_workers_that_mostly_sleep_are_kept_from_no_cpu():
         dict.fromkeys(SAMPLE, (0.1, 0.0, 0.9)),
     )
 
-    assert NO_ROOM in check(without_workers(**facts, sample=computing)).more
+    assert _NO_ROOM in check(without_workers(**facts, sample=computing)).more
     assert check(without_workers(**facts, sample=sleeping)) is None
 
 
@@ -117,7 +117,7 @@ def test_samples_that_only_wait_for_a_cpu_are_no_work_for_workers():
         )
     )
 
-    assert NO_ROOM not in said(finding) and "num_workers" not in advised(finding)
+    assert _NO_ROOM not in said(finding) and "num_workers" not in advised(finding)
 
 
 def test_it_goes_before_what_the_training_would_be_told_alone():

@@ -6,7 +6,7 @@ from text.breath import advised
 
 from feedline.analysis.ledger.finding import Severity
 from feedline.analysis.ledger.view import cpus
-from feedline.analysis.rules.input.cpu_saturated import check, check_quota
+from feedline.analysis.rules.input.cpu_saturated import _check_quota, check
 
 
 def test_samples_that_queue_for_a_cpu_are_a_finding():
@@ -45,10 +45,10 @@ def test_a_quota_is_what_the_fix_raises():
     held = waiting(used_cpus=0.5, effective_cpus=0.5)
     facts = replace(held, cpus=replace(held.cpus, quota=0.5, affinity=2.0))
 
-    finding = check_quota(facts)
+    finding = _check_quota(facts)
     assert finding.fix == "Raise the CPU quota of the container or control group (now 0.5 CPUs)."
     assert "takes 42 % of a sample's CPU time" in finding.fix_more[0]
-    assert check(facts) is None and check_quota(held) is None
+    assert check(facts) is None and _check_quota(held) is None
 
 
 def test_under_a_quota_samples_that_are_mostly_blocked_cost_their_share_of_the_wall_time():
@@ -115,9 +115,9 @@ def test_what_a_larger_quota_gives_at_most_is_not_less_than_it_can_give():
         replace(held, cpus=replace(held.cpus, quota=most, affinity=2.0)) for most in (0.5, None)
     )
 
-    assert check_quota(quota).cost_s == pytest.approx(held.step.mean_s * (1 - 0.5 / 2))
-    assert check_quota(quota).severity is check(machine).severity
-    assert check(machine).cost_s < check_quota(quota).cost_s
+    assert _check_quota(quota).cost_s == pytest.approx(held.step.mean_s * (1 - 0.5 / 2))
+    assert _check_quota(quota).severity is check(machine).severity
+    assert check(machine).cost_s < _check_quota(quota).cost_s
 
 
 def test_more_cpus_than_processes_spare_nothing_unless_there_are_helper_threads():

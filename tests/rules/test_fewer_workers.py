@@ -4,7 +4,7 @@ from rules.made_up import made_up_facts, waiting
 from feedline.analysis.explain.diagnose import diagnose
 from feedline.analysis.formatting import sentence
 from feedline.analysis.ledger.finding import Severity
-from feedline.analysis.ledger.view.handover import WITHOUT_WORKERS
+from feedline.analysis.ledger.view.handover import _WITHOUT_WORKERS
 from feedline.analysis.rules.input.fewer_workers import check
 
 CHEAP = {
@@ -42,7 +42,7 @@ def test_a_batch_that_takes_longer_to_receive_than_to_make_is_better_made_where_
 
     assert (finding.rule_id, finding.severity) == ("fewer_workers", Severity.HIGH)
     assert finding.fix == "DataLoader(..., num_workers=0)  # now 4"
-    assert finding.fix_more == [f"{sentence(WITHOUT_WORKERS)}."]
+    assert finding.fix_more == [f"{sentence(_WITHOUT_WORKERS)}."]
     assert finding.cost_s == pytest.approx(1.2e-3 + 0.6e-3 - 32 * 15e-6)
     assert "getting a step's input takes 1.80 ms, making it only 480 µs" in finding.message
 

@@ -10,10 +10,10 @@ from rules.said import verdict
 
 from feedline.analysis.explain.diagnose import diagnose
 from feedline.analysis.ledger.finding import Severity
-from feedline.analysis.measure.model import Flop
+from feedline.analysis.measure.step_model import Flop
 from feedline.analysis.rules.input import gpu_bound
 from feedline.analysis.rules.loop import float32_products
-from feedline.analysis.traces.windows import GpuWork
+from feedline.analysis.traces.gpu_work import GpuWork
 
 
 def facts(busy, products=0.0, computed_in="float32", ranks=1, **more):

@@ -12,7 +12,7 @@ from feedline.analysis.explain.diagnose import diagnose
 from feedline.analysis.ledger.finding import Severity
 from feedline.analysis.rules.input import compute_bound
 from feedline.analysis.rules.loop.gpu_waits import check
-from feedline.analysis.traces.windows import GpuWork
+from feedline.analysis.traces.gpu_work import GpuWork
 
 
 def facts(busy_ms, **more):

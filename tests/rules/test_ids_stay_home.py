@@ -10,7 +10,7 @@ from feedline.analysis.rules import BY_ID
 
 ANALYSIS = Path(__file__).resolve().parents[2] / "analysis"
 #: Where ids are at home: the rules and their registry, and the checks of a training's set-up.
-HOMES = (ANALYSIS / "rules", ANALYSIS / "convergence" / "checks.py")
+HOMES = (ANALYSIS / "rules", ANALYSIS / "convergence" / "checks")
 IDS = {*BY_ID, *GRAVE, *STOPS, *ASIDE}
 #: Ids that are also names of stages, clocks, fields and parts of a step.
 WORDS = {"blocked", "own_code", "user_code", "exposed_copy", "synchronisation", "not_finite"}

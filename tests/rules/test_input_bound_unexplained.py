@@ -5,7 +5,7 @@ from rules.made_up import made_up_facts, waiting
 from text.breath import said
 
 from feedline.analysis.explain.diagnose import diagnose
-from feedline.analysis.rules.input.input_bound_unexplained import BY_WHOM, check
+from feedline.analysis.rules.input.input_bound_unexplained import _BY_WHOM, check
 
 
 def test_it_names_the_stage_that_takes_most_of_a_sample():
@@ -39,7 +39,7 @@ def test_it_names_waiting_for_a_cpu_where_nobody_sampled_who_had_it():
         "50 % of the time per sample is spent waiting for a CPU",
         "CPU use by other programs was not sampled",
     ]
-    assert [told.fix, *told.fix_more] == BY_WHOM
+    assert [told.fix, *told.fix_more] == _BY_WHOM
 
 
 def test_it_names_a_main_thread_that_waits_for_a_cpu():

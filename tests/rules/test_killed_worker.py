@@ -7,7 +7,7 @@ from rules.made_up import made_up_facts, waiting
 from rules.said import verdict
 
 from feedline.analysis.explain.diagnose import diagnose
-from feedline.analysis.measure.killed import KilledWorker
+from feedline.analysis.measure.model import KilledWorker
 from feedline.analysis.rules.loop import killed_worker
 
 GREW = KilledWorker(1, 0, 40.2, 1.9e9, 1.5e9, 7.2, 210e6, 3.7e9, 2, True, 4e9, True)

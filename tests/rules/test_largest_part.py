@@ -9,7 +9,8 @@ from rules.said import verdict
 from feedline.analysis.explain.diagnose import diagnose
 from feedline.analysis.ledger.facts import RuleInputs
 from feedline.analysis.ledger.table import Ledger, LedgerRow, LedgerTable
-from feedline.analysis.measure.model import Certainty, OwnCode, OwnFunction, Updated
+from feedline.analysis.measure.model import Certainty, Updated
+from feedline.analysis.measure.step_model import OwnCode, OwnFunction
 
 BORDERLINE = {"waits": {"starved": 4.5}, "certainty": Certainty(60, 0.0, 0.08)}
 

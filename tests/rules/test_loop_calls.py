@@ -11,7 +11,7 @@ from feedline.analysis.ledger.finding import Severity
 from feedline.analysis.ledger.view.loop_code import batch_maker, loop_function
 from feedline.analysis.measure.code_tree import SampledCode
 from feedline.analysis.measure.making import Making
-from feedline.analysis.measure.model import OwnCode, OwnFunction
+from feedline.analysis.measure.step_model import OwnCode, OwnFunction
 from feedline.analysis.measure.user_code import loop_code
 from feedline.analysis.rules.loop.own_code import check
 

@@ -6,7 +6,7 @@ from rules.said import verdict
 from text.breath import advised, said
 
 from feedline.analysis.explain.diagnose import diagnose
-from feedline.analysis.measure.model import OwnCode, OwnFunction
+from feedline.analysis.measure.step_model import OwnCode, OwnFunction
 from feedline.analysis.rules.loop import evaluation_time, own_code
 
 MORE = ({}, {"pin_memory": True}, {"num_workers": 0})

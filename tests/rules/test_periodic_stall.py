@@ -6,8 +6,9 @@ from rules.made_up import made_up_facts
 from rules.said import verdict
 
 from feedline.analysis.explain.diagnose import diagnose
-from feedline.analysis.measure.model import GpuWork, OwnCode, OwnFunction, PeriodicStall
+from feedline.analysis.measure.step_model import OwnCode, OwnFunction, PeriodicStall
 from feedline.analysis.rules.loop import own_code, periodic_stall
+from feedline.analysis.traces.gpu_work import GpuWork
 
 STALL = PeriodicStall(
     60, 9, 0.8, 0.8 / 60, {"other": 0.8 / 60}, "flush", "train.py:31", 0.97, looks=40

@@ -9,7 +9,8 @@ from rules.said import verdict
 from feedline.analysis.explain.diagnose import diagnose
 from feedline.analysis.ledger.facts import RuleInputs
 from feedline.analysis.ledger.table import Ledger, LedgerRow, LedgerTable
-from feedline.analysis.measure.model import GarbageCollection, Recompiled, Updated
+from feedline.analysis.measure.model import Recompiled, Updated
+from feedline.analysis.measure.step_model import GarbageCollection
 from feedline.analysis.rules.loop import (
     checkpoint_time,
     garbage_collection,

@@ -5,7 +5,7 @@ from rules.made_up import SAMPLE, made_up_facts, waiting, without_workers
 
 from feedline.analysis.ledger.finding import Severity
 from feedline.analysis.rules.input.too_few_workers import check
-from feedline.analysis.traces.windows import GpuWork
+from feedline.analysis.traces.gpu_work import GpuWork
 
 SLOW = {
     "dataset": (12.7, 0.0, 0.0)

@@ -16,8 +16,8 @@ from feedline.profiler.samplers.gauge_file import (
     GaugeLegend,
     GaugeWriter,
     _legend_path,
+    _read_legend,
     read_gauges,
-    read_legend,
 )
 
 NAMES = [("cpu/machine", "1"), ("disk/read", "B/s"), ("memory/used", "B")]
@@ -161,14 +161,14 @@ def test_a_legend_that_is_damaged_is_named(path: Path, text: str) -> None:
     _legend_path(path).write_text(text)
 
     with pytest.raises(RunDamaged, match="gauges.json cannot be read"):
-        read_legend(path)
+        _read_legend(path)
 
 
 def test_a_legend_of_a_newer_feedline_says_to_upgrade(path: Path) -> None:
     _legend_path(path).write_text(json.dumps({"schema_version": 99, "gauges": []}))
 
     with pytest.raises(SchemaTooNew, match="update feedline"):
-        read_legend(path)
+        _read_legend(path)
 
 
 def test_a_run_without_gauges_is_told_by_file_not_found(tmp_path: Path) -> None:

@@ -23,8 +23,8 @@ from feedline.profiler.samplers import sampler as module
 from feedline.profiler.samplers.gauge_file import (
     _CHUNK_BYTES,
     _legend_path,
+    _read_legend,
     read_gauges,
-    read_legend,
 )
 from feedline.profiler.samplers.sampler import Sampler
 
@@ -84,7 +84,7 @@ def test_every_source_is_either_sampled_or_named_as_absent(path: Path) -> None:
             name == source or (source == "gpu" and name.startswith("gpu")) for name in sampled
         )
         assert present != (source in sampler.absent), source
-    assert read_legend(path).absent == sampler.absent
+    assert _read_legend(path).absent == sampler.absent
 
 
 def test_samples_are_a_period_apart(path: Path, counting) -> None:
@@ -120,7 +120,7 @@ def test_a_source_that_is_absent_is_named_with_its_reason_and_the_others_are_sam
     sampler.tick()
 
     assert sampler.absent == {"raises": "/proc/secret: Permission denied"}
-    assert read_legend(path).absent == sampler.absent
+    assert _read_legend(path).absent == sampler.absent
     assert [name for name, _ in read_gauges(path).names] == ["counting/0"]
 
 
@@ -143,7 +143,7 @@ def test_a_source_that_fails_later_is_dropped_and_named_and_the_others_go_on(
     assert gauges.value[gauges.gauge == 0].tolist() == [1.0, 2.0]
     assert gauges.value[gauges.gauge == 1].tolist() == [1.0, 2.0, 3.0, 4.0, 5.0]
     assert sampler.absent == {"counting": "no longer sampled: /proc/counting: Input/output error"}
-    assert read_legend(path).absent == sampler.absent
+    assert _read_legend(path).absent == sampler.absent
 
 
 def test_a_full_file_doubles_the_period(path: Path, counting) -> None:
@@ -274,7 +274,7 @@ def test_a_full_disk_ends_the_sampling_and_nothing_else(tiny_disk: Path, countin
     gauges = read_gauges(tiny_disk / "gauges.bin")
     assert len(gauges.time) > _CHUNK_BYTES // 20
     assert np.all(gauges.value > 0)
-    assert read_legend(tiny_disk / "gauges.bin").absent["sampler"] == sampler.absent["sampler"]
+    assert _read_legend(tiny_disk / "gauges.bin").absent["sampler"] == sampler.absent["sampler"]
 
 
 def test_a_disk_without_room_for_one_chunk_is_named(tiny_disk: Path, counting) -> None:

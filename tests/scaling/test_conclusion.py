@@ -1,7 +1,7 @@
 """What a study says in the end."""
 
 from feedline.analysis.scaling.efficiency import Point, compare_points
-from feedline.analysis.scaling.predict import ThroughputPrediction
+from feedline.analysis.scaling.more_ranks import ThroughputPrediction
 from feedline.analysis.scaling.study import _conclude, _disagreement
 
 FOUR = compare_points([Point(1, 100.0), Point(2, 160.0), Point(4, 200.0)])

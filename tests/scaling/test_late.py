@@ -11,7 +11,7 @@ from feedline.analysis.formatting import seconds
 from feedline.analysis.ranks.comparison import compare_collectives
 from feedline.analysis.scaling import together
 from feedline.analysis.scaling.efficiency import Point
-from feedline.analysis.scaling.measured import point_of
+from feedline.analysis.scaling.launch_points import point_of
 from feedline.profiler.store.trainings import open_run
 
 RANKS, STEPS, LATE = 10, 24, 7

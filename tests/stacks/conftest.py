@@ -8,7 +8,8 @@ from subprocess import CompletedProcess
 import pytest
 
 from feedline.profiler.store.run_folder import Run
-from feedline.profiler.store.stacks import ProcessStacks, read_stacks
+from feedline.profiler.store.sampled_stacks import ProcessStacks
+from feedline.profiler.store.stacks import read_stacks
 
 PROGRAM = Path(__file__).parent / "train.py"
 

@@ -11,14 +11,9 @@ from feedline.profiler.stacks.stack_log import LogFull, StackLog
 from feedline.profiler.stacks.thread_stacks import Place
 from feedline.profiler.store.manifest import Manifest
 from feedline.profiler.store.run_folder import Rank
+from feedline.profiler.store.sampled_stacks import FileState, StackFrame
 from feedline.profiler.store.stack_format import LOG
-from feedline.profiler.store.stacks import (
-    FileState,
-    StackFrame,
-    StackTimes,
-    read_file_states,
-    read_stacks,
-)
+from feedline.profiler.store.stacks import StackTimes, read_file_states, read_stacks
 
 STACK = (Place("/data/of/bob/train.py", "inner", 7), Place("/data/of/bob/train.py", "outer", 3))
 

@@ -16,14 +16,8 @@ from hypothesis import strategies as st
 from feedline.profiler.errors import RunDamaged
 from feedline.profiler.events import RECORD, Stage
 from feedline.profiler.store.compact import compact, read_compact
-from feedline.profiler.store.segment import (
-    RECORDS_AT,
-    WINDOW,
-    Segment,
-    bin_edge_ns,
-    bin_of,
-    window_of,
-)
+from feedline.profiler.store.segment import WINDOW, Segment, window_of
+from feedline.profiler.store.segment_format import RECORDS_AT, bin_edge_ns, bin_of
 from feedline.profiler.store.segment_reader import read_segment
 
 MAIN = {"role": "main"}

@@ -9,7 +9,6 @@ from pathlib import Path
 from traces.kineto_made import EPOCH_US, STEP_US, STEPS, kineto
 from traces.nsight.made_up import call, export, gpid, kernel, pushed
 
-SHARED = Path(__file__).resolve().parents[3] / "shared" / "traces"
 REAL = [
     *(f"kineto/{name}" for name in (
         "a100_rank0of16_prewindow_kernels.json.gz", "a100_rank0of2_nccl_args.json.gz", "a100_rank3of8_healthy.json.gz",

@@ -1,6 +1,6 @@
 """Made-up sampled stacks: what torch, feedline and a program look like in them."""
 
-from feedline.profiler.store.stacks import ProcessStacks, SampledStack, StackFrame
+from feedline.profiler.store.sampled_stacks import ProcessStacks, SampledStack, StackFrame
 
 TORCH = "/venv/lib/python3.11/site-packages/torch/"
 LIBRARIES = "/venv/lib/python3.11/site-packages/"

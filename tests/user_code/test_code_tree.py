@@ -25,9 +25,9 @@ from feedline.analysis.measure.code_frames import called, origin, program_frames
 from feedline.analysis.measure.code_node import Weight, share_of
 from feedline.analysis.measure.code_places import standing
 from feedline.analysis.measure.code_tree import SampledCode, functions_of
-from feedline.analysis.measure.model import OwnCode, OwnFunction
+from feedline.analysis.measure.step_model import OwnCode, OwnFunction
 from feedline.analysis.measure.user_code import looked_or_sampled, loop_code, user_code
-from feedline.profiler.store.stacks import StackFrame
+from feedline.profiler.store.sampled_stacks import StackFrame
 
 
 def frames(*given):

@@ -4,13 +4,13 @@ from dataclasses import replace
 import pytest
 from user_code.made_stacks import FETCHING, LIBRARIES, PYTHON, TORCH, process, stack
 
-from feedline.analysis.ledger.known_call import known_call, of_text
+from feedline.analysis.ledger.known_call import _of_text, known_call
 from feedline.analysis.ledger.known_calls import PER_SAMPLE, PER_STEP
 from feedline.analysis.measure.code_tree import SampledCode
 from feedline.analysis.measure.source_lines import SourceLines
 from feedline.profiler.store.manifest import Manifest
 from feedline.profiler.store.run_folder import Rank
-from feedline.profiler.store.stacks import FileState
+from feedline.profiler.store.sampled_stacks import FileState
 
 GETITEM = ("data.py", 20, "__getitem__")
 
@@ -59,7 +59,7 @@ def test_a_frame_of_a_library_shows_a_known_call(frame, name):
     ],
 )
 def test_the_text_of_a_line_shows_a_call_without_a_frame(text, name):
-    call = of_text(PER_SAMPLE, text)
+    call = _of_text(PER_SAMPLE, text)
 
     assert (call.name if call else None) == name
 

@@ -17,9 +17,9 @@ from text.breath import said
 from feedline.analysis.explain import pipeline
 from feedline.analysis.explain.build_traces import holds_traces
 from feedline.analysis.explain.model import Report
-from feedline.analysis.explain.predictions import BETWEEN_RANKS, NOT_REPLAYED, SET_UP, TOO_LITTLE
+from feedline.analysis.explain.predictions import _NOT_REPLAYED, _SET_UP, _TOO_LITTLE, BETWEEN_RANKS
 from feedline.analysis.explain.speed_trial import CHANGED, UNCHANGED, Recorded, TrialRun, decide
-from feedline.analysis.explain.tried import LEDGER, SPEED, VERIFY, identity
+from feedline.analysis.explain.tried import _VERIFY, LEDGER, SPEED, identity
 from feedline.analysis.formatting import rate, value
 from feedline.analysis.ledger.change import Change, Refused
 from feedline.analysis.ledger.finding import Finding, PredictedRate, Severity
@@ -44,7 +44,7 @@ TESTS = Path(__file__).resolve().parents[1]
 STORED = [TESTS / "golden" / "runs", TESTS.parent / "docs" / "recorded"]
 WORKERS = (0, 1, 2, 4)
 #: Why a report predicts nothing for a finding though its fix could be replayed.
-OF_REPORTS = {f"{one.message.removesuffix('.')}." for one in (TOO_LITTLE, NOT_REPLAYED, SET_UP)}
+OF_REPORTS = {f"{one.message.removesuffix('.')}." for one in (_TOO_LITTLE, _NOT_REPLAYED, _SET_UP)}
 
 
 def trainings() -> list[Path]:
@@ -234,7 +234,7 @@ def trial_of(run: Path, settings, gain: float, recorded_times: float = 1.0) -> d
     ]
     trial = decide(asked, [TrialRun(arm, pair, rate, 40) for arm, pair, rate in rates])
     entry = plain({"kind": SPEED, "run": identity(run), **vars(trial)})
-    folder = run.parent / VERIFY
+    folder = run.parent / _VERIFY
     results.prepare(folder, [], False)
     write_trial(entry, folder, None, ["train.py"])
     return json.loads((folder / LEDGER).read_text().splitlines()[-1])
@@ -314,7 +314,7 @@ def test_every_command_shows_the_same_throughput(path, tmp_path, monkeypatch, ca
     assert point.samples_per_s == pytest.approx(shown, rel=1e-9)
     if path.parent.name == PARTS_FOLDER:  # verify, check and diff take no part of a run
         return
-    assert planning.measured_rate(path) == (pytest.approx(shown, rel=1e-9), pace.steps, unit)
+    assert planning._measured_rate(path) == (pytest.approx(shown, rel=1e-9), pace.steps, unit)
     assert main(["check", str(path)]) in (0, 75)
     budget = capfd.readouterr().out
     if budget:

@@ -6,7 +6,7 @@ from whatif.closed_form import ClosedForm
 from feedline.analysis.ledger.change import PredictedRate, Refused
 from feedline.analysis.predict.limits import CPUS, STEP, WORKERS
 from feedline.analysis.predict.search import NEAR, Limits, Memory, Search, Searcher, Tuning, numbers
-from feedline.cli.tune.text import conclusion, why_not_more
+from feedline.cli.tune.text import _why_not_more, conclusion
 
 NOW = {
     "num_workers": 1,
@@ -222,7 +222,7 @@ def test_what_was_tried_and_rejected_is_left_out_with_all_larger_numbers_of_work
         and found.limit is None
     )
     assert found.rejected == [tried.message] and tried.message + "." in list(
-        why_not_more(Tuning(found, Limits(8), USUAL))
+        _why_not_more(Tuning(found, Limits(8), USUAL))
     )
     assert conclusion(found).endswith(": more workers were tried, and rejected.")
 

@@ -223,7 +223,7 @@ def test_a_figure_of_one_number_of_workers_can_be_drawn():
 def test_what_is_faster_out_of_order_is_told_with_what_it_costs():
     found = searched(ClosedForm(order_gain=1.2))
     limits = Limits(12, shared_bytes=1e9)
-    lines = list(tune_text.why_not_more(Tuning(found, limits, took_s=1.0)))
+    lines = list(tune_text._why_not_more(Tuning(found, limits, took_s=1.0)))
 
     assert found.limit == NextLimit(STEP, 100.0)
     assert lines[0] == "More than 4 workers would not help: the rest of the step is then the limit."
@@ -256,7 +256,7 @@ def test_where_the_search_ends_nothing_is_said_of_more_workers():
         found, limit=NextLimit(CPUS, 90.0), best=replace(found.best, settings={"num_workers": 4})
     )
 
-    said, *_ = tune_text.why_not_more(Tuning(ended, Limits(4)))
+    said, *_ = tune_text._why_not_more(Tuning(ended, Limits(4)))
     assert (
         said
         == "The search ended at 4 workers; all CPUs are busy. With more CPUs, throughput would be "

@@ -87,7 +87,7 @@ def may_crop(facts: RuleInputs) -> bool:
     )
 
 
-def own_function(facts: RuleInputs) -> str:
+def _own_function(facts: RuleInputs) -> str:
     """Return the function of the program that makes samples, with its place if that is known."""
     if code := facts.setting("sample_code"):
         return str(code)
@@ -97,7 +97,7 @@ def own_function(facts: RuleInputs) -> str:
 
 def own_name(facts: RuleInputs) -> str:
     """Return the same without its place."""
-    return name_of(own_function(facts))
+    return name_of(_own_function(facts))
 
 
 def _who(facts: RuleInputs, stage: str) -> str:

@@ -2,11 +2,11 @@
 
 import math
 
+from feedline.analysis.formatting import number
 from feedline.analysis.ledger.facts import RuleInputs
 from feedline.analysis.ledger.view.input_wait import input_wait, making_share, num_workers
-from feedline.analysis.measure import cpu_use
 from feedline.analysis.measure.costs import accounted_cpu_s
-from feedline.analysis.measure.model import Cost
+from feedline.analysis.measure.model import MIN_OTHERS, Cost, Cpus
 from feedline.analysis.measure.stages import MAKING_STAGES
 from feedline.analysis.sentences import NUMBER, PART, Sentence
 
@@ -226,7 +226,7 @@ def queueing(facts: RuleInputs) -> bool:
 def use(facts: RuleInputs) -> list[str]:
     """Return what uses the CPUs, in sentences: the basis of advice about workers."""
     if facts.cpus is not None and facts.cpus.own is not None:
-        return cpu_use.sentences(facts.cpus)
+        return sentences(facts.cpus)
     own = own_cpus(facts)
     if own is None:
         return [_NOT_MEASURED(cpus=may_use(facts))]
@@ -235,4 +235,28 @@ def use(facts: RuleInputs) -> list[str]:
 
 def may_use(facts: RuleInputs) -> str:
     """Return ``2 CPUs``, and what limits them."""
-    return cpu_use.may_use(facts.effective_cpus, facts.cpus.quota if facts.cpus else None)
+    return _limited(facts.effective_cpus, facts.cpus.quota if facts.cpus else None)
+
+
+def _limited(allowed: float, quota: float | None) -> str:
+    """Return ``2 CPUs``, and whether a quota is what limits them."""
+    limited = quota is not None and quota <= allowed
+    return (
+        f"{allowed:g} "
+        f"CPU{'s' * (allowed != 1)}{' (the quota of its control group)' if limited else ''}"
+    )
+
+
+def says(use: Cpus) -> str:
+    """Who used the CPUs, in words; ``own`` is known."""
+    return "; ".join(sentences(use))
+
+
+def sentences(use: Cpus) -> list[str]:
+    """Return the same as sentences: of the training and other programs, and of what is free."""
+    of = f"this training uses {number(use.own)} of {_limited(use.allowed, use.quota)}"
+    if use.others is None or use.free is None:
+        return [of]
+    busy = f", other programs use {number(use.others)}" if use.others >= MIN_OTHERS else ""
+    free = f"{number(use.free)} CPUs are free" if use.free >= MIN_OTHERS else "no CPU is free"
+    return [f"{of}{busy}", free]

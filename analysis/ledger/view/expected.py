@@ -144,29 +144,23 @@ def _reading(facts: RuleInputs) -> Work | None:
     cost = facts.costs.get("read")
     if cost is None or not cost.bytes:
         return None
-    nbytes = max(
-        cost.bytes, facts.traffic.read_chars or 0.0
-    )  # what is unpacked from files, or the files themselves
+    # what is unpacked from files, or the files themselves
+    nbytes = max(cost.bytes, facts.traffic.read_chars or 0.0)
     should_s = nbytes / _READ_B_PER_S + _calls(facts, "read") * _PER_READ_S
     work = _making(facts, "read", f"to read {size(nbytes)}", replace(cost, bytes=nbytes), should_s)
     return replace(work, how=" from the page cache")
 
 
 def _decoding(facts: RuleInputs) -> Work | None:
-    cost, pixels = (
-        facts.costs.get("decode"),
-        facts.workers.decoded_pixels if facts.workers else None,
-    )
+    cost = facts.costs.get("decode")
+    pixels = facts.workers.decoded_pixels if facts.workers else None
     if cost is None or not pixels or not heaviest(facts, "decode")[0].startswith(_COUNTS_PIXELS):
         return None
-    pixels = max(
-        pixels, (cost.bytes or 0.0) / _MOST_PIXEL_BYTES
-    )  # several frames have the pixels of one
+    # several frames have the pixels of one
+    pixels = max(pixels, (cost.bytes or 0.0) / _MOST_PIXEL_BYTES)
     images = _calls(facts, "decode", without="PIL.convert")  # a part of decoding a file's image
-    should_s, as_jpeg_s = (
-        images * PER_IMAGE_S + pixels * PER_PIXEL_S,
-        images * _JPEG_PER_IMAGE_S + pixels * _JPEG_PER_PIXEL_S,
-    )
+    should_s = images * PER_IMAGE_S + pixels * PER_PIXEL_S
+    as_jpeg_s = images * _JPEG_PER_IMAGE_S + pixels * _JPEG_PER_PIXEL_S
     work = _making(facts, "decode", f"for {count(pixels)} pixels", cost, should_s)
     return replace(work, how=" as a JPEG", as_jpeg_s=as_jpeg_s)
 
@@ -192,11 +186,9 @@ def _in_kernel(facts: RuleInputs) -> Work | None:
     """
     if from_swap(facts):
         return None
-    total, collate, system_s = (
-        facts.costs.get("total"),
-        facts.costs.get("collate"),
-        facts.traffic.system_s,
-    )
+    total = facts.costs.get("total")
+    collate = facts.costs.get("collate")
+    system_s = facts.traffic.system_s
     if total is None or not total.cpu_s or not system_s:
         return None
     nbytes = sum(

@@ -30,11 +30,12 @@ from feedline.analysis.ledger.view.input_wait import (
     batches_per_step,
     compute_s,
     input_wait,
+    making_s,
     num_workers,
 )
 
 #: torch refuses them without workers; whether a default or the program set them is not recorded.
-WITHOUT_WORKERS = (
+_WITHOUT_WORKERS = (
     "remove prefetch_factor, persistent_workers, timeout and multiprocessing_context if set"
 )
 
@@ -59,14 +60,6 @@ def receiving_s(facts: RuleInputs) -> Between:
         return from_workers_s(facts).times(batches_per_step(facts))
     measured = input_wait(facts).transport_s
     return Between(measured, measured)
-
-
-def making_s(facts: RuleInputs) -> float | None:
-    """Return S, what making the batches of a step one after another takes, s; None: not measured."""
-    if num_workers(facts) == 0:
-        return input_wait(facts).making_s
-    batch_s = facts.workers.fetch_mean_s if facts.workers else None
-    return batch_s * batches_per_step(facts) if batch_s else None
 
 
 def alone_s(facts: RuleInputs) -> float | None:
@@ -189,8 +182,8 @@ def _to_remove(given: dict[str, int | bool]) -> str:
     if given.get("num_workers") != 0:
         return ""
     if "persistent_workers" in given:
-        return WITHOUT_WORKERS.replace(" persistent_workers,", "")
-    return WITHOUT_WORKERS
+        return _WITHOUT_WORKERS.replace(" persistent_workers,", "")
+    return _WITHOUT_WORKERS
 
 
 def in_words(facts: RuleInputs, given: dict[str, int | bool]) -> str:

@@ -64,10 +64,8 @@ def input_wait(run: RuleInputs) -> InputWait:
             waits.get(kind, 0.0) for kind in ("first_batch", "handover", "in_transit")
         )
         making = making if making > _ROUNDING_S else 0.0
-    transport, handover = (
-        stages.get("transport", 0.0) + waits.get("in_transit", 0.0),
-        waits.get("handover", 0.0),
-    )
+    transport = stages.get("transport", 0.0) + waits.get("in_transit", 0.0)
+    handover = waits.get("handover", 0.0)
     hidden_s = min(handover, max(0.0, _lacking_s(run) - making))
     return InputWait(
         once, again, making + hidden_s, handover - hidden_s, transport, stages.get("sampler", 0.0)
@@ -98,9 +96,9 @@ def making_share(run: RuleInputs, *stages: str) -> float:
 
     Without workers it is read off the step itself.
     """
-    making_s = input_wait(run).making_s
-    if num_workers(run) == 0 and making_s > 0:
-        return min(1.0, sum(run.step.stages.get(stage, 0.0) for stage in stages) / making_s)
+    making = input_wait(run).making_s
+    if num_workers(run) == 0 and making > 0:
+        return min(1.0, sum(run.step.stages.get(stage, 0.0) for stage in stages) / making)
     return min(1.0, sum(run.sample_share(stage) for stage in stages))
 
 
@@ -231,3 +229,11 @@ def _lacking_s(run: RuleInputs) -> float:
     """
     supply = supply_s(run)
     return max(0.0, supply - least_s(run)) if supply is not None else 0.0
+
+
+def making_s(facts: RuleInputs) -> float | None:
+    """Return S, what making the batches of a step one after another takes, s; None: not measured."""
+    if num_workers(facts) == 0:
+        return input_wait(facts).making_s
+    batch_s = facts.workers.fetch_mean_s if facts.workers else None
+    return batch_s * batches_per_step(facts) if batch_s else None

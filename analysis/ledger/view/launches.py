@@ -7,7 +7,7 @@ _IDLE_S = 100e-6  # per kernel: ten times as long
 _FEWER = (
     "Launch fewer and longer kernels: {}CUDA graphs, fused optimizers (fused=True), larger batches."
 )
-BETWEEN = (
+_BETWEEN = (
     "Look at what the host does between launches, for example with py-spy: launching these "
     "kernels takes far less time than that."
 )
@@ -32,7 +32,7 @@ def fix(mean_kernel_s: float, idle_s: float, compiled: bool = False) -> str:
         compiled: torch.compile was seen to compile the model.
     """
     return (
-        BETWEEN
+        _BETWEEN
         if _between(mean_kernel_s, idle_s)
         else _FEWER.format("" if compiled else "torch.compile, ")
     )

@@ -12,8 +12,8 @@ from feedline.analysis.ledger.view.slow_code import FEWEST, deepest
 from feedline.analysis.measure.code_node import CodeNode
 from feedline.analysis.measure.code_places import LOGGING, OTHER
 from feedline.analysis.measure.code_tree import MAIN
-from feedline.analysis.measure.model import OwnFunction
-from feedline.profiler.store.stacks import StackFrame
+from feedline.analysis.measure.step_model import OwnFunction
+from feedline.profiler.store.sampled_stacks import StackFrame
 
 #: Places in which the loop does neither forward nor backward, nor anything else of torch's.
 _LOOP = ((MAIN, OTHER), (MAIN, LOGGING))

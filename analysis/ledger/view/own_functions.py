@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 from feedline.analysis.ledger.facts import RuleInputs
 from feedline.analysis.ledger.view.handover_cost import FREEING_S_PER_BYTE, shared_bytes
-from feedline.analysis.measure.model import OwnCode, OwnFunction, StepSummary
+from feedline.analysis.measure.step_model import OwnCode, OwnFunction, StepSummary
 from feedline.analysis.sentences import NAME, PART, TIME, Sentence
 
 #: Functions and lines below this share of the step are not named.
@@ -142,17 +142,15 @@ def named_functions(facts: RuleInputs) -> NamedFunctions | None:
     None: they take little, or were not looked at.
     """
     step, own = facts.step, _in_each_step(facts.step)
-    queued = (
-        0.0 if step.gpu_stages is not None else facts.main_queued_share or 0.0
-    )  # this code probably waits as often as the model does
+    # this code probably waits as often as the model does
+    queued = 0.0 if step.gpu_stages is not None else facts.main_queued_share or 0.0
     freed_bytes = _freed_bytes(facts)
     freeing_s = FREEING_S_PER_BYTE.middle * freed_bytes
     if own is None or not own.functions:
         return None
     whole_s = (own.s - freeing_s) * (1 - queued)
-    surely_s = (
-        0.0 if freed_bytes else own.functions[0].low_s * (1 - queued)
-    )  # what freeing takes is only estimated
+    # what freeing takes is only estimated
+    surely_s = 0.0 if freed_bytes else own.functions[0].low_s * (1 - queued)
     if whole_s < _MIN_SHARE * step.mean_s and surely_s < _MIN_NAMED * step.mean_s:
         return None
     if step.mean_s < _SHORT_S or step.mean_s * facts.throughput.steps < _MIN_TRAINING_S:

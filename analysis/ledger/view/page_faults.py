@@ -34,12 +34,10 @@ def faults_share(run: RuleInputs) -> float | None:
 
     None: not known, or of something else.
     """
-    every, faults, system_s, total = (
-        run.traffic.minor_faults,
-        _faults(run),
-        run.traffic.system_s,
-        cpus.total(run),
-    )
+    every = run.traffic.minor_faults
+    faults = _faults(run)
+    system_s = run.traffic.system_s
+    total = cpus.total(run)
     decode, reading = run.costs.get("decode"), run.costs.get("read")
     if (
         not every

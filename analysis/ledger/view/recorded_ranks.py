@@ -32,10 +32,8 @@ def _exposed(run: RuleInputs, comm: Communication) -> Exposed | None:
     if not parts or not step_s:
         return None
     rank = min(parts, key=lambda rank: parts[rank].exposed_transfer_s or 0.0)
-    exposed_s, hidden_s = (
-        parts[rank].exposed_transfer_s or 0.0,
-        parts[rank].hidden_transfer_s or 0.0,
-    )
+    exposed_s = parts[rank].exposed_transfer_s or 0.0
+    hidden_s = parts[rank].hidden_transfer_s or 0.0
     separated = any(kind.transfer_s is not None for kind in comm.collectives)
     return Exposed(
         rank,

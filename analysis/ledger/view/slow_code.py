@@ -23,9 +23,9 @@ _MOST_OF_LINES = 0.5
 FEWEST = 10  # samples in a function: fewer say little of it
 #: Stages of a sample that functions of the program in a place take, beside operations of libraries
 #: that are stages of their own.
-STAGES = {DATASET: ("dataset", "user"), COLLATE: ("collate",)}
+_STAGES = {DATASET: ("dataset", "user"), COLLATE: ("collate",)}
 #: Stages of such operations.
-TAPPED = ("read", "decode", "augment")
+_TAPPED = ("read", "decode", "augment")
 
 
 @dataclass(frozen=True)
@@ -68,8 +68,8 @@ class SlowCode:
         They are its own, those of what it calls, and library operations that are stages.
         """
         functions = dict.fromkeys(node.function for node in self.node.under())
-        own = [f"sample/{stage}/user/{name}" for stage in STAGES[self.place] for name in functions]
-        return [*own, *(f"sample/{stage}" for stage in self.of_stages if stage in TAPPED)]
+        own = [f"sample/{stage}/user/{name}" for stage in _STAGES[self.place] for name in functions]
+        return [*own, *(f"sample/{stage}" for stage in self.of_stages if stage in _TAPPED)]
 
     def scaled(self, left: float) -> dict[str, Factor]:
         """Return what becomes of stages when the function takes this share (0 to 1) of its time."""
@@ -176,10 +176,10 @@ def _of_stages(
 ) -> dict[str, float]:
     tapped_s = node.all_tapped_s
     own = (node.seconds - tapped_s) / tree.untapped_s if tree.untapped_s else 0.0
-    parts = {stage: min(1.0, own) for stage in STAGES[tree.place]}
+    parts = {stage: min(1.0, own) for stage in _STAGES[tree.place]}
     of_tapped = tree.weight.seconds - tree.untapped_s
     if tapped_s and of_tapped and known:
-        parts |= {stage: min(1.0, tapped_s / of_tapped) for stage in TAPPED}
+        parts |= {stage: min(1.0, tapped_s / of_tapped) for stage in _TAPPED}
     return {stage: part for stage, part in parts.items() if stage in known_stages}
 
 

@@ -10,8 +10,13 @@ from feedline.analysis.ledger.view.cpus import (
     process_ratio,
     total,
 )
-from feedline.analysis.ledger.view.handover import making_s
-from feedline.analysis.ledger.view.input_wait import input_wait, least_s, num_workers, supply_s
+from feedline.analysis.ledger.view.input_wait import (
+    input_wait,
+    least_s,
+    making_s,
+    num_workers,
+    supply_s,
+)
 
 #: Waiting for bytes of files: in a call that reads or opens one, or in a page fault outside of any
 #: call (memory maps).

@@ -236,9 +236,8 @@ def _page_faults(facts: RuleInputs, work: Work) -> Why | None:
         or not total.cpu_s
     ):
         return None
-    if (
-        faults * PAGE_BYTES < _FAR_OFF * (work.cost.bytes or 0.0) or system_s < _MOST * total.cpu_s
-    ):  # a page at least
+    # a page at least
+    if faults * PAGE_BYTES < _FAR_OFF * (work.cost.bytes or 0.0) or system_s < _MOST * total.cpu_s:
         return None
     if (facts.traffic.major_faults or 0.0) > faults:  # it brings pages from the disk
         return None
@@ -284,10 +283,8 @@ def _format(facts: RuleInputs, work: Work) -> Why | None:
 
 
 def _objects(facts: RuleInputs, work: Work) -> Why | None:
-    length, tensors = (
-        facts.loader.pickle_bytes if facts.loader else None,
-        facts.batch_tensors or 0.0,
-    )
+    length = facts.loader.pickle_bytes if facts.loader else None
+    tensors = facts.batch_tensors or 0.0
     if (
         work.stage != "transport"
         or length is None

@@ -4,12 +4,13 @@ import math
 
 from feedline.analysis.ledger.facts import RuleInputs
 from feedline.analysis.ledger.view import cpus
-from feedline.analysis.ledger.view.handover import alone_s, making_s, receiving_s, with_workers_s
+from feedline.analysis.ledger.view.handover import alone_s, receiving_s, with_workers_s
 from feedline.analysis.ledger.view.handover_cost import Between
 from feedline.analysis.ledger.view.input_wait import (
     MIN_WAIT_SHARE,
     compute_s,
     input_wait,
+    making_s,
     num_workers,
     unsure_s,
 )

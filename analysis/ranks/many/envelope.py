@@ -223,10 +223,8 @@ class Envelope:
         ]
         last, whom = rows["start_max"].astype(np.int64), rows["last"].astype(np.int64)
         one_way = np.flatnonzero(~np.isin(rows["kind"], _TOGETHER))
-        begins, ranks = (
-            np.stack([start, rows["root"], last], 1),
-            np.stack([np.full(len(rows), collectives.rank), roots, whom], 1),
-        )
+        begins = np.stack([start, rows["root"], last], 1)
+        ranks = np.stack([np.full(len(rows), collectives.rank), roots, whom], 1)
         last[one_way], column = waited_for(begins[one_way], 0, end[one_way])
         whom[one_way] = ranks[one_way, column]
         known, late = np.unique(whom, return_inverse=True)

@@ -263,9 +263,8 @@ def reduce_ranks(
     """
     there = find_sources(urls)
     everybody = _surveyed(there.found, pool, load, tell)
-    if strange := foreign_ranks(
-        everybody.seen
-    ):  # minimum and maximum forget what they are of: the others are read again
+    # minimum and maximum forget what they are of: the others are read again
+    if strange := foreign_ranks(everybody.seen):
         kept = _surveyed(
             [source for source in there.found if source.rank not in strange], pool, load, tell
         )

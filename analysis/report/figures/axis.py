@@ -109,9 +109,8 @@ def clear_from(label: Box, taken: Sequence[tuple[int, Box]], height: float) -> i
         height: px, of the figure.
     """
     free = None
-    for since, width in reversed(
-        list(zip(WIDTHS, (*WIDTHS[1:], _WIDEST_PX), strict=True))
-    ):  # between two widths all boxes move evenly
+    # between two widths all boxes move evenly
+    for since, width in reversed(list(zip(WIDTHS, (*WIDTHS[1:], _WIDEST_PX), strict=True))):
         apart = all(
             label.apart(other, step)
             for step in (since, width)
@@ -323,10 +322,8 @@ class YAxis(NamedTuple):
         decimals = max(0, -math.floor(math.log10(step) + 1e-9))
         marks: list[Markup] = []
         for index in range(round((self.high - self.low) / step) + 1):
-            tick, y = (
-                self.low + index * step,
-                self.height * (1 - index * step / (self.high - self.low)),
-            )
+            tick = self.low + index * step
+            y = self.height * (1 - index * step / (self.high - self.low))
             words = f"{tick:,.{decimals}f}" if decimals < 6 else f"{tick:.1e}"
             marks += level_line(y, words)
         return marks

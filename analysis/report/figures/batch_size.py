@@ -31,9 +31,8 @@ from feedline.analysis.report.figures.svg import (
 )
 
 _EFFICIENCY_HEIGHT, _BATCH_AXIS = 180, 36
-_AXIS_REACH = (
-    8.0  # how far the axis reaches beyond the run's batch and the noise scale, as a factor
-)
+# how far the axis reaches beyond the run's batch and the noise scale, as a factor
+_AXIS_REACH = 8.0
 _CURVE_POINTS = 40
 _TALLEST = 1000.0  # of the axis upwards
 _NOISE_HEIGHT, _TIME_AXIS = 180, 36

@@ -68,10 +68,10 @@ def _tip(one: UserFunction, quote: Quote) -> str:
         f"{f', {text}' if (text := quote(one, line)) else ''}"
         for line in one.lines[:3]
     )
-    return f"{one.function}() {one.file}:{one.line}: {share(one.share)} of {base(one)}{lines}"
+    return f"{one.function}() {one.file}:{one.line}: {share(one.share)} of {_base(one)}{lines}"
 
 
-def base(one: UserFunction) -> str:
+def _base(one: UserFunction) -> str:
     """Return what a function's share is of, in words."""
     if one.place in MAKING:
         return "making a sample"

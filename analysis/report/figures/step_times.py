@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 from markupsafe import Markup
 
 from feedline.analysis.formatting import Scale, count, gauge_value, share
-from feedline.analysis.measure.model import Gauge, StepSeries, StepSummary
+from feedline.analysis.measure.model import Gauge
+from feedline.analysis.measure.step_model import StepSeries, StepSummary
 from feedline.analysis.report.figures.axis import (
     base_line,
     clip_level,

@@ -10,9 +10,8 @@ from feedline.profiler.printable import printable
 #: Widths of a figure, in px, from which on report.css shows elements of class ``from-N``.
 WIDTHS = (240, 360, 480, 600, 720, 840, 960)
 FIGURE_UNITS = 1000  # units across the whole of a figure, for ``stretched`` and ``line_path``
-_CHARACTER_PX = (
-    7.4  # at 12 px, in DejaVu Sans, the widest of the system fonts; others take about 6.3
-)
+# at 12 px, in DejaVu Sans, the widest of the system fonts; others take about 6.3
+_CHARACTER_PX = 7.4
 
 
 def tag(name: str, *children: object, **attributes: object) -> Markup:

@@ -29,7 +29,7 @@ from feedline.analysis.report.figures.svg import (
     tag,
 )
 from feedline.analysis.scaling.efficiency import ScalingRow
-from feedline.analysis.scaling.predict import ThroughputPrediction
+from feedline.analysis.scaling.more_ranks import ThroughputPrediction
 from feedline.analysis.scaling.study import Study
 from feedline.analysis.scaling.study import counted as counted_ranks
 
@@ -152,12 +152,10 @@ def batch_sweep(sweep: Sweep) -> Markup:
 
 
 def _point(sweep: Sweep, index: int, x: float, y: float, top: float) -> Markup:
-    size, rate, slow, fast = (
-        sweep.batch_sizes[index],
-        sweep.samples_per_s[index],
-        sweep.low[index],
-        sweep.high[index],
-    )
+    size = sweep.batch_sizes[index]
+    rate = sweep.samples_per_s[index]
+    slow = sweep.low[index]
+    fast = sweep.high[index]
     knee = ", the knee" if size == sweep.knee else ""
     tip = (
         f"batch of {count(size)}: {number(rate)} samples/s ({number(slow)} to {number(fast)}){knee}"

@@ -15,7 +15,7 @@ from feedline.analysis.ranks.comparison import MIN_EXPOSED_SHARE
 from feedline.analysis.sentences import COUNT, NAME, PART, PERCENT, TIME, Sentence
 
 SLOW = "slow_network"
-RULE_ID = "exposed_communication"
+_RULE_ID = "exposed_communication"
 
 
 #: A bandwidth below this share of the link's or the probe's is not the message's fault.
@@ -155,7 +155,7 @@ def check(facts: RankFacts) -> Finding | None:
     best = _best(exposed, facts.comm)
     fix, *others = exposed.separate or _fixes(best, exposed.kinds, facts.comm)
     return Finding(
-        RULE_ID,
+        _RULE_ID,
         Severity.of(exposed.share),
         message=_moved(exposed, facts.whole),
         more=[
@@ -368,7 +368,7 @@ SLOW_RULE: Rule[RankFacts] = Rule(
     needs=Needs.NETWORK,
 )
 RULE: Rule[RankFacts] = Rule(
-    RULE_ID,
+    _RULE_ID,
     check,
     change,
     claims=("*/comm/transfer", "exposed_transfer"),

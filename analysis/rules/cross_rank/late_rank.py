@@ -24,7 +24,7 @@ from feedline.analysis.ranks.communication import (
 from feedline.analysis.sentences import COUNT, NAME, PART, PERCENT, TIME, Sentence
 
 RULE_ID = "late_rank"
-SPREAD = "late_ranks"
+_SPREAD = "late_ranks"
 
 #: Of the time in collectives: a network that moves bytes for longer may be part of what they take.
 _INNOCENT_SHARE = 0.2
@@ -161,7 +161,7 @@ def _changing(facts: RankFacts) -> Finding | None:
     varies = _VARIES.get(phase, phase)
     return _finding(
         facts,
-        SPREAD,
+        _SPREAD,
         None if told is None else told.gain_s,
         told,
         said=[_CHANGES(varies=varies), f"late are {describe_late_ranks(facts.late)}"],
@@ -400,7 +400,7 @@ RULE: Rule[RankFacts] = Rule(
     needs=Needs.CLOCKS,
 )
 SPREAD_RULE: Rule[RankFacts] = Rule(
-    SPREAD,
+    _SPREAD,
     _changing,
     _no_changes,
     claims=("*/comm/late", "waiting_for_rank"),

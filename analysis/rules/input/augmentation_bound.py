@@ -9,7 +9,7 @@ from feedline.analysis.ledger.view.input_wait import making_share, severity
 from feedline.analysis.measure.model import Operation
 from feedline.analysis.sentences import NAME, PERCENT, TIME, Sentence
 
-RULE_ID = "augmentation_bound"
+_RULE_ID = "augmentation_bound"
 
 #: The same two as for decode (rules/input/decode_bound.py): most of the CPU, and the CPU is what
 #: the sample spends its time on.
@@ -63,7 +63,7 @@ def check(facts: RuleInputs) -> Finding | None:
     heaviest = _heaviest(facts)
     message, more = _says(of_cpu, heaviest[0] if heaviest else None)
     return Finding(
-        RULE_ID,
+        _RULE_ID,
         weight,
         message=message,
         more=more,
@@ -134,7 +134,7 @@ def change(facts: RuleInputs) -> Refused:
 
 
 RULE: Rule[RuleInputs] = Rule(
-    RULE_ID,
+    _RULE_ID,
     check,
     change,
     claims=("sample/augment/cpu", "sample/augment/run_queue"),

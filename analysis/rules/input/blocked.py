@@ -26,7 +26,7 @@ from feedline.analysis.measure.blocking import DOING
 from feedline.analysis.measure.stages import MAKING_STAGES
 from feedline.analysis.sentences import NAME, PART, PERCENT, TIME, Sentence
 
-RULE_ID = "blocked"
+_RULE_ID = "blocked"
 _SLEEP = "sleep"
 _UNKNOWN = "unknown"
 _NETWORK, _PROCESS = ANSWERS
@@ -69,7 +69,7 @@ def check(facts: RuleInputs) -> Finding | None:
     given = arguments(facts, _overlapping(facts, kind))
     (fix, *more), line = FIX[kind], making_line(facts)
     return Finding(
-        RULE_ID,
+        _RULE_ID,
         weight,
         message=_says(facts, kind, others[kind]),
         more=["the cause is unknown"] if kind == _UNKNOWN else [],
@@ -179,7 +179,7 @@ def _more_workers(facts: RuleInputs, given: dict[str, int | bool]) -> list[str]:
 
 
 RULE: Rule[RuleInputs] = Rule(
-    RULE_ID,
+    _RULE_ID,
     check,
     change,
     claims=("sample/*/blocked",),

@@ -13,7 +13,7 @@ from feedline.analysis.ledger.view.enough_steps import INTERVAL, input_known
 from feedline.analysis.ledger.view.input_wait import MIN_WAIT_SHARE, steady_share
 from feedline.analysis.sentences import PERCENT, Sentence
 
-RULE_ID = "borderline_input"
+_RULE_ID = "borderline_input"
 
 #: A share of which the whole interval lies below this is near the gate; of a wider one, which
 #: reaches across the gate too, the verdict gives the interval (docs/rules/borderline_input.md).
@@ -36,7 +36,7 @@ def check(facts: RuleInputs) -> Finding | None:
         return None
     ends = (("lower", sure.low), ("upper", sure.high))
     return Finding(
-        RULE_ID,
+        _RULE_ID,
         Severity.INFO,
         message=_SAYS(part=waiting),
         more=[
@@ -73,7 +73,7 @@ def change(facts: RuleInputs) -> Refused:
 
 
 RULE: Rule[RuleInputs] = Rule(
-    RULE_ID,
+    _RULE_ID,
     check,
     change,
     lifts=EVERY_LIMIT,

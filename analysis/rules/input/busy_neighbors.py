@@ -11,12 +11,12 @@ from feedline.analysis.ledger.view import cpus, handover
 from feedline.analysis.ledger.view.handover import arguments
 from feedline.analysis.ledger.view.input_wait import MIN_WAIT_SHARE, input_wait, num_workers
 from feedline.analysis.ledger.view.workers_needed import gained_s, needed, useless
-from feedline.analysis.measure.cpu_use import MIN_OTHERS
+from feedline.analysis.measure.model import MIN_OTHERS
 from feedline.analysis.measure.stages import MAKING_STAGES
 from feedline.analysis.sentences import CPUS, NUMBER, TIME, Sentence
 
-RULE_ID = "busy_neighbors"
-NO_ROOM = "they hold CPUs that more loader workers would use"
+_RULE_ID = "busy_neighbors"
+_NO_ROOM = "they hold CPUs that more loader workers would use"
 
 #: CPUs that other programs hold at least where they keep workers from theirs: half of what one of
 #: them would use.
@@ -61,7 +61,7 @@ def check(facts: RuleInputs) -> Finding | None:
     if kept_s > queues_s:  # what can be saved is the time of the other effect
         waits = _THREADS_WAIT
     held_s = queues_s if queues and kept_s <= queues_s else None
-    effects = [effect for effect, has in ((waits, queues), (NO_ROOM, kept)) if has]
+    effects = [effect for effect, has in ((waits, queues), (_NO_ROOM, kept)) if has]
     advice = _advice(facts, kept_s)
     found = [
         ("cpus_of_others", "CPUs used by other programs", use.others, "CPUs"),
@@ -90,7 +90,7 @@ def check(facts: RuleInputs) -> Finding | None:
         ),
     ]
     return Finding(
-        RULE_ID,
+        _RULE_ID,
         weight,
         message=_SAYS(others=use.others, cpus=use.affinity or use.allowed),
         more=effects,
@@ -196,7 +196,7 @@ def _how_to_check(advice: dict[str, int | bool]) -> str:
 
 
 RULE: Rule[RuleInputs] = Rule(
-    RULE_ID,
+    _RULE_ID,
     check,
     change,
     claims=("sample/*/run_queue",),

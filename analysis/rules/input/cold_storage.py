@@ -19,7 +19,7 @@ from feedline.analysis.ledger.view.storage import (
 from feedline.analysis.ledger.view.workers_needed import carried, gained_s
 from feedline.analysis.sentences import PART, PERCENT, SIZE, Sentence
 
-RULE_ID = "cold_storage"
+_RULE_ID = "cold_storage"
 
 #: Bytes from the disk over bytes read (docs/rules/cold_storage.md). Files read through memory maps
 #: have no bytes read, only page faults.
@@ -71,7 +71,7 @@ def check(facts: RuleInputs) -> Finding | None:
         and (traffic.major_faults or 0.0) > 0
     )
     return Finding(
-        RULE_ID,
+        _RULE_ID,
         weight,
         message=says(part=blocked, read=traffic.disk_bytes),
         more=[_MAPPED] if mapped else [],
@@ -131,7 +131,7 @@ def _evidence(facts: RuleInputs, blocked: float, disk_bytes: float) -> list[Evid
 
 
 RULE: Rule[RuleInputs] = Rule(
-    RULE_ID,
+    _RULE_ID,
     check,
     change,
     claims=("sample/*/blocked",),

@@ -11,7 +11,7 @@ from feedline.analysis.ledger.view.input_wait import MIN_WAIT_SHARE, input_wait,
 from feedline.analysis.measure.stages import INPUT_STAGES
 from feedline.analysis.sentences import NAME, PERCENT, TIME, Sentence
 
-RULE_ID = "compute_bound"
+_RULE_ID = "compute_bound"
 
 _SAYS = Sentence(
     "not input-bound: {what} takes {part} of each step, the input {of_input}, so it needs no change",
@@ -51,7 +51,7 @@ def check(facts: RuleInputs) -> Finding | None:
             Evidence("epoch_start_s", "starting the loader, per step so far", start_s, "s")
         )
     return Finding(
-        RULE_ID,
+        _RULE_ID,
         Severity.INFO,
         message=_says(facts, waiting),
         more=[
@@ -99,7 +99,7 @@ def without_a_loader(facts: RuleInputs) -> Finding | None:
             for value, name, end in ends
         ]
     return Finding(
-        RULE_ID,
+        _RULE_ID,
         Severity.INFO,
         message=message,
         more=more,
@@ -158,7 +158,7 @@ def change(facts: RuleInputs) -> Refused:
 
 
 RULE: Rule[RuleInputs] = Rule(
-    RULE_ID,
+    _RULE_ID,
     check,
     change,
     lifts=EVERY_LIMIT,

@@ -9,8 +9,8 @@ from feedline.analysis.ledger.view.cheaper import less_cpu, place_of_largest
 from feedline.analysis.ledger.view.input_wait import input_wait, num_workers, severity
 from feedline.analysis.sentences import CPUS, NUMBER, PART, PERCENT, Sentence
 
-RULE_ID = "cpu_saturated"
-QUOTA_ID = "quota_used_up"
+_RULE_ID = "cpu_saturated"
+_QUOTA_ID = "quota_used_up"
 _WEIGHTS = list(Severity)
 _TWO = 2  # CPUs, of which one can be taken away
 #: Of the CPU time of the training: where making samples takes less, other code fills the CPUs.
@@ -46,19 +46,18 @@ def check(facts: RuleInputs) -> Finding | None:
 
     view/cpus.py has the thresholds.
     """
-    return None if cpus.throttled(facts) else _check(facts, RULE_ID)
+    return None if cpus.throttled(facts) else _check(facts, _RULE_ID)
 
 
-def check_quota(facts: RuleInputs) -> Finding | None:
+def _check_quota(facts: RuleInputs) -> Finding | None:
     """Look for the same where the quota of the control group stops the training."""
-    return _check(facts, QUOTA_ID) if cpus.throttled(facts) else None
+    return _check(facts, _QUOTA_ID) if cpus.throttled(facts) else None
 
 
 def _check(facts: RuleInputs, rule_id: str) -> Finding | None:
     waits = input_wait(facts)
-    waits_s = (
-        waits.making_s + waits.handover_s + waits.transport_s
-    )  # handing over a batch takes a turn of the worker as well
+    # handing over a batch takes a turn of the worker as well
+    waits_s = waits.making_s + waits.handover_s + waits.transport_s
     cost_s = min(waits_s, facts.step.mean_s * _making_share(facts))
     quota_s = cpus.beyond_quota_s(facts)
     weight = max(
@@ -211,7 +210,7 @@ _CLAIMS = ("sample/*/cpu", "sample/*/run_queue", "sample/transport")
 _NO_MORE_WORKERS = "More workers would only wait for the same CPUs."
 
 RULE: Rule[RuleInputs] = Rule(
-    RULE_ID,
+    _RULE_ID,
     check,
     change,
     claims=_CLAIMS,
@@ -226,8 +225,8 @@ RULE: Rule[RuleInputs] = Rule(
 )
 
 QUOTA_RULE: Rule[RuleInputs] = Rule(
-    QUOTA_ID,
-    check_quota,
+    _QUOTA_ID,
+    _check_quota,
     change,
     effort=Effort.ENVIRONMENT,
     claims=(*_CLAIMS, "sample/*/user"),

@@ -17,7 +17,7 @@ from feedline.analysis.ledger.view.input_wait import (
 )
 from feedline.analysis.sentences import NAME, SIZE, Sentence
 
-RULE_ID = "custom_collate"
+_RULE_ID = "custom_collate"
 
 _SAYS = Sentence(
     "{name}() does not put its batches into shared memory: each is copied once more ({batch})",
@@ -50,9 +50,8 @@ def check(facts: RuleInputs) -> Finding | None:
     loader = facts.loader
     if loader is None or not num_workers(facts) or {"shared", "objects"} & set(loader.flags):
         return None
-    if (
-        facts.setting("collate") == "default"
-    ):  # default_collate shares what it stacks, and nothing collates batches that come whole
+    # default_collate shares what it stacks, and nothing collates batches that come whole
+    if facts.setting("collate") == "default":
         return None
     if not loader.batch_bytes or (loader.pickle_bytes or 0) > MAX_PICKLE_BYTES:
         return None
@@ -68,7 +67,7 @@ def check(facts: RuleInputs) -> Finding | None:
         return None
     name = str(facts.setting("collate") or "collate")
     return Finding(
-        RULE_ID,
+        _RULE_ID,
         weight,
         message=_SAYS(name=name, batch=loader.batch_bytes),
         evidence=[
@@ -116,7 +115,7 @@ def change(facts: RuleInputs) -> Change:
 
 
 RULE: Rule[RuleInputs] = Rule(
-    RULE_ID,
+    _RULE_ID,
     check,
     change,
     claims=("sample/transport", "sample/collate", "transport", "wait/in_transit", "wait/handover"),

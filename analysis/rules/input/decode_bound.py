@@ -19,7 +19,7 @@ from feedline.analysis.ledger.view.slow_stage import is_slowest_stage
 from feedline.analysis.ledger.view.storage import decoder_threads
 from feedline.analysis.sentences import PERCENT, TIME, Sentence
 
-RULE_ID = "decode_bound"
+_RULE_ID = "decode_bound"
 
 _SAYS = Sentence("decoding takes {part} of the CPU time per sample", part=PERCENT)
 _TIMED = Sentence(
@@ -81,7 +81,7 @@ def check(facts: RuleInputs) -> Finding | None:
         )
     fix, *others = _fixes(facts)
     return Finding(
-        RULE_ID,
+        _RULE_ID,
         weight,
         # of wall time it may be ten times that, on full CPUs
         message=_TIMED(part=of_cpu, took=cost.cpu_s + threads_s)
@@ -160,7 +160,7 @@ def _videos(facts: RuleInputs) -> bool:
 
 
 RULE: Rule[RuleInputs] = Rule(
-    RULE_ID,
+    _RULE_ID,
     check,
     change,
     claims=("sample/decode/cpu", "sample/decode/run_queue"),

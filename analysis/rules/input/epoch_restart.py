@@ -9,7 +9,7 @@ from feedline.analysis.ledger.view.input_wait import input_wait, num_workers, se
 from feedline.analysis.ledger.view.page_faults import assignments
 from feedline.analysis.sentences import CODE, COUNT, NAME, PART, TIME, Sentence
 
-RULE_ID = "epoch_restart"
+_RULE_ID = "epoch_restart"
 _SETTINGS: dict[str, int | bool] = {"persistent_workers": True}
 _RESTARTED = Sentence("workers are restarted{by} in each of {passes} epochs", by=PART, passes=COUNT)
 _MADE_AGAIN = Sentence(
@@ -81,7 +81,7 @@ def check(facts: RuleInputs) -> Finding | None:
     ]
     fix, fix_more = _fixes(facts, method)
     return Finding(
-        RULE_ID,
+        _RULE_ID,
         weight,
         message=(_MADE_AGAIN if again else _RESTARTED)(by=by, passes=facts.epochs)
         + (_FIRST(first=first) if first else ""),
@@ -151,7 +151,7 @@ def change(facts: RuleInputs) -> Change | Refused:
 
 
 RULE: Rule[RuleInputs] = Rule(
-    RULE_ID,
+    _RULE_ID,
     check,
     change,
     claims=("epoch_start", "wait/first_batch"),

@@ -14,7 +14,6 @@ from feedline.analysis.ledger.view.handover import (
     alone_s,
     at_best_s,
     crowded,
-    making_s,
     receiving_s,
     with_workers_s,
 )
@@ -22,13 +21,14 @@ from feedline.analysis.ledger.view.input_wait import (
     MIN_WAIT_SHARE,
     RECEIVING,
     input_wait,
+    making_s,
     num_workers,
     severity,
 )
 from feedline.analysis.ledger.view.workers_needed import needed
 from feedline.analysis.sentences import TIME, Sentence
 
-RULE_ID = "fewer_workers"
+_RULE_ID = "fewer_workers"
 
 _SAYS = Sentence(
     "workers cost more than they save: getting a step's input takes {getting}, making it only "
@@ -56,7 +56,7 @@ def check(facts: RuleInputs) -> Finding | None:
     loading = input_wait(facts).total_s - input_wait(facts).start_s
     settings = _settings(facts)
     return Finding(
-        RULE_ID,
+        _RULE_ID,
         weight,
         message=_SAYS(getting=loading, making=making),
         evidence=_evidence(facts, making),
@@ -76,9 +76,8 @@ def change(facts: RuleInputs) -> Change:
 
 
 def _settings(facts: RuleInputs) -> dict[str, int | bool]:
-    kept = (
-        {"persistent_workers": False} if facts.setting("persistent_workers") else {}
-    )  # torch refuses both together
+    # torch refuses both together
+    kept = {"persistent_workers": False} if facts.setting("persistent_workers") else {}
     return {"num_workers": 0, **kept}
 
 
@@ -142,7 +141,7 @@ def _evidence(facts: RuleInputs, making: float) -> list[Evidence]:
 
 
 RULE: Rule[RuleInputs] = Rule(
-    RULE_ID,
+    _RULE_ID,
     check,
     change,
     claims=("wait", "transport", "epoch_start"),

@@ -12,7 +12,7 @@ from feedline.analysis.ledger.view.input_wait import (
 )
 from feedline.analysis.sentences import SIZE, Sentence
 
-RULE_ID = "float32_on_host"
+_RULE_ID = "float32_on_host"
 
 _SAYS = Sentence("batches hold images in floating point and take {batch}", batch=SIZE)
 _QUARTER = "as uint8, images take a quarter of the bytes"
@@ -67,7 +67,7 @@ def check(facts: RuleInputs) -> Finding | None:
     if loader.batch_bytes is not None:
         evidence.append(Evidence("batch_bytes", "bytes per batch", loader.batch_bytes, "B"))
     return Finding(
-        RULE_ID,
+        _RULE_ID,
         weight,
         message=_SAYS(batch=loader.batch_bytes),
         more=[_QUARTER],
@@ -102,7 +102,7 @@ def change(facts: RuleInputs) -> Change | Refused:
 
 
 RULE: Rule[RuleInputs] = Rule(
-    RULE_ID,
+    _RULE_ID,
     check,
     change,
     claims=(

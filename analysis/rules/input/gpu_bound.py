@@ -7,7 +7,7 @@ from feedline.analysis.ledger.rule import Rule
 from feedline.analysis.ledger.view.input_wait import MIN_WAIT_SHARE, steady_share
 from feedline.analysis.sentences import PERCENT, TIME, Sentence
 
-RULE_ID = "gpu_bound"
+_RULE_ID = "gpu_bound"
 
 _SAYS = Sentence(
     "the GPU is the limit: it is busy for {busy} of each {step} step", busy=TIME, step=TIME
@@ -33,7 +33,7 @@ def check(facts: RuleInputs) -> Finding | None:
         return None
     idle = max(idle, 0.0)
     return Finding(
-        RULE_ID,
+        _RULE_ID,
         Severity.INFO,
         message=_SAYS(busy=work.busy_s, step=step.mean_s),
         more=[_AT_MOST(part=waiting, idle=idle) if idle else _NOTHING(part=waiting)],
@@ -68,4 +68,4 @@ def change(facts: RuleInputs) -> Refused:
     return NOTHING_TO_CHANGE
 
 
-RULE: Rule[RuleInputs] = Rule(RULE_ID, check, change, of_input=True)
+RULE: Rule[RuleInputs] = Rule(_RULE_ID, check, change, of_input=True)

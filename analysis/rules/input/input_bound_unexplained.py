@@ -13,7 +13,7 @@ from feedline.analysis.ledger.view.input_wait import (
 from feedline.analysis.measure.stages import MAKING_STAGES
 from feedline.analysis.sentences import NAME, PART, PERCENT, TIME, Sentence
 
-RULE_ID = "input_bound_unexplained"
+_RULE_ID = "input_bound_unexplained"
 #: Parts of what the step waits for (input_wait.py) -> in words.
 _PARTS = {
     "making_s": "making batches",
@@ -63,7 +63,7 @@ _STAGE = Sentence(
 _SAMPLE_QUEUES = Sentence("{part} of the time per sample is spent waiting for a CPU", part=PERCENT)
 _MAIN_QUEUES = Sentence("the main thread waits for a CPU during {part} of the step", part=PERCENT)
 _NOT_SAMPLED = "CPU use by other programs was not sampled"
-BY_WHOM = [
+_BY_WHOM = [
     "Check with `top` on the host whether other programs use the CPUs.",
     "Record a longer run: feedline then samples how many CPUs they use.",
 ]
@@ -91,10 +91,8 @@ def check(facts: RuleInputs) -> Finding:
     of_sample = making_share(facts, stage)
     inside = [_STAGE(stage=stage, part=of_sample)] if of_sample and part == "making_s" else []
     message = _UNKNOWN(name=name, took=part_s)
-    queues, crowded = (
-        _queues(facts),
-        cpus.queueing(facts) and facts.cpus is not None and facts.cpus.others is not None,
-    )
+    queues = _queues(facts)
+    crowded = cpus.queueing(facts) and facts.cpus is not None and facts.cpus.others is not None
     if crowded:
         queued = facts.runqueue_share or 0.0
         waits = [_SAMPLE_QUEUES(part=queued)] if queued > cpus.MAX_RUNQUEUE_SHARE else []
@@ -102,7 +100,7 @@ def check(facts: RuleInputs) -> Finding:
     if queues:
         inside = [*queues, _NOT_SAMPLED]
     fix, *others = (
-        BY_WHOM if queues else _OTHER_CODE if crowded else _INSIDE if of_sample else _UNSEEN
+        _BY_WHOM if queues else _OTHER_CODE if crowded else _INSIDE if of_sample else _UNSEEN
     )
     library = str(facts.setting("library"))
     if library in _FIXES:
@@ -124,7 +122,7 @@ def check(facts: RuleInputs) -> Finding:
         ),
     ]
     return Finding(
-        RULE_ID,
+        _RULE_ID,
         Severity.of(waiting),
         message=message,
         more=inside,
@@ -166,7 +164,7 @@ def change(facts: RuleInputs) -> Refused:
 
 
 RULE: Rule[RuleInputs] = Rule(
-    RULE_ID,
+    _RULE_ID,
     check,
     change,
     lifts=EVERY_LIMIT,

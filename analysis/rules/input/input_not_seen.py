@@ -12,7 +12,7 @@ from feedline.analysis.ledger.view.batch_function import HOW_TO_CHECK, unsure
 from feedline.analysis.ledger.view.own_functions import named_functions
 from feedline.analysis.sentences import NAME, PERCENT, TIME, Sentence
 
-RULE_ID = "input_not_seen"
+_RULE_ID = "input_not_seen"
 _ELSEWHERE = Sentence(
     "{kind} is iterated in another thread, so the input's share of the {step} step is unknown",
     kind=NAME,
@@ -73,7 +73,7 @@ def check(facts: RuleInputs) -> Finding:
     if named_functions(facts) is not None:
         more = [*more, _OWN_CODE]
     return Finding(
-        RULE_ID,
+        _RULE_ID,
         Severity.INFO,
         message=message,
         more=more,
@@ -91,7 +91,7 @@ def _traced(facts: TraceFacts) -> Finding | None:
         return None
     fix, *others = _IN_XPROF if facts.shown.maker == "xprof" else _IN_TORCH
     return Finding(
-        RULE_ID,
+        _RULE_ID,
         Severity.INFO,
         message="whether the loader limits this training is unknown",
         more=[reason],
@@ -109,11 +109,11 @@ def change(facts: RuleInputs | TraceFacts) -> Refused:
 
 
 RULE: Rule[RuleInputs] = Rule(
-    RULE_ID,
+    _RULE_ID,
     check,
     change,
     of_input=True,
     asks_for_more=True,
     states=Statement.INPUT_UNSEEN,
 )
-TRACED_RULE: Rule[TraceFacts] = Rule(RULE_ID, _traced, change, of_input=True)
+TRACED_RULE: Rule[TraceFacts] = Rule(_RULE_ID, _traced, change, of_input=True)

@@ -12,7 +12,7 @@ from feedline.analysis.ledger.view.input_wait import MIN_WAIT_SHARE
 from feedline.analysis.ledger.view.loop_code import batch_maker
 from feedline.analysis.sentences import PART, TIME, Sentence
 
-RULE_ID = "made_in_step"
+_RULE_ID = "made_in_step"
 
 _ALL = 0.995  # of a share that says nothing as an upper bound
 
@@ -46,7 +46,7 @@ def check(facts: RuleInputs) -> Finding | None:
     if known is not None:
         fix, others = f"{known.call.fix}.", [fix, *others]
     return Finding(
-        RULE_ID,
+        _RULE_ID,
         weight,
         message=_SAYS(functions=names(facts), does=_does(facts), took=took),
         evidence=_evidence(facts, took),
@@ -65,10 +65,8 @@ def _evidence(facts: RuleInputs, took: float) -> list[Evidence]:
         Evidence("other_s", "other per step", facts.step.stages.get("other", 0.0), "s"),
     ]
     if facts.certainty is not None and facts.certainty.steps > 1:
-        ends, what = (
-            (("lower", facts.certainty.low), ("upper", facts.certainty.high)),
-            "share of the step, {} end of its 95 % interval",
-        )
+        ends = (("lower", facts.certainty.low), ("upper", facts.certainty.high))
+        what = "share of the step, {} end of its 95 % interval"
         found += [
             Evidence("input_share_end", what.format(end), value, SHARE, end) for end, value in ends
         ]
@@ -129,7 +127,7 @@ def change(facts: RuleInputs) -> Refused:
 
 
 RULE: Rule[RuleInputs] = Rule(
-    RULE_ID,
+    _RULE_ID,
     check,
     change,
     claims=("input",),

@@ -15,7 +15,7 @@ from feedline.analysis.ledger.view.input_wait import (
 )
 from feedline.analysis.sentences import TIME, Sentence
 
-RULE_ID = "made_one_by_one"
+_RULE_ID = "made_one_by_one"
 _IN_ONE_CALL = (
     "Make each batch in one call: batch_size=None, sampler=BatchSampler(...), and a dataset "
     "that takes a list of indices."
@@ -39,11 +39,9 @@ def check(facts: RuleInputs) -> Finding | None:
 
     It is silent where workers help for sure.
     """
-    making, receiving, size = (
-        input_wait(facts).making_s,
-        receiving_s(facts),
-        facts.throughput.batch_size,
-    )
+    making = input_wait(facts).making_s
+    receiving = receiving_s(facts)
+    size = facts.throughput.batch_size
     workers_save = making - receiving.high - unsure_s(facts) >= MIN_WAIT_SHARE * facts.step.mean_s
     if (
         num_workers(facts) != 0
@@ -59,7 +57,7 @@ def check(facts: RuleInputs) -> Finding | None:
         return None
     saved = Between(making - receiving.high, making - receiving.low)
     return Finding(
-        RULE_ID,
+        _RULE_ID,
         weight,
         message=_SAYS(making=making),
         more=_with_workers(saved, receiving),
@@ -135,7 +133,7 @@ def change(facts: RuleInputs) -> Refused:
 
 
 RULE: Rule[RuleInputs] = Rule(
-    RULE_ID,
+    _RULE_ID,
     check,
     change,
     claims=("sample/dataset/*cpu", "sample/dataset/*run_queue", "sample/dataset/user"),

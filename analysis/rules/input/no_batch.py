@@ -10,7 +10,7 @@ from feedline.analysis.measure.at_end import AtEnd, LastWait, of_workers
 from feedline.analysis.measure.model import Loader, RunInfo
 from feedline.analysis.sentences import NAME, PART, TIME, Sentence
 
-RULE_ID = "no_batch"
+_RULE_ID = "no_batch"
 
 _FAILED = Sentence("no batch came from {loader}: making the first one failed", loader=NAME)
 _WAITED = Sentence(
@@ -83,7 +83,7 @@ def _waited(wait: LastWait, end: AtEnd, loader: Loader | None, run: RunInfo) -> 
     told = end.hangs and not run.ended_by and bool(wait.workers)
     fix, *others = _fixes(locked) if told else [""]
     return Finding(
-        RULE_ID,
+        _RULE_ID,
         Severity.INFO,
         message=said,
         more=more,
@@ -105,7 +105,7 @@ def _fixes(locked: bool) -> list[str]:
 
 def _at_its_end(loader: Loader | None) -> Finding:
     return Finding(
-        RULE_ID,
+        _RULE_ID,
         Severity.INFO,
         message=_EMPTY(loader=_named(loader)),
         evidence=[Evidence("batches", "batches that came", 0, "batches")],

@@ -11,7 +11,7 @@ from feedline.analysis.ledger.rule import Rule, Statement
 from feedline.analysis.ledger.view.enough_steps import REFUSED, only_infers
 from feedline.analysis.sentences import PART, Sentence
 
-RULE_ID = "nothing_trained"
+_RULE_ID = "nothing_trained"
 
 _SAYS = Sentence(
     "no training was seen: {batches} came from the loader, but no model call, backward pass or "
@@ -26,7 +26,7 @@ def check(facts: RuleInputs) -> Finding | None:
         return None
     batches = facts.throughput.steps
     return Finding(
-        RULE_ID,
+        _RULE_ID,
         Severity.INFO,
         message=_SAYS(batches=counted(batches, "batch")),
         more=["what limits the training is unknown"],
@@ -48,7 +48,7 @@ def change(facts: RuleInputs) -> Refused:
 
 
 RULE: Rule[RuleInputs] = Rule(
-    RULE_ID,
+    _RULE_ID,
     check,
     change,
     of_input=True,

@@ -19,7 +19,7 @@ from feedline.analysis.ledger.view.input_wait import (
 )
 from feedline.analysis.sentences import SIZE, Sentence
 
-RULE_ID = "objects_in_queue"
+_RULE_ID = "objects_in_queue"
 
 _SAYS = Sentence(
     "{pickled} per batch are pickled and sent through the workers' queue instead of through shared "
@@ -63,7 +63,7 @@ def check(facts: RuleInputs) -> Finding | None:
     if weight is Severity.INFO:
         return None
     return Finding(
-        RULE_ID,
+        _RULE_ID,
         weight,
         message=_SAYS(pickled=loader.pickle_bytes),
         evidence=[
@@ -100,7 +100,7 @@ def change(facts: RuleInputs) -> Change:
 
 
 RULE: Rule[RuleInputs] = Rule(
-    RULE_ID,
+    _RULE_ID,
     check,
     change,
     claims=("sample/transport", "transport", "wait/in_transit", "wait/handover"),

@@ -12,7 +12,7 @@ from feedline.analysis.ledger.view.page_faults import faults_share
 from feedline.analysis.measure.stages import MAKING_STAGES
 from feedline.analysis.sentences import NUMBER, PART, Sentence
 
-RULE_ID = "oversize_images"
+_RULE_ID = "oversize_images"
 
 _SAYS = Sentence(
     "images are decoded to {ratio} times as many pixels as the model sees", ratio=NUMBER
@@ -45,7 +45,7 @@ def check(facts: RuleInputs) -> Finding | None:
     cost_s = making_wait_s(facts) * by_pixels * (1 - 1 / ratio)
     fix, *others = _fixes(facts)
     return Finding(
-        RULE_ID,
+        _RULE_ID,
         severity(
             facts, cost_s
         ),  # also where it costs little: it is known before it hurts, and stays true
@@ -100,7 +100,7 @@ def change(facts: RuleInputs) -> Change | Refused:
 
 
 RULE: Rule[RuleInputs] = Rule(
-    RULE_ID,
+    _RULE_ID,
     check,
     change,
     claims=("sample/decode/cpu", "sample/decode/run_queue"),

@@ -7,7 +7,7 @@ from feedline.analysis.ledger.rule import Rule
 from feedline.analysis.ledger.view import cheaper
 from feedline.analysis.sentences import COUNT, NAME, NUMBER, Sentence
 
-RULE_ID = "same_samples"
+_RULE_ID = "same_samples"
 
 _SAME = Sentence(
     "{workers} workers deliver the same samples: the model sees each {times} times per epoch",
@@ -79,7 +79,7 @@ def check(facts: RuleInputs) -> Finding | None:
     fewer = [_FEWER(rate=rate, different=rate / same.times)] if rate else []
     fix, *others = _fixes(facts)
     return Finding(
-        RULE_ID,
+        _RULE_ID,
         Severity.HIGH,
         message=_SAME(workers=same.workers, times=same.times),
         more=[seen, *([_BY_LABELS] if same.by_labels else []), *fewer, _EPOCH(times=same.times)],
@@ -117,7 +117,7 @@ def change(facts: RuleInputs) -> Refused:
 
 
 RULE: Rule[RuleInputs] = Rule(
-    RULE_ID,
+    _RULE_ID,
     check,
     change,
     bound="Misconfigured",

@@ -8,7 +8,7 @@ from feedline.analysis.ledger.view import cheaper
 from feedline.analysis.ledger.view.input_wait import input_wait, num_workers, severity
 from feedline.analysis.sentences import COUNT, NAME, TIME, Sentence
 
-RULE_ID = "slow_first_batch"
+_RULE_ID = "slow_first_batch"
 _TIMES = 5.0  # as long as another batch: less is a matter of cold caches
 
 _TAKES = Sentence(
@@ -52,7 +52,7 @@ def check(facts: RuleInputs) -> Finding | None:
         return None
     fix = _FIXES.get(str(facts.setting("dataset_library")))
     return Finding(
-        RULE_ID,
+        _RULE_ID,
         weight,
         message=_TAKES(first=first, batch=batch),
         more=[_WHAT, _PASSES(passes=facts.epochs), _NO_WORKERS],
@@ -83,7 +83,7 @@ def change(facts: RuleInputs) -> Refused:
 
 
 RULE: Rule[RuleInputs] = Rule(
-    RULE_ID,
+    _RULE_ID,
     check,
     change,
     claims=("wait/first_batch",),

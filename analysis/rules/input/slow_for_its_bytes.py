@@ -10,7 +10,7 @@ from feedline.analysis.ledger.view.slow_stage import slowest_stage
 from feedline.analysis.ledger.view.why_slow import UNKNOWN_CALL, UNKNOWN_CAUSE, Why
 from feedline.analysis.sentences import PART, TIME, Sentence
 
-RULE_ID = "slow_for_its_bytes"
+_RULE_ID = "slow_for_its_bytes"
 
 _SAYS = Sentence(
     "{stage} takes {took} per {per}, and should take less than {should}{how}",
@@ -38,7 +38,7 @@ def check(facts: RuleInputs) -> Finding | None:
         return None
     message, more = _says(work, cause)
     return Finding(
-        RULE_ID,
+        _RULE_ID,
         weight,
         message=message,
         more=more,
@@ -86,7 +86,7 @@ def _evidence(work: Work, cause: Why) -> list[Evidence]:
 
 
 RULE: Rule[RuleInputs] = Rule(
-    RULE_ID,
+    _RULE_ID,
     check,
     change,
     claims=("sample",),

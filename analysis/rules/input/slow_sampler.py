@@ -8,7 +8,7 @@ from feedline.analysis.ledger.rule import CHEAPER, Rule
 from feedline.analysis.ledger.view.input_wait import batches_per_step, input_wait, severity
 from feedline.analysis.sentences import COUNT, NAME, PART, TIME, Sentence
 
-RULE_ID = "slow_sampler"
+_RULE_ID = "slow_sampler"
 
 #: Torch's own samplers take 0.1 to 0.4 us per index, the start of a pass over 60,000 or more
 #: samples included (docs/rules/slow_sampler.md).
@@ -34,7 +34,7 @@ _FEWER_PASSES = [
     "Or let a sampler of your own keep the order as a tensor and yield slices of it, without a "
     "list of all indices.",
 ]
-ONLY_THOSE = [
+_ONLY_THOSE = [
     "Passes end before the sampler does: let a sampler of your own draw only the indices that "
     "they take."
 ]
@@ -73,7 +73,7 @@ def check(facts: RuleInputs) -> Finding | None:
     once = at_once(facts, took_s)
     (message, more), (fix, *others) = _says(facts, took_s / batches, once), _fixes(facts, once)
     return Finding(
-        RULE_ID,
+        _RULE_ID,
         weight,
         message=message,
         more=more,
@@ -144,7 +144,7 @@ def _fixes(facts: RuleInputs, once: bool) -> list[str]:
     name = _name(facts)
     if not once:
         return [_SLICES(sampler=name)]
-    first, *rest = ONLY_THOSE if _ends_early(facts) else _FEWER_PASSES
+    first, *rest = _ONLY_THOSE if _ends_early(facts) else _FEWER_PASSES
     if not _may_replace(facts, once):
         return [first, *rest]
     faster = "draws 32 indices at a time" if name == _RANDOM else "takes far less time"
@@ -194,5 +194,5 @@ def change(facts: RuleInputs) -> Refused:
 
 
 RULE: Rule[RuleInputs] = Rule(
-    RULE_ID, check, change, claims=("sampler",), lifts=CHEAPER | {"step"}, of_input=True
+    _RULE_ID, check, change, claims=("sampler",), lifts=CHEAPER | {"step"}, of_input=True
 )

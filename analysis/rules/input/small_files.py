@@ -9,7 +9,7 @@ from feedline.analysis.ledger.view.input_wait import making_share, severity
 from feedline.analysis.ledger.view.storage import MIN_BLOCKED_SHARE, spared_s, storage_share
 from feedline.analysis.sentences import PART, PERCENT, SIZE, Sentence
 
-RULE_ID = "small_files"
+_RULE_ID = "small_files"
 
 _SAYS = Sentence(
     "each sample reads {pieces} of {size}, which takes {part} of its time",
@@ -50,9 +50,8 @@ def check(facts: RuleInputs) -> Finding | None:
     traffic, mean = facts.traffic, _file_bytes(facts)
     if mean is None or mean >= _MAX_FILE_BYTES or not traffic.read_chars or not traffic.read_calls:
         return None
-    reading = (
-        making_share(facts, "read") * _of_calls(facts) or storage_share(facts) or 0.0
-    )  # where no hook saw the reads
+    # where no hook saw the reads
+    reading = making_share(facts, "read") * _of_calls(facts) or storage_share(facts) or 0.0
     cost_s = spared_s(facts, reading)
     weight = severity(facts, cost_s)
     if reading < MIN_BLOCKED_SHARE or weight is Severity.INFO:
@@ -64,7 +63,7 @@ def check(facts: RuleInputs) -> Finding | None:
         Evidence("file_bytes", "bytes read per file", mean, "B"),
     ]
     return Finding(
-        RULE_ID,
+        _RULE_ID,
         weight,
         message=_SAYS(part=reading, pieces=pieces, size=mean if files else of_a_read),
         evidence=[
@@ -145,7 +144,7 @@ def _of_calls(facts: RuleInputs) -> float:
 
 
 RULE: Rule[RuleInputs] = Rule(
-    RULE_ID,
+    _RULE_ID,
     check,
     change,
     claims=("sample/read",),

@@ -8,7 +8,7 @@ from feedline.analysis.ledger.view import handover
 from feedline.analysis.ledger.view.input_wait import input_wait, num_workers, severity, shortage_s
 from feedline.analysis.sentences import COUNT, PERCENT, TIME, Sentence
 
-RULE_ID = "straggler_in_order"
+_RULE_ID = "straggler_in_order"
 _SETTINGS: dict[str, int | bool] = {"in_order": False}
 
 #: Coefficient of variation of the time to make a batch (docs/rules/straggler_in_order.md). With
@@ -67,7 +67,7 @@ def check(facts: RuleInputs) -> Finding | None:
         what = "workers idle behind a slow batch, share of their time"
         evidence.append(Evidence("idle_behind_straggler_share", what, facts.straggler_share, SHARE))
     return Finding(
-        RULE_ID,
+        _RULE_ID,
         weight,
         message=_SAYS(waiting=blocked_s),
         more=[_VARIES(deviation=maker.fetch_cv)],
@@ -88,7 +88,7 @@ def change(facts: RuleInputs) -> Change:
 
 
 RULE: Rule[RuleInputs] = Rule(
-    RULE_ID,
+    _RULE_ID,
     check,
     change,
     claims=("wait/head_of_line",),

@@ -15,7 +15,7 @@ from feedline.analysis.ledger.view.storage import (
 )
 from feedline.analysis.sentences import PART, PERCENT, SIZE, Sentence
 
-RULE_ID = "swapping"
+_RULE_ID = "swapping"
 
 _SAYS = Sentence(
     "the machine is swapping ({read}/s), and samples wait for memory {held} of their time",
@@ -48,7 +48,7 @@ def check(facts: RuleInputs) -> Finding | None:
     if weight is Severity.INFO:
         return None
     return Finding(
-        RULE_ID,
+        _RULE_ID,
         weight,
         message=_SAYS(held=held, read=facts.swapped_in),
         evidence=[
@@ -103,7 +103,7 @@ def change(facts: RuleInputs) -> Refused:
 
 
 RULE: Rule[RuleInputs] = Rule(
-    RULE_ID,
+    _RULE_ID,
     check,
     change,
     claims=("sample",),

@@ -32,11 +32,9 @@ def check(facts: RuleInputs) -> Finding | None:
 
     Threads that send them count as well. It is silent while CPUs are free.
     """
-    process_s, accounted_s, ratio = (
-        facts.process_cpu_s,
-        cpus.accounted(facts),
-        cpus.process_ratio(facts),
-    )
+    process_s = facts.process_cpu_s
+    accounted_s = cpus.accounted(facts)
+    ratio = cpus.process_ratio(facts)
     if (
         process_s is None
         or accounted_s is None

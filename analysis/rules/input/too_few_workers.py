@@ -6,11 +6,12 @@ from feedline.analysis.ledger.facts import RuleInputs
 from feedline.analysis.ledger.finding import SHARE, Evidence, Finding, Severity, measured
 from feedline.analysis.ledger.rule import AS_MUCH_CPU, Effort, Rule
 from feedline.analysis.ledger.view import cheaper, cpus, handover
-from feedline.analysis.ledger.view.handover import arguments, making_s, receiving_s
+from feedline.analysis.ledger.view.handover import arguments, receiving_s
 from feedline.analysis.ledger.view.input_wait import (
     compute_s,
     input_wait,
     least_s,
+    making_s,
     num_workers,
     severity,
 )
@@ -29,7 +30,7 @@ from feedline.analysis.ledger.view.workers_needed import (
 )
 from feedline.analysis.sentences import NAME, PART, TIME, Sentence
 
-RULE_ID = "too_few_workers"
+_RULE_ID = "too_few_workers"
 
 _ALONE = Sentence(
     "the main process makes every batch itself, which takes {making} of each {step} step",
@@ -110,7 +111,7 @@ def check(facts: RuleInputs) -> Finding | None:
     said = [*_says(facts, workers), *cpus.use(facts)]
     fix, *why = [handover.change(facts, given)] if given else _split_first(facts)
     return Finding(
-        RULE_ID,
+        _RULE_ID,
         weight,
         message=said[0],
         more=said[1:],
@@ -182,9 +183,8 @@ def _evidence(facts: RuleInputs) -> list[Evidence]:
     times.append(("compute_s", "rest of the step", compute_s(facts), "s"))
     times.append(("gpu_s", "work of the GPU, per step", facts.step.gpu_s or None, "s"))
     ends = (("lower", receiving.low), ("upper", receiving.high)) if alone else ()
-    late = (
-        facts.step.waits.get("handover", 0.0) > input_wait(facts).making_s / 2
-    )  # made, and kept by a worker that never idles
+    # made, and kept by a worker that never idles
+    late = facts.step.waits.get("handover", 0.0) > input_wait(facts).making_s / 2
     shares = [
         (
             "idle_share",
@@ -213,7 +213,7 @@ def _evidence(facts: RuleInputs) -> list[Evidence]:
 
 
 RULE: Rule[RuleInputs] = Rule(
-    RULE_ID,
+    _RULE_ID,
     check,
     change,
     claims=("wait/starved", "wait/head_of_line", "read", "decode", "augment", "dataset", "collate"),

@@ -10,7 +10,7 @@ from feedline.analysis.ledger.view.slow_code import SlowCode, lines_of, reported
 from feedline.analysis.measure.code_places import COLLATE
 from feedline.analysis.sentences import NAME, PERCENT, Sentence
 
-RULE_ID = "user_code"
+_RULE_ID = "user_code"
 _HALVED = 0.5
 #: Of making a sample: a function that surely takes less is not worth its own finding.
 _MIN_SHARE = 0.05
@@ -36,7 +36,7 @@ def check(facts: RuleInputs) -> Finding | None:
     if weight is Severity.INFO:
         return None
     return Finding(
-        RULE_ID,
+        _RULE_ID,
         weight,
         message=_SAYS(function=slow.node.function, part=slow.share),
         more=_more(slow),
@@ -124,7 +124,7 @@ def _scaled(slow: SlowCode, left: float) -> Change | Refused:
 
 
 RULE: Rule[RuleInputs] = Rule(
-    RULE_ID,
+    _RULE_ID,
     check,
     change,
     effort=Effort.CODE,

@@ -6,8 +6,14 @@ from feedline.analysis.ledger.facts import RuleInputs
 from feedline.analysis.ledger.finding import Finding, Severity, measured
 from feedline.analysis.ledger.rule import AS_MUCH_CPU, Rule, Time
 from feedline.analysis.ledger.view import cheaper, cpus
-from feedline.analysis.ledger.view.handover import making_s, receiving_s, with_workers_s
-from feedline.analysis.ledger.view.input_wait import compute_s, input_wait, num_workers, severity
+from feedline.analysis.ledger.view.handover import receiving_s, with_workers_s
+from feedline.analysis.ledger.view.input_wait import (
+    compute_s,
+    input_wait,
+    making_s,
+    num_workers,
+    severity,
+)
 from feedline.analysis.measure.stream_workers import Parts
 from feedline.analysis.sentences import COUNT, NAME, NUMBER, PART, TIME, Sentence
 

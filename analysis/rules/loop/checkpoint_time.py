@@ -9,7 +9,7 @@ from feedline.analysis.ledger.view.loop_code import line_of_stage
 from feedline.analysis.measure.code_places import CHECKPOINT
 from feedline.analysis.sentences import PART, PERCENT, TIME, Sentence
 
-RULE_ID = "checkpoint_time"
+_RULE_ID = "checkpoint_time"
 
 _SAYS = Sentence(
     "torch.save takes {part} of the step time: {once} {how_often}",
@@ -37,7 +37,7 @@ def check(facts: RuleInputs) -> Finding | None:
     once_s, every = row.s / row.steps, round(row.period or 1 / row.steps)
     how_often = "in each step" if every == 1 else f"every {counted(every, 'step')}"
     return Finding(
-        RULE_ID,
+        _RULE_ID,
         Severity.of(row.s / step.mean_s),
         message=_SAYS(part=row.s / step.mean_s, once=once_s, how_often=how_often),
         evidence=[
@@ -61,7 +61,7 @@ def change(facts: RuleInputs) -> Refused:
 
 
 RULE: Rule[RuleInputs] = Rule(
-    RULE_ID,
+    _RULE_ID,
     check,
     change,
     claims=(CHECKPOINT,),

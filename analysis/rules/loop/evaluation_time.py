@@ -6,10 +6,10 @@ from feedline.analysis.ledger.facts import RuleInputs
 from feedline.analysis.ledger.finding import SHARE, Evidence, Finding, Severity, measured
 from feedline.analysis.ledger.rule import Rule
 from feedline.analysis.ledger.view.own_functions import NAMED, NAMED_SHARE, parts
-from feedline.analysis.measure.model import StepSummary
+from feedline.analysis.measure.step_model import StepSummary
 from feedline.analysis.sentences import PART, PERCENT, TIME, Sentence
 
-RULE_ID = "evaluation_time"
+_RULE_ID = "evaluation_time"
 
 _SAYS = Sentence(
     "evaluation, rollouts or generation take {part} of the time{how_often}",
@@ -45,7 +45,7 @@ def check(facts: RuleInputs) -> Finding | None:
         else []
     )
     return Finding(
-        RULE_ID,
+        _RULE_ID,
         Severity.HIGH if part >= _MOST_OF_IT else Severity.INFO,
         message=_SAYS(part=part, how_often=_often(step)),
         more=[
@@ -111,7 +111,7 @@ def change(facts: RuleInputs) -> Refused:
 
 
 RULE: Rule[RuleInputs] = Rule(
-    RULE_ID,
+    _RULE_ID,
     check,
     change,
     bound="Mostly inference",

@@ -17,7 +17,7 @@ from feedline.analysis.ledger.view.tensor_cores import (
 )
 from feedline.analysis.sentences import TIME, Sentence
 
-RULE_ID = "float32_products"
+_RULE_ID = "float32_products"
 
 _SAYS = Sentence(
     "the GPU spends {products} of each {step} step on float32 matrix products without tensor cores",
@@ -47,7 +47,7 @@ def check(facts: RuleInputs) -> Finding | None:
         return None
     fix, *others = FIXES[cores]
     return Finding(
-        RULE_ID,
+        _RULE_ID,
         Severity.of(part),
         message=_SAYS(products=work.float32_products_s, step=step.mean_s),
         more=[_BUSY(busy=work.busy_s)],
@@ -85,7 +85,7 @@ def change(facts: RuleInputs) -> Refused:
 
 
 RULE: Rule[RuleInputs] = Rule(
-    RULE_ID,
+    _RULE_ID,
     check,
     change,
     claims=("forward", "backward"),

@@ -8,10 +8,10 @@ from feedline.analysis.ledger.change import Change, Factor, Refused
 from feedline.analysis.ledger.facts import RuleInputs
 from feedline.analysis.ledger.finding import SHARE, Evidence, Finding, Severity
 from feedline.analysis.ledger.rule import Rule
-from feedline.analysis.measure.model import GarbageCollection
+from feedline.analysis.measure.step_model import GarbageCollection
 from feedline.analysis.sentences import PART, PERCENT, TIME, Sentence
 
-RULE_ID = "garbage_collection"
+_RULE_ID = "garbage_collection"
 
 _SAYS = Sentence(
     "Python's garbage collection takes {part} of the step time{how_often}",
@@ -49,7 +49,7 @@ def check(facts: RuleInputs) -> Finding | None:
     called = garbage.called_share >= _MOSTLY
     fix, *others = _fixes(garbage)
     return Finding(
-        RULE_ID,
+        _RULE_ID,
         Severity.of(cost_s / mean_s),
         message=(_CALLED if called else _SAYS)(part=cost_s / mean_s, how_often=_often(garbage)),
         more=_more(garbage),
@@ -134,7 +134,7 @@ def change(facts: RuleInputs) -> Change | Refused:
 
 
 RULE: Rule[RuleInputs] = Rule(
-    RULE_ID,
+    _RULE_ID,
     check,
     change,
     claims=("*/gc",),

@@ -11,7 +11,7 @@ from feedline.analysis.ledger.view import launches
 from feedline.analysis.measure.stages import STAGES
 from feedline.analysis.sentences import PART, PERCENT, TIME, Sentence
 
-RULE_ID = "gpu_waits"
+_RULE_ID = "gpu_waits"
 
 _SAYS = Sentence(
     "the GPU is idle for at least {idle} ({part}) of each step while the host launches its work",
@@ -51,7 +51,7 @@ def check(facts: RuleInputs) -> Finding | None:
         return None
     part, each = idle_s / step.mean_s, (work.kernel_s, idle_s / max(work.kernels, 1))
     return Finding(
-        RULE_ID,
+        _RULE_ID,
         Severity.of(part),
         message=_SAYS(idle=idle_s, part=part),
         more=[
@@ -80,7 +80,7 @@ def check(facts: RuleInputs) -> Finding | None:
 
 
 RULE: Rule[RuleInputs] = Rule(
-    RULE_ID,
+    _RULE_ID,
     check,
     launches.change,
     claims=("forward", "backward", "optimizer", "other"),

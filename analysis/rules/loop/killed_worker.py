@@ -5,10 +5,10 @@ from feedline.analysis.ledger.change import Refused
 from feedline.analysis.ledger.facts import RuleInputs
 from feedline.analysis.ledger.finding import Finding, Severity, measured
 from feedline.analysis.ledger.rule import Rule
-from feedline.analysis.measure.killed import KilledWorker
+from feedline.analysis.measure.model import KilledWorker
 from feedline.analysis.sentences import PART, SIZE, TIME, Sentence
 
-RULE_ID = "killed_worker"
+_RULE_ID = "killed_worker"
 
 _FOR_MEMORY = Sentence("{who} was killed because memory was full{size}", who=PART, size=PART)
 _NOT_FOR_MEMORY = Sentence(
@@ -48,7 +48,7 @@ def found(killed: KilledWorker | None) -> Finding | None:
     says = {True: _FOR_MEMORY, False: _NOT_FOR_MEMORY, None: _UNKNOWN}[killed.for_memory]
     fix, *others = _fixes(killed)
     return Finding(
-        RULE_ID,
+        _RULE_ID,
         Severity.HIGH,
         message=says(who=_who(killed), size=_size(killed)),
         more=_more(killed),
@@ -129,7 +129,7 @@ def change(facts: RuleInputs) -> Refused:
 
 
 RULE: Rule[RuleInputs] = Rule(
-    RULE_ID,
+    _RULE_ID,
     check,
     change,
     bound="Ended early",

@@ -8,7 +8,7 @@ from feedline.analysis.ledger.rule import Rule
 from feedline.analysis.measure.model import Holder, MemoryGrowth
 from feedline.analysis.sentences import COUNT, PART, SIZE, TIME, Sentence
 
-RULE_ID = "memory_growth"
+_RULE_ID = "memory_growth"
 
 _SAYS = Sentence("{who} by {growth} per step{until}", who=PART, growth=SIZE, until=PART)
 _GRAPHS_KEPT = Sentence(
@@ -51,7 +51,7 @@ def check(facts: RuleInputs) -> Finding | None:
         return None
     fix, *others = _fixes(grown)
     return Finding(
-        RULE_ID,
+        _RULE_ID,
         _severity(facts, grown),
         message=_says(grown),
         more=[_GREW(grown=grown.grown_bytes, end=grown.at_end_bytes), *_holds(grown)],
@@ -153,7 +153,7 @@ def change(facts: RuleInputs) -> Refused:
 
 
 RULE: Rule[RuleInputs] = Rule(
-    RULE_ID,
+    _RULE_ID,
     check,
     change,
     bound="Will run out of memory",

@@ -11,7 +11,7 @@ from feedline.analysis.ledger.rule import Rule
 from feedline.analysis.measure.model import Updated
 from feedline.analysis.sentences import COUNT, NAME, PART, PERCENT, TIME, Sentence
 
-RULE_ID = "optimizer_time"
+_RULE_ID = "optimizer_time"
 _STAGE = "optimizer"
 
 _SAYS = Sentence(
@@ -54,7 +54,7 @@ def check(facts: RuleInputs) -> Finding | None:
     if not other_code and (updated.fused or updated.kind not in _FUSED):
         return None  # nothing is known that would make it faster
     return Finding(
-        RULE_ID,
+        _RULE_ID,
         Severity.of(took / step.mean_s),
         message=_SAYS(optimizer=updated.kind, part=took / step.mean_s, step=step.mean_s),
         more=_why(updated, needs_s if other_code else None),
@@ -94,7 +94,7 @@ def change(facts: RuleInputs) -> Refused:
 
 
 RULE: Rule[RuleInputs] = Rule(
-    RULE_ID,
+    _RULE_ID,
     check,
     change,
     claims=("optimizer",),

@@ -26,10 +26,10 @@ from feedline.analysis.ledger.view.own_functions import (
     place_of,
 )
 from feedline.analysis.ledger.view.slow_code import reported
-from feedline.analysis.measure.model import OwnFunction
+from feedline.analysis.measure.step_model import OwnFunction
 from feedline.analysis.sentences import NAME, PART, PERCENT, SIZE, TIME, Sentence
 
-RULE_ID = "own_code"
+_RULE_ID = "own_code"
 
 _SAYS = Sentence(
     "code outside the model takes {took} per step, {part} of it in {function}",
@@ -92,13 +92,11 @@ def check(facts: RuleInputs) -> Finding | None:
     if found is None:
         return None
     step, own, on_gpu = facts.step, found.own, facts.step.gpu_stages is not None
-    named, took, queued, freed_bytes, freeing_s = (
-        found.functions,
-        found.took_s,
-        found.queued,
-        found.freed_bytes,
-        found.freeing_s,
-    )
+    named = found.functions
+    took = found.took_s
+    queued = found.queued
+    freed_bytes = found.freed_bytes
+    freeing_s = found.freeing_s
     known, sampled = known_in_loop(facts, named), loop_function(facts)
     line = sampled[0] if sampled else line_in(facts, named[0].name)
     waits_s = _waits_s(facts, found)
@@ -116,7 +114,7 @@ def check(facts: RuleInputs) -> Finding | None:
     ]
     flags = facts.loader.flags if facts.loader else ()
     return Finding(
-        RULE_ID,
+        _RULE_ID,
         # what waits for the GPU takes no less time without it, and a call that does not, does
         Severity.of((by_host_s if on_gpu else took) / step.mean_s),
         message=_SAYS(took=own.s, part=named[0].s, function=name_of(named[0].name)),
@@ -255,7 +253,7 @@ def _scaled(facts: RuleInputs, left: float) -> Change | Refused:
 
 
 RULE: Rule[RuleInputs] = Rule(
-    RULE_ID,
+    _RULE_ID,
     check,
     change,
     claims=("other", "loss"),

@@ -6,11 +6,11 @@ from feedline.analysis.ledger.facts import RuleInputs
 from feedline.analysis.ledger.finding import SHARE, Evidence, Finding, Severity, measured
 from feedline.analysis.ledger.rule import Rule
 from feedline.analysis.ledger.view.loop_code import known_in_function
-from feedline.analysis.measure.model import PeriodicStall
 from feedline.analysis.measure.stages import STAGES
+from feedline.analysis.measure.step_model import PeriodicStall
 from feedline.analysis.sentences import NAME, PART, PERCENT, TIME, Sentence
 
-RULE_ID = "periodic_stall"
+_RULE_ID = "periodic_stall"
 
 _SAYS = Sentence(
     "every {steps}, one takes {longer} longer, which is {part} of the step time",
@@ -45,7 +45,7 @@ def check(facts: RuleInputs) -> Finding | None:
     told = not of_model and not on_gpu
     steps = counted(stall.period, "step")
     return Finding(
-        RULE_ID,
+        _RULE_ID,
         Severity.of(stall.s / mean_s) if told else Severity.INFO,
         message=_SAYS(steps=steps, longer=stall.longer_s, part=stall.s / mean_s),
         more=[*_more(stall, of_model), *([_GPU] if on_gpu else [])],
@@ -129,7 +129,7 @@ def change(facts: RuleInputs) -> Change:
 
 
 RULE: Rule[RuleInputs] = Rule(
-    RULE_ID,
+    _RULE_ID,
     check,
     change,
     claims=("*/periodic",),

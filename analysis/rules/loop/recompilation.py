@@ -12,7 +12,7 @@ from feedline.analysis.measure.code_places import COMPILE
 from feedline.analysis.measure.model import Recompiled
 from feedline.analysis.sentences import COUNT, NAME, PART, PERCENT, Sentence
 
-RULE_ID = "recompilation"
+_RULE_ID = "recompilation"
 
 _SAYS = Sentence(
     "torch.compile compiled again in {again} of {steps}, which takes {part} of the step time",
@@ -82,7 +82,7 @@ def check(facts: RuleInputs) -> Finding | None:
     )
     because = [_STEPS(again=again, steps=of), *_why(first)] if first is not None else []
     return Finding(
-        RULE_ID,
+        _RULE_ID,
         Severity.of(part),
         message=message,
         more=[*because, *([_OVER_NOW] if over else [])],
@@ -141,7 +141,7 @@ def change(facts: RuleInputs) -> Refused:
 
 
 RULE: Rule[RuleInputs] = Rule(
-    RULE_ID,
+    _RULE_ID,
     check,
     change,
     claims=(COMPILE,),

@@ -15,7 +15,7 @@ from feedline.analysis.sentences import NAME, PART, PERCENT, Sentence
 from feedline.analysis.traces.kernel_names import short_name
 from feedline.analysis.traces.kinds_of_work import ELEMENTWISE, FLOAT32_PRODUCT, NCHW_TO_NHWC
 
-RULE_ID = "device_bound"
+_RULE_ID = "device_bound"
 _MOSTLY = 0.80
 _LESS_WORK = "Give the device less to do"
 _COMPILE = "torch.compile, which fuses elementwise kernels"
@@ -75,7 +75,7 @@ def check(facts: TraceFacts) -> Finding | None:
     more += [_PRODUCTS(part=products)] if slow else []
     fix, *others = FIXES[cores] if slow else [_less_work(facts)]
     return Finding(
-        RULE_ID,
+        _RULE_ID,
         Severity.INFO,
         message=_SAYS(part=part, whole=facts.whole),
         more=more,
@@ -121,12 +121,10 @@ def _less_work(facts: TraceFacts) -> str:
 
 def _unknown(facts: TraceFacts, part: float) -> Finding:
     found = facts.perhaps_communication
-    total, names = (
-        sum(row.busy_share for row in found),
-        " and ".join(dict.fromkeys(short_name(row.name) for row in found[:2])),
-    )
+    total = sum(row.busy_share for row in found)
+    names = " and ".join(dict.fromkeys(short_name(row.name) for row in found[:2]))
     return Finding(
-        RULE_ID,
+        _RULE_ID,
         Severity.INFO,
         message=_BUSY(part=part, whole=facts.whole),
         more=[_PERHAPS(part=total), _NAMED(names=names)],
@@ -154,5 +152,5 @@ def change(facts: TraceFacts) -> Refused:
 
 
 RULE: Rule[TraceFacts] = Rule(
-    RULE_ID, check, change, claims=("compute",), states=Statement.DEVICE_BUSY
+    _RULE_ID, check, change, claims=("compute",), states=Statement.DEVICE_BUSY
 )

@@ -6,7 +6,7 @@ from feedline.analysis.ledger.rule import Rule
 from feedline.analysis.ledger.trace_facts import TraceFacts
 from feedline.analysis.sentences import PART, PERCENT, SIZE, Sentence
 
-RULE_ID = "exposed_copy"
+_RULE_ID = "exposed_copy"
 _SAYS = Sentence(
     "copies that overlap with no computation take {part} of {whole}", part=PERCENT, whole=PART
 )
@@ -54,7 +54,7 @@ def check(facts: TraceFacts) -> Finding | None:
     most = max(_WAYS, key=lambda way: took[way]) if any(took.values()) else ""
     fix, *others = _fixes(most, slow)
     return Finding(
-        RULE_ID,
+        _RULE_ID,
         weight,
         message=_SAYS(part=part, whole=facts.whole),
         more=[
@@ -102,5 +102,5 @@ def change(facts: TraceFacts) -> Refused:
 
 
 RULE: Rule[TraceFacts] = Rule(
-    RULE_ID, check, change, claims=("exposed_copy",), bound="Bound by copies"
+    _RULE_ID, check, change, claims=("exposed_copy",), bound="Bound by copies"
 )

@@ -7,7 +7,7 @@ from feedline.analysis.ledger.trace_facts import TraceFacts
 from feedline.analysis.ledger.view import launches
 from feedline.analysis.sentences import PART, PERCENT, TIME, Sentence
 
-RULE_ID = "host_bound"
+_RULE_ID = "host_bound"
 
 _SAYS = Sentence(
     "the device is idle for {part} of {whole} while the host launches work{perhaps}",
@@ -39,7 +39,7 @@ def check(facts: TraceFacts) -> Finding | None:
     idle_s = facts.cost_s("host_launch") * steps / max(kernels, 1)
     perhaps = " or waits for data" if facts.shown.input.reasons.get("loader_pct") else ""
     return Finding(
-        RULE_ID,
+        _RULE_ID,
         weight,
         message=_SAYS(part=part, whole=facts.whole, perhaps=perhaps),
         more=[
@@ -61,7 +61,7 @@ def check(facts: TraceFacts) -> Finding | None:
 
 
 RULE: Rule[TraceFacts] = Rule(
-    RULE_ID,
+    _RULE_ID,
     check,
     launches.change,
     claims=("host_launch",),

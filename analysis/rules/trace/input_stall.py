@@ -6,7 +6,7 @@ from feedline.analysis.ledger.rule import Needs, Rule
 from feedline.analysis.ledger.trace_facts import TraceFacts
 from feedline.analysis.sentences import NUMBER, PART, PERCENT, Sentence
 
-RULE_ID = "input_stall"
+_RULE_ID = "input_stall"
 
 _IDLE = Sentence(
     "the device is idle for {part} of {whole} while the main thread waits for its loader",
@@ -28,12 +28,10 @@ def check(facts: TraceFacts) -> Finding | None:
     weight = Severity.of(part)
     if found.loader_ns is None or weight is Severity.INFO:
         return None
-    idle, each_s = (
-        found.idle_explained_pct,
-        found.loader_ns / 1e9 / found.calls if found.calls else None,
-    )
+    idle = found.idle_explained_pct
+    each_s = found.loader_ns / 1e9 / found.calls if found.calls else None
     return Finding(
-        RULE_ID,
+        _RULE_ID,
         weight,
         message=(_WAITS if found.stall_ns is None else _IDLE)(part=part, whole=facts.whole),
         more=[_FASTER(times=1 / (1 - part))] if part < 1 else [],
@@ -78,4 +76,4 @@ def change(facts: TraceFacts) -> Refused:
     )
 
 
-RULE: Rule[TraceFacts] = Rule(RULE_ID, check, change, claims=("input",), needs=Needs.TRACED_INPUT)
+RULE: Rule[TraceFacts] = Rule(_RULE_ID, check, change, claims=("input",), needs=Needs.TRACED_INPUT)

@@ -6,7 +6,7 @@ from feedline.analysis.ledger.rule import Rule
 from feedline.analysis.ledger.trace_facts import TraceFacts
 from feedline.analysis.sentences import PART, PERCENT, Sentence
 
-RULE_ID = "synchronisation"
+_RULE_ID = "synchronisation"
 
 _SAYS = Sentence(
     "the device is idle for {part} of {whole} while the host waits for it in synchronizing calls",
@@ -26,7 +26,7 @@ def check(facts: TraceFacts) -> Finding | None:
     if weight is Severity.INFO:
         return None
     return Finding(
-        RULE_ID,
+        _RULE_ID,
         weight,
         message=_SAYS(part=part, whole=facts.whole),
         evidence=[
@@ -58,5 +58,5 @@ def change(facts: TraceFacts) -> Refused:
 
 
 RULE: Rule[TraceFacts] = Rule(
-    RULE_ID, check, change, claims=("synchronising",), bound="Bound by synchronization"
+    _RULE_ID, check, change, claims=("synchronising",), bound="Bound by synchronization"
 )

@@ -23,9 +23,8 @@ IGNORED = [
     msgspec.defstruct(f"Ignored{n}", [], gc=False, tag_field="ph", tag=phase)
     for n, phase in enumerate("iICbnesSfTtpFNODPRcVv(),")
 ]
-_EXACT_BELOW = (
-    2.0**43
-)  # microseconds: the doubles beyond lie more than 1 ns apart (2**43 * 2**-52 us = 0.00195 us)
+# microseconds: the doubles beyond lie more than 1 ns apart (2**43 * 2**-52 us = 0.00195 us)
+_EXACT_BELOW = 2.0**43
 _INTEGERS_BELOW = 2.0**51  # microseconds: within _MAX_TIME_NS
 _MAX_TIME_NS = 1 << 61  # nanoseconds, 73 years; three such times can be added
 UNREADABLE = np.iinfo(np.int64).min
@@ -200,9 +199,8 @@ def _from_texts(texts: Sequence[msgspec.Raw]) -> npt.NDArray[np.int64]:
     wholes = whole_ends - begins
     if len(ends) != len(texts) or wholes.min() == 0 or decimals.max() > 3:
         return _one_by_one(texts)
-    if (
-        wholes.max() > 16 or (letters[begins[wholes == 16]] > ord("2")).any()
-    ):  # does not fit 64 bits, or is no time
+    # does not fit 64 bits, or is no time
+    if wholes.max() > 16 or (letters[begins[wholes == 16]] > ord("2")).any():
         return _one_by_one(texts)
     digits = np.fromstring(joined.translate(None, b".").decode(), "i8", sep=",")
     return np.asarray(digits * 10 ** (3 - decimals), np.int64)
@@ -256,10 +254,8 @@ class BlockDecoder:
             if not self._exact:
                 events = _FLOAT_DECODER.decode(text)
                 spans = [event for event in events if type(event) is _Span]
-                start, wall = (
-                    _from_numbers(list(map(_ts, spans))),
-                    _from_numbers(list(map(_dur, spans))),
-                )
+                start = _from_numbers(list(map(_ts, spans)))
+                wall = _from_numbers(list(map(_dur, spans)))
                 if start is not None and wall is not None:
                     return _block(events, spans, start, wall)
             self._exact = True

@@ -299,11 +299,9 @@ class Filled:
         if timeless.any():
             kept = np.flatnonzero(~timeless)
             self.unreadable += len(spans) - len(kept)
-            spans, start, wall = (
-                [spans[number] for number in kept.tolist()],
-                start[kept],
-                wall[kept],
-            )
+            spans = [spans[number] for number in kept.tolist()]
+            start = start[kept]
+            wall = wall[kept]
         if len(self.rows) + len(self._marks) + len(spans) > self.limits.events:
             raise TraceDamaged(
                 f"{self.path} contains more than {self.limits.events:,} events: raise "

@@ -42,9 +42,8 @@ _OTHER_ARCHIVES = {
     b"BZh": "bzip2",
     b"\xfd7zXZ": "xz",
 }
-MAX_OBJECT_TEXT = (
-    1 << 22
-)  # bytes of text that may become Python objects at once, which take up to 30 times as much
+# bytes of text that may become Python objects at once, which take up to 30 times as much
+MAX_OBJECT_TEXT = 1 << 22
 #: Behind the last event: the end of the object, or another of its keys.
 _END = re.compile(rb'\}\s*\](?=\s*(?:\}|,\s*"[\w ]+"\s*:|$))')
 _ENCODED = {field.name: field.encode_name for field in msgspec.structs.fields(Args)}
@@ -56,16 +55,14 @@ _MADE: dict[str, Any] = {"X": ExactSpan, "B": Begin, "E": End, "M": Label}
 _BOUNDARY = re.compile(
     rb'\}\s*,\s*(?=\{\s*(?:\}|"(?:ph|name|cat|args|ts|pid|tid|dur|id|s|bp|tts|ev)"\s*:))'
 )
-_TOKEN = re.compile(
-    rb'"[^"\\]*"|["[\]{},]'
-)  # a quote alone begins a text that has escapes, or no end
+# a quote alone begins a text that has escapes, or no end
+_TOKEN = re.compile(rb'"[^"\\]*"|["[\]{},]')
 _ESCAPE = re.compile(rb'["\\]')
 _LIST_BEGINS = re.compile(rb"\s*:\s*\[")
 _NEAR_END = 1 << 12  # bytes from the end in which the last boundary is looked for first
 _DEEPEST = 1000  # brackets; an event with its shapes has five
-_MAX_EVENT_TEXT = (
-    1 << 23
-)  # bytes without the boundary of two events: an event with its stack and shapes has some thousand
+# bytes without the boundary of two events: an event with its stack and shapes has some thousand
+_MAX_EVENT_TEXT = 1 << 23
 _PATIENCE = 1 << 22  # bytes, after which what looks like nothing but arguments is given up
 _SPARE = 250_000  # a file with this many more entries that are not events than events is given up
 _BOM = b"\xef\xbb\xbf"
@@ -426,9 +423,8 @@ class Blocks:
             head = (head + piece).removeprefix(_BOM)
             if len(head) < enough:
                 continue
-            enough = 2 * len(
-                head
-            )  # looking again for every piece would take the square of their number
+            # looking again for every piece would take the square of their number
+            enough = 2 * len(head)
             begin = head.lstrip()[:1]
             if begin == b"[":
                 if maker := maker_of_lines(head):
@@ -474,10 +470,8 @@ class Blocks:
             )
         events, dropped, bracket = _one_by_one(buffer[: boundary.start() + 1])
         if len(buffer) < _PATIENCE and all(type(event) is IGNORED[0] for event in events):
-            return (
-                by_texts([]),
-                buffer,
-            )  # objects among the arguments of an event that is not yet whole look like events
+            # objects among the arguments of an event that is not yet whole look like events
+            return (by_texts([]), buffer)
         self.dropped += dropped
         return by_texts(events), self._rest(
             buffer, boundary.end() if bracket is None else bracket, bracket is not None
@@ -508,9 +502,8 @@ class Blocks:
             buffer = self._rest(buffer, comma, False)
         events, dropped, bracket = _one_by_one(buffer, final=True)
         self._rest(buffer, bracket or 0, bracket is not None)
-        self.dropped += dropped - (
-            bracket is None and dropped > 0
-        )  # what the end of the file cut is not counted
+        # what the end of the file cut is not counted
+        self.dropped += dropped - (bracket is None and dropped > 0)
         yield by_texts(events)
 
     def _read(self, text: bytes) -> Block | None:

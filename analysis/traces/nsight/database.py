@@ -25,9 +25,8 @@ from feedline.profiler.errors import TraceDamaged
 THREADS = 0x1000000
 _MAGIC = b"SQLite format 3\0"
 BATCH = 65_536  # rows a time
-_LONGEST_CELL = (
-    64 << 20
-)  # bytes: of what a program under the profiler printed, Nsight Systems makes one cell
+# bytes: of what a program under the profiler printed, Nsight Systems makes one cell
+_LONGEST_CELL = 64 << 20
 _LONGEST_TEXT = 1 << 20  # bytes of a text that are kept
 # bytes: pointer, payload size, row id, header (sqlite.org/fileformat2.html, 1.6): no intact table
 # holds more rows
@@ -55,9 +54,8 @@ _NODE_VARIABLES = ("GROUP_RANK", "NODE_RANK", "SLURM_NODEID")
 _WANTED = {*_NODE_VARIABLES, *(name for pair in _LAUNCHER_VARIABLES for name in pair)}
 _NODE_ARGUMENT = re.compile(r"--node[-_]rank=(\d{1,6})")
 _SET = re.compile(r'(?:^|[\0;\n])([A-Z_]+)="?(\d{1,9})"?(?=$|[\0;\n])')
-_MPI_RANK = re.compile(
-    r"MPI Rank (\d{1,9})"
-)  # what Nsight Systems names the main thread of an MPI program
+# what Nsight Systems names the main thread of an MPI program
+_MPI_RANK = re.compile(r"MPI Rank (\d{1,9})")
 
 
 def process_of(global_tid: IntArray) -> IntArray:
@@ -81,7 +79,7 @@ def tid_of(global_tid: int) -> int:
 
 
 @dataclass(frozen=True)
-class Field:
+class RowField:
     """One number of a row.
 
     Attributes:
@@ -131,7 +129,7 @@ class Database:
             column.lower() in self.tables[table] for column in columns
         )
 
-    def read(self, table: str, fields: dict[str, Field], where: str = "") -> dict[str, IntArray]:
+    def read(self, table: str, fields: dict[str, RowField], where: str = "") -> dict[str, IntArray]:
         """Read numbers of a table; empty where there is no such table.
 
         Args:
@@ -155,7 +153,7 @@ class Database:
         whole = np.concatenate(parts) if parts else np.zeros((0, len(sources)), np.int64)
         return {name: np.ascontiguousarray(whole[:, number]) for number, name in enumerate(fields)}
 
-    def _source(self, table: str, field: Field) -> str:
+    def _source(self, table: str, field: RowField) -> str:
         known = self.tables[table]
         columns = [known[name.lower()] for name in field.names if name.lower() in known]
         if not columns:
@@ -333,7 +331,7 @@ EVENT_ROW_DTYPE = np.dtype(
     ]
 )
 
-START, END = Field(("start",)), Field(("end",), -1)
+START, END = RowField(("start",)), RowField(("end",), -1)
 
 
 class Names:

@@ -18,9 +18,9 @@ from feedline.analysis.traces.nsight.database import (
     META_TABLES,
     START,
     Database,
-    Field,
     Names,
     Recording,
+    RowField,
     Rows,
     event_rows,
     open_database,
@@ -80,11 +80,11 @@ _NOT_KNOWN = 7
 _PLACE_FIELDS = {
     "start": START,
     "end": END,
-    "process": Field(("globalPid",)),
-    "place": Field(("streamId",)),
-    "device": Field(("deviceId",)),
-    "context": Field(("contextId",)),
-    "correlation": Field(("correlationId",), -1),
+    "process": RowField(("globalPid",)),
+    "place": RowField(("streamId",)),
+    "device": RowField(("deviceId",)),
+    "context": RowField(("contextId",)),
+    "correlation": RowField(("correlationId",), -1),
 }
 _RUNTIMES = ("CUPTI_ACTIVITY_KIND_RUNTIME", "CUPTI_ACTIVITY_KIND_DRIVER")
 _SYSTEM_TABLE = "OSRT_API"
@@ -95,8 +95,8 @@ _RUNNING = "running"  # name of the time that a thread had a CPU
 # stack
 _BACKTRACE = 67
 _API_VERSION = re.compile(r"(_pt(?:sz|ds))?_v\d{4,}$")
-_THREAD = {"start": START, "end": END, "place": Field(("globalTid", "globalPid"))}
-_NAMED_FIELDS = {**_THREAD, "string": Field(("nameId",), -1)}
+_THREAD = {"start": START, "end": END, "place": RowField(("globalTid", "globalPid"))}
+_NAMED_FIELDS = {**_THREAD, "string": RowField(("nameId",), -1)}
 #: A device on which a process spent less than this share of its kernels' time is not what it trains
 #: on: a context that somebody opened on device 0 by mistake, a probe at the start.
 _ASIDE_SHARE = 0.01
@@ -131,7 +131,7 @@ def _kernels(database: Database, names: Names) -> Rows:
         _KERNELS,
         {
             **_PLACE_FIELDS,
-            "string": Field(("demangledName", "mangledName", "shortName", "nameId"), -1),
+            "string": RowField(("demangledName", "mangledName", "shortName", "nameId"), -1),
         },
     )
     columns["name"] = names.of_strings(database, columns.pop("string"), "kernel without a name")
@@ -140,12 +140,12 @@ def _kernels(database: Database, names: Names) -> Rows:
 
 def _copies(database: Database, names: Names) -> Rows:
     kinds = {
-        "way": Field(("copyKind",)),
-        "from": Field(("srcKind",), _NOT_KNOWN),
-        "to": Field(("dstKind",), _NOT_KNOWN),
+        "way": RowField(("copyKind",)),
+        "from": RowField(("srcKind",), _NOT_KNOWN),
+        "to": RowField(("dstKind",), _NOT_KNOWN),
     }
     columns = database.read(
-        _COPY_TABLE, {**_PLACE_FIELDS, **kinds, "nbytes": Field(("bytes",), -1)}
+        _COPY_TABLE, {**_PLACE_FIELDS, **kinds, "nbytes": RowField(("bytes",), -1)}
     )
     keys = np.stack([columns.pop("way"), columns.pop("from"), columns.pop("to")], 1)
     known, index = np.unique(keys, axis=0, return_inverse=True)
@@ -165,8 +165,8 @@ def _sets(database: Database, names: Names) -> Rows:
         _SET_TABLE,
         {
             **_PLACE_FIELDS,
-            "memory": Field(("memKind",), _NOT_KNOWN),
-            "nbytes": Field(("bytes",), -1),
+            "memory": RowField(("memKind",), _NOT_KNOWN),
+            "nbytes": RowField(("bytes",), -1),
         },
     )
     known, index = np.unique(columns.pop("memory"), return_inverse=True)
@@ -199,7 +199,7 @@ def _waits(database: Database, names: Names, done: Rows) -> Rows:
         names: filled with theirs.
         done: the work of all devices.
     """
-    columns = database.read(_SYNCS, {**_PLACE_FIELDS, "way": Field(("syncType",))})
+    columns = database.read(_SYNCS, {**_PLACE_FIELDS, "way": RowField(("syncType",))})
     known, index = np.unique(columns.pop("way"), return_inverse=True)
     called = [names(_of(_WAIT_NAMES, way, 0)) for way in known.tolist()]
     columns["name"] = np.array(called, np.int64)[index.reshape(-1)] if called else columns["start"]
@@ -234,8 +234,8 @@ def _runtime(database: Database, names: Names, table: str) -> Rows:
         table,
         {
             **_NAMED_FIELDS,
-            "correlation": Field(("correlationId",), -1),
-            "class": Field(("eventClass",)),
+            "correlation": RowField(("correlationId",), -1),
+            "class": RowField(("eventClass",)),
         },
     )
     twice = columns.pop("class") == _BACKTRACE
@@ -263,7 +263,8 @@ def _system(database: Database, names: Names) -> list[Rows]:
 def _scheduled(database: Database, names: Names) -> Rows:
     """Read from each time a thread was given a CPU to the next time it lost one."""
     columns = database.read(
-        _SCHEDULED, {"start": START, "place": Field(("globalTid",)), "in": Field(("isSchedIn",))}
+        _SCHEDULED,
+        {"start": START, "place": RowField(("globalTid",)), "in": RowField(("isSchedIn",))},
     )
     order = np.lexsort((columns["in"], columns["start"], columns["place"]))
     start, place, given = (columns[name][order] for name in ("start", "place", "in"))
@@ -300,7 +301,7 @@ class _File:
 
     rows: Rows
     names: list[str]
-    ranges: nvtx.NvtxRanges
+    ranges: nvtx.TracedRanges
     told: NcclPayload
     session: Recording
     notes: list[str]

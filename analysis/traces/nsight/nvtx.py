@@ -17,8 +17,8 @@ from feedline.analysis.traces.nsight.database import (
     THREADS,
     TIMES,
     Database,
-    Field,
     Names,
+    RowField,
     Rows,
     process_of,
 )
@@ -49,17 +49,12 @@ _NVTX_COLUMNS = (
 #: makes every text another one.
 _SEQUENCE, _NUMBER, _SIZES, _INPUTS = "seq = ", "op_id = ", "sizes = ", ", input_op_ids = "
 _APPENDED = (_SEQUENCE, _NUMBER, _SIZES)
-_SCOPED = (
-    "FSDP::",
-    "ProfilerStep",
-    "DistributedDataParallel",
-)  # record_function of PyTorch's own Python code
-_MESSAGE_BYTES, _COMMUNICATOR, _NUMBER_OF_RANKS, _RANK = (
-    "Message size [bytes]",
-    "NCCL communicator ID",
-    "No. of ranks",
-    "Rank",
-)
+# record_function of PyTorch's own Python code
+_SCOPED = ("FSDP::", "ProfilerStep", "DistributedDataParallel")
+_MESSAGE_BYTES = "Message size [bytes]"
+_COMMUNICATOR = "NCCL communicator ID"
+_NUMBER_OF_RANKS = "No. of ranks"
+_RANK = "Rank"
 _BEGUN = ("ncclCommInitRank", "ncclCommInitRankConfig", "ncclCommInitRankScalable")
 _KERNEL_NAMES = ("nccl", "rccl")
 _ONE_BYTE = "Byte"  # the payload counts bytes, whatever they mean
@@ -75,7 +70,7 @@ class _Payload:
 
 
 @dataclass(eq=False)
-class NvtxRanges:
+class TracedRanges:
     """All ranges of a file.
 
     Attributes:
@@ -141,7 +136,7 @@ class _RangeReader:
         return self.shapes[sizes]
 
 
-def read_ranges(database: Database, names: Names, last: int) -> NvtxRanges:
+def read_ranges(database: Database, names: Names, last: int) -> TracedRanges:
     """Read every range and mark.
 
     Args:
@@ -150,7 +145,7 @@ def read_ranges(database: Database, names: Names, last: int) -> NvtxRanges:
         last: ns: where ranges end that were open when the recording stopped.
     """
     reader = _RangeReader(names)
-    result = NvtxRanges(np.zeros(0, EVENT_ROW_DTYPE))
+    result = TracedRanges(np.zeros(0, EVENT_ROW_DTYPE))
     strings = _strings(database)
     _name_domains(database, reader, strings, result)
     wanted = ",".join(map(str, (*_MARKS, *_RANGES)))
@@ -203,12 +198,14 @@ def _rows(marks: list[tuple[int, ...]]) -> Rows:
 
 def _strings(database: Database) -> dict[int, str]:
     """Return texts that ranges refer to."""
-    columns = database.read(TABLE, {name: Field((name,), -1) for name in ("textId", "jsonTextId")})
+    columns = database.read(
+        TABLE, {name: RowField((name,), -1) for name in ("textId", "jsonTextId")}
+    )
     return database.strings(np.unique(np.concatenate(list(columns.values()))).tolist())
 
 
 def _name_domains(
-    database: Database, reader: _RangeReader, strings: dict[int, str], result: NvtxRanges
+    database: Database, reader: _RangeReader, strings: dict[int, str], result: TracedRanges
 ) -> None:
     where = f"WHERE eventType IN ({_DOMAIN}, {', '.join(map(str, _THREAD_NAME))})"
     for kind, _, _, tid, domain, text, text_id, *_ in (

@@ -13,7 +13,7 @@ from feedline.profiler.files import results
 if TYPE_CHECKING:
     from feedline.analysis.explain.attached import Attached
 
-NAMES = ("attached.json", "stacks.collapsed", "stacks.speedscope.json")  # report reads the first
+_NAMES = ("attached.json", "stacks.collapsed", "stacks.speedscope.json")  # report reads the first
 _SECONDS = 30.0
 _NICE = 19  # what is done after the training was watched gives way to it
 
@@ -55,7 +55,7 @@ class AttachCommand:
     def run(self, args: argparse.Namespace) -> int:
         check_json(args)
         if args.output is not None:
-            results.prepare(args.output, NAMES, args.force)
+            results.prepare(args.output, _NAMES, args.force)
         from feedline.profiler.attach.watch import watch
 
         watched = watch(args.pid, args.seconds)
@@ -73,12 +73,12 @@ class AttachCommand:
         if args.json is not None:
             save_json(args.json, plain(seen.report))
         if args.output is not None:
-            files += save_folder(args.output, seen)
+            files += _save_folder(args.output, seen)
         name_files(console, files)
         return 0
 
 
-def save_folder(folder: Path, seen: "Attached") -> list[Path]:
+def _save_folder(folder: Path, seen: "Attached") -> list[Path]:
     """Write what was seen into a folder that was prepared; return the files. Raises OutputError."""
     from feedline.analysis.report.json_report import plain
     from feedline.analysis.report.stacks import collapsed, speedscope
@@ -88,4 +88,4 @@ def save_folder(folder: Path, seen: "Attached") -> list[Path]:
         collapsed(seen.stacks),
         speedscope(seen.stacks, seen.report.name),
     )
-    return [results.save(folder, name, text) for name, text in zip(NAMES, texts)]
+    return [results.save(folder, name, text) for name, text in zip(_NAMES, texts)]

@@ -17,7 +17,7 @@ from feedline.profiler.printable import printable, say
 if TYPE_CHECKING:
     from feedline.analysis.diff.budget import Budget, CheckedLimit
     from feedline.analysis.diff.run_diff import RunDiff
-    from feedline.analysis.diff.side import MeasuredRun
+    from feedline.analysis.diff.side import ComparedRun
 
 
 class CheckCommand:
@@ -78,15 +78,15 @@ class CheckCommand:
             output.refuse_taken(path, args.force)
 
         from feedline.analysis.diff.budget import check_budget
-        from feedline.analysis.diff.side import MeasuredRun
+        from feedline.analysis.diff.measures import compared_run
         from feedline.analysis.report import document_text
         from feedline.cli.check.budget_file import read
         from feedline.cli.check.text import document_of, print_annotations, write
 
         budget = read(args.budget)
         refuse_twice([args.run, *budget.base], "run folder")
-        run = MeasuredRun.of(args.run)
-        base = [MeasuredRun.of(Path(path)) for path in budget.base]
+        run = compared_run(args.run)
+        base = [compared_run(Path(path)) for path in budget.base]
         diffs = _against_base(budget, run, base)
         results = check_budget(budget, run, base, diffs)
         console = console_for(args)
@@ -108,10 +108,10 @@ def _print_starter(args: argparse.Namespace) -> int:
     save_it = f"feedline check {shlex.quote(str(args.run))} > budget.toml"
     if any((args.junit, args.markdown, args.json, args.github)):
         raise ScriptError(f"nothing to check: give --budget FILE, or make one with {save_it}")
-    from feedline.analysis.diff.side import MeasuredRun
+    from feedline.analysis.diff.measures import compared_run
     from feedline.cli.check.starter import starter_budget
 
-    text = starter_budget(MeasuredRun.of(args.run), args.run)
+    text = starter_budget(compared_run(args.run), args.run)
     if not args.quiet:
         say(f"a budget to start from; save it with {save_it}")
     save(STDOUT, printable(text, lines=True))
@@ -119,7 +119,7 @@ def _print_starter(args: argparse.Namespace) -> int:
 
 
 def _against_base(
-    budget: "Budget", run: "MeasuredRun", base: "list[MeasuredRun]"
+    budget: "Budget", run: "ComparedRun", base: "list[ComparedRun]"
 ) -> "dict[str, RunDiff]":
     """Compare with the base, by limit: each limit has the smallest change that counts."""
     from feedline.analysis.diff.diff_runs import diff

@@ -38,7 +38,7 @@ _MAX_LIMIT = 1e30  # of a limit: what is larger, infinity too, limits nothing
 #: Shares, in which a number from 1 on is a percentage by mistake.
 _SHARES = ("at_most.input_share", "at_most.stage_share.", "than_base.")
 #: Checks of how a training is set up that neither stop it nor are grave.
-OTHER_CHECKS = ("rate_outside_momentum", "sync_batch_norm", "rate_at_top", "skipped_steps")
+_OTHER_CHECKS = ("rate_outside_momentum", "sync_batch_norm", "rate_at_top", "skipped_steps")
 
 
 def read(path: Path) -> Budget:
@@ -181,7 +181,7 @@ def _severity(findings: Mapping[str, Any]) -> str:
 
 def _rule(rule_id: str) -> str:
     """Check the id of a rule. Raises ValueError."""
-    rules = sorted({*BY_ID, *GRAVE, *STOPS, *OTHER_CHECKS})
+    rules = sorted({*BY_ID, *GRAVE, *STOPS, *_OTHER_CHECKS})
     if rule_id not in rules:
         pages = "docs/rules/index.md and docs/jobs/ci.md list all"
         raise ValueError(

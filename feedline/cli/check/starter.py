@@ -14,7 +14,7 @@ from feedline.analysis.diff.budget import (
     why_lost,
     why_unjudged,
 )
-from feedline.analysis.diff.side import MeasuredRun
+from feedline.analysis.diff.side import ComparedRun
 from feedline.analysis.ledger.finding import Severity
 from feedline.profiler.errors import NotJudged
 
@@ -23,7 +23,7 @@ _SHARE_ROOM, _MOST_SHARE = 0.1, 0.95
 _COSTS = ("step_cpu_s", "sample_cpu_s.total")
 
 
-def starter_budget(run: MeasuredRun, path: Path) -> str:
+def starter_budget(run: ComparedRun, path: Path) -> str:
     """Return the text of a budget file that the run passes.
 
     Args:

@@ -9,7 +9,7 @@ from xml.etree import ElementTree
 
 from feedline.analysis.diff.budget import CheckedLimit, LimitOutcome, count_unmet
 from feedline.analysis.diff.run_diff import Outcome, RunDiff
-from feedline.analysis.diff.side import MeasuredRun
+from feedline.analysis.diff.side import ComparedRun
 from feedline.analysis.report import document_markdown
 from feedline.analysis.report.document import (
     Document,
@@ -56,7 +56,7 @@ def _title(results: Sequence[CheckedLimit]) -> str:
     )
 
 
-def document_of(results: Sequence[CheckedLimit], run: MeasuredRun) -> Document:
+def document_of(results: Sequence[CheckedLimit], run: ComparedRun) -> Document:
     """Return the outcome, then a line for each limit; those that do not hold come first."""
     ordered = sorted(results, key=lambda result: _ORDER.index(result.outcome))
     rows = (
@@ -66,7 +66,7 @@ def document_of(results: Sequence[CheckedLimit], run: MeasuredRun) -> Document:
     return Document((Headline(f"{_title(results)} ({run.report.run.name})"), Fields(tuple(rows))))
 
 
-def print_annotations(results: Sequence[CheckedLimit], run: MeasuredRun) -> None:
+def print_annotations(results: Sequence[CheckedLimit], run: ComparedRun) -> None:
     """Print annotations for GitHub Actions."""
     for line in _annotations(results, run):
         print(line, flush=True)
@@ -74,7 +74,7 @@ def print_annotations(results: Sequence[CheckedLimit], run: MeasuredRun) -> None
 
 def write(
     results: Sequence[CheckedLimit],
-    run: MeasuredRun,
+    run: ComparedRun,
     diffs: Mapping[str, RunDiff],
     args: argparse.Namespace,
     appends: bool,
@@ -106,7 +106,7 @@ def write(
     return written
 
 
-def _place(result: CheckedLimit, run: MeasuredRun) -> tuple[str, str]:
+def _place(result: CheckedLimit, run: ComparedRun) -> tuple[str, str]:
     """Return the file and line that a result is about; "" if unknown.
 
     That is where the loader is made, or else the script.
@@ -120,7 +120,7 @@ def _place(result: CheckedLimit, run: MeasuredRun) -> tuple[str, str]:
     return script, ""
 
 
-def _annotations(results: Sequence[CheckedLimit], run: MeasuredRun) -> Iterator[str]:
+def _annotations(results: Sequence[CheckedLimit], run: ComparedRun) -> Iterator[str]:
     """Return workflow commands for limits that do not hold.
 
     They are ``::error file=train.py,line=31,title=...::...``.
@@ -146,7 +146,7 @@ def escaped(text: str, also: str = "") -> str:
     return printable(text)
 
 
-def _junit(results: Sequence[CheckedLimit], run: MeasuredRun) -> str:
+def _junit(results: Sequence[CheckedLimit], run: ComparedRun) -> str:
     """Render one test case per limit: exceeded is a failure, unknown an error."""
     exceeded, unknown = count_unmet(list(results))
     counts = {"tests": str(len(results)), "failures": str(exceeded), "errors": str(unknown)}
@@ -174,7 +174,7 @@ def _junit(results: Sequence[CheckedLimit], run: MeasuredRun) -> str:
     return ElementTree.tostring(root, encoding="unicode", xml_declaration=True) + "\n"
 
 
-def _markdown(results: Sequence[CheckedLimit], run: MeasuredRun) -> str:
+def _markdown(results: Sequence[CheckedLimit], run: ComparedRun) -> str:
     """Render a heading, what limits the run, and a table."""
     rows = tuple((result.id, _OUTCOME_MARKS[result.outcome], result.message) for result in results)
     return document_markdown.render(
@@ -204,7 +204,7 @@ def _save_markdown(path: Path, text: str, appends: bool) -> None:
 
 
 def _as_json(
-    results: Sequence[CheckedLimit], run: MeasuredRun, diffs: Mapping[str, RunDiff]
+    results: Sequence[CheckedLimit], run: ComparedRun, diffs: Mapping[str, RunDiff]
 ) -> object:
     """Return the results as data, with the comparisons that they are from."""
     exceeded, unknown = count_unmet(list(results))

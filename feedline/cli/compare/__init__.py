@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from feedline.cli.options import add_output, add_training, at_least, name_list
 from feedline.cli.outputs import console_for, make_folder, name_files, progress_bar, save
+from feedline.pipelines.names import LOADER_NAMES
 from feedline.profiler.deferred import deferred
 from feedline.profiler.errors import ScriptError
 from feedline.profiler.files import results
@@ -22,21 +23,6 @@ if TYPE_CHECKING:
 
 _COMPARISON_FILES = ("compare.json", "benchmark.json", "compare.html", "ceilings.json")
 _IMAGE_SIZE = 224  # pixels, of the default transform
-#: The names of all loaders, without importing their libraries.
-LOADER_NAMES = (
-    "synthetic",
-    "dali-gpu",
-    "dali-proxy",
-    "gpu-augment",
-    "dali-cpu",
-    "simplejpeg-v2",
-    "simplejpeg-albu",
-    "opencv-albu",
-    "pillow-v2",
-    "spdl",
-    "pillow-v1-uint8",
-    "pillow-v1",
-)
 
 
 class CompareCommand:
@@ -157,11 +143,10 @@ def _chosen(wanted: list[str] | None) -> "list[LoaderKind]":
     """
     from feedline.pipelines.loaders import LOADERS
 
-    known = [kind.name for kind in LOADERS]
     for name in wanted or []:
-        if name not in known:
+        if name not in LOADER_NAMES:
             raise ScriptError(
-                f"--loaders: unknown loader {name!r}; the loaders are {', '.join(known)}"
+                f"--loaders: unknown loader {name!r}; the loaders are {', '.join(LOADER_NAMES)}"
             )
     return [kind for kind in LOADERS if wanted is None or kind.name in wanted]
 

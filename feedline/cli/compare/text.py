@@ -254,35 +254,11 @@ def _rate_figure(rows: list[LoaderRow], comparison: Comparison) -> Markup | None
     longest = max(median_interval(row.rates)[1] for row in shown)
     drawn = model if model is not None and model <= 3 * longest else None
     longest = max(longest, drawn or 0.0)
-    parts: list[Markup] = []
-    for index, row in enumerate(shown):
-        y = index * _ROW
-        low, high = median_interval(row.rates)
-        description = (
-            f"{number(row.samples_per_s)} samples/s ({number(low)} to {number(high)}), "
-            f"{1000 * row.cpu_s:.2f} ms of CPU per sample"
-        )
-        bar = tag(
-            "rect",
-            class_="part cpu",
-            x=0,
-            y=y + 20,
-            width=percent(row.samples_per_s / longest),
-            height=_BAR,
-        )
-        middle = y + 20 + _BAR / 2
-        whisker = tag(
-            "line",
-            class_="median",
-            x1=percent(low / longest),
-            x2=percent(high / longest),
-            y1=middle,
-            y2=middle,
-        )
-        parts.append(tag("text", f"{row.name}: {number(row.samples_per_s)}", x=0, y=y + 14))
-        parts.append(
-            tag("g", bar, whisker, class_="c-forward", data_tip=f"{row.name}: {description}")
-        )
+    parts = [
+        part
+        for index, row in enumerate(shown)
+        for part in _rate_bar(row, y=index * _ROW, longest=longest)
+    ]
     height = _ROW * len(shown)
     if drawn is not None:
         x = percent(drawn / longest)
@@ -303,6 +279,42 @@ def _rate_figure(rows: list[LoaderRow], comparison: Comparison) -> Markup | None
         class_="marks",
         aria_label=label,
     )
+
+
+def _rate_bar(row: LoaderRow, y: int, longest: float) -> list[Markup]:
+    """Draw a loader's name and its bar.
+
+    Args:
+        row: the loader.
+        y: top of its row, px.
+        longest: samples/s at the right edge.
+    """
+    low, high = median_interval(row.rates)
+    description = (
+        f"{number(row.samples_per_s)} samples/s ({number(low)} to {number(high)}), "
+        f"{1000 * row.cpu_s:.2f} ms of CPU per sample"
+    )
+    bar = tag(
+        "rect",
+        class_="part cpu",
+        x=0,
+        y=y + 20,
+        width=percent(row.samples_per_s / longest),
+        height=_BAR,
+    )
+    middle = y + 20 + _BAR / 2
+    whisker = tag(
+        "line",
+        class_="median",
+        x1=percent(low / longest),
+        x2=percent(high / longest),
+        y1=middle,
+        y2=middle,
+    )
+    return [
+        tag("text", f"{row.name}: {number(row.samples_per_s)}", x=0, y=y + 14),
+        tag("g", bar, whisker, class_="c-forward", data_tip=f"{row.name}: {description}"),
+    ]
 
 
 def _cost_figure(rows: list[LoaderRow]) -> Markup | None:

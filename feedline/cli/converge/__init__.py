@@ -43,7 +43,7 @@ class _AdviseCommand:
         reaching = parser.add_argument_group("time to a target")
         reaching.add_argument(
             "--target",
-            type=parse_target,
+            type=_parse_target,
             metavar="CURVE=VALUE",
             help="report the time to a value, such as 'train loss=0.3'",
         )
@@ -69,8 +69,8 @@ class _AdviseCommand:
         advised = advise(runs)
         times = None
         if args.target:
-            run, reached = choose_run(runs, args.target)
-            times = times_to_target(
+            run, reached = _choose_run(runs, args.target)
+            times = _times_to_target(
                 run,
                 reached,
                 advised,
@@ -79,7 +79,7 @@ class _AdviseCommand:
             )
         document_text.show(document_of(runs, advised, times), console_for(args))
         if args.json is not None:
-            write_advice(args.json, advised, times)
+            _write_advice(args.json, advised, times)
         return 0
 
 
@@ -98,7 +98,7 @@ class ConvergeCommand:
         raise AssertionError("one of its commands is run")
 
 
-def parse_target(text: str) -> tuple[str, float]:
+def _parse_target(text: str) -> tuple[str, float]:
     """Parse ``train loss=0.3``.
 
     Raises:
@@ -116,7 +116,7 @@ def parse_target(text: str) -> tuple[str, float]:
     return name.strip(), number
 
 
-def choose_run(
+def _choose_run(
     runs: "list[TrainingRecord]", wanted: tuple[str, float]
 ) -> "tuple[TrainingRecord, Reached]":
     """Return the run to reach the target with, and when it did.
@@ -216,7 +216,7 @@ def _same_part(run: "TrainingRecord", like: "TrainingRecord") -> bool:
     return abs(_part_of(run) / _part_of(like) - 1) <= SAME_BATCH
 
 
-def times_to_target(
+def _times_to_target(
     run: "TrainingRecord",
     reached: "Reached",
     advised: "Advised",
@@ -226,7 +226,7 @@ def times_to_target(
     """Return the time to the target for each number of workers, with the batch that it has there.
 
     Args:
-        run: the run of ``choose_run``.
+        run: the run of ``_choose_run``.
         reached: when it reaches the target.
         advised: the advice, with the noise scale.
         target: the target's curve and value.
@@ -242,7 +242,7 @@ def times_to_target(
     return TimesToTarget(*target, run.name, rows)
 
 
-def write_advice(path: Path, advised: "Advised", times: "TimesToTarget | None") -> None:
+def _write_advice(path: Path, advised: "Advised", times: "TimesToTarget | None") -> None:
     """Write the result as JSON; values that are not finite become null.
 
     Raises:

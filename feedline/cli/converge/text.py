@@ -4,9 +4,10 @@ from collections.abc import Container, Iterator, Sequence
 from dataclasses import dataclass
 
 from feedline.analysis.convergence import curves
-from feedline.analysis.convergence.advisor import Advice, Advised, is_written
+from feedline.analysis.convergence.advice import Advice, is_written
+from feedline.analysis.convergence.advisor import Advised
 from feedline.analysis.convergence.batch_cost import DOUBT
-from feedline.analysis.convergence.curves import TRAIN, VERDICT_WORDS, LossKind, Verdict
+from feedline.analysis.convergence.curves import TRAIN, VERDICT_WORDS, LossKind, LossVerdict
 from feedline.analysis.convergence.training_record import TrainingRecord
 from feedline.analysis.convergence.training_series import TimeToTarget
 from feedline.analysis.formatting import BLANK, count, counted, number, seconds, sentence
@@ -131,7 +132,7 @@ def _finding(several: bool, name: str, finding: Finding) -> Iterator[Block]:
     )
 
 
-def _verdict(verdict: Verdict) -> str:
+def _verdict(verdict: LossVerdict) -> str:
     who = f"{verdict.run} compared with {verdict.reference}" if verdict.reference else verdict.run
     maybe = "suspected " if verdict.suspected else ""
     return f"{who}: {maybe}{VERDICT_WORDS[verdict.kind]}. {sentence(verdict.message)}."

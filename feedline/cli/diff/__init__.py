@@ -61,12 +61,12 @@ class DiffCommand:
         check_files(args)
 
         from feedline.analysis.diff.diff_runs import diff
-        from feedline.analysis.diff.side import MeasuredRun
+        from feedline.analysis.diff.measures import compared_run
 
         _show(
             diff(
-                [MeasuredRun.of(path) for path in before],
-                [MeasuredRun.of(path) for path in after],
+                [compared_run(path) for path in before],
+                [compared_run(path) for path in after],
                 args.min_change,
             ),
             args,

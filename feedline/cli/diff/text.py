@@ -41,21 +41,13 @@ _OUTCOMES = {
     "unknown": "not tested",
     "one side": "one side only",
 }
-_SHOWN_GROUPS = (
-    "step",
-    "stage",
-    "cpu",
-    "sample",
-    "blocked",
-    "work",
-    "collective",
-)  # in the terminal; the others where they changed
+# in the terminal; the others where they changed
+_SHOWN_GROUPS = ("step", "stage", "cpu", "sample", "blocked", "work", "collective")
 _PER_SAMPLE = ("sample", "blocked", "work", code_shares.OF_SAMPLE)
 _MAX_FUNCTIONS = 3  # in the terminal: those that changed most
 _MAX_SETTINGS = 8  # settings in the terminal
-_MIN_STAGE_SHARE = (
-    0.01  # of the step or of a sample: smaller stages that did not change are not listed
-)
+# of the step or of a sample: smaller stages that did not change are not listed
+_MIN_STAGE_SHARE = 0.01
 
 
 def document_of(diff: RunDiff) -> Document:

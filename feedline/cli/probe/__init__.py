@@ -11,13 +11,12 @@ from feedline.analysis.formatting import counted
 from feedline.cli.options import add_output, add_training
 from feedline.cli.outputs import check_files, name_files, progress_bar
 from feedline.cli.remaining import Remaining, about
+from feedline.pipelines.names import PROBES
 from feedline.profiler.printable import say
 
 if TYPE_CHECKING:
     from feedline.analysis.ranks.many.rank_pool import Tell
     from feedline.pipelines.probes.probe_rounds import Subject
-
-PROBE_PARTS = ("read", "decode", "augment", "transport", "copy", "compute", "sweep", "all_reduce")
 
 
 class ProbeCommand:
@@ -39,9 +38,9 @@ class ProbeCommand:
         measuring.add_argument(
             "--parts",
             type=_parts_of,
-            default=list(PROBE_PARTS),
+            default=list(PROBES),
             metavar="PART,PART",
-            help=f"measure only these parts, out of {', '.join(PROBE_PARTS)}",
+            help=f"measure only these parts, out of {', '.join(PROBES)}",
         )
         measuring.add_argument(
             "--quick",
@@ -102,17 +101,17 @@ def _beforehand(args: argparse.Namespace, expected_s: float) -> str:
 
 
 def _parts_of(text: str) -> list[str]:
-    """Parse the requested parts, in the order of ``PROBE_PARTS``."""
+    """Parse the requested parts, in the order of ``PROBES``."""
     wanted = {part.strip() for part in text.split(",") if part.strip()}
-    if unknown := wanted - set(PROBE_PARTS):
+    if unknown := wanted - set(PROBES):
         raise argparse.ArgumentTypeError(
-            f"unknown part {', '.join(sorted(unknown))}; the parts are {', '.join(PROBE_PARTS)}"
+            f"unknown part {', '.join(sorted(unknown))}; the parts are {', '.join(PROBES)}"
         )
     if not wanted:
         raise argparse.ArgumentTypeError(
-            f"expected some of {', '.join(PROBE_PARTS)}, separated by commas"
+            f"expected some of {', '.join(PROBES)}, separated by commas"
         )
-    return [part for part in PROBE_PARTS if part in wanted]
+    return [part for part in PROBES if part in wanted]
 
 
 def _subject_of(args: argparse.Namespace) -> "tuple[Subject, list[str]]":

@@ -19,10 +19,8 @@ _USUAL_CEILINGS = {
     "augment": ("augment/all own transform",),
     "transport": ("collate/float32 shared", "transport/float32 shared"),
 }
-_ALTERNATIVES = {
-    "decode": "decode/",
-    "augment": "augment/all ",
-}  # part -> how the names of all ways to do it begin
+# part -> how the names of all ways to do it begin
+_ALTERNATIVES = {"decode": "decode/", "augment": "augment/all "}
 _COLD_READING = {"pattern": "files", "cache": "cold"}  # settings of ceilings of reading
 _NEAR_BEST = 0.95  # of the best throughput, as pipelines/probes/sweep.py
 _MIN_SPEEDUP = 1.1  # times faster, from which on another way is named
@@ -59,7 +57,7 @@ def _table(measured: list[Ceiling]) -> Table:
     rows: list[tuple[str, ...]] = []
     parts = set()
     for (part, per, unit), ceilings in groupby(
-        fastest_only(measured), lambda ceiling: (ceiling.part, ceiling.per, ceiling.unit)
+        _fastest_only(measured), lambda ceiling: (ceiling.part, ceiling.per, ceiling.unit)
     ):
         per_unit = {"B/s": "CPU / GB", "FLOP/s": "CPU / GFLOP"}.get(unit, "CPU / sample")
         parts.add(len(rows))
@@ -71,7 +69,7 @@ def _table(measured: list[Ceiling]) -> Table:
     return Table(tuple(rows), heads, right=frozenset({1, 2, 3}), marked=frozenset(parts))
 
 
-def fastest_only(ceilings: list[Ceiling]) -> list[Ceiling]:
+def _fastest_only(ceilings: list[Ceiling]) -> list[Ceiling]:
     """Drop ceilings that differ from another only in the number of readers, and are slower."""
     fastest: dict[str, Ceiling] = {}
     for ceiling in ceilings:
@@ -228,10 +226,8 @@ def _instead(known: dict[str, Ceiling], part: str, cost: float) -> Iterator[str]
 def batch_size(sweep: Ceiling) -> str:
     """Say from which batch size on throughput is near its best, and whether larger ones are better."""
     settings = sweep.settings
-    batches, rates = (
-        list(map(int, _numbers(settings["batches"]))),
-        list(map(float, _numbers(settings["samples_per_s"]))),
-    )
+    batches = list(map(int, _numbers(settings["batches"])))
+    rates = list(map(float, _numbers(settings["samples_per_s"])))
     best, largest = batches[rates.index(max(rates))], batches[-1]
     ended = _WHY_ENDED.get(str(settings["stopped"]))
     tried = f"{largest:,}, the largest that was tried{f' ({ended})' if ended else ''}"

@@ -88,64 +88,17 @@ class ReportCommand:
             metavar="RUN",
             help=f"{HELP} (default: the newest in runs/); with --by-rank, one per node",
         )
-        shown = parser.add_argument_group("what to show")
-        shown.add_argument(
-            "--full", action="store_true", help="print the whole report instead of its first screen"
-        )
-        shown.add_argument(
-            "--format",
-            choices=_FORMATS,
-            help="print the report in this format, and write no file",
-        )
-        shown.add_argument(
-            "--html", action="store_true", help="only write RUN/report.html, and print its path"
-        )
-        shown.add_argument(
-            "--with-source",
-            action="store_true",
-            help="quote the program's lines that take most, in -o FILE.html or --format html; "
-            "lines of files that were changed since are left out",
-        )
-        shown.add_argument(
-            "--part",
-            type=int,
-            metavar="N",
-            help="show only the training in RUN/parts/N",
-        )
-        shown.add_argument(
-            "--ceilings",
-            type=Path,
-            metavar="FILE",
-            action="append",
-            help="speeds of this machine, from `feedline probe` or `feedline compare`, for the "
-            "section Roofline; may be repeated (default: ceilings.json in the run folder)",
-        )
-        shown.add_argument(
-            "--link-bandwidth",
-            type=bandwidth,
-            metavar="RATE",
-            help="nominal bandwidth of a rank's network link in one direction, with its unit: "
-            "25GB/s or 200Gbit/s",
-        )
-        shown.add_argument(
-            "--nccl-log",
-            type=Path,
-            metavar="FILE",
-            help="output of the training with NCCL_DEBUG=INFO: adds which transport and algorithms NCCL "
-            "chose",
-        )
+        _add_shown(parser.add_argument_group("what to show"))
         ranks = parser.add_argument_group("comparing ranks")
         ranks.add_argument("--by-rank", action="store_true", help="compare the ranks of one run")
         add_rank_pool(ranks)
         add_output(
             parser, "write only this file; the extension selects the format", json="the report"
         )
-        parser.add_argument(
-            "--finish", action="store_true", help=argparse.SUPPRESS
-        )  # compact the records of ranks that ended
-        parser.add_argument(
-            "--wait", type=float, default=0.0, help=argparse.SUPPRESS
-        )  # seconds to wait for other ranks to end
+        # compact the records of ranks that ended
+        parser.add_argument("--finish", action="store_true", help=argparse.SUPPRESS)
+        # seconds to wait for other ranks to end
+        parser.add_argument("--wait", type=float, default=0.0, help=argparse.SUPPRESS)
 
     def run(self, args: argparse.Namespace) -> int:
         args.run = args.run or [str(chosen_run(args, "report"))]
@@ -195,6 +148,55 @@ class _Built:
     reports: "list[Report]"
     written: list[Path]
     source: "SourceLines | None" = None
+
+
+def _add_shown(group: argparse._ArgumentGroup) -> None:
+    """Add the options for what is shown of a run."""
+    group.add_argument(
+        "--full", action="store_true", help="print the whole report instead of its first screen"
+    )
+    group.add_argument(
+        "--format",
+        choices=_FORMATS,
+        help="print the report in this format, and write no file",
+    )
+    group.add_argument(
+        "--html", action="store_true", help="only write RUN/report.html, and print its path"
+    )
+    group.add_argument(
+        "--with-source",
+        action="store_true",
+        help="quote the program's lines that take most, in -o FILE.html or --format html; "
+        "lines of files that were changed since are left out",
+    )
+    group.add_argument(
+        "--part",
+        type=int,
+        metavar="N",
+        help="show only the training in RUN/parts/N",
+    )
+    group.add_argument(
+        "--ceilings",
+        type=Path,
+        metavar="FILE",
+        action="append",
+        help="speeds of this machine, from `feedline probe` or `feedline compare`, for the "
+        "section Roofline; may be repeated (default: ceilings.json in the run folder)",
+    )
+    group.add_argument(
+        "--link-bandwidth",
+        type=bandwidth,
+        metavar="RATE",
+        help="nominal bandwidth of a rank's network link in one direction, with its unit: "
+        "25GB/s or 200Gbit/s",
+    )
+    group.add_argument(
+        "--nccl-log",
+        type=Path,
+        metavar="FILE",
+        help="output of the training with NCCL_DEBUG=INFO: adds which transport and algorithms NCCL "
+        "chose",
+    )
 
 
 def _built(

@@ -11,7 +11,7 @@ from feedline.analysis.report.console import Console
 from feedline.analysis.report.document import Document, Title
 from feedline.analysis.report.first_screen import first_screen
 
-TEXT, MARKDOWN = "text", "markdown"
+_TEXT, _MARKDOWN = "text", "markdown"
 _BOTH = {"json": ".json", "html": ".html"}  # format -> ending of a file of it
 
 
@@ -36,13 +36,13 @@ def show(
         source: reads lines of the program that HTML is to quote; None: it quotes none.
     """
     several = len(summary.rows) > 1
-    if form == TEXT:
+    if form == _TEXT:
         if several:
             document_text.show(overview.document_of(summary), console)
         else:
             reports.to_terminal(built[0], console, full, (), run)
         return
-    if form == MARKDOWN:
+    if form == _MARKDOWN:
         text = document_markdown.render(
             _document(built, summary) if several else first_screen(built[0])
         )

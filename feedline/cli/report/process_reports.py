@@ -64,38 +64,23 @@ def report_process(
     from feedline.analysis.explain import tried
     from feedline.analysis.explain.build_traces import holds_traces
     from feedline.analysis.explain.pipeline import ceilings_of, of_process, report_of
-    from feedline.analysis.report import stacks, trace
-    from feedline.analysis.traces.windows import read_windows as find_windows
+    from feedline.analysis.report import stacks
+    from feedline.analysis.traces.windows import read_windows
     from feedline.profiler.store.trainings import TRAINING_PREFIX
 
     run, folder = training.run, training.folder if several else path
-    traces = holds_traces(run)
-    draws_trace = (
-        args.output is None
-        and args.names == REPORT_FILES
-        and number is None
-        or args.output is not None
-        and trace.is_trace(args.output)
-    )
-    windows = find_windows(run) if draws_trace and not traces else None
-    ceilings, network = (
-        ceilings_of(path, args.ceilings),
-        _network_hints(args.link_bandwidth, args.nccl_log),
-    )
+    windows = read_windows(run) if _draws_trace(args, number) and not holds_traces(run) else None
+    ceilings = ceilings_of(path, args.ceilings)
+    network = _network_hints(args.link_bandwidth, args.nccl_log)
     parts = of_process(run, number)
     name = training.name.removeprefix(TRAINING_PREFIX) if several else ""
 
     def build(part: "Run") -> "Report":
         report = report_of(part, ceilings, network)
-        before, more = (
-            ([], [])
-            if several or len(parts) > 1
-            else ([trial.says() for trial in tried.of_run(path)], notes)
-        )
-        return replace(
-            report,
-            notes=[*before, *report.notes, *(windows.notes if windows is not None else []), *more],
-        )
+        said = [*report.notes, *(windows.notes if windows is not None else [])]
+        if not several and len(parts) == 1:
+            said = [*(trial.says() for trial in tried.of_run(path)), *said, *notes]
+        return replace(report, notes=said)
 
     if args.with_source and (several or len(parts) > 1):
         raise ScriptError("--with-source quotes the program of one training: add --training N")
@@ -113,6 +98,15 @@ def report_process(
         stacks.write(run, args.output)
         reported.written.append(args.output)
     return reported
+
+
+def _draws_trace(args: argparse.Namespace, number: int | None) -> bool:
+    """Return whether a trace is written: into the run folder with its other files, or as asked."""
+    from feedline.analysis.report import trace
+
+    if args.output is not None:
+        return trace.is_trace(args.output)
+    return args.names == REPORT_FILES and number is None
 
 
 def is_of_records(path: Path) -> bool:

@@ -19,7 +19,7 @@ from feedline.profiler.ranks import MOST_RANKS
 
 if TYPE_CHECKING:
     from feedline.analysis.scaling.efficiency import Point
-    from feedline.analysis.scaling.predict import ScalingBasis
+    from feedline.analysis.scaling.more_ranks import ScalingBasis
     from feedline.analysis.scaling.study import Noise
     from feedline.cli.unfinished import Unfinished
 
@@ -345,15 +345,15 @@ def from_runs(paths: list[Path]) -> _StudyInput:
     Raises:
         RunNotFound, RunDamaged, SchemaTooNew: a folder is none, or cannot be read.
     """
-    from feedline.analysis.scaling import measured, together
+    from feedline.analysis.scaling import launch_points, together
     from feedline.profiler.store.trainings import open_run, require_one_training
 
-    launches = measured.launches([require_one_training(open_run(path)) for path in paths])
-    points = measured.points_of(launches)
+    launches = launch_points.launches([require_one_training(open_run(path)) for path in paths])
+    points = launch_points.points_of(launches)
     if refused := together.why_incomparable(launches, points):
         return _StudyInput(points, refused=refused)
     return _StudyInput(
-        points, measured.basis_of(launches), together.late_of(launches[-1], points[-1])
+        points, launch_points.basis_of(launches), together.late_of(launches[-1], points[-1])
     )
 
 

@@ -8,7 +8,7 @@ from feedline.analysis.report import page, phrases
 from feedline.analysis.report.document import Document, Headline, Items, Note, Table
 from feedline.analysis.report.figures.throughput import throughput_by_ranks
 from feedline.analysis.scaling.efficiency import ScalingRow, Unit
-from feedline.analysis.scaling.predict import ThroughputPrediction
+from feedline.analysis.scaling.more_ranks import ThroughputPrediction
 from feedline.analysis.scaling.study import Study, counted
 from feedline.profiler.printable import printable_in
 

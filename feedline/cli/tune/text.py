@@ -39,7 +39,7 @@ def document_of(tuning: Tuning) -> Document:
             *change,
             _by_workers(tuning.search),
             _best_few(tuning.search),
-            *map(Note, why_not_more(tuning)),
+            *map(Note, _why_not_more(tuning)),
         )
     )
 
@@ -72,7 +72,7 @@ def _interval(candidate: Candidate) -> str:
     return "" if low == high else f"{low} to {high}"
 
 
-def why_not_more(tuning: Tuning) -> Iterator[str]:
+def _why_not_more(tuning: Tuning) -> Iterator[str]:
     """Say what ends the search, what unordered batches would give, and how it was found."""
     search, limits = tuning.search, tuning.limits
     assert search is not None and limits is not None
@@ -183,7 +183,7 @@ def render(tuning: Tuning) -> str:
         line=tuning.line,
         advice=conclusion(tuning.search),
         figure=throughput_by_workers(tuning.search),
-        remarks=list(why_not_more(tuning)),
+        remarks=list(_why_not_more(tuning)),
         names=_SETTING_NAMES,
         interval=_interval,
         blank=BLANK,

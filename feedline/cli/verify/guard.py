@@ -17,10 +17,8 @@ from feedline.profiler.errors import FixError
 
 OUT = "{out}"
 _SAFE_VERSION = 3  # version of Landlock from which on a file cannot be truncated either
-_SYSTEM_FOLDERS = (
-    "/dev",
-    "/proc",
-)  # CUDA names its threads in /proc/PID/task/*/comm, and does not start if it cannot
+# CUDA names its threads in /proc/PID/task/*/comm, and does not start if it cannot
+_SYSTEM_FOLDERS = ("/dev", "/proc")
 #: Folders that programs share, caches above all: where they are, unless a variable says so.
 _CACHES = {
     "XDG_CACHE_HOME": "~/.cache",
@@ -124,10 +122,11 @@ def _environment(out: Path, temporary: Path) -> dict[str, str]:
     """
     kept = {name: value for name, value in os.environ.items() if name not in _CONTINUED}
     wandb = "disabled" if os.environ.get("WANDB_MODE") == "disabled" else "offline"
+    # mlflow-skinny has none
     mlflow = (
         f"sqlite:///{temporary}/mlflow.db"
         if find_spec("sqlalchemy")
         else f"file://{temporary}/mlruns"
-    )  # mlflow-skinny has none
+    )
     trackers = {"WANDB_MODE": wandb, "WANDB_DIR": str(temporary), "MLFLOW_TRACKING_URI": mlflow}
     return {**kept, **trackers, "FEEDLINE_OUT": str(out), "TMPDIR": str(temporary)}

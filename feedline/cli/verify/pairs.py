@@ -65,9 +65,8 @@ _DENIED_MESSAGES = (
 _DENIED_PATH = re.compile(r"Permission denied: '([^'\n]+)'")
 _PATCH = "fix.patch"
 _RECORD_S = 30  # of the recording that is made where none is given
-_HALF_WIDTH = (
-    0.03  # half the width of a run's 95 % interval, as far as its steps vary by themselves
-)
+# half the width of a run's 95 % interval, as far as its steps vary by themselves
+_HALF_WIDTH = 0.03
 _MAX_TRIAL_S = 20.0  # of a run's steps, at most; two passes over the loader may take twice as long
 _MAX_START_S = 60.0  # of a run, before its first step and after its last
 _WARMUP_STEPS = 10  # steps in which workers start and queues fill
@@ -434,7 +433,7 @@ def _record(plan: PairPlan, unfinished: Unfinished, left: Remaining) -> SpeedTri
         if (arm, pair) == (UNCHANGED, 1) and trial_run.failed:
             raise ScriptError(*f"the unchanged training failed: {trial_run.failed}".split("\n", 1))
         unit = own_unit or unit
-        runs.append(replace(trial_run, failed=masks.text(in_one_line(trial_run.failed))))
+        runs.append(replace(trial_run, failed=masks.text(_in_one_line(trial_run.failed))))
     return decide(replace(plan.tried, unit=unit), runs)
 
 
@@ -463,7 +462,7 @@ def _trial_run(
             return TrialRun(arm, pair, None, 0, failed), ""
         unfinished.add(name)
     try:
-        rate, steps, unit = measured_rate(plan.folder / name)
+        rate, steps, unit = _measured_rate(plan.folder / name)
     except FeedlineError as error:
         return TrialRun(arm, pair, None, 0, str(error)), ""
     if changed and (why := _not_changed(plan.folder / name)):
@@ -490,7 +489,7 @@ def train(
     return f"exit code {code}{_hint(log)}; end of {log}:\n{child.tail(log)}" if code else ""
 
 
-def in_one_line(failed: str) -> str:
+def _in_one_line(failed: str) -> str:
     """Return how a training failed, with the last line of its log, which names the exception."""
     first, *log = failed.splitlines() or [""]
     return f"{first} {log[-1].strip()}" if log else first
@@ -510,7 +509,7 @@ def _hint(log: Path) -> str:
     )
 
 
-def measured_rate(path: Path) -> tuple[float | None, int, str]:
+def _measured_rate(path: Path) -> tuple[float | None, int, str]:
     """Return the steady throughput of a run, its steps, and the unit.
 
     That is samples/s, or steps/s if samples were not seen.

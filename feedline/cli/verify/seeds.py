@@ -176,7 +176,7 @@ def _record(plan: _SeedPlan, unfinished: Unfinished) -> FixTrial:
             left.end(made)
             if (arm, seed) == ("baseline", 0) and isinstance(failed := runs[arm, seed], str):
                 raise ScriptError(*f"the unchanged training failed: {failed}".split("\n", 1))
-            check_seeds_differ(runs)
+            _check_seeds_differ(runs)
     recorded = {key: run for key, run in runs.items() if isinstance(run, TrainingRecord)}
     try:
         metric = plan.metric or usual_metric(list(recorded.values()))
@@ -215,10 +215,8 @@ def _branch(
 
 def _train(plan: _SeedPlan, run: Path, log: Path, arm: str, seed: int) -> int:
     """Record one training; return and raise as ``child.run``."""
-    words, fix = (
-        {"{arm}": arm, "{seed}": str(seed), "{checkpoint}": str(plan.checkpoint or "")},
-        plan.arms[arm],
-    )
+    words = {"{arm}": arm, "{seed}": str(seed), "{checkpoint}": str(plan.checkpoint or "")}
+    fix = plan.arms[arm]
     program = [child.fill_placeholders(word, words) for word in plan.program]
     command = child.recording_command(run, ["--fix", fix] if fix else [], program, plan.ranks)
     variables = {f"FEEDLINE_{name.strip('{}').upper()}": value for name, value in words.items()}
@@ -236,7 +234,7 @@ def _not_applied(run: TrainingRecord) -> str:
     )
 
 
-def check_seeds_differ(runs: dict[tuple[str, int], TrainingRecord | str]) -> None:
+def _check_seeds_differ(runs: dict[tuple[str, int], TrainingRecord | str]) -> None:
     """Check that the first two seeds of the baseline have different losses. Raises FixError."""
     first = [
         run for seed in (0, 1) if isinstance(run := runs.get(("baseline", seed)), TrainingRecord)

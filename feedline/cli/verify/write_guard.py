@@ -22,7 +22,7 @@ _PARENT_DEATH_SIGNAL, _NO_NEW_PRIVS = 1, 38  # of prctl
 _WRITE, _ON_FILES = 1 << 1 | sum(1 << bit for bit in range(4, 13)), 1 << 1
 _REFER, _TRUNCATE = 1 << 13, 1 << 14  # of versions 2 and 3
 _SIGNALS = 1 << 1  # of version 6: only to processes that are restricted as well
-UNAVAILABLE = 71  # EX_OSERR
+_UNAVAILABLE = 71  # EX_OSERR
 EVERYTHING = "/"
 
 
@@ -73,9 +73,8 @@ def _restrict(folders: list[str]) -> None:
     """
     known = version()
     rights = _WRITE | (_REFER if known >= 2 else 0) | (_TRUNCATE if known >= 3 else 0)
-    requested = _Ruleset(
-        rights, 0, _SIGNALS if known >= 6 else 0
-    )  # an older kernel takes a longer structure whose end is zero
+    # an older kernel takes a longer structure whose end is zero
+    requested = _Ruleset(rights, 0, _SIGNALS if known >= 6 else 0)
     ruleset = _system_call(
         _CREATE_RULESET,
         ctypes.byref(requested),
@@ -97,14 +96,13 @@ def _restrict(folders: list[str]) -> None:
 def main(words: list[str]) -> None:
     at = words.index("--")
     try:
-        _process_control(
-            _PARENT_DEATH_SIGNAL, signal.SIGTERM
-        )  # a trial does not outlive a killed feedline
+        # a trial does not outlive a killed feedline
+        _process_control(_PARENT_DEATH_SIGNAL, signal.SIGTERM)
         if EVERYTHING not in words[:at]:
             _restrict(words[:at])
     except OSError as error:
         print(f"feedline: cannot protect files from the training: {error}", file=sys.stderr)
-        sys.exit(UNAVAILABLE)
+        sys.exit(_UNAVAILABLE)
     os.execv(words[at + 1], words[at + 1 :])
 
 

@@ -29,10 +29,8 @@ _OPERATION_NAMES = {
     "recv_any_source_": "recv",
 }
 _NO_WORK = "check_for_nan"  # moves nothing, has no group
-_ON_ROOT_ONLY = {
-    "gather_": 1,
-    "scatter_": 0,
-}  # which of (output, input) every rank has: its share of the message
+# which of (output, input) every rank has: its share of the message
+_ON_ROOT_ONLY = {"gather_": 1, "scatter_": 0}
 _SENDS = {"send": True, "recv_": False, "recv_any_source_": False}  # messages between two ranks
 
 

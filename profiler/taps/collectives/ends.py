@@ -209,9 +209,8 @@ class Ends:
 
 
 _QUEUE = 4096  # collectives that the GPU has not passed
-_ANCHOR_EVERY = (
-    64  # elapsed_time is a float32 of ms: within 100 ms its steps are 8 ns, within 1,000 s 60 us
-)
+# elapsed_time is a float32 of ms: within 100 ms its steps are 8 ns, within 1,000 s 60 us
+_ANCHOR_EVERY = 64
 
 
 class _Timed:

@@ -95,10 +95,8 @@ class RecordedGroup:
             source, target = (
                 (self._rank, peer) if sends else ("any" if peer is None else peer, self._rank)
             )
-            ranks, name = (
-                self.whole.ranks,
-                f"{self.whole.name} {source}>{target}" + (f" tag {tag}" if tag else ""),
-            )
+            ranks = self.whole.ranks
+            name = f"{self.whole.name} {source}>{target}" + (f" tag {tag}" if tag else "")
             members = (
                 tuple(sorted((ranks[self._rank], ranks[peer])))
                 if ranks and peer is not None

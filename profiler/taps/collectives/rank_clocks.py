@@ -34,9 +34,8 @@ _BLOCKED_S = 2.0  # longest that one operation of the store can take
 _ENDS_S = 10.0  # for the operation that is going on; a machine may be busy
 _WORD_S = 0.02  # what one word to the store may take
 _PREFIX = "feedline/clock"
-_lives = (
-    itertools.count()
-)  # of process groups in this process: a store can outlive one, and with it what was said in it
+# of process groups in this process: a store can outlive one, and with it what was said in it
+_lives = itertools.count()
 
 
 class ClockThread(threading.Thread):

@@ -40,9 +40,8 @@ DISPATCH_KEY = "BackendSelect"
 _ENGINE = "torch.autograd.graph"
 _MOST_ERRORS = 20  # of feedline itself, after which the tap detaches
 _WAITED_FOR = "gloo"  # gives a work that is waited for in Python, where others may give none
-_Begun = tuple[
-    StartedCollective, Any, int, Any, bool
-]  # the row, the group, bytes, events of a GPU, the caller waits for it at once
+# the row, the group, bytes, events of a GPU, the caller waits for it at once
+_Begun = tuple[StartedCollective, Any, int, Any, bool]
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,9 +57,8 @@ class _Kind:
     source: int
 
 
-_Kinds = dict[
-    tuple[int, torch.dtype | None, bool], _Kind
-]  # by address of the group, dtype and whether on a CPU
+# by address of the group, dtype and whether on a CPU
+_Kinds = dict[tuple[int, torch.dtype | None, bool], _Kind]
 
 
 class _CollectiveKernels:
@@ -184,9 +182,8 @@ class CollectiveTap:
         """Record the start; None if that failed."""
         try:
             pg = self._unbox_group(args[operation.group])
-            alone = (
-                args[0][0] if operation.plain and len(args[0]) == 1 else None
-            )  # most calls' case
+            # most calls' case
+            alone = args[0][0] if operation.plain and len(args[0]) == 1 else None
             tensor = alone if alone is not None else operation.first(args)
             key = (id(pg), None, True) if tensor is None else (id(pg), tensor.dtype, tensor.is_cpu)
             kind = kinds.get(key)
@@ -246,9 +243,8 @@ class CollectiveTap:
             if isinstance(work, tuple):
                 work = None
             if events is not None:
-                work = (
-                    None if work is None else self._unbox_work(work)
-                )  # no truth test: boxed, it has none
+                # no truth test: boxed, it has none
+                work = None if work is None else self._unbox_work(work)
                 if work is None and operation.tag >= 0:  # launched later, with others
                     self._cuda.lose(row)
                 else:

@@ -26,14 +26,11 @@ from feedline.profiler.taps.convergence.training_setup import TrainingSetup
 from feedline.profiler.taps.patch import Patches
 from feedline.profiler.torch_internals import below_user_modes, in_backward
 
-NAME, GIVES = (
-    "convergence",
-    "losses, learning rate, and gradient norms where there are several ranks or micro-batches",
-)
+NAME = "convergence"
+GIVES = "losses, learning rate, and gradient norms where there are several ranks or micro-batches"
 _OWN_CURVES = ("train loss", "eval loss", "lr")  # names of curves that are not the program's
-_MOST_LOSSES = (
-    256  # backwards without an update; whoever updates by hand never makes one that is seen
-)
+# backwards without an update; whoever updates by hand never makes one that is seen
+_MOST_LOSSES = 256
 _ReportSetup = Callable[[dict[str, object]], None]
 
 
@@ -54,10 +51,8 @@ class ConvergenceWatch:
         self._model: Callable[[], Any] = lambda: None  # a weak reference to the one trained last
         self._on_gpu = False  # the last loss was
         self._scaled_at = 0  # updates when GradScaler.update was called last
-        self._scaled: tuple[Any, Any] = (
-            (lambda: None),
-            None,
-        )  # what GradScaler.scale returned, and was given
+        # what GradScaler.scale returned, and was given
+        self._scaled: tuple[Any, Any] = ((lambda: None), None)
         self._rate: float | None = None
         self._later = DeviceNumbers(self)
         self.setup = TrainingSetup()
@@ -269,10 +264,8 @@ class ConvergenceWatch:
     @below_user_modes
     def _has_scaled(self, scaler: Any, outputs: Any, scaled: Any) -> None:
         if _is_plain_number(scaled):
-            self._scaled = (
-                weakref.ref(scaled),
-                outputs.detach(),
-            )  # its graph goes when the program lets go of it
+            # its graph goes when the program lets go of it
+            self._scaled = (weakref.ref(scaled), outputs.detach())
         self.setup.scaler, self.norms.scaled = scaler, True
 
     def _scaler_updated(self) -> None:

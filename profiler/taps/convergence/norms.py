@@ -159,9 +159,8 @@ _NEEDS = Message(
 )
 _FSDP2 = "torch.distributed.fsdp._fully_shard._fsdp_param_group"
 _Tensors = list[torch.Tensor]
-WhenImported = Callable[
-    [str, Callable[[], None]], None
-]  # library, what is done once the program has imported it
+# library, what is done once the program has imported it
+WhenImported = Callable[[str, Callable[[], None]], None]
 
 
 class GradientNormTap:
@@ -188,9 +187,8 @@ class GradientNormTap:
     def _new_update(self) -> None:
         self.backwards = 0
         self._small: _Tensors = []  # of the buckets of this backward
-        self._local: torch.Tensor | None = (
-            None  # of p.grad: by the program's own all_reduce, or accumulation
-        )
+        # of p.grad: by the program's own all_reduce, or accumulation
+        self._local: torch.Tensor | None = None
         self._samples = 0  # behind the part
         self._last_samples = 0  # when the whole was measured, in accumulation
         self._how, self._done, self._in_hook, self._summed, self._stale = "", False, 0, 0, False
@@ -304,9 +302,8 @@ class GradientNormTap:
     def before_backward(self) -> None:
         if not self.backwards:
             smallest = min(self._parameters(), key=torch.Tensor.numel, default=None)
-            left = (
-                None if smallest is None else smallest.grad
-            )  # the program does not set gradients to zero: sums of several updates
+            # the program does not set gradients to zero: sums of several updates
+            left = None if smallest is None else smallest.grad
             self._stale = (
                 left is not None and not left.is_cuda and bool(_local(left).count_nonzero())
             )
@@ -398,9 +395,8 @@ class GradientNormTap:
             )
         same = self.backwards == self._before
         if self.wanted and not self._done and not self._stale and self._local is not None and same:
-            if (
-                self._ranks == 1 and self._last_samples > self._samples
-            ):  # else two losses of one batch
+            # else two losses of one batch
+            if self._ranks == 1 and self._last_samples > self._samples:
                 self._accumulated()
             elif self._ranks > 1 and self._is_manual():
                 self._manual()

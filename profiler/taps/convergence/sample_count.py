@@ -21,9 +21,8 @@ class SampleCount:
     def __init__(self) -> None:
         self.steps = self._updates = self.last = 0
         self._trained = self._rows = self._batches = 0
-        self._coming = self._batches_coming = self._opaque = (
-            0  # samples, batches, and batches of unknown size
-        )
+        # samples, batches, and batches of unknown size
+        self._coming = self._batches_coming = self._opaque = 0
         self._inferred = self._unknown = False
         self._asked = True
         self._group: set[int] = set()  # optimizers that have made their update of this step

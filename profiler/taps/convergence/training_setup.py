@@ -158,11 +158,8 @@ def rows(args: Sequence[Any], kwargs: Mapping[str, Any]) -> int:
     return 0
 
 
-_HORIZONS = (
-    "total_steps",
-    "T_max",
-    "total_iters",
-)  # OneCycleLR, CosineAnnealingLR, LinearLR and its like
+# OneCycleLR, CosineAnnealingLR, LinearLR and its like
+_HORIZONS = ("total_steps", "T_max", "total_iters")
 _MAX_SCHEDULERS = 4  # schedulers, which are looked at on every update
 _MAX_DESCRIBED = 64  # optimizers and kinds of samplers: more are those of a search
 #: kind, shuffles, samples, of, loader -> epochs, values of set_epoch

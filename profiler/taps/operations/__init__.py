@@ -21,7 +21,7 @@ from feedline.profiler.taps.operations import (
     webdataset_,
     zarr_,
 )
-from feedline.profiler.taps.operations.library import Attached
+from feedline.profiler.taps.operations.library import AttachedTaps
 
 LIBRARIES = (
     pil_.IMAGE,
@@ -39,7 +39,7 @@ LIBRARIES = (
     *library.UNTAPPED,
 )
 
-_attached = Attached(LIBRARIES)
+_attached = AttachedTaps(LIBRARIES)
 
 
 def attach(report: ReportHook) -> Callable[[], None]:

@@ -12,12 +12,8 @@ from feedline.profiler.taps.operations.library import Library, Tap
 from feedline.profiler.taps.operations.span import augmented_size, collect, decoded_size, missing
 
 DECODERS = ("imread", "imdecode")
-_FRAMES = (
-    "read",
-    "grab",
-    "retrieve",
-    "set",
-)  # set: going to a frame decodes those since the last key frame
+# set: going to a frame decodes those since the last key frame
+_FRAMES = ("read", "grab", "retrieve", "set")
 _VIDEO = "cv2.VideoCapture"
 OPERATIONS = (
     "LUT",

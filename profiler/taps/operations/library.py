@@ -263,15 +263,14 @@ class Tap:
         """Restore the originals."""
         self.patches.undo()
         for module, name, wrapper, original in self._functions:
-            now = sys.modules.get(
-                module.__name__
-            )  # cv2 is first its compiled part, then a package with copies of its names
+            # cv2 is first its compiled part, then a package with copies of its names
+            now = sys.modules.get(module.__name__)
             if now is not None and vars(now).get(name) is wrapper:
                 setattr(now, name, original)
         self._functions.clear()
 
 
-class Attached:
+class AttachedTaps:
     """The taps of some libraries, attached while at least one user needs them."""
 
     def __init__(self, libraries: Sequence[Library]) -> None:

@@ -27,13 +27,13 @@ from feedline.profiler.taps.operations.span import (
     transparent,
 )
 
-METHODS = ("resize", "reduce", "crop", "transpose", "rotate", "transform", "thumbnail", "filter")
+_METHODS = ("resize", "reduce", "crop", "transpose", "rotate", "transform", "thumbnail", "filter")
 
 
 def _install_image(tap: Tap, image: ModuleType) -> None:
     for name in tap.free(image, ["open"]):
         tap.function(image, name, spanned(image.open, Stage.READ, _header, "PIL.open"))
-    for name in METHODS:
+    for name in _METHODS:
         tap.method(image.Image, name, Stage.AUGMENT, augmented_size, f"PIL.{name}")
     tap.patches.set(image.Image, "convert", _spanned_convert(image.Image.convert))
 
@@ -51,10 +51,8 @@ def _spanned_convert(original: Callable[..., Any]) -> Callable[..., Any]:
 
     It is augmentation for others.
     """
-    decode, augment = (
-        stopwatch(Stage.DECODE, lambda _: (0, 0)),
-        stopwatch(Stage.AUGMENT, augmented_size),
-    )
+    decode = stopwatch(Stage.DECODE, lambda _: (0, 0))
+    augment = stopwatch(Stage.AUGMENT, augmented_size)
 
     def look(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         write = detail.write
@@ -83,7 +81,7 @@ def _selftest_image() -> str | None:
 IMAGE = Library(
     "PIL.Image",
     "PIL.Image",
-    f"opening of images; convert, {', '.join(METHODS)}",
+    f"opening of images; convert, {', '.join(_METHODS)}",
     _install_image,
     _selftest_image,
 )
@@ -137,11 +135,8 @@ class TimedFile:
             )
 
 
-_WIDE_MODES = {
-    "I": 4,
-    "F": 4,
-    "I;16": 2,
-}  # bytes per pixel of the modes whose bands are wider than a byte
+# bytes per pixel of the modes whose bands are wider than a byte
+_WIDE_MODES = {"I": 4, "F": 4, "I;16": 2}
 
 
 class _Loading(threading.local):
@@ -208,9 +203,8 @@ class _Watch:
 
     def __init__(self, image: Any, write: Write) -> None:
         self.failed = True  # until it has returned
-        self.loads = bool(
-            image.tile
-        )  # or else it may be one more call for an image that is there already
+        # or else it may be one more call for an image that is there already
+        self.loads = bool(image.tile)
         self._image, self._write, self._core = image, write, _core_of(image)
         self._file = image.fp
         self._timed = None if image.fp is None else TimedFile(image.fp)

@@ -17,9 +17,8 @@ from feedline.profiler.record.detail import Write, detail, looking
 from feedline.profiler.record.recorder import recorder
 from feedline.profiler.taps.patch import SKIPPED_FILE_SUFFIX, skip_in_warnings
 
-Size = Callable[
-    [Any], tuple[int, int]
-]  # a result -> (nbytes, extra), as the stage says in events.py
+# a result -> (nbytes, extra), as the stage says in events.py
+Size = Callable[[Any], tuple[int, int]]
 _Timed = Callable[[Write, str, Callable[..., Any], tuple[Any, ...], dict[str, Any]], Any]
 
 # No globals are used: torchvision_io.py gives a wrapper those of its original.
@@ -101,19 +100,15 @@ def transparent(
     positional, keywords = "*args,", "**kwargs"
     if isinstance(original, FunctionType):
         code = original.__code__
-        plain, named = (
-            code.co_varnames[: code.co_argcount],
-            code.co_varnames[code.co_argcount :][: code.co_kwonlyargcount],
-        )
+        plain = code.co_varnames[: code.co_argcount]
+        named = code.co_varnames[code.co_argcount :][: code.co_kwonlyargcount]
         if not (
             code.co_flags & (inspect.CO_VARARGS | inspect.CO_VARKEYWORDS) or code.co_posonlyargcount
         ):
             parameters = ", ".join([*plain, *(["*", *named] if named else [])])
             arguments = ", ".join([*plain, *(f"{name}={name}" for name in named)])
-            positional, keywords = (
-                "".join(f"{name}, " for name in plain),
-                ", ".join(f"{name!r}: {name}" for name in named),
-            )
+            positional = "".join(f"{name}, " for name in plain)
+            keywords = ", ".join(f"{name!r}: {name}" for name in named)
     made: dict[str, Any] = {}
     source = _WRAPPER.format(
         parameters=parameters, arguments=arguments, positional=positional, keywords=keywords
@@ -164,9 +159,8 @@ def _pixels_of(image: Any) -> int:
     shape = image.shape
     if len(shape) < 2:
         return 0
-    height, width = (
-        shape[-2:] if callable(size) else shape[:2]
-    )  # a tensor's size is a method, an array's a number
+    # a tensor's size is a method, an array's a number
+    height, width = shape[-2:] if callable(size) else shape[:2]
     return int(height) * int(width)
 
 

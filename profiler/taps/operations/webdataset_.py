@@ -16,7 +16,7 @@ from feedline.profiler.taps.operations.span import collect, missing, stopwatch
 def _install(tap: Tap, webdataset: ModuleType) -> None:
     tar = webdataset.tariterators
     for name in tap.free(tar, ["tar_file_iterator"]):
-        tap.function(tar, name, spanned_iterator(tar.tar_file_iterator))
+        tap.function(tar, name, _spanned_iterator(tar.tar_file_iterator))
     tap.method(
         webdataset.autodecode.Decoder,
         "__call__",
@@ -26,7 +26,7 @@ def _install(tap: Tap, webdataset: ModuleType) -> None:
     )
 
 
-def spanned_iterator(original: Callable[..., Iterator[Any]]) -> Callable[..., Iterator[Any]]:
+def _spanned_iterator(original: Callable[..., Iterator[Any]]) -> Callable[..., Iterator[Any]]:
     """Return a generator around the generator of a tar's files, with a span for each file."""
     timed = stopwatch(Stage.READ, lambda file: (len(file["data"]), 0))
 

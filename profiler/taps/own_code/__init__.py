@@ -53,15 +53,13 @@ class _OwnCodeTap:
         self._phase: ProducerFinder | ProducerTimer | None = ProducerFinder()
         self._resident: ResidentInput | None = ResidentInput()
         self._own: OwnCodeTimer | None = OwnCodeTimer()
-        self._seeing: ProducerFinder | ProducerTimer | OwnCodeTimer | None = (
-            None  # what observes the code that runs now
-        )
+        # what observes the code that runs now
+        self._seeing: ProducerFinder | ProducerTimer | OwnCodeTimer | None = None
         self._paused = 0  # stages that are open which are none of the program's own code
         self._updating = False  # an optimizer makes an update
         self._inference = False  # the last model was called without gradients
-        self._updated = (
-            False  # an optimizer made an update: until then, each backward pass ends a step
-        )
+        # an optimizer made an update: until then, each backward pass ends a step
+        self._updated = False
 
     def begins(self, inference: bool = False) -> None:
         """Note that one of these calls is about to be made.

@@ -123,9 +123,8 @@ class _ReturnedTensors:
         if storage in self._outputs or storage not in self._calls:
             return []
         calls = self._calls[storage][1]
-        if (
-            storage in self._fed
-        ):  # it was there before: parts of it are chosen by whoever returned this very tensor
+        # it was there before: parts of it are chosen by whoever returned this very tensor
+        if storage in self._fed:
             return [call for call in calls if call.tensor() is tensor]
         return calls
 
@@ -329,9 +328,8 @@ class ProducerTimer:
             if self.looks and segment is not None:
                 segment.add(Stage.LOOKED, self._since, now - self._since, extra=self._watch.events)
             self._looks += 1
-            rest = (
-                cost / _LOOK_BUDGET * (0.5 + self._random.random())
-            )  # irregularly: else what every tenth step does may always be missed
+            # irregularly: else what every tenth step does may always be missed
+            rest = cost / _LOOK_BUDGET * (0.5 + self._random.random())
             self._next = now + (int(rest) if self._looks > _CLOSELY else 0)
         self._watch.events = 0
         self.looks = segment is not None and now >= self._next

@@ -59,9 +59,8 @@ class _TracedCalls:
 
     def _begins(self, frame: Any, event: str, _: Any) -> Any:
         self.events += 1
-        if (
-            self.events >= self.most or not self._seeing
-        ):  # or the program has put back what it had found there
+        # or the program has put back what it had found there
+        if self.events >= self.most or not self._seeing:
             self.off()
             return None
         frame.f_trace_lines = False

@@ -131,10 +131,8 @@ class ResidentInput:
         at, version = storage._cdata, tensor._version
         if at in self._returned:
             return self._returned[at][1] == version
-        on_cpu, piece = (
-            tensor.device.type == "cpu",
-            (at, tensor.data_ptr(), tensor.shape, tensor.stride()),
-        )
+        on_cpu = tensor.device.type == "cpu"
+        piece = (at, tensor.data_ptr(), tensor.shape, tensor.stride())
         own = storage.resizable() and not (on_cpu and storage.is_shared())
         if on_cpu and not _has_memory(tensor, storage):
             return False

@@ -33,10 +33,8 @@ from feedline.profiler.taps.source_names import name_of
 # steps before the first stretch is looked at, once operations were counted (taps/flops.py): they
 # import and allocate
 _WARM_UP_STEPS = 2
-_FIRST_BUDGET, _LATER_BUDGET = (
-    0.05,
-    0.003,
-)  # what share of the time looks may cost in the beginning, and in the end
+# what share of the time looks may cost in the beginning, and in the end
+_FIRST_BUDGET, _LATER_BUDGET = (0.05, 0.003)
 # then the share falls as time passes: a sudden fall lets a few looks stand for most of a short run
 _BEGINNING_NS = 2_000_000_000
 #: Share of a stretch that counts as the cost of tracing, whatever is called in it: until 3.11,
@@ -63,9 +61,8 @@ _PLUMBING = tuple(
     os.path.join(torch.__path__[0], *name.split("/")) for name in _PLUMBING_NAMES.split()
 )
 _NOT_REPORTED = _FEEDLINE_PATHS + _PLUMBING
-_ANYTHING = (
-    inspect.CO_VARARGS | inspect.CO_VARKEYWORDS
-)  # flags of a function that takes *args and **kwargs
+# flags of a function that takes *args and **kwargs
+_ANYTHING = inspect.CO_VARARGS | inspect.CO_VARKEYWORDS
 
 
 class _Lines(NamedTuple):
@@ -168,9 +165,10 @@ class _Stretch:
         self._through = ran_throughout(before, after, called)
         inside = [frame for frame, _ in self._through if id(frame.code) not in loop]
         self.ran = {frame.number: ran.get(frame.number, 0) + 1 for frame in inside}
+        # as a solver
         self._inside = [
             id(frame.code) for frame in inside if self.ran[frame.number] >= _SOLVER_STRETCHES
-        ]  # as a solver
+        ]
 
     def whole(self) -> dict[int, int]:
         """Return the time of each function, ns, however deep it was called.
@@ -262,9 +260,8 @@ class OwnCodeTimer:
         self._calls: CallTimes | None = None  # until the first look
         self._random = random.Random(0)
         self._steps = self._looked = 0  # steps, and those that were looked at
-        self._passed = self._last = (
-            0  # ns that steps have taken so far, without rests; and when the last one ended
-        )
+        # ns that steps have taken so far, without rests; and when the last one ended
+        self._passed = self._last = 0
         self._chance = 0.0  # of this step
         self._looks = False  # at this step
         self._stretches = [0, 0]  # of it, by whether they follow a forward without gradients
@@ -274,11 +271,8 @@ class OwnCodeTimer:
         self._loop: dict[
             int, CodeType
         ] = {}  # what ran when updates and backward passes were made, by id
-        self._begun: tuple[int, int, list[RunningFrame]] = (
-            0,
-            0,
-            [],
-        )  # when looking began, when the stretch did, and what ran
+        # when looking began, when the stretch did, and what ran
+        self._begun: tuple[int, int, list[RunningFrame]] = (0, 0, [])
         self._after_inference = False
         self._copied = 0  # ns of the stretch, between devices
         self._sums = _StretchSums(), _StretchSums()

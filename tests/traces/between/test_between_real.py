@@ -2,10 +2,10 @@
 
 import gzip
 import json
-from pathlib import Path
 
 import numpy as np
 import pytest
+from needs import TRACES, real_traces
 
 from feedline.analysis.ranks.aligned_clocks import align
 from feedline.analysis.ranks.match import match
@@ -14,20 +14,9 @@ from feedline.analysis.traces.kineto.kineto_reader import read_kineto
 from feedline.analysis.traces.nsight.nsight_reader import read_nsight
 from feedline.analysis.traces.rank_trace import RankTrace, summarise
 
-FOLDER = Path(__file__).resolve().parents[4] / "shared" / "traces"
-
-
-def there(pattern: str) -> list[Path]:
-    found = sorted(FOLDER.glob(pattern))
-    if not found:
-        pytest.skip(
-            f"{pattern} is not beside the checkout: real traces are not part of the repository"
-        )
-    return found
-
 
 def read(pattern: str) -> dict[int, RankTrace]:
-    found = [summarise(read_kineto(str(path))) for path in there(pattern)]
+    found = [summarise(read_kineto(str(path))) for path in real_traces(pattern)]
     return {one.rank: one for one in found if one.rank is not None}
 
 
@@ -43,7 +32,7 @@ def by_hand() -> np.ndarray:
     rank, in the same order.
     """
     made = {}
-    for path in there("dlrm8/*"):
+    for path in real_traces("dlrm8/*"):
         trace = json.loads(gzip.decompress(path.read_bytes()))
         kernels = [
             one
@@ -91,7 +80,7 @@ def test_it_came_late_into_its_trace_and_launched_late_within_it(dlrm):
 
 
 def test_exposed_communication_is_split_and_stays_the_same_in_sum(dlrm):
-    reference = json.loads((FOLDER / "reference.json").read_text())["traces"]
+    reference = json.loads((TRACES / "reference.json").read_text())["traces"]
     exposed = {
         int(name.split("worker")[1].split("_")[0]): one["exposed_comm_us"]
         for name, one in reference.items()
@@ -119,7 +108,7 @@ def test_two_of_128_ranks_do_not_tell_who_was_late():
 
 
 def test_clocks_from_ends_are_worth_what_the_one_clock_of_a_file_with_two_ranks_says():
-    (path,) = there("nsys/h100_2gpu_sendrecv.sqlite")
+    (path,) = real_traces("nsys/h100_2gpu_sendrecv.sqlite")
     traces = dict(enumerate(map(summarise, read_nsight(str(path)))))
     made, found = _numbered(traces), compare(traces)
     passive = align(made.ranks, match(made.ranks))
@@ -131,7 +120,7 @@ def test_clocks_from_ends_are_worth_what_the_one_clock_of_a_file_with_two_ranks_
 
 
 def test_two_ranks_of_a_file_of_nsight_systems_are_compared():
-    (path,) = there("nsys/h100_2gpu_sendrecv.sqlite")
+    (path,) = real_traces("nsys/h100_2gpu_sendrecv.sqlite")
     found = compare(dict(enumerate(map(summarise, read_nsight(str(path))))))
 
     assert found is not None and found.complete

@@ -14,7 +14,7 @@ from warm_python import WarmPython
 
 from feedline.analysis.report import trace
 from feedline.analysis.traces.kineto.kineto_reader import read_kineto
-from feedline.analysis.traces.windows import READINGS_NS, _marks_in, read_windows, shared_clock
+from feedline.analysis.traces.windows import _READINGS_NS, _marks_in, read_windows, shared_clock
 from feedline.cli import main
 from feedline.profiler.clock import MARK
 from feedline.profiler.errors import OutputError
@@ -199,7 +199,7 @@ def test_a_trace_without_marks_is_joined_by_the_runs_own_readings(copy, tmp_path
 
     assert "within about 10." in found.notes[0] and "no clock marks" in found.notes[0]
     assert file.broken() == []
-    assert outside(convolutions(file), forwards(file), READINGS_NS) == []
+    assert outside(convolutions(file), forwards(file), _READINGS_NS) == []
 
 
 def test_report_into_a_file_of_ones_own_joins_too_and_says_how_well(run, tmp_path, capsys):

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from traces.strategies import made
 
 from feedline.analysis.traces.trace_columns import Kind, Trace, Track
-from feedline.analysis.traces.windows import READINGS_NS, shared_clock
+from feedline.analysis.traces.windows import _READINGS_NS, shared_clock
 from feedline.profiler.clock import MARK
 
 UNIX, BOOT = 1_790_000_000_000_000_000, 4_000_000_000_000
@@ -113,7 +113,7 @@ def test_without_marks_the_runs_readings_count_with_what_they_differ_by():
     ]
     found = shared_clock(trace, anchors)
 
-    assert (found.marks, found.clock.bound) == (0, READINGS_NS + 2_000_000)
+    assert (found.marks, found.clock.bound) == (0, _READINGS_NS + 2_000_000)
     assert found.clock.to_reference(np.array([UNIX, UNIX + 10**9 + 2_000_000])).tolist() == [
         BOOT,
         BOOT + 10**9,

@@ -9,11 +9,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+from needs import TRACES
 
 from feedline.analysis.traces.kineto.kineto_reader import read_kineto
 from feedline.analysis.traces.trace_columns import Kind, Trace
 
-TRACES = Path(__file__).resolve().parents[3].parent / "shared" / "traces"
 FILES = sorted(TRACES.rglob("*.json.gz"))
 KINDS = {  # what these files have, spelled as they spell it
     "Operator": Kind.OPERATOR,

@@ -3,11 +3,8 @@ them.
 """
 
 import sqlite3
-from pathlib import Path
 
-import pytest
-
-FOLDER = Path(__file__).resolve().parents[4] / "shared" / "traces" / "nsys"
+from needs import real_traces
 
 #: The length of a union of intervals: each adds what lies after the latest end of all before it.
 UNION = """
@@ -20,11 +17,7 @@ WORK = ("CUPTI_ACTIVITY_KIND_KERNEL", "CUPTI_ACTIVITY_KIND_MEMCPY", "CUPTI_ACTIV
 
 
 def file(name: str) -> str:
-    path = FOLDER / name
-    if not path.exists():
-        pytest.skip(
-            f"{name} is not beside the checkout: real traces are not part of the repository"
-        )
+    (path,) = real_traces(f"nsys/{name}")
     return str(path)
 
 

@@ -4,9 +4,9 @@ where a report is of the steps.
 
 import functools
 import json
-from pathlib import Path
 
 import pytest
+from needs import TRACES
 
 from feedline.analysis.intervals import joined, length, without
 from feedline.analysis.traces.kineto.kineto_reader import read_kineto
@@ -24,7 +24,6 @@ from feedline.analysis.traces.trace_budget import (
 from feedline.analysis.traces.trace_columns import Trace
 from feedline.analysis.traces.trace_steps import TraceWindow, window_of
 
-TRACES = Path(__file__).resolve().parents[4] / "shared" / "traces"
 REFERENCE = TRACES / "reference.json"
 WANTED = json.loads(REFERENCE.read_text())["traces"] if REFERENCE.exists() else {}
 POINT = 0.01

@@ -9,7 +9,7 @@ from scaling.made_up import SOURCE, points
 
 from feedline.analysis.ranks.step_profile import Bucket, Ring, StepProfile
 from feedline.analysis.scaling.efficiency import Point
-from feedline.analysis.scaling.predict import (
+from feedline.analysis.scaling.more_ranks import (
     ScalingBasis,
     _last_end,
     _ring_s,

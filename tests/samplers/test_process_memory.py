@@ -12,9 +12,8 @@ from feedline.profiler import message
 from feedline.profiler.message import id_of
 from feedline.profiler.samplers.cgroup import CgroupMemory, MemoryEvents
 from feedline.profiler.samplers.gauge_file import read_gauges
-from feedline.profiler.samplers.private_memory import PrivateMemory
+from feedline.profiler.samplers.process_memory import PrivateMemory, WorkerMemory
 from feedline.profiler.samplers.sampler import Sampler
-from feedline.profiler.samplers.worker_memory import WorkerMemory
 
 MB = 1 << 20
 Write = Callable[[str, str], Path]

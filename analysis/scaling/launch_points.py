@@ -19,7 +19,7 @@ from feedline.analysis.measure.steps import left_after, partition
 from feedline.analysis.ranks.read_collectives import readable_collectives
 from feedline.analysis.ranks.step_profile import ring_between, step_profile
 from feedline.analysis.scaling.efficiency import DISTURBED, Point, Unit
-from feedline.analysis.scaling.predict import ScalingBasis
+from feedline.analysis.scaling.more_ranks import ScalingBasis
 from feedline.analysis.scaling.study import counted
 from feedline.profiler import masks
 from feedline.profiler.errors import FeedlineError, RunDamaged
@@ -66,7 +66,7 @@ def _error_s(wall: IntArray) -> float:
     return 2 * float(means.std(ddof=1)) / len(means) ** 0.5 if len(means) > 1 else float(means[0])
 
 
-def pace_of(rank: Rank) -> _Pace | None:
+def _pace_of(rank: Rank) -> _Pace | None:
     """Measure a rank's pace; None: it made no step.
 
     Raises:
@@ -96,7 +96,7 @@ def point_of(runs: Sequence[Run]) -> Point:
         notes += run.notes
         for number, rank in run.ranks.items():
             try:
-                pace = pace_of(rank)
+                pace = _pace_of(rank)
             except FeedlineError as error:
                 notes.append(f"rank {number}: {error}")
                 continue
@@ -211,9 +211,8 @@ def _point(size: int, training: int, paces: list[_Pace], notes: list[str]) -> Po
         notes.append(f"only {fewest} steps")
     if fewest < most:
         notes.append(f"ranks recorded different numbers of steps: {fewest} to {most}")
-    unit, batch = (
-        (Unit.SAMPLES, batch) if batch else (Unit.STEPS, 1.0)
-    )  # no DataLoader: tensors, or a loader of the user's own
+    # no DataLoader: tensors, or a loader of the user's own
+    unit, batch = (Unit.SAMPLES, batch) if batch else (Unit.STEPS, 1.0)
     rate = (
         sum((pace.batch if unit == Unit.SAMPLES else 1.0) / pace.step_s for pace in paces)
         * training
@@ -291,7 +290,7 @@ def basis_of(launches: Sequence[Sequence[Run]]) -> ScalingBasis:
             why=f"no collectives were recorded in {lowest.folder}: wrap the model in DDP on a "
             f"single rank too",
         )
-    pace = pace_of(lowest)
+    pace = _pace_of(lowest)
     anatomy = step_profile(alone, pace.step_s) if pace else None
     if anatomy is None:
         return ScalingBasis((), "unknown", why=f"no backward was recorded in {lowest.folder}")

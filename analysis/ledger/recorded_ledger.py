@@ -24,9 +24,10 @@ from feedline.analysis.ledger.rows import sample_rows, step_rows
 from feedline.analysis.ledger.table import Ledger, LedgerRow, LedgerTable
 from feedline.analysis.measure.code_tree import SampledCode
 from feedline.analysis.measure.gather import RankMetrics
-from feedline.analysis.measure.model import Cost, StepSummary
+from feedline.analysis.measure.model import Cost
 from feedline.analysis.measure.rested import FloatArray
 from feedline.analysis.measure.stages import STAGE_OF_RECORD
+from feedline.analysis.measure.step_model import StepSummary
 from feedline.analysis.ranks.communication import ExposedKind, RankParts
 from feedline.profiler.events import Stage
 

@@ -1,30 +1,16 @@
-"""Checks of how a training is set up, before its batch size is judged.
+"""Checks of what a training is made of: samplers, schedules, optimizers and batch norms."""
 
-There is one small function per mistake.
-"""
-
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
-from feedline.analysis.convergence.training_record import Curve, TrainingRecord
+from feedline.analysis.convergence.checks.of_updates import parts_agree
+from feedline.analysis.convergence.training_record import TrainingRecord, entries_of
 from feedline.analysis.formatting import counted
-from feedline.analysis.intervals import FloatArray
-from feedline.analysis.ledger.finding import SHARE, Evidence, Finding, Severity
+from feedline.analysis.ledger.finding import Evidence, Finding, Severity
 from feedline.analysis.sentences import COUNT, NAME, NUMBER, PART, PERCENT, Sentence
 
-_SKIPPED_SHARE = 0.05
-# times the largest loss at the start, and 1: no noise, no critic's score and no sum over a larger
-# batch rises that far
-_EXPLODED_TIMES = 1e6
-_START_SHARE = 0.1  # of the updates
-_MIN_SKIPPED_UPDATES = 5  # a GradScaler begins too high and skips a few updates in any healthy run
-#: Equal gradients differ by the rounding of float32 sums only: a norm of 12 million elements was
-#: 5e-5 off on a CPU, of their own each.
-_SAME_GRADIENT = 2e-4
-_MIN_EQUAL_UPDATES = 3  # updates, below which luck could make gradients alike
 #: A schedule may be off by a ragged batch or an epoch; the batch that grew makes it off by the
 #: factor that it grew by.
 _TOO_LONG, _TOO_SHORT = 1.5, 0.67
@@ -60,48 +46,6 @@ _GHOST_BATCH = 32
 #: 24.8, 27.3 and 34.7 % with 32, 16, 8, 4 and 2 images per GPU (Wu and He, arXiv:1803.08494, table
 #: 2).
 _MIN_NORM_SAMPLES = 8
-_NOT_FINITE = Sentence(
-    "the loss was NaN or infinite {times}, first after {updates} updates", times=PART, updates=COUNT
-)
-_ROSE = Sentence(
-    "the loss rose from {first} at the start to {last} at the end", first=NUMBER, last=NUMBER
-)
-_TENTHS = "that is the largest loss of the first tenth of the run and the median of the last tenth"
-_WARM_UP = "Lower the learning rate or warm it up, and clip gradients."
-_LOOK_FOR = "At that update, look for log(0), division by 0 and float16 overflow."
-_SKIPPED = Sentence(
-    "GradScaler skipped {part} of {updates} updates because gradients overflowed",
-    part=PERCENT,
-    updates=COUNT,
-)
-_SAME = Sentence("{who} the same samples", who=PART)
-_SAME_NORM = Sentence(
-    "the gradient of one {part} has the same squared norm as the mean gradient of all", part=PART
-)
-_SAME_RATIO = Sentence(
-    "their ratio was 1.000 in all {updates} updates compared, and would be larger with different "
-    "samples",
-    updates=COUNT,
-)
-_REPEATS = Sentence("the batch of all {parts} only repeats the samples of one", parts=PART)
-_NEW_MICRO_BATCH = ["Draw a new micro-batch for each backward."]
-_OWN_SAMPLES = [
-    "Give each rank its own samples: sampler=DistributedSampler(dataset) instead of shuffle=True.",
-    "Call sampler.set_epoch(epoch) before each epoch.",
-    "An IterableDataset has to divide its samples among the ranks itself.",
-]
-_SUMMED = Sentence("gradients are summed over the {ranks} ranks instead of averaged", ranks=COUNT)
-_LONGER = Sentence(
-    "|g_whole|^2 is {times} times |g_part|^2, and a mean is never longer than its parts",
-    times=NUMBER,
-)
-_MULTIPLIES = Sentence("with SGD, that multiplies the learning rate by {ranks}", ranks=COUNT)
-_AVERAGE = "Average instead: ReduceOp.AVG or grad.div_(world_size)."
-_DIVIDE = Sentence(
-    "With SGD without weight decay or clipping, dividing the learning rate by {ranks} works as "
-    "well.",
-    ranks=COUNT,
-)
 _WHOLE = Sentence(
     "each of the {ranks} ranks draws all {samples} samples of its dataset per epoch",
     ranks=COUNT,
@@ -201,125 +145,6 @@ _REMOVE_SYNC = [
     "BatchNorm over a rank's own samples already is ghost batch norm.",
 ]
 _LEAVE_OUT = ["Leave out ghost_bn, or convert_sync_batchnorm (in Lightning, sync_batchnorm=True)."]
-_Check = Callable[[TrainingRecord], Finding | None]
-#: Causes that make every other figure say something about the mistake instead of the training.
-STOPS = frozenset(
-    [
-        "same_data",
-        "sum_not_mean",
-        "schedule_in_steps",
-        "missing_set_epoch",
-        "whole_data_on_every_rank",
-        "layerwise_without_decay",
-        "few_samples_in_batch_norm",
-    ]
-)
-#: After which the noise scale says nothing: it is made of the same gradients.
-_GRADIENT_CHECKS = frozenset(["same_data", "sum_not_mean"])
-#: Why it then says nothing; batch norm over a few samples adds to the noise.
-WITHOUT_NOISE_SCALE = {
-    **{
-        rule_id: f"the gradients are not a mean over distinct samples ({rule_id})"
-        for rule_id in sorted(_GRADIENT_CHECKS)
-    },
-    "few_samples_in_batch_norm": "batch norm over a few samples adds noise of its own to the "
-    "gradients (few_samples_in_batch_norm)",
-    "loss_exploded": "the training diverged (loss_exploded)",
-}
-#: A check -> the one that says more where both find something: one sampler repairs both.
-_SAME_FIX = {"whole_data_on_every_rank": "same_data"}
-#: The training has diverged: going on cannot repair it.
-DIVERGED = ("not_finite", "loss_exploded")
-#: The training is another than it was meant to be: that is to be heard before anything about how
-#: fast it is.
-GRAVE = frozenset([*_GRADIENT_CHECKS, "whole_data_on_every_rank", *DIVERGED])
-
-
-def _not_finite(recorded: TrainingRecord) -> Finding | None:
-    """Find a loss that was NaN or infinite."""
-    curve = recorded.curves.get("train loss")
-    bad = np.flatnonzero(~np.isfinite(curve.values)) if curve is not None else np.zeros(0, int)
-    if curve is None or not len(bad):
-        return None
-    return Finding(
-        "not_finite",
-        Severity.HIGH,
-        message=_NOT_FINITE(times=counted(len(bad), "time"), updates=int(curve.updates[bad[0]])),
-        evidence=[
-            Evidence("not_finite", "NaN or infinite values", len(bad), "values"),
-            _last_finite(curve, int(bad[0])),
-        ],
-        fix=_WARM_UP,
-        fix_more=[_LOOK_FOR],
-        how_to_check="Run that batch through the untrained model. If its loss is not finite "
-        "either, the data is the cause.",
-    )
-
-
-def _exploded(recorded: TrainingRecord) -> Finding | None:
-    """Find a loss that is finite, and larger than at the start by orders of magnitude."""
-    curve = recorded.curves.get("train loss")
-    values = curve.values if curve is not None else np.zeros(0)
-    if curve is None or not len(values) or not np.isfinite(values).all():
-        return None
-    few = max(1, int(_START_SHARE * len(values)))
-    first, last = float(np.abs(values[:few]).max()), float(np.median(values[-few:]))
-    limit = _EXPLODED_TIMES * max(first, 1.0)
-    if last <= limit:
-        return None
-    beyond = np.flatnonzero(values > limit)
-    return Finding(
-        "loss_exploded",
-        Severity.HIGH,
-        message=_ROSE(first=first, last=last),
-        more=[_TENTHS],
-        evidence=[
-            Evidence("loss_at_start", "largest loss of the first tenth of the run", first, "1"),
-            Evidence("loss_at_end", "loss in the last tenth, median", last, "1"),
-            Evidence(
-                "update",
-                "updates before it rose out of proportion",
-                float(curve.updates[beyond[0]]),
-                "updates",
-            ),
-        ],
-        fix=_WARM_UP,
-        how_to_check="Train with a tenth of the learning rate. If the loss rises as far, this "
-        "finding is wrong.",
-    )
-
-
-def _last_finite(curve: Curve, before: int) -> Evidence:
-    values = curve.values[:before]
-    return Evidence(
-        "loss_before", "loss before", float(values[-1]) if len(values) else float("nan"), "1"
-    )
-
-
-def _skipped_steps(recorded: TrainingRecord) -> Finding | None:
-    """Find that mixed precision threw away more than a few updates."""
-    scaler = recorded.setup.get("scaler")
-    skipped = scaler.get("skipped") or 0 if isinstance(scaler, dict) else 0
-    tried = recorded.updates + skipped
-    if skipped <= _MIN_SKIPPED_UPDATES or skipped / tried <= _SKIPPED_SHARE:
-        return None
-    return Finding(
-        "skipped_steps",
-        Severity.of(skipped / tried),
-        message=_SKIPPED(part=skipped / tried, updates=tried),
-        evidence=[Evidence("skipped_share", "share of updates skipped", skipped / tried, SHARE)],
-        fix="Use bfloat16 instead of float16, or warm up the learning rate.",
-        how_to_check="Log scaler.get_scale(). If it falls only in the first hundred updates, this "
-        "finding is wrong.",
-    )
-
-
-def entries_of(recorded: TrainingRecord, key: str) -> list[dict[str, Any]]:
-    """Return a list of the setup, without entries that are not dictionaries."""
-    entries = recorded.setup.get(key)
-    return (
-        [entry for entry in entries if isinstance(entry, dict)] if isinstance(entries, list) else []
-    )
 
 
 def _groups_of(optimizer: dict[str, Any]) -> list[dict[str, Any]]:
@@ -336,111 +161,17 @@ def _norm_layers(recorded: TrainingRecord) -> dict[str, Any]:
     return layers if isinstance(layers, dict) else {}
 
 
-def _usable(recorded: TrainingRecord) -> npt.NDArray[np.bool_]:
-    """Return rows with two norms to compare: bool [n]."""
-    norms = recorded.norms
-    if norms is None or norms.parts < 2:
-        return np.zeros(0, bool)
-    return (
-        np.isfinite(norms.small_sq)
-        & np.isfinite(norms.big_sq)
-        & (norms.big_sq > 0)
-        & (norms.small_sq > 0)
-    )
-
-
-def _ratio_of(recorded: TrainingRecord) -> FloatArray:
-    """Return |g_part|^2 / |g_whole|^2 of each update where both are known."""
-    kept = _usable(recorded)
-    if recorded.norms is None or not len(kept):
-        return np.zeros(0)
-    return np.asarray(recorded.norms.small_sq[kept] / recorded.norms.big_sq[kept], float)
-
-
-def _same_data(recorded: TrainingRecord) -> Finding | None:
-    """Find that the gradient of a part equals that of the whole, update for update."""
-    ratio = _ratio_of(recorded)
-    if len(ratio) < _MIN_EQUAL_UPDATES or float(np.abs(ratio - 1).max()) > _SAME_GRADIENT:
-        return None
-    assert recorded.norms is not None
-    micro = recorded.norms.how == "accumulation"
-    ranks = "both ranks" if recorded.norms.parts == 2 else f"all {recorded.norms.parts} ranks"
-    part, plural = ("micro-batch", "es") if micro else ("rank", "s")
-    who = "the micro-batches of an update hold" if micro else f"{ranks} train on"
-    fix, *others = _NEW_MICRO_BATCH if micro else _OWN_SAMPLES
-    return Finding(
-        "same_data",
-        Severity.HIGH,
-        message=_SAME(who=who),
-        more=[
-            _SAME_NORM(part=part),
-            _SAME_RATIO(updates=len(ratio)),
-            _REPEATS(parts=f"{part}{plural}"),
-        ],
-        evidence=[
-            Evidence(
-                "part_over_mean", "|g_part|^2 / |g_mean|^2, median", float(np.median(ratio)), "1"
-            ),
-            Evidence(
-                "largest_distance", "largest deviation from 1", float(np.abs(ratio - 1).max()), "1"
-            ),
-            Evidence("updates", "updates", len(ratio), "updates"),
-        ],
-        fix=fix,
-        fix_more=others,
-        how_to_check="Print the sample indices that each rank or micro-batch uses in one update. "
-        "If they differ, this finding is wrong.",
-    )
-
-
-def _sum_not_mean(recorded: TrainingRecord) -> Finding | None:
-    """Find that the gradient of the whole is longer than its parts'.
-
-    By Jensen's inequality a mean is not: |mean g|^2 <= mean |g|^2.
-    """
-    ratio = _ratio_of(recorded)
-    norms = recorded.norms
-    if (
-        norms is None
-        or norms.how == "accumulation"
-        or len(ratio) < _MIN_EQUAL_UPDATES
-        or norms.parts < 2
-    ):
-        return None  # whether the program divides the losses of micro-batches is unknown
-    kept = _usable(recorded)
-    longer = float(norms.big_sq[kept].mean() / norms.small_sq[kept].mean())
-    # a sum of parts with gradients all noise is as many times as long (squared) as there are parts,
-    # one without noise that times more; three quarters leave room for parts that were not all seen
-    if longer < max(0.75 * norms.parts, 1.1):
-        return None
-    return Finding(
-        "sum_not_mean",
-        Severity.HIGH,
-        message=_SUMMED(ranks=norms.parts),
-        more=[_LONGER(times=longer), _MULTIPLIES(ranks=norms.parts)],
-        evidence=[
-            Evidence("whole_over_part", "|g_whole|^2 / |g_part|^2", longer, "1"),
-            Evidence("parts", "parts", norms.parts, "parts"),
-        ],
-        fix=_AVERAGE,
-        fix_more=[_DIVIDE(ranks=norms.parts)],
-        how_to_check="If the loss is a sum over samples by design and the learning rate is tuned "
-        "for it, this finding is wrong.",
-    )
-
-
-def _whole_data(recorded: TrainingRecord) -> Finding | None:
+def whole_data(recorded: TrainingRecord) -> Finding | None:
     """Find that each of several ranks draws the whole dataset in an epoch."""
     for sampler in entries_of(recorded, "samplers"):
         drawn, of = sampler.get("samples"), sampler.get("of")
-        if (
-            recorded.ranks < 2 or not drawn or not of or drawn < of or not sampler.get("shuffles")
-        ):  # an evaluation may read all of it
+        if recorded.ranks < 2 or not drawn or not of or drawn < of:
+            continue
+        if not sampler.get("shuffles"):  # an evaluation may read all of it
             continue
         if "Distributed" in str(sampler.get("kind")):
             continue
-        ratio = _ratio_of(recorded)
-        apart = len(ratio) >= _MIN_EQUAL_UPDATES and float(np.abs(ratio - 1).max()) > _SAME_GRADIENT
+        apart = parts_agree(recorded) is False
         order = "in different orders" if apart else "perhaps in the same order"
         return Finding(
             "whole_data_on_every_rank",
@@ -466,7 +197,7 @@ def _whole_data(recorded: TrainingRecord) -> Finding | None:
     return None
 
 
-def _missing_set_epoch(recorded: TrainingRecord) -> Finding | None:
+def missing_set_epoch(recorded: TrainingRecord) -> Finding | None:
     """Find a DistributedSampler that shuffles the same way in every epoch."""
     for sampler in entries_of(recorded, "samplers"):
         epochs, distinct = sampler.get("epochs") or 0, sampler.get("distinct")
@@ -492,14 +223,12 @@ def _missing_set_epoch(recorded: TrainingRecord) -> Finding | None:
     return None
 
 
-def _schedule_in_steps(recorded: TrainingRecord) -> Finding | None:
+def schedule_in_steps(recorded: TrainingRecord) -> Finding | None:
     """Find a schedule that was told another number of steps than the training made."""
     for scheduler in entries_of(recorded, "schedulers"):
-        horizon, steps, kind = (
-            scheduler.get("horizon"),
-            scheduler.get("steps"),
-            str(scheduler.get("kind")),
-        )
+        horizon = scheduler.get("horizon")
+        steps = scheduler.get("steps")
+        kind = str(scheduler.get("kind"))
         if not recorded.ended or not horizon or not steps or steps < _MIN_SCHEDULER_STEPS:
             continue
         over = horizon < _TOO_SHORT * steps and kind not in _SCHEDULERS_THAT_STAY
@@ -534,7 +263,7 @@ def _should_have_lowered(scheduler: Mapping[str, Any]) -> bool:
     )
 
 
-def _rate_at_top(recorded: TrainingRecord) -> Finding | None:
+def rate_at_top(recorded: TrainingRecord) -> Finding | None:
     """Find a schedule that should take the rate down, and did not."""
     rate = recorded.curves.get("lr")
     kinds = [
@@ -542,7 +271,7 @@ def _rate_at_top(recorded: TrainingRecord) -> Finding | None:
         for scheduler in entries_of(recorded, "schedulers")
         if _should_have_lowered(scheduler)
     ]
-    if not recorded.ended or rate is None or not kinds or _schedule_in_steps(recorded) is not None:
+    if not recorded.ended or rate is None or not kinds or schedule_in_steps(recorded) is not None:
         return None
     values = rate.values[np.isfinite(rate.values)]
     if (
@@ -566,7 +295,7 @@ def _rate_at_top(recorded: TrainingRecord) -> Finding | None:
     )
 
 
-def _layerwise_without_decay(recorded: TrainingRecord) -> Finding | None:
+def layerwise_without_decay(recorded: TrainingRecord) -> Finding | None:
     """Find LARS or LAMB of a library that does not adapt tensors without weight decay."""
     for optimizer in entries_of(recorded, "optimizers"):
         kind, module = str(optimizer.get("kind")), str(optimizer.get("module"))
@@ -599,7 +328,7 @@ def _layerwise_without_decay(recorded: TrainingRecord) -> Finding | None:
     return None
 
 
-def _rate_outside_momentum(recorded: TrainingRecord) -> Finding | None:
+def rate_outside_momentum(recorded: TrainingRecord) -> Finding | None:
     """Find a layer-wise optimizer that multiplies the rate outside its momentum.
 
     It matters while the rate changes.
@@ -624,7 +353,7 @@ def _rate_outside_momentum(recorded: TrainingRecord) -> Finding | None:
     return None
 
 
-def _few_samples(recorded: TrainingRecord) -> Finding | None:
+def few_samples(recorded: TrainingRecord) -> Finding | None:
     """Find batch norm that normalizes with the statistics of a handful of samples."""
     models = [
         model
@@ -675,7 +404,7 @@ def _larger_norm_batches(samples: int, recorded: TrainingRecord, gpu: bool) -> l
     ]
 
 
-def _sync_batch_norm(recorded: TrainingRecord) -> Finding | None:
+def sync_batch_norm(recorded: TrainingRecord) -> Finding | None:
     """Find statistics over all ranks that are not needed.
 
     Each rank has samples enough, or ghost statistics are asked for.
@@ -713,44 +442,3 @@ def _samples_of_forward(recorded: TrainingRecord) -> float:
         if model.get("synced") and model.get("samples")
     ]
     return float(max(known)) if known else (recorded.batch or 0.0) / recorded.ranks
-
-
-#: In the order in which findings of one severity are shown.
-CHECKS: list[_Check] = [
-    _same_data,
-    _sum_not_mean,
-    _whole_data,
-    _schedule_in_steps,
-    _missing_set_epoch,
-    _layerwise_without_decay,
-    _few_samples,
-    _not_finite,
-    _exploded,
-    _skipped_steps,
-    _rate_outside_momentum,
-    _sync_batch_norm,
-    _rate_at_top,
-]
-
-
-#: Told among the findings, but no answer to what holds the run back: a run that is only measured
-#: ends before its schedule.
-ASIDE = ("schedule_in_steps", "skipped_steps")
-
-
-def run_checks(recorded: TrainingRecord) -> list[Finding]:
-    """Return all that is found, most severe first."""
-    order = list(Severity)[::-1]
-    findings = [finding for check in CHECKS if (finding := check(recorded)) is not None]
-    return sorted(findings, key=lambda item: order.index(item.severity))
-
-
-def without_same_fix(findings: Sequence[Finding]) -> list[Finding]:
-    """Return the findings without those whose fix another one of them asks for already."""
-    there = {finding.rule_id for finding in findings}
-    return [finding for finding in findings if _SAME_FIX.get(finding.rule_id) not in there]
-
-
-def stops_advice(finding: Finding) -> bool:
-    """Tell whether nothing else should be advised before this is fixed."""
-    return finding.rule_id in STOPS and finding.severity is not Severity.INFO

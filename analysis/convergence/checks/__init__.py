@@ -1,0 +1,97 @@
+"""Checks of how a training is set up, before its batch size is judged.
+
+There is one small function per mistake, listed here.
+"""
+
+from collections.abc import Callable, Sequence
+
+from feedline.analysis.convergence.checks.of_setup import (
+    few_samples,
+    layerwise_without_decay,
+    missing_set_epoch,
+    rate_at_top,
+    rate_outside_momentum,
+    schedule_in_steps,
+    sync_batch_norm,
+    whole_data,
+)
+from feedline.analysis.convergence.checks.of_updates import (
+    exploded,
+    not_finite,
+    same_data,
+    skipped_steps,
+    sum_not_mean,
+)
+from feedline.analysis.convergence.training_record import TrainingRecord
+from feedline.analysis.ledger.finding import Finding, Severity
+
+_Check = Callable[[TrainingRecord], Finding | None]
+#: Causes that make every other figure say something about the mistake instead of the training.
+STOPS = frozenset(
+    [
+        "same_data",
+        "sum_not_mean",
+        "schedule_in_steps",
+        "missing_set_epoch",
+        "whole_data_on_every_rank",
+        "layerwise_without_decay",
+        "few_samples_in_batch_norm",
+    ]
+)
+#: After which the noise scale says nothing: it is made of the same gradients.
+_GRADIENT_CHECKS = frozenset(["same_data", "sum_not_mean"])
+#: Why it then says nothing; batch norm over a few samples adds to the noise.
+WITHOUT_NOISE_SCALE = {
+    **{
+        rule_id: f"the gradients are not a mean over distinct samples ({rule_id})"
+        for rule_id in sorted(_GRADIENT_CHECKS)
+    },
+    "few_samples_in_batch_norm": "batch norm over a few samples adds noise of its own to the "
+    "gradients (few_samples_in_batch_norm)",
+    "loss_exploded": "the training diverged (loss_exploded)",
+}
+#: A check -> the one that says more where both find something: one sampler repairs both.
+_SAME_FIX = {"whole_data_on_every_rank": "same_data"}
+#: The training has diverged: going on cannot repair it.
+DIVERGED = ("not_finite", "loss_exploded")
+#: The training is another than it was meant to be: that is to be heard before anything about how
+#: fast it is.
+GRAVE = frozenset([*_GRADIENT_CHECKS, "whole_data_on_every_rank", *DIVERGED])
+
+#: In the order in which findings of one severity are shown.
+CHECKS: list[_Check] = [
+    same_data,
+    sum_not_mean,
+    whole_data,
+    schedule_in_steps,
+    missing_set_epoch,
+    layerwise_without_decay,
+    few_samples,
+    not_finite,
+    exploded,
+    skipped_steps,
+    rate_outside_momentum,
+    sync_batch_norm,
+    rate_at_top,
+]
+#: Told among the findings, but no answer to what holds the run back: a run that is only measured
+#: ends before its schedule.
+ASIDE = ("schedule_in_steps", "skipped_steps")
+
+
+def run_checks(recorded: TrainingRecord) -> list[Finding]:
+    """Return all that is found, most severe first."""
+    order = list(Severity)[::-1]
+    findings = [finding for check in CHECKS if (finding := check(recorded)) is not None]
+    return sorted(findings, key=lambda item: order.index(item.severity))
+
+
+def without_same_fix(findings: Sequence[Finding]) -> list[Finding]:
+    """Return the findings without those whose fix another one of them asks for already."""
+    there = {finding.rule_id for finding in findings}
+    return [finding for finding in findings if _SAME_FIX.get(finding.rule_id) not in there]
+
+
+def stops_advice(finding: Finding) -> bool:
+    """Tell whether nothing else should be advised before this is fixed."""
+    return finding.rule_id in STOPS and finding.severity is not Severity.INFO

@@ -1,0 +1,182 @@
+"""Memory of the training's processes: of the main one, of those below it, and of each worker."""
+
+import os
+import signal
+import threading
+import weakref
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import Any
+
+from feedline.profiler import clock
+from feedline.profiler.samplers.processes import descendants
+from feedline.profiler.samplers.source import GaugeSource, OpenFile, read_file
+
+_PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
+_KIB = 1024
+#: Times the CPU time of a look at the processes below, until the next: the kernel goes through
+#: their pages, and mappings cannot change meanwhile. At first, 1 % of a CPU.
+_PAUSE, _EARLY_PAUSE, _EARLY_NS = 500, 100, 60_000_000_000
+_MOST_CHILDREN = 16  # processes that are looked at, of more alike
+_MOST_AT_ONCE = 16  # workers in a reading, 3 us each; of more, they take turns
+_MOST_WORKERS = 128  # workers that are watched
+
+
+def _own_bytes(statm: OpenFile) -> int:
+    """Return resident bytes without files and shared memory (/proc/PID/statm)."""
+    fields = statm.read().split()
+    return (int(fields[1]) - int(fields[2])) * _PAGE_BYTES
+
+
+class PrivateMemory(GaugeSource):
+    """What grows if a program keeps more and more.
+
+    memory/main: resident bytes of the process that probes, without files and shared memory.
+    memory/children: processes below it. memory/children_private: bytes in them that no other
+    process shares; memory/children_anonymous: the same with those that a forked process still
+    shares with its parent, so that copying on write moves bytes between the two and keeps their
+    sum. The last three come rarely, as reading them takes a millisecond for some hundred MB.
+    """
+
+    name = "private memory"
+
+    def __init__(self, pid: int | None = None, proc: str = "/proc") -> None:
+        super().__init__()
+        self._pid = os.getpid() if pid is None else pid
+        self._proc = proc
+        self._due_ns, self._begun_ns = 0, clock.wall_ns()
+
+    def prepare(self) -> str | None:
+        self._main = OpenFile(f"{self._proc}/{self._pid}/statm")
+        self.units = {"memory/main": "B"}
+        _own_bytes(self._main)
+        try:
+            self._rollup(self._pid)
+        except (OSError, KeyError, ValueError):  # a kernel before 4.14, or a container without it
+            self._due_ns = 1 << 62
+        else:
+            self.units |= {
+                "memory/children": "1",
+                "memory/children_private": "B",
+                "memory/children_anonymous": "B",
+            }
+        return None
+
+    def read(self) -> dict[str, float]:
+        now = clock.wall_ns()
+        values = {"memory/main": float(_own_bytes(self._main))}
+        if now >= self._due_ns:
+            begun = clock.cpu_ns()
+            values |= self._of_children()
+            early = now - self._begun_ns < _EARLY_NS
+            pause = _EARLY_PAUSE if early else _PAUSE
+            self._due_ns = now + pause * (clock.cpu_ns() - begun)
+        return values
+
+    def _of_children(self) -> dict[str, float]:
+        pids = descendants(self._pid, self._proc)
+        private, anonymous, looked_at = 0, 0, 0
+        for pid in pids[:_MOST_CHILDREN]:
+            try:
+                of = self._rollup(pid)
+            except (OSError, KeyError, ValueError):  # it has ended
+                continue
+            looked_at += 1
+            private += of[0]
+            anonymous += of[1]
+        if not looked_at:
+            return {"memory/children": 0.0}
+        alike = len(pids) / looked_at
+        return {
+            "memory/children": float(len(pids)),
+            "memory/children_private": private * alike,
+            "memory/children_anonymous": anonymous * alike,
+        }
+
+    def _rollup(self, pid: int) -> tuple[int, int]:
+        """Return private and anonymous bytes (Documentation/filesystems/proc.rst).
+
+        Raises:
+            OSError, KeyError, ValueError: the process has ended, or the kernel does not tell.
+        """
+        lines = read_file(f"{self._proc}/{pid}/smaps_rollup").splitlines()[1:]
+        kib = {label: int(line.split()[1]) for line in lines if (label := line.split(b":")[0])}
+        return kib[b"Private_Dirty"] * _KIB, kib[b"Anonymous"] * _KIB
+
+
+class WorkerMemory(GaugeSource):
+    """What each worker has in memory, without files and shared memory.
+
+    memory/loader0-worker1: bytes. Pages that a forked worker shares with its parent are in it. A
+    gauge begins with its worker; those of a later pass go on with it.
+    """
+
+    name = "worker memory"
+
+    def __init__(self, proc: str = "/proc") -> None:
+        super().__init__()
+        self._proc = proc
+        self._lock = threading.Lock()
+        self._files: dict[str, OpenFile] = {}
+        self._workers: dict[str, weakref.ref[Any]] = {}
+        self._turn = 0
+
+    def prepare(self) -> str | None:
+        return None
+
+    def watch(self, loader: int, workers: Sequence[Any]) -> None:
+        """Read the memory of these workers as well, while they live.
+
+        It can be called from any thread.
+
+        Args:
+            workers: processes of multiprocessing, by their numbers.
+
+        Raises:
+            OSError: one has ended.
+            AttributeError, TypeError: they are no processes.
+        """
+        names = [f"memory/loader{loader}-worker{number}" for number in range(len(workers))]
+        self._workers |= dict(zip(names, map(weakref.ref, workers)))
+        new = {
+            name: OpenFile(f"{self._proc}/{worker.pid}/statm")
+            for name, worker in zip(names, workers)
+        }
+        with self._lock:
+            for name, file in new.items():
+                if name in self._files or len(self._files) < _MOST_WORKERS:
+                    self.units[name] = "B"
+                    self._files[name] = file
+
+    def read(self) -> dict[str, float]:
+        with self._lock:
+            files = list(self._files.items())
+        if len(files) > _MOST_AT_ONCE:
+            self._turn = (self._turn + _MOST_AT_ONCE) % len(files)
+            files = (files + files)[self._turn : self._turn + _MOST_AT_ONCE]
+        values = {}
+        for name, file in files:
+            try:
+                nbytes = _own_bytes(file)
+            except (OSError, IndexError):
+                nbytes = 0
+            if nbytes:
+                values[name] = float(nbytes)
+            else:
+                self._forget(name, file)
+        return values
+
+    def killed(self) -> int:
+        """Return the pid of a worker of the last ones that a SIGKILL has ended; 0: none was."""
+        for known in list(self._workers.values()):
+            worker = known()
+            with suppress(Exception):  # of another process, after a fork
+                if worker is not None and worker.exitcode == -signal.SIGKILL:
+                    return int(worker.pid)
+        return 0
+
+    def _forget(self, name: str, file: OpenFile) -> None:
+        """Forget a worker that has ended, unless another one has its place."""
+        with self._lock:
+            if self._files.get(name) is file:
+                del self._files[name]

@@ -1,0 +1,49 @@
+"""The file of one process's records, which segment.py writes and segment_reader.py reads.
+
+0      4096   header: magic, then JSON (role, pid, ...)
+4096   4096   forgotten: int64 [64 stages, 8]: records, wall, cpu, runqueue, nbytes, extra, -, -;
+              row 0: the stride mask
+8192   4096   histograms: int64 [2, 256]: wall of samples (bin_of); the second is not in use
+12288  64 n   records
+"""
+
+import numpy as np
+import numpy.typing as npt
+
+BINS = 256
+SAMPLE_HISTOGRAM = 0  # of a segment's two; the second is not in use
+
+
+def bin_of(wall_ns: int) -> int:
+    """Return the histogram bin of a duration: four per octave, so an edge is at most 25 % away."""
+    octave = wall_ns.bit_length()
+    return (octave << 2 | wall_ns >> octave - 3 & 3) if octave > 2 else wall_ns
+
+
+def bin_edge_ns(index: int) -> int:
+    """Lower edge of a bin: the smallest duration with ``bin_of(...) == index``."""
+    octave = index >> 2
+    return (4 | index & 3) << octave - 3 if octave > 2 else index
+
+
+STAGES, FIELDS = 64, 8
+
+
+def sums_of(records: npt.NDArray[np.void]) -> npt.NDArray[np.int64]:
+    """Sum records by stage, int64 [64, 8] as in a segment's header.
+
+    Unmeasured times count as 0.
+    """
+    sums = np.zeros((STAGES, FIELDS), np.int64)
+    for stage in np.unique(records["stage"]).tolist():
+        own = records[records["stage"] == stage]
+        sums[stage, 0] = len(own)
+        for column, name in enumerate(("wall", "cpu", "runqueue", "nbytes", "extra"), 1):
+            values = own[name]
+            sums[stage, column] = (values if column > 3 else np.maximum(values, 0)).sum()
+    return sums
+
+
+MAGIC = b"FEEDSEG2"
+PAGE = 4096
+TOTALS_AT, HISTOGRAMS_AT, RECORDS_AT = PAGE, 2 * PAGE, 3 * PAGE
