@@ -43,7 +43,9 @@ def test_a_verdict_of_a_share_that_may_be_below_the_gate_says_probably():
         for low, high in ((0.04, 0.19), (0.35, 0.41))
     )
 
-    assert verdict(diagnose(unsure), unsure).startswith("Probably input-bound: Input takes 38 % of each step")
+    assert verdict(diagnose(unsure), unsure).startswith(
+        "Probably input-bound: Input takes 38 % of each step"
+    )
     assert verdict(diagnose(sure), sure).startswith("Input-bound: Input takes 38 % of each step")
 
 
