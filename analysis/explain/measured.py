@@ -18,6 +18,7 @@ from feedline.analysis.explain.model import Hook, MeasuredRun, RankSummary
 from feedline.analysis.ledger.facts import RuleInputs
 from feedline.analysis.ledger.recorded import ledger_of
 from feedline.analysis.ledger.view.input_wait import batches_per_step, steady_share
+from feedline.analysis.ledger.view.own_functions import place_of
 from feedline.analysis.measure import computing, gather, memory, moved, own_code, user_code
 from feedline.analysis.measure.at_end import AtEnd, at_end
 from feedline.analysis.measure.boundaries import trains_forward
@@ -147,7 +148,7 @@ def measure(
     ended = between_ranks.first_failed(gathered)
     killed = killed_worker(gathered[ended])
     if view is not None:
-        view = dataclasses.replace(view, growth=_growth(shown, gauges), killed=killed)
+        view = dataclasses.replace(view, growth=_growth(shown, gauges, view), killed=killed)
     end = at_end(gathered[ended], gauges if gathered[ended] is shown else [])
     about = _run_info(run, gathered[ended].rank, end)
     trained = convergence(run, notes)
@@ -367,14 +368,19 @@ def _view(
     )
 
 
-def _growth(rank: RankMetrics, gauges: list[Gauge]) -> list[MemoryGrowth]:
+def _growth(rank: RankMetrics, gauges: list[Gauge], view: RuleInputs) -> list[MemoryGrowth]:
     """Return the memory that grows while the steps of a rank run."""
     anchors = rank.rank.manifest.anchors
     if not anchors:
         return []
     source = SourceLines.of_rank(rank.rank)
     origin = anchors[0]["perf_counter_ns"]
-    return memory.growths(rank.main, rank.steps, rank.counted, gauges, origin, source)
+    made_by = place_of(str(view.setting("sample_code", "")))
+    collate = str(view.setting("collate", ""))
+    return [
+        memory.placed(grown, rank.main, source, made_by, collate)
+        for grown in memory.growths(rank.main, rank.steps, rank.counted, gauges, origin, source)
+    ]
 
 
 def _stacks(rank: Rank, notes: list[str]) -> tuple[ProcessStacks, ...]:

@@ -79,9 +79,11 @@ def collecting(**garbage: float) -> RuleInputs:
     return replace(facts, step=replace(facts.step, garbage=of))
 
 
-def growing(holder: Holder | None = None) -> RuleInputs:
+def growing(holder: Holder | None = None, place: str = "") -> RuleInputs:
     """A training whose main process grows."""
-    grown = MemoryGrowth("main", 4e6, 4e6, 4e6, 1e9, 2e9, holder=holder, seconds_left=600.0)
+    grown = MemoryGrowth(
+        "main", 4e6, 4e6, 4e6, 1e9, 2e9, holder=holder, place=place, seconds_left=600.0
+    )
     return replace(made_up_facts(epochs=2), growth=[grown])
 
 
@@ -674,7 +676,9 @@ CASES: dict[str, list[tuple[str, RuleInputs, RuleInputs]]] = {
     ],
     "memory_growth": [
         ("detach", growing(holder=Holder.GRAPHS), growing()),
-        ("arrays", growing(holder=Holder.COPIES), growing(holder=Holder.OWN)),
+        ("arrays (NumPy", growing(holder=Holder.COPIES), growing(holder=Holder.OWN)),
+        ("tensors, arrays", growing(holder=Holder.PIECES), growing(holder=Holder.OBJECTS)),
+        ("this line", growing(holder=Holder.PIECES, place="a.py:3"), growing(holder=Holder.PIECES)),
     ],
     "periodic_stall": [
         ("what flush", stalling(function="flush", place="a.py:3"), stalling()),
