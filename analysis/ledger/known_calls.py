@@ -279,6 +279,14 @@ PER_SAMPLE: Calls = (
     ),
 )
 
+#: What chunk_unpacked is where reads use all of the chunks that they touch.
+UNPACKED = KnownCall(
+    "unpacked",
+    "What a sample needs is unpacked each time it is read.",
+    "Store it uncompressed, or with a faster method such as LZ4",
+    "https://github.com/mani-skill/ManiSkill/pull/1040",
+)
+
 PER_STEP: Calls = (
     KnownCall(
         "tracker",

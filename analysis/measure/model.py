@@ -160,6 +160,8 @@ class Operation:
         wall_s: Wall time per sample. Unit: s.
         cpu_s: CPU time per sample. Unit: s. None: not measured for this operation.
         calls: Calls per sample. Unit: calls.
+        unpacked: Bytes of the chunks that its reads touch, over the bytes that they return. Unit: 1.
+            None: it reads no chunks, or their size is not known.
     """
 
     stage: str
@@ -167,6 +169,7 @@ class Operation:
     wall_s: float
     cpu_s: float | None
     calls: float
+    unpacked: float | None = None
 
 
 @dataclass(frozen=True)

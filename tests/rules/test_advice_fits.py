@@ -176,6 +176,17 @@ def in_code(function: str, line: int, *below: tuple[str, int, str]) -> RuleInput
     return replace(facts, code=SampledCode.of([process("worker", found)]))
 
 
+def unpacking(facts: RuleInputs, times: float) -> RuleInputs:
+    """The same, where so many bytes of chunks are unpacked for each that is used."""
+    read = Operation("read", "h5py.Dataset", 4e-3, 4e-3, 1.0, times)
+    return replace(facts, workers=replace(facts.workers, operations=[read]))
+
+
+def reading_chunks(times: float) -> RuleInputs:
+    """A training on full CPUs whose samples are read from chunks."""
+    return unpacking(waiting(**FULL, maker=only(read=(4.0, 0, 0))), times)
+
+
 def spinning(name: str) -> RuleInputs:
     """Decoding of 160,000 pixels that takes 40 ms, most of it waiting for helper threads."""
     maker = {
@@ -579,6 +590,8 @@ CASES: dict[str, list[tuple[str, RuleInputs, RuleInputs]]] = {
                 | {"operations": [Operation("read", "numpy.load", 4e-3, 4e-3, 1.0)]},
             ),
         ),
+        ("Use chunks", reading_chunks(64.0), reading_chunks(1.0)),
+        ("less compression, or a faster", reading_chunks(1.0), reading_chunks(64.0)),
         (
             "line by line",
             waiting(
@@ -601,6 +614,11 @@ CASES: dict[str, list[tuple[str, RuleInputs, RuleInputs]]] = {
     "user_code": [
         ("data.py:88", in_code("tokenize", 88), in_code("tokenize", 12)),
         ("chunks of about", in_code("crop", 9, CHUNK), in_code("crop", 9)),
+        (
+            "uncompressed",
+            unpacking(in_code("crop", 9, CHUNK), 1.0),
+            unpacking(in_code("crop", 9, CHUNK), 64.0),
+        ),
     ],
     "straggler_in_order": [
         (
