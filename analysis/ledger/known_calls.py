@@ -207,6 +207,23 @@ PER_SAMPLE: Calls = (
         r"\btok(enizer)?\w*(\.\w+)?\(|\.encode(_batch|_plus)?\((?!\)|['\"])",
     ),
     KnownCall(
+        "video_opened",
+        "Opening a video reads all of it, to find its frames.",
+        "Keep readers open in each worker, or use torchcodec with seek_mode='approximate'",
+        "https://github.com/meta-pytorch/torchcodec/issues/427",
+        (
+            Sign("torchcodec", r"decoders/.*", "__init__"),
+            Sign("decord", r"video_reader\.py", "__init__"),
+        ),
+    ),
+    KnownCall(
+        "video_decoded",
+        "PyAV decodes each frame from the last key frame on.",
+        "Seek to the key frame before a clip, and take adjacent frames",
+        "https://github.com/KempnerInstitute/KempnerForge/issues/171",
+        text=r"\.decode\((video|audio)\s*=|\.decode\([\w.]*(stream|video|audio)[\w.]*\)",
+    ),
+    KnownCall(
         "resampled",
         "Audio is resampled for each sample; lengths with large prime factors take longest.",
         "Resample once before training, or use torchaudio or resample_poly",

@@ -10,7 +10,7 @@ from feedline.analysis.intervals import FloatArray
 _LARGE = 8.0  # times the usual change from one reading to the next
 _FEWEST = 3
 _FEWEST_STEPS = 1.5  # from one to the next: with less, each step is one of them
-_MOST = 0.8  # of the growth, that is in jumps
+_LEAST, _MOST = 0.8, 1.3  # of the growth, that jumps make: with more, some of it is given back
 #: The largest over the smallest, and the longest over the shortest distance: others are an
 #: allocator's.
 _ALIKE = 2.5
@@ -50,7 +50,8 @@ class Jumps:
         first = np.flatnonzero(large & ~np.append(False, large[:-1]))
         last = np.flatnonzero(large & ~np.append(large[1:], False)) + 1
         sizes = values[last] - values[first]
-        if len(sizes) < _FEWEST or sizes.sum() < _MOST * (values[-1] - values[0]):
+        grown = float(values[-1] - values[0])
+        if len(sizes) < _FEWEST or not _LEAST * grown <= sizes.sum() <= _MOST * grown:
             return None
         at, where = _at(made[first], made[last], events)
         apart = np.diff(where)

@@ -62,8 +62,9 @@ def test_epochs_of_another_number_are_not_what_jumps_come_with():
         np.where(readings() < 500, 500 * MB, 900 * MB),
         500 * MB + 40 * MB * np.log2(1 + readings()).astype(int),
         np.minimum(stairs(readings()), 620 * MB),
+        500 * MB + 100 * MB * (np.arange(60) // 4 % 2) + 0.5 * MB * np.arange(60),
     ],
-    ids=["each step", "random", "one", "ever rarer", "an end"],
+    ids=["each step", "random", "one", "ever rarer", "an end", "up and down"],
 )
 def test_other_growth_is_none_in_jumps(values):
     assert Jumps.of(readings(), values, NOTHING) is None
