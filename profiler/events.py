@@ -47,7 +47,8 @@ class Stage(enum.IntEnum):
     # : in detail. nbytes: samples in it (1, or a batch by __getitems__). extra: how many each
     # stands for. Flags: FIRST
     SAMPLE = 2
-    READ = 3  #: source: operation. nbytes: bytes read
+    #: source: operation. nbytes: bytes read. extra: bytes of the chunks that hold them (0: unknown)
+    READ = 3
     DECODE = 4  #: source: operation. extra: pixels decoded. nbytes: bytes of the result
     AUGMENT = 5  #: source: operation. extra: pixels of the result (0: unknown)
     COLLATE = 6  #: making a batch of samples. Flags: CUSTOM

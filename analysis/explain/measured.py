@@ -18,6 +18,7 @@ from feedline.analysis.explain.model import Hook, MeasuredRun, RankSummary
 from feedline.analysis.ledger.facts import RuleInputs
 from feedline.analysis.ledger.recorded_ledger import ledger_of
 from feedline.analysis.ledger.view.input_wait import batches_per_step, steady_share
+from feedline.analysis.ledger.view.own_functions import place_of
 from feedline.analysis.measure import computing, gather, memory, moved, own_code, user_code
 from feedline.analysis.measure.at_end import AtEnd, at_end
 from feedline.analysis.measure.boundaries import trains_forward
@@ -393,12 +394,13 @@ def _view(
         comm_parts=compared.parts if compared else {},
         shown=rank.rank.number,
         code=code,
-        growth=_growth(rank, source.gauges),
         killed=killed,
     )
     parts = facts.comm_parts.get(rank.rank.number)
     return dataclasses.replace(
-        facts, ledger=ledger_of(rank, step, facts.costs, parts, facts.exposed, code)
+        facts,
+        growth=_growth(rank, source.gauges, facts),
+        ledger=ledger_of(rank, step, facts.costs, parts, facts.exposed, code),
     )
 
 
@@ -408,14 +410,19 @@ def _effective_cpus(manifest: Manifest) -> float:
     return float(machine.get("effective_cpus") or machine.get("cpus") or 1)  # type: ignore[arg-type]
 
 
-def _growth(rank: RankMetrics, gauges: list[Gauge]) -> list[MemoryGrowth]:
+def _growth(rank: RankMetrics, gauges: list[Gauge], view: RuleInputs) -> list[MemoryGrowth]:
     """Return the memory that grows while the steps of a rank run."""
     anchors = rank.rank.manifest.anchors
     if not anchors:
         return []
     source = SourceLines.of_rank(rank.rank)
     origin = anchors[0]["perf_counter_ns"]
-    return memory.growths(rank.main, rank.steps, rank.counted, gauges, origin, source)
+    made_by = place_of(str(view.setting("sample_code", "")))
+    collate = str(view.setting("collate", ""))
+    return [
+        memory.placed(grown, rank.main, source, made_by, collate)
+        for grown in memory.growths(rank.main, rank.steps, rank.counted, gauges, origin, source)
+    ]
 
 
 def _stacks(rank: Rank, notes: list[str]) -> tuple[ProcessStacks, ...]:

@@ -221,6 +221,23 @@ PER_SAMPLE: Calls = (
         r"\btok(enizer)?\w*(\.\w+)?\(|\.encode(_batch|_plus)?\((?!\)|['\"])",
     ),
     KnownCall(
+        "video_opened",
+        "Opening a video reads all of it, to find its frames.",
+        "Keep readers open in each worker, or use torchcodec with seek_mode='approximate'",
+        "https://github.com/meta-pytorch/torchcodec/issues/427",
+        (
+            Sign("torchcodec", r"decoders/.*", "__init__"),
+            Sign("decord", r"video_reader\.py", "__init__"),
+        ),
+    ),
+    KnownCall(
+        "video_decoded",
+        "PyAV decodes each frame from the last key frame on.",
+        "Seek to the key frame before a clip, and take adjacent frames",
+        "https://github.com/KempnerInstitute/KempnerForge/issues/171",
+        text=r"\.decode\((video|audio)\s*=|\.decode\([\w.]*(stream|video|audio)[\w.]*\)",
+    ),
+    KnownCall(
         "resampled",
         "Audio is resampled for each sample; lengths with large prime factors take longest.",
         "Resample once before training, or use torchaudio or resample_poly",
@@ -294,6 +311,14 @@ PER_SAMPLE: Calls = (
         text=r"\btorch\.(as_)?tensor\(|\btorch\.\w*Tensor\(|\bnp\.(as)?array\(",
         left=0.3,
     ),
+)
+
+#: What chunk_unpacked is where reads use all of the chunks that they touch.
+UNPACKED = KnownCall(
+    "unpacked",
+    "What a sample needs is unpacked each time it is read.",
+    "Store it uncompressed, or with a faster method such as LZ4",
+    "https://github.com/mani-skill/ManiSkill/pull/1040",
 )
 
 PER_STEP: Calls = (

@@ -47,6 +47,8 @@ class SampledDetails:
         parts: (stage, operation) -> clock -> float64 [n], ns without the operations inside.
         calls: (stage, operation) -> float64 [n].
         nbytes: stage -> float64 [n].
+        chunked: operation -> float64 [n] each, of its reads of chunks: "used", the bytes that they
+            return, and "unpacked", the bytes of these chunks.
         decoded, output: float64 [n], pixels decoded, and of the last picture.
         queued: stages whose time without a CPU was measured.
     """
@@ -57,6 +59,7 @@ class SampledDetails:
     parts: dict[tuple[str, str], dict[str, FloatArray]]
     calls: dict[tuple[str, str], FloatArray]
     nbytes: dict[str, FloatArray]
+    chunked: dict[str, dict[str, FloatArray]]
     decoded: FloatArray
     output: FloatArray
     queued: frozenset[str]
@@ -121,6 +124,7 @@ class SampledDetails:
             parts,
             calls,
             nbytes,
+            _chunked(records, row, count, process.names),
             decoded,
             _last_picture(records, row, count),
             queued,
@@ -153,6 +157,13 @@ class SampledDetails:
             nbytes={
                 stage: column(d.nbytes.get(stage) for d in parts)
                 for stage in sorted({stage for d in parts for stage in d.nbytes})
+            },
+            chunked={
+                name: {
+                    what: column(d.chunked.get(name, {}).get(what) for d in parts)
+                    for what in ("used", "unpacked")
+                }
+                for name in sorted({name for d in parts for name in d.chunked})
             },
             decoded=column(d.decoded for d in parts),
             output=column(d.output for d in parts),
@@ -238,6 +249,21 @@ def _self_times(records: Records) -> dict[str, FloatArray]:
 def _sum_rows(row: IntArray, values: npt.NDArray[Any], count: int) -> FloatArray:
     """Sum the values of each row, float64 [count]."""
     return np.bincount(row, values.astype(float), count).astype(float)
+
+
+def _chunked(
+    records: Records, row: IntArray, count: int, names: Mapping[int, str]
+) -> dict[str, dict[str, FloatArray]]:
+    """Return what reads of chunks returned and unpacked in each sample, by operation."""
+    reads = (records["stage"] == Stage.READ) & (row >= 0) & (records["extra"] > 0)
+    found = {}
+    for source in np.unique(records["source"][reads]).tolist():
+        own = reads & (records["source"] == source)
+        found[names.get(source, "?")] = {
+            "used": _sum_rows(row[own], records["nbytes"][own], count),
+            "unpacked": _sum_rows(row[own], records["extra"][own], count),
+        }
+    return found
 
 
 def _last_picture(records: Records, row: IntArray, count: int) -> FloatArray:
@@ -516,10 +542,23 @@ def operations(details: SampledDetails, costs: Mapping[str, Cost]) -> list[Opera
         calls = details.weighted_mean(details.calls[stage, name])
         costs_of_operations.append(
             Operation(
-                stage, name, cost.wall_s * share["wall"], (cost.cpu_s or 0.0) * share["cpu"], calls
+                stage,
+                name,
+                cost.wall_s * share["wall"],
+                (cost.cpu_s or 0.0) * share["cpu"],
+                calls,
+                _unpacked(details, name) if stage == PARTS[Stage.READ] else None,
             )
         )
     return sorted(costs_of_operations, key=lambda operation: -operation.wall_s)
+
+
+def _unpacked(details: SampledDetails, name: str) -> float | None:
+    """Return the bytes of chunks that an operation unpacks for each byte that it returns."""
+    if (chunked := details.chunked.get(name)) is None:
+        return None
+    used = float(details.weight @ chunked["used"])
+    return float(details.weight @ chunked["unpacked"]) / used if used else None
 
 
 def _scale(details: SampledDetails, steady: Steady) -> float:

@@ -29,12 +29,19 @@ def keeping_line(called_at: str, source: SourceLines) -> str:
     file, _, line = called_at.rpartition(":")
     if not line.isdecimal():
         return ""
-    try:
-        tree = ast.parse("\n".join(source.whole(file)))
-    except (SyntaxError, ValueError):
+    tree = parsed(file, source)
+    if tree is None:
         return ""
     found = sorted(set(_keeping(_around(tree, int(line)), int(line))))
     return f"{file}:{found[0]}" if len(found) == 1 else ""
+
+
+def parsed(file: str, source: SourceLines) -> ast.Module | None:
+    """Return the tree of a file; None: it is not there, has changed, or is no Python."""
+    try:
+        return ast.parse("\n".join(source.whole(file)))
+    except (SyntaxError, ValueError):
+        return None
 
 
 def _around(tree: ast.Module, line: int) -> Sequence[ast.stmt]:
@@ -52,7 +59,7 @@ def _around(tree: ast.Module, line: int) -> Sequence[ast.stmt]:
 def _keeping(body: Sequence[ast.stmt], line: int) -> Iterator[int]:
     """Lines of statements that add what has a graph to something that outlives the step."""
     carry: set[str] = set()
-    for statement in _in_order(body):
+    for statement in in_order(body):
         has = statement.lineno <= line <= (statement.end_lineno or 0)
         if isinstance(statement, ast.Assign) and (has or _carries(statement.value, carry)):
             if any(_adds_to(statement.value, target) for target in statement.targets) or any(
@@ -66,13 +73,13 @@ def _keeping(body: Sequence[ast.stmt], line: int) -> Iterator[int]:
             yield statement.lineno
 
 
-def _in_order(body: Sequence[ast.stmt]) -> Iterator[ast.stmt]:
+def in_order(body: Sequence[ast.stmt]) -> Iterator[ast.stmt]:
     """Return the simple statements, those inside others too."""
     for statement in body:
         inner = [getattr(statement, name, []) for name in ("body", "orelse", "finalbody")]
         if any(inner):
             for part in inner:
-                yield from _in_order(part)
+                yield from in_order(part)
         else:
             yield statement
 

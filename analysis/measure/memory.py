@@ -1,12 +1,14 @@
 """Memory that grows while the steps run: how fast, until when, and what holds it."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
 import numpy as np
 
 from feedline.analysis.intervals import FloatArray
+from feedline.analysis.measure.growing_lines import line_of_loop, line_of_samples
+from feedline.analysis.measure.jumps import Jumps
 from feedline.analysis.measure.kept_graphs import keeping_line
 from feedline.analysis.measure.model import Gauge, Holder, MemoryGrowth
 from feedline.analysis.measure.rested import Counted
@@ -24,12 +26,18 @@ _LEAST_BYTES, _LEAST_SHARE = 16e6, 0.02
 #: Of the growth per step, in each third of these readings: with less, it comes to an end, or comes
 #: in jumps as an allocator's memory does.
 _THIRDS, _STEADY = 3, 0.4
+#: Bytes for each new block of Python's allocator, which has none above 512 B: growth with so few
+#: is of small objects, with so many of large pieces.
+_OF_OBJECTS, _OF_PIECES = 1024.0, 2048.0
 _POINTS, _DRAWS, _BLOCKS = 48, 200, 8
 #: Of the graphs of past steps that were looked at: with fewer, some wait for a later update.
 _KEPT, _FEWEST_GRAPHS = 0.9, 4
 _COPIED = 0.5  # of the private bytes that workers gain: what they shared before
 
+_USUAL = 0.5  # of the readings, that have the usual number of processes
+
 _Series = tuple[FloatArray, FloatArray]  # steps made by then, bytes
+_NOTHING: _Series = (np.zeros(0), np.zeros(0))
 
 
 def growths(
@@ -51,19 +59,67 @@ def growths(
         return []
     clock = _StepClock.of(steps, counted, origin)
     by_name = {gauge.name: clock.series(gauge) for gauge in gauges}
-    graphs = _graphs(main, source)
+    events = _events(main, steps, clock, origin)
     growing = []
     if series := by_name.get("memory/main"):
-        growing.append(_growth("main", series, clock, graphs))
-    children, private = (by_name.get(name) for name in ("memory/children", _PRIVATE))
-    if children and private and len(set(children[1].tolist())) == 1:
-        copied = _copied(private, by_name.get("memory/children_anonymous"))
-        growing.append(_growth("workers", private, clock, copied))
-    left = _left(by_name)
-    return [_until(one, left, clock.step_s) for one in growing if one is not None]
+        held = _kept_by_main(series, by_name.get("memory/main_blocks"), _graphs(main, source))
+        growing.append(_growth("main", series, clock, held, events))
+    private, anonymous = _of_children(by_name)
+    if private is not None:
+        growing.append(_growth("workers", private, clock, _copied(private, anonymous), events))
+    return _until([one for one in growing if one is not None], _left(by_name), clock.step_s)
 
 
-_PRIVATE = "memory/children_private"
+def placed(
+    grown: MemoryGrowth, main: Process, source: SourceLines, made_by: str, collate: str
+) -> MemoryGrowth:
+    """Add the line that keeps what grows, where the source shows it.
+
+    Args:
+        made_by: file and line of the function that makes samples; empty: unknown.
+        collate: name of the function that collates.
+    """
+    if grown.place or grown.holder in (Holder.GRAPHS, Holder.COPIES):
+        return grown
+    if grown.who == "workers":
+        return replace(grown, place=line_of_samples(made_by, collate, source))
+    called_at, in_loop = _model_called_at(main), grown.at == ""
+    return replace(grown, place=line_of_loop(called_at, source, in_loop))
+
+
+def _model_called_at(main: Process) -> str:
+    """Return the line of the program that calls the model in training; empty: unknown."""
+    looks = main.view(Stage.KEPT)
+    if not len(looks):
+        return ""
+    return main.names.get(int(looks[np.argmax(looks["start"])]["source"]), "")
+
+
+def _events(main: Process, steps: Steps, clock: "_StepClock", origin: int) -> dict[str, FloatArray]:
+    """Return how many steps were made when each epoch began, and when each evaluation ended."""
+    begun = main.view(Stage.EPOCH)
+    of_training = begun[np.isin(begun["source"], list(steps.boundaries.training_loaders))]
+    moments = {
+        "epoch": np.sort(of_training["start"]),
+        "evaluation": steps.boundaries.evaluation[:, 1],
+    }
+    return {name: clock.made((at - origin) / 1e9) for name, at in moments.items()}
+
+
+def _of_children(by_name: dict[str, _Series]) -> tuple[_Series | None, _Series | None]:
+    """Return what the workers have, private and in all, where all of the usual number live.
+
+    Those of an evaluation may come and go beside them.
+    """
+    names = ("memory/children", "memory/children_private", "memory/children_anonymous")
+    number, private, anonymous = (by_name.get(name, _NOTHING) for name in names)
+    if not len(number[0]) or not len(number[0]) == len(private[0]) == len(anonymous[0]):
+        return None, None
+    kinds, times = np.unique(number[1], return_counts=True)
+    usual = number[1] == kinds[np.argmax(times)]
+    if usual.mean() < _USUAL or not number[1][usual][0]:
+        return None, None
+    return (private[0][usual], private[1][usual]), (anonymous[0][usual], anonymous[1][usual])
 
 
 @dataclass(frozen=True)
@@ -93,10 +149,14 @@ class _StepClock:
         made = float(self.steps[-1] - self.steps[0])
         return float(self.at_s[-1] - self.at_s[0]) / made if made else 0.0
 
+    def made(self, at_s: FloatArray) -> FloatArray:
+        """Return how many steps were made at these moments."""
+        return np.interp(at_s, self.at_s, self.steps)
+
     def series(self, gauge: Gauge) -> _Series:
         """Return a gauge by the number of steps, without those that warm up."""
         at, values = np.array(gauge.at_s), np.array(gauge.values)
-        made = np.interp(at, self.at_s, self.steps)
+        made = self.made(at)
         last = float(self.steps[-1])
         chosen = (made >= _WARM_UP * last) & (at <= self.at_s[-1])
         return made[chosen], values[chosen]
@@ -117,10 +177,15 @@ class _Held:
     graphs_alive: int = 0
     place: str = ""
     still_shared_bytes: float | None = None
+    new_objects: float | None = None
 
 
 def _growth(
-    who: str, series: _Series, clock: _StepClock, held: _Held | None
+    who: str,
+    series: _Series,
+    clock: _StepClock,
+    held: _Held | None,
+    events: Mapping[str, FloatArray],
 ) -> MemoryGrowth | None:
     """Return the growth of a series; None: there is none that is sure and steady.
 
@@ -132,18 +197,25 @@ def _growth(
     span = float(made[-1] - made[0])
     if span * clock.step_s < _LEAST_S:
         return None
-    rate = slope(made, values)
+    jumps = Jumps.of(*series, events)
+    rate = jumps.per_step if jumps is not None else slope(made, values)
     if rate * span < max(_LEAST_BYTES, _LEAST_SHARE * float(values[0])):
         return None
     if held is not None and held.bytes is not None and held.bytes < _COPIED * rate * span:
         held = _Held(Holder.OWN)
-    proof = held is not None and held.holder in (Holder.GRAPHS, Holder.COPIES)
-    if not proof and not _is_steady(made, values, rate):
+    holder = held.holder if held is not None else None
+    grown_bytes = rate * span
+    if jumps is None and holder is Holder.COPIES:  # the less is left to copy, the slower it gets
+        made, values = made[len(made) // 2 :], values[len(made) // 2 :]
+        rate = slope(made, values)
+    elif jumps is None and holder is not Holder.GRAPHS and not _is_steady(made, values, rate):
         return None
-    low, high = _interval(made, values)
+    low, high = _interval(made, values) if jumps is None else jumps.interval
     if low <= 0:
         return None
-    grown = MemoryGrowth(who, rate, low, high, rate * span, float(values[-1]))
+    grown = MemoryGrowth(who, rate, low, high, grown_bytes, float(values[-1]))
+    if jumps is not None:
+        grown = replace(grown, every_steps=jumps.every_steps, at=jumps.at)
     if held is None:
         return grown
     return replace(
@@ -153,6 +225,7 @@ def _growth(
         graphs_alive=held.graphs_alive,
         place=held.place,
         still_shared_bytes=held.still_shared_bytes,
+        new_objects=held.new_objects,
     )
 
 
@@ -186,8 +259,24 @@ def _graphs(main: Process, source: SourceLines) -> _Held | None:
         return None
     if alive < _KEPT * graphs:
         return _Held(None, graphs=graphs, graphs_alive=alive)
-    place = keeping_line(main.names.get(int(last["source"]), ""), source)
+    place = keeping_line(_model_called_at(main), source)
     return _Held(Holder.GRAPHS, graphs=graphs, graphs_alive=alive, place=place)
+
+
+def _kept_by_main(series: _Series, blocks: _Series | None, graphs: _Held | None) -> _Held | None:
+    """Return what holds memory in the main process: graphs, small objects or large pieces."""
+    known = graphs or _Held(None)
+    if blocks is None or len(blocks[0]) < _FEWEST_LOOKS:
+        return graphs
+    grown, new = slope(*_thinned(series)), slope(*_thinned(blocks))
+    if grown <= 0:
+        return graphs
+    each = grown / new if new > 0 else np.inf
+    if each < _OF_OBJECTS:
+        return replace(known, holder=Holder.OBJECTS, place="", new_objects=new)
+    if known.holder is None and each >= _OF_PIECES:
+        return replace(known, holder=Holder.PIECES, new_objects=max(new, 0.0))
+    return graphs
 
 
 def _thinned(series: _Series) -> _Series:
@@ -228,11 +317,23 @@ def _left(by_name: dict[str, _Series]) -> tuple[float, str] | None:
     return min(limits, default=None)
 
 
-def _until(grown: MemoryGrowth, left: tuple[float, str] | None, step_s: float) -> MemoryGrowth:
-    """Add when the limit is reached."""
+def _until(
+    growing: Sequence[MemoryGrowth], left: tuple[float, str] | None, step_s: float
+) -> list[MemoryGrowth]:
+    """Add when the limit is reached, to which all that grows contributes."""
     if left is None:
-        return grown
-    steps = max(left[0], 0.0) / grown.per_step_bytes
-    return replace(
-        grown, left_bytes=left[0], limit=left[1], steps_left=steps, seconds_left=steps * step_s
-    )
+        return list(growing)
+    room = max(left[0], 0.0)
+    ends = [one for one in growing if one.holder is Holder.COPIES]
+    lasting = sum(one.per_step_bytes for one in growing if one.holder is not Holder.COPIES)
+    copying = sum(one.per_step_bytes for one in ends)
+    to_copy = sum(one.still_shared_bytes or 0.0 for one in ends)
+    steps = room / (lasting + copying) if growing else 0.0
+    if lasting and copying * steps > to_copy:  # all is copied by then
+        steps = (room - to_copy) / lasting
+    return [
+        replace(
+            one, left_bytes=left[0], limit=left[1], steps_left=steps, seconds_left=steps * step_s
+        )
+        for one in growing
+    ]

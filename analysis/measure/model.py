@@ -158,6 +158,8 @@ class Operation:
         wall_s: Wall time per sample. Unit: s.
         cpu_s: CPU time per sample. Unit: s. None: not measured for this operation.
         calls: Calls per sample. Unit: calls.
+        unpacked: Bytes of the chunks that its reads touch, over the bytes that they return. Unit: 1.
+            None: it reads no chunks, or their size is not known.
     """
 
     stage: str
@@ -165,6 +167,7 @@ class Operation:
     wall_s: float
     cpu_s: float | None
     calls: float
+    unpacked: float | None = None
 
 
 @dataclass(frozen=True)
@@ -325,6 +328,8 @@ class Holder(str, enum.Enum):
     GRAPHS = "graphs"  # of past steps, that the program keeps
     COPIES = "copies"  # pages that workers shared with the main process, and copy on write
     OWN = "own"  # something that workers keep themselves
+    OBJECTS = "objects"  # small Python objects, of which dicts and lists are made
+    PIECES = "pieces"  # large ones: tensors, arrays, long strings
 
 
 @dataclass(frozen=True)
@@ -333,13 +338,16 @@ class MemoryGrowth:
 
     Attributes:
         who: main: the main process; workers: all processes below it together.
-        per_step_bytes: Growth per step, by the median slope of its readings. Unit: B.
-        low_bytes: Lower end of its 95 % interval (bootstrap over blocks of readings). Unit: B.
+        per_step_bytes: Growth per step, by the median slope of its readings, or by its jumps. Unit:
+            B.
+        low_bytes: Lower end of its 95 % interval (bootstrap over blocks of readings, or over
+            jumps). Unit: B.
         high_bytes: Upper end. Unit: B.
         grown_bytes: Growth in the steps that were looked at. Unit: B.
         at_end_bytes: Memory at their end. Unit: B.
         holder: What holds it: graphs (of past steps), copies (of pages that workers shared), own
-            (something that workers keep). None: unknown.
+            (something that workers keep), objects (small Python objects, as in dicts and lists),
+            pieces (large ones, as of tensors and arrays). None: unknown.
         graphs: Graphs of past steps that were looked at. Unit: graphs.
         graphs_alive: Of these, still in memory. Unit: graphs.
         place: The line that keeps them, as in train.py:31; empty: unknown.
@@ -350,6 +358,11 @@ class MemoryGrowth:
         left_bytes: Until then. Unit: B. None: unknown.
         steps_left: Steps until then, at this rate. Unit: steps. None: unknown.
         seconds_left: The same in time. Unit: s. None: unknown.
+        every_steps: Steps from one jump of memory to the next. Unit: steps. None: it grows in each
+            step.
+        at: What its jumps come with: epoch or evaluation; empty: neither, or none.
+        new_objects: Small Python objects that come with each step and stay. Unit: objects. None: not
+            counted, or it is not the main process.
     """
 
     who: str
@@ -367,6 +380,9 @@ class MemoryGrowth:
     left_bytes: float | None = None
     steps_left: float | None = None
     seconds_left: float | None = None
+    every_steps: float | None = None
+    at: str = ""
+    new_objects: float | None = None
 
 
 @dataclass(frozen=True)

@@ -133,6 +133,8 @@ _HELD_BY = {
     Holder.GRAPHS: "graphs of past steps",
     Holder.COPIES: "copies of pages that workers shared",
     Holder.OWN: "what workers keep",
+    Holder.OBJECTS: "small Python objects",
+    Holder.PIECES: "large pieces, as of tensors or arrays",
 }
 
 

@@ -2,9 +2,10 @@
 
 import os
 import signal
+import sys
 import threading
 import weakref
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -17,6 +18,9 @@ _KIB = 1024
 #: Times the CPU time of a look at the processes below, until the next: the kernel goes through
 #: their pages, and mappings cannot change meanwhile. At first, 1 % of a CPU.
 _PAUSE, _EARLY_PAUSE, _EARLY_NS = 500, 100, 60_000_000_000
+#: The same of a count of blocks, which holds the GIL.
+_BLOCKS_PAUSE = 1000
+_NEVER = 1 << 62
 _MOST_CHILDREN = 16  # processes that are looked at, of more alike
 _MOST_AT_ONCE = 16  # workers in a reading, 3 us each; of more, they take turns
 _MOST_WORKERS = 128  # workers that are watched
@@ -28,10 +32,18 @@ def _own_bytes(statm: OpenFile) -> int:
     return (int(fields[1]) - int(fields[2])) * _PAGE_BYTES
 
 
+def _counts_blocks() -> bool:
+    """Tell whether Python's own allocator counts its blocks, without stopping other threads."""
+    with_gil: Callable[[], bool] = getattr(sys, "_is_gil_enabled", lambda: True)
+    return with_gil() and sys.getallocatedblocks() > 0
+
+
 class PrivateMemory(GaugeSource):
     """What grows if a program keeps more and more.
 
     memory/main: resident bytes of the process that probes, without files and shared memory.
+    memory/main_blocks: blocks of Python's own allocator that are in use: small objects have one
+    each, large ones none. Counting them goes through all of its memory, so it comes rarely.
     memory/children: processes below it. memory/children_private: bytes in them that no other
     process shares; memory/children_anonymous: the same with those that a forked process still
     shares with its parent, so that copying on write moves bytes between the two and keeps their
@@ -45,15 +57,18 @@ class PrivateMemory(GaugeSource):
         self._pid = os.getpid() if pid is None else pid
         self._proc = proc
         self._due_ns, self._begun_ns = 0, clock.wall_ns()
+        self._blocks_due_ns = 0 if pid is None and _counts_blocks() else _NEVER
 
     def prepare(self) -> str | None:
         self._main = OpenFile(f"{self._proc}/{self._pid}/statm")
         self.units = {"memory/main": "B"}
+        if self._blocks_due_ns != _NEVER:
+            self.units["memory/main_blocks"] = "1"
         _own_bytes(self._main)
         try:
             self._rollup(self._pid)
         except (OSError, KeyError, ValueError):  # a kernel before 4.14, or a container without it
-            self._due_ns = 1 << 62
+            self._due_ns = _NEVER
         else:
             self.units |= {
                 "memory/children": "1",
@@ -71,6 +86,10 @@ class PrivateMemory(GaugeSource):
             early = now - self._begun_ns < _EARLY_NS
             pause = _EARLY_PAUSE if early else _PAUSE
             self._due_ns = now + pause * (clock.cpu_ns() - begun)
+        if now >= self._blocks_due_ns:
+            begun = clock.cpu_ns()
+            values["memory/main_blocks"] = float(sys.getallocatedblocks())
+            self._blocks_due_ns = now + _BLOCKS_PAUSE * (clock.cpu_ns() - begun)
         return values
 
     def _of_children(self) -> dict[str, float]:

@@ -4,6 +4,7 @@ For a process of its own: it imports what is installed, and starts worker proces
 """
 
 import enum
+import gc
 import importlib
 import importlib.util
 import os
@@ -12,6 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from feedline.profiler import masks
 from feedline.profiler.clock import counters
 from feedline.profiler.errors import FeedlineError
 from feedline.profiler.events import Stage
@@ -28,6 +30,7 @@ class HookKind(enum.Enum):
     TRAINING = "a training is recorded only in part"
     COUNTER = "waiting for a CPU or a disk is not seen"
     LIBRARY = "matters only to a program that uses it"
+    DETAIL = "a part of the report stays empty"
     GAUGE = "no curve in the report"
 
 
@@ -44,11 +47,13 @@ class SelfTest(NamedTuple):
 PARTS = (
     "counters",
     "a training",
+    "torch.compile",
     "collectives",
     "workers by fork",
     "workers by spawn",
     "workers by forkserver",
     "libraries",
+    "loaders of libraries",
     "gauges",
 )
 
@@ -64,6 +69,11 @@ _TRAINING_STAGES = {
     "torch.save": (Stage.CHECKPOINT,),
     "Tensor.to": (Stage.COPY,),
 }
+
+
+#: Hooks of the same training without which only a part of the report is missing.
+_DETAIL_STAGES = {"FLOP": (Stage.FLOP,), "gc": (Stage.GARBAGE,), "graphs": (Stage.KEPT,)}
+_EPOCHS = 3  # graphs of past steps are looked at after nine updates
 
 
 class _Numbers:
@@ -88,15 +98,21 @@ def run_selftests(done: Callable[[], None] = lambda: None) -> list[SelfTest]:
         import torch
     except ImportError as error:
         results.append(SelfTest("torch", False, f"cannot be imported: {error}"))
-        for _ in PARTS[1:-2]:
+        for _ in PARTS[1:-3]:
             done()
     else:
-        tries: list[Callable[[], list[SelfTest]]] = [_training, lambda: [_collectives()]]
+        tries: list[Callable[[], list[SelfTest]]] = [
+            _training,
+            lambda: [_compiled()],
+            lambda: [_collectives()],
+        ]
         for attempt in [*tries, *map(_of_workers, _START_METHODS)]:
             results += attempt()
             done()
         results.append(SelfTest("torch", True, torch.__version__))
     results += _library_selftests()
+    done()
+    results += [_library_loader(*known) for known in _LIBRARY_LOADERS if _installed(known[1])]
     done()
     return [*results, *_sampled()]
 
@@ -136,20 +152,22 @@ def _record(program: Callable[[], None]) -> tuple[list[Process], list[dict[str, 
         ], rank.manifest.hooks
 
 
-def _train(loader: Any) -> None:
-    """Train a model with one parameter for one epoch."""
+def _train(loader: Any, epochs: int = 1) -> None:
+    """Train a model with one parameter."""
     import torch
 
     model, criterion = torch.nn.Linear(1, 1, dtype=torch.float64), torch.nn.MSELoss()
     optimizer = torch.optim.SGD(model.parameters())
-    with sheltered():
-        batches = iter(loader)
-    for batch in batches:
-        batch.to("meta")
-        loss = criterion(model(batch[:, None]), batch[:, None])
-        loss.backward()
-        optimizer.step()
-        optimizer.zero_grad()
+    for _ in range(epochs):
+        with sheltered():
+            batches = iter(loader)
+        for batch in batches:
+            batch.to("meta")
+            loss = criterion(model(batch[:, None]), batch[:, None])
+            loss.backward()
+            optimizer.step()
+            optimizer.zero_grad()
+    gc.collect()
     with tempfile.TemporaryFile() as file:
         torch.save(model.state_dict(), file)
 
@@ -165,21 +183,39 @@ def _training() -> list[SelfTest]:
     from torch.utils.data import DataLoader
 
     try:
-        processes, hooks = _record(lambda: _train(DataLoader(_Numbers(), 2)))  # type: ignore[arg-type]
+        processes, hooks = _record(lambda: _train(DataLoader(_Numbers(), 2), _EPOCHS))  # type: ignore[arg-type]
     except FeedlineError as error:
         return [SelfTest("recording", False, str(error))]
     results = []
     for hook in hooks:
-        lost = _missing(processes, _TRAINING_STAGES.get(str(hook["name"]), ()))
-        if hook["name"] in (*_TRAINING_STAGES, "DataLoader", "fetcher", "pin_memory"):
+        name = str(hook["name"])
+        lost = _missing(processes, (_TRAINING_STAGES | _DETAIL_STAGES).get(name, ()))
+        if name in (*_TRAINING_STAGES, *_DETAIL_STAGES, "DataLoader", "fetcher", "pin_memory"):
             results.append(
                 SelfTest(
-                    str(hook["name"]),
+                    name,
                     bool(hook["attached"]) and not lost,
                     f"missing: {', '.join(lost)}" if lost else str(hook["why"]),
+                    HookKind.DETAIL if name in _DETAIL_STAGES else HookKind.TRAINING,
                 )
             )
     return results
+
+
+def _compiled() -> SelfTest:
+    """Return one compilation."""
+    import torch
+
+    def program() -> None:
+        torch.compile(torch.neg, backend="eager")(torch.ones(2))
+
+    try:
+        processes, _ = _record(program)
+    except Exception as error:  # no compiler for this Python
+        return SelfTest("torch.compile", False, masks.error(error), HookKind.DETAIL)
+    lost = _missing(processes, (Stage.COMPILE,))
+    says = f"missing: {', '.join(lost)}" if lost else "compilations"
+    return SelfTest("torch.compile", not lost, says, HookKind.DETAIL)
 
 
 def _collectives() -> SelfTest:
@@ -250,6 +286,41 @@ def _workers(method: str) -> SelfTest:
     return SelfTest(name, True, "every batch: made, collated, pickled, transported")
 
 
+def _loader_of_nodes() -> Any:
+    import torch
+    from torchdata.nodes import Batcher, IterableWrapper, Loader, Mapper
+
+    numbers = Batcher(IterableWrapper([float(number) for number in range(8)]), 2)
+    return Loader(Mapper(numbers, lambda batch: torch.tensor(batch, dtype=torch.float64)))
+
+
+def _stateful_loader() -> Any:
+    from torchdata.stateful_dataloader import StatefulDataLoader
+
+    return StatefulDataLoader(_Numbers(), 2)
+
+
+#: Hooks of loaders of libraries: name, library, and what makes a loader of four batches.
+_LIBRARY_LOADERS: tuple[tuple[str, str, Callable[[], Any]], ...] = (
+    ("torchdata.nodes", "torchdata", _loader_of_nodes),
+    ("StatefulDataLoader", "torchdata", _stateful_loader),
+)
+
+
+def _library_loader(name: str, library: str, make: Callable[[], Any]) -> SelfTest:
+    """Train on four batches of a library's loader."""
+    try:
+        processes, hooks = _record(lambda: _train(make()))
+    except Exception as error:
+        return SelfTest(name, False, masks.error(error), HookKind.LIBRARY)
+    why = next((str(hook["why"]) for hook in hooks if hook["name"] == name), "not imported")
+    asked = sum(len(process.of(Stage.NEXT)) for process in processes)
+    lost = _missing(processes, (Stage.EPOCH, Stage.NEXT))
+    if lost or asked < 4:
+        return SelfTest(name, False, f"recorded {asked} of 4 batches ({why})", HookKind.LIBRARY)
+    return SelfTest(name, True, why, HookKind.LIBRARY)
+
+
 def _sampled() -> list[SelfTest]:
     from feedline.profiler.samplers.sampler import default_sources
 
@@ -277,14 +348,14 @@ def _library_selftests() -> list[SelfTest]:
         return [
             _try_library(library, reported)._replace(kind=HookKind.LIBRARY)
             for library in LIBRARIES
-            if library not in UNTAPPED and _installed(library)
+            if library not in UNTAPPED and _installed(library.module)
         ]
     finally:
         undo()
 
 
-def _installed(library: Library) -> bool:
-    return importlib.util.find_spec(library.module.partition(".")[0]) is not None
+def _installed(module: str) -> bool:
+    return importlib.util.find_spec(module.partition(".")[0]) is not None
 
 
 def _try_library(library: Library, reported: dict[str, tuple[bool, str]]) -> SelfTest:

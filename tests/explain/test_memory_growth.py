@@ -86,9 +86,9 @@ def test_graphs_that_are_gone_do_not_hold_it():
     assert found.holder is None and found.graphs == 20
 
 
-def of_workers(private, anonymous, number=2):
+def of_workers(private, anonymous, number=(2,) * 31):
     return grown(
-        gauge("memory/children", [number] * 31),
+        gauge("memory/children", number),
         gauge("memory/children_private", private),
         gauge("memory/children_anonymous", anonymous),
     )
@@ -111,9 +111,68 @@ def test_workers_that_gain_more_than_they_shared_keep_it():
 
 def test_nothing_is_said_of_workers_that_come_and_go():
     private = 100 * MB + 20 * MB * np.arange(31)
-    children = gauge("memory/children", [2, 3] * 15 + [2])
+    children = gauge("memory/children", [2, 3, 4] * 10 + [2])
+    others = [gauge(f"memory/children_{name}", private) for name in ("private", "anonymous")]
 
-    assert grown(children, gauge("memory/children_private", private)) == []
+    assert grown(children, *others) == []
+
+
+def test_workers_of_an_evaluation_that_come_and_go_beside_them_are_left_out():
+    number = np.array([2, 2, 2, 4] * 7 + [2] * 3)
+    private = 100 * MB + 20 * MB * np.arange(31) + 300 * MB * (number == 4)
+    (found,) = of_workers(private, private + 50 * MB, number)
+
+    assert found.per_step_bytes == pytest.approx(2 * MB, rel=0.01)
+
+
+def test_what_workers_copy_gets_slower_and_the_last_rate_counts():
+    private = 100 * MB + 2000 * MB * (1 - np.exp(-np.arange(31) / 9))
+    (found,) = of_workers(private, [3000 * MB] * 31)
+
+    whole = (private[-1] - private[9]) / (21 * 10)
+    assert found.holder is Holder.COPIES and found.per_step_bytes < 0.85 * whole
+    assert found.per_step_bytes > (private[-1] - private[-2]) / 10
+
+
+def test_small_objects_and_large_pieces_are_told_apart_by_the_blocks_that_come_with_them():
+    def with_blocks(per_second):
+        (found,) = grown(
+            main_by(40 * MB), gauge("memory/main_blocks", 1e6 + per_second * np.arange(31))
+        )
+        return found
+
+    small, large, between = with_blocks(500_000), with_blocks(30), with_blocks(27_000)
+
+    assert small.holder is Holder.OBJECTS and small.new_objects == pytest.approx(50_000, rel=0.01)
+    assert large.holder is Holder.PIECES and between.holder is None
+
+
+def test_graphs_hold_it_unless_small_objects_explain_it():
+    blocks = [gauge("memory/main_blocks", 1e6 + n * np.arange(31)) for n in (100, 500_000)]
+    with_few, with_many = (grown(main_by(40 * MB), one, looks=[(20, 20)])[0] for one in blocks)
+
+    assert with_few.holder is Holder.GRAPHS and with_many.holder is Holder.OBJECTS
+
+
+def test_growth_in_jumps_has_their_distance():
+    (found,) = grown(gauge("memory/main", 500 * MB + 100 * MB * (np.arange(31) // 3)))
+
+    assert found.every_steps == pytest.approx(30, rel=0.05) and found.at == ""
+    assert found.per_step_bytes == pytest.approx(100 * MB / 30, rel=0.05)
+
+
+def test_all_that_grows_fills_the_same_memory():
+    private = 100 * MB + 20 * MB * np.arange(31)
+    workers = [gauge("memory/children", [2] * 31), gauge("memory/children_private", private)]
+    own = gauge("memory/children_anonymous", private + 50 * MB)
+    shared = gauge("memory/children_anonymous", [3000 * MB] * 31)
+
+    found = grown(main_by(40 * MB), *workers, own)
+    assert [one.steps_left for one in found] == pytest.approx([20_000 / 6] * 2, rel=0.01)
+
+    found = grown(main_by(40 * MB), *workers, shared)  # 2,300 MB are left to be copied
+    assert found[1].holder is Holder.COPIES
+    assert found[0].steps_left == pytest.approx((20_000 - 2300) / 4, rel=0.01)
 
 
 LOOP = """

@@ -12,7 +12,7 @@ TAPPED = [library for library in LIBRARIES if library not in UNTAPPED]
 
 @pytest.mark.parametrize("library", TAPPED, ids=[library.name for library in TAPPED])
 def test_the_hook_of_an_installed_library_works(taps, library):
-    if not selftest._installed(library):
+    if not selftest._installed(library.module):
         pytest.skip(f"{library.name} is not installed")
     result = selftest._try_library(library, taps)
 
@@ -23,7 +23,7 @@ def test_the_hook_of_an_installed_library_works(taps, library):
 
 @pytest.mark.parametrize("library", TAPPED, ids=[library.name for library in TAPPED])
 def test_a_selftest_fails_when_its_hook_is_not_attached(library):
-    if not selftest._installed(library):
+    if not selftest._installed(library.module):
         pytest.skip(f"{library.name} is not installed")
     selftest._try_library(library, {})  # imports it
 
@@ -35,7 +35,9 @@ def test_all_selftests_run_by_themselves_and_leave_nothing_behind():
 
     results = {result.name: result for result in selftest._library_selftests()}
 
-    assert set(results) == {library.name for library in TAPPED if selftest._installed(library)}
+    assert set(results) == {
+        library.name for library in TAPPED if selftest._installed(library.module)
+    }
     assert [
         result
         for result in results.values()

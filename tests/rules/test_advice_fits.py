@@ -81,9 +81,11 @@ def collecting(**garbage: float) -> RuleInputs:
     return replace(facts, step=replace(facts.step, garbage=of))
 
 
-def growing(holder: Holder | None = None) -> RuleInputs:
+def growing(holder: Holder | None = None, place: str = "") -> RuleInputs:
     """A training whose main process grows."""
-    grown = MemoryGrowth("main", 4e6, 4e6, 4e6, 1e9, 2e9, holder=holder, seconds_left=600.0)
+    grown = MemoryGrowth(
+        "main", 4e6, 4e6, 4e6, 1e9, 2e9, holder=holder, place=place, seconds_left=600.0
+    )
     return replace(made_up_facts(epochs=2), growth=[grown])
 
 
@@ -174,6 +176,17 @@ def in_code(function: str, line: int, *below: tuple[str, int, str]) -> RuleInput
     found = stack([*FETCHING, ("data.py", line, function), *below], 100)
     facts = waiting(60.0, sample={"dataset": (8.0, 0.0, 0.0)})
     return replace(facts, code=SampledCode.of([process("worker", found)]))
+
+
+def unpacking(facts: RuleInputs, times: float) -> RuleInputs:
+    """The same, where so many bytes of chunks are unpacked for each that is used."""
+    read = Operation("read", "h5py.Dataset", 4e-3, 4e-3, 1.0, times)
+    return replace(facts, workers=replace(facts.workers, operations=[read]))
+
+
+def reading_chunks(times: float) -> RuleInputs:
+    """A training on full CPUs whose samples are read from chunks."""
+    return unpacking(waiting(**FULL, maker=only(read=(4.0, 0, 0))), times)
 
 
 def spinning(name: str) -> RuleInputs:
@@ -579,6 +592,8 @@ CASES: dict[str, list[tuple[str, RuleInputs, RuleInputs]]] = {
                 | {"operations": [Operation("read", "numpy.load", 4e-3, 4e-3, 1.0)]},
             ),
         ),
+        ("Use chunks", reading_chunks(64.0), reading_chunks(1.0)),
+        ("less compression, or a faster", reading_chunks(1.0), reading_chunks(64.0)),
         (
             "line by line",
             waiting(
@@ -601,6 +616,11 @@ CASES: dict[str, list[tuple[str, RuleInputs, RuleInputs]]] = {
     "user_code": [
         ("data.py:88", in_code("tokenize", 88), in_code("tokenize", 12)),
         ("chunks of about", in_code("crop", 9, CHUNK), in_code("crop", 9)),
+        (
+            "uncompressed",
+            unpacking(in_code("crop", 9, CHUNK), 1.0),
+            unpacking(in_code("crop", 9, CHUNK), 64.0),
+        ),
     ],
     "straggler_in_order": [
         (
@@ -676,7 +696,9 @@ CASES: dict[str, list[tuple[str, RuleInputs, RuleInputs]]] = {
     ],
     "memory_growth": [
         ("detach", growing(holder=Holder.GRAPHS), growing()),
-        ("arrays", growing(holder=Holder.COPIES), growing(holder=Holder.OWN)),
+        ("arrays (NumPy", growing(holder=Holder.COPIES), growing(holder=Holder.OWN)),
+        ("tensors, arrays", growing(holder=Holder.PIECES), growing(holder=Holder.OBJECTS)),
+        ("this line", growing(holder=Holder.PIECES, place="a.py:3"), growing(holder=Holder.PIECES)),
     ],
     "periodic_stall": [
         ("what flush", stalling(function="flush", place="a.py:3"), stalling()),

@@ -120,6 +120,17 @@ def test_what_helps_with_videos_is_not_another_jpeg_decoder():
     assert "--set decode" not in change(facts).message
 
 
+@pytest.mark.parametrize("name", ["decord.VideoReader.next", "torchcodec.VideoDecoder.getitem"])
+def test_frames_of_other_libraries_are_videos_as_well(name):
+    facts = waiting(
+        60.0,
+        sample={"decode": (9.0, 0.0, 0.0)},
+        maker={"operations": [Operation("decode", name, 9e-3, 9e-3, 12.0)]},
+    )
+
+    assert "fewer frames" in check(facts).fix
+
+
 def test_threads_of_a_video_decoder_are_set_where_it_is_opened():
     full = video({"decode": (2.4, 2.0, 3.0)}, effective_cpus=2.0, used_cpus=2.0)
     of_torch = replace(full, workers=replace(full.workers, blocked_by={}))

@@ -63,9 +63,58 @@ def test_what_workers_copy_ends_when_it_is_copied():
 
     assert finding.message == "the loader's workers grow by 4.00 MB per step"
     assert "arrays" in finding.fix and finding.severity.value == "low"
-    assert (
-        memory_growth.check(given(replace(COPIED, still_shared_bytes=8e9))).severity.value == "high"
-    )  # more than is left
+    more_than_is_left = memory_growth.check(given(replace(COPIED, still_shared_bytes=8e9)))
+    assert more_than_is_left.severity.value == "high"
+    assert "memory is full in about 1,400 steps" in more_than_is_left.message
+
+
+@pytest.mark.parametrize(
+    ("at", "every", "said"),
+    [
+        ("epoch", 50.0, "the main process grows by 200 MB in each epoch, and"),
+        ("evaluation", 50.0, "the main process grows by 200 MB in each evaluation, and"),
+        ("", 50.4, "the main process grows by 202 MB every 50 steps, and"),
+    ],
+)
+def test_growth_in_jumps_is_told_as_such(at, every, said):
+    jumping = replace(GROWN, at=at, every_steps=every, seconds_left=140.0)
+
+    assert memory_growth.check(given(jumping, facts=made_up_facts(epochs=2))).message.startswith(
+        said
+    )
+
+
+def test_growth_of_evaluations_is_told_in_a_first_pass_and_where_they_are():
+    facts = made_up_facts()
+    facts = replace(facts, step=replace(facts.step, evaluation_place="train.py:40"))
+    jumping = replace(GROWN, at="evaluation", every_steps=50.0, seconds_left=140.0)
+
+    assert memory_growth.check(given(jumping, facts=facts)).place == "train.py:40"
+
+
+def test_what_holds_it_decides_where_to_look():
+    twice = made_up_facts(epochs=2)
+    objects, pieces, at_a_line = (
+        memory_growth.check(given(replace(GROWN, seconds_left=140.0, **known), facts=twice))
+        for known in (
+            {"holder": Holder.OBJECTS, "new_objects": 31_415.9},
+            {"holder": Holder.PIECES, "new_objects": 3.0},
+            {"holder": Holder.PIECES, "place": "train.py:31"},
+        )
+    )
+
+    assert "31,000 new Python objects stay per step, as in dicts, lists and strings" in objects.more
+    assert "lists, dicts" in objects.fix and "tensors, arrays" in pieces.fix
+    assert at_a_line.place == "train.py:31" and "this line adds to" in at_a_line.fix
+
+
+def test_of_the_main_process_and_workers_the_one_that_grows_more_is_told():
+    workers = replace(GROWN, who="workers", per_step_bytes=9e6, holder=Holder.OWN)
+    both = [replace(one, seconds_left=140.0) for one in (GROWN, workers)]
+
+    finding = memory_growth.check(given(*both, facts=made_up_facts(epochs=2)))
+
+    assert finding.message.startswith("the loader's workers grow by 9.00 MB per step")
 
 
 def test_without_growth_or_without_a_known_limit_nothing_is_said():

@@ -8,6 +8,7 @@ from feedline.analysis.explain.diagnose import diagnose
 from feedline.analysis.explain.order import claimed
 from feedline.analysis.ledger.finding import Severity
 from feedline.analysis.measure.code_tree import SampledCode
+from feedline.analysis.measure.model import Operation
 from feedline.analysis.rules.input.user_code import change, check, free
 
 SLOW = {"dataset": (8.0, 0.0, 0.0)}
@@ -36,6 +37,22 @@ def test_a_function_that_takes_most_of_making_a_sample_is_named_with_its_line():
     assert finding.place == "data.py:88"
     assert finding.message.startswith("tokenize() takes 80 % of the time to make a sample")
     assert finding.cost_s == pytest.approx(60e-3 * 0.8)
+
+
+def test_bytes_of_chunks_for_each_byte_that_is_used_are_told_where_a_part_is_used():
+    chunk = (LIBRARIES + "h5py/_hl/dataset.py", 800, "__getitem__")
+    facts = with_stacks(waiting(60.0, sample=SLOW), stack([*FETCHING, GETITEM, chunk], 100))
+
+    def more(times):
+        read = Operation("read", "h5py.Dataset", 4e-3, 4e-3, 1.0, times)
+        return check(replace(facts, workers=replace(facts.workers, operations=[read]))).more
+
+    assert more(64.0)[:2] == [
+        "A whole chunk is read and unpacked to get a part of it.",
+        "64.0 times as many bytes are unpacked as are used",
+    ]
+    assert more(1.0)[0] == "What a sample needs is unpacked each time it is read."
+    assert more(None)[0] == more(64.0)[0] and not any("64" in one for one in more(None))
 
 
 def test_it_claims_the_rows_of_its_functions():

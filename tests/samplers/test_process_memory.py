@@ -77,6 +77,29 @@ def test_the_main_process_grows_by_what_it_keeps(source):
     assert len(held) == 64 * MB
 
 
+def test_small_objects_are_blocks_and_large_ones_are_not(source):
+    def blocks():
+        source._blocks_due_ns = 0
+        return source.read()["memory/main_blocks"]
+
+    before = blocks()
+    objects = [[number] for number in range(100_000)]
+    with_objects = blocks()
+    pieces = [bytes(10_000) for _ in range(100_000 // 10_000)]
+    with_pieces = blocks()
+
+    assert 290_000 < with_objects - before < 310_000  # a list, its item's place, and the item
+    assert abs(with_pieces - with_objects) < 1000
+    assert len(objects) == 100_000 and len(pieces) == 10
+
+
+def test_blocks_are_those_of_the_process_that_asks():
+    source = PrivateMemory(os.getppid())
+
+    assert source.probe() is None
+    assert "memory/main_blocks" not in {*source.units, *source.read()}
+
+
 def test_processes_below_are_looked_at_rarely(source):
     assert "memory/children" in source.read()
     assert "memory/children" not in source.read()

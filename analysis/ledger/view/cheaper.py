@@ -8,7 +8,7 @@ from feedline.analysis.ledger.view.cpus import cpu_share_of
 from feedline.analysis.ledger.view.expected import heaviest
 from feedline.analysis.ledger.view.input_wait import maker
 from feedline.analysis.ledger.view.own_functions import name_of, place_of
-from feedline.analysis.ledger.view.slow_code import making_line
+from feedline.analysis.ledger.view.slow_code import PARTLY, making_line, unpacked_per_byte
 from feedline.analysis.measure.stages import MAKING_STAGES
 from feedline.analysis.sentences import PART, PERCENT, Sentence
 
@@ -129,5 +129,8 @@ def _how(facts: RuleInputs, stage: str) -> str:
             else "Use cheaper transforms"
         )
     if stage == "read" and heaviest(facts, stage)[0] in _UNPACKS:
+        unpacked = unpacked_per_byte(facts)
+        if unpacked is not None and unpacked < PARTLY:
+            return "Use less compression, or a faster method"
         return "Use chunks of about a sample each, or less compression"
     return _SPEND_LESS.removesuffix(".")

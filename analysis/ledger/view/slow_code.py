@@ -1,13 +1,13 @@
 """The function and line of the program that take most of making a sample, from sampled stacks."""
 
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from feedline.analysis.ledger.change import Factor
 from feedline.analysis.ledger.facts import RuleInputs
 from feedline.analysis.ledger.finding import SHARE, Evidence
 from feedline.analysis.ledger.known_call import CallFound, KnownCall, known_call
-from feedline.analysis.ledger.known_calls import PER_SAMPLE
+from feedline.analysis.ledger.known_calls import PER_SAMPLE, UNPACKED
 from feedline.analysis.measure.code_node import CodeNode, Weight, share_of
 from feedline.analysis.measure.code_places import COLLATE, DATASET
 from feedline.analysis.measure.code_tree import PlaceTree, SampledCode
@@ -20,6 +20,9 @@ _MOST = 0.7
 _MOST_OF_ENTRY = 0.5
 #: Of a function's time: a line that takes this much of it is named with it.
 _MOST_OF_LINES = 0.5
+#: A call that unpacks chunks, and the bytes of these for each byte that is used, from which on it is
+#: a part of a chunk that is.
+CHUNK, PARTLY = "chunk_unpacked", 1.5
 FEWEST = 10  # samples in a function: fewer say little of it
 #: Stages of a sample that functions of the program in a place take, beside operations of libraries
 #: that are stages of their own.
@@ -88,7 +91,23 @@ def slow_code(facts: RuleInputs) -> SlowCode | None:
     What libraries do in operations that are stages of their own, such as decoding, does not count:
     those have rules of their own. It does where the call is known to be slow.
     """
-    return slowest(facts.code, facts.costs) if facts.code is not None else None
+    slow = slowest(facts.code, facts.costs) if facts.code is not None else None
+    unpacked = unpacked_per_byte(facts)
+    if slow is None or slow.known is None or slow.known.call.name != CHUNK or unpacked is None:
+        return slow
+    return replace(
+        slow, known=replace(slow.known, call=UNPACKED) if unpacked < PARTLY else slow.known
+    )
+
+
+def unpacked_per_byte(facts: RuleInputs) -> float | None:
+    """Return the bytes of chunks that are unpacked for each byte that is used.
+
+    None: no array in chunks is read, or their size is not known.
+    """
+    reads = facts.workers.operations if facts.workers is not None else ()
+    known = [one for one in reads if one.unpacked is not None]
+    return max(known, key=lambda one: one.wall_s).unpacked if known else None
 
 
 def slowest(code: SampledCode, stages: Collection[str] = ()) -> SlowCode | None:

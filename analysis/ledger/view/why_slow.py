@@ -45,6 +45,7 @@ _SLOW_FORMATS = ("jpeg2000", "jp2", "j2k")
 _ONE_THREAD = {
     "PIL.AVIF": "PIL.AvifImagePlugin.DEFAULT_MAX_THREADS = 1",
     "cv2.": "cv2.setNumThreads(0)",
+    "decord.": "VideoReader(file, num_threads=1)",
     "zarr.": "numcodecs.blosc.use_threads = False",
 }
 

@@ -6,6 +6,7 @@ from feedline.analysis.ledger.facts import RuleInputs
 from feedline.analysis.ledger.finding import SHARE, Evidence, Finding, Severity
 from feedline.analysis.ledger.rule import CHEAPER, Effort, Rule
 from feedline.analysis.ledger.view import cpus
+from feedline.analysis.ledger.view.expected import heaviest
 from feedline.analysis.ledger.view.handover import place
 from feedline.analysis.ledger.view.input_wait import num_workers, severity
 from feedline.analysis.ledger.view.storage import decoder_threads
@@ -18,11 +19,15 @@ _SAYS = Sentence(
     part=PERCENT,
     workers=PART,
 )
-_OF_DECODER = [
-    "Decode with one thread per worker: cv2.VideoCapture(file, cv2.CAP_FFMPEG, "
-    "[cv2.CAP_PROP_N_THREADS, 1]).",
-    "Other decoding libraries have an equivalent.",
-]
+_DECODE = "Decode with one thread per worker"
+_OF_DECODER = {
+    "decord.": [f"{_DECODE}: decord.VideoReader(file, num_threads=1)."],
+    "torchcodec.": [f"{_DECODE}: torchcodec's VideoDecoder(file, num_ffmpeg_threads=1)."],
+    "": [
+        f"{_DECODE}: cv2.VideoCapture(file, cv2.CAP_FFMPEG, [cv2.CAP_PROP_N_THREADS, 1]).",
+        "Other decoding libraries have an equivalent.",
+    ],
+}
 _ONE_THREAD = Sentence("Run one thread per worker: call {limits} in a worker_init_fn.", limits=CODE)
 _NOT_FOR_ALL = "Do not set OMP_NUM_THREADS=1: it also slows the model, which trains on the CPU."
 
@@ -90,7 +95,8 @@ def _limits(facts: RuleInputs) -> str:
 def _fixes(facts: RuleInputs) -> list[str]:
     """Return what to do first, and more."""
     if decoder_threads(facts):
-        return _OF_DECODER
+        name = heaviest(facts, "decode")[0]
+        return next(fixes for prefix, fixes in _OF_DECODER.items() if name.startswith(prefix))
     return [_ONE_THREAD(limits=_limits(facts)), *([] if facts.on_gpu else [_NOT_FOR_ALL])]
 
 

@@ -6,9 +6,16 @@ from feedline.analysis.ledger.finding import SHARE, CostKind, Evidence, Finding,
 from feedline.analysis.ledger.rule import CHEAPER, Effort, Rule
 from feedline.analysis.ledger.view.cpus import making_wait_s, saturated
 from feedline.analysis.ledger.view.input_wait import severity
-from feedline.analysis.ledger.view.slow_code import SlowCode, lines_of, reported, slow_code
+from feedline.analysis.ledger.view.slow_code import (
+    CHUNK,
+    SlowCode,
+    lines_of,
+    reported,
+    slow_code,
+    unpacked_per_byte,
+)
 from feedline.analysis.measure.code_places import COLLATE
-from feedline.analysis.sentences import NAME, PERCENT, Sentence
+from feedline.analysis.sentences import NAME, NUMBER, PERCENT, Sentence
 
 _RULE_ID = "user_code"
 _HALVED = 0.5
@@ -18,6 +25,7 @@ _NAMED = 3  # lines
 _SAYS = Sentence(
     "{function}() takes {part} of the time to make a sample", function=NAME, part=PERCENT
 )
+_CHUNKS = Sentence("{times} times as many bytes are unpacked as are used", times=NUMBER)
 _MOSTLY = Sentence("most of that is spent in {library}", library=NAME)
 _CALLED = Sentence("it is called from {caller}", caller=NAME)
 _FASTER = Sentence("Make {function}() faster: compute once and keep the result.", function=NAME)
@@ -39,7 +47,7 @@ def check(facts: RuleInputs) -> Finding | None:
         _RULE_ID,
         weight,
         message=_SAYS(function=slow.node.function, part=slow.share),
-        more=_more(slow),
+        more=_more(facts, slow),
         evidence=_evidence(facts, slow),
         fix=_fix(slow),
         fix_more=[] if slow.known else [_ARRAYS()],
@@ -60,11 +68,13 @@ def _fix(slow: SlowCode) -> str:
     return faster(function=slow.node.function)
 
 
-def _more(slow: SlowCode) -> list[str]:
+def _more(facts: RuleInputs, slow: SlowCode) -> list[str]:
     """Return what is known of the call, and who makes it."""
     library = slow.library if slow.has_line else ""
+    times = unpacked_per_byte(facts) if slow.known and slow.known.call.name == CHUNK else None
     return [
         *([slow.known.call.says] if slow.known else []),
+        *([_CHUNKS(times=times)] if times else []),
         *([_MOSTLY(library=library)] if library else []),
         *([_CALLED(caller=slow.caller)] if slow.caller else []),
     ]

@@ -10,10 +10,12 @@ from feedline.analysis.sentences import COUNT, PART, SIZE, TIME, Sentence
 
 _RULE_ID = "memory_growth"
 
-_SAYS = Sentence("{who} by {growth} per step{until}", who=PART, growth=SIZE, until=PART)
+_SAYS = Sentence("{who} by {growth} {each}{until}", who=PART, growth=SIZE, each=PART, until=PART)
 _GRAPHS_KEPT = Sentence(
-    "each step's graph is kept, {growth} per step{until}", growth=SIZE, until=PART
+    "each step's graph is kept, {growth} {each}{until}", growth=SIZE, each=PART, until=PART
 )
+_EACH = {"": "per step", "epoch": "in each epoch", "evaluation": "in each evaluation"}
+_EVERY = Sentence("every {steps} steps", steps=COUNT)
 _UNTIL = Sentence(", and memory is full in about {steps} ({left})", steps=PART, left=TIME)
 _GREW = Sentence("while these steps ran it grew by {grown}, to {end}", grown=SIZE, end=SIZE)
 _GRAPHS = Sentence(
@@ -23,6 +25,12 @@ _GRAPHS = Sentence(
 )
 _NO_GRAPHS = "graphs of past steps are not what it keeps"
 _UNKNOWN = "what holds the memory is not known"
+_OBJECTS = Sentence(
+    "{objects} new Python objects stay {each}, as in dicts, lists and strings",
+    objects=COUNT,
+    each=PART,
+)
+_PIECES = "few Python objects come with it: it is held by large pieces, such as tensors or arrays"
 _CACHE = "if the program fills a cache, it stops when that is full"
 _COPIES = (
     "workers copy pages that they share with the main process when they read its Python objects"
@@ -31,7 +39,10 @@ _AT_MOST = Sentence("at most {shared} are left to be copied", shared=SIZE)
 _OWN = "workers do not copy what they share: they keep something of their own"
 _DETACH = "Keep loss.item() instead of the loss, and x.detach() of other tensors."
 _LOOK = "Look for lists, dicts and caches that get longer with each step."
+_LOOK_FOR_TENSORS = "Look for tensors, arrays and results of the model that are kept in lists."
+_LOOK_AT_IT = "Look at what this line adds to: nothing around it empties it."
 _SNAPSHOT = "To find it, compare two tracemalloc snapshots of a short run: they slow it down."
+_TENSORS = "Tracemalloc shows arrays, but not tensors: compare those in gc.get_objects() instead."
 _ARRAYS = "Keep what samples need in arrays (NumPy, torch, Arrow) instead of lists and dicts."
 _LOOK_IN_DATASET = (
     "Look in the dataset for lists, dicts and caches that get longer with each sample."
@@ -46,7 +57,8 @@ _WHO = {"main": "the main process grows", "workers": "the loader's workers grow"
 def check(facts: RuleInputs) -> Finding | None:
     """Tell of the growth that reaches the limit first."""
     known = [one for one in facts.growth if one.seconds_left is not None and _is_sure(facts, one)]
-    grown = min(known, key=lambda one: one.seconds_left or 0.0, default=None)
+    # all of them reach the limit together
+    grown = max(known, key=lambda one: one.per_step_bytes, default=None)
     if grown is None or (grown.seconds_left or 0.0) > _LATEST_S:
         return None
     fix, *others = _fixes(grown)
@@ -64,24 +76,37 @@ def check(facts: RuleInputs) -> Finding | None:
                 ("left_bytes", "left until the limit", grown.left_bytes, "B"),
                 ("steps_left", "steps until the limit", grown.steps_left, "steps"),
                 ("seconds_left", "time until the limit", grown.seconds_left, "s"),
+                ("every_steps", "steps from one jump to the next", grown.every_steps, "steps"),
                 ("at_end_bytes", "memory when the steps ended", grown.at_end_bytes, "B"),
                 ("shared_bytes", "what workers still share", grown.still_shared_bytes, "B"),
                 ("graphs", "graphs of past steps", float(grown.graphs) or None, "graphs"),
                 ("graphs_alive", "of them in memory", _alive(grown), "graphs"),
+                ("new_objects", "new Python objects in a step", grown.new_objects, "objects"),
             )
         ),
         fix=fix,
         fix_more=others,
-        place=grown.place,
+        place=grown.place or (facts.step.evaluation_place if grown.at == "evaluation" else ""),
         how_to_check=_check(grown),
     )
 
 
 def _says(grown: MemoryGrowth) -> str:
-    growth, until = grown.per_step_bytes, _until(grown)
+    growth, each, until = grown.per_step_bytes * _steps(grown), _each(grown), _until(grown)
     if grown.holder is Holder.GRAPHS:
-        return _GRAPHS_KEPT(growth=growth, until=until)
-    return _SAYS(who=_WHO[grown.who], growth=growth, until=until)
+        return _GRAPHS_KEPT(growth=growth, each=each, until=until)
+    return _SAYS(who=_WHO[grown.who], growth=growth, each=each, until=until)
+
+
+def _steps(grown: MemoryGrowth) -> float:
+    """Return the steps from one jump to the next; 1: it grows in each."""
+    return grown.every_steps or 1.0
+
+
+def _each(grown: MemoryGrowth) -> str:
+    if grown.every_steps is not None and not grown.at:
+        return _EVERY(steps=_rounded(grown.every_steps))
+    return _EACH[grown.at]
 
 
 def _alive(grown: MemoryGrowth) -> float | None:
@@ -89,9 +114,15 @@ def _alive(grown: MemoryGrowth) -> float | None:
 
 
 def _until(grown: MemoryGrowth) -> str:
-    if grown.holder is Holder.COPIES or grown.steps_left is None or grown.seconds_left is None:
-        return ""  # it ends when everything is copied
+    if grown.steps_left is None or grown.seconds_left is None or _comes_to_an_end(grown):
+        return ""
     return _UNTIL(steps=f"{count(_rounded(grown.steps_left))} steps", left=grown.seconds_left)
+
+
+def _comes_to_an_end(grown: MemoryGrowth) -> bool:
+    """Tell whether everything is copied before the limit is reached."""
+    fits = (grown.still_shared_bytes or 0.0) < (grown.left_bytes or 0.0)
+    return grown.holder is Holder.COPIES and fits
 
 
 def _rounded(steps: float) -> int:
@@ -103,16 +134,13 @@ def _severity(facts: RuleInputs, grown: MemoryGrowth) -> Severity:
     """Return high for a training that runs out within a day."""
     if (grown.seconds_left or 0.0) > _SOON_S:
         return Severity.LOW
-    if grown.holder is Holder.COPIES:
-        fits = (grown.still_shared_bytes or 0.0) < (grown.left_bytes or 0.0)
-        return Severity.LOW if fits else Severity.HIGH
-    return Severity.HIGH
+    return Severity.LOW if _comes_to_an_end(grown) else Severity.HIGH
 
 
 def _is_sure(facts: RuleInputs, grown: MemoryGrowth) -> bool:
     """Tell whether it is surely neither a cache of the first pass nor an allocator's warming up."""
-    graphs_or_copies = grown.holder in (Holder.GRAPHS, Holder.COPIES)
-    return graphs_or_copies or facts.epochs > 1 or facts.throughput.steps >= _LONG_STEPS
+    shown = grown.holder in (Holder.GRAPHS, Holder.COPIES) or grown.at != ""
+    return shown or facts.epochs > 1 or facts.throughput.steps >= _LONG_STEPS
 
 
 def _holds(grown: MemoryGrowth) -> list[str]:
@@ -122,7 +150,11 @@ def _holds(grown: MemoryGrowth) -> list[str]:
         return [_COPIES, _AT_MOST(shared=grown.still_shared_bytes or 0.0)]
     if grown.holder is Holder.OWN:
         return [_OWN, _CACHE]
-    return [*([_NO_GRAPHS] if grown.graphs else []), _UNKNOWN, _CACHE]
+    no_graphs = [_NO_GRAPHS] if grown.graphs else []
+    if grown.holder is Holder.OBJECTS:
+        objects = _rounded((grown.new_objects or 0.0) * _steps(grown))
+        return [*no_graphs, _OBJECTS(objects=objects, each=_each(grown)), _CACHE]
+    return [*no_graphs, _PIECES if grown.holder is Holder.PIECES else _UNKNOWN, _CACHE]
 
 
 def _fixes(grown: MemoryGrowth) -> list[str]:
@@ -130,6 +162,10 @@ def _fixes(grown: MemoryGrowth) -> list[str]:
         return [_DETACH]
     if grown.holder is Holder.COPIES:
         return [_ARRAYS]
+    if grown.place:
+        return [_LOOK_AT_IT, _TENSORS if grown.holder is Holder.PIECES else _SNAPSHOT]
+    if grown.holder is Holder.PIECES:
+        return [_LOOK_FOR_TENSORS, _TENSORS]
     return [_LOOK_IN_DATASET if grown.who == "workers" else _LOOK, _SNAPSHOT]
 
 

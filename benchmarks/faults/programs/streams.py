@@ -34,6 +34,7 @@ class Texts(IterableDataset):
 
     def __init__(self, given):
         self.split, self.shards, self.buffer = given.split, given.shards, given.buffer
+        self.first = given.first
         self.lines = [line(number) for number in range(given.batch * given.steps)]
 
     def __iter__(self):
@@ -42,14 +43,18 @@ class Texts(IterableDataset):
         if self.split == "samples":
             texts = itertools.islice(self.lines, first, None, apart)
         elif self.split == "files":
-            length = -(-len(self.lines) // self.shards)
-            files = [
-                self.lines[start : start + length] for start in range(0, len(self.lines), length)
-            ]
-            texts = itertools.chain.from_iterable(files[first::apart])
+            texts = itertools.chain.from_iterable(self.files()[first::apart])
         else:
             texts = self.lines
         return shuffled(map(parsed, texts), self.buffer)
+
+    def files(self):
+        """Files of as many lines each, or a large one and others."""
+        count = len(self.lines)
+        large = int(count * (self.first or 1 / self.shards))
+        length = max(-(-(count - large) // max(self.shards - 1, 1)), 1)
+        rest = [self.lines[start : start + length] for start in range(large, count, length)]
+        return [self.lines[:large], *rest]
 
 
 def shuffled(samples, size):
@@ -103,6 +108,7 @@ def arguments():
     parser.add_argument("--source", choices=SOURCES, default="texts")
     parser.add_argument("--split", choices=("samples", "files", "nothing"), default="samples")
     parser.add_argument("--shards", type=int, default=4)
+    parser.add_argument("--first", type=float, default=0.0, help="share of the first file of lines")
     parser.add_argument("--buffer", type=int, default=0, help="samples to shuffle among")
     parser.add_argument("--folder", type=pathlib.Path)
     return parser.parse_args()

@@ -12,11 +12,14 @@ from feedline.profiler.message import ReportHook
 from feedline.profiler.taps.operations import (
     albumentations_,
     cv2_,
+    decord_,
     h5py_,
     library,
     monai_,
     numpy_,
     pil_,
+    soundfile_,
+    torchcodec_,
     torchvision_,
     webdataset_,
     zarr_,
@@ -36,6 +39,9 @@ LIBRARIES = (
     webdataset_.LIBRARY,
     albumentations_.LIBRARY,
     monai_.LIBRARY,
+    soundfile_.LIBRARY,
+    decord_.LIBRARY,
+    torchcodec_.LIBRARY,
     *library.UNTAPPED,
 )
 

@@ -3,12 +3,14 @@
 from types import ModuleType
 
 from feedline.profiler.events import Stage
+from feedline.profiler.taps.operations.chunks import spanned_chunks
 from feedline.profiler.taps.operations.library import Library, Tap
-from feedline.profiler.taps.operations.span import collect, missing, read_size
+from feedline.profiler.taps.operations.span import collect, missing
 
 
 def _install(tap: Tap, h5py: ModuleType) -> None:
-    tap.method(h5py.Dataset, "__getitem__", Stage.READ, read_size, "h5py.Dataset")
+    reads = spanned_chunks(vars(h5py.Dataset)["__getitem__"], "h5py.Dataset")
+    tap.patches.set(h5py.Dataset, "__getitem__", reads)
 
 
 def _selftest() -> str | None:
@@ -22,7 +24,8 @@ def _selftest() -> str | None:
 LIBRARY = Library(
     "h5py",
     "h5py",
-    "Dataset[...]; filters decompress in the same call: counted as read",
+    "Dataset[...], and the chunks that it touches; filters decompress in the same call: counted as "
+    "read",
     _install,
     _selftest,
 )

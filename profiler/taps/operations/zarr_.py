@@ -3,12 +3,14 @@
 from types import ModuleType
 
 from feedline.profiler.events import Stage
+from feedline.profiler.taps.operations.chunks import spanned_chunks
 from feedline.profiler.taps.operations.library import Library, Tap
-from feedline.profiler.taps.operations.span import collect, missing, read_size
+from feedline.profiler.taps.operations.span import collect, missing
 
 
 def _install(tap: Tap, zarr: ModuleType) -> None:
-    tap.method(zarr.Array, "__getitem__", Stage.READ, read_size, "zarr.Array")
+    reads = spanned_chunks(vars(zarr.Array)["__getitem__"], "zarr.Array")
+    tap.patches.set(zarr.Array, "__getitem__", reads)
 
 
 def _selftest() -> str | None:
@@ -21,7 +23,8 @@ def _selftest() -> str | None:
 LIBRARY = Library(
     "zarr",
     "zarr",
-    "Array[...]; codecs decompress in the same call: counted as read",
+    "Array[...], and the chunks that it touches; codecs decompress in the same call: counted as "
+    "read",
     _install,
     _selftest,
 )
