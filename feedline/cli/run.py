@@ -186,7 +186,7 @@ class RunCommand:
         return exit_like(ended)
 
 
-def _add_recording(group: argparse._ArgumentGroup) -> None:
+def _add_recording(group: argparse._ActionsContainer) -> None:
     """Add the options for what is recorded."""
     group.add_argument(
         "--sample-interval",
@@ -226,7 +226,7 @@ def _add_recording(group: argparse._ArgumentGroup) -> None:
     group.add_argument("--stop-after", default="", type=_stop_after, help=argparse.SUPPRESS)
 
 
-def _add_changes(group: argparse._ArgumentGroup) -> None:
+def _add_changes(group: argparse._ActionsContainer) -> None:
     """Add the options that change the training."""
     group.add_argument(
         "--fix",

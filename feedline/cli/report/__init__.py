@@ -150,7 +150,7 @@ class _Built:
     source: "SourceLines | None" = None
 
 
-def _add_shown(group: argparse._ArgumentGroup) -> None:
+def _add_shown(group: argparse._ActionsContainer) -> None:
     """Add the options for what is shown of a run."""
     group.add_argument(
         "--full", action="store_true", help="print the whole report instead of its first screen"
