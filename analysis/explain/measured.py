@@ -427,7 +427,16 @@ def _updated(training: dict[str, object]) -> Updated | None:
     tensors, elements = (
         sum(int(group.get(name, 0)) for group in groups) for name in ("tensors", "elements")
     )
-    return Updated(kind, tensors, elements, all(group.get("fused") is True for group in groups))
+    tables = training.get("embeddings")
+    of_tables = tables if isinstance(tables, dict) else {}
+    return Updated(
+        kind,
+        tensors,
+        elements,
+        all(group.get("fused") is True for group in groups),
+        int(of_tables.get("elements", 0)),
+        int(of_tables.get("rows", 0)),
+    )
 
 
 def _recompiled(training: Mapping[str, Any]) -> tuple[Recompiled, ...]:

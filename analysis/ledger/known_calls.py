@@ -87,6 +87,13 @@ PER_SAMPLE: Calls = (
         r"h5py\.File\(",
     ),
     KnownCall(
+        "hdf5_iterated",
+        "A data set of an HDF5 file is gone through row by row, with a read for each.",
+        "Read it at once, with dataset[:], before making an array or tensor",
+        "https://github.com/pytorch/pytorch/issues/28761",
+        (Sign("h5py", r"_hl/dataset\.py", "__iter__|__len__|len"),),
+    ),
+    KnownCall(
         "chunk_unpacked",
         "A whole chunk is read and unpacked to get a part of it.",
         "Store chunks of about one sample, or use all samples of a chunk",
@@ -219,6 +226,27 @@ PER_SAMPLE: Calls = (
         ),
     ),
     KnownCall(
+        "resized_in_double",
+        "Scikit-image transforms images in 64-bit floats, with spline interpolation.",
+        "Use cv2.resize or torchvision's transforms, or do it once before training",
+        "https://github.com/mlmed/torchxrayvision/issues/11",
+        (Sign("skimage", r"transform/.*"),),
+    ),
+    KnownCall(
+        "interpolated",
+        "Scipy.ndimage interpolates and filters in 64-bit floats, in one thread.",
+        "Use order=1, or do it in torch for a whole batch (grid_sample)",
+        "https://github.com/MIC-DKFZ/batchgenerators/issues/5",
+        (Sign("scipy", r"ndimage/.*"),),
+    ),
+    KnownCall(
+        "sparse_row",
+        "Taking a row of a sparse matrix builds a new matrix each time.",
+        "Take all rows of a batch at once, in __getitems__(indices)",
+        "https://github.com/melloddy/SparseChem/pull/1",
+        (Sign("scipy", r"sparse/.*"),),
+    ),
+    KnownCall(
         "spectrogram",
         "A spectrogram is computed on the CPU for each sample.",
         "Compute it once before training, or for whole batches in the model",
@@ -271,6 +299,34 @@ PER_SAMPLE: Calls = (
         ),
     ),
     KnownCall(
+        "shared_by_manager",
+        "Each access to a Manager's dict or list asks its process, which pickles the value.",
+        "Keep arrays that workers inherit, or tensors in shared memory (share_memory_)",
+        "https://github.com/luizalabs/shared-memory-dict/issues/10",
+        (_python(r"multiprocessing/managers\.py"),),
+    ),
+    KnownCall(
+        "drawn_by_shuffling",
+        "All candidates are shuffled to take a few of them.",
+        "Draw a few indices with random.sample or randint, and repeat on a clash",
+        "https://github.com/guoyang9/NCF/issues/6",
+        text=r"\bnp\.random\.choice\(.*replace\s*=\s*False|\b(permutation|randperm)\(.*\)\[:",
+    ),
+    KnownCall(
+        "shuffled",
+        "A list is shuffled in Python for each sample, one swap after another.",
+        "Draw what is needed with random.choice or random.sample, or shuffle once per epoch",
+        "https://github.com/Georgetown-IR-Lab/cedr/pull/7",
+        (_python(r"random\.py", "shuffle"),),
+    ),
+    KnownCall(
+        "drawn_one_by_one",
+        "Items are drawn one by one in Python; in a deque, each access walks through its blocks.",
+        "Keep items in a list or in arrays, and draw all indices in one call",
+        "https://github.com/ageron/handson-ml/pull/204",
+        (_python(r"random\.py", "sample|choices?"),),
+    ),
+    KnownCall(
         "list_to_tensor",
         "A Python list becomes an array or tensor value by value.",
         "Keep arrays or tensors instead of lists: np.array once, then torch.from_numpy",
@@ -315,6 +371,26 @@ PER_STEP: Calls = (
         "https://github.com/EugenHotaj/pytorch-generative/issues/10",
         (_python(r"logging/.*"), Sign("loguru")),
         r"^print\(",
+    ),
+    KnownCall(
+        "objects_counted",
+        "Every object of the program is looked at in every step.",
+        "Remove it, or do it once per epoch",
+        "https://github.com/Oldpan/Pytorch-Memory-Utils/issues/21",
+        text=r"\bgc\.get_objects\(",
+    ),
+    KnownCall(
+        "parameters_looked_up",
+        "Parameters are collected from all modules again and again in every step.",
+        "Collect them once, and update them together, such as with torch._foreach_lerp_",
+        "https://github.com/lightly-ai/lightly/pull/1899",
+        (
+            Sign(
+                "torch",
+                r"nn/modules/module\.py",
+                "(named_)?(parameters|buffers|modules)|_named_members|state_dict|get_parameter",
+            ),
+        ),
     ),
     KnownCall(
         "garbage_collected",

@@ -360,8 +360,8 @@ class Flop:
         forward: Of all forwards in training mode, as torch.utils.flop_counter counts. Unit: FLOP.
         backward: Of all backwards. Unit: FLOP.
         samples: In that step. Unit: samples.
-        computed_in: float32, tf32, float16 or bfloat16: the fastest in which a tenth of them or
-            more are computed; empty: unknown.
+        computed_in: float64, float32, tf32, float16 or bfloat16: the fastest in which a tenth of
+            them or more are computed; empty: unknown.
     """
 
     forward: float
@@ -721,12 +721,16 @@ class Updated:
         kind: its class.
         tensors, elements: of its parameters, in all groups.
         fused: every group is updated in one fused call.
+        embedded: elements in embeddings whose gradients are dense.
+        rows: of these embeddings.
     """
 
     kind: str
     tensors: int
     elements: int
     fused: bool
+    embedded: int = 0
+    rows: int = 0
 
 
 @dataclass(frozen=True)

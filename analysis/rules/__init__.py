@@ -47,17 +47,21 @@ from feedline.analysis.rules.input import (
     workers_without_data,
 )
 from feedline.analysis.rules.loop import (
+    anomaly_detection,
     checkpoint_time,
+    double_precision,
     evaluation_time,
     float32_products,
     garbage_collection,
     gpu_waits,
     killed_worker,
+    loop_in_model,
     memory_growth,
     optimizer_time,
     own_code,
     periodic_stall,
     recompilation,
+    recomputed_forward,
 )
 from feedline.analysis.rules.trace import (
     device_bound,
@@ -108,7 +112,11 @@ MACHINE: tuple[Rule[RuleInputs], ...] = (busy_neighbors.RULE,)
 LOOP: tuple[Rule[RuleInputs], ...] = (
     gpu_waits.RULE,
     float32_products.RULE,
+    anomaly_detection.RULE,
+    double_precision.RULE,
     recompilation.RULE,
+    recomputed_forward.RULE,
+    loop_in_model.RULE,
     checkpoint_time.RULE,
     garbage_collection.RULE,
     optimizer_time.RULE,

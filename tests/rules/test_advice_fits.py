@@ -12,8 +12,9 @@ from hypothesis import given, settings
 from rules.any_facts import any_facts
 from rules.made_up import SAME, made_up_facts, per_sample, waiting, without_workers
 from rules.test_made_one_by_one import rows
+from rules.test_model_stages import BACK, CALL, NET
 from text.breath import advised
-from user_code.made_stacks import FETCHING, process, stack
+from user_code.made_stacks import FETCHING, FORWARD, TORCH, Frame, process, stack, training
 
 from feedline.analysis.explain.diagnose import diagnose
 from feedline.analysis.ledger.facts import RuleInputs
@@ -37,6 +38,7 @@ from feedline.analysis.measure.model import (
     Unseen,
     Updated,
 )
+from feedline.analysis.measure.source_lines import SourceLines
 from feedline.analysis.measure.stream_workers import Parts
 from feedline.analysis.rules import BY_ID, CROSS_RANK, DATA, INPUT, LOOP, MACHINE, TRACE
 from feedline.analysis.traces.windows import GpuWork
@@ -60,11 +62,36 @@ STREAM = {"map_style": False, "asks_for_worker": True}
 
 
 TENSORS = Updated("AdamW", 2000, 8000, fused=False)
+TABLES = Updated("Adam", 5, 12_810_000, fused=False, embedded=12_800_000, rows=400_000)
+KEPT = [*CALL, ("net.py", 12, "forward"), (TORCH + "fx/traceback.py", 503, "format_stack")]
+FORWARD_AGAIN = [*BACK, (TORCH + "utils/checkpoint.py", 1657, "recompute_fn"), *FORWARD]
 
 
-def in_ledger(stage: str, ms: float, steps: float, updated: Updated | None = None) -> RuleInputs:
+def in_model(frames: list[Frame]) -> RuleInputs:
+    """A training on the host whose model spends most of its time there."""
+    facts = made_up_facts(stages=HOST)
+    return replace(facts, code=SampledCode.of([training(stack(frames, 300))]))
+
+
+def of_dtype(dtype: str) -> RuleInputs:
+    """A training whose products are of this dtype."""
+    facts = made_up_facts(stages=HOST)
+    return replace(facts, step=replace(facts.step, flop=Flop(1e6, 2e6, 32.0, dtype)))
+
+
+def in_loop(line: int) -> RuleInputs:
+    """A training whose forward spends its time in this line: 6 is in a loop over a dimension."""
+    source = SourceLines(2e9)
+    source._files["net.py:forward"] = source._files["net.py:"] = NET.splitlines()
+    code = SampledCode.of([training(stack([*CALL, ("net.py", line, "forward")], 300))], source)
+    return replace(of_dtype("float32"), code=code)
+
+
+def in_ledger(
+    stage: str, ms: float, steps: float, updated: Updated | None = None, **loader: float
+) -> RuleInputs:
     """A training whose stage lies in this share of its steps."""
-    facts = made_up_facts(stages={stage: ms})
+    facts = made_up_facts(stages={stage: ms}, loader=dict(loader))
     row = LedgerRow(stage, facts.step.stages[stage], steps=steps, trend=1.0)
     return replace(
         facts, ledger=Ledger(LedgerTable("step", facts.step.mean_s, [row]), None), updated=updated
@@ -658,6 +685,10 @@ CASES: dict[str, list[tuple[str, RuleInputs, RuleInputs]]] = {
             ),
         ),
     ],
+    "anomaly_detection": [("set_detect_anomaly", in_model(KEPT), in_model(FORWARD_AGAIN))],
+    "recomputed_forward": [("for fewer layers", in_model(FORWARD_AGAIN), in_model(KEPT))],
+    "double_precision": [("float32", of_dtype("float64"), of_dtype("float32"))],
+    "loop_in_model": [("whole tensors", in_loop(6), in_loop(8))],
     "recompilation": [
         ("TORCH_LOGS", in_ledger("compile", 60.0, 0.5), in_ledger("compile", 60.0, 0.005))
     ],
@@ -690,6 +721,11 @@ CASES: dict[str, list[tuple[str, RuleInputs, RuleInputs]]] = {
             "fused=True",
             in_ledger("optimizer", 90.0, 1.0, TENSORS),
             in_ledger("optimizer", 90.0, 1.0, replace(TENSORS, fused=True)),
+        ),
+        (
+            "sparse=True",
+            in_ledger("optimizer", 90.0, 1.0, TABLES, batch_bytes=40e3),
+            in_ledger("optimizer", 90.0, 1.0, replace(TABLES, embedded=0), batch_bytes=40e3),
         ),
         (
             "closure",

@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from rules.made_up import made_up_facts
-from user_code.made_stacks import LIBRARIES, LOOP, PYTHON, stack, training
+from user_code.made_stacks import LIBRARIES, LOOP, PYTHON, TORCH, stack, training
 
 from feedline.analysis.ledger.finding import Severity
 from feedline.analysis.ledger.view.loop_code import batch_maker, loop_function
@@ -70,3 +70,13 @@ def test_a_call_that_timed_functions_were_seen_to_make_is_known_without_stacks()
 
     assert finding.place == "train.py:11"
     assert finding.fix.startswith("Copy it only when it is saved")
+
+
+def test_parameters_that_are_collected_again_and_again_are_named_with_their_line():
+    update = [*LOOP, ("ema.py", 30, "update_teacher")]
+    walk = [*update, (TORCH + "nn/modules/module.py", 2687, "named_parameters")]
+
+    finding = check(looped(stack(walk, 60), stack(LOOP, 10)))
+
+    assert finding.place == "ema.py:30"
+    assert finding.fix.startswith("Collect them once")

@@ -539,6 +539,10 @@ COSTS: dict[str, Formula] = {
     "fewer_workers": lambda bar: bar.mean - bar.once - step_alone(bar),
     "made_one_by_one": lambda bar: bar.making * (1 - bar.of_time("runqueue_s")),
     "own_code": named_functions,
+    "anomaly_detection": lambda bar: bar.evidence("stacks_s"),
+    "recomputed_forward": lambda bar: bar.evidence("recomputed_s"),
+    "loop_in_model": lambda bar: bar.evidence("loop_s"),
+    "double_precision": lambda bar: bar.stage("forward", "loss", "backward") / 2,
     "recompilation": lambda bar: bar.stage("compile"),
     "checkpoint_time": lambda bar: bar.stage("checkpoint"),
     "garbage_collection": lambda bar: sum(
