@@ -336,6 +336,7 @@ def _view(
         main_runqueue_share=step.main_runqueue_share,
         main_queued_share=gather.main_queued_share(rank),
         updated=_updated(rank.rank.manifest.training),
+        finds_unused=rank.rank.manifest.training.get("finds_unused") is True,
         recompiled=_recompiled(rank.rank.manifest.training),
         process_cpu_s=workers.process_cpu_s if workers else None,
         straggler_share=gather.straggler_share(rank),

@@ -70,6 +70,7 @@ class RuleInputs:
             has none, in forward and backward (None: not measured).
         ledger: where the time of the step and of the run went (None: not computed).
         updated: what its one optimizer updates (None: there are several, or none was described).
+        finds_unused: DistributedDataParallel looks for parameters without a gradient in each step.
         recompiled: functions that were compiled more than once, most often compiled first.
         order_s: seconds in which a pass over the loader draws its first indices, on average (None:
             not known).
@@ -110,6 +111,7 @@ class RuleInputs:
     main_queued_share: float | None = None
     ledger: Ledger | None = None
     updated: Updated | None = None
+    finds_unused: bool = False
     recompiled: tuple[Recompiled, ...] = ()
     order_s: float | None = None
     same_samples: SameSamples | None = None

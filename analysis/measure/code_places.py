@@ -31,8 +31,9 @@ LOGGING = "logging"
 MAKING = (DATASET, COLLATE)
 
 #: What torch does besides, in whatever place: a forward pass that a backward pass repeats
-#: (torch.utils.checkpoint), and stacks that anomaly detection keeps for each operation.
-RECOMPUTED, ANOMALY = "recomputed", "anomaly"
+#: (torch.utils.checkpoint), stacks that anomaly detection keeps for each operation, and what
+#: DistributedDataParallel does after a forward.
+RECOMPUTED, ANOMALY, AFTER_FORWARD = "recomputed", "anomaly", "after_forward"
 
 
 @dataclass(frozen=True)
@@ -100,6 +101,7 @@ _MARKS = (
 _BESIDES = (
     _Mark(RECOMPUTED, "torch", r"utils/checkpoint\.py"),
     _Mark(ANOMALY, "torch", r"fx/traceback\.py", "format_stack"),
+    _Mark(AFTER_FORWARD, "torch", r"nn/parallel/distributed\.py", "_post_forward"),
 )
 #: Files of feedline that only record.
 _RECORDS = ("record/", "clock.py", "store/", "samplers/", "stacks/", "taps/batch_contents.py")

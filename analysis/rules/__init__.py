@@ -62,6 +62,7 @@ from feedline.analysis.rules.loop import (
     periodic_stall,
     recompilation,
     recomputed_forward,
+    unused_parameters,
 )
 from feedline.analysis.rules.trace import (
     device_bound,
@@ -116,6 +117,7 @@ LOOP: tuple[Rule[RuleInputs], ...] = (
     double_precision.RULE,
     recompilation.RULE,
     recomputed_forward.RULE,
+    unused_parameters.RULE,
     loop_in_model.RULE,
     checkpoint_time.RULE,
     garbage_collection.RULE,

@@ -64,6 +64,7 @@ STREAM = {"map_style": False, "asks_for_worker": True}
 TENSORS = Updated("AdamW", 2000, 8000, fused=False)
 TABLES = Updated("Adam", 5, 12_810_000, fused=False, embedded=12_800_000, rows=400_000)
 KEPT = [*CALL, ("net.py", 12, "forward"), (TORCH + "fx/traceback.py", 503, "format_stack")]
+AFTER = [*CALL, (TORCH + "nn/parallel/distributed.py", 1837, "_post_forward")]
 FORWARD_AGAIN = [*BACK, (TORCH + "utils/checkpoint.py", 1657, "recompute_fn"), *FORWARD]
 
 
@@ -687,6 +688,13 @@ CASES: dict[str, list[tuple[str, RuleInputs, RuleInputs]]] = {
     ],
     "anomaly_detection": [("set_detect_anomaly", in_model(KEPT), in_model(FORWARD_AGAIN))],
     "recomputed_forward": [("for fewer layers", in_model(FORWARD_AGAIN), in_model(KEPT))],
+    "unused_parameters": [
+        (
+            "Leave out find_unused",
+            replace(in_model(AFTER), finds_unused=True),
+            in_model(AFTER),
+        ),
+    ],
     "double_precision": [("float32", of_dtype("float64"), of_dtype("float32"))],
     "loop_in_model": [("whole tensors", in_loop(6), in_loop(8))],
     "recompilation": [

@@ -9,6 +9,7 @@ schedulers   [{"kind": "CosineAnnealingLR", "horizon": 1536 | None, "steps": 192
              there; optimizer: number of the one that it moves, absent before its first update
 norms        {"BatchNorm2d": 20, "SyncBatchNorm": 0, ...}                                in models that were trained
 embeddings   {"rows": 400000, "elements": 12800000} | absent                             of tables in such models whose gradients are dense
+finds_unused true: DistributedDataParallel looks for parameters without a gradient in each step | absent
 batch_norms  [{"layers": 20, "synced": 0, "samples": 2, "gpu": true}]
              models with batch norm, in the order of their first forwards; layers: those that normalize with the statistics of this rank's
              batch; synced: those that take them over all ranks; samples: most in one of the first forwards, 0: unknown
@@ -189,6 +190,7 @@ class TrainingSetup:
         self._known = ObjectNumbers()  # optimizers
         self._norms: Counter[str] = Counter()
         self._embeddings: Counter[str] = Counter()
+        self._finds_unused = False
         self._models: weakref.WeakSet[torch.nn.Module] = weakref.WeakSet()
         self._schedulers: list[
             tuple[Any, dict[str, object]]
@@ -268,6 +270,7 @@ class TrainingSetup:
                 type(part).__name__ for part in module.modules() if "Norm" in type(part).__name__
             )
             self._embeddings.update(_embedding_facts(module))
+            self._finds_unused |= _finds_unused(module)
             self.batch_norms.begin(module, _MAX_DESCRIBED)
 
     def found(self, why_no_norms: str) -> dict[str, object]:
@@ -287,6 +290,8 @@ class TrainingSetup:
         }
         if self._embeddings:
             described["embeddings"] = dict(self._embeddings)
+        if self._finds_unused:
+            described["finds_unused"] = True
         if self.scaler is not None:
             described["scaler"] = {"kind": type(self.scaler).__name__, "skipped": self.skipped}
         return described
@@ -383,6 +388,15 @@ def _group_facts(group: dict[str, Any]) -> dict[str, object]:
         "vectors": vectors,
         "elements": sum(tensor.numel() for tensor in tensors),
     }
+
+
+def _finds_unused(model: torch.nn.Module) -> bool:
+    """Tell whether a model is wrapped so that each forward looks for parameters without a gradient."""
+    return (
+        type(model).__name__ == "DistributedDataParallel"
+        and getattr(model, "find_unused_parameters", False) is True
+        and getattr(model, "static_graph", False) is not True
+    )
 
 
 def _embedding_facts(model: torch.nn.Module) -> dict[str, int]:
