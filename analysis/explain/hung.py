@@ -16,7 +16,7 @@ from feedline.analysis.explain.standstill import program_line, standstill
 from feedline.analysis.ledger.finding import Evidence, Finding, Severity
 from feedline.analysis.measure.at_end import LONG_S
 from feedline.analysis.measure.code_frames import program_frames, within_the_program
-from feedline.analysis.measure.code_places import WAIT, standing
+from feedline.analysis.measure.code_places import START, WAIT, standing
 from feedline.analysis.measure.code_tree import MAIN
 from feedline.analysis.measure.gather import RankMetrics
 from feedline.analysis.measure.roles import WatchedRank
@@ -40,6 +40,7 @@ from feedline.profiler.store.stacks import ProcessStacks, SampledStack, StackTim
 
 _LONGER = 3  # times the longest step: no step passes
 _SETTLED = 0.8  # of the samples of a process at one line; others are from when it was interrupted
+_TRAINED = 8  # steps: before, what takes long may be a beginning
 _FEWEST_LOOKS, _SAME = 5, 0.9  # at a thread, and the part of them that found the same
 _BLOCKED = 0.7  # of a time that looks stand for; they come at random distances
 _REFUSED = "What held the run up takes no part of a step, so its fix makes no step shorter."
@@ -107,6 +108,8 @@ def _running(rank: RankMetrics) -> Hang | None:
         begin, end = _finished(rank), 0 if times is None else _end(rank, times)
         if times is None or "stopped" in rank.main.header or rank.rank.slice is not None:
             return None
+        if rank.steps is None or len(rank.steps.wall) < _TRAINED:
+            return None
         if end - begin < max(LONG_S * 1e9, _LONGER * _usual(rank)):
             return None
         main = next((own for own in times.between(begin, end) if own.kind == MAIN), None)
@@ -141,6 +144,8 @@ def _most_in(stacks: Sequence[SampledStack]) -> tuple[tuple[str, str], int] | No
     lines: dict[tuple[str, str], Counter[int]] = {}
     depth: dict[tuple[str, str], int] = {}
     whole = sum(stack.samples for stack in stacks)
+    if any(standing(stack.frames).place in (WAIT, START) for stack in stacks):
+        return None  # for a batch, which may only be late
     for stack in stacks:
         for at, frame in enumerate(program_frames(within_the_program(stack.frames))):
             lines.setdefault(frame.key, Counter())[frame.line] += stack.samples
