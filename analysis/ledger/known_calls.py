@@ -420,7 +420,7 @@ PER_STEP: Calls = (
     ),
     KnownCall(
         "file_written",
-        "A file is written in every step.",
+        "Values are serialized, or written to a file, in every step.",
         "Write only what is new, every 50 steps or so",
         "https://github.com/m2lines/Samudra/pull/841",
         (_python(r"(json/.*|csv\.py)"), Sign("pandas", r"io/.*")),

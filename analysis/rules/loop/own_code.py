@@ -26,6 +26,8 @@ from feedline.analysis.ledger.view.own_functions import (
     place_of,
 )
 from feedline.analysis.ledger.view.slow_code import reported
+from feedline.analysis.ledger.view.trend import growing
+from feedline.analysis.measure.code_places import OTHER
 from feedline.analysis.measure.model import OwnFunction
 from feedline.analysis.sentences import NAME, PART, PERCENT, SIZE, TIME, Sentence
 
@@ -104,6 +106,7 @@ def check(facts: RuleInputs) -> Finding | None:
         *([_GPU_TOO] if on_gpu else []),
         *parts(named, " per step"),
         *([_QUEUED(part=queued)] if queued >= _TOLD_QUEUED else []),
+        *growing(facts, OTHER, "this code"),
     ]
     flags = facts.loader.flags if facts.loader else ()
     return Finding(
