@@ -7,6 +7,7 @@ from feedline.analysis.ledger.finding import Finding, Severity, measured
 from feedline.analysis.ledger.rule import Rule
 from feedline.analysis.ledger.view.trend import growing, grows
 from feedline.analysis.measure.code_places import BACKWARD
+from feedline.analysis.measure.kept_objects import adding_line, caching_line
 from feedline.analysis.measure.model import Holder, MemoryGrowth
 from feedline.analysis.sentences import COUNT, PART, SIZE, TIME, Sentence
 
@@ -81,7 +82,7 @@ def check(facts: RuleInputs) -> Finding | None:
         ),
         fix=fix,
         fix_more=others,
-        place=grown.place,
+        place=grown.place or _kept_at(facts, grown),
         how_to_check=_check(grown),
     )
 
@@ -132,6 +133,19 @@ def _holds(grown: MemoryGrowth) -> list[str]:
     if grown.holder is Holder.OWN:
         return [_OWN, _CACHE]
     return [*([_NO_GRAPHS] if grown.graphs else []), _UNKNOWN, _CACHE]
+
+
+def _kept_at(facts: RuleInputs, grown: MemoryGrowth) -> str:
+    """Return the only line that can keep something of each sample, or of each step; empty: unknown.
+
+    As far as the program's source tells.
+    """
+    code = facts.code
+    if code is None or grown.holder in (Holder.GRAPHS, Holder.COPIES):
+        return ""
+    if grown.who == "workers":
+        return caching_line(str(facts.setting("sample_code", "")), code.source)
+    return adding_line(*code.loop, code.source) if code.loop is not None else ""
 
 
 def _is_chained(facts: RuleInputs, grown: MemoryGrowth) -> bool:
