@@ -85,6 +85,8 @@ def test_a_cache_without_a_limit_is_the_line(above, line, tmp_path, monkeypatch)
         ("history.append(loss.item())", "a.py:7"),
         ("pass", ""),
         ("history.append(1)\n        other[0] = 2", ""),
+        ("parts = []\n        parts.append(loss)", ""),
+        ("bar.update(1)", ""),
     ],
 )
 def test_the_line_of_a_loop_that_keeps_something_of_each_step(keep, line, tmp_path, monkeypatch):
