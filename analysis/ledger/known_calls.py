@@ -498,6 +498,28 @@ PER_STEP: Calls = (
         (Sign("sklearn"),),
     ),
     KnownCall(
+        "objects_gathered",
+        "Python objects are pickled and sent between the ranks in every step.",
+        "Send tensors instead, and not in every step",
+        "https://github.com/NVIDIA/Model-Optimizer/pull/1111",
+        (
+            Sign(
+                "torch",
+                r"distributed/distributed_c10d\.py",
+                r"(all_)?gather_object|\w+_object_list|_object_to_tensor|_tensor_to_object",
+            ),
+        ),
+        r"\b(all_)?gather_object\(|_object_list\(",
+    ),
+    KnownCall(
+        "barrier",
+        "All ranks wait for each other in every step.",
+        "Remove the barrier: gradients are exchanged in step anyway",
+        "https://github.com/dylanyunlon/Neuron_SP/pull/80",
+        (Sign("torch", r"distributed/distributed_c10d\.py", "(monitored_)?barrier"),),
+        r"\bbarrier\(",
+    ),
+    KnownCall(
         "reduced",
         "Values are reduced over all ranks in every step, one after another.",
         "Reduce them together, every 50 steps or so",

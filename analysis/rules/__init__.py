@@ -48,6 +48,7 @@ from feedline.analysis.rules.input import (
 )
 from feedline.analysis.rules.loop import (
     anomaly_detection,
+    call_in_model,
     checkpoint_time,
     double_precision,
     evaluation_time,
@@ -118,6 +119,7 @@ LOOP: tuple[Rule[RuleInputs], ...] = (
     recompilation.RULE,
     recomputed_forward.RULE,
     unused_parameters.RULE,
+    call_in_model.RULE,
     loop_in_model.RULE,
     checkpoint_time.RULE,
     garbage_collection.RULE,

@@ -14,7 +14,7 @@ from rules.made_up import SAME, made_up_facts, per_sample, waiting, without_work
 from rules.test_made_one_by_one import rows
 from rules.test_model_stages import BACK, CALL, NET
 from text.breath import advised
-from user_code.made_stacks import FETCHING, FORWARD, TORCH, Frame, process, stack, training
+from user_code.made_stacks import FETCHING, FORWARD, PYTHON, TORCH, Frame, process, stack, training
 
 from feedline.analysis.explain.diagnose import diagnose
 from feedline.analysis.ledger.facts import RuleInputs
@@ -64,6 +64,7 @@ STREAM = {"map_style": False, "asks_for_worker": True}
 TENSORS = Updated("AdamW", 2000, 8000, fused=False)
 TABLES = Updated("Adam", 5, 12_810_000, fused=False, embedded=12_800_000, rows=400_000)
 KEPT = [*CALL, ("net.py", 12, "forward"), (TORCH + "fx/traceback.py", 503, "format_stack")]
+LOGS = [*CALL, ("net.py", 12, "forward"), (PYTHON + "logging/__init__.py", 1489, "info")]
 AFTER = [*CALL, (TORCH + "nn/parallel/distributed.py", 1837, "_post_forward")]
 FORWARD_AGAIN = [*BACK, (TORCH + "utils/checkpoint.py", 1657, "recompute_fn"), *FORWARD]
 
@@ -696,6 +697,7 @@ CASES: dict[str, list[tuple[str, RuleInputs, RuleInputs]]] = {
         ),
     ],
     "double_precision": [("float32", of_dtype("float64"), of_dtype("float32"))],
+    "call_in_model": [("Log every 50 steps", in_model(LOGS), in_model(KEPT))],
     "loop_in_model": [("whole tensors", in_loop(6), in_loop(8))],
     "recompilation": [
         ("TORCH_LOGS", in_ledger("compile", 60.0, 0.5), in_ledger("compile", 60.0, 0.005))

@@ -80,3 +80,18 @@ def test_parameters_that_are_collected_again_and_again_are_named_with_their_line
 
     assert finding.place == "ema.py:30"
     assert finding.fix.startswith("Collect them once")
+
+
+@pytest.mark.parametrize(
+    ("function", "says"),
+    [
+        ("all_gather_object", "Python objects are pickled"),
+        ("barrier", "All ranks wait"),
+        ("all_reduce", "Values are reduced"),
+    ],
+)
+def test_what_ranks_do_together_in_each_step_is_told_by_its_name(function, says):
+    wrapper = (TORCH + "distributed/c10d_logger.py", 83, "wrapper")
+    called = [*LOOP, wrapper, (TORCH + "distributed/distributed_c10d.py", 3000, function)]
+
+    assert check(looped(stack(called, 60), stack(LOOP, 10))).more[0].startswith(says)

@@ -18,6 +18,7 @@ from feedline.analysis.measure.model import Flop
 from feedline.analysis.measure.source_lines import SourceLines
 from feedline.analysis.rules.loop import (
     anomaly_detection,
+    call_in_model,
     double_precision,
     loop_in_model,
     recomputed_forward,
@@ -94,6 +95,19 @@ def test_a_model_of_float64_is_told_of(dtype, told):
     assert (finding is not None) is told
     if finding:
         assert finding.cost_s == pytest.approx(45e-3)  # half of 90 ms
+
+
+def test_a_slow_call_inside_the_model_is_named_with_its_line_and_predicted():
+    logs = [*CALL, ("net.py", 12, "hook"), (PYTHON + "logging/__init__.py", 1489, "info")]
+    facts = facts_of(stack(logs, 300))
+
+    finding, change = call_in_model.check(facts), call_in_model.change(facts)
+
+    assert finding.place == "net.py:12" and finding.fix == "Log every 50 steps or so."
+    assert change.stages["forward"].cpu == pytest.approx(0.25)
+    assert call_in_model.check(facts_of(stack([*CALL, ("net.py", 12, "hook")], 300))) is None
+    norm = [*CALL, ("net.py", 12, "forward"), (TORCH + "functional.py", 1500, "norm")]
+    assert call_in_model.check(facts_of(stack(norm, 300))) is None
 
 
 NET = """

@@ -542,6 +542,7 @@ COSTS: dict[str, Formula] = {
     "anomaly_detection": lambda bar: bar.evidence("stacks_s"),
     "recomputed_forward": lambda bar: bar.evidence("recomputed_s"),
     "unused_parameters": lambda bar: bar.evidence("unused_s"),
+    "call_in_model": lambda bar: bar.evidence("call_s"),
     "loop_in_model": lambda bar: bar.evidence("loop_s"),
     "double_precision": lambda bar: bar.stage("forward", "loss", "backward") / 2,
     "recompilation": lambda bar: bar.stage("compile"),
