@@ -95,10 +95,17 @@ PER_SAMPLE: Calls = (
     ),
     KnownCall(
         "chunk_unpacked",
+        "HDF5 reads whole chunks to get a part of them, and picks a list of indices one by one.",
+        "Store chunks of about one sample, and take slices instead of lists of indices",
+        "https://github.com/h5py/h5py/issues/293",
+        (Sign("h5py", r"_hl/(dataset|selections|base)\.py"),),
+    ),
+    KnownCall(
+        "zarr_chunk_unpacked",
         "A whole chunk is read and unpacked to get a part of it.",
         "Store chunks of about one sample, or use all samples of a chunk",
         "https://github.com/mani-skill/ManiSkill/pull/1040",
-        (Sign("h5py", r"_hl/(dataset|selections|base)\.py"), Sign("zarr")),
+        (Sign("zarr"),),
     ),
     KnownCall(
         "lmdb_opened",
