@@ -295,6 +295,8 @@ class Exposed:
             part of it; sentences.
         separate: how to separate transfer from waiting, in sentences; empty: they are.
         evidence: of the source.
+        place: file and line of the program that call what takes most, outside of forward and
+            backward; empty: unknown.
     """
 
     rank: int
@@ -306,6 +308,7 @@ class Exposed:
     more: list[str]
     separate: list[str]
     evidence: list[Evidence]
+    place: str = ""
 
 
 @dataclass(frozen=True)
