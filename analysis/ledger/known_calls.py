@@ -45,8 +45,8 @@ PER_SAMPLE: Calls = (
     ),
     KnownCall(
         "pandas_row",
-        "Pandas builds a new object for each row and each value that is looked up.",
-        "Keep the columns as NumPy arrays or tensors, made once in __init__",
+        "Pandas builds a new object for each look-up, and a filter compares whole columns.",
+        "Keep the columns as NumPy arrays, and the rows of each key in a dict",
         "https://github.com/pandas-dev/pandas/issues/15123",
         (Sign("pandas", r"core/.*"),),
     ),
