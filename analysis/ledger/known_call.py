@@ -4,6 +4,7 @@ A sign is a frame of a library below the program's line. Calls in C leave no fra
 by the text of the line, where its file is there and unchanged. The calls are in known_calls.py.
 """
 
+import ast
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -53,6 +54,7 @@ class KnownCall:
         signs: frames, any of which shows it.
         text: pattern of a line that makes it without a frame; empty: none does.
         on_gpu: it is slow only where a GPU computes.
+        with_loop: what a loop over its result does counts as its time.
     """
 
     name: str
@@ -62,6 +64,7 @@ class KnownCall:
     signs: tuple[Sign, ...] = ()
     text: str = ""
     on_gpu: bool = False
+    with_loop: bool = False
 
 
 Calls = tuple[KnownCall, ...]
@@ -129,6 +132,39 @@ def _calls_in(
             for chain, seconds in chains.items():
                 if chain and (call := of_frames(calls, chain)) is not None:
                     yield call, below.file, line, seconds
+                elif chain and (around := _around(below, calls, source, line)) is not None:
+                    yield around[0], below.file, around[1], seconds
         for line, seconds in below.in_c.items():
-            if (call := of_text(calls, source(below.file, line, below.function))) is not None:
+            call = of_text(calls, source(below.file, line, below.function))
+            if call is not None:
                 yield call, below.file, line, seconds
+            elif (around := _around(below, calls, source, line)) is not None:
+                yield around[0], below.file, around[1], seconds
+
+
+def _around(
+    node: CodeNode, calls: Calls, source: SourceLines, line: int
+) -> tuple[KnownCall, int] | None:
+    """Return the call whose result a loop around a line goes through, and the line of the loop."""
+    going = tuple(call for call in calls if call.with_loop)
+    if not going:
+        return None
+    for header in _loops_around("\n".join(source.whole(node.file, node.function)), line):
+        call = of_text(going, source(node.file, header, node.function))
+        if call is not None:
+            return call, header
+    return None
+
+
+@lru_cache(maxsize=4096)
+def _loops_around(text: str, line: int) -> tuple[int, ...]:
+    """Return the first lines of the ``for`` loops around a line, of a file's text."""
+    try:
+        parsed = ast.parse(text) if text else None
+    except (SyntaxError, ValueError, RecursionError):
+        return ()
+    return tuple(
+        loop.lineno
+        for loop in (ast.walk(parsed) if parsed is not None else ())
+        if isinstance(loop, ast.For) and loop.lineno < line <= (loop.end_lineno or 0)
+    )

@@ -30,6 +30,7 @@ PER_SAMPLE: Calls = (
         "https://github.com/NRCan/geo-deep-learning/issues/418",
         (_python(r"csv\.py"),),
         r"\bcsv\.(Dict)?[Rr]eader\(|np\.(loadtxt|genfromtxt)\(",
+        with_loop=True,
     ),
     KnownCall(
         "dates_parsed",
@@ -174,6 +175,7 @@ PER_SAMPLE: Calls = (
         "https://github.com/pytorch/text/issues/130",
         (_python(r"linecache\.py"), _python(r"fileinput\.py")),
         r"\.readlines\(|\.read\(\)\.split|\.read_text\(",
+        with_loop=True,
     ),
     KnownCall(
         "file_unpickled",
@@ -453,6 +455,7 @@ PER_STEP: Calls = (
         "Remove it, or do it once per epoch",
         "https://github.com/Oldpan/Pytorch-Memory-Utils/issues/21",
         text=r"\bgc\.get_objects\(",
+        with_loop=True,
     ),
     KnownCall(
         "parameters_looked_up",

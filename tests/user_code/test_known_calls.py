@@ -1,7 +1,8 @@
+import os
 import re
 
 import pytest
-from user_code.made_stacks import FETCHING, LIBRARIES, PYTHON, TORCH, process, stack
+from user_code.made_stacks import FETCHING, LIBRARIES, LOOP, PYTHON, TORCH, process, stack
 
 from feedline.analysis.ledger.known_call import known_call, of_text
 from feedline.analysis.ledger.known_calls import PER_SAMPLE, PER_STEP
@@ -132,3 +133,27 @@ def test_names_are_unique_and_there_are_thirty_or_more():
     names = [call.name for call in (*PER_SAMPLE, *PER_STEP)]
 
     assert len(names) == len(set(names)) >= 30
+
+
+@pytest.mark.parametrize(
+    ("line", "name"), [(3, "objects_counted"), (4, "objects_counted"), (6, None)]
+)
+def test_what_a_loop_over_a_call_does_is_its_time(line, name, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "watch.py").write_text(
+        "def track():\n"
+        "    total = 0\n"
+        "    for thing in gc.get_objects():\n"
+        "        total += size(thing)\n"
+        "    for one in rows:\n"
+        "        total += one\n"
+    )
+    os.utime(tmp_path / "watch.py", (1e9, 1e9))
+    code = SampledCode.of(
+        [process("main", stack([*LOOP, ("watch.py", line, "track")], 50))], SourceLines(2e9)
+    )
+
+    found = known_call(code.places["main", "other"].root, PER_STEP, code.source)
+
+    assert (found.call.name if found else None) == name
+    assert found is None or found.line in (3, 4)
