@@ -149,22 +149,23 @@ def _around(
     going = tuple(call for call in calls if call.with_loop)
     if not going:
         return None
-    for header in _loops_around("\n".join(source.whole(node.file, node.function)), line):
-        call = of_text(going, source(node.file, header, node.function))
-        if call is not None:
-            return call, header
+    for first, last in _loops(source.text(node.file, node.function)):
+        if first < line <= last:
+            call = of_text(going, source(node.file, first, node.function))
+            if call is not None:
+                return call, first
     return None
 
 
-@lru_cache(maxsize=4096)
-def _loops_around(text: str, line: int) -> tuple[int, ...]:
-    """Return the first lines of the ``for`` loops around a line, of a file's text."""
+@lru_cache(maxsize=256)
+def _loops(text: str) -> tuple[tuple[int, int], ...]:
+    """Return the first and last lines of the ``for`` loops of a file's text."""
     try:
-        parsed = ast.parse(text) if text else None
+        parsed = ast.parse(text)
     except (SyntaxError, ValueError, RecursionError):
         return ()
     return tuple(
-        loop.lineno
-        for loop in (ast.walk(parsed) if parsed is not None else ())
-        if isinstance(loop, ast.For) and loop.lineno < line <= (loop.end_lineno or 0)
+        (loop.lineno, loop.end_lineno or loop.lineno)
+        for loop in ast.walk(parsed)
+        if isinstance(loop, ast.For)
     )

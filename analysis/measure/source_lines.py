@@ -28,6 +28,7 @@ class SourceLines:
     folders: Sequence[Path] = ()
     states: Mapping[str, FileState] = field(default_factory=dict)
     _files: dict[str, list[str]] = field(default_factory=dict)
+    _texts: dict[str, str] = field(default_factory=dict)
 
     @classmethod
     def of_rank(cls, rank: Rank) -> "SourceLines":
@@ -56,6 +57,13 @@ class SourceLines:
         if key not in self._files:
             self._files[key] = self._found(file, function)
         return self._files[key]
+
+    def text(self, file: str, function: str = "") -> str:
+        """Return all lines of a file as one text; Args and what is not read as above."""
+        key = f"{file}:{function}"
+        if key not in self._texts:
+            self._texts[key] = "\n".join(self.whole(file, function))
+        return self._texts[key]
 
     def _found(self, file: str, function: str) -> list[str]:
         named = function.isidentifier()

@@ -112,7 +112,7 @@ def model_loop(facts: RuleInputs) -> ModelLoop | None:
 def _loops(code: SampledCode, tree: PlaceTree) -> Iterator[tuple[str, tuple[str, float]]]:
     """(file and line of a loop, (its function, seconds inside of it))."""
     for node in tree.inside.under():
-        loops = _loops_of(node, "\n".join(code.source.whole(node.file, node.function)))
+        loops = _loops_of(node, code.source.text(node.file, node.function))
         for first, last in loops:
             seconds = sum(s for line, s in node.lines.items() if first < line <= last)
             if seconds:
