@@ -12,7 +12,7 @@ from functools import lru_cache
 
 from feedline.analysis.measure.code_frames import origin
 from feedline.analysis.measure.code_node import Chain, CodeNode
-from feedline.analysis.measure.source_lines import SourceLines
+from feedline.analysis.measure.source_lines import SourceLines, parsed
 from feedline.profiler.store.stacks import StackFrame
 
 _MOST = 0.5  # of a function's time that a call takes, at least, to be told of it
@@ -160,12 +160,9 @@ def _around(
 @lru_cache(maxsize=256)
 def _loops(text: str) -> tuple[tuple[int, int], ...]:
     """Return the first and last lines of the ``for`` loops of a file's text."""
-    try:
-        parsed = ast.parse(text)
-    except (SyntaxError, ValueError, RecursionError):
-        return ()
+    tree = parsed(text)
     return tuple(
         (loop.lineno, loop.end_lineno or loop.lineno)
-        for loop in ast.walk(parsed)
+        for loop in (ast.walk(tree) if tree is not None else ())
         if isinstance(loop, ast.For)
     )

@@ -7,7 +7,7 @@ statements of the loop that calls the model.
 import ast
 from collections.abc import Iterator, Sequence
 
-from feedline.analysis.measure.source_lines import SourceLines
+from feedline.analysis.measure.source_lines import SourceLines, parsed
 
 #: Calls whose result has no graph.
 _ENDS = frozenset(
@@ -29,9 +29,8 @@ def keeping_line(called_at: str, source: SourceLines) -> str:
     file, _, line = called_at.rpartition(":")
     if not line.isdecimal():
         return ""
-    try:
-        tree = ast.parse("\n".join(source.whole(file)))
-    except (SyntaxError, ValueError):
+    tree = parsed(source.text(file))
+    if tree is None:
         return ""
     found = sorted(set(_keeping(_around(tree, int(line)), int(line))))
     return f"{file}:{found[0]}" if len(found) == 1 else ""

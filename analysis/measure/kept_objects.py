@@ -7,7 +7,7 @@ import ast
 import re
 from collections.abc import Iterator
 
-from feedline.analysis.measure.source_lines import SourceLines
+from feedline.analysis.measure.source_lines import SourceLines, parsed
 
 _ADDS = frozenset(("append", "appendleft", "extend", "add"))
 #: Of a function: its results are kept, all of them or as many as it says.
@@ -26,7 +26,7 @@ def caching_line(sample_code: str, source: SourceLines) -> str:
         sample_code: the function that makes a sample, ``Rows.__getitem__ (train.py:18)``.
     """
     named = _NAMED.fullmatch(sample_code)
-    tree = _parsed(named["file"], source) if named else None
+    tree = parsed(source.text(named["file"])) if named else None
     if named is None or tree is None:
         return ""
     kind = next(
@@ -48,7 +48,7 @@ def adding_line(file: str, function: str, source: SourceLines) -> str:
     Args:
         function: that contains the loop; of a module itself, ``line 30``.
     """
-    tree = _parsed(file, source)
+    tree = parsed(source.text(file))
     if tree is None:
         return ""
     inside: ast.AST = tree
@@ -63,14 +63,6 @@ def adding_line(file: str, function: str, source: SourceLines) -> str:
         line for loop in _loops(inside) for line, name in _additions(loop) if name not in _own(loop)
     }
     return f"{file}:{found.pop()}" if len(found) == 1 else ""
-
-
-def _parsed(file: str, source: SourceLines) -> ast.Module | None:
-    text = "\n".join(source.whole(file))
-    try:
-        return ast.parse(text) if text else None
-    except (SyntaxError, ValueError, RecursionError):
-        return None
 
 
 def _loops(inside: ast.AST) -> Iterator[ast.For | ast.While]:

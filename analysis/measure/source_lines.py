@@ -1,9 +1,12 @@
 """Lines of the program's source, read when a report is made and never kept."""
 
+import ast
 import os
+import warnings
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import lru_cache
 from pathlib import Path
 
 from feedline.profiler.errors import FeedlineError
@@ -85,3 +88,17 @@ class SourceLines:
             return file.read_text(encoding="utf-8", errors="replace").splitlines()
         except (OSError, ValueError):
             return []
+
+
+@lru_cache(maxsize=256)
+def parsed(text: str) -> ast.Module | None:
+    """Return a program's text as a tree; None: it is empty, or not this Python's.
+
+    Warnings about it are the program's own.
+    """
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            return ast.parse(text) if text else None
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return None

@@ -11,6 +11,7 @@ from feedline.analysis.ledger.view.slow_code import FEWEST
 from feedline.analysis.measure.code_node import CodeNode
 from feedline.analysis.measure.code_places import FORWARD, LOSS
 from feedline.analysis.measure.code_tree import MAIN, PlaceTree, SampledCode
+from feedline.analysis.measure.source_lines import parsed
 
 
 @dataclass(frozen=True)
@@ -133,13 +134,10 @@ def _over_dimensions(text: str, function: str) -> tuple[tuple[int, int], ...]:
 
     Loops over modules are none: their number is part of the model.
     """
-    try:
-        parsed = ast.parse(text)
-    except (SyntaxError, ValueError, RecursionError):
-        return ()
+    tree = parsed(text)
     return tuple(
         (loop.lineno, loop.end_lineno or loop.lineno)
-        for of in ast.walk(parsed)
+        for of in (ast.walk(tree) if tree is not None else ())
         if isinstance(of, ast.FunctionDef) and of.name == function
         for loop in ast.walk(of)
         if isinstance(loop, ast.For) and _is_over_dimension(loop, _sizes(of))
