@@ -32,6 +32,7 @@ from feedline.analysis.measure.model import (
     Cpus,
     Gauge,
     GraphBreak,
+    KeptGraphs,
     Loader,
     MemoryGrowth,
     Recompiled,
@@ -147,7 +148,9 @@ def measure(
     ended = between_ranks.first_failed(gathered)
     killed = killed_worker(gathered[ended])
     if view is not None:
-        view = dataclasses.replace(view, growth=_growth(shown, gauges), killed=killed)
+        view = dataclasses.replace(
+            view, growth=_growth(shown, gauges), kept=_kept(shown), killed=killed
+        )
     end = at_end(gathered[ended], gauges if gathered[ended] is shown else [])
     about = _run_info(run, gathered[ended].rank, end)
     trained = convergence(run, notes)
@@ -376,6 +379,10 @@ def _growth(rank: RankMetrics, gauges: list[Gauge]) -> list[MemoryGrowth]:
     source = SourceLines.of_rank(rank.rank)
     origin = anchors[0]["perf_counter_ns"]
     return memory.growths(rank.main, rank.steps, rank.counted, gauges, origin, source)
+
+
+def _kept(rank: RankMetrics) -> KeptGraphs | None:
+    return memory.chained(rank.main, SourceLines.of_rank(rank.rank))
 
 
 def _stacks(rank: Rank, notes: list[str]) -> tuple[ProcessStacks, ...]:

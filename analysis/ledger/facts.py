@@ -17,6 +17,7 @@ from feedline.analysis.measure.model import (
     Certainty,
     Cost,
     Cpus,
+    KeptGraphs,
     Loader,
     MemoryGrowth,
     Moved,
@@ -81,6 +82,7 @@ class RuleInputs:
         failed: the run ended with an error: how, in words; empty: it did not.
         code: the program's functions in sampled stacks (None: none were sampled).
         growth: memory that grows while the steps run.
+        kept: graphs of past steps that are still in memory (None: none are, or not known).
         killed: the worker whose end was that of the training; None: there was none.
     """
 
@@ -122,6 +124,7 @@ class RuleInputs:
     shown: int | None = None
     code: SampledCode | None = None
     growth: Sequence[MemoryGrowth] = ()
+    kept: KeptGraphs | None = None
     killed: KilledWorker | None = None
 
     @cached_property

@@ -8,7 +8,7 @@ import numpy as np
 
 from feedline.analysis.intervals import FloatArray
 from feedline.analysis.measure.kept_graphs import keeping_line
-from feedline.analysis.measure.model import Gauge, Holder, MemoryGrowth
+from feedline.analysis.measure.model import Gauge, Holder, KeptGraphs, MemoryGrowth
 from feedline.analysis.measure.rested import Counted
 from feedline.analysis.measure.source_lines import SourceLines
 from feedline.analysis.measure.steps import Steps
@@ -64,6 +64,14 @@ def growths(
 
 
 _PRIVATE = "memory/children_private"
+
+
+def chained(main: Process, source: SourceLines) -> KeptGraphs | None:
+    """Return the graphs of past steps that the main process keeps; None: it keeps none."""
+    held = _graphs(main, source)
+    if held is None or held.holder is not Holder.GRAPHS:
+        return None
+    return KeptGraphs(held.graphs, held.graphs_alive, held.place)
 
 
 @dataclass(frozen=True)

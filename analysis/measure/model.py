@@ -612,6 +612,20 @@ class Holder(str, enum.Enum):
 
 
 @dataclass(frozen=True)
+class KeptGraphs:
+    """Graphs of past steps that are still in memory.
+
+    Attributes:
+        looked_at, alive: how many were looked at, and how many of these are in memory.
+        place: the line that keeps them; empty: unknown.
+    """
+
+    looked_at: int
+    alive: int
+    place: str
+
+
+@dataclass(frozen=True)
 class MemoryGrowth:
     """Memory that grows while the steps run, once it has warmed up.
 

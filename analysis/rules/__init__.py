@@ -49,12 +49,14 @@ from feedline.analysis.rules.input import (
 from feedline.analysis.rules.loop import (
     anomaly_detection,
     call_in_model,
+    chained_graphs,
     checkpoint_time,
     double_precision,
     evaluation_time,
     float32_products,
     garbage_collection,
     gpu_waits,
+    kept_batches,
     killed_worker,
     loop_in_model,
     memory_growth,
@@ -105,7 +107,7 @@ INPUT: tuple[Rule[RuleInputs], ...] = (
 DATA: tuple[Rule[RuleInputs], ...] = (same_samples.RULE,)
 
 #: Of what ended a training, however few its steps were.
-ENDED: tuple[Rule[RuleInputs], ...] = (killed_worker.RULE,)
+ENDED: tuple[Rule[RuleInputs], ...] = (killed_worker.RULE, kept_batches.RULE)
 
 #: Of the machine that a recorded run shares, whatever the input does.
 MACHINE: tuple[Rule[RuleInputs], ...] = (busy_neighbors.RULE,)
@@ -116,6 +118,7 @@ LOOP: tuple[Rule[RuleInputs], ...] = (
     float32_products.RULE,
     anomaly_detection.RULE,
     double_precision.RULE,
+    chained_graphs.RULE,
     recompilation.RULE,
     recomputed_forward.RULE,
     unused_parameters.RULE,

@@ -23,6 +23,7 @@ _CALLED = Sentence("it is called from {caller}", caller=NAME)
 _FASTER = Sentence("Make {function}() faster: compute once and keep the result.", function=NAME)
 _ELSEWHERE = Sentence("Make {function}() faster, or do its work in the dataset.", function=NAME)
 _ARRAYS = Sentence("Or work on whole arrays instead of single values.")
+_REPLACED = Refused("replaced", "How long what replaces this call takes is not known.")
 _NOT_SAMPLED = Refused("not_sampled", "The program's stacks were not sampled.")
 
 
@@ -47,7 +48,7 @@ def check(facts: RuleInputs) -> Finding | None:
         "do not rise, this finding is wrong.",
         cost_s=cost_s,
         # on full CPUs the rest gets faster as well
-        cost_kind=CostKind.ESTIMATED if saturated(facts) else CostKind.BOUND,
+        cost_kind=CostKind.ESTIMATED if saturated(facts) or slow.known else CostKind.BOUND,
         claims=slow.rows,
         place=slow.where,
     )
@@ -105,8 +106,12 @@ def _change(facts: RuleInputs, left: float) -> Change | Refused:
 
 
 def change(facts: RuleInputs) -> Change | Refused:
-    """Return the function takes half of its time."""
-    return _change(facts, _HALVED)
+    """Return the function takes half of its time.
+
+    Of a call that is known to be slow, nearly all can be spared: what is left depends on its place.
+    """
+    slow = slow_code(facts)
+    return _REPLACED if slow is not None and slow.known else _change(facts, _HALVED)
 
 
 def free(facts: RuleInputs) -> Change | Refused:
