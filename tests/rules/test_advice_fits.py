@@ -29,6 +29,7 @@ from feedline.analysis.measure.model import (
     Flop,
     GarbageCollection,
     Holder,
+    KeptGraphs,
     MemoryGrowth,
     Operation,
     OwnCode,
@@ -42,6 +43,7 @@ from feedline.analysis.measure.source_lines import SourceLines
 from feedline.analysis.measure.stream_workers import Parts
 from feedline.analysis.rules import BY_ID, CROSS_RANK, DATA, INPUT, LOOP, MACHINE, TRACE
 from feedline.analysis.traces.windows import GpuWork
+from feedline.profiler.session.ending import ALL_OPEN
 
 BLOCKED = {"dataset": (0.5, 0.0, 12.0)}
 NOTHING = Traffic(0.0, 0.0, 0.0, 0.0)
@@ -98,6 +100,14 @@ def in_ledger(
     return replace(
         facts, ledger=Ledger(LedgerTable("step", facts.step.mean_s, [row]), None), updated=updated
     )
+
+
+def chained(kept: KeptGraphs | None) -> RuleInputs:
+    """A training whose backward pass gets four times as long."""
+    facts = made_up_facts()
+    row = LedgerRow("backward", facts.step.stages["backward"], steps=1.0, trend=4.0)
+    table = LedgerTable("step", facts.step.mean_s, [row])
+    return replace(facts, ledger=Ledger(table, None), kept=kept)
 
 
 def collecting(**garbage: float) -> RuleInputs:
@@ -694,6 +704,20 @@ CASES: dict[str, list[tuple[str, RuleInputs, RuleInputs]]] = {
             "Leave out find_unused",
             replace(in_model(AFTER), finds_unused=True),
             in_model(AFTER),
+        ),
+    ],
+    "chained_graphs": [
+        (
+            "state.detach()",
+            chained(KeptGraphs(8, 8, "train.py:20")),
+            chained(None),
+        ),
+    ],
+    "kept_batches": [
+        (
+            "tensor.clone()",
+            replace(made_up_facts(), failed=f"failed with RuntimeError, {ALL_OPEN}"),
+            replace(made_up_facts(), failed="failed with RuntimeError"),
         ),
     ],
     "double_precision": [("float32", of_dtype("float64"), of_dtype("float32"))],

@@ -554,6 +554,10 @@ COSTS: dict[str, Formula] = {
     ),
     "memory_growth": nothing,
     "killed_worker": nothing,
+    "kept_batches": nothing,
+    "chained_graphs": lambda bar: (
+        bar.stage("backward") * (bar.evidence("trend") - 1) / (bar.evidence("trend") + 1)
+    ),
     "periodic_stall": lambda bar: sum(bar.told["step"]["periodic"]["stages"].values()),
     "optimizer_time": updating,
     "gpu_waits": launching,
