@@ -10,7 +10,7 @@ from fnmatch import fnmatchcase
 from typing import Any
 
 from feedline.analysis.ledger.finding import Finding, Severity
-from feedline.analysis.ledger.rule import Effort, Rule, Time
+from feedline.analysis.ledger.rule import Effort, Rule, Statement, Time
 from feedline.analysis.rules import BY_ID
 
 #: A part goes first only if it can win this share of what the whole can; else it is a detail of it.
@@ -195,6 +195,8 @@ def _goes_before(first: Finding, second: Finding, claims: Mapping[str, Rows]) ->
         first.blame is not None and first.blame.phase == "wait"
     ):  # what holds back the loader of the rank that others wait for
         return whole_rule.of_input
+    if first.names_known_call and whole_rule.states is Statement.CPUS_FULL:
+        return True  # it says what fills them
     time, whole_time = _time(first, rule), _time(second, whole_rule)
     if rule.effort.value > whole_rule.effort.value and time is Time.WORK:
         return False

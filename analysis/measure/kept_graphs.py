@@ -51,18 +51,27 @@ def _around(tree: ast.Module, line: int) -> Sequence[ast.stmt]:
 def _keeping(body: Sequence[ast.stmt], line: int) -> Iterator[int]:
     """Lines of statements that add what has a graph to something that outlives the step."""
     carry: set[str] = set()
+    fresh: set[str] = set()  # names that each step gives anew before it adds to them
     for statement in _in_order(body):
         has = statement.lineno <= line <= (statement.end_lineno or 0)
         if isinstance(statement, ast.Assign) and (has or _carries(statement.value, carry)):
-            if any(_adds_to(statement.value, target) for target in statement.targets) or any(
-                isinstance(target, ast.Subscript) for target in statement.targets
-            ):
+            if any(
+                _adds_to(statement.value, target) and ast.unparse(target) not in fresh
+                for target in statement.targets
+            ) or any(isinstance(target, ast.Subscript) for target in statement.targets):
                 yield statement.lineno
             carry |= {name for target in statement.targets for name in _names(target)}
         elif isinstance(statement, ast.AugAssign) and (has or _carries(statement.value, carry)):
-            yield statement.lineno
+            if ast.unparse(statement.target) not in fresh:
+                yield statement.lineno
         elif isinstance(statement, ast.Expr) and _keeps(statement.value, carry, has):
             yield statement.lineno
+        if isinstance(statement, ast.Assign):
+            fresh |= {
+                ast.unparse(target)
+                for target in statement.targets
+                if not _adds_to(statement.value, target)
+            }
 
 
 def _in_order(body: Sequence[ast.stmt]) -> Iterator[ast.stmt]:

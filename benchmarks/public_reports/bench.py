@@ -142,14 +142,6 @@ CASES = [
         "tau",
     ),
     Case(
-        "regional",
-        "m2lines/Samudra/issues/630",
-        "find_unused_parameters walks the graph in each step",
-        ("unused_parameters",),
-        "find_unused_parameters",
-        ranks=2,
-    ),
-    Case(
         "blocks",
         "NVIDIA/Model-Optimizer/pull/1111",
         "objects are gathered from all ranks in each step",

@@ -102,6 +102,16 @@ def in_ledger(
     )
 
 
+def reading(nbytes: float, name: str) -> RuleInputs:
+    """A training of which each sample reads so many bytes, and uses 1,200."""
+    return waiting(
+        sample={"read": (5.0, 0.0, 0.0)},
+        traffic=Traffic(nbytes, 3.0, 0.0, 0.0),
+        loader={"batch_bytes": 32 * 1200.0},
+        maker=NO_IMAGES | {"operations": [Operation("read", name, 5e-3, 5e-3, 1.0)]},
+    )
+
+
 def chained(kept: KeptGraphs | None) -> RuleInputs:
     """A training whose backward pass gets four times as long."""
     facts = made_up_facts()
@@ -530,6 +540,10 @@ CASES: dict[str, list[tuple[str, RuleInputs, RuleInputs]]] = {
         ),
         ("training size", waiting(maker={"decoded_pixels": 1.8e6}), waiting(maker=NO_IMAGES)),
     ],
+    "oversize_reads": [
+        ("mmap_mode", reading(4.8e6, "numpy.load"), reading(4.8e6, "open")),
+        ("file of its own", reading(4.8e6, "open"), reading(20e3, "open")),
+    ],
     "decode_bound": [
         (
             "on the GPU",
@@ -722,7 +736,7 @@ CASES: dict[str, list[tuple[str, RuleInputs, RuleInputs]]] = {
     ],
     "double_precision": [("float32", of_dtype("float64"), of_dtype("float32"))],
     "call_in_model": [("Log every 50 steps", in_model(LOGS), in_model(KEPT))],
-    "loop_in_model": [("whole tensors", in_loop(6), in_loop(8))],
+    "loop_in_model": [("whole tensor at once", in_loop(6), in_loop(8))],
     "recompilation": [
         ("TORCH_LOGS", in_ledger("compile", 60.0, 0.5), in_ledger("compile", 60.0, 0.005))
     ],

@@ -599,6 +599,11 @@ COSTS: dict[str, Formula] = {
         operations=RESIZES,
         of=lambda bar: 1 - bar.workers["output_pixels"] / bar.workers["decoded_pixels"],
     ),
+    "oversize_reads": lambda bar: (
+        bar.making
+        * bar.of_sample("read")
+        * (1 - bar.evidence("used_bytes") / bar.evidence("read_bytes"))
+    ),
     "page_faults": lambda bar: spared(bar, bar.evidence("faults_share")),
     "decode_bound": by_share("decode"),
     "augmentation_bound": by_share("augment"),
