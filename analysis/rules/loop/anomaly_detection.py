@@ -57,7 +57,7 @@ RULE: Rule[RuleInputs] = Rule(
     change,
     claims=("forward", "loss"),
     bound="Slowed by anomaly detection",
-    lifts=frozenset({"step"}),
+    lifts=frozenset({"step", "cores"}),
     supposing="if no stacks were kept",
     called="anomaly detection",
 )

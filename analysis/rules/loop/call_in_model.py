@@ -101,7 +101,7 @@ RULE: Rule[RuleInputs] = Rule(
     change,
     claims=(FORWARD, BACKWARD),
     bound="Bound by a call in the model",
-    lifts=frozenset({"step"}),
+    lifts=frozenset({"step", "cores"}),
     supposing="if this call took no time",
     called="a slow call in the model",
 )

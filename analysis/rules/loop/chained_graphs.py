@@ -68,7 +68,7 @@ RULE: Rule[RuleInputs] = Rule(
     change,
     claims=(BACKWARD,),
     bound="Bound by graphs of past steps",
-    lifts=frozenset({"step"}),
+    lifts=frozenset({"step", "cores"}),
     supposing="if each backward took as long as the first",
     called="graphs of past steps",
 )

@@ -73,7 +73,7 @@ RULE: Rule[RuleInputs] = Rule(
     change,
     claims=_STAGES,
     bound="Bound by computing in float64",
-    lifts=frozenset({"step", "device", "gpu"}),
+    lifts=frozenset({"step", "cores", "device", "gpu"}),
     supposing="if computing took half of its time",
     called="float64",
 )

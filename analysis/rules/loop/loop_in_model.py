@@ -75,7 +75,7 @@ RULE: Rule[RuleInputs] = Rule(
     change,
     claims=("forward", "loss"),
     bound="Bound by a Python loop in the model",
-    lifts=frozenset({"step"}),
+    lifts=frozenset({"step", "cores"}),
     supposing="if the loop took no time",
     called="a loop in the model",
 )

@@ -151,7 +151,7 @@ RULE: Rule[RuleInputs] = Rule(
     change,
     claims=("optimizer",),
     bound="Bound by the optimizer",
-    lifts=frozenset({"step"}),
+    lifts=frozenset({"step", "cores"}),
     supposing="if it took no time",
     called="slow optimizer",
 )

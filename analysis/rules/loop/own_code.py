@@ -240,7 +240,7 @@ RULE: Rule[RuleInputs] = Rule(
     change,
     claims=("other", "loss"),
     bound="Bound by the training loop",
-    lifts=frozenset({"step"}),
+    lifts=frozenset({"step", "cores"}),
     supposing="if this code took no time",
     free=free,
     called="slow code in the loop",

@@ -76,7 +76,7 @@ RULE: Rule[RuleInputs] = Rule(
     change,
     claims=("backward",),
     bound="Slowed by activation checkpointing",
-    lifts=frozenset({"step"}),
+    lifts=frozenset({"step", "cores"}),
     supposing="if nothing were repeated",
     called="activation checkpointing",
 )

@@ -66,7 +66,7 @@ RULE: Rule[RuleInputs] = Rule(
     change,
     claims=(FORWARD,),
     bound="Slowed by find_unused_parameters",
-    lifts=frozenset({"step"}),
+    lifts=frozenset({"step", "cores"}),
     supposing="if it were not looked for them",
     called="looking for unused parameters",
 )
