@@ -235,7 +235,7 @@ CASES = [
         "skhu101/GM-NAS/issues/4",
         "each step makes a new iterator, and starts the workers again",
         ("epoch_restart",),
-        "DataLoader(",
+        "next(iter(loader))",
         "iter",
     ),
     Case(
@@ -311,6 +311,8 @@ def recorded(case: Case, folder: Path, *options: str) -> dict[str, Any]:
 
 
 def _limit(files: int | None) -> None:
+    """Prepare a process: Ctrl-C ends it, also below a shell that ignores it in the background."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
     if files is not None:
         resource.setrlimit(resource.RLIMIT_NOFILE, (files, files))
 
