@@ -180,7 +180,7 @@ for _stage in Stage:
 
 
 class Arithmetic(enum.IntEnum):
-    """In what operations are computed, the faster ones of a GPU later.
+    """In what operations are computed.
 
     Numbers are part of the run folder's schema: add, never change.
     """
@@ -190,6 +190,7 @@ class Arithmetic(enum.IntEnum):
     TF32 = 2  #: of float32 operands, products with 10 bits of mantissa
     FLOAT16 = 3
     BFLOAT16 = 4
+    FLOAT64 = 5  #: slower than all others: numbers are in the order in which they were added
 
 
 class Flag:

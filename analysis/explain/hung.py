@@ -13,14 +13,15 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from feedline.analysis.explain.standstill import program_line, standstill
-from feedline.analysis.ledger.finding import Finding
+from feedline.analysis.ledger.finding import Evidence, Finding, Severity
 from feedline.analysis.measure.at_end import LONG_S
-from feedline.analysis.measure.code_places import WAIT, standing
+from feedline.analysis.measure.code_frames import program_frames, within_the_program
+from feedline.analysis.measure.code_places import START, WAIT, standing
 from feedline.analysis.measure.code_tree import MAIN
 from feedline.analysis.measure.gather import RankMetrics
 from feedline.analysis.measure.roles import WatchedRank
 from feedline.analysis.measure.steps import ASIDE
-from feedline.analysis.sentences import COUNT, NAME, Sentence
+from feedline.analysis.sentences import COUNT, NAME, TIME, Sentence
 from feedline.profiler.attach.watched import (
     STOPPED,
     SeenStack,
@@ -40,6 +41,7 @@ from feedline.profiler.store.stacks import StackTimes
 
 _LONGER = 3  # times the longest step: no step passes
 _SETTLED = 0.8  # of the samples of a process at one line; others are from when it was interrupted
+_TRAINED = 8  # steps: before, what takes long may be a beginning
 _FEWEST_LOOKS, _SAME = 5, 0.9  # at a thread, and the part of them that found the same
 _BLOCKED = 0.7  # of a time that looks stand for; they come at random distances
 _REFUSED = "What held the run up takes no part of a step, so its fix makes no step shorter."
@@ -48,6 +50,12 @@ _CHECK = (
     "finding is wrong."
 )
 _WORKER = re.compile(r"loader(\d+)-worker(\d+)")  # what a worker is called in a run folder
+_NO_STEP = Sentence("No step for {seconds}.", seconds=TIME)
+_WAS_IN = Sentence(
+    "The main process was in {function}() at {place} all that time.", function=NAME, place=NAME
+)
+_WAS_AT = Sentence("The main process was at {place} all that time.", place=NAME)
+_ENDLESS = "Look for a loop there that never ends, such as one that waits for data that has run out"
 _BEGUN = Sentence(
     "{who} has begun {count} collectives, {other} only {fewer}",
     who=NAME,
@@ -85,15 +93,69 @@ def hung(ranks: Mapping[int, RankMetrics]) -> Hang | None:
             last = _Last.of(rank)
             if last is not None:
                 seen.append(last.watched(number if len(ranks) > 1 else None))
-    if len(seen) < len(ranks):
-        return None
-    still = standstill(seen)
-    if not still.stuck:
-        return None
+    still = standstill(seen) if len(seen) == len(ranks) else None
+    if still is None or not still.stuck:
+        return _running(next(iter(ranks.values()))) if len(ranks) == 1 else None
     found = still.finding()
     more = [*found.more, *_counts(ranks)]
     finding = replace(found, more=more, refused=_REFUSED, how_to_check=_CHECK)
     return Hang(still.limit, still.cause, finding)
+
+
+def _running(rank: RankMetrics) -> Hang | None:
+    """Return the function of the program that ran while no step passed; None: there is none."""
+    with suppress(FeedlineError):
+        times = StackTimes.of(rank.rank)
+        begin, end = _finished(rank), 0 if times is None else _end(rank, times)
+        if times is None or "stopped" in rank.main.header or rank.rank.slice is not None:
+            return None
+        if rank.steps is None or len(rank.steps.wall) < _TRAINED:
+            return None
+        if end - begin < max(LONG_S * 1e9, _LONGER * _usual(rank)):
+            return None
+        main = next((own for own in times.between(begin, end) if own.kind == MAIN), None)
+        place = _most_in(_of_main(main)) if main is not None else None
+        if place is None:
+            return None
+        (file, function), line = place
+        seconds = (end - begin) * 1e-9
+        limit = _NO_STEP(seconds=seconds)
+        where = f"{file}:{line}"
+        of_module = function.startswith(("line ", "lambda "))
+        cause = _WAS_AT(place=where) if of_module else _WAS_IN(function=function, place=where)
+        finding = Finding(
+            "standstill",
+            Severity.HIGH,
+            message=cause.rstrip("."),
+            fix=_ENDLESS,
+            place=where,
+            evidence=[Evidence("no_step_s", "no step passed for", seconds, "s")],
+            refused=_REFUSED,
+            how_to_check=_CHECK,
+        )
+        return Hang(limit, cause, finding)
+    return None
+
+
+def _most_in(stacks: Sequence[SampledStack]) -> tuple[tuple[str, str], int] | None:
+    """Return the innermost function of the program that a process was nearly always in.
+
+    With the line of it that it was at most often.
+    """
+    lines: dict[tuple[str, str], Counter[int]] = {}
+    depth: dict[tuple[str, str], int] = {}
+    whole = sum(stack.samples for stack in stacks)
+    if any(standing(stack.frames).place in (WAIT, START) for stack in stacks):
+        return None  # for a batch, which may only be late
+    for stack in stacks:
+        for at, frame in enumerate(program_frames(within_the_program(stack.frames))):
+            lines.setdefault(frame.key, Counter())[frame.line] += stack.samples
+            depth[frame.key] = max(depth.get(frame.key, 0), at)
+    often = [key for key, of in lines.items() if of.total() >= _SETTLED * whole]
+    key = max(often, key=lambda own: depth[own], default=None)
+    if key is None or whole < _FEWEST_LOOKS:
+        return None
+    return key, lines[key].most_common(1)[0][0]
 
 
 def _counts(ranks: Mapping[int, RankMetrics]) -> list[str]:

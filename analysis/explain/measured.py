@@ -370,6 +370,7 @@ def _view(
         main_runqueue_share=step.main_runqueue_share,
         main_queued_share=gather.main_queued_share(rank),
         updated=_updated(manifest.training),
+        finds_unused=manifest.training.get("finds_unused") is True,
         recompiled=_recompiled(manifest.training),
         process_cpu_s=workers.process_cpu_s if workers else None,
         straggler_share=gather.straggler_share(rank),
@@ -397,9 +398,12 @@ def _view(
         killed=killed,
     )
     parts = facts.comm_parts.get(rank.rank.number)
+    source_lines = SourceLines.of_rank(rank.rank)
     return dataclasses.replace(
         facts,
-        growth=_growth(rank, source.gauges, facts),
+        kept=memory.chained(rank.main, source_lines),
+        adding_line=memory.adding_line(rank.main, source_lines),
+        growth=_growth(rank, source.gauges, facts, source_lines),
         ledger=ledger_of(rank, step, facts.costs, parts, facts.exposed, code),
     )
 
@@ -410,12 +414,13 @@ def _effective_cpus(manifest: Manifest) -> float:
     return float(machine.get("effective_cpus") or machine.get("cpus") or 1)  # type: ignore[arg-type]
 
 
-def _growth(rank: RankMetrics, gauges: list[Gauge], view: RuleInputs) -> list[MemoryGrowth]:
+def _growth(
+    rank: RankMetrics, gauges: list[Gauge], view: RuleInputs, source: SourceLines
+) -> list[MemoryGrowth]:
     """Return the memory that grows while the steps of a rank run."""
     anchors = rank.rank.manifest.anchors
     if not anchors:
         return []
-    source = SourceLines.of_rank(rank.rank)
     origin = anchors[0]["perf_counter_ns"]
     made_by = place_of(str(view.setting("sample_code", "")))
     collate = str(view.setting("collate", ""))
@@ -475,7 +480,16 @@ def _updated(training: dict[str, object]) -> Updated | None:
     tensors, elements = (
         sum(int(group.get(name, 0)) for group in groups) for name in ("tensors", "elements")
     )
-    return Updated(kind, tensors, elements, all(group.get("fused") is True for group in groups))
+    tables = training.get("embeddings")
+    of_tables = tables if isinstance(tables, dict) else {}
+    return Updated(
+        kind,
+        tensors,
+        elements,
+        all(group.get("fused") is True for group in groups),
+        int(of_tables.get("elements", 0)),
+        int(of_tables.get("rows", 0)),
+    )
 
 
 def _recompiled(training: Mapping[str, Any]) -> tuple[Recompiled, ...]:

@@ -7,9 +7,10 @@ fixes contradict each other are not reported together. No rule asks whether anot
 
 from collections.abc import Iterable, Mapping, Sequence
 from fnmatch import fnmatchcase
+from typing import Any
 
 from feedline.analysis.ledger.finding import Finding, Severity
-from feedline.analysis.ledger.rule import Effort, Time
+from feedline.analysis.ledger.rule import Effort, Rule, Statement, Time
 from feedline.analysis.rules import BY_ID
 
 #: A part goes first only if it can win this share of what the whole can; else it is a detail of it.
@@ -193,15 +194,24 @@ def _goes_before(first: Finding, second: Finding, claims: Mapping[str, Rows]) ->
     # what holds back the loader of the rank that others wait for
     if first.blame is not None and first.blame.phase == "wait":
         return whole_rule.of_input
-    if rule.effort.value > whole_rule.effort.value and rule.time is Time.WORK:
+    if first.names_known_call and whole_rule.states is Statement.CPUS_FULL:
+        return True  # it says what fills them
+    time, whole_time = _time(first, rule), _time(second, whole_rule)
+    if rule.effort.value > whole_rule.effort.value and time is Time.WORK:
         return False
     part, whole = claims[first.rule_id], claims[second.rule_id]
-    if rule.time is not whole_rule.time and (
-        _lies_within(part, whole) or _lies_within(whole, part)
-    ):
-        return rule.time > whole_rule.time
+    if time is not whole_time and (_lies_within(part, whole) or _lies_within(whole, part)):
+        return time > whole_time
     easier = rule.effort.value <= whole_rule.effort.value
-    return _is_part(part, whole) or (easier or rule.time is Time.IDLE) and _is_made_of(whole, part)
+    return _is_part(part, whole) or (easier or time is Time.IDLE) and _is_made_of(whole, part)
+
+
+def _time(finding: Finding, rule: Rule[Any]) -> Time:
+    """Return what the time of a finding is: that of a call that is known to be slow is for nothing.
+
+    Settings would only hide it.
+    """
+    return Time.IDLE if finding.names_known_call else rule.time
 
 
 def _effort(finding: Finding) -> float:

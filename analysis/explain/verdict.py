@@ -6,7 +6,8 @@ from feedline.analysis.convergence.checks import ASIDE, DIVERGED, GRAVE
 from feedline.analysis.explain.model import Verdict
 from feedline.analysis.formatting import sentence
 from feedline.analysis.ledger.facts import RuleInputs
-from feedline.analysis.ledger.finding import SHARE, Finding, Severity
+from feedline.analysis.ledger.finding import KNOWN_CALL, SHARE, Finding, Severity
+from feedline.analysis.ledger.known_calls import PER_SAMPLE, PER_STEP
 from feedline.analysis.ledger.rule import Effort, Statement
 from feedline.analysis.ledger.trace_facts import TraceFacts, mean_step_s
 from feedline.analysis.ledger.view.enough_steps import maybe_below, only_infers
@@ -62,7 +63,13 @@ def verdict(findings: Sequence[Finding], run: RuleInputs) -> Verdict:
     if top is None:
         return Verdict(_UNKNOWN(), caveat=caveat)
     limit, cause = _limit(top, run)
-    return of_finding(top, limit, cause, caveat)
+    return of_finding(top, limit, " ".join(filter(None, (cause, _known(top)))), caveat)
+
+
+def _known(top: Finding) -> str:
+    """Return what is slow about the call that a finding names; empty: it names none."""
+    call = next((one.of for one in top.evidence if one.id == KNOWN_CALL), "")
+    return next((known.says for known in (*PER_SAMPLE, *PER_STEP) if known.name == call), "")
 
 
 def of_finding(top: Finding | None, limit: str, cause: str = "", caveat: str = "") -> Verdict:

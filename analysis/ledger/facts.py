@@ -16,6 +16,7 @@ from feedline.analysis.measure.model import (
     Certainty,
     Cost,
     Cpus,
+    KeptGraphs,
     KilledWorker,
     Loader,
     MemoryGrowth,
@@ -70,6 +71,7 @@ class RuleInputs:
             has none, in forward and backward (None: not measured).
         ledger: where the time of the step and of the run went (None: not computed).
         updated: what its one optimizer updates (None: there are several, or none was described).
+        finds_unused: DistributedDataParallel looks for parameters without a gradient in each step.
         recompiled: functions that were compiled more than once, most often compiled first.
         order_s: seconds in which a pass over the loader draws its first indices, on average (None:
             not known).
@@ -80,6 +82,9 @@ class RuleInputs:
         failed: the run ended with an error: how, in words; empty: it did not.
         code: the program's functions in sampled stacks (None: none were sampled).
         growth: memory that grows while the steps run.
+        kept: graphs of past steps that are still in memory (None: none are, or not known).
+        adding_line: the line of the loop that adds to what outlives a step, ``train.py:31``; empty:
+            none, several, or not known.
         killed: the worker whose end was that of the training; None: there was none.
     """
 
@@ -110,6 +115,7 @@ class RuleInputs:
     main_queued_share: float | None = None
     ledger: Ledger | None = None
     updated: Updated | None = None
+    finds_unused: bool = False
     recompiled: tuple[Recompiled, ...] = ()
     order_s: float | None = None
     same_samples: SameSamples | None = None
@@ -120,6 +126,8 @@ class RuleInputs:
     shown: int | None = None
     code: SampledCode | None = None
     growth: Sequence[MemoryGrowth] = ()
+    kept: KeptGraphs | None = None
+    adding_line: str = ""
     killed: KilledWorker | None = None
 
     @cached_property
@@ -293,6 +301,8 @@ class Exposed:
             part of it; sentences.
         separate: how to separate transfer from waiting, in sentences; empty: they are.
         evidence: of the source.
+        place: file and line of the program that call what takes most, outside of forward and
+            backward; empty: unknown.
     """
 
     rank: int
@@ -304,6 +314,7 @@ class Exposed:
     more: list[str]
     separate: list[str]
     evidence: list[Evidence]
+    place: str = ""
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,8 @@ from feedline.analysis.formatting import seconds, share
 
 #: Unit of a share from 0 to 1, which people read as a percentage.
 SHARE = "share"
+#: Id of the evidence that a call is known to be slow.
+KNOWN_CALL = "known_call_share"
 
 
 class Severity(str, enum.Enum):
@@ -202,6 +204,11 @@ class Finding:
     fix_more: list[str] = field(default_factory=list)
     gain: Gain | None = None
     at_most_per_s: float | None = None
+
+    @property
+    def names_known_call(self) -> bool:
+        """Whether what it names is a call that is known to be slow."""
+        return any(one.id == KNOWN_CALL for one in self.evidence)
 
 
 def advice(finding: Finding) -> str:

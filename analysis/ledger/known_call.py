@@ -4,6 +4,7 @@ A sign is a frame of a library below the program's line. Calls in C leave no fra
 by the text of the line, where its file is there and unchanged. The calls are in known_calls.py.
 """
 
+import ast
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -11,7 +12,7 @@ from functools import lru_cache
 
 from feedline.analysis.measure.code_frames import origin
 from feedline.analysis.measure.code_node import Chain, CodeNode
-from feedline.analysis.measure.source_lines import SourceLines
+from feedline.analysis.measure.source_lines import SourceLines, parsed
 from feedline.profiler.store.sampled_stacks import StackFrame
 
 _MOST = 0.5  # of a function's time that a call takes, at least, to be told of it
@@ -53,8 +54,9 @@ class KnownCall:
         signs: frames, any of which shows it.
         text: pattern of a line that makes it without a frame; empty: none does.
         on_gpu: it is slow only where a GPU computes.
+        with_loop: what a loop over its result does counts as its time.
         left: share (0 to 1) of its time that about remains with the fix: what benchmarks/slow_calls
-            measured, or how often the fix says; a half where neither is known.
+            measured, or how often the fix says. None: neither is known.
     """
 
     name: str
@@ -64,7 +66,8 @@ class KnownCall:
     signs: tuple[Sign, ...] = ()
     text: str = ""
     on_gpu: bool = False
-    left: float = 0.5
+    with_loop: bool = False
+    left: float | None = None
 
 
 Calls = tuple[KnownCall, ...]
@@ -132,6 +135,37 @@ def _calls_in(
             for chain, seconds in chains.items():
                 if chain and (call := of_frames(calls, chain)) is not None:
                     yield call, below.file, line, seconds
+                elif chain and (around := _around(below, calls, source, line)) is not None:
+                    yield around[0], below.file, around[1], seconds
         for line, seconds in below.in_c.items():
-            if (call := _of_text(calls, source(below.file, line, below.function))) is not None:
+            call = _of_text(calls, source(below.file, line, below.function))
+            if call is not None:
                 yield call, below.file, line, seconds
+            elif (around := _around(below, calls, source, line)) is not None:
+                yield around[0], below.file, around[1], seconds
+
+
+def _around(
+    node: CodeNode, calls: Calls, source: SourceLines, line: int
+) -> tuple[KnownCall, int] | None:
+    """Return the call whose result a loop around a line goes through, and the line of the loop."""
+    going = tuple(call for call in calls if call.with_loop)
+    if not going:
+        return None
+    for first, last in _loops(source.text(node.file, node.function)):
+        if first < line <= last:
+            call = _of_text(going, source(node.file, first, node.function))
+            if call is not None:
+                return call, first
+    return None
+
+
+@lru_cache(maxsize=256)
+def _loops(text: str) -> tuple[tuple[int, int], ...]:
+    """Return the first and last lines of the ``for`` loops of a file's text."""
+    tree = parsed(text)
+    return tuple(
+        (loop.lineno, loop.end_lineno or loop.lineno)
+        for loop in (ast.walk(tree) if tree is not None else ())
+        if isinstance(loop, ast.For)
+    )

@@ -50,6 +50,7 @@ _FRAMEWORKS = frozenset(
 _INSIDE = frozenset(("<listcomp>", "<setcomp>", "<dictcomp>", "<genexpr>"))
 _LAMBDA = "<lambda>"
 _MODULE = "<module>"
+_OF_TEXT = "<string>"
 
 
 @dataclass(frozen=True)
@@ -125,6 +126,8 @@ def program_frames(frames: Sequence[StackFrame]) -> list[CodeFrame]:
     counts as the program's.
     """
     own = [place for place, frame in enumerate(frames) if origin(frame.file).owner == _PROGRAM]
+    # what libraries make of text, such as proxies and named tuples, where the program has files
+    own = [place for place in own if frames[place].file != _OF_TEXT] or own
     if not own:
         own = [place for place, frame in enumerate(frames) if not _is_framework(frame)][:1]
     chain: list[CodeFrame] = []

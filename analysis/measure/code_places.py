@@ -30,6 +30,11 @@ LOGGING = "logging"
 #: Places in which samples and batches are made.
 MAKING = (DATASET, COLLATE)
 
+#: What torch does besides, in whatever place: a forward pass that a backward pass repeats
+#: (torch.utils.checkpoint), stacks that anomaly detection keeps for each operation, and what
+#: DistributedDataParallel does after a forward.
+RECOMPUTED, ANOMALY, AFTER_FORWARD = "recomputed", "anomaly", "after_forward"
+
 
 @dataclass(frozen=True)
 class _Mark:
@@ -93,6 +98,11 @@ _MARKS = (
     _Mark(LOSS, "torch", r"nn/modules/loss\.py"),
     _Mark(FORWARD, "torch", r"nn/modules/module\.py", "_call_impl|_wrapped_call_impl"),
 )
+_BESIDES = (
+    _Mark(RECOMPUTED, "torch", r"utils/checkpoint\.py"),
+    _Mark(ANOMALY, "torch", r"fx/traceback\.py", "format_stack"),
+    _Mark(AFTER_FORWARD, "torch", r"nn/parallel/distributed\.py", "_post_forward"),
+)
 #: Files of feedline that only record.
 _RECORDS = ("record/", "clock.py", "store/", "samplers/", "stacks/", "taps/batch_contents.py")
 _LOGS = frozenset(
@@ -138,6 +148,15 @@ def standing(frames: Sequence[StackFrame]) -> Standing:
             continue
         told = Standing(mark.place, at + 1) if mark.place != told.place else told
     return told
+
+
+def besides(frames: Sequence[StackFrame]) -> tuple[str, int] | None:
+    """Return what torch does besides in a stack, and its first frame; None: nothing of that kind."""
+    for at, frame in enumerate(frames):
+        for mark in _BESIDES:
+            if mark.fits(frame):
+                return mark.place, at
+    return None
 
 
 def is_recording(frames: Sequence[StackFrame]) -> bool:

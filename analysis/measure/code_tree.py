@@ -20,6 +20,7 @@ from feedline.analysis.measure.code_places import (
     OTHER,
     RECORDING,
     WAIT,
+    besides,
     is_recording,
     logs,
     standing,
@@ -60,17 +61,32 @@ class PlaceTree:
 
 
 @dataclass
+class Besides:
+    """What torch does besides, such as a forward pass that a backward pass repeats.
+
+    Attributes:
+        places: place of the main process -> seconds.
+        lines: file and line of the program that it is called from -> seconds.
+    """
+
+    places: dict[str, float] = field(default_factory=dict)
+    lines: dict[tuple[str, int], float] = field(default_factory=dict)
+
+
+@dataclass
 class SampledCode:
     """What all processes of a rank were doing while steps ran.
 
     Attributes:
         places: (kind, place) -> its functions.
+        besides: what torch does besides in the main process (code_places.py) -> where.
         loop: key of the function of the program that contains the training loop; None: unknown.
         refused: why processes were not sampled.
         source: reads lines of the program.
     """
 
     places: dict[tuple[str, str], PlaceTree] = field(default_factory=dict)
+    besides: dict[str, Besides] = field(default_factory=dict)
     loop: Key | None = None
     refused: list[str] = field(default_factory=list)
     source: SourceLines = field(default_factory=SourceLines)
@@ -111,6 +127,7 @@ class SampledCode:
             place, chain = RECORDING, []
         elif seen.kind == MAIN and place not in MAKING:
             place, chain = self._in_main(seen, inside, infers)
+            self._add_besides(seen, place)
         tree = self.places.setdefault((seen.kind, place), PlaceTree(seen.kind, place))
         tree.weight.add(stack)
         tapped = is_tapped(frames)
@@ -118,6 +135,16 @@ class SampledCode:
         tree.root.add(chain, stack.seconds, tapped)
         if inside or place in _OF_THE_PROGRAM:
             tree.inside.add(chain, stack.seconds, tapped)
+
+    def _add_besides(self, seen: "_SeenStack", place: str) -> None:
+        found = besides(seen.frames)
+        if found is None:
+            return
+        name, at = found
+        there, seconds = self.besides.setdefault(name, Besides()), seen.stack.seconds
+        add_to(there.places, place, seconds)
+        if callers := program_frames(seen.frames[:at]):
+            add_to(there.lines, (callers[-1].file, callers[-1].line), seconds)
 
     def _in_main(
         self, seen: "_SeenStack", inside: list[CodeFrame], infers: frozenset[Key]

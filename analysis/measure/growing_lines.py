@@ -7,8 +7,8 @@ function does not count, nor does one that is bounded, nor a number that is adde
 import ast
 from collections.abc import Collection, Iterable, Iterator, Sequence
 
-from feedline.analysis.measure.kept_graphs import in_order, parsed
-from feedline.analysis.measure.source_lines import SourceLines
+from feedline.analysis.measure.kept_graphs import in_order
+from feedline.analysis.measure.source_lines import SourceLines, parsed
 
 _OF_LISTS = frozenset(("append", "appendleft", "extend", "insert"))
 _OF_SETS = frozenset(("add", "update", "setdefault"))
@@ -30,7 +30,7 @@ def line_of_loop(called_at: str, source: SourceLines, each_step: bool = True) ->
         each_step: it is in the loop of the steps; otherwise in one around it.
     """
     file, _, line = called_at.rpartition(":")
-    tree = parsed(file, source) if line.isdecimal() else None
+    tree = parsed(source.text(file)) if line.isdecimal() else None
     if tree is None:
         return ""
     loops = _around(tree, int(line))
@@ -54,7 +54,7 @@ def line_of_samples(made_by: str, collate: str, source: SourceLines) -> str:
         collate: name of the function that collates.
     """
     file, _, line = made_by.rpartition(":")
-    tree = parsed(file, source) if line.isdecimal() else None
+    tree = parsed(source.text(file)) if line.isdecimal() else None
     if tree is None:
         return ""
     functions = [one for one in ast.walk(tree) if isinstance(one, _Function)]

@@ -7,7 +7,7 @@ statements of the loop that calls the model.
 import ast
 from collections.abc import Iterator, Sequence
 
-from feedline.analysis.measure.source_lines import SourceLines
+from feedline.analysis.measure.source_lines import SourceLines, parsed
 
 #: Calls whose result has no graph.
 _ENDS = frozenset(
@@ -29,19 +29,11 @@ def keeping_line(called_at: str, source: SourceLines) -> str:
     file, _, line = called_at.rpartition(":")
     if not line.isdecimal():
         return ""
-    tree = parsed(file, source)
+    tree = parsed(source.text(file))
     if tree is None:
         return ""
     found = sorted(set(_keeping(_around(tree, int(line)), int(line))))
     return f"{file}:{found[0]}" if len(found) == 1 else ""
-
-
-def parsed(file: str, source: SourceLines) -> ast.Module | None:
-    """Return the tree of a file; None: it is not there, has changed, or is no Python."""
-    try:
-        return ast.parse("\n".join(source.whole(file)))
-    except (SyntaxError, ValueError):
-        return None
 
 
 def _around(tree: ast.Module, line: int) -> Sequence[ast.stmt]:
@@ -59,18 +51,27 @@ def _around(tree: ast.Module, line: int) -> Sequence[ast.stmt]:
 def _keeping(body: Sequence[ast.stmt], line: int) -> Iterator[int]:
     """Lines of statements that add what has a graph to something that outlives the step."""
     carry: set[str] = set()
+    fresh: set[str] = set()  # names that each step gives anew before it adds to them
     for statement in in_order(body):
         has = statement.lineno <= line <= (statement.end_lineno or 0)
         if isinstance(statement, ast.Assign) and (has or _carries(statement.value, carry)):
-            if any(_adds_to(statement.value, target) for target in statement.targets) or any(
-                isinstance(target, ast.Subscript) for target in statement.targets
-            ):
+            if any(
+                _adds_to(statement.value, target) and ast.unparse(target) not in fresh
+                for target in statement.targets
+            ) or any(isinstance(target, ast.Subscript) for target in statement.targets):
                 yield statement.lineno
             carry |= {name for target in statement.targets for name in _names(target)}
         elif isinstance(statement, ast.AugAssign) and (has or _carries(statement.value, carry)):
-            yield statement.lineno
+            if ast.unparse(statement.target) not in fresh:
+                yield statement.lineno
         elif isinstance(statement, ast.Expr) and _keeps(statement.value, carry, has):
             yield statement.lineno
+        if isinstance(statement, ast.Assign):
+            fresh |= {
+                ast.unparse(target)
+                for target in statement.targets
+                if not _adds_to(statement.value, target)
+            }
 
 
 def in_order(body: Sequence[ast.stmt]) -> Iterator[ast.stmt]:

@@ -10,7 +10,7 @@ from feedline.analysis.intervals import FloatArray
 from feedline.analysis.measure.growing_lines import line_of_loop, line_of_samples
 from feedline.analysis.measure.jumps import Jumps
 from feedline.analysis.measure.kept_graphs import keeping_line
-from feedline.analysis.measure.model import Gauge, Holder, MemoryGrowth
+from feedline.analysis.measure.model import Gauge, Holder, KeptGraphs, MemoryGrowth
 from feedline.analysis.measure.rested import Counted
 from feedline.analysis.measure.source_lines import SourceLines
 from feedline.analysis.measure.steps import Steps
@@ -87,6 +87,11 @@ def placed(
     return replace(grown, place=line_of_loop(called_at, source, in_loop))
 
 
+def adding_line(main: Process, source: SourceLines) -> str:
+    """Return the line of the training loop that adds to what outlives a step; empty: unknown."""
+    return line_of_loop(_model_called_at(main), source)
+
+
 def _model_called_at(main: Process) -> str:
     """Return the line of the program that calls the model in training; empty: unknown."""
     looks = main.view(Stage.KEPT)
@@ -120,6 +125,14 @@ def _of_children(by_name: dict[str, _Series]) -> tuple[_Series | None, _Series |
     if usual.mean() < _USUAL or not number[1][usual][0]:
         return None, None
     return (private[0][usual], private[1][usual]), (anonymous[0][usual], anonymous[1][usual])
+
+
+def chained(main: Process, source: SourceLines) -> KeptGraphs | None:
+    """Return the graphs of past steps that the main process keeps; None: it keeps none."""
+    held = _graphs(main, source)
+    if held is None or held.holder is not Holder.GRAPHS:
+        return None
+    return KeptGraphs(held.graphs, held.graphs_alive, held.place)
 
 
 @dataclass(frozen=True)

@@ -333,6 +333,20 @@ class Holder(str, enum.Enum):
 
 
 @dataclass(frozen=True)
+class KeptGraphs:
+    """Graphs of past steps that are still in memory.
+
+    Attributes:
+        looked_at, alive: how many were looked at, and how many of these are in memory.
+        place: the line that keeps them; empty: unknown.
+    """
+
+    looked_at: int
+    alive: int
+    place: str
+
+
+@dataclass(frozen=True)
 class MemoryGrowth:
     """Memory that grows while the steps run, once it has warmed up.
 
@@ -452,12 +466,16 @@ class Updated:
         kind: its class.
         tensors, elements: of its parameters, in all groups.
         fused: every group is updated in one fused call.
+        embedded: elements in embeddings whose gradients are dense.
+        rows: of these embeddings.
     """
 
     kind: str
     tensors: int
     elements: int
     fused: bool
+    embedded: int = 0
+    rows: int = 0
 
 
 @dataclass(frozen=True)

@@ -1,10 +1,13 @@
 """Lines of the program's source, read when a report is made and never kept."""
 
+import ast
 import os
 import sys
+import warnings
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import lru_cache
 from pathlib import Path
 
 from feedline.profiler.errors import FeedlineError
@@ -32,6 +35,7 @@ class SourceLines:
     folders: Sequence[Path] = ()
     states: Mapping[str, FileState] = field(default_factory=dict)
     _files: dict[str, list[str]] = field(default_factory=dict)
+    _texts: dict[str, str] = field(default_factory=dict)
 
     @classmethod
     def of_rank(cls, rank: Rank) -> "SourceLines":
@@ -62,6 +66,13 @@ class SourceLines:
             self._files[key] = self._found(file, function)
         return self._files[key]
 
+    def text(self, file: str, function: str = "") -> str:
+        """Return all lines of a file as one text; Args and what is not read as above."""
+        key = f"{file}:{function}"
+        if key not in self._texts:
+            self._texts[key] = "\n".join(self.whole(file, function))
+        return self._texts[key]
+
     def _found(self, file: str, function: str) -> list[str]:
         named = function.isidentifier()
         state = self.states.get(file)
@@ -89,3 +100,17 @@ class SourceLines:
 def _of_program() -> list[Path]:
     """Return the folders of scripts on this process's command line, as it runs or ran one of them."""
     return [Path(word).parent for word in sys.argv if word.endswith(".py")]
+
+
+@lru_cache(maxsize=256)
+def parsed(text: str) -> ast.Module | None:
+    """Return a program's text as a tree; None: it is empty, or not this Python's.
+
+    Warnings about it are the program's own.
+    """
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            return ast.parse(text) if text else None
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return None

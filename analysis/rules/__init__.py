@@ -32,6 +32,7 @@ from feedline.analysis.rules.input import (
     nothing_trained,
     objects_in_queue,
     oversize_images,
+    oversize_reads,
     page_faults,
     same_samples,
     slow_first_batch,
@@ -47,17 +48,25 @@ from feedline.analysis.rules.input import (
     workers_without_data,
 )
 from feedline.analysis.rules.loop import (
+    anomaly_detection,
+    call_in_model,
+    chained_graphs,
     checkpoint_time,
+    double_precision,
     evaluation_time,
     float32_products,
     garbage_collection,
     gpu_waits,
+    kept_batches,
     killed_worker,
+    loop_in_model,
     memory_growth,
     optimizer_time,
     own_code,
     periodic_stall,
     recompilation,
+    recomputed_forward,
+    unused_parameters,
 )
 from feedline.analysis.rules.trace import (
     device_bound,
@@ -86,6 +95,7 @@ INPUT: tuple[Rule[RuleInputs], ...] = (
     thread_oversubscription.RULE,
     page_faults.RULE,
     oversize_images.RULE,
+    oversize_reads.RULE,
     decode_bound.RULE,
     float32_on_host.RULE,
     augmentation_bound.RULE,
@@ -99,7 +109,7 @@ INPUT: tuple[Rule[RuleInputs], ...] = (
 DATA: tuple[Rule[RuleInputs], ...] = (same_samples.RULE,)
 
 #: Of what ended a training, however few its steps were.
-ENDED: tuple[Rule[RuleInputs], ...] = (killed_worker.RULE,)
+ENDED: tuple[Rule[RuleInputs], ...] = (killed_worker.RULE, kept_batches.RULE)
 
 #: Of the machine that a recorded run shares, whatever the input does.
 MACHINE: tuple[Rule[RuleInputs], ...] = (busy_neighbors.RULE,)
@@ -108,7 +118,14 @@ MACHINE: tuple[Rule[RuleInputs], ...] = (busy_neighbors.RULE,)
 LOOP: tuple[Rule[RuleInputs], ...] = (
     gpu_waits.RULE,
     float32_products.RULE,
+    anomaly_detection.RULE,
+    double_precision.RULE,
+    chained_graphs.RULE,
     recompilation.RULE,
+    recomputed_forward.RULE,
+    unused_parameters.RULE,
+    call_in_model.RULE,
+    loop_in_model.RULE,
     checkpoint_time.RULE,
     garbage_collection.RULE,
     optimizer_time.RULE,

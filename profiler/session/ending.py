@@ -23,6 +23,13 @@ _UNWRITTEN = re.compile(
     r"PytorchStreamWriter failed writing file|inline_container\.cc:\d+\] \. unexpected pos \d+ vs "
     r"\d+"
 )
+#: Batches of workers that the program keeps, each with a descriptor of its shared memory, have used
+#: up what it may open: torch's words (torch/utils/data/dataloader.py), and those of Python's
+#: multiprocessing (reduction.py).
+ALL_OPEN = "because batches that are kept hold all files that it may open"
+_ALL_OPEN = re.compile(
+    r"Communication with the workers is no longer possible|received 0 items of ancdata"
+)
 #: A worker's traceback, which torch puts into the message of the exception that the training gets
 #: (torch/_utils.py, ExceptionWrapper).
 _IN_WORKER = re.compile(r"^Caught \w+ in DataLoader worker process \d+\.\nOriginal Traceback")
@@ -99,6 +106,8 @@ def _by(error: BaseException | None) -> str:
         return f"{name}, {_OF_WORKER.format(killed['signal'])}"
     if any(_UNWRITTEN.search(text_of(cause)) for cause in _chain(error)):
         return f"{name}, because a file could not be written (is the disk full?)"
+    if any(_ALL_OPEN.search(text_of(cause)) for cause in _chain(error)):
+        return f"{name}, {ALL_OPEN}"
     system = next(
         (cause for cause in _chain(error) if type(cause) is OSError and cause.errno), None
     )

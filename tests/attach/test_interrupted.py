@@ -94,6 +94,18 @@ def test_a_training_that_hung_names_who_waited_for_whom_and_where(
     assert "LOCK:" not in str(report), "no line of the source is kept"
 
 
+def test_a_training_that_span_without_a_step_names_the_function_that_it_was_in(start, tmp_path):
+    program = recorded(start, tmp_path, "hangs.py", "spinning")
+    time.sleep(HANGS_S)
+    interrupt(program)
+
+    verdict = report_of(tmp_path)["verdict"]
+
+    assert verdict["finding"] == "standstill"
+    assert verdict["cause"].startswith("The main process was in batches() at hangs.py:")
+    assert verdict["fix"].startswith("Look for a loop there that never ends")
+
+
 @pytest.mark.parametrize("kind", ["ahead", pytest.param("exception", marks=pytest.mark.long)])
 def test_a_rank_that_waited_for_another_is_named_with_its_line(kind, start, tmp_path):
     program = recorded(start, tmp_path, "--", sys.executable, *RANKS, "hangs.py", kind)

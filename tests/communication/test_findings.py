@@ -11,11 +11,13 @@ from communication.made_up import MB, Training, always, messages, train, with_ta
 from rules.made_up import made_up_facts
 from text.breath import advised, said
 from torch.distributed.algorithms.ddp_comm_hooks import default_hooks
+from user_code.made_stacks import LOOP, TORCH, stack, training
 
 import feedline
 from feedline.analysis.explain.diagnose import diagnose
 from feedline.analysis.explain.verdict import verdict
 from feedline.analysis.ledger.finding import Severity
+from feedline.analysis.measure.code_tree import SampledCode
 from feedline.analysis.ranks.communication import CollectiveKind, ExposedKind
 from feedline.analysis.ranks.comparison import compare_collectives
 from feedline.profiler.ceilings import Ceiling, Ceilings
@@ -138,6 +140,35 @@ def test_metrics_that_are_reduced_in_each_step_are_not_advised_to_send_gradients
     assert "metrics" in advised(found) and "torch.stack" in found.fix
     assert "no_sync" not in advised(found) and "hook" not in advised(found)
     assert found.predicted is None
+
+
+@pytest.mark.parametrize(
+    ("name", "phase", "fix", "place"),
+    [
+        ("all_gather", "other", "Do this less often", "log.py:7"),
+        ("barrier", "other", "Remove the barrier", "log.py:7"),
+        ("broadcast", "forward", "broadcast_buffers=False", ""),
+        ("all_gather", "forward", "Use larger batches", ""),
+    ],
+)
+def test_collectives_of_the_programs_own_have_a_fix_and_a_line_of_their_own(
+    name, phase, fix, place
+):
+    facts = facts_of(Training(ranks=2, buckets=(MB, 20 * MB), link=1e9))
+    comm = replace(
+        facts.comm,
+        exposed=dict.fromkeys(facts.comm.exposed, [ExposedKind(name, phase, 8e-3)]),
+    )
+    calls = [*LOOP, ("log.py", 7, "collect"), (TORCH + "distributed/distributed_c10d.py", 9, name)]
+    code = SampledCode.of([training(stack(calls, 60))])
+
+    (found,) = [
+        one
+        for one in diagnose(replace(facts, comm=comm, code=code))
+        if one.rule_id == "exposed_communication"
+    ]
+
+    assert fix in found.fix and found.place == place
 
 
 def test_what_a_program_does_already_or_loses_by_is_not_among_the_ways():

@@ -422,6 +422,9 @@ def test_what_an_ending_keeps_of_an_exception():
         raised(ValueError("/home/me/secret")).at.partition(":")[0].endswith("test_nothing_came.py")
     )
     assert Ending.of(None) == Ending(0)
+    assert raised(RuntimeError("received 0 items of ancdata")).by == (
+        "RuntimeError, because batches that are kept hold all files that it may open"
+    )
     in_worker = (
         "Caught ValueError in DataLoader worker process 1.\nOriginal Traceback (most "
         "recent call last):\n"

@@ -12,8 +12,9 @@ from hypothesis import given, settings
 from rules.any_facts import any_facts
 from rules.made_up import SAME, made_up_facts, per_sample, waiting, without_workers
 from rules.test_made_one_by_one import rows
+from rules.test_model_stages import BACK, CALL, NET
 from text.breath import advised
-from user_code.made_stacks import FETCHING, process, stack
+from user_code.made_stacks import FETCHING, FORWARD, PYTHON, TORCH, Frame, process, stack, training
 
 from feedline.analysis.explain.diagnose import diagnose
 from feedline.analysis.ledger.facts import RuleInputs
@@ -25,6 +26,7 @@ from feedline.analysis.measure.model import (
     Certainty,
     Cpus,
     Holder,
+    KeptGraphs,
     KilledWorker,
     MemoryGrowth,
     Operation,
@@ -32,6 +34,7 @@ from feedline.analysis.measure.model import (
     Unseen,
     Updated,
 )
+from feedline.analysis.measure.source_lines import SourceLines
 from feedline.analysis.measure.step_model import (
     Flop,
     GarbageCollection,
@@ -42,6 +45,7 @@ from feedline.analysis.measure.step_model import (
 from feedline.analysis.measure.stream_workers import Parts
 from feedline.analysis.rules import BY_ID, CROSS_RANK, DATA, INPUT, LOOP, MACHINE, TRACE
 from feedline.analysis.traces.gpu_work import GpuWork
+from feedline.profiler.session.ending import ALL_OPEN
 
 BLOCKED = {"dataset": (0.5, 0.0, 12.0)}
 NOTHING = Traffic(0.0, 0.0, 0.0, 0.0)
@@ -62,15 +66,60 @@ STREAM = {"map_style": False, "asks_for_worker": True}
 
 
 TENSORS = Updated("AdamW", 2000, 8000, fused=False)
+TABLES = Updated("Adam", 5, 12_810_000, fused=False, embedded=12_800_000, rows=400_000)
+KEPT = [*CALL, ("net.py", 12, "forward"), (TORCH + "fx/traceback.py", 503, "format_stack")]
+LOGS = [*CALL, ("net.py", 12, "forward"), (PYTHON + "logging/__init__.py", 1489, "info")]
+AFTER = [*CALL, (TORCH + "nn/parallel/distributed.py", 1837, "_post_forward")]
+FORWARD_AGAIN = [*BACK, (TORCH + "utils/checkpoint.py", 1657, "recompute_fn"), *FORWARD]
 
 
-def in_ledger(stage: str, ms: float, steps: float, updated: Updated | None = None) -> RuleInputs:
+def in_model(frames: list[Frame]) -> RuleInputs:
+    """A training on the host whose model spends most of its time there."""
+    facts = made_up_facts(stages=HOST)
+    return replace(facts, code=SampledCode.of([training(stack(frames, 300))]))
+
+
+def of_dtype(dtype: str) -> RuleInputs:
+    """A training whose products are of this dtype."""
+    facts = made_up_facts(stages=HOST)
+    return replace(facts, step=replace(facts.step, flop=Flop(1e6, 2e6, 32.0, dtype)))
+
+
+def in_loop(line: int) -> RuleInputs:
+    """A training whose forward spends its time in this line: 6 is in a loop over a dimension."""
+    source = SourceLines(2e9)
+    source._files["net.py:forward"] = source._files["net.py:"] = NET.splitlines()
+    code = SampledCode.of([training(stack([*CALL, ("net.py", line, "forward")], 300))], source)
+    return replace(of_dtype("float32"), code=code)
+
+
+def in_ledger(
+    stage: str, ms: float, steps: float, updated: Updated | None = None, **loader: float
+) -> RuleInputs:
     """A training whose stage lies in this share of its steps."""
-    facts = made_up_facts(stages={stage: ms})
+    facts = made_up_facts(stages={stage: ms}, loader=dict(loader))
     row = LedgerRow(stage, facts.step.stages[stage], steps=steps, trend=1.0)
     return replace(
         facts, ledger=Ledger(LedgerTable("step", facts.step.mean_s, [row]), None), updated=updated
     )
+
+
+def reading(nbytes: float, name: str) -> RuleInputs:
+    """A training of which each sample reads so many bytes, and uses 1,200."""
+    return waiting(
+        sample={"read": (5.0, 0.0, 0.0)},
+        traffic=Traffic(nbytes, 3.0, 0.0, 0.0),
+        loader={"batch_bytes": 32 * 1200.0},
+        maker=NO_IMAGES | {"operations": [Operation("read", name, 5e-3, 5e-3, 1.0)]},
+    )
+
+
+def chained(kept: KeptGraphs | None) -> RuleInputs:
+    """A training whose backward pass gets four times as long."""
+    facts = made_up_facts()
+    row = LedgerRow("backward", facts.step.stages["backward"], steps=1.0, trend=4.0)
+    table = LedgerTable("step", facts.step.mean_s, [row])
+    return replace(facts, ledger=Ledger(table, None), kept=kept)
 
 
 def collecting(**garbage: float) -> RuleInputs:
@@ -506,6 +555,10 @@ CASES: dict[str, list[tuple[str, RuleInputs, RuleInputs]]] = {
         ),
         ("training size", waiting(maker={"decoded_pixels": 1.8e6}), waiting(maker=NO_IMAGES)),
     ],
+    "oversize_reads": [
+        ("mmap_mode", reading(4.8e6, "numpy.load"), reading(4.8e6, "open")),
+        ("file of its own", reading(4.8e6, "open"), reading(20e3, "open")),
+    ],
     "decode_bound": [
         (
             "on the GPU",
@@ -680,6 +733,32 @@ CASES: dict[str, list[tuple[str, RuleInputs, RuleInputs]]] = {
             ),
         ),
     ],
+    "anomaly_detection": [("set_detect_anomaly", in_model(KEPT), in_model(FORWARD_AGAIN))],
+    "recomputed_forward": [("for fewer layers", in_model(FORWARD_AGAIN), in_model(KEPT))],
+    "unused_parameters": [
+        (
+            "Leave out find_unused",
+            replace(in_model(AFTER), finds_unused=True),
+            in_model(AFTER),
+        ),
+    ],
+    "chained_graphs": [
+        (
+            "state.detach()",
+            chained(KeptGraphs(8, 8, "train.py:20")),
+            chained(None),
+        ),
+    ],
+    "kept_batches": [
+        (
+            "tensor.clone()",
+            replace(made_up_facts(), failed=f"failed with RuntimeError, {ALL_OPEN}"),
+            replace(made_up_facts(), failed="failed with RuntimeError"),
+        ),
+    ],
+    "double_precision": [("float32", of_dtype("float64"), of_dtype("float32"))],
+    "call_in_model": [("Log every 50 steps", in_model(LOGS), in_model(KEPT))],
+    "loop_in_model": [("whole tensor at once", in_loop(6), in_loop(8))],
     "recompilation": [
         ("TORCH_LOGS", in_ledger("compile", 60.0, 0.5), in_ledger("compile", 60.0, 0.005))
     ],
@@ -714,6 +793,11 @@ CASES: dict[str, list[tuple[str, RuleInputs, RuleInputs]]] = {
             "fused=True",
             in_ledger("optimizer", 90.0, 1.0, TENSORS),
             in_ledger("optimizer", 90.0, 1.0, replace(TENSORS, fused=True)),
+        ),
+        (
+            "sparse=True",
+            in_ledger("optimizer", 90.0, 1.0, TABLES, batch_bytes=40e3),
+            in_ledger("optimizer", 90.0, 1.0, replace(TABLES, embedded=0), batch_bytes=40e3),
         ),
         (
             "closure",

@@ -1,9 +1,13 @@
+from dataclasses import replace
+
 import pytest
 from rules.made_up import made_up_facts, waiting, without_workers
 from text.breath import advised
+from user_code.made_stacks import FETCHING, PYTHON, process, stack
 
 from feedline.analysis.explain.diagnose import diagnose
 from feedline.analysis.ledger.finding import Severity
+from feedline.analysis.measure.code_tree import SampledCode
 from feedline.analysis.measure.model import Traffic
 from feedline.analysis.rules import BY_ID
 from feedline.analysis.rules.input.blocked import FIX, check
@@ -25,6 +29,22 @@ def test_what_samples_wait_for_is_named_with_its_own_fix(kind):
     assert {(e.id, e.of): e.value for e in finding.evidence}[
         "blocked_by_share", kind
     ] == pytest.approx(12.0 / 16.8)
+
+
+def test_a_call_that_is_known_to_wait_is_named_first():
+    ask = [
+        *FETCHING,
+        ("data.py", 22, "__getitem__"),
+        (PYTHON + "multiprocessing/managers.py", 824, "_callmethod"),
+    ]
+    facts = waiting(60.0, sample=BLOCKED, traffic=NOTHING, maker=looked("another process"))
+    code = SampledCode.of([process("worker", stack(ask, 100))])
+
+    finding = check(replace(facts, code=code))
+
+    assert finding.place == "data.py:22"
+    assert finding.fix.startswith("Keep arrays that workers inherit")
+    assert "Manager" in finding.more[0]
 
 
 def test_too_few_looks_leave_unknown_what_it_is():

@@ -57,6 +57,21 @@ def test_workers_of_a_loader_that_each_epoch_makes_anew_are_not_kept_by_a_settin
     assert finding.settings == {}
 
 
+@pytest.mark.parametrize(("of", "one_each"), [(6400, True), (64, False), (None, False)])
+def test_a_pass_in_each_step_is_told_to_be_made_once(of, one_each):
+    passes = RESTARTING | {
+        "epochs": 200,
+        "loader": {"first_batch_s": 1.0, "epochs": 200, "samples": 200 * 32},
+    }
+    facts = made_up_facts(**passes, settings={"epoch_samples": of, "made_at": "train.py:141"})
+
+    finding = check(facts)
+
+    assert finding.message.startswith("each step starts a pass") == one_each
+    assert finding.fix.startswith("Make the iterator once") == one_each
+    assert bool(finding.settings) != one_each
+
+
 def test_it_is_silent_where_the_first_batch_takes_as_long_as_any():
     assert check(made_up_facts(**(RESTARTING | {"loader": {"first_batch_s": 0.16}}))) is None
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from rules.made_up import made_up_facts
-from user_code.made_stacks import LIBRARIES, LOOP, PYTHON, stack, training
+from user_code.made_stacks import LIBRARIES, LOOP, PYTHON, TORCH, stack, training
 
 from feedline.analysis.ledger.finding import Severity
 from feedline.analysis.ledger.view.loop_code import batch_maker, loop_function
@@ -70,3 +70,29 @@ def test_a_call_that_timed_functions_were_seen_to_make_is_known_without_stacks()
 
     assert finding.place == "train.py:11"
     assert finding.fix.startswith("Copy the state only when it is saved")
+
+
+def test_parameters_that_are_collected_again_and_again_are_named_with_their_line():
+    update = [*LOOP, ("ema.py", 30, "update_teacher")]
+    walk = [*update, (TORCH + "nn/modules/module.py", 2687, "named_parameters")]
+
+    finding = check(looped(stack(walk, 60), stack(LOOP, 10)))
+
+    assert finding.place == "ema.py:30"
+    assert finding.fix.startswith("Collect them once")
+
+
+@pytest.mark.parametrize(
+    ("function", "says"),
+    [
+        ("all_gather_object", "Python objects are pickled"),
+        ("barrier", "All ranks wait"),
+        ("all_reduce", "Values are reduced"),
+    ],
+)
+def test_what_ranks_do_together_in_each_step_is_told_by_its_name(function, says):
+    wrapper = (TORCH + "distributed/c10d_logger.py", 83, "wrapper")
+    called = [*LOOP, wrapper, (TORCH + "distributed/distributed_c10d.py", 3000, function)]
+
+    more = check(looped(stack(called, 60), stack(LOOP, 10))).more
+    assert any(sentence.startswith(says) for sentence in more)

@@ -7,6 +7,7 @@ from rules.made_up import made_up_facts, waiting
 from rules.said import verdict
 
 from feedline.analysis.explain.diagnose import diagnose
+from feedline.analysis.ledger.table import Ledger, LedgerRow, LedgerTable
 from feedline.analysis.measure.model import Holder, MemoryGrowth
 from feedline.analysis.rules.loop import memory_growth
 
@@ -38,6 +39,18 @@ def test_kept_graphs_lead_the_verdict_also_where_the_step_waits_for_data():
     assert verdict(diagnose(facts), facts).startswith(
         "Will run out of memory: Each step's graph is kept"
     )
+
+
+@pytest.mark.parametrize(("trend", "chained"), [(8.0, True), (1.2, False), (None, False)])
+def test_graphs_that_lead_to_those_before_make_the_backward_pass_longer(trend, chained):
+    facts = given(KEPT)
+    row = LedgerRow("backward", facts.step.stages["backward"], steps=1.0, trend=trend)
+    table = LedgerTable("step", facts.step.mean_s, [row])
+
+    finding = memory_growth.check(replace(facts, ledger=Ledger(table, None)))
+
+    assert ("state.detach()" in finding.fix) == chained
+    assert ("takes 8 times as long" in " ".join(finding.more)) == chained
 
 
 @pytest.mark.parametrize(

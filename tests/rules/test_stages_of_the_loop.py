@@ -217,3 +217,33 @@ def test_objects_of_each_step_cannot_be_frozen(garbage):
 )
 def test_nothing_is_said_of_few_collections(facts):
     assert garbage_collection.check(facts) is None
+
+
+TABLES = Updated("Adam", 5, 12_810_000, fused=False, embedded=12_800_000, rows=400_000)
+
+
+def updating(updated, **loader):
+    facts = made_up_facts(stages={"optimizer": 90.0}, loader=loader)
+    return replace(facts, updated=updated)
+
+
+def test_an_update_of_embeddings_of_which_a_batch_has_few_rows_is_told_to_be_sparse():
+    finding = optimizer_time.check(updating(TABLES, batch_bytes=8 * 5120.0))
+
+    assert "sparse=True" in finding.fix and finding.condition
+    assert any("fused=True" in other for other in finding.fix_more)
+    assert any("5,120 of their 400,000 rows" in said for said in finding.more)
+
+
+@pytest.mark.parametrize(
+    ("updated", "nbytes"),
+    [
+        (TABLES, 8 * 100_000.0),  # a batch may have a quarter of the rows
+        (TABLES, None),
+        (replace(TABLES, embedded=1_000_000), 8 * 5120.0),
+    ],
+)
+def test_other_updates_are_not_told_to_be_sparse(updated, nbytes):
+    finding = optimizer_time.check(updating(updated, batch_bytes=nbytes))
+
+    assert "fused=True" in finding.fix and not finding.condition

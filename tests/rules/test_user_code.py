@@ -127,7 +127,7 @@ def test_a_known_slow_call_says_why_it_is_slow():
     finding = check(facts)
 
     assert "Pandas builds a new object" in finding.more[0]
-    assert finding.fix == "Keep the columns as NumPy arrays or tensors, made once in __init__."
+    assert finding.fix == "Keep the columns as NumPy arrays, and the rows of each key in a dict."
 
 
 def test_the_ledger_still_closes():

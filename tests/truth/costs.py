@@ -539,6 +539,12 @@ COSTS: dict[str, Formula] = {
     "fewer_workers": lambda bar: bar.mean - bar.once - step_alone(bar),
     "made_one_by_one": lambda bar: bar.making * (1 - bar.of_time("runqueue_s")),
     "own_code": named_functions,
+    "anomaly_detection": lambda bar: bar.evidence("stacks_s"),
+    "recomputed_forward": lambda bar: bar.evidence("recomputed_s"),
+    "unused_parameters": lambda bar: bar.evidence("unused_s"),
+    "call_in_model": lambda bar: bar.evidence("call_s"),
+    "loop_in_model": lambda bar: bar.evidence("loop_s"),
+    "double_precision": lambda bar: bar.stage("forward", "loss", "backward") / 2,
     "recompilation": lambda bar: bar.stage("compile"),
     "checkpoint_time": lambda bar: bar.stage("checkpoint"),
     "garbage_collection": lambda bar: sum(
@@ -548,6 +554,10 @@ COSTS: dict[str, Formula] = {
     ),
     "memory_growth": nothing,
     "killed_worker": nothing,
+    "kept_batches": nothing,
+    "chained_graphs": lambda bar: (
+        bar.stage("backward") * (bar.evidence("trend") - 1) / (bar.evidence("trend") + 1)
+    ),
     "periodic_stall": lambda bar: sum(bar.told["step"]["periodic"]["stages"].values()),
     "optimizer_time": updating,
     "gpu_waits": launching,
@@ -588,6 +598,11 @@ COSTS: dict[str, Formula] = {
         "decode",
         operations=RESIZES,
         of=lambda bar: 1 - bar.workers["output_pixels"] / bar.workers["decoded_pixels"],
+    ),
+    "oversize_reads": lambda bar: (
+        bar.making
+        * bar.of_sample("read")
+        * (1 - bar.evidence("used_bytes") / bar.evidence("read_bytes"))
     ),
     "page_faults": lambda bar: spared(bar, bar.evidence("faults_share")),
     "decode_bound": by_share("decode"),

@@ -1,8 +1,9 @@
+import os
 import re
 from dataclasses import replace
 
 import pytest
-from user_code.made_stacks import FETCHING, LIBRARIES, PYTHON, TORCH, process, stack
+from user_code.made_stacks import FETCHING, LIBRARIES, LOOP, PYTHON, TORCH, process, stack
 
 from feedline.analysis.ledger.known_call import _of_text, known_call
 from feedline.analysis.ledger.known_calls import PER_SAMPLE, PER_STEP
@@ -40,6 +41,23 @@ def found(*below, calls=PER_SAMPLE):
         ((LIBRARIES + "decord/video_reader.py", 1, "__init__"), "video_opened"),
         ((LIBRARIES + "decord/video_reader.py", 1, "get_batch"), None),
         ((LIBRARIES + "scipy/signal/_signaltools.py", 1, "resample"), "resampled"),
+        ((LIBRARIES + "scipy/ndimage/_interpolation.py", 1, "zoom"), "interpolated"),
+        ((LIBRARIES + "scipy/sparse/_index.py", 1, "__getitem__"), "sparse_row"),
+        ((LIBRARIES + "skimage/transform/_warps.py", 1, "resize"), "resized_in_double"),
+        ((PYTHON + "multiprocessing/managers.py", 1, "_callmethod"), "shared_by_manager"),
+        ((PYTHON + "random.py", 1, "shuffle"), "shuffled"),
+        ((PYTHON + "random.py", 1, "sample"), "drawn_one_by_one"),
+        ((LIBRARIES + "h5py/_hl/dataset.py", 1, "__iter__"), "hdf5_iterated"),
+        ((PYTHON + "re/__init__.py", 1, "sub"), "matched"),
+        ((LIBRARIES + "PIL/Image.py", 1, "getpixel"), "pixels_one_by_one"),
+        ((LIBRARIES + "PIL/Image.py", 1, "resize"), None),
+        (
+            (LIBRARIES + "numpy/lib/_function_base_impl.py", 1, "_vectorize_call"),
+            "called_for_each_value",
+        ),
+        ((LIBRARIES + "numpy/lib/_function_base_impl.py", 1, "flip"), None),
+        ((LIBRARIES + "scipy/spatial/_kdtree.py", 1, "query"), "neighbors_searched"),
+        ((LIBRARIES + "networkx/utils/backends.py", 1, "__call__"), "graph_in_python"),
         ((LIBRARIES + "numpy/_core/numeric.py", 1, "ones"), None),
         ((LIBRARIES + "numpy/lib/_npyio_impl.py", 1, "load"), None),
     ],
@@ -63,6 +81,10 @@ def test_a_frame_of_a_library_shows_a_known_call(frame, name):
         ("text = video.decode()", None),
         ("env = lmdb.open(path, readonly=True)", "lmdb_opened"),
         ("return self.images[i], self.labels[i]", None),
+        ("n = np.random.choice(ITEMS, size=4, replace=False)", "drawn_by_shuffling"),
+        ("n = rng.choice(ITEMS, size=4, replace=False)", None),
+        ("i = torch.randperm(len(points))[:64]", "drawn_by_shuffling"),
+        ("points = points[torch.randperm(len(points))]", None),
     ],
 )
 def test_the_text_of_a_line_shows_a_call_without_a_frame(text, name):
@@ -138,3 +160,27 @@ def test_names_are_unique_and_there_are_thirty_or_more():
     names = [call.name for call in (*PER_SAMPLE, *PER_STEP)]
 
     assert len(names) == len(set(names)) >= 30
+
+
+@pytest.mark.parametrize(
+    ("line", "name"), [(3, "objects_counted"), (4, "objects_counted"), (6, None)]
+)
+def test_what_a_loop_over_a_call_does_is_its_time(line, name, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "watch.py").write_text(
+        "def track():\n"
+        "    total = 0\n"
+        "    for thing in gc.get_objects():\n"
+        "        total += size(thing)\n"
+        "    for one in rows:\n"
+        "        total += one\n"
+    )
+    os.utime(tmp_path / "watch.py", (1e9, 1e9))
+    code = SampledCode.of(
+        [process("main", stack([*LOOP, ("watch.py", line, "track")], 50))], SourceLines(2e9)
+    )
+
+    found = known_call(code.places["main", "other"].root, PER_STEP, code.source)
+
+    assert (found.call.name if found else None) == name
+    assert found is None or found.line in (3, 4)

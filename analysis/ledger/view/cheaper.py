@@ -115,7 +115,7 @@ def _who(facts: RuleInputs, stage: str) -> str:
 
 def _how(facts: RuleInputs, stage: str) -> str:
     if stage == _THE_REST and (line := making_line(facts)):
-        return f": {line} takes most"
+        return f"Make {line} faster"
     if stage == _THE_REST:
         by_line = " line by line" if facts.setting("sample_code") else ""
         return f"Profile {own_name(facts)}{by_line}"

@@ -176,6 +176,16 @@ def _makers(facts: RuleInputs) -> frozenset[str]:
     return frozenset(name.partition(" (")[0].rpartition(".")[2] for name in made)
 
 
+def maker_share(facts: RuleInputs, known: CallFound) -> float:
+    """Return the share (0 to 1) that a known call takes of making batches in the training's thread."""
+    code, names = facts.code, _makers(facts)
+    trees = [code.places[key] for key in _LOOP if key in code.places] if code is not None else []
+    whole = sum(
+        node.seconds for tree in trees for node in tree.root.under() if node.function in names
+    )
+    return min(1.0, known.seconds / whole) if whole else 0.0
+
+
 def batch_maker(facts: RuleInputs) -> tuple[str, CallFound | None] | None:
     """Return file and line of the function that makes batches in the training's own thread.
 

@@ -2,8 +2,12 @@
 
 from feedline.analysis.ledger.facts import Exposed, RankFacts, RuleInputs, Waiting
 from feedline.analysis.ledger.finding import SHARE, Evidence
+from feedline.analysis.measure.code_frames import origin
+from feedline.analysis.measure.code_places import OTHER
+from feedline.analysis.measure.code_tree import MAIN
 from feedline.analysis.ranks.communication import Communication
 from feedline.analysis.sentences import COUNT, Sentence
+from feedline.profiler.store.stacks import StackFrame
 
 _LEAST = Sentence("that is on rank {rank}, where it is least", rank=COUNT)
 _RECORD_ALL = [
@@ -47,7 +51,26 @@ def _exposed(run: RuleInputs, comm: Communication) -> Exposed | None:
         evidence=_evidence(comm, exposed_s, step_s)
         if separated
         else [Evidence("exposed_collectives_s", "exposed collectives per step", exposed_s, "s")],
+        place=_called_at(run),
     )
+
+
+def _called_at(run: RuleInputs) -> str:
+    """Return file and line of the training loop that call collectives themselves for longest."""
+    tree = run.code.places.get((MAIN, OTHER)) if run.code is not None else None
+    lines: dict[tuple[str, int], float] = {}
+    for node in tree.root.under() if tree is not None else ():
+        for line, chains in node.below.items():
+            for chain, seconds in chains.items():
+                if any(_communicates(frame) for frame in chain):
+                    lines[node.file, line] = lines.get((node.file, line), 0.0) + seconds
+    file, line = max(lines, key=lambda at: lines[at], default=("", 0))
+    return f"{file}:{line}" if file else ""
+
+
+def _communicates(frame: StackFrame) -> bool:
+    whose = origin(frame.file)
+    return whose.owner == "torch" and whose.tail.startswith("distributed/")
 
 
 def _evidence(comm: Communication, exposed_s: float, step_s: float) -> list[Evidence]:

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 
 from feedline.analysis.ledger.change import Factor
 from feedline.analysis.ledger.facts import RuleInputs
-from feedline.analysis.ledger.finding import SHARE, Evidence
+from feedline.analysis.ledger.finding import KNOWN_CALL, SHARE, Evidence
 from feedline.analysis.ledger.known_call import CallFound, KnownCall, known_call
 from feedline.analysis.ledger.known_calls import PER_SAMPLE, UNPACKED
 from feedline.analysis.measure.code_node import CodeNode, Weight, share_of
@@ -238,4 +238,4 @@ def reported(call: KnownCall, share: float, whole: str) -> Evidence:
         whole: what the share is of, in words.
     """
     what = f"{call.name.replace('_', ' ')}, share of {whole}; reported in {call.report}"
-    return Evidence("known_call_share", what, share, SHARE, call.name)
+    return Evidence(KNOWN_CALL, what, share, SHARE, call.name)

@@ -83,6 +83,22 @@ _GATHERED = [
     "reshard_after_forward=False).",
     f"Or gather them {_IN_BF16}",
 ]
+#: Of collectives that the program calls itself, outside of forward and backward.
+_OWN_PHASES = ("other", "optimizer", "loader")
+_OWN = Sentence(
+    "These calls of {name} lie outside forward and backward: they are the program's own, such as "
+    "metrics.",
+    name=NAME,
+)
+_SELDOMER = "Do this less often, or for several values in one call."
+_BARRIER = [
+    "Remove the barrier: gradients are exchanged in step anyway.",
+    "A barrier in each step makes every rank wait for the slowest.",
+]
+_BUFFERS = [
+    "Set DistributedDataParallel(..., broadcast_buffers=False), if each rank may keep its own.",
+    "Buffers, such as batch norm's statistics, are sent before each forward.",
+]
 _OF_GRADIENTS = (("all_reduce", "backward"), ("all_reduce", ""))
 #: By the operation and the phase that take most; of traces, the phase is unknown. FSDP2 gathers
 #: parameters and scatters gradients.
@@ -93,6 +109,7 @@ _FIXES = {
     **dict.fromkeys([("reduce_scatter", "backward"), ("reduce_scatter", "")], _SHARDED),
     **dict.fromkeys([("all_gather", "forward"), ("all_gather", "")], _PARAMETERS),
     ("all_gather", "backward"): _GATHERED,
+    ("broadcast", "forward"): _BUFFERS,
 }
 _ANY = ["Use larger batches per rank, a smaller dtype for messages, or a faster link."]
 _MOVED = Sentence(
@@ -167,6 +184,7 @@ def check(facts: RankFacts) -> Finding | None:
         evidence=exposed.evidence,
         fix=fix,
         fix_more=others,
+        place=_place(exposed),
         condition=_condition(exposed, best),
         how_to_check=_NO_SYNC if exposed.kinds and _of_ddp(exposed.kinds[0]) else _ALONE,
         cost_s=exposed.s,
@@ -314,7 +332,7 @@ def _fixes(
     if best is not None:
         return _advice(best, comm)
     if kinds and (kinds[0].name, kinds[0].phase) not in _OF_GRADIENTS:
-        return _FIXES.get((kinds[0].name, kinds[0].phase), _ANY)
+        return _FIXES.get((kinds[0].name, kinds[0].phase)) or _own(kinds[0]) or _ANY
     largest = max((one.bytes for one in comm.collectives), default=0) if comm is not None else 0
     if 0 < largest < _SMALL_BYTES and kinds and _of_ddp(kinds[0]):
         return [*_SELDOM, *([_ACCUMULATE] if _open(comm, "accumulation") else [])]
@@ -322,6 +340,19 @@ def _fixes(
         way for way, question in _WAYS.items() if question is None or _open(comm, question)
     ]
     return [f"Use {first}.", *(f"Or use {way}." for way in others)]
+
+
+def _own(kind: ExposedKind) -> list[str]:
+    """Return what to do about a collective that the program calls itself; nothing of others."""
+    if "barrier" in kind.name:
+        return _BARRIER
+    return [_SELDOMER, _OWN(name=kind.name)] if kind.phase in _OWN_PHASES else []
+
+
+def _place(exposed: Exposed) -> str:
+    """Return the line that calls what takes most, if the program does so itself."""
+    own = exposed.kinds and exposed.kinds[0].phase in _OWN_PHASES
+    return exposed.place if own else ""
 
 
 def _condition(exposed: Exposed, best: Prediction | None) -> str:

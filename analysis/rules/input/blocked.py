@@ -6,11 +6,12 @@ They sleep, or wait for a lock, the network or another process.
 from feedline.analysis.ledger.change import Change, Factor, Refused
 from feedline.analysis.ledger.facts import RuleInputs
 from feedline.analysis.ledger.finding import SHARE, Evidence, Finding, Severity, measured
+from feedline.analysis.ledger.known_call import CallFound
 from feedline.analysis.ledger.rule import AS_MUCH_CPU, Rule, Time
 from feedline.analysis.ledger.view import cpus, handover
 from feedline.analysis.ledger.view.handover import arguments
 from feedline.analysis.ledger.view.input_wait import maker, severity
-from feedline.analysis.ledger.view.slow_code import making_line
+from feedline.analysis.ledger.view.slow_code import making_line, slow_code
 from feedline.analysis.ledger.view.slow_stage import at_own_locks
 from feedline.analysis.ledger.view.storage import (
     ANSWERS,
@@ -67,12 +68,13 @@ def check(facts: RuleInputs) -> Finding | None:
     if sum(others.values()) <= MIN_BLOCKED_SHARE or weight is Severity.INFO:
         return None
     given = arguments(facts, _overlapping(facts, kind))
-    (fix, *more), line = FIX[kind], making_line(facts)
+    known, line = _known(facts), making_line(facts)
+    fix, *more = [*([f"{known.call.fix}."] if known else []), *FIX[kind]]
     return Finding(
         _RULE_ID,
         weight,
         message=_says(facts, kind, others[kind]),
-        more=["the cause is unknown"] if kind == _UNKNOWN else [],
+        more=[known.call.says] if known else _unknown_cause(kind),
         evidence=_evidence(facts, blocked, others),
         fix=fix,
         fix_more=[
@@ -80,13 +82,27 @@ def check(facts: RuleInputs) -> Finding | None:
             *([] if line else [_SHOWS(maker=maker(facts))]),
             *_more_workers(facts, given),
         ],
-        place=line or (handover.place(facts) if given else ""),
+        place=_place(known) or line or (handover.place(facts) if given else ""),
         condition=handover.only_if(facts, given),
         how_to_check="Replace the blocking call with a value from memory. If samples take just as "
         "long, this finding is wrong.",
         cost_s=cost_s,
         settings=given,
     )
+
+
+def _known(facts: RuleInputs) -> CallFound | None:
+    """Return the call that is known to be slow, where most of making a sample is spent in it."""
+    slow = slow_code(facts)
+    return slow.known if slow is not None else None
+
+
+def _place(known: CallFound | None) -> str:
+    return f"{known.file}:{known.line}" if known is not None else ""
+
+
+def _unknown_cause(kind: str) -> list[str]:
+    return ["the cause is unknown"] if kind == _UNKNOWN else []
 
 
 def change(facts: RuleInputs) -> Change | Refused:

@@ -6,10 +6,14 @@ from feedline.analysis.ledger.finding import Finding, Severity, measured
 from feedline.analysis.ledger.rule import CHEAPER, Effort, Rule
 from feedline.analysis.ledger.view import handover
 from feedline.analysis.ledger.view.input_wait import input_wait, num_workers, severity
+from feedline.analysis.ledger.view.loop_code import line_of_stage
 from feedline.analysis.ledger.view.page_faults import assignments
+from feedline.analysis.measure.code_places import START
 from feedline.analysis.sentences import CODE, COUNT, NAME, PART, TIME, Sentence
 
 _RULE_ID = "epoch_restart"
+#: Of a step's batch: what a pass takes that ends after one batch, and what it has at least.
+_ONE, _SEVERAL = 1.5, 4
 _SETTINGS: dict[str, int | bool] = {"persistent_workers": True}
 _RESTARTED = Sentence("workers are restarted{by} in each of {passes} epochs", by=PART, passes=COUNT)
 _MADE_AGAIN = Sentence(
@@ -17,6 +21,11 @@ _MADE_AGAIN = Sentence(
     passes=COUNT,
     by=PART,
 )
+_ONE_EACH = Sentence("each step starts a pass over the loader, and its workers, anew{by}", by=PART)
+_ITERATOR = (
+    "Make the iterator once, before the loop: batches = iter(loader); in each step, next(batches)."
+)
+_DRAWN_FOR_NOTHING = "the other batches that workers make meanwhile are thrown away"
 _FIRST = Sentence(", and the first batch then takes {first}", first=TIME)
 _PRELOAD = "start the workers with forkserver and set_forkserver_preload(['torch'])"
 _IMPORTS_ONCE = "The forkserver imports torch only once."
@@ -55,7 +64,7 @@ def check(facts: RuleInputs) -> Finding | None:
     The making of that batch is left out, which no setting spares.
     """
     loader = facts.loader
-    again = facts.loader_made_again
+    again, one_each = facts.loader_made_again, _takes_one_batch(facts)
     kept = facts.setting("persistent_workers") and not again
     if loader is None or facts.epochs < 2 or num_workers(facts) == 0 or kept:
         return None
@@ -83,21 +92,42 @@ def check(facts: RuleInputs) -> Finding | None:
     return Finding(
         _RULE_ID,
         weight,
-        message=(_MADE_AGAIN if again else _RESTARTED)(by=by, passes=facts.epochs)
-        + (_FIRST(first=first) if first else ""),
-        more=_changed(facts),
+        message=_says(facts, by) + (_FIRST(first=first) if first else ""),
+        more=[*([_DRAWN_FOR_NOTHING] if one_each else []), *_changed(facts)],
         evidence=measured(found),
         fix=fix,
         fix_more=fix_more,
-        place="" if facts.dataset_changes else handover.place(facts),
-        condition="" if facts.dataset_changes else handover.only_if(facts, _SETTINGS),
+        place=_place(facts),
+        condition="" if facts.dataset_changes or one_each else handover.only_if(facts, _SETTINGS),
         how_to_check=_CHANGES_ARE_SEEN
         if facts.dataset_changes
         else f"Run with {'one loader and ' if again else ''}persistent_workers=True. "
         "If the first batch of later epochs still takes as long, this finding is wrong.",
         cost_s=cost_s,
-        settings={} if again or facts.dataset_changes else dict(_SETTINGS),
+        settings={} if again or one_each or facts.dataset_changes else dict(_SETTINGS),
     )
+
+
+def _takes_one_batch(facts: RuleInputs) -> bool:
+    """Tell whether passes end after one of their batches, as those of next(iter(loader)) do."""
+    whole, batch, loader = facts.setting("epoch_samples"), facts.throughput.batch_size, facts.loader
+    if not isinstance(whole, int) or not batch or loader is None or not loader.epochs:
+        return False
+    return whole >= _SEVERAL * batch and loader.samples / loader.epochs < _ONE * batch
+
+
+def _says(facts: RuleInputs, by: str) -> str:
+    if _takes_one_batch(facts):
+        return _ONE_EACH(by=by)
+    return (_MADE_AGAIN if facts.loader_made_again else _RESTARTED)(by=by, passes=facts.epochs)
+
+
+def _place(facts: RuleInputs) -> str:
+    """Return the line that makes the loader; of a pass in each step, that which begins it."""
+    if facts.dataset_changes:
+        return ""
+    begun = line_of_stage(facts, START) if _takes_one_batch(facts) else ""
+    return begun or handover.place(facts)
 
 
 def _changed(facts: RuleInputs) -> list[str]:
@@ -119,6 +149,8 @@ def _fixes(facts: RuleInputs, method: object) -> tuple[str, list[str]]:
     Workers that stay would keep a dataset as it was when they started.
     """
     preload = [f"Or {_PRELOAD}.", _IMPORTS_ONCE]
+    if _takes_one_batch(facts):
+        return _ITERATOR, []
     if facts.dataset_changes:
         others = preload if method == "spawn" else []
         if facts.dataset_changes == [""]:
@@ -147,6 +179,8 @@ def change(facts: RuleInputs) -> Change | Refused:
 
     Not where they would miss what the program changes in the dataset.
     """
+    if _takes_one_batch(facts):
+        return Change(settings=_SETTINGS, endless=True)
     return CHANGED if facts.dataset_changes else Change(settings=_SETTINGS)
 
 

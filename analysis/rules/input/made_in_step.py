@@ -4,12 +4,14 @@ from feedline.analysis.formatting import sentence
 from feedline.analysis.ledger.change import Refused
 from feedline.analysis.ledger.facts import RuleInputs
 from feedline.analysis.ledger.finding import SHARE, Evidence, Finding, Severity
+from feedline.analysis.ledger.known_call import CallFound
 from feedline.analysis.ledger.rule import Rule, Statement
 from feedline.analysis.ledger.view import cpus
 from feedline.analysis.ledger.view.batch_function import HOW_TO_CHECK, _does, _waits, names, places
 from feedline.analysis.ledger.view.handover import receiving_s
 from feedline.analysis.ledger.view.input_wait import MIN_WAIT_SHARE
-from feedline.analysis.ledger.view.loop_code import batch_maker
+from feedline.analysis.ledger.view.loop_code import batch_maker, maker_share
+from feedline.analysis.ledger.view.slow_code import reported
 from feedline.analysis.sentences import PART, TIME, Sentence
 
 _RULE_ID = "made_in_step"
@@ -49,7 +51,7 @@ def check(facts: RuleInputs) -> Finding | None:
         _RULE_ID,
         weight,
         message=_SAYS(functions=names(facts), does=_does(facts), took=took),
-        evidence=_evidence(facts, took),
+        evidence=[*_evidence(facts, took), *_reported(facts, known)],
         fix=fix,
         fix_more=others,
         place=place or places(facts),
@@ -57,6 +59,12 @@ def check(facts: RuleInputs) -> Finding | None:
         how_to_check=HOW_TO_CHECK,
         cost_s=took,
     )
+
+
+def _reported(facts: RuleInputs, known: CallFound | None) -> list[Evidence]:
+    if known is None:
+        return []
+    return [reported(known.call, maker_share(facts, known), "making batches")]
 
 
 def _evidence(facts: RuleInputs, took: float) -> list[Evidence]:

@@ -31,6 +31,7 @@ _CALLED = Sentence("it is called from {caller}", caller=NAME)
 _FASTER = Sentence("Make {function}() faster: compute once and keep the result.", function=NAME)
 _ELSEWHERE = Sentence("Make {function}() faster, or do its work in the dataset.", function=NAME)
 _ARRAYS = Sentence("Or work on whole arrays instead of single values.")
+_REPLACED = Refused("replaced", "How long what replaces this call takes is not known.")
 _NOT_SAMPLED = Refused("not_sampled", "The program's stacks were not sampled.")
 
 
@@ -55,7 +56,7 @@ def check(facts: RuleInputs) -> Finding | None:
         "do not rise, this finding is wrong.",
         cost_s=cost_s,
         # on full CPUs the rest gets faster as well
-        cost_kind=CostKind.ESTIMATED if saturated(facts) else CostKind.BOUND,
+        cost_kind=CostKind.ESTIMATED if saturated(facts) or slow.known else CostKind.BOUND,
         claims=slow.rows,
         place=slow.where,
     )
@@ -111,15 +112,20 @@ def _evidence(facts: RuleInputs, slow: SlowCode) -> list[Evidence]:
 def change(facts: RuleInputs) -> Change | Refused:
     """Halve the function's time; of a known call, leave what its fix leaves."""
     slow = slow_code(facts)
-    return _NOT_SAMPLED if slow is None else _scaled(slow, _left(slow))
+    if slow is None:
+        return _NOT_SAMPLED
+    left = _left(slow)
+    return _REPLACED if left is None else _scaled(slow, left)
 
 
-def _left(slow: SlowCode) -> float:
-    """Return the share (0 to 1) of the function's time that is there after the fix."""
+def _left(slow: SlowCode) -> float | None:
+    """Return the share (0 to 1) of the function's time that is there after the fix; None: unknown."""
     if slow.known is None:
         return _HALVED
-    spared_s = slow.known.seconds * (1 - slow.known.call.left)
-    return max(0.0, 1 - spared_s / slow.node.seconds)
+    left = slow.known.call.left
+    return (
+        None if left is None else max(0.0, 1 - slow.known.seconds * (1 - left) / slow.node.seconds)
+    )
 
 
 def free(facts: RuleInputs) -> Change | Refused:

@@ -5,6 +5,8 @@ from feedline.analysis.ledger.change import Refused
 from feedline.analysis.ledger.facts import RuleInputs
 from feedline.analysis.ledger.finding import Finding, Severity, measured
 from feedline.analysis.ledger.rule import Rule
+from feedline.analysis.ledger.view.trend import growing, grows
+from feedline.analysis.measure.code_places import BACKWARD
 from feedline.analysis.measure.model import Holder, MemoryGrowth
 from feedline.analysis.sentences import COUNT, PART, SIZE, TIME, Sentence
 
@@ -37,6 +39,8 @@ _COPIES = (
 )
 _AT_MOST = Sentence("at most {shared} are left to be copied", shared=SIZE)
 _OWN = "workers do not copy what they share: they keep something of their own"
+_CHAINED = "so each graph leads to that of the step before, by a tensor that goes from step to step"
+_DETACH_STATE = "Detach what goes from one step to the next, such as state = state.detach()."
 _DETACH = "Keep loss.item() instead of the loss, and x.detach() of other tensors."
 _LOOK = "Look for lists, dicts and caches that get longer with each step."
 _LOOK_FOR_TENSORS = "Look for tensors, arrays and results of the model that are kept in lists."
@@ -61,12 +65,17 @@ def check(facts: RuleInputs) -> Finding | None:
     grown = max(known, key=lambda one: one.per_step_bytes, default=None)
     if grown is None or (grown.seconds_left or 0.0) > _LATEST_S:
         return None
-    fix, *others = _fixes(grown)
+    fix, *others = _fixes(facts, grown)
     return Finding(
         _RULE_ID,
         _severity(facts, grown),
         message=_says(grown),
-        more=[_GREW(grown=grown.grown_bytes, end=grown.at_end_bytes), *_holds(grown)],
+        more=[
+            _GREW(grown=grown.grown_bytes, end=grown.at_end_bytes),
+            *_holds(grown),
+            *growing(facts, BACKWARD, "the backward pass"),
+            *([_CHAINED] if _is_chained(facts, grown) else []),
+        ],
         evidence=measured(
             (
                 ("growth_bytes", "growth per step", grown.per_step_bytes, "B"),
@@ -157,9 +166,14 @@ def _holds(grown: MemoryGrowth) -> list[str]:
     return [*no_graphs, _PIECES if grown.holder is Holder.PIECES else _UNKNOWN, _CACHE]
 
 
-def _fixes(grown: MemoryGrowth) -> list[str]:
+def _is_chained(facts: RuleInputs, grown: MemoryGrowth) -> bool:
+    """Tell whether each backward pass goes through the graphs of the steps before."""
+    return grown.holder is Holder.GRAPHS and grows(facts, BACKWARD) is not None
+
+
+def _fixes(facts: RuleInputs, grown: MemoryGrowth) -> list[str]:
     if grown.holder is Holder.GRAPHS:
-        return [_DETACH]
+        return [_DETACH_STATE, _DETACH] if _is_chained(facts, grown) else [_DETACH]
     if grown.holder is Holder.COPIES:
         return [_ARRAYS]
     if grown.place:

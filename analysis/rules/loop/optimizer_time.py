@@ -3,11 +3,15 @@
 It works tensor by tensor in Python, or runs other code inside its step().
 """
 
+import re
+
 from feedline.analysis.formatting import counted
 from feedline.analysis.ledger.change import Refused
 from feedline.analysis.ledger.facts import RuleInputs
 from feedline.analysis.ledger.finding import SHARE, Evidence, Finding, Severity
 from feedline.analysis.ledger.rule import Rule
+from feedline.analysis.ledger.view.loop_code import line_of_stage
+from feedline.analysis.ledger.view.model_code import line_with
 from feedline.analysis.measure.model import Updated
 from feedline.analysis.sentences import COUNT, NAME, PART, PERCENT, TIME, Sentence
 
@@ -24,6 +28,17 @@ _ONE_BY_ONE = Sentence(
 )
 _UPDATES = Sentence("it updates {tensors} with {elements} elements", tensors=PART, elements=COUNT)
 _NEEDS = Sentence("that needs at most {needs}, so other code runs inside it", needs=TIME)
+_EMBEDDED = Sentence(
+    "{embedded} of these elements are embeddings, all of which are updated: a batch has at most "
+    "{used} of their {rows} rows",
+    embedded=PERCENT,
+    used=COUNT,
+    rows=COUNT,
+)
+_SPARSE = (
+    "Make the embedding with sparse=True, and update it with SparseAdam, or SGD without momentum."
+)
+_SELDOM = "only if rows that a batch lacks may keep their values"
 _LOOK = "Look at the closure given to step(), and at hooks on the optimizer."
 _FUSED_CALL = Sentence(
     "Create it with torch.optim.{optimizer}(..., fused=True), usually 1.5 to 5 times as fast on a "
@@ -35,6 +50,10 @@ _MIN_SHARE = 0.20  # of the mean step
 #: Optimizers that torch updates on the CPU in one fused call (torch.optim's documentation,
 #: "fused").
 _FUSED = frozenset({"SGD", "Adam", "AdamW", "Adagrad"})
+#: Of the elements, in embeddings, and of their rows, in a batch: within these, nearly all of an
+#: update is of rows that the batch lacks.
+_MOSTLY_EMBEDDED, _FEW_ROWS = 0.8, 0.1
+_ID_BYTES = 8  # of a row's number in a batch, as torch's embeddings take it
 #: What an update takes at most, tensor by tensor, on one CPU (docs/rules/optimizer_time.md), and
 #: how many times as long is surely something else.
 _PER_TENSOR_S, _PER_ELEMENT_S, _TIMES, _AT_LEAST_S = 25e-6, 5e-9, 5.0, 1e-3
@@ -51,24 +70,57 @@ def check(facts: RuleInputs) -> Finding | None:
         return None
     needs_s = _PER_TENSOR_S * updated.tensors + _PER_ELEMENT_S * updated.elements
     other_code = took > _TIMES * needs_s + _AT_LEAST_S
-    if not other_code and (updated.fused or updated.kind not in _FUSED):
+    used = None if other_code else _rows_used(facts, updated)
+    fused = updated.fused or updated.kind not in _FUSED
+    if not other_code and used is None and fused:
         return None  # nothing is known that would make it faster
+    fixes = [] if fused or other_code else [_FUSED_CALL(optimizer=updated.kind)]
+    first, *others = [*([_LOOK] if other_code else []), *([_SPARSE] if used else []), *fixes]
     return Finding(
         _RULE_ID,
         Severity.of(took / step.mean_s),
         message=_SAYS(optimizer=updated.kind, part=took / step.mean_s, step=step.mean_s),
-        more=_why(updated, needs_s if other_code else None),
+        more=[*_why(updated, needs_s if other_code else None), *_embedded(updated, used)],
         evidence=[
             Evidence("optimizer_s", "optimizer, per step", took, "s"),
             Evidence("optimizer_share", "share of the step", took / step.mean_s, SHARE),
             Evidence("tensors", "tensors that it updates", float(updated.tensors), "1"),
             Evidence("elements", "elements in them", float(updated.elements), "1"),
         ],
-        fix=_LOOK if other_code else _FUSED_CALL(optimizer=updated.kind),
+        fix=first,
+        fix_more=others,
+        place=_place(facts, updated, used),
+        condition=_SELDOM if used else "",
         how_to_check="Time optimizer.step() with time.perf_counter(). If it takes much less, this "
         "finding is wrong.",
         cost_s=max(took - needs_s, 0.0) if other_code else took,
     )
+
+
+def _rows_used(facts: RuleInputs, updated: Updated) -> int | None:
+    """Return how many rows of its embeddings a batch has at most.
+
+    None: they are not most of what is updated, or not few, or the batch's size is not known.
+    """
+    nbytes = facts.loader.batch_bytes if facts.loader is not None else None
+    if not nbytes or updated.embedded < _MOSTLY_EMBEDDED * updated.elements:
+        return None
+    most = int(nbytes / _ID_BYTES)
+    return most if most <= _FEW_ROWS * updated.rows else None
+
+
+def _embedded(updated: Updated, used: int | None) -> list[str]:
+    if used is None:
+        return []
+    part = min(1.0, updated.embedded / updated.elements)
+    return [_EMBEDDED(embedded=part, used=used, rows=updated.rows)]
+
+
+def _place(facts: RuleInputs, updated: Updated, used: int | None) -> str:
+    """Return the line that makes the embedding or the optimizer, or else the one that updates."""
+    made = r"\bEmbedding(Bag)?\(" if used else rf"\b{re.escape(updated.kind)}\("
+    found = line_with(facts.code, made) if facts.code is not None else ""
+    return found or line_of_stage(facts, _STAGE)
 
 
 def _why(updated: Updated, needs_s: float | None) -> list[str]:
@@ -99,7 +151,7 @@ RULE: Rule[RuleInputs] = Rule(
     change,
     claims=("optimizer",),
     bound="Bound by the optimizer",
-    lifts=frozenset({"step"}),
+    lifts=frozenset({"step", "cores"}),
     supposing="if it took no time",
     called="slow optimizer",
 )

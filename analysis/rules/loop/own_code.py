@@ -26,6 +26,8 @@ from feedline.analysis.ledger.view.own_functions import (
     place_of,
 )
 from feedline.analysis.ledger.view.slow_code import reported
+from feedline.analysis.ledger.view.trend import growing
+from feedline.analysis.measure.code_places import OTHER
 from feedline.analysis.measure.step_model import OwnFunction
 from feedline.analysis.sentences import NAME, PART, PERCENT, SIZE, TIME, Sentence
 
@@ -111,6 +113,7 @@ def check(facts: RuleInputs) -> Finding | None:
         *([known.call.says] if known else []),
         *parts(named, " per step"),
         *([_QUEUED(part=queued)] if queued >= _TOLD_QUEUED else []),
+        *growing(facts, OTHER, "this code"),
     ]
     flags = facts.loader.flags if facts.loader else ()
     return Finding(
@@ -235,7 +238,10 @@ def change(facts: RuleInputs) -> Change | Refused:
     much of it can be spared, only the program's author knows.
     """
     known = loop_call(facts)
-    return _scaled(facts, known[0].call.left if known else _HALVED)
+    left = known[0].call.left if known else _HALVED
+    if left is None:
+        return Refused("replaced", "How long what replaces this call takes is not known.")
+    return _scaled(facts, left)
 
 
 def free(facts: RuleInputs) -> Change | Refused:
@@ -258,7 +264,7 @@ RULE: Rule[RuleInputs] = Rule(
     change,
     claims=("other", "loss"),
     bound="Bound by the training loop",
-    lifts=frozenset({"step"}),
+    lifts=frozenset({"step", "cores"}),
     supposing="if this code took no time",
     free=free,
     called="slow code in the loop",

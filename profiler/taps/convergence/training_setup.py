@@ -8,6 +8,8 @@ schedulers   [{"kind": "CosineAnnealingLR", "horizon": 1536 | None, "steps": 192
              horizon: steps until it is through, as it was told; steps: made by the last update, or by the end where the scheduler was still
              there; optimizer: number of the one that it moves, absent before its first update
 norms        {"BatchNorm2d": 20, "SyncBatchNorm": 0, ...}                                in models that were trained
+embeddings   {"rows": 400000, "elements": 12800000} | absent                             of tables in such models whose gradients are dense
+finds_unused true: DistributedDataParallel looks for parameters without a gradient in each step | absent
 batch_norms  [{"layers": 20, "synced": 0, "samples": 2, "gpu": true}]
              models with batch norm, in the order of their first forwards; layers: those that normalize with the statistics of this rank's
              batch; synced: those that take them over all ranks; samples: most in one of the first forwards, 0: unknown
@@ -184,6 +186,8 @@ class TrainingSetup:
         self._optimizers: list[dict[str, Any]] = []
         self._known = ObjectNumbers()  # optimizers
         self._norms: Counter[str] = Counter()
+        self._embeddings: Counter[str] = Counter()
+        self._finds_unused = False
         self._models: weakref.WeakSet[torch.nn.Module] = weakref.WeakSet()
         self._schedulers: list[
             tuple[Any, dict[str, object]]
@@ -262,6 +266,8 @@ class TrainingSetup:
             self._norms.update(
                 type(part).__name__ for part in module.modules() if "Norm" in type(part).__name__
             )
+            self._embeddings.update(_embedding_facts(module))
+            self._finds_unused |= _finds_unused(module)
             self.batch_norms.begin(module, _MAX_DESCRIBED)
 
     def found(self, why_no_norms: str) -> dict[str, object]:
@@ -279,6 +285,10 @@ class TrainingSetup:
             "noise_scale": why_no_norms,
             "noise_scale_reason": id_of(why_no_norms),
         }
+        if self._embeddings:
+            described["embeddings"] = dict(self._embeddings)
+        if self._finds_unused:
+            described["finds_unused"] = True
         if self.scaler is not None:
             described["scaler"] = {"kind": type(self.scaler).__name__, "skipped": self.skipped}
         return described
@@ -374,6 +384,39 @@ def _group_facts(group: dict[str, Any]) -> dict[str, object]:
         "tensors": len(tensors),
         "vectors": vectors,
         "elements": sum(tensor.numel() for tensor in tensors),
+    }
+
+
+def _finds_unused(model: torch.nn.Module) -> bool:
+    """Tell whether a model is wrapped so that each forward looks for parameters without a gradient."""
+    return (
+        type(model).__name__ == "DistributedDataParallel"
+        and getattr(model, "find_unused_parameters", False) is True
+        and getattr(model, "static_graph", False) is not True
+    )
+
+
+def _embedding_facts(model: torch.nn.Module) -> dict[str, int]:
+    """Return rows and elements of a model's embeddings whose gradients are dense.
+
+    A table that is also the weight of another layer has a dense gradient in any case.
+    """
+    tables, others = [], set()
+    for part in model.modules():
+        weight = getattr(part, "weight", None)
+        if not isinstance(weight, torch.nn.Parameter) or not weight.requires_grad:
+            continue
+        if isinstance(part, torch.nn.Embedding | torch.nn.EmbeddingBag):
+            if not part.sparse:
+                tables.append(weight)
+        else:
+            others.add(id(weight))
+    own = [table for table in tables if id(table) not in others]
+    if not own:
+        return {}
+    return {
+        "rows": sum(table.shape[0] for table in own),
+        "elements": sum(table.numel() for table in own),
     }
 
 

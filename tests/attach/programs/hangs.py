@@ -52,6 +52,25 @@ def train_with_dead():
     QUEUE.get()  # here
 
 
+def batches():
+    shards, position = [torch.zeros(4)] * 40, 0
+    while True:
+        found = None
+        while found is None:
+            for shard in shards[position : position + 1]:
+                found = shard
+            position += 1
+        yield found
+
+
+def train_on_what_runs_out():
+    model = torch.nn.Linear(4, 1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for batch in batches():
+        model(batch).sum().backward()
+        optimizer.step()
+
+
 def train_ranks():
     dist.init_process_group("gloo")
     model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(4, 1))
@@ -76,6 +95,8 @@ if __name__ == "__main__":
         train_ranks()
     elif KIND == "dead":
         train_with_dead()
+    elif KIND == "spinning":
+        train_on_what_runs_out()
     else:
         train()
     assert get_worker_info() is None

@@ -1,0 +1,92 @@
+"""Samples read many times the bytes that they use: whole files for a part of each."""
+
+from feedline.analysis.ledger.change import Change, Factor, Refused
+from feedline.analysis.ledger.facts import RuleInputs
+from feedline.analysis.ledger.finding import SHARE, CostKind, Evidence, Finding, Severity
+from feedline.analysis.ledger.rule import Effort, Rule, Time
+from feedline.analysis.ledger.view.cpus import making_wait_s
+from feedline.analysis.ledger.view.input_wait import severity
+from feedline.analysis.ledger.view.slow_code import making_line
+from feedline.analysis.sentences import PERCENT, SIZE, Sentence
+
+RULE_ID = "oversize_reads"
+
+_SAYS = Sentence(
+    "each sample reads {read} of files, of which its batch gets {used}: reading takes {part} of it",
+    read=SIZE,
+    used=SIZE,
+    part=PERCENT,
+)
+_MAP = (
+    "Open arrays once with np.load(..., mmap_mode='r'), and read only the part that a sample uses."
+)
+_PART = "Read only the part that a sample uses, or write each sample into a file of its own."
+#: Times the bytes that a sample has in its batch: formats that pack (JPEG, gzip) read less than
+#: they give, and text or headers take some times as much.
+_MANY = 16
+_LEAST_BYTES = 256e3  # less is read in less than 0.1 ms from the page cache
+_NUMPY = "numpy.load"
+
+
+def _bytes(facts: RuleInputs) -> tuple[float, float] | None:
+    """Return the bytes that a sample reads, and has in its batch; None: not known, or not apart."""
+    read, batch = facts.traffic.read_chars, facts.throughput.batch_size
+    nbytes = facts.loader.batch_bytes if facts.loader is not None else None
+    if not read or not batch or not nbytes or facts.decodes_images:
+        return None
+    used = nbytes / batch
+    return (read, used) if read >= max(_LEAST_BYTES, _MANY * used) else None
+
+
+def check(facts: RuleInputs) -> Finding | None:
+    """Compare what samples read with what their batches get of it."""
+    found, part = _bytes(facts), facts.sample_share("read")
+    if found is None:
+        return None
+    read, used = found
+    cost_s = making_wait_s(facts) * part * (1 - used / read)
+    weight = severity(facts, cost_s)
+    if weight is Severity.INFO:
+        return None
+    return Finding(
+        RULE_ID,
+        weight,
+        message=_SAYS(read=read, used=used, part=part),
+        evidence=[
+            Evidence("read_bytes", "bytes read per sample", read, "B"),
+            Evidence("used_bytes", "bytes per sample in a batch", used, "B"),
+            Evidence("read_share", "reading, share of a sample's time", part, SHARE),
+        ],
+        fix=_MAP if _loads_arrays(facts) else _PART,
+        place=making_line(facts),
+        how_to_check="Use one file, read before training, for all samples. If samples/s do not "
+        "rise, this finding is wrong.",
+        cost_s=cost_s,
+        cost_kind=CostKind.ESTIMATED,
+    )
+
+
+def _loads_arrays(facts: RuleInputs) -> bool:
+    operations = facts.workers.operations if facts.workers is not None else []
+    return any(one.name == _NUMPY for one in operations)
+
+
+def change(facts: RuleInputs) -> Change | Refused:
+    """Return reading what a sample uses, in proportion to its bytes."""
+    found = _bytes(facts)
+    if found is None:
+        return Refused("bytes", "How many bytes samples use is not known.")
+    left = found[1] / found[0]
+    return Change(stages={"read": Factor(left, left)})
+
+
+RULE: Rule[RuleInputs] = Rule(
+    RULE_ID,
+    check,
+    change,
+    effort=Effort.CODE,
+    claims=("sample/read",),
+    time=Time.IDLE,
+    of_input=True,
+    called="bytes read for nothing",
+)

@@ -1,0 +1,107 @@
+"""A call that people report again and again as slow is made inside the model, in each step."""
+
+from dataclasses import dataclass
+
+from feedline.analysis.ledger.change import Change, Factor, Refused
+from feedline.analysis.ledger.facts import RuleInputs
+from feedline.analysis.ledger.finding import SHARE, Evidence, Finding, Severity
+from feedline.analysis.ledger.known_call import CallFound, known_call
+from feedline.analysis.ledger.known_calls import PER_STEP
+from feedline.analysis.ledger.rule import Rule
+from feedline.analysis.ledger.view.slow_code import FEWEST, reported
+from feedline.analysis.measure.code_places import BACKWARD, FORWARD
+from feedline.analysis.measure.code_tree import MAIN
+from feedline.analysis.sentences import NAME, PERCENT, Sentence
+
+RULE_ID = "call_in_model"
+
+_SAYS = Sentence(
+    "a call in the model's {stage} at {place} takes {part} of the step",
+    stage=NAME,
+    place=NAME,
+    part=PERCENT,
+)
+_LEAST = 0.05  # of a stage
+#: What models compute themselves: norms of activations, sums over ranks of a layer that is split.
+_OF_MODELS = ("norms", "reduced")
+#: Calls that count there: those that cost the host the same whatever computes.
+_CALLS = tuple(call for call in PER_STEP if not call.on_gpu and call.name not in _OF_MODELS)
+
+
+@dataclass(frozen=True)
+class _Called:
+    """A known call in a stage of the model.
+
+    Attributes:
+        share: of the stage that it takes, from 0 to 1.
+        seconds: of the mean step.
+    """
+
+    found: CallFound
+    stage: str
+    share: float
+    seconds: float
+
+
+def _called(facts: RuleInputs) -> _Called | None:
+    """Return the known call that takes most of a stage of the model; None: there is none."""
+    calls = []
+    for stage in (FORWARD, BACKWARD):
+        tree = facts.code.places.get((MAIN, stage)) if facts.code is not None else None
+        if facts.code is None or tree is None or not tree.weight.seconds:
+            continue
+        found = known_call(tree.inside, _CALLS, facts.code.source, _LEAST)
+        if found is None:
+            continue
+        share = found.seconds / tree.weight.seconds
+        if share * tree.weight.number >= FEWEST:
+            seconds = share * facts.step.stages.get(stage, 0.0)
+            calls.append(_Called(found, stage, share, seconds))
+    return max(calls, key=lambda call: call.seconds, default=None)
+
+
+def check(facts: RuleInputs) -> Finding | None:
+    """Weigh the call that takes most, and say what to do instead."""
+    called = _called(facts)
+    if called is None:
+        return None
+    share, call = called.seconds / facts.step.mean_s, called.found.call
+    if Severity.of(share) is Severity.INFO:
+        return None
+    place = f"{called.found.file}:{called.found.line}"
+    return Finding(
+        RULE_ID,
+        Severity.of(share),
+        message=_SAYS(stage=called.stage, place=place, part=share),
+        more=[call.says],
+        evidence=[
+            Evidence("call_s", "the call, per step", called.seconds, "s"),
+            Evidence("call_share", "share of the step", share, SHARE),
+            reported(call, called.share, f"the {called.stage} pass"),
+        ],
+        fix=f"{call.fix}.",
+        place=place,
+        how_to_check="Leave the call out for some steps. If they take as long, this finding is "
+        "wrong.",
+        cost_s=called.seconds,
+    )
+
+
+def change(facts: RuleInputs) -> Change | Refused:
+    """Return the stage without the call."""
+    called = _called(facts)
+    if called is None:
+        return Refused("no_call", "No such call was seen.")
+    return Change(stages={called.stage: Factor(1 - called.share, 1 - called.share)})
+
+
+RULE: Rule[RuleInputs] = Rule(
+    RULE_ID,
+    check,
+    change,
+    claims=(FORWARD, BACKWARD),
+    bound="Bound by a call in the model",
+    lifts=frozenset({"step", "cores"}),
+    supposing="if this call took no time",
+    called="a slow call in the model",
+)

@@ -1,0 +1,47 @@
+"""Batches that the program keeps hold all files that it may open, and the training ended with it."""
+
+from feedline.analysis.ledger.change import Refused
+from feedline.analysis.ledger.facts import RuleInputs
+from feedline.analysis.ledger.finding import Finding, Severity
+from feedline.analysis.ledger.rule import Rule
+from feedline.profiler.session.ending import ALL_OPEN
+
+RULE_ID = "kept_batches"
+
+_SAYS = "batches that are kept hold all files that the process may open"
+_EACH = "each tensor from a worker is in shared memory, and keeps a file descriptor open"
+_FIX = "Keep copies, with tensor.clone(), or numbers."
+_STRATEGY = "Or call torch.multiprocessing.set_sharing_strategy('file_system') at the beginning."
+
+
+def check(facts: RuleInputs) -> Finding | None:
+    """Say so of a training that ended with torch's error about it."""
+    if ALL_OPEN not in facts.failed:
+        return None
+    return Finding(
+        RULE_ID,
+        Severity.HIGH,
+        message=_SAYS,
+        more=[_EACH],
+        fix=_FIX,
+        fix_more=[_STRATEGY],
+        place=facts.adding_line,
+        how_to_check="Count the entries of /proc/PID/fd while it trains. If they do not become "
+        "more, this finding is wrong.",
+    )
+
+
+def change(facts: RuleInputs) -> Refused:
+    """Refuse to predict: it takes no time until the training ends."""
+    return Refused("files", "Kept batches take no time until no more files can be opened.")
+
+
+RULE: Rule[RuleInputs] = Rule(
+    RULE_ID,
+    check,
+    change,
+    bound="Ended early",
+    in_part=False,
+    lifts=frozenset(),
+    ends_training=True,
+)

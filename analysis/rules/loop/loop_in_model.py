@@ -1,0 +1,81 @@
+"""The model, or its loss, goes through a dimension of a tensor in a Python loop."""
+
+from feedline.analysis.ledger.change import Refused
+from feedline.analysis.ledger.facts import RuleInputs
+from feedline.analysis.ledger.finding import SHARE, CostKind, Evidence, Finding, Severity
+from feedline.analysis.ledger.rule import Rule
+from feedline.analysis.ledger.view.model_code import model_loop
+from feedline.analysis.sentences import NAME, PERCENT, Sentence
+
+RULE_ID = "loop_in_model"
+
+_SAYS = Sentence(
+    "{function}() goes through a tensor in a Python loop, which takes {part} of the step",
+    function=NAME,
+    part=PERCENT,
+)
+_EACH = "each operation on a part costs as much in Python as one on the whole"
+_BACKWARD = "the backward pass, which goes through them again, is not part of this figure"
+_FIX = "Compute on the whole tensor at once instead of on its parts."
+_LAYER = "Where steps depend on each other, use a layer such as nn.LSTM, which loops in C++."
+#: Operations per second of the forward pass, on one core, from which on its products are what
+#: takes the time: in products of 256 x 256, a core does 20e9 or more; in small ones, 2e9 to 6e9.
+_MUCH_FLOPS = 10e9
+
+
+def check(facts: RuleInputs) -> Finding | None:
+    """Weigh the loop, where the model computes little in the time that its forward takes."""
+    if facts.on_gpu or _computes(facts):
+        return None
+    found = model_loop(facts)
+    if found is None:
+        return None
+    share = found.part.seconds / facts.step.mean_s
+    if Severity.of(share) is Severity.INFO:
+        return None
+    return Finding(
+        RULE_ID,
+        Severity.of(share),
+        message=_SAYS(function=found.function, part=share),
+        more=[_EACH, _BACKWARD],
+        evidence=[
+            Evidence("loop_s", "in the loop, per step", found.part.seconds, "s"),
+            Evidence("loop_share", "share of the step", share, SHARE),
+            Evidence("samples", "samples that show it", found.part.samples, "1"),
+        ],
+        fix=_FIX,
+        fix_more=[_LAYER],
+        place=found.place,
+        how_to_check="Run one iteration of the loop instead of all. If the step takes as long, "
+        "this finding is wrong.",
+        cost_s=found.part.seconds,
+        cost_kind=CostKind.AT_LEAST,
+    )
+
+
+def _computes(facts: RuleInputs) -> bool:
+    """Tell whether products may be what takes the time; also where they were not counted."""
+    flop, step = facts.step.flop, facts.step
+    took = step.stages.get("forward", 0.0) + step.stages.get("loss", 0.0)
+    batch = facts.throughput.batch_size
+    if flop is None or took <= 0:
+        return True
+    per_step = flop.forward * (batch / flop.samples if batch and flop.samples else 1.0)
+    return per_step / took > _MUCH_FLOPS
+
+
+def change(facts: RuleInputs) -> Refused:
+    """Refuse to predict: what the same takes on whole tensors is not known."""
+    return Refused("loop", "What the same takes on whole tensors is not known: try it.")
+
+
+RULE: Rule[RuleInputs] = Rule(
+    RULE_ID,
+    check,
+    change,
+    claims=("forward", "loss"),
+    bound="Bound by a Python loop in the model",
+    lifts=frozenset({"step", "cores"}),
+    supposing="if the loop took no time",
+    called="a loop in the model",
+)

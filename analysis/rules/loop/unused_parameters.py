@@ -1,0 +1,72 @@
+"""DistributedDataParallel looks for parameters without a gradient in each step."""
+
+from feedline.analysis.ledger.change import Change, Factor, Refused
+from feedline.analysis.ledger.facts import RuleInputs
+from feedline.analysis.ledger.finding import SHARE, Evidence, Finding, Severity
+from feedline.analysis.ledger.rule import Rule
+from feedline.analysis.ledger.view.model_code import Part, besides, line_with
+from feedline.analysis.measure.code_places import AFTER_FORWARD, FORWARD
+from feedline.analysis.sentences import PERCENT, Sentence
+
+RULE_ID = "unused_parameters"
+
+_SAYS = Sentence(
+    "DistributedDataParallel walks through the graph for unused parameters in each step, which "
+    "takes {part} of it",
+    part=PERCENT,
+)
+_FIX = "Leave out find_unused_parameters=True."
+_STATIC = "Or, if the same parameters are unused in each step, set static_graph=True."
+_CONDITION = "only if every parameter gets a gradient in each step"
+
+
+def _walk(facts: RuleInputs) -> Part | None:
+    return besides(facts, AFTER_FORWARD, FORWARD) if facts.finds_unused else None
+
+
+def check(facts: RuleInputs) -> Finding | None:
+    """Weigh what follows each forward of DistributedDataParallel, if that looks for them."""
+    found = _walk(facts)
+    if found is None or facts.code is None:
+        return None
+    share = found.seconds / facts.step.mean_s
+    if Severity.of(share) is Severity.INFO:
+        return None
+    return Finding(
+        RULE_ID,
+        Severity.of(share),
+        message=_SAYS(part=share),
+        evidence=[
+            Evidence("unused_s", "looking for unused parameters, per step", found.seconds, "s"),
+            Evidence("unused_share", "share of the step", share, SHARE),
+            Evidence("samples", "samples that show it", found.samples, "1"),
+        ],
+        fix=_FIX,
+        fix_more=[_STATIC],
+        place=line_with(facts.code, r"\bfind_unused_parameters\b") or found.place,
+        condition=_CONDITION,
+        how_to_check="Train without find_unused_parameters. If the forward takes as long, this "
+        "finding is wrong.",
+        cost_s=found.seconds,
+    )
+
+
+def change(facts: RuleInputs) -> Change | Refused:
+    """Return the forward without it."""
+    found = _walk(facts)
+    if found is None:
+        return Refused("unused", "What looking for unused parameters takes is not known.")
+    left = 1 - found.stages[FORWARD]
+    return Change(stages={FORWARD: Factor(left, left)})
+
+
+RULE: Rule[RuleInputs] = Rule(
+    RULE_ID,
+    check,
+    change,
+    claims=(FORWARD,),
+    bound="Slowed by find_unused_parameters",
+    lifts=frozenset({"step", "cores"}),
+    supposing="if it were not looked for them",
+    called="looking for unused parameters",
+)

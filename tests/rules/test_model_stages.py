@@ -1,0 +1,161 @@
+"""What takes the model's own stages: stacks that are kept, forwards that are repeated, float64, and
+loops in Python over a dimension of a tensor.
+"""
+
+import ast
+import os
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from rules.made_up import made_up_facts
+from user_code.made_stacks import BACKWARD, FORWARD, LOOP, PYTHON, TORCH, stack, training
+
+from feedline.analysis.ledger.change import Change, Refused
+from feedline.analysis.ledger.finding import Severity
+from feedline.analysis.measure.code_tree import SampledCode
+from feedline.analysis.measure.model import Flop
+from feedline.analysis.measure.source_lines import SourceLines
+from feedline.analysis.rules.loop import (
+    anomaly_detection,
+    call_in_model,
+    double_precision,
+    loop_in_model,
+    recomputed_forward,
+)
+
+CALL = [*LOOP[:-1], ("train.py", 71, "main"), *FORWARD]
+BACK = [*LOOP[:-1], ("train.py", 72, "main"), *BACKWARD]
+KEPT = [
+    *CALL,
+    ("net.py", 12, "forward"),
+    (TORCH + "fx/traceback.py", 503, "format_stack"),
+    (PYTHON + "traceback.py", 227, "extract_stack"),
+]
+CHECKPOINT = (TORCH + "utils/checkpoint.py", 1657, "recompute_fn")
+REPEATED = [*BACK, CHECKPOINT, *FORWARD, ("net.py", 12, "forward")]
+SLOW = Flop(1e6, 2e6, 32.0, "float32")  # of a step whose forward takes 30 ms
+
+
+def facts_of(*stacks, source=None, **given):
+    facts = made_up_facts(stages={"copy": 0.0}, **given)
+    return replace(facts, code=SampledCode.of([training(*stacks)], source))
+
+
+def test_stacks_that_anomaly_detection_keeps_are_weighed_by_their_part_of_forward():
+    finding = anomaly_detection.check(facts_of(stack(KEPT, 300)))
+
+    assert finding.severity is Severity.HIGH
+    assert finding.cost_s == pytest.approx(0.75 * 30e-3)  # 300 of 400 samples of 30 ms
+    assert "set_detect_anomaly" in finding.fix
+
+
+def test_a_training_that_keeps_no_stacks_is_not_said_to():
+    assert anomaly_detection.check(facts_of(stack([*CALL, ("net.py", 12, "forward")], 300))) is None
+
+
+def test_stacks_that_compiling_asks_for_are_no_anomaly_detection():
+    compiling = [*CALL, (TORCH + "_dynamo/convert_frame.py", 300, "compile"), KEPT[-2]]
+
+    assert anomaly_detection.check(facts_of(stack(compiling, 300), stack(KEPT, 300))) is None
+
+
+def test_a_forward_that_the_backward_pass_repeats_is_weighed_and_predicted():
+    facts = facts_of(stack(REPEATED, 100))
+
+    finding, change = recomputed_forward.check(facts), recomputed_forward.change(facts)
+
+    assert finding.cost_s == pytest.approx(20e-3)  # 100 of 300 samples of 60 ms
+    assert isinstance(change, Change)
+    assert change.stages["backward"].cpu == pytest.approx(2 / 3)
+    assert finding.condition == "only if memory allows"
+
+
+def test_a_forward_under_checkpoint_is_no_repetition():
+    once = [*CALL, ("net.py", 20, "forward"), CHECKPOINT, *FORWARD, ("net.py", 12, "forward")]
+    facts = facts_of(stack(once, 300))
+
+    assert recomputed_forward.check(facts) is None
+    assert isinstance(recomputed_forward.change(facts), Refused)
+
+
+def test_what_is_repeated_on_a_gpu_is_not_judged_by_the_host():
+    facts = replace(made_up_facts(), code=SampledCode.of([training(stack(REPEATED, 100))]))
+
+    assert recomputed_forward.check(facts) is None
+
+
+@pytest.mark.parametrize(("dtype", "told"), [("float64", True), ("float32", False), ("", False)])
+def test_a_model_of_float64_is_told_of(dtype, told):
+    facts = facts_of()
+    facts = replace(facts, step=replace(facts.step, flop=replace(SLOW, computed_in=dtype)))
+
+    finding = double_precision.check(facts)
+
+    assert (finding is not None) is told
+    if finding:
+        assert finding.cost_s == pytest.approx(45e-3)  # half of 90 ms
+
+
+def test_a_slow_call_inside_the_model_is_named_with_its_line_and_predicted():
+    logs = [*CALL, ("net.py", 12, "hook"), (PYTHON + "logging/__init__.py", 1489, "info")]
+    facts = facts_of(stack(logs, 300))
+
+    finding, change = call_in_model.check(facts), call_in_model.change(facts)
+
+    assert finding.place == "net.py:12" and finding.fix == "Log every 50 steps or so."
+    assert change.stages["forward"].cpu == pytest.approx(0.25)
+    assert call_in_model.check(facts_of(stack([*CALL, ("net.py", 12, "hook")], 300))) is None
+    norm = [*CALL, ("net.py", 12, "forward"), (TORCH + "functional.py", 1500, "norm")]
+    assert call_in_model.check(facts_of(stack(norm, 300))) is None
+
+
+NET = """
+class Net(nn.Module):
+    def forward(self, x):
+        batch, steps, _ = x.shape
+        for t in range(steps):
+            h = self.cell(x[:, t], h)
+        for i in range(len(self.layers)):
+            h = self.layers[i](h)
+        for k in range(h.shape[1]):
+            layer = self.heads[k]
+            y = layer(h[:, k])
+        return h
+"""
+
+
+def looped(tmp_path: Path, line: int, flop: Flop | None = SLOW):
+    (tmp_path / "net.py").write_text(NET)
+    os.utime(tmp_path / "net.py", (1e9, 1e9))
+    inside = stack([*CALL, (str(tmp_path / "net.py"), line, "forward")], 300)
+    facts = facts_of(inside, source=SourceLines(2e9))
+    return replace(facts, step=replace(facts.step, flop=flop))
+
+
+def test_a_loop_over_a_dimension_is_named_by_its_line(tmp_path):
+    finding = loop_in_model.check(looped(tmp_path, 6))
+
+    assert finding.place.endswith("net.py:5")
+    assert finding.cost_s == pytest.approx(0.75 * 30e-3)
+
+
+@pytest.mark.parametrize("line", [8, 11, 12])
+def test_loops_over_modules_and_other_lines_are_not_told_of(tmp_path, line):
+    assert loop_in_model.check(looped(tmp_path, line)) is None
+
+
+@pytest.mark.parametrize("flop", [None, Flop(1e9, 2e9, 32.0, "float32")])
+def test_a_loop_whose_products_may_take_the_time_is_not_told_of(tmp_path, flop):
+    assert loop_in_model.check(looped(tmp_path, 6, flop)) is None
+
+
+def test_a_file_that_is_no_python_has_no_loops(tmp_path):
+    with pytest.raises(SyntaxError):
+        ast.parse("for in")
+    (tmp_path / "net.py").write_text("def forward(self, x):\n for in\n")
+    os.utime(tmp_path / "net.py", (1e9, 1e9))
+    inside = stack([*CALL, (str(tmp_path / "net.py"), 2, "forward")], 300)
+    facts = facts_of(inside, source=SourceLines(2e9))
+
+    assert loop_in_model.check(replace(facts, step=replace(facts.step, flop=SLOW))) is None
