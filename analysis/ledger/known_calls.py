@@ -97,7 +97,7 @@ PER_SAMPLE: Calls = (
     KnownCall(
         "hdf5_iterated",
         "A data set of an HDF5 file is gone through row by row, with a read for each.",
-        "Read it at once, with dataset[:], before making an array or tensor",
+        "Read the data set at once, with dataset[:], before making an array or tensor",
         "https://github.com/pytorch/pytorch/issues/28761",
         (Sign("h5py", r"_hl/dataset\.py", "__iter__|__len__|len"),),
     ),
@@ -366,7 +366,7 @@ PER_SAMPLE: Calls = (
     KnownCall(
         "neighbors_searched",
         "Neighbors or distances are searched anew for each sample.",
-        "Search them once, before training, and keep the indices",
+        "Search neighbors once, before training, and keep the indices",
         "https://github.com/WangYueFt/dcp/issues/6",
         (Sign("scipy", r"spatial/.*"), Sign("sklearn", r"(neighbors|metrics)/.*")),
         r"KDTree\(|\bcdist\(",
@@ -374,7 +374,7 @@ PER_SAMPLE: Calls = (
     KnownCall(
         "graph_in_python",
         "NetworkX goes through graphs in Python, node by node.",
-        "Compute it once, before training, or with scipy.sparse.csgraph",
+        "Compute graphs once, before training, or with scipy.sparse.csgraph",
         "https://github.com/networkx/nx-guides/pull/57",
         (Sign("networkx"),),
     ),
@@ -420,7 +420,7 @@ PER_SAMPLE: Calls = (
 UNPACKED = KnownCall(
     "unpacked",
     "What a sample needs is unpacked each time it is read.",
-    "Store it uncompressed, or with a faster method such as LZ4",
+    "Store the data uncompressed, or with a faster method such as LZ4",
     "https://github.com/mani-skill/ManiSkill/pull/1040",
 )
 
@@ -467,35 +467,31 @@ PER_STEP: Calls = (
         left=0.15,
     ),
     KnownCall(
-        "file_written",
-        "A file is written in every step.",
-        "Write the file every 50 steps or so, or when training ends",
-        "https://github.com/cysmith/neural-style-tf/issues/46",
-        (_python(r"(json/.*|csv\.py)", "dump|writerows?"), Sign("pandas", r"io/.*")),
-        r"\b(json|pickle|yaml)\.dump\(|\bnp\.save\w*\(|\.to_(csv|json|parquet)\(|\.writerows?\("
-        r"|\bos\.fsync\(",
-        left=_RARELY,
-    ),
-    KnownCall(
         "command_run",
         "A command is started, and waited for, in every step.",
-        "Run it every 50 steps or so, or in a thread",
+        "Run the command every 50 steps or so, or in a thread",
         "https://github.com/Lightning-AI/pytorch-lightning/issues/189",
         (_python(r"subprocess\.py"),),
         r"\bos\.(system|popen)\(",
+        left=_RARELY,
     ),
     KnownCall(
         "file_written",
         "Values are serialized, or written to a file, in every step.",
         "Write only what is new, every 50 steps or so",
         "https://github.com/m2lines/Samudra/pull/841",
-        (_python(r"(json/.*|csv\.py)"), Sign("pandas", r"io/.*")),
-        r"\bnp\.save(z\w*|txt)?\(|\bpickle\.dump\(|\bos\.fsync\(|\.flush\(|\.write(lines|row|rows)?\(",
+        (
+            _python(r"(json/.*|csv\.py)", r"dumps?|encode|_?iterencode\w*|writerows?"),
+            Sign("pandas", r"io/.*"),
+        ),
+        r"\b(json|pickle|yaml)\.dump\(|\bnp\.save(z\w*|txt)?\(|\.to_(csv|json|parquet)\("
+        r"|\bos\.fsync\(|\.flush\(|\.write(lines|row|rows)?\(",
+        left=_RARELY,
     ),
     KnownCall(
         "model_moved",
         "The model is moved or converted in every step.",
-        "Do it once, before the loop",
+        "Move the model once, before the loop",
         "https://github.com/pytorch/pytorch/issues/23865",
         (Sign("torch", r"nn/modules/module\.py", "_apply|to|cuda|cpu|float|double|half"),),
     ),
@@ -509,7 +505,7 @@ PER_STEP: Calls = (
     KnownCall(
         "objects_counted",
         "Every object of the program is looked at in every step.",
-        "Remove it, or do it once per epoch",
+        "Remove gc.get_objects(), or call it once per epoch",
         "https://github.com/Oldpan/Pytorch-Memory-Utils/issues/21",
         text=r"\bgc\.get_objects\(",
         with_loop=True,
@@ -517,7 +513,7 @@ PER_STEP: Calls = (
     KnownCall(
         "parameters_looked_up",
         "Parameters are collected from all modules again and again in every step.",
-        "Collect them once, and update them together, such as with torch._foreach_lerp_",
+        "Collect the parameters once, and update them together, such as with torch._foreach_lerp_",
         "https://github.com/lightly-ai/lightly/pull/1899",
         (
             Sign(

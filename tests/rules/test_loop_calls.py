@@ -79,7 +79,7 @@ def test_parameters_that_are_collected_again_and_again_are_named_with_their_line
     finding = check(looped(stack(walk, 60), stack(LOOP, 10)))
 
     assert finding.place == "ema.py:30"
-    assert finding.fix.startswith("Collect them once")
+    assert finding.fix.startswith("Collect the parameters once")
 
 
 @pytest.mark.parametrize(

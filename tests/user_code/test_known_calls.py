@@ -154,6 +154,7 @@ def test_each_call_says_little_and_names_a_public_report(call):
     assert len(call.fix.split()) <= 15 and not call.fix.endswith(".")
     assert re.fullmatch(r"https://github\.com/[^/]+/[^/]+/(issues|pull)/\d+", call.report)
     assert call.signs or call.text
+    assert not re.match(r"\w+ (it|them|this)\b", call.fix)  # of which nothing was said yet
 
 
 def test_names_are_unique_and_there_are_thirty_or_more():
