@@ -80,7 +80,7 @@ def test_it_can_be_written_as_text_markdown_and_json(name, folder):
 
     assert main(["report", "-q", str(folder), "-o", str(file)]) == 0
 
-    assert "Input-bound: 92 %" in file.read_text()
+    assert "Input takes 92 %" in file.read_text()
 
 
 @pytest.mark.parametrize(
