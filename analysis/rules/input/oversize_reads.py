@@ -14,7 +14,7 @@ RULE_ID = "oversize_reads"
 _SAYS = Sentence(
     "each sample reads {read} of files, of which its batch gets {used}", read=SIZE, used=SIZE
 )
-_TAKES = Sentence("reading takes {part} of the time that making a sample takes", part=PERCENT)
+_TAKES = Sentence("reading is {part} of a sample's time", part=PERCENT)
 _MAP = (
     "Open arrays once with np.load(..., mmap_mode='r'), and read only the part that a sample uses."
 )
