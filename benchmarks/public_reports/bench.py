@@ -190,7 +190,7 @@ CASES = [
         "atoms",
         "deepmodeling/deepmd-kit/pull/4616",
         "a whole array file is read for each of its frames",
-        ("user_code", "slow_for_its_bytes"),
+        ("oversize_reads", "user_code"),
         "np.load(",
     ),
     Case(

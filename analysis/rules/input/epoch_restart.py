@@ -21,7 +21,9 @@ _MADE_AGAIN = Sentence(
     passes=COUNT,
     by=PART,
 )
-_ONE_EACH = Sentence("each step starts a pass over the loader, and its workers, anew{by}", by=PART)
+_ONE_EACH = Sentence(
+    "each step starts a new pass over the loader, and its workers again{by}", by=PART
+)
 _ITERATOR = (
     "Make the iterator once, before the loop: batches = iter(loader); in each step, next(batches)."
 )

@@ -12,11 +12,9 @@ from feedline.analysis.sentences import PERCENT, SIZE, Sentence
 RULE_ID = "oversize_reads"
 
 _SAYS = Sentence(
-    "each sample reads {read} of files, of which its batch gets {used}: reading takes {part} of it",
-    read=SIZE,
-    used=SIZE,
-    part=PERCENT,
+    "each sample reads {read} of files, of which its batch gets {used}", read=SIZE, used=SIZE
 )
+_TAKES = Sentence("reading is {part} of a sample's time", part=PERCENT)
 _MAP = (
     "Open arrays once with np.load(..., mmap_mode='r'), and read only the part that a sample uses."
 )
@@ -51,7 +49,8 @@ def check(facts: RuleInputs) -> Finding | None:
     return Finding(
         RULE_ID,
         weight,
-        message=_SAYS(read=read, used=used, part=part),
+        message=_SAYS(read=read, used=used),
+        more=[_TAKES(part=part)],
         evidence=[
             Evidence("read_bytes", "bytes read per sample", read, "B"),
             Evidence("used_bytes", "bytes per sample in a batch", used, "B"),

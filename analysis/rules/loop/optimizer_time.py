@@ -29,12 +29,9 @@ _ONE_BY_ONE = Sentence(
 _UPDATES = Sentence("it updates {tensors} with {elements} elements", tensors=PART, elements=COUNT)
 _NEEDS = Sentence("that needs at most {needs}, so other code runs inside it", needs=TIME)
 _EMBEDDED = Sentence(
-    "{embedded} of these elements are embeddings, all of which are updated: a batch has at most "
-    "{used} of their {rows} rows",
-    embedded=PERCENT,
-    used=COUNT,
-    rows=COUNT,
+    "{embedded} of these elements are in embeddings, whose rows are all updated", embedded=PERCENT
 )
+_FEW = Sentence("a batch has at most {used} of their {rows} rows", used=COUNT, rows=COUNT)
 _SPARSE = (
     "Make the embedding with sparse=True, and update it with SparseAdam, or SGD without momentum."
 )
@@ -113,7 +110,7 @@ def _embedded(updated: Updated, used: int | None) -> list[str]:
     if used is None:
         return []
     part = min(1.0, updated.embedded / updated.elements)
-    return [_EMBEDDED(embedded=part, used=used, rows=updated.rows)]
+    return [_EMBEDDED(embedded=part), _FEW(used=used, rows=updated.rows)]
 
 
 def _place(facts: RuleInputs, updated: Updated, used: int | None) -> str:
