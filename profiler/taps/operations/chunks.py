@@ -67,7 +67,7 @@ def _touched(part: Any, chunk: int, length: int) -> int:
         if not picked:
             return 0
         return min(len(picked), abs(picked[-1] // chunk - picked[0] // chunk) + 1)
-    if hasattr(part, "nonzero") and getattr(part, "ndim", 0):
+    if hasattr(part, "nonzero") and len(part.shape):
         chosen = part.nonzero()[0] if part.dtype == bool else part
         return len(set((chosen % length // chunk).tolist()))
     if isinstance(part, list):

@@ -39,6 +39,7 @@ def _selftest() -> str | None:
     import decord
 
     reader = object.__new__(decord.VideoReader)  # of no file: its calls fail, and are spans as well
+    reader._handle = None
     spans = collect(lambda: _failing(lambda: decord.VideoReader("")))
     spans += collect(lambda: _failing(lambda: reader.get_batch([0])))
     return missing(spans, (Stage.READ, f"{_READER}.open"), (Stage.DECODE, f"{_READER}.get_batch"))
