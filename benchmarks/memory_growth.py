@@ -24,11 +24,12 @@ from faults.conditions import Unavailable, place
 from twins import machine, table, write_json
 
 LIMIT_S = 240.0
-BATCH, WIDTH, HIDDEN = 4, 64, 8192
+BATCH, WIDTH, HIDDEN = 4, 64, 16384
 MB = 1e6
-ROW, HELD, READ = 4 * WIDTH * 256, 80, 160  # bytes kept of a sample, batches held out, strings read
-#: Kept of a model's step: its rows, what the activation returned, log-probabilities and labels.
-GRAPH = 4 * BATCH * (WIDTH + HIDDEN + 10) + 8 * BATCH
+ROW, HELD, READ = 4 * WIDTH * 256, 40, 160  # bytes of a kept row, batches held out, strings read
+#: Larger pieces of memory have pages of their own. Otherwise what is kept lies between what is freed,
+#: in holes that nothing larger fits into any more, and memory grows by more than what is kept.
+PAGE, OWN_PAGES = 4096, 1 << 15
 TRAINING = """
 import collections
 import functools
@@ -106,15 +107,25 @@ CACHED = """@functools.lru_cache(maxsize=None)
     def read(self, index):  # kept
         return torch.full((64, 256), float(index))"""
 RECORD = '{"names": [f"{made}-{k:05}" for k in range(1000)], "scores": [made + k / 8 for k in range(1000)]}'
-STRING = len(f"{0:060}") + 49 + 3  # bytes of a string in Python's allocator
+#: Bytes of a string of 60 characters: a pool of Python's allocator has a head and blocks of 112.
+STRING = 16384 / ((16384 - 48) // 112)
 LOOK = f"len(self.names[index * {READ} : (index + 1) * {READ}])"
 
 
+def mapped(nbytes: int) -> int:
+    """Bytes of a large piece in pages of its own."""
+    return (nbytes // PAGE + 1) * PAGE
+
+
+#: Kept of a model's step: what the activation returned, its rows, log-probabilities and labels.
+GRAPH = mapped(4 * BATCH * HIDDEN) + 4 * BATCH * (WIDTH + 10) + 8 * BATCH
+
+
 def size_of_record() -> int:
-    """Bytes of the objects that are kept of a step."""
+    """Bytes of the objects that are kept of a step, in blocks of 16 as Python allocates them."""
     record = eval(RECORD, {"made": 12345})
     parts = [part for values in record.values() for part in values]
-    return sum(map(sys.getsizeof, [record, *record.values(), *parts]))
+    return sum(-(-sys.getsizeof(part) // 16) * 16 for part in [record, *record.values(), *parts])
 
 
 @dataclass(frozen=True)
@@ -172,38 +183,40 @@ def in_main(name: str, what: str, bytes_per_step: float, holder: str, mb: int, *
     return Case(name, what, bytes_per_step, "main", holder, mb, **more)
 
 
-def in_workers(name: str, what: str, mb: int, workers: int, **more: Any) -> Case:
-    return Case(name, what, BATCH * ROW, "workers", "own", mb, workers=workers, **more)
+def in_workers(
+    name: str, what: str, mb: int, workers: int, kept: int = BATCH * mapped(ROW), **more: Any
+) -> Case:
+    return Case(name, what, kept, "workers", "own", mb, workers=workers, **more)
 
 
 KEEP_ROW = {"sample": "self.cache.append(row.repeat(256))  # kept"}
 CASES = [
-    in_main("graphs", "losses with their graphs", GRAPH, "graphs", 1500,
+    in_main("graphs", "losses with their graphs", GRAPH, "graphs", 1200,
             code={"step": "kept.append(loss)  # kept", "backward": "retain_graph=True"}),
-    in_main("tensors", "a tensor of each step", 1 << 18, "pieces", 1500,
+    in_main("tensors", "a tensor of each step", mapped(1 << 18), "pieces", 1200,
             code={"step": "kept.append(torch.ones(1 << 16))  # kept"}),
     in_main("objects", "a dict of lists of strings and floats", size_of_record(), "objects", 1000,
             code={"step": f"kept.append({RECORD})  # kept"}),
-    in_main("arrays", "a NumPy array of each step", 1 << 18, "pieces", 1500,
+    in_main("arrays", "a NumPy array of each step", mapped(1 << 18), "pieces", 1200,
             code={"step": "kept.append(np.ones((256, 256), np.float32))  # kept"}),
-    in_workers("cache_1", "a list in the data set, one worker", 1500, 1, code=KEEP_ROW),
-    in_workers("cache_4", "a list in the data set, four workers", 1700, 4, code=KEEP_ROW),
+    in_workers("cache_1", "a list in the data set, one worker", 1200, 1, code=KEEP_ROW),
+    in_workers("cache_4", "a list in the data set, four workers", 1400, 4, code=KEEP_ROW),
     Case("copied", "strings of a list that two workers read", BATCH * READ * STRING, "workers", "copies",
          1100, workers=2, per_epoch=6000,
          code={"init": 'self.names = [f"{number:060}" for number in range(3_840_000)]', "sample": LOOK}),
-    in_workers("lru_cache", "results of a function with lru_cache", 1600, 2, per_epoch=9000,
+    in_workers("lru_cache", "results of a function with lru_cache", 1250, 2, per_epoch=9000,
                code={"method": CACHED, "sample": "self.read(index)"}),
-    in_workers("collate", "a copy of each batch in collate", 1600, 2, code={"above": COLLATE}),
+    in_workers("collate", "a copy of each batch in collate", 1250, 2, mapped(BATCH * ROW), code={"above": COLLATE}),
     in_main("epoch", "an array at the end of each epoch", 40 * MB / 400, "pieces", 900, per_epoch=400,
             steps=3300, code={"epoch": "kept.append(np.ones(10_000_000, np.float32))  # kept"}),
-    in_main("evaluation", "what the model returns in evaluations", HELD * 4 * BATCH * HIDDEN / 250,
+    in_main("evaluation", "what the model returns in evaluations", HELD * mapped(4 * BATCH * HIDDEN) / 250,
             "pieces", 600, steps=2900,
             code={"above": EVALUATE, "step": "made % 250 or evaluate(model, held)  # starts"}),
     in_main("small", "a string of 20 kB of each step", 20_049, "pieces", 400, steps=3000,
             code={"step": 'kept.append(f"{made:<20000}")  # kept'}),
-    in_main("large", "2 MB of each step", 1 << 21, "pieces", 3000, steps=700, per_epoch=300, step_ms=30,
+    in_main("large", "2 MB of each step", mapped(1 << 21), "pieces", 2300, steps=700, per_epoch=300, step_ms=30,
             code={"step": "kept.append(torch.ones(1 << 19))  # kept"}),
-    in_workers("spawned", "a list in the data set, two spawned workers", 2000, 2, start="spawn",
+    in_workers("spawned", "a list in the data set, two spawned workers", 1600, 2, start="spawn",
                code=KEEP_ROW),
 ]  # fmt: skip
 WELL = [
@@ -277,7 +290,7 @@ def start(
             [*command, str(counter), str(steps), str(step_ms)],
             cwd=folder,
             start_new_session=True,
-            env={**os.environ, "OMP_NUM_THREADS": "1"},
+            env={**os.environ, "OMP_NUM_THREADS": "1", "MALLOC_MMAP_THRESHOLD_": str(OWN_PAGES)},
             stdout=log,
             stderr=log,
         )

@@ -26,6 +26,9 @@ from feedline.profiler.samplers.source import GaugeSource, reason_of
 from feedline.profiler.stacks.sampler import StackSampling
 
 _JOIN_S = 0.5
+#: Of a period, by which samples come later, in turns: at a distance that is a multiple of a step's,
+#: all of them would be of the same moment of a step, or go through it slowly.
+_OFFSETS, _GOLDEN = 0.5, 0.618034
 _SHORTEST_NS = 100_000_000  # CPU time is known to 10 ms
 # times as often in the beginning: a training of two seconds would have one reading, or none
 _EARLY = 4
@@ -195,7 +198,7 @@ class Sampler(threading.Thread):
         begin, ticks = clock.wall_ns(), 0
         last = begin
         due = begin + self._period_ns(ticks)
-        while not self._wait_until(due):
+        while not self._wait_until(due + self._offset_ns(ticks)):
             last = clock.wall_ns()
             self.tick()
             ticks += 1
@@ -204,6 +207,9 @@ class Sampler(threading.Thread):
         # a run shorter than a period, or the rest of one
         if ticks == 0 or clock.wall_ns() - last > _SHORTEST_NS:
             self.tick()
+
+    def _offset_ns(self, ticks: int) -> int:
+        return int(_OFFSETS * self._period_ns(ticks) * (ticks * _GOLDEN % 1.0))
 
     def _period_ns(self, ticks: int) -> int:
         return int(self.period_s * 1e9) // (_EARLY if ticks < self._early else 1)

@@ -1,4 +1,4 @@
-"""soundfile, decord and torchcodec: opening files, and what is decoded of them."""
+"""soundfile and decord: opening files, and what is decoded of them."""
 
 import cv2
 import numpy as np
@@ -80,29 +80,3 @@ def test_frames_of_decord_are_decoded(spans, video):
     assert (Stage.DECODE, "decord.VideoReader.get_batch", 2 * size) in written
     assert (Stage.DECODE, "decord.VideoReader.next", size) in written
     assert {stage for stage, *_ in written[1:]} == {Stage.DECODE}
-
-
-def test_frames_of_torchcodec_are_decoded(spans, video):
-    pytest.importorskip("torchcodec", exc_type=Exception)
-    from torchcodec.decoders import VideoDecoder
-
-    frames = []
-
-    def use():
-        decoder = VideoDecoder(video)
-        frames.append(decoder.get_frames_at([2, 5]).data)
-        frames.append(decoder[7])
-
-    written = described(spans(use))
-
-    assert [round(frame.float().mean().item() / 20) for frame in (*frames[0], frames[1])] == [
-        2,
-        5,
-        7,
-    ]
-    size = HEIGHT * WIDTH * 3
-    assert written == [
-        (Stage.READ, "torchcodec.VideoDecoder.open", 0),
-        (Stage.DECODE, "torchcodec.VideoDecoder.get_frames_at", 2 * size),
-        (Stage.DECODE, "torchcodec.VideoDecoder.getitem", size),
-    ]

@@ -34,7 +34,7 @@ _MIN_CPU_SHARE = 0.50
 _MIN_WALL_SHARE = 0.25
 
 #: Operations that decode videos.
-_VIDEO = ("cv2.VideoCapture.", "decord.VideoReader.", "torchcodec.VideoDecoder.")
+_VIDEO = ("cv2.VideoCapture.", "decord.VideoReader.")
 #: Decoders of JPEG that others do not beat on a CPU, as the names of their operations begin.
 _FAST = ("simplejpeg.", "torchvision.")
 _FRAMES = [

@@ -22,7 +22,6 @@ _SAYS = Sentence(
 _DECODE = "Decode with one thread per worker"
 _OF_DECODER = {
     "decord.": [f"{_DECODE}: decord.VideoReader(file, num_threads=1)."],
-    "torchcodec.": [f"{_DECODE}: torchcodec's VideoDecoder(file, num_ffmpeg_threads=1)."],
     "": [
         f"{_DECODE}: cv2.VideoCapture(file, cv2.CAP_FFMPEG, [cv2.CAP_PROP_N_THREADS, 1]).",
         "Other decoding libraries have an equivalent.",

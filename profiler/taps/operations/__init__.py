@@ -19,7 +19,6 @@ from feedline.profiler.taps.operations import (
     numpy_,
     pil_,
     soundfile_,
-    torchcodec_,
     torchvision_,
     webdataset_,
     zarr_,
@@ -41,7 +40,6 @@ LIBRARIES = (
     monai_.LIBRARY,
     soundfile_.LIBRARY,
     decord_.LIBRARY,
-    torchcodec_.LIBRARY,
     *library.UNTAPPED,
 )
 
