@@ -7,7 +7,7 @@ from feedline.analysis.measure.code_places import OTHER
 from feedline.analysis.measure.code_tree import MAIN
 from feedline.analysis.ranks.communication import Communication
 from feedline.analysis.sentences import COUNT, Sentence
-from feedline.profiler.store.stacks import StackFrame
+from feedline.profiler.store.sampled_stacks import StackFrame
 
 _LEAST = Sentence("that is on rank {rank}, where it is least", rank=COUNT)
 _RECORD_ALL = [
