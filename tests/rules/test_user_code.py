@@ -48,7 +48,7 @@ def test_bytes_of_chunks_for_each_byte_that_is_used_are_told_where_a_part_is_use
         return check(replace(facts, workers=replace(facts.workers, operations=[read]))).more
 
     assert more(64.0)[:2] == [
-        "A whole chunk is read and unpacked to get a part of it.",
+        "HDF5 reads whole chunks to get a part of them, and picks a list of indices one by one.",
         "64.0 times as many bytes are unpacked as are used",
     ]
     assert more(1.0)[0] == "What a sample needs is unpacked each time it is read."
