@@ -47,8 +47,8 @@ class Flop:
         forward: Of all forwards in training mode, as torch.utils.flop_counter counts. Unit: FLOP.
         backward: Of all backwards. Unit: FLOP.
         samples: In that step. Unit: samples.
-        computed_in: float32, tf32, float16 or bfloat16: the fastest in which a tenth of them or
-            more are computed; empty: unknown.
+        computed_in: float64, float32, tf32, float16 or bfloat16: the fastest in which a tenth of
+            them or more are computed; empty: unknown.
     """
 
     forward: float
