@@ -139,7 +139,7 @@ CASES = [
         "a counter of a compiled module changes a number in its graph",
         ("recompilation",),
         "",
-        "tau",
+        "updates",
     ),
     Case(
         "blocks",

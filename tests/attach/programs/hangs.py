@@ -56,6 +56,8 @@ def batches():
     shards, position = [torch.zeros(4)] * 40, 0
     while True:
         found = None
+        if position == len(shards):
+            print("begun", flush=True)
         while found is None:
             for shard in shards[position : position + 1]:
                 found = shard
