@@ -65,8 +65,9 @@ def growths(
         held = _kept_by_main(series, by_name.get("memory/main_blocks"), _graphs(main, source))
         growing.append(_growth("main", series, clock, held, events))
     private, anonymous = _of_children(by_name)
-    if private is not None:
-        growing.append(_growth("workers", private, clock, _copied(private, anonymous), events))
+    if private is not None and anonymous is not None:
+        series, held = _kept_by_workers(private, anonymous)
+        growing.append(_growth("workers", series, clock, held, events))
     return _until([one for one in growing if one is not None], _left(by_name), clock.step_s)
 
 
@@ -181,11 +182,9 @@ class _Held:
 
     Attributes:
         holder: None: unknown.
-        bytes: that it explains at least; None: all.
     """
 
     holder: Holder | None
-    bytes: float | None = None
     graphs: int = 0
     graphs_alive: int = 0
     place: str = ""
@@ -214,8 +213,6 @@ def _growth(
     rate = jumps.per_step if jumps is not None else slope(made, values)
     if rate * span < max(_LEAST_BYTES, _LEAST_SHARE * float(values[0])):
         return None
-    if held is not None and held.bytes is not None and held.bytes < _COPIED * rate * span:
-        held = _Held(Holder.OWN)
     holder = held.holder if held is not None else None
     grown_bytes = rate * span
     if jumps is None and holder is Holder.COPIES:  # the less is left to copy, the slower it gets
@@ -252,13 +249,19 @@ def _is_steady(made: FloatArray, values: FloatArray, rate: float) -> bool:
     )
 
 
-def _copied(private: _Series, anonymous: _Series | None) -> _Held | None:
-    """Return what workers shared and have copied; None: not known."""
-    if anonymous is None or len(anonymous[0]) != len(private[0]) or len(private[0]) < 2:
-        return None
-    shared = private[0], anonymous[1] - private[1]
-    lost = -slope(*_thinned(shared)) * float(private[0][-1] - private[0][0])
-    return _Held(Holder.COPIES, lost, still_shared_bytes=max(float(shared[1][-1]), 0.0))
+def _kept_by_workers(private: _Series, anonymous: _Series) -> tuple[_Series, _Held | None]:
+    """Return how workers grow, and whether they copy what they shared or keep something else.
+
+    What they keep is told by all that they have: they copy some of what they shared at any time, as
+    when garbage is collected, and that grows by nothing else.
+    """
+    made, shared = private[0], anonymous[1] - private[1]
+    if len(made) < _FEWEST_LOOKS:
+        return private, None
+    lost, gained = (slope(*_thinned(series)) for series in ((made, shared), private))
+    if -lost >= _COPIED * gained:
+        return private, _Held(Holder.COPIES, still_shared_bytes=max(float(shared[-1]), 0.0))
+    return (made, anonymous[1] - shared[-1]), _Held(Holder.OWN)
 
 
 def _graphs(main: Process, source: SourceLines) -> _Held | None:

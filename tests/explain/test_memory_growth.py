@@ -109,6 +109,16 @@ def test_workers_that_gain_more_than_they_shared_keep_it():
     assert found.holder is Holder.OWN and found.still_shared_bytes is None
 
 
+def test_what_workers_copy_once_is_not_counted_with_what_they_keep():
+    kept = 100 * MB + 20 * MB * np.arange(31)
+    copied = 150 * MB * (np.arange(31) >= 19)
+    (found,) = of_workers(kept + copied, kept + 400 * MB)
+
+    assert found.holder is Holder.OWN
+    assert found.per_step_bytes == pytest.approx(2 * MB, rel=0.001)
+    assert found.at_end_bytes == pytest.approx(kept[-1] + 150 * MB, rel=0.02)
+
+
 def test_nothing_is_said_of_workers_that_come_and_go():
     private = 100 * MB + 20 * MB * np.arange(31)
     children = gauge("memory/children", [2, 3, 4] * 10 + [2])
