@@ -255,13 +255,15 @@ def _chunked(
     records: Records, row: IntArray, count: int, names: Mapping[int, str]
 ) -> dict[str, dict[str, FloatArray]]:
     """Return what reads of chunks returned and unpacked in each sample, by operation."""
-    reads = (records["stage"] == Stage.READ) & (row >= 0) & (records["extra"] > 0)
+    is_read = (records["stage"] == Stage.READ) & (row >= 0)
+    reads, row = view(records[is_read], Stage.READ), row[is_read]
+    of_chunks = reads["unpacked"] > 0
     found = {}
-    for source in np.unique(records["source"][reads]).tolist():
-        own = reads & (records["source"] == source)
+    for source in np.unique(reads["source"][of_chunks]).tolist():
+        own = of_chunks & (reads["source"] == source)
         found[names.get(source, "?")] = {
-            "used": _sum_rows(row[own], records["nbytes"][own], count),
-            "unpacked": _sum_rows(row[own], records["extra"][own], count),
+            "used": _sum_rows(row[own], reads["nbytes"][own], count),
+            "unpacked": _sum_rows(row[own], reads["unpacked"][own], count),
         }
     return found
 

@@ -32,6 +32,7 @@ _MEANINGS = MappingProxyType(
             "nbytes": "read_bytes",
             "extra": "reads",
         },
+        Stage.READ: {"extra": "unpacked"},
         Stage.START: {"extra": "pid"},
         Stage.BATCH: {"cpu": "tensors", "runqueue": "batches", "extra": "samples"},
         Stage.KERNEL: {"wall": "minor_faults", "cpu": "system_cpu"},
