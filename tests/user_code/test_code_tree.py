@@ -76,6 +76,20 @@ def test_library_frames_belong_to_the_line_of_the_program_that_called_them():
     assert called(found[1].below) == "json.loads"
 
 
+def test_code_that_a_library_writes_as_text_belongs_to_the_line_that_calls_it():
+    managers = PYTHON + "multiprocessing/managers.py"
+    found = program_frames(
+        frames(
+            ("data.py", 20, "__getitem__"),
+            ("<string>", 2, "__getitem__"),
+            (managers, 9, "_callmethod"),
+        )
+    )
+
+    assert names(found) == [("__getitem__", 20)]
+    assert found[0].below[-1].function == "_callmethod"
+
+
 def test_recursion_counts_once_as_its_deepest_call():
     found = program_frames(
         frames(("a.py", 1, "walk"), ("a.py", 9, "visit"), ("a.py", 2, "walk"), ("b.py", 3, "leaf"))
