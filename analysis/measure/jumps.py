@@ -8,6 +8,7 @@ import numpy as np
 from feedline.analysis.intervals import FloatArray
 
 _LARGE = 8.0  # times the usual change from one reading to the next
+_OF_LARGEST = 0.25  # of the largest change: smaller ones are noise beside it
 _FEWEST = 3
 _FEWEST_STEPS = 1.5  # from one to the next: with less, each step is one of them
 _LEAST, _MOST = 0.8, 1.3  # of the growth, that jumps make: with more, some of it is given back
@@ -46,7 +47,8 @@ class Jumps:
             events: epoch or evaluation -> float64 [m], steps made by each.
         """
         grew = np.diff(values)
-        large = grew > max(_LARGE * float(np.median(np.abs(grew))), 1.0)
+        usual, largest = float(np.median(np.abs(grew))), float(grew.max(initial=0.0))
+        large = grew > max(_LARGE * usual, _OF_LARGEST * largest, 1.0)
         first = np.flatnonzero(large & ~np.append(False, large[:-1]))
         last = np.flatnonzero(large & ~np.append(large[1:], False)) + 1
         sizes = values[last] - values[first]

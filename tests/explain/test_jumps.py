@@ -40,6 +40,16 @@ def test_evaluations_that_jumps_come_with_are_told_where_epochs_are_not():
     assert Jumps.of(made, stairs(made), events).at == "evaluation"
 
 
+def test_small_changes_between_jumps_are_none_of_them():
+    made = readings()
+    values = stairs(made)
+    values[[7, 22, 23]] += 3 * MB
+
+    found = Jumps.of(made, values, {"epoch": epochs(made)})
+
+    assert found.at == "epoch" and found.per_step == pytest.approx(40 * MB / EVERY, rel=0.01)
+
+
 def test_jumps_with_nothing_have_their_distance():
     made = readings()
     found = Jumps.of(made, stairs(made), NOTHING)
