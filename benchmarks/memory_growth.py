@@ -2,8 +2,8 @@
 
     python benchmarks/memory_growth.py > docs/measured/memory-growth.md
 
-Fourteen small trainings, each of which keeps a known number of bytes, and three whose memory ends to
-grow. Each runs in a control group with a memory limit: once under feedline for some twenty seconds, and
+Fourteen small trainings, each of which keeps a known number of bytes, and three whose memory stops
+growing. Each runs in a control group with a memory limit: once under feedline for some twenty seconds, and
 once more until the kernel kills it. Control groups need root. Prints Markdown.
 """
 
@@ -133,7 +133,7 @@ class Case:
     """A training that keeps something.
 
     Attributes:
-        bytes_per_step: that it keeps; 0: its memory ends to grow.
+        bytes_per_step: that it keeps; 0: its memory stops growing.
         who, holder: what the report has to say.
         mb: limit of the control group.
         steps: that are recorded.
@@ -413,7 +413,7 @@ def page(outcomes: list[Outcome], failed: list[str]) -> str:
         "",
         "Small trainings that keep a known number of bytes, in a control group with a memory limit. Each was recorded for",
         "some twenty seconds, and then run again until the kernel killed it. Planted is what the kept objects take by",
-        "arithmetic. The end is told as the recorded steps and those that are said to be left.",
+        "arithmetic, without the nodes of graphs. The end is told as the recorded steps and those that are said to be left.",
         "",
         f"Told: {len(told)} of {len(judged)}. Growth within 5 %: {near}. What holds it is right: "
         f"{sum(one.held for one in told)}. Line right: {sum(one.line == 'yes' for one in told)},",
@@ -423,7 +423,7 @@ def page(outcomes: list[Outcome], failed: list[str]) -> str:
         "",
         table([HEAD, *map(row, judged)]),
         "",
-        "Trainings whose memory ends to grow:",
+        "Trainings whose memory stops growing:",
         "",
         *(
             f"- {case.what}: {'**accused**' if said.told else 'nothing is said'}"
