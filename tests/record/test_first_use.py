@@ -114,6 +114,7 @@ def details(weight: list[float], part: list[float]) -> SampledDetails:
         parts,
         {},
         {"read": zeros},
+        {},
         zeros,
         zeros,
         frozenset(),
