@@ -196,6 +196,9 @@ WAITING = [
          on="disk:60 cold:arrays", twin_on="warm:arrays"),
     rows("cold_map", "rows all over a memory map come from the disk", "cold_storage",
          "--source pages --folder {map} --pages 60 --steps 140 --workers 2", "", "", "map", on="cold:map", twin_on="warm:map"),
+    rows("whole_file_for_a_row", "an array of 2 MB is read for each row of it", "oversize_reads",
+         "--source whole --folder {arrays} --batch 32 --steps 600 --workers 2", "", "--keep", "arrays",
+         on="warm:arrays", twin_on="warm:arrays"),
     rows("swap", "random rows of an array that is larger than the memory that is left", "swapping",
          "--source owned --mb 900 --pages 60 --steps 200 --workers 2", "", "", on="swap:600"),
 ]  # fmt: skip

@@ -20,7 +20,7 @@ ROOT = Path(__file__).parents[2]
 PACKAGES = "feedline", "profiler", "analysis", "pipelines", "convergence"
 #: Private, and not torch's: Python's, other libraries', and what feedline hangs on objects itself.
 OTHERS = {"_asdict", "_replace", "_fields", "_exit", "_getframe", "_current_frames", "_args_from_interpreter_flags", "_processes", "_C"} | {
-    "_ActionsContainer", "_get_option_tuples", "_feedline", "_exif", "_mmap", "_shutdown"
+    "_is_gil_enabled", "_ActionsContainer", "_get_option_tuples", "_feedline", "_exif", "_mmap", "_shutdown"
 } | {
     "_parent", "_OutputIterDataset", "_base_dataset"  # Grain's, Ray's
 }  # fmt: skip

@@ -1,5 +1,6 @@
 """Memory of a process and of those below it, of real ones, and the limits of control groups."""
 
+import gc
 import multiprocessing
 import os
 import signal
@@ -82,6 +83,7 @@ def test_small_objects_are_blocks_and_large_ones_are_not(source):
         source._blocks_due_ns = 0
         return source.read()["memory/main_blocks"]
 
+    gc.collect()  # or what other tests left is collected meanwhile
     before = blocks()
     objects = [[number] for number in range(100_000)]
     with_objects = blocks()

@@ -264,7 +264,7 @@ def test_what_every_cause_costs_is_worked_out_here_too() -> None:
     causes = {
         getattr(module, name)
         for module in modules
-        for name in ("RULE_ID", "SPREAD", "SLOW")
+        for name in ("RULE_ID", "_RULE_ID", "SPREAD", "_SPREAD", "SLOW", "_SLOW")
         if hasattr(module, name)
     }
 

@@ -131,6 +131,19 @@ class Files(Rows):
         return torch.from_numpy(np.load(self.files[index % len(self.files)])[:WIDTH].copy())
 
 
+class Whole(Rows):
+    """A row of a file of some megabytes that is read as a whole, or (``--keep``) mapped."""
+
+    def prepare(self):
+        self.files = sorted(self.given.folder.iterdir())
+
+    def __getitem__(self, index):
+        mode = "r" if self.given.keep else None
+        values = np.load(self.files[index % 8], mmap_mode=mode)
+        first = index * WIDTH % (len(values) - WIDTH)
+        return torch.from_numpy(values[first : first + WIDTH].copy())
+
+
 class Pages(Rows):
     """Rows all over a large memory map."""
 
@@ -215,6 +228,7 @@ KINDS = (
     Pieces,
     Packed,
     Files,
+    Whole,
     Pages,
     Owned,
     Lists,
