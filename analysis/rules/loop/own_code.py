@@ -122,7 +122,11 @@ def check(facts: RuleInputs) -> Finding | None:
         Severity.of((by_host_s if on_gpu else took) / step.mean_s),
         message=_SAYS(took=own.s, part=named[0].s, function=name_of(named[0].name)),
         more=more,
-        evidence=[*_evidence(found, step.mean_s), *_reported(known)],
+        evidence=[
+            *_evidence(found, step.mean_s),
+            *_waiting(waits_s, step.cpu_s),
+            *_reported(known),
+        ],
         fix=fix,
         fix_more=[*others, *_freeing(freed_bytes, freeing_s, flags, facts.decodes_images)],
         place=_place(known, line, own_function),
@@ -204,6 +208,17 @@ def _waits_s(facts: RuleInputs, found: NamedFunctions) -> float:
         return 0.0
     waits_s = own.s * (1 - found.queued) - cpu_s
     return waits_s if waits_s >= _MOSTLY * own.s else 0.0
+
+
+def _waiting(waits_s: float, cpu_s: float | None) -> list[Evidence]:
+    if not waits_s:
+        return []
+    return measured(
+        [
+            ("waits_s", "waiting, per step, at least", waits_s, "s"),
+            ("cpu_s", "CPU time of all processes of the training, per step", cpu_s, "s"),
+        ]
+    )
 
 
 def _fixes(named: Sequence[OwnFunction], sampled: bool, waits: bool) -> list[str]:
