@@ -584,7 +584,7 @@ COSTS: dict[str, Formula] = {
         bar, bar.sending, bar.loader["batch_bytes"], 135, "collate", "transport"
     ),
     "slow_for_its_bytes": too_long,
-    "blocked": lambda bar: spared(bar, bar.blocked_by(*elsewhere(bar))),
+    "blocked": lambda bar: spared(bar, max(bar.blocked_by(kind) for kind in elsewhere(bar))),
     "small_files": lambda bar: spared(
         bar, bar.of_sample("read") * of_calls(bar) or bar.blocked_by("file", "page fault")
     ),
