@@ -344,9 +344,13 @@ def full(bar: Bar) -> bool:
         else pace * (bar.cost("total", "cpu_s") if each is None else each)
     )
     share = (own or 0.0) / effective(bar)
-    queued = bar.of_time("runqueue_s") * (1 - theirs(bar)) > 0.15 and (
-        use.get("others") is not None or share > 0.5
+    free = use.get("free")
+    none_free = (
+        free is None or free < 0.25 * use["allowed"]
+        if use.get("others") is not None
+        else share > 0.5
     )
+    queued = bar.of_time("runqueue_s") * (1 - theirs(bar)) > 0.15 and none_free
     return bar.of_time("blocked_s") <= 0.5 and (queued or share > 0.8)
 
 
