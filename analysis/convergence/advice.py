@@ -50,7 +50,7 @@ class AdviceCase:
 
     Attributes:
         run: with the largest batch.
-        reference: with the smallest; None: there is no smaller one.
+        reference: the run with the smallest batch; None: no run has a smaller one.
         base: the reference's batch.
     """
 

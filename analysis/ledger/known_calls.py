@@ -365,7 +365,7 @@ PER_SAMPLE: Calls = (
     ),
     KnownCall(
         "neighbors_searched",
-        "Neighbors or distances are searched anew for each sample.",
+        "Neighbors or distances are computed again for each sample.",
         "Search neighbors once, before training, and keep the indices",
         "https://github.com/WangYueFt/dcp/issues/6",
         (Sign("scipy", r"spatial/.*"), Sign("sklearn", r"(neighbors|metrics)/.*")),

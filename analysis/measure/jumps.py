@@ -1,4 +1,4 @@
-"""Growth that comes in jumps: at the end of each epoch, in each evaluation, or every so many steps."""
+"""Memory that grows in jumps: after each epoch, in each evaluation, or every few steps."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -51,7 +51,7 @@ def _around(tree: ast.Module, line: int) -> Sequence[ast.stmt]:
 def _keeping(body: Sequence[ast.stmt], line: int) -> Iterator[int]:
     """Lines of statements that add what has a graph to something that outlives the step."""
     carry: set[str] = set()
-    fresh: set[str] = set()  # names that each step gives anew before it adds to them
+    fresh: set[str] = set()  # names that each step assigns before it adds to them
     for statement in in_order(body):
         has = statement.lineno <= line <= (statement.end_lineno or 0)
         if isinstance(statement, ast.Assign) and (has or _carries(statement.value, carry)):

@@ -26,8 +26,8 @@ _LEAST_BYTES, _LEAST_SHARE = 16e6, 0.02
 #: Of the growth per step, in each third of these readings: with less, it comes to an end, or comes
 #: in jumps as an allocator's memory does.
 _THIRDS, _STEADY = 3, 0.4
-#: Bytes for each new block of Python's allocator, which has none above 512 B: growth with so few
-#: is of small objects, with so many of large pieces.
+#: Bytes of growth for each new block of Python's allocator, whose blocks have 512 B at most. Up to
+#: the first figure, small objects grow; from the second on, large pieces do.
 _OF_OBJECTS, _OF_PIECES = 1024.0, 2048.0
 _POINTS, _DRAWS, _BLOCKS = 48, 200, 8
 #: Of the graphs of past steps that were looked at: with fewer, some wait for a later update.

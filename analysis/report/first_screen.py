@@ -225,7 +225,7 @@ def _is_of_the_same_code(finding: Finding, shown: Finding) -> bool:
 
 
 def _file_and_line(place: str) -> tuple[str, int]:
-    """Return ``train.py`` and 31 of ``train.py:31``; 0 where there is no line."""
+    """Split ``train.py:31`` into ``train.py`` and 31; the line is 0 if there is none."""
     file, _, line = place.rpartition(":")
     return (file, int(line)) if line.isdecimal() else (place, 0)
 

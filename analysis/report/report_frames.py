@@ -19,7 +19,7 @@ _NOT_PREDICTED = "refused says why it is not predicted"
 _NOT_BOUNDED = "that is not predicted"
 _NO_RANK = "it does not name one rank"
 _A_LINE = "the row is of one line"
-_NO_STEP = "it is no part of the step, or the time of making batches is not known"
+_NO_STEP = "it is not part of the step, or the time of making batches is not known"
 
 USER_CODE = FrameTable(
     "user_code",

@@ -67,6 +67,6 @@ RULE: Rule[RuleInputs] = Rule(
     claims=(FORWARD,),
     bound="Slowed by find_unused_parameters",
     lifts=frozenset({"step", "cores"}),
-    supposing="if it were not looked for them",
+    supposing="if DistributedDataParallel did not look for them",
     called="looking for unused parameters",
 )

@@ -199,7 +199,7 @@ def _from_texts(texts: Sequence[msgspec.Raw]) -> npt.NDArray[np.int64]:
     wholes = whole_ends - begins
     if len(ends) != len(texts) or wholes.min() == 0 or decimals.max() > 3:
         return _one_by_one(texts)
-    # does not fit 64 bits, or is no time
+    # too large for 64 bits, or not a time
     if wholes.max() > 16 or (letters[begins[wholes == 16]] > ord("2")).any():
         return _one_by_one(texts)
     digits = np.fromstring(joined.translate(None, b".").decode(), "i8", sep=",")
