@@ -20,8 +20,7 @@ SAMPLES, BATCH = 40, 4
 PLANTED_MS = {
     **{"read": 10, "decode": 30, "augment": 30, "dataset": 30, "collate": 20, "sampler": 15},
     **{"backward": 60, "optimizer": 60},
-    # what recording takes is in these too: some ms of a step that sleeps, for everything has left
-    # the caches
+    # what recording takes is in these too
     **{"forward": 180, "loss": 180, "other": 120},
 }
 STAGES = ("forward", "loss", "backward", "optimizer", "other")
@@ -190,7 +189,9 @@ def main():
         steps.append({"wall": times[-1] - before, "next": got - before, **dict(zip(STAGES, parts))})
         before = times[-1]
     with open(truth, "w") as file:
-        json.dump({"samples": SAMPLES, "batches": len(loader), "steps": steps}, file)
+        planted_s = {stage: milliseconds / 1000 for stage, milliseconds in PLANTED_MS.items()}
+        counts = {"samples": SAMPLES, "batches": len(loader)}
+        json.dump({**counts, "planted_s": planted_s, "steps": steps}, file)
 
 
 if __name__ == "__main__":

@@ -42,6 +42,16 @@ def mean(rows: list[dict], name: str) -> float:
     return sum(row.get(name, 0.0) for row in rows) / len(rows)
 
 
+def cold_s(truth: dict) -> float:
+    """What one small call takes, of a step that sleeps: everything it touches has left the caches.
+
+    It is the loss of four numbers, 5 us when warm. On a virtual machine whose host takes pages back
+    it was 10 ms after 0.4 s in which it was not called. A tap is such a call too, and its time is
+    in a stage or beside it.
+    """
+    return max(0.0, mean(truth["steps"], "loss") - truth["planted_s"]["loss"])
+
+
 def warm(batches: list[dict]) -> list[dict]:
     """Those after each process's first, whose first sample pays for imports and is in no figure of
     a stage.
@@ -72,18 +82,23 @@ def test_every_stage_is_reported_within_three_percent(warm_python, tmp_path, met
 
     assert report["step"]["mean_s"] == pytest.approx(mean(steps, "wall"), rel=0.02)
     assert sum(stages.values()) == pytest.approx(report["step"]["mean_s"], rel=0.01)
+    cold = cold_s(truth)
+    around = max(
+        4e-4, cold / 2
+    )  # of one sample, and of what asks for a batch: less is called there
     for stage in MAIN:
         # 2 % but for noise: the two means are of different steps
-        assert stages[stage] == pytest.approx(mean(steps, stage), rel=0.03, abs=3e-4), stage
+        own = mean(steps, stage)
+        assert stages[stage] == pytest.approx(own, abs=0.03 * own + cold), stage
     asked = (
         ("epoch_start", "sampler", "wait", "transport")
         if workers
         else ("epoch_start", "sampler", "wait", *SAMPLE, "collate")
     )
-    # With workers it is the sampler's 15 ms in some of the steps: 4 to 10 ms, and up to 0.5 ms of
-    # recording outside its spans.
+    # With workers it is the sampler's 15 ms in some of the steps: 4 to 10 ms
+    own = mean(steps, "next")
     assert sum(stages.get(stage, 0.0) for stage in asked) == pytest.approx(
-        mean(steps, "next"), rel=0.02, abs=1e-3
+        own, abs=0.02 * own + around
     )
     counted = (
         batches if workers else batches[left_out(report) :]
@@ -91,8 +106,9 @@ def test_every_stage_is_reported_within_three_percent(warm_python, tmp_path, met
     later = warm(counted) if workers else counted
     for stage in SAMPLE:
         own = sum(row[stage] for row in later) / sum(len(row["batch"]) for row in later)
-        assert sample[stage]["wall_s"] == pytest.approx(own, rel=0.02, abs=4e-4), stage
-    assert sample["collate"]["wall_s"] == pytest.approx(collate_s(counted), rel=0.02, abs=4e-4)
+        assert sample[stage]["wall_s"] == pytest.approx(own, abs=0.02 * own + around), stage
+    own = collate_s(counted)
+    assert sample["collate"]["wall_s"] == pytest.approx(own, abs=0.02 * own + around)
     for stage in (*SAMPLE, "collate"):  # it sleeps
         assert sample[stage]["blocked_s"] > 0.7 * sample[stage]["wall_s"], stage
 
