@@ -473,6 +473,26 @@ def test_input_that_is_new_in_each_step_stays_unknown(kind, recorded):
     assert not finding(report, "compute_bound")
 
 
+def test_memory_that_was_the_same_for_long_is_read_in_few_calls_and_a_change_is_noticed(
+    monkeypatch,
+):
+    reads, words = [], resident._words
+    monkeypatch.setattr(resident, "_words", lambda tensor: reads.append(0) or words(tensor))
+    values = np.zeros(4096, dtype=np.float32)
+    tensor, looked = torch.from_numpy(values), ResidentInput()
+    again = [looked.fed(tensor) for _ in range(200)]
+    of_the_same = len(reads)
+
+    values += 1  # torch's version of it stays the same
+    later = [looked.fed(tensor) for _ in range(resident._READ_EVERY)]
+
+    assert again == [False] + [True] * 199
+    assert of_the_same <= resident._SURE + 1 + 200 // resident._READ_EVERY
+    assert later.count(False) == 1
+    tensor += 1
+    assert not looked.fed(tensor)
+
+
 def test_models_that_get_again_what_is_new_in_the_step_are_not_looked_at_for_long(
     recorded, monkeypatch
 ):
