@@ -2,11 +2,11 @@
 
 from dataclasses import dataclass
 
+from feedline.analysis.ledger.calls_per_step import PER_STEP
 from feedline.analysis.ledger.change import Change, Factor, Refused
 from feedline.analysis.ledger.facts import RuleInputs
 from feedline.analysis.ledger.finding import SHARE, Evidence, Finding, Severity
 from feedline.analysis.ledger.known_call import CallFound, known_call
-from feedline.analysis.ledger.known_calls import PER_STEP
 from feedline.analysis.ledger.rule import Rule
 from feedline.analysis.ledger.view.slow_code import FEWEST, reported
 from feedline.analysis.measure.code_places import BACKWARD, FORWARD
