@@ -19,7 +19,15 @@ from feedline.analysis.ledger.facts import RuleInputs
 from feedline.analysis.ledger.recorded_ledger import ledger_of
 from feedline.analysis.ledger.view.input_wait import batches_per_step, steady_share
 from feedline.analysis.ledger.view.own_functions import place_of
-from feedline.analysis.measure import computing, gather, memory, moved, own_code, user_code
+from feedline.analysis.measure import (
+    batch_making,
+    computing,
+    gather,
+    memory,
+    moved,
+    own_code,
+    user_code,
+)
 from feedline.analysis.measure.at_end import AtEnd, at_end
 from feedline.analysis.measure.boundaries import trains_forward
 from feedline.analysis.measure.certainty import certainty, unseen
@@ -141,7 +149,7 @@ def measure(
     killed, hang = killed_worker(ended), hung(source.ranks)
     step = _step(source)
     use = _cpu_use(source) if step is not None else None
-    workers, loaders = gather.workers(shown), gather.loaders(shown)
+    workers, loaders = batch_making.workers(shown), batch_making.loaders(shown)
     view = _view(source, step, workers, loaders, use, killed)
     about = _run_info(run, ended.rank, end)
     pace, trained = _throughput(source, trained, step)
@@ -373,7 +381,7 @@ def _view(
         finds_unused=manifest.training.get("finds_unused") is True,
         recompiled=_recompiled(manifest.training),
         process_cpu_s=workers.process_cpu_s if workers else None,
-        straggler_share=gather.straggler_share(rank),
+        straggler_share=batch_making.straggler_share(rank),
         epochs=epochs,
         certainty=certainty(rank, epochs <= 1),
         cpus=use,
@@ -385,10 +393,10 @@ def _view(
         unseen=unseen(rank),
         staying_s=staying_cpu_s(rank.makers) if glibc else 0.0,
         glibc=glibc,
-        order_s=gather.order_s(rank, epochs),
-        same_samples=gather.same_samples(rank),
-        worker_parts=gather.worker_parts(rank),
-        first_made_s=gather.first_made_s(rank),
+        order_s=batch_making.order_s(rank, epochs),
+        same_samples=batch_making.same_samples(rank),
+        worker_parts=batch_making.worker_parts(rank),
+        first_made_s=batch_making.first_made_s(rank),
         failed=failed(manifest),
         closures=runs_closures(rank.main),
         comm=compared.communication if compared else None,
