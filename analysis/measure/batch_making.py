@@ -5,9 +5,7 @@ import numpy as np
 from feedline.analysis.intervals import IntArray, overlap
 from feedline.analysis.measure import blocking, stream_workers, waits
 from feedline.analysis.measure.boundaries import gave
-from feedline.analysis.measure.costs import (
-    operations,
-)
+from feedline.analysis.measure.costs import operations
 from feedline.analysis.measure.gather import RankMetrics
 from feedline.analysis.measure.model import Loader, Workers
 from feedline.analysis.measure.steps import Steps
