@@ -8,7 +8,7 @@ from feedline.analysis.ledger.view.model_code import besides, line_with
 from feedline.analysis.measure.code_places import ANOMALY, COMPILE
 from feedline.analysis.sentences import PERCENT, Sentence
 
-RULE_ID = "anomaly_detection"
+_RULE_ID = "anomaly_detection"
 
 _SAYS = Sentence(
     "anomaly detection is on: keeping a stack for each operation takes {part} of the step",
@@ -27,7 +27,7 @@ def check(facts: RuleInputs) -> Finding | None:
     if part.severity is Severity.INFO:
         return None
     return Finding(
-        RULE_ID,
+        _RULE_ID,
         part.severity,
         message=_SAYS(part=part.share),
         more=[_CHECKS],
@@ -47,7 +47,7 @@ def change(facts: RuleInputs) -> Refused:
 
 
 RULE: Rule[RuleInputs] = Rule(
-    RULE_ID,
+    _RULE_ID,
     check,
     change,
     claims=("forward", "loss"),

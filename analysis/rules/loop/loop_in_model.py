@@ -7,7 +7,7 @@ from feedline.analysis.ledger.rule import Rule
 from feedline.analysis.ledger.view.model_code import model_loop
 from feedline.analysis.sentences import NAME, PERCENT, Sentence
 
-RULE_ID = "loop_in_model"
+_RULE_ID = "loop_in_model"
 
 _SAYS = Sentence(
     "{function}() goes through a tensor in a Python loop, which takes {part} of the step",
@@ -31,7 +31,7 @@ def check(facts: RuleInputs) -> Finding | None:
     if loop is None or loop.part.severity is Severity.INFO:
         return None
     return Finding(
-        RULE_ID,
+        _RULE_ID,
         loop.part.severity,
         message=_SAYS(function=loop.function, part=loop.part.share),
         more=[_EACH, _BACKWARD],
@@ -63,7 +63,7 @@ def change(facts: RuleInputs) -> Refused:
 
 
 RULE: Rule[RuleInputs] = Rule(
-    RULE_ID,
+    _RULE_ID,
     check,
     change,
     claims=("forward", "loss"),

@@ -8,7 +8,7 @@ from feedline.analysis.ledger.view.model_code import Part, besides
 from feedline.analysis.measure.code_places import BACKWARD, RECOMPUTED
 from feedline.analysis.sentences import PERCENT, Sentence
 
-RULE_ID = "recomputed_forward"
+_RULE_ID = "recomputed_forward"
 
 _SAYS = Sentence(
     "activation checkpointing repeats the forward pass in the backward pass, which takes {part} "
@@ -30,7 +30,7 @@ def check(facts: RuleInputs) -> Finding | None:
     if part is None or part.severity is Severity.INFO:
         return None
     return Finding(
-        RULE_ID,
+        _RULE_ID,
         part.severity,
         message=_SAYS(part=part.share),
         evidence=part.evidence("recomputed", "repeating the forward pass"),
@@ -63,7 +63,7 @@ def change(facts: RuleInputs) -> Change | Refused:
 
 
 RULE: Rule[RuleInputs] = Rule(
-    RULE_ID,
+    _RULE_ID,
     check,
     change,
     claims=("backward",),

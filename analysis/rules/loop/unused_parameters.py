@@ -8,7 +8,7 @@ from feedline.analysis.ledger.view.model_code import Part, besides, line_with
 from feedline.analysis.measure.code_places import AFTER_FORWARD, FORWARD
 from feedline.analysis.sentences import PERCENT, Sentence
 
-RULE_ID = "unused_parameters"
+_RULE_ID = "unused_parameters"
 
 _SAYS = Sentence(
     "DistributedDataParallel walks through the graph for unused parameters in each step, which "
@@ -30,7 +30,7 @@ def check(facts: RuleInputs) -> Finding | None:
     if part is None or facts.code is None or part.severity is Severity.INFO:
         return None
     return Finding(
-        RULE_ID,
+        _RULE_ID,
         part.severity,
         message=_SAYS(part=part.share),
         evidence=part.evidence("unused", "looking for unused parameters"),
@@ -53,7 +53,7 @@ def change(facts: RuleInputs) -> Change | Refused:
 
 
 RULE: Rule[RuleInputs] = Rule(
-    RULE_ID,
+    _RULE_ID,
     check,
     change,
     claims=(FORWARD,),
