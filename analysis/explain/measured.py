@@ -33,7 +33,6 @@ from feedline.analysis.measure.boundaries import trains_forward
 from feedline.analysis.measure.certainty import certainty, unseen
 from feedline.analysis.measure.code_tree import SampledCode
 from feedline.analysis.measure.cpu_use import cpu_use, mean_of
-from feedline.analysis.measure.evaluated import evaluating_line
 from feedline.analysis.measure.gather import RankMetrics
 from feedline.analysis.measure.killed import killed_worker, nearly_full
 from feedline.analysis.measure.mean_step import half_width, interval_of_rate, means_of, relative
@@ -283,7 +282,9 @@ def _step(source: _Source) -> StepSummary | None:
         ),
         evaluation_code=own_code.of_evaluation(shown),
         periodic=periodic_stall(shown, step.mean_s, step.stages, source.stacks),
-        evaluation_place=evaluating_line(shown.steps.boundaries.evaluation, code, source.stacks)
+        evaluation_place=user_code.evaluating_line(
+            shown.steps.boundaries.evaluation, code, source.stacks
+        )
         if shown.steps is not None
         else "",
     )
