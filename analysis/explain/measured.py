@@ -144,7 +144,7 @@ def measure(
     notes = list(run.notes)
     source = _source(run, ceilings, beside, notes)
     shown, ended, end = source.shown, source.ended, source.end
-    trained = convergence(run, notes)
+    trained = _convergence(run, notes)
     killed, hang = killed_worker(ended), hung(source.ranks)
     step = _step(source)
     use = _cpu_use(source) if step is not None else None
@@ -331,7 +331,7 @@ def _trained_on(
     )
 
 
-def convergence(run: Run, notes: list[str]) -> ConvergenceSummary | None:
+def _convergence(run: Run, notes: list[str]) -> ConvergenceSummary | None:
     """Return how the training got on; None where nothing was trained."""
     try:
         recorded = read_training.of_run(run)

@@ -183,7 +183,8 @@ def _gain_of(runs: Sequence[TrialRun]) -> MeasuredGain | None:
     ]
     if len(logs) < 2:
         return None
-    return MeasuredGain(*map(math.expm1, mean_interval(logs)), len(logs))
+    mean, low, high = map(math.expm1, mean_interval(logs))
+    return MeasuredGain(mean, low, high, len(logs))
 
 
 def _judged(runs: Sequence[TrialRun], gain: MeasuredGain | None, margin: float) -> tuple[str, str]:

@@ -52,7 +52,7 @@ def workers(rank: RankMetrics) -> Workers | None:
         blocked_by=blocked.by,
         blocked_looks=blocked.looks,
         process_cpu_s=process_cpu_s(rank),
-        batch_tensors=batch_tensors(rank),
+        batch_tensors=_batch_tensors(rank),
         without_batches=without_batches(processes),
     )
 
@@ -298,7 +298,7 @@ def _head_of_line(steps: Steps, ready: dict[tuple[int, int], int]) -> tuple[IntA
     return begin[wanted], end[wanted]
 
 
-def batch_tensors(rank: RankMetrics) -> float | None:
+def _batch_tensors(rank: RankMetrics) -> float | None:
     """Return the tensors per batch, of those that were looked into."""
     sums = rank.makers.sums(Stage.BATCH)
     return sums["tensors"] / sums["batches"] if sums["batches"] else None

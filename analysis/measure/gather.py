@@ -202,7 +202,7 @@ def step_summary(rank: RankMetrics) -> StepSummary | None:
         gpu_work=rank.gpu_work,
         flop=computing.flop(rank.main, steps),
         runqueue_s=queued_s / recorded_s * mean.s if queued_s else queued_s,
-        main_runqueue_share=main_runqueue_share(rank),
+        main_runqueue_share=_main_runqueue_share(rank),
         sampled=None if rank.estimate is None else rank.estimate.sampled(rank.stages),
         garbage=collection(
             rank.main, steps.boundaries, rank.first, steps.collecting, rank.stages, mean.stages
@@ -279,7 +279,7 @@ def throughput(rank: RankMetrics) -> Throughput:
     return throughput_of(rank.main, rank.steps)
 
 
-def main_runqueue_share(rank: RankMetrics) -> float | None:
+def _main_runqueue_share(rank: RankMetrics) -> float | None:
     """Return the share of the steps that the main thread was runnable without a CPU.
 
     Only the stages where that is measured count.

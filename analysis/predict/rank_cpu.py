@@ -30,13 +30,13 @@ def rank_cpus(gathered: Mapping[int, RankMetrics]) -> dict[int, RankCpu]:
     machines = {number: machine_of(rank) for number, rank in gathered.items()}
     ranks = Counter(machines.values())
     use = {
-        number: rank_cpu(rank, machines[number], ranks[machines[number]])
+        number: _rank_cpu(rank, machines[number], ranks[machines[number]])
         for number, rank in gathered.items()
     }
     return {number: rank for number, rank in use.items() if rank is not None}
 
 
-def rank_cpu(rank: RankMetrics, machine: tuple[object, str], ranks: int) -> RankCpu | None:
+def _rank_cpu(rank: RankMetrics, machine: tuple[object, str], ranks: int) -> RankCpu | None:
     """Read it; None without steps, or where no gauge tells what its processes compute.
 
     Args:
