@@ -260,33 +260,38 @@ def classify(runs: Sequence[TrainingRecord]) -> list[LossVerdict]:
     return [first, *(_without_reference(reference, other) for other in others)]
 
 
-def _without_reference(reference: _Group, other: _Group) -> LossVerdict:
-    """Return what can be said of a run whose reference is unstable."""
+def _compared(
+    reference: _Group,
+    other: _Group,
+    kind: str,
+    message: str,
+    evidence: Sequence[Evidence] = (),
+    needs: Sequence[str] = (),
+    samples: float | None = None,
+    suspected: bool = False,
+) -> LossVerdict:
+    """Return a verdict on a run beside its reference."""
     ratio = other.batch / reference.batch if other.batch and reference.batch else None
-    if broken := _unstable(other):
-        return LossVerdict(
-            other.name,
-            reference.name,
-            LossKind.INSTABILITY,
-            False,
-            broken[0],
-            broken[1],
-            [],
-            None,
-            ratio,
-        )
-    message = f"{reference.name} is unstable, so there is nothing to compare with"
     return LossVerdict(
         other.name,
         reference.name,
-        LossKind.UNKNOWN,
-        False,
+        kind,
+        suspected,
         message,
-        [],
-        ["a stable run with a smaller batch"],
-        None,
+        list(evidence),
+        list(needs),
+        samples,
         ratio,
     )
+
+
+def _without_reference(reference: _Group, other: _Group) -> LossVerdict:
+    """Return what can be said of a run whose reference is unstable."""
+    if broken := _unstable(other):
+        return _compared(reference, other, LossKind.INSTABILITY, *broken)
+    message = f"{reference.name} is unstable, so there is nothing to compare with"
+    needs = ["a stable run with a smaller batch"]
+    return _compared(reference, other, LossKind.UNKNOWN, message, needs=needs)
 
 
 def _without_comparison(group: _Group) -> LossVerdict:
@@ -302,56 +307,20 @@ def _without_comparison(group: _Group) -> LossVerdict:
 
 
 def _against(reference: _Group, other: _Group) -> list[LossVerdict]:
-    ratio = other.batch / reference.batch if other.batch and reference.batch else None
-    broken = _unstable(other)
-    if broken:
-        return [
-            LossVerdict(
-                other.name,
-                reference.name,
-                LossKind.INSTABILITY,
-                False,
-                broken[0],
-                broken[1],
-                [],
-                None,
-                ratio,
-            )
-        ]
+    """Return the kinds of loss of a run beside a stable one, the main one first."""
+    if broken := _unstable(other):
+        return [_compared(reference, other, LossKind.INSTABILITY, *broken)]
     samples, needs = _common(reference, other)
     if not samples:
-        return [
-            LossVerdict(
-                other.name,
-                reference.name,
-                LossKind.UNKNOWN,
-                False,
-                "one of the runs recorded no samples",
-                [],
-                needs,
-                None,
-                ratio,
-            )
-        ]
+        message = "one of the runs recorded no samples"
+        return [_compared(reference, other, LossKind.UNKNOWN, message, needs=needs)]
     train = _difference(TRAIN, reference, other, samples)
     held = _held_out(reference, other, samples)
     lag = _lag(reference, other, samples, held)
-    verdicts = []
-    for kind, suspected, message, evidence in _kinds(other, train, held, lag):
-        verdicts.append(
-            LossVerdict(
-                other.name,
-                reference.name,
-                kind,
-                suspected,
-                message,
-                evidence,
-                needs,
-                samples,
-                ratio,
-            )
-        )
-    return verdicts
+    return [
+        _compared(reference, other, kind, message, evidence, needs, samples, suspected)
+        for kind, suspected, message, evidence in _kinds(other, train, held, lag)
+    ]
 
 
 def _kinds(
