@@ -55,6 +55,14 @@ NOT_JUDGED = (
     75  # of a folder that was read: its ranks share no work, so `scale` gives no efficiency
 )
 NET = "please report"  # what the last resort of the command line says
+#: Names and arguments of the events in a trace.
+NEXT_BATCH = "enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__"
+COPY = "Memcpy HtoD (Pageable -> Device)"
+OPERANDS: dict[str, object] = {
+    "Input Dims": [[64, 64], [64, 64]],
+    "Input type": ["float", "float"],
+}
+REDUCE = "ncclDevKernel_AllReduce_Sum_f32_RING_LL"
 WEIGHTS = (8, 4, 2, 4, 3, 3, 2, 3)  # of the commands
 Start = Callable[
     [list[str], dict[str, str], Path], None
@@ -125,77 +133,68 @@ def write_trace(path: Path, rank: int) -> None:
     """A trace of four steps as torch.profiler writes them, on a GPU and with a collective of two
     ranks.
     """
-    events: list[dict[str, object]] = []
-    for step in range(4):
-        at, number = 1_700_000_000_000_000 + step * 10_000, step * 10
-
-        def host(
-            cat: str, name: str, start: int, length: int, at: int = at, **args: object
-        ) -> None:
-            events.append(
-                {
-                    "ph": "X",
-                    "cat": cat,
-                    "name": name,
-                    "pid": 10,
-                    "tid": 10,
-                    "ts": at + start,
-                    "dur": length,
-                    "args": args,
-                }
-            )
-
-        def device(
-            cat: str, name: str, stream: int, start: int, length: int, at: int = at, **args: object
-        ) -> None:
-            place = {"device": rank, "stream": stream, **args}
-            events.append(
-                {
-                    "ph": "X",
-                    "cat": cat,
-                    "name": name,
-                    "pid": rank,
-                    "tid": stream,
-                    "ts": at + start,
-                    "dur": length,
-                    "args": place,
-                }
-            )
-
-        host("user_annotation", f"ProfilerStep#{step}", 0, 10_000)
-        host(
-            "user_annotation",
-            "enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__",
-            0,
-            2000,
-        )
-        host("cuda_runtime", "cudaMemcpyAsync", 2000, 20, correlation=number + 1)
-        device(
-            "gpu_memcpy",
-            "Memcpy HtoD (Pageable -> Device)",
-            7,
-            2020,
-            300,
-            bytes=1_000_000,
-            correlation=number + 1,
-        )
-        host(
-            "cpu_op",
-            "aten::mm",
-            2300,
-            60,
-            **{"Input Dims": [[64, 64], [64, 64]], "Input type": ["float", "float"]},
-        )
-        host("cuda_runtime", "cudaLaunchKernel", 2310, 20, correlation=number + 2)
-        device("kernel", "gemm_kernel", 7, 2400 + 100 * rank, 4000, correlation=number + 2)
-        device("kernel", "ncclDevKernel_AllReduce_Sum_f32_RING_LL", 9, 6500 + 100 * rank, 2900 - 100 * rank, **{
-            "Collective name": "allreduce", "Process Group Name": "0", "Process Group Ranks": "[0, 1]", "Group size": 2, "Seq": step,
-            "In msg nelems": 250_000, "Out msg nelems": 250_000, "dtype": "Float"})  # fmt: skip
+    events = [event for step in range(4) for event in step_events(step, rank)]
     about = {
         "distributedInfo": {"backend": "nccl", "rank": rank, "world_size": 2},
         "deviceProperties": [{"id": rank, "name": "GPU"}],
     }
     path.write_text(json.dumps({"schemaVersion": 1, **about, "traceEvents": events}))
+
+
+def step_events(step: int, rank: int) -> list[dict[str, object]]:
+    """A step of 10 ms: it waits for a batch, copies it, multiplies, and reduces over the ranks."""
+    at, number = 1_700_000_000_000_000 + step * 10_000, step * 10
+
+    def host(cat: str, name: str, start: int, length: int, **args: object) -> dict[str, object]:
+        return event(cat, name, (10, 10), at + start, length, args)
+
+    def device(
+        cat: str, name: str, stream: int, start: int, length: int, **args: object
+    ) -> dict[str, object]:
+        place = {"device": rank, "stream": stream, **args}
+        return event(cat, name, (rank, stream), at + start, length, place)
+
+    return [
+        host("user_annotation", f"ProfilerStep#{step}", 0, 10_000),
+        host("user_annotation", NEXT_BATCH, 0, 2000),
+        host("cuda_runtime", "cudaMemcpyAsync", 2000, 20, correlation=number + 1),
+        device("gpu_memcpy", COPY, 7, 2020, 300, bytes=1_000_000, correlation=number + 1),
+        host("cpu_op", "aten::mm", 2300, 60, **OPERANDS),
+        host("cuda_runtime", "cudaLaunchKernel", 2310, 20, correlation=number + 2),
+        device("kernel", "gemm_kernel", 7, 2400 + 100 * rank, 4000, correlation=number + 2),
+        device("kernel", REDUCE, 9, 6500 + 100 * rank, 2900 - 100 * rank, **all_reduce(step)),
+    ]
+
+
+def event(
+    cat: str, name: str, thread: tuple[int, int], at: int, length: int, args: dict[str, object]
+) -> dict[str, object]:
+    """A complete event of a (process, thread), in microseconds."""
+    process, number = thread
+    return {
+        "ph": "X",
+        "cat": cat,
+        "name": name,
+        "pid": process,
+        "tid": number,
+        "ts": at,
+        "dur": length,
+        "args": args,
+    }
+
+
+def all_reduce(number: int) -> dict[str, object]:
+    """What a trace says of the all-reduce with this number between two ranks."""
+    return {
+        "Collective name": "allreduce",
+        "Process Group Name": "0",
+        "Process Group Ranks": "[0, 1]",
+        "Group size": 2,
+        "Seq": number,
+        "In msg nelems": 250_000,
+        "Out msg nelems": 250_000,
+        "dtype": "Float",
+    }
 
 
 def commands(run: Path, other: Path) -> list[list[str]]:

@@ -307,7 +307,69 @@ def show(
     return reached > len(noises) / 2
 
 
-def main() -> None:
+@dataclass(frozen=True)
+class Measured:
+    """Trainings of every batch and seed, at the rate that was tuned for the batch."""
+
+    trained: dict[tuple[int, int], Trained]
+    reached: dict[tuple[int, int], Reached]
+    seeds: range
+
+    def updates(self, batch: int) -> float:
+        """Mean updates to the target, over the seeds that came there."""
+        came = (self.reached[batch, seed].updates for seed in self.seeds)
+        return statistics.fmean(updates for updates in came if updates is not None)
+
+    def step_s(self, batch: int) -> float:
+        return statistics.median(self.trained[batch, seed].step_s for seed in self.seeds)
+
+
+def tuned_rates(args: argparse.Namespace, data: Data) -> dict[int, float]:
+    """The best rate of each batch, on seeds of their own."""
+    jobs = [
+        Job(batch, rate, seed, args.target)
+        for batch, rates in RATES.items()
+        for rate in rates
+        for seed in TUNED_ON
+    ]
+    found = all_of(jobs, data, args.keep, args.processes)
+    rates = {batch: tuned(found, batch, args.target) for batch in RATES}
+    print("rates:", ", ".join(f"{batch}: {rate:g}" for batch, rate in rates.items()))
+    return rates
+
+
+def measure(args: argparse.Namespace, data: Data, rates: dict[int, float]) -> Measured:
+    """Train every batch with every seed, and name those that never came to the target."""
+    seeds = range(args.seeds)
+    jobs = {
+        (batch, seed): Job(batch, rate, seed, args.target)
+        for batch, rate in rates.items()
+        for seed in seeds
+    }
+    found = all_of(list(jobs.values()), data, args.keep, args.processes)
+    reached = {key: found[job].reached(args.target, key[0]) for key, job in jobs.items()}
+    never = [
+        f"batch {batch}, seed {seed}: {one.why}"
+        for (batch, seed), one in reached.items()
+        if one.updates is None
+    ]
+    print("\n".join(never))
+    return Measured({key: found[job] for key, job in jobs.items()}, reached, seeds)
+
+
+def predictions(measured: Measured, noises: dict[int, NoiseOverTraining]) -> list[Held]:
+    """What each run at batch 32 predicts of the larger batches, beside what they measured."""
+    held = []
+    for seed, noise in noises.items():
+        for batch in LARGER:
+            step_s = measured.step_s(batch)
+            step = StepTime(batch // BASE, step_s, None, None, "measured")
+            predicted = time_to_target(measured.reached[BASE, seed], BASE, batch, noise, step)
+            held.append(Held(seed, batch, predicted, measured.updates(batch), step_s))
+    return held
+
+
+def parsed() -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -316,65 +378,28 @@ def main() -> None:
     parser.add_argument("--processes", type=int, default=2)
     parser.add_argument("--keep", type=Path)
     parser.add_argument("--json", type=Path)
-    args = parser.parse_args()
+    return parser.parse_args()
+
+
+def main() -> None:
+    args = parsed()
     if args.keep:
         args.keep.mkdir(parents=True, exist_ok=True)
     data = table_data.make()
-    sizes = (BASE, *LARGER)
-    tuning = [
-        Job(batch, rate, seed, args.target)
-        for batch in sizes
-        for rate in RATES[batch]
-        for seed in TUNED_ON
-    ]
-    found = all_of(tuning, data, args.keep, args.processes)
-    rates = {batch: tuned(found, batch, args.target) for batch in sizes}
-    print("rates:", ", ".join(f"{batch}: {rate:g}" for batch, rate in rates.items()))
-    jobs = {
-        (batch, seed): Job(batch, rates[batch], seed, args.target)
-        for batch in sizes
-        for seed in range(args.seeds)
-    }
-    found |= all_of(list(jobs.values()), data, args.keep, args.processes)
-    reached = {key: found[job].reached(args.target, key[0]) for key, job in jobs.items()}
-    never = [
-        f"batch {batch}, seed {seed}: {one.why}"
-        for (batch, seed), one in reached.items()
-        if one.updates is None
-    ]
-    print("\n".join(never))
+    rates = tuned_rates(args, data)
+    measured = measure(args, data, rates)
+    base = {seed: measured.reached[BASE, seed] for seed in measured.seeds}
     noises = {
-        seed: noise_of(found[jobs[BASE, seed]], reached[BASE, seed], len(data.x))
-        for seed in range(args.seeds)
+        seed: noise_of(measured.trained[BASE, seed], base[seed], len(data.x))
+        for seed in measured.seeds
     }
-    held = []
-    for seed, noise in noises.items():
-        for batch in LARGER:
-            there = [
-                one
-                for other in range(args.seeds)
-                if (one := reached[batch, other].updates) is not None
-            ]
-            step_s = statistics.median(
-                found[jobs[batch, other]].step_s for other in range(args.seeds)
-            )
-            step = StepTime(batch // BASE, step_s, None, None, "measured")
-            held.append(
-                Held(
-                    seed,
-                    batch,
-                    time_to_target(reached[BASE, seed], BASE, batch, noise, step),
-                    statistics.fmean(there),
-                    step_s,
-                )
-            )
-    good = show(held, noises, {seed: reached[BASE, seed] for seed in noises})
-    updates = {f"{batch}-{seed}": asdict(one) for (batch, seed), one in reached.items()}
+    held = predictions(measured, noises)
+    good = show(held, noises, base)
     write_json(
         args.json,
         rates=rates,
         target=args.target,
-        reached=updates,
+        reached={f"{batch}-{seed}": asdict(one) for (batch, seed), one in measured.reached.items()},
         noise={seed: asdict(one) for seed, one in noises.items()},
         held=[asdict(one) for one in held],
     )

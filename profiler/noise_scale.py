@@ -7,7 +7,9 @@ of b samples is |G|^2 + tr(Sigma) / b on average, so two sizes of batch give bot
 
 import math
 from collections import deque
+from collections.abc import Sequence
 from dataclasses import dataclass
+from statistics import fmean, stdev
 
 import numpy as np
 import numpy.typing as npt
@@ -251,6 +253,12 @@ def student(freedom: int) -> float:
         (3 * z**7 + 19 * z**5 + 17 * z**3 - 15 * z) / 384,
     )
     return z + sum(term / freedom**power for power, term in enumerate(terms, 1))
+
+
+def mean_interval(values: Sequence[float]) -> tuple[float, float, float]:
+    """Return the mean of two or more values, and the ends of its 95 % interval by Student's t."""
+    mean, half = fmean(values), student(len(values) - 1) * stdev(values) / math.sqrt(len(values))
+    return mean, mean - half, mean + half
 
 
 def windows(

@@ -3,7 +3,7 @@
 import shlex
 from dataclasses import dataclass, field
 
-from feedline.analysis.convergence.curves import LossVerdict
+from feedline.analysis.convergence.loss_kinds import LossVerdict
 from feedline.analysis.convergence.training_record import TrainingRecord, entries_of
 from feedline.analysis.convergence.training_series import BatchPrice, NoiseOverTraining
 from feedline.analysis.ledger.finding import Evidence

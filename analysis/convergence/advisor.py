@@ -4,7 +4,7 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from feedline.analysis.convergence import batch_cost, checks, curves, noise_windows
+from feedline.analysis.convergence import batch_cost, checks, noise_windows
 from feedline.analysis.convergence.advice import (
     Advice,
     AdviceCase,
@@ -17,7 +17,7 @@ from feedline.analysis.convergence.advice import (
     verdict_of,
 )
 from feedline.analysis.convergence.batch_advice import for_price, growing_batch, more_epochs
-from feedline.analysis.convergence.curves import LossKind, LossVerdict, group_runs
+from feedline.analysis.convergence.loss_kinds import LossKind, LossVerdict, classify, group_runs
 from feedline.analysis.convergence.rate_advice import lower_rate, rate_fix, scaled_rate, warmup_for
 from feedline.analysis.convergence.training_record import TrainingRecord, entries_of
 from feedline.analysis.convergence.training_series import BatchPrice, NoiseOverTraining
@@ -63,7 +63,7 @@ def advise(runs: Sequence[TrainingRecord]) -> Advised:
     checked = [(run, checks.run_checks(run)) for run in ordered]
     findings = [(run.name, finding) for run, own in checked for finding in own]
     stopped = any(checks.stops_advice(finding) for _, finding in findings)
-    verdicts = curves.classify(runs)
+    verdicts = classify(runs)
     largest, over, of = ordered[-1], *_best_noise(checked)
     priced = batch_cost.price_batch(over, largest.batch) if largest.batch else None
     case = AdviceCase(largest, ordered[0] if len(group_runs(runs)) > 1 else None, over, priced)

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from feedline.analysis.convergence import batch_cost, curves
+from feedline.analysis.convergence import batch_cost
 from feedline.analysis.convergence.advice import (
     AS_IT_IS,
     Advice,
@@ -11,6 +11,7 @@ from feedline.analysis.convergence.advice import (
     epochs_of,
     is_adaptive,
 )
+from feedline.analysis.convergence.loss_kinds import FEW_UPDATES
 from feedline.analysis.convergence.rate_advice import rates_of
 from feedline.analysis.formatting import number, share
 
@@ -190,4 +191,4 @@ def _at_most_batch(case: AdviceCase) -> float | None:
     It is less where that would leave fewer than a hundred updates of the training.
     """
     low, run = case.noise.low, case.run
-    return min(low, run.samples / curves.FEW_UPDATES) if low and run.samples_known else low
+    return min(low, run.samples / FEW_UPDATES) if low and run.samples_known else low

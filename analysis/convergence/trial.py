@@ -9,7 +9,7 @@ import numpy as np
 
 from feedline.analysis.convergence import curves
 from feedline.analysis.convergence.training_record import TrainingRecord
-from feedline.profiler.noise_scale import student
+from feedline.profiler.noise_scale import mean_interval
 
 _SAME_SAMPLES = 0.02  # arms may differ by so much: a last batch that one drops and another does not
 _LOWER_WORDS = ("loss", "error", "perplexity")
@@ -163,10 +163,8 @@ def _difference(branches: list[Branch], than: str, lower: bool) -> _ArmDifferenc
     ]
     if len(pairs) < 2:
         return None
-    gains = np.array([(other - own) if lower else (own - other) for own, other in pairs])
-    mean, error = float(gains.mean()), float(gains.std(ddof=1)) / math.sqrt(len(gains))
-    half = error * student(len(gains) - 1)
-    return _ArmDifference(than, mean, mean - half, mean + half, len(gains))
+    gains = [(other - own) if lower else (own - other) for own, other in pairs]
+    return _ArmDifference(than, *mean_interval(gains), len(gains))
 
 
 def _judged(

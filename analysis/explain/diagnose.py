@@ -50,14 +50,14 @@ def diagnose(
         predictions: of the same run; None: nothing is predicted.
     """
     enough, ranks, rows, mean_s = enough_steps(run), recorded(run), run.rows, run.step.mean_s
-    between = found(CROSS_RANK, ranks) if enough and ranks else []
-    around, of_loop = (found(rules, run) if enough else [] for rules in (MACHINE, LOOP))
+    between = _found(CROSS_RANK, ranks) if enough and ranks else []
+    around, of_loop = (_found(rules, run) if enough else [] for rules in (MACHINE, LOOP))
     own = [_with_idle_workers(finding, run) for finding in _causes_of_input(run)]
     between = [_with_loader_fix(finding, in_order(own, rows, mean_s)) for finding in between]
     wrong = _wrong(checks)
     grave = [
-        *found(ENDED, run),
-        *found(DATA, run),
+        *_found(ENDED, run),
+        *_found(DATA, run),
         *(finding for finding in wrong if finding.rule_id in GRAVE),
     ]
     own += [
@@ -86,7 +86,7 @@ def diagnose(
 
 def diagnose_traces(trace: TraceFacts) -> list[Finding]:
     """Return the same of traces."""
-    findings = refused_of_traces([*found(TRACE, trace), *found(CROSS_RANK, trace.ranks)], trace)
+    findings = refused_of_traces([*_found(TRACE, trace), *_found(CROSS_RANK, trace.ranks)], trace)
     rows = trace.rows
     ranked = [_with_claims(_estimated(finding), rows) for finding in in_order(findings, rows, 1.0)]
     if not trace.shown.basis.steps:  # what a cause costs per step is unknown
@@ -94,7 +94,7 @@ def diagnose_traces(trace: TraceFacts) -> list[Finding]:
     return _told(ranked)
 
 
-def found(rules: Iterable[Rule[F]], run: F) -> list[Finding]:
+def _found(rules: Iterable[Rule[F]], run: F) -> list[Finding]:
     """Return what the rules find."""
     return [finding for rule in rules if (finding := rule.check(run)) is not None]
 
@@ -116,7 +116,7 @@ def _causes_of_input(run: RuleInputs) -> list[Finding]:
         return [finding] if finding else []
     if borderline_input.check(run) or steady_share(run) < MIN_WAIT_SHARE:
         return []
-    return without_contradictions(found(INPUT, run), run.rows)
+    return without_contradictions(_found(INPUT, run), run.rows)
 
 
 def _statement(

@@ -19,13 +19,20 @@ from feedline.analysis.ledger.facts import RuleInputs
 from feedline.analysis.ledger.recorded_ledger import ledger_of
 from feedline.analysis.ledger.view.input_wait import batches_per_step, steady_share
 from feedline.analysis.ledger.view.own_functions import place_of
-from feedline.analysis.measure import computing, gather, memory, moved, own_code, user_code
+from feedline.analysis.measure import (
+    batch_making,
+    computing,
+    gather,
+    memory,
+    moved,
+    own_code,
+    user_code,
+)
 from feedline.analysis.measure.at_end import AtEnd, at_end
 from feedline.analysis.measure.boundaries import trains_forward
 from feedline.analysis.measure.certainty import certainty, unseen
 from feedline.analysis.measure.code_tree import SampledCode
 from feedline.analysis.measure.cpu_use import cpu_use, mean_of
-from feedline.analysis.measure.evaluated import evaluating_line
 from feedline.analysis.measure.gather import RankMetrics
 from feedline.analysis.measure.killed import killed_worker, nearly_full
 from feedline.analysis.measure.mean_step import half_width, interval_of_rate, means_of, relative
@@ -137,11 +144,11 @@ def measure(
     notes = list(run.notes)
     source = _source(run, ceilings, beside, notes)
     shown, ended, end = source.shown, source.ended, source.end
-    trained = convergence(run, notes)
+    trained = _convergence(run, notes)
     killed, hang = killed_worker(ended), hung(source.ranks)
     step = _step(source)
     use = _cpu_use(source) if step is not None else None
-    workers, loaders = gather.workers(shown), gather.loaders(shown)
+    workers, loaders = batch_making.workers(shown), batch_making.loaders(shown)
     view = _view(source, step, workers, loaders, use, killed)
     about = _run_info(run, ended.rank, end)
     pace, trained = _throughput(source, trained, step)
@@ -275,7 +282,9 @@ def _step(source: _Source) -> StepSummary | None:
         ),
         evaluation_code=own_code.of_evaluation(shown),
         periodic=periodic_stall(shown, step.mean_s, step.stages, source.stacks),
-        evaluation_place=evaluating_line(shown.steps.boundaries.evaluation, code, source.stacks)
+        evaluation_place=user_code.evaluating_line(
+            shown.steps.boundaries.evaluation, code, source.stacks
+        )
         if shown.steps is not None
         else "",
     )
@@ -322,7 +331,7 @@ def _trained_on(
     )
 
 
-def convergence(run: Run, notes: list[str]) -> ConvergenceSummary | None:
+def _convergence(run: Run, notes: list[str]) -> ConvergenceSummary | None:
     """Return how the training got on; None where nothing was trained."""
     try:
         recorded = read_training.of_run(run)
@@ -373,7 +382,7 @@ def _view(
         finds_unused=manifest.training.get("finds_unused") is True,
         recompiled=_recompiled(manifest.training),
         process_cpu_s=workers.process_cpu_s if workers else None,
-        straggler_share=gather.straggler_share(rank),
+        straggler_share=batch_making.straggler_share(rank),
         epochs=epochs,
         certainty=certainty(rank, epochs <= 1),
         cpus=use,
@@ -385,10 +394,10 @@ def _view(
         unseen=unseen(rank),
         staying_s=staying_cpu_s(rank.makers) if glibc else 0.0,
         glibc=glibc,
-        order_s=gather.order_s(rank, epochs),
-        same_samples=gather.same_samples(rank),
-        worker_parts=gather.worker_parts(rank),
-        first_made_s=gather.first_made_s(rank),
+        order_s=batch_making.order_s(rank, epochs),
+        same_samples=batch_making.same_samples(rank),
+        worker_parts=batch_making.worker_parts(rank),
+        first_made_s=batch_making.first_made_s(rank),
         failed=failed(manifest),
         closures=runs_closures(rank.main),
         comm=compared.communication if compared else None,

@@ -31,7 +31,7 @@ def roofline(run: MeasuredRun, ceilings: Ceilings | None = None) -> Roofline | N
     rate = run.throughput.samples_per_s
     if rate is None or run.step is None:
         return None
-    flop, flop_source = flop_per_sample(run, ceilings)
+    flop, flop_source = _flop_per_sample(run, ceilings)
     computed_in = run.step.flop.computed_in if run.step.flop else ""
     peak_flops, peak_source = peak(ceilings, computed_in)
     bounds = roofs.of_run(run) + (roofs.of_ceilings(run, ceilings) if ceilings else [])
@@ -73,7 +73,7 @@ def roofline(run: MeasuredRun, ceilings: Ceilings | None = None) -> Roofline | N
     )
 
 
-def flop_per_sample(run: MeasuredRun, ceilings: Ceilings | None) -> tuple[float | None, str]:
+def _flop_per_sample(run: MeasuredRun, ceilings: Ceilings | None) -> tuple[float | None, str]:
     """Return the FLOP of forward and backward for one sample, and how it is known or why not."""
     counted = run.step.flop if run.step else None
     if counted is not None and counted.samples:

@@ -6,11 +6,11 @@ Short runs with and without it are made in pairs, beside what was predicted.
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from statistics import fmean, stdev
+from statistics import fmean
 
 from feedline.analysis.ledger.change import PredictedRate
 from feedline.profiler.errors import NotJudged, OverBudget
-from feedline.profiler.noise_scale import student
+from feedline.profiler.noise_scale import mean_interval
 
 UNCHANGED, CHANGED = "unchanged", "changed"
 ACCEPT, REJECT, INCONCLUSIVE = "accept", "reject", "inconclusive"
@@ -183,8 +183,7 @@ def _gain_of(runs: Sequence[TrialRun]) -> MeasuredGain | None:
     ]
     if len(logs) < 2:
         return None
-    half = student(len(logs) - 1) * stdev(logs) / math.sqrt(len(logs))
-    mean, low, high = (math.expm1(fmean(logs) + part) for part in (0.0, -half, half))
+    mean, low, high = map(math.expm1, mean_interval(logs))
     return MeasuredGain(mean, low, high, len(logs))
 
 

@@ -27,9 +27,9 @@ _LONGER_S = 1.0  # than it was watched: worth telling
 _FEWEST = 3  # samples
 
 #: What a process does.
-RUNS, STOPS, ENDED, NO_WORK, FOR_BATCH = "runs", "stopped", "ended", "idle", "batch"
-COLLECTIVE, FULL, EMPTY, JOIN, LOCK = "collective", "full", "empty", "join", "lock"
-SLEEPS, OTHER_WAIT = "sleeps", "wait"
+_RUNS, _STOPS, _ENDED, _NO_WORK, _FOR_BATCH = "runs", "stopped", "ended", "idle", "batch"
+COLLECTIVE, _FULL, _EMPTY, _JOIN, LOCK = "collective", "full", "empty", "join", "lock"
+_SLEEPS, _OTHER_WAIT = "sleeps", "wait"
 
 _NAMES = {ON_NETWORK: "the network", ON_PROCESS: "another process", ON_UNKNOWN: ""}
 _COLLECTIVES = r"distributed/(distributed_c10d|_functional_collectives|nn/functional)\.py"
@@ -46,11 +46,11 @@ _SINCE = Sentence("{who} has not run for {seconds}", who=NAME, seconds=TIME)
 _LOCKED = "The lock was taken before the fork: no thread of this process can release it"
 _FIX = {
     LOCK: "Make the lock in the worker, or release it before the loader starts",
-    STOPS: "kill -CONT {pid}",
-    ENDED: "Look for why the process ended: its output, or dmesg where the memory was full",
-    FULL: "Empty the queue before waiting for anything else",
-    EMPTY: "Fill the queue, or wait for it with a timeout",
-    JOIN: "Empty the queues of a process before joining it",
+    _STOPS: "kill -CONT {pid}",
+    _ENDED: "Look for why the process ended: its output, or dmesg where the memory was full",
+    _FULL: "Empty the queue before waiting for anything else",
+    _EMPTY: "Fill the queue, or wait for it with a timeout",
+    _JOIN: "Empty the queues of a process before joining it",
     COLLECTIVE: "Give every rank the same number of steps and collectives",
 }
 
@@ -83,20 +83,20 @@ class Doing:
     def says(self) -> str:
         """What it does, after its name: ``waits for a lock at train.py:22``."""
         verb = {
-            RUNS: "runs",
-            STOPS: "is stopped",
-            ENDED: "has ended",
-            NO_WORK: "waits for work",
-            FOR_BATCH: "waits for a batch",
+            _RUNS: "runs",
+            _STOPS: "is stopped",
+            _ENDED: "has ended",
+            _NO_WORK: "waits for work",
+            _FOR_BATCH: "waits for a batch",
             COLLECTIVE: f"waits in {self.call}()",
-            FULL: "waits for room in a full queue",
-            EMPTY: "waits for a queue that stays empty",
-            JOIN: "waits for a process to end",
+            _FULL: "waits for room in a full queue",
+            _EMPTY: "waits for a queue that stays empty",
+            _JOIN: "waits for a process to end",
             LOCK: "waits for a lock",
-            SLEEPS: "sleeps",
-            OTHER_WAIT: f"waits for {self.call}" if self.call else "waits",
+            _SLEEPS: "sleeps",
+            _OTHER_WAIT: f"waits for {self.call}" if self.call else "waits",
         }[self.kind]
-        told = self.place and self.kind not in (NO_WORK, ENDED)
+        told = self.place and self.kind not in (_NO_WORK, _ENDED)
         return f"{verb} at {self.place}" if told else verb
 
 
@@ -149,8 +149,8 @@ def standstill(ranks: Sequence[WatchedRank]) -> Standstill:
     groups = [_group(rank, len(ranks) > 1) for rank in ranks]
     every = [doing for group in groups for doing in group]
     mains = [group[0] for group in groups]
-    waiting = [main for main in mains if main.still and main.kind != ENDED]
-    alone = len(waiting) < sum(main.kind != ENDED for main in mains)
+    waiting = [main for main in mains if main.still and main.kind != _ENDED]
+    alone = len(waiting) < sum(main.kind != _ENDED for main in mains)
     if not waiting or alone and not any(main.kind == COLLECTIVE for main in waiting):
         return Standstill(False, every)
     since = min(main.process.seconds for main in waiting)
@@ -183,16 +183,16 @@ def _cause(groups: Sequence[list[Doing]]) -> tuple[str, Doing | None]:
     return _FOR(who=_capital(main.name), whom=blamed.name, does=blamed.says), blamed
 
 
-_GRAVEST = (STOPS, ENDED, LOCK, FULL, EMPTY, COLLECTIVE, OTHER_WAIT, SLEEPS, JOIN, RUNS)
+_GRAVEST = (_STOPS, _ENDED, LOCK, _FULL, _EMPTY, COLLECTIVE, _OTHER_WAIT, _SLEEPS, _JOIN, _RUNS)
 
 
 def _blamed(group: Sequence[Doing]) -> Doing:
     """Return the process that a main process waits for; itself: it waits for none."""
     main = group[0]
-    others = [other for other in group[1:] if other.kind != NO_WORK]
-    if main.kind == FOR_BATCH:
+    others = [other for other in group[1:] if other.kind != _NO_WORK]
+    if main.kind == _FOR_BATCH:
         others = [other for other in others if other.name.startswith("worker")]
-    elif main.kind not in (JOIN, EMPTY, FULL, OTHER_WAIT):
+    elif main.kind not in (_JOIN, _EMPTY, _FULL, _OTHER_WAIT):
         return main
     ranked = sorted(others, key=lambda other: (not other.still, _GRAVEST.index(other.kind)))
     return ranked[0] if ranked else main
@@ -201,7 +201,7 @@ def _blamed(group: Sequence[Doing]) -> Doing:
 def _of_ranks(doing: Doing) -> Doing:
     """Return the same of one of several ranks: what its model waits for are the other ranks."""
     thread = doing.process.main_thread
-    if thread is None or not doing.still or doing.kind not in (LOCK, OTHER_WAIT, RUNS):
+    if thread is None or not doing.still or doing.kind not in (LOCK, _OTHER_WAIT, _RUNS):
         return doing
     place = standing(frames_of(inside_process(thread.last), doing.process.folder)).place
     return replace(doing, kind=COLLECTIVE, call=place) if place in _EXCHANGE else doing
@@ -252,14 +252,14 @@ def _kind(
 ) -> tuple[str, str]:
     """Return what a process does, and what it has called for that."""
     if process.state == STOPPED:
-        return STOPS, ""
+        return _STOPS, ""
     if process.ended or process.state == ZOMBIE:
-        return ENDED, ""
+        return _ENDED, ""
     place = standing(frames).place
     if place == IDLE:
-        return NO_WORK, ""
+        return _NO_WORK, ""
     if place == WAIT:
-        return FOR_BATCH, ""
+        return _FOR_BATCH, ""
     below = frames[-12:] if not chain else frames[len(frames) - len(chain[-1].below) :]
     for frame in below:
         if kind := _of_frame(frame):
@@ -269,10 +269,10 @@ def _kind(
     if waits == ON_LOCK:
         return LOCK, ""
     if process.usage.cpu_s > _MOST_CPU * process.seconds or not waits:
-        return RUNS, ""
+        return _RUNS, ""
     if waits == ON_SLEEP:
-        return SLEEPS, ""
-    return OTHER_WAIT, _NAMES.get(waits, f"a {waits}")
+        return _SLEEPS, ""
+    return _OTHER_WAIT, _NAMES.get(waits, f"a {waits}")
 
 
 def _of_frame(frame: StackFrame) -> tuple[str, str] | None:
@@ -286,9 +286,9 @@ def _of_frame(frame: StackFrame) -> tuple[str, str] | None:
     if whose.owner != PYTHON:
         return None
     if whose.tail in ("queue.py", "multiprocessing/queues.py"):
-        return {"get": (EMPTY, "get"), "put": (FULL, "put")}.get(function)
+        return {"get": (_EMPTY, "get"), "put": (_FULL, "put")}.get(function)
     if whose.tail == "multiprocessing/process.py" and function == "join":
-        return JOIN, "join"
+        return _JOIN, "join"
     if whose.tail == "multiprocessing/synchronize.py" and function in ("__enter__", "acquire"):
         return LOCK, function
     return None

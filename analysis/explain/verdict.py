@@ -5,9 +5,10 @@ from collections.abc import Sequence
 from feedline.analysis.convergence.checks import ASIDE, DIVERGED, GRAVE
 from feedline.analysis.explain.model import Verdict
 from feedline.analysis.formatting import sentence
+from feedline.analysis.ledger.calls_per_sample import PER_SAMPLE
+from feedline.analysis.ledger.calls_per_step import PER_STEP
 from feedline.analysis.ledger.facts import RuleInputs
 from feedline.analysis.ledger.finding import KNOWN_CALL, SHARE, Finding, Severity
-from feedline.analysis.ledger.known_calls import PER_SAMPLE, PER_STEP
 from feedline.analysis.ledger.rule import Effort, Statement
 from feedline.analysis.ledger.trace_facts import TraceFacts, mean_step_s
 from feedline.analysis.ledger.view.enough_steps import maybe_below, only_infers

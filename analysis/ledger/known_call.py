@@ -1,7 +1,8 @@
 """A call that people report again and again as slow, and how sampled stacks show it.
 
 A sign is a frame of a library below the program's line. Calls in C leave no frame: they are known
-by the text of the line, where its file is there and unchanged. The calls are in known_calls.py.
+by the text of the line, where its file is there and unchanged. The calls are in
+calls_per_sample.py and calls_per_step.py.
 """
 
 import ast

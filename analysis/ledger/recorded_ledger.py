@@ -39,7 +39,7 @@ _FEWEST_IN_THIRD = 5  # steps: fewer have no trend
 _START, _BETWEEN, _END = "start", "between", "end"
 #: In steps that count: what a stage took is a row below it. Those in which torch.profiler recorded
 #: do not count.
-_STEPS, PROFILED, _EVALUATION = "steps", "profiled", "evaluation"
+_STEPS, _PROFILED, _EVALUATION = "steps", "profiled", "evaluation"
 
 
 def ledger_of(
@@ -82,7 +82,7 @@ def _step_table(
             row,
             steps=_occurs(rank, row.where),
             period=_period(rank, row.where),
-            trend=trend(rank, row.where),
+            trend=_trend(rank, row.where),
         )
         if row.where in step.stages
         else row
@@ -110,7 +110,7 @@ def _period(rank: RankMetrics, stage: str) -> float | None:
     return float(np.median(apart)) if len(apart) else None
 
 
-def trend(rank: RankMetrics, stage: str) -> float | None:
+def _trend(rank: RankMetrics, stage: str) -> float | None:
     """Return what a stage takes in the last third of the recorded steps over the first.
 
     None: they are too few, or it took nothing.
@@ -158,7 +158,7 @@ def run_table(rank: RankMetrics) -> LedgerTable | None:
     rows = [
         *_in_steps(rank, length(recorded) + length(only_counted)),
         LedgerRow(_EVALUATION, length(evaluation) / 1e9),
-        LedgerRow(PROFILED, length(profiled) / 1e9),
+        LedgerRow(_PROFILED, length(profiled) / 1e9),
         *_by_stage(rank, _START, clip(outside, 0, first)),
         *_by_stage(rank, _BETWEEN, clip(outside, first, last)),
         *_by_stage(rank, _END, clip(outside, last, end)),

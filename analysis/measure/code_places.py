@@ -22,8 +22,8 @@ EVALUATION = "evaluation"
 #: Of the main process: each is a stage of the step.
 WAIT, START, SAMPLER = "wait", "epoch_start", "sampler"
 FORWARD, LOSS, BACKWARD = "forward", "loss", "backward"
-GRADIENTS, OPTIMIZER = "gradients", "optimizer"
-COMPILE, CHECKPOINT, COPY = "compile", "checkpoint", "copy"
+_GRADIENTS, OPTIMIZER = "gradients", "optimizer"
+COMPILE, CHECKPOINT, _COPY = "compile", "checkpoint", "copy"
 #: A call that writes or draws what people look at: a part of the loop's own lines.
 LOGGING = "logging"
 
@@ -88,13 +88,13 @@ _MARKS = (
     _Mark(
         BACKWARD, "torch", r"autograd/(__init__|graph)\.py", "backward|grad|_engine_run_backward"
     ),
-    _Mark(GRADIENTS, "torch", r"optim/.*", "zero_grad"),
-    _Mark(GRADIENTS, "torch", r"nn/utils/clip_grad\.py"),
+    _Mark(_GRADIENTS, "torch", r"optim/.*", "zero_grad"),
+    _Mark(_GRADIENTS, "torch", r"nn/utils/clip_grad\.py"),
     _Mark(OPTIMIZER, "torch", r"optim/(?!lr_scheduler|swa_utils).*"),
     _Mark(CHECKPOINT, "torch", r"serialization\.py", "_?save|_legacy_save"),
     _Mark(COMPILE, "torch", r"_dynamo/(convert_frame|symbolic_convert|output_graph)\.py"),
     _Mark(COMPILE, "torch", r"_inductor/(compile_fx|graph|scheduler|codecache)\.py"),
-    _Mark(COPY, FEEDLINE, r"taps/training\.py", "move"),
+    _Mark(_COPY, FEEDLINE, r"taps/training\.py", "move"),
     _Mark(LOSS, "torch", r"nn/modules/loss\.py"),
     _Mark(FORWARD, "torch", r"nn/modules/module\.py", "_call_impl|_wrapped_call_impl"),
 )

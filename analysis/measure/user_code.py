@@ -1,14 +1,19 @@
 """What lines of the program take, as reports tell it: made from the trees of sampled stacks."""
 
 import re
-from collections.abc import Iterator, Mapping
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from feedline.analysis.measure.code_frames import called
+import numpy as np
+
+from feedline.analysis.intervals import IntArray, holds
+from feedline.analysis.measure.code_frames import called, program_frames, within_the_program
 from feedline.analysis.measure.code_node import CodeNode, Weight, share_of
 from feedline.analysis.measure.code_places import EVALUATION, IDLE, LOGGING, OTHER
 from feedline.analysis.measure.code_tree import MAIN, PlaceTree, SampledCode
 from feedline.analysis.measure.step_model import OwnCode, OwnFunction
+from feedline.profiler.store.sampled_stacks import ProcessStacks
 
 #: Of its process's time: functions that take less are not told, nor are lines.
 _TOLD = 0.01
@@ -16,6 +21,8 @@ _MOST_LINES = 5
 _MOST_OWN = 8  # functions of the loop
 _NEARLY_ALL = 0.95
 _FEWEST = 8  # samples of making batches, or of the loop's own code, that are worth shares
+_FEWEST_EVALUATING = 5  # samples in evaluations
+_MOST_AT_LINE = 0.5  # of these: evaluations at several lines have none that is told
 
 
 @dataclass(frozen=True)
@@ -262,3 +269,28 @@ def _of_loop(root: CodeNode, loop: tuple[str, str] | None) -> Iterator[tuple[str
             if own_s > 0:
                 name = f"line {line} of {node.function} ({node.file}:{line})"
                 yield name, own_s, library_of(node, line)
+
+
+def evaluating_line(
+    evaluation: IntArray, code: SampledCode | None, stacks: Sequence[ProcessStacks]
+) -> str:
+    """Return file and line, as in ``train.py:31``; empty: too few samples show it.
+
+    Args:
+        evaluation: int64 [n, 2], ns, disjoint and sorted.
+        code: of the same stacks.
+    """
+    if code is None or code.loop is None or not len(evaluation):
+        return ""
+    lines: Counter[int] = Counter()
+    for process in stacks:
+        for stack in process.stacks if process.kind == MAIN else ():
+            moments = np.array(stack.moments, np.int64)
+            number = int(holds(evaluation, moments).sum()) if len(moments) else 0
+            if number:
+                frames = program_frames(within_the_program(stack.frames))
+                lines.update({frame.line: number for frame in frames if frame.key == code.loop})
+    line, most = max(lines.items(), key=lambda pair: pair[1], default=(0, 0))
+    if most < _FEWEST_EVALUATING or most < _MOST_AT_LINE * lines.total():
+        return ""
+    return f"{code.loop[0]}:{line}"

@@ -6,9 +6,10 @@ from collections.abc import Mapping
 import numpy as np
 
 from feedline.analysis.measure import computing
+from feedline.analysis.measure.batch_making import process_cpu_s
 from feedline.analysis.measure.costs import accounted_cpu_s
 from feedline.analysis.measure.cpu_use import machine_of, mean_of
-from feedline.analysis.measure.gather import RankMetrics, process_cpu_s, step_summary
+from feedline.analysis.measure.gather import RankMetrics, step_summary
 from feedline.analysis.measure.rank_gauges import read_rank_gauges
 from feedline.analysis.measure.stages import INPUT_STAGES
 from feedline.analysis.predict.main_process import ASLEEP, TIMED, asking_cpu_s, of_steps
@@ -29,13 +30,13 @@ def rank_cpus(gathered: Mapping[int, RankMetrics]) -> dict[int, RankCpu]:
     machines = {number: machine_of(rank) for number, rank in gathered.items()}
     ranks = Counter(machines.values())
     use = {
-        number: rank_cpu(rank, machines[number], ranks[machines[number]])
+        number: _rank_cpu(rank, machines[number], ranks[machines[number]])
         for number, rank in gathered.items()
     }
     return {number: rank for number, rank in use.items() if rank is not None}
 
 
-def rank_cpu(rank: RankMetrics, machine: tuple[object, str], ranks: int) -> RankCpu | None:
+def _rank_cpu(rank: RankMetrics, machine: tuple[object, str], ranks: int) -> RankCpu | None:
     """Read it; None without steps, or where no gauge tells what its processes compute.
 
     Args:

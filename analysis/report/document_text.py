@@ -84,7 +84,7 @@ def _stripped(line: list[Segment]) -> list[Segment]:
     return [*kept[:-1], Segment(kept[-1].text.rstrip(" "), kept[-1].style)] if kept else []
 
 
-def plain(text: object, style: str = "") -> Text:
+def _plain(text: object, style: str = "") -> Text:
     """Return text as it is: no markup, and nothing that a terminal would act on."""
     return Text(printable(text), style=style, overflow="fold")
 
@@ -96,24 +96,24 @@ def _drawn(block: Block, width: int) -> Iterable[RenderableType]:
 
 @_drawn.register
 def _(block: Title, width: int) -> Iterable[RenderableType]:
-    yield plain(" · ".join(block.parts))
+    yield _plain(" · ".join(block.parts))
 
 
 @_drawn.register
 def _(block: Alert, width: int) -> Iterable[RenderableType]:
-    yield plain(block.text, "bold red")
+    yield _plain(block.text, "bold red")
 
 
 @_drawn.register
 def _(block: Headline, width: int) -> Iterable[RenderableType]:
-    yield plain(block.text, _TONES.get(block.tone, "bold"))
+    yield _plain(block.text, _TONES.get(block.tone, "bold"))
     if block.cause:
-        yield Padding(plain(block.cause), (0, 0, 0, _INDENT))
+        yield Padding(_plain(block.cause), (0, 0, 0, _INDENT))
 
 
 @_drawn.register
 def _(block: Note, width: int) -> Iterable[RenderableType]:
-    yield plain(block.text)
+    yield _plain(block.text)
 
 
 @_drawn.register
@@ -129,14 +129,14 @@ def _(block: Fields, width: int) -> Iterable[RenderableType]:
 def _field(row: Field, width: int, label: str) -> Iterable[RenderableType]:
     style = _TONES.get(row.tone, "dim")
     if row.copied:
-        yield Text.assemble((label, style), plain(row.text), no_wrap=True)
+        yield Text.assemble((label, style), _plain(row.text), no_wrap=True)
         return
     room = width - len(label)
     beside = row.aside if len(row.text) + _GAP + len(row.aside) <= room else ""
-    text = plain(f"{row.text:<{room - len(beside)}}{beside}" if beside else row.text)
+    text = _plain(f"{row.text:<{room - len(beside)}}{beside}" if beside else row.text)
     yield _labelled(label, text, style=style)
     if row.aside and not beside:
-        yield _labelled("", plain(row.aside), len(label))
+        yield _labelled("", _plain(row.aside), len(label))
 
 
 def _labelled(
@@ -164,7 +164,7 @@ def _(block: Bars, width: int) -> Iterable[RenderableType]:
     for row in block.rows:
         bar = Text("█" * round(whole * row.share / longest), _COLORS[row.family])
         cells = [*row.figures, *[""] * (figures - len(row.figures))]
-        grid.add_row(plain(_name(row)), *map(plain, cells), bar)
+        grid.add_row(_plain(_name(row)), *map(_plain, cells), bar)
     yield Padding(grid, (0, 0, 0, _INDENT))
 
 
@@ -183,7 +183,7 @@ def _room_for_bars(block: Bars, width: int) -> int:
 @_drawn.register
 def _(block: Table, width: int) -> Iterable[RenderableType]:
     if block.title:
-        yield plain(block.title, "bold")
+        yield _plain(block.title, "bold")
     wide, gap = _layout(block, width)
     if block.heads and not gap:
         yield from (_listed(_in_words(row, block.heads)) for row in block.rows)
@@ -198,7 +198,7 @@ def _(block: Table, width: int) -> Iterable[RenderableType]:
         grid.add_row(*(Text(head, "dim") for head in block.heads))
     for number, row in enumerate(block.rows):
         style = "dim" if len(row) == 1 < len(wide) else "bold" if number in block.marked else ""
-        grid.add_row(*map(plain, row), style=style)
+        grid.add_row(*map(_plain, row), style=style)
     yield _labelled(f"{block.label:<{_LABEL}}  ", grid) if block.label else grid
 
 
@@ -236,13 +236,13 @@ def _in_words(row: Sequence[str], heads: Sequence[str]) -> str:
 
 
 def _listed(text: str) -> RenderableType:
-    return _labelled("- ", plain(text), style="")
+    return _labelled("- ", _plain(text), style="")
 
 
 @_drawn.register
 def _(block: Items, width: int) -> Iterable[RenderableType]:
     if block.title:
-        yield plain(block.title, "bold")
+        yield _plain(block.title, "bold")
     for row in block.rows:
         yield _listed(row)
 
@@ -250,11 +250,11 @@ def _(block: Items, width: int) -> Iterable[RenderableType]:
 @_drawn.register
 def _(block: Code, width: int) -> Iterable[RenderableType]:
     if block.title:
-        yield plain(block.title, "dim")
+        yield _plain(block.title, "dim")
     for line in block.lines:
-        yield Text.assemble("    " if line.strip() else "", plain(line.rstrip()), no_wrap=True)
+        yield Text.assemble("    " if line.strip() else "", _plain(line.rstrip()), no_wrap=True)
 
 
 @_drawn.register
 def _(block: Section, width: int) -> Iterable[RenderableType]:
-    yield plain(block.title, "bold underline")
+    yield _plain(block.title, "bold underline")

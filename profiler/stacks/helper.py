@@ -4,9 +4,11 @@ It is no child of the training (it forks once at its start), has none of its fil
 and ends with the training, however that ends.
 """
 
+import ctypes
 import json
 import os
 import random
+import select
 import signal
 import sys
 import time
@@ -20,7 +22,6 @@ from typing import Any
 from feedline.profiler import proc
 from feedline.profiler.errors import OutputError
 from feedline.profiler.files import owned
-from feedline.profiler.stacks.file_watch import FolderWatch
 from feedline.profiler.stacks.layout import Layout
 from feedline.profiler.stacks.process_memory import ProcessMemory
 from feedline.profiler.stacks.ration import Ration
@@ -40,6 +41,30 @@ _PATIENCE_NS = 5_000_000_000  # until a process has allowed its memory to be rea
 _IDLE_NS = 30_000_000_000  # without any process to sample: the helper ends
 _PIN = "_pin_memory_loop"
 _OTHERS = 4  # the main thread's samples, to one of the other threads
+_IN_MODIFY, _IN_CREATE = 0x2, 0x100  # of inotify(7)
+_EVENTS_BYTES = 4096
+
+
+class _FolderWatch:
+    """Waits for a change in a folder (inotify(7)).
+
+    Where the kernel or a file system tells of none, only for the time.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        libc = ctypes.CDLL(None)
+        self._file = libc.inotify_init1(os.O_NONBLOCK | os.O_CLOEXEC)
+        if self._file >= 0:
+            libc.inotify_add_watch(self._file, os.fsencode(folder), _IN_MODIFY | _IN_CREATE)
+
+    def wait(self, seconds: float) -> bool:
+        """Wait for at most that long; return whether something has changed."""
+        files = [self._file] if self._file >= 0 else []
+        changed = bool(select.select(files, [], [], max(0.0, seconds))[0])
+        if changed:
+            with suppress(BlockingIOError):
+                os.read(self._file, _EVENTS_BYTES)
+        return changed
 
 
 @dataclass
@@ -85,7 +110,7 @@ class _Helper:
         self._pid, self._started, self._layout = pid, started, layout
         self._folder, self._targets = folder, folder / TARGETS
         self._read = 0  # bytes of that file
-        self._changes = FolderWatch(folder)
+        self._changes = _FolderWatch(folder)
         self._ended = False
         self._processes: dict[str, _SampledProcess] = {}
         self._ration, self._random = Ration(rate), random.Random()

@@ -42,7 +42,7 @@ from feedline.profiler.store.stack_format import LOG, MAGIC, MAIN, SCHEMA
 _MOST_LOG = 64 << 20
 _MOST_FRAMES = 512  # in a stack
 _MOST_NS = 1 << 60
-START, LOOP, END = "start", "loop", "end"
+_START, LOOP, _END = "start", "loop", "end"
 
 
 def read_stacks(rank: Rank) -> tuple[ProcessStacks, ...]:
@@ -312,5 +312,5 @@ def _loop(process: Process) -> tuple[int, int] | None:
 
 def _phase(moment: int, loop: tuple[int, int] | None) -> str:
     if loop is None or moment < loop[0]:
-        return START
-    return LOOP if moment <= loop[1] else END
+        return _START
+    return LOOP if moment <= loop[1] else _END

@@ -11,7 +11,7 @@ from advisor.made_up import curve, loss, run, with_curve, with_norms
 
 from feedline.analysis.convergence.advice import _WRITTEN, is_written
 from feedline.analysis.convergence.advisor import advise
-from feedline.analysis.convergence.curves import _find_spike
+from feedline.analysis.convergence.loss_kinds import _find_spike
 from feedline.convergence.fixes import FIXES
 
 SMALL = run("small", batch=32, train=0.10, held=0.30, ranks=1, norms=False)

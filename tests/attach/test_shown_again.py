@@ -13,7 +13,7 @@ from feedline.analysis.explain.attached import (
 from feedline.analysis.ledger.finding import SHARE, Evidence, Finding, Severity
 from feedline.analysis.measure.user_code import CodeLine, UserCode, UserFunction
 from feedline.analysis.report.json_report import plain
-from feedline.analysis.report.read_attached import read_attached
+from feedline.analysis.report.of_attached import read_attached
 from feedline.cli import main
 
 PROCESSES = [

@@ -6,7 +6,7 @@ import numpy as np
 from user_code.made_stacks import FORWARD, LOOP, process, stack, training
 
 from feedline.analysis.measure.code_tree import SampledCode
-from feedline.analysis.measure.evaluated import evaluating_line
+from feedline.analysis.measure.user_code import evaluating_line
 
 EVALUATION = np.array([[100, 200], [500, 600]], np.int64)
 CODE = SampledCode.of([training()])

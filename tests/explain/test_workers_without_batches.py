@@ -17,7 +17,7 @@ from feedline.analysis.explain.build import build, training_input
 from feedline.analysis.explain.diagnose import diagnose
 from feedline.analysis.ledger.facts import RuleInputs
 from feedline.analysis.ledger.finding import Severity
-from feedline.analysis.measure.gather import busy_shares, without_batches
+from feedline.analysis.measure.batch_making import busy_shares, without_batches
 from feedline.analysis.measure.stream_workers import Parts
 from feedline.analysis.report import phrases, terminal
 from feedline.analysis.rules import INPUT, OTHERWISE

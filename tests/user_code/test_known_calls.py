@@ -5,8 +5,9 @@ from dataclasses import replace
 import pytest
 from user_code.made_stacks import FETCHING, LIBRARIES, LOOP, PYTHON, TORCH, process, stack
 
+from feedline.analysis.ledger.calls_per_sample import PER_SAMPLE
+from feedline.analysis.ledger.calls_per_step import PER_STEP
 from feedline.analysis.ledger.known_call import _of_text, known_call
-from feedline.analysis.ledger.known_calls import PER_SAMPLE, PER_STEP
 from feedline.analysis.measure.code_tree import SampledCode
 from feedline.analysis.measure.source_lines import SourceLines
 from feedline.profiler.store.manifest import Manifest

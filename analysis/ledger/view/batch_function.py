@@ -25,14 +25,14 @@ _UNKNOWN = Sentence(
 _MIN_WORKING_SHARE = 0.5
 
 
-def who(facts: RuleInputs) -> str:
+def _who(facts: RuleInputs) -> str:
     """Return ``get_batch (train.py:116)``."""
     return " and ".join(facts.making.functions) if facts.making else "the program's stage 'input'"
 
 
 def names(facts: RuleInputs) -> str:
     """``get_batch``: the functions without their places."""
-    return " and ".join(map(name_of, facts.making.functions)) if facts.making else who(facts)
+    return " and ".join(map(name_of, facts.making.functions)) if facts.making else _who(facts)
 
 
 def places(facts: RuleInputs) -> str:
@@ -47,7 +47,7 @@ def says(facts: RuleInputs) -> str:
     at = " and ".join(
         " at ".join(filter(None, (name_of(function), place_of(function)))) for function in functions
     )
-    return f"{at or who(facts)} {_does(facts)}"
+    return f"{at or _who(facts)} {_does(facts)}"
 
 
 def _waits(facts: RuleInputs) -> bool:

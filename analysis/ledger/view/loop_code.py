@@ -4,9 +4,10 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from feedline.analysis.ledger.calls_per_sample import PER_SAMPLE
+from feedline.analysis.ledger.calls_per_step import PER_STEP
 from feedline.analysis.ledger.facts import RuleInputs
 from feedline.analysis.ledger.known_call import CallFound, Calls, KnownCall, known_call, of_frames
-from feedline.analysis.ledger.known_calls import PER_SAMPLE, PER_STEP
 from feedline.analysis.ledger.view.own_functions import place_of
 from feedline.analysis.ledger.view.slow_code import FEWEST, deepest
 from feedline.analysis.measure.code_node import CodeNode

@@ -6,7 +6,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 
+from feedline.analysis.ledger.change import Change, Factor
 from feedline.analysis.ledger.facts import RuleInputs
+from feedline.analysis.ledger.finding import SHARE, Evidence, Severity
 from feedline.analysis.ledger.view.slow_code import FEWEST
 from feedline.analysis.measure.code_node import CodeNode
 from feedline.analysis.measure.code_places import FORWARD, LOSS
@@ -21,14 +23,39 @@ class Part:
     Attributes:
         stages: stage of the step -> share (0 to 1) of it.
         seconds: of the mean step.
+        share: of the mean step, from 0 to 1.
         samples: that show it.
         place: file and line of the program; empty: not known.
     """
 
     stages: dict[str, float]
     seconds: float
+    share: float
     samples: float
     place: str
+
+    @property
+    def severity(self) -> Severity:
+        """Severity of what the part costs."""
+        return Severity.of(self.share)
+
+    def evidence(self, name: str, what: str) -> list[Evidence]:
+        """Return its seconds and its share of the step, and the samples that show it.
+
+        Args:
+            name: what the ids of the evidence begin with.
+            what: the seconds, in words.
+        """
+        return [
+            Evidence(f"{name}_s", f"{what}, per step", self.seconds, "s"),
+            Evidence(f"{name}_share", "share of the step", self.share, SHARE),
+            Evidence("samples", "samples that show it", self.samples, "1"),
+        ]
+
+    def without(self) -> Change:
+        """Return the stages without the part."""
+        left = {stage: 1 - share for stage, share in self.stages.items()}
+        return Change(stages={stage: Factor(part, part) for stage, part in left.items()})
 
 
 def besides(facts: RuleInputs, name: str, of: str = "") -> Part | None:
@@ -55,7 +82,8 @@ def besides(facts: RuleInputs, name: str, of: str = "") -> Part | None:
         return None
     took = sum(share * facts.step.stages.get(place, 0.0) for place, share in stages.items())
     file, line = max(found.lines, key=lambda at: found.lines[at], default=("", 0))
-    return Part(stages, took, samples, f"{file}:{line}" if file else "")
+    place = f"{file}:{line}" if file else ""
+    return Part(stages, took, took / facts.step.mean_s, samples, place)
 
 
 def line_with(code: SampledCode, pattern: str) -> str:
@@ -78,14 +106,12 @@ class ModelLoop:
     """A loop in Python over a dimension of a tensor, inside the model or its loss.
 
     Attributes:
-        part: of the step that its iterations take in forward.
+        part: of the step that its iterations take in forward; its place is that of the ``for``.
         function: that it is in.
-        place: file and line of its ``for``.
     """
 
     part: Part
     function: str
-    place: str
 
 
 def model_loop(facts: RuleInputs) -> ModelLoop | None:
@@ -107,7 +133,9 @@ def model_loop(facts: RuleInputs) -> ModelLoop | None:
         return None
     stages = {name: share for name in (FORWARD, LOSS) if name in facts.step.stages}
     took = sum(facts.step.stages[name] * part for name, part in stages.items())
-    return ModelLoop(Part(stages, took, share * tree.weight.number, place), function, place)
+    samples = share * tree.weight.number
+    part = Part(stages, took, took / facts.step.mean_s, samples, place)
+    return ModelLoop(part, function)
 
 
 def _loops(code: SampledCode, tree: PlaceTree) -> Iterator[tuple[str, tuple[str, float]]]:

@@ -9,7 +9,7 @@ from feedline.analysis.ledger.view.input_wait import severity
 from feedline.analysis.ledger.view.slow_code import making_line
 from feedline.analysis.sentences import PERCENT, SIZE, Sentence
 
-RULE_ID = "oversize_reads"
+_RULE_ID = "oversize_reads"
 
 _SAYS = Sentence(
     "each sample reads {read} of files, of which its batch gets {used}", read=SIZE, used=SIZE
@@ -47,7 +47,7 @@ def check(facts: RuleInputs) -> Finding | None:
     if weight is Severity.INFO:
         return None
     return Finding(
-        RULE_ID,
+        _RULE_ID,
         weight,
         message=_SAYS(read=read, used=used),
         more=[_TAKES(part=part)],
@@ -80,7 +80,7 @@ def change(facts: RuleInputs) -> Change | Refused:
 
 
 RULE: Rule[RuleInputs] = Rule(
-    RULE_ID,
+    _RULE_ID,
     check,
     change,
     effort=Effort.CODE,

@@ -2,18 +2,18 @@
 
 from dataclasses import dataclass
 
+from feedline.analysis.ledger.calls_per_step import PER_STEP
 from feedline.analysis.ledger.change import Change, Factor, Refused
 from feedline.analysis.ledger.facts import RuleInputs
 from feedline.analysis.ledger.finding import SHARE, Evidence, Finding, Severity
 from feedline.analysis.ledger.known_call import CallFound, known_call
-from feedline.analysis.ledger.known_calls import PER_STEP
 from feedline.analysis.ledger.rule import Rule
 from feedline.analysis.ledger.view.slow_code import FEWEST, reported
 from feedline.analysis.measure.code_places import BACKWARD, FORWARD
 from feedline.analysis.measure.code_tree import MAIN
 from feedline.analysis.sentences import NAME, PERCENT, Sentence
 
-RULE_ID = "call_in_model"
+_RULE_ID = "call_in_model"
 
 _SAYS = Sentence(
     "a call in the model's {stage} at {place} takes {part} of the step",
@@ -70,7 +70,7 @@ def check(facts: RuleInputs) -> Finding | None:
         return None
     place = f"{called.found.file}:{called.found.line}"
     return Finding(
-        RULE_ID,
+        _RULE_ID,
         Severity.of(share),
         message=_SAYS(stage=called.stage, place=place, part=share),
         more=[call.says],
@@ -96,7 +96,7 @@ def change(facts: RuleInputs) -> Change | Refused:
 
 
 RULE: Rule[RuleInputs] = Rule(
-    RULE_ID,
+    _RULE_ID,
     check,
     change,
     claims=(FORWARD, BACKWARD),

@@ -8,7 +8,7 @@ from feedline.analysis.ledger.view.trend import grows
 from feedline.analysis.measure.code_places import BACKWARD
 from feedline.analysis.sentences import COUNT, PART, Sentence
 
-RULE_ID = "chained_graphs"
+_RULE_ID = "chained_graphs"
 
 _SAYS = Sentence(
     "each backward pass goes through the graphs of the steps before: it takes {times} times as "
@@ -36,7 +36,7 @@ def check(facts: RuleInputs) -> Finding | None:
     if weight is Severity.INFO:
         return None
     return Finding(
-        RULE_ID,
+        _RULE_ID,
         weight,
         message=_SAYS(times=f"{times:.2g}"),
         more=[_ALIVE(graphs=kept.looked_at, alive=kept.alive), _LONGER],
@@ -63,7 +63,7 @@ def change(facts: RuleInputs) -> Refused:
 
 
 RULE: Rule[RuleInputs] = Rule(
-    RULE_ID,
+    _RULE_ID,
     check,
     change,
     claims=(BACKWARD,),

@@ -9,7 +9,7 @@ from feedline.analysis.ledger.view.model_code import line_with
 from feedline.analysis.measure.code_places import FORWARD
 from feedline.analysis.sentences import PERCENT, Sentence
 
-RULE_ID = "double_precision"
+_RULE_ID = "double_precision"
 
 _SAYS = Sentence(
     "the model computes in float64: forward and backward take {part} of the step", part=PERCENT
@@ -35,7 +35,7 @@ def check(facts: RuleInputs) -> Finding | None:
     if not _is_double(facts) or took < _MIN_SHARE * step.mean_s:
         return None
     return Finding(
-        RULE_ID,
+        _RULE_ID,
         Severity.of(_HALVED * took / step.mean_s),
         message=_SAYS(part=took / step.mean_s),
         more=[_ON_GPU if facts.on_gpu else _TWICE],
@@ -68,7 +68,7 @@ def change(facts: RuleInputs) -> Change | Refused:
 
 
 RULE: Rule[RuleInputs] = Rule(
-    RULE_ID,
+    _RULE_ID,
     check,
     change,
     claims=_STAGES,

@@ -6,7 +6,7 @@ from feedline.analysis.ledger.finding import Finding, Severity
 from feedline.analysis.ledger.rule import Rule
 from feedline.profiler.session.ending import ALL_OPEN
 
-RULE_ID = "kept_batches"
+_RULE_ID = "kept_batches"
 
 _SAYS = "batches that are kept hold all files that the process may open"
 _EACH = "each tensor from a worker is in shared memory, and keeps a file descriptor open"
@@ -19,7 +19,7 @@ def check(facts: RuleInputs) -> Finding | None:
     if ALL_OPEN not in facts.failed:
         return None
     return Finding(
-        RULE_ID,
+        _RULE_ID,
         Severity.HIGH,
         message=_SAYS,
         more=[_EACH],
@@ -37,7 +37,7 @@ def change(facts: RuleInputs) -> Refused:
 
 
 RULE: Rule[RuleInputs] = Rule(
-    RULE_ID,
+    _RULE_ID,
     check,
     change,
     bound="Ended early",

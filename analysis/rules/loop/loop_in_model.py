@@ -2,12 +2,12 @@
 
 from feedline.analysis.ledger.change import Refused
 from feedline.analysis.ledger.facts import RuleInputs
-from feedline.analysis.ledger.finding import SHARE, CostKind, Evidence, Finding, Severity
+from feedline.analysis.ledger.finding import CostKind, Finding, Severity
 from feedline.analysis.ledger.rule import Rule
 from feedline.analysis.ledger.view.model_code import model_loop
 from feedline.analysis.sentences import NAME, PERCENT, Sentence
 
-RULE_ID = "loop_in_model"
+_RULE_ID = "loop_in_model"
 
 _SAYS = Sentence(
     "{function}() goes through a tensor in a Python loop, which takes {part} of the step",
@@ -27,28 +27,21 @@ def check(facts: RuleInputs) -> Finding | None:
     """Weigh the loop, where the model computes little in the time that its forward takes."""
     if facts.on_gpu or _computes(facts):
         return None
-    found = model_loop(facts)
-    if found is None:
-        return None
-    share = found.part.seconds / facts.step.mean_s
-    if Severity.of(share) is Severity.INFO:
+    loop = model_loop(facts)
+    if loop is None or loop.part.severity is Severity.INFO:
         return None
     return Finding(
-        RULE_ID,
-        Severity.of(share),
-        message=_SAYS(function=found.function, part=share),
+        _RULE_ID,
+        loop.part.severity,
+        message=_SAYS(function=loop.function, part=loop.part.share),
         more=[_EACH, _BACKWARD],
-        evidence=[
-            Evidence("loop_s", "in the loop, per step", found.part.seconds, "s"),
-            Evidence("loop_share", "share of the step", share, SHARE),
-            Evidence("samples", "samples that show it", found.part.samples, "1"),
-        ],
+        evidence=loop.part.evidence("loop", "in the loop"),
         fix=_FIX,
         fix_more=[_LAYER],
-        place=found.place,
+        place=loop.part.place,
         how_to_check="Run one iteration of the loop instead of all. If the step takes as long, "
         "this finding is wrong.",
-        cost_s=found.part.seconds,
+        cost_s=loop.part.seconds,
         cost_kind=CostKind.AT_LEAST,
     )
 
@@ -70,7 +63,7 @@ def change(facts: RuleInputs) -> Refused:
 
 
 RULE: Rule[RuleInputs] = Rule(
-    RULE_ID,
+    _RULE_ID,
     check,
     change,
     claims=("forward", "loss"),

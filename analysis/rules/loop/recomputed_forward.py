@@ -1,14 +1,14 @@
 """Activation checkpointing repeats the forward pass in the backward pass."""
 
-from feedline.analysis.ledger.change import Change, Factor, Refused
+from feedline.analysis.ledger.change import Change, Refused
 from feedline.analysis.ledger.facts import RuleInputs
-from feedline.analysis.ledger.finding import SHARE, Evidence, Finding, Severity
+from feedline.analysis.ledger.finding import Finding, Severity
 from feedline.analysis.ledger.rule import Rule
 from feedline.analysis.ledger.view.model_code import Part, besides
 from feedline.analysis.measure.code_places import BACKWARD, RECOMPUTED
 from feedline.analysis.sentences import PERCENT, Sentence
 
-RULE_ID = "recomputed_forward"
+_RULE_ID = "recomputed_forward"
 
 _SAYS = Sentence(
     "activation checkpointing repeats the forward pass in the backward pass, which takes {part} "
@@ -26,27 +26,20 @@ def _repeated(facts: RuleInputs) -> Part | None:
 
 def check(facts: RuleInputs) -> Finding | None:
     """Weigh what the backward pass repeats."""
-    found = _repeated(facts)
-    if found is None:
-        return None
-    share = found.seconds / facts.step.mean_s
-    if Severity.of(share) is Severity.INFO:
+    part = _repeated(facts)
+    if part is None or part.severity is Severity.INFO:
         return None
     return Finding(
-        RULE_ID,
-        Severity.of(share),
-        message=_SAYS(part=share),
-        evidence=[
-            Evidence("recomputed_s", "repeating the forward pass, per step", found.seconds, "s"),
-            Evidence("recomputed_share", "share of the step", share, SHARE),
-            Evidence("samples", "samples that show it", found.samples, "1"),
-        ],
+        _RULE_ID,
+        part.severity,
+        message=_SAYS(part=part.share),
+        evidence=part.evidence("recomputed", "repeating the forward pass"),
         fix=_FIX,
         place=_called_from(facts),
         condition=_CONDITION,
         how_to_check="Train some steps without checkpointing. If they take as long, this finding "
         "is wrong.",
-        cost_s=found.seconds,
+        cost_s=part.seconds,
     )
 
 
@@ -63,15 +56,14 @@ def _called_from(facts: RuleInputs) -> str:
 
 def change(facts: RuleInputs) -> Change | Refused:
     """Return the backward pass without what it repeats."""
-    found = _repeated(facts)
-    if found is None:
+    part = _repeated(facts)
+    if part is None:
         return Refused("checkpointing", "What the backward pass repeats is not known.")
-    left = 1 - found.stages[BACKWARD]
-    return Change(stages={BACKWARD: Factor(left, left)})
+    return part.without()
 
 
 RULE: Rule[RuleInputs] = Rule(
-    RULE_ID,
+    _RULE_ID,
     check,
     change,
     claims=("backward",),

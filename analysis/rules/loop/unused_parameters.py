@@ -1,14 +1,14 @@
 """DistributedDataParallel looks for parameters without a gradient in each step."""
 
-from feedline.analysis.ledger.change import Change, Factor, Refused
+from feedline.analysis.ledger.change import Change, Refused
 from feedline.analysis.ledger.facts import RuleInputs
-from feedline.analysis.ledger.finding import SHARE, Evidence, Finding, Severity
+from feedline.analysis.ledger.finding import Finding, Severity
 from feedline.analysis.ledger.rule import Rule
 from feedline.analysis.ledger.view.model_code import Part, besides, line_with
 from feedline.analysis.measure.code_places import AFTER_FORWARD, FORWARD
 from feedline.analysis.sentences import PERCENT, Sentence
 
-RULE_ID = "unused_parameters"
+_RULE_ID = "unused_parameters"
 
 _SAYS = Sentence(
     "DistributedDataParallel walks through the graph for unused parameters in each step, which "
@@ -26,42 +26,34 @@ def _walk(facts: RuleInputs) -> Part | None:
 
 def check(facts: RuleInputs) -> Finding | None:
     """Weigh what follows each forward of DistributedDataParallel, if that looks for them."""
-    found = _walk(facts)
-    if found is None or facts.code is None:
-        return None
-    share = found.seconds / facts.step.mean_s
-    if Severity.of(share) is Severity.INFO:
+    part = _walk(facts)
+    if part is None or facts.code is None or part.severity is Severity.INFO:
         return None
     return Finding(
-        RULE_ID,
-        Severity.of(share),
-        message=_SAYS(part=share),
-        evidence=[
-            Evidence("unused_s", "looking for unused parameters, per step", found.seconds, "s"),
-            Evidence("unused_share", "share of the step", share, SHARE),
-            Evidence("samples", "samples that show it", found.samples, "1"),
-        ],
+        _RULE_ID,
+        part.severity,
+        message=_SAYS(part=part.share),
+        evidence=part.evidence("unused", "looking for unused parameters"),
         fix=_FIX,
         fix_more=[_STATIC],
-        place=line_with(facts.code, r"\bfind_unused_parameters\b") or found.place,
+        place=line_with(facts.code, r"\bfind_unused_parameters\b") or part.place,
         condition=_CONDITION,
         how_to_check="Train without find_unused_parameters. If the forward takes as long, this "
         "finding is wrong.",
-        cost_s=found.seconds,
+        cost_s=part.seconds,
     )
 
 
 def change(facts: RuleInputs) -> Change | Refused:
     """Return the forward without it."""
-    found = _walk(facts)
-    if found is None:
+    part = _walk(facts)
+    if part is None:
         return Refused("unused", "What looking for unused parameters takes is not known.")
-    left = 1 - found.stages[FORWARD]
-    return Change(stages={FORWARD: Factor(left, left)})
+    return part.without()
 
 
 RULE: Rule[RuleInputs] = Rule(
-    RULE_ID,
+    _RULE_ID,
     check,
     change,
     claims=(FORWARD,),

@@ -7,7 +7,8 @@ from feedline.analysis.convergence import curves
 from feedline.analysis.convergence.advice import Advice, is_written
 from feedline.analysis.convergence.advisor import Advised
 from feedline.analysis.convergence.batch_cost import DOUBT
-from feedline.analysis.convergence.curves import TRAIN, VERDICT_WORDS, LossKind, LossVerdict
+from feedline.analysis.convergence.curves import TRAIN
+from feedline.analysis.convergence.loss_kinds import VERDICT_WORDS, LossKind, LossVerdict
 from feedline.analysis.convergence.training_record import TrainingRecord
 from feedline.analysis.convergence.training_series import TimeToTarget
 from feedline.analysis.formatting import BLANK, count, counted, number, seconds, sentence

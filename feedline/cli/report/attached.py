@@ -18,7 +18,7 @@ _KNOWN = "what was seen from outside is shown as text, Markdown or JSON"
 
 def is_attached(folder: str) -> bool:
     """Return whether a folder has what ``feedline attach`` saw."""
-    from feedline.analysis.report.read_attached import ATTACHED_FILE
+    from feedline.analysis.report.of_attached import ATTACHED_FILE
 
     return (Path(folder) / ATTACHED_FILE).is_file()
 
@@ -33,8 +33,7 @@ def report_attached(args: argparse.Namespace) -> int:
     """
     from feedline.analysis.report import document_markdown, document_text
     from feedline.analysis.report.json_report import plain
-    from feedline.analysis.report.of_attached import document
-    from feedline.analysis.report.read_attached import read_attached
+    from feedline.analysis.report.of_attached import document, read_attached
 
     for name in _RECORDED_ONLY:
         if getattr(args, name):

@@ -9,7 +9,8 @@ from needs import TRACES, real_traces
 
 from feedline.analysis.ranks.aligned_clocks import align
 from feedline.analysis.ranks.match import match
-from feedline.analysis.ranks.traced_ranks import RankComparison, _numbered, compare
+from feedline.analysis.ranks.numbered_collectives import numbered
+from feedline.analysis.ranks.traced_ranks import RankComparison, compare
 from feedline.analysis.traces.kineto.kineto_reader import read_kineto
 from feedline.analysis.traces.nsight.nsight_reader import read_nsight
 from feedline.analysis.traces.rank_trace import RankTrace, summarise
@@ -110,7 +111,7 @@ def test_two_of_128_ranks_do_not_tell_who_was_late():
 def test_clocks_from_ends_are_worth_what_the_one_clock_of_a_file_with_two_ranks_says():
     (path,) = real_traces("nsys/h100_2gpu_sendrecv.sqlite")
     traces = dict(enumerate(map(summarise, read_nsight(str(path)))))
-    made, found = _numbered(traces), compare(traces)
+    made, found = numbered(traces), compare(traces)
     passive = align(made.ranks, match(made.ranks))
 
     error = float(np.abs(passive.clocks[1].offset).max())

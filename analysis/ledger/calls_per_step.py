@@ -1,0 +1,205 @@
+"""Calls that are known to be slow in each step of the training loop.
+
+Of several that fit a frame or a line, the first counts, as for each sample (calls_per_sample.py).
+"""
+
+from feedline.analysis.ledger.known_call import Calls, KnownCall, Sign
+from feedline.profiler.masks import PYTHON
+
+_RARELY = 1 / 50  # of a call that is made every 50 steps, as its fix says, in each step
+
+PER_STEP: Calls = (
+    KnownCall(
+        "tracker",
+        "Values are sent to an experiment tracker in every step.",
+        "Log every 50 steps or so",
+        "https://github.com/wandb/wandb/issues/8666",
+        (Sign("wandb"), Sign("mlflow"), Sign("comet_ml"), Sign("neptune"), Sign("clearml")),
+        left=_RARELY,
+    ),
+    KnownCall(
+        "tensorboard",
+        "Values are written for TensorBoard in every step.",
+        "Write to TensorBoard every 50 steps or so",
+        "https://github.com/deepspeedai/DeepSpeed/pull/5135",
+        (Sign("torch", r"utils/tensorboard/.*"), Sign("tensorboardX"), Sign("tensorboard")),
+        left=_RARELY,
+    ),
+    KnownCall(
+        "figure",
+        "A figure is drawn and saved in the training loop.",
+        "Keep the values, and draw the figure after training",
+        "https://github.com/chainer/chainer/pull/2288",
+        (Sign("matplotlib"), Sign("seaborn"), Sign("plotly")),
+        left=0.05,
+    ),
+    KnownCall(
+        "progress_bar",
+        "The progress bar is redrawn in every step.",
+        "Update the progress bar every 50 steps or so, or set mininterval",
+        "https://github.com/openvdb/fvdb-reality-capture/pull/144",
+        (Sign("tqdm"), Sign("rich")),
+        left=_RARELY,
+    ),
+    KnownCall(
+        "logging",
+        "Messages are formatted and written in every step.",
+        "Log every 50 steps or so",
+        "https://github.com/EugenHotaj/pytorch-generative/issues/10",
+        (Sign(PYTHON, r"logging/.*"), Sign("loguru")),
+        r"^print\(",
+        left=0.15,
+    ),
+    KnownCall(
+        "command_run",
+        "A command is started, and waited for, in every step.",
+        "Run the command every 50 steps or so, or in a thread",
+        "https://github.com/Lightning-AI/pytorch-lightning/issues/189",
+        (Sign(PYTHON, r"subprocess\.py"),),
+        r"\bos\.(system|popen)\(",
+        left=_RARELY,
+    ),
+    KnownCall(
+        "file_written",
+        "Values are serialized, or written to a file, in every step.",
+        "Write only what is new, every 50 steps or so",
+        "https://github.com/m2lines/Samudra/pull/841",
+        (
+            Sign(PYTHON, r"(json/.*|csv\.py)", r"dumps?|encode|_?iterencode\w*|writerows?"),
+            Sign("pandas", r"io/.*"),
+        ),
+        r"\b(json|pickle|yaml)\.dump\(|\bnp\.save(z\w*|txt)?\(|\.to_(csv|json|parquet)\("
+        r"|\bos\.fsync\(|\.flush\(|\.write(lines|row|rows)?\(",
+        left=_RARELY,
+    ),
+    KnownCall(
+        "model_moved",
+        "The model is moved or converted in every step.",
+        "Move the model once, before the loop",
+        "https://github.com/pytorch/pytorch/issues/23865",
+        (Sign("torch", r"nn/modules/module\.py", "_apply|to|cuda|cpu|float|double|half"),),
+    ),
+    KnownCall(
+        "list_to_tensor_in_step",
+        "torch.tensor and np.array copy their data, and read lists value by value.",
+        "Keep tensors instead of lists, made once before the loop",
+        "https://github.com/pytorch/pytorch/issues/13918",
+        text=r"\btorch\.(as_)?tensor\(|\btorch\.\w*Tensor\(|\bnp\.(as)?array\(",
+    ),
+    KnownCall(
+        "objects_counted",
+        "Every object of the program is looked at in every step.",
+        "Remove gc.get_objects(), or call it once per epoch",
+        "https://github.com/Oldpan/Pytorch-Memory-Utils/issues/21",
+        text=r"\bgc\.get_objects\(",
+        with_loop=True,
+    ),
+    KnownCall(
+        "parameters_looked_up",
+        "Parameters are collected from all modules again and again in every step.",
+        "Collect the parameters once, and update them together, such as with torch._foreach_lerp_",
+        "https://github.com/lightly-ai/lightly/pull/1899",
+        (
+            Sign(
+                "torch",
+                r"nn/modules/module\.py",
+                "(named_)?(parameters|buffers|modules)|_named_members|state_dict|get_parameter",
+            ),
+        ),
+    ),
+    KnownCall(
+        "garbage_collected",
+        "gc.collect looks at every object of the program in every step.",
+        "Remove gc.collect(): Python collects by itself",
+        "https://github.com/huggingface/peft/pull/2894",
+        text=r"\bgc\.collect\(",
+        left=0.01,
+    ),
+    KnownCall(
+        "cache_emptied",
+        "torch.cuda.empty_cache gives memory back that the next step asks for again.",
+        "Remove empty_cache(), or call it every few hundred steps",
+        "https://github.com/huggingface/transformers/issues/31372",
+        (Sign("torch", r"(cuda|xpu|mps)/.*", "empty_cache"),),
+        r"\bempty_cache\(",
+    ),
+    KnownCall(
+        "synchronized",
+        "torch.cuda.synchronize makes the host wait for the GPU in every step.",
+        "Remove synchronize(), or call it only when the time is logged",
+        "https://github.com/pytorch/torchtitan/pull/134",
+        (Sign("torch", r"(cuda|xpu|mps)/.*", "synchronize"),),
+        r"\bsynchronize\(",
+    ),
+    KnownCall(
+        "metric_object",
+        "A metric is updated and computed in every step.",
+        "Call update() in the step, and compute() once per epoch",
+        "https://github.com/Lightning-AI/torchmetrics/issues/485",
+        (Sign("torchmetrics"), Sign("evaluate")),
+        left=0.2,
+    ),
+    KnownCall(
+        "metric_of_sklearn",
+        "scikit-learn computes metrics on the CPU in every step.",
+        "Compute metrics once per epoch, or with tensor operations",
+        "https://github.com/ViTAE-Transformer/RSP/pull/20",
+        (Sign("sklearn"),),
+    ),
+    KnownCall(
+        "objects_gathered",
+        "Python objects are pickled and sent between the ranks in every step.",
+        "Send tensors instead, and not in every step",
+        "https://github.com/NVIDIA/Model-Optimizer/pull/1111",
+        (
+            Sign(
+                "torch",
+                r"distributed/distributed_c10d\.py",
+                r"(all_)?gather_object|\w+_object_list|_object_to_tensor|_tensor_to_object",
+            ),
+        ),
+        r"\b(all_)?gather_object\(|_object_list\(",
+    ),
+    KnownCall(
+        "barrier",
+        "All ranks wait for each other in every step.",
+        "Remove the barrier: gradients are exchanged in step anyway",
+        "https://github.com/dylanyunlon/Neuron_SP/pull/80",
+        (Sign("torch", r"distributed/distributed_c10d\.py", "(monitored_)?barrier"),),
+        r"\bbarrier\(",
+    ),
+    KnownCall(
+        "reduced",
+        "Values are reduced over all ranks in every step, one after another.",
+        "Reduce all values together, every 50 steps or so",
+        "https://github.com/meta-pytorch/torchtune/pull/522",
+        (Sign("torch", r"distributed/distributed_c10d\.py"),),
+        r"\ball_reduce\(|\ball_gather\w*\(",
+        left=_RARELY,
+    ),
+    KnownCall(
+        "state_copied",
+        "The model or its state is copied in the training loop.",
+        "Copy the state only when it is saved, or keep a running average in place",
+        "https://github.com/huggingface/datasets/pull/8387",
+        (Sign(PYTHON, r"copy\.py"),),
+        left=0.4,
+    ),
+    KnownCall(
+        "norms",
+        "Norms of parameters or gradients are computed one by one in every step.",
+        "Clip with torch.nn.utils.clip_grad_norm_, and log norms every 50 steps or so",
+        "https://github.com/facebookresearch/metaseq/issues/327",
+        (Sign("torch", r"(functional|_tensor|linalg/.*)\.py", "norm"),),
+        r"\.norm\(|linalg\.\w*norm\(",
+    ),
+    KnownCall(
+        "read_back",
+        "Reading a value from the GPU makes the host wait for all its work.",
+        "Keep losses on the GPU, and read them every 50 steps or so",
+        "https://github.com/meta-pytorch/torchtune/pull/522",
+        text=r"\.item\(\)|\.cpu\(\)|\.tolist\(\)|\.numpy\(\)",
+        on_gpu=True,
+        left=_RARELY,
+    ),
+)
