@@ -18,7 +18,8 @@ _KINDS = {
     CostKind.PREDICTED: GainKind.PREDICTED,
     CostKind.BOUND: GainKind.AT_MOST,
     CostKind.ESTIMATED: GainKind.ABOUT,
-    CostKind.AT_LEAST: GainKind.ABOUT,
+    CostKind.OR_MORE: GainKind.ABOUT,
+    CostKind.AT_LEAST: GainKind.AT_LEAST,
 }
 
 
@@ -43,6 +44,8 @@ def _gain(finding: Finding, throughput: Throughput, step: StepSummary | None) ->
     rate, unit = throughput.of_all_ranks, "samples/s"
     if rate is None:
         rate, unit = throughput.steps_per_s, "steps/s"
+    if finding.at_most_per_s is not None:
+        return Gain(GainKind.AT_MOST, "samples/s", rate, finding.at_most_per_s)
     kind = _KINDS.get(finding.cost_kind)
     if step is None or not rate or kind is None or finding.cost_s >= step.mean_s:
         return Gain(GainKind.UNKNOWN, unit)
