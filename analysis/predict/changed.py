@@ -8,8 +8,8 @@ from feedline.analysis.predict.loader_replay import Setting, Task
 from feedline.analysis.predict.recorded import RecordedInput
 
 _ENDLESS = 1_000_000  # batches
-#: Of work that follows a sleep: what it takes longer at most, where it is short. A worker's first
-#: tenth of a millisecond takes twice as long (benchmarks/woken.py).
+#: Of work that follows a sleep: what it takes longer at most, and what a batch does that is made in
+#: a worker (benchmarks/woken.py).
 _MOST_LONGER, _WOKEN_S = 0.5, 0.1e-3
 _MODELLED = ("num_workers", "prefetch_factor", "in_order", "persistent_workers")
 
