@@ -18,7 +18,8 @@ _KINDS = {
     CostKind.PREDICTED: GainKind.PREDICTED,
     CostKind.BOUND: GainKind.AT_MOST,
     CostKind.ESTIMATED: GainKind.ABOUT,
-    CostKind.AT_LEAST: GainKind.ABOUT,
+    CostKind.OR_MORE: GainKind.ABOUT,
+    CostKind.AT_LEAST: GainKind.AT_LEAST,
 }
 
 
@@ -43,13 +44,15 @@ def _gain(finding: Finding, throughput: Throughput, step: StepSummary | None) ->
     rate, unit = throughput.of_all_ranks, "samples/s"
     if rate is None:
         rate, unit = throughput.steps_per_s, "steps/s"
-    kind = _KINDS.get(finding.cost_kind)
+    kind, most = _KINDS.get(finding.cost_kind), finding.at_most_per_s
     if step is None or not rate or kind is None or finding.cost_s >= step.mean_s:
         return Gain(GainKind.UNKNOWN, unit)
     after, low, high = (
         None if cost_s is None or cost_s >= step.mean_s else _without(step.mean_s, cost_s, rate)
         for cost_s in (finding.cost_s, finding.cost_low_s, finding.cost_high_s)
     )
+    if most is not None and after is not None:
+        return Gain(GainKind.AT_MOST, unit, rate, max(after, most))
     return Gain(kind, unit, rate, after, low, high)
 
 

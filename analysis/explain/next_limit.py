@@ -36,7 +36,7 @@ def within(findings: Sequence[Finding], limits: Roofline | None, mean_s: float) 
             _relieves(finding, before.cost_s, limits) for finding, before in zip(kept, findings)
         ]
         kept = [
-            dataclasses.replace(finding, cost_kind=CostKind.AT_LEAST) if relieves else finding
+            dataclasses.replace(finding, cost_kind=CostKind.OR_MORE) if relieves else finding
             for finding, relieves in zip(kept, more)
         ]
     return sorted(kept, key=lambda finding: _GRAVEST.index(finding.severity))
@@ -68,8 +68,10 @@ def lifted_by(change: Change, workers: object, full: bool) -> frozenset[str]:
     settings, kinds = change.settings, set(change.lifts)
     if settings:
         kinds |= CHEAPER | {"step"} if settings.keys() == {"persistent_workers"} else AS_MUCH_CPU
-    if isinstance(workers, int) and settings.get("num_workers", workers) < workers:
+    left = settings.get("num_workers", workers)
+    if isinstance(workers, int) and isinstance(left, int) and left < workers:
         kinds.add("step")  # which holds receiving, and the main thread's own waits for a CPU
+        kinds |= set() if left else {"cores"}  # nothing is handed over any more, which takes CPUs
     if change.stages:
         kinds |= (
             CHEAPER if any(factor.cpu < 1 for factor in change.stages.values()) else AS_MUCH_CPU

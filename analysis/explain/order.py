@@ -202,6 +202,9 @@ def _goes_before(first: Finding, second: Finding, claims: Mapping[str, Rows]) ->
     part, whole = claims[first.rule_id], claims[second.rule_id]
     if time is not whole_time and (_lies_within(part, whole) or _lies_within(whole, part)):
         return time > whole_time
+    # workers that have nothing to do wait for no sample: cheaper ones would hide it
+    if time is Time.IDLE and whole_time is Time.WORK and _is_made_of(part, whole):
+        return True
     easier = rule.effort.value <= whole_rule.effort.value
     return _is_part(part, whole) or (easier or time is Time.IDLE) and _is_made_of(whole, part)
 

@@ -79,15 +79,17 @@ class Predictions:
     def _bounded(self, finding: Finding) -> Finding:
         """Return the finding, with the upper end of the rate if what it names took no time.
 
-        Only some rules know such a bound.
+        Only some rules know such a bound. No prediction of a fix is above it.
         """
-        rule = BY_ID.get(finding.rule_id)
-        if rule is None or rule.free is None or finding.predicted is None:
+        rule, told = BY_ID.get(finding.rule_id), finding.predicted
+        if rule is None or rule.free is None or finding.severity is Severity.INFO:
             return finding
         change = rule.free(self.facts)
         made = change if isinstance(change, Refused) else self.of(replace(change, lifts=rule.lifts))
-        if isinstance(made, Refused) or made.high < finding.predicted.after:
+        if isinstance(made, Refused) or told is not None and made.high < told.after:
             return finding
+        if told is not None:
+            finding = replace(finding, predicted=replace(told, high=min(told.high, made.high)))
         return replace(finding, at_most_per_s=made.high)
 
     def _not_workers(self, finding: Finding) -> Finding:

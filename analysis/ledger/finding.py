@@ -36,6 +36,8 @@ class CostKind(str, enum.Enum):
     PREDICTED = "predicted"  # a replay without the cause saves it, within an interval
     ESTIMATED = "estimated"  # the time of the cause: what the fix saves can be more or less
     # estimated, and probably more: on full CPUs, cheaper samples also leave CPU time to the step
+    OR_MORE = "or_more"
+    # a part of the cause's time, all of which the fix saves: the rest was not measured
     AT_LEAST = "at_least"
     BOUND = "bound"  # no fix of this cause saves more
     UNKNOWN = "unknown"  # no time is known
@@ -108,6 +110,7 @@ class GainKind(str, enum.Enum):
 
     PREDICTED = "predicted"  # by a replay, within an interval
     ABOUT = "about"  # from the time of the cause: the fix may save more or less
+    AT_LEAST = "at_least"  # from a part of that time: the fix saves it all, and more
     AT_MOST = "at_most"  # no fix of this cause gives more
     UNKNOWN = "unknown"
 
@@ -118,7 +121,8 @@ class Gain:
 
     Attributes:
         kind: predicted: a replay gives it, within low and high. about: estimated from the time of
-            the cause. at_most: no fix of this cause gives more. unknown: no figure is known.
+            the cause. at_least: from the measured part of its time, all of which the fix saves.
+            at_most: no fix of this cause gives more. unknown: no figure is known.
         unit: samples/s of all ranks; steps/s where the batch size is unknown.
         before: As recorded. None: unknown.
         after: With the fix. None: unknown.
@@ -166,9 +170,10 @@ class Finding:
             predicted.
         cost_kind: What cost_s says of the gain. predicted: a replay saves it, cost_low_s to
             cost_high_s. estimated: the time of the cause; the gain can be more or less
-            (docs/rules/engine.md). at_least: estimated, and probably more, because the CPUs are
-            full and the fix also leaves CPU time to the step. bound: no fix of this cause saves
-            more. unknown: no time is known.
+            (docs/rules/engine.md). or_more: estimated, and probably more, because the CPUs are
+            full and the fix also leaves CPU time to the step. at_least: the measured part of the
+            cause's time, all of which the fix saves. bound: no fix of this cause saves more.
+            unknown: no time is known.
         claims: Rows of the ledger whose time it explains; those of a sample begin with sample/.
         place: Where the program has to be changed, e.g. train.py:31; empty: unknown.
         condition: What must be true for the fix to be harmless, e.g. "only if the dataset does not

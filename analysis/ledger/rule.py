@@ -17,6 +17,9 @@ CHEAPER = frozenset({"workers", "turns", "cores"})
 #: Batches are made on more CPUs at once or wait for less: each takes as much CPU time as before.
 AS_MUCH_CPU = frozenset({"workers", "turns"})
 
+#: The training loop or its model has less to compute: the step is shorter, and needs less of the CPUs.
+LESS_TO_COMPUTE = frozenset({"step", "cores"})
+
 #: Of a fix whose cost no limit of the host changes: the sentence says it as well.
 EVERY_LIMIT = frozenset(ROOF_KINDS) - {"gpu"}
 

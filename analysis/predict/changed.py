@@ -8,6 +8,9 @@ from feedline.analysis.predict.loader_replay import Setting, Task
 from feedline.analysis.predict.recorded import RecordedInput
 
 _ENDLESS = 1_000_000  # batches
+#: Of work that follows a sleep: what it takes longer at most, and what a batch does that is made in
+#: a worker (benchmarks/woken.py).
+_MOST_LONGER, _WOKEN_S = 0.5, 0.1e-3
 _MODELLED = ("num_workers", "prefetch_factor", "in_order", "persistent_workers")
 
 
@@ -30,12 +33,16 @@ def variants(recorded: RecordedInput, change: Change) -> Sequence[RecordedInput]
     """Return the training with the change; ``recorded`` itself where nothing changes.
 
     It is two of them where workers receive what the main process made: what that takes lies between
-    two bounds. And two where helper threads stop: whether they spun or did a part of the work is
-    unknown. In the first their work is gone, in the second the worker's own thread does it.
+    two bounds. And two where there are no workers any more: how much longer all took because
+    processes wake each other is unknown. And two where helper threads stop: whether they spun or
+    did a part of the work is unknown. In the first their work is gone, in the second the worker's
+    own thread does it.
     """
     changed = _with_change(recorded, change)
     if changed.receiving_bounds and changed.setting.num_workers:
         return [replace(changed, receiving=bound) for bound in changed.receiving_bounds]
+    if recorded.setting.num_workers and not changed.setting.num_workers:
+        return [changed, _awake(changed)]
     if change.helper_threads or recorded.helpers == 1.0:
         return [changed]
     making = _factor(
@@ -93,6 +100,21 @@ def _with_change(recorded: RecordedInput, change: Change) -> RecordedInput:
         others=recorded.others if change.others else 0.0,
     )
     return recorded if vars(changed) == vars(recorded) else changed
+
+
+def _awake(recorded: RecordedInput) -> RecordedInput:
+    """Return the training whose work takes as little as without a sleep before it."""
+    return replace(
+        recorded,
+        batches=[_shorter(task, _WOKEN_S) for task in recorded.batches],
+        steps=[_shorter(task, recorded.woken_s) for task in recorded.steps],
+    )
+
+
+def _shorter(task: Task, most_s: float) -> Task:
+    """Return work that takes so much less on its CPU, but not less than a part of it."""
+    own_s = task.cpu_s / task.threads
+    return _longer(task, -min(most_s, _MOST_LONGER * own_s))
 
 
 def _stay(recorded: RecordedInput, change: Change) -> bool:

@@ -14,6 +14,7 @@ from feedline.analysis.ledger.view.handover_cost import (
     SHARING_S_PER_TENSOR,
     freed_s,
     from_workers_s,
+    per_batch_s,
     shared_bytes,
     tensors,
 )
@@ -99,6 +100,7 @@ def recorded_input(
         sharing_s=_more_to_share_s(run, samples),
         freeing_s=FREEING_S_PER_BYTE.middle * min(_loader_bytes(run)),
         freed_s=handover.freed_s,
+        woken_s=handover.woken_s,
         sending=_SENDING_S,
         starts=replace(begins, main_s=main.starting_s * begins.per_pass),
         making=_making(run),
@@ -227,6 +229,7 @@ class _Handover:
         receiving: by the main process.
         receiving_bounds: lower and upper end of that, where it is an estimate.
         freed_s: CPU seconds of the main process to give back its memory, as recorded.
+        woken_s: that its own work may take longer besides.
     """
 
     worker_s: float
@@ -234,6 +237,7 @@ class _Handover:
     receiving: Task
     receiving_bounds: tuple[Task, ...]
     freed_s: float
+    woken_s: float = 0.0
 
 
 def _measured_handover(
@@ -247,6 +251,8 @@ def _measured_handover(
         receiving=main.receiving,
         receiving_bounds=(),
         freed_s=freed_s(run),
+        # what receiving takes at most, and was not seen there
+        woken_s=max(0.0, per_batch_s(run).high - main.receiving.alone_s),
     )
 
 

@@ -61,6 +61,8 @@ class RecordedInput:
         lock_s: how long a worker's other threads wait for Python's lock while it makes a batch.
         locks: how often they do to hand over a batch's memory.
         locked: share (0 to 1) of the time in which batches were made that they waited for a lock.
+        woken_s: seconds per batch that the main process's own work may take longer because it has
+            workers: it sleeps before each, and another thread of it asks them.
     """
 
     setting: Setting
@@ -84,6 +86,7 @@ class RecordedInput:
     samples_per_batch: float
     samples_per_s: float
     locked: float = 0.0
+    woken_s: float = 0.0
     lock_s: float = 0.0
     locks: int = 0
     staying: float = 0.0

@@ -6,12 +6,14 @@ It is the measured rate times the replay with the change over the replay as it w
 import math
 import random
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import lru_cache
 from statistics import NormalDist, stdev
 
 from feedline.analysis.formatting import number, share, size
 from feedline.analysis.ledger.change import Change, Factor, PredictedRate, Refused
 from feedline.analysis.predict.changed import not_modelled, variants
+from feedline.analysis.predict.loader_replay import NOTHING
 from feedline.analysis.predict.of_run import recorded_input
 from feedline.analysis.predict.recorded import RecordedInput
 from feedline.analysis.predict.starts import WARMING
@@ -69,9 +71,29 @@ def predict(
     if not interval:
         return PredictedRate(before, after, after, after)
     below, above = _spread(recorded, changed, removed) if changed[0] is not recorded else (0.0, 0.0)
+    most = math.inf
+    if not change.stages.keys() & recorded.own.keys():  # it is the input that changes
+        most = max(_at_most(recorded, variant) for variant in changed)
+    high = min(ratios[-1] * math.exp(above), most)
     return PredictedRate(
-        before, after, before * ratios[0] * math.exp(-below), before * ratios[-1] * math.exp(above)
+        before, after, before * ratios[0] * math.exp(-below), max(after, before * high)
     )
+
+
+def _at_most(recorded: RecordedInput, changed: RecordedInput) -> float:
+    """Return how many times as fast it is at most, whatever becomes of its input.
+
+    That is without any, where the rest of the step may take somewhat less than was measured.
+    """
+    without = replace(
+        changed,
+        setting=replace(changed.setting, num_workers=0),
+        batches=[NOTHING],
+        pinning=NOTHING,
+    )
+    times = without.batches_per_s(_BATCHES) / _as_it_was(recorded)
+    error, _ = _errors(abs(math.log(times)))
+    return times * math.exp(_NORMAL_975 * error)
 
 
 def _invalid(recorded: RecordedInput) -> Refused | None:

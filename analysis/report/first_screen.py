@@ -41,7 +41,11 @@ _CLOSE = 10  # lines between places in one function, mostly
 _SHORT_FIX = 36  # letters: a longer one leaves no room for place and gain
 #: Rows of the ledger below a stage -> what they are called.
 _WITHIN = {"comm/transfer": "rank transfer", "comm/late": "late ranks", "gc": "gc"}
-_AT_MOST = {GainKind.ABOUT: "about ", GainKind.AT_MOST: "at most "}
+_KINDS = {
+    GainKind.ABOUT: "about ",
+    GainKind.AT_LEAST: "at least ",
+    GainKind.AT_MOST: "at most ",
+}
 _REST = "smaller stages"
 
 
@@ -109,8 +113,8 @@ def gain(gained: Gain) -> str:
 
 
 def _short_gain(gained: Gain) -> str:
-    """Return the rate with a fix: ``117``, ``about 95``, ``at most 95``."""
-    return f"{_AT_MOST.get(gained.kind, '')}{rate(gained.after)}"
+    """Return the rate with a fix: ``117``, ``about 95``, ``at least 95``."""
+    return f"{_KINDS.get(gained.kind, '')}{rate(gained.after)}"
 
 
 def _stages(step: StepSummary, most: int, ledger: Ledger | None) -> Bars:

@@ -189,7 +189,9 @@ def gain(finding: Finding, report: Report) -> str:
         return f"{rates}{next_limit.beyond(finding, report)}"
     if gained.kind is GainKind.AT_MOST:
         return f"{rates} (upper bound, not a prediction)"
-    more = f", or more because {COMPETES}" if finding.cost_kind is CostKind.AT_LEAST else ""
+    if gained.kind is GainKind.AT_LEAST:
+        return f"{rates} {_supposing(finding)} (a lower bound: more of its time was not measured)"
+    more = f", or more because {COMPETES}" if finding.cost_kind is CostKind.OR_MORE else ""
     return f"{rates} {_supposing(finding)} (an estimate from its share of the time{more})"
 
 
@@ -328,10 +330,10 @@ def cost(finding: Finding, mean_step_s: float | None) -> str:
         return f"about {cost_of(finding, mean_step_s)} can be saved, {interval(finding)}"
     if finding.cost_kind is CostKind.BOUND:
         return f"up to {cost_of(finding, mean_step_s)} can be saved"
-    return (
-        f"costs about "
-        f"{cost_of(finding, mean_step_s)}{', or more' if finding.cost_kind is CostKind.AT_LEAST else ''}"
-    )
+    if finding.cost_kind is CostKind.AT_LEAST:
+        return f"costs at least {cost_of(finding, mean_step_s)}"
+    more = ", or more" if finding.cost_kind is CostKind.OR_MORE else ""
+    return f"costs about {cost_of(finding, mean_step_s)}{more}"
 
 
 def ranks(report: Report) -> str:

@@ -190,6 +190,19 @@ def test_what_a_change_lifts_is_that_of_the_rule_whose_fix_it_is():
     )
 
 
+def test_what_is_no_longer_computed_or_handed_over_needs_no_cpu():
+    """Two planted graphs that were compiled again were 2.3 and 3.3 times as fast without that; the
+    limit of the CPUs held the estimate at 2.0.
+    """
+    for rule_id in ("recompilation", "garbage_collection", "periodic_stall", "checkpoint_time"):
+        assert {"step", "cores"} <= BY_ID[rule_id].lifts
+    assert gain(finding("recompilation", 60)).startswith("100 -> about 250 samples/s")
+    without, fewer = (
+        lifted_by(Change(settings={"num_workers": workers}), 2, full=False) for workers in (0, 1)
+    )
+    assert "cores" in without and "cores" not in fewer
+
+
 def test_a_limit_that_is_far_above_the_run_is_rough_and_holds_no_prediction():
     """Samples and steps take less CPU time at a higher rate: three times the rate of such a limit
     was measured.
@@ -221,7 +234,7 @@ def test_on_full_cpus_what_makes_samples_cheaper_may_save_more_than_the_wait():
     )
 
     assert [one.cost_kind.value for one in (decoding, workers, alone)] == [
-        "at_least",
+        "or_more",
         "estimated",
         "estimated",
     ]

@@ -99,6 +99,8 @@ def test_a_gain_says_how_sure_it_is() -> None:
     assert "\n  Gain    176 -> about 298 samples/s\n" in shown(refused())
     bound = replace(report().verdict, gain=Gain(GainKind.AT_MOST, "steps/s", 5.5, 9.04))
     assert "Gain    5.50 -> at most 9.04 steps/s" in shown(replace(report(), verdict=bound))
+    part = replace(report().verdict, gain=Gain(GainKind.AT_LEAST, "steps/s", 5.5, 9.04))
+    assert "Gain    5.50 -> at least 9.04 steps/s" in shown(replace(report(), verdict=part))
     unknown = replace(report().verdict, gain=Gain(GainKind.UNKNOWN, "steps/s"))
     assert "Gain    unknown" in shown(replace(report(), verdict=unknown))
     none = replace(report().verdict, gain=replace(report().verdict.gain, low=170.0))

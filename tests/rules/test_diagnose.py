@@ -156,6 +156,17 @@ def test_a_part_goes_before_its_whole_only_if_it_wins_a_third(cost_s, first):
     assert ordered(whole, part)[0] == first
 
 
+def test_workers_that_have_nothing_to_do_go_before_what_the_others_work_on():
+    rows = {"wait/starved": 0.5, "sample/dataset/user/parsed": 0.01}
+    work = Finding("user_code", Severity.HIGH, "", cost_s=5.0)
+    much, little = (
+        Finding("workers_without_data", Severity.HIGH, "", cost_s=cost_s) for cost_s in (2.0, 1.0)
+    )
+
+    assert ordered(work, much, rows=rows)[0] == "workers_without_data"
+    assert ordered(work, little, rows=rows)[0] == "user_code"  # it is less than a third
+
+
 def test_what_lies_in_other_rows_is_no_part():
     whole, other = (
         Finding("cpu_saturated", Severity.HIGH, "", cost_s=4.0),

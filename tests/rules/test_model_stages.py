@@ -11,6 +11,7 @@ import pytest
 from rules.made_up import made_up_facts
 from user_code.made_stacks import BACKWARD, FORWARD, LOOP, PYTHON, TORCH, stack, training
 
+from feedline.analysis.ledger.calls_per_step import PER_STEP
 from feedline.analysis.ledger.change import Change, Refused
 from feedline.analysis.ledger.finding import Severity
 from feedline.analysis.measure.code_tree import SampledCode
@@ -102,9 +103,11 @@ def test_a_slow_call_inside_the_model_is_named_with_its_line_and_predicted():
     facts = facts_of(stack(logs, 300))
 
     finding, change = call_in_model.check(facts), call_in_model.change(facts)
+    left = next(call.left for call in PER_STEP if call.name == "logging")
 
     assert finding.place == "net.py:12" and finding.fix == "Log every 50 steps or so."
-    assert change.stages["forward"].cpu == pytest.approx(0.25)
+    assert call_in_model.free(facts).stages["forward"].cpu == pytest.approx(0.25)
+    assert change.stages["forward"].cpu == pytest.approx(0.25 + 0.75 * left)
     assert call_in_model.check(facts_of(stack([*CALL, ("net.py", 12, "hook")], 300))) is None
     norm = [*CALL, ("net.py", 12, "forward"), (TORCH + "functional.py", 1500, "norm")]
     assert call_in_model.check(facts_of(stack(norm, 300))) is None

@@ -2,6 +2,7 @@
 words.
 """
 
+from contextlib import contextmanager
 from dataclasses import replace
 
 import pytest
@@ -333,6 +334,60 @@ def test_a_gain_is_called_an_estimate_only_where_nothing_is_predicted():
 
     assert verdict_of(estimated).gain.kind is GainKind.ABOUT
     assert verdict_of(finding("decode_bound", after=164.0)).gain.kind is GainKind.PREDICTED
+
+
+def test_a_part_of_the_time_that_a_fix_saves_is_a_gain_of_at_least_so_much():
+    part = replace(finding("anomaly_detection"), cost_kind=CostKind.AT_LEAST)
+
+    assert verdict_of(part).gain.kind is GainKind.AT_LEAST
+    on_full_cpus = replace(finding("decode_bound"), cost_kind=CostKind.OR_MORE)
+    assert verdict_of(on_full_cpus).gain.kind is GainKind.ABOUT  # no decoder takes no time
+
+
+def test_where_only_the_removal_of_a_call_can_be_replayed_the_gain_is_at_most_that():
+    """How long what replaces it takes is unknown; an estimate would be the same as no time."""
+    facts = without_workers()
+    rule = replace(
+        BY_ID["user_code"],
+        change=lambda _: Refused("replaced", "How long what replaces it takes is not known."),
+        free=lambda _: Change(stages={"decode": Factor(0.0, 0.0)}),
+    )
+    found = replace(finding("user_code", cost_ms=10.0), cost_kind=CostKind.ESTIMATED)
+
+    with rules_of(user_code=rule):
+        (told,) = predictions(facts, rate=100.0).attached([found])
+    (told,) = with_gains([told], facts.throughput, facts.step)
+
+    assert told.predicted is None and told.gain.kind is GainKind.AT_MOST
+    assert told.gain.after == told.at_most_per_s == pytest.approx(330.0)
+
+
+def test_no_prediction_of_a_fix_is_above_what_removing_it_all_gives():
+    facts = without_workers()
+    rule = replace(
+        BY_ID["user_code"],
+        change=lambda _: Change(stages={"decode": Factor(0.01, 0.01)}),
+        free=lambda _: Change(stages={"decode": Factor(0.0, 0.0)}, cpus=2.0),
+    )
+
+    def replay(change, interval=True):
+        return PredictedRate(100.0, 200.0, 150.0, 250.0 if change.cpus else 400.0)
+
+    with rules_of(user_code=rule):
+        (told,) = predictions(facts, replay, rate=100.0).attached([finding("user_code")])
+
+    assert (told.predicted.high, told.at_most_per_s) == (250.0, 250.0)
+
+
+@contextmanager
+def rules_of(**changed):
+    """These rules in place of their own, as predictions look them up."""
+    before = {name: BY_ID[name] for name in changed}
+    BY_ID.update(changed)
+    try:
+        yield
+    finally:
+        BY_ID.update(before)
 
 
 def test_a_gain_that_may_be_none_is_called_so():

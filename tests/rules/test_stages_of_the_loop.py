@@ -8,6 +8,7 @@ from rules.said import verdict
 
 from feedline.analysis.explain.diagnose import diagnose
 from feedline.analysis.ledger.facts import RuleInputs
+from feedline.analysis.ledger.finding import CostKind
 from feedline.analysis.ledger.table import Ledger, LedgerRow, LedgerTable
 from feedline.analysis.measure.model import Recompiled, Updated
 from feedline.analysis.measure.step_model import GarbageCollection
@@ -233,6 +234,10 @@ def test_an_update_of_embeddings_of_which_a_batch_has_few_rows_is_told_to_be_spa
     assert "sparse=True" in finding.fix and finding.condition
     assert any("fused=True" in other for other in finding.fix_more)
     assert any("5,120 of their 400,000 rows" in said for said in finding.more)
+    # what the other rows take is saved for certain; zeroing and backward are not counted
+    assert finding.cost_kind is CostKind.AT_LEAST
+    lacking = 12.8 / 12.81 * (1 - 5120 / 400_000)
+    assert finding.cost_s == pytest.approx(90e-3 * lacking)
 
 
 @pytest.mark.parametrize(
@@ -247,3 +252,4 @@ def test_other_updates_are_not_told_to_be_sparse(updated, nbytes):
     finding = optimizer_time.check(updating(updated, batch_bytes=nbytes))
 
     assert "fused=True" in finding.fix and not finding.condition
+    assert finding.cost_kind is CostKind.BOUND  # a fused update takes some time, too

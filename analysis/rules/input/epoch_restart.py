@@ -2,7 +2,7 @@
 
 from feedline.analysis.ledger.change import Change, Refused
 from feedline.analysis.ledger.facts import RuleInputs
-from feedline.analysis.ledger.finding import Finding, Severity, measured
+from feedline.analysis.ledger.finding import CostKind, Finding, Severity, measured
 from feedline.analysis.ledger.rule import CHEAPER, Effort, Rule
 from feedline.analysis.ledger.view import handover
 from feedline.analysis.ledger.view.input_wait import input_wait, num_workers, severity
@@ -106,6 +106,8 @@ def check(facts: RuleInputs) -> Finding | None:
         else f"Run with {'one loader and ' if again else ''}persistent_workers=True. "
         "If the first batch of later epochs still takes as long, this finding is wrong.",
         cost_s=cost_s,
+        # what ending workers takes the rest of the step is not part of it
+        cost_kind=CostKind.AT_LEAST if one_each else CostKind.ESTIMATED,
         settings={} if again or one_each or facts.dataset_changes else dict(_SETTINGS),
     )
 

@@ -8,7 +8,7 @@ import math
 from feedline.analysis.ledger.change import Change
 from feedline.analysis.ledger.facts import RuleInputs
 from feedline.analysis.ledger.finding import Evidence, Finding, Severity, measured
-from feedline.analysis.ledger.rule import AS_MUCH_CPU, Effort, Rule
+from feedline.analysis.ledger.rule import CHEAPER, Effort, Rule
 from feedline.analysis.ledger.view import cpus, handover
 from feedline.analysis.ledger.view.handover import (
     alone_s,
@@ -147,6 +147,6 @@ RULE: Rule[RuleInputs] = Rule(
     claims=("wait", "transport", "epoch_start"),
     effort=Effort.SETTING,
     by_settings=True,
-    lifts=AS_MUCH_CPU | {"step"},
+    lifts=CHEAPER | {"step"},  # handing over takes CPU time, too
     of_input=True,
 )

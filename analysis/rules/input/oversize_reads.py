@@ -24,6 +24,11 @@ _PART = "Read only the part that a sample uses, or write each sample into a file
 _MANY = 16
 _LEAST_BYTES = 256e3  # less is read in less than 0.1 ms from the page cache
 _NUMPY = "numpy.load"
+#: What takes the bytes of a file that another operation has opened.
+_TRANSFERS = ("numpy.fromfile",)
+#: Of the time of that other one: a memory map that each sample opens anew takes 0.7 of it, one that
+#: stays open nothing (docs/rules/oversize_reads.md). Which it will be is unknown.
+_OPENING = 0.35
 
 
 def _bytes(facts: RuleInputs) -> tuple[float, float] | None:
@@ -71,12 +76,24 @@ def _loads_arrays(facts: RuleInputs) -> bool:
 
 
 def change(facts: RuleInputs) -> Change | Refused:
-    """Return reading what a sample uses, in proportion to its bytes."""
+    """Return reading what a sample uses, in proportion to its bytes, and what opening files leaves."""
     found = _bytes(facts)
     if found is None:
         return Refused("bytes", "How many bytes samples use is not known.")
-    left = found[1] / found[0]
+    left = max(found[1] / found[0], _OPENING * _opening_share(facts))
     return Change(stages={"read": Factor(left, left)})
+
+
+def _opening_share(facts: RuleInputs) -> float:
+    """Return the share (0 to 1) of reading that opens files and finds arrays in them."""
+    reads = [
+        operation
+        for operation in (facts.workers.operations if facts.workers is not None else ())
+        if operation.stage == "read"
+    ]
+    opening_s = sum(one.wall_s for one in reads if one.name not in _TRANSFERS)
+    whole_s = sum(one.wall_s for one in reads)
+    return opening_s / whole_s if whole_s > opening_s else 0.0
 
 
 RULE: Rule[RuleInputs] = Rule(

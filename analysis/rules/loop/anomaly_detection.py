@@ -3,7 +3,7 @@
 from feedline.analysis.ledger.change import Refused
 from feedline.analysis.ledger.facts import RuleInputs
 from feedline.analysis.ledger.finding import CostKind, Finding, Severity
-from feedline.analysis.ledger.rule import Rule
+from feedline.analysis.ledger.rule import LESS_TO_COMPUTE, Rule
 from feedline.analysis.ledger.view.model_code import besides, line_with
 from feedline.analysis.measure.code_places import ANOMALY, COMPILE
 from feedline.analysis.sentences import PERCENT, Sentence
@@ -52,7 +52,7 @@ RULE: Rule[RuleInputs] = Rule(
     change,
     claims=("forward", "loss"),
     bound="Slowed by anomaly detection",
-    lifts=frozenset({"step", "cores"}),
+    lifts=LESS_TO_COMPUTE,
     supposing="if no stacks were kept",
     called="anomaly detection",
 )

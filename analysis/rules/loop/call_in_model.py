@@ -7,7 +7,7 @@ from feedline.analysis.ledger.change import Change, Factor, Refused
 from feedline.analysis.ledger.facts import RuleInputs
 from feedline.analysis.ledger.finding import SHARE, Evidence, Finding, Severity
 from feedline.analysis.ledger.known_call import CallFound, known_call
-from feedline.analysis.ledger.rule import Rule
+from feedline.analysis.ledger.rule import LESS_TO_COMPUTE, Rule
 from feedline.analysis.ledger.view.slow_code import FEWEST, reported
 from feedline.analysis.measure.code_places import BACKWARD, FORWARD
 from feedline.analysis.measure.code_tree import MAIN
@@ -88,11 +88,24 @@ def check(facts: RuleInputs) -> Finding | None:
 
 
 def change(facts: RuleInputs) -> Change | Refused:
-    """Return the stage without the call."""
+    """Return the stage with what the call's fix leaves of it."""
     called = _called(facts)
+    left = called.found.call.left if called is not None else None
+    if called is not None and left is None:
+        return Refused("replaced", "How long what replaces this call takes is not known.")
+    return _scaled(called, left or 0.0)
+
+
+def free(facts: RuleInputs) -> Change | Refused:
+    """Return the stage without the call."""
+    return _scaled(_called(facts), 0.0)
+
+
+def _scaled(called: _Called | None, left: float) -> Change | Refused:
     if called is None:
         return Refused("no_call", "No such call was seen.")
-    return Change(stages={called.stage: Factor(1 - called.share, 1 - called.share)})
+    remains = 1 - called.share * (1 - left)
+    return Change(stages={called.stage: Factor(remains, remains)})
 
 
 RULE: Rule[RuleInputs] = Rule(
@@ -101,7 +114,8 @@ RULE: Rule[RuleInputs] = Rule(
     change,
     claims=(FORWARD, BACKWARD),
     bound="Bound by a call in the model",
-    lifts=frozenset({"step", "cores"}),
+    lifts=LESS_TO_COMPUTE,
     supposing="if this call took no time",
+    free=free,
     called="a slow call in the model",
 )

@@ -3,7 +3,7 @@
 from feedline.analysis.ledger.change import Refused
 from feedline.analysis.ledger.facts import RuleInputs
 from feedline.analysis.ledger.finding import SHARE, CostKind, Evidence, Finding, Severity
-from feedline.analysis.ledger.rule import Rule
+from feedline.analysis.ledger.rule import LESS_TO_COMPUTE, Rule
 from feedline.analysis.ledger.view.trend import grows
 from feedline.analysis.measure.code_places import BACKWARD
 from feedline.analysis.sentences import COUNT, PART, Sentence
@@ -68,7 +68,7 @@ RULE: Rule[RuleInputs] = Rule(
     change,
     claims=(BACKWARD,),
     bound="Bound by graphs of past steps",
-    lifts=frozenset({"step", "cores"}),
+    lifts=LESS_TO_COMPUTE,
     supposing="if each backward took as long as the first",
     called="graphs of past steps",
 )

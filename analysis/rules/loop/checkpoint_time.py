@@ -4,7 +4,7 @@ from feedline.analysis.formatting import counted
 from feedline.analysis.ledger.change import Refused
 from feedline.analysis.ledger.facts import RuleInputs
 from feedline.analysis.ledger.finding import SHARE, Evidence, Finding, Severity
-from feedline.analysis.ledger.rule import Rule
+from feedline.analysis.ledger.rule import LESS_TO_COMPUTE, Rule
 from feedline.analysis.ledger.view.loop_code import line_of_stage
 from feedline.analysis.measure.code_places import CHECKPOINT
 from feedline.analysis.sentences import PART, PERCENT, TIME, Sentence
@@ -66,7 +66,7 @@ RULE: Rule[RuleInputs] = Rule(
     change,
     claims=(CHECKPOINT,),
     bound="Bound by checkpoints",
-    lifts=frozenset({"step"}),
+    lifts=LESS_TO_COMPUTE,
     supposing="if saving took no time",
     called="checkpoints",
 )

@@ -7,7 +7,7 @@ from feedline.analysis.formatting import counted, seconds
 from feedline.analysis.ledger.change import Change, Factor, Refused
 from feedline.analysis.ledger.facts import RuleInputs
 from feedline.analysis.ledger.finding import SHARE, Evidence, Finding, Severity
-from feedline.analysis.ledger.rule import Rule
+from feedline.analysis.ledger.rule import LESS_TO_COMPUTE, Rule
 from feedline.analysis.measure.step_model import GarbageCollection
 from feedline.analysis.sentences import PART, PERCENT, TIME, Sentence
 
@@ -139,6 +139,6 @@ RULE: Rule[RuleInputs] = Rule(
     change,
     claims=("*/gc",),
     bound="Bound by garbage collection",
-    lifts=frozenset({"step"}),
+    lifts=LESS_TO_COMPUTE,
     supposing="if nothing were collected while steps run",
 )

@@ -3,7 +3,7 @@
 from feedline.analysis.ledger.change import Refused
 from feedline.analysis.ledger.facts import RuleInputs
 from feedline.analysis.ledger.finding import CostKind, Finding, Severity
-from feedline.analysis.ledger.rule import Rule
+from feedline.analysis.ledger.rule import LESS_TO_COMPUTE, Rule
 from feedline.analysis.ledger.view.model_code import model_loop
 from feedline.analysis.sentences import NAME, PERCENT, Sentence
 
@@ -68,7 +68,7 @@ RULE: Rule[RuleInputs] = Rule(
     change,
     claims=("forward", "loss"),
     bound="Bound by a Python loop in the model",
-    lifts=frozenset({"step", "cores"}),
+    lifts=LESS_TO_COMPUTE,
     supposing="if the loop took no time",
     called="a loop in the model",
 )

@@ -8,8 +8,8 @@ import re
 from feedline.analysis.formatting import counted
 from feedline.analysis.ledger.change import Refused
 from feedline.analysis.ledger.facts import RuleInputs
-from feedline.analysis.ledger.finding import SHARE, Evidence, Finding, Severity
-from feedline.analysis.ledger.rule import Rule
+from feedline.analysis.ledger.finding import SHARE, CostKind, Evidence, Finding, Severity
+from feedline.analysis.ledger.rule import LESS_TO_COMPUTE, Rule
 from feedline.analysis.ledger.view.loop_code import line_of_stage
 from feedline.analysis.ledger.view.model_code import line_with
 from feedline.analysis.measure.model import Updated
@@ -90,8 +90,27 @@ def check(facts: RuleInputs) -> Finding | None:
         condition=_SELDOM if used else "",
         how_to_check="Time optimizer.step() with time.perf_counter(). If it takes much less, this "
         "finding is wrong.",
-        cost_s=max(took - needs_s, 0.0) if other_code else took,
+        cost_s=max(took - needs_s, 0.0) if other_code else took * _spared(updated, used),
+        cost_kind=_kind(other_code, used),
     )
+
+
+def _kind(other_code: bool, used: int | None) -> CostKind:
+    """Return what the cost says of the gain.
+
+    A fused update still takes some of the time. Of sparse gradients, backward and zeroing are not
+    counted.
+    """
+    if other_code:
+        return CostKind.ESTIMATED
+    return CostKind.BOUND if used is None else CostKind.AT_LEAST
+
+
+def _spared(updated: Updated, used: int | None) -> float:
+    """Return the share (0 to 1) of the update that is of rows which the batch lacks; else all."""
+    if used is None:
+        return 1.0
+    return updated.embedded / updated.elements * (1 - used / updated.rows)
 
 
 def _rows_used(facts: RuleInputs, updated: Updated) -> int | None:
@@ -148,7 +167,7 @@ RULE: Rule[RuleInputs] = Rule(
     change,
     claims=("optimizer",),
     bound="Bound by the optimizer",
-    lifts=frozenset({"step", "cores"}),
+    lifts=LESS_TO_COMPUTE,
     supposing="if it took no time",
     called="slow optimizer",
 )

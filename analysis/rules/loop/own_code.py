@@ -10,7 +10,7 @@ from feedline.analysis.formatting import seconds
 from feedline.analysis.ledger.change import Change, Factor, Refused
 from feedline.analysis.ledger.facts import RuleInputs
 from feedline.analysis.ledger.finding import SHARE, Evidence, Finding, Severity, measured
-from feedline.analysis.ledger.rule import Rule
+from feedline.analysis.ledger.rule import LESS_TO_COMPUTE, Rule
 from feedline.analysis.ledger.view.loop_code import (
     LoopCall,
     known_in_loop,
@@ -279,7 +279,7 @@ RULE: Rule[RuleInputs] = Rule(
     change,
     claims=("other", "loss"),
     bound="Bound by the training loop",
-    lifts=frozenset({"step", "cores"}),
+    lifts=LESS_TO_COMPUTE,
     supposing="if this code took no time",
     free=free,
     called="slow code in the loop",

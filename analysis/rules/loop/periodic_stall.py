@@ -4,7 +4,7 @@ from feedline.analysis.formatting import counted
 from feedline.analysis.ledger.change import Change, Factor
 from feedline.analysis.ledger.facts import RuleInputs
 from feedline.analysis.ledger.finding import SHARE, Evidence, Finding, Severity, measured
-from feedline.analysis.ledger.rule import Rule
+from feedline.analysis.ledger.rule import LESS_TO_COMPUTE, Rule
 from feedline.analysis.ledger.view.loop_code import known_in_function
 from feedline.analysis.measure.stages import STAGES
 from feedline.analysis.measure.step_model import PeriodicStall
@@ -134,6 +134,6 @@ RULE: Rule[RuleInputs] = Rule(
     change,
     claims=("*/periodic",),
     bound="Bound by periodic work",
-    lifts=frozenset({"step"}),
+    lifts=LESS_TO_COMPUTE,
     supposing="if these steps took as long as the others",
 )

@@ -7,7 +7,7 @@ from feedline.analysis.formatting import counted
 from feedline.analysis.ledger.change import Refused
 from feedline.analysis.ledger.facts import RuleInputs
 from feedline.analysis.ledger.finding import SHARE, Evidence, Finding, Severity
-from feedline.analysis.ledger.rule import Rule
+from feedline.analysis.ledger.rule import LESS_TO_COMPUTE, Rule
 from feedline.analysis.measure.code_places import COMPILE
 from feedline.analysis.measure.model import Recompiled
 from feedline.analysis.sentences import COUNT, NAME, PART, PERCENT, Sentence
@@ -146,6 +146,6 @@ RULE: Rule[RuleInputs] = Rule(
     change,
     claims=(COMPILE,),
     bound="Bound by compilation",
-    lifts=frozenset({"step"}),
+    lifts=LESS_TO_COMPUTE,
     supposing="if nothing were compiled after the first step",
 )

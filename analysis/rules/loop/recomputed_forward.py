@@ -3,7 +3,7 @@
 from feedline.analysis.ledger.change import Change, Refused
 from feedline.analysis.ledger.facts import RuleInputs
 from feedline.analysis.ledger.finding import Finding, Severity
-from feedline.analysis.ledger.rule import Rule
+from feedline.analysis.ledger.rule import LESS_TO_COMPUTE, Rule
 from feedline.analysis.ledger.view.model_code import Part, besides
 from feedline.analysis.measure.code_places import BACKWARD, RECOMPUTED
 from feedline.analysis.sentences import PERCENT, Sentence
@@ -68,7 +68,7 @@ RULE: Rule[RuleInputs] = Rule(
     change,
     claims=("backward",),
     bound="Slowed by activation checkpointing",
-    lifts=frozenset({"step", "cores"}),
+    lifts=LESS_TO_COMPUTE,
     supposing="if nothing were repeated",
     called="activation checkpointing",
 )

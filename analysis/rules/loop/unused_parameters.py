@@ -3,7 +3,7 @@
 from feedline.analysis.ledger.change import Change, Refused
 from feedline.analysis.ledger.facts import RuleInputs
 from feedline.analysis.ledger.finding import Finding, Severity
-from feedline.analysis.ledger.rule import Rule
+from feedline.analysis.ledger.rule import LESS_TO_COMPUTE, Rule
 from feedline.analysis.ledger.view.model_code import Part, besides, line_with
 from feedline.analysis.measure.code_places import AFTER_FORWARD, FORWARD
 from feedline.analysis.sentences import PERCENT, Sentence
@@ -58,7 +58,7 @@ RULE: Rule[RuleInputs] = Rule(
     change,
     claims=(FORWARD,),
     bound="Slowed by find_unused_parameters",
-    lifts=frozenset({"step", "cores"}),
+    lifts=LESS_TO_COMPUTE,
     supposing="if DistributedDataParallel did not look for them",
     called="looking for unused parameters",
 )

@@ -24,8 +24,9 @@ def line(number):
     )
 
 
-def parsed(text):
-    values = json.loads(text)["values"]
+def parsed(text, times=1):
+    for _ in range(times):
+        values = json.loads(text)["values"]
     return torch.tensor([float(sum(values[start::WIDTH])) for start in range(WIDTH)])
 
 
@@ -34,7 +35,7 @@ class Texts(IterableDataset):
 
     def __init__(self, given):
         self.split, self.shards, self.buffer = given.split, given.shards, given.buffer
-        self.first = given.first
+        self.first, self.times = given.first, given.times
         self.lines = [line(number) for number in range(given.batch * given.steps)]
 
     def __iter__(self):
@@ -46,7 +47,7 @@ class Texts(IterableDataset):
             texts = itertools.chain.from_iterable(self.files()[first::apart])
         else:
             texts = self.lines
-        return shuffled(map(parsed, texts), self.buffer)
+        return shuffled((parsed(text, self.times) for text in texts), self.buffer)
 
     def files(self):
         """Files of as many lines each, or a large one and others."""
@@ -109,6 +110,7 @@ def arguments():
     parser.add_argument("--split", choices=("samples", "files", "nothing"), default="samples")
     parser.add_argument("--shards", type=int, default=4)
     parser.add_argument("--first", type=float, default=0.0, help="share of the first file of lines")
+    parser.add_argument("--times", type=int, default=1, help="that each line is parsed")
     parser.add_argument("--buffer", type=int, default=0, help="samples to shuffle among")
     parser.add_argument("--folder", type=pathlib.Path)
     return parser.parse_args()
