@@ -225,13 +225,13 @@ def _with_place(finding: Finding, run: RuleInputs) -> Finding:
     """Return the finding, with the line to change.
 
     It is the line that makes the loader where it names arguments of it, or the one that takes most
-    of a sample where samples are to be made in another way.
+    of a sample where samples are to be made in another way. What other programs do is at no line.
     """
-    if finding.place:
+    rule = BY_ID.get(finding.rule_id)
+    if finding.place or (rule is not None and rule.of_others):
         return finding
     if finding.settings:
         return replace(finding, place=str(run.setting("made_at") or ""))
-    rule = BY_ID.get(finding.rule_id)
     of_samples = rule is not None and any(claim.startswith("sample") for claim in rule.claims)
     if rule is None or not of_samples or rule.effort not in (Effort.CODE, Effort.DATA):
         return finding

@@ -5,7 +5,7 @@ At most 25 lines of 80 columns. Everything else is in the full report and in HTM
 
 from collections.abc import Iterable, Sequence
 
-from feedline.analysis.convergence.checks import ASIDE
+from feedline.analysis.convergence.checks import ASIDE, COVERED_BY
 from feedline.analysis.explain.model import Report
 from feedline.analysis.explain.verdict import leading, shortest_fix
 from feedline.analysis.formatting import Scale, counted, percent, rate, seconds
@@ -209,6 +209,8 @@ def _others(report: Report) -> tuple[tuple[str, ...], ...]:
     told = {finding.rule_id for finding in report.findings} | {*ASIDE}
     for finding in [*report.findings, *(check for check in checks if check.rule_id not in told)]:
         if finding is top or finding.severity is Severity.INFO:
+            continue
+        if COVERED_BY.get(finding.rule_id) in told:
             continue
         if any(_is_of_the_same_code(finding, other) for other in shown):
             continue

@@ -5,10 +5,10 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from reports.made_up import VARIANTS, nasty, refused, report, unmeasured, without_steps
+from reports.made_up import VARIANTS, findings, nasty, refused, report, unmeasured, without_steps
 
 from feedline.analysis.explain.headline import headline
-from feedline.analysis.ledger.finding import Gain, GainKind
+from feedline.analysis.ledger.finding import Finding, Gain, GainKind, Severity
 from feedline.analysis.measure.model import GraphBreak, Operation
 from feedline.analysis.report import to_terminal
 from feedline.analysis.report.console import Console
@@ -179,6 +179,16 @@ def test_others_that_ask_for_a_change_are_a_line_each() -> None:
     assert "Also    float32 on host  11 % of the step  alone -> 190" in text
     assert "oversize images" not in text  # the verdict is its own
     assert "epoch restart" not in text  # asks for no change
+
+
+def test_one_fix_of_two_findings_is_a_single_line() -> None:
+    same = Finding("same_data", Severity.HIGH, "both ranks train on the same samples")
+    whole = Finding(
+        "whole_data_on_every_rank", Severity.HIGH, "each draws all", fix="Use a sampler."
+    )
+
+    assert "Use a sampler" in shown(replace(report(), findings=[*findings(), whole]))
+    assert "Use a sampler" not in shown(replace(report(), findings=[*findings(), same, whole]))
 
 
 def test_a_run_that_failed_says_so_before_its_verdict() -> None:

@@ -70,6 +70,14 @@ def test_cpus_that_workers_would_need_are_what_a_neighbor_takes_from_a_training_
     assert beside.fix_more == ["Then set num_workers=2 (now 0)."]
 
 
+def test_what_other_programs_do_is_at_no_line_of_the_training():
+    facts = {"effective_cpus": 2.0, "used_cpus": 1.0, "others": 1.0}
+    beside = diagnose(without_workers(settings={"made_at": "train.py:31"}, **facts))[0]
+
+    assert beside.rule_id == "busy_neighbors" and beside.settings
+    assert beside.place == ""
+
+
 def test_a_third_of_a_cpu_keeps_no_worker_from_one():
     assert (
         check(

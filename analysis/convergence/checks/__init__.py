@@ -77,6 +77,8 @@ CHECKS: list[_Check] = [
 #: Told among the findings, but no answer to what holds the run back: a run that is only measured
 #: ends before its schedule.
 ASIDE = ("schedule_in_steps", "skipped_steps")
+#: Checks -> the finding whose fix is theirs too.
+COVERED_BY = {"whole_data_on_every_rank": "same_data"}
 
 
 def run_checks(recorded: TrainingRecord) -> list[Finding]:

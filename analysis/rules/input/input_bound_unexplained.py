@@ -19,7 +19,7 @@ _PARTS = {
     "making_s": "making batches",
     "restart_s": "starting later epochs",
     "handover_s": "late handover of batches by workers",
-    "transport_s": "transport",
+    "transport_s": "moving batches to the main process",
     "sampler_s": "the sampler",
 }
 _UNKNOWN = Sentence(
