@@ -85,9 +85,7 @@ def main_process(
     measured = np.minimum(sum(timed, np.zeros(len(whole))), whole)
     # share of the time in which it wants a CPU
     waiting = queued.sum() / max(cpu.sum() + queued.sum(), 1)
-    # few steps are looked at as closely; in all of them, it waits for its turn as often
-    crowded = max(waiting, run.main_runqueue_share or 0.0) > _CROWDED
-    rest = _computed(whole - measured, waiting, crowded)
+    rest = _computed(whole - measured, waiting)
     own = np.maximum(measured - np.minimum(queued, measured) + rest, _NOTHING_ELSE * 1e9)
     mean_own = float(own.mean())
     batches = 1.0
@@ -116,7 +114,7 @@ def main_process(
     )
 
 
-def _computed(rest: FloatArray, waiting: float, crowded: bool) -> FloatArray:
+def _computed(rest: FloatArray, waiting: float) -> FloatArray:
     """Return what a step takes that has a CPU of its own, float64 [n], ns.
 
     It is taken from the time that no record of CPU time accounts for. A main thread that asks a
@@ -125,10 +123,9 @@ def _computed(rest: FloatArray, waiting: float, crowded: bool) -> FloatArray:
     Args:
         waiting: share of the time in which it wants a CPU and has none, where that is measured (0
             to 1).
-        crowded: it waits for one in many steps.
     """
     queued = rest * waiting
-    if crowded:
+    if waiting > _CROWDED:
         queued = np.maximum(queued, np.minimum(rest - np.quantile(rest, 0.25), _SLICE_S * 1e9))
     return np.asarray(rest - queued)
 

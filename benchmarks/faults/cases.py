@@ -263,7 +263,7 @@ STREAMS = [
     streams("stream_of_one_file", "a stream of one file, for two workers", "workers_without_data",
             "--split files --batch 32 --steps 500", "--shards 1", "--shards 4"),
     streams("uneven_files", "one of four files has most of a stream for two workers", "workers_without_data",
-            "--split files --shards 4 --batch 32 --steps 500 --times 24", "--first 0.85", "", names="uneven"),
+            "--split files --shards 4 --batch 32 --steps 250 --times 48", "--first 0.85", "", names="uneven"),
     streams("table_of_one_shard", "a table of Hugging Face as a stream of one shard, for two workers", "workers_without_data",
             "--source table --batch 32 --steps 300", "--shards 1", "--shards 4"),
     streams("one_tar", "one tar archive, for two workers (webdataset)", "workers_without_data",

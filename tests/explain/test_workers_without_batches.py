@@ -17,6 +17,7 @@ from feedline.analysis.explain.build import build, training_input
 from feedline.analysis.explain.diagnose import diagnose
 from feedline.analysis.ledger.facts import RuleInputs
 from feedline.analysis.ledger.finding import Severity
+from feedline.analysis.ledger.view.cpus import queueing
 from feedline.analysis.measure.batch_making import busy_shares, without_batches
 from feedline.analysis.measure.stream_workers import Parts
 from feedline.analysis.report import phrases, terminal
@@ -114,6 +115,22 @@ def test_it_is_silent_where_all_have_data_where_it_costs_nothing_and_of_a_list()
     assert workers_without_data.check(stream(0.5)) is None
     assert workers_without_data.check(stream(map_style=True)) is None
     assert diagnose(made_up_facts(maker={"without_batches": 2}))[0].rule_id == "compute_bound"
+
+
+def test_where_samples_wait_for_a_cpu_those_that_are_free_decide():
+    """Two workers beside the step fill two CPUs, until one of them has nothing to do any more."""
+    waits = waiting(
+        60.0,
+        sample={"dataset": (3.0, 3.0, 0.0)},
+        maker={"without_batches": 2},
+        settings={"map_style": False},
+    )
+    assert waits.cpus is not None and queueing(waits)
+
+    assert workers_without_data.check(waits).severity is Severity.HIGH
+    full = replace(waits.cpus, own=waits.cpus.allowed, free=0.0)
+    assert workers_without_data.check(replace(waits, cpus=full)) is None
+    assert workers_without_data.check(replace(waits, cpus=None)) is None
 
 
 def test_one_whose_part_ends_early_has_nothing_to_do_until_the_others_are_done():

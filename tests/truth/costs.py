@@ -495,14 +495,16 @@ def nothing(bar: Bar) -> float:
 
 
 def updating(bar: Bar) -> float:
-    """The whole update; where other code runs in it, what is beyond the most that its tensors and
-    elements need.
+    """The whole update, or its part for rows that a batch lacks; where other code runs in it, what
+    is beyond the most that its tensors and elements need.
     """
     took, needs = (
         bar.stage("optimizer"),
         25e-6 * bar.evidence("tensors") + 5e-9 * bar.evidence("elements"),
     )
-    return took - needs if took > 5 * needs + 1e-3 else took
+    if took > 5 * needs + 1e-3:
+        return took - needs
+    return took * bar.evidence("lacking_share", 1.0)
 
 
 def named_functions(bar: Bar) -> float:

@@ -75,13 +75,13 @@ _CHECK = Sentence(
 def check(facts: RuleInputs) -> Finding | None:
     """Compare the step with the one that all of the workers would make, with even parts.
 
-    It is silent where the CPUs are full, where no batch is made by any, and of a stream that is not
-    split at all.
+    It is silent where samples wait for a CPU and nobody knows how much of them is free, where no
+    batch is made by any, and of a stream that is not split at all.
     """
     workers, fed, making = num_workers(facts) or 0, _fed(facts), making_s(facts)
     if not facts.is_stream or not facts.may_be_split or fed is None or making is None:
         return None
-    if cpus.queueing(facts):
+    if cpus.queueing(facts) and (facts.cpus is None or facts.cpus.free is None):
         return None
     receiving = receiving_s(facts).low
     now, then = (with_workers_s(facts, number, receiving) for number in (fed, workers))

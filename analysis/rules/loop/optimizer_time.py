@@ -8,7 +8,7 @@ import re
 from feedline.analysis.formatting import counted
 from feedline.analysis.ledger.change import Refused
 from feedline.analysis.ledger.facts import RuleInputs
-from feedline.analysis.ledger.finding import SHARE, CostKind, Evidence, Finding, Severity
+from feedline.analysis.ledger.finding import SHARE, CostKind, Evidence, Finding, Severity, measured
 from feedline.analysis.ledger.rule import LESS_TO_COMPUTE, Rule
 from feedline.analysis.ledger.view.loop_code import line_of_stage
 from feedline.analysis.ledger.view.model_code import line_with
@@ -35,6 +35,7 @@ _FEW = Sentence("a batch has at most {used} of their {rows} rows", used=COUNT, r
 _SPARSE = (
     "Make the embedding with sparse=True, and update it with SparseAdam, or SGD without momentum."
 )
+_LACKING = "of its elements, those in rows that a batch lacks"
 _SELDOM = "only if rows that a batch lacks may keep their values"
 _LOOK = "Look at the closure given to step(), and at hooks on the optimizer."
 _FUSED_CALL = Sentence(
@@ -83,6 +84,9 @@ def check(facts: RuleInputs) -> Finding | None:
             Evidence("optimizer_share", "share of the step", took / step.mean_s, SHARE),
             Evidence("tensors", "tensors that it updates", float(updated.tensors), "1"),
             Evidence("elements", "elements in them", float(updated.elements), "1"),
+            *measured(
+                [("lacking_share", _LACKING, _spared(updated, used) if used else None, SHARE)]
+            ),
         ],
         fix=first,
         fix_more=others,
