@@ -26,9 +26,9 @@ class Policy(nn.Module):
         super().__init__()
         self.stem = nn.Linear(32, 64)
         layer = nn.TransformerEncoderLayer(64, 4, 128, batch_first=True)
-        self.trunk = nn.TransformerEncoder(layer, 2)
+        self.trunk = nn.TransformerEncoder(layer, 1)
         self.head = nn.Linear(64, 7)
-        self.register_buffer("places", place_table(32, 64))
+        self.register_buffer("places", place_table(64, 64))
 
     def forward(self, tokens):
         hidden = self.stem(tokens)
@@ -38,7 +38,7 @@ class Policy(nn.Module):
 
 model = Policy()
 optimizer = torch.optim.AdamW(model.parameters(), fused=True)
-loader = DataLoader(TensorDataset(torch.randn(2000, 32, 32), torch.randn(2000, 7)), batch_size=16)
+loader = DataLoader(TensorDataset(torch.randn(2000, 64, 32), torch.randn(2000, 7)), batch_size=4)
 end = time.time() + 12
 while time.time() < end:
     for tokens, actions in loader:

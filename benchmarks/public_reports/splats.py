@@ -13,7 +13,7 @@ TWIN = "--twin" in sys.argv
 
 class Photos(Dataset):
     def __len__(self):
-        return 20000
+        return 200000
 
     def __getitem__(self, index):
         generator = torch.Generator().manual_seed(index)
