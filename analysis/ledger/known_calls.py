@@ -16,6 +16,21 @@ _OPEN = "__init__|__new__|open|make_fid|__enter__|__exit__|close"
 
 _RARELY = 1 / 50  # of a call that is made every 50 steps, as its fix says, in each step
 
+_GROWN = KnownCall(
+    "grown_by_copying",
+    "All that was gathered so far is copied for each piece that is added to it.",
+    "Gather the pieces in a list, and join them once, after the loop",
+    "https://github.com/ulissigroup/amptorch/issues/12",
+    text=r"\b([\w.]+)\s*=\s*(torch|np|numpy)\.(cat|concat\w*|append|[vh]stack)\(\s*[\[(]?\s*\1\s*,",
+)
+_SEARCHED = KnownCall(
+    "list_searched",
+    "A list or array is searched item by item.",
+    "Make a set or dict once, before training, and look it up there",
+    "https://github.com/stellargraph/stellargraph/issues/70",
+    text=r"^(?!.*\bfor\b).*(\bin\s+[\w.]+(\[[\w.]+\])?\s*(:|\)|$|\b(and|or|else)\b)|\.index\()",
+)
+
 PER_SAMPLE: Calls = (
     KnownCall(
         "table_read",
@@ -414,6 +429,8 @@ PER_SAMPLE: Calls = (
         text=r"\btorch\.(as_)?tensor\(|\btorch\.\w*Tensor\(|\bnp\.(as)?array\(",
         left=0.3,
     ),
+    _GROWN,
+    _SEARCHED,
 )
 
 #: What chunk_unpacked is where reads use all of the chunks that they touch.
@@ -617,5 +634,14 @@ PER_STEP: Calls = (
         text=r"\.item\(\)|\.cpu\(\)|\.tolist\(\)|\.numpy\(\)",
         on_gpu=True,
         left=_RARELY,
+    ),
+    _GROWN,
+    _SEARCHED,
+    KnownCall(
+        "one_hot",
+        "One-hot vectors are made, of which all but one value is zero.",
+        "Keep the indices, and use nn.Embedding, or indexing, instead of a product",
+        "https://github.com/yhs968/pyGRU4REC/issues/4",
+        text=r"\bone_hot\(|\b(torch|np)\.eye\([^)]*\)\[",
     ),
 )
