@@ -374,7 +374,7 @@ HELD_OUT = [
         "espnet/espnet/pull/2013",
         "the model computes a BLEU score in each forward",
         ("call_in_model", "loop_in_model"),
-        "grams( | Counter( | bleu( | min(count",
+        "grams( | Counter( | bleu( | min(count | for n in range(",
     ),
     Case(
         "tiny_weights",

@@ -4,7 +4,7 @@ from feedline.analysis.ledger.change import Refused
 from feedline.analysis.ledger.facts import RuleInputs
 from feedline.analysis.ledger.finding import SHARE, CostKind, Evidence, Finding, Severity
 from feedline.analysis.ledger.rule import Rule
-from feedline.analysis.ledger.view.model_code import model_loop
+from feedline.analysis.ledger.view.model_code import ModelLoop, model_loop, plain_loop
 from feedline.analysis.sentences import NAME, PERCENT, Sentence
 
 RULE_ID = "loop_in_model"
@@ -16,6 +16,14 @@ _SAYS = Sentence(
 )
 _EACH = "each operation on a part costs as much in Python as one on the whole"
 _BACKWARD = "the backward pass, which goes through them again, is not part of this figure"
+_SAYS_PLAIN = Sentence(
+    "{function}() goes through a Python loop inside the model, which takes {part} of the step",
+    function=NAME,
+    part=PERCENT,
+)
+_PLAIN = "modules, and functions of torch that are called in it, are not part of this figure"
+_FIX_PLAIN = "Compute it once, before training, or with operations on whole arrays or tensors."
+_METRICS = "If it is a metric, compute it only in evaluation."
 _FIX = "Compute on the whole tensor at once instead of on its parts."
 _LAYER = "Where steps depend on each other, use a layer such as nn.LSTM, which loops in C++."
 #: Operations per second of the forward pass, on one core, from which on its products are what
@@ -25,11 +33,11 @@ _MUCH_FLOPS = 10e9
 
 def check(facts: RuleInputs) -> Finding | None:
     """Weigh the loop, where the model computes little in the time that its forward takes."""
-    if facts.on_gpu or _computes(facts):
+    if facts.on_gpu:
         return None
-    found = model_loop(facts)
-    if found is None:
-        return None
+    plain, found = plain_loop(facts), None if _computes(facts) else model_loop(facts)
+    if found is None or plain is not None and plain.part.seconds > found.part.seconds:
+        return None if plain is None else _of_plain(facts, plain)
     share = found.part.seconds / facts.step.mean_s
     if Severity.of(share) is Severity.INFO:
         return None
@@ -38,11 +46,7 @@ def check(facts: RuleInputs) -> Finding | None:
         Severity.of(share),
         message=_SAYS(function=found.function, part=share),
         more=[_EACH, _BACKWARD],
-        evidence=[
-            Evidence("loop_s", "in the loop, per step", found.part.seconds, "s"),
-            Evidence("loop_share", "share of the step", share, SHARE),
-            Evidence("samples", "samples that show it", found.part.samples, "1"),
-        ],
+        evidence=_evidence(found, share),
         fix=_FIX,
         fix_more=[_LAYER],
         place=found.place,
@@ -51,6 +55,34 @@ def check(facts: RuleInputs) -> Finding | None:
         cost_s=found.part.seconds,
         cost_kind=CostKind.AT_LEAST,
     )
+
+
+def _of_plain(facts: RuleInputs, found: ModelLoop) -> Finding | None:
+    """Weigh a loop that nothing of torch is computed in: no backward pass goes through it."""
+    share = found.part.seconds / facts.step.mean_s
+    if Severity.of(share) is Severity.INFO:
+        return None
+    return Finding(
+        RULE_ID,
+        Severity.of(share),
+        message=_SAYS_PLAIN(function=found.function, part=share),
+        more=[_PLAIN],
+        evidence=_evidence(found, share),
+        fix=_FIX_PLAIN,
+        fix_more=[_METRICS],
+        place=found.place,
+        how_to_check="Leave the loop out for some steps, with a result from before. If they take "
+        "as long, this finding is wrong.",
+        cost_s=found.part.seconds,
+    )
+
+
+def _evidence(found: ModelLoop, share: float) -> list[Evidence]:
+    return [
+        Evidence("loop_s", "in the loop, per step", found.part.seconds, "s"),
+        Evidence("loop_share", "share of the step", share, SHARE),
+        Evidence("samples", "samples that show it", found.part.samples, "1"),
+    ]
 
 
 def _computes(facts: RuleInputs) -> bool:
