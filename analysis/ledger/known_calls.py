@@ -4,6 +4,8 @@ Of several that fit a frame or a line, the first counts. benchmarks/slow_calls h
 programs for each kind, with and without the call.
 """
 
+from dataclasses import replace
+
 from feedline.analysis.ledger.known_call import Calls, KnownCall, Sign
 from feedline.profiler.masks import PYTHON
 
@@ -635,8 +637,8 @@ PER_STEP: Calls = (
         on_gpu=True,
         left=_RARELY,
     ),
-    _GROWN,
-    _SEARCHED,
+    replace(_GROWN, name="grown_by_copying_in_step"),
+    replace(_SEARCHED, name="list_searched_in_step"),
     KnownCall(
         "one_hot",
         "One-hot vectors are made, of which all but one value is zero.",

@@ -154,7 +154,7 @@ def _plain_s(node: CodeNode, line: int) -> float:
 
 #: What shows that a loop is of tensors or modules.
 _OF_TORCH = re.compile(
-    r"\b(torch|nn|F|functional)\.|\bself\.\w+\(|\.(view|reshape|unsqueeze|matmul|detach|to)\("
+    r"\b(torch|nn|F|functional)\.|\bself\b|\.(view|reshape|unsqueeze|matmul|detach|to)\("
 )
 
 
