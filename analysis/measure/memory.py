@@ -87,7 +87,8 @@ def _shared(
     None: it does not, or the loader has no workers.
     """
     size, free = (by_name.get(f"shm/{name}", _NOTHING) for name in ("size", "free"))
-    if "memory/children" not in by_name or not len(free[0]) or len(size[0]) != len(free[0]):
+    children = by_name.get("memory/children", _NOTHING)[1]
+    if not children.any() or not len(free[0]) or len(size[0]) != len(free[0]):
         return None
     used = free[0], size[1] - free[1]
     return used if _growth("main", used, clock, None, events) is not None else None
