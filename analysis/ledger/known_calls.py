@@ -27,7 +27,7 @@ _GROWN = KnownCall(
 )
 _SEARCHED = KnownCall(
     "list_searched",
-    "A list or array is searched item by item.",
+    "In a list or array, `in` and index() compare one item after another.",
     "Make a set or dict once, before training, and look it up there",
     "https://github.com/stellargraph/stellargraph/issues/70",
     text=r"^(?!.*\bfor\b).*(\bin\s+[\w.]+(\[[\w.]+\])?\s*(:|\)|$|\b(and|or|else)\b)|\.index\()",
