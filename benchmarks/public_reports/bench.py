@@ -294,7 +294,7 @@ HELD_OUT = [
         "the batch is copied for each atom that collate adds to it",
         ("custom_collate", *CODE),
         "torch.cat([atoms",
-        "cat",
+        "copied",
     ),
     Case(
         "ocr",
