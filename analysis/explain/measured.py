@@ -498,6 +498,7 @@ def _updated(training: dict[str, object]) -> Updated | None:
         all(group.get("fused") is True for group in groups),
         int(of_tables.get("elements", 0)),
         int(of_tables.get("rows", 0)),
+        len(groups),
     )
 
 

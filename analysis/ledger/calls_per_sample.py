@@ -14,6 +14,21 @@ def _python(file: str, function: str = ".*") -> Sign:
 
 _OPEN = "__init__|__new__|open|make_fid|__enter__|__exit__|close"
 
+GROWN = KnownCall(
+    "grown_by_copying",
+    "All that was gathered so far is copied for each piece that is added to it.",
+    "Gather the pieces in a list, and join them once, after the loop",
+    "https://github.com/ulissigroup/amptorch/issues/12",
+    text=r"\b([\w.]+)\s*=\s*(torch|np|numpy)\.(cat|concat\w*|append|[vh]stack)\(\s*[\[(]?\s*\1\s*,",
+)
+SEARCHED = KnownCall(
+    "list_searched",
+    "In a list or array, `in` and index() compare one item after another.",
+    "Make a set or dict once, before training, and look it up there",
+    "https://github.com/stellargraph/stellargraph/issues/70",
+    text=r"^(?!.*\bfor\b).*(\bin\s+[\w.]+(\[[\w.]+\])?\s*(:|\)|$|\b(and|or|else)\b)|\.index\()",
+)
+
 PER_SAMPLE: Calls = (
     KnownCall(
         "table_read",
@@ -412,6 +427,8 @@ PER_SAMPLE: Calls = (
         text=r"\btorch\.(as_)?tensor\(|\btorch\.\w*Tensor\(|\bnp\.(as)?array\(",
         left=0.3,
     ),
+    GROWN,
+    SEARCHED,
 )
 
 #: What chunk_unpacked is where reads use all of the chunks that they touch.

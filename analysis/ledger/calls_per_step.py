@@ -3,6 +3,9 @@
 Of several that fit a frame or a line, the first counts, as for each sample (calls_per_sample.py).
 """
 
+from dataclasses import replace
+
+from feedline.analysis.ledger.calls_per_sample import GROWN, SEARCHED
 from feedline.analysis.ledger.known_call import Calls, KnownCall, Sign
 from feedline.profiler.masks import PYTHON
 
@@ -201,5 +204,14 @@ PER_STEP: Calls = (
         text=r"\.item\(\)|\.cpu\(\)|\.tolist\(\)|\.numpy\(\)",
         on_gpu=True,
         left=_RARELY,
+    ),
+    replace(GROWN, name="grown_by_copying_in_step"),
+    replace(SEARCHED, name="list_searched_in_step"),
+    KnownCall(
+        "one_hot",
+        "One-hot vectors are made, of which all but one value is zero.",
+        "Keep the indices, and use nn.Embedding, or indexing, instead of a product",
+        "https://github.com/yhs968/pyGRU4REC/issues/4",
+        text=r"\bone_hot\(|\b(torch|np)\.eye\([^)]*\)\[",
     ),
 )

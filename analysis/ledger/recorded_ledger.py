@@ -25,6 +25,7 @@ from feedline.analysis.ledger.table import Ledger, LedgerRow, LedgerTable
 from feedline.analysis.measure.code_tree import SampledCode
 from feedline.analysis.measure.gather import RankMetrics
 from feedline.analysis.measure.model import Cost
+from feedline.analysis.measure.periodic import step_numbers
 from feedline.analysis.measure.rested import FloatArray
 from feedline.analysis.measure.stages import STAGE_OF_RECORD
 from feedline.analysis.measure.step_model import StepSummary
@@ -92,12 +93,19 @@ def _step_table(
 
 
 def _occurs(rank: RankMetrics, stage: str) -> float | None:
-    """Return the share (0 to 1) of the recorded steps in which a stage occurs.
+    """Return the share (0 to 1) of the steps in which a stage occurs.
 
-    None: no steps have that stage.
+    Those that were only counted have it as often as those that stand for them. None: no steps have
+    that stage.
     """
-    ns = _counting(rank, stage)
-    return float(np.count_nonzero(ns) / len(ns)) if ns is not None and len(ns) else None
+    ns, estimate = _counting(rank, stage), rank.estimate
+    if ns is None or not len(ns):
+        return None
+    if estimate is None:
+        return float(np.count_nonzero(ns) / len(ns))
+    has = rank.stages[stage] != 0
+    with_it = has[estimate.alone].sum() + estimate.stand_for * has[estimate.alike].mean()
+    return float(with_it / (estimate.alone.sum() + estimate.stand_for))
 
 
 def _period(rank: RankMetrics, stage: str) -> float | None:
@@ -106,7 +114,9 @@ def _period(rank: RankMetrics, stage: str) -> float | None:
     It is the median.
     """
     ns = _counting(rank, stage)
-    apart = np.diff(np.flatnonzero(ns)) if ns is not None else ()
+    if ns is None:
+        return None
+    apart = np.diff(step_numbers(rank)[rank.first :][ns != 0])
     return float(np.median(apart)) if len(apart) else None
 
 

@@ -20,7 +20,7 @@ class LedgerRow:
             a sample, cpu, run_queue (waiting for a CPU) and blocked are below each stage. Of
             traces, rows are the parts of the budget.
         s: What it takes of the table's whole. Unit: s.
-        steps: Share (0 to 1) of the recorded steps in which it occurs. Unit: 1. None: unknown, or
+        steps: Share (0 to 1) of the steps in which it occurs. Unit: 1. None: unknown, or
             the row is of a run.
         period: Steps from one in which it occurs to the next, the median. Unit: 1. None: it occurs
             in fewer than two, or the row is of a run.

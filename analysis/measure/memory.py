@@ -61,14 +61,37 @@ def growths(
     by_name = {gauge.name: clock.series(gauge) for gauge in gauges}
     events = _events(main, steps, clock, origin)
     growing = []
+    shared = _shared(by_name, clock, events)
     if series := by_name.get("memory/main"):
         held = _kept_by_main(series, by_name.get("memory/main_blocks"), _graphs(main, source))
+        if shared is not None:
+            series = series[0], series[1] + np.interp(series[0], *shared)
+            held = replace(held or _Held(None), holder=(held and held.holder) or Holder.PIECES)
         growing.append(_growth("main", series, clock, held, events))
     private, anonymous = _of_children(by_name)
     if private is not None and anonymous is not None:
         series, held = _kept_by_workers(private, anonymous)
         growing.append(_growth("workers", series, clock, held, events))
-    return _until([one for one in growing if one is not None], _left(by_name), clock.step_s)
+    return _until(
+        [one for one in growing if one is not None],
+        _left(by_name, shared is not None),
+        clock.step_s,
+    )
+
+
+def _shared(
+    by_name: Mapping[str, _Series], clock: "_StepClock", events: Mapping[str, FloatArray]
+) -> _Series | None:
+    """Return what is used of /dev/shm, where that grows: batches of workers that are kept.
+
+    None: it does not, or the loader has no workers.
+    """
+    size, free = (by_name.get(f"shm/{name}", _NOTHING) for name in ("size", "free"))
+    children = by_name.get("memory/children", _NOTHING)[1]
+    if not children.any() or not len(free[0]) or len(size[0]) != len(free[0]):
+        return None
+    used = free[0], size[1] - free[1]
+    return used if _growth("main", used, clock, None, events) is not None else None
 
 
 def placed(
@@ -322,11 +345,17 @@ def _interval(made: FloatArray, values: FloatArray) -> tuple[float, float]:
     return float(low), float(high)
 
 
-def _left(by_name: dict[str, _Series]) -> tuple[float, str] | None:
-    """Return the bytes until a limit is reached, and whose: the machine's or a control group's."""
+def _left(by_name: dict[str, _Series], shared: bool) -> tuple[float, str] | None:
+    """Return the bytes until a limit is reached, and whose: the machine's or a control group's.
+
+    Args:
+        shared: /dev/shm fills as well.
+    """
     limits = []
     if len(by_name.get("memory/available", ((), ()))[0]):
         limits.append((float(by_name["memory/available"][1][-1]), "machine"))
+    if shared:
+        limits.append((float(by_name["shm/free"][1][-1]), "machine"))
     used, limit = by_name.get("cgroup/memory"), by_name.get("cgroup/memory_limit")
     if used is not None and limit is not None and len(used[0]) and len(limit[0]):
         limits.append((float(limit[1][-1] - used[1][-1]), "cgroup"))

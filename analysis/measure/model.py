@@ -468,6 +468,7 @@ class Updated:
         fused: every group is updated in one fused call.
         embedded: elements in embeddings whose gradients are dense.
         rows: of these embeddings.
+        groups: of parameters.
     """
 
     kind: str
@@ -476,6 +477,7 @@ class Updated:
     fused: bool
     embedded: int = 0
     rows: int = 0
+    groups: int = 1
 
 
 @dataclass(frozen=True)

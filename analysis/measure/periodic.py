@@ -67,7 +67,7 @@ def periodic_stall(
     if rank.steps is None or rank.main.stride > 1:  # of which step each is, is not known any more
         return None
     chosen = _usual(rank)
-    numbers = _numbers(rank)
+    numbers = step_numbers(rank)
     own = {name: ns[chosen] for name, ns in _own_stages(rank).items()}
     walls = np.sum(list(own.values()), axis=0) if own else np.zeros(int(chosen.sum()))
     period = _period(numbers[chosen], walls)
@@ -83,7 +83,7 @@ def periodic_stall(
     return _with_line(stall, rank, np.flatnonzero(chosen), period, stacks)
 
 
-def _numbers(rank: RankMetrics) -> IntArray:
+def step_numbers(rank: RankMetrics) -> IntArray:
     """Return which step of the run each recorded one is, int64 [n]."""
     assert rank.steps is not None
     rests = np.searchsorted(rank.counted.start, rank.steps.start, "left")

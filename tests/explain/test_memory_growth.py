@@ -86,6 +86,32 @@ def test_graphs_that_are_gone_do_not_hold_it():
     assert found.holder is None and found.graphs == 20
 
 
+def shared_by(per_second, workers=2.0):
+    used = per_second * np.arange(31)
+    return (
+        gauge("memory/children", [workers] * 31),
+        gauge("shm/size", [8000 * MB] * 31),
+        gauge("shm/free", 8000 * MB - used),
+    )
+
+
+def test_batches_that_stay_in_shared_memory_count_until_that_is_full():
+    (found,) = grown(main_by(10 * MB), *shared_by(60 * MB))
+
+    assert found.who == "main" and found.holder is Holder.PIECES
+    assert found.per_step_bytes == pytest.approx(7 * MB, rel=0.01)
+    assert found.left_bytes == pytest.approx(6200 * MB)
+
+
+@pytest.mark.parametrize(
+    "shared", [shared_by(0.0), shared_by(60 * MB, workers=0.0)], ids=["steady", "no workers"]
+)
+def test_other_use_of_shared_memory_does_not_count(shared):
+    (found,) = grown(main_by(10 * MB), *shared)
+
+    assert found.per_step_bytes == pytest.approx(1 * MB, rel=0.01) and found.holder is None
+
+
 def of_workers(private, anonymous, number=(2,) * 31):
     return grown(
         gauge("memory/children", number),

@@ -153,3 +153,23 @@ def test_how_often_a_stage_comes_is_the_steps_from_one_to_the_next():
 
     assert table.row("checkpoint").period == 2
     assert table.row("forward").period == 1
+
+
+def test_steps_that_were_only_counted_lack_what_is_always_told():
+    """Twenty windows of two steps, of which the second saves, with 18 counted steps after each."""
+    main, at = MadeUp(), 0
+    for window in range(20):
+        for saves in (False, True):
+            main.next(at, at + 10, window).forward(at + 10, at + 30).backward(at + 35, at + 65)
+            main.update(at + 65, at + 75)
+            if saves:
+                main.span(Stage.CHECKPOINT, at + 80, at + 130)
+            at += 150 if saves else 100
+        main.span(Stage.REST, at, at + 18 * 100, extra=18)
+        at += 18 * 100
+    rank = recorded(main, 0, at)
+    step = step_summary(rank)
+    row = ledger_of(rank, step).step.row("checkpoint")
+
+    assert row.steps == pytest.approx(1 / 20, rel=0.1) and row.period == 20
+    assert row.s / row.steps == pytest.approx(50e-9, rel=0.1)

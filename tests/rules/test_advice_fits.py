@@ -758,7 +758,10 @@ CASES: dict[str, list[tuple[str, RuleInputs, RuleInputs]]] = {
     ],
     "double_precision": [("float32", of_dtype("float64"), of_dtype("float32"))],
     "call_in_model": [("Log every 50 steps", in_model(LOGS), in_model(KEPT))],
-    "loop_in_model": [("whole tensor at once", in_loop(6), in_loop(8))],
+    "loop_in_model": [
+        ("whole tensor at once", in_loop(6), in_loop(8)),
+        ("Compute it once", in_loop(14), in_loop(6)),
+    ],
     "recompilation": [
         ("TORCH_LOGS", in_ledger("compile", 60.0, 0.5), in_ledger("compile", 60.0, 0.005))
     ],
@@ -802,6 +805,11 @@ CASES: dict[str, list[tuple[str, RuleInputs, RuleInputs]]] = {
         (
             "closure",
             in_ledger("optimizer", 90.0, 1.0, replace(TENSORS, tensors=4)),
+            in_ledger("optimizer", 90.0, 1.0, TENSORS),
+        ),
+        (
+            "into one group",
+            in_ledger("optimizer", 90.0, 1.0, replace(TENSORS, groups=2000)),
             in_ledger("optimizer", 90.0, 1.0, TENSORS),
         ),
     ],

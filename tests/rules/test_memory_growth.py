@@ -1,14 +1,18 @@
 """Memory that grows: when it is grave, what is said of what holds it, and what leads the verdict."""
 
+import os
 from dataclasses import replace
 
 import pytest
 from rules.made_up import made_up_facts, waiting
 from rules.said import verdict
+from user_code.made_stacks import LOOP, stack, training
 
 from feedline.analysis.explain.diagnose import diagnose
 from feedline.analysis.ledger.table import Ledger, LedgerRow, LedgerTable
+from feedline.analysis.measure.code_tree import SampledCode
 from feedline.analysis.measure.model import Holder, MemoryGrowth
+from feedline.analysis.measure.source_lines import SourceLines
 from feedline.analysis.rules.loop import memory_growth
 
 GROWN = MemoryGrowth(
@@ -133,3 +137,29 @@ def test_of_the_main_process_and_workers_the_one_that_grows_more_is_told():
 def test_without_growth_or_without_a_known_limit_nothing_is_said():
     assert memory_growth.check(made_up_facts()) is None
     assert memory_growth.check(given(replace(GROWN, limit="", left_bytes=None))) is None
+
+
+@pytest.mark.parametrize(
+    ("text", "grown", "fix"),
+    [
+        ("import itertools\nfor batch in itertools.cycle(loader):\n", GROWN, "yield from loader"),
+        ("from itertools import cycle\nbatches = cycle(iter(train_set))\n", GROWN, "yield from"),
+        ("import itertools\ncolors = itertools.cycle('rgb')\n", GROWN, None),
+        ("for batch in cycle(loader):\n", GROWN, None),  # a generator of the program's own
+        ("\nloss.backward(create_graph=True)\n", KEPT, "torch.autograd.grad"),
+        ("\nloss.backward(create_graph=False)\n", KEPT, None),
+        ("\nloss.backward(create_graph=True)\n", GROWN, None),
+    ],
+)
+def test_a_line_that_is_known_to_keep_memory_is_told(tmp_path, text, grown, fix):
+    file = tmp_path / "train.py"
+    file.write_text(text)
+    os.utime(file, (1e9, 1e9))
+    sampled = stack([*LOOP[:-1], (str(file), 1, "main")], 100)
+    code = SampledCode.of([training(sampled)], SourceLines(2e9))
+    facts = replace(made_up_facts(epochs=2), code=code)
+
+    finding = memory_growth.check(given(replace(grown, seconds_left=140.0), facts=facts))
+
+    told = finding.place == f"{file}:2"
+    assert told == (fix is not None) and (fix or "") in finding.fix

@@ -125,6 +125,8 @@ class Net(nn.Module):
             layer = self.heads[k]
             y = layer(h[:, k])
         return h
+        for word in words:
+            seen[word] += 1
 """
 
 
@@ -162,3 +164,43 @@ def test_a_file_that_is_no_python_has_no_loops(tmp_path):
     facts = facts_of(inside, source=SourceLines(2e9))
 
     assert loop_in_model.check(replace(facts, step=replace(facts.step, flop=SLOW))) is None
+
+
+PLAIN = """
+def score(guesses, truths):
+    right = 0
+    for guess, truth in zip(guesses, truths):
+        right += sum(a == b for a, b in zip(guess, truth))
+    return right
+
+class Net(nn.Module):
+    def forward(self, x):
+        self.score = score(x.tolist(), self.truths)
+        for block in self.blocks:
+            x = block(x)
+        return torch.stack([torch.relu(part) for part in x])
+"""
+
+
+@pytest.mark.parametrize(
+    ("below", "place"),
+    [
+        ([("net.py", 10, "forward"), ("net.py", 5, "score")], "net.py:4"),
+        ([("net.py", 12, "forward"), *FORWARD, ("block.py", 3, "forward")], ""),
+        ([("net.py", 13, "forward")], ""),
+        ([("net.py", 10, "forward"), ("net.py", 6, "score")], ""),
+    ],
+    ids=["loop", "modules", "torch", "no loop"],
+)
+def test_a_loop_inside_the_model_that_is_not_of_tensors_is_named(tmp_path, below, place):
+    (tmp_path / "net.py").write_text(PLAIN)
+    os.utime(tmp_path / "net.py", (1e9, 1e9))
+    frames = [(str(tmp_path / file) if file == "net.py" else file, *more) for file, *more in below]
+    facts = facts_of(stack([*CALL, *frames], 300), source=SourceLines(2e9))
+
+    finding = loop_in_model.check(facts)
+
+    assert ("" if finding is None else Path(finding.place).name) == place
+    if finding is not None:
+        assert finding.message.startswith("score() goes through a Python loop inside the model")
+        assert finding.cost_s == pytest.approx(0.75 * 30e-3)

@@ -1,8 +1,12 @@
+from dataclasses import replace
+
 import pytest
 from rules.made_up import made_up_facts, without_workers
+from user_code.made_stacks import LOOP, PYTHON, TORCH, WAIT, stack, training
 
 from feedline.analysis.explain.diagnose import diagnose
 from feedline.analysis.ledger.finding import Severity
+from feedline.analysis.measure.code_tree import SampledCode
 from feedline.analysis.rules.input.slow_sampler import check
 
 
@@ -37,3 +41,30 @@ def test_a_sampler_that_draws_as_fast_as_torchs_is_not():
 
 def test_less_than_five_percent_of_the_step_is_not_spoken_of():
     assert check(made_up_facts(stages={"sampler": 3.0})) is None
+
+
+DRAWING = [
+    *LOOP,
+    *WAIT,
+    (TORCH + "utils/data/dataloader.py", 740, "_next_index"),
+    ("data.py", 42, "__iter__"),
+]
+
+
+@pytest.mark.parametrize(("name", "place"), [("ByDistance", "data.py:42"), ("RandomSampler", "")])
+def test_the_line_of_a_sampler_of_the_program_is_told(name, place):
+    facts = made_up_facts(stages={"sampler": 200.0}, settings={"sampler": name})
+    code = SampledCode.of([training(stack(DRAWING, 300))])
+
+    assert check(replace(facts, code=code)).place == place
+
+
+def test_a_slow_call_in_the_sampler_comes_before_general_advice():
+    copying = [*DRAWING, (PYTHON + "copy.py", 128, "deepcopy")]
+    facts = made_up_facts(stages={"sampler": 200.0}, settings={"sampler": "ByDistance"})
+    code = SampledCode.of([training(stack(copying, 300))])
+
+    finding = check(replace(facts, code=code))
+
+    assert finding.fix.startswith("Copy only what changes")
+    assert "copy.deepcopy" in finding.more[-1] and "order of an epoch" in finding.fix_more[0]

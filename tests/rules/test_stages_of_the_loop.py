@@ -253,3 +253,12 @@ def test_other_updates_are_not_told_to_be_sparse(updated, nbytes):
 
     assert "fused=True" in finding.fix and not finding.condition
     assert finding.cost_kind is CostKind.BOUND  # a fused update takes some time, too
+
+
+@pytest.mark.parametrize(("groups", "told"), [(1000, True), (4, False)])
+def test_parameters_in_groups_of_their_own_are_told_to_be_merged(groups, told):
+    finding = optimizer_time.check(updating(Updated("AdamW", 2000, 8000, True, groups=groups)))
+
+    assert (finding is not None and "into one group" in finding.fix) == told
+    if told:
+        assert any("in 1,000 groups" in said for said in finding.more)

@@ -86,6 +86,13 @@ def test_a_frame_of_a_library_shows_a_known_call(frame, name):
         ("n = rng.choice(ITEMS, size=4, replace=False)", None),
         ("i = torch.randperm(len(points))[:64]", "drawn_by_shuffling"),
         ("points = points[torch.randperm(len(points))]", None),
+        ("atoms = torch.cat([atoms, atom[None]])", "grown_by_copying"),
+        ("self.all = np.append(self.all, row)", "grown_by_copying"),
+        ("batch = torch.cat([images, masks])", None),
+        ("if pair not in self.links:", "list_searched"),
+        ("return self.words.index(word)", "list_searched"),
+        ("for pair in self.links:", None),
+        ("return [word for word in words if word in known]", None),
     ],
 )
 def test_the_text_of_a_line_shows_a_call_without_a_frame(text, name):
@@ -186,3 +193,18 @@ def test_what_a_loop_over_a_call_does_is_its_time(line, name, tmp_path, monkeypa
 
     assert (found.call.name if found else None) == name
     assert found is None or found.line in (3, 4)
+
+
+@pytest.mark.parametrize(
+    ("text", "name"),
+    [
+        ("x = self.table(nn.functional.one_hot(items, ITEMS).float())", "one_hot"),
+        ("x = torch.eye(ITEMS)[items]", "one_hot"),
+        ("mask = torch.eye(len(x)).bool()", None),
+        ("outputs = torch.cat((outputs, output))", "grown_by_copying_in_step"),
+    ],
+)
+def test_the_same_of_calls_in_each_step(text, name):
+    call = _of_text(PER_STEP, text)
+
+    assert (call.name if call else None) == name

@@ -10,6 +10,7 @@ from feedline.analysis.ledger.change import Change, Factor
 from feedline.analysis.ledger.facts import RuleInputs
 from feedline.analysis.ledger.finding import SHARE, Evidence, Severity
 from feedline.analysis.ledger.view.slow_code import FEWEST
+from feedline.analysis.measure.code_frames import origin
 from feedline.analysis.measure.code_node import CodeNode
 from feedline.analysis.measure.code_places import FORWARD, LOSS
 from feedline.analysis.measure.code_tree import MAIN, PlaceTree, SampledCode
@@ -136,6 +137,67 @@ def model_loop(facts: RuleInputs) -> ModelLoop | None:
     samples = share * tree.weight.number
     part = Part(stages, took, took / facts.step.mean_s, samples, place)
     return ModelLoop(part, function)
+
+
+def plain_loop(facts: RuleInputs) -> ModelLoop | None:
+    """Return the loop inside the model that takes most of its forward without torch; None.
+
+    Time in torch's own functions, and in modules that are called there, does not count.
+    """
+    code = facts.code
+    tree = code.places.get((MAIN, FORWARD)) if code is not None else None
+    if code is None or tree is None or not tree.weight.seconds:
+        return None
+    found = {
+        f"{node.file}:{first}": (node.function, seconds)
+        for node in tree.inside.under()
+        for first, last in _plain_loops(code.source.text(node.file, node.function), node.function)
+        if (seconds := sum(_plain_s(node, line) for line in node.lines if first <= line <= last))
+    }
+    place = max(found, key=lambda at: found[at][1], default="")
+    function, seconds = found.get(place, ("", 0.0))
+    share = seconds / tree.weight.seconds
+    if share * tree.weight.number < FEWEST:
+        return None
+    took = share * facts.step.stages.get(FORWARD, 0.0)
+    samples = share * tree.weight.number
+    part = Part({FORWARD: share}, took, took / facts.step.mean_s, samples, place)
+    return ModelLoop(part, function)
+
+
+def _plain_s(node: CodeNode, line: int) -> float:
+    """Seconds of a line without torch's functions, and without modules that it calls."""
+    libraries = sum(
+        seconds
+        for chain, seconds in node.below.get(line, {}).items()
+        if chain and all(origin(frame.file).owner != "torch" for frame in chain)
+    )
+    called = sum(
+        child.called_at[line] / child.seconds * sum(_plain_s(child, at) for at in child.lines)
+        for child in node.calls.values()
+        if line in child.called_at and child.seconds and child.function != "forward"
+    )
+    return node.in_c.get(line, 0.0) + libraries + called
+
+
+#: What shows that a loop is of tensors or modules.
+_OF_TORCH = re.compile(
+    r"\b(torch|nn|F|functional)\.|\bself\b|\.(view|reshape|unsqueeze|matmul|detach|to)\("
+)
+
+
+@lru_cache(maxsize=64)
+def _plain_loops(text: str, function: str) -> tuple[tuple[int, int], ...]:
+    """Return first and last lines of a function's loops and comprehensions that name nothing of torch."""
+    tree = parsed(text) if text else None
+    kinds = (ast.For, ast.While, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
+    return tuple(
+        (loop.lineno, loop.end_lineno or loop.lineno)
+        for of in (ast.walk(tree) if tree is not None else ())
+        if isinstance(of, ast.FunctionDef) and of.name == function
+        for loop in ast.walk(of)
+        if isinstance(loop, kinds) and not _OF_TORCH.search(ast.unparse(loop))
+    )
 
 
 def _loops(code: SampledCode, tree: PlaceTree) -> Iterator[tuple[str, tuple[str, float]]]:

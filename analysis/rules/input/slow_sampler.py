@@ -4,8 +4,14 @@ from feedline.analysis.formatting import seconds
 from feedline.analysis.ledger.change import Refused
 from feedline.analysis.ledger.facts import RuleInputs
 from feedline.analysis.ledger.finding import SHARE, Evidence, Finding, Severity
+from feedline.analysis.ledger.known_call import KnownCall, known_call
+from feedline.analysis.ledger.known_calls import PER_SAMPLE
 from feedline.analysis.ledger.rule import CHEAPER, Rule
 from feedline.analysis.ledger.view.input_wait import batches_per_step, input_wait, severity
+from feedline.analysis.ledger.view.loop_code import line_of_stage
+from feedline.analysis.ledger.view.slow_code import FEWEST
+from feedline.analysis.measure.code_places import SAMPLER
+from feedline.analysis.measure.code_tree import MAIN
 from feedline.analysis.sentences import COUNT, NAME, PART, TIME, Sentence
 
 _RULE_ID = "slow_sampler"
@@ -72,6 +78,9 @@ def check(facts: RuleInputs) -> Finding | None:
         return None
     once = at_once(facts, took_s)
     (message, more), (fix, *others) = _says(facts, took_s / batches, once), _fixes(facts, once)
+    call = None if of_torch(facts) else _known(facts)
+    if call is not None:
+        more, (fix, *others) = [*more, call.says], [f"{call.fix}.", fix, *others]
     return Finding(
         _RULE_ID,
         weight,
@@ -100,10 +109,21 @@ def check(facts: RuleInputs) -> Finding | None:
         ],
         fix=fix,
         fix_more=others,
+        place="" if of_torch(facts) else line_of_stage(facts, SAMPLER),
         condition=_MAY_REPEAT if _may_replace(facts, once) else "",
         how_to_check=_how_to_check(facts, once),
         cost_s=took_s,
     )
+
+
+def _known(facts: RuleInputs) -> KnownCall | None:
+    """Return the known slow call that takes most of drawing indices; None: there is none."""
+    code = facts.code
+    tree = code.places.get((MAIN, SAMPLER)) if code is not None else None
+    if code is None or tree is None or tree.weight.number < FEWEST:
+        return None
+    found = known_call(tree.root, PER_SAMPLE, code.source)
+    return None if found is None else found.call
 
 
 def at_once(facts: RuleInputs, took_s: float) -> bool:

@@ -4,7 +4,7 @@ from feedline.analysis.ledger.change import Change, Refused
 from feedline.analysis.ledger.facts import RuleInputs
 from feedline.analysis.ledger.finding import SHARE, CostKind, Evidence, Finding, Severity
 from feedline.analysis.ledger.rule import CHEAPER, Effort, Rule
-from feedline.analysis.ledger.view.cpus import making_wait_s, saturated
+from feedline.analysis.ledger.view.cpus import making_wait_s, queueing
 from feedline.analysis.ledger.view.input_wait import severity
 from feedline.analysis.ledger.view.slow_code import (
     CHUNK,
@@ -55,8 +55,8 @@ def check(facts: RuleInputs) -> Finding | None:
         how_to_check=f"Have {slow.node.function} return the same result every time. If samples/s "
         "do not rise, this finding is wrong.",
         cost_s=cost_s,
-        # on full CPUs the rest gets faster as well
-        cost_kind=CostKind.ESTIMATED if saturated(facts) or slow.known else CostKind.BOUND,
+        # where samples wait for a CPU, whoever has it, the rest gets faster as well
+        cost_kind=CostKind.ESTIMATED if queueing(facts) or slow.known else CostKind.BOUND,
         claims=slow.rows,
         place=slow.where,
     )

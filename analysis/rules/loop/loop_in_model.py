@@ -4,7 +4,7 @@ from feedline.analysis.ledger.change import Refused
 from feedline.analysis.ledger.facts import RuleInputs
 from feedline.analysis.ledger.finding import CostKind, Finding, Severity
 from feedline.analysis.ledger.rule import LESS_TO_COMPUTE, Rule
-from feedline.analysis.ledger.view.model_code import model_loop
+from feedline.analysis.ledger.view.model_code import ModelLoop, model_loop, plain_loop
 from feedline.analysis.sentences import NAME, PERCENT, Sentence
 
 _RULE_ID = "loop_in_model"
@@ -16,6 +16,14 @@ _SAYS = Sentence(
 )
 _EACH = "each operation on a part costs as much in Python as one on the whole"
 _BACKWARD = "the backward pass, which goes through them again, is not part of this figure"
+_SAYS_PLAIN = Sentence(
+    "{function}() goes through a Python loop inside the model, which takes {part} of the step",
+    function=NAME,
+    part=PERCENT,
+)
+_PLAIN = "modules, and functions of torch that are called in it, are not part of this figure"
+_FIX_PLAIN = "Compute it once, before training, or with operations on whole arrays or tensors."
+_METRICS = "If it is a metric, compute it only in evaluation."
 _FIX = "Compute on the whole tensor at once instead of on its parts."
 _LAYER = "Where steps depend on each other, use a layer such as nn.LSTM, which loops in C++."
 #: Operations per second of the forward pass, on one core, from which on its products are what
@@ -25,10 +33,12 @@ _MUCH_FLOPS = 10e9
 
 def check(facts: RuleInputs) -> Finding | None:
     """Weigh the loop, where the model computes little in the time that its forward takes."""
-    if facts.on_gpu or _computes(facts):
+    if facts.on_gpu:
         return None
-    loop = model_loop(facts)
-    if loop is None or loop.part.severity is Severity.INFO:
+    plain, loop = plain_loop(facts), None if _computes(facts) else model_loop(facts)
+    if loop is None or plain is not None and plain.part.seconds > loop.part.seconds:
+        return None if plain is None else _of_plain(plain)
+    if loop.part.severity is Severity.INFO:
         return None
     return Finding(
         _RULE_ID,
@@ -43,6 +53,25 @@ def check(facts: RuleInputs) -> Finding | None:
         "this finding is wrong.",
         cost_s=loop.part.seconds,
         cost_kind=CostKind.AT_LEAST,
+    )
+
+
+def _of_plain(loop: ModelLoop) -> Finding | None:
+    """Weigh a loop that nothing of torch is computed in: no backward pass goes through it."""
+    if loop.part.severity is Severity.INFO:
+        return None
+    return Finding(
+        _RULE_ID,
+        loop.part.severity,
+        message=_SAYS_PLAIN(function=loop.function, part=loop.part.share),
+        more=[_PLAIN],
+        evidence=loop.part.evidence("loop", "in the loop"),
+        fix=_FIX_PLAIN,
+        fix_more=[_METRICS],
+        place=loop.part.place,
+        how_to_check="Leave the loop out for some steps, with a result from before. If they take "
+        "as long, this finding is wrong.",
+        cost_s=loop.part.seconds,
     )
 
 

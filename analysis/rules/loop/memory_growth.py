@@ -1,10 +1,13 @@
 """Memory grows with every step, so that a longer training runs out of it."""
 
+from dataclasses import dataclass
+
 from feedline.analysis.formatting import count
 from feedline.analysis.ledger.change import Refused
 from feedline.analysis.ledger.facts import RuleInputs
 from feedline.analysis.ledger.finding import Finding, Severity, measured
 from feedline.analysis.ledger.rule import Rule
+from feedline.analysis.ledger.view.model_code import line_with
 from feedline.analysis.ledger.view.trend import growing, grows
 from feedline.analysis.measure.code_places import BACKWARD
 from feedline.analysis.measure.model import Holder, MemoryGrowth
@@ -52,6 +55,14 @@ _LOOK_IN_DATASET = (
     "Look in the dataset for lists, dicts and caches that get longer with each sample."
 )
 
+_CYCLE = "itertools.cycle keeps every batch, to give it out again"
+_LOOP_AGAIN = "Go through the loader in a loop of its own (while True: yield from loader)."
+_CYCLED = r"(\bitertools\.|(?<![\w.]))cycle\((iter\()?\w*(load|batch|data|train|iter)\w*"
+_IMPORTED = r"\bimport itertools\b|from itertools import .*\bcycle\b"
+_CIRCLE = "backward(create_graph=True) makes parameters and their gradients keep each other"
+_GRAD = "Use torch.autograd.grad(..., create_graph=True), or set gradients to None after the step."
+_CREATES = r"\.backward\(.*\bcreate_graph\s*=\s*True"
+
 #: Trainings last hours, rarely more than some days.
 _SOON_S, _LATEST_S = 24 * 3600.0, 30 * 24 * 3600.0
 _LONG_STEPS = 1000  # that it went on for: a cache of that many batches is not usual
@@ -60,19 +71,21 @@ _WHO = {"main": "the main process grows", "workers": "the loader's workers grow"
 
 def check(facts: RuleInputs) -> Finding | None:
     """Tell of the growth that reaches the limit first."""
-    known = [one for one in facts.growth if one.seconds_left is not None and _is_sure(facts, one)]
+    sure = [one for one in facts.growth if one.seconds_left is not None and _is_sure(facts, one)]
     # all of them reach the limit together
-    grown = max(known, key=lambda one: one.per_step_bytes, default=None)
+    grown = max(sure, key=lambda one: one.per_step_bytes, default=None)
     if grown is None or (grown.seconds_left or 0.0) > _LATEST_S:
         return None
-    fix, *others = _fixes(facts, grown)
+    known = _known_line(facts, grown)
+    fix, *others = [known.fix] if known else _fixes(facts, grown)
     return Finding(
         _RULE_ID,
         _severity(facts, grown),
         message=_says(grown),
         more=[
             _GREW(grown=grown.grown_bytes, end=grown.at_end_bytes),
-            *_holds(grown),
+            *(_holds(grown) if known is None or grown.holder is Holder.GRAPHS else []),
+            *([known.says] if known else []),
             *growing(facts, BACKWARD, "the backward pass"),
             *([_CHAINED] if _is_chained(facts, grown) else []),
         ],
@@ -95,9 +108,31 @@ def check(facts: RuleInputs) -> Finding | None:
         ),
         fix=fix,
         fix_more=others,
-        place=grown.place or (facts.step.evaluation_place if grown.at == "evaluation" else ""),
+        place=known.place
+        if known
+        else grown.place or (facts.step.evaluation_place if grown.at == "evaluation" else ""),
         how_to_check=_check(grown),
     )
+
+
+@dataclass(frozen=True)
+class _Line:
+    """A line of the program that is known to make memory grow."""
+
+    place: str
+    says: str
+    fix: str
+
+
+def _known_line(facts: RuleInputs, grown: MemoryGrowth) -> _Line | None:
+    """Return the line of a known cause that fits what grows; None: none is found."""
+    if facts.code is None or grown.who != "main":
+        return None
+    if grown.holder is Holder.GRAPHS:
+        place = line_with(facts.code, _CREATES)
+        return _Line(place, _CIRCLE, _GRAD) if place else None
+    place = line_with(facts.code, _CYCLED) if line_with(facts.code, _IMPORTED) else ""
+    return _Line(place, _CYCLE, _LOOP_AGAIN) if place else None
 
 
 def _says(grown: MemoryGrowth) -> str:

@@ -37,6 +37,10 @@ _SPARSE = (
 )
 _LACKING = "of its elements, those in rows that a batch lacks"
 _SELDOM = "only if rows that a batch lacks may keep their values"
+_IN_GROUPS = Sentence(
+    "they are in {groups} groups, each of which is updated by calls of its own", groups=COUNT
+)
+_MERGE = "Put all parameters with the same settings into one group."
 _LOOK = "Look at the closure given to step(), and at hooks on the optimizer."
 _FUSED_CALL = Sentence(
     "Create it with torch.optim.{optimizer}(..., fused=True), usually 1.5 to 5 times as fast on a "
@@ -45,6 +49,8 @@ _FUSED_CALL = Sentence(
 )
 
 _MIN_SHARE = 0.20  # of the mean step
+#: From so many groups on, and so few tensors in each, there is next to nothing to update together.
+_MANY_GROUPS, _FEW_TENSORS = 16, 4
 #: Optimizers that torch updates on the CPU in one fused call (torch.optim's documentation,
 #: "fused").
 _FUSED = frozenset({"SGD", "Adam", "AdamW", "Adagrad"})
@@ -70,15 +76,25 @@ def check(facts: RuleInputs) -> Finding | None:
     other_code = took > _TIMES * needs_s + _AT_LEAST_S
     used = None if other_code else _rows_used(facts, updated)
     fused = updated.fused or updated.kind not in _FUSED
-    if not other_code and used is None and fused:
+    split = updated.groups >= _MANY_GROUPS and updated.tensors <= _FEW_TENSORS * updated.groups
+    if not other_code and used is None and fused and not split:
         return None  # nothing is known that would make it faster
     fixes = [] if fused or other_code else [_FUSED_CALL(optimizer=updated.kind)]
-    first, *others = [*([_LOOK] if other_code else []), *([_SPARSE] if used else []), *fixes]
+    first, *others = [
+        *([_LOOK] if other_code else []),
+        *([_SPARSE] if used else []),
+        *([_MERGE] if split else []),
+        *fixes,
+    ]
     return Finding(
         _RULE_ID,
         Severity.of(took / step.mean_s),
         message=_SAYS(optimizer=updated.kind, part=took / step.mean_s, step=step.mean_s),
-        more=[*_why(updated, needs_s if other_code else None), *_embedded(updated, used)],
+        more=[
+            *_why(updated, needs_s if other_code else None),
+            *_embedded(updated, used),
+            *([_IN_GROUPS(groups=updated.groups)] if split else []),
+        ],
         evidence=[
             Evidence("optimizer_s", "optimizer, per step", took, "s"),
             Evidence("optimizer_share", "share of the step", took / step.mean_s, SHARE),
@@ -150,9 +166,9 @@ def _why(updated: Updated, needs_s: float | None) -> list[str]:
         needs_s: what that needs at most, where it takes far longer; None: it does not.
     """
     of = {"tensors": counted(updated.tensors, "tensor"), "elements": updated.elements}
-    if needs_s is None:
-        return [_ONE_BY_ONE(**of)]
-    return [_UPDATES(**of), _NEEDS(needs=needs_s)]
+    if needs_s is not None:
+        return [_UPDATES(**of), _NEEDS(needs=needs_s)]
+    return [_UPDATES(**of) if updated.fused else _ONE_BY_ONE(**of)]
 
 
 def change(facts: RuleInputs) -> Refused:

@@ -68,7 +68,7 @@ def check(facts: RuleInputs) -> Finding | None:
     step, row = facts.step, facts.ledger.step.row(COMPILE) if facts.ledger else None
     if row is None or row.steps is None or row.s < _MIN_SHARE * step.mean_s:
         return None
-    steps = facts.throughput.steps_in_detail - 1
+    steps = facts.throughput.steps - 1
     again = round(row.steps * steps)
     if again < _MIN_STEPS:
         return None
