@@ -1,11 +1,11 @@
 """Drawing the indices of a batch, which the main process does while the step waits, takes long."""
 
 from feedline.analysis.formatting import seconds
+from feedline.analysis.ledger.calls_per_sample import PER_SAMPLE
 from feedline.analysis.ledger.change import Refused
 from feedline.analysis.ledger.facts import RuleInputs
 from feedline.analysis.ledger.finding import SHARE, Evidence, Finding, Severity
 from feedline.analysis.ledger.known_call import KnownCall, known_call
-from feedline.analysis.ledger.known_calls import PER_SAMPLE
 from feedline.analysis.ledger.rule import CHEAPER, Rule
 from feedline.analysis.ledger.view.input_wait import batches_per_step, input_wait, severity
 from feedline.analysis.ledger.view.loop_code import line_of_stage
