@@ -47,6 +47,8 @@ _KINDS = {
     GainKind.AT_MOST: "at most ",
 }
 _REST = "smaller stages"
+_ABOVE = 1.1  # times what a step without input allows: below, it is within the errors
+_FREED = "if the CPUs that this frees speed up the rest of the step"
 
 
 def first_screen(report: Report) -> Document:
@@ -99,6 +101,17 @@ def _advice(report: Report) -> Iterable[Field]:
         yield Field("", verdict.condition)
     if verdict.gain is not None:
         yield Field("Gain", gain(verdict.gain))
+        if _exceeds_input(report, verdict.gain):
+            yield Field("", _FREED)
+
+
+def _exceeds_input(report: Report, gained: Gain) -> bool:
+    """Return whether a change of the input gives more than a step without any input would."""
+    rule, step = BY_ID.get(report.verdict.finding), report.step
+    if rule is None or not rule.of_input or step is None or not gained.before or not gained.after:
+        return False
+    rest = 1 - sum(step.stages.get(name, 0.0) for name in INPUT_STAGES) / step.mean_s
+    return rest * gained.after > _ABOVE * gained.before
 
 
 def gain(gained: Gain) -> str:

@@ -10,6 +10,7 @@ from reports.made_up import VARIANTS, findings, nasty, refused, report, unmeasur
 from feedline.analysis.explain.headline import headline
 from feedline.analysis.ledger.finding import Finding, Gain, GainKind, Severity
 from feedline.analysis.measure.model import GraphBreak, Operation
+from feedline.analysis.measure.stages import INPUT_STAGES
 from feedline.analysis.report import to_terminal
 from feedline.analysis.report.console import Console
 from feedline.analysis.report.progress import building
@@ -179,6 +180,18 @@ def test_others_that_ask_for_a_change_are_a_line_each() -> None:
     assert "Also    float32 on host  11 % of the step  alone -> 190" in text
     assert "oversize images" not in text  # the verdict is its own
     assert "epoch restart" not in text  # asks for no change
+
+
+@pytest.mark.parametrize(("after", "more"), [(1.02, False), (1.5, True)])
+def test_a_gain_above_a_step_without_input_says_that_it_needs_the_freed_cpus(after, more) -> None:
+    run = report()
+    inside = sum(s for name, s in run.step.stages.items() if name in INPUT_STAGES)
+    without = 100 / (1 - inside / run.step.mean_s)
+    gained = Gain(GainKind.ABOUT, "samples/s", 100, after * without)
+
+    text = shown(replace(run, verdict=replace(run.verdict, gain=gained)))
+
+    assert ("CPUs that this frees" in text) == more
 
 
 def test_one_fix_of_two_findings_is_a_single_line() -> None:

@@ -11,7 +11,8 @@ def test_a_step_that_hardly_waits_is_bound_by_its_own_work():
 
     assert (finding.rule_id, finding.severity) == ("compute_bound", Severity.INFO)
     assert finding.message == (
-        "not input-bound: backward takes 59 % of each step, the input 0.9 %, so it needs no change"
+        "not input-bound: backward takes 59 % of each step, the input 0.9 %, so the input "
+        "needs no change"
     )
     assert (finding.more, finding.fix) == ([], "")
     assert finding.cost_s == 0.0  # no change is advised, so nothing is to be saved

@@ -62,7 +62,7 @@ def test_of_several_ranks_nothing_is_said():
     [
         (
             90,
-            "not input-bound: the GPU's work takes 89 % of each step, the input 0.9 %, so it needs no change",
+            "not input-bound: the GPU's work takes 89 % of each step, the input 0.9 %, so the input needs no change",
         ),
         (300, "not input-bound: the GPU needs 300 ms for each step, and the input takes 0.9 %"),
     ],

@@ -65,7 +65,7 @@ def test_it_names_cpus_that_other_code_of_the_training_fills():
         "of the time per sample is spent waiting for a CPU\nthis training uses 7.90 of 8 CPUs\nno "
         "CPU is free" in said(found)
     )
-    assert found.fix.startswith("Look for what else of this training uses the CPUs")
+    assert found.fix.startswith("Find what else in this training uses the CPUs")
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,8 @@ from feedline.analysis.sentences import NAME, PERCENT, TIME, Sentence
 _RULE_ID = "compute_bound"
 
 _SAYS = Sentence(
-    "not input-bound: {what} takes {part} of each step, the input {of_input}, so it needs no change",
+    "not input-bound: {what} takes {part} of each step, the input {of_input}, so the input needs no "
+    "change",
     what=NAME,
     part=PERCENT,
     of_input=PERCENT,

@@ -2,7 +2,7 @@
 
 from feedline.analysis.ledger.change import Refused
 from feedline.analysis.ledger.facts import RuleInputs
-from feedline.analysis.ledger.finding import SHARE, Evidence, Finding, Severity, measured
+from feedline.analysis.ledger.finding import SHARE, CostKind, Evidence, Finding, Severity, measured
 from feedline.analysis.ledger.rule import EVERY_LIMIT, Rule
 from feedline.analysis.ledger.view import cpus
 from feedline.analysis.ledger.view.input_wait import (
@@ -68,7 +68,7 @@ _BY_WHOM = [
     "Record a longer run: feedline then samples how many CPUs they use.",
 ]
 _OTHER_CODE = [
-    "Look for what else of this training uses the CPUs: making samples takes little of them.",
+    "Find what else in this training uses the CPUs: making samples takes little of their time.",
     "Candidates are the step itself (torch.set_num_threads) and helper processes.",
     "Threads of libraries are another (OMP_NUM_THREADS).",
 ]
@@ -136,6 +136,7 @@ def check(facts: RuleInputs) -> Finding:
         how_to_check="Train on the same batch in every step. If the step is no faster, this "
         "finding is wrong.",
         cost_s=waiting * facts.step.mean_s,
+        cost_kind=CostKind.BOUND,
     )
 
 

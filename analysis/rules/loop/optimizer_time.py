@@ -36,7 +36,7 @@ _SPARSE = (
     "Make the embedding with sparse=True, and update it with SparseAdam, or SGD without momentum."
 )
 _LACKING = "of its elements, those in rows that a batch lacks"
-_SELDOM = "only if rows that a batch lacks may keep their values"
+_SELDOM = "only if embeddings that are not in a batch may stay as they are"
 _IN_GROUPS = Sentence(
     "they are in {groups} groups, each of which is updated by calls of its own", groups=COUNT
 )
