@@ -190,8 +190,8 @@ def test_no_finding_stands_above_one_that_is_graver():
     [
         (
             made_up_facts(),
-            "Not input-bound: backward takes 59 % of each step, the input 0.9 %, so it needs no "
-            "change.",
+            "Not input-bound: backward takes 59 % of each step, the input 0.9 %, so the "
+            "input needs no change.",
         ),
         (
             without_workers(),
