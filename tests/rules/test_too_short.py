@@ -49,6 +49,21 @@ def test_a_verdict_of_a_share_that_may_be_below_the_gate_says_probably():
     assert verdict(diagnose(sure), sure).startswith("Input-bound: Input takes 38 % of each step")
 
 
+@pytest.mark.parametrize(
+    ("ends", "said"),
+    [
+        ((0.28, 0.51), "28 to 51 %"),
+        ((0.002, 0.0042), "at most 0.4 %"),
+        ((0.0, 0.0001), "<0.1 %"),
+    ],
+)
+def test_what_is_said_of_a_share_is_in_its_evidence(ends, said):
+    (short,) = diagnose(waiting(60.0, certainty=Certainty(7, *ends)))[:1]
+
+    assert f"the input takes {said} of the step (95 % interval)" in short.more
+    assert ends[1] in [one.value for one in short.evidence]
+
+
 def test_without_a_loader_only_the_number_of_steps_counts():
     facts = made_up_facts(certainty=Certainty(8, 0.0, 1.0))
 

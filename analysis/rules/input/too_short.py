@@ -2,7 +2,7 @@
 
 import math
 
-from feedline.analysis.formatting import count, counted, share_range
+from feedline.analysis.formatting import count, counted, percent, share_range
 from feedline.analysis.ledger.change import Refused
 from feedline.analysis.ledger.facts import RuleInputs
 from feedline.analysis.ledger.finding import SHARE, Evidence, Finding, Severity
@@ -144,9 +144,16 @@ def needed(sure: Certainty) -> int:
 
 
 def _between(sure: Certainty) -> str:
-    """Return the interval in words: ``28 to 51 % of the step (95 % interval)``."""
+    """Return the interval in words: ``28 to 51 % of the step (95 % interval)``.
+
+    Of less than 0.5 %, only the upper end: ``at most 0.4 %``.
+    """
     low, high = sure.own
-    ends = share_range(low, high) if round(100 * high) else "less than 1 %"
+    ends = (
+        share_range(low, high)
+        if round(100 * high)
+        else f"at most {percent(high)}".replace("at most <", "<")
+    )
     return f"{ends} of the step (95 % interval)"
 
 
