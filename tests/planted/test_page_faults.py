@@ -52,7 +52,8 @@ def test_the_variables_that_it_names_end_the_page_faults(tmp_path, made_once, mo
     assert after.traffic.minor_faults < before.traffic.minor_faults / 2, (
         "what is left: batches in new shared memory"
     )
-    assert after.traffic.system_s < before.traffic.system_s / 2
+    # what a fault takes differs, from one run to the next
+    assert after.traffic.system_s < 0.75 * before.traffic.system_s
     assert "page_faults" not in [
         one.rule_id for one in build(open_run(tmp_path / "after")).findings
     ]
