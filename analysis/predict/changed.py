@@ -32,11 +32,11 @@ def not_modelled(recorded: RecordedInput, change: Change) -> Refused | None:
 def variants(recorded: RecordedInput, change: Change) -> Sequence[RecordedInput]:
     """Return the training with the change; ``recorded`` itself where nothing changes.
 
-    It is two of them where workers receive what the main process made: what that takes lies between
-    two bounds. And two where there are no workers any more: how much longer all took because
-    processes wake each other is unknown. And two where helper threads stop: whether they spun or
-    did a part of the work is unknown. In the first their work is gone, in the second the worker's
-    own thread does it.
+    Three changes give two trainings, a lower and an upper bound. Workers receive what the main
+    process made: how long that takes is known only within bounds. Workers are removed: waking each
+    other made the processes slower, by an unknown amount. Helper threads stop: they may have done a
+    part of the work, or only spun. In the first training that work is gone, in the second the
+    worker's own thread does it.
     """
     changed = _with_change(recorded, change)
     if changed.receiving_bounds and changed.setting.num_workers:

@@ -15,7 +15,7 @@ def described(written):
 
 @pytest.fixture
 def sound(tmp_path):
-    soundfile = pytest.importorskip("soundfile")
+    soundfile = pytest.importorskip("soundfile", reason="soundfile is not installed here")
     path = tmp_path / "a.flac"
     soundfile.write(path, np.random.default_rng(0).uniform(-1, 1, (8000, 2)), 16000)
     return path
@@ -54,7 +54,7 @@ def test_a_part_of_a_sound_is_what_it_takes(spans, sound):
 
 
 def test_soundfiles_errors_pass(spans, tmp_path):
-    soundfile = pytest.importorskip("soundfile")
+    soundfile = pytest.importorskip("soundfile", reason="soundfile is not installed here")
 
     def use():
         with pytest.raises(soundfile.LibsndfileError):
@@ -64,7 +64,7 @@ def test_soundfiles_errors_pass(spans, tmp_path):
 
 
 def test_frames_of_decord_are_decoded(spans, video):
-    decord = pytest.importorskip("decord")
+    decord = pytest.importorskip("decord", reason="decord is not installed here")
     frames = []
 
     def use():

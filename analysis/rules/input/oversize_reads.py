@@ -26,8 +26,8 @@ _LEAST_BYTES = 256e3  # less is read in less than 0.1 ms from the page cache
 _NUMPY = "numpy.load"
 #: What takes the bytes of a file that another operation has opened.
 _TRANSFERS = ("numpy.fromfile",)
-#: Of the time of that other one: a memory map that each sample opens anew takes 0.7 of it, one that
-#: stays open nothing (docs/rules/oversize_reads.md). Which it will be is unknown.
+#: Share of the opening time that remains. A memory map opened for each sample takes 0.7 of it, a
+#: map that stays open takes none (docs/rules/oversize_reads.md); this is the middle.
 _OPENING = 0.35
 
 

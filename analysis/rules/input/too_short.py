@@ -149,11 +149,11 @@ def _between(sure: Certainty) -> str:
     Of less than 0.5 %, only the upper end: ``at most 0.4 %``.
     """
     low, high = sure.own
-    ends = (
-        share_range(low, high)
-        if round(100 * high)
-        else f"at most {percent(high)}".replace("at most <", "<")
-    )
+    if round(100 * high):
+        ends = share_range(low, high)
+    else:
+        most = percent(high)  # or "<0.1 %"
+        ends = most if most.startswith("<") else f"at most {most}"
     return f"{ends} of the step (95 % interval)"
 
 

@@ -75,8 +75,8 @@ _CHECK = Sentence(
 def check(facts: RuleInputs) -> Finding | None:
     """Compare the step with the one that all of the workers would make, with even parts.
 
-    It is silent where samples wait for a CPU and nobody knows how much of them is free, where no
-    batch is made by any, and of a stream that is not split at all.
+    Says nothing in three cases: samples wait for a CPU and the free CPUs are unknown; no worker
+    made a batch; the stream is not split at all.
     """
     workers, fed, making = num_workers(facts) or 0, _fed(facts), making_s(facts)
     if not facts.is_stream or not facts.may_be_split or fed is None or making is None:

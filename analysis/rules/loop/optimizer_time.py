@@ -49,7 +49,7 @@ _FUSED_CALL = Sentence(
 )
 
 _MIN_SHARE = 0.20  # of the mean step
-#: From so many groups on, and so few tensors in each, there is next to nothing to update together.
+#: With this many groups, of this few tensors on average, few updates can be batched.
 _MANY_GROUPS, _FEW_TENSORS = 16, 4
 #: Optimizers that torch updates on the CPU in one fused call (torch.optim's documentation,
 #: "fused").
