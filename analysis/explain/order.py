@@ -27,6 +27,8 @@ _BOUND = 2.0
 _EXPLAINS = 0.5
 
 _MAKING = "wait/starved"  # workers are busy with the batch
+#: Busy with it too, if what they wait for holds Python's lock: page faults of memory maps do.
+_HANDED_LATE = "wait/handover"
 
 _GRAVEST = (Severity.HIGH, Severity.LOW, Severity.INFO)
 
@@ -256,7 +258,8 @@ def _is_made_of(wait: Rows, samples: Rows) -> bool:
 
     The other is what takes them so long.
     """
-    return _MAKING in wait and any(_of_sample(where) for where in samples)
+    late = _HANDED_LATE in wait and not any(_of_sample(where) for where in wait)
+    return (_MAKING in wait or late) and any(_of_sample(where) for where in samples)
 
 
 def _of_sample(where: str) -> bool:

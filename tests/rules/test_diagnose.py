@@ -167,6 +167,34 @@ def test_workers_that_have_nothing_to_do_go_before_what_the_others_work_on():
     assert ordered(work, little, rows=rows)[0] == "user_code"  # it is less than a third
 
 
+@pytest.mark.parametrize(
+    ("wait", "first"), [("wait/starved", "cold_storage"), ("wait/in_transit", "too_few_workers")]
+)
+def test_what_samples_wait_for_goes_before_the_workers_that_make_them(wait, first):
+    rows = {wait: 0.5, "transport": 0.1, "sample/read/blocked": 0.01}
+    workers, disk = (
+        Finding(name, Severity.HIGH, "", cost_s=cost_s, claims=claims)
+        for name, cost_s, claims in (
+            ("too_few_workers", 4.0, [wait]),
+            ("cold_storage", 3.0, ["sample/read/blocked"]),
+        )
+    )
+
+    assert ordered(workers, disk, rows=rows)[0] == first
+
+
+def test_that_holds_for_batches_that_workers_cannot_hand_over():
+    facts = waiting(
+        60.0,
+        waits={"starved": 0.0, "handover": 60.0},
+        sample={"read": (0.3, 0.0, 30.0)},
+        traffic=Traffic(read_chars=0.0, read_calls=0.0, disk_bytes=100e3, major_faults=25.0),
+        maker={"blocked_by": {"page fault": 1.0}, "blocked_looks": 50},
+    )
+
+    assert causes(facts)[:2] == ["cold_storage", "too_few_workers"]
+
+
 def test_what_lies_in_other_rows_is_no_part():
     whole, other = (
         Finding("cpu_saturated", Severity.HIGH, "", cost_s=4.0),

@@ -31,6 +31,7 @@ from feedline.analysis.ledger.view.workers_needed import (
 from feedline.analysis.sentences import NAME, PART, TIME, Sentence
 
 _RULE_ID = "too_few_workers"
+_CLAIMS = ("wait/starved", "wait/head_of_line", "read", "decode", "augment", "dataset", "collate")
 
 _ALONE = Sentence(
     "the main process makes every batch itself, which takes {making} of each {step} step",
@@ -126,7 +127,13 @@ def check(facts: RuleInputs) -> Finding | None:
         f"do not rise, this finding is wrong.",
         cost_s=gain.high,
         settings=given,
+        claims=[*_CLAIMS, "wait/handover"] if _handed_late(facts) else [],
     )
+
+
+def _handed_late(facts: RuleInputs) -> bool:
+    """Tell whether batches are made, and then kept by a worker that never idles."""
+    return facts.step.waits.get("handover", 0.0) > input_wait(facts).making_s / 2
 
 
 def change(facts: RuleInputs) -> Change | Refused:
@@ -183,8 +190,6 @@ def _evidence(facts: RuleInputs) -> list[Evidence]:
     times.append(("compute_s", "rest of the step", compute_s(facts), "s"))
     times.append(("gpu_s", "work of the GPU, per step", facts.step.gpu_s or None, "s"))
     ends = (("lower", receiving.low), ("upper", receiving.high)) if alone else ()
-    # made, and kept by a worker that never idles
-    late = facts.step.waits.get("handover", 0.0) > input_wait(facts).making_s / 2
     shares = [
         (
             "idle_share",
@@ -195,7 +200,7 @@ def _evidence(facts: RuleInputs) -> list[Evidence]:
         (
             "ready_share",
             "batches already made when asked for",
-            None if late else facts.ready_share,
+            None if _handed_late(facts) else facts.ready_share,
             SHARE,
         ),
         ("cpus_of_training", "CPUs used by this training", cpus.own_cpus(facts), "CPUs"),
@@ -216,7 +221,7 @@ RULE: Rule[RuleInputs] = Rule(
     _RULE_ID,
     check,
     change,
-    claims=("wait/starved", "wait/head_of_line", "read", "decode", "augment", "dataset", "collate"),
+    claims=_CLAIMS,
     effort=Effort.SETTING,
     by_settings=True,
     lifts=AS_MUCH_CPU,
