@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import HealthCheck, settings
+from quiet_moment import QuietMoment
 from warm_python import MODULES, WarmPython
 
 if TYPE_CHECKING:
@@ -141,6 +142,18 @@ def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator["Browser"]:
         yield Browser(driver, tmp_path_factory.mktemp("reports"))
     finally:
         driver.quit()
+
+
+@pytest.fixture(scope="session")
+def quiet_moment() -> QuietMoment:
+    return QuietMoment()
+
+
+@pytest.fixture(autouse=True)
+def begins_in_a_quiet_moment(request: pytest.FixtureRequest, quiet_moment: QuietMoment) -> None:
+    """Another program on the machine is told of as well, and hides what is planted."""
+    if request.node.get_closest_marker("quiet"):
+        quiet_moment.wait()
 
 
 @pytest.fixture(autouse=True)

@@ -12,6 +12,7 @@ from faults.cases import FAULTS, WELL, Fault, Side
 from faults.conditions import place
 from faults.judge import Judged
 from faults.results import OfFault, Results
+from planted.own import own
 from truth import one_number
 
 SHORT = {fault.name: fault for fault in FAULTS if fault.short}
@@ -46,7 +47,8 @@ def recorded(warm_python, fault: Fault, side: Side, cache: Path, folder: Path) -
         ended = warm_python.run(*command, folder=folder, cpus=bench.CPUS)
     assert ended.returncode == 0, ended.stderr[-2000:]
     one_number.check_run(folder / "run")
-    return bench.recorded(json.loads(out.read_text()), None)
+    report = json.loads(out.read_text())
+    return bench.recorded(report | {"findings": own(report["findings"])}, None)
 
 
 @pytest.mark.quiet

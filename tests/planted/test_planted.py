@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from planted import photos
+from planted.own import own
 from truth import one_number
 from warm_python import WarmPython
 
@@ -99,7 +100,7 @@ def findings(
     found = json.loads(out.read_text())["findings"]
     assert found
     one_number.check_run(folder / "run")
-    return found
+    return own(found)
 
 
 def causes(found: list[dict[str, Any]]) -> list[str]:
@@ -108,6 +109,6 @@ def causes(found: list[dict[str, Any]]) -> list[str]:
 
 def summary(found: list[dict[str, Any]]) -> str:
     return "\n".join(
-        f"{finding['cause']} {finding['severity']} {finding['cost_s']:.4f} s: {finding['says']}"
+        f"{finding['cause']} {finding['severity']} {finding['cost_s']} s: {finding['says']}"
         for finding in found
     )
