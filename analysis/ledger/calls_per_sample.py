@@ -287,8 +287,8 @@ PER_SAMPLE: Calls = (
     ),
     KnownCall(
         "interpolated",
-        "Scipy.ndimage interpolates and filters in 64-bit floats, in one thread.",
-        "Use order=1, or do it in torch for a whole batch (grid_sample)",
+        "scipy.ndimage interpolates and filters in 64-bit floats, in one thread.",
+        "Pass order=1, or do it in torch for a whole batch (grid_sample)",
         "https://github.com/MIC-DKFZ/batchgenerators/issues/5",
         (Sign("scipy", r"ndimage/.*"),),
     ),

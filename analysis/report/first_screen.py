@@ -40,7 +40,7 @@ _INPUT = "input"
 _CLOSE = 10  # lines between places in one function, mostly
 _SHORT_FIX = 36  # letters: a longer one leaves no room for place and gain
 #: Rows of the ledger below a stage -> what they are called.
-_WITHIN = {"comm/transfer": "rank transfer", "comm/late": "late ranks", "gc": "gc"}
+_WITHIN = {"comm/transfer": "waits for transfer", "comm/late": "waits for late ranks", "gc": "gc"}
 _KINDS = {
     GainKind.ABOUT: "about ",
     GainKind.AT_LEAST: "at least ",
@@ -253,7 +253,7 @@ def _other(finding: Finding, mean_s: float) -> tuple[str, str, str]:
     gained = finding.gain
     then = "" if gained is None or gained.after is None else f"alone -> {_short_gain(gained)}"
     fix = shortest_fix(finding).removesuffix(".")
-    if not then and finding.cost_s <= 0:  # it is about what is learned, and takes no time
+    if not then and finding.cost_s <= 0:  # it is about the set-up, and takes no time
         return fix, finding.place, then
     what = fix if 0 < len(fix) <= _SHORT_FIX else title(finding)
     return what, _weight(finding, mean_s), then

@@ -15,7 +15,7 @@ def test_decode_that_takes_most_of_the_cpu_is_a_finding():
 
     assert (finding.rule_id, finding.severity) == ("decode_bound", Severity.HIGH)
     assert finding.cost_s == pytest.approx(60e-3 * 8.4 / 11.2)
-    assert "8.40 ms per sample, 75 % of its CPU time" in finding.message
+    assert "8.40 ms per sample, 75 % of a sample's CPU time" in finding.message
 
 
 def test_decoders_of_images_are_named_only_where_pixels_were_decoded():
@@ -97,7 +97,7 @@ def test_a_video_is_decoded_by_threads_of_its_own_which_count():
 
     finding = check(facts)
 
-    assert "10.4 ms per sample, 79 % of its CPU time" in finding.message
+    assert "10.4 ms per sample, 79 % of a sample's CPU time" in finding.message
     assert {one.id: one.value for one in finding.evidence}["decoder_threads_s"] == pytest.approx(
         8e-3
     )

@@ -17,7 +17,7 @@ def test_a_sampler_that_takes_long_is_named(made_up):
     assert (finding.severity, finding.cost_s) == (Severity.HIGH, pytest.approx(0.2))
     assert (
         finding.message
-        == "ByDistance takes 200 ms to draw the indices of each batch, in the main process"
+        == "the sampler ByDistance takes 200 ms to draw the indices of each batch, in the main process"
     )
 
 
@@ -30,7 +30,7 @@ def test_a_batch_sampler_of_the_programs_own_is_named_instead():
         stages={"sampler": 60.0}, settings={"sampler": "RandomSampler", "batch_sampler": "ByLength"}
     )
 
-    assert check(facts).message.startswith("ByLength takes")
+    assert check(facts).message.startswith("the sampler ByLength takes")
 
 
 def test_a_sampler_that_draws_as_fast_as_torchs_is_not():

@@ -33,8 +33,7 @@ _SLOWER = (
     "Look for what slows this rank: other programs, low clocks, more work such as longer sequences."
 )
 _FIXES = {
-    "wait": "Find what slows this rank's loader: larger samples, a slower disk, fewer CPUs or "
-    "workers.",
+    "wait": "Compare this rank's loader with another one's: size of samples, disk, CPUs and workers.",
     "copy": "Check this rank's link to its device (PCIe generation and width) and whether it "
     "copies from pinned memory.",
     "forward": _SLOWER,

@@ -238,4 +238,5 @@ QUOTA_RULE: Rule[RuleInputs] = Rule(
     in_part=False,
     states=Statement.CPUS_FULL,
     without_gain_of_workers=_NO_MORE_WORKERS,
+    called="CPU quota used up",
 )

@@ -23,7 +23,7 @@ _RULE_ID = "decode_bound"
 
 _SAYS = Sentence("decoding takes {part} of the CPU time per sample", part=PERCENT)
 _TIMED = Sentence(
-    "decoding takes {took} per sample, {part} of its CPU time", part=PERCENT, took=TIME
+    "decoding takes {took} per sample, {part} of a sample's CPU time", part=PERCENT, took=TIME
 )
 
 #: From half of the CPU on, no other stage can win more (docs/rules/decode_bound.md).

@@ -148,8 +148,8 @@ def of_torch(facts: RuleInputs) -> bool:
 def _says(facts: RuleInputs, batch_s: float, once: bool) -> tuple[str, list[str]]:
     """Return the message, and more on what the sampler does."""
     if not once or facts.order_s is None:
-        return _EACH(sampler=_name(facts), took=batch_s), []
-    order = _ONCE(sampler=_name(facts), took=facts.order_s)
+        return _EACH(sampler=_called(facts), took=batch_s), []
+    order = _ONCE(sampler=_called(facts), took=facts.order_s)
     if not of_torch(facts):
         return order, []
     samples = facts.setting("dataset_samples")
@@ -206,6 +206,12 @@ def _name(facts: RuleInputs) -> str:
         if batches not in (None, "BatchSampler")
         else facts.setting("sampler", "the sampler")
     )
+
+
+def _called(facts: RuleInputs) -> str:
+    """Return what the sampler is called at the beginning of a sentence."""
+    name = _name(facts)
+    return name if name == "the sampler" else f"the sampler {name}"
 
 
 def change(facts: RuleInputs) -> Refused:

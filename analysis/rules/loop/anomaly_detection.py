@@ -11,7 +11,7 @@ from feedline.analysis.sentences import PERCENT, Sentence
 _RULE_ID = "anomaly_detection"
 
 _SAYS = Sentence(
-    "anomaly detection is on: keeping a stack for each operation takes {part} of the step",
+    "keeping a stack for each operation takes {part} of the step",
     part=PERCENT,
 )
 _CHECKS = "it also checks each gradient for NaN, which is not part of this figure"
