@@ -44,7 +44,9 @@ _ADVICE: dict[QuestionId, list[str]] = {
         "Each of them sends all gradients now.",
     ],
 }
-_LARGER_UPDATES = Sentence("only if an effective batch of {times} times the samples is acceptable", times=COUNT)
+_LARGER_UPDATES = Sentence(
+    "only if an effective batch of {times} times the samples is acceptable", times=COUNT
+)
 _KEEP_BATCH = Sentence("Or keep the batch, which gives steps of {step}.", step=TIME)
 #: What to try where no single change is predicted to gain, and the prediction that rules it out if
 #: it says otherwise.
