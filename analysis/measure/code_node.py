@@ -9,6 +9,7 @@ from feedline.analysis.measure.code_frames import CodeFrame
 from feedline.profiler.store.sampled_stacks import SampledStack, StackFrame
 
 _Z = 1.96  # of a 95 % interval
+_NONE = 1e-9  # seconds: what is left of a difference of the same sums
 
 
 @dataclass
@@ -110,6 +111,14 @@ class CodeNode:
     def place(self) -> str:
         """``data.py:88``."""
         return f"{self.file}:{self.line}"
+
+    def own_lines(self) -> dict[int, float]:
+        """Return line -> seconds in none of the program's functions that it calls."""
+        own = dict(self.lines)
+        for node in self.calls.values():
+            for line, seconds in node.called_at.items():
+                add_to(own, line, -seconds)
+        return {line: seconds for line, seconds in own.items() if seconds > _NONE}
 
     def under(self) -> Iterator["CodeNode"]:
         """Return it, and all that it calls."""

@@ -22,7 +22,7 @@ EVALUATION = "evaluation"
 #: Of the main process: each is a stage of the step.
 WAIT, START, SAMPLER = "wait", "epoch_start", "sampler"
 FORWARD, LOSS, BACKWARD = "forward", "loss", "backward"
-_GRADIENTS, OPTIMIZER = "gradients", "optimizer"
+GRADIENTS, OPTIMIZER = "gradients", "optimizer"
 COMPILE, CHECKPOINT, _COPY = "compile", "checkpoint", "copy"
 #: A call that writes or draws what people look at: a part of the loop's own lines.
 LOGGING = "logging"
@@ -88,8 +88,8 @@ _MARKS = (
     _Mark(
         BACKWARD, "torch", r"autograd/(__init__|graph)\.py", "backward|grad|_engine_run_backward"
     ),
-    _Mark(_GRADIENTS, "torch", r"optim/.*", "zero_grad"),
-    _Mark(_GRADIENTS, "torch", r"nn/utils/clip_grad\.py"),
+    _Mark(GRADIENTS, "torch", r"optim/.*", "zero_grad"),
+    _Mark(GRADIENTS, "torch", r"nn/utils/clip_grad\.py"),
     _Mark(OPTIMIZER, "torch", r"optim/(?!lr_scheduler|swa_utils).*"),
     _Mark(CHECKPOINT, "torch", r"serialization\.py", "_?save|_legacy_save"),
     _Mark(COMPILE, "torch", r"_dynamo/(convert_frame|symbolic_convert|output_graph)\.py"),

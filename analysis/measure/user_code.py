@@ -107,7 +107,7 @@ def user_code(code: SampledCode, mean_s: float, making_s: float | None) -> UserC
         mean_s: of the step.
         making_s: that the batches of a step take the processes that make them; None: unknown.
     """
-    making, steps, whole = code.making, _of_main(code, EVALUATION), _of_main(code)
+    making, steps, whole = code.making, main_weight(code, EVALUATION), main_weight(code)
     functions: list[UserFunction] = []
     for (kind, place), tree in code.places.items():
         if place == IDLE:
@@ -121,8 +121,8 @@ def user_code(code: SampledCode, mean_s: float, making_s: float | None) -> UserC
     return UserCode(round(making.number), round(whole.number), list(code.refused), functions)
 
 
-def _of_main(code: SampledCode, without: str = "") -> Weight:
-    """All samples of the main process, but those in one place."""
+def main_weight(code: SampledCode, without: str = "") -> Weight:
+    """Return all samples of the main process, but those in one place."""
     whole = Weight()
     for (kind, place), tree in code.places.items():
         if kind == MAIN and place != without:
@@ -259,16 +259,11 @@ def _of_loop(root: CodeNode, loop: tuple[str, str] | None) -> Iterator[tuple[str
             inner = _only_called(node)
             yield f"{inner.function} ({inner.place})", node.seconds, ""
             continue
-        calls: dict[int, float] = {}
         for child in node.calls.values():
             yield f"{child.function} ({child.place})", child.seconds, ""
-            for line, seconds in child.called_at.items():
-                calls[line] = calls.get(line, 0.0) + seconds
-        for line, seconds in node.lines.items():
-            own_s = seconds - calls.get(line, 0.0)
-            if own_s > 0:
-                name = f"line {line} of {node.function} ({node.file}:{line})"
-                yield name, own_s, library_of(node, line)
+        for line, own_s in node.own_lines().items():
+            name = f"line {line} of {node.function} ({node.file}:{line})"
+            yield name, own_s, library_of(node, line)
 
 
 def evaluating_line(

@@ -7,6 +7,7 @@ from feedline.analysis.ledger.finding import SHARE, Evidence, Finding, Severity
 from feedline.analysis.ledger.rule import EVERY_LIMIT, Rule, Statement
 from feedline.analysis.ledger.view.batch_function import says
 from feedline.analysis.ledger.view.enough_steps import input_known, interval
+from feedline.analysis.ledger.view.hottest_line import HotLine, hottest_line
 from feedline.analysis.ledger.view.input_wait import MIN_WAIT_SHARE, input_wait, steady_share
 from feedline.analysis.measure.stages import INPUT_STAGES
 from feedline.analysis.sentences import NAME, PERCENT, TIME, Sentence
@@ -20,6 +21,12 @@ _SAYS = Sentence(
     part=PERCENT,
     of_input=PERCENT,
 )
+_SAYS_WHERE = Sentence(
+    "not input-bound: {part} of each step is spent {where}, and the input takes {of_input}",
+    part=PERCENT,
+    where=NAME,
+    of_input=PERCENT,
+)
 _ONLY_INPUT = Sentence("not input-bound: the input takes {of_input} of each step", of_input=PERCENT)
 _LAUNCHES = Sentence(
     "not input-bound: the GPU needs {busy} for each step, and the input takes {of_input}",
@@ -28,8 +35,10 @@ _LAUNCHES = Sentence(
 )
 _STARTED = Sentence("starting the loader once takes {start} per step so far", start=TIME)
 _UNSEEN = Sentence("at most {of_input} of the step can be input", of_input=PERCENT)
-_RESIDENT = (
-    "no batch has to be loaded: the model gets the same tensors, or slices of them, in every step"
+_SAME_TENSORS = "the model gets the same tensors, or slices of them, in every step"
+_RESIDENT = f"no batch has to be loaded: {_SAME_TENSORS}"
+_RESIDENT_WHERE = Sentence(
+    "no batch has to be loaded, and {part} of each step is spent {where}", part=PERCENT, where=NAME
 )
 _PINS = Sentence(
     "pin takes {pin}: copying the batch, or waiting for the GPU until pinned memory can be "
@@ -51,17 +60,18 @@ def check(facts: RuleInputs) -> Finding | None:
         evidence.append(
             Evidence("epoch_start_s", "starting the loader, per step so far", start_s, "s")
         )
+    line = hottest_line(facts)
     return Finding(
         _RULE_ID,
         Severity.INFO,
-        message=_says(facts, waiting),
+        message=_says(facts, waiting, line),
         more=[
             *_pins(facts),
             *([] if facts.loader else [says(facts)]),
             *([_STARTED(start=start_s)] if starts else []),
             *interval(facts),
         ],
-        evidence=evidence + _stages(facts),
+        evidence=evidence + _where(facts, line),
         how_to_check=f"Train on the same batch in every step. If the step gets {faster}, this "
         f"finding is wrong.",
     )
@@ -75,9 +85,9 @@ def without_a_loader(facts: RuleInputs) -> Finding | None:
     unseen, most = facts.unseen, facts.unseen_at_most
     if unseen is None or most is None or (unseen.high >= MIN_WAIT_SHARE and not unseen.resident):
         return None
-    more: list[str] = []
+    line = hottest_line(facts)
     if unseen.resident:
-        message = _RESIDENT
+        message, more = _says_resident(line)
         how_to_check = (
             "Check whether the loop, or the model's forward(), loads other data for each step, "
             "such as targets for the loss. "
@@ -85,7 +95,7 @@ def without_a_loader(facts: RuleInputs) -> Finding | None:
         )
         evidence = []
     else:
-        message = _says(facts, most)
+        message = _says(facts, most, line)
         how_to_check = (
             "Check whether the model's forward() loads or makes data. If it does, that "
             "was counted as forward, and this finding is wrong."
@@ -104,7 +114,7 @@ def without_a_loader(facts: RuleInputs) -> Finding | None:
         Severity.INFO,
         message=message,
         more=more,
-        evidence=evidence + _stages(facts),
+        evidence=evidence + _where(facts, line),
         how_to_check=how_to_check,
     )
 
@@ -116,11 +126,13 @@ def _work(facts: RuleInputs) -> list[tuple[float, str]]:
     )
 
 
-def _says(facts: RuleInputs, of_input: float) -> str:
-    """Return what takes the step instead of the input.
+def _says(facts: RuleInputs, of_input: float, line: HotLine | None) -> str:
+    """Return what takes the step instead of the input: a line of the program, if one is known.
 
     Stages are the host's time, which says little where it only launches work.
     """
+    if line is not None:
+        return _SAYS_WHERE(part=line.share, where=line.where, of_input=of_input)
     gpu, step_s = facts.step.gpu_work, facts.step.mean_s
     if gpu is not None and gpu.busy_s > step_s:
         return _LAUNCHES(busy=gpu.busy_s, of_input=of_input)
@@ -134,6 +146,13 @@ def _says(facts: RuleInputs, of_input: float) -> str:
     return _SAYS(what=f"{stage}{closure}", part=took / step_s, of_input=of_input)
 
 
+def _says_resident(line: HotLine | None) -> tuple[str, list[str]]:
+    """Return that no batch has to be loaded, and further sentences."""
+    if line is None:
+        return _RESIDENT, []
+    return _RESIDENT_WHERE(part=line.share, where=line.where), [_SAME_TENSORS]
+
+
 def _pins(facts: RuleInputs) -> list[str]:
     """Say what pinning is, where it takes much of a step that the GPU fills.
 
@@ -144,6 +163,11 @@ def _pins(facts: RuleInputs) -> list[str]:
     pin_s = facts.step.stages.get("pin", 0.0)
     large = gpu is not None and gpu.busy_s > step_s and pin_s >= MIN_WAIT_SHARE * step_s
     return [_PINS(pin=pin_s)] if large else []
+
+
+def _where(facts: RuleInputs, line: HotLine | None) -> list[Evidence]:
+    """Return what takes the step: its stages, and a line of the program."""
+    return _stages(facts) + (line.evidence if line is not None else [])
 
 
 def _stages(facts: RuleInputs) -> list[Evidence]:
