@@ -331,6 +331,7 @@ class RankFacts:
             with a late rank.
         waiting: None: no rank is late.
         exposed: None: nothing is known of it.
+        code: of the program. None: its stacks were not sampled.
     """
 
     ranks: int
@@ -339,3 +340,4 @@ class RankFacts:
     late: list[LateRank]
     waiting: Waiting | None
     exposed: Exposed | None
+    code: SampledCode | None = None

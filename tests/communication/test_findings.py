@@ -18,7 +18,8 @@ from feedline.analysis.explain.diagnose import diagnose
 from feedline.analysis.explain.verdict import verdict
 from feedline.analysis.ledger.finding import Severity
 from feedline.analysis.measure.code_tree import SampledCode
-from feedline.analysis.ranks.communication import CollectiveKind, ExposedKind
+from feedline.analysis.measure.source_lines import SourceLines
+from feedline.analysis.ranks.communication import CollectiveKind, ExposedKind, Prediction
 from feedline.analysis.ranks.comparison import compare_collectives
 from feedline.profiler.ceilings import Ceiling, Ceilings
 
@@ -169,6 +170,48 @@ def test_collectives_of_the_programs_own_have_a_fix_and_a_line_of_their_own(
     ]
 
     assert fix in found.fix and found.place == place
+
+
+WRAPPED = """import torch
+from torch.nn.parallel import DistributedDataParallel
+model = DistributedDataParallel(torch.nn.Linear(8, 8))
+loss = model(torch.zeros(8)).sum()
+loss.backward()  # DDP(sends)
+"""
+
+
+@pytest.mark.parametrize(
+    ("passes", "refused", "fix", "line"),
+    [
+        (8, "the clocks differ", "Run all but the last of the 8 backward passes", 5),
+        (8, "gradients are sent once", "Use larger batches per rank.", None),
+        (None, "the clocks differ", "Set DistributedDataParallel(..., broadcast_buffers=False)", 3),
+    ],
+)
+def test_gradients_sent_in_each_pass_are_sent_once_also_where_nothing_can_be_replayed(
+    passes, refused, fix, line, tmp_path, monkeypatch
+):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "train.py").write_text(WRAPPED)
+    facts = facts_of(Training(ranks=2, buckets=(MB, 20 * MB), link=1e9))
+    none = Prediction("as_it_was", None, "", None, None, None, 0.0, "the clocks differ")
+    asked = replace(none, id="no_sync", value=passes, why=refused)
+    kind = ("all_reduce", "backward") if passes else ("broadcast", "forward")
+    comm = replace(
+        facts.comm,
+        exposed=dict.fromkeys(facts.comm.exposed, [ExposedKind(*kind, 8e-3)]),
+        what_if=[none, *([asked] if passes else [])],
+    )
+    code = SampledCode.of([training()], SourceLines(2e9))
+
+    (found,) = [
+        one
+        for one in diagnose(replace(facts, comm=comm, code=code))
+        if one.rule_id == "exposed_communication"
+    ]
+
+    assert found.fix.startswith(fix) and found.place == (f"train.py:{line}" if line else "")
+    assert found.condition == ""  # an update is of as many samples as before
 
 
 def test_what_a_program_does_already_or_loses_by_is_not_among_the_ways():

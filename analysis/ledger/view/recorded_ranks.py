@@ -28,7 +28,7 @@ def recorded(run: RuleInputs) -> RankFacts | None:
     most = max(parts, key=lambda rank: parts[rank].wait_s, default=0)
     wait_s = parts[most].wait_s if parts else 0.0
     waiting = Waiting(most, wait_s, step_s, wait_s / step_s if step_s else 0.0, parts.get(most))
-    return RankFacts(len(parts), "the step", comm, late, waiting, _exposed(run, comm))
+    return RankFacts(len(parts), "the step", comm, late, waiting, _exposed(run, comm), run.code)
 
 
 def _exposed(run: RuleInputs, comm: Communication) -> Exposed | None:

@@ -3,6 +3,7 @@
 The network is slow, or there is that much to move.
 """
 
+import math
 from collections.abc import Sequence
 
 from feedline.analysis.formatting import seconds, sentence
@@ -10,6 +11,7 @@ from feedline.analysis.ledger.change import Refused
 from feedline.analysis.ledger.facts import Exposed, RankFacts
 from feedline.analysis.ledger.finding import Finding, Severity
 from feedline.analysis.ledger.rule import Effort, Needs, Rule
+from feedline.analysis.ledger.view.model_code import line_with
 from feedline.analysis.ranks.communication import Communication, ExposedKind, Prediction, QuestionId
 from feedline.analysis.ranks.comparison import MIN_EXPOSED_SHARE
 from feedline.analysis.sentences import COUNT, NAME, PART, PERCENT, TIME, Sentence
@@ -44,6 +46,10 @@ _ADVICE: dict[QuestionId, list[str]] = {
         "Each of them sends all gradients now.",
     ],
 }
+#: Those that wrap the backward pass; the others are arguments of what wraps the model.
+_OF_UPDATES = ("accumulation", "no_sync")
+_BACKWARD = r"\bbackward\("
+_WRAPPED = r"\b(DistributedDataParallel|DDP|fully_shard|FullyShardedDataParallel|FSDP)\("
 _LARGER_UPDATES = Sentence(
     "only if an effective batch of {times} times the samples is acceptable", times=COUNT
 )
@@ -171,8 +177,9 @@ def check(facts: RankFacts) -> Finding | None:
     exposed = facts.exposed
     if exposed is None or exposed.share < MIN_EXPOSED_SHARE or _slow(facts):
         return None
-    best = _best(exposed, facts.comm)
-    fix, *others = exposed.separate or _fixes(best, exposed.kinds, facts.comm)
+    best = _best(exposed, facts.comm) or _sent_in_each_pass(exposed, facts.comm)
+    ways = exposed.separate or _fixes(best, exposed.kinds, facts.comm)
+    fix, *others = ways
     return Finding(
         _RULE_ID,
         Severity.of(exposed.share),
@@ -186,10 +193,10 @@ def check(facts: RankFacts) -> Finding | None:
         evidence=exposed.evidence,
         fix=fix,
         fix_more=others,
-        place=_place(exposed),
+        place=_place(exposed) or _line(facts, best, ways),
         condition=_condition(exposed, best),
         how_to_check=_NO_SYNC if exposed.kinds and _of_ddp(exposed.kinds[0]) else _ALONE,
-        cost_s=exposed.s,
+        cost_s=exposed.s * (1 - 1 / _passes(best)) if best else exposed.s,
     )
 
 
@@ -310,6 +317,22 @@ def _best(exposed: Exposed, comm: Communication | None) -> Prediction | None:
     )
 
 
+def _sent_in_each_pass(exposed: Exposed, comm: Communication | None) -> Prediction | None:
+    """Return the change that ends sending gradients in each backward pass of an update.
+
+    It is sure to help, also where nothing can be replayed. None: gradients are sent once.
+    """
+    if comm is None or not comm.what_if or _of_gradients(exposed.kinds) < _MOST_OF_IT:
+        return None
+    refused = comm.what_if[0].why  # the replay of the run itself: all that follow have this reason
+    return next((one for one in comm.what_if if one.id == "no_sync" and one.why == refused), None)
+
+
+def _passes(best: Prediction) -> float:
+    """Return of how many backward passes a change leaves one that sends gradients."""
+    return best.value or 1.0 if best.id in _OF_UPDATES else math.inf
+
+
 def _best_of(comm: Communication | None) -> Prediction | None:
     """Return the change with the largest predicted gain.
 
@@ -355,6 +378,18 @@ def _place(exposed: Exposed) -> str:
     """Return the line that calls what takes most, if the program does so itself."""
     own = exposed.kinds and exposed.kinds[0].phase in _OWN_PHASES
     return exposed.place if own else ""
+
+
+def _line(facts: RankFacts, best: Prediction | None, ways: Sequence[str]) -> str:
+    """Return the line of the backward pass, or that wraps the model, if that is to be changed.
+
+    Empty: it was not found, or the fix is elsewhere.
+    """
+    if facts.code is None:
+        return ""
+    if best is not None:
+        return line_with(facts.code, _BACKWARD if best.id in _OF_UPDATES else _WRAPPED)
+    return line_with(facts.code, _WRAPPED) if ways is _BUFFERS else ""
 
 
 def _condition(exposed: Exposed, best: Prediction | None) -> str:
