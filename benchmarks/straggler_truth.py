@@ -27,8 +27,7 @@ from twins import table, write_json
 
 from feedline.analysis.intervals import IntArray
 from feedline.analysis.ranks import blame
-from feedline.analysis.ranks.bucket_link import fit_link
-from feedline.analysis.ranks.buckets import cut_timeline
+from feedline.analysis.ranks.buckets import cut_timeline, fit_link
 from feedline.analysis.ranks.cross_rank import combine
 from feedline.analysis.ranks.match import MISSING, CollectiveTable
 from feedline.analysis.ranks.read_collectives import collectives_of

@@ -10,7 +10,7 @@ from feedline.analysis.diff.run_diff import Outcome, Quantity, RunDiff
 from feedline.analysis.diff.side import ComparedRun, interval_of
 from feedline.analysis.formatting import NOT_MEASURED, share, value
 from feedline.analysis.ledger.finding import SHARE, Finding, Severity, advice
-from feedline.analysis.measure.mean_step import half_width, interval_of_rate
+from feedline.analysis.measure.certainty import half_width, interval_of_rate
 from feedline.analysis.measure.stages import INPUT_STAGES, MAKING_STAGES, STEP_STAGES
 
 MIN_STEPS = 16

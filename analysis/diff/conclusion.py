@@ -16,7 +16,7 @@ from feedline.analysis.diff.run_diff import (
 from feedline.analysis.diff.side import ComparedRun
 from feedline.analysis.formatting import number, rate, sentence, value
 from feedline.analysis.measure.model import MIN_OTHERS
-from feedline.analysis.measure.noise import FEWEST_COMPARED
+from feedline.analysis.measure.noise import MIN_COMPARED
 
 #: Groups that a cause can be in: what happens inside a step or a sample.
 _CAUSE_GROUPS = ("stage", "cpu", "sample", "blocked")
@@ -168,7 +168,7 @@ def _pace(diff: RunDiff, runs: Sequence[ComparedRun]) -> str:
     if step is None or not step.before or not step.after or step.p is None or step.measured is None:
         few = f"A has {_steps(diff.before)}, B has {_steps(diff.after)}"
         return (
-            f"Too few steps to compare: {few}; at least {FEWEST_COMPARED} of each run must "
+            f"Too few steps to compare: {few}; at least {MIN_COMPARED} of each run must "
             f"count toward the mean."
         )
     rates, by = _rate(step, diff.per, runs), _faster(step.measured)

@@ -13,7 +13,7 @@ from feedline.analysis.explain.model import MAX_FINDINGS, Report
 from feedline.analysis.formatting import counted, rate
 from feedline.analysis.ledger.finding import Finding, Severity
 from feedline.analysis.ledger.rule import Needs, Statement
-from feedline.analysis.measure.noise import FEWEST_COMPARED
+from feedline.analysis.measure.noise import MIN_COMPARED
 from feedline.analysis.rules import (
     BY_ID,
     CROSS_RANK,
@@ -373,9 +373,9 @@ def _of_one(run: ComparedRun) -> Iterator[str]:
             f"{name} {word}: it may have stopped in a part of the training that the other has "
             f"not reached"
         )
-    if steps < FEWEST_COMPARED:
+    if steps < MIN_COMPARED:
         yield (
-            f"{name} has {counted(steps, 'step')}: {FEWEST_COMPARED} or more are needed to "
+            f"{name} has {counted(steps, 'step')}: {MIN_COMPARED} or more are needed to "
             f"compare them"
         )
     if run.unread:

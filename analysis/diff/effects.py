@@ -18,8 +18,9 @@ from feedline.analysis.diff.side import (
     Speed,
     usable_cpus,
 )
+from feedline.analysis.intervals import FloatArray
 from feedline.analysis.measure.model import MIN_OTHERS
-from feedline.analysis.measure.noise import FloatArray, p_of, reach
+from feedline.analysis.measure.noise import p_of, reach
 from feedline.analysis.measure.stages import INPUT_STAGES
 
 # times: the machine does not explain that something takes a smaller part of what it took

@@ -12,10 +12,11 @@ from feedline.analysis.diff.side import CPU_TIMED_STAGES, ComparedRun, Influence
 from feedline.analysis.explain import pipeline
 from feedline.analysis.explain.measured import gather_ranks
 from feedline.analysis.explain.model import Report
+from feedline.analysis.intervals import FloatArray
+from feedline.analysis.measure.certainty import counted_in, means_of, relative, walls_of
 from feedline.analysis.measure.costs import SampledDetails
 from feedline.analysis.measure.gather import RankMetrics
-from feedline.analysis.measure.mean_step import counted_in, means_of, relative, walls_of
-from feedline.analysis.measure.noise import FEWEST, FloatArray, error_of
+from feedline.analysis.measure.noise import MIN_VALUES, error_of
 from feedline.analysis.measure.step_model import StepSummary
 from feedline.analysis.measure.waits import classify, sent_times
 from feedline.profiler.events import Stage
@@ -186,7 +187,7 @@ def _batches(rank: RankMetrics, clock: str) -> FloatArray:
     if (
         steps is not None
         and rank.first < len(steps.start)
-        and (late := batches["start"] >= steps.start[rank.first]).sum() >= FEWEST
+        and (late := batches["start"] >= steps.start[rank.first]).sum() >= MIN_VALUES
     ):
         batches = batches[late]  # the first ones import, allocate and fill caches
     batches = batches[np.argsort(batches["start"], kind="stable")]

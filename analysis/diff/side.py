@@ -9,7 +9,7 @@ import numpy as np
 from feedline.analysis.diff import code_shares
 from feedline.analysis.diff.run_diff import RunName
 from feedline.analysis.explain.model import Report
-from feedline.analysis.measure.mean_step import half_width
+from feedline.analysis.measure.certainty import half_width
 from feedline.profiler.events import Stage
 
 

@@ -1,20 +1,26 @@
 """Measure a run: what each rank did, what ranks cost each other, and the view of rules."""
 
 import dataclasses
-import datetime
-import re
-from collections.abc import Mapping, Sequence
-from typing import Any
-
-import numpy as np
+from collections.abc import Mapping
 
 from feedline.analysis.convergence import read_training
 from feedline.analysis.convergence.read_training import summarise
 from feedline.analysis.convergence.training_series import ConvergenceSummary
 from feedline.analysis.explain import notes as notes_of
-from feedline.analysis.explain.headline import headline, how
+from feedline.analysis.explain.headline import headline
 from feedline.analysis.explain.hung import Hang, hung
-from feedline.analysis.explain.model import Hook, MeasuredRun, RankSummary
+from feedline.analysis.explain.model import MeasuredRun, RankSummary
+from feedline.analysis.explain.run_facts import (
+    effective_cpus,
+    failure_of,
+    glibc_version,
+    graph_breaks_of,
+    hooks_of,
+    recompiled_functions,
+    run_info,
+    source_of,
+    updated_by,
+)
 from feedline.analysis.ledger.facts import RuleInputs
 from feedline.analysis.ledger.recorded_ledger import ledger_of
 from feedline.analysis.ledger.view.input_wait import batches_per_step, steady_share
@@ -24,34 +30,33 @@ from feedline.analysis.measure import (
     computing,
     gather,
     memory,
-    moved,
     own_code,
     user_code,
 )
 from feedline.analysis.measure.at_end import AtEnd, at_end
-from feedline.analysis.measure.boundaries import trains_forward
-from feedline.analysis.measure.certainty import certainty, unseen
+from feedline.analysis.measure.certainty import (
+    certainty,
+    half_width,
+    interval_of_rate,
+    means_of,
+    relative,
+    unseen,
+)
 from feedline.analysis.measure.code_tree import SampledCode
-from feedline.analysis.measure.cpu_use import cpu_use, mean_of
 from feedline.analysis.measure.gather import RankMetrics
 from feedline.analysis.measure.killed import killed_worker, nearly_full
-from feedline.analysis.measure.mean_step import half_width, interval_of_rate, means_of, relative
 from feedline.analysis.measure.model import (
     Cpus,
     Gauge,
-    GraphBreak,
     KilledWorker,
     Loader,
     MemoryGrowth,
-    Recompiled,
-    RunInfo,
     Throughput,
     Traffic,
-    Updated,
     Workers,
 )
 from feedline.analysis.measure.periodic import periodic_stall
-from feedline.analysis.measure.rank_gauges import read_rank_gauges
+from feedline.analysis.measure.rank_gauges import cpu_use, mean_of, read_rank_gauges
 from feedline.analysis.measure.source_lines import SourceLines
 from feedline.analysis.measure.stages import INPUT_STAGES
 from feedline.analysis.measure.step_model import StepSummary
@@ -66,22 +71,9 @@ from feedline.profiler.errors import FeedlineError, shows_tracebacks
 from feedline.profiler.events import Stage
 from feedline.profiler.message import reworded
 from feedline.profiler.session.ending import INTERRUPTED
-from feedline.profiler.store.manifest import Manifest
 from feedline.profiler.store.run_folder import Rank, Run
 from feedline.profiler.store.sampled_stacks import ProcessStacks
-from feedline.profiler.store.segment_reader import Process
 from feedline.profiler.store.stacks import read_stacks
-
-#: Variables that change what glibc's malloc returns to the system.
-_SETTINGS_OF_MALLOC = frozenset(
-    (
-        "MALLOC_MMAP_THRESHOLD_",
-        "MALLOC_TRIM_THRESHOLD_",
-        "MALLOC_TOP_PAD_",
-        "MALLOC_MMAP_MAX_",
-        "GLIBC_TUNABLES",
-    )
-)
 
 
 def gather_ranks(run: Run, notes: list[str]) -> dict[int, RankMetrics]:
@@ -150,7 +142,7 @@ def measure(
     use = _cpu_use(source) if step is not None else None
     workers, loaders = batch_making.workers(shown), batch_making.loaders(shown)
     view = _view(source, step, workers, loaders, use, killed)
-    about = _run_info(run, ended.rank, end)
+    about = run_info(run, ended.rank, end)
     pace, trained = _throughput(source, trained, step)
     measured = MeasuredRun(
         run=about,
@@ -163,7 +155,7 @@ def measure(
             for number, rank in source.ranks.items()
         },
         gauges=source.gauges,
-        hooks=_hooks(shown.rank.manifest),
+        hooks=hooks_of(shown.rank.manifest),
         notes=_worded(run, [*notes, *_notes_of_ranks(source)]),
         comm=source.compared.communication if source.compared else None,
         convergence=trained,
@@ -172,7 +164,7 @@ def measure(
         ledger=view.ledger if view is not None else None,
         user_code=_user_code(view),
         memory_growth=list(view.growth) if view is not None else [],
-        graph_breaks=_graph_breaks(shown.rank.manifest.training),
+        graph_breaks=graph_breaks_of(shown.rank.manifest.training),
         headline=headline(
             about,
             pace.steps,
@@ -198,6 +190,7 @@ class _Source:
         gauges: of that rank.
         stacks: of that rank.
         code: the program's functions in these stacks; None without any.
+        lines: reads the program's source.
         ended: the rank that ended first.
         end: how it did.
     """
@@ -208,6 +201,7 @@ class _Source:
     gauges: list[Gauge]
     stacks: tuple[ProcessStacks, ...]
     code: SampledCode | None
+    lines: SourceLines
     ended: RankMetrics
     end: AtEnd
 
@@ -220,7 +214,7 @@ def _source(run: Run, ceilings: Ceilings | None, beside: NetworkHints, notes: li
     )
     shown = ranks[between_ranks.choose_shown_rank(ranks, compared)]
     gauges = read_rank_gauges(shown.rank, notes)
-    stacks = _stacks(shown.rank, notes)
+    stacks, lines = _stacks(shown.rank, notes), source_of(shown.rank)
     ended = ranks[between_ranks.first_failed(ranks)]
     return _Source(
         ranks=ranks,
@@ -228,7 +222,8 @@ def _source(run: Run, ceilings: Ceilings | None, beside: NetworkHints, notes: li
         shown=shown,
         gauges=gauges,
         stacks=stacks,
-        code=_sampled_code(shown.rank, stacks),
+        code=SampledCode.of(stacks, lines),
+        lines=lines,
         ended=ended,
         end=at_end(ended, gauges if ended is shown else []),
     )
@@ -238,19 +233,6 @@ def _used(loaders: list[Loader], rank: RankMetrics) -> list[Loader]:
     """Return the loaders that were gone through."""
     numbers = set(rank.main.of(Stage.EPOCH, Stage.NEXT)["source"].tolist())
     return [loader for number, loader in enumerate(loaders) if number in numbers]
-
-
-def _hooks(manifest: Manifest) -> list[Hook]:
-    """Return the taps that were attached, and those that could not be."""
-    return [
-        Hook(
-            str(hook["name"]),
-            bool(hook["attached"]),
-            str(hook["why"]),
-            str(hook.get("reason", "")),
-        )
-        for hook in manifest.hooks
-    ]
 
 
 def _notes_of_ranks(source: _Source) -> list[str]:
@@ -366,7 +348,7 @@ def _view(
         return None
     training = next((loader for loader in loaders if loader.role == "training"), None)
     epochs, manifest = training.epochs if training else 0, rank.rank.manifest
-    glibc = _glibc(manifest)
+    glibc = glibc_version(manifest)
     facts = RuleInputs(
         throughput=gather.throughput(rank),
         step=step,
@@ -375,19 +357,19 @@ def _view(
         traffic=_traffic(rank),
         wait_share=_wait_seconds(step) / step.mean_s if step.mean_s else 0.0,
         ready_share=gather.waits.ready_share(rank.steps.asked, rank.ready),
-        effective_cpus=_effective_cpus(manifest),
+        effective_cpus=effective_cpus(manifest),
         main_runqueue_share=step.main_runqueue_share,
         main_queued_share=gather.main_queued_share(rank),
-        updated=_updated(manifest.training),
+        updated=updated_by(manifest.training),
         finds_unused=manifest.training.get("finds_unused") is True,
-        recompiled=_recompiled(manifest.training),
+        recompiled=recompiled_functions(manifest.training),
         process_cpu_s=workers.process_cpu_s if workers else None,
         straggler_share=batch_making.straggler_share(rank),
         epochs=epochs,
         certainty=certainty(rank, epochs <= 1),
         cpus=use,
         batch_tensors=workers.batch_tensors if workers else None,
-        moved=moved.of(rank.main, rank.steps, rank.first),
+        moved=computing.moved_per_step(rank.main, rank.steps, rank.first),
         swapped_in=mean_of(rank, rank, source.gauges, "memory/swapped_in"),
         loader_elsewhere=rank.loader_elsewhere,
         making=rank.steps.making,
@@ -398,7 +380,7 @@ def _view(
         same_samples=batch_making.same_samples(rank),
         worker_parts=batch_making.worker_parts(rank),
         first_made_s=batch_making.first_made_s(rank),
-        failed=failed(manifest),
+        failed=failure_of(manifest),
         closures=runs_closures(rank.main),
         comm=compared.communication if compared else None,
         comm_parts=compared.parts if compared else {},
@@ -407,20 +389,13 @@ def _view(
         killed=killed,
     )
     parts = facts.comm_parts.get(rank.rank.number)
-    source_lines = SourceLines.of_rank(rank.rank)
     return dataclasses.replace(
         facts,
-        kept=memory.chained(rank.main, source_lines),
-        adding_line=memory.adding_line(rank.main, source_lines),
-        growth=_growth(rank, source.gauges, facts, source_lines),
+        kept=memory.chained(rank.main, source.lines),
+        adding_line=memory.adding_line(rank.main, source.lines),
+        growth=_growth(rank, source.gauges, facts, source.lines),
         ledger=ledger_of(rank, step, facts.costs, parts, facts.exposed, code),
     )
-
-
-def _effective_cpus(manifest: Manifest) -> float:
-    """Return how many CPUs the training may use, as far as that was recorded."""
-    machine = manifest.machine
-    return float(machine.get("effective_cpus") or machine.get("cpus") or 1)  # type: ignore[arg-type]
 
 
 def _growth(
@@ -451,11 +426,6 @@ def _stacks(rank: Rank, notes: list[str]) -> tuple[ProcessStacks, ...]:
         return ()
 
 
-def _sampled_code(rank: Rank, stacks: Sequence[ProcessStacks]) -> SampledCode | None:
-    """Return the program's functions in the rank's stacks; None without any."""
-    return SampledCode.of(stacks, SourceLines.of_rank(rank))
-
-
 def _user_code(view: RuleInputs | None) -> user_code.UserCode | None:
     """Return what functions of the program take; None where no stacks were sampled."""
     if view is None or view.code is None:
@@ -463,81 +433,6 @@ def _user_code(view: RuleInputs | None) -> user_code.UserCode | None:
     batch_s = view.workers.fetch_mean_s if view.workers else None
     making_s = batch_s * batches_per_step(view) if batch_s is not None else None
     return user_code.user_code(view.code, view.step.mean_s, making_s)
-
-
-def failed(manifest: Manifest) -> str:
-    """Return how a run ended with an error.
-
-    It is empty for one that did not, that goes on, or that a person interrupted.
-    """
-    return (
-        ""
-        if manifest.exit_code == INTERRUPTED or manifest.state == "ended"
-        else how(manifest.state, manifest.exit_code, manifest.ended_by)
-    )
-
-
-def _updated(training: dict[str, object]) -> Updated | None:
-    """Return what the one optimizer updates.
-
-    None: there are several, or none was described.
-    """
-    listed = training.get("optimizers")
-    if not isinstance(listed, list) or len(listed) != 1:
-        return None
-    kind, groups = str(listed[0].get("kind", "")), listed[0].get("groups") or []
-    tensors, elements = (
-        sum(int(group.get(name, 0)) for group in groups) for name in ("tensors", "elements")
-    )
-    tables = training.get("embeddings")
-    of_tables = tables if isinstance(tables, dict) else {}
-    return Updated(
-        kind,
-        tensors,
-        elements,
-        all(group.get("fused") is True for group in groups),
-        int(of_tables.get("elements", 0)),
-        int(of_tables.get("rows", 0)),
-        len(groups),
-    )
-
-
-def _recompiled(training: Mapping[str, Any]) -> tuple[Recompiled, ...]:
-    """Return the functions that were compiled more than once, with what had changed most often."""
-    return tuple(
-        Recompiled(
-            each["function"],
-            each["place"],
-            each["times"],
-            each["gave_up"],
-            cause.get("kind", ""),
-            cause.get("name", ""),
-            tuple(cause.get("values", ())),
-        )
-        for each in training.get("compiled", ())
-        for cause in (*each["causes"], {})[:1]
-    )
-
-
-def _graph_breaks(training: Mapping[str, Any]) -> list[GraphBreak]:
-    """Return the lines at which graphs of torch.compile ended, most often first."""
-    return [
-        GraphBreak(each["function"], each["place"], each["reason"], each["times"])
-        for each in training.get("graph_breaks", ())
-    ]
-
-
-def _glibc(manifest: Manifest) -> tuple[int, ...]:
-    """Return the version of glibc's malloc, where nothing has changed its thresholds.
-
-    (): that is not known, or the environment has changed them.
-    """
-    version = re.fullmatch(r"glibc (\d+)\.(\d+)", str(manifest.machine.get("malloc", "")))
-    return (
-        tuple(map(int, version.groups()))
-        if version and not manifest.environment.keys() & _SETTINGS_OF_MALLOC
-        else ()
-    )
 
 
 def _with_input(run: RuleInputs) -> StepSummary:
@@ -573,59 +468,6 @@ def _traffic(rank: RankMetrics) -> Traffic:
         minor_faults=kernel.minor_faults if kernel else None,
         system_s=kernel.system_cpu / 1e9 if kernel else None,
     )
-
-
-def _run_info(run: Run, rank: Rank, ending: AtEnd) -> RunInfo:
-    """Return who ran what, and how it ended."""
-    manifest = rank.manifest
-    anchor = manifest.anchors[0] if manifest.anchors else {"time_ns": 0}
-    begin, end = rank.span_ns
-    return RunInfo(
-        name=run.name,
-        path=place(run),
-        state=manifest.state,
-        command=manifest.command,
-        started=datetime.datetime.fromtimestamp(
-            anchor["time_ns"] / 1e9, datetime.timezone.utc
-        ).isoformat(timespec="seconds"),
-        duration_s=max(end - begin, 0) / 1e9,
-        exit_code=manifest.exit_code,
-        ranks=len(run.ranks),
-        versions=manifest.versions,
-        machine=manifest.machine,
-        model=model(rank.main),
-        optimizer=optimizers(manifest.training),
-        ended_by=masks.text(manifest.ended_by),
-        ended_at=masks.text(manifest.ended_at),
-        waited_s=ending.wait.s if ending.wait is not None else None,
-        silent_s=ending.silent_s,
-        stopped=str(rank.main.header.get("stopped", "")),
-    )
-
-
-def place(run: Run) -> str:
-    """Return the run folder, or what names one of its trainings.
-
-    Folders that are private are left out.
-    """
-    folder = masks.place(run.folder)
-    return folder if run.part is None else f"{folder}/{run.path.relative_to(run.folder)}"
-
-
-def model(main: Process) -> str:
-    """Return the class of the module that was called most in training."""
-    called = main.records["source"][trains_forward(main.records)]
-    return main.names.get(int(np.bincount(called).argmax()), "") if len(called) else ""
-
-
-def optimizers(training: dict[str, object]) -> str:
-    """Return the classes and first learning rates of optimizers, each once."""
-    listed = training.get("optimizers")
-    named = []
-    for optimizer in listed if isinstance(listed, list) else []:
-        rate = optimizer["groups"][0].get("lr") if optimizer["groups"] else None
-        named.append(optimizer["kind"] if rate is None else f"{optimizer['kind']}, lr {rate:g}")
-    return " + ".join(dict.fromkeys(named))
 
 
 def _rank_summary(rank: RankMetrics, compared: Compared | None) -> RankSummary:

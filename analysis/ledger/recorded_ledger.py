@@ -11,6 +11,7 @@ from types import MappingProxyType
 import numpy as np
 
 from feedline.analysis.intervals import (
+    FloatArray,
     IntArray,
     clip,
     common,
@@ -26,7 +27,6 @@ from feedline.analysis.measure.code_tree import SampledCode
 from feedline.analysis.measure.gather import RankMetrics
 from feedline.analysis.measure.model import Cost
 from feedline.analysis.measure.periodic import step_numbers
-from feedline.analysis.measure.rested import FloatArray
 from feedline.analysis.measure.stages import STAGE_OF_RECORD
 from feedline.analysis.measure.step_model import StepSummary
 from feedline.analysis.ranks.communication import ExposedKind, RankParts

@@ -1,16 +1,17 @@
-"""What the steps themselves take of the machine: operations, CPU and GPU seconds, waiting for CPUs."""
+"""What the steps themselves take of the machine: operations, CPU and GPU seconds, bytes moved."""
 
 import numpy as np
 
 from feedline.analysis.intervals import IntArray, overlap
-from feedline.analysis.measure.model import Gauge
+from feedline.analysis.measure.model import Gauge, Moved
 from feedline.analysis.measure.step_model import Flop
 from feedline.analysis.measure.steps import Steps
-from feedline.profiler.events import Arithmetic, Stage
+from feedline.profiler.events import Arithmetic, Flag, Stage
 from feedline.profiler.store.segment_reader import Process
 
 _NAMES = {int(one): one.name.lower() for one in Arithmetic if one is not Arithmetic.UNKNOWN}
 _FEWEST_READINGS = 3  # of a gauge that is read once a second: fewer say little about the steps
+_STAGES = {"transport": Stage.TRANSPORT, "pin": Stage.PIN, "copy": Stage.COPY}
 
 
 def flop(main: Process, steps: Steps) -> Flop | None:
@@ -132,3 +133,29 @@ def _step_of(times: IntArray, begin: IntArray, end: IntArray) -> IntArray:
     """Return the index of the step that each time lies in, or -1."""
     step = np.searchsorted(begin, times, "right") - 1
     return np.where((step >= 0) & (times < np.append(end, 0)[step]), step, -1)
+
+
+def moved_per_step(main: Process, steps: Steps, first: int) -> dict[str, Moved]:
+    """Return means per step of each stage, of the recorded steps that count.
+
+    A stage that did not occur is left out.
+
+    Args:
+        first: index of the first step that counts.
+    """
+    begin, end = steps.start[first:], steps.boundaries.end[first:]
+    means = {}
+    for name, stage in _STAGES.items():
+        records = main.of(stage)
+        at = np.searchsorted(begin, records["start"], "right") - 1
+        records = records[(at >= 0) & (records["start"] < np.append(end, 0)[at])]
+        if len(records):
+            nbytes, measured = float(records["nbytes"].sum()), records["cpu"][records["cpu"] >= 0]
+            pageable = float(records["nbytes"][records["flags"] & Flag.PINNED == 0].sum())
+            means[name] = Moved(
+                times=len(records) / len(begin),
+                nbytes=nbytes / len(begin),
+                cpu_s=float(measured.sum()) / len(begin) / 1e9 if len(measured) else None,
+                pageable=pageable / nbytes if nbytes else 0.0,
+            )
+    return means

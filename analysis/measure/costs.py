@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from feedline.analysis.intervals import IntArray, parents
+from feedline.analysis.intervals import FloatArray, IntArray, parents
 from feedline.analysis.measure.model import Cost, Operation
 from feedline.analysis.measure.stages import SAMPLE_STAGES
 from feedline.profiler.events import Flag, Stage
@@ -33,7 +33,6 @@ PARTS = {Stage.READ: "read", Stage.DECODE: "decode", Stage.AUGMENT: "augment", S
 CLOCKS = ("wall", "cpu", "runqueue")
 _TINY = 1e-9
 _ROUNDS = 50  # of the fit; tables of a handful of stages are within 1e-6 after a few
-FloatArray = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True)

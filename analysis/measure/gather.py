@@ -7,14 +7,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from feedline.analysis.intervals import IntArray
+from feedline.analysis.intervals import FloatArray, IntArray
 from feedline.analysis.measure import computing, waits
-from feedline.analysis.measure.costs import (
-    BatchProducers,
-    FloatArray,
-    SampledDetails,
-    costs_by_stage,
-)
+from feedline.analysis.measure.costs import BatchProducers, SampledDetails, costs_by_stage
 from feedline.analysis.measure.garbage import collection
 from feedline.analysis.measure.model import Cost, Throughput
 from feedline.analysis.measure.pace import first_step, throughput_of

@@ -5,16 +5,14 @@ from collections.abc import Callable, Sequence
 from statistics import NormalDist
 
 import numpy as np
-import numpy.typing as npt
 
+from feedline.analysis.intervals import FloatArray
 from feedline.profiler.noise_scale import student
 
-FloatArray = npt.NDArray[np.float64]
-
-FEWEST = 8  # values, below which nothing is said of a mean (the report's own limit for steps)
+MIN_VALUES = 8  # values, below which nothing is said of a mean (the report's own limit for steps)
 _STRETCHES = 8  # of a run, for its drift
 # values, below which nothing is said of how another run would differ
-FEWEST_COMPARED = 2 * _STRETCHES
+MIN_COMPARED = 2 * _STRETCHES
 _DRAWS = 400  # of the bootstrap of a quantile
 _NORMAL = NormalDist()
 
@@ -32,7 +30,7 @@ def _block_length(values: FloatArray) -> int:
     centred = values - values.mean()
     variance = float(centred @ centred) / n
     most = max(1, min(math.ceil(3 * math.sqrt(n)), n // 3))
-    if n < FEWEST or variance <= 0:
+    if n < MIN_VALUES or variance <= 0:
         return 1
     lags = min(n - 1, max(5, math.ceil(math.sqrt(math.log10(n)))) + math.ceil(math.sqrt(n)))
     covariance = np.array(
@@ -67,13 +65,13 @@ def error_of_mean(values: FloatArray) -> float:
     """Return the standard error of the mean of autocorrelated values.
 
     It is that of the circular block bootstrap, which for a mean needs no draws (Lahiri, Resampling
-    Methods for Dependent Data, 2003, section 3.1). NaN for fewer than ``FEWEST`` values.
+    Methods for Dependent Data, 2003, section 3.1). NaN for fewer than ``MIN_VALUES`` values.
 
     Args:
         values: float64 [n], in order of time.
     """
     n = len(values)
-    if n < FEWEST:
+    if n < MIN_VALUES:
         return math.nan
     length = _block_length(values)
     sums = np.concatenate([[0.0], np.cumsum(np.concatenate([values, values[: length - 1]]))])
@@ -90,7 +88,7 @@ def error_of(statistic: Callable[[FloatArray], FloatArray], values: FloatArray) 
         values: float64 [n], in order of time.
     """
     n = len(values)
-    if n < FEWEST:
+    if n < MIN_VALUES:
         return math.nan
     length = _block_length(values)
     starts = np.random.default_rng(0).integers(n, size=(_DRAWS, math.ceil(n / length)))
@@ -106,12 +104,12 @@ def drift(values: FloatArray) -> float:
     least what stretches of this one are, however long both are. Of simulated pairs of identical
     runs of autoregressive noise (0.9), 0 to 2 % differ at the 5 % level with it, and 25 % without;
     of noise at all time scales, up to eight times the run's, 12 % and 50 %
-    (tests/diff/test_noise.py). NaN for fewer than ``FEWEST_COMPARED`` values.
+    (tests/diff/test_noise.py). NaN for fewer than ``MIN_COMPARED`` values.
 
     Args:
         values: float64 [n], in order of time.
     """
-    if len(values) < FEWEST_COMPARED:
+    if len(values) < MIN_COMPARED:
         return math.nan
     means = np.array([stretch.mean() for stretch in np.array_split(values, _STRETCHES)])
     return math.sqrt(

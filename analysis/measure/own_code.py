@@ -12,12 +12,11 @@ from collections.abc import Collection, Mapping
 import numpy as np
 import numpy.typing as npt
 
-from feedline.analysis.intervals import holds
+from feedline.analysis.intervals import FloatArray, holds
 from feedline.analysis.measure.boundaries import Boundaries
 from feedline.analysis.measure.certainty import interval
 from feedline.analysis.measure.gather import RankMetrics
 from feedline.analysis.measure.making import step_of
-from feedline.analysis.measure.rested import FloatArray
 from feedline.analysis.measure.step_model import OwnCode, OwnFunction, StepSummary
 from feedline.profiler.events import Flag, Stage
 from feedline.profiler.store.record_columns import Records

@@ -17,15 +17,14 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
-from feedline.analysis.intervals import IntArray, parents
+from feedline.analysis.intervals import FloatArray, IntArray, parents
 from feedline.analysis.measure.stages import STAGE_OF_RECORD, UNATTRIBUTED
 from feedline.analysis.measure.step_model import Sampled
 from feedline.analysis.measure.steps import Steps, of_loss
 from feedline.profiler.events import Flag, Stage
 from feedline.profiler.store.segment_reader import Process
 
-FloatArray = npt.NDArray[np.float64]
-FEWEST = 4  # recorded steps, or windows, that say something of others
+MIN_RECORDED = 4  # recorded steps, or windows, that say something of others
 _ENOUGH = 32  # recorded steps after the first rest, to do without those before it
 _DRAWS = 400  # of the bootstrap
 _UNSURE = 0.5  # of what recording a step in full costs: what that may be off by
@@ -119,7 +118,7 @@ class Estimate:
             return None
         after = np.arange(len(steps.wall)) >= first
         alike = after & ~_of_a_kind(main, steps)
-        if alike.sum() < FEWEST:
+        if alike.sum() < MIN_RECORDED:
             alike = after
         if not alike.any():
             return None
@@ -235,7 +234,7 @@ class Estimate:
         The draws are int64 [DRAWS, groups]. Groups are windows, where there are some, else steps.
         """
         groups = np.unique(self.window[self.alike])
-        by_window = len(groups) >= FEWEST
+        by_window = len(groups) >= MIN_RECORDED
         of = (
             np.searchsorted(groups, self.window[self.alike])
             if by_window

@@ -2,22 +2,16 @@
 
 import ast
 import os
-import sys
 import warnings
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
 
-from feedline.profiler.errors import FeedlineError
 from feedline.profiler.masks import MASK
-from feedline.profiler.store.run_folder import Rank
 from feedline.profiler.store.sampled_stacks import FileState
-from feedline.profiler.store.stacks import read_file_states
 
 _LARGEST_BYTES = 4_000_000
-_PARENTS = 3  # of a run folder: it is usually below the folder that the program was started in
 
 
 @dataclass
@@ -36,17 +30,6 @@ class SourceLines:
     states: Mapping[str, FileState] = field(default_factory=dict)
     _files: dict[str, list[str]] = field(default_factory=dict)
     _texts: dict[str, str] = field(default_factory=dict)
-
-    @classmethod
-    def of_rank(cls, rank: Rank) -> "SourceLines":
-        """Return one for what a rank ran."""
-        anchors, folder = rank.manifest.anchors, rank.folder.parent
-        states: Mapping[str, FileState] = {}
-        with suppress(FeedlineError):
-            states = read_file_states(rank)
-        begun_s = anchors[0]["time_ns"] / 1e9 if anchors else None
-        folders = [*list(folder.absolute().parents)[:_PARENTS], *_of_program()]
-        return cls(begun_s, folders, states)
 
     def __call__(self, file: str, line: int, function: str = "") -> str:
         """Return a line, without the blanks around it; empty.
@@ -95,11 +78,6 @@ class SourceLines:
             return file.read_text(encoding="utf-8", errors="replace").splitlines()
         except (OSError, ValueError):
             return []
-
-
-def _of_program() -> list[Path]:
-    """Return the folders of scripts on this process's command line, as it runs or ran one of them."""
-    return [Path(word).parent for word in sys.argv if word.endswith(".py")]
 
 
 @lru_cache(maxsize=256)

@@ -8,9 +8,8 @@ import numpy as np
 from feedline.analysis.measure import computing
 from feedline.analysis.measure.batch_making import process_cpu_s
 from feedline.analysis.measure.costs import accounted_cpu_s
-from feedline.analysis.measure.cpu_use import machine_of, mean_of
 from feedline.analysis.measure.gather import RankMetrics, step_summary
-from feedline.analysis.measure.rank_gauges import read_rank_gauges
+from feedline.analysis.measure.rank_gauges import machine_of, mean_of, read_rank_gauges
 from feedline.analysis.measure.stages import INPUT_STAGES
 from feedline.analysis.predict.main_process import ASLEEP, TIMED, asking_cpu_s, of_steps
 from feedline.analysis.ranks.shared_cpus import RankCpu

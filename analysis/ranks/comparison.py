@@ -13,8 +13,7 @@ from feedline.analysis.measure.gather import RankMetrics, step_summary
 from feedline.analysis.measure.gather import throughput as gather_throughput
 from feedline.analysis.measure.model import Throughput
 from feedline.analysis.ranks import bandwidth, blame, nccl_debug, replay
-from feedline.analysis.ranks.bucket_link import fit_link
-from feedline.analysis.ranks.buckets import NoTimeline, backward_passes, cut_timeline
+from feedline.analysis.ranks.buckets import NoTimeline, backward_passes, cut_timeline, fit_link
 from feedline.analysis.ranks.communication import (
     Communication,
     ExposedKind,

@@ -20,7 +20,7 @@ from feedline.analysis.traces.collectives import (
     ProcessGroup,
     operation,
 )
-from feedline.profiler.store.run_folder import name_ranks
+from feedline.profiler.message import name_ranks
 
 MISSING = np.iinfo(np.int64).min
 

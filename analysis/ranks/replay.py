@@ -15,8 +15,7 @@ import numpy as np
 
 from feedline.analysis.formatting import number, size
 from feedline.analysis.intervals import FloatArray, IntArray, overlap
-from feedline.analysis.ranks.bucket_link import Link, simulate_steps
-from feedline.analysis.ranks.buckets import Timeline, without_sync
+from feedline.analysis.ranks.buckets import Link, Timeline, simulate_steps, without_sync
 from feedline.analysis.ranks.communication import Prediction, QuestionId
 from feedline.analysis.ranks.partition import computing_spans, without_holes
 from feedline.analysis.ranks.shared_cpus import NO_LEAST, LeastStep, RankCpu, batches_s, needed_s

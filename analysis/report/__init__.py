@@ -4,7 +4,6 @@ Adding one: a module with ``render(report) -> str``, and a line in ``_ENDINGS``.
 """
 
 import importlib
-from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,9 +11,8 @@ from feedline.analysis.explain.model import Report
 from feedline.profiler.errors import OutputError
 from feedline.profiler.files import output
 
-if TYPE_CHECKING:  # rich is loaded when something is printed
+if TYPE_CHECKING:
     from feedline.analysis.measure.source_lines import SourceLines
-    from feedline.analysis.report.console import Console
 
 #: File ending -> module of this package whose ``render(report) -> str`` makes the file's text.
 _ENDINGS = {".html": "html_report", ".json": "json_report", ".txt": "terminal"}
@@ -56,21 +54,3 @@ def text(report: Report, path: Path, source: "SourceLines | None" = None) -> str
     quoted = () if source is None else (source,)
     made: str = importlib.import_module(f"{__name__}.{module}").render(report, *quoted)
     return made
-
-
-def to_terminal(
-    report: Report,
-    console: "Console",
-    full: bool = False,
-    files: Sequence[Path] = (),
-    run: Path | None = None,
-) -> None:
-    """Print a report: in at most about 40 lines, or all of it.
-
-    Args:
-        files: those just written, for the line that says where the report is.
-        run: its folder; None: as the report has it, perhaps masked.
-    """
-    from feedline.analysis.report.terminal import show
-
-    show(report, console, full, files, run)

@@ -29,10 +29,6 @@ from feedline.analysis.report.document import (
 from feedline.analysis.report.palette import family
 from feedline.analysis.rules import BY_ID
 
-NO_STEP = (
-    "No training step was recorded: no optimizer update, no backward pass and no batch in a "
-    "training loop."
-)
 _SMALL = 0.01  # of the step: stages below it are shown as one
 _DIVIDED = 0.1  # of the step: an input that takes less is one row
 _STAGES, _PARTS, _OTHERS = 5, 3, 3  # shown at most

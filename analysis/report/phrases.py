@@ -27,7 +27,6 @@ from feedline.analysis.ledger.finding import (
     predicted_gain,
 )
 from feedline.analysis.ledger.finding import cost as cost_of
-from feedline.analysis.ledger.late_ranks import changing, clocks, late
 from feedline.analysis.ledger.table import Ledger
 from feedline.analysis.ledger.view.cpus import says
 from feedline.analysis.measure.model import (
@@ -39,9 +38,14 @@ from feedline.analysis.measure.model import (
     Throughput,
     Workers,
 )
-from feedline.analysis.measure.stages import INPUT_STAGES
 from feedline.analysis.measure.step_model import OwnCode, StepSummary
-from feedline.analysis.ranks.communication import Prediction, RankParts
+from feedline.analysis.ranks.communication import (
+    Prediction,
+    RankParts,
+    describe_changing_ranks,
+    describe_clock_error,
+    describe_late_rank,
+)
 from feedline.analysis.report import first_screen
 from feedline.analysis.rules import BY_ID
 from feedline.profiler import message
@@ -167,15 +171,6 @@ def state(run: RunInfo) -> str:
     """Return how the run ended."""
     return how(run.state, run.exit_code, run.ended_by).removeprefix("was ") or _STATES.get(
         run.state, run.state
-    )
-
-
-def _input_share(step: StepSummary) -> float:
-    """Return the share of the step that its input takes, waiting included."""
-    return (
-        sum(step.stages.get(name, 0.0) for name in INPUT_STAGES) / step.mean_s
-        if step.mean_s > 0
-        else 0.0
     )
 
 
@@ -401,11 +396,11 @@ def communication(report: Report, late_ranks: bool = True, in_short: bool = Fals
         else []
     )
     if late_ranks:
-        said += [late(one) for one in comm.late[:2] if one.persistent] or (
-            [changing(comm)] if comm.late else []
+        said += [describe_late_rank(one) for one in comm.late[:2] if one.persistent] or (
+            [describe_changing_ranks(comm)] if comm.late else []
         )
     return (
-        [*said, clocks(comm.clocks, comm.clock_bound_s)]
+        [*said, describe_clock_error(comm.clocks, comm.clock_bound_s)]
         if comm.clock_bound_s and not in_short
         else said
     )

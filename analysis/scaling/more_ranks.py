@@ -11,8 +11,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from feedline.analysis.formatting import share
-from feedline.analysis.ranks.bucket_link import Link, simulate_steps
-from feedline.analysis.ranks.buckets import Timeline
+from feedline.analysis.ranks.buckets import Link, Timeline, simulate_steps
 from feedline.analysis.ranks.step_profile import Bucket, Ring, StepProfile
 from feedline.analysis.scaling.efficiency import Point
 

@@ -8,11 +8,10 @@ from typing import Any
 
 from feedline.analysis.formatting import count, seconds
 from feedline.analysis.ledger.finding import CostKind, Finding, Severity, interval
-from feedline.analysis.ledger.late_ranks import slower
 from feedline.analysis.measure.boundaries import training_loaders
 from feedline.analysis.measure.gather import RankMetrics
 from feedline.analysis.predict.rank_cpu import rank_cpus
-from feedline.analysis.ranks.communication import Communication
+from feedline.analysis.ranks.communication import Communication, describe_delay
 from feedline.analysis.ranks.comparison import NO_HINTS, compare_recorded
 from feedline.analysis.ranks.partition import exchanges_gradients
 from feedline.analysis.ranks.read_collectives import steps_and_collectives
@@ -21,7 +20,8 @@ from feedline.analysis.scaling.efficiency import Point
 from feedline.analysis.scaling.launch_points import world_size
 from feedline.analysis.scaling.study import counted
 from feedline.profiler.errors import FeedlineError
-from feedline.profiler.store.run_folder import Rank, Run, name_ranks
+from feedline.profiler.message import name_ranks
+from feedline.profiler.store.run_folder import Rank, Run
 
 _MATTERS = 0.05  # of the step, as everywhere
 #: Ranks of a launch that are looked at: more run the same program.
@@ -72,7 +72,7 @@ def _sentence(comm: Communication, point: Point) -> str:
     return (
         f"with {point.ranks} ranks, rank {late.rank} is {seconds(late.late_s)} late in "
         f"{late.steps} of {late.all_steps} steps "
-        f"({slower(late)}), which is not communication: "
+        f"({describe_delay(late)}), which is not communication: "
         + (
             f"the replay predicts that {saved} ({interval(finding)})"
             if finding.cost_kind is CostKind.PREDICTED

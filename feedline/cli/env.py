@@ -31,8 +31,7 @@ class EnvCommand:
 
     def run(self, args: argparse.Namespace) -> int:
         check_json(args)
-        from feedline.analysis.report.console import Console
-        from feedline.analysis.report.progress import building
+        from feedline.analysis.report.console import Console, building
         from feedline.profiler.session.selftest import PARTS, run_selftests
 
         screen = Console(stderr=True, quiet=args.quiet)

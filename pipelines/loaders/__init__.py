@@ -6,14 +6,12 @@ from feedline.pipelines.loaders import (
     pillow_loaders,
     simplejpeg_loaders,
     spdl_loader,
-    synthetic_loader,
 )
 from feedline.pipelines.loaders.protocol import LoaderKind
 from feedline.pipelines.names import LOADER_NAMES
 
 LOADERS: list[LoaderKind] = sorted(
     (
-        synthetic_loader.SYNTHETIC,
         *dali_loaders.LOADERS,
         *simplejpeg_loaders.LOADERS,
         *opencv_loader.LOADERS,

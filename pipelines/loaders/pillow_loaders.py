@@ -3,7 +3,10 @@
 ``pillow-v1`` applies the user's own transform in workers: what most trainings do, and the reference
 for the other loaders. ``pillow-v1-uint8`` sends the same pixels in a quarter of the bytes.
 ``pillow-v2`` augments uint8 tensors with torchvision v2; they become float32 on the device.
+``synthetic`` returns the first batch again and again: what a loader without cost would reach.
 """
+
+from collections.abc import Iterator
 
 import numpy as np
 import torch
@@ -15,8 +18,9 @@ from feedline.pipelines.loaders.image_samples import (
     as_tensor,
     decode_pillow,
 )
-from feedline.pipelines.loaders.protocol import LoaderKind, LoadTask
+from feedline.pipelines.loaders.protocol import LoadedBatch, LoaderKind, LoadTask
 from feedline.pipelines.loaders.workers import FinishOnDevice, WorkerLoader
+from feedline.pipelines.random_states import OwnRandomState
 from feedline.pipelines.translate.to_torchvision import OnPillowImages, build_v1, build_v2
 
 
@@ -53,6 +57,26 @@ def _decode_to_tensor(data: bytes) -> torch.Tensor:
     return as_tensor(np.array(decode_pillow(data)))
 
 
+class _SyntheticLoader:
+    """Each batch has its own indices and the images of the first batch of the folder."""
+
+    def __init__(self, task: LoadTask) -> None:
+        self.samples: ImageSamples | str = "nothing is done"
+        self.task = task
+        samples, self.missing = reference_samples(task)
+        with OwnRandomState(task.settings.rank_seed):
+            size = min(task.settings.batch_size, len(samples))
+            images = [samples[index][0] for index in range(size)]
+        self.images = torch.stack(images).to(task.settings.device)
+
+    def epoch(self, number: int) -> Iterator[LoadedBatch]:
+        for indices in self.task.settings.epoch_batches(len(self.task.photos), number):
+            yield LoadedBatch(self.images[: len(indices)], torch.tensor(indices))
+
+    def close(self) -> None:
+        pass
+
+
 PILLOW_V1 = LoaderKind(
     "pillow-v1",
     "DataLoader, Pillow, the transform as it is: float32 from the workers",
@@ -72,5 +96,11 @@ LOADERS = (
         "DataLoader, Pillow, torchvision v2 on uint8",
         needs("PIL", "torchvision"),
         _make_v2,
+    ),
+    LoaderKind(
+        "synthetic",
+        "one batch in memory again and again: the upper bound",
+        needs("PIL", "torchvision"),
+        _SyntheticLoader,
     ),
 )

@@ -6,11 +6,11 @@ taps/operations/__init__.py.
 """
 
 import gc
-import importlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from feedline.profiler import masks, message
 from feedline.profiler.arrivals import arrivals
@@ -18,6 +18,9 @@ from feedline.profiler.message import Message, ReportHook
 from feedline.profiler.record.detail import ProfilerWindow
 from feedline.profiler.taps import operations
 from feedline.profiler.taps.patch import Patches
+
+if TYPE_CHECKING:
+    from feedline.profiler.taps.iterators import LibraryTap
 
 
 class Hooks:
@@ -110,16 +113,6 @@ _MoreOfLoader = Callable[[int, dict[str, object]], None]
 _NewSetup = Callable[[dict[str, object]], None]  # Manifest.training
 
 
-#: A module of a library with loaders of its own -> the tap that is attached when it is imported.
-_LIBRARY_LOADERS = {
-    "nvidia.dali.plugin.pytorch": "dali_iterators",
-    "torchdata.nodes.loader": "nodes_iterators",
-    "torchrl.data.replay_buffers.replay_buffers": "replay_buffers",
-    "ray.data.iterator": "ray_iterators",
-    "grain._src.python.dataset.dataset": "grain_iterators",
-}
-
-
 def attach_in_main(
     hooks: Hooks,
     folder: Path,
@@ -150,11 +143,12 @@ def _torch(
     from feedline.profiler.session.torch_taps import torch_taps
     from feedline.profiler.taps import recording_schedule
     from feedline.profiler.taps.collectives import other_libraries
+    from feedline.profiler.taps.iterators import LIBRARY_TAPS
     from feedline.profiler.taps.loader import TORCHDATA, LoaderTaps
 
     loaders = LoaderTaps(folder, register_loader, add_to_loader)
-    for tap in torch_taps(loaders, hooks.report, report_setup, hooks.when_imported):
-        hooks.attach(tap.name, tap.gives, tap.attach)
+    for torch_tap in torch_taps(loaders, hooks.report, report_setup, hooks.when_imported):
+        hooks.attach(torch_tap.name, torch_tap.gives, torch_tap.attach)
     hooks.add_undo(recording_schedule.schedule.stop)  # the first one to be undone
     other_libraries.name_when_imported(hooks.when_imported, hooks.report)
     hooks.when_imported(
@@ -165,8 +159,8 @@ def _torch(
             partial(loaders.attach, TORCHDATA),
         ),
     )
-    for module, name in _LIBRARY_LOADERS.items():
-        hooks.when_imported(module, partial(_library_loaders, hooks, name, register_loader))
+    for tap in LIBRARY_TAPS:
+        hooks.when_imported(tap.module, partial(_library_loaders, hooks, tap, register_loader))
 
 
 def _gpu(hooks: Hooks, folder: Path, window: ProfilerWindow | None) -> None:
@@ -194,10 +188,9 @@ def _dynamo(hooks: Hooks) -> None:
     hooks.add_undo(tap.undo)
 
 
-def _library_loaders(hooks: Hooks, tap: str, register_loader: _NewLoader) -> None:
-    library = importlib.import_module(f"feedline.profiler.taps.{tap}")
+def _library_loaders(hooks: Hooks, tap: "LibraryTap", register_loader: _NewLoader) -> None:
     hooks.attach(
-        library.NAME,
-        f"the loaders of {library.NAME}: waits and batches",
-        lambda patches: library.attach(patches, register_loader),
+        tap.library,
+        f"the loaders of {tap.library}: waits and batches",
+        lambda patches: tap.attach(patches, register_loader),
     )

@@ -5,14 +5,14 @@ last start are read.
 """
 
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
 from feedline.profiler.errors import RunDamaged, RunNotFound
 from feedline.profiler.files.bounded import refuse_link
-from feedline.profiler.message import few
+from feedline.profiler.message import name_ranks
 from feedline.profiler.store.layout import EVENTS, SEGMENTS, parse_rank_folder
 from feedline.profiler.store.manifest import Manifest
 from feedline.profiler.store.segment_reader import Process, read_segment
@@ -201,9 +201,6 @@ def rank_folders(path: Path) -> list[tuple[tuple[int, int], Path]]:
         ) from error
 
 
-_MAX_RANKS_NAMED = 8  # ranks in a sentence
-
-
 def restart_notes(places: Iterable[tuple[int, int]], last: int) -> list[str]:
     """Return the notes on a launch that was restarted.
 
@@ -223,8 +220,3 @@ def restart_notes(places: Iterable[tuple[int, int]], last: int) -> list[str]:
     return (
         [*notes, f"{name_ranks(gone)} did not come back after the last restart"] if gone else notes
     )
-
-
-def name_ranks(ranks: Sequence[int]) -> str:
-    """Return ``rank 3``, or ``ranks 3, 4, 9 and 2 more``."""
-    return f"rank{'s' * (len(ranks) > 1)} {few(ranks, _MAX_RANKS_NAMED)}"

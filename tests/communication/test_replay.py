@@ -8,8 +8,13 @@ from communication.made_up import MB, Training, always, train, with_table
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from feedline.analysis.ranks.bucket_link import _share, fit_link
-from feedline.analysis.ranks.buckets import NoTimeline, backward_passes, cut_timeline
+from feedline.analysis.ranks.buckets import (
+    NoTimeline,
+    _share,
+    backward_passes,
+    cut_timeline,
+    fit_link,
+)
 from feedline.analysis.ranks.comparison import compare_collectives
 from feedline.analysis.ranks.cross_rank import combine
 from feedline.analysis.ranks.replay import (

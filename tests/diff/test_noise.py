@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from feedline.analysis.measure import noise
 from feedline.analysis.measure.noise import (
-    FEWEST,
-    FEWEST_COMPARED,
+    MIN_COMPARED,
+    MIN_VALUES,
     _block_length,
     drift,
     error_of,
@@ -107,8 +107,8 @@ def test_a_run_that_gets_slower_drifts_and_one_that_scatters_does_not():
 
 
 def test_a_few_values_say_nothing():
-    assert math.isnan(error_of_mean(np.ones(FEWEST - 1)))
-    assert math.isnan(drift(np.ones(FEWEST_COMPARED - 1)))
+    assert math.isnan(error_of_mean(np.ones(MIN_VALUES - 1)))
+    assert math.isnan(drift(np.ones(MIN_COMPARED - 1)))
     assert p_of(0.5, math.nan) == 1.0
 
 
@@ -149,10 +149,10 @@ def test_a_shuffle_of_a_run_does_not_differ_from_it(seed, n):
 def test_any_values_have_an_error_or_none(values):
     error = error_of_mean(np.array(values))
 
-    assert math.isnan(error) if len(values) < FEWEST else error >= 0
+    assert math.isnan(error) if len(values) < MIN_VALUES else error >= 0
     assert 1 <= _block_length(np.array(values)) <= max(1, len(values))
     assert (
         math.isnan(drift(np.array(values)))
-        if len(values) < FEWEST_COMPARED
+        if len(values) < MIN_COMPARED
         else drift(np.array(values)) >= 0
     )

@@ -16,7 +16,7 @@ from warm_python import WarmPython
 from feedline.analysis import report as reports
 from feedline.analysis.explain import build
 from feedline.analysis.explain.model import Report
-from feedline.analysis.report import trace
+from feedline.analysis.report import terminal, trace
 from feedline.analysis.report.console import Console
 from feedline.profiler.errors import FeedlineError
 from feedline.profiler.store.trainings import open_run
@@ -58,7 +58,7 @@ def look(run: Path) -> Report | FeedlineError:
         report = build.build(opened)
     except FeedlineError as error:
         return error
-    reports.to_terminal(report, Console(file=io.StringIO()))
+    terminal.show(report, Console(file=io.StringIO()))
     for name in ("report.html", "report.json"):
         reports.write(report, run / name)
     trace.write(opened, run / "trace.json.gz")

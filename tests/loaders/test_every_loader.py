@@ -11,7 +11,7 @@ import torch
 from loaders.conftest import COUNT, RUNNING, indices, left_behind
 
 from feedline.pipelines.compare import side_by_side
-from feedline.pipelines.loaders import LOADERS, pillow_loaders, synthetic_loader
+from feedline.pipelines.loaders import LOADERS, pillow_loaders
 from feedline.pipelines.translate.recipe import read_recipe
 from feedline.profiler.errors import DataError
 from feedline.profiler.samplers.processes import descendants
@@ -19,7 +19,7 @@ from feedline.profiler.samplers.processes import descendants
 every_loader = pytest.mark.parametrize("kind", RUNNING, ids=lambda kind: kind.name)
 with_images = pytest.mark.parametrize(
     "kind",
-    [kind for kind in RUNNING if kind is not synthetic_loader.SYNTHETIC],
+    [kind for kind in RUNNING if kind.name != "synthetic"],
     ids=lambda kind: kind.name,
 )
 

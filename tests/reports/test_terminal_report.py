@@ -11,10 +11,8 @@ from feedline.analysis.explain.headline import headline
 from feedline.analysis.ledger.finding import Finding, Gain, GainKind, Severity
 from feedline.analysis.measure.model import GraphBreak, Operation
 from feedline.analysis.measure.stages import INPUT_STAGES
-from feedline.analysis.report import to_terminal
-from feedline.analysis.report.console import Console
-from feedline.analysis.report.progress import building
-from feedline.analysis.report.terminal import render
+from feedline.analysis.report.console import Console, building
+from feedline.analysis.report.terminal import render, show
 
 FILES = [
     Path(f"runs/resnet-0412/{name}") for name in ("report.html", "report.json", "trace.json.gz")
@@ -33,7 +31,7 @@ def shown(
     made, width: int = 80, encoding: str = "utf-8", full: bool = False, files=(), **options
 ) -> str:
     file = io.TextIOWrapper(io.BytesIO(), encoding=encoding, write_through=True)
-    to_terminal(made, Console(file=file, width=width, **options), full, files)
+    show(made, Console(file=file, width=width, **options), full, files)
     return file.buffer.getvalue().decode(encoding)
 
 

@@ -7,7 +7,7 @@ from rules.made_up import made_up_facts, waiting
 from rules.said import verdict
 
 from feedline.analysis.explain.diagnose import diagnose
-from feedline.analysis.explain.measured import failed
+from feedline.analysis.explain.run_facts import failure_of
 from feedline.analysis.measure.certainty import certainty, interval
 from feedline.analysis.measure.gather import RankMetrics
 from feedline.analysis.measure.model import Certainty
@@ -134,11 +134,11 @@ def test_the_interval_of_steps_that_lost_their_cpu_a_few_times_is_that_of_the_ot
     ],
 )
 def test_more_steps_are_no_fix_of_an_error(manifest, said):
-    facts = waiting(certainty=Certainty(5, 0.1, 0.5), failed=failed(manifest))
+    facts = waiting(certainty=Certainty(5, 0.1, 0.5), failed=failure_of(manifest))
 
     finding = too_short.check(facts)
 
-    assert finding is not None and failed(manifest) == said
+    assert finding is not None and failure_of(manifest) == said
     assert [finding.fix, *finding.fix_more] == (
         [f"Fix the error first: the training {said}.", "A verdict needs 16 steps or more."]
         if said

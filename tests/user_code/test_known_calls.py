@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 from user_code.made_stacks import FETCHING, LIBRARIES, LOOP, PYTHON, TORCH, process, stack
 
+from feedline.analysis.explain.run_facts import source_of
 from feedline.analysis.ledger.calls_per_sample import PER_SAMPLE
 from feedline.analysis.ledger.calls_per_step import PER_STEP
 from feedline.analysis.ledger.known_call import _of_text, known_call
@@ -136,7 +137,7 @@ def test_a_file_whose_folder_is_masked_is_found_by_its_name_and_its_recorded_sta
     monkeypatch.setattr("sys.argv", ["feedline", "run", str(file), "--epochs", "3"])
     rank = tmp_path / "elsewhere" / "runs" / "a" / "b" / "rank0"
     manifest = Manifest(anchors=[{"time_ns": about.st_mtime_ns + 1_000_000_000}])
-    lines = SourceLines.of_rank(Rank(rank, 0, 0, manifest, []))
+    lines = source_of(Rank(rank, 0, 0, manifest, []))
     state = FileState(about.st_mtime_ns, about.st_size)
 
     assert lines("***/train.py", 1) == ""
@@ -150,7 +151,7 @@ def test_a_file_of_the_same_name_without_the_function_is_another_one(tmp_path):
     (tmp_path / "data.py").write_text("def load():\n    read()\n")
     later_ns = (tmp_path / "data.py").stat().st_mtime_ns + 1_000_000_000
     manifest = Manifest(anchors=[{"time_ns": later_ns}])
-    lines = SourceLines.of_rank(Rank(tmp_path / "runs" / "a" / "rank0", 0, 0, manifest, []))
+    lines = source_of(Rank(tmp_path / "runs" / "a" / "rank0", 0, 0, manifest, []))
 
     assert lines("data.py", 2, "load") == "read()"
     assert lines("data.py", 2, "save") == ""

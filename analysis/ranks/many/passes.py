@@ -18,9 +18,10 @@ from feedline.analysis.ranks.many.envelope import OPERATION_KINDS, Envelope
 from feedline.analysis.ranks.partition import RANK_PARTS, exchanges_gradients, partition
 from feedline.analysis.traces.collectives import UNKNOWN_HOST, Collectives
 from feedline.profiler.errors import FeedlineError, MissingDependency, RunDamaged, RunNotFound
+from feedline.profiler.message import name_ranks
 from feedline.profiler.store.layout import parse_rank_folder
 from feedline.profiler.store.manifest import Manifest
-from feedline.profiler.store.run_folder import Rank, name_ranks, rank_folders, restart_notes
+from feedline.profiler.store.run_folder import Rank, rank_folders, restart_notes
 
 _LEFT_OUT_STEPS = 2  # steps left out: DistributedDataParallel rebuilds its buckets, caches fill
 Load = Callable[[Rank], Collectives | None]

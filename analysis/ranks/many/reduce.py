@@ -25,7 +25,8 @@ from feedline.analysis.ranks.many.rank_pool import RankPool, Tell, chunked, each
 from feedline.analysis.ranks.match import describe_kept
 from feedline.analysis.traces.collectives import Collectives
 from feedline.profiler.errors import RunDamaged
-from feedline.profiler.store.run_folder import Rank, name_ranks
+from feedline.profiler.message import name_ranks
+from feedline.profiler.store.run_folder import Rank
 
 _MANY_SCHEMA = 1
 _MOST_KINDS = 12  # rows of the table of collectives

@@ -16,10 +16,9 @@ from pathlib import Path
 from urllib.parse import quote
 
 import numpy as np
-import numpy.typing as npt
 
 from feedline.analysis.intervals import IntArray
-from feedline.analysis.traces.trace_columns import DEFAULT, Kind, TraceLimits
+from feedline.analysis.traces.trace_columns import DEFAULT, Kind, Rows, TraceLimits
 from feedline.profiler.errors import TraceDamaged
 
 THREADS = 0x1000000
@@ -35,7 +34,6 @@ _LOCK_PATIENCE_S = 2.0  # for another program's lock
 EXPORT = "nsys export --type sqlite --output NEW.sqlite REPORT.nsys-rep"
 TIMES = 1 << 61  # nanoseconds beyond which differences would not fit
 _WAL = 2  # journal mode in bytes 18 and 19 of the header
-Rows = npt.NDArray[np.void]
 META_TABLES = ("META_DATA_EXPORT", "EXPORT_META_DATA")  # since schema 3, and before it
 _ENVIRONMENT = "TARGET_INFO_SYSTEM_ENV"
 _CAPTURE = "META_DATA_CAPTURE"

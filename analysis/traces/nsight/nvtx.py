@@ -19,10 +19,9 @@ from feedline.analysis.traces.nsight.database import (
     Database,
     Names,
     RowField,
-    Rows,
     process_of,
 )
-from feedline.analysis.traces.trace_columns import CollectiveArgs, Kind, Shape
+from feedline.analysis.traces.trace_columns import CollectiveArgs, Kind, Rows, Shape
 
 TABLE = "NVTX_EVENTS"
 #: ENUM_NSYS_EVENT_TYPE of schema 3.25.

@@ -109,7 +109,7 @@ def _print_starter(args: argparse.Namespace) -> int:
     if any((args.junit, args.markdown, args.json, args.github)):
         raise ScriptError(f"nothing to check: give --budget FILE, or make one with {save_it}")
     from feedline.analysis.diff.measures import compared_run
-    from feedline.cli.check.starter import starter_budget
+    from feedline.cli.check.budget_file import starter_budget
 
     text = starter_budget(compared_run(args.run), args.run)
     if not args.quiet:

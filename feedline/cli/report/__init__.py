@@ -117,8 +117,7 @@ class ReportCommand:
         check_files(args)
 
         from feedline.analysis.explain.pipeline import place
-        from feedline.analysis.report.console import Console
-        from feedline.analysis.report.progress import building
+        from feedline.analysis.report.console import Console, building
 
         console = console_for(args)
         path, number = place(Path(args.run[0]), args.part)
@@ -244,8 +243,7 @@ def _shown(
     args: argparse.Namespace, built: _Built, console: "Console", path: Path, number: int | None
 ) -> int:
     """Print what is asked for, and return the exit code."""
-    from feedline.analysis import report as reports
-    from feedline.analysis.report import document_text, overview
+    from feedline.analysis.report import document_text, overview, terminal
     from feedline.profiler.store.trainings import PARTS_FOLDER
 
     if args.format is not None:
@@ -258,7 +256,7 @@ def _shown(
     if args.output is None and not args.quiet:
         if len(built.summary.rows) <= 1:
             folder = path if number is None else path / PARTS_FOLDER / str(number)
-            reports.to_terminal(built.reports[0], console, args.full, built.written, folder)
+            terminal.show(built.reports[0], console, args.full, built.written, folder)
             return 0
         document_text.show(overview.document_of(built.summary), console)
     name_files(console, built.written)

@@ -6,7 +6,7 @@ from pathlib import Path
 from feedline.analysis import report as reports
 from feedline.analysis.explain.model import Report
 from feedline.analysis.measure.source_lines import SourceLines
-from feedline.analysis.report import document_markdown, document_text, overview
+from feedline.analysis.report import document_markdown, document_text, overview, terminal
 from feedline.analysis.report.console import Console
 from feedline.analysis.report.document import Document, Title
 from feedline.analysis.report.first_screen import first_screen
@@ -40,7 +40,7 @@ def show(
         if several:
             document_text.show(overview.document_of(summary), console)
         else:
-            reports.to_terminal(built[0], console, full, (), run)
+            terminal.show(built[0], console, full, (), run)
         return
     if form == _MARKDOWN:
         text = document_markdown.render(

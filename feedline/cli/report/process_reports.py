@@ -178,10 +178,10 @@ def _report_one(
 
 def _source_of(training: "Run", report: "Report") -> "SourceLines":
     """Return what reads lines of the program, as the rank ran it that the report shows."""
-    from feedline.analysis.measure.source_lines import SourceLines
+    from feedline.analysis.explain.run_facts import source_of
 
     shown = min(training.ranks) if report.shown is None else report.shown
-    return SourceLines.of_rank(training.ranks[shown])
+    return source_of(training.ranks[shown])
 
 
 def _report_several(
