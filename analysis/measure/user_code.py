@@ -294,7 +294,9 @@ def evaluating_line(
             number = int(holds(evaluation, moments).sum()) if len(moments) else 0
             if number:
                 frames = program_frames(within_the_program(stack.frames))
-                lines.update({one.line: number for one in frames if in_one_body(one.key, code.loop)})
+                lines.update(
+                    {one.line: number for one in frames if in_one_body(one.key, code.loop)}
+                )
     line, most = max(lines.items(), key=lambda pair: pair[1], default=(0, 0))
     if most < _FEWEST_EVALUATING or most < _MOST_AT_LINE * lines.total():
         return ""

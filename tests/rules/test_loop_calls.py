@@ -11,8 +11,10 @@ from feedline.analysis.ledger.finding import Severity
 from feedline.analysis.ledger.view.loop_code import batch_maker, loop_function
 from feedline.analysis.measure.code_tree import SampledCode
 from feedline.analysis.measure.making import Making
+from feedline.analysis.measure.model import Updated
 from feedline.analysis.measure.step_model import OwnCode, OwnFunction
 from feedline.analysis.measure.user_code import loop_code
+from feedline.analysis.ranks.communication import CollectiveKind, Communication, ExposedKind
 from feedline.analysis.rules.loop.own_code import check
 
 DRAW = [*LOOP, ("plots.py", 8, "draw"), (LIBRARIES + "matplotlib/pyplot.py", 1100, "savefig")]
@@ -96,3 +98,33 @@ def test_what_ranks_do_together_in_each_step_is_told_by_its_name(function, says)
 
     more = check(looped(stack(called, 60), stack(LOOP, 10))).more
     assert any(sentence.startswith(says) for sentence in more)
+
+
+def reducing(*, calls, elements, phase="other"):
+    """A loop of 1,000 parameters in 10 tensors, which all-reduces elements in so many calls a step."""
+    wrapper = (TORCH + "distributed/c10d_logger.py", 83, "wrapper")
+    called = [*LOOP, wrapper, (TORCH + "distributed/distributed_c10d.py", 3000, "all_reduce")]
+    facts = looped(stack(called, 60), stack(LOOP, 10))
+    count = calls * facts.throughput.steps
+    kind = CollectiveKind("all_reduce", 4 * elements // calls, 2, "gloo", count, None, None, None)
+    exposed = {"0": [ExposedKind("all_reduce", phase, 0.01)]}
+    comm = Communication([kind], None, "none", [], "", None, [], [], [], exposed)
+    return replace(facts, comm=comm, updated=Updated("SGD", 10, 1000, False), shown=0)
+
+
+@pytest.mark.parametrize(
+    ("calls", "elements", "phase", "says", "fix"),
+    [
+        (10, 1000, "other", "Gradients are reduced over all ranks after", "DistributedData"),
+        (1, 1000, "other", "Gradients are reduced over all ranks only", "during the backward"),
+        (10, 20, "other", "Values are reduced", "every 50 steps"),
+        (10, 1000, "backward", "Values are reduced", "every 50 steps"),
+    ],
+)
+def test_gradients_that_the_loop_reduces_are_not_told_to_be_reduced_less_often(
+    calls, elements, phase, says, fix
+):
+    finding = check(reducing(calls=calls, elements=elements, phase=phase))
+
+    assert any(sentence.startswith(says) for sentence in finding.more)
+    assert fix in finding.fix

@@ -6,7 +6,7 @@ import pytest
 from user_code.made_stacks import FETCHING, LIBRARIES, LOOP, PYTHON, TORCH, process, stack
 
 from feedline.analysis.ledger.calls_per_sample import PER_SAMPLE
-from feedline.analysis.ledger.calls_per_step import PER_STEP
+from feedline.analysis.ledger.calls_per_step import OF_GRADIENTS, PER_STEP
 from feedline.analysis.ledger.known_call import _of_text, known_call
 from feedline.analysis.measure.code_tree import SampledCode
 from feedline.analysis.measure.source_lines import SourceLines
@@ -156,7 +156,9 @@ def test_a_file_of_the_same_name_without_the_function_is_another_one(tmp_path):
     assert lines("data.py", 2, "save") == ""
 
 
-@pytest.mark.parametrize("call", [*PER_SAMPLE, *PER_STEP], ids=lambda call: call.name)
+@pytest.mark.parametrize(
+    "call", [*PER_SAMPLE, *PER_STEP, *OF_GRADIENTS], ids=lambda call: call.name
+)
 def test_each_call_says_little_and_names_a_public_report(call):
     assert len(call.says.split()) <= 22 and call.says.endswith(".")
     assert len(call.fix.split()) <= 15 and not call.fix.endswith(".")
@@ -166,7 +168,7 @@ def test_each_call_says_little_and_names_a_public_report(call):
 
 
 def test_names_are_unique_and_there_are_thirty_or_more():
-    names = [call.name for call in (*PER_SAMPLE, *PER_STEP)]
+    names = [call.name for call in (*PER_SAMPLE, *PER_STEP, *OF_GRADIENTS)]
 
     assert len(names) == len(set(names)) >= 30
 

@@ -2,13 +2,14 @@
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from feedline.analysis.ledger.calls_per_sample import PER_SAMPLE
 from feedline.analysis.ledger.calls_per_step import PER_STEP
 from feedline.analysis.ledger.facts import RuleInputs
 from feedline.analysis.ledger.known_call import CallFound, Calls, KnownCall, known_call, of_frames
 from feedline.analysis.ledger.view.own_functions import place_of
+from feedline.analysis.ledger.view.reductions import as_reduced
 from feedline.analysis.ledger.view.slow_code import FEWEST, deepest
 from feedline.analysis.measure.code_node import CodeNode
 from feedline.analysis.measure.code_places import LOGGING, OTHER
@@ -51,7 +52,11 @@ def known_in_loop(facts: RuleInputs, named: Sequence[OwnFunction]) -> LoopCall |
         frame = _frame_of(one.mainly)
         call = of_frames(_calls(facts), (frame,)) if frame is not None else None
         if call is not None and own is not None:
-            return LoopCall(call, line_in(facts, one.name) or place_of(one.name), one.s / own.s)
+            return LoopCall(
+                as_reduced(facts, call),
+                line_in(facts, one.name) or place_of(one.name),
+                one.s / own.s,
+            )
     return None
 
 
@@ -109,7 +114,9 @@ def loop_call(facts: RuleInputs) -> tuple[CallFound, float] | None:
     if code is None or root is None:
         return None
     found = known_call(root, _calls(facts), code.source, _MOST_OF_LOOP)
-    return None if found is None else (found, found.seconds / root.seconds)
+    if found is None:
+        return None
+    return replace(found, call=as_reduced(facts, found.call)), found.seconds / root.seconds
 
 
 def loop_function(facts: RuleInputs) -> tuple[str, float] | None:
