@@ -5,7 +5,7 @@ Of several that fit a frame or a line, the first counts, as for each sample (cal
 
 from dataclasses import replace
 
-from feedline.analysis.ledger.calls_per_sample import GROWN, SEARCHED
+from feedline.analysis.ledger.calls_per_sample import GROWN, SEARCHED, SUMMED
 from feedline.analysis.ledger.known_call import Calls, KnownCall, Sign
 from feedline.profiler.masks import PYTHON
 
@@ -229,6 +229,7 @@ PER_STEP: Calls = (
         left=_RARELY,
     ),
     replace(GROWN, name="grown_by_copying_in_step"),
+    replace(SUMMED, name="lists_summed_in_step"),
     replace(SEARCHED, name="list_searched_in_step"),
     KnownCall(
         "one_hot",
