@@ -15,6 +15,7 @@ from feedline.analysis.measure.model import Updated
 from feedline.analysis.measure.step_model import OwnCode, OwnFunction
 from feedline.analysis.measure.user_code import loop_code
 from feedline.analysis.ranks.communication import CollectiveKind, Communication, ExposedKind
+from feedline.analysis.rules.input import made_in_step
 from feedline.analysis.rules.loop.own_code import check
 
 DRAW = [*LOOP, ("plots.py", 8, "draw"), (LIBRARIES + "matplotlib/pyplot.py", 1100, "savefig")]
@@ -60,6 +61,17 @@ def test_a_function_that_makes_batches_is_no_code_of_the_loop_and_has_a_line_of_
     assert loop_function(facts) == ("stats.py:5", pytest.approx(1.0))
     place, known = batch_maker(facts)
     assert place == "data.py:30" and known.call.name == "table_read"
+
+
+def test_a_queue_that_gives_out_batches_is_waited_for_at_the_line_that_asks_it():
+    facts = looped(stack([*LOOP, (PYTHON + "queue.py", 171, "get")], 60))
+    making = Making(("Queue.get (python3.11/queue.py:154)",), np.ones(20, bool), {}, 1.0, 1.0)
+    step = replace(facts.step, stages={**facts.step.stages, "input": 0.4 * facts.step.mean_s})
+
+    finding = made_in_step.check(replace(facts, making=making, step=step))
+
+    assert finding.place == "train.py:70"
+    assert finding.message.startswith("Queue.get waits for each batch")
 
 
 def test_a_call_that_timed_functions_were_seen_to_make_is_known_without_stacks():

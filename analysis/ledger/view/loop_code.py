@@ -11,6 +11,7 @@ from feedline.analysis.ledger.known_call import CallFound, Calls, KnownCall, kno
 from feedline.analysis.ledger.view.own_functions import place_of
 from feedline.analysis.ledger.view.reductions import as_reduced
 from feedline.analysis.ledger.view.slow_code import FEWEST, deepest
+from feedline.analysis.measure.code_frames import origin
 from feedline.analysis.measure.code_node import CodeNode
 from feedline.analysis.measure.code_places import LOGGING, OTHER
 from feedline.analysis.measure.code_tree import MAIN
@@ -194,6 +195,29 @@ def maker_share(facts: RuleInputs, known: CallFound) -> float:
     return min(1.0, known.seconds / whole) if whole else 0.0
 
 
+def _calling(facts: RuleInputs) -> str:
+    """Return file and line of the program that call a library's function which gives out batches.
+
+    Empty: no sample shows it.
+    """
+    code, made = facts.code, facts.making.functions if facts.making is not None else ()
+    frames = {frame for name in made if (frame := _frame_of(name)) is not None}
+    named = {(origin(frame.file), frame.function.rpartition(".")[2]) for frame in frames}
+    lines: dict[str, float] = {}
+    trees = [code.places[key] for key in _LOOP if key in code.places] if code is not None else []
+    for node in (node for tree in trees for node in tree.root.under()):
+        for line, chains in node.below.items():
+            for chain, seconds in chains.items():
+                first = chain[0] if chain else None
+                if (
+                    first is not None
+                    and (origin(first.file), first.function.rpartition(".")[2]) in named
+                ):
+                    place = f"{node.file}:{line}"
+                    lines[place] = lines.get(place, 0.0) + seconds
+    return max(lines, key=lambda place: lines[place], default="")
+
+
 def batch_maker(facts: RuleInputs) -> tuple[str, CallFound | None] | None:
     """Return file and line of the function that makes batches in the training's own thread.
 
@@ -210,7 +234,8 @@ def batch_maker(facts: RuleInputs) -> tuple[str, CallFound | None] | None:
     ]
     node = max(nodes, key=lambda other: other.seconds, default=None)
     if node is None:
-        return None
+        place = _calling(facts)
+        return (place, None) if place else None
     above = CodeNode(("", ""), node.seconds, calls={node.key: node})
     innermost, _ = deepest(above, code.source)
     known = known_call(node, PER_SAMPLE, code.source)
