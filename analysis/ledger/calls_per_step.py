@@ -39,8 +39,15 @@ AFTER_BACKWARD = replace(
     report=_GRADIENTS,
     left=None,
 )
-#: Calls that no frame and no line tell from REDUCED.
-OF_GRADIENTS: Calls = (ONE_BY_ONE, AFTER_BACKWARD)
+PARAMETRIZED = KnownCall(
+    "parametrized",
+    "A parametrized weight is computed again each time that the loop uses it.",
+    "Put the forward pass into `with torch.nn.utils.parametrize.cached():`",
+    "https://github.com/lezcano/geotorch/issues/34",
+    (Sign("torch", r"nn/utils/parametrize\.py", "get_parametrized"),),
+)
+#: Calls that it takes more than a frame or a line to tell.
+TOLD_BY_MORE: Calls = (ONE_BY_ONE, AFTER_BACKWARD, PARAMETRIZED)
 
 PER_STEP: Calls = (
     KnownCall(

@@ -6,7 +6,7 @@ import pytest
 from user_code.made_stacks import FETCHING, LIBRARIES, LOOP, PYTHON, TORCH, process, stack
 
 from feedline.analysis.ledger.calls_per_sample import PER_SAMPLE
-from feedline.analysis.ledger.calls_per_step import OF_GRADIENTS, PER_STEP
+from feedline.analysis.ledger.calls_per_step import PER_STEP, TOLD_BY_MORE
 from feedline.analysis.ledger.known_call import _of_text, known_call
 from feedline.analysis.measure.code_tree import SampledCode
 from feedline.analysis.measure.source_lines import SourceLines
@@ -161,7 +161,7 @@ def test_a_file_of_the_same_name_without_the_function_is_another_one(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "call", [*PER_SAMPLE, *PER_STEP, *OF_GRADIENTS], ids=lambda call: call.name
+    "call", [*PER_SAMPLE, *PER_STEP, *TOLD_BY_MORE], ids=lambda call: call.name
 )
 def test_each_call_says_little_and_names_a_public_report(call):
     assert len(call.says.split()) <= 22 and call.says.endswith(".")
@@ -172,7 +172,7 @@ def test_each_call_says_little_and_names_a_public_report(call):
 
 
 def test_names_are_unique_and_there_are_thirty_or_more():
-    names = [call.name for call in (*PER_SAMPLE, *PER_STEP, *OF_GRADIENTS)]
+    names = [call.name for call in (*PER_SAMPLE, *PER_STEP, *TOLD_BY_MORE)]
 
     assert len(names) == len(set(names)) >= 30
 
