@@ -412,6 +412,7 @@ def _view(
         facts,
         kept=memory.chained(rank.main, source_lines),
         adding_line=memory.adding_line(rank.main, source_lines),
+        saved_bytes=_saved_bytes(rank),
         growth=_growth(rank, source.gauges, facts, source_lines),
         ledger=ledger_of(rank, step, facts.costs, parts, facts.exposed, code),
     )
@@ -421,6 +422,13 @@ def _effective_cpus(manifest: Manifest) -> float:
     """Return how many CPUs the training may use, as far as that was recorded."""
     machine = manifest.machine
     return float(machine.get("effective_cpus") or machine.get("cpus") or 1)  # type: ignore[arg-type]
+
+
+def _saved_bytes(rank: RankMetrics) -> float | None:
+    """Return the median size of what ``torch.save`` wrote; None: it is not known."""
+    sizes = rank.main.view(Stage.CHECKPOINT)["nbytes"]
+    sizes = sizes[sizes > 0]
+    return float(np.median(sizes)) if len(sizes) else None
 
 
 def _growth(
