@@ -86,7 +86,7 @@ class Stage(enum.IntEnum):
     BACKWARD = 29
     OPTIMIZER = 30  #: one optimizer step. source: the optimizer
     USER = 31  #: feedline.stage(name). source: the name
-    CHECKPOINT = 32  #: torch.save. nbytes: unknown, 0
+    CHECKPOINT = 32  #: torch.save. nbytes: of the file; 0: unknown
     COMPILE = 33  #: torch.compile compiled a graph. extra: which. source: what made it
     #: A stretch between two calls of models, backward passes and updates, in which a function of
     #: the program made batches (taps/own_code). extra: how long it is. wall: what the function took

@@ -51,7 +51,8 @@ def _gain(finding: Finding, throughput: Throughput, step: StepSummary | None) ->
         None if cost_s is None or cost_s >= step.mean_s else _without(step.mean_s, cost_s, rate)
         for cost_s in (finding.cost_s, finding.cost_low_s, finding.cost_high_s)
     )
-    if most is not None and after is not None:
+    part_only = finding.cost_kind is CostKind.AT_LEAST  # a replay without it is no bound either
+    if most is not None and after is not None and not part_only:
         return Gain(GainKind.AT_MOST, unit, rate, max(after, most))
     return Gain(kind, unit, rate, after, low, high)
 

@@ -393,9 +393,17 @@ def _view(
         facts,
         kept=memory.chained(rank.main, source.lines),
         adding_line=memory.adding_line(rank.main, source.lines),
+        saved_bytes=_saved_bytes(rank),
         growth=_growth(rank, source.gauges, facts, source.lines),
         ledger=ledger_of(rank, step, facts.costs, parts, facts.exposed, code),
     )
+
+
+def _saved_bytes(rank: RankMetrics) -> float | None:
+    """Return the median size of what ``torch.save`` wrote; None: it is not known."""
+    sizes = rank.main.view(Stage.CHECKPOINT)["nbytes"]
+    sizes = sizes[sizes > 0]
+    return float(np.median(sizes)) if len(sizes) else None
 
 
 def _growth(

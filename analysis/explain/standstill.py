@@ -43,6 +43,10 @@ _BOTH = Sentence(
 )
 _ALL = Sentence("All ranks wait {does}.", does=NAME)
 _SINCE = Sentence("{who} has not run for {seconds}", who=NAME, seconds=TIME)
+_UNFILLED = (
+    "No other thread of this process runs: what filled the queue has ended, or was never started"
+)
+_WHY_ENDED = "Look for why the thread that fills the queue has ended: its error is in the output"
 _LOCKED = "The lock was taken before the fork: no thread of this process can release it"
 _FIX = {
     LOCK: "Make the lock in the worker, or release it before the loader starts",
@@ -68,6 +72,7 @@ class Doing:
         still: whether it has not moved while it was watched.
         forked: whether it is a fork of its parent.
         held: whether the lock that it waits for can only have been taken before it was forked.
+        unfilled: whether it waits for a queue of threads, of which none is left that could fill it.
     """
 
     name: str
@@ -78,6 +83,7 @@ class Doing:
     still: bool
     forked: bool = False
     held: bool = False
+    unfilled: bool = False
 
     @property
     def says(self) -> str:
@@ -123,6 +129,8 @@ class Standstill:
         """Return it as a finding."""
         culprit = self.culprit
         fix = _FIX.get(culprit.kind, "") if culprit else ""
+        if culprit is not None and culprit.unfilled:
+            fix = _WHY_ENDED
         return Finding(
             "standstill",
             Severity.HIGH,
@@ -141,6 +149,7 @@ def _more(culprit: Doing) -> list[str]:
     return [
         *([_SINCE(who=_capital(culprit.name), seconds=waited_s)] if long else []),
         *([_LOCKED] if culprit.held else []),
+        *([_UNFILLED] if culprit.unfilled else []),
     ]
 
 
@@ -183,6 +192,8 @@ def _cause(groups: Sequence[list[Doing]]) -> tuple[str, Doing | None]:
     return _FOR(who=_capital(main.name), whom=blamed.name, does=blamed.says), blamed
 
 
+_OF_THREADS = "get of threads"  # the other queue's items may come from another process
+
 _GRAVEST = (_STOPS, _ENDED, LOCK, _FULL, _EMPTY, COLLECTIVE, _OTHER_WAIT, _SLEEPS, _JOIN, _RUNS)
 
 
@@ -223,6 +234,7 @@ def _doing(name: str, process: WatchedProcess) -> Doing:
         _is_still(process),
         forked,
         kind == LOCK and forked and not call and not _others_run(process),
+        kind == _EMPTY and call == _OF_THREADS and not _others_run(process),
     )
 
 
@@ -285,6 +297,8 @@ def _of_frame(frame: StackFrame) -> tuple[str, str] | None:
         )
     if whose.owner != PYTHON:
         return None
+    if whose.tail == "queue.py" and function == "get":
+        return _EMPTY, _OF_THREADS
     if whose.tail in ("queue.py", "multiprocessing/queues.py"):
         return {"get": (_EMPTY, "get"), "put": (_FULL, "put")}.get(function)
     if whose.tail == "multiprocessing/process.py" and function == "join":

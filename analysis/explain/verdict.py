@@ -6,7 +6,7 @@ from feedline.analysis.convergence.checks import ASIDE, DIVERGED, GRAVE
 from feedline.analysis.explain.model import Verdict
 from feedline.analysis.formatting import sentence
 from feedline.analysis.ledger.calls_per_sample import PER_SAMPLE
-from feedline.analysis.ledger.calls_per_step import PER_STEP
+from feedline.analysis.ledger.calls_per_step import PER_STEP, TOLD_BY_MORE
 from feedline.analysis.ledger.facts import RuleInputs
 from feedline.analysis.ledger.finding import KNOWN_CALL, SHARE, Finding, Severity
 from feedline.analysis.ledger.rule import Effort, Statement
@@ -70,7 +70,9 @@ def verdict(findings: Sequence[Finding], run: RuleInputs) -> Verdict:
 def _known(top: Finding) -> str:
     """Return what is slow about the call that a finding names; empty: it names none."""
     call = next((one.of for one in top.evidence if one.id == KNOWN_CALL), "")
-    return next((known.says for known in (*PER_SAMPLE, *PER_STEP) if known.name == call), "")
+    return next(
+        (known.says for known in (*PER_SAMPLE, *PER_STEP, *TOLD_BY_MORE) if known.name == call), ""
+    )
 
 
 def of_finding(top: Finding | None, limit: str, cause: str = "", caveat: str = "") -> Verdict:

@@ -21,6 +21,14 @@ GROWN = KnownCall(
     "https://github.com/ulissigroup/amptorch/issues/12",
     text=r"\b([\w.]+)\s*=\s*(torch|np|numpy)\.(cat|concat\w*|append|[vh]stack)\(\s*[\[(]?\s*\1\s*,",
 )
+SUMMED = KnownCall(
+    "lists_summed",
+    "sum() copies all lists that it has joined so far for each further one.",
+    "Join lists with itertools.chain.from_iterable",
+    "https://github.com/huggingface/transformers/issues/1830",
+    text=r"\bsum\((?:[^()]|\([^()]*\))*,\s*(start\s*=\s*)?(\[\]|\(\))\s*\)",
+    left=0.06,
+)
 SEARCHED = KnownCall(
     "list_searched",
     "In a list or array, `in` and index() compare one item after another.",
@@ -228,8 +236,8 @@ PER_SAMPLE: Calls = (
     ),
     KnownCall(
         "arrow_to_python",
-        "Arrow values become Python objects, one by one.",
-        "Read rows as NumPy arrays or tensors, in batches",
+        "Arrow values become Python objects or tensors, one by one.",
+        "Read rows in batches, as arrays, and rows first: data[rows][column], not data[column][rows]",
         "https://github.com/huggingface/datasets/issues/2498",
         (Sign("datasets", r"(formatting/.*|arrow_dataset\.py|table\.py)"),),
         r"\.to_pylist\(|\.as_py\(",
@@ -428,6 +436,7 @@ PER_SAMPLE: Calls = (
         left=0.3,
     ),
     GROWN,
+    SUMMED,
     SEARCHED,
 )
 

@@ -5,11 +5,49 @@ Of several that fit a frame or a line, the first counts, as for each sample (cal
 
 from dataclasses import replace
 
-from feedline.analysis.ledger.calls_per_sample import GROWN, SEARCHED
+from feedline.analysis.ledger.calls_per_sample import GROWN, SEARCHED, SUMMED
 from feedline.analysis.ledger.known_call import Calls, KnownCall, Sign
 from feedline.profiler.masks import PYTHON
 
 _RARELY = 1 / 50  # of a call that is made every 50 steps, as its fix says, in each step
+
+#: Of values of any kind. What is true of gradients comes in its place (view/reductions.py).
+REDUCED = KnownCall(
+    "reduced",
+    "Values are reduced over all ranks in every step.",
+    "Reduce all values together, every 50 steps or so",
+    "https://github.com/meta-pytorch/torchtune/pull/522",
+    (Sign("torch", r"distributed/distributed_c10d\.py"),),
+    r"\ball_reduce\(|\ball_gather\w*\(",
+    left=_RARELY,
+)
+
+_GRADIENTS = "https://github.com/computational-cell-analytics/micro-sam/pull/1329"
+ONE_BY_ONE = replace(
+    REDUCED,
+    name="gradients_one_by_one",
+    says="Gradients are reduced over all ranks after the backward pass, one tensor after another.",
+    fix="Wrap the model in DistributedDataParallel, or reduce all gradients in one call",
+    report=_GRADIENTS,
+    left=None,
+)
+AFTER_BACKWARD = replace(
+    REDUCED,
+    name="gradients_after_backward",
+    says="Gradients are reduced over all ranks only after the backward pass.",
+    fix="Wrap the model in DistributedDataParallel, which reduces them during the backward pass",
+    report=_GRADIENTS,
+    left=None,
+)
+PARAMETRIZED = KnownCall(
+    "parametrized",
+    "A parametrized weight is computed again each time that the loop uses it.",
+    "Put the forward pass into `with torch.nn.utils.parametrize.cached():`",
+    "https://github.com/lezcano/geotorch/issues/34",
+    (Sign("torch", r"nn/utils/parametrize\.py", "get_parametrized"),),
+)
+#: Calls that it takes more than a frame or a line to tell.
+TOLD_BY_MORE: Calls = (ONE_BY_ONE, AFTER_BACKWARD, PARAMETRIZED)
 
 PER_STEP: Calls = (
     KnownCall(
@@ -171,15 +209,7 @@ PER_STEP: Calls = (
         (Sign("torch", r"distributed/distributed_c10d\.py", "(monitored_)?barrier"),),
         r"\bbarrier\(",
     ),
-    KnownCall(
-        "reduced",
-        "Values are reduced over all ranks in every step, one after another.",
-        "Reduce all values together, every 50 steps or so",
-        "https://github.com/meta-pytorch/torchtune/pull/522",
-        (Sign("torch", r"distributed/distributed_c10d\.py"),),
-        r"\ball_reduce\(|\ball_gather\w*\(",
-        left=_RARELY,
-    ),
+    REDUCED,
     KnownCall(
         "state_copied",
         "The model or its state is copied in the training loop.",
@@ -206,6 +236,7 @@ PER_STEP: Calls = (
         left=_RARELY,
     ),
     replace(GROWN, name="grown_by_copying_in_step"),
+    replace(SUMMED, name="lists_summed_in_step"),
     replace(SEARCHED, name="list_searched_in_step"),
     KnownCall(
         "one_hot",

@@ -161,6 +161,13 @@ def _around(
     return None
 
 
+def in_loop(source: SourceLines, node: CodeNode, line: int) -> bool:
+    """Return whether a line of a function is in a ``for`` loop of it; False: its source is not there."""
+    return any(
+        first < line <= last for first, last in _loops(source.text(node.file, node.function))
+    )
+
+
 @lru_cache(maxsize=256)
 def _loops(text: str) -> tuple[tuple[int, int], ...]:
     """Return the first and last lines of the ``for`` loops of a file's text."""

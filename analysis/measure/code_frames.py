@@ -48,6 +48,7 @@ _FRAMEWORKS = frozenset(
 )
 #: Frames without a name of their own: a part of the function that they are written in.
 _INSIDE = frozenset(("<listcomp>", "<setcomp>", "<dictcomp>", "<genexpr>"))
+_LINE = "line "  # begins the key of a line of a module
 _LAMBDA = "<lambda>"
 _MODULE = "<module>"
 _OF_TEXT = "<string>"
@@ -156,13 +157,19 @@ def within_the_program(frames: Sequence[StackFrame]) -> Sequence[StackFrame]:
     return frames[ours[-1] + 1 :] if ours else frames
 
 
+def in_one_body(key: tuple[str, str], other: tuple[str, str]) -> bool:
+    """Return whether two keys are of one function: lines of a module have a key each."""
+    of_module = key[1].startswith(_LINE) and other[1].startswith(_LINE)
+    return key == other or of_module and key[0] == other[0]
+
+
 def _named(frame: StackFrame) -> str:
     name = frame.function.rpartition(".")[2] if "<" not in frame.function else frame.function
     last = frame.function.rpartition(".")[2]
     if last == _LAMBDA:
         return f"lambda of line {frame.line}"
     if last == _MODULE:
-        return f"line {frame.line}"
+        return f"{_LINE}{frame.line}"
     return name.rpartition(".")[2]
 
 

@@ -2,11 +2,12 @@
 
 import numpy as np
 
-from feedline.analysis.intervals import IntArray, overlap
+from feedline.analysis.intervals import IntArray, holds, overlap
 from feedline.analysis.measure.model import Gauge, Moved
 from feedline.analysis.measure.step_model import Flop
 from feedline.analysis.measure.steps import Steps
 from feedline.profiler.events import Arithmetic, Flag, Stage
+from feedline.profiler.store.record_columns import Records
 from feedline.profiler.store.segment_reader import Process
 
 _NAMES = {int(one): one.name.lower() for one in Arithmetic if one is not Arithmetic.UNKNOWN}
@@ -33,6 +34,16 @@ def flop(main: Process, steps: Steps) -> Flop | None:
     )
 
 
+def _of_steps(main: Process, steps: Steps, *stages: Stage) -> Records:
+    """Return the main thread's records of stages whose wait for a CPU was measured.
+
+    Those in evaluation are not among them: they are no time of the steps.
+    """
+    records = main.of(*stages)
+    measured = (records["runqueue"] >= 0) & (records["thread"] == 0)
+    return records[measured & ~holds(steps.boundaries.evaluation, records["start"])]
+
+
 def runqueue_s(main: Process, steps: Steps, first: int, *stages: Stage) -> float | None:
     """Return how long the main thread was runnable without a CPU inside a mean step, s.
 
@@ -40,8 +51,7 @@ def runqueue_s(main: Process, steps: Steps, first: int, *stages: Stage) -> float
         first: index of the first step that counts.
         stages: whose records are looked at.
     """
-    records = main.of(*stages)
-    records = records[(records["runqueue"] >= 0) & (records["thread"] == 0)]
+    records = _of_steps(main, steps, *stages)
     begin, end = steps.start[first:], steps.boundaries.end[first:]
     if not len(begin):
         return None
@@ -58,8 +68,8 @@ def queued_share(main: Process, steps: Steps, first: int, *stages: Stage) -> flo
     Args:
         first: index of the first step that counts.
     """
-    records = main.of(*stages)
-    records = records[(records["runqueue"] >= 0) & (records["cpu"] >= 0) & (records["thread"] == 0)]
+    records = _of_steps(main, steps, *stages)
+    records = records[records["cpu"] >= 0]
     records = (
         records[records["start"] >= steps.start[first]] if first < len(steps.start) else records[:0]
     )
@@ -73,8 +83,8 @@ def queued_ns(main: Process, steps: Steps, *stages: Stage) -> IntArray:
 
     int64 [steps], ns; 0 where that was not measured.
     """
-    records = main.of(*stages)
-    records = records[(records["runqueue"] > 0) & (records["thread"] == 0)]
+    records = _of_steps(main, steps, *stages)
+    records = records[records["runqueue"] > 0]
     at = np.searchsorted(steps.start, records["start"], "right") - 1
     inside = (at >= 0) & (records["start"] < np.append(steps.boundaries.end, 0)[at])
     queued = np.minimum(records["runqueue"], records["wall"])[inside]

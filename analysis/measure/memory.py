@@ -29,6 +29,9 @@ _THIRDS, _STEADY = 3, 0.4
 #: Bytes of growth for each new block of Python's allocator, whose blocks have 512 B at most. Up to
 #: the first figure, small objects grow; from the second on, large pieces do.
 _OF_OBJECTS, _OF_PIECES = 1024.0, 2048.0
+#: Bytes that a figure takes at least and at most, and figures that are opened at least, where these
+#: explain what grows.
+_OF_FIGURES, _OF_LARGE_FIGURES, _FEWEST_FIGURES = 20e3, 200e6, 5
 _POINTS, _DRAWS, _BLOCKS = 48, 200, 8
 #: Of the graphs of past steps that were looked at: with fewer, some wait for a later update.
 _KEPT, _FEWEST_GRAPHS = 0.9, 4
@@ -64,6 +67,7 @@ def growths(
     shared = _shared(by_name, clock, events)
     if series := by_name.get("memory/main"):
         held = _kept_by_main(series, by_name.get("memory/main_blocks"), _graphs(main, source))
+        held = _with_figures(held, series, by_name.get("memory/figures"))
         if shared is not None:
             series = series[0], series[1] + np.interp(series[0], *shared)
             held = replace(held or _Held(None), holder=(held and held.holder) or Holder.PIECES)
@@ -213,6 +217,7 @@ class _Held:
     place: str = ""
     still_shared_bytes: float | None = None
     new_objects: float | None = None
+    figures: float | None = None
 
 
 def _growth(
@@ -259,6 +264,7 @@ def _growth(
         place=held.place,
         still_shared_bytes=held.still_shared_bytes,
         new_objects=held.new_objects,
+        figures=held.figures,
     )
 
 
@@ -316,6 +322,17 @@ def _kept_by_main(series: _Series, blocks: _Series | None, graphs: _Held | None)
     if known.holder is None and each >= _OF_PIECES:
         return replace(known, holder=Holder.PIECES, new_objects=max(new, 0.0))
     return graphs
+
+
+def _with_figures(held: _Held | None, series: _Series, figures: _Series | None) -> _Held | None:
+    """Return what holds memory, with pyplot's figures where these explain how it grows."""
+    if figures is None or len(figures[0]) < _FEWEST_LOOKS:
+        return held
+    opened = figures[1][-1] - figures[1][0]
+    grown, new = slope(*_thinned(series)), slope(*_thinned(figures))
+    if opened < _FEWEST_FIGURES or new <= 0 or not _OF_FIGURES <= grown / new <= _OF_LARGE_FIGURES:
+        return held
+    return replace(held or _Held(None), figures=float(figures[1][-1]))
 
 
 def _thinned(series: _Series) -> _Series:

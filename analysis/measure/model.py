@@ -377,6 +377,8 @@ class MemoryGrowth:
         at: What its jumps come with: epoch or evaluation; empty: neither, or none.
         new_objects: Small Python objects that come with each step and stay. Unit: objects. None: not
             counted, or it is not the main process.
+        figures: Figures that pyplot keeps at their end, where these became more. Unit: figures.
+            None: they did not, or it is not the main process.
     """
 
     who: str
@@ -397,6 +399,7 @@ class MemoryGrowth:
     every_steps: float | None = None
     at: str = ""
     new_objects: float | None = None
+    figures: float | None = None
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,12 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from feedline.analysis.intervals import IntArray, holds
-from feedline.analysis.measure.code_frames import called, program_frames, within_the_program
+from feedline.analysis.measure.code_frames import (
+    called,
+    in_one_body,
+    program_frames,
+    within_the_program,
+)
 from feedline.analysis.measure.code_node import CodeNode, Weight, share_of
 from feedline.analysis.measure.code_places import EVALUATION, IDLE, LOGGING, OTHER
 from feedline.analysis.measure.code_tree import MAIN, PlaceTree, SampledCode
@@ -284,7 +289,9 @@ def evaluating_line(
             number = int(holds(evaluation, moments).sum()) if len(moments) else 0
             if number:
                 frames = program_frames(within_the_program(stack.frames))
-                lines.update({frame.line: number for frame in frames if frame.key == code.loop})
+                lines.update(
+                    {one.line: number for one in frames if in_one_body(one.key, code.loop)}
+                )
     line, most = max(lines.items(), key=lambda pair: pair[1], default=(0, 0))
     if most < _FEWEST_EVALUATING or most < _MOST_AT_LINE * lines.total():
         return ""

@@ -38,12 +38,20 @@ def _counts_blocks() -> bool:
     return with_gil() and sys.getallocatedblocks() > 0
 
 
+def _open_figures() -> int | None:
+    """Return how many figures pyplot keeps, until they are closed; None: the program has no pyplot."""
+    keeps = getattr(sys.modules.get("matplotlib._pylab_helpers"), "Gcf", None)
+    figures = getattr(keeps, "figs", None)
+    return len(figures) if isinstance(figures, dict) else None
+
+
 class PrivateMemory(GaugeSource):
     """What grows if a program keeps more and more.
 
     memory/main: resident bytes of the process that probes, without files and shared memory.
     memory/main_blocks: blocks of Python's own allocator that are in use: small objects have one
     each, large ones none. Counting them goes through all of its memory, so it comes rarely.
+    memory/figures: figures that pyplot keeps, from when the program has imported it.
     memory/children: processes below it. memory/children_private: bytes in them that no other
     process shares; memory/children_anonymous: the same with those that a forked process still
     shares with its parent, so that copying on write moves bytes between the two and keeps their
@@ -56,6 +64,7 @@ class PrivateMemory(GaugeSource):
         super().__init__()
         self._pid = os.getpid() if pid is None else pid
         self._proc = proc
+        self._of_this_process = pid is None
         self._due_ns, self._begun_ns = 0, clock.wall_ns()
         self._blocks_due_ns = 0 if pid is None and _counts_blocks() else _NEVER
 
@@ -86,6 +95,9 @@ class PrivateMemory(GaugeSource):
             early = now - self._begun_ns < _EARLY_NS
             pause = _EARLY_PAUSE if early else _PAUSE
             self._due_ns = now + pause * (clock.cpu_ns() - begun)
+        if self._of_this_process and (figures := _open_figures()) is not None:
+            self.units["memory/figures"] = "1"
+            values["memory/figures"] = float(figures)
         if now >= self._blocks_due_ns:
             begun = clock.cpu_ns()
             values["memory/main_blocks"] = float(sys.getallocatedblocks())

@@ -7,8 +7,10 @@ one device belong to the caller.
 """
 
 import functools
+import os
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 import torch
@@ -305,12 +307,24 @@ def attach_checkpoint(patches: Patches) -> None:
             segment = recorder.resume()
             if segment is None:
                 return original(*args, **kwargs)
-            with Span(segment, Stage.CHECKPOINT):
-                return original(*args, **kwargs)
+            with Span(segment, Stage.CHECKPOINT) as span:
+                result = original(*args, **kwargs)
+                span.nbytes = _saved_bytes(*args, **kwargs)
+            return result
 
         return save
 
     patches.enter(torch.save, watched)
+
+
+def _saved_bytes(*args: Any, **kwargs: Any) -> int:
+    """Return the size of what was saved, from the arguments of ``torch.save``; 0: unknown."""
+    with suppress(Exception):  # files of all kinds
+        file = args[1] if len(args) > 1 else kwargs["f"]
+        if isinstance(file, (str, os.PathLike)):
+            return os.stat(file).st_size
+        return int(file.tell())
+    return 0
 
 
 GRADIENTS_NAME = "gradients"

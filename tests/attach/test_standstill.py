@@ -43,6 +43,15 @@ def test_a_process_that_has_ended_is_named(start, tmp_path):
     assert seen["cause"] == f"The main process waits for process {dead['pid']}, which has ended."
 
 
+def test_a_queue_that_no_thread_fills_any_more_is_told_as_such(start, tmp_path):
+    seen = attach(start("hangs.py", "dead thread").pid, tmp_path, 4)
+
+    place = line_of("batches.get()")
+    assert seen["cause"] == f"The main process waits for a queue that stays empty at {place}."
+    assert "what filled the queue has ended" in str(seen["findings"])
+    assert seen["fix"].startswith("Look for why the thread that fills the queue has ended")
+
+
 @pytest.mark.parametrize(("kind", "begun"), [("ahead", 1), ("exception", 1)])
 def test_a_rank_that_waits_for_another_is_named_with_its_line(kind, begun, start, tmp_path):
     words = ("-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2")

@@ -24,6 +24,19 @@ def test_the_line_that_most_samples_in_evaluations_were_called_at_is_told():
     assert evaluating_line(EVALUATION, CODE, [seen]) == "train.py:80"
 
 
+def test_the_line_is_told_where_the_loop_is_no_function_but_the_programs_own_text():
+    begun = LOOP[:1]
+    steps = [stack([*begun, ("train.py", 44, "<module>"), *FORWARD], 100)]
+    code = SampledCode.of(
+        [process("main", *steps, stack([*begun, ("train.py", 46, "<module>")], 9))]
+    )
+    frames = [*begun, ("train.py", 48, "<module>"), ("train.py", 30, "validate"), *FORWARD]
+    moments = (110, 120, 130, 510, 520)
+    seen = process("main", replace(stack(frames, len(moments)), moments=moments))
+
+    assert evaluating_line(EVALUATION, code, [seen]) == "train.py:48"
+
+
 def test_few_samples_or_several_lines_have_none():
     few = process("main", at_line(80, 110, 120, 130, 510))
     lines = [at_line(line, *range(110, 115)) for line in (80, 81, 82)]

@@ -190,6 +190,17 @@ def test_graphs_hold_it_unless_small_objects_explain_it():
     assert with_few.holder is Holder.GRAPHS and with_many.holder is Holder.OBJECTS
 
 
+def test_figures_that_stay_open_are_told_where_they_explain_what_grows():
+    def with_figures(opened):
+        (found,) = grown(main_by(40 * MB), gauge("memory/figures", opened))
+        return found.figures
+
+    assert with_figures(2 + 40 * np.arange(31)) == 2 + 40 * 30
+    assert with_figures([4] * 31) is None  # they are used again
+    assert with_figures(np.arange(31) / 10) is None  # 400 MB each: it is something else
+    assert with_figures(10_000 * np.arange(31)) is None  # 4 kB each
+
+
 def test_growth_in_jumps_has_their_distance():
     (found,) = grown(gauge("memory/main", 500 * MB + 100 * MB * (np.arange(31) // 3)))
 

@@ -245,7 +245,10 @@ def test_functions_that_were_taken_before_the_recording_began_are_watched_and_ca
     with feedline.record(tmp_path / "run"):
         assert pickle.loads(pickle.dumps([save, backward])) == [torch.save, torch.autograd.backward]
         save({}, tmp_path / "saved")
+        with (tmp_path / "file").open("wb") as file:
+            save({"weight": torch.zeros(1000)}, file)
 
     assert (save.__code__, backward.__code__) == codes
     (segment,) = (tmp_path / "run").rglob("main*.seg")
-    assert len(read_segment(segment).of(Stage.CHECKPOINT)) == 1
+    sizes = read_segment(segment).view(Stage.CHECKPOINT)["nbytes"].tolist()
+    assert sizes == [(tmp_path / name).stat().st_size for name in ("saved", "file")]

@@ -770,7 +770,12 @@ CASES: dict[str, list[tuple[str, RuleInputs, RuleInputs]]] = {
             "Save less often",
             in_ledger("checkpoint", 60.0, 0.5),
             in_ledger("checkpoint", 60.0, 0.005),
-        )
+        ),
+        (
+            "leave out data",
+            replace(in_ledger("checkpoint", 60.0, 0.5, TENSORS), saved_bytes=50e6),
+            replace(in_ledger("checkpoint", 60.0, 0.5, TENSORS), saved_bytes=100e3),
+        ),
     ],
     "garbage_collection": [
         ("gc.freeze", collecting(), collecting(full_share=0.1)),

@@ -11,8 +11,11 @@ from feedline.analysis.ledger.finding import Severity
 from feedline.analysis.ledger.view.loop_code import batch_maker, loop_function
 from feedline.analysis.measure.code_tree import SampledCode
 from feedline.analysis.measure.making import Making
+from feedline.analysis.measure.model import Updated
 from feedline.analysis.measure.step_model import OwnCode, OwnFunction
 from feedline.analysis.measure.user_code import loop_code
+from feedline.analysis.ranks.communication import CollectiveKind, Communication, ExposedKind
+from feedline.analysis.rules.input import made_in_step
 from feedline.analysis.rules.loop.own_code import check
 
 DRAW = [*LOOP, ("plots.py", 8, "draw"), (LIBRARIES + "matplotlib/pyplot.py", 1100, "savefig")]
@@ -60,6 +63,17 @@ def test_a_function_that_makes_batches_is_no_code_of_the_loop_and_has_a_line_of_
     assert place == "data.py:30" and known.call.name == "table_read"
 
 
+def test_a_queue_that_gives_out_batches_is_waited_for_at_the_line_that_asks_it():
+    facts = looped(stack([*LOOP, (PYTHON + "queue.py", 171, "get")], 60))
+    making = Making(("Queue.get (python3.11/queue.py:154)",), np.ones(20, bool), {}, 1.0, 1.0)
+    step = replace(facts.step, stages={**facts.step.stages, "input": 0.4 * facts.step.mean_s})
+
+    finding = made_in_step.check(replace(facts, making=making, step=step))
+
+    assert finding.place == "train.py:70"
+    assert finding.message.startswith("Queue.get waits for each batch")
+
+
 def test_a_call_that_timed_functions_were_seen_to_make_is_known_without_stacks():
     facts = looped(stack(LOOP, 3))
     mainly = "_deepcopy_dict (python3.11/copy.py:227)"
@@ -96,3 +110,33 @@ def test_what_ranks_do_together_in_each_step_is_told_by_its_name(function, says)
 
     more = check(looped(stack(called, 60), stack(LOOP, 10))).more
     assert any(sentence.startswith(says) for sentence in more)
+
+
+def reducing(*, calls, elements, phase="other"):
+    """A loop of 1,000 parameters in 10 tensors, which all-reduces elements in so many calls a step."""
+    wrapper = (TORCH + "distributed/c10d_logger.py", 83, "wrapper")
+    called = [*LOOP, wrapper, (TORCH + "distributed/distributed_c10d.py", 3000, "all_reduce")]
+    facts = looped(stack(called, 60), stack(LOOP, 10))
+    count = calls * facts.throughput.steps
+    kind = CollectiveKind("all_reduce", 4 * elements // calls, 2, "gloo", count, None, None, None)
+    exposed = {"0": [ExposedKind("all_reduce", phase, 0.01)]}
+    comm = Communication([kind], None, "none", [], "", None, [], [], [], exposed)
+    return replace(facts, comm=comm, updated=Updated("SGD", 10, 1000, False), shown=0)
+
+
+@pytest.mark.parametrize(
+    ("calls", "elements", "phase", "says", "fix"),
+    [
+        (10, 1000, "other", "Gradients are reduced over all ranks after", "DistributedData"),
+        (1, 1000, "other", "Gradients are reduced over all ranks only", "during the backward"),
+        (10, 20, "other", "Values are reduced", "every 50 steps"),
+        (10, 1000, "backward", "Values are reduced", "every 50 steps"),
+    ],
+)
+def test_gradients_that_the_loop_reduces_are_not_told_to_be_reduced_less_often(
+    calls, elements, phase, says, fix
+):
+    finding = check(reducing(calls=calls, elements=elements, phase=phase))
+
+    assert any(sentence.startswith(says) for sentence in finding.more)
+    assert fix in finding.fix

@@ -149,6 +149,9 @@ def test_without_growth_or_without_a_known_limit_nothing_is_said():
         ("\nloss.backward(create_graph=True)\n", KEPT, "torch.autograd.grad"),
         ("\nloss.backward(create_graph=False)\n", KEPT, None),
         ("\nloss.backward(create_graph=True)\n", GROWN, None),
+        ("\nfigure, axes = plt.subplots(2)\n", replace(GROWN, figures=40.0), "pyplot.close"),
+        ("\nfigure, axes = plt.subplots(2)\n", GROWN, None),
+        ("\npyplot.figure()\n", replace(GROWN, figures=40.0), "pyplot.close"),
     ],
 )
 def test_a_line_that_is_known_to_keep_memory_is_told(tmp_path, text, grown, fix):

@@ -13,7 +13,7 @@ from user_code.made_stacks import BACKWARD, FORWARD, LOOP, PYTHON, TORCH, stack,
 
 from feedline.analysis.ledger.calls_per_step import PER_STEP
 from feedline.analysis.ledger.change import Change, Refused
-from feedline.analysis.ledger.finding import Severity
+from feedline.analysis.ledger.finding import CostKind, Severity
 from feedline.analysis.measure.code_tree import SampledCode
 from feedline.analysis.measure.source_lines import SourceLines
 from feedline.analysis.measure.step_model import Flop
@@ -111,6 +111,40 @@ def test_a_slow_call_inside_the_model_is_named_with_its_line_and_predicted():
     assert call_in_model.check(facts_of(stack([*CALL, ("net.py", 12, "hook")], 300))) is None
     norm = [*CALL, ("net.py", 12, "forward"), (TORCH + "functional.py", 1500, "norm")]
     assert call_in_model.check(facts_of(stack(norm, 300))) is None
+
+
+RECURRENT = """
+class Net(nn.Module):
+    def forward(self, x):
+        for now in x.unbind(1):
+            state = torch.tanh(now + self.recall(state))
+        return self.recall(state)
+"""
+
+
+@pytest.mark.parametrize(
+    ("line", "of", "place"),
+    [
+        (5, ("get_parametrized",), "net.py:5"),
+        (5, ("get_parametrized", "get_cached_parametrization"), None),
+        (6, ("get_parametrized",), None),  # once in each pass, as it has to be
+        (5, (), None),
+    ],
+)
+def test_a_parametrized_weight_that_a_loop_computes_again_is_named(tmp_path, line, of, place):
+    (tmp_path / "net.py").write_text(RECURRENT)
+    os.utime(tmp_path / "net.py", (1e9, 1e9))
+    inside = [(TORCH + "nn/utils/parametrize.py", 440, name) for name in of]
+    module = (TORCH + "nn/modules/linear.py", 134, "forward")
+    used = [*CALL, (str(tmp_path / "net.py"), line, "forward"), module, *inside]
+    facts = facts_of(stack(used, 300), source=SourceLines(2e9))
+
+    finding = call_in_model.check(facts)
+
+    assert (finding is not None) is (place is not None)
+    if finding:
+        assert finding.place.endswith(place) and "parametrize.cached()" in finding.fix
+        assert finding.cost_kind is CostKind.AT_LEAST
 
 
 NET = """

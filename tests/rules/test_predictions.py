@@ -361,6 +361,10 @@ def test_where_only_the_removal_of_a_call_can_be_replayed_the_gain_is_at_most_th
     assert told.predicted is None and told.gain.kind is GainKind.AT_MOST
     assert told.gain.after == told.at_most_per_s == pytest.approx(330.0)
 
+    of_a_part = replace(told, cost_kind=CostKind.AT_LEAST)
+    (told,) = with_gains([of_a_part], facts.throughput, facts.step)
+    assert told.gain.kind is GainKind.AT_LEAST
+
 
 def test_no_prediction_of_a_fix_is_above_what_removing_it_all_gives():
     facts = without_workers()

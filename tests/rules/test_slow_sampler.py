@@ -51,6 +51,20 @@ DRAWING = [
 ]
 
 
+def test_a_sampler_that_makes_samples_to_draw_them_is_told_so_at_its_own_line():
+    settings = {"sampler": "ByLength", "sample_code": "Speech.__getitem__ (data.py:70)"}
+    facts = made_up_facts(stages={"sampler": 200.0}, settings=settings)
+    reading = [*DRAWING, ("data.py", 71, "__getitem__")]
+    code = SampledCode.of([training(stack(reading, 250), stack(DRAWING, 50))])
+    own = SampledCode.of([training(stack(reading, 50), stack(DRAWING, 250))])
+
+    finding = check(replace(facts, code=code))
+    assert finding.place == "data.py:42"
+    assert finding.fix.startswith("Compute what depends on the data, such as lengths")
+    assert any("makes samples of the dataset" in sentence for sentence in finding.more)
+    assert not check(replace(facts, code=own)).fix.startswith("Compute what depends")
+
+
 @pytest.mark.parametrize(("name", "place"), [("ByDistance", "data.py:42"), ("RandomSampler", "")])
 def test_the_line_of_a_sampler_of_the_program_is_told(name, place):
     facts = made_up_facts(stages={"sampler": 200.0}, settings={"sampler": name})

@@ -103,6 +103,20 @@ def test_checkpoints_say_how_long_one_takes_and_how_often_it_comes():
     )
 
 
+def test_a_checkpoint_that_is_far_larger_than_what_is_trained_is_told_to_leave_out_the_rest():
+    facts = replace(given("checkpoint", 15.6, 0.2, updated=SMALL), saved_bytes=30e6)
+    usual = replace(facts, saved_bytes=100e3)
+    unknown = replace(facts, updated=None)
+
+    finding = checkpoint_time.check(facts)
+
+    assert finding.fix.startswith("Save only what a restart needs")
+    assert finding.more[0].startswith("a checkpoint has 30.0 MB: the parameters that are trained")
+    assert all(
+        checkpoint_time.check(one).fix.startswith("Save less often") for one in (usual, unknown)
+    )
+
+
 @pytest.mark.parametrize(
     "facts",
     [given("checkpoint", 15.6, 1 / 200), given("checkpoint", 4.0, 0.2)],

@@ -95,6 +95,21 @@ def test_small_objects_are_blocks_and_large_ones_are_not(source):
     assert len(objects) == 100_000 and len(pieces) == 10
 
 
+def test_figures_that_pyplot_keeps_are_counted(source):
+    matplotlib = pytest.importorskip("matplotlib")
+    matplotlib.use("Agg")
+    from matplotlib import pyplot
+
+    pyplot.close("all")
+    before = source.read()["memory/figures"]
+    kept, closed = pyplot.figure(), pyplot.figure()
+    pyplot.close(closed)
+
+    assert before == 0.0 and source.read()["memory/figures"] == 1.0
+    assert source.units["memory/figures"] == "1"
+    pyplot.close(kept)
+
+
 def test_blocks_are_those_of_the_process_that_asks():
     source = PrivateMemory(os.getppid())
 

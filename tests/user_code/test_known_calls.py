@@ -7,7 +7,7 @@ from user_code.made_stacks import FETCHING, LIBRARIES, LOOP, PYTHON, TORCH, proc
 
 from feedline.analysis.explain.run_facts import source_of
 from feedline.analysis.ledger.calls_per_sample import PER_SAMPLE
-from feedline.analysis.ledger.calls_per_step import PER_STEP
+from feedline.analysis.ledger.calls_per_step import PER_STEP, TOLD_BY_MORE
 from feedline.analysis.ledger.known_call import _of_text, known_call
 from feedline.analysis.measure.code_tree import SampledCode
 from feedline.analysis.measure.source_lines import SourceLines
@@ -90,6 +90,10 @@ def test_a_frame_of_a_library_shows_a_known_call(frame, name):
         ("atoms = torch.cat([atoms, atom[None]])", "grown_by_copying"),
         ("self.all = np.append(self.all, row)", "grown_by_copying"),
         ("batch = torch.cat([images, masks])", None),
+        ("return sum([pieces(word) for word in text.split()], [])", "lists_summed"),
+        ("tokens = sum(words, start=[])", "lists_summed"),
+        ("total = sum(lengths)", None),
+        ("total = sum(lengths, 0)", None),
         ("if pair not in self.links:", "list_searched"),
         ("return self.words.index(word)", "list_searched"),
         ("for pair in self.links:", None),
@@ -157,7 +161,9 @@ def test_a_file_of_the_same_name_without_the_function_is_another_one(tmp_path):
     assert lines("data.py", 2, "save") == ""
 
 
-@pytest.mark.parametrize("call", [*PER_SAMPLE, *PER_STEP], ids=lambda call: call.name)
+@pytest.mark.parametrize(
+    "call", [*PER_SAMPLE, *PER_STEP, *TOLD_BY_MORE], ids=lambda call: call.name
+)
 def test_each_call_says_little_and_names_a_public_report(call):
     assert len(call.says.split()) <= 22 and call.says.endswith(".")
     assert len(call.fix.split()) <= 15 and not call.fix.endswith(".")
@@ -167,7 +173,7 @@ def test_each_call_says_little_and_names_a_public_report(call):
 
 
 def test_names_are_unique_and_there_are_thirty_or_more():
-    names = [call.name for call in (*PER_SAMPLE, *PER_STEP)]
+    names = [call.name for call in (*PER_SAMPLE, *PER_STEP, *TOLD_BY_MORE)]
 
     assert len(names) == len(set(names)) >= 30
 

@@ -1,5 +1,7 @@
 """The function of the program that makes a batch in the training's own thread."""
 
+import re
+
 from feedline.analysis.ledger.facts import RuleInputs
 from feedline.analysis.ledger.view.input_wait import MIN_WAIT_SHARE
 from feedline.analysis.ledger.view.own_functions import name_of, place_of
@@ -23,6 +25,14 @@ _UNKNOWN = Sentence(
 #: A function that has a CPU, or wants one, less of its time than this waits for its batch rather
 #: than makes it.
 _MIN_WORKING_SHARE = 0.5
+
+#: Functions of Python's own that give out what another thread or process has made.
+_HANDS_OVER = (
+    r"\bget(_nowait)? \(python3\.\d+/(queue|multiprocessing/queues)\.py"
+    r"|\bresult \(python3\.\d+/concurrent/futures/"
+    r"|\b(get|next) \(python3\.\d+/multiprocessing/pool\.py"
+    r"|\brecv \(python3\.\d+/multiprocessing/connection\.py"
+)
 
 
 def _who(facts: RuleInputs) -> str:
@@ -51,7 +61,12 @@ def says(facts: RuleInputs) -> str:
 
 
 def _waits(facts: RuleInputs) -> bool:
-    return facts.making is not None and facts.making.working_share < _MIN_WORKING_SHARE
+    """Tell whether the function waits for a batch that another thread or process makes."""
+    making = facts.making
+    if making is None:
+        return False
+    handed = all(re.search(_HANDS_OVER, function) for function in making.functions)
+    return handed or making.working_share < _MIN_WORKING_SHARE
 
 
 def _does(facts: RuleInputs) -> str:

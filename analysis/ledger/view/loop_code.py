@@ -2,14 +2,16 @@
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from feedline.analysis.ledger.calls_per_sample import PER_SAMPLE
 from feedline.analysis.ledger.calls_per_step import PER_STEP
 from feedline.analysis.ledger.facts import RuleInputs
 from feedline.analysis.ledger.known_call import CallFound, Calls, KnownCall, known_call, of_frames
 from feedline.analysis.ledger.view.own_functions import place_of
+from feedline.analysis.ledger.view.reductions import as_reduced
 from feedline.analysis.ledger.view.slow_code import FEWEST, deepest
+from feedline.analysis.measure.code_frames import origin
 from feedline.analysis.measure.code_node import CodeNode
 from feedline.analysis.measure.code_places import LOGGING, OTHER
 from feedline.analysis.measure.code_tree import MAIN
@@ -51,7 +53,11 @@ def known_in_loop(facts: RuleInputs, named: Sequence[OwnFunction]) -> LoopCall |
         frame = _frame_of(one.mainly)
         call = of_frames(_calls(facts), (frame,)) if frame is not None else None
         if call is not None and own is not None:
-            return LoopCall(call, line_in(facts, one.name) or place_of(one.name), one.s / own.s)
+            return LoopCall(
+                as_reduced(facts, call),
+                line_in(facts, one.name) or place_of(one.name),
+                one.s / own.s,
+            )
     return None
 
 
@@ -109,7 +115,9 @@ def loop_call(facts: RuleInputs) -> tuple[CallFound, float] | None:
     if code is None or root is None:
         return None
     found = known_call(root, _calls(facts), code.source, _MOST_OF_LOOP)
-    return None if found is None else (found, found.seconds / root.seconds)
+    if found is None:
+        return None
+    return replace(found, call=as_reduced(facts, found.call)), found.seconds / root.seconds
 
 
 def loop_function(facts: RuleInputs) -> tuple[str, float] | None:
@@ -187,6 +195,29 @@ def maker_share(facts: RuleInputs, known: CallFound) -> float:
     return min(1.0, known.seconds / whole) if whole else 0.0
 
 
+def _calling(facts: RuleInputs) -> str:
+    """Return file and line of the program that call a library's function which gives out batches.
+
+    Empty: no sample shows it.
+    """
+    code, made = facts.code, facts.making.functions if facts.making is not None else ()
+    frames = {frame for name in made if (frame := _frame_of(name)) is not None}
+    named = {(origin(frame.file), frame.function.rpartition(".")[2]) for frame in frames}
+    lines: dict[str, float] = {}
+    trees = [code.places[key] for key in _LOOP if key in code.places] if code is not None else []
+    for node in (node for tree in trees for node in tree.root.under()):
+        for line, chains in node.below.items():
+            for chain, seconds in chains.items():
+                first = chain[0] if chain else None
+                if (
+                    first is not None
+                    and (origin(first.file), first.function.rpartition(".")[2]) in named
+                ):
+                    place = f"{node.file}:{line}"
+                    lines[place] = lines.get(place, 0.0) + seconds
+    return max(lines, key=lambda place: lines[place], default="")
+
+
 def batch_maker(facts: RuleInputs) -> tuple[str, CallFound | None] | None:
     """Return file and line of the function that makes batches in the training's own thread.
 
@@ -203,7 +234,8 @@ def batch_maker(facts: RuleInputs) -> tuple[str, CallFound | None] | None:
     ]
     node = max(nodes, key=lambda other: other.seconds, default=None)
     if node is None:
-        return None
+        place = _calling(facts)
+        return (place, None) if place else None
     above = CodeNode(("", ""), node.seconds, calls={node.key: node})
     innermost, _ = deepest(above, code.source)
     known = known_call(node, PER_SAMPLE, code.source)

@@ -9,6 +9,7 @@ from feedline.analysis.ledger.known_call import KnownCall, known_call
 from feedline.analysis.ledger.rule import CHEAPER, Rule
 from feedline.analysis.ledger.view.input_wait import batches_per_step, input_wait, severity
 from feedline.analysis.ledger.view.loop_code import line_of_stage
+from feedline.analysis.ledger.view.own_functions import name_of, place_of
 from feedline.analysis.ledger.view.slow_code import FEWEST
 from feedline.analysis.measure.code_places import SAMPLER
 from feedline.analysis.measure.code_tree import MAIN
@@ -29,12 +30,16 @@ _RANDOM = "RandomSampler"
 _DRAWS_AGAIN = (_RANDOM, "WeightedRandomSampler")
 _TORCHS = (*_DRAWS_AGAIN, "SubsetRandomSampler", "SequentialSampler", "DistributedSampler")
 
+_STORED = (
+    "Compute what depends on the data, such as lengths or distances, before the training, and "
+    "store it."
+)
 _IN_ONE_CALL = [
     "Compute the order of an epoch once, in one call (torch.randperm, torch.multinomial, NumPy).",
     "Let the sampler return slices of that order.",
-    "Compute what depends on the data, such as lengths or distances, before the training, and "
-    "store it.",
+    _STORED,
 ]
+_READS = "the sampler makes samples of the dataset to draw its indices"
 _FEWER_PASSES = [
     "Begin fewer passes, each longer.",
     "Or let a sampler of your own keep the order as a tensor and yield slices of it, without a "
@@ -79,7 +84,11 @@ def check(facts: RuleInputs) -> Finding | None:
     once = at_once(facts, took_s)
     (message, more), (fix, *others) = _says(facts, took_s / batches, once), _fixes(facts, once)
     call = None if of_torch(facts) else _known(facts)
-    if call is not None:
+    place = "" if of_torch(facts) else line_of_stage(facts, SAMPLER)
+    if reading := "" if of_torch(facts) else _reads_samples(facts):
+        more, place = [*more, _READS], reading
+        fix, *others = [_STORED, *(other for other in (fix, *others) if other != _STORED)]
+    elif call is not None:
         more, (fix, *others) = [*more, call.says], [f"{call.fix}.", fix, *others]
     return Finding(
         _RULE_ID,
@@ -109,7 +118,7 @@ def check(facts: RuleInputs) -> Finding | None:
         ],
         fix=fix,
         fix_more=others,
-        place="" if of_torch(facts) else line_of_stage(facts, SAMPLER),
+        place=place,
         condition=_MAY_REPEAT if _may_replace(facts, once) else "",
         how_to_check=_how_to_check(facts, once),
         cost_s=took_s,
@@ -124,6 +133,26 @@ def _known(facts: RuleInputs) -> KnownCall | None:
         return None
     found = known_call(tree.root, PER_SAMPLE, code.source)
     return None if found is None else found.call
+
+
+def _reads_samples(facts: RuleInputs) -> str:
+    """Return file and line of the sampler that make samples of the dataset.
+
+    Empty: that is not where most of the time goes, or too few stacks show it.
+    """
+    code, made_by = facts.code, str(facts.setting("sample_code", ""))
+    tree = code.places.get((MAIN, SAMPLER)) if code is not None else None
+    if tree is None or not made_by or tree.weight.number < FEWEST:
+        return ""
+    key = place_of(made_by).rpartition(":")[0], name_of(made_by).rpartition(".")[2]
+    lines: dict[str, float] = {}
+    for node in tree.root.under():
+        made = node.calls.get(key) if node.key != key else None
+        for line, taken in made.called_at.items() if made is not None else ():
+            place = f"{node.file}:{line}"
+            lines[place] = lines.get(place, 0.0) + taken
+    place = max(lines, key=lambda place: lines[place], default="")
+    return place if sum(lines.values()) >= _MOSTLY * tree.weight.seconds else ""
 
 
 def at_once(facts: RuleInputs, took_s: float) -> bool:

@@ -2,15 +2,16 @@
 
 from dataclasses import dataclass
 
-from feedline.analysis.ledger.calls_per_step import PER_STEP
+from feedline.analysis.ledger.calls_per_step import PARAMETRIZED, PER_STEP
 from feedline.analysis.ledger.change import Change, Factor, Refused
 from feedline.analysis.ledger.facts import RuleInputs
-from feedline.analysis.ledger.finding import SHARE, Evidence, Finding, Severity
-from feedline.analysis.ledger.known_call import CallFound, known_call
+from feedline.analysis.ledger.finding import SHARE, CostKind, Evidence, Finding, Severity
+from feedline.analysis.ledger.known_call import CallFound, in_loop, known_call, of_frames
 from feedline.analysis.ledger.rule import LESS_TO_COMPUTE, Rule
 from feedline.analysis.ledger.view.slow_code import FEWEST, reported
 from feedline.analysis.measure.code_places import BACKWARD, FORWARD
-from feedline.analysis.measure.code_tree import MAIN
+from feedline.analysis.measure.code_tree import MAIN, PlaceTree
+from feedline.analysis.measure.source_lines import SourceLines
 from feedline.analysis.sentences import NAME, PERCENT, Sentence
 
 _RULE_ID = "call_in_model"
@@ -21,6 +22,8 @@ _SAYS = Sentence(
     place=NAME,
     part=PERCENT,
 )
+_BACKWARD = "the backward pass, which goes through it again, is not part of this figure"
+_CACHED = "get_cached_parametrization"  # with parametrize.cached() around it
 _LEAST = 0.05  # of a stage
 #: What models compute themselves: norms of activations, sums over ranks of a layer that is split.
 _OF_MODELS = ("norms", "reduced")
@@ -50,14 +53,37 @@ def _called(facts: RuleInputs) -> _Called | None:
         tree = facts.code.places.get((MAIN, stage)) if facts.code is not None else None
         if facts.code is None or tree is None or not tree.weight.seconds:
             continue
-        found = known_call(tree.inside, _CALLS, facts.code.source, _LEAST)
-        if found is None:
-            continue
-        share = found.seconds / tree.weight.seconds
-        if share * tree.weight.number >= FEWEST:
-            seconds = share * facts.step.stages.get(stage, 0.0)
-            calls.append(_Called(found, stage, share, seconds))
+        for found in (
+            known_call(tree.inside, _CALLS, facts.code.source, _LEAST),
+            _parametrized(tree, facts.code.source),
+        ):
+            share = found.seconds / tree.weight.seconds if found is not None else 0.0
+            if found is not None and share * tree.weight.number >= FEWEST:
+                seconds = share * facts.step.stages.get(stage, 0.0)
+                calls.append(_Called(found, stage, share, seconds))
     return max(calls, key=lambda call: call.seconds, default=None)
+
+
+def _parametrized(tree: PlaceTree, source: SourceLines) -> CallFound | None:
+    """Return the parametrized weights that lines in loops of the program use; None: there are none.
+
+    Elsewhere a weight is computed once in each pass, which has to be.
+    """
+    lines: dict[tuple[str, int], float] = {}
+    for node in tree.inside.under():
+        for line, chains in node.below.items():
+            of_weights_s = sum(
+                seconds
+                for chain, seconds in chains.items()
+                if any(of_frames((PARAMETRIZED,), (frame,)) for frame in chain)
+                and not any(frame.function.endswith(_CACHED) for frame in chain)
+            )
+            if of_weights_s and in_loop(source, node, line):
+                lines[node.file, line] = of_weights_s
+    if not lines:
+        return None
+    file, line = max(lines, key=lambda place: lines[place])
+    return CallFound(PARAMETRIZED, sum(lines.values()), file, line)
 
 
 def check(facts: RuleInputs) -> Finding | None:
@@ -73,7 +99,7 @@ def check(facts: RuleInputs) -> Finding | None:
         _RULE_ID,
         Severity.of(share),
         message=_SAYS(stage=called.stage, place=place, part=share),
-        more=[call.says],
+        more=[call.says, *([_BACKWARD] if call is PARAMETRIZED else [])],
         evidence=[
             Evidence("call_s", "the call, per step", called.seconds, "s"),
             Evidence("call_share", "share of the step", share, SHARE),
@@ -84,6 +110,7 @@ def check(facts: RuleInputs) -> Finding | None:
         how_to_check="Leave the call out for some steps. If they take as long, this finding is "
         "wrong.",
         cost_s=called.seconds,
+        cost_kind=CostKind.AT_LEAST if call is PARAMETRIZED else CostKind.ESTIMATED,
     )
 
 

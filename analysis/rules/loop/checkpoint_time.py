@@ -3,11 +3,11 @@
 from feedline.analysis.formatting import counted
 from feedline.analysis.ledger.change import Refused
 from feedline.analysis.ledger.facts import RuleInputs
-from feedline.analysis.ledger.finding import SHARE, Evidence, Finding, Severity
+from feedline.analysis.ledger.finding import SHARE, Evidence, Finding, Severity, measured
 from feedline.analysis.ledger.rule import LESS_TO_COMPUTE, Rule
 from feedline.analysis.ledger.view.loop_code import line_of_stage
 from feedline.analysis.measure.code_places import CHECKPOINT
-from feedline.analysis.sentences import PART, PERCENT, TIME, Sentence
+from feedline.analysis.sentences import PART, PERCENT, SIZE, TIME, Sentence
 
 _RULE_ID = "checkpoint_time"
 
@@ -22,6 +22,20 @@ _FIX = (
     "(torch.distributed.checkpoint.async_save)."
 )
 
+_LARGE = Sentence(
+    "a checkpoint has {saved}: the parameters that are trained, and their optimizer's state, "
+    "take about {needed}",
+    saved=SIZE,
+    needed=SIZE,
+)
+_LEAVE_OUT = (
+    "Save only what a restart needs: leave out data and buffers of samples, and clone views of "
+    "larger tensors first."
+)
+#: Bytes of a parameter with two of the optimizer's states of it; and what else may be saved: it is
+#: this many times as much, and this many bytes more.
+_OF_STATE, _TIMES_MORE, _BYTES_MORE = 12.0, 4.0, 1e6
+
 _MIN_SHARE = 0.05  # of the mean step
 _MIN_STEPS = 2  # with a checkpoint: one says nothing of how often they come
 
@@ -35,17 +49,23 @@ def check(facts: RuleInputs) -> Finding | None:
     if number < _MIN_STEPS:
         return None
     once_s, every = row.s / row.steps, round(row.period or 1 / row.steps)
+    needed = _OF_STATE * facts.updated.elements if facts.updated is not None else None
+    saved = facts.saved_bytes
+    large = saved and needed and saved > _TIMES_MORE * needed + _BYTES_MORE
     how_often = "in each step" if every == 1 else f"every {counted(every, 'step')}"
     return Finding(
         _RULE_ID,
         Severity.of(row.s / step.mean_s),
         message=_SAYS(part=row.s / step.mean_s, once=once_s, how_often=how_often),
+        more=[_LARGE(saved=saved, needed=needed)] if large else [],
         evidence=[
             Evidence("checkpoint_s", "saving, per step", row.s, "s"),
             Evidence("checkpoint_share", "share of the step", row.s / step.mean_s, SHARE),
             Evidence("checkpoint_once_s", "saving, per step with a checkpoint", once_s, "s"),
+            *measured([("checkpoint_bytes", "size of a checkpoint", saved, "B")]),
         ],
-        fix=_FIX,
+        fix=_LEAVE_OUT if large else _FIX,
+        fix_more=[_FIX] if large else [],
         place=line_of_stage(facts, CHECKPOINT),
         how_to_check="Train without saving. If samples/s do not rise, this finding is wrong.",
         cost_s=row.s,

@@ -63,6 +63,12 @@ _CIRCLE = "backward(create_graph=True) makes parameters and their gradients keep
 _GRAD = "Use torch.autograd.grad(..., create_graph=True), or set gradients to None after the step."
 _CREATES = r"\.backward\(.*\bcreate_graph\s*=\s*True"
 
+_OPEN = Sentence(
+    "{figures} figures are open: pyplot keeps each of them until it is closed", figures=COUNT
+)
+_CLOSE = "Close each figure once it is saved: pyplot.close(figure)."
+_MAKES_FIGURE = r"\b(py)?pl(o?)t\.(figure|subplots?|subplot_mosaic|subplot2grid)\("
+
 #: Trainings last hours, rarely more than some days.
 _SOON_S, _LATEST_S = 24 * 3600.0, 30 * 24 * 3600.0
 _LONG_STEPS = 1000  # that it went on for: a cache of that many batches is not usual
@@ -104,6 +110,7 @@ def check(facts: RuleInputs) -> Finding | None:
                 ("graphs", "graphs of past steps", float(grown.graphs) or None, "graphs"),
                 ("graphs_alive", "of them in memory", _alive(grown), "graphs"),
                 ("new_objects", "new Python objects in a step", grown.new_objects, "objects"),
+                ("figures", "figures that are open", grown.figures, "figures"),
             )
         ),
         fix=fix,
@@ -131,6 +138,9 @@ def _known_line(facts: RuleInputs, grown: MemoryGrowth) -> _Line | None:
     if grown.holder is Holder.GRAPHS:
         place = line_with(facts.code, _CREATES)
         return _Line(place, _CIRCLE, _GRAD) if place else None
+    if grown.figures:
+        place = line_with(facts.code, _MAKES_FIGURE)
+        return _Line(place, _OPEN(figures=round(grown.figures)), _CLOSE) if place else None
     place = line_with(facts.code, _CYCLED) if line_with(facts.code, _IMPORTED) else ""
     return _Line(place, _CYCLE, _LOOP_AGAIN) if place else None
 

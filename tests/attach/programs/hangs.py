@@ -2,6 +2,7 @@
 
 import multiprocessing
 import os
+import queue
 import signal
 import sys
 import threading
@@ -52,6 +53,19 @@ def train_with_dead():
     QUEUE.get()  # here
 
 
+def read_ahead(batches):
+    batches.put(torch.zeros(4))
+    raise SystemExit
+
+
+def train_from_a_thread_that_ends():
+    batches = queue.Queue()
+    threading.Thread(target=read_ahead, args=(batches,), daemon=True).start()
+    while True:
+        batches.get()  # here
+        print("begun", flush=True)
+
+
 def batches():
     shards, position = [torch.zeros(4)] * 40, 0
     while True:
@@ -97,6 +111,8 @@ if __name__ == "__main__":
         train_ranks()
     elif KIND == "dead":
         train_with_dead()
+    elif KIND == "dead thread":
+        train_from_a_thread_that_ends()
     elif KIND == "spinning":
         train_on_what_runs_out()
     else:
