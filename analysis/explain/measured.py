@@ -25,6 +25,7 @@ from feedline.analysis.measure import (
     gather,
     memory,
     moved,
+    needless,
     own_code,
     user_code,
 )
@@ -411,6 +412,9 @@ def _view(
     return dataclasses.replace(
         facts,
         kept=memory.chained(rank.main, source_lines),
+        dropped=needless.dropped_forwards(rank.main, source_lines),
+        padding=needless.padding(rank.main),
+        denormal=needless.denormal(rank.main, rank.steps, facts.throughput.steps),
         adding_line=memory.adding_line(rank.main, source_lines),
         growth=_growth(rank, source.gauges, facts, source_lines),
         ledger=ledger_of(rank, step, facts.costs, parts, facts.exposed, code),
