@@ -158,6 +158,16 @@ class Stage(enum.IntEnum):
     #: calls the model
     KEPT = 57
 
+    #: No span: a step of which it is known whose graphs were gone when its first backward began
+    #: (taps/dropped_graphs.py). number: updates made before. nbytes: forwards. extra: of them, with
+    #: a graph that was gone. wall: ns of these. runqueue: ns of all. source: the line that called
+    #: the longest of these
+    DROPPED = 58
+    #: No span: a look at values (taps/contents.py). source: PADDING or DENORMAL. number: updates made
+    #: before. nbytes: values that were looked at. extra: of them, such that cost time for nothing.
+    #: cpu: of padding, all of it, also where the columns are needed
+    CONTENTS = 59
+
     # What ranks do together (taps/collectives).
     #: start: enqueued. wall: until it was complete; -1: not yet, or unknown. source: operation.
     #: cpu, runqueue: ids of names, of its group and dtype. nbytes: full message. number: of it
@@ -177,6 +187,11 @@ class Stage(enum.IntEnum):
 # Python 3.11 looks members up through a property, at 0.2 us each; 3.12 puts them here by itself
 for _stage in Stage:
     type.__setattr__(Stage, _stage.name, _stage)
+
+
+#: What a look at values looks for: columns of a batch that are filled in every row, and numbers that
+#: are nearly zero.
+PADDING, DENORMAL = "padding", "denormal"
 
 
 class Arithmetic(enum.IntEnum):

@@ -30,6 +30,7 @@ from feedline.analysis.measure import (
     computing,
     gather,
     memory,
+    needless,
     own_code,
     user_code,
 )
@@ -392,18 +393,14 @@ def _view(
     return dataclasses.replace(
         facts,
         kept=memory.chained(rank.main, source.lines),
+        dropped=needless.dropped_forwards(rank.main, source.lines),
+        padding=needless.padding(rank.main),
+        denormal=needless.denormal(rank.main, rank.steps, facts.throughput.steps),
         adding_line=memory.adding_line(rank.main, source.lines),
-        saved_bytes=_saved_bytes(rank),
+        saved_bytes=needless.saved_bytes(rank.main),
         growth=_growth(rank, source.gauges, facts, source.lines),
         ledger=ledger_of(rank, step, facts.costs, parts, facts.exposed, code),
     )
-
-
-def _saved_bytes(rank: RankMetrics) -> float | None:
-    """Return the median size of what ``torch.save`` wrote; None: it is not known."""
-    sizes = rank.main.view(Stage.CHECKPOINT)["nbytes"]
-    sizes = sizes[sizes > 0]
-    return float(np.median(sizes)) if len(sizes) else None
 
 
 def _growth(

@@ -28,6 +28,7 @@ from feedline.analysis.measure.model import (
     Updated,
     Workers,
 )
+from feedline.analysis.measure.needless import Denormal, DroppedForwards, Padding
 from feedline.analysis.measure.step_model import StepSummary
 from feedline.analysis.measure.stream_workers import Parts, SameSamples
 from feedline.analysis.ranks.communication import Communication, ExposedKind, LateRank, RankParts
@@ -83,6 +84,9 @@ class RuleInputs:
         code: the program's functions in sampled stacks (None: none were sampled).
         growth: memory that grows while the steps run.
         kept: graphs of past steps that are still in memory (None: none are, or not known).
+        dropped: forwards whose graph is dropped in each step (None: there are none, or not known).
+        padding: of batches of indices (None: none were looked at).
+        denormal: parameters and gradients that are nearly zero (None: none were seen).
         adding_line: the line of the loop that adds to what outlives a step, ``train.py:31``; empty:
             none, several, or not known.
         saved_bytes: size of a checkpoint, the median. None: there was none, or it is not known.
@@ -128,6 +132,9 @@ class RuleInputs:
     code: SampledCode | None = None
     growth: Sequence[MemoryGrowth] = ()
     kept: KeptGraphs | None = None
+    dropped: DroppedForwards | None = None
+    padding: Padding | None = None
+    denormal: Denormal | None = None
     adding_line: str = ""
     saved_bytes: float | None = None
     killed: KilledWorker | None = None

@@ -32,11 +32,11 @@ def keeping_line(called_at: str, source: SourceLines) -> str:
     tree = parsed(source.text(file))
     if tree is None:
         return ""
-    found = sorted(set(_keeping(_around(tree, int(line)), int(line))))
+    found = sorted(set(_keeping(around(tree, int(line)), int(line))))
     return f"{file}:{found[0]}" if len(found) == 1 else ""
 
 
-def _around(tree: ast.Module, line: int) -> Sequence[ast.stmt]:
+def around(tree: ast.Module, line: int) -> Sequence[ast.stmt]:
     """Return the body of the innermost loop around a line, or else of the function; or nothing."""
     around = [
         node

@@ -36,6 +36,8 @@ ASIDE = (
     Stage.CALLED,
     Stage.GARBAGE,
     Stage.KEPT,
+    Stage.DROPPED,
+    Stage.CONTENTS,
 )
 _FEWEST = 4  # steps that are worth a mean
 _BATCH_IN_EPOCH = (1 << 32) - 1  # of a batch key (profiler/events.py)

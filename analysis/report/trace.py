@@ -61,7 +61,7 @@ _NO_SPANS = (
         Stage.GRADIENT,
     ),
     *(Stage.KERNEL, Stage.MARKS, Stage.LOOK, Stage.LOOKED, Stage.MADE),
-    *(Stage.OWN_CODE, Stage.CALLED),
+    *(Stage.OWN_CODE, Stage.CALLED, Stage.DROPPED, Stage.CONTENTS),
 )
 _NAMED = (
     Stage.READ,

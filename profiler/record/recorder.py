@@ -97,7 +97,17 @@ class _OwnCodeObserver(Protocol):
 class _GraphTap(Protocol):
     """Finds out whether graphs of past steps are kept (taps/graphs.py)."""
 
-    def forwarded(self, output: Any) -> None: ...
+    def forwarded(self, output: Any, began: int) -> None: ...
+
+    def backward(self) -> None: ...
+
+
+class _ContentTap(Protocol):
+    """Looks at values of batches, parameters and gradients (taps/contents.py)."""
+
+    def handed_over(self, batch: Any) -> None: ...
+
+    def updating(self, optimizer: Any) -> None: ...
 
 
 class _LooksAtThreads(Protocol):
@@ -163,6 +173,7 @@ class _Recorder:
         worker_memory: receives loaders' workers, or None.
         own_code: receives the calls between which the program's own code runs, or None.
         graphs: receives what models in training return, or None.
+        contents: receives batches and updates, or None.
         samples_stacks: whether loaders' workers are to be sampled (profiler/stacks).
         batch: key of the batch this process works on (events.batch_key).
         loader: number of the loader this process works for.
@@ -191,6 +202,7 @@ class _Recorder:
         self.worker_memory: _WorkerMemory | None = None
         self.own_code: _OwnCodeObserver | None = None
         self.graphs: _GraphTap | None = None
+        self.contents: _ContentTap | None = None
         self.samples_stacks = False
         self.batch = 0
         self.loader = 0
@@ -257,7 +269,7 @@ class _Recorder:
         self.main = self.segment = self.gpu = self.flops = self.convergence = self.optimizers = (
             self.on_new_training
         ) = self.looks = None
-        self.own_code = self.graphs = self.worker_memory = None
+        self.own_code = self.graphs = self.contents = self.worker_memory = None
 
 
 class Inside(threading.local):

@@ -7,6 +7,7 @@ from typing import NamedTuple
 from feedline.profiler.message import ReportHook
 from feedline.profiler.taps import (
     collectives,
+    contents,
     convergence,
     fetch,
     flops,
@@ -64,6 +65,7 @@ def torch_taps(
             lambda patches: convergence.attach(report, patches, report_setup, when_imported),
         ),
         TorchTap(graphs.NAME, graphs.GIVES, graphs.GraphTap().attach),
+        TorchTap(contents.NAME, contents.GIVES, contents.ContentTap().attach),
         TorchTap(garbage.NAME, garbage.GIVES, garbage.GarbageTap().attach),
         TorchTap("torch.save", "checkpoints", training.attach_checkpoint),
         TorchTap("Tensor.to", "copies between devices", training.attach_copies),

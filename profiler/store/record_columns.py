@@ -71,6 +71,18 @@ _MEANINGS = MappingProxyType(
         },
         Stage.LOOK: {"number": "pid", "extra": "stands_for"},
         Stage.KEPT: {"nbytes": "graphs", "number": "updates", "extra": "alive"},
+        Stage.DROPPED: {
+            "runqueue": "of_all",
+            "nbytes": "forwards",
+            "number": "updates",
+            "extra": "dropped",
+        },
+        Stage.CONTENTS: {
+            "cpu": "padded",
+            "nbytes": "values",
+            "number": "updates",
+            "extra": "needless",
+        },
         Stage.GARBAGE: {
             "cpu": "collected",
             "nbytes": "called",

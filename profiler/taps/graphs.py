@@ -1,8 +1,9 @@
-"""Finds out whether a program keeps the graphs of past steps, as ``total += loss`` does.
+"""Finds out whether a program keeps the graphs of past steps, as ``total += loss`` does, or drops some.
 
 In a few steps, a token is put beside the autograd node that made the model's result. It lives as
 long as the node, and the node as long as anything that was computed from the result with its
-gradient: if it is alive many updates later, the program keeps that graph. Nothing is asked of
+gradient: if it is alive many updates later, the program keeps that graph. If it is gone before the
+next backward pass begins, nobody learns from that forward (dropped_graphs.py). Nothing is asked of
 tensors, and no hook is called in the backward pass.
 """
 
@@ -16,12 +17,13 @@ import torch
 from feedline.profiler import clock
 from feedline.profiler.events import Stage
 from feedline.profiler.record.recorder import recorder
+from feedline.profiler.taps.dropped_graphs import DroppedGraphs
 from feedline.profiler.taps.patch import Patches
 from feedline.profiler.taps.source_names import NAME_BYTES, call_site
 from feedline.profiler.torch_internals import below_function_modes
 
 NAME = "graphs"
-GIVES = "whether graphs of past steps are kept"
+GIVES = "whether graphs of past steps are kept, and whether some are never used"
 
 _KEY = "feedline"
 _FIRST = 4  # updates after which the first token is put
@@ -40,6 +42,7 @@ class GraphTap:
     def __init__(self) -> None:
         self._tokens: list[tuple[int, weakref.ref[_Token]]] = []  # updates before, and the token
         self._next = _FIRST
+        self._dropped = DroppedGraphs()
 
     def attach(self, _: Patches) -> Callable[[], None]:
         """Attach; returns a function that ends it."""
@@ -50,10 +53,16 @@ class GraphTap:
         if recorder.graphs is self:
             recorder.graphs = None
 
-    def forwarded(self, output: Any) -> None:
-        """Note what a model in training has returned. Never raises."""
+    def forwarded(self, output: Any, began: int) -> None:
+        """Note what a model in training has returned. Never raises.
+
+        Args:
+            began: when it was called, ns.
+        """
         try:
             updates = recorder.convergence.updates if recorder.convergence is not None else -1
+            if updates >= self._dropped.next:
+                self._dropped.forwarded(output, updates, began, sys._getframe(2))
             if updates < self._next or len(self._tokens) >= _MOST:
                 return
             node = _node(output)
@@ -64,6 +73,14 @@ class GraphTap:
             token = _Token()
             node.metadata[_KEY] = token
             self._tokens.append((updates, weakref.ref(token)))
+        except Exception:
+            recorder.graphs = None
+
+    def backward(self) -> None:
+        """Note that a backward pass is about to begin. Never raises."""
+        try:
+            if self._dropped.looks:
+                self._dropped.backward()
         except Exception:
             recorder.graphs = None
 

@@ -372,6 +372,8 @@ def _note(span: Span, iterator: Any, state: IteratorState, batch: Any) -> None:
         span.nbytes, span.extra = about.nbytes, state.samples(number, batch, about)
         if recorder.convergence is not None:
             recorder.convergence.handed_over(span.extra)
+        if recorder.contents is not None:
+            recorder.contents.handed_over(batch)
         pinned = getattr(iterator, "_pin_memory", False)
         span.flags |= about.flags | (Flag.PINNED if pinned else 0)
     except Exception:

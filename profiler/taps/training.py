@@ -117,7 +117,7 @@ def _call_outermost(original: Any, module: torch.nn.Module, args: Any, kwargs: A
     if recorder.convergence is not None and not is_traced():  # a trace would hold what is asked
         _notify_forward(recorder.convergence, span.stage, flags, module, args, kwargs, output)
         if recorder.graphs is not None and flags & _TRAINS == _TRAINS:
-            recorder.graphs.forwarded(output)
+            recorder.graphs.forwarded(output, span.start)
     if own_code is not None:
         own_code.ends(inference=not flags & Flag.GRAD)
     return output
@@ -201,6 +201,8 @@ def _watched_backward(original: Any) -> Any:
         flops, own_code = recorder.flops, recorder.own_code
         if own_code is not None:
             own_code.begins()
+        if recorder.graphs is not None:
+            recorder.graphs.backward()
         counting = None if flops is None else flops.begin(None)
         watch = recorder.convergence
         notified = watch is not None and watch.backward(args[0] if args else kwargs.get("tensors"))
@@ -269,6 +271,8 @@ class _OptimizerTap:
         number = self._optimizers.number(optimizer, segment)
         if recorder.convergence is not None:
             recorder.convergence.update(optimizer)
+        if recorder.contents is not None:
+            recorder.contents.updating(optimizer)
         # what a step that raised left behind
         self._open = [span for span in self._open if span.segment is segment][-8:]
         span = Span(segment, Stage.OPTIMIZER, segment.name_id(type(optimizer).__name__), number)

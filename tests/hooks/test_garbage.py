@@ -113,7 +113,7 @@ def trained(keep, steps=40):
     for step in range(steps):
         recorder.convergence.updates = step
         output = model(torch.randn(2, 8))
-        recorder.graphs.forwarded(output)
+        recorder.graphs.forwarded(output, 0)
         loss = output.square().mean()
         loss.backward(retain_graph=True)
         kept = keep(kept, output.softmax(1).mean())

@@ -34,6 +34,7 @@ from feedline.analysis.measure.model import (
     Unseen,
     Updated,
 )
+from feedline.analysis.measure.needless import Denormal, DroppedForwards, Padding
 from feedline.analysis.measure.source_lines import SourceLines
 from feedline.analysis.measure.step_model import (
     Flop,
@@ -747,6 +748,32 @@ CASES: dict[str, list[tuple[str, RuleInputs, RuleInputs]]] = {
             "state.detach()",
             chained(KeptGraphs(8, 8, "train.py:20")),
             chained(None),
+        ),
+    ],
+    "dropped_graphs": [
+        (
+            "Remove this call",
+            replace(made_up_facts(), dropped=DroppedForwards(0.02, 9, "train.py:20", True)),
+            replace(made_up_facts(), dropped=DroppedForwards(0.02, 9, "train.py:20", False)),
+        ),
+        (
+            "torch.no_grad()",
+            replace(made_up_facts(), dropped=DroppedForwards(0.02, 9, "train.py:20", False)),
+            replace(made_up_facts(), dropped=DroppedForwards(0.001, 9, "train.py:20", False)),
+        ),
+    ],
+    "padded_batches": [
+        (
+            "collate_fn",
+            replace(made_up_facts(), padding=Padding(0.6, 0.7, 9)),
+            replace(made_up_facts(), padding=Padding(0.2, 0.7, 9)),
+        ),
+    ],
+    "denormal_numbers": [
+        (
+            "set_flush_denormal",
+            replace(made_up_facts(stages=HOST), denormal=Denormal(0.6, 9, 4, 0.3)),
+            replace(made_up_facts(stages=HOST), denormal=Denormal(0.6, 9, 9, None)),
         ),
     ],
     "kept_batches": [

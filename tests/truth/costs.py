@@ -550,6 +550,11 @@ COSTS: dict[str, Formula] = {
     "unused_parameters": lambda bar: bar.evidence("unused_s"),
     "call_in_model": lambda bar: bar.evidence("call_s"),
     "loop_in_model": lambda bar: bar.evidence("loop_s"),
+    "dropped_graphs": lambda bar: bar.evidence("dropped_s"),
+    "padded_batches": lambda bar: (
+        bar.evidence("padding_share") * bar.stage("forward", "loss", "backward")
+    ),
+    "denormal_numbers": lambda bar: bar.evidence("longer_s"),
     "double_precision": lambda bar: bar.stage("forward", "loss", "backward") / 2,
     "recompilation": lambda bar: bar.stage("compile"),
     "checkpoint_time": lambda bar: bar.stage("checkpoint"),

@@ -1,0 +1,173 @@
+"""What a few looks at graphs and values show: forwards nobody learns from, padding, denormal numbers."""
+
+import ast
+from collections import Counter
+from dataclasses import dataclass
+
+import numpy as np
+
+from feedline.analysis.measure.kept_graphs import around, in_order
+from feedline.analysis.measure.source_lines import SourceLines, parsed
+from feedline.analysis.measure.steps import Steps
+from feedline.profiler.events import DENORMAL, PADDING, Stage
+from feedline.profiler.store.record_columns import Records
+from feedline.profiler.store.segment_reader import Process
+
+_FEWEST = 5  # looks that say something of a run
+_IN_EACH = 0.8  # of the looks: what is seen in as many happens in each step
+_DENORMAL = 0.01  # of the values of a look, from which on its step computes with them
+#: Times a step before there were denormal numbers: a smaller difference may be noise.
+_BEFORE = 1.2
+_FEWEST_STEPS = 10  # before and after
+
+
+@dataclass(frozen=True)
+class DroppedForwards:
+    """Forwards whose graph is gone before any backward pass, in each step.
+
+    Attributes:
+        seconds: that those of a step take, in the middle of the looks.
+        looks: steps that were looked at.
+        place: file and line that call the model; empty: unknown.
+        unused: whether the result is overwritten before it is read, by the program's source.
+    """
+
+    seconds: float
+    looks: int
+    place: str
+    unused: bool
+
+
+@dataclass(frozen=True)
+class Padding:
+    """Batches of indices whose last, or first, columns are filled in every row.
+
+    Attributes:
+        needless: share (0 to 1) of the values of a batch that are in such columns.
+        padded: share of the values that only fill rows, also in columns that some row needs.
+        looks: batches that were looked at.
+    """
+
+    needless: float
+    padded: float
+    looks: int
+
+
+@dataclass(frozen=True)
+class Denormal:
+    """Parameters or gradients that are nearly zero.
+
+    Attributes:
+        most: largest share (0 to 1) of the values of a look.
+        looks, seen: updates that were looked at, and those with such values.
+        longer: share (0 to 1) of the mean step by which it is longer than a step before there were
+            any; None: it is not, or there were few such steps.
+    """
+
+    most: float
+    looks: int
+    seen: int
+    longer: float | None
+
+
+def dropped_forwards(main: Process, source: SourceLines) -> DroppedForwards | None:
+    """Return the forwards that nobody learns from; None: there are none in most steps."""
+    looks = main.view(Stage.DROPPED)
+    some = looks[looks["dropped"] > 0]
+    if len(looks) < _FEWEST or len(some) < _IN_EACH * len(looks):
+        return None
+    ((name, _),) = Counter(some["source"].tolist()).most_common(1)
+    place = main.names.get(int(name), "")
+    seconds = float(np.median(some["wall"])) / 1e9
+    return DroppedForwards(seconds, len(looks), place, is_overwritten(place, source))
+
+
+def is_overwritten(called_at: str, source: SourceLines) -> bool:
+    """Tell whether the next statement that names a call's result assigns it anew.
+
+    Args:
+        called_at: file and line of the call, ``train.py:20``.
+    """
+    file, _, line = called_at.rpartition(":")
+    tree = parsed(source.text(file)) if line.isdecimal() else None
+    if tree is None:
+        return False
+    name = ""
+    for statement in around(tree, int(line)):
+        if not name and statement.lineno <= int(line) <= (statement.end_lineno or 0):
+            inner = list(in_order([statement]))
+            calls = [part for part in inner if part.lineno <= int(line) <= (part.end_lineno or 0)]
+            name = _assigned(calls[0]) if calls else ""
+            rest = inner[inner.index(calls[0]) + 1 :] if calls else []
+            if not name or any(_names(part, name) for part in rest):
+                return False
+        elif name and (named := _names(statement, name)):
+            return isinstance(statement, ast.Assign) and all(
+                isinstance(part.ctx, ast.Store) for part in named
+            )
+    return False
+
+
+def _names(part: ast.AST, name: str) -> list[ast.Name]:
+    return [one for one in ast.walk(part) if isinstance(one, ast.Name) and one.id == name]
+
+
+def _assigned(statement: ast.stmt) -> str:
+    """Return the one name that a statement assigns; empty: none, or more than that."""
+    if not isinstance(statement, ast.Assign) or len(statement.targets) != 1:
+        return ""
+    target = statement.targets[0]
+    return target.id if isinstance(target, ast.Name) else ""
+
+
+def _of_kind(main: Process, kind: str) -> Records:
+    looks = main.view(Stage.CONTENTS)
+    numbers = [number for number, name in main.names.items() if name == kind]
+    return looks[np.isin(looks["source"], numbers)]
+
+
+def padding(main: Process) -> Padding | None:
+    """Return how much of the batches is padding that no row needs; None: too few were looked at."""
+    looks = _of_kind(main, PADDING)
+    values = int(looks["values"].sum())
+    if len(looks) < _FEWEST or not values:
+        return None
+    needless, padded = (float(looks[name].sum()) / values for name in ("needless", "padded"))
+    return Padding(needless, padded, len(looks))
+
+
+def denormal(main: Process, steps: Steps | None, total: int) -> Denormal | None:
+    """Return how much of parameters and gradients is denormal; None: nothing is.
+
+    Args:
+        total: steps of the run, also those that were only counted.
+    """
+    looks = _of_kind(main, DENORMAL)
+    looks = looks[np.argsort(looks["start"])]
+    shares = looks["needless"] / np.maximum(looks["values"], 1)
+    has = shares >= _DENORMAL
+    if not has.any() or steps is None:
+        return None
+    first = int(np.argmax(has))
+    longer = None if first < _FEWEST else _longer(looks[first - 1 : first + 1], steps, total)
+    return Denormal(float(shares.max()), len(looks), int(has.sum()), longer)
+
+
+def _longer(between: Records, steps: Steps, total: int) -> float | None:
+    """Return the share of the mean step by which it is longer than one before two looks."""
+    after = steps.start >= int(between["start"].mean())
+    if min(int(after.sum()), int((~after).sum())) < _FEWEST_STEPS:
+        return None
+    slow, usual = float(steps.wall[after].mean()), float(steps.wall[~after].mean())
+    if slow < _BEFORE * usual:
+        return None
+    part = max(0.0, 1 - float(between["updates"].mean()) / max(total, 1))
+    added = part * (slow - usual)
+    return added / (usual + added)
+
+
+def saved_bytes(main: Process) -> float | None:
+    """Return the median size of what ``torch.save`` wrote; None: it is not known."""
+    sizes = main.view(Stage.CHECKPOINT)["nbytes"]
+    sizes = sizes[sizes > 0]
+    return float(np.median(sizes)) if len(sizes) else None

@@ -1,0 +1,71 @@
+"""A forward pass in each step is not learned from: its graph is dropped before any backward pass."""
+
+from feedline.analysis.ledger.change import Change, Factor, Refused
+from feedline.analysis.ledger.facts import RuleInputs
+from feedline.analysis.ledger.finding import SHARE, CostKind, Evidence, Finding, Severity
+from feedline.analysis.ledger.rule import LESS_TO_COMPUTE, Rule
+from feedline.analysis.measure.code_places import FORWARD
+from feedline.analysis.sentences import PERCENT, Sentence
+
+_RULE_ID = "dropped_graphs"
+
+_SAYS = Sentence(
+    "nothing is learned from a forward pass that takes {part} of the step: its graph is dropped "
+    "before any backward",
+    part=PERCENT,
+)
+_UNUSED = "its result is overwritten before it is read"
+_GRADIENTS = "a forward pass with gradients keeps what its backward pass would need"
+_REMOVE = "Remove this call of the model: its result is not used."
+_NO_GRAD = "Call the model under torch.no_grad() there, or leave the call out."
+
+
+def _taken_s(facts: RuleInputs) -> float:
+    """Return what these forwards take of the mean step."""
+    dropped = facts.dropped
+    return min(dropped.seconds, facts.step.stages.get(FORWARD, 0.0)) if dropped is not None else 0.0
+
+
+def check(facts: RuleInputs) -> Finding | None:
+    """Weigh forwards whose graphs were gone in the steps that were looked at."""
+    dropped, took = facts.dropped, _taken_s(facts)
+    weight = Severity.of(took / facts.step.mean_s)
+    if dropped is None or weight is Severity.INFO:
+        return None
+    return Finding(
+        _RULE_ID,
+        weight,
+        message=_SAYS(part=took / facts.step.mean_s),
+        more=[_UNUSED if dropped.unused else _GRADIENTS],
+        evidence=[
+            Evidence("dropped_s", "these forward passes, per step", took, "s"),
+            Evidence("dropped_share", "share of the step", took / facts.step.mean_s, SHARE),
+            Evidence("looks", "steps that were looked at", float(dropped.looks), "1"),
+        ],
+        fix=_REMOVE if dropped.unused else _NO_GRAD,
+        place=dropped.place,
+        how_to_check="Leave the call out for some steps. If they take as long, this finding is "
+        "wrong.",
+        cost_s=took,
+        cost_kind=CostKind.AT_LEAST if dropped.unused else CostKind.BOUND,
+    )
+
+
+def change(facts: RuleInputs) -> Change | Refused:
+    """Return the forward without these passes, where their results are not used."""
+    if facts.dropped is None or not facts.dropped.unused:
+        return Refused("no_grad", "How much faster it is under torch.no_grad() is not known.")
+    left = 1 - _taken_s(facts) / facts.step.stages[FORWARD]
+    return Change(stages={FORWARD: Factor(left, left)})
+
+
+RULE: Rule[RuleInputs] = Rule(
+    _RULE_ID,
+    check,
+    change,
+    claims=(FORWARD,),
+    bound="Bound by a forward pass for nothing",
+    lifts=LESS_TO_COMPUTE,
+    supposing="without these forward passes",
+    called="a forward pass for nothing",
+)
