@@ -44,6 +44,7 @@ from feedline.analysis.measure.certainty import (
     unseen,
 )
 from feedline.analysis.measure.code_tree import SampledCode
+from feedline.analysis.measure.cuts import cut_first
 from feedline.analysis.measure.gather import RankMetrics
 from feedline.analysis.measure.killed import killed_worker, nearly_full
 from feedline.analysis.measure.model import (
@@ -398,6 +399,7 @@ def _view(
         denormal=needless.denormal(rank.main, rank.steps, facts.throughput.steps),
         adding_line=memory.adding_line(rank.main, source.lines),
         saved_bytes=needless.saved_bytes(rank.main),
+        cut_first=cut_first(workers.operations, rank.makers.processes) if workers else None,
         growth=_growth(rank, source.gauges, facts, source.lines),
         ledger=ledger_of(rank, step, facts.costs, parts, facts.exposed, code),
     )

@@ -89,6 +89,8 @@ class RuleInputs:
         denormal: parameters and gradients that are nearly zero (None: none were seen).
         adding_line: the line of the loop that adds to what outlives a step, ``train.py:31``; empty:
             none, several, or not known.
+        cut_first: whether samples are cropped or resized before the transform that takes most. None:
+            no transform does so, or it is not known.
         saved_bytes: size of a checkpoint, the median. None: there was none, or it is not known.
         killed: the worker whose end was that of the training; None: there was none.
     """
@@ -136,6 +138,7 @@ class RuleInputs:
     padding: Padding | None = None
     denormal: Denormal | None = None
     adding_line: str = ""
+    cut_first: bool | None = None
     saved_bytes: float | None = None
     killed: KilledWorker | None = None
 

@@ -612,6 +612,11 @@ CASES: dict[str, list[tuple[str, RuleInputs, RuleInputs]]] = {
     ],
     "augmentation_bound": [
         (
+            "to their final size",
+            replace(waiting(sample={"augment": (9.0, 0, 0)}), cut_first=False),
+            replace(waiting(sample={"augment": (9.0, 0, 0)}), cut_first=True),
+        ),
+        (
             "on the GPU",
             waiting(sample={"augment": (9.0, 0, 0)}),
             waiting(sample={"augment": (9.0, 0, 0)}, stages=HOST),

@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import pytest
 from rules.made_up import made_up_facts, waiting
 from text.breath import said
@@ -37,6 +39,19 @@ def test_what_a_compose_takes_itself_is_named_only_where_it_is_most(own, named):
 
     assert f"mostly in {named} (" in finding.message
     assert ("transforms of your own" in said(finding)) == (named == "Compose")
+
+
+@pytest.mark.parametrize(
+    ("cut_first", "fix"),
+    [(None, "Cut "), (False, "Cut "), (True, "Transform whole batches")],
+)
+def test_samples_that_are_cut_already_are_not_told_to_be(cut_first, fix):
+    facts = waiting(60.0, sample={"augment": (9.9, 0.0, 0.0)}, operations=OPERATIONS)
+
+    finding = check(replace(facts, cut_first=cut_first))
+
+    assert finding.fix.startswith(fix)
+    assert ("they are cut to their size before it" in finding.more) is bool(cut_first)
 
 
 def test_it_is_silent_just_below_half_of_the_cpu():

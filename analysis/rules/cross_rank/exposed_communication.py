@@ -71,8 +71,9 @@ _SELDOM = [
 ]
 _ACCUMULATE = "Or use gradient accumulation (no_sync)."
 _METRICS = [
-    "Reduce these values less often, or several of them as one tensor (torch.stack).",
+    "Reduce values that are only shown less often, or several of them as one tensor (torch.stack).",
     "These all-reduces lie outside backward: they are the program's own, such as metrics.",
+    "If they are gradients, let DistributedDataParallel reduce them.",
 ]
 _SHARDED = [
     "Use larger batches per rank.",

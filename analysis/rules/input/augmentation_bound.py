@@ -6,6 +6,7 @@ from feedline.analysis.ledger.finding import SHARE, Evidence, Finding, Severity
 from feedline.analysis.ledger.rule import Rule
 from feedline.analysis.ledger.view.cpus import cost_share, cpu_share_of, making_wait_s
 from feedline.analysis.ledger.view.input_wait import making_share, severity
+from feedline.analysis.measure.cuts import CONTAINERS
 from feedline.analysis.measure.model import Operation
 from feedline.analysis.sentences import NAME, PERCENT, TIME, Sentence
 
@@ -15,21 +16,6 @@ _RULE_ID = "augmentation_bound"
 #: the sample spends its time on.
 _MIN_CPU_SHARE = 0.50
 _MIN_WALL_SHARE = 0.25
-
-#: Transforms that call others. What they take themselves is transforms of the program's own in
-#: them, or, if it is little, the calls.
-_CONTAINERS = frozenset(
-    {
-        "Compose",
-        "Sequential",
-        "RandomApply",
-        "RandomChoice",
-        "RandomOrder",
-        "OneOf",
-        "SomeOf",
-        "ReplayCompose",
-    }
-)
 
 _OWN = 0.5  # of the CPU time of augmentation
 
@@ -48,6 +34,7 @@ _IN_CONTAINER = Sentence(
     "{operation} only calls others: its time is spent in transforms of your own", operation=NAME
 )
 _CUT = "to their final size before the expensive transforms."
+_CUT_ALREADY = "they are cut to their size before it"
 _UINT8 = "Or use torchvision.transforms.v2 on uint8 tensors."
 
 
@@ -62,11 +49,12 @@ def check(facts: RuleInputs) -> Finding | None:
         return None
     heaviest = _heaviest(facts)
     message, more = _says(of_cpu, heaviest[0] if heaviest else None)
+    fix, *others = _fixes(facts)
     return Finding(
         _RULE_ID,
         weight,
         message=message,
-        more=more,
+        more=[*more, *([_CUT_ALREADY] if facts.cut_first else [])],
         evidence=[
             Evidence(
                 "augment_share_of_cpu", "augmentation, share of CPU time per sample", of_cpu, SHARE
@@ -83,8 +71,8 @@ def check(facts: RuleInputs) -> Finding | None:
                 for op in heaviest
             ),
         ],
-        fix=f"Cut {'images' if facts.decodes_images else 'samples'} {_CUT}",
-        fix_more=_alternatives(facts),
+        fix=fix,
+        fix_more=others,
         how_to_check="Have the dataset return the same augmented sample each time. If samples/s "
         "do not rise, this finding is wrong.",
         cost_s=cost_s,
@@ -96,19 +84,24 @@ def _heaviest(facts: RuleInputs) -> list[Operation]:
     transforms = [op for op in operations if op.stage == "augment"]
     whole_s = sum(op.cpu_s or 0.0 for op in transforms)
     told = [
-        op for op in transforms if op.name not in _CONTAINERS or (op.cpu_s or 0.0) >= _OWN * whole_s
+        op for op in transforms if op.name not in CONTAINERS or (op.cpu_s or 0.0) >= _OWN * whole_s
     ]
     return sorted(told, key=lambda op: -(op.cpu_s or 0.0))[:_NAMED]
 
 
-def _alternatives(facts: RuleInputs) -> list[str]:
-    """Return what else there is to do about transforms, of images only where some were decoded."""
+def _fixes(facts: RuleInputs) -> list[str]:
+    """Return what to do first, and what else: of images only where some were decoded."""
     device = " on the GPU" if facts.on_gpu else ""
     operations = facts.workers.operations if facts.workers else []
     in_floats = facts.decodes_images and any(op.name == _TO_FLOAT for op in operations)
+    uint8 = [_UINT8] if in_floats else []
+    if facts.cut_first:
+        return [f"Transform whole batches instead of samples{device}.", *uint8]
+    kind = "images" if facts.decodes_images else "samples"
     return [
+        f"Cut {kind} {_CUT}",
         f"Or transform whole batches instead of samples{device}.",
-        *([_UINT8] if in_floats else []),
+        *uint8,
     ]
 
 
@@ -117,7 +110,7 @@ def _says(of_cpu: float, heaviest: Operation | None) -> tuple[str, list[str]]:
     if heaviest is None:
         return _SAYS(part=of_cpu), []
     name = heaviest.name
-    own = [_IN_CONTAINER(operation=name)] if name in _CONTAINERS else []
+    own = [_IN_CONTAINER(operation=name)] if name in CONTAINERS else []
     if not heaviest.cpu_s:
         return _SAYS(part=of_cpu), [_HEAVIEST(operation=name), *own]
     return _MOSTLY(part=of_cpu, operation=name, each=heaviest.cpu_s), own
