@@ -6,7 +6,7 @@ recorded. Tensors on a GPU are not looked at: the program would have to wait for
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -16,6 +16,7 @@ import torch
 from feedline.profiler import clock
 from feedline.profiler.events import DENORMAL, PADDING, Stage
 from feedline.profiler.record.recorder import recorder
+from feedline.profiler.taps.batch_contents import leaves
 from feedline.profiler.taps.patch import Patches
 from feedline.profiler.torch_internals import below_user_modes, is_profiled
 
@@ -83,13 +84,8 @@ class ContentTap:
         if model is None or not _looks_up(model):
             return
         fit = _index_rows(batch)
-        for tensor in fit:
-            padded = padding(tensor)
-            if padded is not None:
-                _record(PADDING, updates, tensor.numel(), *padded)
-                return
         if fit:
-            _record(PADDING, updates, fit[0].numel(), 0, 0)
+            _record(PADDING, updates, fit[0].numel(), *_common_padding(fit))
 
     @below_user_modes
     def _denormal(self, optimizer: torch.optim.Optimizer, updates: int) -> None:
@@ -98,6 +94,17 @@ class ContentTap:
             values = torch.cat(some).abs()
             denormal = (values > 0) & (values < torch.finfo(values.dtype).tiny)
             _record(DENORMAL, updates, values.numel(), int(denormal.sum().item()), 0)
+
+
+def _common_padding(fit: list[torch.Tensor]) -> tuple[int, int]:
+    """Return the padding that all tensors of a batch with the shape of the first have, as padding does.
+
+    One that is not padded, such as tokens beside labels of which some do not count, is needed as
+    it is. Where all values are the same, such as for kinds of tokens, it says nothing.
+    """
+    alike = [rows for rows in fit if rows.shape == fit[0].shape and (rows != rows[0, 0]).any()]
+    found = [padding(rows) or (0, 0) for rows in alike]
+    return min(found, default=(0, 0))
 
 
 def padding(rows: torch.Tensor) -> tuple[int, int] | None:
@@ -129,7 +136,7 @@ def _index_rows(batch: Any) -> list[torch.Tensor]:
     """Return the tensors of a batch that may be rows of indices, largest first."""
     fit = [
         leaf
-        for leaf in _leaves(batch)
+        for leaf in leaves(batch, [])[:_MOST_LEAVES]
         if type(leaf) is torch.Tensor
         and leaf.is_cpu
         and leaf.dtype in _INDICES
@@ -139,18 +146,6 @@ def _index_rows(batch: Any) -> list[torch.Tensor]:
         and leaf.numel() <= _MOST_VALUES
     ]
     return sorted(fit, key=lambda leaf: -leaf.numel())
-
-
-def _leaves(batch: Any) -> list[Any]:
-    data = getattr(batch, "data", None)  # of transformers.BatchEncoding, a UserDict
-    parts: Iterable[Any] = (batch,)
-    if isinstance(batch, dict):
-        parts = batch.values()
-    elif isinstance(batch, list | tuple):
-        parts = batch
-    elif isinstance(data, dict):
-        parts = data.values()
-    return list(parts)[:_MOST_LEAVES]
 
 
 def _looks_up(model: Any) -> bool:
