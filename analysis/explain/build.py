@@ -21,6 +21,7 @@ from feedline.analysis.explain.tried import Trial, rejected
 from feedline.analysis.explain.verdict import of_finding, verdict
 from feedline.analysis.ledger.facts import RuleInputs
 from feedline.analysis.ledger.finding import Finding, PredictedRate
+from feedline.analysis.ledger.view.cpus import contended
 from feedline.analysis.measure.gather import RankMetrics
 from feedline.analysis.measure.model import Gauge, Throughput
 from feedline.analysis.ranks.comparison import NO_HINTS, NetworkHints
@@ -57,7 +58,8 @@ def build(run: Run, ceilings: Ceilings | None = None, beside: NetworkHints = NO_
     )
     if read.ended_badly:
         findings = [_without_more(finding, read.view) for finding in findings]
-    findings = with_gains(findings, read.run.throughput, read.run.step)
+    beside_others = contended(read.view) and not read.view.on_gpu
+    findings = with_gains(findings, read.run.throughput, read.run.step, beside_others)
     together = predictions.together(findings)
     return _report(read, verdict(findings, read.view), findings, predictions.limits, together)
 

@@ -1,6 +1,6 @@
 """What a finding's fix gives, as one number with its kind: decided here and nowhere else."""
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 from dataclasses import replace
 
 from feedline.analysis.ledger.finding import (
@@ -24,17 +24,25 @@ _KINDS = {
 
 
 def with_gains(
-    findings: Iterable[Finding], throughput: Throughput, step: StepSummary | None
+    findings: Sequence[Finding],
+    throughput: Throughput,
+    step: StepSummary | None,
+    beside_others: bool = False,
 ) -> list[Finding]:
     """Return the findings with what their fixes give.
 
     Args:
         step: The mean step; None: there is none.
+        beside_others: Other programs hold all CPUs. What takes less of them gets more of them for
+            the rest, so the time of a cause is no bound of what its fix saves.
     """
-    return [replace(finding, gain=_gain(finding, throughput, step)) for finding in findings]
+    gains = (_gain(finding, throughput, step, beside_others) for finding in findings)
+    return [replace(finding, gain=gain) for finding, gain in zip(findings, gains)]
 
 
-def _gain(finding: Finding, throughput: Throughput, step: StepSummary | None) -> Gain | None:
+def _gain(
+    finding: Finding, throughput: Throughput, step: StepSummary | None, beside_others: bool
+) -> Gain | None:
     """Return the gain; None for a finding that asks for no change or costs no time."""
     told = finding.predicted
     if told is not None:
@@ -54,6 +62,8 @@ def _gain(finding: Finding, throughput: Throughput, step: StepSummary | None) ->
     part_only = finding.cost_kind is CostKind.AT_LEAST  # a replay without it is no bound either
     if most is not None and after is not None and not part_only:
         return Gain(GainKind.AT_MOST, unit, rate, max(after, most))
+    if kind is GainKind.AT_MOST and beside_others:
+        kind = GainKind.ABOUT
     return Gain(kind, unit, rate, after, low, high)
 
 

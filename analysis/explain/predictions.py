@@ -18,6 +18,7 @@ from feedline.analysis.ledger.facts import RuleInputs
 from feedline.analysis.ledger.finding import Finding, PredictedRate, Severity
 from feedline.analysis.ledger.rule import Rule, Statement
 from feedline.analysis.ledger.trace_facts import TraceFacts
+from feedline.analysis.ledger.view.cpus import contended
 from feedline.analysis.ledger.view.input_wait import num_workers
 from feedline.analysis.ledger.view.recorded_ranks import recorded
 from feedline.analysis.ledger.view.slow_stage import at_own_locks
@@ -79,18 +80,31 @@ class Predictions:
     def _bounded(self, finding: Finding) -> Finding:
         """Return the finding, with the upper end of the rate if what it names took no time.
 
-        Only some rules know such a bound. No prediction of a fix is above it.
+        Only some rules know such a bound. No prediction of a fix is above it. Where other programs
+        hold all CPUs, it supposes that they no longer do: what takes less of a CPU gets more of it.
         """
         rule, told = BY_ID.get(finding.rule_id), finding.predicted
         if rule is None or rule.free is None or finding.severity is Severity.INFO:
             return finding
         change = rule.free(self.facts)
-        made = change if isinstance(change, Refused) else self.of(replace(change, lifts=rule.lifts))
+        if isinstance(change, Refused):
+            return finding
+        made = self._at_most(replace(change, lifts=rule.lifts))
         if isinstance(made, Refused) or told is not None and made.high < told.after:
             return finding
         if told is not None:
             finding = replace(finding, predicted=replace(told, high=min(told.high, made.high)))
         return replace(finding, at_most_per_s=made.high)
+
+    def _at_most(self, change: Change) -> PredictedRate | Refused:
+        """Return the rate with a change; without other programs, if these hold all CPUs.
+
+        The limits of the run, which were measured beside them, do not count then.
+        """
+        if not contended(self.facts) or not self.rate or untold(self.facts) is not None:
+            return self.of(change)
+        made = self.replay(replace(change, others=False), True)
+        return made if isinstance(made, Refused) else _from(self.rate, made)
 
     def _not_workers(self, finding: Finding) -> Finding:
         """Say of full CPUs that more workers do not help, if that is predicted for them."""

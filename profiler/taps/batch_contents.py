@@ -69,7 +69,7 @@ def _describe(batch: Any) -> BatchContents:
     samples = 0
     of_arrays = 0
     tensors = 0
-    for leaf in _leaves(batch, []):
+    for leaf in leaves(batch, []):
         if isinstance(leaf, torch.Tensor):
             tensors += 1
             if leaf.layout is not torch.strided:
@@ -102,27 +102,27 @@ def _describe(batch: Any) -> BatchContents:
     return BatchContents(total + array_bytes, samples, flags, tensors)
 
 
-def _leaves(value: Any, leaves: list[Any]) -> list[Any]:
-    """Add what is in dicts, lists and tuples to ``leaves``, about LEAVES of it."""
+def leaves(value: Any, found: list[Any]) -> list[Any]:
+    """Return ``found`` with what is in dicts, lists and tuples, about LEAVES of it."""
     if isinstance(value, (list, tuple)):
         for part in value[:_MAX_LEAVES]:
             if isinstance(part, torch.Tensor):
-                leaves.append(part)
-            elif len(leaves) < _MAX_LEAVES:
-                _leaves(part, leaves)
+                found.append(part)
+            elif len(found) < _MAX_LEAVES:
+                leaves(part, found)
     elif isinstance(value, dict):
         for part in value.values():
-            if len(leaves) < _MAX_LEAVES:
-                _leaves(part, leaves)
+            if len(found) < _MAX_LEAVES:
+                leaves(part, found)
     elif not isinstance(value, torch.Tensor) and isinstance(
         getattr(value, "data", None), dict
     ):  # transformers.BatchEncoding, a UserDict
-        _leaves(value.data, leaves)
+        leaves(value.data, found)
     elif type(value).__name__ == "TensorDict" and hasattr(value, "items"):
-        _leaves(dict(value.items()), leaves)
+        leaves(dict(value.items()), found)
     else:
-        leaves.append(value)
-    return leaves
+        found.append(value)
+    return found
 
 
 def _held_by(value: Any) -> int:
@@ -137,7 +137,7 @@ def _held_by(value: Any) -> int:
         if not isinstance(inside, dict) or isinstance(thing, type) or id(thing) in met:
             continue
         met.add(id(thing))
-        for part in _leaves(inside, []):
+        for part in leaves(inside, []):
             if isinstance(part, torch.Tensor):
                 tensors += 1
             else:

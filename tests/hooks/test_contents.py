@@ -66,6 +66,19 @@ def test_columns_that_no_row_needs_are_counted(tap, side, fill):
     assert set(looks["padded"]) == {8 * 64 - sum(LENGTHS)}
 
 
+def test_nested_batches_are_looked_into(tap):
+    looks = handed_over(tap, ({"ids": rows(64), "mask": (rows(64) > 0).long()}, torch.ones(8)))
+
+    assert set(looks["needless"]) == {8 * 44}
+
+
+def test_labels_that_do_not_count_are_no_padding_of_the_tokens_beside_them(tap):
+    kinds = torch.zeros(8, 64, dtype=torch.int64)
+    tokens, labels = torch.randint(1, 50, (8, 64)), rows(64, fill=-100, side="left")
+
+    assert not handed_over(tap, {"labels": labels, "ids": tokens, "kinds": kinds})["needless"].any()
+
+
 def test_a_batch_that_is_padded_to_its_longest_row_has_no_such_columns(tap):
     looks = handed_over(tap, (rows(20), torch.ones(8)))
 

@@ -22,7 +22,8 @@ from feedline.analysis.explain.verdict import verdict
 from feedline.analysis.ledger.change import Change, Factor, Refused
 from feedline.analysis.ledger.facts import RankFacts, Waiting
 from feedline.analysis.ledger.finding import CostKind, Finding, GainKind, PredictedRate, Severity
-from feedline.analysis.measure.model import Certainty
+from feedline.analysis.ledger.view.cpus import contended
+from feedline.analysis.measure.model import Certainty, Cpus
 from feedline.analysis.ranks.communication import Communication, LateRank, Prediction, RankParts
 from feedline.analysis.report.first_screen import gain
 from feedline.analysis.rules import BY_ID, Rule
@@ -493,3 +494,58 @@ def test_a_sleep_is_removed_as_far_as_it_is_one():
     change = blocked.change(waiting(60.0, sample={"dataset": (0.5, 0.0, 12.0)}, maker=maker))
 
     assert change.stages["dataset"] == Factor(1.0, 0.25) and not change.settings
+
+
+BUSY = replace(
+    without_workers(),
+    cpus=Cpus(2.0, None, 2.0, own=1.1, others=0.9, free=0.0),
+    main_queued_share=0.5,
+)
+
+
+def test_beside_other_programs_a_bound_supposes_that_they_are_gone():
+    """What takes less of a CPU gets more of it for the rest: the limits of the run do not hold."""
+    rule = replace(
+        BY_ID["user_code"],
+        change=lambda _: Refused("replaced", "How long what replaces it takes is not known."),
+        free=lambda _: Change(stages={"decode": Factor(0.0, 0.0)}),
+    )
+
+    def replay(change, interval=True):
+        high = 250.0 if change.others else 400.0
+        return PredictedRate(100.0, 200.0, 150.0, high)
+
+    with rules_of(user_code=rule):
+        alone, beside = (
+            predictions(facts, replay, rate=100.0).attached([finding("user_code")])[0].at_most_per_s
+            for facts in (without_workers(), BUSY)
+        )
+
+    assert (alone, beside) == (250.0, 400.0)
+
+
+def test_beside_other_programs_the_time_of_a_cause_is_no_bound():
+    facts = without_workers()
+    bound = replace(finding("optimizer_time", cost_ms=10.0), cost_kind=CostKind.BOUND)
+
+    alone, beside = (
+        with_gains([bound], facts.throughput, facts.step, others)[0].gain
+        for others in (False, True)
+    )
+
+    assert (alone.kind, beside.kind) == (GainKind.AT_MOST, GainKind.ABOUT)
+    assert alone.after == beside.after
+
+
+@pytest.mark.parametrize(
+    ("cpus", "beside_others"),
+    [
+        (BUSY.cpus, True),
+        (replace(BUSY.cpus, free=1.0), False),
+        (replace(BUSY.cpus, others=0.01), False),
+        (None, False),
+    ],
+    ids=["full", "a CPU is free", "hardly any other", "not sampled"],
+)
+def test_cpus_are_contended_where_other_programs_leave_none_free(cpus, beside_others):
+    assert contended(replace(BUSY, cpus=cpus)) is beside_others

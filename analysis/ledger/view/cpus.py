@@ -223,6 +223,20 @@ def queueing(facts: RuleInputs) -> bool:
     )
 
 
+def contended(facts: RuleInputs) -> bool:
+    """Tell whether other programs use CPUs, and leave none free.
+
+    A training that takes less of a CPU then gets more of it for the rest.
+    """
+    use = facts.cpus
+    return (
+        use is not None
+        and use.others is not None
+        and use.others >= MIN_OTHERS
+        and (use.free is None or use.free < MIN_OTHERS)
+    )
+
+
 def use(facts: RuleInputs) -> list[str]:
     """Return what uses the CPUs, in sentences: the basis of advice about workers."""
     if facts.cpus is not None and facts.cpus.own is not None:

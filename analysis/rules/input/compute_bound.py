@@ -22,10 +22,10 @@ _SAYS = Sentence(
     of_input=PERCENT,
 )
 _SAYS_WHERE = Sentence(
-    "not input-bound: {part} of each step is spent {where}, and the input takes {of_input}",
+    "not input-bound: the input takes {of_input} of each step, and {part} is spent {where}",
+    of_input=PERCENT,
     part=PERCENT,
     where=NAME,
-    of_input=PERCENT,
 )
 _ONLY_INPUT = Sentence("not input-bound: the input takes {of_input} of each step", of_input=PERCENT)
 _LAUNCHES = Sentence(

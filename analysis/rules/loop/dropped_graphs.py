@@ -55,6 +55,17 @@ def change(facts: RuleInputs) -> Change | Refused:
     """Return the forward without these passes, where their results are not used."""
     if facts.dropped is None or not facts.dropped.unused:
         return Refused("no_grad", "How much faster it is under torch.no_grad() is not known.")
+    return _without(facts)
+
+
+def free(facts: RuleInputs) -> Change | Refused:
+    """Return the same where their results may be needed: no more can be saved."""
+    if facts.dropped is None or facts.dropped.unused:
+        return Refused("removed", "The passes can be removed.")
+    return _without(facts)
+
+
+def _without(facts: RuleInputs) -> Change:
     left = 1 - _taken_s(facts) / facts.step.stages[FORWARD]
     return Change(stages={FORWARD: Factor(left, left)})
 
@@ -67,5 +78,6 @@ RULE: Rule[RuleInputs] = Rule(
     bound="Bound by a forward pass for nothing",
     lifts=LESS_TO_COMPUTE,
     supposing="without these forward passes",
+    free=free,
     called="a forward pass for nothing",
 )

@@ -1,0 +1,78 @@
+"""Forwards nobody learns from, padding and denormal numbers: how they are weighed and told."""
+
+from dataclasses import replace
+
+import pytest
+from rules.made_up import made_up_facts
+
+from feedline.analysis.ledger.change import Change, Refused
+from feedline.analysis.ledger.finding import CostKind, Severity
+from feedline.analysis.measure.needless import Denormal, DroppedForwards, Padding
+from feedline.analysis.rules.loop import denormal_numbers, dropped_graphs, padded_batches
+
+HOST = made_up_facts(stages={"copy": 0.0})
+
+
+def dropping(seconds=0.02, unused=True):
+    return replace(HOST, dropped=DroppedForwards(seconds, 9, "train.py:20", unused))
+
+
+def test_a_forward_whose_result_is_unused_can_be_removed():
+    finding = dropped_graphs.check(dropping())
+    change = dropped_graphs.change(dropping())
+
+    assert (finding.severity, finding.place) == (Severity.HIGH, "train.py:20")
+    assert finding.cost_s == pytest.approx(0.02) and finding.cost_kind is CostKind.AT_LEAST
+    assert isinstance(change, Change) and change.stages["forward"].cpu == pytest.approx(1 / 3)
+    assert isinstance(dropped_graphs.free(dropping()), Refused)
+
+
+def test_one_whose_result_may_be_needed_has_only_a_bound():
+    facts = dropping(unused=False)
+    finding = dropped_graphs.check(facts)
+
+    assert finding.cost_kind is CostKind.BOUND and "torch.no_grad()" in finding.fix
+    assert isinstance(dropped_graphs.change(facts), Refused)
+    assert dropped_graphs.free(facts).stages["forward"].cpu == pytest.approx(1 / 3)
+
+
+def test_passes_take_no_more_than_forward_and_a_short_one_is_not_told_of():
+    assert dropped_graphs.check(dropping(9.0)).cost_s == HOST.step.stages["forward"]
+    assert dropped_graphs.check(dropping(0.003)) is None
+    assert dropped_graphs.check(HOST) is None
+
+
+@pytest.mark.parametrize(("needless", "told"), [(0.25, True), (0.24, False), (0.0, False)])
+def test_padding_that_no_row_needs_costs_its_part_of_forward_and_backward(needless, told):
+    facts = replace(HOST, padding=Padding(needless, 0.5, 9))
+    finding = padded_batches.check(facts)
+
+    assert (finding is not None) is told
+    if finding:
+        assert finding.cost_s == pytest.approx(needless * 90e-3)
+        assert padded_batches.change(facts).stages["backward"].cpu == pytest.approx(1 - needless)
+
+
+def test_on_a_gpu_padding_has_only_a_bound():
+    facts = replace(made_up_facts(), padding=Padding(0.6, 0.7, 9))
+
+    assert padded_batches.check(facts).cost_kind is CostKind.BOUND
+    assert isinstance(padded_batches.change(facts), Refused)
+
+
+@pytest.mark.parametrize(
+    ("facts", "longer", "told"),
+    [
+        (HOST, 0.4, True),
+        (HOST, 0.04, False),
+        (HOST, None, False),
+        (made_up_facts(), 0.4, False),
+    ],
+    ids=["slower", "hardly slower", "no slower", "a GPU computes"],
+)
+def test_denormal_numbers_are_told_of_where_steps_got_slower_with_them(facts, longer, told):
+    finding = denormal_numbers.check(replace(facts, denormal=Denormal(0.6, 20, 4, longer)))
+
+    assert (finding is not None) is told
+    if finding:
+        assert finding.cost_s == pytest.approx(0.4 * facts.step.mean_s)
