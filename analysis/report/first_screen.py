@@ -43,6 +43,7 @@ _KINDS = {
     GainKind.AT_MOST: "at most ",
 }
 _REST = "smaller stages"
+_ALIKE = 1.01  # times the fastest rank's step: below, all ranks' are as long
 _ABOVE = 1.1  # times what a step without input allows: below, it is within the errors
 _FREED = "if the CPUs that this frees speed up the rest of the step"
 
@@ -198,8 +199,8 @@ def _ranks(report: Report) -> str:
     if report.shown is not None:
         shown = str(report.shown)
     times = seconds(means[fastest]), seconds(means[slowest])
-    if times[0] == times[1]:
-        return f"Showing rank {shown}. The mean step takes {times[0]} on all ranks."
+    if means[slowest] <= _ALIKE * means[fastest]:
+        return f"Showing rank {shown}."
     return (
         f"Showing rank {shown}. The mean step takes {times[0]} on rank {fastest}, {times[1]} on "
         f"rank {slowest}."
@@ -247,7 +248,7 @@ def _file_and_line(place: str) -> tuple[str, int]:
 
 def _other(finding: Finding, mean_s: float) -> tuple[str, str, str]:
     gained = finding.gain
-    then = "" if gained is None or gained.after is None else f"alone -> {_short_gain(gained)}"
+    then = "" if gained is None or gained.after is None else f"this alone -> {_short_gain(gained)}"
     fix = shortest_fix(finding).removesuffix(".")
     if not then and finding.cost_s <= 0:  # it is about the set-up, and takes no time
         return fix, finding.place, then

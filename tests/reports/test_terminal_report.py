@@ -175,7 +175,7 @@ def test_what_has_nothing_to_say_is_left_out() -> None:
 def test_others_that_ask_for_a_change_are_a_line_each() -> None:
     text = shown(report())
 
-    assert "Also    float32 on host  11 % of the step  alone -> 190" in text
+    assert "Also    float32 on host  11 % of the step  this alone -> 190" in text
     assert "oversize images" not in text  # the verdict is its own
     assert "epoch restart" not in text  # asks for no change
 

@@ -820,7 +820,7 @@ CASES: dict[str, list[tuple[str, RuleInputs, RuleInputs]]] = {
         ("this line", growing(holder=Holder.PIECES, place="a.py:3"), growing(holder=Holder.PIECES)),
     ],
     "periodic_stall": [
-        ("what flush", stalling(function="flush", place="a.py:3"), stalling()),
+        ("Run flush()", stalling(function="flush", place="a.py:3"), stalling()),
         ("only every 60 steps", stalling(), stalling(function="flush", place="a.py:3")),
     ],
     "killed_worker": [

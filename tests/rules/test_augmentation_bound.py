@@ -43,7 +43,7 @@ def test_what_a_compose_takes_itself_is_named_only_where_it_is_most(own, named):
 
 @pytest.mark.parametrize(
     ("cut_first", "fix"),
-    [(None, "Cut "), (False, "Cut "), (True, "Transform whole batches")],
+    [(None, "Crop or resize "), (False, "Crop or resize "), (True, "Transform whole batches")],
 )
 def test_samples_that_are_cut_already_are_not_told_to_be(cut_first, fix):
     facts = waiting(60.0, sample={"augment": (9.9, 0.0, 0.0)}, operations=OPERATIONS)

@@ -50,7 +50,7 @@ def test_the_functions_that_take_most_are_named_and_the_verdict_says_so():
     finding = own_code.check(found)
 
     assert finding.severity.value == "high" and finding.cost_s == pytest.approx(0.021)
-    assert finding.message.endswith("takes 25.0 ms per step, 14.0 ms of it in project")
+    assert finding.message.endswith("takes 25.0 ms per step, 14.0 ms of it in project()")
     assert finding.more[1:] == [
         "it takes 25 % of the 100 ms step",
         "project (train.py:20) takes 14.0 ms per step",

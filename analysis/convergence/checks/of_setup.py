@@ -398,7 +398,7 @@ def _larger_norm_batches(samples: int, recorded: TrainingRecord, gpu: bool) -> l
         return [_CONVERT_SYNC, _SYNC_SAMPLES(samples=ranks * samples), f"Or use {_GROUP_NORM}."]
     accumulates = recorded.batch is not None and recorded.batch >= 2 * ranks * samples
     return [
-        f"For better statistics, use {_GROUP_NORM}, or {4 * _MIN_NORM_SAMPLES} samples per "
+        f"For accuracy, not speed: {_GROUP_NORM}, or {4 * _MIN_NORM_SAMPLES} samples per "
         f"forward{per_rank}.",
         *([_ONE_BY_ONE] if accumulates else []),
         *([_NEEDS_GPUS] if ranks > 1 and not gpu else []),

@@ -74,6 +74,7 @@ _NOW_AND_THEN = [
     "checkpoints, garbage collection.",
     "Give all ranks samples of similar length.",
 ]
+_MODEL = ("forward", "backward")  # what varies there is mostly the work itself
 _SAYS = Sentence(
     "rank {rank} is the straggler{why}: {others} {took} for it",
     rank=NAME,
@@ -164,7 +165,7 @@ def _changing(facts: RankFacts) -> Finding | None:
         None if told is None else told.gain_s,
         told,
         said=[_CHANGES(varies=varies), f"late are {describe_late_ranks(facts.late)}"],
-        fixes=_CHANGING.get(phase, _NOW_AND_THEN),
+        fixes=_CHANGING.get(phase, _NOW_AND_THEN[::-1] if phase in _MODEL else _NOW_AND_THEN),
         how_to_check="Record more steps. If the same rank is late in nearly all of them, this "
         "finding is wrong.",
         blame=Blame(None, phase),

@@ -99,7 +99,7 @@ def _fixes(facts: RuleInputs) -> list[str]:
         return [f"Transform whole batches instead of samples{device}.", *uint8]
     kind = "images" if facts.decodes_images else "samples"
     return [
-        f"Cut {kind} {_CUT}",
+        f"{'Crop or resize' if facts.decodes_images else 'Cut'} {kind} {_CUT}",
         f"Or transform whole batches instead of samples{device}.",
         *uint8,
     ]

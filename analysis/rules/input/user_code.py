@@ -28,8 +28,10 @@ _SAYS = Sentence(
 _CHUNKS = Sentence("{times} times as many bytes are unpacked as are used", times=NUMBER)
 _MOSTLY = Sentence("most of that is spent in {library}", library=NAME)
 _CALLED = Sentence("it is called from {caller}", caller=NAME)
-_FASTER = Sentence("Make {function}() faster: compute once and keep the result.", function=NAME)
-_ELSEWHERE = Sentence("Make {function}() faster, or do its work in the dataset.", function=NAME)
+_FASTER = Sentence("Make {function}() faster, or keep its results.", function=NAME)
+_ELSEWHERE = Sentence(
+    "Make {function}() faster, or move it from collate_fn into the dataset.", function=NAME
+)
 _ARRAYS = Sentence("Or work on whole arrays instead of single values.")
 _REPLACED = Refused("replaced", "How long what replaces this call takes is not known.")
 _NOT_SAMPLED = Refused("not_sampled", "The program's stacks were not sampled.")

@@ -76,7 +76,10 @@ _WAITS = Sentence(
     cpu=TIME,
 )
 _ASIDE = "Do what this code waits for less often, or in a thread beside the training."
-_REPLACE = "Replace Python loops with tensor operations, and skip work that not every step needs."
+_REPLACE = Sentence(
+    "Run {function} less often, or replace Python loops there with tensor operations.",
+    function=NAME,
+)
 
 #: Places in libraries: masked, or shortened to fit into a record
 #: (profiler/taps/own_code/producers.py).
@@ -120,7 +123,7 @@ def check(facts: RuleInputs) -> Finding | None:
         _RULE_ID,
         # what waits for the GPU takes no less time without it, and a call that does not, does
         Severity.of((by_host_s if on_gpu else took) / step.mean_s),
-        message=_SAYS(took=own.s, part=named[0].s, function=name_of(named[0].name)),
+        message=_SAYS(took=own.s, part=named[0].s, function=_called(named[0].name)),
         more=more,
         evidence=[
             *_evidence(found, step.mean_s),
@@ -232,13 +235,19 @@ def _fixes(named: Sequence[OwnFunction], sampled: bool, waits: bool) -> list[str
     """
     own = _own_function(named)
     if own is None:
-        return [_OF_LIBRARY_ALONE(function=name_of(named[0].name))]
-    function = name_of(own.name)
+        return [_OF_LIBRARY_ALONE(function=_called(named[0].name))]
+    function = _called(own.name)
     if _of_library(own.mainly):
-        callee = name_of(own.mainly)
+        callee = _called(own.mainly)
         return [_LOOK(function=function, callee=callee), _LESS_OFTEN(callee=callee)]
-    what = _ASIDE if waits else _REPLACE
+    what = _ASIDE if waits else _REPLACE(function=function)
     return [what] if sampled else [_PROFILE(function=function), what]
+
+
+def _called(name: str) -> str:
+    """``get_batch()`` of ``get_batch (train.py:116)``; lines as they are."""
+    function = name_of(name)
+    return function if " " in function or "<" in function else f"{function}()"
 
 
 def _of_library(name: str) -> bool:

@@ -13,7 +13,7 @@ from feedline.analysis.sentences import NAME, PART, PERCENT, TIME, Sentence
 _RULE_ID = "periodic_stall"
 
 _SAYS = Sentence(
-    "every {steps}, one takes {longer} longer, which is {part} of the step time",
+    "every {steps}, one step takes {longer} longer, which is {part} of the time of all steps",
     steps=PART,
     longer=TIME,
     part=PERCENT,
@@ -25,7 +25,7 @@ _UNKNOWN = "which line of the program takes it is not known"
 _OF_MODEL = "that is work of the model itself, which only these steps may need"
 _GPU = "on a GPU, such a step may wait for work that those before it have queued"
 _LESS_OFTEN = Sentence(
-    "Do what {function} does there less often, or in a thread or process of its own.",
+    "Run {function} less often, or in a background thread.",
     function=NAME,
 )
 _FIND = Sentence("Look for what the program does only every {steps}, such as logging.", steps=PART)
