@@ -25,7 +25,14 @@ from feedline.analysis.ledger.facts import RuleInputs
 from feedline.analysis.ledger.recorded_ledger import ledger_of
 from feedline.analysis.ledger.view.input_wait import batches_per_step, steady_share
 from feedline.analysis.ledger.view.own_functions import place_of
-from feedline.analysis.measure import batch_making, computing, gather, memory, own_code, user_code
+from feedline.analysis.measure import (
+    batch_making,
+    computing,
+    gather,
+    memory,
+    own_code,
+    user_code,
+)
 from feedline.analysis.measure.at_end import AtEnd, at_end
 from feedline.analysis.measure.certainty import (
     certainty,
