@@ -13,10 +13,14 @@ from msgspec import Meta
 from feedline.profiler.errors import CeilingsDamaged, RunDamaged, SchemaTooNew
 from feedline.profiler.files import output
 from feedline.profiler.files.bounded import MOST_JSON, OF_RUN, OF_USER, json_of, one_line, whole
-from feedline.profiler.files.checking import NotNegative, Positive, WorldSize, checked
+from feedline.profiler.files.checking import checked
+from feedline.profiler.ranks import MOST_RANKS
 
 _CEILINGS_SCHEMA_VERSION = 1
 CEILINGS_FILE = "ceilings.json"
+_WorldSize = Annotated[int, Meta(ge=1, le=MOST_RANKS)]
+_Positive = Annotated[float, Meta(gt=0, le=1e24)]
+_NotNegative = Annotated[float, Meta(ge=0, le=1e24)]
 
 
 @dataclass(frozen=True)
@@ -55,24 +59,24 @@ class Ceiling:
 class _Settings(TypedDict, total=False):
     """Settings of a ceiling that analysis calculates with."""
 
-    batches: list[NotNegative]
-    samples_per_s: list[NotNegative | None]
-    low: list[NotNegative | None]
-    high: list[NotNegative | None]
-    bytes: NotNegative | None
-    batch_bytes: NotNegative | None
-    batch_size: Positive | None
-    bus_bytes_per_s: NotNegative | None
-    ranks: WorldSize | None
+    batches: list[_NotNegative]
+    samples_per_s: list[_NotNegative | None]
+    low: list[_NotNegative | None]
+    high: list[_NotNegative | None]
+    bytes: _NotNegative | None
+    batch_bytes: _NotNegative | None
+    batch_size: _Positive | None
+    bus_bytes_per_s: _NotNegative | None
+    ranks: _WorldSize | None
 
 
 class _CeilingShape(TypedDict, total=False):
     """Types of one ceiling in a file."""
 
-    value: NotNegative | None
-    low: NotNegative | None
-    high: NotNegative | None
-    cpu_s: NotNegative | None
+    value: _NotNegative | None
+    low: _NotNegative | None
+    high: _NotNegative | None
+    cpu_s: _NotNegative | None
     settings: _Settings
 
 
@@ -81,10 +85,10 @@ class _CeilingsShape(TypedDict, total=False):
 
     schema_version: Annotated[int, Meta(ge=1)]
     ceilings: list[_CeilingShape]
-    flop_per_sample: Positive | None
-    peak_flops: Positive | None
-    sample_bytes: Positive | None
-    cores: Positive | None
+    flop_per_sample: _Positive | None
+    peak_flops: _Positive | None
+    sample_bytes: _Positive | None
+    cores: _Positive | None
 
 
 @dataclass(frozen=True)

@@ -110,17 +110,6 @@ class LossKind:
     UNKNOWN = "unknown"
 
 
-VERDICT_WORDS = {
-    LossKind.DEFICIT: "optimization deficit: this run fits the training data less well",
-    LossKind.LAG: "statistics lag: batch norm's running statistics lag behind the weights",
-    LossKind.GAP: "generalization gap: this run fits the training data as well, but held-out data "
-    "less well",
-    LossKind.INSTABILITY: "instability: the loss spiked or diverged",
-    LossKind.HEALTHY: "healthy: no difference beyond the noise",
-    LossKind.UNKNOWN: "unknown",
-}
-
-
 @dataclass(frozen=True)
 class LossVerdict:
     """What kind of loss a run has.

@@ -10,14 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from feedline.analysis.diff import code_shares
-from feedline.analysis.diff.side import (
-    MEASURED,
-    ComparedRun,
-    Influence,
-    Measure,
-    Speed,
-    usable_cpus,
-)
+from feedline.analysis.diff.side import MEASURED, ComparedRun, Influence, Measure, Speed
 from feedline.analysis.intervals import FloatArray
 from feedline.analysis.measure.model import MIN_OTHERS
 from feedline.analysis.measure.noise import p_of, reach
@@ -92,7 +85,7 @@ class Sides:
 
     @classmethod
     def of(cls, before: Sequence[ComparedRun], after: Sequence[ComparedRun]) -> "Sides":
-        rooms = [[usable_cpus(run) for run in side] for side in (before, after)]
+        rooms = [[_usable_cpus(run) for run in side] for side in (before, after)]
         known = [[cpus for cpus in side if cpus is not None] for side in rooms]
         more = float(np.mean(known[1]) - np.mean(known[0])) if known == rooms else math.nan
         return cls(before, after, Speed.of(before, after), more)
@@ -342,3 +335,14 @@ def _making_s(run: ComparedRun) -> tuple[float, float] | None:
     # 1 over the batch where times are per sample
     per = 1.0 if step is None or not step.mean_s else run.measures[STEP].value / step.mean_s
     return tuple(part * batch / workers.processes * per for part in (total.cpu_s, total.runqueue_s))  # type: ignore[return-value]
+
+
+def _usable_cpus(run: ComparedRun) -> float | None:
+    """Return the CPUs that a run could have used; None: not sampled.
+
+    They are those that it is allowed, less what other programs took of them.
+    """
+    cpus = run.report.cpus
+    if cpus is None or cpus.others is None or cpus.affinity is None:
+        return None
+    return min(cpus.allowed, cpus.affinity - cpus.others)

@@ -137,8 +137,8 @@ def _main_thread(rank: RankMetrics, stage: Stage, clock: str) -> FloatArray | No
     if not len(records):
         return None
     steps = rank.steps
-    at = np.searchsorted(steps.start, records["start"], "right") - 1
-    inside = (at >= 0) & (records["start"] < np.append(steps.boundaries.end, 0)[at])
+    at = steps.boundaries.step_of(records["start"])
+    inside = at >= 0
     return np.bincount(at[inside], records[clock][inside], len(steps.start)).astype(float)
 
 

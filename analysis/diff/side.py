@@ -156,17 +156,6 @@ def same_processes(runs: Sequence[ComparedRun]) -> bool:
     return len(described) == 1
 
 
-def usable_cpus(run: ComparedRun) -> float | None:
-    """Return the CPUs that a run could have used; None: not sampled.
-
-    They are those that it is allowed, less what other programs took of them.
-    """
-    cpus = run.report.cpus
-    if cpus is None or cpus.others is None or cpus.affinity is None:
-        return None
-    return min(cpus.allowed, cpus.affinity - cpus.others)
-
-
 def _taken_by_others(run: ComparedRun) -> float:
     """Return the share of the CPUs that other programs used; 0 where it was not sampled."""
     cpus = run.report.cpus

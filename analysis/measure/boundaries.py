@@ -41,6 +41,11 @@ class Boundaries:
     by: str
     elsewhere: Records
 
+    def step_of(self, times: IntArray) -> IntArray:
+        """Return the index of the step that each time lies in, int64 [n]; -1: in none."""
+        at = np.searchsorted(self.start, times, "right") - 1
+        return np.where((at >= 0) & (times < np.append(self.end, 0)[at]), at, -1)
+
 
 def training_loaders(process: Process) -> frozenset[int]:
     """Return the numbers of the loaders that feed the training of a process.

@@ -124,25 +124,21 @@ def gpu_stages(main: Process, steps: Steps, first: int) -> dict[str, float] | No
         first: index of the first step that counts.
     """
     timed = main.view(Stage.GPU)
-    begin, end = steps.start[first:], steps.boundaries.end[first:]
+    number_of_steps = len(steps.wall) - first
     means: dict[str, float] = {}
     for number in sorted(set(timed["of_stage"].tolist())):
         hosts = main.of(Stage(number))
         marks = timed[timed["of_stage"] == number]
-        step = _step_of(marks["host_start"], begin, end)
-        counts = np.bincount(step[step >= 0], minlength=len(begin))
-        wanted = _step_of(hosts["start"], begin, end)
-        whole = (counts > 0) & (counts == np.bincount(wanted[wanted >= 0], minlength=len(begin)))
+        step = steps.boundaries.step_of(marks["host_start"]) - first
+        counts = np.bincount(step[step >= 0], minlength=number_of_steps)
+        wanted = steps.boundaries.step_of(hosts["start"]) - first
+        whole = (counts > 0) & (
+            counts == np.bincount(wanted[wanted >= 0], minlength=number_of_steps)
+        )
         if whole.any():
-            spent = np.bincount(step[step >= 0], marks["wall"][step >= 0], len(begin))
+            spent = np.bincount(step[step >= 0], marks["wall"][step >= 0], number_of_steps)
             means[Stage(number).name.lower()] = float(spent[whole].mean()) / 1e9
     return means or None
-
-
-def _step_of(times: IntArray, begin: IntArray, end: IntArray) -> IntArray:
-    """Return the index of the step that each time lies in, or -1."""
-    step = np.searchsorted(begin, times, "right") - 1
-    return np.where((step >= 0) & (times < np.append(end, 0)[step]), step, -1)
 
 
 def moved_per_step(main: Process, steps: Steps, first: int) -> dict[str, Moved]:
@@ -153,19 +149,18 @@ def moved_per_step(main: Process, steps: Steps, first: int) -> dict[str, Moved]:
     Args:
         first: index of the first step that counts.
     """
-    begin, end = steps.start[first:], steps.boundaries.end[first:]
+    number_of_steps = len(steps.wall) - first
     means = {}
     for name, stage in _STAGES.items():
         records = main.of(stage)
-        at = np.searchsorted(begin, records["start"], "right") - 1
-        records = records[(at >= 0) & (records["start"] < np.append(end, 0)[at])]
+        records = records[steps.boundaries.step_of(records["start"]) >= first]
         if len(records):
             nbytes, measured = float(records["nbytes"].sum()), records["cpu"][records["cpu"] >= 0]
             pageable = float(records["nbytes"][records["flags"] & Flag.PINNED == 0].sum())
             means[name] = Moved(
-                times=len(records) / len(begin),
-                nbytes=nbytes / len(begin),
-                cpu_s=float(measured.sum()) / len(begin) / 1e9 if len(measured) else None,
+                times=len(records) / number_of_steps,
+                nbytes=nbytes / number_of_steps,
+                cpu_s=float(measured.sum()) / number_of_steps / 1e9 if len(measured) else None,
                 pageable=pageable / nbytes if nbytes else 0.0,
             )
     return means

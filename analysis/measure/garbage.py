@@ -9,7 +9,6 @@ import numpy as np
 
 from feedline.analysis.intervals import FloatArray, IntArray, Pieces, holds
 from feedline.analysis.measure.boundaries import Boundaries
-from feedline.analysis.measure.making import step_of
 from feedline.analysis.measure.stages import STAGE_OF_RECORD
 from feedline.analysis.measure.step_model import GarbageCollection
 from feedline.profiler.events import Stage
@@ -65,7 +64,7 @@ def _of_steps(main: Process, boundaries: Boundaries) -> tuple[Records, IntArray]
     """Return the collections of the training's thread in steps, and the step of each, int64 [n]."""
     records = main.view(Stage.GARBAGE)
     records = records[records["thread"] == 0]
-    step = step_of(records["start"], boundaries)
+    step = boundaries.step_of(records["start"])
     counts = (
         (step >= 0) & (records["collections"] > 0) & ~holds(boundaries.evaluation, records["start"])
     )

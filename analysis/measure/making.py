@@ -56,7 +56,7 @@ class Making:
         records = main.view(Stage.MADE)
         records = records[(records["thread"] == 0) & ~_for_evaluation(records, spans, steps)]
         looked = _looked(main.of(Stage.LOOKED), spans, steps)
-        step = step_of(records["start"], steps)
+        step = steps.step_of(records["start"])
         inside = (step >= 0) & looked[step]
         records, step = records[inside], step[inside]
         if steps.training_loaders or not len(records) or looked.sum() < _FEWEST:
@@ -93,12 +93,6 @@ class Making:
                 left[name] = stages[name] - part
                 whole += part
         return {**left, STAGE: whole}
-
-
-def step_of(times: IntArray, steps: Boundaries) -> IntArray:
-    """Return the index of the step that each time lies in; -1: in none."""
-    at = np.searchsorted(steps.start, times, "right") - 1
-    return np.where((at >= 0) & (times < np.append(steps.end, 0)[at]), at, -1)
 
 
 def _for_evaluation(records: Records, spans: Records, steps: Boundaries) -> npt.NDArray[np.bool_]:

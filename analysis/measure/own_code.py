@@ -16,7 +16,6 @@ from feedline.analysis.intervals import FloatArray, holds
 from feedline.analysis.measure.boundaries import Boundaries
 from feedline.analysis.measure.certainty import interval
 from feedline.analysis.measure.gather import RankMetrics
-from feedline.analysis.measure.making import step_of
 from feedline.analysis.measure.step_model import OwnCode, OwnFunction, StepSummary
 from feedline.profiler.events import Flag, Stage
 from feedline.profiler.store.record_columns import Records
@@ -35,7 +34,7 @@ def of_steps(rank: RankMetrics, step: StepSummary) -> OwnCode | None:
     if rank.steps is None:
         return None
     looks, steps = _looks(rank.main), rank.steps.boundaries
-    chosen = looks[~_for_evaluation(looks, steps) & (step_of(looks["start"], steps) >= rank.first)]
+    chosen = looks[~_for_evaluation(looks, steps) & (steps.step_of(looks["start"]) >= rank.first)]
     loss = (
         float(rank.steps.stages["loss"][rank.first :].sum()) if "loss" in rank.steps.stages else 0.0
     )

@@ -13,7 +13,6 @@ from feedline.analysis.measure.code_node import CodeNode
 from feedline.analysis.measure.code_places import CHECKPOINT, COMPILE
 from feedline.analysis.measure.code_tree import MAIN, is_tapped
 from feedline.analysis.measure.gather import RankMetrics
-from feedline.analysis.measure.making import step_of
 from feedline.analysis.measure.stages import INPUT_STAGES
 from feedline.analysis.measure.step_model import PeriodicStall
 from feedline.analysis.measure.user_code import library_of
@@ -118,7 +117,7 @@ def _usual(rank: RankMetrics) -> npt.NDArray[np.bool_]:
     usual &= overlap(steps.start, steps.boundaries.end, evaluation[:, 0], evaluation[:, 1]) == 0
     ends = rank.main.of(Stage.NEXT)
     ends = ends[ends["flags"] & Flag.END != 0]["start"]
-    at = step_of(np.concatenate([rank.main.of(Stage.EPOCH)["start"], ends]), steps.boundaries)
+    at = steps.boundaries.step_of(np.concatenate([rank.main.of(Stage.EPOCH)["start"], ends]))
     usual[at[at >= 0]] = False
     return np.asarray(usual)
 
@@ -302,7 +301,7 @@ def _trees(
         if process.kind != MAIN:
             continue
         for stack in process.stacks:
-            at = step_of(np.array(stack.moments, np.int64), rank.steps.boundaries)
+            at = rank.steps.boundaries.step_of(np.array(stack.moments, np.int64))
             seen = np.bincount(kinds[at[at >= 0]], minlength=3)
             if not seen[1:].any():
                 continue

@@ -271,8 +271,7 @@ def _of_a_kind(main: Process, steps: Steps) -> npt.NDArray[np.bool_]:
     moments = np.concatenate(
         [main.of(Stage.EPOCH, Stage.CHECKPOINT, Stage.COMPILE, Stage.WOKEN)["start"], ends["start"]]
     )
-    at = np.searchsorted(steps.start, moments, "right") - 1
-    inside = (at >= 0) & (moments < np.append(steps.boundaries.end, 0)[at])
+    at = steps.boundaries.step_of(moments)
     special = np.zeros(len(steps.start), bool)
-    special[at[inside]] = True
+    special[at[at >= 0]] = True
     return special

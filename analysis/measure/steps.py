@@ -13,7 +13,7 @@ from feedline.analysis.measure.ahead import left_over
 from feedline.analysis.measure.boundaries import Boundaries, find, gave
 from feedline.analysis.measure.garbage import collecting
 from feedline.analysis.measure.making import STAGE as INPUT
-from feedline.analysis.measure.making import Making, step_of
+from feedline.analysis.measure.making import Making
 from feedline.analysis.measure.stages import STAGE_OF_RECORD
 from feedline.profiler.events import Flag, Stage
 from feedline.profiler.store.record_columns import Records, view
@@ -165,7 +165,7 @@ def left_after(steps: Steps | None) -> int | None:
 
 def _without_looking(steps: Steps, looks: Records) -> Steps:
     """Take off what looking at the program's own code took of the steps."""
-    at = step_of(looks["start"], steps.boundaries)
+    at = steps.boundaries.step_of(looks["start"])
     evaluated = holds(steps.boundaries.evaluation, looks["start"])
     inside = (at >= 0) & ~evaluated
     took = np.bincount(at[inside], looks["looking"][inside], len(steps.wall)).astype(np.int64)
@@ -267,9 +267,8 @@ def _sum(
     left: npt.NDArray[np.bool_],
 ) -> Steps:
     count, evaluation = len(boundaries.start), boundaries.evaluation
-    step = np.searchsorted(boundaries.start, pieces.start, "right") - 1
-    inside = (step >= 0) & (pieces.start < np.append(boundaries.end, 0)[step])
-    inside &= ~holds(evaluation, pieces.start)
+    step = boundaries.step_of(pieces.start)
+    inside = (step >= 0) & ~holds(evaluation, pieces.start)
     wall = (
         boundaries.end
         - boundaries.start
@@ -405,8 +404,8 @@ def _handing(
 def _fed(asked: Records, spans: Records, boundaries: Boundaries) -> tuple[IntArray, IntArray]:
     """Return the batches and samples that were taken in each step, int64 [n] each."""
     count = len(boundaries.start)
-    taken = np.searchsorted(boundaries.start, asked["start"], "right") - 1
-    known = (taken >= 0) & (asked["start"] < np.append(boundaries.end, 0)[taken]) & gave(asked)
+    taken = boundaries.step_of(asked["start"])
+    known = (taken >= 0) & gave(asked)
     known &= ~holds(boundaries.evaluation, asked["start"])
     # a batch that another thread took is ahead of the step that trains on it: it counts where it
     # was taken

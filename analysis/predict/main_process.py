@@ -137,8 +137,8 @@ def of_steps(
     assert rank.steps is not None
     steps, records = rank.steps, rank.main.of(*TIMED)
     records = records[(records[column] > 0) & (records["thread"] == 0)]
-    at = np.searchsorted(steps.start, records["start"], "right") - 1
-    inside = (at >= 0) & (records["start"] < np.append(steps.boundaries.end, 0)[at])
+    at = steps.boundaries.step_of(records["start"])
+    inside = at >= 0
     return np.bincount(
         at[inside], np.minimum(records[column], records["wall"])[inside], len(steps.start)
     )[counts]

@@ -109,7 +109,6 @@ NO_STEP = (
 NO_WORKERS = "Not measured: no loader was seen, so the cost per sample is unknown."
 NO_FINDINGS = "No rule found a cause that slows this run down."
 NO_SAMPLES = "Not measured: the loader made no sample that could be timed."
-NEXT_WITHOUT_STEPS = "feedline env  # what can be recorded on this machine, and what cannot"
 
 
 #: Hooks refused for one of these are not a loss: what they would have seen was not there, or is

@@ -19,6 +19,8 @@ from feedline.analysis.report.first_screen import first_screen, places
 from feedline.analysis.report.full_report import full_report
 from feedline.profiler.printable import printable_in
 
+_NEXT_WITHOUT_STEPS = "feedline env  # what can be recorded on this machine, and what cannot"
+
 
 def render(report: Report) -> str:
     """Return all of the report as plain text, 80 columns wide."""
@@ -64,7 +66,7 @@ def _places(
     if report.step is None:
         if not report.headline and not report.findings:
             # else those come first: a crash, Ctrl-C, a full disk, an empty loader
-            yield "Next", phrases.NEXT_WITHOUT_STEPS
+            yield "Next", _NEXT_WITHOUT_STEPS
         return
     if not full:
         yield "More", f"feedline report {run} --full"

@@ -6,11 +6,11 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from types import FrameType
 
-from feedline.cli.interrupt import SIGNALS, ended_in_order
 from feedline.profiler import proc
 from feedline.profiler.deferred import deferred
 from feedline.profiler.files import results
@@ -23,6 +23,7 @@ _END_PATIENCE_S = 30.0
 _TIDYING_S = 5.0  # for those that unlink shared memory once all others have ended
 # in the environment of a trial and of all that it starts, daemons included
 _MARK = "FEEDLINE_TRIAL"
+_SIGNALS = (signal.SIGTERM, signal.SIGHUP)
 
 
 def run(
@@ -48,7 +49,7 @@ def run(
         KeyboardInterrupt, SystemExit: this process is to end; all that was started has ended.
     """
     process, mark = None, secrets.token_hex(8)
-    with ended_in_order(), os.fdopen(results.log(log.parent, log.name), "wb") as output:
+    with _ended_in_order(), os.fdopen(results.log(log.parent, log.name), "wb") as output:
         try:
             # a start that Ctrl-C cut in two would leave a training that is not known
             with deferred():
@@ -95,7 +96,7 @@ def _kill_marked(process: "subprocess.Popen[bytes]", mark: str) -> None:
 
     No signal interrupts that, for at most 2 * _TIDYING_S.
     """
-    blocked = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, *SIGNALS})
+    blocked = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, *_SIGNALS})
     try:
         began = time.monotonic()
         while time.monotonic() < began + 2 * _TIDYING_S:  # unless one hangs in the kernel
@@ -164,3 +165,28 @@ def fill_placeholders(word: str, words: Mapping[str, str]) -> str:
     for name, value in words.items():
         word = word.replace(name, value)
     return word
+
+
+@contextmanager
+def _ended_in_order() -> Iterator[None]:
+    """Let SIGTERM and SIGHUP raise SystemExit in the block, to end the processes it started.
+
+    Raises:
+        SystemExit: 128 + the signal's number.
+    """
+
+    def end(number: int, frame: FrameType | None) -> None:
+        raise SystemExit(128 + number)
+
+    before = {}
+    with suppress(ValueError):  # not in the main thread
+        before = {
+            number: signal.signal(number, end)
+            for number in _SIGNALS
+            if signal.getsignal(number) is signal.SIG_DFL
+        }
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

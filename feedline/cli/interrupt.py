@@ -2,14 +2,12 @@
 
 import signal
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from types import FrameType
 
 #: A key that is held down sends 30 signals per second: they are one Ctrl-C, or they would break
 #: what cleans up behind the first.
 _SAME_S = 2.0
-SIGNALS = (signal.SIGTERM, signal.SIGHUP)
 
 
 class _Interrupts:
@@ -53,28 +51,3 @@ class _Interrupts:
 
 
 interrupts = _Interrupts()
-
-
-@contextmanager
-def ended_in_order() -> Iterator[None]:
-    """Let SIGTERM and SIGHUP raise SystemExit in the block, to end the processes it started.
-
-    Raises:
-        SystemExit: 128 + the signal's number.
-    """
-
-    def end(number: int, frame: FrameType | None) -> None:
-        raise SystemExit(128 + number)
-
-    before = {}
-    with suppress(ValueError):  # not in the main thread
-        before = {
-            number: signal.signal(number, end)
-            for number in SIGNALS
-            if signal.getsignal(number) is signal.SIG_DFL
-        }
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from feedline.profiler.errors import ScriptError
+from feedline.profiler.ranks import MOST_RANKS
 
 if TYPE_CHECKING:
     from feedline.analysis.ranks.many.rank_pool import RankPool
@@ -142,8 +143,6 @@ def at_least(minimum: int, maximum: int = _MAX_COUNT) -> Callable[[str], int]:
 
 def rank_counts(text: str) -> list[int]:
     """Parse ``1,2,4``: numbers of ranks, ascending and without duplicates."""
-    from feedline.profiler.files.checking import MOST_RANKS
-
     try:
         counts = sorted({int(part) for part in text.split(",") if part.strip()})
     except ValueError:
@@ -194,20 +193,6 @@ def bandwidth(text: str) -> float:
             f"expected a bandwidth with its unit, such as 25GB/s or 200Gbit/s, got {text[:40]!r}"
         )
     return positive(parts[1]) * _PREFIXES[parts[2]] / _PER_BYTE[parts[3]]
-
-
-def byte_count(text: str) -> float:
-    """Parse ``8GB`` or ``512MB`` (powers of 1000) or ``8GiB`` (powers of 1024) into bytes.
-
-    The unit is required.
-    """
-    parts = re.fullmatch(r"([\d.]+(?:e[+-]?\d+)?) ?([kKMGT]?)(i?)B", text.strip())
-    if parts is None or (parts[3] and not parts[2]):
-        raise argparse.ArgumentTypeError(
-            f"expected a size with its unit, such as 8GB or 512MB, got {text[:40]!r}"
-        )
-    power = "kMGT".index(parts[2].replace("K", "k")) + 1 if parts[2] else 0
-    return positive(parts[1]) * float(1024 if parts[3] else 1000) ** power
 
 
 def _file_name(text: str) -> Path:

@@ -6,7 +6,6 @@ like torchvision's ImageFolder.
 
 import io
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -15,7 +14,7 @@ import torch
 from torch.utils.data import Dataset
 
 from feedline.pipelines.photos import Photos
-from feedline.profiler.errors import DataError, UserCodeError
+from feedline.profiler.errors import DataError
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -68,30 +67,6 @@ def decode_libjpeg(data: bytes) -> RgbArray:
 def as_tensor(pixels: RgbArray) -> torch.Tensor:
     """Return uint8 [3, h, w] that shares the memory of ``pixels`` [h, w, 3]."""
     return torch.from_numpy(pixels).permute(2, 0, 1)
-
-
-@dataclass(frozen=True)
-class UserTransform:
-    """The user's own transform. It can be pickled if the transform can."""
-
-    transform: Callable[[Any], Any]
-
-    def __call__(self, image: Any) -> torch.Tensor:
-        """Transform a PIL image.
-
-        Raises:
-            UserCodeError: the transform raises, or returns no tensor.
-        """
-        try:
-            tensor = self.transform(image)
-        except Exception as error:
-            raise UserCodeError(f"the transform raises {type(error).__name__}: {error}") from error
-        if not isinstance(tensor, torch.Tensor):
-            raise UserCodeError(
-                f"the transform returns a {type(tensor).__name__}, not a tensor: end it with "
-                f"ToTensor()"
-            )
-        return tensor
 
 
 class ImageSamples(Dataset[tuple[torch.Tensor, int]]):

@@ -6,22 +6,20 @@ for the other loaders. ``pillow-v1-uint8`` sends the same pixels in a quarter of
 ``synthetic`` returns the first batch again and again: what a loader without cost would reach.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
 
 from feedline.pipelines.libraries import needs
-from feedline.pipelines.loaders.image_samples import (
-    ImageSamples,
-    UserTransform,
-    as_tensor,
-    decode_pillow,
-)
+from feedline.pipelines.loaders.image_samples import ImageSamples, as_tensor, decode_pillow
 from feedline.pipelines.loaders.protocol import LoadedBatch, LoaderKind, LoadTask
 from feedline.pipelines.loaders.workers import FinishOnDevice, WorkerLoader
 from feedline.pipelines.random_states import OwnRandomState
 from feedline.pipelines.translate.to_torchvision import OnPillowImages, build_v1, build_v2
+from feedline.profiler.errors import UserCodeError
 
 
 def reference_samples(task: LoadTask) -> tuple[ImageSamples, tuple[str, ...]]:
@@ -30,7 +28,7 @@ def reference_samples(task: LoadTask) -> tuple[ImageSamples, tuple[str, ...]]:
     Without a transform, the recipe is done with torchvision v1.
     """
     if task.transform is not None:
-        return ImageSamples(task.photos, decode_pillow, UserTransform(task.transform)), ()
+        return ImageSamples(task.photos, decode_pillow, _UserTransform(task.transform)), ()
     built = build_v1(task.recipe, task.settings.rank_seed)
     return ImageSamples(task.photos, decode_pillow, built.apply), built.missing
 
@@ -104,3 +102,27 @@ LOADERS = (
         _SyntheticLoader,
     ),
 )
+
+
+@dataclass(frozen=True)
+class _UserTransform:
+    """The user's own transform. It can be pickled if the transform can."""
+
+    transform: Callable[[Any], Any]
+
+    def __call__(self, image: Any) -> torch.Tensor:
+        """Transform a PIL image.
+
+        Raises:
+            UserCodeError: the transform raises, or returns no tensor.
+        """
+        try:
+            tensor = self.transform(image)
+        except Exception as error:
+            raise UserCodeError(f"the transform raises {type(error).__name__}: {error}") from error
+        if not isinstance(tensor, torch.Tensor):
+            raise UserCodeError(
+                f"the transform returns a {type(tensor).__name__}, not a tensor: end it with "
+                f"ToTensor()"
+            )
+        return tensor

@@ -7,17 +7,10 @@ from typing import Annotated, Any
 
 from msgspec import Meta, ValidationError, convert
 
-MOST_RANKS = 1_000_000  # more than any training has
 MOST_NS = 1 << 60  # of CLOCK_MONOTONIC: 36 years without a reboot
 # since 1970: the year 2116; sums and differences of two times still fit into 64 bits
 MOST_TIME_NS = 1 << 62
 Count = Annotated[int, Meta(ge=0, lt=1 << 53)]
-RankNumber = Annotated[int, Meta(ge=0, lt=MOST_RANKS)]
-WorldSize = Annotated[int, Meta(ge=1, le=MOST_RANKS)]
-Moment = Annotated[int, Meta(ge=0, lt=MOST_NS)]
-TimeOfDay = Annotated[int, Meta(ge=0, lt=MOST_TIME_NS)]
-Positive = Annotated[float, Meta(gt=0, le=1e24)]
-NotNegative = Annotated[float, Meta(ge=0, le=1e24)]
 
 
 def checked(data: Any, kind: Any) -> Any:

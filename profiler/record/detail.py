@@ -68,5 +68,3 @@ class ProfilerWindow(NamedTuple):
 
 
 _OFF = ProfilerWindow(0, 0)
-# when nothing else is asked: past the first allocations and autotuning, some 1 MB of trace
-WINDOW_ON_A_GPU = ProfilerWindow(20, 5)

@@ -3,7 +3,6 @@
 import re
 from pathlib import Path
 
-SCHEMA_VERSION = 1
 MANIFEST = "manifest.json"
 SEGMENTS = "segments"
 EVENTS = "events.parquet"

@@ -11,16 +11,17 @@ from feedline.profiler import proc
 from feedline.profiler.errors import RunDamaged, SchemaTooNew
 from feedline.profiler.files import owned
 from feedline.profiler.files.bounded import MOST_JSON, json_of, one_line, whole
-from feedline.profiler.store.layout import MANIFEST, SCHEMA_VERSION
+from feedline.profiler.store.layout import MANIFEST
 
 PROGRAM = "its program"  # what ended a worker that was not needed any more
+_SCHEMA_VERSION = 1
 
 
 @dataclass
 class Manifest:
     """Plain data without secrets (see record/privacy.py)."""
 
-    schema_version: int = SCHEMA_VERSION
+    schema_version: int = _SCHEMA_VERSION
     launch: str = ""  #: the same for all ranks that one command started
     # : of the process group that the process joined by itself, without a launcher: the same for all
     # its ranks
@@ -78,7 +79,7 @@ class Manifest:
         try:
             data = json_of(whole(path, MOST_JSON))
             version = checked(data, VersionShape)["schema_version"]
-            if version <= SCHEMA_VERSION:
+            if version <= _SCHEMA_VERSION:
                 checked(data, ManifestShape)
                 return cls(
                     **{key: value for key, value in data.items() if key in cls.__dataclass_fields__}
@@ -88,7 +89,7 @@ class Manifest:
                 f"{path} cannot be read ({one_line(error)}): record the run again, or remove this "
                 f"rank's folder to see the others"
             ) from error
-        raise SchemaTooNew.of(f"the run folder {rank.parent}", version, SCHEMA_VERSION)
+        raise SchemaTooNew.of(f"the run folder {rank.parent}", version, _SCHEMA_VERSION)
 
     @property
     def state(self) -> str:

@@ -7,12 +7,17 @@ from typing import Annotated, Any, Literal, TypedDict
 
 from msgspec import Meta
 
-from feedline.profiler.files.checking import Count, Moment, RankNumber, TimeOfDay, WorldSize
+from feedline.profiler.files.checking import MOST_NS, MOST_TIME_NS, Count
+from feedline.profiler.ranks import MOST_RANKS
 
 _MOST_PROCESSES = 65_536
 _Source = Annotated[int, Meta(ge=0, lt=65_536)]
 _Pid = Annotated[int, Meta(ge=0, lt=1 << 32)]
 _Number = bool | int | float
+RankNumber = Annotated[int, Meta(ge=0, lt=MOST_RANKS)]
+_WorldSize = Annotated[int, Meta(ge=1, le=MOST_RANKS)]
+_Moment = Annotated[int, Meta(ge=0, lt=MOST_NS)]
+_TimeOfDay = Annotated[int, Meta(ge=0, lt=MOST_TIME_NS)]
 
 
 class VersionShape(TypedDict):
@@ -24,7 +29,7 @@ class VersionShape(TypedDict):
 class _PlaceShape(TypedDict, total=False):
     rank: RankNumber
     local_rank: RankNumber
-    world_size: WorldSize
+    world_size: _WorldSize
     group_rank: RankNumber | None
     restart: Count
     launcher: str
@@ -49,8 +54,8 @@ class _HookShape(_HookRequired, total=False):
 
 
 class _AnchorShape(TypedDict):
-    perf_counter_ns: Moment
-    time_ns: TimeOfDay
+    perf_counter_ns: _Moment
+    time_ns: _TimeOfDay
 
 
 class _LoaderRequired(TypedDict):

@@ -32,7 +32,7 @@ from feedline.profiler import clock, masks, message, nvtx_ranges
 from feedline.profiler.events import Stage
 from feedline.profiler.files import owned
 from feedline.profiler.message import Message, ReportHook
-from feedline.profiler.record.detail import WINDOW_ON_A_GPU, ProfilerWindow
+from feedline.profiler.record.detail import ProfilerWindow
 from feedline.profiler.record.recorder import recorder
 from feedline.profiler.store.layout import KINETO as FILE
 from feedline.profiler.taps.patch import Patches
@@ -41,6 +41,15 @@ from feedline.profiler.torch_internals import is_profiled
 
 _OF_THE_MACHINE = re.compile(r'("(?:host_name|traceName)"\s*:\s*")[^"]*')
 _LEVEL = 6  # of gzip
+_MARKS = 4  # the first finds nothing in the processor's caches; the narrowest gap counts
+#: A range without the 10 us that record_function takes in Python. Private to torch, in 2.8 to 2.15.
+_range: Any = getattr(torch._C._profiler, "_RecordFunctionFast", torch.profiler.record_function)
+PROFILER_HOOK = "torch.profiler"
+_DETACHES = "TEARDOWN_CUPTI"  # read by Kineto when a session ends
+# before this CUDA, a detached CUPTI crashes programs that use CUDA graphs (pytorch/pytorch#146604)
+_DETACHES_WELL = "12.6"
+# when nothing else is asked: past the first allocations and autotuning, some 1 MB of trace
+_WINDOW_ON_A_GPU = ProfilerWindow(20, 5)
 
 
 def _pack(exported: Path, to: BinaryIO) -> None:
@@ -69,23 +78,12 @@ def _masked(lines: Iterable[str]) -> Iterator[str]:
         yield line
 
 
-_MARKS = 4  # the first finds nothing in the processor's caches; the narrowest gap counts
-#: A range without the 10 us that record_function takes in Python. Private to torch, in 2.8 to 2.15.
-_range: Any = getattr(torch._C._profiler, "_RecordFunctionFast", torch.profiler.record_function)
-
-
 def _mark_clock() -> None:
     """Put marks into the trace that is being recorded, if there is one. Never raises."""
     with suppress(Exception):
         for _ in range(_MARKS):
             with _range(f"{clock.MARK}{clock.wall_ns()}"):
                 pass
-
-
-PROFILER_HOOK = "torch.profiler"
-_DETACHES = "TEARDOWN_CUPTI"  # read by Kineto when a session ends
-# before this CUDA, a detached CUPTI crashes programs that use CUDA graphs (pytorch/pytorch#146604)
-_DETACHES_WELL = "12.6"
 
 
 class KinetoWindow:
@@ -95,14 +93,14 @@ class KinetoWindow:
 
     Args:
         folder: the rank's; ``kineto.json.gz`` is made in it.
-        asked: which steps; None: ``WINDOW_ON_A_GPU`` where a GPU is used, and none where not.
+        asked: which steps; None: ``_WINDOW_ON_A_GPU`` where a GPU is used, and none where not.
         report: called with the outcome.
     """
 
     def __init__(self, folder: Path, asked: ProfilerWindow | None, report: ReportHook) -> None:
         self._path = folder / FILE
         self._asked = asked
-        self._plan = asked or WINDOW_ON_A_GPU
+        self._plan = asked or _WINDOW_ON_A_GPU
         self._report = report
         self._profiler: torch.profiler.profile | None = None
         # weak: the optimizer whose updates are steps

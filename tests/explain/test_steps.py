@@ -1,5 +1,6 @@
 """Steps are found without a call by the user, and every nanosecond of a step belongs to one stage."""
 
+import numpy as np
 import pytest
 from explain.made_up_records import MadeUp
 
@@ -26,6 +27,14 @@ def test_a_plain_loop_is_cut_where_the_loader_is_asked():
         plain(main, batch * 100, batch)
 
     assert edges(main) == [(0, 100), (100, 200), (200, 275)]
+
+
+def test_a_time_lies_in_a_step_from_its_begin_to_before_its_end():
+    boundaries = partition(plain(plain(MadeUp(), 0, 0), 100, 1).process()).boundaries
+
+    steps = boundaries.step_of(np.array([-1, 0, 99, 100, 174, 175]))
+
+    assert steps.tolist() == [-1, 0, 0, 1, 1, -1]
 
 
 def test_the_partition_sums_to_the_step():

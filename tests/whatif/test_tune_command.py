@@ -16,9 +16,8 @@ from feedline.analysis.predict.limits import CPUS, STEP, NextLimit
 from feedline.analysis.predict.search import Limits, Memory, Search, Searcher, Tuning
 from feedline.analysis.report.figures.throughput import throughput_by_workers
 from feedline.cli import main
-from feedline.cli.options import byte_count
 from feedline.cli.parser import Parser
-from feedline.cli.tune import TuneCommand
+from feedline.cli.tune import TuneCommand, _byte_count
 from feedline.cli.tune import text as tune_text
 
 MOST_S = 30  # of a search, on a machine that does other things too
@@ -189,7 +188,7 @@ def test_a_run_that_cannot_be_replayed_is_refused_in_text_and_json(ddp, tmp_path
     ],
 )
 def test_sizes_have_units(text, nbytes):
-    assert byte_count(text) == nbytes
+    assert _byte_count(text) == nbytes
 
 
 def searched(predict: ClosedForm, **now: object) -> Search:

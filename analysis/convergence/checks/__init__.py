@@ -50,8 +50,6 @@ WITHOUT_NOISE_SCALE = {
     "gradients (few_samples_in_batch_norm)",
     "loss_exploded": "the training diverged (loss_exploded)",
 }
-#: A check -> the one that says more where both find something: one sampler repairs both.
-_SAME_FIX = {"whole_data_on_every_rank": "same_data"}
 #: The training has diverged: going on cannot repair it.
 DIVERGED = ("not_finite", "loss_exploded")
 #: The training is another than it was meant to be: that is to be heard before anything about how
@@ -77,7 +75,7 @@ CHECKS: list[_Check] = [
 #: Told among the findings, but no answer to what holds the run back: a run that is only measured
 #: ends before its schedule.
 ASIDE = ("schedule_in_steps", "skipped_steps")
-#: Checks -> the finding whose fix is theirs too.
+#: A check -> the finding that says more where both are there: one sampler repairs both.
 COVERED_BY = {"whole_data_on_every_rank": "same_data"}
 
 
@@ -91,7 +89,7 @@ def run_checks(recorded: TrainingRecord) -> list[Finding]:
 def without_same_fix(findings: Sequence[Finding]) -> list[Finding]:
     """Return the findings without those whose fix another one of them asks for already."""
     there = {finding.rule_id for finding in findings}
-    return [finding for finding in findings if _SAME_FIX.get(finding.rule_id) not in there]
+    return [finding for finding in findings if COVERED_BY.get(finding.rule_id) not in there]
 
 
 def stops_advice(finding: Finding) -> bool:

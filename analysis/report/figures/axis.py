@@ -207,21 +207,6 @@ def count_rows(top: float, height: float, most: int = 4) -> list[Markup]:
     ]
 
 
-def count_columns(
-    counts: Sequence[float], places: Sequence[float], y: float, name: str, most: int
-) -> list[Markup]:
-    """Draw counts at their places (0 to 1) below a line at ``y`` px, and the name of the axis.
-
-    As many as have room.
-    """
-    marks, last = [base_line(y), tag("text", name, class_="tick x", x="50%", y=y + 32)], -1.0
-    for value, x in zip(counts, places, strict=True):
-        if x - last >= 1 / most:
-            marks.append(tag("text", count(value), class_="tick x", x=percent(x), y=y + 16))
-            last = x
-    return marks
-
-
 def drop_line(x: float, height: float, words: str) -> list[Markup]:
     """Draw an upright line at ``x`` (0 to 1) with words at its foot.
 
@@ -242,36 +227,6 @@ def drop_line(x: float, height: float, words: str) -> list[Markup]:
 def interval_bar(x: float, low: float, high: float) -> Markup:
     """Draw an upright bar at ``x`` (0 to 1) between two heights in px."""
     return tag("line", class_="spread", x1=percent(x), x2=percent(x), y1=low, y2=high)
-
-
-def even_scale(values: Sequence[float], edge: float = 0.0) -> Callable[[float], float]:
-    """Return places (0 to 1) on a linear axis from the first to the last value.
-
-    A single one stands in the middle.
-
-    Args:
-        values: ascending.
-        edge: room left and right of them, as a share of the width.
-    """
-    low, high = values[0], values[-1]
-    return lambda value: (
-        edge + (1 - 2 * edge) * ((value - low) / (high - low) if high > low else 0.5)
-    )
-
-
-def doubling_scale(values: Sequence[float], edge: float = 0.0) -> Callable[[float], float]:
-    """Return places (0 to 1) on an axis of doublings from the first to the last value.
-
-    A single one stands in the middle.
-
-    Args:
-        values: ascending.
-        edge: room left and right of them, as a share of the width.
-    """
-    low, high = math.log(values[0]), math.log(values[-1])
-    return lambda value: (
-        edge + (1 - 2 * edge) * ((math.log(value) - low) / (high - low) if high > low else 0.5)
-    )
 
 
 class YAxis(NamedTuple):

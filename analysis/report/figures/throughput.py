@@ -3,7 +3,8 @@
 It is what is predicted with its band, and what was measured.
 """
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Sequence
 
 from markupsafe import Markup
 
@@ -12,11 +13,9 @@ from feedline.analysis.formatting import count, counted, number, share
 from feedline.analysis.formatting import rate as format_rate
 from feedline.analysis.predict.search import Candidate, Search
 from feedline.analysis.report.figures.axis import (
-    count_columns,
+    base_line,
     count_rows,
-    doubling_scale,
     drop_line,
-    even_scale,
     interval_bar,
     round_up,
 )
@@ -58,7 +57,7 @@ def throughput_by_ranks(study: Study) -> Markup:
         *(row.point.high or row.point.samples_per_s for row in study.rows),
     ]
     top = round_up(max([*peaks, *(prediction.high or 0.0 for prediction in drawn)]))
-    x = even_scale(ranks, _RANKS_EDGE)
+    x = _even_scale(ranks, _RANKS_EDGE)
 
     def y(rate: float) -> float:
         return _RANKS_HEIGHT * (1 - rate / top)
@@ -76,7 +75,7 @@ def throughput_by_ranks(study: Study) -> Markup:
     parts += [
         _predicted_ranks(prediction, x(prediction.ranks), y, study.unit) for prediction in drawn
     ]
-    parts += count_columns(ranks, list(map(x, ranks)), _RANKS_HEIGHT, "ranks", _MAX_RANK_LABELS)
+    parts += _count_columns(ranks, list(map(x, ranks)), _RANKS_HEIGHT, "ranks", _MAX_RANK_LABELS)
     what = study.unit.replace("/s", " per second").capitalize()
     label = (
         f"{what} by number of ranks. Left and right arrow keys read out the points, measured "
@@ -133,7 +132,7 @@ def batch_sweep(sweep: Sweep) -> Markup:
     Bars reach from the slowest to the fastest round.
     """
     top = round_up(max(sweep.high + sweep.samples_per_s))
-    at = list(map(doubling_scale(sweep.batch_sizes), sweep.batch_sizes))
+    at = list(map(_doubling_scale(sweep.batch_sizes), sweep.batch_sizes))
     levels = [_BATCH_HEIGHT * (1 - rate / top) for rate in sweep.samples_per_s]
     path = line_path(list(zip(at, levels)))
     knee = drop_line(
@@ -146,7 +145,7 @@ def batch_sweep(sweep: Sweep) -> Markup:
     ]
     for index, (x, y) in enumerate(zip(at, levels, strict=True)):
         parts.append(_point(sweep, index, x, y, top))
-    parts += count_columns(sweep.batch_sizes, at, _BATCH_HEIGHT, "batch size", _MAX_SIZE_LABELS)
+    parts += _count_columns(sweep.batch_sizes, at, _BATCH_HEIGHT, "batch size", _MAX_SIZE_LABELS)
     label = "Throughput by batch size. Left and right arrow keys read out the sizes."
     return figure(parts, _BATCH_HEIGHT + _BATCH_AXIS, label)
 
@@ -211,7 +210,7 @@ def throughput_by_workers(search: Search) -> Markup:
             search.now, _place(min(search.now.workers, most), most), y(search.now.predicted.before)
         )
     )
-    parts += count_columns(
+    parts += _count_columns(
         [candidate.workers for candidate in drawn],
         places,
         _WORKERS_HEIGHT,
@@ -260,3 +259,48 @@ def _measured_point(now: Candidate, x: float, y: float) -> Markup:
 
 def _named(workers_of: int) -> str:
     return counted(workers_of, "worker") if workers_of else "no workers"
+
+
+def _count_columns(
+    counts: Sequence[float], places: Sequence[float], y: float, name: str, most: int
+) -> list[Markup]:
+    """Draw counts at their places (0 to 1) below a line at ``y`` px, and the name of the axis.
+
+    As many as have room.
+    """
+    marks, last = [base_line(y), tag("text", name, class_="tick x", x="50%", y=y + 32)], -1.0
+    for value, x in zip(counts, places, strict=True):
+        if x - last >= 1 / most:
+            marks.append(tag("text", count(value), class_="tick x", x=percent(x), y=y + 16))
+            last = x
+    return marks
+
+
+def _even_scale(values: Sequence[float], edge: float = 0.0) -> Callable[[float], float]:
+    """Return places (0 to 1) on a linear axis from the first to the last value.
+
+    A single one stands in the middle.
+
+    Args:
+        values: ascending.
+        edge: room left and right of them, as a share of the width.
+    """
+    low, high = values[0], values[-1]
+    return lambda value: (
+        edge + (1 - 2 * edge) * ((value - low) / (high - low) if high > low else 0.5)
+    )
+
+
+def _doubling_scale(values: Sequence[float], edge: float = 0.0) -> Callable[[float], float]:
+    """Return places (0 to 1) on an axis of doublings from the first to the last value.
+
+    A single one stands in the middle.
+
+    Args:
+        values: ascending.
+        edge: room left and right of them, as a share of the width.
+    """
+    low, high = math.log(values[0]), math.log(values[-1])
+    return lambda value: (
+        edge + (1 - 2 * edge) * ((math.log(value) - low) / (high - low) if high > low else 0.5)
+    )

@@ -8,7 +8,7 @@ from feedline.analysis.convergence.advice import Advice, is_written
 from feedline.analysis.convergence.advisor import Advised
 from feedline.analysis.convergence.batch_cost import DOUBT
 from feedline.analysis.convergence.curves import TRAIN
-from feedline.analysis.convergence.loss_kinds import VERDICT_WORDS, LossKind, LossVerdict
+from feedline.analysis.convergence.loss_kinds import LossKind, LossVerdict
 from feedline.analysis.convergence.training_record import TrainingRecord
 from feedline.analysis.convergence.training_series import TimeToTarget
 from feedline.analysis.formatting import BLANK, count, counted, number, seconds, sentence
@@ -26,6 +26,16 @@ from feedline.analysis.report.document import (
 )
 from feedline.analysis.report.phrases import full_stop
 from feedline.profiler.printable import printable_in
+
+_VERDICT_WORDS = {
+    LossKind.DEFICIT: "optimization deficit: this run fits the training data less well",
+    LossKind.LAG: "statistics lag: batch norm's running statistics lag behind the weights",
+    LossKind.GAP: "generalization gap: this run fits the training data as well, but held-out data "
+    "less well",
+    LossKind.INSTABILITY: "instability: the loss spiked or diverged",
+    LossKind.HEALTHY: "healthy: no difference beyond the noise",
+    LossKind.UNKNOWN: "unknown",
+}
 
 
 @dataclass(frozen=True)
@@ -136,7 +146,7 @@ def _finding(several: bool, name: str, finding: Finding) -> Iterator[Block]:
 def _verdict(verdict: LossVerdict) -> str:
     who = f"{verdict.run} compared with {verdict.reference}" if verdict.reference else verdict.run
     maybe = "suspected " if verdict.suspected else ""
-    return f"{who}: {maybe}{VERDICT_WORDS[verdict.kind]}. {sentence(verdict.message)}."
+    return f"{who}: {maybe}{_VERDICT_WORDS[verdict.kind]}. {sentence(verdict.message)}."
 
 
 def _price(advised: Advised) -> Iterator[str]:

@@ -2,20 +2,14 @@
 
 import argparse
 import dataclasses
+import re
 import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from feedline.cli.options import add_output, at_least, byte_count, positive
-from feedline.cli.outputs import (
-    check_files,
-    console_for,
-    name_files,
-    progress_bar,
-    save,
-    save_json,
-)
+from feedline.cli.options import add_output, at_least, positive
+from feedline.cli.outputs import check_files, console_for, name_files, progress_bar, save, save_json
 from feedline.cli.remaining import about
 from feedline.cli.runs import add_run, chosen_run
 from feedline.cli.settings import MAX_WORKERS
@@ -62,7 +56,7 @@ class TuneCommand:
         )
         limits.add_argument(
             "--memory",
-            type=byte_count,
+            type=_byte_count,
             metavar="SIZE",
             help="memory for the workers and their batches, such as 8GB (default: what was "
             "available when the run was recorded)",
@@ -216,3 +210,17 @@ def _write(tuning: "Tuning", args: argparse.Namespace) -> list[Path]:
         save(args.output, render(tuning))
         written.insert(0, args.output)
     return written
+
+
+def _byte_count(text: str) -> float:
+    """Parse ``8GB`` or ``512MB`` (powers of 1000) or ``8GiB`` (powers of 1024) into bytes.
+
+    The unit is required.
+    """
+    parts = re.fullmatch(r"([\d.]+(?:e[+-]?\d+)?) ?([kKMGT]?)(i?)B", text.strip())
+    if parts is None or (parts[3] and not parts[2]):
+        raise argparse.ArgumentTypeError(
+            f"expected a size with its unit, such as 8GB or 512MB, got {text[:40]!r}"
+        )
+    power = "kMGT".index(parts[2].replace("K", "k")) + 1 if parts[2] else 0
+    return positive(parts[1]) * float(1024 if parts[3] else 1000) ** power
