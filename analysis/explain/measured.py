@@ -34,6 +34,7 @@ from feedline.analysis.measure.certainty import certainty, unseen
 from feedline.analysis.measure.code_tree import SampledCode
 from feedline.analysis.measure.cpu_use import cpu_use, mean_of
 from feedline.analysis.measure.cuts import cut_first
+from feedline.analysis.measure.dropped import dropped
 from feedline.analysis.measure.gather import RankMetrics
 from feedline.analysis.measure.killed import killed_worker, nearly_full
 from feedline.analysis.measure.mean_step import half_width, interval_of_rate, means_of, relative
@@ -414,6 +415,7 @@ def _view(
         kept=memory.chained(rank.main, source_lines),
         adding_line=memory.adding_line(rank.main, source_lines),
         saved_bytes=_saved_bytes(rank),
+        dropped=dropped(rank.main, manifest.training, source.stacks),
         cut_first=cut_first(workers.operations, rank.makers.processes) if workers else None,
         growth=_growth(rank, source.gauges, facts, source_lines),
         ledger=ledger_of(rank, step, facts.costs, parts, facts.exposed, code),

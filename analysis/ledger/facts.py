@@ -11,6 +11,7 @@ from feedline.analysis.ledger.finding import Evidence
 from feedline.analysis.ledger.rows import sample_rows, step_rows
 from feedline.analysis.ledger.table import Ledger
 from feedline.analysis.measure.code_tree import SampledCode
+from feedline.analysis.measure.dropped import Dropped
 from feedline.analysis.measure.making import Making
 from feedline.analysis.measure.model import (
     Certainty,
@@ -87,6 +88,7 @@ class RuleInputs:
             none, several, or not known.
         cut_first: whether samples are cropped or resized before the transform that takes most. None:
             no transform does so, or it is not known.
+        dropped: gradients that no update uses. None: there are none, or it is not known.
         saved_bytes: size of a checkpoint, the median. None: there was none, or it is not known.
         killed: the worker whose end was that of the training; None: there was none.
     """
@@ -132,6 +134,7 @@ class RuleInputs:
     kept: KeptGraphs | None = None
     adding_line: str = ""
     cut_first: bool | None = None
+    dropped: Dropped | None = None
     saved_bytes: float | None = None
     killed: KilledWorker | None = None
 

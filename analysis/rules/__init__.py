@@ -66,6 +66,7 @@ from feedline.analysis.rules.loop import (
     periodic_stall,
     recompilation,
     recomputed_forward,
+    unused_gradients,
     unused_parameters,
 )
 from feedline.analysis.rules.trace import (
@@ -123,6 +124,7 @@ LOOP: tuple[Rule[RuleInputs], ...] = (
     chained_graphs.RULE,
     recompilation.RULE,
     recomputed_forward.RULE,
+    unused_gradients.RULE,
     unused_parameters.RULE,
     call_in_model.RULE,
     loop_in_model.RULE,

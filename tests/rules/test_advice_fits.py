@@ -21,6 +21,7 @@ from feedline.analysis.ledger.facts import RuleInputs
 from feedline.analysis.ledger.finding import Finding
 from feedline.analysis.ledger.table import Ledger, LedgerRow, LedgerTable
 from feedline.analysis.measure.code_tree import SampledCode
+from feedline.analysis.measure.dropped import Dropped
 from feedline.analysis.measure.making import Making
 from feedline.analysis.measure.model import (
     Certainty,
@@ -740,6 +741,13 @@ CASES: dict[str, list[tuple[str, RuleInputs, RuleInputs]]] = {
     ],
     "anomaly_detection": [("set_detect_anomaly", in_model(KEPT), in_model(FORWARD_AGAIN))],
     "recomputed_forward": [("for fewer layers", in_model(FORWARD_AGAIN), in_model(KEPT))],
+    "unused_gradients": [
+        (
+            "critic(fake.detach())",
+            replace(made_up_facts(), dropped=Dropped(900, 0.9, 0.08, "gan.py:50")),
+            replace(made_up_facts(), dropped=Dropped(10, 0.01, 0.08, "gan.py:50")),
+        ),
+    ],
     "unused_parameters": [
         (
             "Leave out find_unused",
